@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -31,7 +33,15 @@ import (
 func TestRandomLife(t *testing.T) {
 	t.Parallel() // it does one thing after the other
 	r := startPrepared(t, t.TempDir(), followSites)
-	l := &life{r: r, rng: rand.New(rand.NewPCG(7, uint64(time.Now().UnixNano()))), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}, located: map[key.Space]*watcher{}}
+	seed := uint64(time.Now().UnixNano())
+	if given := os.Getenv("ORRERY_SEED"); given != "" {
+		var err error
+		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("ORRERY_SEED=%d plays the same", seed)
+	l := &life{r: r, rng: rand.New(rand.NewPCG(7, seed)), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}, located: map[key.Space]*watcher{}}
 	for _, s := range []key.Space{"s1", "s2"} {
 		r.addSpace(s)
 		l.watches[s], l.located[s] = &watcher{seen: map[string]string{}}, &watcher{}
@@ -43,6 +53,7 @@ func TestRandomLife(t *testing.T) {
 	before, reports := readTruth(t, r), &watcher{}
 	for step := range 200 {
 		what, cause := l.act()
+		t.Logf("step %d: %s", step, what)
 		truth := readTruth(t, r)
 		for name, f := range l.agents {
 			for k := range before.assigned(name) {
@@ -54,12 +65,12 @@ func TestRandomLife(t *testing.T) {
 		before = truth
 		l.say()
 		l.checkReports(step, what, reports)
-		for s, w := range l.watches {
-			l.checkSpace(step, what, s, truth, w)
+		for _, s := range slices.Sorted(maps.Keys(l.watches)) {
+			l.checkSpace(step, what, s, truth, l.watches[s])
 			l.checkLocations(step, what, s, truth, l.located[s])
 		}
-		for name, f := range l.agents {
-			l.checkLocation(step, what, name, truth, f)
+		for _, name := range slices.Sorted(maps.Keys(l.agents)) {
+			l.checkLocation(step, what, name, truth, l.agents[name])
 		}
 	}
 }
@@ -92,31 +103,31 @@ func (l *life) act() (did string, cause wire.Cause) {
 		labels := map[string]string{"what": l.pick("a", "b", "none")}
 		_, err = configMaps.Create(ctx, object("v1", "ConfigMap", "default", name, labels, nil), metav1.CreateOptions{})
 	case 3, 4:
-		what = "edit " + name
 		body := fmt.Sprintf(`{"data":{"k":"%d"},"metadata":{"labels":{"what":%q}}}`, l.rng.IntN(3), l.pick("a", "b", "none"))
+		what = "edit " + name + " " + body
 		_, err = configMaps.Patch(ctx, name, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 	case 5:
 		what, cause = "delete "+name, wire.Deleted
 		err = configMaps.Delete(ctx, name, metav1.DeleteOptions{})
 	case 6:
 		placement := l.pick("p1", "p2")
-		what = "place " + placement
 		u := object("orrery.dev/v1alpha1", "Placement", "", placement, nil, map[string]any{"spec": map[string]any{
 			"suspend":   l.rng.IntN(5) == 0,
 			"locations": []any{map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"where": l.pick("x", "y")}}}},
 			"downsync":  []any{map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": l.pick("a", "b")}}}}},
 		}})
+		what = "place " + placement + " " + text(u.Object["spec"])
 		_, err = space.Resource(placementsGVR).Apply(ctx, placement, u, metav1.ApplyOptions{FieldManager: "life", Force: true})
 	case 7:
 		what, cause = "unplace", wire.Deleted
 		err = space.Resource(placementsGVR).Delete(ctx, l.pick("p1", "p2"), metav1.DeleteOptions{})
 	case 8:
-		what = "relabel a location"
 		body := fmt.Sprintf(`{"metadata":{"labels":{"where":%q}}}`, l.pick("x", "y"))
-		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, l.pick("l1", "l2", "l3"), types.MergePatchType, []byte(body), metav1.PatchOptions{})
+		location := l.pick("l1", "l2", "l3")
+		what = "relabel " + location + " " + body
+		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, location, types.MergePatchType, []byte(body), metav1.PatchOptions{})
 	case 9, 10:
 		customizer := l.pick("z1", "z2")
-		what = "customize " + customizer
 		spec := map[string]any{
 			"match": []any{map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": l.pick("a", "b")}}}}},
 			"rules": []any{map[string]any{"path": "$.data." + l.pick("k", "l"), "release": true}},
@@ -125,16 +136,17 @@ func (l *life) act() (did string, cause wire.Cause) {
 			spec["locations"] = []any{map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"where": where}}}}
 		}
 		u := object("orrery.dev/v1alpha1", "Customizer", "", customizer, nil, map[string]any{"spec": spec})
+		what = "customize " + customizer + " " + text(spec)
 		_, err = space.Resource(customizersGVR).Apply(ctx, customizer, u, metav1.ApplyOptions{FieldManager: "life", Force: true})
 	case 11:
 		what = "do not customize"
 		err = space.Resource(customizersGVR).Delete(ctx, l.pick("z1", "z2"), metav1.DeleteOptions{})
 	case 12, 13:
-		what = "admit at a location"
-		admit := l.pick("null", "null", "[]", `[{"spaces":{"names":["s1"]}}]`, `[{"spaces":{"names":["s2"]}},{"namespaces":["other"]}]`,
+		location, admit := l.pick("l1", "l2", "l3"), l.pick("null", "null", "[]", `[{"spaces":{"names":["s1"]}}]`, `[{"spaces":{"names":["s2"]}},{"namespaces":["other"]}]`,
 			`[{"spaces":{"selector":{"matchLabels":{"tier":"x"}}},"kinds":[{"apiGroup":""}]}]`, `[{"kinds":[{"apiGroup":"apps"}]},{"spaces":{"selector":{}}}]`,
 			`[{"spaces":{"names":["s1","s2"]},"kinds":[{"resources":["secrets"]}]}]`)
-		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, l.pick("l1", "l2", "l3"), types.MergePatchType, []byte(`{"spec":{"admit":`+admit+`}}`), metav1.PatchOptions{})
+		what = "admit at " + location + " " + admit
+		_, err = l.r.space(key.Root).Resource(locationsGVR).Patch(ctx, location, types.MergePatchType, []byte(`{"spec":{"admit":`+admit+`}}`), metav1.PatchOptions{})
 	case 14:
 		what = "label the space"
 		_, err = l.r.space(key.Root).Resource(spacesGVR).Patch(ctx, string(s), types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"labels":{"tier":%q}}}`, l.pick("x", "y")), metav1.PatchOptions{})

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -122,11 +123,17 @@ type attempt struct {
 	right                     string
 }
 
-// try sends an attempt. Of a watch it reads what is there when it begins.
-func (c client) try(a attempt) (int, string) {
+// try sends an attempt. Of a watch it reads what is there when it begins. On a machine with far too
+// much to do etcd may give up, which says nothing of rights: attempts write nothing, and are made again.
+func (c client) try(a attempt) (code int, body string) {
 	c.r.t.Helper()
 	if a.right != "watch" {
-		return c.send(a.request, a.body, contentType, a.kind)
+		for begun := time.Now(); time.Since(begun) < patience; {
+			if code, body = c.send(a.request, a.body, contentType, a.kind); code != http.StatusInternalServerError || !strings.Contains(body, "etcdserver: request timed out") {
+				break
+			}
+		}
+		return code, body
 	}
 	ctx, cancel := context.WithCancel(c.r.t.Context())
 	defer cancel()
