@@ -53,5 +53,5 @@ func (a *Agent) run(args ...string) {
 	a.t.Helper()
 	before := a.lines()
 	a.start(append([]string{"--data-dir", a.Dir}, args...)...)
-	a.Ready = a.waitLine(startTimeout, before)
+	a.Ready = a.waitLine(before)
 }

@@ -115,5 +115,5 @@ func StartProgram(t T, binary string, args ...string) string {
 	t.Helper()
 	p := newProcess(t, binary, binary, t.TempDir())
 	p.start(args...)
-	return p.waitLine(startTimeout, 0)
+	return p.waitLine(0)
 }

@@ -59,7 +59,7 @@ func (c *Container) Start(user int64, mounts []Mount, environment []string, args
 	c.t.Helper()
 	before := c.lines()
 	c.Run(user, mounts, environment, args...)
-	return c.waitLine(startTimeout, before)
+	return c.waitLine(before)
 }
 
 // Run is Start, which does not wait.

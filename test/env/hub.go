@@ -97,7 +97,7 @@ func (h *Hub) Start() {
 	h.t.Helper()
 	before := h.lines()
 	h.start(h.args...)
-	h.Ready = h.waitLine(startTimeout, before)
+	h.Ready = h.waitLine(before)
 }
 
 // Flags adds flags for the next start. Of a flag that has one value the last one counts.

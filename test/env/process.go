@@ -187,11 +187,11 @@ func (p *Process) read(path string) string {
 }
 
 // waitLine waits for one more complete line on standard output than there were
-// in before, and returns it.
-func (p *Process) waitLine(timeout time.Duration, before int) string {
+// in before, and returns it; a program that starts may take startTimeout for it.
+func (p *Process) waitLine(before int) string {
 	p.t.Helper()
 	var line string
-	Eventually(p.t, timeout, func() error {
+	Eventually(p.t, startTimeout, func() error {
 		lines := strings.SplitAfter(p.Stdout(), "\n")
 		if len(lines) > before && strings.HasSuffix(lines[before], "\n") {
 			line = strings.TrimSuffix(lines[before], "\n")

@@ -22,7 +22,7 @@ func startProxy(t T) *Process {
 
 func TestProcessRestarts(t *testing.T) {
 	p := startProxy(t)
-	first := p.waitLine(startTimeout, 0)
+	first := p.waitLine(0)
 	p.Kill()
 	if p.Running() {
 		t.Fatal("it runs after Kill")
@@ -30,7 +30,7 @@ func TestProcessRestarts(t *testing.T) {
 	p.Kill() // again does no harm
 	before := p.lines()
 	p.start("proxy", "--port=0")
-	second := p.waitLine(startTimeout, before)
+	second := p.waitLine(before)
 	for _, line := range []string{first, second} {
 		if !strings.HasPrefix(line, "Starting to serve on ") {
 			t.Errorf("the ready line is %q", line)
@@ -44,7 +44,7 @@ func TestProcessRestarts(t *testing.T) {
 func TestStopWantsACleanExit(t *testing.T) {
 	err := Main("stop", func(t T) {
 		p := startProxy(t)
-		p.waitLine(startTimeout, 0)
+		p.waitLine(0)
 		p.Stop()
 	})
 	if err == nil {
@@ -56,7 +56,7 @@ func TestEndingTooEarlyIsReported(t *testing.T) {
 	err := Main("early", func(t T) {
 		p := newProcess(t, "proxy", "kubectl", t.TempDir())
 		p.start("proxy", "--no-such-flag")
-		p.waitLine(startTimeout, 0)
+		p.waitLine(0)
 	})
 	if err == nil {
 		t.Error("a process that ended at once counts as ready")
@@ -69,7 +69,7 @@ const victim = "ORRERY_ENV_VICTIM"
 func TestProcessesEndWithTheTest(t *testing.T) {
 	if os.Getenv(victim) != "" {
 		p := startProxy(t)
-		p.waitLine(startTimeout, 0)
+		p.waitLine(0)
 		fmt.Printf("pid %d\n", p.cmd.Process.Pid)
 		<-t.Context().Done() // never: this process is killed
 	}
