@@ -32,7 +32,7 @@ type resolution struct {
 // premise is what a resolution follows from besides locations; nothing else than these if the
 // Placement reaches no other space.
 type premise struct {
-	uid, space     string
+	uid, spaceUID  string
 	generation     int64
 	labels, spaced table.Labels
 }
@@ -40,13 +40,13 @@ type premise struct {
 func premiseOf(state table.Reader, row *table.Row, in key.Space) premise {
 	p := premise{uid: row.Meta.UID, generation: row.Meta.Generation, labels: row.Meta.Labels}
 	if s := state.Get(in.Key()); s != nil {
-		p.space, p.spaced = s.Meta.UID, s.Meta.Labels
+		p.spaceUID, p.spaced = s.Meta.UID, s.Meta.Labels
 	}
 	return p
 }
 
 func (p premise) equal(o premise) bool {
-	return p.uid == o.uid && p.space == o.space && p.generation == o.generation && slices.Equal(p.labels, o.labels) && slices.Equal(p.spaced, o.spaced)
+	return p.uid == o.uid && p.spaceUID == o.spaceUID && p.generation == o.generation && slices.Equal(p.labels, o.labels) && slices.Equal(p.spaced, o.spaced)
 }
 
 func newResolutions() *resolutions { return &resolutions{of: map[key.Placement]resolution{}} }
