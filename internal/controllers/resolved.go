@@ -61,7 +61,6 @@ func (r *resolutions) get(t *table.Table, p key.Placement) (is resolution, row *
 	state := t.Snapshot()
 	row = state.Get(p.Object().Key())
 	if row == nil || row.Meta.Deleting {
-		r.keep(epoch, p, nil)
 		return resolution{}, nil
 	}
 	premise := premiseOf(state, row, p.Space)
@@ -70,52 +69,54 @@ func (r *resolutions) get(t *table.Table, p key.Placement) (is resolution, row *
 	}
 	status, ok := placement.StatusOf(state, p)
 	if !ok {
-		r.keep(epoch, p, nil)
 		return resolution{}, nil
 	}
 	is = resolution{Status: status, locations: len(status.Locations), premise: premise}
 	is.Locations = nil
 	if !is.Reaches {
-		r.keep(epoch, p, &is)
+		r.keep(epoch, p, is)
 	}
 	return is, row
 }
 
-// keep keeps what was found out in an epoch, or forgets what is nil.
-func (r *resolutions) keep(epoch uint64, p key.Placement, is *resolution) {
+// keep keeps what was found out in an epoch, if that is still the one.
+func (r *resolutions) keep(epoch uint64, p key.Placement, is resolution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	switch {
-	case is == nil:
-		delete(r.of, p)
-	case r.epoch == epoch:
-		r.of[p] = *is
+	if r.epoch == epoch {
+		r.of[p] = is
 	}
 }
 
-// forget forgets those that locations which have moved may concern, and returns their keys but for
-// those of Placements that are dirty anyway.
+// forget forgets those that locations which have moved may concern, and those of Placements that are
+// gone, and returns the keys of the former, but for those that are dirty anyway.
 func (r *resolutions) forget(state *table.Snapshot, dirty tally.Dirty) (concerned []string) {
-	if len(dirty.Moved) == 0 {
-		return nil
+	var all []key.Placement
+	for _, p := range dirty.Placements {
+		if len(dirty.Moved) > 0 || state.Get(p.Object().Key()) == nil {
+			all = append(all, p)
+		}
+	}
+	if len(dirty.Moved) > 0 {
+		inAllSpaces(key.Placements)(state, func(row *table.Row) bool {
+			o, err := key.ParseObject(row.Key)
+			if err != nil {
+				return true
+			}
+			p := key.Placement{Space: o.Space, Name: o.Name}
+			if _, is := slices.BinarySearchFunc(dirty.Placements, p, key.Placement.Compare); !is && placement.Concerned(p, row, dirty.Moved) {
+				all, concerned = append(all, p), append(concerned, row.Key)
+			}
+			return true
+		})
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.epoch++
-	for _, p := range dirty.Placements {
+	if len(dirty.Moved)+len(all) > 0 {
+		r.epoch++
+	}
+	for _, p := range all {
 		delete(r.of, p)
 	}
-	inAllSpaces(key.Placements)(state, func(row *table.Row) bool {
-		o, err := key.ParseObject(row.Key)
-		if err != nil {
-			return true
-		}
-		p := key.Placement{Space: o.Space, Name: o.Name}
-		if _, is := slices.BinarySearchFunc(dirty.Placements, p, key.Placement.Compare); !is && placement.Concerned(p, row, dirty.Moved) {
-			delete(r.of, p)
-			concerned = append(concerned, row.Key)
-		}
-		return true
-	})
 	return concerned
 }

@@ -173,13 +173,17 @@ func TestResolvedBefore(t *testing.T) {
 	epoch := r.epoch
 	w := table.New(table.Config{WindowSteps: 1, WindowBytes: 1})
 	r.forget(w.Snapshot(), tally.Dirty{Moved: []placement.Site{{Name: "a"}}})
-	r.keep(epoch, p, &resolution{locations: 1})
+	r.keep(epoch, p, resolution{locations: 1})
 	if len(r.of) != 0 {
 		t.Errorf("kept: %+v", r.of)
 	}
-	r.keep(r.epoch, p, &resolution{locations: 1})
+	r.keep(r.epoch, p, resolution{locations: 1})
 	if !reflect.DeepEqual(r.of, map[key.Placement]resolution{p: {locations: 1}}) {
 		t.Errorf("not kept: %+v", r.of)
+	}
+	r.forget(w.Snapshot(), tally.Dirty{Placements: []key.Placement{p}}) // it is gone
+	if len(r.of) != 0 {
+		t.Errorf("kept of what is gone: %+v", r.of)
 	}
 }
 

@@ -2,7 +2,6 @@ package tally
 
 import (
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/tidwall/gjson"
@@ -136,7 +135,7 @@ type selectable struct {
 
 func selectableOf(row *table.Row) selectable {
 	says := gjson.GetManyBytes(row.Value, "spec.admit", "spec.taints", "status.taints")
-	return selectable{row.Meta.Labels, row.Meta.UID, strings.Clone(says[0].Raw), says[1].Raw + says[2].Raw}
+	return selectable{row.Meta.Labels, row.Meta.UID, says[0].Raw, says[1].Raw + says[2].Raw}
 }
 
 func (s selectable) equal(o selectable) bool {
