@@ -65,12 +65,7 @@ spec:
 func TestDefinitionOfTwoShards(t *testing.T) {
 	t.Parallel()
 	w := newSite(t)
-	w.orrery("location", "shards", location, "2")
-	for _, shard := range []string{"1/2", "2/2"} {
-		w.agent(shard, w.Cluster.AgentKubeconfig)
-	}
-	w.settled()
-	first, second := w.spaceOf(1), w.spaceOf(2)
+	first, second := w.twoShards()
 	for _, c := range []struct {
 		name       string
 		definition definition

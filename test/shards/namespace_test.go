@@ -18,12 +18,7 @@ import (
 func TestNamespaceOfTwoShards(t *testing.T) {
 	t.Parallel()
 	w := newSite(t)
-	w.orrery("location", "shards", location, "2")
-	for _, shard := range []string{"1/2", "2/2"} {
-		w.agent(shard, w.Cluster.AgentKubeconfig)
-	}
-	w.settled()
-	a, b := w.spaceOf(1), w.spaceOf(2)
+	a, b := w.twoShards()
 	belongs := func() error {
 		n, err := w.Cluster.Client.CoreV1().Namespaces().Get(t.Context(), "x", metav1.GetOptions{})
 		if err == nil && (n.Labels["orrery.dev/space"] != string(a) || n.DeletionTimestamp != nil) {

@@ -73,6 +73,17 @@ spec:
 `, name, location, namespace)
 }
 
+// twoShards has the location in two shards, each with an agent, and returns a space of each.
+func (w *site) twoShards() (first, second key.Space) {
+	w.t.Helper()
+	w.orrery("location", "shards", location, "2")
+	for _, shard := range []string{"1/2", "2/2"} {
+		w.agent(shard, w.Cluster.AgentKubeconfig)
+	}
+	w.settled()
+	return w.spaceOf(1), w.spaceOf(2)
+}
+
 // spaceOf is a space that falls to a shard of two.
 func (w *site) spaceOf(number int) key.Space {
 	for _, space := range w.spaces {
