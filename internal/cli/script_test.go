@@ -95,6 +95,7 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[started{}] = map[string]*running{}
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // else a program with the race detector takes a second to end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

@@ -70,10 +70,18 @@ func (c *contracted) place(s key.Space, sort string, extra map[string]any) {
 	}
 }
 
+// muchText is from how many bytes on a value is created and not applied: what is applied is YAML, and
+// to parse so much of that takes seconds under the race detector.
+const muchText = 64 << 10
+
 // desire has the location desire an object of a space as a sort of objects is.
 func (c *contracted) desire(s key.Space, sort, name, value string) {
 	c.t.Helper()
 	made := object("v1", "ConfigMap", "default", name, map[string]string{"what": sort}, map[string]any{"data": map[string]any{"k": value}})
+	if len(value) > muchText {
+		c.create(s, configMapsGVR, made)
+		return
+	}
 	if _, err := c.space(s).Resource(configMapsGVR).Namespace("default").Apply(c.t.Context(), name, made, metav1.ApplyOptions{FieldManager: "user"}); err != nil {
 		c.t.Fatal(err)
 	}

@@ -26,11 +26,13 @@ type endless struct {
 }
 
 func (e *endless) Read(b []byte) (n int, _ error) {
-	if len(e.rest) == 0 {
-		e.rest = e.line
+	for n < len(b) {
+		if len(e.rest) == 0 {
+			e.rest = e.line
+		}
+		part := copy(b[n:], e.rest)
+		n, e.rest = n+part, e.rest[part:]
 	}
-	n = copy(b, e.rest)
-	e.rest = e.rest[n:]
 	e.taken.Add(int64(n))
 	return n, nil
 }

@@ -64,10 +64,12 @@ func (r *running) becomes(name, kind string, status metav1.ConditionStatus, reas
 	return l
 }
 
-// throughout checks for a while that f says that nothing is wrong.
+// throughout checks for a while, again and again, that f says that nothing is wrong.
 func (r *running) throughout(d time.Duration, f func() string) {
 	r.t.Helper()
-	for end := time.Now().Add(d); time.Now().Before(end); {
+	tick := time.NewTicker(settle) // others use the machine meanwhile
+	defer tick.Stop()
+	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
 		if wrong := f(); wrong != "" {
 			r.t.Fatal(wrong)
 		}

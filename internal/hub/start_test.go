@@ -63,7 +63,10 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	if r.Hub, err = w.StartHub(ctx, "hub", config); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(r.stop)
+	t.Cleanup(func() {
+		r.stop()
+		*r = running{t: t} // what a test refers to is kept until all tests are over
+	})
 	return r
 }
 

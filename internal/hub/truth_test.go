@@ -159,8 +159,8 @@ func (tr truth) content(l key.Location) map[string]string {
 					"orrery.dev/source-kind": "ConfigMap", "orrery.dev/source-namespace": "default",
 					"orrery.dev/source-name": name, "orrery.dev/source-uid": dig(cm, "metadata", "uid"),
 				}}}
-			if data, ok := cm["data"]; ok {
-				want["data"] = data
+			if data, ok := cm["data"].(map[string]any); ok {
+				want["data"] = maps.Clone(data) // what is etcd's stays as it is for the next location
 			}
 			for path := range strings.FieldsSeq(tr.released(s, cm, l)) {
 				setSite(want, path, dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "labels", "where").(string))

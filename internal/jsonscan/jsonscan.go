@@ -154,6 +154,32 @@ func (c *Cursor) nested() bool {
 	return false
 }
 
+// Deeper says whether arrays and objects lie in each other more deeply than most, in what may be JSON: who reads
+// that by recursion asks before, since a stack that is too deep ends the process.
+func Deeper(text []byte, most int) bool {
+	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= most {
+		return false
+	}
+	c := Cursor{text: text}
+	for depth := 0; c.at < len(text); {
+		switch text[c.at] {
+		case '"':
+			if !c.quoted() {
+				return false
+			}
+			continue
+		case '{', '[':
+			if depth++; depth > most {
+				return true
+			}
+		case '}', ']':
+			depth--
+		}
+		c.at++
+	}
+	return false
+}
+
 // IsPlain says of what is in a JSON string that nobody writes it in another way, nor means anything
 // else by it: nothing in it is escaped, nor has to be.
 func IsPlain(text []byte) bool { return !slices.ContainsFunc(text, isEscaped) }

@@ -3,6 +3,7 @@ package jsonscan
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -81,5 +82,20 @@ func TestIsPlain(t *testing.T) {
 	}
 	if !IsPlain(nil) {
 		t.Error("nothing is not plain")
+	}
+}
+
+// TestDeeper: brackets in texts, and values beside each other, make nothing deeper.
+func TestDeeper(t *testing.T) {
+	const most = 1000
+	deep := func(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat("]}", n/2) }
+	for text, deeper := range map[string]bool{
+		"": false, deep(most): false, deep(most + 2): true, strings.Repeat("[", 1<<20): true, strings.Repeat("]", 5) + strings.Repeat("[", most): false,
+		`{"a":"` + strings.Repeat(`[\"{`, most) + `"}`: false, `{"a":"` + strings.Repeat("[", 2*most): false,
+		`{"a":"x\\\\","b":` + deep(most) + "}": true, "[" + strings.Repeat("[],{},", 2*most) + "0]": false,
+	} {
+		if got := Deeper([]byte(text), most); got != deeper {
+			t.Errorf("%.20s… of %d bytes: %t", text, len(text), got)
+		}
 	}
 }

@@ -65,7 +65,7 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	if c.Workers == 0 {
-		c.Workers = target.MostPace
+		c.Workers = target.MostWorkers
 	}
 	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: engine.New()}
 	if a.log == nil {

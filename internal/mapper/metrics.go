@@ -76,7 +76,7 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 		gauge("orrery_agent_deferred", "Changes that wait for proof of lineage.", func(s Status) float64 { return float64(s.Deferred) }),
 		gauge("orrery_agent_unsent_reports", "Reports that the hub does not have yet.", func(s Status) float64 { return float64(s.Unsent) }),
 		gauge("orrery_agent_guarded", "Removals that wait for a confirmation.", func(s Status) float64 { return float64(s.Guarded) }),
-		gauge("orrery_agent_pace", "Objects that may be worked on at once.", func(s Status) float64 { return float64(s.Pace) }),
+		gauge("orrery_agent_pace", "Requests about objects that may be under way at once.", func(s Status) float64 { return float64(s.Pace) }),
 		gauge("orrery_agent_store_failing", "1 while the store cannot be written.", func(s Status) float64 {
 			if s.StoreError != "" {
 				return 1

@@ -24,7 +24,7 @@ const (
 	seedVar      = "ORRERY_SEED"
 	// schedules is how many are played if nobody asks for another number, steps how
 	// long they are at most.
-	schedules = 1500
+	schedules = 600
 	steps     = 8
 	// players is how many are played at once.
 	players = 2

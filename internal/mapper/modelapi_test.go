@@ -297,7 +297,7 @@ func (l *lifeline) list(id key.Identity, q url.Values, full bool) *http.Response
 		return failed(apierrors.NewInternalError(errors.New("no")))
 	}
 	matches := selected(q.Get("labelSelector"))
-	items := []json.RawMessage{}
+	var items []json.RawMessage // of nothing it is null, as a kube-apiserver has it
 	more := ""
 	for _, k := range slices.Sorted(maps.Keys(l.objects)) {
 		o := l.objects[k]

@@ -42,6 +42,12 @@ func (w *world) at(f func(*cluster)) {
 	f(w.cluster)
 }
 
+// written is how often something has been written at the cluster, once all is still.
+func (w *world) written() (writes int) {
+	w.at(func(c *cluster) { writes = c.writes })
+	return writes
+}
+
 // TestModelUnseen kills an agent between the creation of a Job and the record of it. The
 // hub no longer desires the Job by then, which the agent is told before any list shows
 // it.

@@ -35,11 +35,10 @@ func TestModelMutated(t *testing.T) {
 				w.hub.mu.Unlock()
 				expect := func(what, reason, value string, from, to int, after time.Duration) {
 					t.Helper()
-					before, writes, got := 0, 0, ""
-					w.at(func(c *cluster) { before = c.writes })
+					before, got := w.written(), ""
 					<-time.After(after)
-					synctest.Wait()
-					w.at(func(c *cluster) { writes, got = c.writes-before, c.objects[id.String()].fields[fieldPath("data", "v")] })
+					writes := w.written() - before
+					w.at(func(c *cluster) { got = c.objects[id.String()].fields[fieldPath("data", "v")] })
 					if got != `"`+value+`"` || writes < from || writes > to {
 						t.Errorf("%s: the value is %s after %d writes", what, got, writes)
 					}
@@ -51,6 +50,9 @@ func TestModelMutated(t *testing.T) {
 				}
 				expect("at first", v1alpha1.ReasonMutated, "painted", 2, 8, 2*time.Minute)
 				expect("for long", v1alpha1.ReasonMutated, "painted", 14, 24, 3*time.Hour)
+				for tried, now := w.written(), 0; now <= tried; now = w.written() { // the next try is far
+					<-time.After(time.Second)
+				}
 				w.start(w.stop(false))
 				expect("an agent that was killed", v1alpha1.ReasonMutated, "painted", 0, 0, time.Second)
 				expect("after that", v1alpha1.ReasonMutated, "painted", 5, 9, time.Hour)

@@ -298,7 +298,5 @@ func (c *crew) stop(l *life, clean bool) {
 	c.hub.mu.Unlock()
 	l.cancel()
 	<-l.ended
-	if c.of(l.shard.Number()) == nil {
-		c.stores[l.shard.Number()] = dir
-	}
+	c.stores[l.shard.Number()] = dir
 }

@@ -54,7 +54,7 @@ type Status struct {
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
 
-	// Pace is how many objects may be worked on at once now.
+	// Pace is how many requests about objects may be under way at once now.
 	Pace int `json:"pace,omitempty"`
 	// StoreEncrypted says whether the store is encrypted.
 	StoreEncrypted bool `json:"storeEncrypted"`

@@ -16,8 +16,6 @@ import (
 	"net/http"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/lineage"
 	"orrery.dev/orrery/internal/respond"
@@ -239,7 +237,8 @@ func (g *Gate) Asked(ctx context.Context) error {
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.phase.serves() {
-			respond.Error(w, r, apierrors.NewServiceUnavailable("the hub is loading its log"))
+			w.Header().Set("Connection", "close") // a balancer has a hub that serves for the next
+			respond.Error(w, r, respond.NotNow("the hub is loading its log"))
 			return
 		}
 		next.ServeHTTP(w, r)

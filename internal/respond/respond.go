@@ -109,6 +109,14 @@ func Unanswered() error {
 	return apierrors.NewTimeoutError("etcd did not answer in time; the write may have been done all the same", 0)
 }
 
+// NotNow is the answer of a hub that does not serve yet, or no more, to what it has not begun to do.
+// Clients of Kubernetes ask again after the second that it names, and do not take it for the end of a watch.
+func NotNow(message string) error {
+	err := apierrors.NewServiceUnavailable(message)
+	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
+	return err
+}
+
 // LogFull is the answer to a write for which the log has no room.
 func LogFull(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{

@@ -218,33 +218,29 @@ func (l *Log) CheckReadable(ctx context.Context, covers func(k string) bool, by 
 // eachKept shows the values of the keys of objects and reports that are covered, as they
 // are kept. Keys come first and page by page, so that little is read for what is not.
 func (l *Log) eachKept(ctx context.Context, covers func(k string) bool, f func(*mvccpb.KeyValue) error) error {
+	show := func(k string) error {
+		one, err := l.raw.Get(ctx, k)
+		if err != nil {
+			return fmt.Errorf("read %q: %w", below([]byte(k)), err)
+		}
+		if len(one.Kvs) == 0 {
+			return nil
+		}
+		return f(one.Kvs[0])
+	}
 	for _, class := range []key.Class{key.Objects, key.Reports} {
-		start := Prefix + string(class) + "/"
-		end := clientv3.GetPrefixRangeEnd(start)
-		for start != "" {
-			page, err := l.raw.Get(ctx, start, clientv3.WithRange(end), clientv3.WithLimit(loadPage), clientv3.WithKeysOnly())
-			if err != nil {
-				return fmt.Errorf("list the log's keys: %w", err)
-			}
-			start = ""
-			if page.More {
-				start = string(page.Kvs[len(page.Kvs)-1].Key) + "\x00"
-			}
-			for _, kv := range page.Kvs {
-				if !covers(below(kv.Key)) {
-					continue
-				}
-				one, err := l.raw.Get(ctx, string(kv.Key))
-				if err != nil {
-					return fmt.Errorf("read %q: %w", below(kv.Key), err)
-				}
-				if len(one.Kvs) == 0 {
-					continue
-				}
-				if err := f(one.Kvs[0]); err != nil {
-					return err
+		err := l.pages(ctx, Prefix+string(class)+"/", func(page []*mvccpb.KeyValue) error {
+			for _, kv := range page {
+				if covers(below(kv.Key)) {
+					if err := show(string(kv.Key)); err != nil {
+						return err
+					}
 				}
 			}
+			return nil
+		}, clientv3.WithKeysOnly())
+		if err != nil {
+			return fmt.Errorf("look at all that is kept: %w", err)
 		}
 	}
 	return nil

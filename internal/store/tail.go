@@ -24,7 +24,6 @@ type Applier interface {
 }
 
 const (
-	loadPage = 1000
 	// retryTail is how long a tail that lost its watch waits before it reloads.
 	retryTail = time.Second
 	// checkEvery is how often the tail of an external log checks whether it is still the
@@ -138,6 +137,9 @@ func (t *tailer) once(ctx context.Context) error {
 	}
 	now, err := t.load(ctx)
 	if err != nil {
+		return t.note(err)
+	}
+	if err := t.replay(ctx, now); err != nil {
 		return t.note(err)
 	}
 	watch := t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(t.to.Rev()+1))
@@ -345,25 +347,21 @@ func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
 // load reads every key as of a revision.
 func (l *Log) load(ctx context.Context, rev int64) ([]table.Update, error) {
 	var state []table.Update
-	start, end := Prefix, clientv3.GetPrefixRangeEnd(Prefix)
-	for {
-		r, err := l.raw.Get(ctx, start, clientv3.WithRange(end), clientv3.WithRev(rev), clientv3.WithLimit(loadPage))
-		if err != nil {
-			return nil, fmt.Errorf("load the log at revision %d: %w", rev, err)
-		}
-		for _, kv := range r.Kvs {
+	err := l.pages(ctx, Prefix, func(page []*mvccpb.KeyValue) error {
+		for _, kv := range page {
 			u, stale, err := l.update(ctx, kv)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			if stale {
 				l.stale.saw()
 			}
 			state = append(state, u)
 		}
-		if !r.More {
-			return state, nil
-		}
-		start = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+		return nil
+	}, clientv3.WithRev(rev))
+	if err != nil {
+		return nil, fmt.Errorf("load the log at revision %d: %w", rev, err)
 	}
+	return state, nil
 }

@@ -41,18 +41,24 @@ func (s *Server) awaitCommitted(ctx context.Context) error {
 	return nil
 }
 
-// awaitRevision waits a short while for a revision that a client names: it may just have
-// been written, or may never be.
+// awaitRevision waits for a revision that a client names: it may just have been written, which a hub
+// sees a moment later, or long after if it is behind, or it may never be. Whether there is one says the log.
 func (s *Server) awaitRevision(ctx context.Context, rev int64) error {
 	short, cancel := context.WithTimeout(ctx, s.config.FutureWait)
 	defer cancel()
 	err := s.config.Table.WaitFor(short, rev)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
-		const retrySeconds = 1
-		return storage.NewTooLargeResourceVersionError(uint64(rev), uint64(s.config.Table.Rev()), retrySeconds)
 	}
-	return unavailable("wait for the named resourceVersion", err)
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return unavailable("wait for the named resourceVersion", err)
+	}
+	if err := s.awaitCommitted(ctx); err != nil {
+		return err
+	}
+	if now := s.config.Table.Rev(); now < rev {
+		const retrySeconds = 1
+		return storage.NewTooLargeResourceVersionError(uint64(rev), uint64(now), retrySeconds)
+	}
+	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -264,6 +265,45 @@ func TestUnreachableLogIsAnError(t *testing.T) {
 	}
 	if err := failure(get(t, path+"?resourceVersion=0")); !apierrors.IsNotFound(err) {
 		t.Errorf("get of anything: %v", err)
+	}
+}
+
+// TestBehind has a hub that is behind the log for longer than it would wait for a revision that may
+// never be: that the log has it is reason to wait on, for a read and for a watch that goes on.
+func TestBehind(t *testing.T) {
+	asked, caughtUp := make(chan struct{}), make(chan struct{})
+	f := newFixture(t, func(c *Config, _ *table.Config) {
+		c.FutureWait = 10 * time.Millisecond
+		c.Committed = func(context.Context) error {
+			asked <- struct{}{}
+			<-caughtUp
+			return nil
+		}
+	})
+	f.put(cm("a", "x", "1"))
+	s := f.serve()
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + "/spaces/a"}).CoreV1().ConfigMaps("default")
+	catchUp := func(value string) {
+		<-asked
+		f.put(cm("a", "x", value))
+		caughtUp <- struct{}{}
+	}
+	next := func() string { return strconv.FormatInt(f.table.Rev()+1, 10) }
+	version := next()
+	go catchUp("2")
+	if is, err := client.Get(t.Context(), "x", metav1.GetOptions{ResourceVersion: version}); err != nil || is.Data["k"] != "2" {
+		t.Errorf("at revision %s: %v %v", version, is, err)
+	}
+	version = next()
+	go catchUp("3")
+	w, err := client.Watch(t.Context(), metav1.ListOptions{ResourceVersion: version})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	f.put(cm("a", "x", "4"))
+	if e := <-w.ResultChan(); e.Type != watch.Modified || e.Object.(*corev1.ConfigMap).Data["k"] != "4" {
+		t.Errorf("after revision %s: %v", version, e)
 	}
 }
 

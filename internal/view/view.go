@@ -26,6 +26,7 @@ import (
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/kinds"
 	"orrery.dev/orrery/internal/render"
+	"orrery.dev/orrery/internal/respond"
 	"orrery.dev/orrery/internal/table"
 )
 
@@ -59,7 +60,7 @@ type Config struct {
 	// BookmarkEvery is the interval of bookmarks for watches that allow them.
 	BookmarkEvery time.Duration
 	// FutureWait is how long a read waits for a revision that the client names and the table
-	// has not reached, before it answers 504.
+	// has not reached, before it asks the log, and answers 504 if there is none.
 	FutureWait time.Duration
 	// PageKeep is how long the state of a list is kept for its next page, and
 	// PageStates how many such states are kept at most.
@@ -144,7 +145,7 @@ func (s *Server) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		return apierrors.NewServiceUnavailable("the server is shutting down")
+		return respond.NotNow("the server is shutting down")
 	}
 	s.watches.Add(1)
 	return nil

@@ -95,7 +95,7 @@ func (b *bench) restartUnchanged(name string) error {
 // says, and returns how long after start it stopped.
 func (b *bench) comeToRest(start time.Time) (time.Duration, error) {
 	const nothing = 20 * time.Millisecond // of CPU time, for what a quiet agent does
-	used, since := b.agent.Usage().CPU, start
+	used, since := b.agent.Usage().CPU, time.Now()
 	err := eventually(b.ctx, "the agent to come to rest", func() error {
 		if now := b.agent.Usage().CPU; now > used+nothing {
 			used, since = now, time.Now()

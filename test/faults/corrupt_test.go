@@ -32,8 +32,8 @@ func TestCorruptStore(t *testing.T) {
 		empty bool
 	}{
 		{"page", flipPage, false},
-		{"half", func(t *testing.T, file string) { resize(t, file, 1, 2) }, false},
-		{"nothing", func(t *testing.T, file string) { resize(t, file, 0, 1) }, true},
+		{"half", func(t *testing.T, file string) { truncate(t, file, inUse(t, file)/2) }, false},
+		{"nothing", func(t *testing.T, file string) { truncate(t, file, 0) }, true},
 		{"head", randomHead, false},
 	} {
 		t.Run(damage.name, func(t *testing.T) {
@@ -147,12 +147,9 @@ func (e *edge) private() {
 // flipPage turns all bits of a page in the middle of those that are in use.
 func flipPage(t *testing.T, file string) {
 	t.Helper()
-	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := openStore(t, file)
 	var used []int
-	err = db.View(func(tx *bolt.Tx) error {
+	err := db.View(func(tx *bolt.Tx) error {
 		for id := 0; ; id++ {
 			page, err := tx.Page(id)
 			if err != nil || page == nil {
@@ -180,16 +177,32 @@ func flipPage(t *testing.T, file string) {
 	}
 }
 
-// resize leaves a part of a file.
-func resize(t *testing.T, file string, part, of int64) {
+// inUse is how much of a store's file has pages: it is longer by up to as much again.
+func inUse(t *testing.T, file string) (size int64) {
 	t.Helper()
-	info, err := os.Stat(file)
-	if err == nil {
-		err = os.Truncate(file, info.Size()*part/of)
+	db := openStore(t, file)
+	err := db.View(func(tx *bolt.Tx) error { size = tx.Size(); return nil })
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
 	}
+	return size
+}
+
+func truncate(t *testing.T, file string, size int64) {
+	t.Helper()
+	if err := os.Truncate(file, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openStore opens the file of a store whose agent has ended.
+func openStore(t *testing.T, file string) *bolt.DB {
+	t.Helper()
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}
+	return db
 }
 
 // randomHead replaces the pages by which everything else is found.

@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -196,14 +195,22 @@ func (e *edge) connected(want metav1.ConditionStatus) {
 		if err != nil {
 			return err
 		}
-		conditions, _, err := unstructured.NestedSlice(u.Object, "status", "conditions")
-		for _, c := range conditions {
-			if c, ok := c.(map[string]any); ok && c["type"] == v1alpha1.ConditionConnected && c["status"] == string(want) {
-				return nil
-			}
+		if is := connectedOf(u); is != want {
+			return fmt.Errorf("the hub says that it is connected: %q", is)
 		}
-		return errors.Join(err, fmt.Errorf("the hub says %v", conditions))
+		return nil
 	})
+}
+
+// connectedOf is the status of a location's condition Connected; empty: it has none.
+func connectedOf(location *unstructured.Unstructured) metav1.ConditionStatus {
+	conditions, _, _ := unstructured.NestedSlice(location.Object, "status", "conditions") // of another type there are none
+	for _, c := range conditions {
+		if c, ok := c.(map[string]any); ok && c["type"] == v1alpha1.ConditionConnected {
+			return metav1.ConditionStatus(fmt.Sprint(c["status"]))
+		}
+	}
+	return ""
 }
 
 // deletions counts what the agent asked the target to delete since a time.

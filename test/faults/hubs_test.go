@@ -132,14 +132,14 @@ func (h *hubs) follows(value string) {
 }
 
 // ready waits until a hub is ready, or is not.
-func (h *hubs) ready(hub *env.Hub, want bool) {
-	h.t.Helper()
+func ready(t *testing.T, hub *env.Hub, want bool) {
+	t.Helper()
 	patience := looks
 	if !want { // one that does not answer is not ready either
 		patience = 2 * time.Second
 	}
 	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is ready is asked
-	env.Eventually(h.t, soon, func() error {
+	env.Eventually(t, soon, func() error {
 		resp, err := client.Get(hub.URL + "/readyz")
 		if err == nil {
 			err = resp.Body.Close()
@@ -189,7 +189,7 @@ func (h *hubs) faults() map[string]func() {
 			idle(h.t.Context(), lease+lease/2-time.Since(began))
 			m.Signal(syscall.SIGCONT)
 			hub.Signal(syscall.SIGCONT)
-			h.ready(hub, true)
+			ready(h.t, hub, true)
 		},
 		"a hub is replaced": func() {
 			h.all[rand.IntN(len(h.all))].Restart()
@@ -204,12 +204,12 @@ func (h *hubs) faults() map[string]func() {
 			for _, link := range h.links {
 				link.Cut()
 			}
-			h.ready(last, false)
+			ready(h.t, last, false)
 			h.follows("cut hub " + time.Now().String())
 			for _, link := range h.links {
 				link.Heal()
 			}
-			h.ready(last, true)
+			ready(h.t, last, true)
 		},
 		"etcd has no majority": func() {
 			two := h.etcd.Members[:2]
@@ -217,14 +217,14 @@ func (h *hubs) faults() map[string]func() {
 				m.Kill()
 			}
 			for _, hub := range h.all {
-				h.ready(hub, false)
+				ready(h.t, hub, false)
 			}
 			h.says(func(s mapper.Status) bool { return !s.Connected })
 			for _, m := range two {
 				m.Begin()
 			}
 			for _, hub := range h.all {
-				h.ready(hub, true)
+				ready(h.t, hub, true)
 			}
 		},
 	}

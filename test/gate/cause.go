@@ -12,7 +12,7 @@ import (
 const (
 	// causeLines and causeBytes bound what is said of one failure at the end.
 	causeLines = 5
-	causeBytes = 500
+	causeBytes = 1000
 )
 
 // failure is a test that failed, or a package of which nothing else did.
@@ -31,7 +31,8 @@ var (
 
 // causeOf picks from the output of a test what the test itself said: the first lines of
 // its first and last messages, and more lines when there are few messages. An error can't
-// be told from a note; the error at which a test ended is the last.
+// be told from a note; the error at which a test ended is the last. None takes so much that another
+// is not seen.
 func causeOf(output string) string {
 	var messages [][]string
 	ours := true // what is read is part of a message that counts
@@ -62,12 +63,17 @@ func causeOf(output string) string {
 	for _, m := range slices.Backward(messages) {
 		n := min(len(m), 1+left)
 		left -= n - 1
-		text = strings.Join(m[:n], "\n") + "\n" + text
-	}
-	if len(text) > causeBytes {
-		text = strings.ToValidUTF8(text[:causeBytes], "") + "…\n"
+		text = cut(strings.Join(m[:n], "\n"), causeBytes/len(messages)) + "\n" + text
 	}
 	return text
+}
+
+// cut returns what of a text fits into so many bytes.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
 // summary repeats what failed, in a package or if that is empty in all, and why: after each

@@ -80,8 +80,9 @@ func TestShards(t *testing.T) {
 	w.halted(first, "delete the Lease")
 	w.evict(1)
 	w.outdated(first) // somebody else may have had the shard
+	w.passedOn(2)     // to those of three, of which some act by now
 	other = w.again(other, "2/3")
-	w.outdated(other) // the Lease of another number of shards names no store
+	w.outdated(other)
 	w.edit("6")
 	w.settled()
 	w.connected("1/3", "2/3", "3/3")
@@ -176,6 +177,18 @@ func (w *site) evict(number int) {
 	if err != nil && !apierrors.IsNotFound(err) {
 		w.t.Fatal(err)
 	}
+}
+
+// passedOn waits until the Lease of a shard names no store, since what its last holder knew has others now.
+func (w *site) passedOn(number int) {
+	w.t.Helper()
+	env.Eventually(w.t, soon, func() error {
+		l, err := w.Cluster.Client.CoordinationV1().Leases(leases).Get(w.t.Context(), w.nameOfLease(number), metav1.GetOptions{})
+		if store := l.Annotations["orrery.dev/store"]; err == nil && store != "" {
+			err = fmt.Errorf("the Lease names the store %s", store)
+		}
+		return err
+	})
 }
 
 // unrenewed waits until the Lease of a shard was not renewed for so long, or is not there.

@@ -3,6 +3,7 @@ package registry
 import (
 	"embed"
 	"fmt"
+	"sync"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -17,14 +18,13 @@ import (
 //go:embed crds/*.yaml
 var orreryCRDs embed.FS
 
-// ownKinds compiles Orrery's own kinds. They are described as CRDs are, but every
-// space has them and none lists them as CRDs.
-func ownKinds(c *custom.Compiler) ([]*kinds.Kind, error) {
+// ownCRDs reads them, once in a process: nobody changes them.
+var ownCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := orreryCRDs.ReadDir("crds")
 	if err != nil {
 		return nil, fmt.Errorf("list Orrery's kinds: %w", err)
 	}
-	var own []*kinds.Kind
+	var all []*apiextensionsv1.CustomResourceDefinition
 	for _, f := range files {
 		data, err := orreryCRDs.ReadFile("crds/" + f.Name())
 		if err != nil {
@@ -34,6 +34,20 @@ func ownKinds(c *custom.Compiler) ([]*kinds.Kind, error) {
 		if err := yaml.UnmarshalStrict(data, crd); err != nil {
 			return nil, fmt.Errorf("read %q: %w", f.Name(), err)
 		}
+		all = append(all, crd)
+	}
+	return all, nil
+})
+
+// ownKinds compiles Orrery's own kinds. They are described as CRDs are, but every
+// space has them and none lists them as CRDs.
+func ownKinds(c *custom.Compiler) ([]*kinds.Kind, error) {
+	crds, err := ownCRDs()
+	if err != nil {
+		return nil, err
+	}
+	var own []*kinds.Kind
+	for _, crd := range crds {
 		if crd.Spec.Names.Kind == "LocationToken" || crd.Spec.Names.Kind == "Token" {
 			continue // what locations/NAME/token and the hub's own tokens answer; no space has any
 		}

@@ -72,7 +72,7 @@ func sight(k *kind, o *marks.Answer, ours bool) *sighting {
 	}
 	s.raw = o.JSON
 	root := gjson.Parse(o.JSON)
-	s.since = root.Get("metadata.creationTimestamp").String()
+	s.since = strings.Clone(root.Get("metadata.creationTimestamp").String()) // and not the page that it is of
 	s.created = seconds(s.since)
 	switch {
 	case target.IsEvent(k.Resource):

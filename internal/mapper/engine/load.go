@@ -2,8 +2,10 @@ package engine
 
 import (
 	"fmt"
+	"hash/fnv"
 
 	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/mapper/store"
 	"orrery.dev/orrery/internal/wire"
 )
@@ -23,6 +25,15 @@ func (e *Engine) Load(st *store.Store) error {
 	}
 	e.Push((*Item).unobservable)
 	return nil
+}
+
+// left is as what the agent left an object, in eight bytes: what matters is whether it has changed.
+type left uint64
+
+func leftAs(uid string, fields marks.FieldsHash) left {
+	h := fnv.New64a()
+	h.Write([]byte(uid)) // a hash takes every write
+	return left(h.Sum64() ^ uint64(fields))
 }
 
 // loader takes what a store holds into an engine, entry by entry.
@@ -55,6 +66,10 @@ func (l loader) record(id key.Identity, r *store.Record) error {
 	if it.actor == nil {
 		it.actsAs(r.Source.Policy.ServiceAccount)
 	}
+	if l.unseen == nil {
+		l.unseen = map[*Item]left{}
+	}
+	l.unseen[it] = leftAs(r.UID, r.Fields)
 	if !it.wanted {
 		l.leaves.leaving(it, r.Space)
 	}

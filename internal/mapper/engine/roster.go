@@ -12,6 +12,9 @@ type roster struct {
 	// inside has, by the identity of a Namespace or CustomResourceDefinition, the items
 	// in it or of it.
 	inside map[string]map[*Item]struct{}
+	// unseen has, of what a store had when it was loaded, what no list has shown yet as it was
+	// left: until the list of its kind is complete. nil: nothing is left to be shown.
+	unseen map[*Item]left
 }
 
 func newRoster() roster {
@@ -51,6 +54,7 @@ func (r *roster) item(o key.Object, moved string) (*Item, bool) {
 // what is to be observed has changed.
 func (r *roster) remove(it *Item) (emptied []*Item, changed bool) {
 	delete(r.items, it.ID)
+	r.shown(it)
 	for _, in := range Containers(it.Identity()) {
 		if delete(r.inside[in], it); len(r.inside[in]) > 0 {
 			continue
@@ -67,6 +71,13 @@ func (r *roster) remove(it *Item) (emptied []*Item, changed bool) {
 	}
 	delete(r.kinds, it.kind.resource)
 	return emptied, true
+}
+
+// shown notes that an item need not be looked for any more as it was left.
+func (r *roster) shown(it *Item) {
+	if delete(r.unseen, it); len(r.unseen) == 0 {
+		r.unseen = nil // an empty map would stay as large as it was
+	}
 }
 
 // Containers are the identities of what an object is in: its Namespace, and the

@@ -78,6 +78,9 @@ func (e *Engine) Observe(as marks.Owner, all []Sighting) []Changed {
 		if s.Ours && s.Ended != "" {
 			e.endings[it.ID] = decide.Ending{UID: s.Seen.UID, How: s.Ended}
 		}
+		if e.unseen != nil && s.Ours && !s.Gone && e.unseen[it] == leftAs(s.Seen.UID, s.Seen.Fields) {
+			e.shown(it)
+		}
 		// Until the first list is complete nothing can be decided; then all have a turn.
 		if it.notice(s, now) && it.kind.sight == decide.Absent {
 			e.queue.push(it)
@@ -109,7 +112,8 @@ func (e *Engine) Saw(it *Item, as marks.Owner, seen decide.Observed) {
 const Unordered = math.MaxUint64
 
 // Synced notes that the list of a kind is complete: what it did not show and has not
-// changed since is absent. It queues all items of the kind.
+// changed since is absent. It queues all items of the kind, first those that are not as they were
+// left: an agent that starts has all of them to look at, and few to repair.
 func (e *Engine) Synced(as marks.Owner, r key.Resource, shown map[string]struct{}, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -118,6 +122,7 @@ func (e *Engine) Synced(as marks.Owner, r key.Resource, shown map[string]struct{
 		return
 	}
 	k.sight = decide.Absent
+	e.changedFirst(k)
 	for id, it := range e.items {
 		if it.kind != k {
 			continue
@@ -134,6 +139,17 @@ func (e *Engine) Synced(as marks.Owner, r key.Resource, shown map[string]struct{
 	e.wake.Broadcast()
 }
 
+// changedFirst queues the items of a kind that are not as they were left.
+func (e *Engine) changedFirst(k *kind) {
+	for it := range e.unseen {
+		if it.kind != k {
+			continue
+		}
+		e.shown(it)
+		e.queue.push(it)
+	}
+}
+
 // Lost notes that a kind is not observed, since it is unserved, or blind for a cause, and
 // queues its items if that is news.
 func (e *Engine) Lost(r key.Resource, why decide.Presence, cause string) {
@@ -148,6 +164,7 @@ func (e *Engine) Lost(r key.Resource, why decide.Presence, cause string) {
 		return
 	}
 	k.sight = why
+	e.changedFirst(k)
 	for _, it := range e.items {
 		if it.kind == k {
 			it.sees(decide.Observed{}, 0)

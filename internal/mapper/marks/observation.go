@@ -3,9 +3,12 @@ package marks
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/jsonscan"
 )
 
 // Observation is the metadata, and perhaps the status, of an object at the target.
@@ -21,22 +24,31 @@ type Observation struct {
 // which took a tenth of a full sync: answers and watch events are most of what the agent
 // decodes. Nothing it keeps shares memory with b.
 func (o *Observation) UnmarshalJSON(b []byte) error {
-	root, err := parsed(b)
+	root, err := Parse(b)
 	if err != nil {
 		return err
 	}
-	o.read(root)
+	o.Read(root)
 	return nil
 }
 
-func parsed(b []byte) (gjson.Result, error) {
+// deepest is how deeply arrays and objects may lie in each other, as encoding/json has it.
+const deepest = 10_000
+
+// Parse checks that b is a JSON value, and returns it.
+func Parse(b []byte) (gjson.Result, error) {
+	if jsonscan.Deeper(b, deepest) { // gjson would go as deep by itself, and the process would end where its stack does
+		return gjson.Result{}, fmt.Errorf("a JSON value deeper than %d", deepest)
+	}
 	if !gjson.ValidBytes(b) {
 		return gjson.Result{}, errors.New("not a JSON value")
 	}
 	return gjson.ParseBytes(b), nil
 }
 
-func (o *Observation) read(from gjson.Result) {
+// Read reads the fields that the agent needs of a JSON value that is known to be one. Nothing it
+// keeps shares memory with that.
+func (o *Observation) Read(from gjson.Result) {
 	from.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
 		case "kind":
@@ -137,13 +149,19 @@ type Answer struct {
 
 // UnmarshalJSON keeps the JSON of the object, and reads an Observation from it.
 func (a *Answer) UnmarshalJSON(b []byte) error {
-	root, err := parsed(b)
+	root, err := Parse(b)
 	if err != nil {
 		return err
 	}
-	a.JSON = root.Raw
-	a.read(root)
+	a.Read(root)
 	return nil
+}
+
+// Read keeps the JSON of the object, which shares memory with what it is read from, and reads
+// an Observation.
+func (a *Answer) Read(from gjson.Result) {
+	a.JSON = from.Raw
+	a.Observation.Read(from)
 }
 
 // maxSmall is the length of the longest value in a spec that a rule may be about: numbers,

@@ -3,6 +3,7 @@ package marks
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -38,6 +39,17 @@ func TestObservationIsDecoded(t *testing.T) {
 	for _, other := range []string{`null`, `[]`, `"x"`, `{"metadata":null}`, `{"metadata":{"labels":[1],"managedFields":{}}}`} {
 		if err := new(Observation).UnmarshalJSON([]byte(other)); err != nil {
 			t.Errorf("%q: %v", other, err)
+		}
+	}
+}
+
+// TestTooDeep: a value that is deeper than encoding/json reads is refused, and ends no process.
+func TestTooDeep(t *testing.T) {
+	for text, good := range map[string]bool{
+		strings.Repeat("[", deepest) + strings.Repeat("]", deepest): true, strings.Repeat("[", 32<<20): false,
+	} {
+		if _, err := Parse([]byte(text)); (err == nil) != good {
+			t.Errorf("%d bytes: %v", len(text), err)
 		}
 	}
 }

@@ -75,7 +75,6 @@ func (r *Reconciler) Work(ctx context.Context) {
 		if it, ok := r.Engine.Next(ctx); ok {
 			r.Target.Pace.Begin(ctx, r.Engine.Ready())
 			r.reconcile(ctx, it)
-			r.Target.Pace.End()
 		}
 		r.Target.Pace.Release()
 	}

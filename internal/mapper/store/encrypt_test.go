@@ -13,6 +13,8 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
+	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/mapper/marks"
 	"orrery.dev/orrery/internal/wire"
 	"orrery.dev/orrery/test/env"
 )
@@ -266,5 +268,35 @@ func BenchmarkStoreValues(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkLoad reads what an agent reads when it starts, of 10,000 objects.
+func BenchmarkLoad(b *testing.B) {
+	s := mustOpen(b, b.TempDir(), secret)
+	defer mustClose(b, s)
+	for from := range 10 {
+		if err := write(s, func(x *Tx) error {
+			for i := range 1000 {
+				o := key.Object{Space: "shop", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "n", Name: fmt.Sprintf("o-%05d", from*1000+i)}}
+				object := []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"x":"` + strings.Repeat("x", 1<<10) + `"}}`)
+				source := Source{UID: fmt.Sprintf("7b6d2c1e-0000-4000-8000-0123456%05d", from*1000+i), Generation: 1, Digest: wire.SumOf(object), Log: marks.NewPair("m", 5)}
+				if err := errors.Join(
+					x.setWant(o.Path(), nil, Want{Kind: WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap"}, object),
+					x.setRecord(o.Identity.String(), &Record{Space: "shop", Source: source, UID: source.UID, As: "a", Generation: 1, Fields: 7, Version: "v1", Kind: "ConfigMap"}),
+					x.SetReport(o.Path(), &wire.Report{UID: source.UID, Digest: source.Digest, State: wire.Applied, Since: "2026-01-01T00:00:00Z"}),
+				); err != nil {
+					return err
+				}
+			}
+			return nil
+		}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if err := loaded(s); err != nil {
+			b.Fatal(err)
+		}
 	}
 }

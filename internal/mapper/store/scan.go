@@ -4,7 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"runtime"
 	"strings"
+
+	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/internal/key"
 	"orrery.dev/orrery/internal/wire"
@@ -17,12 +20,14 @@ const scanPage = 1000
 // index makes the index of a bucket.
 func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, error)) (*wire.Index, error) {
 	var leaves []wire.Leaf
-	if err := s.scan(bucket, func(_ *Tx, k string, v []byte) error {
+	if err := each(s, bucket, func(k string, v []byte) (wire.Leaf, error) {
 		x, err := sum(k, v)
 		if err != nil {
-			return fmt.Errorf("read %s of %q: %w", bucket, k, err)
+			return wire.Leaf{}, fmt.Errorf("read %s of %q: %w", bucket, k, err)
 		}
-		leaves = append(leaves, wire.Leaf{Key: k, Sum: x})
+		return wire.Leaf{Key: k, Sum: x}, nil
+	}, func(l *wire.Leaf) error {
+		leaves = append(leaves, *l)
 		return nil
 	}); err != nil {
 		return nil, err
@@ -30,26 +35,74 @@ func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, err
 	return wire.NewIndex(leaves)
 }
 
-// scan calls f with each entry of a bucket, in several transactions, so it may miss
-// changes in between. v is valid during the call only.
+// kept is what a bucket has of a key, as it is stored. v is valid until the transaction ends.
+type kept struct {
+	k string
+	v []byte
+}
+
+// each calls f with what decode makes of each entry of a bucket, in the order of keys. It takes several
+// transactions, so it may miss changes in between. Since most of a start is decrypting and decoding, all
+// processors share that of a page. What decode gets is valid during its call only.
+func each[T any](s *Store, bucket []byte, decode func(k string, v []byte) (T, error), f func(*T) error) error {
+	return s.pages(bucket, func(t *Tx, page []kept) error {
+		decoded := make([]T, len(page))
+		var group errgroup.Group
+		share := (len(page) + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
+		for from := 0; from < len(page); from += share {
+			group.Go(func() error {
+				return guarded(func() (err error) { // a guard is of one goroutine
+					for i, e := range page[from:min(from+share, len(page))] {
+						if decoded[from+i], err = decode(e.k, t.open(bucket, e.k, e.v)); err != nil {
+							return err
+						}
+					}
+					return nil
+				})
+			})
+		}
+		if err := group.Wait(); err != nil {
+			return err
+		}
+		for i := range decoded {
+			if err := f(&decoded[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// scan calls f with each entry of a bucket, as each does, one after the other. v is valid during the
+// call only.
 func (s *Store) scan(bucket []byte, f func(t *Tx, k string, v []byte) error) error {
-	var after []byte
+	return s.pages(bucket, func(t *Tx, page []kept) error {
+		for _, e := range page {
+			if err := f(t, e.k, t.open(bucket, e.k, e.v)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// pages calls f with the entries of a bucket, as many as one transaction reads.
+func (s *Store) pages(bucket []byte, f func(t *Tx, page []kept) error) error {
+	page, after := make([]kept, 0, scanPage), ""
 	for more := true; more; {
 		if err := s.View(func(t *Tx) error {
 			c := t.bucket(bucket).Cursor()
-			k, v := c.Seek(after)
-			if k != nil && bytes.Equal(k, after) {
+			k, v := c.Seek([]byte(after))
+			if k != nil && string(k) == after {
 				k, v = c.Next()
 			}
-			for n := 0; k != nil && n < scanPage; n++ {
-				if err := f(t, string(k), t.open(bucket, string(k), v)); err != nil {
-					return err
-				}
-				after = bytes.Clone(k)
-				k, v = c.Next()
+			for page = page[:0]; k != nil && len(page) < scanPage; k, v = c.Next() {
+				page = append(page, kept{string(k), v})
 			}
-			more = k != nil
-			return nil
+			if more = k != nil; len(page) > 0 {
+				after = page[len(page)-1].k
+			}
+			return f(t, page)
 		}); err != nil {
 			return err
 		}
@@ -71,51 +124,48 @@ func (s *Store) ReportIndex() (*wire.Index, error) {
 	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
 }
 
+// of is what an entry says, and of what.
+type of[K, V any] struct {
+	key   K
+	value V
+}
+
 // EachWant calls f with each entry of the desired content.
 func (s *Store) EachWant(f func(key.Object, *Want) error) error {
-	return s.scan(desiredBucket, func(_ *Tx, k string, v []byte) error {
-		w, _, err := decodeWant(v)
-		if err != nil {
-			return err
+	return each(s, desiredBucket, func(k string, v []byte) (x of[key.Object, Want], err error) {
+		if x.value, _, err = decodeWant(v); err == nil {
+			x.key, err = key.ParsePath(k)
 		}
-		o, err := key.ParsePath(k)
-		if err != nil {
-			return err
-		}
-		return f(o, &w)
-	})
+		return x, err
+	}, func(x *of[key.Object, Want]) error { return f(x.key, &x.value) })
 }
 
 // EachRecord calls f with each record.
 func (s *Store) EachRecord(f func(key.Identity, *Record) error) error {
-	return s.scan(recordBucket, func(_ *Tx, k string, v []byte) error {
-		var r Record
-		if err := json.Unmarshal(v, &r); err != nil {
-			return err
+	return each(s, recordBucket, func(k string, v []byte) (x of[key.Identity, Record], err error) {
+		if err = json.Unmarshal(v, &x.value); err == nil {
+			x.key, err = key.ParseIdentity(k)
 		}
-		id, err := key.ParseIdentity(k)
-		if err != nil {
-			return err
-		}
-		return f(id, &r)
-	})
+		return x, err
+	}, func(x *of[key.Identity, Record]) error { return f(x.key, &x.value) })
 }
 
 // EachReport calls f with the newest report of each placed object.
 func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
-	return s.scan(reportBucket, func(_ *Tx, k string, v []byte) error {
+	return each(s, reportBucket, func(k string, v []byte) (x of[key.Object, *wire.Report], err error) {
 		if !IsPlaced(k) {
+			return x, nil
+		}
+		x.value = &wire.Report{}
+		if err = json.Unmarshal(v, x.value); err == nil {
+			x.key, err = key.ParsePath(k)
+		}
+		return x, err
+	}, func(x *of[key.Object, *wire.Report]) error {
+		if x.value == nil { // it is not of a placed one
 			return nil
 		}
-		var r wire.Report
-		if err := json.Unmarshal(v, &r); err != nil {
-			return err
-		}
-		o, err := key.ParsePath(k)
-		if err != nil {
-			return err
-		}
-		return f(o, &r)
+		return f(x.key, x.value)
 	})
 }
 

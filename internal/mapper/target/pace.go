@@ -7,15 +7,23 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"orrery.dev/orrery/internal/mapper/retry"
 )
 
 const (
-	// MostPace is the largest number of objects worked on at once, startPace the first.
+	// MostPace is the largest number of requests under way at once, startPace the first.
 	// Slow answers reduce it to leastPace at least, refusals to one.
 	MostPace  = 64
 	startPace = 16
 	leastPace = 2
+	// spareWorkers is how many more objects are worked on at once than requests may be under way: a
+	// worker reads and composes before a request, and waits for the store after it.
+	spareWorkers = 2
+	// MostWorkers is the largest number of objects worked on at once.
+	MostWorkers = MostPace + spareWorkers
 	// carefully is how many rounds of good answers the next increase costs after a cut;
 	// each further increase costs half as many, down to one round.
 	carefully = 16
@@ -37,7 +45,8 @@ const (
 	freshRests = 10
 )
 
-// Pace limits how many objects are worked on at once, adapting to the target. The limit
+// Pace limits how many requests about objects are under way at once, and workers to a few more, so
+// that what these do besides their requests leaves no room unused. It adapts to the target: the limit
 // grows by one after each round of good answers, and shrinks by one when answers become
 // slow.
 //
@@ -51,10 +60,11 @@ const (
 //
 // Pace is safe for concurrent use.
 type Pace struct {
-	mu    sync.Mutex
-	wake  sync.Cond
-	limit float64
-	most  float64
+	mu sync.Mutex
+	// turns wakes workers, room requests.
+	turns, room sync.Cond
+	limit       float64
+	most        float64
 	// care is how many rounds of good answers the next increase costs.
 	care float64
 	// ceiling is the limit that was refused last; 0: none is known. If it is refused once more
@@ -73,37 +83,29 @@ type Pace struct {
 	rest      time.Duration
 	refusedAt time.Time
 	left      int
-	// used counts workers that were let in, busy those of them that have an object.
-	used, busy int
+	// used counts workers that were let in, under the requests under way.
+	used, under int
 	// barren says that there was no good answer since the last refusal.
 	barren bool
 	// best and usual are the shortest and the average time of an answer.
 	best, usual time.Duration
 	cut         time.Time // the last time that limit was cut for slowness
-	until       time.Time // no work begins before then
+	until       time.Time // no request is sent before then
 }
 
 func newPace(most int) *Pace {
+	most = min(most, MostPace) // of MostWorkers some are spare
 	p := &Pace{most: float64(most), limit: float64(min(startPace, most)), care: 1}
-	p.wake.L = &p.mu
+	p.turns.L, p.room.L = &p.mu, &p.mu
 	return p
 }
 
 // Acquire waits until one more worker may look for an object. It returns false if ctx has
 // ended. The worker calls Release when it is done.
 func (p *Pace) Acquire(ctx context.Context) bool {
-	stop := context.AfterFunc(ctx, func() {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.wake.Broadcast()
-	})
-	defer stop()
 	p.mu.Lock()
-	for ctx.Err() == nil && p.used >= int(p.limit) {
-		p.wake.Wait()
-	}
 	defer p.mu.Unlock()
-	if ctx.Err() != nil {
+	if !p.await(ctx, &p.turns, func() bool { return p.used < int(p.limit)+spareWorkers }) {
 		return false
 	}
 	p.used++
@@ -111,10 +113,9 @@ func (p *Pace) Acquire(ctx context.Context) bool {
 }
 
 // Begin notes that a worker that was let in has an object, of which so many more are ready, and
-// waits while the target is to be left alone. The worker calls End when it is done with the object.
+// waits while the target is to be left alone: what is sent is to be decided after that.
 func (p *Pace) Begin(ctx context.Context, left int) {
 	p.mu.Lock()
-	p.busy++
 	p.left = left
 	rest := time.Until(p.until)
 	p.mu.Unlock()
@@ -123,25 +124,62 @@ func (p *Pace) Begin(ctx context.Context, left int) {
 	}
 }
 
-// End is the counterpart of Begin.
-func (p *Pace) End() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.busy--
-}
-
 // Release is the counterpart of Acquire.
 func (p *Pace) Release() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.used--
-	p.wake.Signal()
+	p.turns.Signal()
+}
+
+// send waits until one more request may be under way; answered is called with its answer. It fails if
+// ctx has ended, and while the target is to be left alone, as if that had refused: after that it may be
+// another request that is to be sent.
+func (p *Pace) send(ctx context.Context) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.await(ctx, &p.room, func() bool { return p.under < int(p.limit) }) {
+		return ctx.Err()
+	}
+	if rest := time.Until(p.until); rest > 0 {
+		p.room.Signal() // the room is another's
+		return &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,
+			Message: "the cluster has asked for fewer requests, and is left alone", Details: &metav1.StatusDetails{RetryAfterSeconds: int32(rest/time.Second) + 1},
+		}}
+	}
+	p.under++
+	return nil
+}
+
+// await waits, with the lock, for what it is woken up for; false: ctx has ended.
+func (p *Pace) await(ctx context.Context, wake *sync.Cond, so func() bool) bool {
+	if ctx.Err() == nil && !so() {
+		stop := context.AfterFunc(ctx, func() {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			wake.Broadcast()
+		})
+		defer stop()
+		for ctx.Err() == nil && !so() {
+			wake.Wait()
+		}
+	}
+	if ctx.Err() != nil {
+		wake.Signal() // whoever woke this one up meant somebody
+		return false
+	}
+	return true
 }
 
 // answered notes an answer, and how long it took.
 func (p *Pace) answered(took time.Duration, err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	defer func() {
+		p.under--
+		p.room.Signal()
+	}()
 	now := time.Now()
 	switch {
 	case err != nil && overloaded(err):
@@ -158,7 +196,7 @@ func (p *Pace) answered(took time.Duration, err error) {
 			p.cut = now
 			p.reduce(max(min(leastPace, int(p.limit)), int(p.limit)-1))
 		}
-	case p.busy >= int(p.limit): // the limit is used up
+	case p.under >= int(p.limit): // the limit is used up
 		p.grow(now)
 	}
 }
@@ -169,10 +207,10 @@ func (p *Pace) answered(took time.Duration, err error) {
 // a kind with a limit of its own.
 func (p *Pace) refused(now, sent time.Time, rest time.Duration) {
 	p.rest, p.refusedAt = rest, now
-	if until := now.Add(rest); p.barren && int(p.limit) == 1 && p.busy <= 1 && until.After(p.until) {
+	if until := now.Add(rest); p.barren && int(p.limit) == 1 && p.under <= 1 && until.After(p.until) {
 		p.until = until
 	}
-	level := max(1, min(int(p.limit), p.busy))
+	level := max(1, min(int(p.limit), p.under))
 	if sent.Before(p.known) && (p.excused || !p.barren) {
 		p.excused = p.excused && !p.barren
 		p.barren = true
@@ -204,7 +242,8 @@ func (p *Pace) grow(now time.Time) {
 		}
 		p.raised = true
 		p.care = max(1, p.care/2)
-		p.wake.Signal()
+		p.turns.Signal()
+		p.room.Signal()
 	}
 }
 
@@ -225,7 +264,7 @@ func (p *Pace) measure(took time.Duration) {
 	p.best = min(took, p.best+p.best/512)
 }
 
-// Now is how many objects may be worked on at once.
+// Now is how many requests may be under way at once.
 func (p *Pace) Now() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -27,6 +27,7 @@ type server struct {
 	admits     func(under int) bool // with so many under way
 	takes      time.Duration
 	retryAfter int32
+	beside     time.Duration // what a worker takes besides its request
 	// under are under way, most were at most; done and refused count answers.
 	under, most, done, refused int
 }
@@ -73,6 +74,27 @@ func (s *server) request() error {
 	return nil
 }
 
+// work is what a worker does for an object: a request, and what it reads before and writes after.
+func (s *server) work(ctx context.Context, p *Pace) (err error, sent bool) {
+	s.busy()
+	if err := p.send(ctx); err != nil {
+		return err, false
+	}
+	start := time.Now()
+	err = s.request()
+	p.answered(time.Since(start), err)
+	s.busy()
+	return err, true
+}
+
+// busy passes half of what a worker takes besides. Of none it does not wait: a timer that is over when it is waited for
+// ends a process with the race detector in a bubble (Go 1.26, runtime.timer.maybeRunChan).
+func (s *server) busy() {
+	if s.beside > 0 {
+		<-time.After(s.beside / 2)
+	}
+}
+
 // endless is more objects than are ever done.
 const endless = 1 << 20
 
@@ -82,18 +104,13 @@ func drive(t *testing.T, p *Pace, s *server, length time.Duration) int {
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	var workers sync.WaitGroup
-	for range MostPace {
+	for range MostWorkers {
 		workers.Go(func() {
 			for p.Acquire(ctx) {
-				if p.Begin(ctx, endless); ctx.Err() == nil {
-					start := time.Now()
-					err := s.request()
-					p.answered(time.Since(start), err)
-					if err == nil {
-						done.Add(1)
-					}
+				p.Begin(ctx, endless)
+				if err, sent := s.work(ctx, p); sent && err == nil {
+					done.Add(1)
 				}
-				p.End()
 				p.Release()
 			}
 		})
@@ -128,7 +145,7 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &server{admits: c.admits(), takes: c.takes, retryAfter: c.retryAfter}
-				drive(t, newPace(MostPace), s, length)
+				drive(t, newPace(MostWorkers), s, length)
 				share, refused := float64(s.done)/c.allows/length.Seconds(), float64(s.refused)/float64(s.done)
 				t.Logf("%.2f of what is allowed; %.3f refusals for each; at most %d at once", share, refused, s.most)
 				if share < c.share || refused > c.refused {
@@ -139,11 +156,23 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 	}
 }
 
+// TestPaceFillsTheRoom shows that what workers do besides their requests leaves no room unused.
+func TestPaceFillsTheRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const room, takes, length = 4, 4 * time.Millisecond, time.Minute
+		s := &server{admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 3}
+		drive(t, newPace(MostWorkers), s, length)
+		if share := float64(s.done) / (room * float64(length/takes)); share < 0.9 {
+			t.Errorf("%.2f of what is allowed", share)
+		}
+	})
+}
+
 // TestPaceRecovers shows that the pace follows a target that takes less for some
 // time, and one that refuses everything.
 func TestPaceRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostPace)
+		p := newPace(MostWorkers)
 		for _, room := range []int{12, 0, 2} {
 			narrow := &server{admits: roomFor(room), takes: 20 * time.Millisecond, retryAfter: 5}
 			drive(t, p, narrow, 30*time.Second)
@@ -168,7 +197,7 @@ func TestPaceWithAKindRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
 		s := &server{takes: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
-		drive(t, newPace(MostPace), s, time.Minute)
+		drive(t, newPace(MostWorkers), s, time.Minute)
 		if s.done < 60*100*7/10 {
 			t.Errorf("%d were done, %d refused", s.done, s.refused)
 		}
@@ -180,7 +209,7 @@ func TestPacesShare(t *testing.T) {
 	const length = 5 * time.Minute // who has more changes with time
 	synctest.Test(t, func(t *testing.T) {
 		s := &server{admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
-		early, late := newPace(MostPace), newPace(MostPace)
+		early, late := newPace(MostWorkers), newPace(MostWorkers)
 		drive(t, early, s, 5*time.Second)
 		var both sync.WaitGroup
 		var done [2]int
@@ -196,53 +225,86 @@ func TestPacesShare(t *testing.T) {
 	})
 }
 
+// answers is an answer to a request that was sent alone.
+func answers(p *Pace, took time.Duration, err error) {
+	p.under++
+	p.answered(took, err)
+}
+
 func TestPaceKeepsRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostPace)
-		begins := func(after time.Duration) {
+		p := newPace(MostWorkers)
+		sends := func(after time.Duration) {
 			t.Helper()
 			start := time.Now()
 			if !p.Acquire(t.Context()) {
 				t.Fatal("not let in")
 			}
-			if p.Begin(t.Context(), endless); time.Since(start) != after {
-				t.Errorf("began after %s", time.Since(start))
+			p.Begin(t.Context(), endless)
+			if err := p.send(t.Context()); err != nil || time.Since(start) != after {
+				t.Errorf("sent after %s: %v", time.Since(start), err)
 			}
-			p.End()
+			p.under--
 			p.Release()
 		}
 		for range startPace / 2 { // of so many under way the others are worked on
-			p.busy = startPace
+			p.under = startPace
 			p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
 		}
-		p.busy = 0
+		p.under = 0
 		if p.Now() != startPace/2 {
 			t.Errorf("pace %d", p.Now())
 		}
-		begins(0)
-		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		sends(0)
+		answers(p, time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
 		if p.Now() != 1 { // nothing else was under way
 			t.Errorf("pace %d", p.Now())
 		}
-		begins(0)
-		p.busy = 3 // who had been let in before
+		sends(0)
+		p.under = 3 // who had been sent before
 		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
-		p.busy = 0
-		begins(0)
-		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
-		begins(7 * time.Second)
-		p.answered(time.Millisecond, nil) // others are served
-		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
-		begins(0)
-		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0)) // the gate probes
-		begins(0)
-		p.answered(time.Millisecond, refusedWith(http.StatusTooManyRequests, 0))
-		begins(unsaidRest)
+		p.under = 0
+		sends(0)
+		answers(p, time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		sends(7 * time.Second)
+		answers(p, time.Millisecond, nil) // others are served
+		answers(p, time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
+		sends(0)
+		answers(p, time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0)) // the gate probes
+		sends(0)
+		answers(p, time.Millisecond, refusedWith(http.StatusTooManyRequests, 0))
+		sends(unsaidRest)
 		// A refusal of one object says nothing of the target.
-		q := newPace(MostPace)
-		q.answered(time.Millisecond, refusedWith(http.StatusUnprocessableEntity, 0))
+		q := newPace(MostWorkers)
+		answers(q, time.Millisecond, refusedWith(http.StatusUnprocessableEntity, 0))
 		if q.Now() != startPace {
 			t.Errorf("pace %d after a refusal", q.Now())
+		}
+	})
+}
+
+// TestPaceSendsNothingStale: what was decided before a target asked to be left alone is not sent after
+// that, but refused, so that it is decided anew; and no more is under way than the pace can become.
+func TestPaceSendsNothingStale(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPace(MostWorkers)
+		for range 10_000 {
+			p.under = MostWorkers
+			p.answered(time.Millisecond, nil)
+		}
+		if p.Now() != MostPace {
+			t.Errorf("pace %d", p.Now())
+		}
+		p.limit, p.under = 1, 0
+		for range 2 {
+			answers(p, time.Millisecond, refusedWith(http.StatusTooManyRequests, 600))
+		}
+		if err := p.send(t.Context()); !Busy(err) || RetryAfter(err) < 10*time.Minute {
+			t.Errorf("it is sent to a target that asked for ten minutes: %v", err)
+		}
+		p.Begin(t.Context(), endless)
+		if err := p.send(t.Context()); err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -251,10 +313,10 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 // at once.
 func TestPaceAtASlowTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostPace)
-		p.answered(time.Millisecond, nil)
+		p := newPace(MostWorkers)
+		answers(p, time.Millisecond, nil)
 		for range 2000 {
-			p.answered(2*time.Second, nil)
+			answers(p, 2*time.Second, nil)
 			retry.Pause(t.Context(), 10*time.Millisecond)
 		}
 		if p.Now() > startPace {
@@ -271,15 +333,15 @@ func TestPaceOfAShortRun(t *testing.T) {
 		well, refused, allowed := 0, 0, time.Duration(objects/room)*takes
 		for range runs {
 			synctest.Test(t, func(t *testing.T) {
-				s := &server{admits: roomFor(room), takes: takes, retryAfter: 1}
-				if finish(t, newPace(MostPace), s, objects) <= allowed*5/4 {
+				s := &server{admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 4}
+				if finish(t, newPace(MostWorkers), s, objects) <= allowed*5/4 {
 					well++
 				}
 				refused += s.refused
 			})
 		}
 		t.Logf("%d objects: 0.8 of what is allowed in %d of %d runs, %d refusals in one", objects, well, runs, refused/runs)
-		if well < runs/2 {
+		if well < runs*3/5 {
 			t.Errorf("%d objects: 0.8 of what is allowed in %d of %d runs", objects, well, runs)
 		}
 	}
@@ -297,18 +359,16 @@ func finish(t *testing.T, p *Pace, s *server, objects int) time.Duration {
 	var done atomic.Int64
 	work := func() {
 		p.Begin(ctx, len(due))
-		defer p.End()
-		start := time.Now()
-		err := s.request()
-		p.answered(time.Since(start), err)
+		err, sent := s.work(ctx, p)
 		switch {
+		case err != nil && !sent && ctx.Err() != nil:
 		case err != nil:
 			time.AfterFunc(restAfter(err), func() { due <- struct{}{} })
 		case done.Add(1) == int64(objects):
 			cancel()
 		}
 	}
-	for range MostPace {
+	for range MostWorkers {
 		workers.Go(func() {
 			for p.Acquire(ctx) {
 				select {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -53,12 +54,12 @@ type Client struct {
 	unanswered atomic.Int64
 	// multiplexed says that the last answer came by HTTP/2.
 	multiplexed atomic.Bool
-	// Pace limits the workers; it learns from the answers to requests for single objects.
+	// Pace limits requests for single objects, from whose answers it learns, and workers.
 	Pace *Pace
 }
 
 // New makes a client with the configuration's transport, without a client-side rate
-// limit. agent is its User-Agent, most the largest pace. count is called for each answer;
+// limit. agent is its User-Agent, most how many objects are worked on at once. count is called for each answer;
 // code 0: there was none.
 func New(config *rest.Config, agent string, most int, count func(verb string, code int), log *slog.Logger) (*Client, error) {
 	c := rest.CopyConfig(config)
@@ -140,12 +141,17 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 		req.Header.Set(transport.ImpersonateUserHeader, account)
 	}
 	req.Header.Set("Accept", r.accept)
+	// The agent is beside its cluster, as Kubernetes' own controllers, which have nothing compressed either:
+	// that would be a good part of what a list takes an API server.
+	req.Header.Set("Accept-Encoding", "identity")
 	if r.content != "" {
 		req.Header.Set("Content-Type", r.content)
 	}
 	resp, err := t.client.Do(req)
 	if err != nil {
-		t.count(r.verb, 0)
+		if !errors.Is(err, context.Canceled) { // or nobody waited for an answer any more
+			t.count(r.verb, 0)
+		}
 		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
 	}
 	t.multiplexed.Store(resp.ProtoMajor >= 2)
@@ -159,44 +165,61 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 
 // do sends a request and decodes the answer into v.
 func (t *Client) do(ctx context.Context, r request, v any) error {
+	if r.verb == "list" || r.verb == "discover" { // how long these take depends on their size
+		return t.exchange(ctx, r, v)
+	}
+	if err := t.Pace.send(ctx); err != nil {
+		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
 	start := time.Now()
 	err := t.exchange(ctx, r, v)
-	if r.verb != "list" && r.verb != "discover" { // how long these take depends on their size
-		t.Pace.answered(time.Since(start), err)
-	}
+	t.Pace.answered(time.Since(start), err)
 	return err
 }
 
 func (t *Client) exchange(ctx context.Context, r request, v any) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	ctx, done, err := t.while(ctx, &r)
+	b, err := t.read(ctx, r)
 	if err != nil {
 		return err
-	}
-	body, unopened := t.open(ctx, r)
-	defer func() { done(unopened) }()
-	err = unopened
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
-	if err != nil {
-		return fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
-	}
-	if len(b) > maxAnswer {
-		return fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
 	}
 	if o, ok := v.(json.Unmarshaler); ok {
 		err = o.UnmarshalJSON(b) // encoding/json would scan b twice before it calls this
 	} else {
 		err = json.Unmarshal(b, v)
 	}
+	return r.decoded(err)
+}
+
+// decoded makes an error of one that decoding the answer has.
+func (r request) decoded(err error) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %w", r.verb, r.path, ErrAnswer, err)
 	}
 	return nil
+}
+
+// read sends a request and returns the answer's body.
+func (t *Client) read(ctx context.Context, r request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ctx, done, err := t.while(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := t.open(ctx, r)
+	defer func(unopened error) { done(unopened) }(err)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
+	}
+	if len(b) > maxAnswer {
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
+	}
+	return b, nil
 }
 
 // statusError makes a StatusError of an answer, even if that is not a Status.
