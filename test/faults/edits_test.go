@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
 
@@ -216,6 +217,32 @@ func (l *life) write() {
 	}
 	l.note("write %s of %s = %s: %v", o.key(), o.space, value, err)
 	l.acknowledged(o, value, err)
+}
+
+// last is an object that every site gets, and of which nothing else is done in a space than that it is
+// written when all else of a round has been.
+var last = thing{space: spaceNames[0], namespace: shared, name: "last", gvr: world.ConfigMaps, kind: "ConfigMap"}
+
+// writeLast writes the last object.
+func (l *life) writeLast() {
+	l.serial++
+	value := fmt.Sprint("v", l.serial)
+	r := l.spaces[last.space].Resource(last.gvr).Namespace(last.namespace)
+	l.edited[last.source()] = true
+	env.Eventually(l.t, soon, func() error { // a hub that was killed may just be back
+		u := last.body(always, value)
+		old, err := r.Get(l.t.Context(), last.name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err): // with its namespace, or the space
+			l.moved[last.source()] = true
+			_, err = r.Create(l.t.Context(), u, metav1.CreateOptions{})
+		case err == nil:
+			u.SetResourceVersion(old.GetResourceVersion())
+			_, err = r.Update(l.t.Context(), u, metav1.UpdateOptions{})
+		}
+		return err
+	})
+	l.promised[last.source()] = value
 }
 
 func (l *life) remove() {

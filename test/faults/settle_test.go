@@ -23,13 +23,17 @@ const long = 20 * time.Second
 var (
 	errRuns        = errors.New("it still runs")
 	errTerminating = errors.New("it is still terminating")
+	errMoves       = errors.New("it was still written to between two readings")
 )
 
 // settle waits until every site is what the spaces say, by a reading of the
-// spaces that knows nothing of views, and checks that nothing else happened.
+// spaces that knows nothing of views, and checks that nothing else happened. What the round did has
+// come to each site then: what is written last has, and nothing was written between two readings. Or
+// what comes late of it would be taken for something without a reason in the next round.
 func (l *life) settle(round int64) {
 	l.t.Helper()
-	now := map[string]world.Listed{}
+	l.writeLast()
+	now, last := map[string]world.Listed{}, map[string]world.Listed{}
 	fail := func(err error) error {
 		return fmt.Errorf("round %d: %w\nwhat was done:\n%s", round, err, strings.Join(l.log, "\n"))
 	}
@@ -46,6 +50,10 @@ func (l *life) settle(round int64) {
 			if err == nil {
 				now[name], err = l.compare(l.Sites[name], want)
 			}
+			if err == nil && !sameVersions(last[name], now[name]) {
+				err = errMoves
+			}
+			last[name] = now[name]
 			if err != nil {
 				return fail(fmt.Errorf("location %s: %w", name, err))
 			}
@@ -216,10 +224,43 @@ func (l *life) undisturbed(site string, now world.Listed) error {
 			all = append(all, fmt.Errorf("location %s: %s was replaced", site, k))
 		}
 		if was.GetKind() == "ConfigMap" && !l.edited[k] && !l.edited[spaceOf(was)+"|"+k] && is.GetResourceVersion() != was.GetResourceVersion() {
-			all = append(all, fmt.Errorf("location %s: %s was written to without a reason", site, k))
+			all = append(all, fmt.Errorf("location %s: %s was written to without a reason: %s", site, k, changes(was.Object, is.Object)))
 		}
 	}
 	return errors.Join(all...)
+}
+
+// sameVersions says that two readings of a site show the same ConfigMaps in the same versions.
+func sameVersions(a, b world.Listed) bool {
+	versions := func(all world.Listed) map[string]string {
+		of := map[string]string{}
+		for k, u := range all {
+			if u.GetKind() == "ConfigMap" {
+				of[k] = u.GetResourceVersion()
+			}
+		}
+		return of
+	}
+	return a != nil && maps.Equal(versions(a), versions(b))
+}
+
+// changes says what differs between two readings of an object, field by field.
+func changes(was, is map[string]any) string {
+	var all []string
+	names := maps.Clone(was)
+	maps.Copy(names, is)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		before, isMap := was[name].(map[string]any)
+		after, staysMap := is[name].(map[string]any)
+		switch {
+		case reflect.DeepEqual(was[name], is[name]):
+		case isMap && staysMap:
+			all = append(all, name+": {"+changes(before, after)+"}")
+		default:
+			all = append(all, fmt.Sprintf("%s: %v -> %v", name, was[name], is[name]))
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 // mayMove says whether something happened in this round by which an object can
