@@ -24,6 +24,8 @@ type frameWriter struct {
 	// begun says that something was written, so the answer can no longer be an error.
 	begun bool
 	to    io.Writer
+	// line is the memory of the last part, for the next.
+	line []byte
 }
 
 // newSessionWriter writes frames of an answer that has no deadline as a whole. The caller
@@ -72,10 +74,16 @@ func (f *frameWriter) blank() error {
 // add writes a frame; flush sends it on its way.
 func (f *frameWriter) add(frame wire.Frame) error {
 	return f.write(func() error {
-		if frame.Put != nil {
+		switch {
+		case frame.Put != nil:
 			return wire.WritePut(f.to, frame.Put)
+		case frame.Part != nil:
+			f.line = wire.AppendPart(f.line[:0], frame.Part)
+			_, err := f.to.Write(f.line)
+			return err
+		default:
+			return f.encoder.Encode(frame)
 		}
-		return f.encoder.Encode(frame)
 	})
 }
 
