@@ -15,7 +15,8 @@ const (
 	// mostParts is by how many watches a history is read at once, at most. More of it is read when
 	// that has been applied.
 	mostParts = 64
-	// replayTimeout is how long the parts of once may take before the rest is left to the tail's own watch.
+	// replayTimeout is how long the parts of once may take. Those that were not applied by then are read
+	// again, or by the tail's own watch if none was.
 	replayTimeout = 10 * time.Second
 )
 

@@ -73,8 +73,7 @@ func New(p Parts) *Reconciler {
 func (r *Reconciler) Work(ctx context.Context) {
 	for r.Target.Pace.Acquire(ctx) {
 		if it, ok := r.Engine.Next(ctx); ok {
-			r.Target.Pace.Begin(ctx, r.Engine.Ready())
-			r.reconcile(ctx, it)
+			r.reconcile(r.Target.Pace.Begin(ctx, r.Engine.Ready()), it)
 		}
 		r.Target.Pace.Release()
 	}

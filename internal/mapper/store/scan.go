@@ -13,9 +13,13 @@ import (
 	"orrery.dev/orrery/internal/wire"
 )
 
-// scanPage is how many entries are read in one transaction: a long one keeps bbolt from
-// reusing pages.
-const scanPage = 1000
+// scanPage is how many entries are read in one transaction, and scanBytes of how many bytes, the last
+// of them besides: a long one keeps bbolt from reusing pages, and what is decoded of all is in memory at
+// once.
+const (
+	scanPage  = 1000
+	scanBytes = 1 << 20
+)
 
 // index makes the index of a bucket.
 func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, error)) (*wire.Index, error) {
@@ -96,8 +100,10 @@ func (s *Store) pages(bucket []byte, f func(t *Tx, page []kept) error) error {
 			if k != nil && string(k) == after {
 				k, v = c.Next()
 			}
-			for page = page[:0]; k != nil && len(page) < scanPage; k, v = c.Next() {
+			size := 0
+			for page = page[:0]; k != nil && len(page) < scanPage && size < scanBytes; k, v = c.Next() {
 				page = append(page, kept{string(k), v})
+				size += len(v)
 			}
 			if more = k != nil; len(page) > 0 {
 				after = page[len(page)-1].k

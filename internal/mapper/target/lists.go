@@ -59,9 +59,12 @@ func decode[T any, I item[T]](b []byte) (p PageOf[T], err error) {
 	if err != nil {
 		return p, err
 	}
-	of, err := membersOf(root, "metadata", "items")
+	of, err := membersOf(root, "kind", "metadata", "items")
 	if err != nil {
 		return p, err
+	}
+	if _, ok := of["items"]; !ok && !strings.HasSuffix(of["kind"].Str, "List") { // some servers leave out items of an empty list
+		return p, fmt.Errorf("an answer of kind %q without items is no list", of["kind"].Str)
 	}
 	if p.revision, p.more, err = listMeta(of["metadata"]); err != nil {
 		return p, err

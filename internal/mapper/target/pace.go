@@ -90,7 +90,7 @@ type Pace struct {
 	// best and usual are the shortest and the average time of an answer.
 	best, usual time.Duration
 	cut         time.Time // the last time that limit was cut for slowness
-	until       time.Time // no request is sent before then
+	until       time.Time // no worker sends a request before then
 }
 
 func newPace(most int) *Pace {
@@ -112,9 +112,13 @@ func (p *Pace) Acquire(ctx context.Context) bool {
 	return true
 }
 
+// worker is the key of a context value that a worker's requests have.
+type worker struct{}
+
 // Begin notes that a worker that was let in has an object, of which so many more are ready, and
-// waits while the target is to be left alone: what is sent is to be decided after that.
-func (p *Pace) Begin(ctx context.Context, left int) {
+// waits while the target is to be left alone: what is sent is to be decided after that. The worker's
+// requests have the context that it returns.
+func (p *Pace) Begin(ctx context.Context, left int) context.Context {
 	p.mu.Lock()
 	p.left = left
 	rest := time.Until(p.until)
@@ -122,6 +126,7 @@ func (p *Pace) Begin(ctx context.Context, left int) {
 	if rest > 0 {
 		retry.Pause(ctx, rest)
 	}
+	return context.WithValue(ctx, worker{}, true)
 }
 
 // Release is the counterpart of Acquire.
@@ -133,15 +138,16 @@ func (p *Pace) Release() {
 }
 
 // send waits until one more request may be under way; answered is called with its answer. It fails if
-// ctx has ended, and while the target is to be left alone, as if that had refused: after that it may be
-// another request that is to be sent.
+// ctx has ended, and a worker's while the target is to be left alone, as if that had refused: after that
+// it may be another request that is to be sent. What somebody asks besides, such as what is there, is
+// sent one after the other.
 func (p *Pace) send(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.await(ctx, &p.room, func() bool { return p.under < int(p.limit) }) {
 		return ctx.Err()
 	}
-	if rest := time.Until(p.until); rest > 0 {
+	if rest := time.Until(p.until); rest > 0 && ctx.Value(worker{}) != nil {
 		p.room.Signal() // the room is another's
 		return &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests,

@@ -107,8 +107,7 @@ func drive(t *testing.T, p *Pace, s *server, length time.Duration) int {
 	for range MostWorkers {
 		workers.Go(func() {
 			for p.Acquire(ctx) {
-				p.Begin(ctx, endless)
-				if err, sent := s.work(ctx, p); sent && err == nil {
+				if err, sent := s.work(p.Begin(ctx, endless), p); sent && err == nil {
 					done.Add(1)
 				}
 				p.Release()
@@ -240,8 +239,7 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 			if !p.Acquire(t.Context()) {
 				t.Fatal("not let in")
 			}
-			p.Begin(t.Context(), endless)
-			if err := p.send(t.Context()); err != nil || time.Since(start) != after {
+			if err := p.send(p.Begin(t.Context(), endless)); err != nil || time.Since(start) != after {
 				t.Errorf("sent after %s: %v", time.Since(start), err)
 			}
 			p.under--
@@ -284,7 +282,8 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 }
 
 // TestPaceSendsNothingStale: what was decided before a target asked to be left alone is not sent after
-// that, but refused, so that it is decided anew; and no more is under way than the pace can become.
+// that, but refused, so that it is decided anew; what nobody has decided but somebody asks is sent; and
+// no more is under way than the pace can become.
 func TestPaceSendsNothingStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(MostWorkers)
@@ -296,14 +295,18 @@ func TestPaceSendsNothingStale(t *testing.T) {
 			t.Errorf("pace %d", p.Now())
 		}
 		p.limit, p.under = 1, 0
+		decided := p.Begin(t.Context(), endless)
 		for range 2 {
 			answers(p, time.Millisecond, refusedWith(http.StatusTooManyRequests, 600))
 		}
-		if err := p.send(t.Context()); !Busy(err) || RetryAfter(err) < 10*time.Minute {
+		if err := p.send(t.Context()); err != nil {
+			t.Errorf("a question is not sent: %v", err)
+		}
+		p.under--
+		if err := p.send(decided); !Busy(err) || RetryAfter(err) < 10*time.Minute {
 			t.Errorf("it is sent to a target that asked for ten minutes: %v", err)
 		}
-		p.Begin(t.Context(), endless)
-		if err := p.send(t.Context()); err != nil {
+		if err := p.send(p.Begin(t.Context(), endless)); err != nil {
 			t.Error(err)
 		}
 	})
@@ -358,8 +361,7 @@ func finish(t *testing.T, p *Pace, s *server, objects int) time.Duration {
 	var workers sync.WaitGroup
 	var done atomic.Int64
 	work := func() {
-		p.Begin(ctx, len(due))
-		err, sent := s.work(ctx, p)
+		err, sent := s.work(p.Begin(ctx, len(due)), p)
 		switch {
 		case err != nil && !sent && ctx.Err() != nil:
 		case err != nil:
