@@ -147,7 +147,7 @@ func (a *Agent) open() (err error) {
 // load makes the engine know what the store holds.
 func (a *Agent) load() error {
 	a.identify()
-	a.gate.SetHalt(a.store.Meta().Halt())
+	a.gate.SetHalt(a.store.Halt)
 	return a.engine.Load(a.store)
 }
 
@@ -308,7 +308,7 @@ type follower struct{ *Agent }
 // target's objects name the new log. The owner changes before any of them is written.
 func (a follower) Greeted(anew bool) {
 	if !anew {
-		a.gate.SetHalt(a.store.Meta().Halt())
+		a.gate.SetHalt(a.store.Halt)
 	}
 	a.identify()
 	a.census.Changed()
@@ -334,7 +334,7 @@ func (a follower) Landed(all []store.Touched) {
 	if m := a.store.Meta(); m.Unsent > 0 || !m.ReportsAgreed { // frames alone can make reports unsent, or the hub's others than ours
 		a.reporter.Changed()
 	}
-	a.gate.SetHalt(a.store.Meta().Halt())
+	a.gate.SetHalt(a.store.Halt)
 	a.engine.Touch(all)
 	a.census.Changed()
 }

@@ -30,7 +30,7 @@ func TestProver(t *testing.T) {
 	if at("m", 5) != marks.Unasked {
 		t.Error("without a session something is proven or not")
 	}
-	state.connected(true, true, "m", false)
+	state.connected(true, "m", false)
 	if p.Judge("x", marks.Pair{}, time.Now()) != marks.Missing {
 		t.Error("an object without a pair is proven")
 	}
@@ -64,7 +64,7 @@ func TestProver(t *testing.T) {
 	if at("old", 5) != marks.Unasked {
 		t.Error("what one session was told counts without one")
 	}
-	state.connected(true, true, "m2", false)
+	state.connected(true, "m2", false)
 	if at("old", 5) != marks.Unasked {
 		t.Error("what one session was told counts in another")
 	}
@@ -90,7 +90,7 @@ func TestProverForgetsNobody(t *testing.T) {
 			})
 		}
 		runtime.Gosched()
-		p.State.connected(true, true, "m", false)
+		p.State.connected(true, "m", false)
 		p.Again()
 		judging.Wait()
 		p.mu.Lock()
@@ -107,7 +107,7 @@ func TestProverForgetsNobody(t *testing.T) {
 func TestProverIsBounded(t *testing.T) {
 	s := newScripted(t)
 	p := NewProver(s.session.Link, func([]string) {})
-	p.State.connected(true, true, "m", false)
+	p.State.connected(true, "m", false)
 	for i := range maxLogs + 10 {
 		want := marks.Unasked
 		if i >= maxLogs {

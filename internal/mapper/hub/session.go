@@ -209,6 +209,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 		st.Log.Warn("the hub's log does not continue the one before: new objects are created, changes and removals wait until it is accepted",
 			"continuous", h.Continuous, "location", h.UID, "known", m.LocationUID)
 	}
+	st.State.greeted(m.LocationUID == "" || m.LocationUID == h.UID)
 	if err := st.Store.Write(ctx, func(t *store.Tx) error {
 		t.Welcome(h, st.in.Proven)
 		return nil
@@ -229,7 +230,7 @@ func (st *stream) run(ctx context.Context) error {
 	st.sessions.Inc()
 	st.Client.reach.worked(st.by)
 	defer st.Client.reach.during(st.leave)()
-	st.State.connected(st.hello.UID == st.Store.Meta().LocationUID, st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
+	st.State.connected(st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
 	st.follower.Opened(false)
 	st.Log.Info("connected to the hub", "hub", st.by.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.Store.Meta()

@@ -10,7 +10,7 @@ import (
 type State struct {
 	mu     sync.Mutex
 	open   bool
-	own    bool // the hub says that the location as which the agent marks objects exists
+	own    bool // the hub has said hello, and says that the location as which the agent marks objects exists
 	number int  // of the session: each has another
 	proven bool
 	marker string // the newest hub marker of the hub's log
@@ -24,10 +24,17 @@ type State struct {
 // NewState is the state before the first session.
 func NewState() *State { return &State{since: time.Now()} }
 
-func (s *State) connected(own, proven bool, marker string, accepted bool) {
+// greeted notes a hello, before it is in the store: whoever finds that the location is not assured
+// after that, and notes what follows, does so before the hello, which clears it.
+func (s *State) greeted(own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.own = own
+}
+
+func (s *State) connected(proven bool, marker string, accepted bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.open, s.proven, s.marker, s.accepted, s.since, s.err = true, proven, marker, accepted, time.Now(), nil
 	s.number++
 }
@@ -57,7 +64,7 @@ func (s *State) ended(err error) {
 	if s.open {
 		s.since = time.Now()
 	}
-	s.open, s.ready = false, false
+	s.open, s.own, s.ready = false, false, false
 	if !errors.Is(err, errWalked) && !errors.Is(err, errMoved) {
 		s.err = err
 	}
@@ -89,12 +96,12 @@ func (s *State) session() int {
 	return number
 }
 
-// Assures says that a session is open whose hub says that the location as which the agent
+// Assures says that there is a session whose hub says that the location as which the agent
 // marks objects exists.
 func (s *State) Assures() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.open && s.own
+	return s.own
 }
 
 // Accepted says that a session is open whose log an operator has accepted.

@@ -34,10 +34,12 @@ func NewGate(e *engine.Engine, t *target.Client, log *slog.Logger) *Gate {
 	return g
 }
 
-// SetHalt says why the hub halts the agent; empty: it does not.
-func (g *Gate) SetHalt(why string) {
+// SetHalt takes note of why the hub halts the agent; empty: it does not. Of several at once the last
+// asks last.
+func (g *Gate) SetHalt(halt func() string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	why := halt()
 	if why != g.halt {
 		g.log.Info("the hub has halted the agent, or let it go on", "halt", why)
 	}

@@ -17,7 +17,7 @@ func TestGateSaysWhy(t *testing.T) {
 	for _, c := range []struct{ halt, broken, want string }{
 		{"", "no answer", "no answer"}, {"paused", "no answer", "paused"}, {"paused", "", "paused"}, {"", "", ""},
 	} {
-		g.SetHalt(c.halt)
+		g.SetHalt(func() string { return c.halt })
 		g.setBroken(c.broken)
 		if why := g.Why(); why != c.want {
 			t.Errorf("halt %q, broken %q: %q, want %q", c.halt, c.broken, why, c.want)

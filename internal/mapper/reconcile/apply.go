@@ -126,7 +126,7 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 		return o, nil
 	}
 	if by := m.Successor(t.view.As, t.kind()); by != "" && !r.State.Assures() {
-		return r.succeeded(ctx, &m, by)
+		return r.succeeded(ctx, t, &m, by)
 	}
 	if m.ProvesAny(t.formers, t.kind()) != "" {
 		o.Presence, o.Inherited = decide.Foreign, true

@@ -41,16 +41,22 @@ func (r *Reconciler) inherit(ctx context.Context, t *turn, f decide.Facts) (outc
 }
 
 // succeeded notes that another location has taken over an object that was read, and
-// halts the agent.
-func (r *Reconciler) succeeded(ctx context.Context, m *marks.Meta, by marks.Owner) (decide.Observed, error) {
+// halts the agent, unless a hub has said meanwhile that the agent's location exists.
+func (r *Reconciler) succeeded(ctx context.Context, t *turn, m *marks.Meta, by marks.Owner) (decide.Observed, error) {
+	assured := false
 	if err := r.Store.Write(ctx, func(x *store.Tx) error {
-		x.Succeeded(by)
+		if assured = r.State.Assures(); !assured { // which it was not when the object was read
+			x.Succeeded(by)
+		}
 		return nil
 	}); err != nil {
 		return decide.Observed{}, err
 	}
+	if assured {
+		return r.look(ctx, t)
+	}
 	r.Log.Error("another location has taken over what this one has at the target, and no hub says that this one exists: nothing is changed any more", "location", by)
-	r.Gate.SetHalt(r.Store.Meta().Halt())
+	r.Gate.SetHalt(r.Store.Halt)
 	o := *decide.ObservedOf(m, by)
 	o.Presence, o.Owned = decide.Foreign, true
 	return o, nil

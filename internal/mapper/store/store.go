@@ -64,6 +64,9 @@ type Store struct {
 // Meta is the store's meta as of the last commit. The caller must not change it.
 func (s *Store) Meta() *Meta { return s.current.Load() }
 
+// Halt is why the agent must not change anything at the target, as of the last commit; empty: it may.
+func (s *Store) Halt() string { return s.Meta().Halt() }
+
 // Failing is why the last commit failed; nil: it did not.
 func (s *Store) Failing() error {
 	if why := s.failing.Load(); why != nil {
