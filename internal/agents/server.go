@@ -143,7 +143,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	l := key.Location(root.Name)
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
-		if _, _, err := a.Settings(l); err == nil {
+		if _, err := a.UID(l); err == nil {
 			a.refuses(a.sessionOf(r, l), wire.Clip(cmp.Or(v, "unknown"), maxVersion))
 		}
 		respond.Error(w, r, respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion))
@@ -153,7 +153,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 		respond.Error(w, r, err)
 		return
 	}
-	if _, _, err := a.Settings(l); err != nil {
+	if _, err := a.UID(l); err != nil {
 		respond.Error(w, r, err)
 		return
 	}

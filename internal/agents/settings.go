@@ -34,7 +34,8 @@ func (a *Server) find(l key.Location) (*table.Row, error) {
 	return row, nil
 }
 
-// UID is the UID of a location that is not being deleted.
+// UID is the UID of a location that is not being deleted. It fails with NotFound if there is none:
+// whoever wants to know no more need not have its settings read.
 func (a *Server) UID(l key.Location) (string, error) {
 	row, err := a.find(l)
 	if err != nil {

@@ -37,7 +37,7 @@ func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
 	}
 	// Asked after the leaves: a location that is gone by now has none, and the agent
 	// must not take that for an empty content.
-	_, _, err := a.Settings(of.location)
+	_, err := a.UID(of.location)
 	// What the agent remembers is what the log shows to be its own: that the last change was
 	// of what goes with a lease proves nothing later.
 	_, rev = a.config.Lineage.At(rev)
@@ -179,7 +179,7 @@ func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Locati
 	}
 	snapshot := a.config.Table.Snapshot()
 	// Asked after the snapshot was taken: see collect.
-	if _, _, err := a.Settings(l); err != nil {
+	if _, err := a.UID(l); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
