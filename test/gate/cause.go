@@ -21,7 +21,7 @@ type failure struct{ pkg, name, cause string }
 var (
 	// message matches how a message of the test itself begins; testscript says in the
 	// middle of its log where it failed.
-	message = regexp.MustCompile(`^ {4}\S+\.go:\d+: |^ *FAIL: |^panic: |^fatal error: |^\S+\.go:\d+(:\d+)?: `)
+	message = regexp.MustCompile(`^ {4}\S+\.go:\d+: |^ *FAIL: |^panic: |^fatal error: |^WARNING: DATA RACE|^\S+\.go:\d+(:\d+)?: `)
 	// processLog is what test/env shows of a process when a test has failed, crashed
 	// is a test process that ended by itself, and frame is what the testing package says.
 	processLog = regexp.MustCompile(`^ {4}\S+\.go:\d+: --- end of .*'s log:`)

@@ -35,6 +35,15 @@ func TestVerdict(t *testing.T) {
 {"Action":"fail","Package":"q","FailedBuild":"q"}
 `, "q.go:1: syntax error\n\nOf q:\nq\nq.go:1: syntax error\n\nIn short:\nq\nq.go:1: syntax error\n", "tests failed",
 		},
+		{
+			"races", `{"Action":"output","Package":"q","Test":"B","Output":"E1127 noise\n==================\nWARNING: DATA RACE\nWrite at 0x00c0 by goroutine 7:\n  net/http.(*body).Read()\n"}
+{"Action":"output","Package":"q","Test":"B","Output":"    testing.go:1712: race detected\n"}
+{"Action":"fail","Package":"q","Test":"B"}
+{"Action":"fail","Package":"q"}
+`, "E1127 noise\n==================\nWARNING: DATA RACE\nWrite at 0x00c0 by goroutine 7:\n  net/http.(*body).Read()\n    testing.go:1712: race detected\n" +
+				"\nOf q:\nq B\nWARNING: DATA RACE\nWrite at 0x00c0 by goroutine 7:\n  net/http.(*body).Read()\n    testing.go:1712: race detected\n" +
+				"\nIn short:\nq B\nWARNING: DATA RACE\nWrite at 0x00c0 by goroutine 7:\n  net/http.(*body).Read()\n    testing.go:1712: race detected\n", "tests failed",
+		},
 		{"no test files", pass + `{"Action":"skip","Package":"q"}`, "ok  \tp\t0.1s\n", ""},
 		{"nothing", "", "", "no test ran"},
 		{"the go command fails", "go: no module\n", "go: no module\n", "no test ran"},
