@@ -73,8 +73,7 @@ func (t *tailer) replayParts(ctx context.Context, now int64) error {
 }
 
 // part has the events from a revision on and before another one; ok is false if its watch ended before
-// it had them. That has a stream of its own,
-// which ends with it: etcd's client and server wait for each other for ever when many watches of one
+// it had them. That has a stream of its own, which ends with it: etcd's client and server wait for each other for ever when many watches of one
 // stream end while events come.
 func (t *tailer) part(ctx context.Context, from, before int64) (all []*clientv3.Event, ok bool) {
 	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "part", strconv.FormatInt(from, 10)))

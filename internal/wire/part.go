@@ -7,8 +7,8 @@ import (
 )
 
 // AppendPart appends the line of a frame that has a part. It says what an Encoder would, which takes
-// most of the time of a hub that many locations compare with, since all that a part has are its many
-// small leaves.
+// four times as long (BenchmarkPart), since all that a part has are its many small leaves: with many
+// locations that compare, that was a third of the hub's time.
 func AppendPart(line []byte, p *Part) []byte {
 	m := members{line: append(line, `{"part":{`...)}
 	m.text("from", p.From)
