@@ -25,7 +25,7 @@ demo: build ## the hub, three simulated locations and an application, to play wi
 # What the binaries say that they are: a tag, or a commit, and whether it was changed.
 # Where there is no checkout, as in an archive, VERSION=v1.2.3 says it.
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
-STAMP    = $(if $(VERSION),-X orrery.dev/orrery/internal/version.stamped=$(VERSION))
+STAMP    = $(if $(VERSION),-X orrery.dev/orrery/internal/lib/process.stamped=$(VERSION))
 
 .PHONY: build
 build: ## orrery and orrery-agent, into .bin
@@ -60,7 +60,7 @@ test: unit system ## all tests; the first run builds Kubernetes
 # What collects garbage half as often takes a seventh less time.
 .PHONY: unit
 unit: gcc ## the tests of the packages, with the race detector
-	CGO_ENABLED=1 GOGC=200 $(NICE) $(GO) test -json -vet=off -race -parallel 6 -timeout 40m $(GOTESTFLAGS) ./internal/hub ./internal/mapper ./internal/... ./apis/... ./views | $(GATE)
+	CGO_ENABLED=1 GOGC=200 $(NICE) $(GO) test -json -vet=off -race -parallel 6 -timeout 40m $(GOTESTFLAGS) ./internal/hub ./internal/agent ./internal/... ./apis/... ./views | $(GATE)
 
 # The system tests run the binaries, of which the test cache knows nothing, and no
 # more than three packages at once, three tests of each, since a test starts whole
@@ -111,7 +111,8 @@ clock: | $(BIN)
 	$(GO) run ./test/clock $(BIN)/clock
 	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
-# Hub and agent of the minor version before this one, with which those of today have to go on.
+# Hub and agent of the minor version before this one, with which those of today have to go on. Until
+# that has internal/lib/process, its version is in internal/version; the linker ignores what is not there.
 # A checkout without history that reaches back to it takes those of its newest commit but one, or of its own.
 PREVIOUS := f9302010aeab614dfe341dc7541767bebbebf242
 .PHONY: previous
@@ -122,7 +123,7 @@ $(BIN)/previous/$(PREVIOUS):
 	commit=$$(for c in $(PREVIOUS) HEAD~1 HEAD; do git rev-parse --verify --quiet $$c^{commit} && break; done) && \
 	  echo "building hub and agent of commit $$commit" && \
 	  git archive --output $(@D)/source.tar $$commit && tar -xf $(@D)/source.tar -C $(@D)/source && \
-	  cd $(@D)/source && $(NICE) $(GO) build -buildvcs=false -ldflags "-s -w -X orrery.dev/orrery/internal/version.stamped=at-$$(expr substr $$commit 1 12)" -o ../ ./cmd/orrery ./cmd/orrery-agent
+	  cd $(@D)/source && $(NICE) $(GO) build -buildvcs=false -ldflags "-s -w $$(for p in version lib/process; do echo "-X orrery.dev/orrery/internal/$$p.stamped=at-$$(expr substr $$commit 1 12)"; done)" -o ../ ./cmd/orrery ./cmd/orrery-agent
 	rm -rf $(@D)/source $(@D)/source.tar
 	touch $@
 
@@ -130,7 +131,7 @@ $(BIN)/previous/$(PREVIOUS):
 soak: build static kube peers clock previous $(BIN)/oidc ## the tests of the packages and of the system again and again, with more of what is random, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	while [ $$(date +%s) -lt $$end ]; do \
-	  ORRERY_SCHEDULES=1500 $(GO) test -json -count=1 -timeout 60m ./internal/mapper ./internal/... | $(GATE) || exit 1; \
+	  ORRERY_SCHEDULES=1500 $(GO) test -json -count=1 -timeout 60m ./internal/agent ./internal/... | $(GATE) || exit 1; \
 	  ORRERY_FAULT_ROUNDS=200 $(GO) test -tags soak -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
 	done
 
@@ -153,9 +154,9 @@ vuln: ## known vulnerabilities in what is linked; needs the network
 
 .PHONY: generate
 generate: | $(BIN) ## deepcopy, CRDs and docs/reference.md, from apis/
-	$(TOOL) controller-gen object crd paths=./apis/... output:crd:artifacts:config=internal/kinds/registry/crds
+	$(TOOL) controller-gen object crd paths=./apis/... output:crd:artifacts:config=internal/hub/kinds/registry/crds
 	mkdir -p docs
-	cd tools && $(GO) run ./reference ../internal/kinds/registry/crds > ../$(BIN)/reference.md
+	cd tools && $(GO) run ./reference ../internal/hub/kinds/registry/crds > ../$(BIN)/reference.md
 	mv $(BIN)/reference.md docs/reference.md
 
 $(BIN):

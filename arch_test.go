@@ -13,6 +13,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -125,6 +126,69 @@ func TestImportsGoDownward(t *testing.T) {
 	}
 }
 
+// wings reads the table in internal/README.md: the wings, which are folders, by their order.
+func wings(t *testing.T) map[string]int {
+	t.Helper()
+	doc, err := os.ReadFile("internal/README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	table := map[string]int{}
+	row := regexp.MustCompile("(?m)^\\| (\\d+) \\| `([^`]+)` \\|")
+	for _, match := range row.FindAllStringSubmatch(string(doc), -1) {
+		order, err := strconv.Atoi(match[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info, err := os.Stat(match[2]); err != nil || !info.IsDir() {
+			t.Errorf("internal/README.md has a row for %s, which is not there", match[2])
+		}
+		table[match[2]] = order
+	}
+	if len(table) == 0 {
+		t.Fatal("internal/README.md has no table of wings")
+	}
+	return table
+}
+
+// wingOf is the innermost wing that a package is in; empty: none.
+func wingOf(table map[string]int, pkg string) string {
+	for ; pkg != "."; pkg = path.Dir(pkg) {
+		if _, ok := table[pkg]; ok {
+			return pkg
+		}
+	}
+	return ""
+}
+
+// A package imports others of its wing and of wings that come before it. Hub and agent have
+// the protocol in common, and import nothing of each other.
+func TestWingsImportDownward(t *testing.T) {
+	table := wings(t)
+	for _, p := range goList(t, "./internal/...") {
+		pkg, ok := p.rel()
+		if !ok {
+			continue
+		}
+		wing := wingOf(table, pkg)
+		if wing == "" {
+			t.Errorf("%s is in no wing of internal/README.md", pkg)
+			continue
+		}
+		for _, imported := range p.Imports {
+			below, ok := strings.CutPrefix(imported, module+"/")
+			if !ok || !strings.HasPrefix(below, "internal/") {
+				continue
+			}
+			other := wingOf(table, below)
+			apart := strings.HasPrefix(wing, "internal/hub") && other == "internal/agent"
+			if apart || other != wing && table[other] >= table[wing] {
+				t.Errorf("%s (wing %s) imports %s (wing %s)", pkg, wing, below, other)
+			}
+		}
+	}
+}
+
 func TestPackagesSayWhatTheyAreFor(t *testing.T) {
 	for _, p := range goList(t, "./...") {
 		if len(p.GoFiles) > 0 && p.Doc == "" {
@@ -137,7 +201,7 @@ func TestPackagesSayWhatTheyAreFor(t *testing.T) {
 // times as large.
 func TestAgentStaysSmall(t *testing.T) {
 	for _, p := range goList(t, "-deps", "./cmd/orrery-agent") {
-		for _, heavy := range []string{"k8s.io/apiserver", "go.etcd.io/etcd", "github.com/google/cel-go", module + "/internal/expression", module + "/internal/rules"} {
+		for _, heavy := range []string{"k8s.io/apiserver", "go.etcd.io/etcd", "github.com/google/cel-go", module + "/internal/hub"} {
 			if p.ImportPath == heavy || strings.HasPrefix(p.ImportPath, heavy+"/") {
 				t.Errorf("orrery-agent links %s", p.ImportPath)
 			}
@@ -209,7 +273,7 @@ func checkFile(t *testing.T, path string) error {
 var (
 	// texts are the packages in which the name of a location or space may be text: what
 	// people type, and what hub and agent send each other as JSON.
-	texts = regexp.MustCompile(`^internal/(cli|agentcli|demo|wire)/|_test\.go$`)
+	texts = regexp.MustCompile(`^internal/(cli|cli/demo|agent/cli|protocol/wire)/[^/]+$|_test\.go$`)
 	// named is what a location or space, or several, are called.
 	named = regexp.MustCompile(`(?i)^(location|space)s?$`)
 )

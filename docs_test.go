@@ -45,7 +45,7 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 			for _, match := range quoted.FindAllStringSubmatch(line, -1) {
 				name := match[1]
 				if ofFile.MatchString(name) {
-					pkg = path.Join(strings.SplitN(name, "/", 3)[:2]...)
+					pkg = folderOf(name)
 				}
 				if err := isThere(name, pkg); err != nil {
 					t.Errorf("%s: `%s`: %v", document, name, err)
@@ -82,7 +82,7 @@ func TestThreatsAreAnswered(t *testing.T) {
 		pkg, tests := "", 0
 		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
 			if ofFile.MatchString(match[1]) {
-				pkg = path.Join(strings.SplitN(match[1], "/", 3)[:2]...)
+				pkg = folderOf(match[1])
 			}
 			if ofTest.MatchString(match[1]) || strings.HasPrefix(pkg, "test/") {
 				tests++
@@ -115,37 +115,63 @@ func isThere(name, pkg string) error {
 		return declared(pkg, true, `(?m)^func `+test+end)
 	case ofSource.MatchString(name):
 		match := ofSource.FindStringSubmatch(name)
-		dir := path.Join("internal", match[1])
-		if info, _ := os.Stat(dir); info == nil { // not a package of ours
-			return nil
+		var missing error // of none of our packages, or declared in one that is called so
+		for _, dir := range packagesCalled(match[1]) {
+			if missing = declared(dir, false, `(?m)^(func (\([^)]*\) )?|type |const |var |\t(\w+, )*)`+match[2]+`\b`); missing == nil {
+				return nil
+			}
 		}
-		return declared(dir, false, `(?m)^(func (\([^)]*\) )?|type |const |var |\t(\w+, )*)`+match[2]+`\b`)
+		return missing
 	}
 	return nil
 }
 
-// declared looks for a declaration in the tests, or the rest, of a package and what is
-// below it.
+// folderOf is the folder of what a document names, which may be one itself; of the data of
+// tests, that of the tests.
+func folderOf(name string) string {
+	if path.Ext(name) != "" {
+		name = path.Dir(name)
+	}
+	name, _, _ = strings.Cut(name, "/testdata")
+	return name
+}
+
+// packagesCalled are the folders below internal/ with packages of that name.
+func packagesCalled(name string) (dirs []string) {
+	_ = filepath.WalkDir("internal", func(dir string, d fs.DirEntry, err error) error {
+		if err == nil && d.IsDir() && d.Name() == name {
+			if files, err := filepath.Glob(filepath.Join(dir, "*.go")); err == nil && len(files) > 0 {
+				dirs = append(dirs, dir)
+			}
+		}
+		return err
+	})
+	return dirs
+}
+
+// declared looks for a declaration in the tests, or the rest, of a package.
 func declared(pkg string, inTests bool, declaration string) error {
 	if pkg == "" {
 		return errors.New("the line names no package")
 	}
-	found, like := false, regexp.MustCompile(declaration)
-	err := filepath.WalkDir(pkg, func(file string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() || filepath.Ext(file) != ".go" || strings.HasSuffix(file, "_test.go") != inTests {
-			return err
+	like := regexp.MustCompile(declaration)
+	files, err := filepath.Glob(filepath.Join(pkg, "*.go"))
+	if err != nil {
+		return err
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") != inTests {
+			continue
 		}
 		source, err := os.ReadFile(file)
-		if like.Match(source) {
-			found = true
-			return fs.SkipAll
+		if err != nil {
+			return err
 		}
-		return err
-	})
-	if err == nil && !found {
-		err = fmt.Errorf("is not in %s", pkg)
+		if like.Match(source) {
+			return nil
+		}
 	}
-	return err
+	return fmt.Errorf("is not in %s", pkg)
 }
 
 // The index of decisions has a line for each record, and a record says since when it
@@ -215,7 +241,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 		t.Fatalf("no metrics: %v", err)
 	}
 	measured := map[string]bool{}
-	for _, file := range append(sources, "internal/mapper/metrics.go") {
+	for _, file := range append(sources, "internal/agent/metrics.go") {
 		if strings.HasSuffix(file, "_test.go") {
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // AllSpaces stands for the spaces of all consumers.

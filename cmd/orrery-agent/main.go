@@ -9,13 +9,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"orrery.dev/orrery/internal/agentcli"
-	"orrery.dev/orrery/internal/version"
+	"orrery.dev/orrery/internal/agent/cli"
+	"orrery.dev/orrery/internal/lib/process"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := agentcli.New(version.Get()).ExecuteContext(ctx)
+	err := cli.New(process.Version()).ExecuteContext(ctx)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "orrery-agent:", err)

@@ -14,10 +14,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"orrery.dev/orrery/internal/durable"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/lib/atomicfile"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // maxRefusal bounds what is read of an answer that is not a backup, in bytes.
@@ -106,7 +106,7 @@ func (h *hubClient) backup(ctx context.Context, file string) (size int64, err er
 	if said := resp.Trailer.Get(hub.BackupError); said != "" {
 		return 0, fmt.Errorf("receive the backup: %s", said)
 	}
-	if err = store.CheckBackup(part); err != nil {
+	if err = etcd.CheckBackup(part); err != nil {
 		return 0, err
 	}
 	if err = part.Sync(); err != nil {
@@ -118,7 +118,7 @@ func (h *hubClient) backup(ctx context.Context, file string) (size int64, err er
 	if closed := part.Close(); closed != nil {
 		return 0, fmt.Errorf("write the backup: %w", closed)
 	}
-	return size, durable.SyncDir(dir)
+	return size, atomicfile.SyncDir(dir)
 }
 
 func newHubRestore(streams genericiooptions.IOStreams) *cobra.Command {
@@ -146,7 +146,7 @@ is used twice. Restore the log of an external etcd by etcdutl instead.
 			if err != nil {
 				return err
 			}
-			if err := store.Restore(args[0], dir, logger); err != nil {
+			if err := etcd.Restore(args[0], dir, logger); err != nil {
 				return err
 			}
 			cmd.Printf("restored: start the hub on %s\n", dir)

@@ -17,7 +17,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/klog/v2"
 
-	"orrery.dev/orrery/internal/version"
+	"orrery.dev/orrery/internal/lib/process"
 )
 
 // Exit codes.
@@ -83,7 +83,7 @@ func newRoot(program string, streams genericiooptions.IOStreams) *cobra.Command 
 once, in a space; the hub decides at which locations it is desired; an agent at
 each location keeps its cluster equal to that.
 ` + exitCodes,
-		Version:       version.Get(),
+		Version:       process.Version(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 	}

@@ -3,7 +3,7 @@ package cli
 import (
 	"testing"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 func TestSplitServer(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"orrery.dev/orrery/internal/demo"
+	"orrery.dev/orrery/internal/cli/demo"
 )
 
 func newDemo(program string, streams genericiooptions.IOStreams) *cobra.Command {

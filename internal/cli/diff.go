@@ -10,8 +10,8 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // errDiffers says that there is a difference, which has been printed.
@@ -71,7 +71,7 @@ func (y *diffCommand) run(cmd *cobra.Command, args []string) error {
 	if y.all {
 		query.Set("all", "true")
 	}
-	var found ask.Diff
+	var found queries.Diff
 	if err := h.ask(cmd.Context(), route.Diff, query, &found); err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (y *diffCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // print prints the difference, and to the other stream what else there is to know.
-func (y *diffCommand) print(found ask.Diff) error {
+func (y *diffCommand) print(found queries.Diff) error {
 	live, err := asYAML(found.Live)
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/endpoint"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/endpoint"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // endpoint is the endpoint of the hub with a name or URL; empty: its default.

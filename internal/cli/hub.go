@@ -12,8 +12,7 @@ import (
 	"k8s.io/klog/v2"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/memory"
-	"orrery.dev/orrery/internal/version"
+	"orrery.dev/orrery/internal/lib/process"
 )
 
 func newHub(streams genericiooptions.IOStreams) *cobra.Command {
@@ -38,10 +37,10 @@ of the operator's kubeconfig. Its log goes to standard error.
 			if err := config.Validate(); err != nil {
 				return badUsage(cmd, "%v", err)
 			}
-			config.Logger, config.Memory = logger, memory.Available(os.DirFS("/"))
-			memory.Limit(config.Memory)
+			config.Logger, config.Memory = logger, process.AvailableMemory(os.DirFS("/"))
+			process.LimitMemory(config.Memory)
 			klog.SetSlogLogger(logger) // for the libraries of Kubernetes
-			logger.Info("starting", "version", version.Get())
+			logger.Info("starting", "version", process.Version())
 			return hub.Run(cmd.Context(), config, func(ready hub.Ready) {
 				cmd.Printf("orrery hub ready: %s (kubeconfig %s)\n", ready.URL, ready.Kubeconfig)
 			})

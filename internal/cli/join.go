@@ -12,10 +12,10 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/manifest"
-	"orrery.dev/orrery/internal/version"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent/manifest"
+	"orrery.dev/orrery/internal/lib/process"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // joinOutput is how a join token is made and printed.
@@ -88,7 +88,7 @@ func (j *joinOutput) addFlags(cmd *cobra.Command) {
 	j.addFlag(cmd, "text", formatJSON, formatYAML)
 	cmd.Flags().BoolVar(&j.tokenOnly, "token-only", false, "print the token and nothing else")
 	cmd.Flags().BoolVar(&j.manifest, "manifest", false, "print the objects by which the agent runs in its cluster, for kubectl apply")
-	cmd.Flags().StringVar(&j.agent.Image, "image", manifest.DefaultImage(version.Get()), "the image of the agent, as make image builds it")
+	cmd.Flags().StringVar(&j.agent.Image, "image", manifest.DefaultImage(process.Version()), "the image of the agent, as make image builds it")
 	cmd.Flags().StringVar(&j.agent.Namespace, "agent-namespace", manifest.Namespace, "the namespace in which the agent runs")
 	cmd.Flags().StringSliceVar(&j.rbac, "rbac", nil, "which resources the agent may map: all, which makes the hub an administrator of the cluster, or RESOURCE[.GROUP],... (default none: see what is missing, and apply what orrery-agent rbac --placed prints)")
 	cmd.Flags().DurationVar(&j.expires, "expires", 24*time.Hour, "for how long the token can be used; it works once")

@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/util/keyutil"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // kubeconfigFlags say which credential a kubeconfig has.

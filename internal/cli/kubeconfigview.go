@@ -8,8 +8,8 @@ import (
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // viewFlags say which API of a space a kubeconfig is for, if not the space itself: what

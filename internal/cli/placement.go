@@ -11,9 +11,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/prune"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/engine/prune"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 func newPlacement(streams genericiooptions.IOStreams) *cobra.Command {

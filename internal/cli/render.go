@@ -19,9 +19,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"sigs.k8s.io/yaml"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // renderCommand is `orrery render`.
@@ -80,7 +80,7 @@ func (y *renderCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var made ask.Renderings
+	var made queries.Renderings
 	if y.file != "" {
 		err = y.askFile(cmd.Context(), h, &made)
 	} else {
@@ -96,7 +96,7 @@ func (y *renderCommand) query(id key.Identity) url.Values {
 	return url.Values{"object": {id.String()}, "location": {y.location}}
 }
 
-func (y *renderCommand) askObject(cmd *cobra.Command, h *hubClient, args []string, made *ask.Renderings) error {
+func (y *renderCommand) askObject(cmd *cobra.Command, h *hubClient, args []string, made *queries.Renderings) error {
 	kind, name, err := splitObject(cmd, args)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (y *renderCommand) askObject(cmd *cobra.Command, h *hubClient, args []strin
 }
 
 // askFile asks about the object of a file, as the space would store it.
-func (y *renderCommand) askFile(ctx context.Context, h *hubClient, made *ask.Renderings) error {
+func (y *renderCommand) askFile(ctx context.Context, h *hubClient, made *queries.Renderings) error {
 	u, err := y.read()
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (y *renderCommand) read() (*unstructured.Unstructured, error) {
 var errHeld = errors.New("some locations keep what they have of the object")
 
 // print prints what locations get, and who gets it if there may be several.
-func (y *renderCommand) print(made ask.Renderings) error {
+func (y *renderCommand) print(made queries.Renderings) error {
 	var held error
 	for _, r := range made.Renderings {
 		if y.all {

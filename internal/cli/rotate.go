@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"orrery.dev/orrery/internal/enroll"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // nextStep says what follows each state of a rotation.

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/enroll"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 const (

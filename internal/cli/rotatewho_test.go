@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
 )
 
 // TestWhoIsLockedOut: a step of a rotation is refused for exactly those agents that it would

@@ -25,7 +25,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 	"k8s.io/client-go/dynamic"
 
-	"orrery.dev/orrery/internal/agentcli"
+	"orrery.dev/orrery/internal/agent/cli"
 )
 
 // The scripts run the real command line, each command a process of its own.
@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	programs := map[string]func(){}
 	for name, run := range map[string]func() int{
 		"orrery": orrery, "kubectl-orrery": orrery,
-		"orrery-agent": exitBy(func(ctx context.Context) error { return agentcli.New("test").ExecuteContext(ctx) }),
+		"orrery-agent": exitBy(func(ctx context.Context) error { return cli.New("test").ExecuteContext(ctx) }),
 		"apply":        exitBy(func(ctx context.Context) error { return apply(ctx, os.Args[1]) }),
 		"id":           exitBy(func(context.Context) error { return printID(os.Args[1]) }),
 		"revoke":       func() int { return revoke(orrery) },

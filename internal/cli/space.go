@@ -13,7 +13,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // pollEvery is how often waitFor checks its condition.

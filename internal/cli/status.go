@@ -18,9 +18,9 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // statusPage is how many objects are read at once.
@@ -133,13 +133,13 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values) error {
 	query = maps.Clone(query)
 	query.Set("limit", strconv.Itoa(statusPage))
-	var status ask.SpaceStatus
+	var status queries.SpaceStatus
 	if err := h.ask(ctx, route.Status, query, &status); err != nil {
 		return err
 	}
 	for status.Continue != "" {
 		query.Set("continue", status.Continue)
-		var next ask.SpaceStatus
+		var next queries.SpaceStatus
 		if err := h.ask(ctx, route.Status, query, &next); err != nil {
 			return err
 		}
@@ -152,7 +152,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 }
 
 // printStatus prints a status for people.
-func (s *statusCommand) printStatus(status ask.SpaceStatus) error {
+func (s *statusCommand) printStatus(status queries.SpaceStatus) error {
 	if !s.one {
 		if err := s.printHead(status); err != nil {
 			return err
@@ -165,7 +165,7 @@ func (s *statusCommand) printStatus(status ask.SpaceStatus) error {
 }
 
 // printHead prints what a status says besides the objects.
-func (s *statusCommand) printHead(status ask.SpaceStatus) error {
+func (s *statusCommand) printHead(status queries.SpaceStatus) error {
 	if s.one {
 		return nil
 	}
@@ -176,7 +176,7 @@ func (s *statusCommand) printHead(status ask.SpaceStatus) error {
 		return err
 	}
 	there := func(name key.PlacementRef) bool {
-		return slices.ContainsFunc(status.Placements, func(p ask.PlacementTotal) bool { return p.Name == name })
+		return slices.ContainsFunc(status.Placements, func(p queries.PlacementTotal) bool { return p.Name == name })
 	}
 	if err := printWaiting(s.streams.Out, status.Waiting, there); err != nil {
 		return err
@@ -187,7 +187,7 @@ func (s *statusCommand) printHead(status ask.SpaceStatus) error {
 // blank prints an empty line. If that fails, so does what is printed next.
 func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
-func placementsTable(all []ask.PlacementTotal) *metav1.Table {
+func placementsTable(all []queries.PlacementTotal) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Placement", "Locations", "Objects", "Assigned", "Applied", "Healthy", "Mutated", "Failed", "Held", "Stale")}
 	for _, p := range all {
 		name := string(p.Name)
@@ -202,7 +202,7 @@ func placementsTable(all []ask.PlacementTotal) *metav1.Table {
 // printProblems prints which parts of Placements are invalid, which locations they name do
 // not exist, which Helm releases they
 // match in part, and which statuses are not returned.
-func printProblems(w io.Writer, all []ask.PlacementTotal) error {
+func printProblems(w io.Writer, all []queries.PlacementTotal) error {
 	for _, p := range all {
 		problems := slices.Concat(p.Problems, p.PartOf)
 		if len(p.Unknown) > 0 {
@@ -242,7 +242,7 @@ func printLeft(w io.Writer, n v1alpha1.LeftCounts) error {
 	return nil
 }
 
-func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
+func objectsTable(all []queries.ObjectStatus, now time.Time) *metav1.Table {
 	t := &metav1.Table{ColumnDefinitions: columns("Namespace", "Object", "Location", "State", "Health", "Since", "Reason+", "Message")}
 	for _, o := range all {
 		namespace, name := shownAs(o.Object)
@@ -259,7 +259,7 @@ func objectsTable(all []ask.ObjectStatus, now time.Time) *metav1.Table {
 
 // messageOf is what is said of a place: why it is not assigned, if it is not, what the
 // location says, and why it is not healthy there.
-func messageOf(p *ask.PlaceStatus) string {
+func messageOf(p *queries.PlaceStatus) string {
 	said := cmp.Or(p.Message, p.Reason)
 	if p.HealthNote != "" {
 		said = strings.TrimPrefix(said+"; "+p.HealthNote, "; ")
@@ -271,8 +271,8 @@ func messageOf(p *ask.PlaceStatus) string {
 }
 
 // causeOf says why a place is not assigned; empty if it is.
-func causeOf(p *ask.PlaceStatus) string {
-	if p.Cause == ask.CauseUnassigned && p.LetGoBy != "" {
+func causeOf(p *queries.PlaceStatus) string {
+	if p.Cause == queries.CauseUnassigned && p.LetGoBy != "" {
 		return "unassigned by " + string(p.LetGoBy)
 	}
 	return strings.ToLower(p.Cause)

@@ -15,9 +15,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/printers"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 const (
@@ -36,14 +36,14 @@ const (
 
 // known is what a client knows of a space's status.
 type known struct {
-	head    ask.SpaceStatus
-	objects map[string]map[key.Location]ask.PlaceStatus
+	head    queries.SpaceStatus
+	objects map[string]map[key.Location]queries.PlaceStatus
 	// begun are the objects told since the answer began, until all are.
 	begun map[string]struct{}
 }
 
 // take notes an event, and says which places of its object have changed.
-func (k *known) take(e ask.StatusEvent) (changed []ask.PlaceStatus, gone []key.Location) {
+func (k *known) take(e queries.StatusEvent) (changed []queries.PlaceStatus, gone []key.Location) {
 	switch {
 	case e.Status != nil:
 		k.head = *e.Status
@@ -62,7 +62,7 @@ func (k *known) take(e ask.StatusEvent) (changed []ask.PlaceStatus, gone []key.L
 	if k.begun != nil {
 		k.begun[name] = struct{}{}
 	}
-	now := map[key.Location]ask.PlaceStatus{}
+	now := map[key.Location]queries.PlaceStatus{}
 	if !e.Whole {
 		maps.Copy(now, before)
 	}
@@ -89,10 +89,10 @@ func (k *known) take(e ask.StatusEvent) (changed []ask.PlaceStatus, gone []key.L
 
 // follow calls see with each event of a space's status until see says that it is done, or
 // ctx ends. What an answer that was cut off had begun is told anew.
-func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Values, see func(*known, ask.StatusEvent) (done bool, err error)) error {
+func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Values, see func(*known, queries.StatusEvent) (done bool, err error)) error {
 	query = maps.Clone(query)
 	query.Set("watch", "true")
-	k := &known{objects: map[string]map[key.Location]ask.PlaceStatus{}}
+	k := &known{objects: map[string]map[key.Location]queries.PlaceStatus{}}
 	for answered := false; ; {
 		k.begun = map[string]struct{}{}
 		done, err := s.once(ctx, h, query, k, see)
@@ -116,7 +116,7 @@ func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Valu
 func (k *known) synced() bool { return k.begun == nil }
 
 // once reads one answer to its end.
-func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values, k *known, see func(*known, ask.StatusEvent) (bool, error)) (done bool, err error) {
+func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values, k *known, see func(*known, queries.StatusEvent) (bool, error)) (done bool, err error) {
 	body, err := h.stream(ctx, query)
 	if err != nil {
 		return false, err
@@ -124,7 +124,7 @@ func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values
 	defer body.Close()
 	lines := json.NewDecoder(body)
 	for {
-		var e ask.StatusEvent
+		var e queries.StatusEvent
 		if err := lines.Decode(&e); err != nil {
 			return false, fmt.Errorf("read the hub's answer: %w", err)
 		}
@@ -137,7 +137,7 @@ func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values
 // printChanges prints what there is, and then what changes, until ctx ends, which is no error.
 func (s *statusCommand) printChanges(ctx context.Context, h *hubClient, query url.Values) error {
 	var failed error
-	err := s.follow(ctx, h, query, func(k *known, e ask.StatusEvent) (bool, error) {
+	err := s.follow(ctx, h, query, func(k *known, e queries.StatusEvent) (bool, error) {
 		failed = s.printEvent(k, e)
 		return failed != nil, nil
 	})
@@ -147,7 +147,7 @@ func (s *statusCommand) printChanges(ctx context.Context, h *hubClient, query ur
 	return errors.Join(failed, err)
 }
 
-func (s *statusCommand) printEvent(k *known, e ask.StatusEvent) error {
+func (s *statusCommand) printEvent(k *known, e queries.StatusEvent) error {
 	began := k.synced()
 	changed, gone := k.take(e)
 	switch {
@@ -166,12 +166,12 @@ func (s *statusCommand) printEvent(k *known, e ask.StatusEvent) error {
 		return nil
 	}
 	for _, l := range gone {
-		changed = append(changed, ask.PlaceStatus{Location: l, State: string(wire.Removed)})
+		changed = append(changed, queries.PlaceStatus{Location: l, State: string(wire.Removed)})
 	}
 	if len(changed) == 0 {
 		return nil
 	}
-	table := objectsTable([]ask.ObjectStatus{{Object: e.Object.Object, Places: changed}}, time.Now())
+	table := objectsTable([]queries.ObjectStatus{{Object: e.Object.Object, Places: changed}}, time.Now())
 	return printers.NewTablePrinter(printers.PrintOptions{NoHeaders: true, Wide: s.output.format == formatWide}).PrintObj(table, s.streams.Out)
 }
 
@@ -179,7 +179,7 @@ func (s *statusCommand) printEvent(k *known, e ask.StatusEvent) error {
 func (s *statusCommand) printAll(k *known) error {
 	status := k.head
 	for _, name := range slices.Sorted(maps.Keys(k.objects)) {
-		object := ask.ObjectStatus{Object: name}
+		object := queries.ObjectStatus{Object: name}
 		for _, l := range slices.Sorted(maps.Keys(k.objects[name])) {
 			object.Places = append(object.Places, k.objects[name][l])
 		}
@@ -195,7 +195,7 @@ func (s *statusCommand) waitFor(ctx context.Context, h *hubClient, query url.Val
 	defer cancel()
 	var missing []string
 	var last *known
-	err := s.follow(timed, h, query, func(k *known, e ask.StatusEvent) (bool, error) {
+	err := s.follow(timed, h, query, func(k *known, e queries.StatusEvent) (bool, error) {
 		k.take(e)
 		if last = k; !k.synced() {
 			return false, nil
@@ -253,6 +253,6 @@ func (k *known) unmet(what string) []string {
 }
 
 // meets says whether an object at a location has what is waited for.
-func meets(p ask.PlaceStatus, what string) bool {
+func meets(p queries.PlaceStatus, what string) bool {
 	return p.State == string(wire.Applied) && !p.Stale && (what == forApplied || p.Health == wire.Healthy)
 }

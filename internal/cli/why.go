@@ -10,11 +10,11 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/judge"
-	"orrery.dev/orrery/internal/prune"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/rules"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/prune"
+	"orrery.dev/orrery/internal/hub/engine/rules"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // whyCommand is `orrery why`.
@@ -49,7 +49,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
-	var why ask.Why
+	var why queries.Why
 	if err := h.ask(cmd.Context(), route.Why, query, &why); err != nil {
 		return err
 	}
@@ -65,7 +65,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 }
 
 // describeWhy prints the decision, and the state of the object at the location.
-func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
+func describeWhy(w io.Writer, why queries.Why, now time.Time) error {
 	text := why.Decision.String()
 	for _, e := range why.Rules {
 		text += describeEffect(e)
@@ -84,7 +84,7 @@ func describeWhy(w io.Writer, why ask.Why, now time.Time) error {
 			text += ", " + why
 		}
 	}
-	if p.State == string(judge.Pending) {
+	if p.State == string(objectstate.Pending) {
 		text = string(p.Location) + " has not reported it as it is now"
 	}
 	if since := age(p.Since, now); since != "" {

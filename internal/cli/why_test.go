@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/prune"
-	"orrery.dev/orrery/internal/rules"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/prune"
+	"orrery.dev/orrery/internal/hub/engine/rules"
+	"orrery.dev/orrery/internal/hub/queries"
 )
 
 // TestWhySaysWhatIsLeftOut shows that `orrery why` names the limits that a status
@@ -18,7 +18,7 @@ import (
 func TestWhySaysWhatIsLeftOut(t *testing.T) {
 	var out strings.Builder
 	const left = `exceeded limits of space "s": requested: objectBytes=9000, limited: objectBytes=4096`
-	if err := describeWhy(&out, ask.Why{Place: &ask.PlaceStatus{Location: "a", State: "Applied", StatusLeftOut: left}}, time.Now()); err != nil {
+	if err := describeWhy(&out, queries.Why{Place: &queries.PlaceStatus{Location: "a", State: "Applied", StatusLeftOut: left}}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(out.String(), "reported by a: Applied\nits status is not returned: "+left+"\n") {
@@ -28,10 +28,10 @@ func TestWhySaysWhatIsLeftOut(t *testing.T) {
 
 // TestRemovalsSayWhy shows what is printed of an object that is being removed.
 func TestRemovalsSayWhy(t *testing.T) {
-	for want, p := range map[string]ask.PlaceStatus{
-		"deleted: Terminating":                       {Reason: "Terminating", Cause: ask.CauseDeleted, LetGoBy: "p"},
-		"unassigned by root/audit: it waits":         {Message: "it waits", Cause: ask.CauseUnassigned, LetGoBy: "root/audit"},
-		"unassigned":                                 {Cause: ask.CauseUnassigned},
+	for want, p := range map[string]queries.PlaceStatus{
+		"deleted: Terminating":                       {Reason: "Terminating", Cause: queries.CauseDeleted, LetGoBy: "p"},
+		"unassigned by root/audit: it waits":         {Message: "it waits", Cause: queries.CauseUnassigned, LetGoBy: "root/audit"},
+		"unassigned":                                 {Cause: queries.CauseUnassigned},
 		"an object of this name was there before it": {Message: "an object of this name was there before it"},
 	} {
 		if got := messageOf(&p); got != want {
@@ -43,7 +43,7 @@ func TestRemovalsSayWhy(t *testing.T) {
 // TestWhyTellsWhatRulesDo shows each rule with the value before and after, cut where it is
 // long, and the one that fails; and what removals wait for.
 func TestWhyTellsWhatRulesDo(t *testing.T) {
-	why := ask.Why{
+	why := queries.Why{
 		Decision: placement.Explanation{Object: "s/core/configmaps/default/one", Location: "a"},
 		Rules: []rules.Effect{
 			{Customizer: "z", Path: "$.data.a", Changes: []rules.Change{
@@ -54,7 +54,7 @@ func TestWhyTellsWhatRulesDo(t *testing.T) {
 			{Customizer: "z", Rule: 1, Path: "$.spec[*]"},
 			{Customizer: "z", Rule: 2, Path: "$.data.d", Error: "no such key: d"},
 		},
-		Place:   &ask.PlaceStatus{Location: "a", State: "Removing", Reason: "PruneGuard", Unassigned: true},
+		Place:   &queries.PlaceStatus{Location: "a", State: "Removing", Reason: "PruneGuard", Unassigned: true},
 		Waiting: []prune.Waiting{{Placement: "p", WaitingPrune: v1alpha1.WaitingPrune{Pending: 9, Locations: 2, Digest: "ab"}}},
 	}
 	var out strings.Builder

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // TestDeletionsDoNotGrow shows that a client that removes a finalizer can't fill a full
@@ -212,7 +212,7 @@ func TestSlowBackup(t *testing.T) {
 	if err != nil {
 		t.Fatalf("backup of a full log: %v", err)
 	}
-	if err := store.CheckBackup(bytes.NewReader(copied)); err != nil {
+	if err := etcd.CheckBackup(bytes.NewReader(copied)); err != nil {
 		t.Error(err)
 	}
 }

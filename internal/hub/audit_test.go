@@ -18,10 +18,10 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	kubeaudit "k8s.io/apiserver/pkg/audit"
 
-	"orrery.dev/orrery/internal/audit"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/audit"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // samplePolicy is the one in docs/operations.md.

@@ -9,10 +9,10 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/respond"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
 const (
@@ -28,7 +28,7 @@ const BackupError = "Orrery-Backup-Error"
 
 // backups serves copies of the log.
 type backups struct {
-	log    *store.Log
+	log    *etcd.Log
 	table  *table.Table
 	logger *slog.Logger
 	// one is held while a copy is made.
@@ -51,7 +51,7 @@ func (b *backups) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := r.Context()
 	out := &patientWriter{
 		w: w, control: http.NewResponseController(w), end: time.Now().Add(backupTimeout),
-		allowed: func() error { return access.Confirm(ctx, b.table) },
+		allowed: func() error { return auth.Confirm(ctx, b.table) },
 	}
 	if err := b.log.Backup(ctx, out); err != nil {
 		b.logger.Warn("backup ended", "error", err)

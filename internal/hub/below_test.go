@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // TestForBelow: what is for a lower hub does not act here; who lets it act needs what it

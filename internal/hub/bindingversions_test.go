@@ -17,8 +17,8 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // definedAs changes the CRD of clusters of space p.

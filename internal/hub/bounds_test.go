@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // TestMaxWatches: who opens more watches than the hub has room for is told so, and to come

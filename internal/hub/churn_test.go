@@ -7,11 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/presence"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 
@@ -49,7 +49,7 @@ func TestSessionsWithoutPause(t *testing.T) {
 
 	began := time.Now()
 	writes := func() int64 {
-		got, err := r.Log.Client().Client.Get(t.Context(), store.Prefix+key.WholeOf("a").Said())
+		got, err := r.Log.Client().Client.Get(t.Context(), etcd.Prefix+key.WholeOf("a").Said())
 		if err != nil || len(got.Kvs) != 1 {
 			t.Fatal(got, err)
 		}

@@ -14,12 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // followSites gives a hub rules of its own for renderings: what a Customizer releases has
@@ -187,7 +187,7 @@ func (h *hearer) gets(site string) {
 	if err != nil || text(shown.Object["data"]) != text(sent["data"]) {
 		r.t.Errorf("the view of %s has %v, sent was %s: %v", h.l, shown, put.Object, err)
 	}
-	var why ask.Why
+	var why queries.Why
 	r.question(&why, route.Why, "object", "core/configmaps/default/one", "location", string(h.l))
 	if why.Digest != put.Digest.String() {
 		r.t.Errorf("%s gets %s by an answer, and was sent %s", h.l, why.Digest, put.Digest)

@@ -13,9 +13,9 @@ import (
 	"net"
 	"time"
 
-	"orrery.dev/orrery/internal/audit"
-	"orrery.dev/orrery/internal/contact"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/advertise"
+	"orrery.dev/orrery/internal/hub/audit"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
 )
 
 // Config is how a hub runs.
@@ -73,7 +73,7 @@ type Config struct {
 	// to give free space back to the disk.
 	Quiet time.Duration
 	// Pace limits what an embedded log does to make room, which holds up writes.
-	Pace store.Pace
+	Pace etcd.Pace
 	// MaxReads and MaxWrites are how many requests that read, or write, are worked on at
 	// once. The others wait for a turn, shared fairly between spaces.
 	MaxReads, MaxWrites int
@@ -116,7 +116,7 @@ func DefaultConfig() Config {
 		WindowBytes:     128 << 20,
 		CompactEvery:    time.Minute,
 		Quiet:           30 * time.Second,
-		Pace:            store.DefaultPace(),
+		Pace:            etcd.DefaultPace(),
 		MaxReads:        200,
 		MaxWrites:       100,
 		MaxWatches:      10_000,
@@ -134,7 +134,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("listen address %q: %w", c.Listen, err)
 	}
 	if len(c.Advertise)+len(c.AdvertiseCA) > 0 {
-		if err := contact.Check(c.Advertise, c.AdvertiseCA); err != nil {
+		if err := advertise.Check(c.Advertise, c.AdvertiseCA); err != nil {
 			return err
 		}
 	}
@@ -162,8 +162,8 @@ func (c Config) Validate() error {
 	if c.WindowRevisions <= 0 || c.WindowBytes <= 0 {
 		return fmt.Errorf("window of %d revisions and %d bytes: want both above 0", c.WindowRevisions, c.WindowBytes)
 	}
-	if c.Quota != 0 && c.Quota < store.MinQuota {
-		return fmt.Errorf("quota of %d bytes: want at least %d", c.Quota, store.MinQuota)
+	if c.Quota != 0 && c.Quota < etcd.MinQuota {
+		return fmt.Errorf("quota of %d bytes: want at least %d", c.Quota, etcd.MinQuota)
 	}
 	if c.Pace.Factor < 0 || c.Pace.Least <= 0 {
 		return fmt.Errorf("pauses of %d times the work and at least %s: want 0 or more, and more than 0", c.Pace.Factor, c.Pace.Least)
@@ -183,5 +183,5 @@ func (c Config) quota() int64 {
 	if c.Quota != 0 || len(c.EtcdServers) > 0 || c.Memory <= 0 {
 		return c.Quota
 	}
-	return min(store.DefaultQuota, max(c.Memory/memoryPart, store.MinQuota))
+	return min(etcd.DefaultQuota, max(c.Memory/memoryPart, etcd.MinQuota))
 }

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/rest"
 
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // BenchmarkWrites creates ConfigMaps of 2 KB, and applies a change to each, as test/bench does: by

@@ -18,7 +18,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 const mapsOfS = "/spaces/s/api/v1/namespaces/default/configmaps"

@@ -6,7 +6,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // TestCustomizersReachAgents follows what Customizers change for a location: a put with

@@ -8,11 +8,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // placeMarked has the locations a and b get the ConfigMaps of the space s that are labelled
@@ -57,7 +57,7 @@ func (h *hearer) isHeld(reason, message string) {
 		h.r.t.Errorf("%s has %s of the object, want a hold %s", h.l, h.holding[path], want)
 	}
 	h.walksTheSame()
-	var why ask.Why
+	var why queries.Why
 	h.r.question(&why, route.Why, "object", "core/configmaps/default/one", "location", string(h.l))
 	if why.Place == nil || why.Place.State != "Held" || why.Place.Reason != reason || !strings.Contains(why.Place.Message, message) {
 		h.r.t.Errorf("why says of %s %+v", h.l, why.Place)

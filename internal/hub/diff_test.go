@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 
@@ -111,11 +111,11 @@ func configMapOne(value string) json.RawMessage {
 }
 
 // diff asks for a difference as somebody.
-func (r *running) diff(who client, object, location string) (int, metav1.Status, ask.Diff) {
+func (r *running) diff(who client, object, location string) (int, metav1.Status, queries.Diff) {
 	r.t.Helper()
 	code, body := who.send("GET /ask/v1/spaces/s/diff?object="+object+"&location="+location, "")
 	var status metav1.Status
-	var found ask.Diff
+	var found queries.Diff
 	var err error
 	if code == http.StatusOK {
 		err = json.Unmarshal([]byte(body), &found)

@@ -13,11 +13,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	orreryagent "orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/cli/inprocess"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/inprocess"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 
@@ -125,7 +125,7 @@ func TestAgentOfTheVersionBefore(t *testing.T) {
 		t.Fatalf("the token is refused with %q", got)
 	}
 	var w inprocess.World
-	config := mapper.Config{
+	config := orreryagent.Config{
 		Join: join, Target: r.config("spaces/pretend"), DataDir: filepath.Join(t.TempDir(), "data"), Version: "new",
 	}
 	for range 2 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // written says how an object of Orrery's is written with a spec, by each verb there is.

@@ -4,30 +4,30 @@ import (
 	"context"
 	"net/http"
 
-	"orrery.dev/orrery/internal/agents"
-	"orrery.dev/orrery/internal/leftout"
-	"orrery.dev/orrery/internal/limits"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/prune"
-	"orrery.dev/orrery/internal/release"
-	"orrery.dev/orrery/internal/render"
-	"orrery.dev/orrery/internal/standing"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/hub/agentapi"
+	"orrery.dev/orrery/internal/hub/engine/computed"
+	"orrery.dev/orrery/internal/hub/engine/helm"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/prune"
+	"orrery.dev/orrery/internal/hub/engine/quota"
+	"orrery.dev/orrery/internal/hub/engine/render"
+	"orrery.dev/orrery/internal/hub/engine/unreturned"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
 // Parts are what tests look into, or prepare before the hub runs.
 type Parts struct {
-	Log      *store.Log
+	Log      *etcd.Log
 	Table    *table.Table
 	Engine   *placement.Engine
-	Usage    *limits.Usage
-	Sessions *agents.Sessions
+	Usage    *quota.Usage
+	Sessions *agentapi.Sessions
 	Renderer *render.Renderer
 	Pruned   *prune.Index
-	Releases *release.Index
-	LeftOut  *leftout.Index
-	Standing *standing.Standing
+	Releases *helm.Index
+	LeftOut  *unreturned.Index
+	Standing *computed.Standing
 	// Admitted serves what access has let in.
 	Admitted http.Handler
 	// WaitCommitted has the table show all that was acknowledged before.

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // whyAt is what a client is told of an object of the space s at the location a.
-func (c client) whyAt(object string) (w ask.Why) {
+func (c client) whyAt(object string) (w queries.Why) {
 	c.r.t.Helper()
 	q := url.Values{"object": {object}, "location": {"a"}}
 	code, body := c.send("GET "+route.Question("s").Path(route.Why)+"?"+q.Encode(), "")

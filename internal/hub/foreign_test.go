@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // TestCoreGroupHasTwoNames: by the core group's other name a Placement takes no more than

@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/net"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // warned is what an answer to a request warns of; the request must succeed.

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // listed is what is read of a list.

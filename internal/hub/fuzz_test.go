@@ -16,11 +16,11 @@ import (
 	"k8s.io/apiserver/pkg/authentication/user"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"orrery.dev/orrery/internal/access"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // secretOfOther is a text that only the space other has, which no request is about.
@@ -72,7 +72,7 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: access.AdminUser, Groups: []string{user.SystemPrivilegedGroup}})
+	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: auth.AdminUser, Groups: []string{user.SystemPrivilegedGroup}})
 	r := (&http.Request{
 		Method: method, URL: &url.URL{Path: route.Space("s").String() + "/" + path, RawQuery: query}, Host: "hub",
 		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{}, Body: http.NoBody, RemoteAddr: "192.0.2.1:1",

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/enroll"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // client sends requests as somebody with a certificate of the hub's.

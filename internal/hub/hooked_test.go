@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // TestConversionWebhooksOfProviders: where a CRD follows what other spaces have bound of it, it has

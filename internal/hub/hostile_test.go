@@ -13,8 +13,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // raw sends a request whose target is not touched by a client, and returns the answer. A stream is

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // endless is a body without an end, which counts what is taken of it.

@@ -9,26 +9,26 @@ import (
 	genericapifilters "k8s.io/apiserver/pkg/endpoints/filters"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/agents"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/audit"
-	"orrery.dev/orrery/internal/contact"
-	"orrery.dev/orrery/internal/credentials"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kubeapi"
-	"orrery.dev/orrery/internal/profiles"
-	"orrery.dev/orrery/internal/readiness"
-	"orrery.dev/orrery/internal/respond"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/advertise"
+	"orrery.dev/orrery/internal/hub/agentapi"
+	"orrery.dev/orrery/internal/hub/audit"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/auth/credentials"
+	"orrery.dev/orrery/internal/hub/kubeapi"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/hub/readiness"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/lib/process"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // front serves all of the hub's paths: it finds out what a request is about, has it wait
 // until the hub serves, has access judge it, and passes it on.
 type front struct {
-	contact     *contact.Contact
+	contact     *advertise.Contact
 	gate        *readiness.Gate
-	guard       *access.Guard
+	guard       *auth.Guard
 	audit       *audit.Log
 	requests    *requests
 	requestInfo request.RequestInfoResolver
@@ -38,10 +38,10 @@ type front struct {
 	// looks are the turns of questions that agents answer.
 	looks respond.Turns
 
-	enrolments *access.Enrolments
+	enrolments *auth.Enrolments
 	kubernetes *kubeapi.Server
-	agents     *agents.Server
-	questions  *ask.Server
+	agents     *agentapi.Server
+	questions  *queries.Server
 	tokens     *credentials.Server
 	metrics    http.Handler
 	backups    *backups
@@ -51,7 +51,7 @@ type front struct {
 // redirect those with dots or with two slashes, to which a Kubernetes API gives an answer.
 func (f *front) handler() http.Handler {
 	others := f.named(f.requests.handler(f.gate.Handler(f.enrolling(f.guard.Handler(http.HandlerFunc(f.route))))))
-	if f.audit == nil { // what it notes ends with a request: it is around what serves that, see access.Guard
+	if f.audit == nil { // what it notes ends with a request: it is around what serves that, see auth.Guard
 		others = respond.Shallow(others, mayLast)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +93,7 @@ func (f *front) named(next http.Handler) http.Handler {
 	next = genericapifilters.WithRequestInfo(next, f.requestInfo)
 	next = genericapifilters.WithRequestReceivedTimestamp(next)
 	next = genericapifilters.WithAuditInit(next)
-	return access.WithRoot(next)
+	return auth.WithRoot(next)
 }
 
 // enrolling serves agents that ask for a credential: they have none that is good, or one
@@ -124,7 +124,7 @@ func (f *front) enrolling(next http.Handler) http.Handler {
 }
 
 func (f *front) route(w http.ResponseWriter, r *http.Request) {
-	root := access.RootOf(r.Context())
+	root := auth.RootOf(r.Context())
 	switch root.API {
 	case route.Spaces:
 		f.kubernetes.ServeSpace(w, r, root)
@@ -145,7 +145,7 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		case route.Diff:
 			turns = f.looks
 		case route.Status:
-			if ask.Follows(r) {
+			if queries.Follows(r) {
 				f.reads.Start(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
 				return
 			}
@@ -163,7 +163,7 @@ func (f *front) serveOwn(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if strings.HasPrefix(r.URL.Path, route.Profiles) {
-		http.StripPrefix(route.Profiles, profiles.Handler()).ServeHTTP(w, r)
+		http.StripPrefix(route.Profiles, process.ProfileHandler()).ServeHTTP(w, r)
 		return
 	}
 	switch r.URL.Path {

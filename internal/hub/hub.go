@@ -9,26 +9,25 @@ import (
 
 	"k8s.io/apiserver/pkg/admission"
 
-	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/agents"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/audit"
-	"orrery.dev/orrery/internal/contact"
-	"orrery.dev/orrery/internal/credentials"
-	"orrery.dev/orrery/internal/enroll"
-	"orrery.dev/orrery/internal/fair"
-	"orrery.dev/orrery/internal/foretell"
-	"orrery.dev/orrery/internal/issuers"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds/discovery"
-	"orrery.dev/orrery/internal/kubeapi"
-	"orrery.dev/orrery/internal/readiness"
-	"orrery.dev/orrery/internal/respond"
-	"orrery.dev/orrery/internal/space"
-	"orrery.dev/orrery/internal/standing"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/succession"
-	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/hub/advertise"
+	"orrery.dev/orrery/internal/hub/agentapi"
+	"orrery.dev/orrery/internal/hub/audit"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/auth/credentials"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/auth/oidc"
+	"orrery.dev/orrery/internal/hub/engine/computed"
+	"orrery.dev/orrery/internal/hub/engine/preview"
+	"orrery.dev/orrery/internal/hub/kinds/discovery"
+	"orrery.dev/orrery/internal/hub/kubeapi"
+	"orrery.dev/orrery/internal/hub/kubeapi/read"
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/hub/readiness"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/lib/fairqueue"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // largeBodies is how many requests may send large bodies at once: decoded, a body takes
@@ -45,22 +44,22 @@ type Hub struct {
 	config    Config
 	authority *enroll.Authority
 	keys      *keys
-	log       *store.Log
-	issuers   *issuers.Issuers
+	log       *etcd.Log
+	issuers   *oidc.Issuers
 	audit     *audit.Log
 	*state
-	sessions   *agents.Sessions
-	contact    *contact.Contact
+	sessions   *agentapi.Sessions
+	contact    *advertise.Contact
 	hubs       *hubs
 	gate       *readiness.Gate
-	enrolments *access.Enrolments
-	access     *access.Guard
-	spaces     *space.Server
+	enrolments *auth.Enrolments
+	access     *auth.Guard
+	spaces     *write.Server
 	// spaceWrites bounds what is written into spaces.
-	spaceWrites *fair.Rates
-	standing    *standing.Standing
-	views       *view.Server
-	agents      *agents.Server
+	spaceWrites *fairqueue.Rates
+	standing    *computed.Standing
+	views       *read.Server
+	agents      *agentapi.Server
 	front       *front
 }
 
@@ -73,7 +72,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Poke(l) }); err != nil {
 		return nil, err
 	}
-	h.contact, err = contact.Open(contact.Config{
+	h.contact, err = advertise.Open(advertise.Config{
 		Addr: addr, Advertise: config.Advertise, AdvertiseCA: config.AdvertiseCA,
 		Kubeconfig: filepath.Join(config.DataDir, "admin.kubeconfig"), Authority: h.authority, Table: h.table,
 		Changed: func() { h.sessions.PokeAll() }, Logger: config.Logger, Now: config.Now,
@@ -84,7 +83,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 	if h.keys, err = openKeys(&config); err != nil { //nolint:contextcheck // they outlive the context, with the tail; close ends them
 		return nil, err
 	}
-	if h.log, err = store.Open(ctx, store.Config{
+	if h.log, err = etcd.Open(ctx, etcd.Config{
 		DataDir: config.DataDir, Servers: config.EtcdServers, CAFile: config.EtcdCA, CertFile: config.EtcdCert, KeyFile: config.EtcdKey, Quota: config.quota(), UnsafeNoFsync: config.UnsafeNoFsync,
 		Sealer: h.keys.Sealer, Logger: config.Logger,
 	}); err != nil {
@@ -92,7 +91,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 		return nil, err
 	}
 	h.hubs = h.among()
-	h.sessions = agents.NewSessions(config.Now, h.hubs.writer)
+	h.sessions = agentapi.NewSessions(config.Now, h.hubs.writer)
 	h.present.Follow(h.hubs.writer, h.sessions.TakenOver, h.sessions.Forget)
 	if err = h.admit(ctx); err == nil {
 		err = h.answer()
@@ -112,7 +111,7 @@ func (h *Hub) close() error {
 
 // admit makes the parts that say when a request is let in, and whose.
 func (h *Hub) admit(ctx context.Context) (err error) {
-	if h.issuers, err = issuers.Open(ctx, h.config.AuthenticationConfig, h.config.Logger); err != nil {
+	if h.issuers, err = oidc.Open(ctx, h.config.AuthenticationConfig, h.config.Logger); err != nil {
 		return err
 	}
 	if h.audit, err = audit.Open(h.config.Audit, h.config.Logger); err != nil {
@@ -120,14 +119,14 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 	}
 	h.gate = readiness.New(readiness.Config{
 		Log: h.log, Table: h.table, Lineage: h.lineage, Silent: h.hubs.member.Silent, Logger: h.config.Logger, Now: h.config.Now,
-		Confirm: func(ctx context.Context) error { return access.Confirm(ctx, h.table) },
+		Confirm: func(ctx context.Context) error { return auth.Confirm(ctx, h.table) },
 		Waited:  func(took time.Duration) { h.flow.waited.Observe(took.Seconds()) },
 	})
-	h.enrolments = access.NewEnrolments(access.EnrolmentsConfig{
+	h.enrolments = auth.NewEnrolments(auth.EnrolmentsConfig{
 		Authority: h.authority, Table: h.table, Log: h.log, Moves: h.moves, Committed: h.gate.Committed,
 		Life: h.config.CredentialLife, Late: h.config.CredentialLate, Logger: h.config.Logger, Now: h.config.Now,
 	})
-	h.access = access.New(access.Config{
+	h.access = auth.New(auth.Config{
 		Authority: h.authority, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Allowed: h.exports.Allowed, Catalog: h.catalogs().Of, Committed: h.gate.Committed,
 		Issuers: h.issuers, Audit: h.audit, Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
 	})
@@ -136,39 +135,39 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 
 // answer makes the parts that serve what is let in.
 func (h *Hub) answer() (err error) {
-	h.spaceWrites = fair.NewRates(spaceRate, spaceBurst)
-	if h.spaces, err = space.New(space.Config{
-		Client: h.log.Client(), Prefix: store.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
+	h.spaceWrites = fairqueue.NewRates(spaceRate, spaceBurst)
+	if h.spaces, err = write.New(write.Config{
+		Client: h.log.Client(), Prefix: etcd.Prefix, Table: h.table, Limits: h.limits, Kinds: h.registry, Now: h.config.Now,
 		Rules: h.rules, Summaries: h.summing, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Exports: h.exports,
 		Follows:   h.access.Follows,
-		Admission: admission.NewChainHandler(h.access.Admission(), succession.Admission(h.table)),
-		Foretell:  foretell.New(foretell.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
+		Admission: admission.NewChainHandler(h.access.Admission(), agentapi.TakeoverAdmission(h.table)),
+		Foretell:  preview.New(preview.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
 	}); err != nil {
 		return err
 	}
-	h.standing = standing.New(standing.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
+	h.standing = computed.New(computed.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
 	if h.views, err = h.newViews(); err != nil {
 		return err
 	}
-	bodies := fair.Bodies{Queue: fair.NewQueue(fair.Defaults(largeBodies))}
-	watches := fair.NewQueue(fair.Defaults(h.config.MaxWatches))
+	bodies := fairqueue.Bodies{Queue: fairqueue.NewQueue(fairqueue.Defaults(largeBodies))}
+	watches := fairqueue.NewQueue(fairqueue.Defaults(h.config.MaxWatches))
 	turns := func(limit int) respond.Turns {
-		return respond.Turns{Queue: fair.NewQueue(fair.Defaults(limit)), Bodies: bodies, Lasting: watches}
+		return respond.Turns{Queue: fairqueue.NewQueue(fairqueue.Defaults(limit)), Bodies: bodies, Lasting: watches}
 	}
 	alone := h.config.Disconnected / 3
 	if h.log.Embedded() {
 		alone = 0
 	}
-	h.agents = agents.New(agents.Config{
+	h.agents = agentapi.New(agentapi.Config{
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
-		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: access.PremisesOf, Committed: h.gate.Committed,
-		Due: h.enrolments.Due, SignedBy: access.SignedBy, Shard: access.ShardOf,
+		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: auth.PremisesOf, Committed: h.gate.Committed,
+		Due: h.enrolments.Due, SignedBy: auth.SignedBy, Shard: auth.ShardOf,
 		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone, Logger: h.config.Logger,
 	})
 	h.front = &front{
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
 		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
-		looks:   respond.Turns{Queue: fair.NewQueue(fair.Defaults(maxLooks)), Bodies: bodies},
+		looks:   respond.Turns{Queue: fairqueue.NewQueue(fairqueue.Defaults(maxLooks)), Bodies: bodies},
 		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},
 	}
 	h.front.kubernetes = kubeapi.New(kubeapi.Config{
@@ -176,9 +175,9 @@ func (h *Hub) answer() (err error) {
 		Tokens: credentials.Joins{Enrolments: h.enrolments, UID: h.agents.UID, Text: h.contact.Join}.Handler, UID: h.agents.UID,
 		Reads: h.front.reads, Writes: h.front.writes, Committed: h.gate.Committed, RequestInfo: h.front.requestInfo, Logger: h.config.Logger,
 	})
-	h.front.questions = ask.New(ask.Config{
+	h.front.questions = queries.New(queries.Config{
 		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, Premises: access.PremisesOf, Look: h.agents.Look, Logger: h.config.Logger,
+		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, Premises: auth.PremisesOf, Look: h.agents.Look, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
 		Table: h.table, Log: h.log, Authority: h.authority, Authorizer: h.access.Authorizer(), Committed: h.gate.Committed, Now: h.config.Now,
@@ -187,15 +186,15 @@ func (h *Hub) answer() (err error) {
 	h.front.metrics = (&measured{
 		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, present: h.present, elections: h.hubs.elections, agents: h.agents, enrolments: h.enrolments,
 		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites, gate: h.gate, tally: h.tally, flow: h.flow,
-		queues: map[string]*fair.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue, "watch": watches},
+		queues: map[string]*fairqueue.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue, "watch": watches},
 	}).handler()
 	return nil
 }
 
 func (h *Hub) catalogs() kubeapi.Catalogs { return kubeapi.Catalogs{Kinds: h.registry, Table: h.table} }
 
-func (h *Hub) newViews() (*view.Server, error) {
-	reads := view.DefaultConfig()
+func (h *Hub) newViews() (*read.Server, error) {
+	reads := read.DefaultConfig()
 	reads.Table, reads.Renderer = h.table, h.renderer
 	// Every request has already waited, before it is known what it reads.
 	reads.Committed = func(context.Context) error { return nil }
@@ -204,6 +203,6 @@ func (h *Hub) newViews() (*view.Server, error) {
 	if !h.config.PlainTables {
 		reads.Counts = h.standing.Counts
 	}
-	reads.Premises = access.PremisesOf
-	return view.New(reads)
+	reads.Premises = auth.PremisesOf
+	return read.New(reads)
 }

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"orrery.dev/orrery/internal/election"
-	"orrery.dev/orrery/internal/presence"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/version"
+	"orrery.dev/orrery/internal/hub/storage/election"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/lib/process"
 )
 
 // embeddedLease is the lease of a hub whose log is in its own process. Nobody waits for its
@@ -64,7 +64,7 @@ func (h *Hub) among() *hubs {
 	}
 	of := &hubs{behind: map[string]halt{}}
 	of.member = presence.NewMember(presence.Config{
-		Log: h.log, Table: h.table, Is: presence.Hub{URL: h.contact.URL(), Version: version.Get()},
+		Log: h.log, Table: h.table, Is: presence.Hub{URL: h.contact.URL(), Version: process.Version()},
 		Needs: h.needs, Window: h.config.WindowRevisions, Alone: func() bool { return of.elections.Held(compacting) },
 		TTL: ttl, Silent: silent, Logger: h.config.Logger,
 	})
@@ -119,7 +119,7 @@ func (h *Hub) reached() int64 {
 
 // keep keeps the log within its quota; this hub compacts it if it is elected to.
 func (h *Hub) keep(ctx context.Context) error {
-	return h.log.Keep(ctx, store.Keeping{
+	return h.log.Keep(ctx, etcd.Keeping{
 		Every: h.config.CompactEvery, Seen: h.table.Rev, Floor: h.floor, Reached: h.reached, Elected: h.compacts,
 		Before: h.gate.LeaveTrace, Quiet: h.config.Quiet, Pace: h.config.Pace,
 	})

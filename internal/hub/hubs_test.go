@@ -15,11 +15,11 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/presence"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/wire"
-	"orrery.dev/orrery/test/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/etcdtest"
 )
 
 // hubsLease is for how long a hub may stand still on a busy machine without being taken for dead:
@@ -29,7 +29,7 @@ const hubsLease = 10 * time.Second
 // hubsOn starts hubs that share an etcd, an authority and the keys, one after the other.
 func hubsOn(t *testing.T, n int, configure ...func(*hub.Config)) []*running {
 	t.Helper()
-	servers := []string{etcd.Listen(t, nil)}
+	servers := []string{etcdtest.Listen(t, nil)}
 	configure = append(configure, func(c *hub.Config) { c.EtcdServers, c.Lease = servers, hubsLease })
 	all := []*running{start(t, t.TempDir(), configure...)}
 	for range n - 1 {

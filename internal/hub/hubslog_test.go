@@ -14,15 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // forgotten says whether the log has no history of a revision any more.
 func (r *running) forgotten(rev int64) bool {
 	r.t.Helper()
-	_, err := r.Log.Client().Client.Get(r.t.Context(), store.Prefix+"o/", clientv3.WithRev(rev))
+	_, err := r.Log.Client().Client.Get(r.t.Context(), etcd.Prefix+"o/", clientv3.WithRev(rev))
 	if err != nil && !errors.Is(err, rpctypes.ErrCompacted) {
 		r.t.Fatal(err)
 	}

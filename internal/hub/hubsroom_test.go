@@ -13,11 +13,11 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/wire"
-	"orrery.dev/orrery/test/etcd"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/etcdtest"
 )
 
 // etcdOf is a client of an etcd, as its operators have one.
@@ -72,7 +72,7 @@ func grows(t *testing.T, operators *clientv3.Client, at string, file int64) {
 // deletions go through with what agents say of them; once it is defragmented all is as before.
 func TestNearTheQuota(t *testing.T) {
 	t.Parallel()
-	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = smallQuota })
+	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = smallQuota })
 	one := start(t, t.TempDir(), hurried, func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, hubsLease })
 	one.addSpace("s")
 	one.addLocation("a", map[string]string{"where": "a"})
@@ -183,11 +183,11 @@ func TestWalkAtAnotherHub(t *testing.T) {
 func TestHubThatStands(t *testing.T) {
 	t.Parallel()
 	const quota = 2 * smallQuota // of which history may take an eighth
-	at := etcd.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
 	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, hubsLease })
 	one.addSpace("s")
 	rev := one.addConfigMap("x", nil, "1")
-	stands := []store.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}
+	stands := []etcd.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}
 	if _, err := one.Log.Write(t.Context(), stands); err != nil {
 		t.Fatal(err)
 	}

@@ -5,13 +5,13 @@ import (
 	"fmt"
 	"path/filepath"
 
-	"orrery.dev/orrery/internal/seal"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/storage/encryption"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
 )
 
 // keys are those of the log, and the file that they are in.
 type keys struct {
-	*seal.Sealer
+	*encryption.Sealer
 	file string
 }
 
@@ -20,8 +20,8 @@ type keys struct {
 func openKeys(config *Config) (*keys, error) {
 	file := config.EncryptionConfig
 	if file == "" {
-		file = filepath.Join(config.DataDir, seal.FileName)
-		made, err := seal.Create(file)
+		file = filepath.Join(config.DataDir, encryption.FileName)
+		made, err := encryption.Create(file)
 		if err != nil {
 			return nil, err
 		}
@@ -29,7 +29,7 @@ func openKeys(config *Config) (*keys, error) {
 			config.Logger.Warn("made a key for Secrets in the log: all hubs that share the etcd need this file", "file", file)
 		}
 	}
-	sealer, err := seal.Open(file, config.Logger)
+	sealer, err := encryption.Open(file, config.Logger)
 	if err != nil {
 		return nil, err
 	}
@@ -47,8 +47,8 @@ func (k *keys) need(ctx context.Context, unreadable <-chan error) error {
 }
 
 // follow takes over the keys whenever their file changes, if they read all of the log.
-func (k *keys) follow(ctx context.Context, log *store.Log) error {
-	return k.Follow(ctx, func(ctx context.Context, now *seal.Keys) error {
+func (k *keys) follow(ctx context.Context, log *etcd.Log) error {
+	return k.Follow(ctx, func(ctx context.Context, now *encryption.Keys) error {
 		return log.CheckReadable(ctx, now.Covers, now)
 	}, log.ResealAll)
 }

@@ -22,13 +22,13 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/cli/inprocess"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/inprocess"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/seal"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/encryption"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -108,11 +108,11 @@ func TestSecretsAtRest(t *testing.T) {
 	if in := env.FilesWith(t, "cGxhaW4-always-there", dir); len(in) == 0 {
 		t.Error("what is no secret is not found either")
 	}
-	if info, err := os.Stat(filepath.Join(dir, seal.FileName)); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(filepath.Join(dir, encryption.FileName)); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file of the key: %v, %v", info, err)
 	}
 
-	key := filepath.Join(dir, seal.FileName)
+	key := filepath.Join(dir, encryption.FileName)
 	if err := os.Rename(key, key+".away"); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestSecretsAtRest(t *testing.T) {
 	defer cancel()
 	var w inprocess.World
 	_, err = w.StartHub(ctx, "hub", config)
-	if !errors.Is(err, store.ErrSealed) || !strings.Contains(err.Error(), "o/s/core/secrets/default/one") || !strings.Contains(err.Error(), key) {
+	if !errors.Is(err, etcd.ErrSealed) || !strings.Contains(err.Error(), "o/s/core/secrets/default/one") || !strings.Contains(err.Error(), key) {
 		t.Errorf("a start without the key: %v", err)
 	}
 	if err := os.Rename(key+".away", key); err != nil {

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // question reads into v the answer to what is asked about the space s.
@@ -30,7 +30,7 @@ func (r *running) question(v any, what string, query ...string) {
 }
 
 // asked are the rows that a query shows of the space s, as OBJECT LOCATION STATE REASON.
-func (r *running) asked(query ...string) (status ask.SpaceStatus, shown string) {
+func (r *running) asked(query ...string) (status queries.SpaceStatus, shown string) {
 	r.t.Helper()
 	r.question(&status, route.Status, query...)
 	var rows []string
@@ -116,7 +116,7 @@ func TestLeftovers(t *testing.T) {
 			t.Errorf("%q shows\n%s\nwant\n%s", c.query, rows, c.want)
 		}
 	}
-	var w ask.Why
+	var w queries.Why
 	if r.question(&w, route.Why, "object", kept.Identity.String(), "location", "a"); w.Decision.Placed || w.Place == nil || !w.Place.Unassigned || w.Place.Message != "there is something" {
 		t.Errorf("why says %s", text(w))
 	}
@@ -127,7 +127,7 @@ func TestLeftovers(t *testing.T) {
 	if want := rest + "\n" + it; rows != want {
 		t.Errorf("of its Placement is shown\n%s\nwant\n%s", rows, want)
 	}
-	if p := status.Objects[1].Places[0]; p.LetGoBy != "p" || p.Cause != ask.CauseUnassigned {
+	if p := status.Objects[1].Places[0]; p.LetGoBy != "p" || p.Cause != queries.CauseUnassigned {
 		t.Errorf("it is shown as %s", text(p))
 	}
 	if answer := r.answerOf(route.Question("s").Path(route.Status) + "?object=core/configmaps/default/never"); !strings.Contains(answer, `"reason":"NotFound"`) {

@@ -11,11 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // returning is a space with one Deployment whose status the location a returns.
@@ -67,7 +67,7 @@ func (r *returning) limit(limits map[string]any) {
 // said is what `why`, and the Placement's condition, say of a status that is left out.
 func (r *returning) said() (why, placement string) {
 	r.t.Helper()
-	var w ask.Why
+	var w queries.Why
 	r.question(&w, route.Why, "location", "a", "object", strings.TrimPrefix(returnedObject, "s/"))
 	p := r.placement()
 	if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionStatusReturned); c != nil {
@@ -114,7 +114,7 @@ func (r *returning) leavesOut(part, what string) {
 		if !strings.Contains(placement, "apps/deployments/default/web") || !strings.Contains(placement, what) {
 			return fmt.Sprintf("the Placement says %q, want %q", placement, what)
 		}
-		var status ask.SpaceStatus
+		var status queries.SpaceStatus
 		r.question(&status, route.Status)
 		if status.Placements[0].StatusLeftOut != placement || status.Objects[0].Places[0].StatusLeftOut != why {
 			return fmt.Sprintf("status says something else: %+v", status)

@@ -17,10 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // TestRestartDeclaresNobodyLost shows that a hub that starts gives locations time to
@@ -98,7 +98,7 @@ func (r *running) staleness(name string, want bool) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	var status ask.SpaceStatus
+	var status queries.SpaceStatus
 	r.question(&status, route.Status, "object", "core/configmaps/default/"+name)
 	row := status.Objects[0].Places[0].Stale
 	connected := meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected)

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // copyView copies the ConfigMaps of a location's view to a space, which stands for a

@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // handWritten are Grants of each form there is; random ones come on top.

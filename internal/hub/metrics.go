@@ -8,39 +8,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/agents"
-	"orrery.dev/orrery/internal/audit"
-	"orrery.dev/orrery/internal/election"
-	"orrery.dev/orrery/internal/fair"
-	"orrery.dev/orrery/internal/issuers"
-	"orrery.dev/orrery/internal/presence"
-	"orrery.dev/orrery/internal/readiness"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/tally"
-	"orrery.dev/orrery/internal/version"
-	"orrery.dev/orrery/internal/view"
+	"orrery.dev/orrery/internal/hub/agentapi"
+	"orrery.dev/orrery/internal/hub/audit"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/auth/oidc"
+	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/kubeapi/read"
+	"orrery.dev/orrery/internal/hub/readiness"
+	"orrery.dev/orrery/internal/hub/storage/election"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/fairqueue"
+	"orrery.dev/orrery/internal/lib/process"
 )
 
 // measured is what is measured of a hub.
 type measured struct {
 	table      *table.Table
-	log        *store.Log
+	log        *etcd.Log
 	keys       *keys
-	sessions   *agents.Sessions
+	sessions   *agentapi.Sessions
 	present    *presence.Index
 	elections  *election.Elections
-	agents     *agents.Server
-	enrolments *access.Enrolments
-	issuers    *issuers.Issuers
+	agents     *agentapi.Server
+	enrolments *auth.Enrolments
+	issuers    *oidc.Issuers
 	audit      *audit.Log
-	views      *view.Server
+	views      *read.Server
 	// spaceWrites bounds what is written into spaces, queues the requests of each class.
-	spaceWrites *fair.Rates
-	queues      map[string]*fair.Queue
+	spaceWrites *fairqueue.Rates
+	queues      map[string]*fairqueue.Queue
 	gate        *readiness.Gate
-	tally       *tally.Tally
+	tally       *progress.Tally
 	flow        *flow
 }
 
@@ -56,7 +56,7 @@ func (m *measured) handler() http.Handler {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_build_info", Help: "Always 1; the labels have the hub's version, and that of Go.",
-			ConstLabels: prometheus.Labels{"version": version.Get(), "goversion": runtime.Version()},
+			ConstLabels: prometheus.Labels{"version": process.Version(), "goversion": runtime.Version()},
 		}, func() float64 { return 1 }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_ready", Help: "1 while requests are served and the log answers, otherwise 0.",

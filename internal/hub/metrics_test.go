@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // series are those of the hub's metrics, with their values.

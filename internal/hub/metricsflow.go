@@ -8,9 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"orrery.dev/orrery/internal/agents"
-	"orrery.dev/orrery/internal/controllers"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/hub/agentapi"
+	"orrery.dev/orrery/internal/hub/controllers"
+	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
 // flow measures what goes through the hub: requests, what waits, and what agents are sent.
@@ -27,7 +27,7 @@ type flow struct {
 }
 
 var (
-	_ agents.Watch      = (*flow)(nil)
+	_ agentapi.Watch    = (*flow)(nil)
 	_ controllers.Meter = (*flow)(nil)
 )
 
@@ -62,17 +62,17 @@ func (f *flow) register(registry *prometheus.Registry) {
 	f.requests.register(registry)
 }
 
-// Delivered implements agents.Watch.
+// Delivered implements agentapi.Watch.
 func (f *flow) Delivered(oldest int64) {
 	if at, ok := f.applied.at(oldest); ok {
 		f.delivered.Observe(time.Since(at).Seconds())
 	}
 }
 
-// Sent implements agents.Watch.
+// Sent implements agentapi.Watch.
 func (f *flow) Sent(bytes int) { f.sent.Add(float64(bytes)) }
 
-// Ended implements agents.Watch.
+// Ended implements agentapi.Watch.
 func (f *flow) Ended(reason string) { f.ended.WithLabelValues(cmp.Or(reason, "Gone")).Inc() }
 
 // Queued implements controllers.Meter.

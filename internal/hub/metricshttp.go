@@ -12,10 +12,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apiserver/pkg/endpoints/request"
 
-	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/respond"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // requests counts requests by what they ask for, never by whom or about what.
@@ -68,7 +68,7 @@ const other = "other"
 // asked is what a request asks for, by names that are few, and whether its answer lasts.
 func asked(r *http.Request) (api, verb string, lasts bool) {
 	root, below := route.Of(r.URL.Path)
-	root.API = access.RootOf(r.Context()).API
+	root.API = auth.RootOf(r.Context()).API
 	switch root.API {
 	case route.Agents:
 		verb = oneOf(below, route.Desired, route.Walk, route.Fetch, route.Lineage, route.AgentStatus, route.Renew,
@@ -76,7 +76,7 @@ func asked(r *http.Request) (api, verb string, lasts bool) {
 		return "agents", verb, verb == route.Desired
 	case route.Questions:
 		verb = oneOf(below, route.Status, route.Why, route.Waiting, route.Render, route.Diff, route.Endpoints)
-		return "questions", verb, verb == route.Status && ask.Follows(r)
+		return "questions", verb, verb == route.Status && queries.Follows(r)
 	case "":
 		return "hub", ownCall(r.URL.Path), false
 	}

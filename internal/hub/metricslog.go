@@ -6,14 +6,14 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"orrery.dev/orrery/internal/audit"
-	"orrery.dev/orrery/internal/issuers"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/hub/audit"
+	"orrery.dev/orrery/internal/hub/auth/oidc"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
 // registerTable registers how far the table follows the log.
-func registerTable(registry *prometheus.Registry, of *table.Table, log *store.Log) {
+func registerTable(registry *prometheus.Registry, of *table.Table, log *etcd.Log) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
@@ -31,19 +31,19 @@ func registerTable(registry *prometheus.Registry, of *table.Table, log *store.Lo
 }
 
 // registerLog registers the metrics of the log.
-func registerLog(registry *prometheus.Registry, log *store.Log) {
-	gauge := func(name, help string, value func(store.Usage) float64) {
+func registerLog(registry *prometheus.Registry, log *etcd.Log) {
+	gauge := func(name, help string, value func(etcd.Usage) float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
 			func() float64 { return value(log.Usage()) }))
 	}
 	counter := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
 	}
-	gauge("orrery_log_quota_bytes", "How large the log may become.", func(u store.Usage) float64 { return float64(u.Quota) })
-	gauge("orrery_log_size_bytes", "Size of etcd's database.", func(u store.Usage) float64 { return float64(u.File) })
-	gauge("orrery_log_in_use_bytes", "Part of etcd's database that is in use, history included.", func(u store.Usage) float64 { return float64(u.InUse) })
-	gauge("orrery_log_history_bytes", "Bytes written since the oldest revision that is kept.", func(u store.Usage) float64 { return float64(u.History) })
-	gauge("orrery_log_full", "1 while the log has no room for writes that would make it larger, otherwise 0.", func(u store.Usage) float64 {
+	gauge("orrery_log_quota_bytes", "How large the log may become.", func(u etcd.Usage) float64 { return float64(u.Quota) })
+	gauge("orrery_log_size_bytes", "Size of etcd's database.", func(u etcd.Usage) float64 { return float64(u.File) })
+	gauge("orrery_log_in_use_bytes", "Part of etcd's database that is in use, history included.", func(u etcd.Usage) float64 { return float64(u.InUse) })
+	gauge("orrery_log_history_bytes", "Bytes written since the oldest revision that is kept.", func(u etcd.Usage) float64 { return float64(u.History) })
+	gauge("orrery_log_full", "1 while the log has no room for writes that would make it larger, otherwise 0.", func(u etcd.Usage) float64 {
 		if u.Full {
 			return 1
 		}
@@ -56,7 +56,7 @@ func registerLog(registry *prometheus.Registry, log *store.Log) {
 }
 
 // registerKeys registers what is measured of how values are kept.
-func registerKeys(registry *prometheus.Registry, log *store.Log, keys *keys) {
+func registerKeys(registry *prometheus.Registry, log *etcd.Log, keys *keys) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_log_reseal_pending", Help: "Values of the log that are yet to be encrypted again by the first key.",
@@ -82,7 +82,7 @@ func registerKeys(registry *prometheus.Registry, log *store.Log, keys *keys) {
 }
 
 // registerIssuers registers what is measured of the file of issuers, if there is one.
-func registerIssuers(registry *prometheus.Registry, issuers *issuers.Issuers) {
+func registerIssuers(registry *prometheus.Registry, issuers *oidc.Issuers) {
 	if issuers == nil {
 		return
 	}

@@ -7,10 +7,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/presence"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // silences are for how long locations may not have been heard of that are counted.
@@ -21,7 +21,7 @@ var silences = map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, 
 type population struct {
 	table   *table.Table
 	present *presence.Index
-	tally   *tally.Tally
+	tally   *progress.Tally
 	// since is when the hub started: it has not heard of anybody before.
 	since time.Time
 	// What is counted.
@@ -29,7 +29,7 @@ type population struct {
 }
 
 // newPopulation counts what there is in a table.
-func newPopulation(of *table.Table, present *presence.Index, counted *tally.Tally) *population {
+func newPopulation(of *table.Table, present *presence.Index, counted *progress.Tally) *population {
 	return &population{
 		table: of, present: present, tally: counted, since: time.Now(),
 		spaces:    prometheus.NewDesc("orrery_spaces", "Spaces.", nil, nil),

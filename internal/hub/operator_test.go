@@ -16,10 +16,10 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/judge"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -234,7 +234,7 @@ func TestSyncedCondition(t *testing.T) {
 		"False LineageUnproven": {on, &v1alpha1.AgentStatus{Lineage: "Unproven", Halted: "x"}, done},
 		"False Purging":         {on, &v1alpha1.AgentStatus{Purge: &v1alpha1.PurgeProgress{}}, done},
 	} {
-		got := judge.SyncedLocation("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)
+		got := objectstate.SyncedLocation("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)
 		if have := string(got.Status) + " " + got.Reason; have != want {
 			t.Errorf("got %s, want %s", have, want)
 		}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // wanted is a request as the matrix makes it: what is asked, not how its path is read.

@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // TestShelvesTellNoPast: what a space has rejected is not read of the time before, by no list

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 var podsGVR = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
@@ -82,9 +82,9 @@ func TestPodsLeftBehind(t *testing.T) {
 		}
 		marked[k] = value
 	}
-	put := func(log *store.Log, k string) {
+	put := func(log *etcd.Log, k string) {
 		t.Helper()
-		etcdKey := store.Prefix + "o/s/core/pods/" + k
+		etcdKey := etcd.Prefix + "o/s/core/pods/" + k
 		if _, err := log.Client().Put(t.Context(), etcdKey, string(marked[k])); err != nil {
 			t.Fatal(err)
 		}
@@ -103,7 +103,7 @@ func TestPodsLeftBehind(t *testing.T) {
 	gone("default/seen")
 
 	r.stop()
-	log, err := store.Open(context.Background(), store.Config{DataDir: dir, UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
+	log, err := etcd.Open(context.Background(), etcd.Config{DataDir: dir, UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // TestProfilesTakeARight: administrators and whom they grant it read the profiles of the

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // placement reads the Placement p.

@@ -21,10 +21,10 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // TestRandomLife lets users do random things in two spaces with three
@@ -399,12 +399,12 @@ func (l *life) say() {
 func (l *life) reported() map[string]string {
 	l.r.t.Helper()
 	tr, out := readTruth(l.r.t, l.r), map[string]string{}
-	got, err := l.r.Log.Client().Client.Get(l.r.t.Context(), store.Prefix+"r/", clientv3.WithPrefix(), clientv3.WithRev(tr.rev))
+	got, err := l.r.Log.Client().Client.Get(l.r.t.Context(), etcd.Prefix+"r/", clientv3.WithPrefix(), clientv3.WithRev(tr.rev))
 	if err != nil {
 		l.r.t.Fatal(err)
 	}
 	for _, kv := range got.Kvs { // placed comes behind born, and counts
-		r, err := key.ParseReport(string(kv.Key[len(store.Prefix):]))
+		r, err := key.ParseReport(string(kv.Key[len(etcd.Prefix):]))
 		var report map[string]any
 		if err == nil {
 			err = json.Unmarshal(wire.ReportText(kv.Value), &report)

@@ -17,8 +17,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // owned is an object by whose it is, and what decides on who may write it.

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // TestPartOfRelease shows that a Placement says of which Helm release it matches some
@@ -43,7 +43,7 @@ func TestPartOfRelease(t *testing.T) {
 		})
 	}
 	says(want)
-	var status ask.SpaceStatus
+	var status queries.SpaceStatus
 	if r.question(&status, route.Status); len(status.Placements) != 1 || strings.Join(status.Placements[0].PartOf, "") != want {
 		t.Errorf("asked, it says %+v", status.Placements)
 	}

@@ -15,10 +15,10 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // says writes what a location reports, as the log has it.
@@ -32,7 +32,7 @@ func (r *running) says(l key.Location, origin key.Origin, path string, report wi
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.writes(store.Op{Key: key.Report{Location: l, Origin: origin, Object: o}.Key(), Value: value})
+	r.writes(etcd.Op{Key: key.Report{Location: l, Origin: origin, Object: o}.Key(), Value: value})
 }
 
 // forgets removes what a location reports.
@@ -42,12 +42,12 @@ func (r *running) forgets(l key.Location, origin key.Origin, path string) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.writes(store.Op{Key: key.Report{Location: l, Origin: origin, Object: o}.Key()})
+	r.writes(etcd.Op{Key: key.Report{Location: l, Origin: origin, Object: o}.Key()})
 }
 
-func (r *running) writes(op store.Op) {
+func (r *running) writes(op etcd.Op) {
 	r.t.Helper()
-	rev, err := r.Log.Write(r.t.Context(), []store.Op{op})
+	rev, err := r.Log.Write(r.t.Context(), []etcd.Op{op})
 	if err == nil {
 		err = r.Table.WaitFor(r.t.Context(), rev)
 	}

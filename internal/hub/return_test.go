@@ -7,8 +7,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"orrery.dev/orrery/internal/space"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 var deploymentsGVR = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -51,7 +51,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 	r.eventually(func() string {
 		row, _ := r.Table.Get("o/" + k)
 		switch {
-		case len(row.Value) > space.DefaultObjectBytes:
+		case len(row.Value) > write.DefaultObjectBytes:
 			t.Fatalf("the object has %d bytes", len(row.Value))
 		case !strings.Contains(string(row.Value), `"replicas":4`):
 			return "the last status has not come"

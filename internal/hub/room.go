@@ -8,10 +8,10 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 
-	"orrery.dev/orrery/internal/fair"
-	"orrery.dev/orrery/internal/respond"
-	"orrery.dev/orrery/internal/space"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/lib/fairqueue"
 )
 
 const (
@@ -24,14 +24,14 @@ const (
 
 // room admits writes into spaces: by the rate of the space and by the log's room.
 type room struct {
-	log   *store.Log
-	rates *fair.Rates
+	log   *etcd.Log
+	rates *fairqueue.Rates
 }
 
-var _ space.Room = room{}
+var _ write.Room = room{}
 
-// Admit implements space.Room.
-func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error, err error) {
+// Admit implements write.Room.
+func (r room) Admit(ctx context.Context, w write.Write) (done func(error) error, err error) {
 	if w.ByUser && !w.Ends {
 		if err := r.rates.Wait(ctx, string(w.Space), w.Bytes, ratePatience); err != nil {
 			return nil, err
@@ -45,7 +45,7 @@ func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error,
 		landed()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			r.log.RefusedByEtcd()
-			return respond.LogFull(fmt.Errorf("%w: etcd refuses every write", store.ErrFull))
+			return respond.LogFull(fmt.Errorf("%w: etcd refuses every write", etcd.ErrFull))
 		}
 		if respond.Late(err) {
 			return respond.Unanswered()
@@ -55,12 +55,12 @@ func (r room) Admit(ctx context.Context, w space.Write) (done func(error) error,
 }
 
 // needOf is the log's need of a write into a space.
-func needOf(w space.Write) store.Need {
+func needOf(w write.Write) etcd.Need {
 	switch {
 	case w.Ends:
-		return store.Ending
+		return etcd.Ending
 	case w.Grows && w.ByUser:
-		return store.Growth
+		return etcd.Growth
 	}
-	return store.Upkeep
+	return etcd.Upkeep
 }

@@ -25,21 +25,21 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // smallQuota is that of logs that tests fill. Of the smallest there may be, what etcd frees
 // late is a large part.
-const smallQuota = 2 * store.MinQuota
+const smallQuota = 2 * etcd.MinQuota
 
 func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
 
 // hurried has the hub make room as soon as it is asked to, for tests in which nobody else
 // has to get on meanwhile.
-func hurried(c *hub.Config) { c.Pace = store.Pace{Least: 20 * time.Millisecond} }
+func hurried(c *hub.Config) { c.Pace = etcd.Pace{Least: 20 * time.Millisecond} }
 
 // filler is a text of a size that does not repeat another.
 func filler(n, size int) string { return fmt.Sprint(n) + strings.Repeat("x", size) }

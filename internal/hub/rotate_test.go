@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/enroll"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 

@@ -9,11 +9,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 func ruled(rules ...any) map[string]any {
@@ -115,7 +115,7 @@ func (r *running) heldAtB(b *hearer) {
 	if _, err := r.view("b").Resource(configMapsGVR).Namespace("default").Get(r.t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		r.t.Errorf("the view of b has it: %v", err)
 	}
-	var why ask.Why
+	var why queries.Why
 	r.question(&why, route.Why, "object", "core/configmaps/default/one", "location", "b")
 	if why.Place == nil || why.Place.State != "Held" || why.Place.Reason != "RuleFailed" || why.Place.Message != "rules[0] of Customizer z: no such overload: lowerAscii(int)" ||
 		!strings.Contains(why.Decision.String(), `rules[0] sets $.data["site of x"] by an expression`) {
@@ -187,7 +187,7 @@ func TestRenderings(t *testing.T) {
 	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil,
 		ruled(map[string]any{"path": "$.data.site", "expression": "'site' in location.properties ? string(location.properties.site) : 'y'"})))
 	r.addConfigMap("one", nil, "1")
-	render := func(location string) (all ask.Renderings) {
+	render := func(location string) (all queries.Renderings) {
 		t.Helper()
 		r.question(&all, route.Render, "object", "core/configmaps/default/one", "location", location)
 		return all

@@ -11,9 +11,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"orrery.dev/orrery/internal/controllers"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/controllers"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 const (
@@ -45,7 +45,7 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	if err := config.Validate(); err != nil {
 		return err
 	}
-	lock, err := store.LockDir(config.DataDir)
+	lock, err := etcd.LockDir(config.DataDir)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (h *Hub) run(ctx context.Context, listener net.Listener, ready func()) erro
 	unreadable := make(chan error, 1)
 	go func() {
 		defer close(tailed)
-		if err := h.log.Tail(tailCtx, h.writer, h.gate.Hooks()); errors.Is(err, store.ErrSealed) {
+		if err := h.log.Tail(tailCtx, h.writer, h.gate.Hooks()); errors.Is(err, etcd.ErrSealed) {
 			unreadable <- err
 		}
 	}()

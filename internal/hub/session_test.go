@@ -8,7 +8,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // fixture is a hub with a space, two locations and one placed object.

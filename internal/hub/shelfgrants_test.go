@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // contentOf is a rule of a Grant: some verbs on what is on a shelf of space p.

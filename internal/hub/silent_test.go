@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // answer is all that a client sees of an answer but for what is of each one alone.

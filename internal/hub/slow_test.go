@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // slow sends a request whose body the hub waits for, calls meanwhile, and then sends the

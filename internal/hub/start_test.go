@@ -16,11 +16,11 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/cli/inprocess"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/inprocess"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/table"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 const (

@@ -3,26 +3,26 @@ package hub
 import (
 	"fmt"
 
-	"orrery.dev/orrery/internal/access"
-	"orrery.dev/orrery/internal/born"
-	"orrery.dev/orrery/internal/controllers"
-	"orrery.dev/orrery/internal/exports"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/kinds/custom"
-	"orrery.dev/orrery/internal/kinds/registry"
-	"orrery.dev/orrery/internal/leftout"
-	"orrery.dev/orrery/internal/limits"
-	"orrery.dev/orrery/internal/lineage"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/presence"
-	"orrery.dev/orrery/internal/prune"
-	"orrery.dev/orrery/internal/release"
-	"orrery.dev/orrery/internal/render"
-	"orrery.dev/orrery/internal/rules"
-	"orrery.dev/orrery/internal/summaries"
-	"orrery.dev/orrery/internal/summarize"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/tally"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/controllers"
+	"orrery.dev/orrery/internal/hub/engine/aggregate"
+	"orrery.dev/orrery/internal/hub/engine/exports"
+	"orrery.dev/orrery/internal/hub/engine/helm"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/engine/prune"
+	"orrery.dev/orrery/internal/hub/engine/quota"
+	"orrery.dev/orrery/internal/hub/engine/render"
+	"orrery.dev/orrery/internal/hub/engine/rules"
+	"orrery.dev/orrery/internal/hub/engine/summaries"
+	"orrery.dev/orrery/internal/hub/engine/unreturned"
+	"orrery.dev/orrery/internal/hub/engine/upsync"
+	"orrery.dev/orrery/internal/hub/kinds/custom"
+	"orrery.dev/orrery/internal/hub/kinds/registry"
+	"orrery.dev/orrery/internal/hub/storage/lineage"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // state is the table, and what is computed of its rows as they change.
@@ -33,14 +33,14 @@ type state struct {
 	registry *registry.Registry
 	engine   *placement.Engine
 	renderer *render.Renderer
-	tally    *tally.Tally
+	tally    *progress.Tally
 	// rules are followed by the engine and the renderer.
 	rules   *rules.Engine
 	lineage *lineage.Lineage
-	usage   *limits.Usage
-	limits  *limits.Limits
-	grants  *access.Grants
-	moves   *access.Moves
+	usage   *quota.Usage
+	limits  *quota.Limits
+	grants  *auth.Grants
+	moves   *auth.Moves
 	// exports says what is shown to the providers of APIs.
 	exports *exports.Engine
 	// shelved has the APIExportViews whose status may say something else.
@@ -48,14 +48,14 @@ type state struct {
 	// pruned adds up the removals that wait, and what owners have confirmed.
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
-	releases *release.Index
+	releases *helm.Index
 	// born counts the reports of what was not placed.
-	born *born.Usage
+	born *upsync.Usage
 	// leftOut has the returned statuses that do not fit.
-	leftOut *leftout.Index
+	leftOut *unreturned.Index
 	// summing is the language of Summaries, summaries what they count; summed wakes the
 	// controller that writes that.
-	summing   *summarize.Language
+	summing   *aggregate.Language
 	summaries *summaries.Index
 	summed    controllers.Signal
 	// changed wakes the controller that writes counts.
@@ -77,15 +77,15 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	if err != nil {
 		return nil, err
 	}
-	summing, err := summarize.New()
+	summing, err := aggregate.New()
 	if err != nil {
 		return nil, err
 	}
 	s := &state{
 		summing: summing, summed: controllers.NewSignal(),
 		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
-		usage: limits.NewUsage(), grants: access.NewGrants(), moves: access.NewMoves(), pruned: prune.New(poke), releases: release.New(),
-		changed: controllers.NewSignal(), born: born.NewUsage(), exports: exports.New(), shelved: controllers.NewShelves(),
+		usage: quota.NewUsage(), grants: auth.NewGrants(), moves: auth.NewMoves(), pruned: prune.New(poke), releases: helm.New(),
+		changed: controllers.NewSignal(), born: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewShelves(),
 		flow: newFlow(), present: presence.NewIndex(config.Now),
 	}
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
@@ -93,15 +93,15 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	s.renderer.Fit = func(object []byte, isCRD bool, by *placement.Definition) error {
 		return meetings.Fit(object, isCRD, by.Spec, by.Hash)
 	}
-	s.leftOut = leftout.New(s.changed.Raise)
-	s.tally = tally.New(tally.Config{Digest: s.renderer.Digest})
+	s.leftOut = unreturned.New(s.changed.Raise)
+	s.tally = progress.New(progress.Config{Digest: s.renderer.Digest})
 	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Changed: s.summed.Raise})
 	s.writer = table.New(table.Config{
 		Deriver: s.engine, Shower: s.exports, Observer: observers{s.flow.applied, s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.shelved, s.present, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table
-	s.limits = limits.New(s.table, s.usage)
+	s.limits = quota.New(s.table, s.usage)
 	return s, nil
 }
 

@@ -14,15 +14,15 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/ask"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // places are the places of a status, by object and location.
-type places map[string]map[key.Location]ask.PlaceStatus
+type places map[string]map[key.Location]queries.PlaceStatus
 
-func placesIn(objects []ask.ObjectStatus) places {
+func placesIn(objects []queries.ObjectStatus) places {
 	all := places{}
 	for _, o := range objects {
 		for _, p := range o.Places {
@@ -32,9 +32,9 @@ func placesIn(objects []ask.ObjectStatus) places {
 	return all
 }
 
-func (p places) at(object string) map[key.Location]ask.PlaceStatus {
+func (p places) at(object string) map[key.Location]queries.PlaceStatus {
 	if p[object] == nil {
-		p[object] = map[key.Location]ask.PlaceStatus{}
+		p[object] = map[key.Location]queries.PlaceStatus{}
 	}
 	return p[object]
 }
@@ -44,7 +44,7 @@ type told struct {
 	mu     sync.Mutex
 	places places
 	synced bool
-	head   ask.SpaceStatus
+	head   queries.SpaceStatus
 	ended  bool
 }
 
@@ -52,7 +52,7 @@ type told struct {
 func (t *told) read(body io.Reader) {
 	lines := json.NewDecoder(body)
 	for {
-		var e ask.StatusEvent
+		var e queries.StatusEvent
 		err := lines.Decode(&e)
 		t.mu.Lock()
 		switch {
@@ -80,11 +80,11 @@ func (t *told) read(body io.Reader) {
 }
 
 // differs says how what was told differs from a status; "" if it does not.
-func (t *told) differs(status ask.SpaceStatus) string {
+func (t *told) differs(status queries.SpaceStatus) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	said := maps.Clone(t.places)
-	maps.DeleteFunc(said, func(_ string, at map[key.Location]ask.PlaceStatus) bool { return len(at) == 0 })
+	maps.DeleteFunc(said, func(_ string, at map[key.Location]queries.PlaceStatus) bool { return len(at) == 0 })
 	if now := placesIn(status.Objects); !maps.EqualFunc(said, now, maps.Equal) {
 		return fmt.Sprintf("told %v, which is now %v", said, now)
 	}
@@ -175,7 +175,7 @@ func TestStatusFollows(t *testing.T) {
 // pages are the places of the space's status, read in pages of a number of objects.
 func (r *running) pages(limit int) places {
 	r.t.Helper()
-	all, from := []ask.ObjectStatus{}, ""
+	all, from := []queries.ObjectStatus{}, ""
 	for first := true; first || from != ""; first = false {
 		query := []string{"limit", fmt.Sprint(limit)}
 		if from != "" {

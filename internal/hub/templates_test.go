@@ -7,9 +7,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/ask"
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // TestTemplatesReachLocations follows what two locations get of an object whose own texts
@@ -41,7 +41,7 @@ func TestTemplatesReachLocations(t *testing.T) {
 	a.heard(rev, "three")
 	b.heard(rev, "one three")
 	b.sent("n", "5")
-	var rendered ask.Renderings
+	var rendered queries.Renderings
 	r.question(&rendered, route.Render, "object", "core/configmaps/default/one", "location", "b")
 	if len(rendered.Renderings) != 1 || rendered.Renderings[0].Content != string(b.put["one"].Object) {
 		t.Errorf("render says %+v, sent was %s", rendered, b.put["one"].Object)

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/protocol"
 )
 

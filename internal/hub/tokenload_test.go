@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/bearer"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/auth/bearer"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
 )
 
 // TestManyTokens: with as many tokens as a hub has, they are listed and refused at the cost
@@ -32,7 +32,7 @@ func TestManyTokens(t *testing.T) {
 	fill := func(from, to int) {
 		t.Helper()
 		for from < to {
-			var ops []store.Op
+			var ops []etcd.Op
 			for ; from < to && len(ops) < 100; from++ {
 				record := bearer.Record{User: "x", By: fmt.Sprint("by", from/400), Created: time.Now(), Expires: time.Now().Add(time.Hour)}
 				if from < 400 {
@@ -43,7 +43,7 @@ func TestManyTokens(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ops = append(ops, store.Op{Key: key.Token(id), Value: value})
+				ops = append(ops, etcd.Op{Key: key.Token(id), Value: value})
 			}
 			if _, err := r.Log.Write(t.Context(), ops); err != nil {
 				t.Fatal(err)

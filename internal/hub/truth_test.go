@@ -9,8 +9,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/store"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // truth is what etcd holds, read without any of the hub's own code.
@@ -22,7 +22,7 @@ type truth struct {
 
 func readTruth(t testing.TB, r *running) truth {
 	t.Helper()
-	got, err := r.Log.Client().Client.Get(t.Context(), store.Prefix+"o/", clientv3.WithPrefix())
+	got, err := r.Log.Client().Client.Get(t.Context(), etcd.Prefix+"o/", clientv3.WithPrefix())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func readTruth(t testing.TB, r *running) truth {
 		if err := json.Unmarshal(kv.Value, &v); err != nil {
 			t.Fatalf("%s: %v", kv.Key, err)
 		}
-		k := string(kv.Key[len(store.Prefix):])
+		k := string(kv.Key[len(etcd.Prefix):])
 		out.objects[k], out.created[k] = v, kv.CreateRevision
 	}
 	return out

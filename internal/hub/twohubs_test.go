@@ -8,14 +8,14 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/test/etcd"
+	"orrery.dev/orrery/test/etcdtest"
 )
 
 // TestRevokedAtAnotherHub: what one hub revokes is refused by another on the same log at
 // once, and what is open there ends.
 func TestRevokedAtAnotherHub(t *testing.T) {
 	t.Parallel()
-	servers := []string{etcd.Listen(t, nil)}
+	servers := []string{etcdtest.Listen(t, nil)}
 	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers = servers })
 	// Hubs at different URLs both say in a Space where it is: what is made in it then may have to be tried again.
 	one.addSpace("a")

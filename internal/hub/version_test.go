@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/render"
-	"orrery.dev/orrery/internal/rules"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/render"
+	"orrery.dev/orrery/internal/hub/engine/rules"
 )
 
 // rendering is how a hub renders: by a version of what rules mean, in which a word of the

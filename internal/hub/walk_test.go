@@ -6,11 +6,11 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/judge"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/placement"
-	"orrery.dev/orrery/internal/table"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 func TestWalk(t *testing.T) {
@@ -62,14 +62,14 @@ func totalOf(r *running, rows []*table.Row, l key.Location) (root wire.Sum, coun
 	return root, count
 }
 
-func desiredOf(r *running, row *table.Row, l key.Location) (judge.Desired, bool) {
+func desiredOf(r *running, row *table.Row, l key.Location) (objectstate.Desired, bool) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
-		return judge.Desired{}, false
+		return objectstate.Desired{}, false
 	}
 	p, ok := m.Place(l)
 	if !ok {
-		return judge.Desired{}, false
+		return objectstate.Desired{}, false
 	}
-	return judge.DesiredOf(r.Renderer.Digest, row, p), true
+	return objectstate.DesiredOf(r.Renderer.Digest, row, p), true
 }

@@ -17,10 +17,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
-	"orrery.dev/orrery/internal/inprocess"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/cli/inprocess"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/protocol"
 )
@@ -66,7 +66,7 @@ func (s *site) start() {
 		level = slog.LevelDebug
 	}
 	var err error
-	s.agent, err = s.world.StartAgent(s.t.Context(), mapper.Config{
+	s.agent, err = s.world.StartAgent(s.t.Context(), agent.Config{
 		Join: s.join, Target: config, DataDir: s.dir, Version: s.name, MutatedRetry: mutatedRetry,
 		Logger: slog.New(slog.NewTextHandler(s.t.Output(), &slog.HandlerOptions{Level: level})),
 	})

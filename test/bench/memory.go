@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"orrery.dev/orrery/internal/route"
+	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/test/env"
 )
 

@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // reportedHub is a hub of its own at whose locations Deployments are, the same at all, whose

@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/protocol"
 )
 

@@ -90,7 +90,7 @@ func withoutSelf(fields any) any {
 }
 
 // samplesDir has an object of every kind that a space serves.
-const samplesDir = "../../internal/kinds/builtin/testdata/objects"
+const samplesDir = "../../internal/hub/kinds/builtin/testdata/objects"
 
 // object is an object of a kind that both sides have.
 type object struct{ version, kind, collection, name, body string }

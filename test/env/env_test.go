@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/kinds/openapi"
+	"orrery.dev/orrery/internal/hub/kinds/openapi"
 )
 
 const deployment = `

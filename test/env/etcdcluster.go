@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
 )
 
 // EtcdCluster is an etcd of several members, which clients reach over TLS and only with a

@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 
-	"orrery.dev/orrery/internal/admin"
-	"orrery.dev/orrery/internal/enroll"
+	"orrery.dev/orrery/internal/cli/admin"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
 )
 
 // Hub is a hub process. Process.Kill and Process.Stop end it; it can then be

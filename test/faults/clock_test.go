@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -46,7 +46,7 @@ func TestClock(t *testing.T) {
 func (e *edge) clockJumps() {
 	e.put("kept", "1")
 	e.has("kept", "1")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Queued == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
 	start, sessions := time.Now(), strings.Count(e.Agent.Stderr(), "connected to the hub")
 	for i, ahead := range []time.Duration{day, -day, 0} {
 		e.Agent.MoveClock(ahead)
@@ -58,7 +58,7 @@ func (e *edge) clockJumps() {
 		e.drop(name)
 		e.gone(name)
 	}
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 	if n := strings.Count(e.Agent.Stderr(), "connected to the hub"); n != sessions {
 		e.t.Errorf("there were %d other sessions", n-sessions)
 	}
@@ -75,7 +75,7 @@ func (e *edge) clockAndGuard() {
 		e.put(names[i], "1")
 	}
 	e.has(names[len(names)-1], "1")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Queued == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
 	e.Agent.MoveClock(2 * day)
 	left, digest := names, ""
 	unassign := func(n int) {
@@ -90,7 +90,7 @@ func (e *edge) clockAndGuard() {
 	}
 	waiting := func(n int) {
 		e.t.Helper()
-		e.says(func(s mapper.Status) bool {
+		e.says(func(s agent.Status) bool {
 			digest = s.PruneDigest
 			return s.Connected && s.Queued == 0 && s.Guarded == n
 		})
@@ -122,19 +122,19 @@ func (e *edge) clockAndGuard() {
 func (e *edge) clockWrong() {
 	e.put("wrong", "1")
 	e.has("wrong", "1")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Queued == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
 	e.Agent.Kill()
 	e.Agent.MoveClock(-day)
 	e.tamper("wrong")
 	start := time.Now()
 	e.Agent.Start()
-	e.says(func(s mapper.Status) bool {
+	e.says(func(s agent.Status) bool {
 		return !s.Connected && strings.Contains(s.LastError, tooEarly) && strings.Contains(s.Halt, tooEarly)
 	})
 	e.keeps("wrong", "tampered")
 	e.Agent.MoveClock(0)
 	e.has("wrong", "1")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven && s.Halt == "" })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Halt == "" })
 	if n := e.deletions(start); n > 0 {
 		e.t.Errorf("the agent deleted %d objects", n)
 	}

@@ -12,7 +12,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -54,7 +54,7 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	for _, n := range []string{kept, edited, dropped} {
 		e.has(n, "1")
 	}
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Queued == 0 && s.Unsent == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 && s.Unsent == 0 })
 	before := e.versions()
 
 	file := filepath.Join(e.Agent.Dir, "agent.db")
@@ -68,7 +68,7 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	e.tamper(kept)
 	start := time.Now()
 	e.Agent.Start()
-	e.says(func(s mapper.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 0 })
+	e.says(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 0 })
 	env.Throughout(e.t, look, func() error { // it knows no better
 		return errors.Join(e.at(kept, "tampered"), e.at(edited, "1"))
 	})
@@ -85,7 +85,7 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	e.has(made, "1")
 	e.has(kept, "1")
 	e.gone(dropped)
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 })
 	e.deleted(start, 1)
 	after := e.versions()
 	// A new store writes each object once, with its place in the log.

@@ -11,7 +11,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -85,7 +85,7 @@ func TestAgentDiskFull(t *testing.T) {
 	for n := range 5 {
 		e.has(fmt.Sprint("larger-", n), larger)
 	}
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 	e.Invariants()
 }
 

@@ -12,7 +12,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -175,10 +175,10 @@ func (e *edge) gone(name string) {
 }
 
 // says waits until the agent's status is as it should be.
-func (e *edge) says(ok func(mapper.Status) bool) {
+func (e *edge) says(ok func(agent.Status) bool) {
 	e.t.Helper()
 	env.Eventually(e.t, soon, func() error {
-		s, err := mapper.ReadStatus(e.Agent.Dir)
+		s, err := agent.ReadStatus(e.Agent.Dir)
 		if err == nil && !ok(s) {
 			err = fmt.Errorf("the agent says %+v", s)
 		}

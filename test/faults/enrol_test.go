@@ -15,8 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -52,7 +52,7 @@ func TestEnrolment(t *testing.T) {
 // ends is when the agent's credential does, as it says.
 func (e *edge) ends() time.Time {
 	e.t.Helper()
-	s, err := mapper.ReadStatus(e.Agent.Dir)
+	s, err := agent.ReadStatus(e.Agent.Dir)
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func (e *edge) goesOn(value string) {
 	e.t.Helper()
 	e.put("kept", value)
 	e.has("kept", value)
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 }
 
 // renewed: the location stays connected over renewals, and no repair or edit suffers.
@@ -269,7 +269,7 @@ func (e *edge) restoredEnrolment() {
 	copyDir(e.t, older, e.Hub.Dir)
 	e.Hub.Start()
 	e.space = e.inSpace()
-	e.says(func(s mapper.Status) bool { return s.Connected && !s.Proven })
+	e.says(func(s agent.Status) bool { return s.Connected && !s.Proven })
 	env.Orrery(e.t, e.Root, "location", "accept", "edge")
 	e.awaitRenewal()
 	e.goesOn("restored")

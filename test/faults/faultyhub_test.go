@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -163,7 +163,7 @@ func (e *edge) throughHub(h *faultyHub, name string, answer http.HandlerFunc) {
 	e.put(edited, "1")
 	e.has(kept, "1")
 	e.has(edited, "1")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven && s.States[wire.Applied] == s.Desired })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.States[wire.Applied] == s.Desired })
 	before, start := e.uid(edited), time.Now()
 
 	h.answer.Store(&answer)

@@ -16,7 +16,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -94,7 +94,7 @@ func (e *edge) hubYear() {
 		}
 		return nil
 	})
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 
 	old := e.Hub.PathConfig("spaces/root")
 	e.Hub.Restart()

@@ -19,7 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -219,7 +219,7 @@ func (h *hubs) faults() map[string]func() {
 			for _, hub := range h.all {
 				ready(h.t, hub, false)
 			}
-			h.says(func(s mapper.Status) bool { return !s.Connected })
+			h.says(func(s agent.Status) bool { return !s.Connected })
 			for _, m := range two {
 				m.Begin()
 			}
@@ -260,7 +260,7 @@ func (h *hubs) holds() {
 		}
 		return nil
 	})
-	h.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	h.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 	h.connected(metav1.ConditionTrue)
 	if n := h.deletions(h.began); n > 0 {
 		h.t.Errorf("%d deletions at the target", n)

@@ -9,7 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -67,7 +67,7 @@ func (e *edge) through(t *testing.T, f fault) {
 		for !e.passes(f, edited, fmt.Sprint(value), made, dropped) {
 			t.Log("too slow: once more")
 			f.end()
-			e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+			e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 			f.begin()
 			value++
 			e.put(edited, fmt.Sprint(value))
@@ -78,7 +78,7 @@ func (e *edge) through(t *testing.T, f fault) {
 	e.steal(kept)
 	e.has(kept, "1")
 	if f.deaf {
-		e.says(func(s mapper.Status) bool { return !s.Connected })
+		e.says(func(s agent.Status) bool { return !s.Connected })
 		if n := e.deletions(start); n > 0 {
 			t.Errorf("%d deletions while the hub could not be heard", n)
 		}
@@ -95,7 +95,7 @@ func (e *edge) through(t *testing.T, f fault) {
 	e.has(made, "1")
 	e.gone(dropped)
 	e.has(kept, "1")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 	if f.lost {
 		e.connected(metav1.ConditionTrue)
 	}
@@ -121,7 +121,7 @@ func (e *edge) passes(f fault, edited, value, made, dropped string) (came bool) 
 		if came = err == nil; came || !f.brief {
 			return err
 		}
-		if s, wrong := mapper.ReadStatus(e.Agent.Dir); wrong == nil && !s.Connected {
+		if s, wrong := agent.ReadStatus(e.Agent.Dir); wrong == nil && !s.Connected {
 			return nil
 		}
 		return err
@@ -150,7 +150,7 @@ func TestRestartWithoutHub(t *testing.T) {
 	e.has("b", "1")
 	e.steal("a")
 	e.has("a", "1")
-	e.says(func(s mapper.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 2 })
+	e.says(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 2 })
 	e.Agent.Kill()
 	e.Agent.Start()
 	e.tamper("b")

@@ -3,7 +3,7 @@ package faults
 import (
 	"testing"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -29,7 +29,7 @@ func TestNetwork(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) { e.through(t, f) })
 	}
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Unsent == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Unsent == 0 })
 	e.connected("True")
 	e.Invariants()
 }

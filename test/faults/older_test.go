@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -36,7 +36,7 @@ func TestOlderHub(t *testing.T) {
 	e.has("a", "2")
 	e.has("d", "1")
 	e.gone("c")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven && s.Desired == 3 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Desired == 3 })
 	a, b := e.uid("a"), e.uid("b")
 
 	start := time.Now()
@@ -46,7 +46,7 @@ func TestOlderHub(t *testing.T) {
 	}
 	copyDir(t, older, e.Hub.Dir)
 	e.Hub.Start()
-	e.says(func(s mapper.Status) bool { return s.Connected && !s.Proven && s.Deferred == 2 }) // a, d
+	e.says(func(s agent.Status) bool { return s.Connected && !s.Proven && s.Deferred == 2 }) // a, d
 	e.has("c", "1")
 	e.put("new", "1")
 	e.has("new", "1")
@@ -66,7 +66,7 @@ func TestOlderHub(t *testing.T) {
 	d := e.uid("d")
 	e.Agent.Kill()
 	e.Agent.Start()
-	e.says(func(s mapper.Status) bool { return s.Connected && !s.Proven && s.Deferred == 3 })
+	e.says(func(s agent.Status) bool { return s.Connected && !s.Proven && s.Deferred == 3 })
 	env.Throughout(t, look, waits)
 	if n := e.deletions(start); n > 0 {
 		t.Errorf("the agent deleted %d objects", n)
@@ -79,7 +79,7 @@ func TestOlderHub(t *testing.T) {
 	e.has("a", "3")
 	e.gone("b")
 	e.gone("d")
-	e.says(func(s mapper.Status) bool { return s.Connected && s.Proven && s.Deferred == 0 })
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Deferred == 0 })
 	if e.uid("a") != a {
 		t.Error("the edited object was replaced")
 	}
@@ -94,7 +94,7 @@ func TestRevoked(t *testing.T) {
 	e := newEdge(t)
 	e.put("a", "1")
 	e.has("a", "1")
-	e.says(func(s mapper.Status) bool { return s.Connected })
+	e.says(func(s agent.Status) bool { return s.Connected })
 	env.Orrery(t, e.Root, "location", "revoke", "edge")
 	token := e.Token("edge")
 	env.Eventually(t, soon, func() error {
@@ -105,7 +105,7 @@ func TestRevoked(t *testing.T) {
 	})
 	refused := func() {
 		t.Helper()
-		e.says(func(s mapper.Status) bool { return !s.Connected && strings.Contains(s.LastError, "401") })
+		e.says(func(s agent.Status) bool { return !s.Connected && strings.Contains(s.LastError, "401") })
 	}
 	refused()
 	e.put("a", "2")

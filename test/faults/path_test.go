@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/client-go/util/cert"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -72,7 +72,7 @@ func (e *edge) along(name string) {
 	for n := range 30 {
 		e.put(fmt.Sprint(name, "-", n), "1")
 	}
-	agreed := func(s mapper.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 }
+	agreed := func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 }
 	for _, n := range []string{kept, edited, dropped} {
 		e.has(n, "1")
 	}
@@ -103,7 +103,7 @@ func (e *edge) along(name string) {
 	}
 	e.deleted(start, 1)
 	env.Eventually(e.t, soon, func() error {
-		s, err := mapper.ReadStatus(e.Agent.Dir)
+		s, err := agent.ReadStatus(e.Agent.Dir)
 		if err == nil && s.States["Applied"] != s.Desired {
 			err = errors.New("not all is applied")
 		}

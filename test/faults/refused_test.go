@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -74,7 +74,7 @@ func TestRefused(t *testing.T) {
 	for n := range 10 {
 		e.has(fmt.Sprint("other-", n), "1")
 	}
-	e.says(func(s mapper.Status) bool { return s.States[wire.Failed] == secrets+2 && s.States[wire.Applied] == 10 })
+	e.says(func(s agent.Status) bool { return s.States[wire.Failed] == secrets+2 && s.States[wire.Applied] == 10 })
 	for name, why := range map[string]string{
 		"configmaps/refused": "not here", "configmaps/large": "too large", "secrets/s-7": "nobody.example.org",
 	} {
@@ -88,7 +88,7 @@ func TestRefused(t *testing.T) {
 	for n := range 10 {
 		e.has(fmt.Sprint("other-", n), "2")
 	}
-	if s, err := mapper.ReadStatus(e.Agent.Dir); err != nil || s.Halt != "" {
+	if s, err := agent.ReadStatus(e.Agent.Dir); err != nil || s.Halt != "" {
 		t.Errorf("the agent halts: %q, %v", s.Halt, err)
 	}
 
@@ -97,7 +97,7 @@ func TestRefused(t *testing.T) {
 	e.put("large", "1")
 	e.has("refused", "1")
 	e.has("large", "1")
-	e.says(func(s mapper.Status) bool { return s.States[wire.Applied] == s.Desired && s.Queued == 0 })
+	e.says(func(s agent.Status) bool { return s.States[wire.Applied] == s.Desired && s.Queued == 0 })
 	t.Logf("all is applied %s after nothing was in the way", time.Since(start).Round(time.Second))
 	e.Invariants()
 }

@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -88,7 +88,7 @@ func TestSkew(t *testing.T) {
 	h.Agent.Use("orrery-agent")
 	h.Agent.Start()
 	h.follows("the agent is new")
-	h.says(func(s mapper.Status) bool { return s.Connected && s.Proven })
+	h.says(func(s agent.Status) bool { return s.Connected && s.Proven })
 	for _, hub := range h.all {
 		upgrade(hub, "orrery", followers)
 		h.follows("and a hub")

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -88,7 +88,7 @@ func (e *edge) throughTarget(name string, hears bool, begin, end func()) {
 	for _, n := range []string{kept, edited, dropped} {
 		e.has(n, "1")
 	}
-	e.says(func(s mapper.Status) bool { return s.Halt == "" && s.Queued == 0 })
+	e.says(func(s agent.Status) bool { return s.Halt == "" && s.Queued == 0 })
 	keptUID, editedUID := e.uid(kept), e.uid(edited)
 	start := time.Now()
 	begin()

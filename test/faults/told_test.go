@@ -8,7 +8,7 @@ import (
 
 	"k8s.io/client-go/rest"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/world"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/protocol"
 )

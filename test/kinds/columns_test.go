@@ -13,7 +13,7 @@ import (
 )
 
 // tablesFile has further samples, with a status, for their tables.
-const tablesFile = "../../internal/kinds/builtin/testdata/tables/status.yaml"
+const tablesFile = "../../internal/hub/kinds/builtin/testdata/tables/status.yaml"
 
 // TestTablesAreThoseOfKubernetes writes all samples to a real API server and to a space,
 // and compares the columns and cells of the tables that both return. A space has three

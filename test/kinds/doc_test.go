@@ -3,6 +3,6 @@
 // exactly what was written, and what a real cluster makes of it.
 //
 // It knows the kinds from what a space's discovery lists and from the samples
-// that the tests of internal/kinds/builtin have, and nothing else of that package: what
+// that the tests of internal/hub/kinds/builtin have, and nothing else of that package: what
 // travels is compared with the samples, not with what the code thinks of them.
 package kinds

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	samplesDir = "../../internal/kinds/builtin/testdata/objects"
+	samplesDir = "../../internal/hub/kinds/builtin/testdata/objects"
 	// shop is the namespace of the samples that are in one.
 	shop = "shop"
 )

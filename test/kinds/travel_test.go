@@ -14,9 +14,9 @@ import (
 	"github.com/tidwall/sjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/protocol"
 )

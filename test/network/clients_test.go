@@ -10,7 +10,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -75,7 +75,7 @@ func (s *site) staysQuiet(a *env.Agent, seconds int) {
 	s.t.Helper()
 	long := 2 * time.Duration(seconds) * time.Second
 	env.Eventually(s.t, world.Soon, func() error {
-		status, err := mapper.ReadStatus(a.Dir)
+		status, err := agent.ReadStatus(a.Dir)
 		if err == nil && (!status.Connected || time.Since(status.Since) < long) {
 			err = fmt.Errorf("connected %v since %s", status.Connected, status.Since)
 		}

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/enroll"
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -201,7 +201,7 @@ func (s *site) ready(want string) {
 // since is when the agent's session was opened.
 func (s *site) since(a *env.Agent) string {
 	s.t.Helper()
-	status, err := mapper.ReadStatus(a.Dir)
+	status, err := agent.ReadStatus(a.Dir)
 	if err != nil || !status.Connected {
 		s.t.Fatalf("connected %v: %v", status.Connected, err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -74,7 +74,7 @@ func TestProxy(t *testing.T) {
 func (s *site) says(a *env.Agent, text string) {
 	s.t.Helper()
 	env.Eventually(s.t, world.Soon, func() error {
-		status, err := mapper.ReadStatus(a.Dir)
+		status, err := agent.ReadStatus(a.Dir)
 		if err == nil && !strings.Contains(status.LastError, text) {
 			err = errors.New("the last error is " + status.LastError)
 		}

@@ -29,8 +29,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/yaml"
 
-	"orrery.dev/orrery/internal/mapper/credential"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent/credential"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/cert"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -79,7 +79,7 @@ func (s *site) reaches(a *env.Agent, url string) {
 func (s *site) reachesWithin(a *env.Agent, url string, patience time.Duration) {
 	s.t.Helper()
 	env.Eventually(s.t, patience, func() error {
-		status, err := mapper.ReadStatus(a.Dir)
+		status, err := agent.ReadStatus(a.Dir)
 		if err == nil && (!status.Connected || status.Hub != url) {
 			err = fmt.Errorf("connected %v to %s: %s", status.Connected, status.Hub, status.LastError)
 		}

@@ -31,7 +31,7 @@ func TestVersions(t *testing.T) {
 	}
 
 	stamped := filepath.Join(t.TempDir(), "orrery-agent")
-	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X orrery.dev/orrery/internal/version.stamped=v7.8.9", "-o", stamped, "../../cmd/orrery-agent")
+	build := exec.CommandContext(t.Context(), "go", "build", "-ldflags", "-X orrery.dev/orrery/internal/lib/process.stamped=v7.8.9", "-o", stamped, "../../cmd/orrery-agent")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

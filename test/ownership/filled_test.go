@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/env"
 )
 
@@ -416,7 +416,7 @@ func (s *suite) staysInSight() {
 		s.Errorf("status says %s", out)
 	}
 	s.eventually("the agent names it", func() error {
-		status, err := mapper.ReadStatus(s.site.Agent.Dir)
+		status, err := agent.ReadStatus(s.site.Agent.Dir)
 		if err == nil && (len(status.Leftovers) != 2 || !strings.Contains(fmt.Sprint(status.Leftovers), "there is core/configmaps/used/theirs")) {
 			err = fmt.Errorf("it says %v", status.Leftovers)
 		}

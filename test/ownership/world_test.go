@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/mapper"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -207,7 +207,7 @@ func (s *suite) reports(object, state, reason string) report {
 
 // states is how many objects are in each state, as the agent says.
 func (s *suite) states() (map[string]int, error) {
-	status, err := mapper.ReadStatus(s.site.Agent.Dir)
+	status, err := agent.ReadStatus(s.site.Agent.Dir)
 	if err == nil && status.Queued > 0 {
 		err = fmt.Errorf("%d objects are queued", status.Queued)
 	}
@@ -241,7 +241,7 @@ func (s *suite) watch(state string, want int) (seen func() error) {
 		tick := time.NewTicker(100 * time.Millisecond)
 		defer tick.Stop()
 		for ctx.Err() == nil && !was.Load() {
-			if status, err := mapper.ReadStatus(s.site.Agent.Dir); err == nil && status.States[wire.State(state)] == want {
+			if status, err := agent.ReadStatus(s.site.Agent.Dir); err == nil && status.States[wire.State(state)] == want {
 				was.Store(true)
 			}
 			select {

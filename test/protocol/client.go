@@ -10,9 +10,9 @@ import (
 	"strings"
 	"sync"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Client speaks the protocol as a location's agent does, one call at a time. What it

@@ -15,9 +15,9 @@ import (
 	"net/http"
 	"strings"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Identity is what an agent has that has joined.

@@ -6,8 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Holding is what an agent has: the sum of the leaf of each key.

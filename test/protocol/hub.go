@@ -14,8 +14,8 @@ import (
 	"sync"
 	"testing"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Hub is a naive hub in memory, with one location: a log of frames, of which what the

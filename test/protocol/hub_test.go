@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // TestStandInHub shows that the hub that stands in for the real one does as that does.

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // hubFaultCases are about what an agent does when its hub is not as it should be.

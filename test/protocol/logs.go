@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // logCases are about the log, and which revisions are of it.

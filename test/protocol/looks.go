@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Look asks the location's agent what is at its target in the place of an object. It waits

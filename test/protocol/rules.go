@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"io"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // rules are what an agent may send, as far as a hub can tell. They are guarded by the

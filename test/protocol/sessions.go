@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"orrery.dev/orrery/internal/route"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // sessionCases are about how sessions begin, go on and end.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Lacks names the cases that one of several does not keep to, and why: what stands in

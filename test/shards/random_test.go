@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/env"
 )
 

@@ -12,7 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/env"
 )
 

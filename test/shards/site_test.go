@@ -10,8 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper"
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/env"
 	"orrery.dev/orrery/test/world"
 )
@@ -178,7 +178,7 @@ func (w *site) settling() error {
 }
 
 // status is what an agent says of itself.
-func (w *site) status(a *env.Agent) (s mapper.Status) {
+func (w *site) status(a *env.Agent) (s agent.Status) {
 	w.t.Helper()
 	b, err := os.ReadFile(filepath.Join(a.Dir, "status.json"))
 	if err == nil {

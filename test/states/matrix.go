@@ -7,8 +7,8 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/rollup"
+	"orrery.dev/orrery/internal/hub/engine/rollup"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // What a location can be in besides the states of a kind.

@@ -3,7 +3,7 @@ package states
 import (
 	"fmt"
 
-	"orrery.dev/orrery/internal/key"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 func pod(policy string) Kind {

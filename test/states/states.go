@@ -17,9 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 
-	"orrery.dev/orrery/internal/key"
-	"orrery.dev/orrery/internal/mapper/health"
-	"orrery.dev/orrery/internal/rollup"
+	"orrery.dev/orrery/internal/agent/health"
+	"orrery.dev/orrery/internal/hub/engine/rollup"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // Generation is that of the sources; Live is that of what is at locations, which differs.

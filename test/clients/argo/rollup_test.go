@@ -7,8 +7,8 @@ import (
 	"github.com/argoproj/argo-cd/gitops-engine/pkg/health"
 	"k8s.io/kubectl/pkg/polymorphichelpers"
 
-	"orrery.dev/orrery/internal/rollup"
-	"orrery.dev/orrery/internal/wire"
+	"orrery.dev/orrery/internal/hub/engine/rollup"
+	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/states"
 )
 

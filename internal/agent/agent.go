@@ -1,0 +1,353 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/credential"
+	"orrery.dev/orrery/internal/agent/fencing"
+	"orrery.dev/orrery/internal/agent/hubclient"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/manifest"
+	"orrery.dev/orrery/internal/agent/observe"
+	"orrery.dev/orrery/internal/agent/orphans"
+	"orrery.dev/orrery/internal/agent/reconcile"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/upsync"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Agent keeps one target equal to what a hub desires at one location.
+type Agent struct {
+	config  Config
+	log     *slog.Logger
+	hub     *hubclient.Client
+	target  *kubeclient.Client
+	metrics *metrics
+	ready   chan struct{}
+
+	store  *store.Store
+	engine *worklist.Engine
+	gate   *observe.Gate
+	tenure *fencing.Tenure
+	// running ends with the agent, and refuse ends it.
+	running   context.Context //nolint:containedctx // it is that of Run
+	refuse    context.CancelCauseFunc
+	reporter  *hubclient.Reporter
+	announcer *hubclient.Announcer
+	looks     *hubclient.Looks
+	purge     *orphans.Purge
+	survey    *orphans.Survey
+	heritage  *orphans.Heritage
+	census    *upsync.Census
+	watchers  *observe.Observers
+	prover    *hubclient.Prover
+	state     *hubclient.State
+	// keeper has the credential and renewer keeps it good; nil: the client needs none.
+	keeper  *credential.Keeper
+	renewer *hubclient.Renewer
+}
+
+// New makes an agent; it does nothing before Run. Any number may run in one
+// process, each with its own data directory.
+func New(c Config) (*Agent, error) {
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	if c.Workers == 0 {
+		c.Workers = kubeclient.MostWorkers
+	}
+	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: worklist.New()}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	a.log = a.log.With("location", c.Join.Location)
+	name := "orrery-agent/" + c.Version
+	if !c.Shard.Whole() {
+		name += " (shard " + c.Shard.String() + ")"
+	}
+	var err error
+	if a.hub, err = hubclient.New(hubclient.Config{Join: c.Join, Agent: name, Shard: c.Shard, Dir: c.DataDir, Proxy: c.Proxy, Log: a.log}); err != nil {
+		return nil, err
+	}
+	if a.target, err = kubeclient.New(c.Target, name, c.Workers, a.metrics.request, a.log); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// Ready is closed once the agent enforces what its store holds, whether or not the
+// hub can be reached.
+func (a *Agent) Ready() <-chan struct{} { return a.ready }
+
+// Run works until ctx ends. It returns an error if the agent could not start, or could
+// not close its store or write its last status. It may be called once.
+func (a *Agent) Run(ctx context.Context) (err error) {
+	if err := a.open(); err != nil {
+		return err
+	}
+	if !a.store.Encrypted() {
+		a.log.Warn("the store is not encrypted: it has what the cluster is to have, Secrets included; give a key by --store-key-file")
+	}
+	defer func() { err = errors.Join(err, a.store.Close()) }()
+	if err := a.openCredential(); err != nil {
+		return err
+	}
+	if a.config.Metrics != nil {
+		if err := a.metrics.register(a.config.Metrics, a.config.Version, a.Status); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return errors.Join(a.work(ctx), writeStatus(a.config.DataDir, a.Status()))
+}
+
+// openCredential reads the agent's credential. The store is open by then, so that no other
+// process renews it.
+func (a *Agent) openCredential() (err error) {
+	if !a.hub.Shows() {
+		return nil
+	}
+	if a.keeper, err = credential.Open(a.config.DataDir, a.config.StoreKey); err != nil {
+		return err
+	}
+	a.renewer, err = hubclient.NewRenewer(a.link(), a.keeper, a.config.Given)
+	return err
+}
+
+// open opens the store and loads what it holds. If loading fails, it opens the store
+// once more, which checks it and sets it aside if it is damaged.
+func (a *Agent) open() (err error) {
+	for range 2 {
+		if a.store, err = store.Open(a.config.DataDir, key.Location(a.config.Join.Location), a.config.StoreKey, a.log); err != nil {
+			return err
+		}
+		a.engine = worklist.New()
+		was := a.store.Meta().Shard
+		if err = a.store.Serve(a.config.Shard); err == nil {
+			a.build(was)
+			if err = a.store.Load(a.load); err == nil {
+				return nil
+			}
+		}
+		err = errors.Join(err, a.store.Close())
+	}
+	return err
+}
+
+// load makes the engine know what the store holds.
+func (a *Agent) load() error {
+	a.identify()
+	a.gate.SetHalt(a.store.Halt)
+	return a.engine.Load(a.store)
+}
+
+// build makes the parts that go by the store. was is the part of the location that the agent
+// had before.
+func (a *Agent) build(was key.Shard) {
+	a.state = hubclient.NewState()
+	a.engine.Worked = func(took time.Duration) { a.metrics.work.Observe(took.Seconds()) }
+	link := a.link()
+	a.gate = observe.NewGate(a.engine, a.target, a.log)
+	a.tenure = fencing.New(fencing.Config{
+		Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: cmp.Or(a.config.LeaseNamespace, manifest.Namespace), Holder: holder(),
+		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
+		Store: a.store.Meta().ID, Outdated: a.outdated, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
+	})
+	a.target.Guard(a.tenure.Held)
+	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, a.log)
+	a.reporter = hubclient.NewReporter(link, a.metrics.reports, a.engine.Touch, a.reports)
+	a.prover = hubclient.NewProver(link, a.engine.Again)
+	a.announcer = hubclient.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
+	a.purge = orphans.NewPurge(a.engine, a.target, a.store, a.log)
+	a.heritage = orphans.NewHeritage(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
+	a.census = upsync.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
+	a.survey = orphans.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
+}
+
+// reports says whether this agent is the one to report: of several of a shard that which acts,
+// whatever the others knew when they began.
+func (a *Agent) reports() bool {
+	if a.config.Shard.Whole() {
+		return true
+	}
+	_, _, err := a.tenure.Held()
+	return err == nil
+}
+
+// taken notes why the agent may not act, by what stands at the cluster; empty: it may.
+func (a *Agent) taken(why string) {
+	a.gate.SetTaken(why)
+	if why == "" {
+		a.reporter.Changed()
+	}
+}
+
+// link is what each part that speaks to the hub needs.
+func (a *Agent) link() hubclient.Link {
+	return hubclient.Link{Client: a.hub, Store: a.store, State: a.state, Log: a.log}
+}
+
+// work runs all parts until ctx ends, and returns when they have. What is in the
+// store's queue then is still written. It returns an error if the hub refuses to let the
+// agent join.
+func (a *Agent) work(ctx context.Context) (err error) {
+	ctx, refuse := context.WithCancelCause(ctx)
+	defer refuse(nil)
+	a.running, a.refuse = ctx, refuse
+	r := reconcile.New(reconcile.Parts{
+		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
+		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
+	})
+	a.looks = hubclient.NewLooks(a.link(), r.Look)
+	var parts, disk sync.WaitGroup
+	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
+	disk.Go(func() { a.store.Run(diskCtx) })
+	defer disk.Wait()
+	defer stopDisk()
+	defer a.engine.Stop()
+	defer func() {
+		parts.Wait()
+		a.release(context.WithoutCancel(ctx))
+		if refused := (*hubclient.JoinError)(nil); errors.As(context.Cause(ctx), &refused) {
+			err = refused
+		} else if errors.Is(context.Cause(ctx), errOutdated) {
+			err = errOutdated
+		}
+	}()
+
+	for range a.config.Workers {
+		parts.Go(func() { r.Work(ctx) })
+	}
+	s := hubclient.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
+	parts.Go(func() { a.gate.Run(ctx) })
+	parts.Go(func() { a.tenure.Run(ctx) })
+	parts.Go(func() { a.watchers.Run(ctx) })
+	parts.Go(func() { a.reporter.Run(ctx) })
+	parts.Go(func() { s.Run(ctx) })
+	parts.Go(func() { hubclient.NewMover(a.hub).Run(ctx) })
+	parts.Go(func() { a.keepStatus(ctx) })
+	parts.Go(func() { a.announcer.Run(ctx) })
+	parts.Go(func() { a.purge.Run(ctx) })
+	parts.Go(func() { a.survey.Run(ctx) })
+	parts.Go(func() { a.heritage.Run(ctx) })
+	parts.Go(func() { a.census.Run(ctx) })
+	parts.Go(func() { a.prover.Run(ctx) })
+	parts.Go(func() { a.looks.Run(ctx) })
+	parts.Go(func() {
+		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
+	})
+	if a.renewer != nil {
+		parts.Go(func() {
+			if err := a.renewer.Run(ctx); err != nil {
+				refuse(err)
+			}
+		})
+		select {
+		case <-a.renewer.Tried():
+		case <-ctx.Done():
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+	close(a.ready)
+	return nil
+}
+
+// errOutdated ends an agent whose store another agent of the shard has made worthless.
+var errOutdated = errors.New("another agent has had the shard with another store since: start the agent again, which begins with a new one")
+
+// outdated ends the agent, since another has had the shard with another store: the next start
+// begins with a new one.
+func (a *Agent) outdated() {
+	if err := a.store.Submit(a.running, &store.Commit{
+		Do: func(t *store.Tx) error { t.Outdate(); return nil }, Done: func() { a.refuse(errOutdated) }, Urgent: true,
+	}); err != nil {
+		a.log.Debug("the store has not noted that it is outdated", "error", err)
+	}
+}
+
+// releaseTimeout bounds how long the agent tries to let go of its Lease when it stops.
+const releaseTimeout = 3 * time.Second
+
+// release lets go of the agent's Lease, so that another need not wait until it ends: unless
+// something may still be carried out that the agent has asked for.
+func (a *Agent) release(ctx context.Context) {
+	if a.target.Unanswered() {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
+	defer cancel()
+	a.tenure.Release(ctx)
+}
+
+// holder is who holds the Lease of this process: no other has the same.
+func holder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return host + "_" + rand.Text()
+}
+
+// follower tells the agent's parts what the session hears from the hub.
+type follower struct{ *Agent }
+
+// Greeted takes over what a hello says of the location. anew says that the hello is of
+// another log, which was accepted: then every desired object gets a turn, so that the
+// target's objects name the new log. The owner changes before any of them is written.
+func (a follower) Greeted(anew bool) {
+	if !anew {
+		a.gate.SetHalt(a.store.Halt)
+	}
+	a.identify()
+	a.census.Changed()
+	if anew {
+		a.engine.Push((*worklist.Item).Desired)
+	}
+}
+
+// Opened resumes what waited for a session, or, with known, what waited until the
+// session's desired content is known.
+func (a follower) Opened(known bool) {
+	if !known {
+		a.prover.Again()
+		return
+	}
+	a.engine.Push((*worklist.Item).Stray)
+	a.reporter.Changed()
+	a.announcer.SessionBegan()
+}
+
+// Landed takes note of what frames changed in the store.
+func (a follower) Landed(all []store.Touched) {
+	if m := a.store.Meta(); m.Unsent > 0 || !m.ReportsAgreed { // frames alone can make reports unsent, or the hub's others than ours
+		a.reporter.Changed()
+	}
+	a.gate.SetHalt(a.store.Halt)
+	a.engine.Touch(all)
+	a.census.Changed()
+}
+
+// Asked has what the hub asks answered.
+func (a follower) Asked(q wire.Look) { a.looks.Asked(q) }
+
+// identify tells the engine as whom the location owns objects at the target, once the
+// location's UID is known.
+func (a *Agent) identify() {
+	if uid := a.store.Meta().LocationUID; uid != "" { // of the last hello that was accepted
+		self := ownership.NewOwner(key.Location(a.config.Join.Location), uid)
+		a.tenure.Identify(self)
+		a.engine.Identify(self)
+	}
+}

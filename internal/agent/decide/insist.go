@@ -1,0 +1,83 @@
+package decide
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// FirstMutatedRetry is the first wait until what admission changes is applied again,
+	// mostMutatedRetry the longest.
+	FirstMutatedRetry = 10 * time.Second
+	mostMutatedRetry  = 10 * time.Minute
+)
+
+// Insistence says when to apply again what admission changes.
+type Insistence struct {
+	// First is the first wait; it doubles with each apply that changes nothing.
+	First time.Duration
+	// Started is when this agent did. What was due before is spread over the time until
+	// its next retry, so that not everything is applied at once.
+	Started time.Time
+}
+
+// After is the mutation to record after an apply; before is the last one of the same
+// object, nil if there is none.
+func (i Insistence) After(before *store.Mutation, fields string, now time.Time) *store.Mutation {
+	m := &store.Mutation{Fields: fields}
+	if before != nil {
+		m.Tries = min(before.Tries+1, retry.MaxFailures)
+	}
+	m.Due = now.Add(retry.Backoff(m.Tries, i.First, mostMutatedRetry)).UTC().Truncate(time.Millisecond)
+	return m
+}
+
+// Wait is how long to wait until an object is applied again. It is zero if the clock was
+// set back meanwhile.
+func (i Insistence) Wait(m *store.Mutation, id string, now time.Time) time.Duration {
+	if m == nil {
+		return 0
+	}
+	due := m.Due
+	if due.Before(i.Started) {
+		h := fnv.New32a()
+		_, _ = h.Write([]byte(id)) // a hash takes every write
+		_, _ = h.Write(binary.BigEndian.AppendUint64(nil, uint64(i.Started.UnixNano())))
+		share := float64(h.Sum32()) / (1 << 32)
+		due = i.Started.Add(time.Duration(share * float64(retry.Backoff(m.Tries, i.First, mostMutatedRetry))))
+	}
+	if wait := due.Sub(now); wait <= mostMutatedRetry {
+		return max(wait, 0)
+	}
+	return 0
+}
+
+// standing is the decision about an object at the target that is as our last apply left
+// it.
+func (f Facts) standing(s store.Source, uid string) Decision {
+	d, m := Applied(s), f.Record.Mutated
+	switch {
+	case m == nil || s.Policy.CreateOnly:
+		return d
+	case f.Again <= 0:
+		return Decision{Do: DoApply, UID: uid, Again: true}
+	}
+	return MutatedBy(m, f.Again)
+}
+
+// SaysMutated begins the message of a report; the names of the fields follow.
+const SaysMutated = "admission at the location sets other values than were applied; it is tried again: "
+
+// MutatedBy is the decision about an object that admission at the target has changed.
+func MutatedBy(m *store.Mutation, retry time.Duration) Decision {
+	return Decision{
+		State: wire.Applied, Reason: v1alpha1.ReasonMutated, Retry: retry,
+		Message: wire.Brief(SaysMutated + m.Fields),
+	}
+}

@@ -1,0 +1,53 @@
+package decide
+
+import (
+	"orrery.dev/orrery/internal/agent/health"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Live is what a report says of the object at the target as it is there, whatever has
+// become of what is desired.
+type Live struct {
+	Health wire.Health
+	Note   string
+	// Wanted and Status are reported if the policy asks for the status.
+	Wanted *wire.Wanted
+	Status []byte
+}
+
+// Why an object is not Healthy, where the rules have no part in that.
+const (
+	notLooked = "objects of this kind can't be observed at the location"
+	notSeen   = "what was written last has not been seen at the location yet"
+)
+
+// LiveOf is what is known of the object at the target: seen says whether it is there, last
+// how it was last seen; rec is its record, nil if what is there is not ours. ended is how it
+// ran to its end, before the last report.
+func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, ended string, before *wire.Report) Live {
+	var l Live
+	// Of an object that was made again nothing is known until it is seen; an older agent has
+	// stored no UID.
+	if rec != nil && last != nil && (last.UID == "" || last.UID == rec.UID) {
+		l.Status, l.Wanted = last.Status, last.Wanted
+	}
+	switch {
+	case seen.Presence != Present && ended != "" && before != nil: // it may be gone, and did what it was to do
+		l.Health, l.Note = before.Health, before.HealthNote
+	case rec == nil:
+	case seen.Presence == Blind && health.Has(r):
+		l.Health, l.Note = wire.HealthUnknown, notLooked
+	case seen.Presence == Blind:
+		l.Health = wire.Healthy
+	case seen.Presence != Present:
+	case !health.Has(r):
+		l.Health, l.Note = health.Of(health.Object{Deleting: seen.Terminating})
+	case last == nil || last.UID != rec.UID || last.Generation < rec.Generation:
+		l.Health, l.Note = wire.Progressing, notSeen
+	default:
+		l.Health, l.Note = last.Health, last.Note
+	}
+	return l
+}

@@ -1,0 +1,60 @@
+package decide
+
+import (
+	"testing"
+
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestLiveOf: health is said of the object that is ours, as it was seen since it was written.
+func TestLiveOf(t *testing.T) {
+	deployments, configMaps := key.NewResource("apps", "deployments"), key.NewResource("", "configmaps")
+	jobs := key.NewResource("batch", "jobs")
+	rec := &store.Record{UID: "u", Generation: 3}
+	seen := func(uid string, generation int64) *store.Live {
+		return &store.Live{UID: uid, Generation: generation, Health: wire.Degraded, Note: "why", Status: []byte(`{}`), Wanted: &wire.Wanted{}}
+	}
+	ran := &wire.Report{Health: wire.Healthy}
+	for name, c := range map[string]struct {
+		r      key.Resource
+		seen   Observed
+		rec    *store.Record
+		last   *store.Live
+		ended  string
+		before *wire.Report
+		want   wire.Health
+		note   string
+	}{
+		"as it was seen":         {deployments, Observed{Presence: Present}, rec, seen("u", 3), "", nil, wire.Degraded, "why"},
+		"seen before the change": {deployments, Observed{Presence: Present}, rec, seen("u", 2), "", nil, wire.Progressing, notSeen},
+		"another before it":      {deployments, Observed{Presence: Present}, rec, seen("v", 3), "", nil, wire.Progressing, notSeen},
+		"made just now":          {deployments, Observed{Presence: Present}, rec, nil, "", nil, wire.Progressing, notSeen},
+		"by an older agent":      {deployments, Observed{Presence: Present}, rec, &store.Live{Status: []byte(`{}`)}, "", nil, wire.Progressing, notSeen},
+		"somebody else's":        {deployments, Observed{Presence: Foreign}, rec, seen("u", 3), "", nil, "", ""},
+		"gone":                   {deployments, Observed{Presence: Absent}, rec, seen("u", 3), "", nil, "", ""},
+		"not ours":               {deployments, Observed{Presence: Present}, nil, seen("u", 3), "", nil, "", ""},
+		"can't be observed":      {deployments, Observed{Presence: Blind}, rec, seen("u", 3), "", nil, wire.HealthUnknown, notLooked},
+		"without a status":       {configMaps, Observed{Presence: Present}, rec, nil, "", nil, wire.Healthy, ""},
+		"... and not observed":   {configMaps, Observed{Presence: Blind}, rec, nil, "", nil, wire.Healthy, ""},
+		"... being deleted":      {configMaps, Observed{Presence: Present, Terminating: true}, rec, nil, "", nil, wire.Progressing, "Resource scheduled for deletion"},
+		"it ran, and is gone":    {jobs, Observed{Presence: Absent}, rec, seen("u", 3), "Complete", ran, wire.Healthy, ""},
+		"it ran, and is there":   {jobs, Observed{Presence: Present}, rec, seen("u", 3), "Failed", ran, wire.Degraded, "why"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := LiveOf(c.r, c.seen, c.rec, c.last, c.ended, c.before)
+			if l.Health != c.want || l.Note != c.note {
+				t.Errorf("%s %q, want %s %q", l.Health, l.Note, c.want, c.note)
+			}
+			// A Job that is made again is not Complete since the one before it was.
+			ours := c.rec != nil && c.last != nil && (c.last.UID == "" || c.last.UID == c.rec.UID)
+			if has := len(l.Status) > 0; has != ours {
+				t.Errorf("a status: %v, want %v", has, ours)
+			}
+			if has := l.Wanted != nil; has != (ours && c.last.Wanted != nil) {
+				t.Errorf("numbers of the spec: %v", has)
+			}
+		})
+	}
+}

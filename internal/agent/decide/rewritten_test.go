@@ -1,0 +1,25 @@
+package decide
+
+import (
+	"testing"
+
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestRewritten: an object that names another place in the log than was recorded is written again,
+// though its fields are the same manager's.
+func TestRewritten(t *testing.T) {
+	want := putWant("b")
+	want.Leaf.Log = ownership.NewPair("m", 2)
+	rec := recordOf("s", "b")
+	rec.Source.Log, rec.UID, rec.Fields, rec.Source.UID = want.Leaf.Log, "t1", 1, want.Leaf.UID
+	f := Facts{Space: "s", Want: want, Record: rec, Settled: true, Seen: Observed{Presence: Present, UID: "t1", Fields: 1, Log: ownership.NewPair("m", 1)}}
+	if d := On(f); d.Do != DoApply || !d.Drift {
+		t.Errorf("as it was not written: %+v", d)
+	}
+	f.Seen.Log = want.Leaf.Log
+	if d := On(f); d.Do != DoNothing || d.State != wire.Applied {
+		t.Errorf("as it was written: %+v", d)
+	}
+}

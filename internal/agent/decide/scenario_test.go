@@ -1,0 +1,239 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/scenario"
+)
+
+// given are the facts of a scenario, as a reader writes them. The object at the target
+// has the UID live, unless it says otherwise.
+type given struct {
+	// Desired is the entry of the location's content; none: it is not desired.
+	Desired *givenEntry `json:"desired,omitempty"`
+	// Applied is what was applied last, as it is recorded; none: nothing is.
+	Applied *givenApplied `json:"applied,omitempty"`
+	Live    givenLive     `json:"live"`
+	// Known are facts of which only whether they hold matters.
+	Known []string `json:"known,omitempty"`
+	// Completed is how what is desired ran to its end.
+	Completed string `json:"completed,omitempty"`
+	// Proof is what is known of the log by which the live object was written.
+	Proof string `json:"proof,omitempty"`
+	// Again is how long what admission changes is yet to wait, Lingers the report of
+	// what was let go.
+	Again   string `json:"again,omitempty"`
+	Lingers string `json:"lingers,omitempty"`
+}
+
+type givenEntry struct {
+	UID     string `json:"uid,omitempty"`
+	Content string `json:"content,omitempty"`
+	Log     string `json:"log,omitempty"`
+	wire.Policy
+	// First says that the hub has no report of it yet, and wants one first.
+	First bool `json:"first,omitempty"`
+	// Held and Conflict say that the hub gives no object: by which rule, or whose it is;
+	// what is written besides is what is kept.
+	Held     string `json:"held,omitempty"`
+	Conflict string `json:"conflict,omitempty"`
+}
+
+type givenApplied struct {
+	Space   key.Space `json:"space,omitempty"`
+	UID     string    `json:"uid"`
+	Content string    `json:"content"`
+	Log     string    `json:"log,omitempty"`
+	// Mutated are the fields that admission changed.
+	Mutated string `json:"mutated,omitempty"`
+	wire.Policy
+}
+
+type givenLive struct {
+	// Is says what observation says of it: unseen, unserved, blind, absent, present, foreign.
+	Is  string `json:"is"`
+	UID string `json:"uid,omitempty"`
+	// Changed says that our fields are not as the last apply left them.
+	Changed     bool   `json:"changed,omitempty"`
+	Terminating bool   `json:"terminating,omitempty"`
+	Unmarked    bool   `json:"unmarked,omitempty"`
+	Taken       bool   `json:"taken,omitempty"`
+	Owned       bool   `json:"owned,omitempty"`
+	Released    bool   `json:"released,omitempty"`
+	Log         string `json:"log,omitempty"`
+}
+
+const (
+	liveUID    = "live"
+	leftFields = 7
+)
+
+var (
+	presences = []string{"unseen", "unserved", "blind", "absent", "present", "foreign"}
+	proofs    = []string{"unneeded", "given", "unasked", "missing"}
+	actions   = []string{
+		"do nothing", "apply", "look", "note", "mark", "inspect", "refresh", "remove", "let go", "forget", "hurry", "verify the kind", "claim",
+	}
+)
+
+// TestDecide runs testdata/*.txtar. The files of an archive are pairs: the facts of
+// a case, under its name, and the decision: what is done, to which object, and what is
+// said of it.
+func TestDecide(t *testing.T) {
+	scenario.Run(t, func(t *testing.T) scenario.Step {
+		var about *given
+		t.Cleanup(func() {
+			if about != nil {
+				t.Error("the last case has no decision")
+			}
+		})
+		return func(words []string, data []byte) (string, bool) {
+			decides := len(words) == 1 && words[0] == "decision"
+			if decides != (about != nil) {
+				t.Fatalf("%q: the facts of a case and a decision come in turn", words)
+			}
+			if decides {
+				defer func() { about = nil }()
+				return On(about.facts(t)).text(), true
+			}
+			about = &given{}
+			if err := yaml.UnmarshalStrict(data, about); err != nil {
+				t.Fatalf("%s: %v", words, err)
+			}
+			return "", false
+		}
+	})
+}
+
+// index finds a word among those that there are.
+func index(t *testing.T, all []string, word string) int {
+	t.Helper()
+	for i, w := range all {
+		if w == word {
+			return i
+		}
+	}
+	t.Fatalf("%q is none of %q", word, all)
+	return 0
+}
+
+func waits(t *testing.T, text string) time.Duration {
+	t.Helper()
+	if text == "" {
+		return 0
+	}
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+func (g given) facts(t *testing.T) Facts {
+	t.Helper()
+	f := Facts{
+		Space: "s", Completed: g.Completed, Again: waits(t, g.Again), Lingers: waits(t, g.Lingers),
+		Seen: Observed{
+			Presence: Presence(index(t, presences, g.Live.Is)), UID: g.Live.UID, Terminating: g.Live.Terminating, Unmarked: g.Live.Unmarked,
+			Taken: g.Live.Taken, Owned: g.Live.Owned, Released: g.Live.Released, Log: ownership.ParsePair(g.Live.Log),
+		},
+	}
+	if f.Seen.Presence == Present {
+		f.Seen.Fields = leftFields
+		if g.Live.Changed {
+			f.Seen.Fields++
+		}
+	}
+	if f.Seen.UID == "" && (f.Seen.Presence == Present || f.Seen.Presence == Foreign) {
+		f.Seen.UID = liveUID
+	}
+	if g.Proof != "" {
+		f.Proof = ownership.Proof(index(t, proofs, g.Proof))
+	}
+	if g.Desired != nil {
+		f.Want = g.Desired.want()
+	}
+	if a := g.Applied; a != nil {
+		f.Record = &store.Record{
+			Space: "s", UID: liveUID, Fields: leftFields, Version: "v1", Kind: "ConfigMap",
+			Source: store.Source{UID: a.UID, Digest: digest(a.Content), Policy: a.Policy, Log: ownership.ParsePair(a.Log)},
+		}
+		if a.Space != "" {
+			f.Record.Space = a.Space
+		}
+		if a.Mutated != "" {
+			f.Record.Mutated = &store.Mutation{Fields: a.Mutated}
+		}
+	}
+	words := map[string]*bool{
+		"former": &f.Former, "looked": &f.Looked, "guarded": &f.Guarded, "settled": &f.Settled, "reported": &f.Reported, "traced": &f.Traced,
+		"pods": &f.Pods, "overdue": &f.Overdue,
+	}
+	for _, word := range g.Known {
+		if words[word] == nil {
+			t.Fatalf("%q is no fact", word)
+		}
+		*words[word] = true
+	}
+	return f
+}
+
+// want is the entry. One that is held or in conflict keeps what is written of it.
+func (e *givenEntry) want() *store.Want {
+	source := store.Source{UID: e.UID, Digest: digest(e.Content), Policy: e.Policy, Log: ownership.ParsePair(e.Log)}
+	w := &store.Want{Kind: store.WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap", Unannounced: e.First}
+	switch {
+	case e.Held != "":
+		w.Kind, w.Note = store.WantHold, e.Held
+	case e.Conflict != "":
+		w.Kind, w.Note = store.WantConflict, e.Conflict
+	default:
+		return w
+	}
+	w.Leaf = store.Source{UID: e.UID}
+	if e.Content != "" {
+		w.Kept = &source
+	}
+	return w
+}
+
+// text is a decision as the scenarios have it.
+func (d Decision) text() string {
+	var b strings.Builder
+	b.WriteString(actions[d.Do])
+	if d.UID != "" {
+		b.WriteString(" " + d.UID)
+	}
+	for _, flag := range []struct {
+		name string
+		on   bool
+	}{{"as drift", d.Drift}, {"adopted", d.Adopt}, {"again", d.Again}, {"what has drifted stays", d.Left}} {
+		if flag.on {
+			b.WriteString(", " + flag.name)
+		}
+	}
+	if d.Proof != ownership.Unneeded { // missing is counted and said, unasked is not
+		b.WriteString(", it waits for proof, " + proofs[d.Proof])
+	}
+	if d.Retry > 0 {
+		fmt.Fprintf(&b, ", look again in %s", d.Retry)
+	}
+	b.WriteString("\n")
+	if d.State != "" || d.Reason != "" {
+		b.WriteString(strings.TrimSpace(fmt.Sprintf("%s %s", d.State, d.Reason)))
+		if d.Message != "" {
+			b.WriteString(": " + d.Message)
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}

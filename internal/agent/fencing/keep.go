@@ -1,0 +1,367 @@
+package fencing
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// A Lease is renewed each duration/renewals, and who could not renew it acts no more
+	// after actsFor/renewals of a duration.
+	renewals, actsFor = 3, 2
+	// evictedFor is for how many durations an agent whose Lease was deleted makes no other:
+	// whoever deleted it wants another agent to have it.
+	evictedFor = 3
+)
+
+// keeper keeps the Lease of a shard. It is for one goroutine.
+type keeper struct {
+	*Tenure
+	self         ownership.Owner
+	labels, name string
+
+	// begun is when the Lease was taken, and settles after how long from then on the agent may
+	// act at the earliest. acts says that it has acted since.
+	begun   moment
+	settles time.Duration
+	acts    bool
+	// known says that since it was taken there has been a Lease whose holder has acted.
+	known bool
+	// rest is until when no Lease is made.
+	rest moment
+	// seen has, by path, what was seen of Leases of others that keep the agent from acting.
+	seen map[string]sighting
+	// longest is the longest time for which any Lease counts.
+	longest time.Duration
+}
+
+// sighting is what was seen of another's Lease.
+type sighting struct {
+	// version is as it last was, since when it was first seen like that, and last when it was
+	// last seen to stand.
+	version     string
+	since, last moment
+}
+
+// keep takes the agent's Lease, renews it, and has the agent act while it holds that and no
+// other stands against it, until ctx ends.
+func (t *Tenure) keep(ctx context.Context, self ownership.Owner) {
+	k := newKeeper(t, self)
+	k.hold(nil) // what was held as another owner ends by itself
+	for ctx.Err() == nil {
+		retry.Pause(ctx, k.round(ctx))
+	}
+}
+
+func newKeeper(t *Tenure, self ownership.Owner) *keeper {
+	return &keeper{Tenure: t, self: self, labels: labelsOf(self), name: nameOfLease(self, t.config.Shard), seen: map[string]sighting{}, longest: t.config.Duration}
+}
+
+// beat is how often the Lease is renewed, and the longest time that a request about it takes.
+func (k *keeper) beat() time.Duration { return k.config.Duration / renewals }
+
+// round does what is to be done now, and says when to look again.
+func (k *keeper) round(ctx context.Context) time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, k.beat())
+	defer cancel()
+	if k.lease != nil {
+		return k.renew(ctx)
+	}
+	all, err := k.list(ctx)
+	if err != nil {
+		return k.puzzled(err)
+	}
+	return k.take(ctx, all)
+}
+
+// renew renews the Lease that is held, and begins to act when the time has come.
+func (k *keeper) renew(ctx context.Context) time.Duration {
+	asked, known := now(), isKnown(k.lease)
+	renewed, err := k.config.Leases.UpdateLease(ctx, k.next(k.lease, k.config.Holder))
+	switch {
+	case err == nil:
+		k.hold(renewed)
+	case apierrors.IsNotFound(err):
+		return k.evicted()
+	case apierrors.IsConflict(err): // also if it was deleted, since the UID is not that of none
+		return k.recover(ctx)
+	default:
+		return k.puzzled(err)
+	}
+	until := asked.add(k.config.Duration * actsFor / renewals)
+	if k.acts {
+		k.allow(until)
+		if !known && !isKnown(renewed) {
+			return 0 // which writes that
+		}
+		return k.beat()
+	}
+	all, err := k.list(ctx)
+	if err != nil {
+		return k.puzzled(err)
+	}
+	why, waits := k.against(ctx, all)
+	switch {
+	case why == "":
+		k.acts = true
+		k.allow(until)
+		return 0
+	case waits:
+		k.deny(why)
+		return k.beat()
+	}
+	// Another has begun at the same time as another number of shards. Neither acts; the one
+	// that comes back first goes on.
+	k.deny(why)
+	k.letGo(ctx)
+	return k.beat() + rand.N(k.config.Duration)
+}
+
+// hold notes what is held.
+func (k *keeper) hold(l *coordinationv1.Lease) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.lease = l
+}
+
+// recover finds out whether a Lease that somebody has written is held all the same.
+func (k *keeper) recover(ctx context.Context) time.Duration {
+	all, err := k.list(ctx)
+	if err != nil {
+		return k.puzzled(err)
+	}
+	for i := range all {
+		switch l := &all[i]; {
+		case pathOf(l) != pathOf(k.lease):
+		case l.UID == k.lease.UID && holderOf(l) == k.config.Holder:
+			k.hold(l)
+			return 0
+		default:
+			return k.lost("another has taken its Lease", 0)
+		}
+	}
+	return k.evicted()
+}
+
+// evicted is for when the Lease was deleted: whoever did wants another agent to have it.
+func (k *keeper) evicted() time.Duration {
+	return k.lost("its Lease was deleted", evictedFor*k.longest)
+}
+
+// lost has the agent act no more, and make no Lease for a while.
+func (k *keeper) lost(why string, rest time.Duration) time.Duration {
+	k.hold(nil)
+	k.acts = false
+	k.deny(why)
+	k.rest = now().add(rest)
+	return k.beat()
+}
+
+// puzzled is for when the cluster has not answered as it should. Who acts goes on for as long
+// as the Lease was last renewed for.
+func (k *keeper) puzzled(err error) time.Duration {
+	k.mu.Lock()
+	if k.held == nil {
+		k.stop("the Leases of the location can't be seen or written: " + wire.Brief(err.Error()))
+	}
+	k.mu.Unlock()
+	const part = 4
+	return max(k.beat()/part, min(k.beat(), kubeclient.RetryAfter(err)))
+}
+
+// list reads all Leases of the location, and notes what is seen of them.
+func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
+	all, err := k.config.Leases.ListLeases(ctx, k.labels)
+	if err != nil {
+		return nil, err
+	}
+	all = slices.DeleteFunc(all, func(l coordinationv1.Lease) bool {
+		return !isLeaseOf(k.self, k.config.Namespace, l.Namespace, l.Name)
+	})
+	at := now()
+	for i := range all {
+		l := &all[i]
+		k.longest = max(k.longest, lastsOf(l))
+		if holderOf(l) == "" || holderOf(l) == k.config.Holder {
+			delete(k.seen, pathOf(l))
+			continue
+		}
+		s, known := k.seen[pathOf(l)]
+		if known && s.version != l.ResourceVersion && l.Name == k.name {
+			k.config.New, k.config.FromWhole = false, false // another acts while this one knows what was before
+		}
+		if s.version != l.ResourceVersion {
+			s.version, s.since = l.ResourceVersion, at
+		}
+		s.last = at
+		k.seen[pathOf(l)] = s
+	}
+	return all, nil
+}
+
+// take takes the agent's own Lease if nobody has it, and none stands against it.
+func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Duration {
+	if now().awaits(k.rest) {
+		return k.beat()
+	}
+	var mine *coordinationv1.Lease
+	for i := range all {
+		l := &all[i]
+		switch {
+		case l.Name == k.name:
+			mine = l
+		case k.stands(l):
+			k.deny(k.tell(l))
+			return k.beat()
+		case holderOf(l) != "" && lastsOf(l) != k.lasts():
+			k.deny(fmt.Sprintf("the Lease %s lasts %s, and this agent's %s: --lease-duration has to be the same for all", pathOf(l), lastsOf(l), k.lasts()))
+			return k.beat()
+		}
+	}
+	settles := k.longest // whoever had it may not know yet that it has gone
+	if mine != nil {
+		same := shardOf(mine) == k.config.Shard
+		switch holder := holderOf(mine); {
+		case holder == k.config.Holder, holder == "" && !same:
+		case holder == "":
+			settles = 0
+		case !same:
+			k.deny(k.tell(mine))
+			return k.beat()
+		case now().awaits(k.seen[pathOf(mine)].since.add(max(k.longest, lastsOf(mine)))):
+			k.deny(fmt.Sprintf("the Lease %s is held by %s; if that has ended, it is free in %s at most", pathOf(mine), holder, k.longest))
+			return k.beat()
+		default:
+			settles = 0
+		}
+	}
+	if k.config.Outdated != nil && k.outdated(mine) {
+		k.deny("another agent may have had the shard since this one had it")
+		k.config.Outdated()
+		return k.beat()
+	}
+	write := k.config.Leases.UpdateLease
+	if mine == nil {
+		write = k.config.Leases.CreateLease
+	}
+	begun := now()
+	taken, err := write(ctx, k.next(mine, k.config.Holder))
+	if err != nil {
+		return k.puzzled(err)
+	}
+	k.hold(taken)
+	k.config.New, k.config.FromWhole = false, false
+	k.begun, k.settles, k.acts, k.known = begun, settles, false, false
+	return 0
+}
+
+// outdated says that another agent may have acted since with what this one knows, by the Lease
+// of its shard; nil: there is none.
+func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
+	last := ""
+	if mine != nil {
+		last = mine.Annotations[storeAnnotation]
+	}
+	switch {
+	case k.config.New:
+		return false
+	case last == "":
+		return !k.config.FromWhole
+	}
+	return last != k.config.Store
+}
+
+// stands says that a Lease of another keeps the agent from acting: it is held, for another
+// number of shards.
+func (k *keeper) stands(l *coordinationv1.Lease) bool {
+	return holderOf(l) != "" && shardOf(l).Count != k.config.Shard.Count
+}
+
+// lasts is for how long the agent's own Lease counts, as that says it.
+func (k *keeper) lasts() time.Duration {
+	return (k.config.Duration + time.Second - 1).Truncate(time.Second)
+}
+
+// tell says what is to be done about a Lease that keeps the agent from acting.
+func (k *keeper) tell(l *coordinationv1.Lease) string {
+	of := l.Annotations[shardAnnotation]
+	if shardOf(l).Whole() {
+		of = "nobody can read"
+	}
+	return fmt.Sprintf("the Lease %s is held by %s for shard %s, and this agent is for %s; it goes on when that one has let go. "+
+		"If that one has ended for good, delete the Lease", pathOf(l), holderOf(l), of, k.config.Shard)
+}
+
+// against says what keeps the agent from acting that holds its Lease; empty: nothing. waits
+// says that this ends by itself.
+func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why string, waits bool) {
+	there := map[string]bool{}
+	for i := range all {
+		l := &all[i]
+		there[pathOf(l)] = true
+		k.known = k.known || isKnown(l)
+		if l.Name == k.name {
+			continue
+		}
+		if k.stands(l) {
+			return k.tell(l), false
+		}
+		if l.Annotations[shardAnnotation] != "" && shardOf(l).Count != k.config.Shard.Count {
+			// So that whoever takes it again for another number of shards waits first, and does
+			// not go by what the last holder knew: others have its spaces from now on.
+			former := l.DeepCopy()
+			delete(former.Annotations, shardAnnotation)
+			delete(former.Annotations, storeAnnotation)
+			if _, err := k.config.Leases.UpdateLease(ctx, former); err != nil {
+				return "the Lease " + pathOf(l) + " of former shards can't be written: " + wire.Brief(err.Error()), true
+			}
+		}
+	}
+	at := now()
+	for path, s := range k.seen {
+		if there[path] {
+			continue
+		}
+		if at.awaits(s.last.add(k.longest)) {
+			return "the Lease " + path + " was deleted, and its holder may not know it yet", true
+		}
+		delete(k.seen, path)
+	}
+	if at.awaits(k.begun.add(k.settles)) {
+		return "who held its Lease before may not know yet that it is taken", true
+	}
+	if !k.known && at.awaits(k.begun.add(noticeTimes*k.longest)) {
+		return "these are the location's first shards: an agent that still has the whole is to see this before", true
+	}
+	return "", true
+}
+
+// letGo lets go of the Lease. Nothing that depends on it may be under way.
+func (k *keeper) letGo(ctx context.Context) {
+	k.acts = false
+	if _, err := k.config.Leases.UpdateLease(ctx, k.next(k.lease, "")); err != nil {
+		k.config.Log.Info("the Lease of the shard could not be let go; it ends by itself", "error", err)
+	}
+	k.hold(nil)
+}
+
+// Release lets go of what is held, after Run has returned and nothing that depends on it is
+// under way.
+func (t *Tenure) Release(ctx context.Context) {
+	if t.lease == nil {
+		return
+	}
+	k := &keeper{Tenure: t, self: ownership.Owner(t.lease.Labels[sharesLabel]), name: t.lease.Name}
+	k.letGo(ctx)
+}

@@ -1,0 +1,269 @@
+package fields
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/rulepath"
+)
+
+// Errors of a value that can't be released.
+var (
+	// errWhole is also returned, before the target was asked, if no managed fields show
+	// whether the parts have owners of their own.
+	errWhole  = errors.New("the location keeps what it is in as one value")
+	errMember = errors.New("it is in a list whose elements are told apart by their whole value")
+	errListed = errors.New("a list tells its elements apart by it")
+	errTwice  = errors.New("more than one element of a list may be the one it is in")
+	// errUnowned says that no managed fields have an element of a list, which may exist
+	// all the same.
+	errUnowned = errors.New("nobody owns the element of a list that it is in")
+)
+
+// Asker asks the target for what managed fields do not show of an object.
+type Asker interface {
+	// Whole returns the metadata that the object would have after an apply of all of it.
+	Whole(ctx context.Context) (*ownership.Meta, error)
+	// Object returns the whole object at the target.
+	Object(ctx context.Context) (map[string]any, error)
+}
+
+// answers is what the target has answered about an object; nil: it was not asked.
+type answers struct {
+	// whole is what an apply of the whole object would own; object is the object there.
+	whole  *fieldpath.Set
+	object map[string]any
+}
+
+// Lease says which values of one object are released, as it is written in its space and
+// as it is at the target.
+type Lease struct {
+	manager string
+	// mine are the fields of the location's manager, lent those of ownership.ReleasedManager,
+	// live those of any manager. known is live, and what the target has answered besides.
+	mine, lent, live, known *fieldpath.Set
+	answers
+	// released are the fields, of mine and lent, that ownership.ReleasedManager has to own;
+	// out are the values to leave out of an apply.
+	released *fieldpath.Set
+	out      []rulepath.Location
+	// Fresh says that a released value is in an element that is not at the target yet,
+	// so that it is not left out.
+	Fresh bool
+}
+
+// NewLease finds the released values of an object. release is the policy's paths, object
+// the object as it was written, m the metadata at the target. Mostly it asks nothing.
+func NewLease(ctx context.Context, release string, object []byte, m *ownership.Meta, l ownership.Owner, ask Asker) (*Lease, error) {
+	var told answers
+	for {
+		x, err := leaseWith(release, object, m, l, told)
+		switch {
+		case errors.Is(err, errWhole) && told.whole == nil:
+			var would *ownership.Meta
+			if would, err = ask.Whole(ctx); err == nil {
+				told.whole, err = owned(would, l)
+			}
+		case errors.Is(err, errUnowned) && told.object == nil:
+			told.object, err = ask.Object(ctx)
+		default:
+			return x, err
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+}
+
+// leaseWith is NewLease with what the target has answered so far.
+func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Owner, told answers) (*Lease, error) {
+	x := &Lease{
+		manager: l.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
+		answers: told,
+	}
+	if err := x.read(m.ManagedFields); err != nil {
+		return nil, err
+	}
+	if x.known = x.live; told.whole != nil {
+		x.known = x.live.Union(told.whole)
+	}
+	if release == "" {
+		return x, nil
+	}
+	paths, err := rulepath.ParsePaths(release)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
+	}
+	var written, whole map[string]any
+	if err := errors.Join(utiljson.Unmarshal(object, &written), utiljson.Unmarshal(object, &whole)); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	// Released values that are no longer written are left alone, too.
+	grow(whole, x.mine.Union(x.lent))
+	inWritten, err := paths.Locate(written)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
+	}
+	inWhole, err := paths.Locate(whole)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
+	}
+	for _, at := range slices.Concat(inWritten, inWhole) {
+		p, there, err := x.place(whole, at)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%w %s: %w", ErrCannotRelease, pathText(at), err)
+		case !there:
+			x.Fresh = true
+			continue
+		}
+		x.released.Insert(p)
+		x.out = append(x.out, at)
+	}
+	return x, nil
+}
+
+func pathText(l rulepath.Location) string {
+	p, err := fieldpath.MakePath(l...)
+	if err != nil { // locations consist of names and indexes
+		panic(err)
+	}
+	return "$" + p.String()
+}
+
+func (x *Lease) read(all []ownership.ManagedFields) error {
+	for i := range all {
+		f, set := &all[i], fieldpath.NewSet()
+		if len(f.FieldsV1) == 0 {
+			continue
+		}
+		if err := set.FromJSON(bytes.NewReader(f.FieldsV1)); err != nil {
+			return fmt.Errorf("decode managed fields: %w", err)
+		}
+		x.live = x.live.Union(set)
+		switch {
+		case f.AppliedBy(x.manager):
+			x.mine = x.mine.Union(set)
+		case f.AppliedBy(ownership.ReleasedManager):
+			x.lent = x.lent.Union(set)
+		}
+	}
+	return nil
+}
+
+// Entries returns the managed fields with each field at the manager that has to own it,
+// and whether that changes anything.
+func (x *Lease) Entries(all []ownership.ManagedFields) ([]ownership.ManagedFields, bool, error) {
+	both := x.mine.Union(x.lent)
+	mine := both.RecursiveDifference(x.released)
+	lent := both.Difference(mine)
+	if mine.Equals(x.mine) && lent.Equals(x.lent) {
+		return all, false, nil
+	}
+	var entries []ownership.ManagedFields
+	var like *ownership.ManagedFields // the location's entry, or else the released manager's
+	for i := range all {
+		switch f := &all[i]; {
+		case f.AppliedBy(x.manager), f.AppliedBy(ownership.ReleasedManager) && like == nil:
+			like = f
+		case !f.AppliedBy(ownership.ReleasedManager):
+			entries = append(entries, *f)
+		}
+	}
+	for manager, set := range map[string]*fieldpath.Set{x.manager: mine, ownership.ReleasedManager: lent} {
+		if set.Empty() {
+			continue
+		}
+		b, err := set.ToJSON()
+		if err != nil {
+			return nil, false, fmt.Errorf("encode managed fields: %w", err)
+		}
+		f := *like
+		f.Manager, f.FieldsV1 = manager, b
+		entries = append(entries, f)
+	}
+	return entries, true, nil
+}
+
+// Rest is the object without its released values, but for those in new elements.
+func (x *Lease) Rest(object []byte) ([]byte, error) {
+	if len(x.out) == 0 {
+		return object, nil
+	}
+	dec := json.NewDecoder(bytes.NewReader(object))
+	dec.UseNumber() // numbers stay as they were written
+	var v any
+	if err := dec.Decode(&v); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	for _, at := range x.out {
+		leaveOut(v, at)
+	}
+	b, err := json.Marshal(without(v))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	return b, nil
+}
+
+// leftOut takes the place of a value that is left out until all are found, so that the
+// elements after it keep their index.
+type leftOut struct{}
+
+func leaveOut(v any, l rulepath.Location) {
+	for i, step := range l {
+		last := i == len(l)-1
+		switch step := step.(type) {
+		case string:
+			fields, _ := v.(map[string]any)
+			next, ok := fields[step]
+			if last && ok {
+				fields[step] = leftOut{}
+			}
+			v = next
+		case int:
+			list, _ := v.([]any)
+			if step >= len(list) {
+				return
+			}
+			if v = list[step]; last {
+				list[step] = leftOut{}
+			}
+		}
+	}
+}
+
+func without(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		for name, in := range v {
+			if in == (leftOut{}) {
+				delete(v, name)
+			} else {
+				v[name] = without(in)
+			}
+		}
+	case []any:
+		v = slices.DeleteFunc(v, func(in any) bool { return in == (leftOut{}) })
+		for i := range v {
+			v[i] = without(v[i])
+		}
+		return v
+	}
+	return v
+}
+
+// ErrMalformed says that the object can't be applied at any target.
+var ErrMalformed = errors.New("malformed object")
+
+// ErrCannotRelease says that an object can't be applied without changing a released
+// value.
+var ErrCannotRelease = errors.New("cannot release")

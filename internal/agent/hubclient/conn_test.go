@@ -1,0 +1,43 @@
+package hubclient
+
+import (
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestDroppedConnectionsAreForgotten: what was written to a connection and is not on its way
+// yet does not arrive once it has been dropped.
+func TestDroppedConnectionsAreForgotten(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	c := &connections{open: map[*connection]struct{}{}}
+	conn, err := c.dial(t.Context(), "tcp", listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := listener.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	// Nobody reads: in the end all buffers are full.
+	if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	written := 0
+	for block := make([]byte, 64<<10); err == nil; {
+		var n int
+		n, err = conn.Write(block)
+		written += n
+	}
+	c.drop()
+	read, err := io.Copy(io.Discard, other)
+	if err == nil || int(read) >= written {
+		t.Errorf("%d of %d bytes have arrived, %v", read, written, err)
+	}
+}

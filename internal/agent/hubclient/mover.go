@@ -1,0 +1,116 @@
+package hubclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// moveFirst and moveRetry are the first and the longest wait before the endpoints that
+	// the hub prefers are tried again.
+	moveFirst, moveRetry = time.Second, 10 * time.Minute
+	// probeTimeout bounds the trial of an endpoint, and maxAnswer what is read of its
+	// answer, in bytes.
+	probeTimeout = 30 * time.Second
+	maxAnswer    = 1024
+)
+
+// errMoved ends a session since another URL of the hub is used from then on.
+var errMoved = errors.New("the hub is reached under another URL: connect again")
+
+// Mover goes on with the endpoint that the hub prefers, once that answers. It tries one at
+// a time while a session is open, which goes on meanwhile by the one in use. Without a
+// session it rests: Session.Run tries all that there are.
+type Mover struct {
+	client *Client
+}
+
+// NewMover makes a mover of what a client uses.
+func NewMover(c *Client) *Mover { return &Mover{c} }
+
+// Run tries what is announced until ctx ends.
+func (m *Mover) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		better, failures := m.client.reach.better()
+		if len(better) == 0 {
+			select {
+			case <-m.client.reach.moving:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if failures > 1 { // they were tried before
+			m.pause(ctx, retry.Backoff(failures-2, moveFirst, moveRetry))
+		}
+		if err := m.try(ctx, better); err != nil {
+			m.client.reach.log.Debug("the endpoints that the hub prefers do not answer", "error", err)
+		}
+	}
+}
+
+// try goes on with the first of some endpoints that answers.
+func (m *Mover) try(ctx context.Context, all []wire.Endpoint) error {
+	var failed []error
+	for _, one := range all {
+		e, err := usable(one)
+		if err == nil {
+			err = m.probe(ctx, e)
+		}
+		if err == nil {
+			m.client.reach.move(e)
+			return nil
+		}
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
+
+// probe asks an endpoint, over a connection of its own, whether the hub is there. It shows
+// no credential.
+func (m *Mover) probe(ctx context.Context, e endpoint) error {
+	ctx, cancel := context.WithTimeout(by(ctx, e), probeTimeout)
+	defer cancel()
+	conns := &connections{open: map[*connection]struct{}{}}
+	defer conns.drop()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+route.Readyz, http.NoBody)
+	if err != nil {
+		return err
+	}
+	r.Header.Set("User-Agent", m.client.agent)
+	resp, err := clientOver(&transport{connections: conns, proxy: m.client.proxy}).Do(r)
+	if err != nil {
+		return briefError{err}
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Header) != wire.ProtocolVersion {
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // as much as can be read
+		return fmt.Errorf("%s is not a hub that is ready: %d %.100q", e.URL, resp.StatusCode, b)
+	}
+	return nil
+}
+
+// pause waits, or until the hub has announced something.
+func (m *Mover) pause(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+			return
+		case <-ctx.Done():
+			return
+		case <-m.client.reach.moving:
+			if m.client.reach.anew() {
+				return
+			}
+		}
+	}
+}

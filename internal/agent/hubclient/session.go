@@ -1,0 +1,458 @@
+package hubclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// maxBatch and maxBatchBytes bound the frames that go into the store at once.
+	maxBatch      = 256
+	maxBatchBytes = 1 << 20
+	// heartbeat is the time between two heartbeats until the hub has said it.
+	heartbeat = 30 * time.Second
+	// silence is how many heartbeats a hub may miss.
+	silence = 3
+	// sessionRetry caps the wait before the next session; replacedRetry is the
+	// wait after another agent of this location took over.
+	sessionRetry  = time.Minute
+	replacedRetry = 30 * time.Second
+)
+
+// Ends of a session that are not failures.
+var (
+	errWalked   = errors.New("walked: connect again")
+	errReplaced = errors.New("another agent of this location has connected")
+	errBye      = errors.New("the hub ended the session")
+)
+
+// Session keeps the desired content equal to the hub's.
+type Session struct {
+	Link
+	follower Follower
+	recall   recaller
+	// frames counts frames taken, sessions counts sessions opened.
+	frames, sessions prometheus.Counter
+	pulse            pulse
+}
+
+// NewSession makes a session that tells the follower what happens. It loads the hub's
+// reports into a new store by the reporter.
+func NewSession(l Link, f Follower, r *Reporter, frames, sessions prometheus.Counter) *Session {
+	return &Session{Link: l, follower: f, recall: r.recall, frames: frames, sessions: sessions}
+}
+
+// Run holds one session after the other until ctx ends.
+func (s *Session) Run(ctx context.Context) {
+	var failures uint8
+	walked := false
+	for ctx.Err() == nil {
+		renewed := s.Client.lines.another()
+		advanced, err := s.once(ctx)
+		s.State.ended(err)
+		if ctx.Err() != nil {
+			return
+		}
+		if advanced || errors.Is(err, errAccepted) {
+			failures, walked = 0, false
+		}
+		if errors.Is(err, errMoved) || errors.Is(err, errRenewed) {
+			continue // neither is a failure
+		}
+		if errors.Is(err, errWalked) && !walked {
+			walked = true // the next walk has to wait, unless a wire mark shows that this one was right
+			continue
+		}
+		wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
+		failures = min(failures+1, retry.MaxFailures)
+		if errors.Is(err, errReplaced) {
+			wait = retry.Backoff(retry.MaxFailures, retry.First, replacedRetry)
+		}
+		level := slog.LevelInfo
+		if _, untrusted := errors.AsType[*untrustedError](err); untrusted || locksOut(err) {
+			level = slog.LevelError // nothing changes that by itself
+		}
+		s.Log.Log(ctx, level, "the session with the hub ended", "error", err, "retry", wait)
+		s.Client.drop()
+		s.pause(ctx, wait, renewed)
+	}
+}
+
+// pause waits, but not longer than for another credential: what was refused by the one
+// before is asked again at once.
+func (s *Session) pause(ctx context.Context, wait time.Duration, renewed <-chan struct{}) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-renewed:
+	case <-ctx.Done():
+	}
+}
+
+// once holds one session. advanced says that it came to a wire mark that held.
+func (s *Session) once(ctx context.Context) (advanced bool, err error) {
+	ctx, release, err := s.Client.session(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	m := s.Store.Meta()
+	e := s.Client.reach.current()
+	query := url.Values{
+		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker}, "endpoints": {s.Client.reach.digest()},
+	}
+	if asked := s.pulse.ask(); asked > 0 {
+		query.Set("heartbeat", strconv.Itoa(asked))
+	}
+	body, err := s.Client.do(ctx, http.MethodGet, route.Desired, query, http.NoBody)
+	if err != nil {
+		s.Client.reach.failed(e)
+		return false, err
+	}
+	defer body.Close()
+	st := &stream{Session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel), by: e, leave: func() { cancel(errMoved) }}
+	defer st.dog.stop()
+	err = st.run(ctx)
+	if st.hello == nil {
+		s.Client.reach.failed(e)
+	}
+	st.land(nil, true, true)
+	if cause := context.Cause(ctx); cause != nil && err != nil {
+		err = cause
+	}
+	if st.hello != nil && s.pulse.ended(time.Since(st.dog.heard), st.dog.beat, err) {
+		s.Log.Info("quiet sessions end before the hub's heartbeat; asking for a shorter one", "heartbeat", s.pulse.asked)
+	}
+	return st.advanced, err
+}
+
+// stream is an answer of the hub in frames, which go into the store.
+type stream struct {
+	*Session
+	dec   *wire.Decoder
+	dog   *watchdog
+	hello *wire.Hello
+	in    store.Intake
+	// by is the endpoint that the session was opened by. leave ends it, to go on by another.
+	by    endpoint
+	leave func()
+	// advanced says that a wire mark held: the content is then what the hub says it is.
+	advanced bool
+	// departed has, by path, what ceased to be desired since the last wire mark.
+	departed map[string]store.Touched
+}
+
+// next reads a frame.
+func (st *stream) next() (wire.Frame, error) {
+	var f wire.Frame
+	if err := st.dec.Decode(&f); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // a hub that ends a session says bye
+		}
+		return f, fmt.Errorf("read frames: %w", err)
+	}
+	st.dog.reset()
+	return f, nil
+}
+
+// greet reads the hello.
+func (st *stream) greet(ctx context.Context) error {
+	f, err := st.next()
+	if err != nil {
+		return err
+	}
+	if f.Hello == nil {
+		return errors.New("read frames: the first one is not a hello")
+	}
+	return st.welcome(ctx, *f.Hello)
+}
+
+// welcome finds out whether the log of the hub that said hello continues the one that the
+// agent knows, and puts the hello into the store.
+func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
+	if h.UID == "" {
+		return errors.New("the hello names no location")
+	}
+	m := st.Store.Meta()
+	st.in.Proven, st.in.Marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
+	if st.in.Proven && !m.Seen.IsZero() { // puts since the last wire mark may not be in this log
+		answer, err := st.Client.lineage(ctx, h.Marker, []string{m.Seen.Marker()})
+		if err != nil {
+			return err
+		}
+		// An older hub, which does not know the request, names no marker.
+		st.in.Proven = answer.Marker == "" || answer.Has(m.Seen.Marker(), m.Seen.Revision)
+	}
+	if !st.in.Proven && accepts(h.Settings, h) {
+		return st.accept(ctx, h)
+	}
+	if !st.in.Proven {
+		st.Log.Warn("the hub's log does not continue the one before: new objects are created, changes and removals wait until it is accepted",
+			"continuous", h.Continuous, "location", h.UID, "known", m.LocationUID)
+	}
+	st.State.greeted(m.LocationUID == "" || m.LocationUID == h.UID)
+	if err := st.Store.Write(ctx, func(t *store.Tx) error {
+		t.Welcome(h, st.in.Proven)
+		return nil
+	}); err != nil {
+		return err
+	}
+	st.dog.every(h.Settings)
+	st.hello = &h
+	st.follower.Greeted(false)
+	return nil
+}
+
+// run follows the stream until it ends.
+func (st *stream) run(ctx context.Context) error {
+	if err := st.greet(ctx); err != nil {
+		return err
+	}
+	st.sessions.Inc()
+	st.Client.reach.worked(st.by)
+	defer st.Client.reach.during(st.leave)()
+	st.State.connected(st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
+	st.follower.Opened(false)
+	st.Log.Info("connected to the hub", "hub", st.by.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
+	m := st.Store.Meta()
+	if m.Revision == 0 || m.Gained {
+		// The store is new, or has more spaces than before: which Jobs and Pods have completed is in the hub's reports.
+		if err := st.recall(ctx, st.dog.reset); err != nil {
+			return err
+		}
+	}
+	switch {
+	case st.hello.Resumed && st.in.Proven && !m.Gained:
+	case !st.in.Proven:
+		// Of an unproven log only new objects are taken, so the walk does not advance
+		// the store's revision, and this stream goes on.
+		if err := st.walk(ctx); err != nil {
+			return err
+		}
+	case m.Gained || m.Root != st.hello.Root:
+		if err := st.walk(ctx); err != nil {
+			return err
+		}
+		return errWalked
+	default:
+		if err := st.adopt(ctx); err != nil {
+			return err
+		}
+	}
+	if !st.hello.Resumed {
+		st.known()
+	}
+	for {
+		if err := st.batch(ctx); err != nil {
+			return err
+		}
+		if st.in.Marked {
+			st.known()
+		}
+		if st.in.Marked && st.in.Proven && !st.in.Agrees {
+			if !st.in.Forward {
+				return errors.New("the hub's revision went back within a session")
+			}
+			st.Log.Warn("the desired content differs from the hub's; comparing all of it")
+			if err := st.walk(ctx); err != nil {
+				return err
+			}
+			return errWalked
+		}
+	}
+}
+
+// known notes that the desired content is known.
+func (st *stream) known() {
+	if st.State.marked() {
+		st.follower.Opened(true)
+	}
+}
+
+// adopt takes over the hello's revision: the content in the store is the hub's already.
+func (st *stream) adopt(ctx context.Context) error {
+	return st.take(ctx, []wire.Frame{{Mark: &wire.Mark{
+		Revision: st.hello.Revision, Root: st.hello.Root, Count: st.hello.Count, Marker: st.hello.Marker,
+	}}})
+}
+
+// batch reads what has arrived, at least one frame and at most up to a wire mark, and
+// puts it into the store.
+func (st *stream) batch(ctx context.Context) error {
+	var frames []wire.Frame
+	for size := 0; ; {
+		f, err := st.next()
+		if err != nil {
+			return errors.Join(err, st.take(ctx, frames))
+		}
+		if f.Bye != nil {
+			return errors.Join(byeError(f.Bye), st.take(ctx, frames))
+		}
+		switch {
+		case f.Endpoints != nil:
+			if err := st.Client.reach.announced(*f.Endpoints); err != nil {
+				st.Log.Warn("where the hub says that it is can't be taken over", "error", err)
+			}
+		case f.Look != nil:
+			st.follower.Asked(*f.Look)
+		case f.Ping == nil:
+			frames = append(frames, f)
+		case f.Ping.Renew:
+			st.Client.renew.Raise()
+		}
+		if f.Put != nil {
+			size += len(f.Put.Object)
+		}
+		if f.Mark != nil || len(frames) >= maxBatch || size >= maxBatchBytes || st.dec.Buffered() == 0 {
+			return st.take(ctx, frames)
+		}
+	}
+}
+
+// take puts frames into the store and tells the follower what they touched.
+func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
+	st.in.Marked = false
+	if len(frames) == 0 {
+		return nil
+	}
+	arrivals := make([]store.Arrival, 0, len(frames))
+	for _, f := range frames {
+		a, err := store.Admit(f)
+		if err != nil {
+			// The next wire mark shows that something is missing; the rest goes on.
+			st.Log.Error("the hub sent a malformed frame", "error", err)
+			continue
+		}
+		arrivals = append(arrivals, a)
+	}
+	var all []store.Touched
+	var next store.Intake
+	if err := st.Store.Write(ctx, func(t *store.Tx) (err error) {
+		all, next, err = st.in.Apply(t, arrivals, time.Now())
+		return err
+	}); err != nil {
+		return err
+	}
+	st.in = next
+	st.advanced = st.advanced || next.Marked && (next.Agrees || !next.Proven)
+	st.frames.Add(float64(len(frames)))
+	for _, f := range frames {
+		if f.Settings != nil {
+			st.dog.every(*f.Settings)
+		}
+	}
+	dels := slices.ContainsFunc(frames, func(f wire.Frame) bool { return f.Del != nil || f.Gone != nil })
+	st.land(all, next.Marked || !dels, next.Marked)
+	if st.hello == nil {
+		return nil
+	}
+	accepted := accepts(st.Store.Meta().Settings, *st.hello)
+	if accepted && !next.Proven {
+		return st.accept(ctx, *st.hello)
+	}
+	if st.State.accept(accepted) {
+		st.follower.Opened(false)
+	}
+	return nil
+}
+
+// land tells the follower what frames touched. What ceases to be desired is held back
+// until the next wire mark, so that what is removed together is told together and can go
+// in order. complete says that nothing of all has to be held back, ended that what was
+// held back is told, too.
+func (st *stream) land(all []store.Touched, complete, ended bool) {
+	var now []store.Touched
+	for _, t := range all {
+		path := t.Object.Path()
+		delete(st.departed, path)
+		if t.Want.Desired() || complete {
+			now = append(now, t)
+			continue
+		}
+		if st.departed == nil {
+			st.departed = map[string]store.Touched{}
+		}
+		st.departed[path] = t
+	}
+	if ended {
+		now = slices.AppendSeq(now, maps.Values(st.departed))
+		st.departed = nil
+	}
+	st.follower.Landed(now)
+}
+
+func byeError(b *wire.Bye) error {
+	if b.Reason == wire.ByeReplaced {
+		return errReplaced
+	}
+	return fmt.Errorf("%w: %s %s", errBye, b.Reason, b.Message)
+}
+
+// watchdog cancels a stream on which nothing arrives for too long.
+type watchdog struct {
+	timer *time.Timer
+	beat  time.Duration
+	// heard is when something last arrived.
+	heard time.Time
+}
+
+func newWatchdog(cancel context.CancelCauseFunc) *watchdog {
+	w := &watchdog{beat: heartbeat, heard: time.Now()}
+	w.timer = time.AfterFunc(silence*w.beat, func() { cancel(errSilent) })
+	return w
+}
+
+// every takes the time between two heartbeats from the settings.
+func (w *watchdog) every(s wire.Settings) {
+	if s.HeartbeatSeconds > 0 {
+		w.beat = time.Duration(s.HeartbeatSeconds) * time.Second
+	}
+	w.reset()
+}
+
+func (w *watchdog) reset() {
+	w.heard = time.Now()
+	w.timer.Reset(silence * w.beat)
+}
+func (w *watchdog) stop() { w.timer.Stop() }
+
+// errAccepted ends a session in which the operator has accepted the hub's log.
+var errAccepted = errors.New("the hub's log was accepted as the continuation of the one before: connect again")
+
+// accepts says whether the operator has accepted the log whose hello this is.
+func accepts(s wire.Settings, h wire.Hello) bool { return s.Accept != "" && s.Accept == h.Marker }
+
+// accept takes the hub's log for the continuation of the one before: from now on its
+// marker proves it. The content is not the hub's yet; the next session finds that out by
+// the root, and compares. This also accepts a location that was removed and added again
+// under its name.
+func (st *stream) accept(ctx context.Context, h wire.Hello) error {
+	st.Log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
+	if err := st.Store.Write(ctx, func(t *store.Tx) error {
+		t.Accept(h)
+		return nil
+	}); err != nil {
+		return err
+	}
+	st.follower.Greeted(true)
+	return errAccepted
+}

@@ -1,0 +1,328 @@
+package hubclient
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestWalkCut cuts a walk at every step of its way. Nothing is removed before
+// all of it has been answered, and in the end both sides are the same.
+func TestWalkCut(t *testing.T) {
+	const n = 800
+	m := newMemory(t)
+	for i := range n {
+		m.put(put(name(i), "1", "x"))
+	}
+	s, _ := m.follow()
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	m.same(t, s.Store)
+	rng := rand.New(rand.NewPCG(1, 2))
+	for round := range 5 {
+		gone := map[string]bool{}
+		for range 400 {
+			k := name(rng.IntN(2 * n))
+			if f, ok := m.content[k]; ok && rng.IntN(2) == 0 {
+				gone[k] = true
+				delete(m.content, f.Put.Key)
+			} else {
+				m.put(put(k, "1", fmt.Sprint(round)))
+				delete(gone, k)
+			}
+		}
+		m.revision++
+		before := keysOf(t, s.Store)
+		m.left = rng.IntN(400)
+		for cut := 0; ; cut++ {
+			budget := m.left
+			_, err := s.once(t.Context())
+			if errors.Is(err, errWalked) {
+				break
+			}
+			for k := range gone {
+				if _, ok := before[k]; ok && !s.has(t, k) {
+					t.Fatalf("%q was removed by a walk that ended with %v", k, err)
+				}
+			}
+			if s.Store.Meta().Revision == m.revision {
+				t.Fatalf("a walk that was cut came to revision %d", m.revision)
+			}
+			m.left = max(400, budget+budget/3+rng.IntN(200)) // a little further each time
+			if cut > 100 {
+				t.Fatalf("the walk does not come to its end: %v", err)
+			}
+		}
+		m.left = -1
+		m.same(t, s.Store)
+	}
+}
+
+func (s *Session) has(t *testing.T, k string) (has bool) {
+	t.Helper()
+	if err := s.Store.View(func(x *store.Tx) error { has = x.HasWant(k); return nil }); err != nil {
+		t.Fatal(err)
+	}
+	return has
+}
+
+// TestWalkOfWhatChanges changes the hub between any two answers. The stream goes
+// on from the first one's revision, at which nothing has been missed.
+func TestWalkOfWhatChanges(t *testing.T) {
+	m := newMemory(t)
+	for i := range 3000 {
+		m.put(put(name(i), "1", "x"))
+	}
+	s, _ := m.follow()
+	rng := rand.New(rand.NewPCG(3, 4))
+	var first int64
+	changed := map[string]bool{}
+	m.before = func(call string) {
+		switch call {
+		case "walk", "fetch":
+			if first == 0 {
+				first = m.revision
+				return
+			}
+			k := name(rng.IntN(3000))
+			changed[k] = true
+			if delete(m.content, k); rng.IntN(2) == 0 {
+				m.put(put(k, "2", "y"))
+			}
+			m.revision++
+		}
+	}
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if got := s.Store.Meta().Revision; got != first {
+		t.Errorf("the stream is to go on from %d, not from %d", first, got)
+	}
+	got := keysOf(t, s.Store)
+	for k, f := range m.content {
+		if !changed[k] && got[k] != rootOf(f) {
+			t.Errorf("%q differs", k)
+		}
+	}
+	for k := range got {
+		if _, ok := m.content[k]; !ok && !changed[k] {
+			t.Errorf("%q is still there", k)
+		}
+	}
+	m.before = func(string) {}
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) && !errors.Is(err, errBye) {
+		t.Fatal(err)
+	}
+	m.same(t, s.Store)
+}
+
+// TestWalkAcrossARestart shows that answers of a hub that has started anew are
+// not mixed with those before: its log may be another one by now.
+func TestWalkAcrossARestart(t *testing.T) {
+	m := newMemory(t)
+	for i := range 300 {
+		m.put(put(name(i), "1", "x"))
+	}
+	s, _ := m.follow()
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	m.content = map[string]wire.Frame{}
+	m.put(put(name(500), "1", "x"))
+	m.before = func(call string) {
+		if call == "fetch" {
+			m.marker, m.content = "n", map[string]wire.Frame{}
+		}
+	}
+	if _, err := s.once(t.Context()); err == nil || errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if got := keysOf(t, s.Store); len(got) != 300 {
+		t.Errorf("%d entries are left", len(got))
+	}
+}
+
+// TestWalkThatFailsIsTold has a walk end when what is to be gone is stored already. The agent
+// is told of it then: the next walk finds no difference there.
+func TestWalkThatFailsIsTold(t *testing.T) {
+	s, a, b := filled(t)
+	s.touched = nil
+	leaving := wire.Frame{Gone: &wire.Gone{Key: keyB, UID: b.Put.UID, Digest: b.Put.Digest, APIVersion: "v1", Kind: "ConfigMap"}}
+	s.on("desired", answer{body: lines(hello(11, rootOf(a), nil))})
+	s.on("walk", paged(11, nil, a, put(keyB, "1", "leaving")))
+	s.on("fetch", fetched(11, "another", leaving))
+	if err := s.once(); err == nil || errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if w, ok := s.content()[keyB]; !ok || w.Desired() {
+		t.Fatalf("what is to be gone is not stored: %+v", w)
+	}
+	if len(s.touched) != 1 || s.touched[0].Object.Path() != keyB {
+		t.Errorf("told of %+v", s.touched)
+	}
+}
+
+// TestBytesInSync shows what it costs to find that nothing differs, and that answers stay
+// bounded when much does.
+func TestBytesInSync(t *testing.T) {
+	const n = 20000
+	m := newMemory(t)
+	for i := range n {
+		m.put(put(name(i), "1", "x"))
+		m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied, Since: "2030-01-01T00:00:00Z"}
+	}
+	s, r := m.follow()
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	m.same(t, s.Store)
+	t.Logf("a new store: %d bytes up, %d down, largest answer %d, calls %v", m.up, m.down, m.largest, m.calls)
+	if bound := wire.MaxSpans * 128 * 150; m.largest > bound {
+		t.Errorf("an answer had %d bytes", m.largest)
+	}
+	exchange := func(what string, do func(context.Context) error, bound int) {
+		t.Helper()
+		m.up, m.down, m.calls = 0, 0, map[string]int{}
+		if err := do(t.Context()); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		t.Logf("%s: %d bytes up, %d down, calls %v", what, m.up, m.down, m.calls)
+		if m.up >= bound || m.down >= bound {
+			t.Errorf("%s took %d bytes up and %d down", what, m.up, m.down)
+		}
+	}
+	session := func(end error) func(context.Context) error {
+		return func(ctx context.Context) error {
+			if _, err := s.once(ctx); !errors.Is(err, end) {
+				return fmt.Errorf("ended with %w", err)
+			}
+			return nil
+		}
+	}
+	exchange("a session in sync", session(errBye), 1024)
+	exchange("reports in sync", r.agree, 1024)
+	m.put(put(name(777), "1", "y"))
+	exchange("one object differs", session(errWalked), 64<<10)
+	m.same(t, s.Store)
+}
+
+// TestReportsAgree makes reports of both sides the same from any state.
+func TestReportsAgree(t *testing.T) {
+	m := newMemory(t)
+	s, r := m.follow()
+	mine, other := wire.Report{UID: "1", State: wire.Applied}, wire.Report{UID: "1", State: wire.Applied, Completed: "x"}
+	if err := s.Store.Write(t.Context(), func(x *store.Tx) error {
+		for i := range 1000 {
+			if err := x.Recall(name(i), &mine); err != nil {
+				return err
+			}
+		}
+		return desire(x, put(name(5000), "1", "x"))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 900 {
+		m.reports[name(i)] = mine
+	}
+	m.reports[name(3)] = other    // ours counts
+	m.reports[name(4000)] = other // of something that nobody wants any more
+	m.reports[name(5000)] = other // of something of which we have not reported yet
+	var left []store.Touched
+	r.touch = func(all []store.Touched) { left = append(left, all...) }
+	for more := true; more; {
+		var err error
+		if more, err = r.round(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(m.reports) != 1001 || m.reports[name(3)].Completed != "" {
+		t.Errorf("the hub has %d reports", len(m.reports))
+	}
+	if m.reports[name(5000)].Completed != "x" {
+		t.Error("a report that we lacked is gone from the hub")
+	}
+	var got *wire.Report
+	if err := s.Store.View(func(x *store.Tx) (err error) { got, err = x.Report(name(5000)); return err }); err != nil || got == nil || got.Completed != "x" {
+		t.Errorf("recalled %+v: %v", got, err)
+	}
+	if len(left) != 1000 {
+		t.Errorf("%d keys of which only a report is left were shown", len(left))
+	}
+	if m.calls["reports"] > 3 {
+		t.Errorf("%d requests for what differs", m.calls["reports"])
+	}
+}
+
+// TestRecallComesFirst shows that a new store has the hub's reports before
+// anything is desired, so that what ran once does not run again.
+func TestRecallComesFirst(t *testing.T) {
+	m := newMemory(t)
+	for i := range 2500 {
+		m.put(put(name(i), "1", "x"))
+		m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied, Completed: "x"}
+	}
+	s, _ := m.follow()
+	m.before = func(call string) {
+		if call != "walk" {
+			return
+		}
+		n := 0
+		if err := s.Store.EachReport(func(key.Object, *wire.Report) error { n++; return nil }); err != nil || n != 2500 {
+			t.Errorf("%d reports are known when the walk begins: %v", n, err)
+		}
+	}
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+	if m.calls["walk"] == 0 || m.calls["reports"] > 0 {
+		t.Errorf("calls %v", m.calls)
+	}
+}
+
+// linger sends lines without content, as a hub does that has yet to make an answer.
+func (m *memory) linger(w http.ResponseWriter, call string) {
+	const often = 400 * time.Millisecond
+	for left := m.lingers[call]; left > 0; left -= often {
+		_, _ = io.WriteString(w, "\n")
+		_ = http.NewResponseController(w).Flush()
+		<-time.After(often)
+	}
+}
+
+// TestWalkLongerThanSilence shows that a session goes on whose walk takes longer than the
+// hub may be silent, as long as the hub sends something, even empty lines.
+func TestWalkLongerThanSilence(t *testing.T) {
+	m := newMemory(t)
+	m.heartbeat = 2
+	const patience = silence * time.Second
+	// All but the second are too short by themselves.
+	m.lingers = map[string]time.Duration{"reports/walk": patience / 2, "walk": patience * 5 / 4, "fetch": patience / 2, "reports/fetch": patience * 3 / 4}
+	for i := range 10 {
+		m.put(put(name(i), "1", "x"))
+		m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied}
+	}
+	s, _ := m.follow()
+	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+		t.Fatal(err)
+	}
+}
+
+// desire has what a put frame brings desired.
+func desire(x *store.Tx, f wire.Frame) error {
+	a, err := store.Admit(f)
+	if err != nil {
+		return err
+	}
+	_, _, err = store.Intake{Proven: true}.Apply(x, []store.Arrival{a}, now)
+	return err
+}

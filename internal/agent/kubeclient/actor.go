@@ -1,0 +1,27 @@
+package kubeclient
+
+import (
+	"context"
+	"strings"
+)
+
+// actorKey is where a context has whose name requests are made in.
+type actorKey struct{}
+
+// As has all requests of a context made in the name of a ServiceAccount, NAMESPACE/NAME;
+// empty: in the agent's own. It is of the context, and not of a request, so that a turn
+// for an object of which a ServiceAccount is in charge can't make one that is not.
+func As(ctx context.Context, account string) context.Context {
+	return context.WithValue(ctx, actorKey{}, account)
+}
+
+// actor is the user in whose name the requests of a context are made; empty: the agent.
+func actor(ctx context.Context) string {
+	account, _ := ctx.Value(actorKey{}).(string)
+	if account == "" {
+		return ""
+	}
+	// An account without a name, which no hub sends, is nobody, and is refused everything.
+	namespace, name, _ := strings.Cut(account, "/")
+	return "system:serviceaccount:" + namespace + ":" + name
+}

@@ -1,0 +1,163 @@
+package kubeclient
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// aggregated asks for aggregated discovery.
+	aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+	// apiDigest is how many digits of a schema's hash are kept.
+	apiDigest = 16
+	// current is the freshness of a version whose server answers discovery.
+	current = "Current"
+	// namespacedScope is the scope of namespaced resources.
+	namespacedScope = "Namespaced"
+)
+
+// groupDiscovery is one group in aggregated discovery.
+type groupDiscovery struct {
+	Metadata struct {
+		Name string `json:"name"`
+	} `json:"metadata"`
+	Versions []versionDiscovery `json:"versions"`
+}
+
+type versionDiscovery struct {
+	Version   string              `json:"version"`
+	Freshness string              `json:"freshness"`
+	Resources []resourceDiscovery `json:"resources"`
+}
+
+type resourceDiscovery struct {
+	Resource     string `json:"resource"`
+	Scope        string `json:"scope"`
+	ResponseKind struct {
+		Kind string `json:"kind"`
+	} `json:"responseKind"`
+	Verbs []string `json:"verbs"`
+}
+
+// discovery reads all that the target serves, by group.
+func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
+	var all []groupDiscovery
+	for _, root := range []string{"/api", "/apis"} {
+		var l struct {
+			Items []groupDiscovery `json:"items"`
+		}
+		if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: root, accept: aggregated}, &l); err != nil {
+			return nil, fmt.Errorf("discover what is below %q: %w", root, err)
+		}
+		all = append(all, l.Items...)
+	}
+	return all, nil
+}
+
+// APIs returns the groups and versions that the target serves, sorted, with the digests of
+// their schemas where it publishes them.
+func (t *Client) APIs(ctx context.Context) ([]wire.API, error) {
+	groups, err := t.discovery(ctx)
+	if err != nil {
+		return nil, err
+	}
+	hashes, err := t.schemaHashes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []wire.API
+	for _, g := range groups {
+		for _, v := range g.Versions {
+			gv, root := v.Version, "api/"+v.Version
+			if g.Metadata.Name != "" {
+				gv = g.Metadata.Name + "/" + v.Version
+				root = "apis/" + gv
+			}
+			api := wire.API{GroupVersion: gv, Digest: hashes[root]}
+			for _, r := range v.Resources {
+				api.Resources = append(api.Resources, r.Resource)
+			}
+			slices.Sort(api.Resources)
+			all = append(all, api)
+		}
+	}
+	slices.SortFunc(all, func(a, b wire.API) int { return cmp.Compare(a.GroupVersion, b.GroupVersion) })
+	return all, nil
+}
+
+// schemaHashes returns prefixes of the hashes of the target's OpenAPI documents, by the
+// path of the group and version.
+func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
+	var index struct {
+		Paths map[string]struct {
+			URL string `json:"serverRelativeURL"`
+		} `json:"paths"`
+	}
+	if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/openapi/v3", accept: fullAnswer}, &index); err != nil {
+		return nil, fmt.Errorf("discover schemas: %w", err)
+	}
+	hashes := map[string]string{}
+	for path, at := range index.Paths {
+		u, err := url.Parse(at.URL)
+		if err != nil {
+			continue // the API then has an empty digest
+		}
+		hash := u.Query().Get("hash")
+		hashes[path] = hash[:min(apiDigest, len(hash))]
+	}
+	return hashes, nil
+}
+
+// ErrStale says that discovery does not know of all APIs.
+var ErrStale = errors.New("what it serves is not known now")
+
+// Removable returns every resource whose objects can be listed and deleted, each in its
+// preferred version. With ErrStale it returns those it knows; there may be more.
+func (t *Client) Removable(ctx context.Context) ([]Served, error) {
+	return t.that(ctx, "list", "delete")
+}
+
+// Watchable is Removable of the resources whose objects can be listed and watched.
+func (t *Client) Watchable(ctx context.Context) ([]Served, error) {
+	return t.that(ctx, "list", "watch")
+}
+
+// that returns every resource that has some verbs.
+func (t *Client) that(ctx context.Context, verbs ...string) ([]Served, error) {
+	groups, err := t.discovery(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if len(groups) == 0 {
+		return nil, errHollow
+	}
+	var all []Served
+	for _, g := range groups {
+		known := map[string]bool{}
+		for _, v := range g.Versions { // in the order of preference
+			if v.Freshness != current {
+				err = fmt.Errorf("discover %q: %w", strings.TrimPrefix(g.Metadata.Name+"/"+v.Version, "/"), ErrStale)
+			}
+			for _, r := range v.Resources {
+				if known[r.Resource] || slices.ContainsFunc(verbs, func(v string) bool { return !slices.Contains(r.Verbs, v) }) {
+					continue
+				}
+				known[r.Resource] = true
+				all = append(all, Served{
+					Place: Place{key.NewResource(g.Metadata.Name, r.Resource), v.Version},
+					Kind:  r.ResponseKind.Kind, Namespaced: r.Scope == namespacedScope,
+				})
+			}
+		}
+	}
+	return all, err
+}

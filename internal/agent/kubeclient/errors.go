@@ -1,0 +1,151 @@
+package kubeclient
+
+import (
+	"errors"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Places of the kinds that the agent itself needs.
+var (
+	Namespaces = Place{Resource: key.Namespaces, Version: "v1"}
+	CRDs       = Place{Resource: key.CRDs, Version: "v1"}
+)
+
+// StatusOf returns the Status in an error; nil if the target did not answer.
+func StatusOf(err error) *metav1.Status {
+	var s *apierrors.StatusError
+	if !errors.As(err, &s) {
+		return nil
+	}
+	return &s.ErrStatus
+}
+
+// Unavailable says that the error is about the target, not the object: it did not answer,
+// or answered that it can't serve requests now.
+func Unavailable(err error) bool {
+	s := StatusOf(err)
+	if s == nil {
+		return !errors.Is(err, ErrAnswer)
+	}
+	switch s.Code {
+	case http.StatusUnauthorized, http.StatusTooManyRequests,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// MissingKind says that the target does not serve the resource.
+func MissingKind(err error) bool {
+	s := StatusOf(err)
+	return s != nil && s.Code == http.StatusNotFound && (s.Details == nil || s.Details.Name == "")
+}
+
+// MissingObject says that the target serves the resource and has no such object.
+func MissingObject(err error, id key.Identity) bool {
+	s := StatusOf(err)
+	return s != nil && s.Code == http.StatusNotFound && s.Details != nil && s.Details.Name == id.Name &&
+		!MissingNamespace(err, id)
+}
+
+// MissingNamespace says that the object's namespace does not exist.
+func MissingNamespace(err error, id key.Identity) bool {
+	s := StatusOf(err)
+	return s != nil && s.Code == http.StatusNotFound && id.Namespace != "" &&
+		s.Details != nil && s.Details.Kind == key.Namespaces.Resource && s.Details.Name == id.Namespace
+}
+
+// terminatingNamespace says that the object's namespace is being deleted.
+func terminatingNamespace(err error) bool {
+	return apierrors.HasStatusCause(err, "NamespaceTerminating")
+}
+
+// PreconditionFailed says that the object is not as the request requires: it has another
+// UID or resourceVersion, or exists already.
+func PreconditionFailed(err error) bool {
+	if apierrors.IsConflict(err) {
+		return true
+	}
+	s := StatusOf(err)
+	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
+		return false
+	}
+	for _, c := range s.Details.Causes {
+		if c.Field == "metadata.uid" {
+			return true
+		}
+	}
+	return false
+}
+
+// RetryAfter is how long the target asks to wait before the next request.
+func RetryAfter(err error) time.Duration {
+	if s := StatusOf(err); s != nil && s.Details != nil {
+		return time.Duration(s.Details.RetryAfterSeconds) * time.Second
+	}
+	return 0
+}
+
+// Refusal returns the state, reason and message to report for an error of the target.
+func Refusal(err error) (wire.State, string, string) {
+	s := StatusOf(err)
+	if s == nil {
+		return wire.Waiting, v1alpha1.ReasonTargetUnavailable, wire.Brief(err.Error())
+	}
+	switch {
+	case MissingKind(err):
+		return wire.Unsupported, v1alpha1.ReasonNoSuchResource, wire.Brief(s.Message)
+	case terminatingNamespace(err):
+		return wire.Waiting, v1alpha1.ReasonNamespaceTerminating, wire.Brief(s.Message)
+	case unknownField(s.Message):
+		return wire.Failed, v1alpha1.ReasonUnknownField, wire.Brief(s.Message)
+	}
+	reason := string(s.Reason)
+	if reason == "" {
+		reason = v1alpha1.ReasonRefused
+	}
+	return wire.Failed, reason, wire.Brief(s.Message)
+}
+
+// unknownField says that the target refused an object for a field that its schema does not
+// have. Server-side apply and strict decoding say so in different words.
+func unknownField(message string) bool {
+	return strings.Contains(message, "field not declared in schema") || strings.Contains(message, `unknown field "`)
+}
+
+// saysImmutable matches the messages by which API servers refuse to change a field: that
+// of the API machinery, and those of the kinds' own validation.
+var saysImmutable = regexp.MustCompile(
+	`(?i)immutable|once (set|created)|may not (change|be changed)|cannot (change|be changed|be updated)|updates? to .* (is|are) forbidden`)
+
+// Immutable says that the target refused an object because an immutable field would
+// change.
+func Immutable(err error) bool {
+	s := StatusOf(err)
+	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
+		return false
+	}
+	for _, c := range s.Details.Causes {
+		if saysImmutable.MatchString(c.Message) {
+			return true
+		}
+	}
+	return false
+}
+
+// Expired says that a watch cannot resume from its revision.
+func Expired(err error) bool {
+	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
+		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)
+}

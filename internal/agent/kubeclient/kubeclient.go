@@ -1,0 +1,348 @@
+package kubeclient
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+)
+
+const (
+	// requestTimeout bounds every request to the target but watches.
+	requestTimeout = time.Minute
+	// maxAnswer bounds an answer that is read into memory, in bytes.
+	maxAnswer = 64 << 20
+	// smallAnswer and smallList ask for metadata only.
+	smallAnswer = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+	smallList   = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+	fullAnswer  = "application/json"
+	applyPatch  = "application/apply-patch+yaml"
+	mergePatch  = "application/merge-patch+json"
+)
+
+// Client makes requests to the cluster. It is safe for concurrent use.
+type Client struct {
+	base   *url.URL
+	client *http.Client
+	agent  string
+	count  func(verb string, code int)
+	log    *slog.Logger
+	// held says whether the agent may act; nil: it may.
+	held Held
+	// unanswered is when, in nanoseconds, a request of one that may act was last given up
+	// without an answer.
+	unanswered atomic.Int64
+	// multiplexed says that the last answer came by HTTP/2.
+	multiplexed atomic.Bool
+	// Pace limits requests for single objects, from whose answers it learns, and workers.
+	Pace *Pace
+}
+
+// New makes a client with the configuration's transport, without a client-side rate
+// limit. agent is its User-Agent, most how many objects are worked on at once. count is called for each answer;
+// code 0: there was none.
+func New(config *rest.Config, agent string, most int, count func(verb string, code int), log *slog.Logger) (*Client, error) {
+	c := rest.CopyConfig(config)
+	c.Timeout = 0 // it would end watches
+	client, err := rest.HTTPClientFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("make client for target: %w", err)
+	}
+	base, _, err := rest.DefaultServerUrlFor(c)
+	if err != nil {
+		return nil, fmt.Errorf("parse target %q: %w", c.Host, err)
+	}
+	return &Client{base: base, client: client, agent: agent, count: count, log: log, Pace: newPace(most)}, nil
+}
+
+// Place is a resource in one version: what the path of a request needs.
+type Place struct {
+	key.Resource
+	Version string
+}
+
+// GroupVersion is how objects of the resource name the version.
+func (p Place) GroupVersion() string {
+	if g := p.APIGroup(); g != "" {
+		return g + "/" + p.Version
+	}
+	return p.Version
+}
+
+// collection is the path of the resource, in a namespace if one is given.
+func (p Place) collection(namespace string) string {
+	root := "/api/"
+	if p.APIGroup() != "" {
+		root = "/apis/"
+	}
+	root += p.GroupVersion()
+	if namespace != "" {
+		root += "/namespaces/" + namespace
+	}
+	return root + "/" + p.Resource.Resource
+}
+
+func (p Place) object(id key.Identity) string { return p.collection(id.Namespace) + "/" + id.Name }
+
+// request is one request to the target.
+type request struct {
+	verb, method string
+	path         string
+	query        url.Values
+	accept       string
+	content      string
+	body         []byte
+	// free says that the request is made whether or not the agent may act.
+	free bool
+}
+
+// Silence is after how long what waits for an answer over a connection whose other side is gone
+// fails; 0: nobody knows. By HTTP/2 a client of k8s.io/apimachinery/pkg/util/net, which sets up the
+// transport, pings after 30 s in which nothing came, and waits 15 s, unless its environment says
+// otherwise.
+func (t *Client) Silence() time.Duration {
+	if !t.multiplexed.Load() || os.Getenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS") != "" || os.Getenv("HTTP2_PING_TIMEOUT_SECONDS") != "" {
+		return 0
+	}
+	return 45 * time.Second
+}
+
+// open sends a request and returns the answer's body, or a StatusError.
+func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
+	u := *t.base
+	u.Path = path.Join("/", t.base.Path, r.path)
+	u.RawQuery = r.query.Encode()
+	req, err := http.NewRequestWithContext(ctx, r.method, u.String(), bytes.NewReader(r.body))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	req.Header.Set("User-Agent", t.agent)
+	if account := actor(ctx); account != "" {
+		req.Header.Set(transport.ImpersonateUserHeader, account)
+	}
+	req.Header.Set("Accept", r.accept)
+	// The agent is beside its cluster, as Kubernetes' own controllers, which have nothing compressed either:
+	// that would be a good part of what a list takes an API server.
+	req.Header.Set("Accept-Encoding", "identity")
+	if r.content != "" {
+		req.Header.Set("Content-Type", r.content)
+	}
+	resp, err := t.client.Do(req)
+	if err != nil {
+		if !errors.Is(err, context.Canceled) { // or nobody waited for an answer any more
+			t.count(r.verb, 0)
+		}
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	t.multiplexed.Store(resp.ProtoMajor >= 2)
+	t.count(r.verb, resp.StatusCode)
+	if resp.StatusCode >= http.StatusOK && resp.StatusCode < http.StatusMultipleChoices {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	return nil, statusError(r.verb, resp)
+}
+
+// do sends a request and decodes the answer into v.
+func (t *Client) do(ctx context.Context, r request, v any) error {
+	if r.verb == "list" || r.verb == "discover" { // how long these take depends on their size
+		return t.exchange(ctx, r, v)
+	}
+	if err := t.Pace.send(ctx); err != nil {
+		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)
+	}
+	start := time.Now()
+	err := t.exchange(ctx, r, v)
+	t.Pace.answered(time.Since(start), err)
+	return err
+}
+
+func (t *Client) exchange(ctx context.Context, r request, v any) error {
+	b, err := t.read(ctx, r)
+	if err != nil {
+		return err
+	}
+	if o, ok := v.(json.Unmarshaler); ok {
+		err = o.UnmarshalJSON(b) // encoding/json would scan b twice before it calls this
+	} else {
+		err = json.Unmarshal(b, v)
+	}
+	return r.decoded(err)
+}
+
+// decoded makes an error of one that decoding the answer has.
+func (r request) decoded(err error) error {
+	if err != nil {
+		return fmt.Errorf("%s %s: %w: %w", r.verb, r.path, ErrAnswer, err)
+	}
+	return nil
+}
+
+// read sends a request and returns the answer's body.
+func (t *Client) read(ctx context.Context, r request) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	ctx, done, err := t.while(ctx, &r)
+	if err != nil {
+		return nil, err
+	}
+	body, err := t.open(ctx, r)
+	defer func(unopened error) { done(unopened) }(err)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	if err != nil {
+		return nil, fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
+	}
+	if len(b) > maxAnswer {
+		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
+	}
+	return b, nil
+}
+
+// statusError makes a StatusError of an answer, even if that is not a Status.
+func statusError(verb string, resp *http.Response) error {
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // as much as can be read
+	var s metav1.Status
+	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
+		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, schema.GroupResource{}, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
+	}
+	if after, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && after > 0 {
+		if s.Details == nil {
+			s.Details = &metav1.StatusDetails{}
+		}
+		s.Details.RetryAfterSeconds = int32(min(after, int(time.Hour/time.Second)))
+	}
+	if s.Code == 0 {
+		s.Code = int32(resp.StatusCode)
+	}
+	return &apierrors.StatusError{ErrStatus: s}
+}
+
+// Get reads the metadata of an object.
+func (t *Client) Get(ctx context.Context, p Place, id key.Identity) (ownership.Meta, error) {
+	var o ownership.Observation
+	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: smallAnswer}, &o)
+	return o.Metadata, err
+}
+
+// GetAll reads a whole object.
+func (t *Client) GetAll(ctx context.Context, p Place, id key.Identity) (*ownership.Answer, error) {
+	o := &ownership.Answer{}
+	err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: p.object(id), accept: fullAnswer}, o)
+	return o, err
+}
+
+// Apply applies a body server-side, by force, and returns the resulting object.
+func (t *Client) Apply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (*ownership.Answer, error) {
+	o := &ownership.Answer{}
+	err := t.do(ctx, request{
+		verb: "apply", method: http.MethodPatch, path: p.object(id), accept: fullAnswer, content: applyPatch, body: body,
+		// An object with a field that the target does not know is refused.
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "fieldValidation": {"Strict"}},
+	}, o)
+	return o, err
+}
+
+// Remove deletes an object that has the UID. gone says that it no longer exists;
+// otherwise it is terminating.
+func (t *Client) Remove(
+	ctx context.Context, p Place, id key.Identity, uid string, policy metav1.DeletionPropagation,
+) (gone bool, err error) {
+	body, err := json.Marshal(metav1.DeleteOptions{
+		TypeMeta:          metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"},
+		Preconditions:     metav1.NewUIDPreconditions(uid),
+		PropagationPolicy: &policy,
+	})
+	if err != nil {
+		return false, fmt.Errorf("encode delete options: %w", err)
+	}
+	var o ownership.Observation
+	if err := t.do(ctx, request{
+		verb: "delete", method: http.MethodDelete, path: p.object(id), accept: smallAnswer, content: fullAnswer, body: body,
+	}, &o); err != nil {
+		return false, err
+	}
+	return o.Kind == "Status", nil
+}
+
+// CreateNamespace creates a namespace that is not desired itself, for what is desired in
+// it.
+func (t *Client) CreateNamespace(ctx context.Context, name string, l ownership.Owner) error {
+	body, err := json.Marshal(map[string]any{
+		"apiVersion": "v1", "kind": "Namespace",
+		"metadata": map[string]any{"name": name, "annotations": map[string]string{v1alpha1.ImpliedAnnotation: string(l)}},
+	})
+	if err != nil {
+		return fmt.Errorf("encode namespace: %w", err)
+	}
+	var o ownership.Observation
+	return t.do(ctx, request{
+		verb: "create", method: http.MethodPost, path: Namespaces.collection(""), accept: smallAnswer, content: fullAnswer,
+		query: url.Values{"fieldManager": {l.Manager()}}, body: body,
+	}, &o)
+}
+
+// TryApply is a dry run of Apply, without strict validation of fields. It returns the
+// metadata that would result.
+func (t *Client) TryApply(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (ownership.Meta, error) {
+	var o ownership.Observation
+	err := t.tryApply(ctx, p, id, manager, body, smallAnswer, &o)
+	return o.Metadata, err
+}
+
+// TryApplyAll is TryApply that returns the whole object that would result.
+func (t *Client) TryApplyAll(ctx context.Context, p Place, id key.Identity, manager string, body []byte) (*ownership.Answer, error) {
+	o := &ownership.Answer{}
+	err := t.tryApply(ctx, p, id, manager, body, fullAnswer, o)
+	return o, err
+}
+
+func (t *Client) tryApply(ctx context.Context, p Place, id key.Identity, manager string, body []byte, accept string, v any) error {
+	return t.do(ctx, request{
+		verb: "try", method: http.MethodPatch, path: p.object(id), accept: accept, content: applyPatch, body: body,
+		query: url.Values{"fieldManager": {manager}, "force": {"true"}, "dryRun": {"All"}},
+	}, v)
+}
+
+// Merge sends a JSON merge patch, which fails if the UID or resourceVersion in it are not
+// the object's. verb names the request in metrics and errors.
+func (t *Client) Merge(ctx context.Context, verb string, p Place, id key.Identity, manager string, body []byte) (ownership.Meta, error) {
+	var o ownership.Observation
+	err := t.do(ctx, request{
+		verb: verb, method: http.MethodPatch, path: p.object(id), accept: smallAnswer, content: mergePatch, body: body,
+		query: url.Values{"fieldManager": {manager}},
+	}, &o)
+	return o.Metadata, err
+}
+
+// TryCreate is a dry run of a creation.
+func (t *Client) TryCreate(ctx context.Context, p Place, id key.Identity, manager string, body []byte) error {
+	var o ownership.Observation
+	return t.do(ctx, request{
+		verb: "try", method: http.MethodPost, path: p.collection(id.Namespace), accept: smallAnswer, content: fullAnswer, body: body,
+		query: url.Values{"fieldManager": {manager}, "dryRun": {"All"}},
+	}, &o)
+}

@@ -1,0 +1,49 @@
+package kubeclient
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"k8s.io/client-go/rest"
+)
+
+// TestProbe shows what counts as a broken target: one that does not answer,
+// that serves nothing, or whose discovery is no discovery.
+func TestProbe(t *testing.T) {
+	const core, groups = `{"kind":"APIVersions","versions":["v1"]}`, `{"kind":"APIGroupList","groups":[{"name":"apps"}]}`
+	for name, c := range map[string]struct {
+		status       int
+		core, groups string
+		broken       string
+	}{
+		"whole":        {200, core, groups, ""},
+		"no groups":    {200, core, `{"kind":"APIGroupList","groups":[]}`, "serves none"},
+		"no core":      {200, `{}`, groups, "serves none"},
+		"garbage":      {200, core, "<html>", "decode answer"},
+		"unavailable":  {503, "", "", "discover the core API"},
+		"unauthorized": {401, "", "", "discover the core API"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.WriteHeader(c.status)
+				body := map[string]string{"/api": c.core, "/apis": c.groups}[r.URL.Path]
+				if _, err := io.WriteString(w, body); err != nil {
+					t.Error(err)
+				}
+			}))
+			defer server.Close()
+			at, err := New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
+			if err != nil {
+				t.Fatal(err)
+			}
+			err = at.Probe(t.Context())
+			if (err == nil) != (c.broken == "") || err != nil && !strings.Contains(err.Error(), c.broken) {
+				t.Errorf("the probe says %v, want %q", err, c.broken)
+			}
+		})
+	}
+}

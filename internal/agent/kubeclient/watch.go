@@ -1,0 +1,116 @@
+package kubeclient
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/ownership"
+)
+
+// watchLength is how long a watch lasts, plus or minus a quarter.
+const watchLength = time.Hour
+
+// watchEvent is one line of a watch.
+type watchEvent struct {
+	Type   string
+	Object ownership.Answer
+	// Error is the Status that an event of that type has instead of an object.
+	Error json.RawMessage
+}
+
+// UnmarshalJSON decodes the object in place.
+func (e *watchEvent) UnmarshalJSON(b []byte) error {
+	e.Type = strings.Clone(gjson.GetBytes(b, "type").String())
+	object := gjson.GetBytes(b, "object").Raw
+	if e.Type == "ERROR" || object == "" {
+		e.Error = json.RawMessage(object)
+		return nil
+	}
+	return e.Object.UnmarshalJSON([]byte(object))
+}
+
+// Follow watches the objects with the given labels from a revision on. It renews the watch
+// until that fails, and returns the last revision it has seen; empty: the objects have to
+// be listed again.
+func (t *Client) Follow(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Observation, gone bool) error) (string, error) {
+	return t.FollowAll(ctx, p, labels, revision, full, func(o *ownership.Answer, gone bool) error { return show(&o.Observation, gone) })
+}
+
+// FollowAll is Follow that passes on whole objects, or, unless full, all of their metadata.
+func (t *Client) FollowAll(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Answer, gone bool) error) (string, error) {
+	for {
+		next, err := t.watch(ctx, p, labels, revision, full, show)
+		if err != nil || next == "" { // without a revision a new watch would miss changes
+			return next, err
+		}
+		if next == revision { // it showed nothing, and may have ended at once
+			retry.Pause(ctx, retry.Backoff(0, retry.First, time.Second))
+		}
+		revision = next
+	}
+}
+
+// Watch is FollowAll that does not renew the watch when it ends, and says why one is refused.
+func (t *Client) Watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Answer, gone bool) error) (string, error) {
+	return t.watch(ctx, p, labels, revision, full, show)
+}
+
+// watch calls show with changes until the watch ends, and returns the last revision.
+func (t *Client) watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Answer, gone bool) error) (string, error) {
+	length := watchLength - watchLength/4 + rand.N(watchLength/2)
+	accept := smallAnswer
+	if full {
+		accept = fullAnswer
+	}
+	query := url.Values{
+		"watch": {"true"}, "allowWatchBookmarks": {"true"}, "resourceVersion": {revision},
+		"timeoutSeconds": {strconv.Itoa(int(length / time.Second))},
+	}
+	if labels != "" {
+		query.Set("labelSelector", labels)
+	}
+	body, err := t.open(ctx, request{verb: "watch", method: http.MethodGet, path: p.collection(""), accept: accept, query: query})
+	if err != nil {
+		return revision, err
+	}
+	defer body.Close()
+	dec := json.NewDecoder(body)
+	for {
+		var e watchEvent
+		if err := dec.Decode(&e); err != nil {
+			if ctx.Err() == nil {
+				t.log.Debug("watch ended", "resource", p.Resource.String(), "error", err)
+			}
+			return revision, ctx.Err() // if anything is wrong, the next watch finds out
+		}
+		if e.Type == "ERROR" {
+			s := apierrors.StatusError{}
+			if err := json.Unmarshal(e.Error, &s.ErrStatus); err != nil {
+				return revision, fmt.Errorf("watch %s: decode error event: %w", p.Resource, err)
+			}
+			return revision, &s
+		}
+		o := e.Object
+		if o.Metadata.ResourceVersion == "" && o.Metadata.Name == "" {
+			return revision, fmt.Errorf("watch %s: %w: an event of type %q has no object", p.Resource, ErrAnswer, e.Type)
+		}
+		revision = o.Metadata.ResourceVersion // empty: Follow returns, and the kind is listed again
+		if e.Type == "BOOKMARK" {
+			continue
+		}
+		if err := show(&o, e.Type == "DELETED"); err != nil {
+			return revision, err
+		}
+	}
+}

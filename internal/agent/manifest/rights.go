@@ -1,0 +1,131 @@
+package manifest
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const (
+	// Namespace is where an agent is unless its operator says otherwise.
+	Namespace = "orrery-system"
+	// name is that of everything that an agent consists of at its cluster.
+	name = "orrery-agent"
+)
+
+// Rights are what an agent may do at its cluster. The zero value is what it needs to
+// start, to look around, and to say what it may not do.
+type Rights struct {
+	// All: everything.
+	All bool
+	// Mapped are the resources, as RESOURCE[.GROUP], that it applies and removes with its
+	// own rights; Observed those that it only watches.
+	Mapped, Observed []string
+	// Seen are those of which it reads what was not placed.
+	Seen []string
+	// Accounts are the names of the ServiceAccounts that it acts as, by namespace.
+	Accounts map[string][]string
+}
+
+// Objects are the agent's account and what that may do, in the order in which they can be
+// applied.
+func (r *Rights) Objects(namespace string) []any {
+	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: namespace}}
+	typed := func(kind string) metav1.TypeMeta {
+		return metav1.TypeMeta{APIVersion: rbacv1.SchemeGroupVersion.String(), Kind: kind}
+	}
+	role := metav1.ObjectMeta{Name: roleName(namespace)}
+	all := []any{
+		corev1.Namespace{TypeMeta: core("Namespace"), ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		corev1.ServiceAccount{TypeMeta: core("ServiceAccount"), ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: namespace}},
+		rbacv1.ClusterRole{TypeMeta: typed("ClusterRole"), ObjectMeta: role, Rules: r.rules()},
+		rbacv1.ClusterRoleBinding{
+			TypeMeta: typed("ClusterRoleBinding"), ObjectMeta: role,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}, Subjects: subjects,
+		},
+	}
+	// In the namespace in which all agents of a location hold Leases.
+	own := metav1.ObjectMeta{Name: role.Name + "-leases", Namespace: Namespace}
+	if namespace != Namespace {
+		all = append(all, corev1.Namespace{TypeMeta: core("Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
+	}
+	all = append(all,
+		rbacv1.Role{TypeMeta: typed("Role"), ObjectMeta: own, Rules: []rbacv1.PolicyRule{{
+			APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"create", "update"},
+		}}},
+		rbacv1.RoleBinding{
+			TypeMeta: typed("RoleBinding"), ObjectMeta: own, Subjects: subjects,
+			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: own.Name},
+		})
+	for _, home := range slices.Sorted(maps.Keys(r.Accounts)) {
+		as := metav1.ObjectMeta{Name: role.Name + "-impersonates", Namespace: home}
+		all = append(all,
+			rbacv1.Role{TypeMeta: typed("Role"), ObjectMeta: as, Rules: []rbacv1.PolicyRule{{
+				APIGroups: []string{""}, Resources: []string{"serviceaccounts"}, ResourceNames: r.Accounts[home], Verbs: []string{"impersonate"},
+			}}},
+			rbacv1.RoleBinding{
+				TypeMeta: typed("RoleBinding"), ObjectMeta: as, Subjects: subjects,
+				RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: as.Name},
+			})
+	}
+	return all
+}
+
+// roleName is the name of a ClusterRole, of which the agents in several namespaces of a
+// cluster have one each.
+func roleName(namespace string) string {
+	if namespace == Namespace {
+		return name
+	}
+	return name + "-" + namespace
+}
+
+func core(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }
+
+// custom says whether a CustomResourceDefinition may define a resource.
+func custom(of string) bool {
+	resource, group, _ := strings.Cut(of, ".")
+	return !key.Identity{Resource: key.NewResource(group, resource)}.Builtin()
+}
+
+// rules are the permissions that the agent needs in the whole cluster: to map or observe
+// the resources, to create the namespaces that they are in, for discovery, and to see by
+// which Leases agents share the location.
+func (r *Rights) rules() []rbacv1.PolicyRule {
+	discovery := rbacv1.PolicyRule{NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/version"}, Verbs: []string{"get"}}
+	if r.All {
+		return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, discovery}
+	}
+	// Leases say which agents share a location.
+	rules := []rbacv1.PolicyRule{discovery, {APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}}}
+	if len(r.Mapped) > 0 {
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}})
+	}
+	if len(r.Seen) > 0 { // of which kinds come and go
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"list", "watch"},
+		})
+	}
+	if slices.ContainsFunc(r.Mapped, custom) { // whether such a kind is gone for good
+		rules = append(rules, rbacv1.PolicyRule{
+			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
+		})
+	}
+	grant := func(resources []string, verbs ...string) {
+		for _, of := range resources {
+			resource, group, _ := strings.Cut(of, ".")
+			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs})
+		}
+	}
+	grant(r.Mapped, "get", "list", "watch", "create", "patch", "delete")
+	grant(r.Observed, "list", "watch")
+	grant(r.Seen, "get", "list", "watch")
+	return rules
+}

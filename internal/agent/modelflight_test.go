@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"encoding/pem"
+	"fmt"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestLeftWhileItIsMade has an object left to its location, and deleted in its space, while the
+// request that makes it is under way: it stays at the location, without marks.
+func TestLeftWhileItIsMade(t *testing.T) {
+	server := httptest.NewTLSServer(nil) // whose certificate will do
+	server.Close()
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	dir, left := t.TempDir(), 0
+	for seed := range 12 {
+		synctest.Test(t, func(t *testing.T) {
+			w := newCensusWorld(t, 1+2*seed, fmt.Sprint(dir, "/", seed), ca)
+			defer func() { w.agent.Stop() }()
+			o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "root"}}
+			object := func(v int) string {
+				return fmt.Sprintf(`{"apiVersion":"v1","data":{"v":"%d"},"kind":"ConfigMap","metadata":{"name":"root","namespace":"a"}}`, v)
+			}
+			<-time.After(time.Minute)
+			w.Put("s/core/configmaps/a/other", "uid-other", strings.Replace(object(0), "root", "other", 1)) // so that the kind is observed
+			if seed%3 == 0 {                                                                                // it is changed, and made otherwise
+				w.Put(o.Path(), "uid-root", object(0))
+			}
+			<-time.After(time.Minute)
+			slow := func(d time.Duration) {
+				w.cluster.mu.Lock()
+				defer w.cluster.mu.Unlock()
+				w.cluster.weather.slow = d
+			}
+			slow(20 * time.Second)
+			w.Put(o.Path(), "uid-root", object(1))
+			<-time.After(time.Second)
+			w.Write(wire.Frame{Hold: &wire.Hold{Key: o.Path(), UID: "uid-root", Digest: digest("yield"), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
+			w.Del(o.Path(), wire.Deleted)
+			<-time.After(time.Minute)
+			slow(0)
+			<-time.After(5 * time.Minute)
+			w.cluster.mu.Lock()
+			defer w.cluster.mu.Unlock()
+			switch at := w.cluster.objects[w.placing.At(o).String()]; {
+			case at == nil && seed%3 == 0:
+				t.Error("what was left to the location is gone")
+			case at == nil: // it was never made
+			case w.placed(at):
+				t.Errorf("it is there with marks: %s", at.json)
+			default:
+				left++
+			}
+			for _, h := range w.cluster.log {
+				if h.after == nil && h.before.id == w.placing.At(o) {
+					t.Errorf("seed %d: what was left to the location is deleted there", seed)
+				}
+			}
+		})
+	}
+	if left < 8 {
+		t.Errorf("it was left in %d of 12 cases", left)
+	}
+}

@@ -1,0 +1,248 @@
+package agent
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// judge looks at a change that the agent is about to make, with the cluster's lock.
+func (w *world) judge(verb string, before, after *thing) {
+	o := after
+	if o == nil {
+		o = before
+	}
+	wrong := func(format string, args ...any) {
+		w.bad = append(w.bad, fmt.Sprintf("%s %s: ", verb, o.id)+fmt.Sprintf(format, args...))
+	}
+	w.tell("    agent: %s %s", verb, o.id)
+	if w.frozen {
+		wrong("while paused")
+	}
+	w.judgeLog(verb, before, wrong)
+	wanted, orphan := w.options(o.id)
+	switch verb {
+	case "apply":
+		w.judgeApply(before, after, wanted, wrong)
+	case "create": // a namespace that nobody placed
+		after.foreign = true
+	case "let go":
+		if !w.unwanted(o.id) || !orphan && !w.forgot {
+			wrong("it is not to be let go")
+		}
+		if after.owners[releasedOwner] != nil {
+			wrong("something of it is still released")
+		}
+		after.foreign = true
+	case "hand over":
+		if !maps.Equal(before.fields, after.fields) || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
+			wrong("something else than managed fields of ours has changed")
+		}
+	case "take over":
+		if before.foreign || before.meta("labels", v1alpha1.LocationLabel) != former || after.meta("labels", v1alpha1.LocationLabel) != string(ownership.NewOwner("paris", w.hub.uid)) {
+			wrong("it is not to be taken over")
+		}
+		if before.content() != after.content() || before.ownedBy(true) != after.ownedBy(true) || before.ownedBy(false) != after.ownedBy(false) {
+			wrong("something else of it has changed")
+		}
+	case "refresh":
+		used := slices.ContainsFunc(w.inside(o.id), func(x *thing) bool { return w.stands(x, o.id) || !w.unwanted(x.id) })
+		if before.foreign || before.meta("annotations", v1alpha1.LogAnnotation) == after.meta("annotations", v1alpha1.LogAnnotation) || len(wanted) == 0 && !used {
+			wrong("its pair is not to be refreshed")
+		}
+	case "mark":
+		if !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
+			former := p.Policy.ReportDrift && before.meta("labels", v1alpha1.LocationLabel) != string(ownership.NewOwner("paris", w.hub.uid))
+			return former || p.Policy.CreateOnly && (!before.foreign || p.Policy.Adopt && !before.controlled || implied(before))
+		}) {
+			wrong("it is not to be marked")
+		}
+		after.foreign = false
+	case "delete":
+		switch {
+		case before.foreign:
+			wrong("it is not ours")
+		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool { return p.Policy.Recreate && differs(before, w.enforced(p.Digest, p.Policy)) }):
+			wrong("nobody said that it is to go")
+		case w.stays(before) && w.unwanted(o.id):
+			wrong("it is to be let go")
+		}
+		if x := w.before(before); x != nil && w.unwanted(o.id) {
+			wrong("%s, which leaves with it, has not ended", x.id)
+		}
+		for _, x := range w.inside(o.id) {
+			seen := max(w.cluster.listed[collection{x.id.Resource, ""}], w.cluster.listed[collection{x.id.Resource, x.id.Namespace}])
+			if x.created <= seen && w.stands(x, o.id) {
+				wrong("%s is in it", x.id)
+			}
+		}
+	default:
+		wrong("that is not to be done")
+	}
+}
+
+var releasedOwner = owner{ownership.ReleasedManager, "Apply"}
+
+// ownedBy is who owns what, or, with ours, what we own together.
+func (o *thing) ownedBy(ours bool) string {
+	var all []string
+	for m, paths := range o.owners {
+		for p := range paths {
+			switch ourselves := m == releasedOwner || strings.HasPrefix(m.manager, "orrery/"); {
+			case ourselves && ours:
+				if !isMark(p) { // which the next apply owns
+					all = append(all, p)
+				}
+			case !ourselves && !ours:
+				all = append(all, m.manager+" "+m.operation+" "+p)
+			}
+		}
+	}
+	slices.Sort(all)
+	return strings.Join(slices.Compact(all), "\n")
+}
+
+// releasedBy are the fields that a policy releases.
+func releasedBy(p wire.Policy) map[string]bool {
+	out := map[string]bool{}
+	for path, field := range map[string]string{
+		"$.data.v": fieldPath("data", "v"), "$.data['more']": fieldPath("data", "more"),
+		"$.data.fixed": fieldPath("data", "fixed"), "$.metadata.labels.l": fieldPath("metadata", "labels", "l"),
+	} {
+		if slices.Contains(strings.Split(p.Release, "\n"), path) {
+			out[field] = true
+		}
+	}
+	return out
+}
+
+// enforced are the fields of a rendering that are not released.
+func (w *world) enforced(d wire.Sum, p wire.Policy) map[string]string {
+	out := releasedBy(p)
+	rest := maps.Clone(w.sources[d])
+	maps.DeleteFunc(rest, func(p, _ string) bool { return out[p] })
+	return rest
+}
+
+// left says that the apply did not change the released fields.
+func left(before, after *thing, p wire.Policy) bool {
+	for path := range releasedBy(p) {
+		was, had := before.fields[path]
+		if is, has := after.fields[path]; is != was || has != had {
+			return false
+		}
+	}
+	return true
+}
+
+// stays says that by every policy with which the object was desired, it was to stay when
+// it no longer is.
+func (w *world) stays(o *thing) bool {
+	known := false
+	for _, p := range w.puts {
+		if p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || !strings.HasPrefix(p.Key, o.meta("labels", v1alpha1.SpaceLabel)+"/") || w.placeOf(p.Key) != o.id {
+			continue
+		}
+		if known = true; !p.Policy.Orphan {
+			return false
+		}
+	}
+	return known
+}
+
+// differs says that a fixed field is to change.
+func differs(o *thing, fields map[string]string) bool {
+	p := fieldPath("data", "fixed")
+	return o.fields[p] != "" && fields[p] != "" && o.fields[p] != fields[p]
+}
+
+func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(string, ...any)) {
+	var applied map[string]string
+	for m, paths := range after.owners {
+		if strings.HasPrefix(m.manager, "orrery/") && m.operation == "Apply" {
+			applied = map[string]string{}
+			for p := range paths {
+				if !isMark(p) {
+					applied[p] = after.fields[p]
+				}
+			}
+		}
+	}
+	foreign := before != nil && before.foreign
+	fits := false
+	w.judgeFirst(before, after, wrong)
+	for _, p := range wanted {
+		whole := before == nil && maps.Equal(applied, w.sources[p.Digest]) ||
+			before != nil && maps.Equal(applied, w.enforced(p.Digest, p.Policy)) && left(before, after, p.Policy)
+		switch {
+		case foreign && !p.Policy.Adopt && !implied(before):
+		case foreign && (before.controlled || strings.HasPrefix(before.meta("labels", v1alpha1.LocationLabel), "rome.")):
+		case whole:
+			fits = true
+		}
+	}
+	if !fits {
+		wrong("%v is not what is desired, or not to be applied to that", applied)
+	}
+	after.foreign = false
+}
+
+// implied says that an object is a namespace that the agent created for what is in it.
+func implied(o *thing) bool { return o.meta("annotations", v1alpha1.ImpliedAnnotation) != "" }
+
+func isMark(p string) bool {
+	return strings.HasPrefix(p, "metadata/labels/orrery.dev") || strings.HasPrefix(p, "metadata/annotations/orrery.dev")
+}
+
+// options are the puts that may be followed of an identity.
+func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
+	for _, k := range w.spaceKeys(id) {
+		for sum := range w.allowed[k] {
+			if p := w.puts[sum]; p != nil {
+				all, orphan = append(all, p), orphan || p.Policy.Orphan
+			}
+		}
+	}
+	for sum, p := range w.puts { // what was orphaned before it ceased to be desired
+		_ = sum
+		if w.placeOf(p.Key) == id && p.Policy.Orphan {
+			orphan = true
+		}
+	}
+	return all, orphan
+}
+
+// unwanted says that the location need not have an identity.
+func (w *world) unwanted(id key.Identity) bool {
+	for _, k := range w.spaceKeys(id) {
+		if _, known := w.allowed[k]; known && !w.gone[k] {
+			return false
+		}
+	}
+	return true
+}
+
+// inside are the objects in a namespace or of a definition.
+func (w *world) inside(id key.Identity) (all []*thing) {
+	for _, o := range w.cluster.objects {
+		if id.Resource == key.Namespaces && o.id.Namespace == id.Name || id == widgetsCRD && o.id.APIGroup() == "example.com" {
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// stands says that an object in a namespace or of a definition keeps that from going:
+// it is not ours, and does not go with something else in there.
+func (w *world) stands(o *thing, in key.Identity) bool {
+	if !o.foreign {
+		return false
+	}
+	return !o.controlled || !slices.ContainsFunc(w.inside(in), func(x *thing) bool { return x.uid == o.controller.UID })
+}

@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+)
+
+// timeline is a hub's log as the model knows it: which places are in it, and whether
+// it is accepted whatever it is.
+type timeline struct {
+	markers  []marked
+	revision int64
+	accepted bool
+}
+
+func (l timeline) has(p ownership.Pair) bool {
+	name := ""
+	for _, m := range l.markers {
+		if m.revision <= p.Revision {
+			name = m.name
+		}
+	}
+	return l.accepted || !p.IsZero() && p.Revision <= l.revision && name == p.Marker()
+}
+
+// logNow notes what the hub's log is, with the locks of both.
+func (w *world) logNow(only bool) {
+	now := timeline{
+		markers: slices.Clone(w.hub.markers), revision: w.hub.revision,
+		accepted: w.hub.settings.Accept == w.hub.marker(w.hub.revision),
+	}
+	n := len(w.logs)
+	switch {
+	case only:
+		w.logs = []timeline{now}
+	case n > 0 && w.logs[n-1].accepted == now.accepted && slices.Equal(w.logs[n-1].markers, now.markers):
+		w.logs[n-1] = now
+	default:
+		w.logs = append(w.logs, now)
+	}
+}
+
+// continues says that a log that the agent may follow has the place by which an
+// object was written, or that the agent's store has the put itself.
+func (w *world) continues(o *thing) bool {
+	p := ownership.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))
+	if slices.ContainsFunc(w.logs, func(l timeline) bool { return l.has(p) }) {
+		return true
+	}
+	known := false
+	if err := w.agent.store.View(func(x *store.Tx) error {
+		for _, k := range w.spaceKeys(o.id) {
+			entry, _, err := x.Want(k)
+			if err != nil {
+				return err
+			}
+			known = known || entry != nil && entry.Object() != nil && !p.IsZero() && entry.Object().Log == p
+		}
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
+	return known
+}
+
+// judgeLog sees that nothing is changed or removed that was written by a log of which
+// nobody knows that the hub's continues it.
+func (w *world) judgeLog(verb string, before *thing, wrong func(string, ...any)) {
+	if before == nil || before.foreign || implied(before) {
+		return
+	}
+	switch {
+	case (verb == "delete" || verb == "let go") && w.unwanted(before.id):
+	case verb == "create", w.recordOf(before.id) != nil:
+		return
+	}
+	if !w.continues(before) {
+		wrong("it was written by %q, which the hub's log does not have: %+v", before.meta("annotations", v1alpha1.LogAnnotation), w.logs)
+	}
+}
+
+// waits says that an object may not be touched until the log is accepted.
+func (w *world) waits(o *thing) bool {
+	return o != nil && !o.foreign && !implied(o) && w.recordOf(o.id) == nil && !w.continues(o)
+}
+
+// waiting are the objects that may not be touched.
+func (w *world) waiting() (all []key.Identity) {
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	for _, o := range w.cluster.objects {
+		if w.waits(o) {
+			all = append(all, o.id)
+		}
+	}
+	return all
+}
+
+// pauseWaits says that the end of a pause waits for the acceptance of the log.
+func (w *world) pauseWaits() bool {
+	m := w.agent.store.Meta()
+	return m.Settings.Halt != "" && m.Heard != nil && m.Heard.Halt == "" && !w.agent.Status().Proven
+}
+
+// conclude accepts the log if something waits for that at the end. Then all is as the hub
+// says, and stays so when the store is lost after that.
+func (w *world) conclude(again bool) error {
+	all, paused := w.waiting(), w.pauseWaits()
+	if len(all) == 0 && !paused {
+		return nil
+	}
+	w.tell("%v wait; accept", all)
+	s := w.agent.Status()
+	for start := time.Now(); (s.Deferred == 0 && !paused || s.Awaits == "") && time.Since(start) < patience; s = w.agent.Status() {
+		<-time.After(time.Second) // it is yet to be found
+	}
+	if s.Deferred == 0 && !paused || s.Awaits == "" {
+		return fmt.Errorf("%v wait, and the agent says %+v", all, s)
+	}
+	w.hub.mu.Lock()
+	w.hub.settings.Accept = w.hub.marker(w.hub.revision)
+	w.cluster.mu.Lock()
+	w.frozen = false
+	w.cluster.mu.Unlock()
+	w.hub.say()
+	w.note()
+	w.hub.mu.Unlock()
+	if err := w.settle(false); err != nil {
+		return fmt.Errorf("accepted: %w", err)
+	}
+	<-time.After(5 * time.Minute) // what stays as it is, is tried again by then
+	w.lose(func() {
+		if again {
+			w.hub.start()
+		}
+	})
+	if err := w.settle(false); err != nil {
+		return fmt.Errorf("lost again: %w", err)
+	}
+	if all := w.waiting(); len(all) > 0 {
+		return fmt.Errorf("%v wait after the second loss", all)
+	}
+	if w.agent.Status().Deferred > 0 {
+		return errors.New("the agent says that something waits")
+	}
+	return nil
+}

@@ -1,0 +1,374 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/health"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// check compares everything with what was promised.
+func (w *world) check() error {
+	if !w.full && w.agent.store.Failing() != nil {
+		return errors.New("the store fails")
+	}
+	desired, reports, m := w.contentOf(), w.reportsOf(), w.agent.store.Meta()
+	w.hub.mu.Lock()
+	defer w.hub.mu.Unlock()
+	w.cluster.mu.Lock()
+	defer w.cluster.mu.Unlock()
+	if len(w.bad) > 0 {
+		return errors.New(strings.Join(w.bad, "\n"))
+	}
+	for _, o := range w.cluster.objects {
+		if o.terminating {
+			return fmt.Errorf("%s is being deleted", o.id)
+		}
+		if o.controlled && w.cluster.ownerOf(o) == nil {
+			return fmt.Errorf("%s is yet to be collected", o.id)
+		}
+	}
+	heard := w.heard()
+	if err := w.checkContent(desired, heard); err != nil {
+		return err
+	}
+	if m.Settings.Halt != "" {
+		if heard && w.hub.settings.Halt == "" && !w.pauseWaits() {
+			return errors.New("it is still paused")
+		}
+		return nil
+	}
+	if heard && w.hub.settings.Halt != "" {
+		return errors.New("it is not paused yet")
+	}
+	if m.Revision == 0 && !heard {
+		return nil // it knows nothing, so it does nothing; the judge saw to that
+	}
+	for _, id := range w.ids {
+		if err := w.checkIdentity(id, desired, reports); err != nil {
+			return fmt.Errorf("%s: %w", id, err)
+		}
+	}
+	if !heard {
+		return nil
+	}
+	if m.Unsent > 0 {
+		return fmt.Errorf("%d reports are not sent", m.Unsent)
+	}
+	content := w.hub.content(w.hub.revision)
+	for _, k := range slices.Sorted(maps.Keys(reports)) {
+		r, ok := w.hub.reports[k]
+		if _, assigned := content[k]; !ok && !assigned {
+			continue // it is not taken
+		}
+		if !ok || r.Sum() != reports[k].Sum() {
+			return fmt.Errorf("the hub's report of %s is %+v, ours %+v", k, r, reports[k])
+		}
+	}
+	for k := range w.hub.reports {
+		if _, ok := reports[k]; !ok {
+			return fmt.Errorf("the hub has a report of %s, we have none", k)
+		}
+	}
+	return nil
+}
+
+// checkContent compares the desired content with the hub's, or with what it was.
+func (w *world) checkContent(desired map[string]store.Want, heard bool) error {
+	content := w.hub.content(w.hub.revision)
+	broken := w.broken()
+	for k, x := range desired {
+		was, known := w.believed[k]
+		switch f, ok := content[k]; {
+		case broken && known:
+			if was.Sum(k) != x.Sum(k) {
+				return fmt.Errorf("%s changed without proof of lineage", k)
+			}
+			if heard && x.Deferred != (!ok || leafOf(f) != x.Sum(k)) {
+				return fmt.Errorf("%s: a change of it is deferred: %v", k, x.Deferred)
+			}
+		case heard && !broken && (!ok || leafOf(f) != x.Sum(k)):
+			return fmt.Errorf("%s is not what the hub says", k)
+		case !w.allowed[k][x.Sum(k)] && !(known && was.Sum(k) == x.Sum(k)):
+			return fmt.Errorf("%s is what no hub ever said", k)
+		}
+	}
+	for k := range w.believed {
+		if _, ok := desired[k]; !ok && !w.gone[k] {
+			return fmt.Errorf("%s is not desired any more, and nobody said so", k)
+		}
+	}
+	for k := range content {
+		if _, ok := desired[k]; !ok && heard {
+			return fmt.Errorf("%s is not desired yet", k)
+		}
+	}
+	return nil
+}
+
+// winner is the entry to follow of an identity, and its key.
+func (w *world) winner(id key.Identity, desired map[string]store.Want) (k string, x *store.Want) {
+	o := w.cluster.objects[id.String()]
+	for _, candidate := range w.spaceKeys(id) {
+		y, ok := desired[candidate]
+		if !ok || y.Object() == nil {
+			continue
+		}
+		space, _, _ := strings.Cut(candidate, "/")
+		if x == nil || o != nil && !o.foreign && o.meta("labels", v1alpha1.SpaceLabel) == space {
+			k, x = candidate, &y
+		}
+	}
+	return k, x
+}
+
+// expectation is what is promised of an identity: a state of its report, with
+// perhaps a reason, or an error that says what is wrong at the cluster.
+func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, reports map[string]wire.Report) error {
+	o := w.cluster.objects[id.String()]
+	k, x := w.winner(id, desired)
+	if x == nil {
+		if w.full {
+			return nil
+		}
+		return w.checkUnwanted(id, o, desired, reports)
+	}
+	for _, other := range w.spaceKeys(id) {
+		if y, ok := desired[other]; ok && other != k && y.Desired() && !w.full && !y.Deferred && reports[other].State != wire.InConflict && y.Kind != store.WantHold {
+			return fmt.Errorf("the report of %s, which does not win, is %+v", other, reports[other])
+		}
+	}
+	if w.waits(o) {
+		if r := reports[k]; w.heard() && !w.full && x.Kind == store.WantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
+			return fmt.Errorf("it waits for an acceptance, and the report says %s/%s", r.State, r.Reason)
+		}
+		return nil
+	}
+	if x.Unannounced && (!w.heard() || w.broken()) && w.recordOf(id) == nil {
+		return nil // it is made when the hub has a report of it
+	}
+	state, reason, err := w.expect(id, o, x, reports[k])
+	if err != nil {
+		return err
+	}
+	if w.full {
+		return nil // what is reported waits for room
+	}
+	r := reports[k]
+	switch {
+	case x.Deferred:
+		state, reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
+	case x.Kind == store.WantHold:
+		state, reason = wire.Held, v1alpha1.ReasonSuspended
+	}
+	if r.State != state || reason != "*" && r.Reason != reason && r.Reason != v1alpha1.ReasonContested {
+		return fmt.Errorf("the report says %s/%s (%s), not %s/%s", r.State, r.Reason, r.Message, state, reason)
+	}
+	if o != nil && !o.foreign && state == wire.Applied && w.recordOf(id) == nil {
+		return errors.New("the report is from before the store was lost, and the agent has yet to apply it")
+	}
+	if s := x.Object(); state == wire.Applied && (r.Digest != s.Digest || r.UID != s.UID || r.Orphan != s.Policy.Orphan) {
+		return fmt.Errorf("the report is of another object: %+v", r)
+	}
+	if err := w.checkHealth(o, x, r); err != nil {
+		return err
+	}
+	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus && health.Has(id.Resource) {
+		if now, said := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != said {
+			return fmt.Errorf("the report's status says %q, not %q", said, now)
+		}
+	}
+	return nil
+}
+
+// checkHealth compares what is said of the health of a desired object with the object.
+func (w *world) checkHealth(o *thing, x *store.Want, r wire.Report) error {
+	if o == nil || o.foreign {
+		if r.Health != "" && r.Completed == "" {
+			return fmt.Errorf("it is not there, and reported %s", r.Health)
+		}
+		return nil
+	}
+	rec := w.recordOf(o.id)
+	if rec == nil || rec.UID != o.uid {
+		return nil // what is at the cluster is not what is reported
+	}
+	of := health.Object{APIVersion: kubeclient.Place{Resource: o.id.Resource, Version: "v1"}.GroupVersion(), Kind: o.kind, Generation: o.generation}
+	if health.Has(o.id.Resource) {
+		of.Status = []byte(gjson.GetBytes(o.body(true), "status").Raw)
+	}
+	if is, note := health.Of(of); r.Health != is || r.HealthNote != note && (x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus || is == wire.Healthy) {
+		return fmt.Errorf("the report has it as %s (%s), and it is %s (%s)", r.Health, r.HealthNote, is, note)
+	}
+	return nil
+}
+
+func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) (wire.State, string, error) {
+	s := x.Object()
+	rest, v := w.enforced(s.Digest, s.Policy), fieldPath("data", "v")
+	bad := w.sources[s.Digest][v] == `"bad"`
+	if bad && o != nil && rest[v] == "" && !differs(o, rest) {
+		// It is not applied, unless it takes a dry run to learn whether it can be released.
+		bad = !slices.ContainsFunc(slices.Collect(maps.Keys(o.fields)), func(p string) bool { return strings.HasPrefix(p, "data/") && o.ownedByAny(p) })
+	}
+	in := w.cluster.objects[key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String()]
+	switch {
+	case !w.cluster.serves(id.Resource):
+		return wire.Unsupported, "NoSuchResource", nil
+	case r.Completed != "" && r.Digest == s.Digest && r.UID == s.UID && (o == nil || !o.foreign):
+		if o != nil && !s.Policy.CreateOnly && !w.equals(o, s) {
+			return "", "", errors.New("what has ended is not as it was")
+		}
+		return wire.Applied, "*", nil
+	case r.Completed != "" && o == nil:
+		return wire.Applied, v1alpha1.ReasonCompleted, nil
+	case o != nil && o.foreign && !implied(o) && (!s.Policy.Adopt || o.controlled):
+		return wire.InConflict, "Exists", nil
+	case o != nil && s.Policy.CreateOnly && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
+		return wire.Applied, v1alpha1.ReasonCreateOnly, nil
+	case o != nil && o.foreign && !o.controlled && (s.Policy.Adopt || implied(o)) && s.Policy.CreateOnly: // whatever is desired, it may stay
+		return "", "", errors.New("it is not adopted")
+	case bad && (o == nil || !w.equals(o, s)):
+		return wire.Failed, "*", nil
+	case o == nil && (id.Namespace == "" || in == nil || !in.terminating):
+		return "", "", errors.New("it is missing")
+	case o == nil:
+		return "", "", errors.New("its namespace is being deleted")
+	case differs(o, rest) && !s.Policy.Recreate && !o.foreign:
+		return wire.Failed, "*", nil
+	case o.foreign:
+		return "", "", errors.New("it is not adopted")
+	case s.Policy.CreateOnly:
+		return wire.Applied, v1alpha1.ReasonCreateOnly, nil
+	case w.equals(o, s):
+		return wire.Applied, "", nil
+	case s.Policy.ReportDrift && o.meta("annotations", v1alpha1.SourceUIDAnnotation) == s.UID:
+		return wire.Failed, "Drifted", nil
+	}
+	return "", "", fmt.Errorf("it is %v, not %v, and owned by %v", o.fields, rest, o.owners)
+}
+
+// equals says that an object has our marks and what is desired, and nothing that
+// is left of what was desired before. What is released of it may be anything, and
+// is not ours.
+func (w *world) equals(o *thing, s *store.Source) bool {
+	fields, out := w.enforced(s.Digest, s.Policy), releasedBy(s.Policy)
+	if o.meta("labels", v1alpha1.LocationLabel) == "" || !w.namesSource(o) {
+		return false
+	}
+	for p, v := range fields {
+		if o.fields[p] != v {
+			return false
+		}
+	}
+	for p := range o.fields {
+		if _, ok := fields[p]; !ok && !out[p] && !isMark(p) && !o.ownedByAny(p) && p != fieldPath("data", "admitted") {
+			return false
+		}
+	}
+	for m, paths := range o.owners {
+		for p := range paths {
+			_, ok := fields[p]
+			switch ours := strings.HasPrefix(m.manager, "orrery/"); {
+			case ours && out[p] && s.Policy.ReportDrift: // an inspection changes nothing
+			case ours && !ok && !isMark(p), m == releasedOwner && !out[p]:
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// namesSource says that an object names what it stands for.
+func (w *world) namesSource(o *thing) bool {
+	of := key.Object{Space: key.Space(o.meta("labels", v1alpha1.SpaceLabel)), Identity: key.Identity{
+		Resource: o.id.Resource, Namespace: o.meta("annotations", v1alpha1.SourceNamespaceAnnotation), Name: o.meta("annotations", v1alpha1.SourceNameAnnotation),
+	}}
+	return slices.Contains(w.spaceKeys(o.id), of.Path())
+}
+
+// checkUnwanted is about an identity that nobody wants, or of which nobody has
+// an object.
+func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]store.Want, reports map[string]wire.Report) error {
+	for _, k := range w.spaceKeys(id) {
+		x, ok := desired[k]
+		if !ok || !x.Desired() {
+			continue
+		}
+		state := map[store.WantKind]wire.State{store.WantHold: wire.Held, store.WantConflict: wire.InConflict}[x.Kind]
+		if x.Deferred {
+			state = wire.Waiting
+		}
+		if reports[k].State != state {
+			return fmt.Errorf("the report of %s is %+v, not %s", k, reports[k], state)
+		}
+		return nil // what is there stays
+	}
+	if w.waits(o) || slices.ContainsFunc(w.inside(id), w.waits) {
+		return nil
+	}
+	goes := slices.ContainsFunc(w.spaceKeys(id), func(k string) bool { _, ok := desired[k]; return ok })
+	if goes && !w.heard() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
+		return nil // that it is written from the hub's log, only the hub can prove
+	}
+	if w.broken() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
+		return nil // a log that is not proven says of nothing that it is not desired
+	}
+	if o != nil && !o.foreign {
+		used := false
+		for _, x := range w.inside(id) {
+			used = used || w.stands(x, id)
+		}
+		// Of what is held and was never heard of, nobody knows whether it is there.
+		perhaps := false
+		for k, entry := range desired {
+			x := w.placeOf(k)
+			if !slices.Contains(worklist.Containers(x), id.String()) {
+				continue
+			}
+			used = used || w.cluster.objects[x.String()] != nil
+			perhaps = perhaps || entry.Object() == nil
+		}
+		state := wire.State("")
+		for _, k := range w.spaceKeys(id) {
+			if r, ok := reports[k]; ok {
+				state = r.State
+			}
+		}
+		if !used && !(perhaps && state == wire.Orphaned) {
+			return fmt.Errorf("it is not to be there any more; the reports are %+v", reports)
+		}
+		if used && state != wire.Orphaned {
+			return fmt.Errorf("it is in use, and reported %q", state)
+		}
+		return nil
+	}
+	if w.recordOf(id) != nil {
+		return errors.New("there is still a record of it")
+	}
+	for _, k := range w.spaceKeys(id) {
+		r, ok := reports[k]
+		if x, goes := desired[k]; goes { // it is Gone: who hears that forgets it, if it is heard
+			if !ok || r.State != wire.Removed || w.heard() && !w.broken() {
+				return fmt.Errorf("the report of %s, which is to be gone, is %+v (%v)", k, r, x)
+			}
+		} else if ok {
+			return fmt.Errorf("there is still a report of %s: %+v", k, r)
+		}
+	}
+	return nil
+}
+
+// unknown says that an object is ours and that the agent has no record of it.
+func (w *world) unknown(o *thing) bool { return o != nil && !o.foreign && w.recordOf(o.id) == nil }

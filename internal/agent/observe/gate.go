@@ -1,0 +1,118 @@
+package observe
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Gate stops the workers while the hub halts the agent, the target does not answer, the
+// target's discovery is broken, or another agent may have what this one is for.
+type Gate struct {
+	engine *worklist.Engine
+	target *kubeclient.Client
+	log    *slog.Logger
+	signal retry.Signal
+
+	mu     sync.Mutex
+	halt   string // why the hub halts the agent; empty: it does not
+	broken string // what is wrong with the target; empty: nothing
+	taken  string // why the agent may not act by what stands at the target; empty: it may
+}
+
+// NewGate makes a gate that is closed until the target has answered.
+func NewGate(e *worklist.Engine, t *kubeclient.Client, log *slog.Logger) *Gate {
+	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
+	e.SetClosed(true)
+	return g
+}
+
+// SetHalt takes note of why the hub halts the agent; empty: it does not. Of several at once the last
+// asks last.
+func (g *Gate) SetHalt(halt func() string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	why := halt()
+	if why != g.halt {
+		g.log.Info("the hub has halted the agent, or let it go on", "halt", why)
+	}
+	g.halt = why
+	g.apply()
+}
+
+// setBroken says what is wrong with the target; empty: nothing.
+func (g *Gate) setBroken(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if (why == "") != (g.broken == "") {
+		g.log.Info("the target's health has changed", "broken", why)
+	}
+	g.broken = why
+	g.apply()
+}
+
+// SetTaken says why the agent may not act, by what stands at the target of other agents of the
+// location; empty: it may.
+func (g *Gate) SetTaken(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if why != g.taken {
+		g.log.Info("whether the agent may act at the cluster has changed", "why not", why)
+	}
+	g.taken = why
+	g.apply()
+}
+
+func (g *Gate) apply() { g.engine.SetClosed(g.why() != "") }
+
+func (g *Gate) why() string { return cmp.Or(g.halt, g.broken, g.taken) }
+
+// Why says why nothing may be changed at the target; empty: it may.
+func (g *Gate) Why() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.why()
+}
+
+// Trouble notes an error of the target. If the target is unavailable, the gate closes
+// until a probe succeeds; if discovery may be broken, a probe finds out. A target that
+// is only busy is not probed, which would be one more request: the pace slows down
+// instead. Trouble does not block.
+func (g *Gate) Trouble(err error) {
+	if err == nil || errors.Is(err, kubeclient.ErrNotHeld) || kubeclient.Busy(err) || !kubeclient.Unavailable(err) && !kubeclient.MissingKind(err) && !errors.Is(err, kubeclient.ErrAnswer) {
+		return
+	}
+	if kubeclient.Unavailable(err) && kubeclient.RetryAfter(err) == 0 {
+		g.setBroken(wire.Brief(err.Error()))
+	}
+	g.signal.Raise()
+}
+
+// Run probes the target at the start and after each trouble, until ctx ends.
+func (g *Gate) Run(ctx context.Context) {
+	for {
+		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
+			err := g.target.Probe(ctx)
+			if err == nil {
+				g.setBroken("")
+				break
+			}
+			if ctx.Err() == nil && !kubeclient.Busy(err) { // a busy target is not a broken one
+				g.setBroken(wire.Brief(err.Error()))
+			}
+			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), kubeclient.RetryAfter(err)))
+		}
+		select {
+		case <-g.signal:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,350 @@
+package observe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/health"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// maxListRetry is the longest wait before a list or watch is tried again, blindRetry
+	// the longest for a kind that the agent may not read.
+	maxListRetry = 15 * time.Second
+	blindRetry   = 5 * time.Minute
+	// blindAfter is how many failures in a row make a kind blind: with the waits between
+	// them, most of a minute.
+	blindAfter = 10
+)
+
+// Observers keeps one list and watch per kind in use.
+type Observers struct {
+	engine *worklist.Engine
+	store  *store.Store
+	target *kubeclient.Client
+	log    *slog.Logger
+	gate   *Gate
+	// Served is raised when a kind begins or ceases to be served.
+	Served retry.Signal
+
+	running map[key.Resource]*observer
+
+	mu sync.Mutex
+	// missed are kinds of which the store could not keep how objects were seen.
+	missed map[key.Resource]struct{}
+}
+
+// NewObservers makes observers that observe nothing before they run.
+func NewObservers(e *worklist.Engine, st *store.Store, t *kubeclient.Client, g *Gate, log *slog.Logger) *Observers {
+	return &Observers{engine: e, store: st, target: t, log: log, gate: g, Served: retry.NewSignal()}
+}
+
+// observer observes one kind.
+type observer struct {
+	*Observers
+	worklist.Use
+	as ownership.Owner // whose marks it looks for
+	// full says that whole objects are observed, listed that all have been shown once.
+	full   bool
+	listed atomic.Bool
+	cancel context.CancelFunc
+	done   chan struct{}
+}
+
+// miss notes that the store could not keep how objects were seen.
+func (o *Observers) miss(r key.Resource, ids []string) {
+	o.engine.ForgetLive(ids)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.missed == nil {
+		o.missed = map[key.Resource]struct{}{}
+	}
+	o.missed[r] = struct{}{}
+}
+
+// takeMissed returns the kinds missed since the last call; none while the store fails.
+func (o *Observers) takeMissed() map[key.Resource]struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.store.Failing() != nil {
+		return nil
+	}
+	missed := o.missed
+	o.missed = nil
+	return missed
+}
+
+// Run keeps the observers that the engine needs until ctx ends, and waits for them.
+func (o *Observers) Run(ctx context.Context) {
+	o.running = map[key.Resource]*observer{}
+	for {
+		o.sync(ctx)
+		select {
+		case <-o.engine.News:
+		case <-o.store.Recovered(): // missed kinds are listed again
+		case <-ctx.Done():
+			for _, w := range o.running {
+				w.stop()
+			}
+			return
+		}
+	}
+}
+
+// sync starts and stops observers so that they are those that the engine needs.
+func (o *Observers) sync(ctx context.Context) {
+	self := o.engine.Self()
+	if self == "" {
+		return // without a UID the location owns nothing yet
+	}
+	uses, missed := o.engine.Uses(), o.takeMissed()
+	for r, w := range o.running {
+		_, again := missed[r]
+		u, ok := uses[r]
+		if again = again || u.Asked != w.Asked && w.listed.Load(); !again { // a list that goes on ends first
+			u.Asked = w.Asked
+		}
+		if !ok || again || u != w.Use || w.as != self {
+			w.stop()
+			delete(o.running, r)
+		}
+	}
+	for r, u := range uses {
+		if o.running[r] != nil {
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		w := &observer{Observers: o, Use: u, as: self, full: health.Has(r), cancel: cancel, done: make(chan struct{})}
+		o.running[r] = w
+		go w.run(ctx)
+	}
+}
+
+// stop ends the observer and waits for it, so that nothing it saw arrives after what its
+// successor sees.
+func (w *observer) stop() {
+	w.cancel()
+	<-w.done
+}
+
+// run observes until ctx ends.
+func (w *observer) run(ctx context.Context) {
+	defer close(w.done)
+	var failures uint8
+	revision, missing := "", false
+	for ctx.Err() == nil {
+		var err error
+		if revision == "" {
+			revision, err = w.list(ctx)
+		}
+		shown := err == nil
+		if missing != kubeclient.MissingKind(err) {
+			missing = !missing
+			w.Served.Raise()
+		}
+		if err == nil {
+			listed := revision
+			if revision, err = w.target.Follow(ctx, w.Place, w.as.Selector(), revision, w.full, w.change(ctx)); revision != listed {
+				failures = 0 // the watch delivered something
+			}
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		wait := retry.Backoff(failures, retry.First, maxListRetry)
+		failures = min(failures+1, retry.MaxFailures)
+		switch {
+		case err == nil: // the watch ended; it resumes
+		case kubeclient.MissingKind(err):
+			revision = ""
+			if broken := w.target.Probe(ctx); broken != nil {
+				w.gate.Trouble(broken) // discovery is broken, so no kind is known to be gone
+				break
+			}
+			w.elsewhere(ctx)
+		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err), apierrors.IsNotAcceptable(err), errors.Is(err, kubeclient.ErrAnswer):
+			revision = ""
+			if !shown { // a kind that can be listed is not blind
+				w.blinded(err)
+			}
+			wait = retry.Backoff(failures, retry.First, blindRetry) // a permission may be granted soon, or never
+		case kubeclient.Expired(err):
+			revision = ""
+		default:
+			w.log.Info("list or watch ended", "resource", w.Resource.String(), "error", err)
+			w.gate.Trouble(err)
+			switch {
+			case failures < blindAfter:
+			case shown:
+				revision = "" // list again: watches keep failing, lists do not
+			case w.target.Probe(ctx) == nil:
+				w.blinded(err) // only this kind fails, for longer than a restart takes
+			}
+		}
+		retry.Pause(ctx, max(wait, kubeclient.RetryAfter(err)))
+	}
+}
+
+// blinded notes that the kind cannot be observed. Its objects are still applied, and
+// their reports say so.
+func (w *observer) blinded(err error) {
+	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
+	w.engine.Lost(w.Resource, decide.Blind, wire.Brief(err.Error()))
+}
+
+// elsewhere has a kind observed in another version that the target serves; if there is
+// none, the kind is unserved. An object is the same in every version.
+func (w *observer) elsewhere(ctx context.Context) {
+	now, err := w.target.Find(ctx, w.Resource)
+	switch {
+	case err != nil:
+		w.gate.Trouble(err)
+	case now.Version == "" || now.Version == w.Version:
+		w.engine.Lost(w.Resource, decide.Unserved, "")
+	default:
+		w.log.Info("a version is not served any more; its objects are observed in another one", "resource", w.Resource.String(), "was", w.Version, "now", now.Version)
+		w.engine.Move(w.Use, now)
+	}
+}
+
+// list reads all objects with our label and returns the list's revision.
+func (w *observer) list(ctx context.Context) (string, error) {
+	shown := map[string]struct{}{}
+	revision, err := w.target.Pages(ctx, w.Place, "", w.as.Selector(), w.full, func(p *kubeclient.Page) (more bool, err error) {
+		seen, live := make([]worklist.Sighting, 0, len(p.Items)), make([]*store.Live, 0, len(p.Items))
+		for i := range p.Items {
+			s, l := w.sight(&p.Items[i], false)
+			shown[s.Object.Identity.String()] = struct{}{}
+			seen, live = append(seen, s), append(live, l)
+		}
+		return true, w.show(ctx, seen, live)
+	})
+	if err == nil {
+		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
+		w.listed.Store(true)
+		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
+	}
+	return revision, err
+}
+
+// listRevision is a list's revision: what the list does not show and was not changed
+// since is gone. A revision that is not a number, as of some aggregated API servers, has
+// no order: then everything that is not shown counts as gone, and what was created
+// meanwhile is found when the agent next looks at it.
+func listRevision(text string) uint64 {
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		return worklist.Unordered
+	}
+	return n
+}
+
+// change returns what takes the events of a watch.
+func (w *observer) change(ctx context.Context) func(o *ownership.Observation, gone bool) error {
+	return func(o *ownership.Observation, gone bool) error {
+		s, l := w.sight(o, gone)
+		return w.show(ctx, []worklist.Sighting{s}, []*store.Live{l})
+	}
+}
+
+// sight makes a sighting of an observation, and what is reported of that if its status is
+// asked for.
+func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting, *store.Live) {
+	m := &o.Metadata
+	of := w.store.Meta()
+	at, ours := m.ProvesOurs(w.as, ownership.Kind{Resource: w.Resource, Name: w.Kind, Placing: of.Placing, Shard: of.Shard})
+	s := worklist.Sighting{
+		Object: at.Object, Moved: at.Moved, Ours: ours, Gone: gone,
+		Seen: decide.Observed{
+			UID: m.UID, Revision: m.Revision(), Fields: m.Fields(w.as), Terminating: m.DeletionTimestamp != "",
+			Released: m.Released(), Log: m.Log(), Account: m.Account(), Heirloom: len(m.TakenFrom()) > 0,
+		},
+	}
+	if !w.full || !ours {
+		return s, nil
+	}
+	s.Ended = decide.HowEnded(w.Resource, o.Status)
+	l := w.live(o)
+	s.Health, s.Status = hashes(l, s.Ended)
+	return s, l
+}
+
+// live is what is reported of an observation.
+func (w *observer) live(o *ownership.Observation) *store.Live {
+	m := &o.Metadata
+	l := &store.Live{UID: m.UID, Generation: m.Generation, Wanted: health.Wanted(w.Resource, o.Spec), Status: o.Status}
+	l.Health, l.Note = health.Of(health.Object{
+		APIVersion: w.GroupVersion(), Kind: w.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
+		Spec: o.Spec, Status: o.Status,
+	})
+	return l
+}
+
+// hashes are hashes of what is reported of an object, without and with its status. Without
+// it, a new note alone is no news: some controllers write the time into conditions. How an
+// object ended, the engine keeps; its item then needs a turn.
+func hashes(l *store.Live, ended string) (plain, asked uint64) {
+	h := fnv.New64a() // a hash takes every write
+	h.Write(fmt.Appendf(nil, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended))
+	plain = h.Sum64()
+	h.Write(strconv.AppendQuote(nil, l.Note))
+	if w := l.Wanted; w != nil {
+		for _, n := range []*int64{w.Replicas, w.Partition, w.Completions, w.Parallelism} {
+			if n == nil {
+				h.Write([]byte{' '})
+			} else {
+				h.Write(strconv.AppendInt([]byte{'.'}, *n, 10))
+			}
+		}
+	}
+	h.Write([]byte{' '})
+	h.Write(l.Status)
+	return plain, h.Sum64()
+}
+
+// show passes sightings to the engine, and to the store what of them is reported.
+func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*store.Live) error {
+	changed := w.engine.Observe(w.as, seen)
+	if len(changed) == 0 {
+		return nil
+	}
+	ids := make([]string, 0, len(changed))
+	live := make([]*store.Live, 0, len(changed))
+	for _, c := range changed {
+		ids = append(ids, seen[c.At].Object.Identity.String())
+		l := all[c.At]
+		if !c.Asks {
+			l.Wanted, l.Status = nil, nil
+		}
+		live = append(live, l)
+	}
+	return w.store.Submit(ctx, &store.Commit{
+		Do: func(t *store.Tx) error {
+			for n, l := range live {
+				if err := t.SetLive(ids[n], l); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		Done:   func() { w.engine.Again(ids) },
+		Failed: func(error) { w.miss(w.Resource, ids) },
+	})
+}

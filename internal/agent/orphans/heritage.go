@@ -1,0 +1,187 @@
+package orphans
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/agent/hubclient"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/observe"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// heritageSoon is when to look again at objects of which the hub has yet to say whether
+// its log has them.
+const heritageSoon = time.Second
+
+// Heritage finds what locations that this one takes over have left at the target, and
+// gives it this one's marks: what is desired and what is not. It is then observed, and
+// treated like anything observed. What the hub's log is not known to have is left alone.
+//
+// It searches at each start of the agent, and when the locations to take over change, until
+// every kind was listed and all that was found is taken over; then it costs nothing.
+type Heritage struct {
+	finder
+	state  *hubclient.State
+	prover *hubclient.Prover
+	gate   *observe.Gate
+	log    *slog.Logger
+
+	unproven atomic.Int64 // objects that the last search left since the hub's log lacks them
+}
+
+// Unproven counts the objects that are not taken over before the hub's log is accepted.
+func (h *Heritage) Unproven() int { return int(h.unproven.Load()) }
+
+// NewHeritage makes what searches the target for what is to be taken over.
+func NewHeritage(e *worklist.Engine, t *kubeclient.Client, st *store.Store, state *hubclient.State, p *hubclient.Prover, g *observe.Gate, log *slog.Logger) *Heritage {
+	return &Heritage{finder: finder{engine: e, target: t, store: st}, state: state, prover: p, gate: g, log: log}
+}
+
+// bequest is what a search was for. If it changes, the search begins anew.
+type bequest struct {
+	formers  []ownership.Owner
+	epoch    int
+	accepted bool
+}
+
+func (b bequest) equal(o bequest) bool {
+	return slices.Equal(b.formers, o.formers) && b.epoch == o.epoch && b.accepted == o.accepted
+}
+
+// Run searches when there is something to take over, until ctx ends.
+func (h *Heritage) Run(ctx context.Context) {
+	var last bequest
+	var round uint8
+	var again time.Time
+	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
+		m := h.store.Meta()
+		now := bequest{m.Formers(), m.Epoch, h.state.Accepted()}
+		if !now.equal(last) {
+			last, round, again = now, 0, time.Time{}
+			h.unproven.Store(0)
+		}
+		if len(now.formers) == 0 || round >= Rounds || time.Now().Before(again) || !h.state.Known() || h.gate.Why() != "" {
+			continue
+		}
+		found, missed := h.search(ctx, now.formers)
+		h.unproven.Store(found.missing)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case found.unasked > 0:
+			again = time.Now().Add(heritageSoon)
+		case len(missed) == 0 && found.left == 0:
+			round = Rounds
+		default:
+			again = time.Now().Add(retry.Backoff(round, surveyRetry, MaxRetry))
+			round++
+			h.log.Info("not all that the location takes over is its own yet", "left", found.left, "unproven", found.missing, "not searched", firstMissed(missed))
+		}
+	}
+}
+
+// finding counts what could not be taken over: left, and those of them of which the hub has
+// not said yet whether its log has them, or which it lacks.
+type finding struct {
+	left, unasked int
+	missing       int64
+}
+
+// search looks for what is to be taken over in all kinds, and names those that it could not
+// search.
+func (h *Heritage) search(ctx context.Context, formers []ownership.Owner) (found finding, missed []string) {
+	all, err := h.target.Removable(ctx)
+	if err != nil {
+		missed = append(missed, wire.Brief(err.Error()))
+	}
+	for _, of := range all {
+		if kubeclient.IsEvent(of.Resource) || ctx.Err() != nil || h.gate.Why() != "" {
+			continue
+		}
+		retry.Pause(ctx, surveyPause)
+		if err := h.kind(ctx, of, formers, &found); err != nil {
+			h.log.Debug("a resource cannot be searched now", "resource", of.String(), "error", err)
+			missed = append(missed, of.String())
+		}
+	}
+	if why := h.gate.Why(); why != "" {
+		missed = append(missed, why)
+	}
+	return found, missed
+}
+
+// kind takes over the objects of one kind.
+func (h *Heritage) kind(ctx context.Context, of kubeclient.Served, formers []ownership.Owner, found *finding) error {
+	_, err := h.target.Pages(ctx, of.Place, "", ownership.SelectorOf(formers), false, func(l *kubeclient.Page) (more bool, err error) {
+		for i := range l.Items {
+			m := &l.Items[i].Metadata
+			from := m.ProvesAny(formers, h.kindOf(of))
+			if from == "" || !m.WrittenAs(from, of.Resource) || m.DeletionTimestamp != "" {
+				continue
+			}
+			if err := h.object(ctx, of, m, from, found); err != nil {
+				return false, err
+			}
+		}
+		return h.gate.Why() == "", nil
+	})
+	if kubeclient.MissingKind(err) {
+		return nil // the kind has gone, with its objects
+	}
+	return err
+}
+
+// object takes over one object, unless the hub's log is not known to have it.
+func (h *Heritage) object(ctx context.Context, of kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
+	self := h.engine.Self()
+	o, _ := m.ProvesOurs(from, h.kindOf(of))
+	switch h.prover.Judge(o.Identity.String(), m.Log(), time.Now()) {
+	case ownership.Given:
+	case ownership.Unasked:
+		found.unasked++
+		found.left++
+		return nil
+	default:
+		found.missing++
+		found.left++
+		return nil
+	}
+	if !h.store.Meta().Inherits { // killed after the patch, the agent would not know of it
+		if err := h.store.Write(ctx, func(t *store.Tx) error { t.Inherits(); return nil }); err != nil {
+			return err
+		}
+	}
+	body, err := json.Marshal(ownership.Succeed(m, from, self))
+	if err != nil {
+		return fmt.Errorf("encode a patch: %w", err)
+	}
+	_, err = h.target.Merge(kubeclient.As(ctx, m.Account()), "take over", of.Place, o.Identity, self.Manager(), body)
+	switch {
+	case err == nil:
+	case apierrors.IsConflict(err), kubeclient.MissingObject(err, o.Identity): // somebody was faster; the next round looks again
+		found.left++
+		return nil
+	case kubeclient.Unavailable(err):
+		return err
+	default: // others may be less trouble
+		h.log.Warn("an object of a former location can't be taken over", "object", o.Source().Path(), "from", from, "error", err)
+		found.left++
+		return nil
+	}
+	h.log.Info("took over an object of a former location", "object", o.Source().Path(), "from", from)
+	h.engine.Adopt(of, []key.Located{o})
+	return nil
+}

@@ -1,0 +1,194 @@
+package orphans
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/hubclient"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/observe"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// A new store does not know what the agent made with an earlier one. The hub tells most
+// of it: desired objects and reports say which kinds to observe, and the list of a kind
+// shows all objects of ours. But some objects the hub may not know: it was restored from
+// an older copy, or they were applied right before the store was lost and are not desired
+// any more. If nothing else of their kind is in use, no list would ever show them.
+//
+// So the target is searched once for each new store. The search changes nothing at the
+// target: it finds which kinds have objects of ours, and has them observed. These are
+// then strays like any others: they are removed if they are proven to be of the hub's
+// log, are not aliases of other objects, and the prune guard lets them go. Nothing waits
+// for the search. A restart repeats it, until all that it found is recorded or gone.
+
+const (
+	// surveyLook is how often a search that waits looks whether it may go on, and
+	// surveyPatience how long it lets other work go first.
+	surveyLook     = time.Second
+	surveyPatience = time.Minute
+	// surveyPause is the wait between two lists, to keep the load down.
+	surveyPause = 50 * time.Millisecond
+	// surveyRetry is the first wait before kinds that could not be listed are tried
+	// again.
+	surveyRetry = time.Minute
+	// MaxRetry is the longest such wait.
+	MaxRetry = time.Hour
+	// Rounds is how often kinds that could not be listed are tried.
+	Rounds = 10
+	// namedMissed bounds how many resources the log names at once.
+	namedMissed = 20
+)
+
+// Survey finds kinds with objects of ours that a new store does not know.
+type Survey struct {
+	finder
+	state *hubclient.State
+	log   *slog.Logger
+	// gate says whether anything is asked of the target now.
+	gate *observe.Gate
+
+	// looked are the resources that were listed, tried counts failures of the others.
+	looked map[key.Resource]struct{}
+	tried  map[key.Resource]int
+}
+
+// New makes what searches the target for a new store.
+func New(e *worklist.Engine, t *kubeclient.Client, st *store.Store, state *hubclient.State, g *observe.Gate, log *slog.Logger) *Survey {
+	return &Survey{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log}
+}
+
+// Run searches if the store is new, until that is done or ctx ends.
+func (s *Survey) Run(ctx context.Context) {
+	if m := s.store.Meta(); !m.Survey && !m.Inherits {
+		return
+	}
+	s.looked, s.tried = map[key.Resource]struct{}{}, map[key.Resource]int{}
+	for round := uint8(0); ctx.Err() == nil; round++ {
+		s.turn(ctx)
+		missed := s.round(ctx)
+		if ctx.Err() != nil || len(missed) == 0 {
+			break
+		}
+		if round+1 == Rounds {
+			s.log.Warn("some resources could not be searched; objects of this location in them that neither store nor hub know stay", "resources", firstMissed(missed))
+			break
+		}
+		wait := retry.Backoff(round, surveyRetry, MaxRetry)
+		s.log.Info("some resources cannot be searched now for objects that neither store nor hub know", "resources", firstMissed(missed), "retry", wait)
+		retry.Pause(ctx, wait)
+	}
+	s.conclude(ctx)
+}
+
+// firstMissed names the first of what was missed.
+func firstMissed(missed []string) string {
+	slices.Sort(missed)
+	if more := len(missed) - namedMissed; more > 0 {
+		missed = append(missed[:namedMissed:namedMissed], "...")
+	}
+	return strings.Join(missed, ", ")
+}
+
+// turn waits until the desired content is known and the workers are idle, but for them no
+// longer than surveyPatience.
+func (s *Survey) turn(ctx context.Context) {
+	var known time.Time
+	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
+		if !s.state.Known() || s.gate.Why() != "" {
+			continue
+		}
+		if known.IsZero() {
+			known = time.Now()
+		}
+		if s.engine.Count().Calm() || time.Since(known) >= surveyPatience {
+			return
+		}
+	}
+}
+
+// round lists the resources that were not listed yet and are not observed, and returns
+// those it could not list. What failed before comes last, and a group that does not
+// answer is not asked again in the round, since each request may take until it times out.
+func (s *Survey) round(ctx context.Context) (missed []string) {
+	all, err := s.target.Removable(ctx)
+	if err != nil {
+		missed = append(missed, wire.Brief(err.Error()))
+	}
+	slices.SortStableFunc(all, func(a, b kubeclient.Served) int { return s.tried[a.Resource] - s.tried[b.Resource] })
+	silent := map[string]struct{}{}
+	for _, of := range all {
+		_, done := s.looked[of.Resource]
+		if done || kubeclient.IsEvent(of.Resource) || s.observed(of.Resource) {
+			continue
+		}
+		if _, mute := silent[of.APIGroup()]; mute {
+			missed = append(missed, of.String())
+			continue
+		}
+		if retry.Pause(ctx, surveyPause); ctx.Err() != nil {
+			return missed
+		}
+		err := s.one(ctx, of)
+		if err == nil {
+			s.looked[of.Resource] = struct{}{}
+			continue
+		}
+		s.log.Debug("a resource cannot be searched now", "resource", of.String(), "error", err)
+		missed = append(missed, of.String())
+		s.tried[of.Resource]++
+		if kubeclient.Unavailable(err) {
+			silent[of.APIGroup()] = struct{}{}
+		}
+	}
+	return missed
+}
+
+// observed says that a resource is observed, which shows all that is ours.
+func (s *Survey) observed(r key.Resource) bool {
+	_, used := s.engine.Uses()[r]
+	return used
+}
+
+// conclude waits until all that was found is recorded or gone, and then notes in the
+// store that the target was searched. Until then a restart searches again.
+func (s *Survey) conclude(ctx context.Context) {
+	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
+		open, err := s.open()
+		if err == nil && !open {
+			err = s.store.Write(ctx, func(t *store.Tx) error {
+				t.Surveyed()
+				return nil
+			})
+			if err == nil {
+				return
+			}
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("the store cannot note that the target has been searched", "error", err)
+		}
+		retry.Pause(ctx, retry.Backoff(failures, surveyLook, surveyPatience))
+	}
+}
+
+// open says that the target may have objects of ours that are neither desired nor
+// recorded.
+func (s *Survey) open() (open bool, err error) {
+	m := s.store.Meta()
+	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().Judged() {
+		return true, nil
+	}
+	strays := s.engine.Those((*worklist.Item).Stray)
+	err = s.store.View(func(t *store.Tx) error {
+		open = slices.ContainsFunc(strays, func(o key.Located) bool { return !t.HasRecord(o.Identity.String()) })
+		return nil
+	})
+	return open, err
+}

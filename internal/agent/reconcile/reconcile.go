@@ -1,0 +1,293 @@
+package reconcile
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/hubclient"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/observe"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Reconciler carries out what decide says, one identity at a time. All workers share it.
+type Reconciler struct {
+	Parts
+	insists decide.Insistence
+
+	slots      slots
+	namespaces *namespaces
+	writer     *writer
+	remover    *remover
+	refusals   refusals
+	readings   readings
+}
+
+// Parts are what a reconciler works with.
+type Parts struct {
+	Store  *store.Store
+	Engine *worklist.Engine
+	Target *kubeclient.Client
+	Gate   *observe.Gate
+	// State says whether the desired content is known to be the hub's, Prover which places
+	// are of the hub's log, and Reporter is told that there are reports to send.
+	State    *hubclient.State
+	Prover   *hubclient.Prover
+	Reporter *hubclient.Reporter
+	// Repairs counts repairs of drift, Contested those of contested objects.
+	Repairs, Contested prometheus.Counter
+	// MutatedRetry is how long to wait before what admission has changed is applied again,
+	// the first time. Zero: a default.
+	MutatedRetry time.Duration
+	Log          *slog.Logger
+}
+
+// New makes a reconciler of parts.
+func New(p Parts) *Reconciler {
+	writer := &writer{store: p.Store, target: p.Target}
+	refusals := refusals{gate: p.Gate}
+	return &Reconciler{
+		Parts:      p,
+		insists:    decide.Insistence{First: cmp.Or(p.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
+		namespaces: newNamespaces(p.Target, p.Engine), writer: writer, refusals: refusals,
+		readings: readings{all: map[string]reading{}},
+		remover: &remover{
+			engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target, store: p.Store},
+			writer: writer, refusals: refusals, log: p.Log,
+		},
+	}
+}
+
+// Work reconciles items, at the target's pace, until ctx ends.
+func (r *Reconciler) Work(ctx context.Context) {
+	for r.Target.Pace.Acquire(ctx) {
+		if it, ok := r.Engine.Next(ctx); ok {
+			r.reconcile(r.Target.Pace.Begin(ctx, r.Engine.Ready()), it)
+		}
+		r.Target.Pace.Release()
+	}
+}
+
+// reconcile gives an item one turn. The engine gets it back when the outcome is in the
+// store.
+func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
+	t, err := r.read(it)
+	if err != nil {
+		r.Log.Error("the store cannot be read", "object", it.ID, "error", err)
+		r.Engine.Finish(it, t.view.Unread())
+		return
+	}
+	acting := kubeclient.As(ctx, t.account())
+	o := r.act(acting, t)
+	r.settle(acting, t, &o)
+	o = r.permitted(acting, t, o)
+	if o.seen != nil && o.seen.Presence == decide.Present {
+		r.Engine.Saw(it, t.view.As, *o.seen)
+	}
+	reports, gone := t.reports(o, time.Now())
+	res := worklist.Result{
+		Seen: o.seen, As: t.view.As, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
+		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
+		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
+	}
+	switch {
+	case o.forget && !o.again && t.confirms():
+		res.State = wire.Removed
+	case !o.keep:
+		res.State = o.Decision.State
+	}
+	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
+		r.Engine.Finish(it, res)
+		return
+	}
+	if err := r.Store.Submit(ctx, &store.Commit{
+		Do: func(x *store.Tx) error { return o.write(x, it.ID, reports, time.Now()) },
+		Done: func() {
+			r.Engine.Finish(it, res)
+			if len(reports) > 0 {
+				r.Reporter.Changed()
+			}
+		},
+		Failed: func(error) { r.unwritten(it, t, o) },
+		Urgent: completes(reports),
+	}); err != nil {
+		r.Engine.Finish(it, res) // the agent stops; the next start finds again what was not written
+	}
+}
+
+// completes says whether a report has a Job or Pod as completed. If that were lost, it
+// would run again.
+func completes(reports map[string]*wire.Report) bool {
+	for _, report := range reports {
+		if report != nil && report.Completed != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// unwritten returns an item to the engine whose outcome the store could not take. The
+// engine still learns what was observed, so that drift goes on being repaired; a retry
+// finds the rest again.
+func (r *Reconciler) unwritten(it *worklist.Item, t *turn, o outcome) {
+	r.Engine.Finish(it, worklist.Result{
+		Seen: o.seen, As: t.view.As, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: t.leaves(o), Hurried: o.hurried, Space: t.object().Space,
+		Retry: max(o.Retry, retry.Backoff(t.view.Failures, store.Retry, maxRetry)),
+	})
+}
+
+// read collects what the engine and the store know of an item.
+func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
+	t := &turn{id: it.Identity(), view: r.Engine.View(it), before: map[key.Space]*wire.Report{}}
+	err := r.Store.View(func(x *store.Tx) error {
+		var err error
+		if t.record, err = x.Record(it.ID); err != nil {
+			return err
+		}
+		for _, s := range t.view.Spaces {
+			path := t.sourceIn(s).Path()
+			w, _, err := x.Want(path)
+			if err != nil {
+				return err
+			}
+			if w != nil {
+				t.deliver(w, x.Meta())
+			}
+			if t.wants = append(t.wants, decide.Entry{Space: s, Want: w}); w.Yields() {
+				t.wants[len(t.wants)-1] = decide.Entry{Space: s, Yields: true}
+			}
+			if t.before[s], err = x.Report(path); err != nil {
+				return err
+			}
+		}
+		t.guarded, t.placing, t.shard = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard
+		t.mark = ownership.NewPair(x.Meta().Marker, x.Meta().Revision)
+		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
+		t.formers = x.Meta().Formers()
+		t.live, err = x.Live(it.ID)
+		return err
+	})
+	if t.winner = decide.Choose(t.wants, t.record); t.yieldsToShard() {
+		t.winner = -1
+	}
+	if t.record != nil && t.view.At.Version == "" {
+		t.view.At.Version, t.view.Kind = t.record.Version, t.record.Kind
+	}
+	if w := t.want(); w != nil && w.Version != "" {
+		t.view.At.Version, t.view.Kind = w.Version, w.ObjectKind
+	}
+	return t, err
+}
+
+// act decides and does, until there is nothing more to do in this turn.
+func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
+	f := decide.Facts{
+		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
+		Guarded: t.guarded, Yields: t.yields(t.object().Space),
+		Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
+	}
+	if t.record != nil {
+		f.Former = t.record.As != "" && t.record.As != t.view.As
+		f.Again = r.insists.Wait(t.record.Mutated, t.id.String(), time.Now())
+	}
+	f.Completed, f.Reported = t.ended()
+	f.Lingers = t.lingers(time.Now())
+	t.completed = f.Completed
+	if t.traced() {
+		var err error
+		if f.Traced, err = r.trace(ctx, t); err != nil {
+			return r.refusals.of(t, err)
+		}
+	}
+	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {
+		f.Traced = true // the list shows what was made right before the agent was killed
+	}
+	unsettled := errors.New("the object at the location changes faster than it can be looked at")
+	for range maxSteps {
+		f.Proof = r.prove(t, f.Seen)
+		d := decide.On(f)
+		t.judged = d.Do != decide.DoNothing && d.Do != decide.DoLook
+		o, err := r.step(ctx, t, f, d)
+		switch {
+		case err == nil:
+			return t.unobserved(t.contested(o))
+		case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):
+			t.judged = false
+			if f.Seen, err = r.look(ctx, t); err != nil {
+				return r.refusals.of(t, err)
+			}
+			f.Looked = true
+		case kubeclient.MissingNamespace(err, t.id) && !t.homeless:
+			r.namespaces.forget(t.id.Namespace)
+			unsettled = err // it may be that nobody may create it
+		case d.Again && kubeclient.Immutable(err):
+			return r.remains(t)
+		case d.Do == decide.DoApply && d.UID != "" && !d.Adopt && kubeclient.Immutable(err) && t.mutatedBefore():
+			return r.regains(ctx, t, d)
+		case d.Do == decide.DoApply && d.UID != "" && kubeclient.Immutable(err):
+			return r.recreate(ctx, t, d, err)
+		default:
+			return r.refusals.of(t, err)
+		}
+	}
+	return r.refusals.of(t, unsettled)
+}
+
+// step does what was decided. It returns errLook, or a failed precondition, if the
+// object is not as it was thought to be.
+func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
+	if d.Drift && t.view.Calm > 0 {
+		return outcome{Decision: decide.Decision{Retry: t.view.Calm}, record: t.record, keep: true}, nil
+	}
+	switch d.Do {
+	case decide.DoApply:
+		return r.apply(ctx, t, f, d)
+	case decide.DoNote:
+		return t.note(f, d), nil
+	case decide.DoMark:
+		return r.mark(ctx, t, d)
+	case decide.DoInspect:
+		return r.inspect(ctx, t, f, d)
+	case decide.DoRefresh:
+		return r.refresh(ctx, t, f, d)
+	case decide.DoRemove:
+		if o, waits, err := r.remover.inOrder(ctx, t); waits || err != nil {
+			return o, err
+		}
+		return r.remover.remove(ctx, t, d)
+	case decide.DoHurry:
+		return r.remover.hurry(ctx, t, d)
+	case decide.DoLetGo:
+		return r.remover.letGo(ctx, t, d)
+	case decide.DoVerifyKind:
+		return r.remover.verifyKind(ctx, t)
+	case decide.DoClaim:
+		return r.claim(ctx, t)
+	case decide.DoInherit:
+		return r.inherit(ctx, t, f)
+	case decide.DoLook:
+		return outcome{}, errLook
+	case decide.DoForget:
+		return outcome{forget: true}, nil
+	default:
+		o := outcome{Decision: d, record: t.record, keep: d.State == "" || d.Proof == ownership.Missing && t.guardedBefore()}
+		if f.Seen != t.view.Seen {
+			o.seen = &f.Seen
+			if f.Seen.Presence == decide.Foreign || f.Seen.Unmarked && f.Seen.Terminating { // the watch does not show it
+				o.seen = &decide.Observed{Presence: decide.Absent, Taken: true, Revision: t.view.Seen.Revision}
+			}
+		}
+		return o, nil
+	}
+}

@@ -1,0 +1,51 @@
+package reconcile
+
+import (
+	"errors"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/fields"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/observe"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// refusals turns errors of the target into outcomes.
+type refusals struct {
+	// gate is told of errors that may be about the target as a whole.
+	gate *observe.Gate
+}
+
+// of is the outcome of an error of the target. An error that is not about the object
+// leaves its report as it is.
+func (r refusals) of(t *turn, err error) outcome {
+	o := outcome{record: t.record, failed: true}
+	switch {
+	case errors.Is(err, errDependency):
+		o.keep, o.failed, o.Retry = true, false, dependencyRetry
+		return o
+	case errors.Is(err, fields.ErrMalformed):
+		o.State, o.Reason, o.Message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
+		return o
+	case errors.Is(err, fields.ErrCannotRelease):
+		o.State, o.Reason, o.Message = wire.Failed, v1alpha1.ReasonCannotRelease, wire.Brief(err.Error())
+		o.Retry = retry.Backoff(t.view.Failures, refusedRetry, maxRetry)
+		return o
+	}
+	if t.endedVersion(err) {
+		return t.withoutVersion()
+	}
+	r.gate.Trouble(err)
+	if kubeclient.Unavailable(err) && t.view.Seen.Presence != decide.Blind { // of a blind kind, the kind may be what fails
+		o.keep, o.Retry = true, max(retry.Backoff(t.view.Failures, retry.First, maxRetry), kubeclient.RetryAfter(err))
+		return o
+	}
+	o.State, o.Reason, o.Message = kubeclient.Refusal(err)
+	if t.winner < 0 {
+		o.State = wire.Removing
+	}
+	o.Retry = max(retry.Backoff(t.view.Failures, refusedRetry, maxRetry), kubeclient.RetryAfter(err))
+	return o
+}

@@ -1,0 +1,251 @@
+package reconcile
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// refusedRetry is the first wait after the target refused an object.
+	refusedRetry = 500 * time.Millisecond
+	// maxRetry is the longest wait between attempts that the target refuses.
+	maxRetry = time.Minute
+	// dependencyRetry is how often an object looks whether its namespace has been tried.
+	dependencyRetry = 50 * time.Millisecond
+	// maxSteps bounds how often one turn decides again because the object was not as
+	// it was thought to be.
+	maxSteps = 4
+)
+
+// Errors of the agent itself.
+var (
+	// errLook asks for a look at whose object is at the target.
+	errLook = errors.New("look again")
+	// errDependency says that the object's namespace is desired and must be tried first.
+	errDependency = errors.New("wait for the namespace")
+)
+
+// turn is what a worker knows of one identity while it works on it.
+type turn struct {
+	id key.Identity // at the target
+	// placing is where the location puts objects.
+	placing key.Placing
+	// shard is the part of the location that the agent has.
+	shard   key.Shard
+	view    worklist.View
+	wants   []decide.Entry
+	winner  int // index in wants; -1: no space desires it
+	guarded bool
+	settled bool
+	// mark is the place of the last wire mark, delivered has the places at which the
+	// entries arrived.
+	mark      ownership.Pair
+	delivered []ownership.Pair
+	record    *store.Record
+	live      *store.Live // how the object was last seen
+	// completed is how the desired Job or Pod ran to its end; empty: it has not.
+	completed string
+	// hidden is why nothing may be told of how the object does; empty: it may.
+	hidden string
+	// judged says that the object needs no proof, even if the change failed.
+	judged bool
+	// homeless says that the namespace can't be made, so that to try once is enough.
+	homeless bool
+	before   map[key.Space]*wire.Report
+	// formers are those that the location takes over from.
+	formers []ownership.Owner
+}
+
+// outcome is what a turn leaves to write.
+type outcome struct {
+	decide.Decision
+	record  *store.Record
+	changed bool // the record has changed
+	forget  bool // nothing is left at the target
+	again   bool // with forget: but another object of ours has its name
+	letGo   bool // the recorded object is no longer ours
+	claim   bool // the record is of a stray: its removal is counted
+	waits   bool // with claim: its removal waited for a confirmation before the store was lost
+	keep    bool // the last report stays
+	slotted bool // the retry is the object's slot
+	seen    *decide.Observed
+	failed  bool
+	drifted bool
+	held    bool // it waits for others to be removed first
+	hurried bool // the object no longer waits for its Pods
+}
+
+// want is the entry to follow; nil if no space desires the object.
+func (t *turn) want() *store.Want {
+	if t.winner < 0 {
+		return nil
+	}
+	return t.wants[t.winner].Want
+}
+
+// kind is that of the object as its marks have it.
+func (t *turn) kind() ownership.Kind {
+	return ownership.Kind{Resource: t.id.Resource, Name: t.view.Kind, Placing: t.placing, Shard: t.shard}
+}
+
+// object is the source object: the winner's, or else the one that was applied.
+func (t *turn) object() key.Object {
+	o := t.sourceIn("")
+	switch {
+	case t.winner >= 0:
+		o.Space = t.wants[t.winner].Space
+	case t.record != nil:
+		o.Space = t.record.Space
+	case len(t.view.Spaces) > 0:
+		o.Space = t.view.Spaces[0]
+	}
+	return o
+}
+
+// located is the source object at its place, moved what that says of it.
+func (t *turn) located() key.Located { return t.placing.Locate(t.object()) }
+
+func (t *turn) moved() string { return t.located().Moved }
+
+// sourceIn is the object in a space.
+func (t *turn) sourceIn(s key.Space) key.Object {
+	return key.Object{Space: s, Identity: t.view.Source}
+}
+
+// ended is how the desired Job or Pod ran to its end, as observed or by its last report,
+// which is where that is kept; empty: it did not. reported says that the last report is
+// of exactly what is desired.
+func (t *turn) ended() (how string, reported bool) {
+	w := t.want()
+	if w == nil || w.Object() == nil {
+		return "", false
+	}
+	space, s := t.object().Space, w.Object()
+	if r := t.before[space]; r != nil && r.UID == s.UID && r.Digest == s.Digest {
+		how, reported = r.Completed, true
+	}
+	rec := t.record
+	if rec != nil && rec.Space == space && rec.Source.UID == s.UID && rec.Source.Digest == s.Digest &&
+		t.view.Ending.UID == rec.UID && t.view.Ending.How != "" {
+		how = t.view.Ending.How
+	}
+	return how, reported
+}
+
+// reports returns the reports that the outcome changes, by path; nil removes one. gone
+// are the spaces that have neither an entry nor a report of the identity any more.
+func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
+	reports = map[string]*wire.Report{}
+	o.Completed = t.completed
+	owner := t.object().Space
+	for i, w := range t.wants {
+		path, before := t.sourceIn(w.Space).Path(), t.before[w.Space]
+		its := i == t.winner || t.winner < 0 && w.Space == owner && !o.forget && !w.Want.Desired() // the outcome is about its object
+		var report wire.Report
+		switch {
+		case its && o.keep, !its && w.Want != nil && !w.Want.Desired() && t.has(w.Space, o):
+			continue
+		case w.Yields && !o.forget:
+			if before != nil {
+				reports[path] = nil
+			}
+			continue
+		case its:
+			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
+			report.LeftOut = t.view.LeftOut
+		case w.Want != nil && !w.Want.Desired():
+			report = decide.Removed(w.Want, before, now)
+		case w.Want != nil:
+			report = decide.Compose(w.Want, nil, decide.Loses(), decide.Live{}, before, now)
+		default:
+			gone = append(gone, w.Space)
+			if before != nil {
+				reports[path] = nil
+			}
+			continue
+		}
+		if report = report.Fit(); before == nil || before.Sum() != report.Sum() {
+			reports[path] = &report
+		}
+	}
+	return reports, gone
+}
+
+// lives is what is reported of the object at the target as it is there.
+func (t *turn) lives(o outcome, before *wire.Report) decide.Live {
+	if t.hidden != "" {
+		return decide.Live{Health: wire.HealthUnknown, Note: t.hidden}
+	}
+	seen := t.view.Seen
+	if o.seen != nil {
+		seen = *o.seen
+	}
+	return decide.LiveOf(t.id.Resource, seen, o.record, t.live, t.completed, before)
+}
+
+// has says that what is at the target after the turn is, or may be, of a space's object.
+func (t *turn) has(s key.Space, o outcome) bool {
+	switch seen := t.view.Seen.Presence; {
+	case o.forget:
+		return o.again
+	case o.record != nil:
+		return o.record.Space == s
+	default: // what is there is not recorded
+		return seen == decide.Present || seen == decide.Unseen || seen == decide.Blind
+	}
+}
+
+// yields says that what is there of a space's is let go, since no space desires it and it is
+// the location's own for that one.
+func (t *turn) yields(s key.Space) bool {
+	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Yields && w.Space == s })
+}
+
+// yieldsToShard says that what is at the target is to go, since an object of another shard has
+// its name: that one's agent makes it anew, and until then finds a foreign one. In a whole
+// location it would be the one to follow, and change what is there.
+func (t *turn) yieldsToShard() bool {
+	w := t.want()
+	if t.shard.Whole() || w == nil || w.Kind != store.WantConflict || w.Deferred || t.record == nil && t.view.Seen.Presence != decide.Present {
+		return false
+	}
+	owner, err := key.ParsePath(w.Note)
+	return err == nil && !t.shard.Has(owner.Space)
+}
+
+// confirms says that the hub is to be told that nothing is left of an object.
+func (t *turn) confirms() bool {
+	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Want != nil })
+}
+
+// write puts the outcome into the store.
+func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report, now time.Time) error {
+	var err error
+	switch {
+	case o.forget:
+		err = x.Forget(id)
+	case o.letGo:
+		err = x.LetGo(id)
+	case o.claim:
+		err = x.Claim(id, o.record, o.waits, now)
+	case o.changed:
+		err = x.Keep(id, o.record)
+	}
+	if err != nil {
+		return err
+	}
+	for path, r := range reports {
+		if err := x.SetReport(path, r); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,358 @@
+package reconcile
+
+// Deleting a Namespace or a CustomResourceDefinition deletes what is in it, so it is
+// deleted only when nothing in it has to stay. What follows from that:
+//
+// All objects inside are looked at, all pages of every kind that can be listed. A kind
+// that can't be listed may have objects of others.
+//
+// Ours is what the engine knows, and what proves to be ours by marks and managed
+// fields. The engine then learns of it, so that it is removed like anything else that
+// is not desired, and the container waits.
+//
+// What a controller owns is deleted with its owner. If the owner is inside, too, the
+// owner counts. An owner elsewhere (cluster-scoped, or in another namespace) stays, so
+// what it owns counts. If the owner is gone, the garbage collector soon deletes what it
+// left: the container waits for that for a while, after which it counts.
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+)
+
+const (
+	// maxPages bounds the search for foreign objects of one kind.
+	maxPages = 50
+	// maxOwners bounds how many owners elsewhere are looked up in one turn.
+	maxOwners = 50
+	// collected is after how many turns an object that the garbage collector has not
+	// deleted counts: with the waits between them, about a minute.
+	collected = 10
+)
+
+// usage says who uses what is to be deleted.
+type usage struct {
+	ours    bool   // wait: objects of ours inside, or what goes by itself, go first
+	going   string // what goes by itself, for the report
+	by      string // what else uses it, so that it stays; empty: nothing
+	desired bool   // with by: it is objects of this location that are not to go with it
+	shared  bool   // with desired: they are another shard's
+	lasting bool   // with by: it was expected to go, and has not
+}
+
+// users finds out who uses what is to be deleted.
+type users struct {
+	engine *worklist.Engine
+	target *kubeclient.Client
+	store  *store.Store
+}
+
+// of finds out what is inside a Namespace or belongs to a CustomResourceDefinition.
+func (u *users) of(ctx context.Context, t *turn) (usage, error) {
+	id, looks := t.id, t.view.Failures
+	if id.Resource != key.Namespaces && id.Resource != key.CRDs {
+		return usage{}, nil
+	}
+	wanted, leaving := u.engine.Within(id)
+	if wanted > 0 {
+		return usage{desired: true, by: fmt.Sprintf("%d objects of this location are still inside", wanted)}, nil
+	}
+	if leaving > 0 {
+		return usage{ours: true}, nil
+	}
+	kinds, by, err := u.kindsIn(ctx, id)
+	if errors.Is(err, kubeclient.ErrStale) {
+		return awaited(looks, err.Error()), nil
+	}
+	if by != "" || err != nil {
+		return usage{by: by, desired: by != "" && !t.shard.Whole()}, err // there may be another shard's, too
+	}
+	s := &search{users: u, as: t.view.As, inside: map[string]bool{}}
+	if id.Resource == key.Namespaces {
+		s.namespace = id.Name
+	}
+	for _, k := range kinds {
+		by, err := s.kind(ctx, k)
+		if err != nil {
+			return usage{}, err
+		}
+		s.by = cmp.Or(s.by, by)
+		if s.by != "" && (t.shard.Whole() || s.shared != "") {
+			break // nothing that is found besides would change what follows
+		}
+	}
+	return s.left(ctx, looks)
+}
+
+// kindsIn are the kinds of which objects may be inside; by says why that can't be told.
+func (u *users) kindsIn(ctx context.Context, id key.Identity) (kinds []kubeclient.Served, by string, err error) {
+	if id.Resource == key.CRDs {
+		return u.kindOf(ctx, id)
+	}
+	all, err := u.target.Removable(ctx)
+	if err != nil { // there may be kinds that discovery did not show
+		return nil, "", err
+	}
+	for _, k := range all {
+		if k.Namespaced && !kubeclient.IsEvent(k.Resource) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds, "", nil
+}
+
+// kindOf is the kind that a CustomResourceDefinition defines, in a version that is
+// served. There is none if it was never established; then there are no objects either.
+func (u *users) kindOf(ctx context.Context, id key.Identity) (kinds []kubeclient.Served, by string, err error) {
+	d, err := u.target.Definition(ctx, id)
+	if kubeclient.MissingObject(err, id) {
+		return nil, "", nil
+	}
+	if err != nil {
+		return nil, "", err
+	}
+	switch {
+	case !d.Established:
+		return nil, "", nil
+	case len(d.Served) == 0:
+		return nil, "it serves no version, so what there is of " + id.Name + " can't be seen", nil
+	}
+	resource, group, _ := strings.Cut(id.Name, ".")
+	return []kubeclient.Served{{Place: kubeclient.Place{Resource: key.NewResource(group, resource), Version: d.Served[0]}, Kind: d.Kind}}, "", nil
+}
+
+// search looks for objects in a container that are not ours.
+type search struct {
+	*users
+	as        ownership.Owner
+	namespace string // empty: all
+	ours      bool   // objects of ours were found that the engine did not know
+	by        string // a foreign one was found, or why that can't be found out; empty: neither
+	shared    string // one of another shard of the location was found, or may be there; empty: none
+	others    bool   // one was found
+	// inside are the UIDs of the objects found, owned those that have a controller.
+	inside map[string]bool
+	owned  []dependent
+	// unknown says which kind can't be searched now, and why; empty: none.
+	unknown string
+}
+
+// dependent is an object that is owned by a controller.
+type dependent struct {
+	name      string
+	namespace string
+	owner     ownership.OwnerReference
+}
+
+// kindOf is a kind as the marks of ours have it.
+func (s *search) kindOf(k kubeclient.Served) ownership.Kind {
+	m := s.store.Meta()
+	return ownership.Kind{Resource: k.Resource, Name: k.Kind, Placing: m.Placing, Shard: m.Shard}
+}
+
+// kind looks at all objects of a kind. by names a foreign one, or says why that can't be
+// found out; empty: there is none. It looks no further once nothing else would matter: a foreign
+// one may be let go with its Namespace, one of another shard never.
+func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err error) {
+	pages, whole := 0, s.store.Meta().Shard.Whole()
+	_, err = s.target.Pages(ctx, k.Place, s.namespace, "", false, func(p *kubeclient.Page) (more bool, err error) {
+		pages++
+		var ours []key.Located
+		var seen []worklist.Sighting
+		for i := range p.Items {
+			m := &p.Items[i].Metadata
+			o := key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}
+			switch c := m.Controller(); {
+			case c != nil:
+				s.inside[m.UID] = true
+				s.owned = append(s.owned, dependent{o.String(), m.Namespace, *c})
+			case inEveryNamespace(k.Resource, m):
+			default:
+				of := s.kindOf(k)
+				at, proven := m.ProvesOurs(s.as, of)
+				if m.Written(s.as) && m.ProvesOthers(s.as, of) {
+					s.shared, s.others = "there is "+o.String()+", of another shard of this location", true
+					continue
+				}
+				if !proven || !m.Written(s.as) {
+					by = "there is " + o.String()
+					if whole {
+						return false, nil
+					}
+					continue
+				}
+				s.inside[m.UID] = true
+				if m.WrittenAs(s.as, k.Resource) { // otherwise the agent knows it as one of another group
+					ours = append(ours, at)
+					seen = append(seen, worklist.Sighting{Object: at.Object, Moved: at.Moved, Ours: true, Seen: *decide.ObservedOf(m, s.as)})
+				}
+			}
+		}
+		if len(ours) > 0 {
+			s.ours = true
+			s.engine.Adopt(k, ours)
+			s.engine.Observe(s.as, seen)
+		}
+		if pages == maxPages && p.More() {
+			by = "there are very many " + k.String()
+			s.mayBeShared(by)
+			return false, nil
+		}
+		return true, nil
+	})
+	if status := kubeclient.StatusOf(err); status != nil && status.Code >= http.StatusInternalServerError { // its server, or its conversion, fails
+		s.unknown = fmt.Sprintf("whether there are %s can't be found out now: %s", k, status.Message)
+		return "", nil
+	}
+	if apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) {
+		by, err = fmt.Sprintf("whether there are %s can't be found out: %s", k, kubeclient.StatusOf(err).Message), nil
+		s.mayBeShared(by)
+	}
+	return by, err
+}
+
+// mayBeShared notes what was not looked at, of which some may be another shard's.
+func (s *search) mayBeShared(what string) {
+	if !s.store.Meta().Shard.Whole() && !s.others {
+		s.shared = what
+	}
+}
+
+// left is the usage by what was found in all kinds. In a location that is shared, what can't be
+// looked at now may be another shard's, whatever else was found.
+func (s *search) left(ctx context.Context, looks uint8) (usage, error) {
+	whole := s.store.Meta().Shard.Whole()
+	switch {
+	case s.by != "" && s.shared == "" && (whole || s.unknown == ""):
+		return usage{by: s.by}, nil
+	case s.ours:
+		return usage{ours: true}, nil
+	case s.shared != "":
+		return usage{desired: true, shared: s.others, by: s.shared}, nil
+	case s.unknown != "":
+		use := awaited(looks, s.unknown)
+		use.desired = use.by != "" && !whole
+		return use, nil
+	}
+	var going string
+	asked := map[string]bool{}
+	for _, d := range s.owned {
+		if s.inside[d.owner.UID] || asked[d.owner.UID] {
+			continue
+		}
+		if len(asked) == maxOwners {
+			break
+		}
+		asked[d.owner.UID] = true
+		there, err := s.exists(ctx, d)
+		if err != nil {
+			return usage{}, err
+		}
+		if there {
+			return usage{by: fmt.Sprintf("there is %s, which %s %s owns", d.name, d.owner.Kind, d.owner.Name)}, nil
+		}
+		going = "there is " + d.name + ", whose owner is gone"
+	}
+	switch {
+	case len(s.owned) > 0 && len(asked) == 0: // they own each other
+		return usage{by: "there is " + s.owned[0].name}, nil
+	case going != "":
+		return awaited(looks, going), nil
+	}
+	return usage{}, nil
+}
+
+// awaited is the usage by something that should end by itself: wait for it, until there
+// were too many looks.
+func awaited(looks uint8, what string) usage {
+	if looks >= collected {
+		return usage{by: what, lasting: true}
+	}
+	return usage{ours: true, going: what}
+}
+
+// exists says whether an owner is there. One that the agent can't or may not ask for
+// counts as there.
+func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
+	if strings.Contains(d.owner.APIVersion, "..") || strings.Count(d.owner.APIVersion, "/") > 1 {
+		return true, nil // this is no version, and would be another path
+	}
+	all, err := s.target.Resources(ctx, d.owner.APIVersion)
+	if kubeclient.MissingKind(err) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	for _, k := range all {
+		if k.Kind != d.owner.Kind {
+			continue
+		}
+		id := key.Identity{Resource: k.Resource, Name: d.owner.Name}
+		if k.Namespaced { // an owner is in the same namespace, or cluster-scoped
+			id.Namespace = d.namespace
+		}
+		if err := id.Validate(); err != nil {
+			return true, nil //nolint:nilerr // an owner that can't be asked for counts as there
+		}
+		m, err := s.target.Get(ctx, k.Place, id)
+		switch {
+		case kubeclient.MissingObject(err, id), kubeclient.MissingNamespace(err, id):
+			return false, nil
+		case apierrors.IsForbidden(err), apierrors.IsMethodNotSupported(err):
+			return true, nil
+		}
+		return err == nil && m.UID == d.owner.UID, err
+	}
+	return false, nil
+}
+
+const (
+	accountAnnotation = "kubernetes.io/service-account.name"
+	defaultAccount    = "default"
+	controllerManager = "kube-controller-manager"
+	endpointsManaged  = "endpoints.kubernetes.io/managed-by"
+)
+
+// inEveryNamespace says whether Kubernetes itself makes the object, in every namespace or
+// for another object, with which it goes. What users make, of the same kind or for the
+// same account, does not count.
+func inEveryNamespace(r key.Resource, m *ownership.Meta) bool {
+	switch r {
+	case key.NewResource("", "serviceaccounts"):
+		return m.Name == defaultAccount
+	case key.NewResource("", "configmaps"):
+		return m.Name == "kube-root-ca.crt"
+	case key.NewResource("", "secrets"): // as controllers before Kubernetes 1.24 named them
+		return m.Annotations[accountAnnotation] == defaultAccount && strings.HasPrefix(m.Name, defaultAccount+"-token-")
+	case key.NewResource("", "endpoints"): // of a Service
+		if m.Labels[endpointsManaged] != "" {
+			return true
+		}
+		for i := range m.ManagedFields {
+			if m.ManagedFields[i].Manager != controllerManager {
+				return false
+			}
+		}
+		return len(m.ManagedFields) > 0
+	default:
+		return false
+	}
+}
+
+// cascades says whether an object may be deleted together with what others have in it.
+func cascades(m *ownership.Meta) bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }

@@ -1,0 +1,67 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"orrery.dev/orrery/internal/agent/fields"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/ownership"
+)
+
+// writer composes and sends what is written to a turn's object: the object with its
+// marks, with or without its released values, or only marks or managed fields.
+type writer struct {
+	store  *store.Store
+	target *kubeclient.Client
+}
+
+// putMarks writes the marks of the body of an apply, and nothing else of it.
+func (w *writer) putMarks(ctx context.Context, t *turn, body []byte) (ownership.Meta, error) {
+	only, err := ownership.Only(body)
+	if err != nil {
+		return ownership.Meta{}, err
+	}
+	return w.target.Merge(ctx, "mark", t.view.At, t.id, t.view.As.Manager(), only)
+}
+
+// patch sends a merge patch to the object of the turn, if the patch's preconditions hold.
+func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ownership.Meta, error) {
+	body, err := json.Marshal(patch)
+	if err != nil {
+		return ownership.Meta{}, fmt.Errorf("encode a patch: %w", err)
+	}
+	return w.target.Merge(ctx, verb, t.view.At, t.id, t.view.As.Manager(), body)
+}
+
+// rendering is the desired object as the hub sent it.
+func (w *writer) rendering(t *turn) (object []byte, err error) {
+	err = w.store.View(func(x *store.Tx) error {
+		object = bytes.Clone(x.Object(t.object().Path()))
+		return nil
+	})
+	return object, err
+}
+
+// body is the whole desired object, with our marks, as it is sent to the target. uid is
+// that of the object to apply it to; empty: it is to be created.
+func (w *writer) body(t *turn, uid string) ([]byte, error) {
+	object, err := w.rendering(t)
+	if err != nil {
+		return nil, err
+	}
+	return w.dressed(t, object, t.source(), uid)
+}
+
+func (w *writer) dressed(t *turn, object []byte, of *store.Source, uid string) ([]byte, error) {
+	body, err := ownership.Dress(object, t.view.As, t.located(), ownership.Origin{
+		UID: of.UID, Log: of.Log, Orphan: of.Policy.Orphan, Account: of.Policy.ServiceAccount,
+	}, uid)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", fields.ErrMalformed, err)
+	}
+	return body, nil
+}

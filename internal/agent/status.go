@@ -1,0 +1,279 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/hubclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	statusFile = "status.json"
+	// statusEvery is how often it is written while something changes.
+	statusEvery = time.Second
+)
+
+// Status is what an agent says of itself.
+type Status struct {
+	Location    key.Location `json:"location"`
+	LocationUID string       `json:"locationUID,omitempty"`
+	// Shard is the part of the location that the agent has, K/N.
+	Shard   string `json:"shard,omitempty"`
+	Hub     string `json:"hub"`
+	Target  string `json:"target"`
+	Version string `json:"version,omitempty"`
+	PID     int    `json:"pid"`
+	// Running is false in what a clean stop leaves behind.
+	Running bool      `json:"running"`
+	Updated time.Time `json:"updated"`
+
+	// Connected says whether a session with the hub is open; Since is since when that is
+	// so.
+	Connected bool      `json:"connected"`
+	Since     time.Time `json:"since,omitzero"`
+	// Proven is false if the hub's log does not continue the one that the agent knows.
+	Proven bool `json:"proven"`
+	// Awaits is the marker that "orrery location accept" would accept.
+	Awaits    string `json:"awaits,omitempty"`
+	LastError string `json:"lastError,omitempty"`
+	// CredentialEnds is when the credential does, by the hub's clock; zero: there is none.
+	CredentialEnds time.Time `json:"credentialEnds,omitzero"`
+	// Halt is why nothing is changed at the target; empty: it is.
+	Halt string `json:"halt,omitempty"`
+
+	// Pace is how many requests about objects may be under way at once now.
+	Pace int `json:"pace,omitempty"`
+	// StoreEncrypted says whether the store is encrypted.
+	StoreEncrypted bool `json:"storeEncrypted"`
+	// StoreError is why the store cannot be written; empty: it can.
+	StoreError string `json:"storeError,omitempty"`
+
+	// Revision and Marker are those of the last wire mark.
+	Revision int64  `json:"revision"`
+	Marker   string `json:"marker,omitempty"`
+	// Unsent counts reports that the hub does not have yet.
+	Unsent int `json:"unsent"`
+	// Desired counts desired objects, Queued those that wait for a worker, Deferred
+	// changes that wait for proof of lineage, States objects by the state last reported.
+	Desired  int                `json:"desired"`
+	Queued   int                `json:"queued"`
+	Deferred int                `json:"deferred"`
+	States   map[wire.State]int `json:"states,omitempty"`
+	// unproven says that objects at the target wait for proof.
+	unproven bool
+	// Guarded counts removals that wait for a confirmation of their digest.
+	Guarded     int    `json:"guarded,omitempty"`
+	PruneDigest string `json:"pruneDigest,omitempty"`
+	// Kinds are those of what is desired or yet to be removed, and who acts for it.
+	Kinds []KindInUse `json:"kinds,omitempty"`
+	// Seen are those of which the agent reads what was not placed, since it is asked for, or
+	// tells to what it belongs; Sees says what of that does not come back, nil: nothing.
+	Seen []SeenKind       `json:"seen,omitempty"`
+	Sees *wire.SeesStatus `json:"sees,omitempty"`
+	// Leftovers are the first few objects that stay though they are not desired.
+	Leftovers []Leftover `json:"leftovers,omitempty"`
+}
+
+// KindInUse is a kind of which objects are desired, or yet to be removed.
+type KindInUse struct {
+	APIGroup string `json:"apiGroup"`
+	Resource string `json:"resource"`
+	// Own says that the agent acts for some of them itself.
+	Own bool `json:"own,omitempty"`
+	// ServiceAccounts act for some of them, as NAMESPACE/NAME.
+	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
+}
+
+// SeenKind is a kind of which the agent reads what was not placed.
+type SeenKind struct {
+	APIGroup string `json:"apiGroup"`
+	Resource string `json:"resource"`
+}
+
+// seenKinds are the kinds of which the agent reads what was not placed.
+func (a *Agent) seenKinds() (all []SeenKind) {
+	for _, r := range a.census.Kinds() {
+		all = append(all, SeenKind{r.APIGroup(), r.Resource})
+	}
+	return all
+}
+
+// kindsInUse are the kinds in use.
+func (a *Agent) kindsInUse() []KindInUse {
+	var all []KindInUse
+	for _, of := range a.engine.Actors() {
+		k := KindInUse{APIGroup: of.Resource.APIGroup(), Resource: of.Resource.Resource}
+		for _, account := range of.Accounts {
+			if account == "" {
+				k.Own = true
+			} else {
+				k.ServiceAccounts = append(k.ServiceAccounts, account)
+			}
+		}
+		all = append(all, k)
+	}
+	return all
+}
+
+// Leftover is an object that stays at the target though it is not desired.
+type Leftover struct {
+	// Object is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Object  string `json:"object"`
+	Reason  string `json:"reason"`
+	Message string `json:"message"`
+}
+
+// leftovers are the first few objects that stay though they are not desired.
+func (a *Agent) leftovers() []Leftover {
+	var all []Leftover
+	var paths []string
+	for _, o := range a.engine.Those((*worklist.Item).LeftOver) {
+		paths = append(paths, o.Source().Path())
+	}
+	slices.Sort(paths)
+	for _, path := range paths[:min(store.MaxExamples, len(paths))] {
+		var r *wire.Report
+		if err := a.store.View(func(t *store.Tx) (err error) {
+			r, err = t.Report(path)
+			return err
+		}); err != nil || r == nil { // it has just gone
+			continue
+		}
+		all = append(all, Leftover{Object: path, Reason: r.Reason, Message: r.Message})
+	}
+	return all
+}
+
+// ReadStatus reads the status that the agent on a data directory wrote last.
+func ReadStatus(dataDir string) (Status, error) {
+	var s Status
+	b, err := os.ReadFile(filepath.Join(dataDir, statusFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, fmt.Errorf("no agent has run on data directory %q", dataDir)
+	}
+	if err != nil {
+		return s, fmt.Errorf("read status: %w", err)
+	}
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("decode status: %w", err)
+	}
+	return s, nil
+}
+
+// writeStatus replaces the status file atomically.
+func writeStatus(dataDir string, s Status) error {
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode status: %w", err)
+	}
+	path := filepath.Join(dataDir, statusFile)
+	if err := os.WriteFile(path+".new", append(b, '\n'), 0o600); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("write status: %w", err)
+	}
+	return nil
+}
+
+// fill adds the state of the session with the hub.
+func (s *Status) fill(now hubclient.Now) {
+	s.Connected, s.Proven, s.Since = now.Open, now.Proven, now.Since
+	if now.Open && !now.Proven {
+		s.Awaits = now.Marker
+	}
+	if now.Err != nil {
+		s.LastError = wire.Brief(now.Err.Error())
+	}
+}
+
+// announcement is what the agent tells the hub of itself.
+func (a *Agent) announcement() (wire.AgentStatus, error) {
+	now, m := a.Status(), a.store.Meta()
+	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
+	if !now.Proven || now.unproven {
+		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
+	}
+	s.Hub, s.Trusts = a.hub.Reached()
+	var err error
+	if len(m.Guarded) > 0 {
+		err = a.store.View(func(t *store.Tx) error {
+			s.Prune, err = t.Pending()
+			return err
+		})
+	}
+	s.Purge, s.Sees = a.purge.Status(), a.census.Status()
+	return s, err
+}
+
+// Status returns the agent's current status. It may be called from any goroutine once
+// Ready is closed.
+func (a *Agent) Status() Status {
+	m := a.store.Meta()
+	s := Status{
+		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
+		Shard: a.config.Shard.String(), Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
+		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
+	}
+	s.Hub, _ = a.hub.Reached()
+	if g := m.Guarded.Total(); g.Count > 0 {
+		s.Guarded, s.PruneDigest = g.Count, g.Digest()
+	}
+	s.Pace = a.target.Pace.Now()
+	if why := a.store.Failing(); why != nil {
+		s.StoreError = wire.Brief(why.Error())
+	}
+	now := a.state.Now()
+	s.fill(now)
+	c := a.engine.Count()
+	if missing := c.Missing + a.heritage.Unproven(); missing > 0 {
+		s.Deferred, s.unproven = s.Deferred+missing, true
+		s.Awaits = now.Marker
+	}
+	s.Queued, s.States = c.Queued, c.States
+	s.Kinds, s.Seen, s.Sees = a.kindsInUse(), a.seenKinds(), a.census.Status()
+	if c.States[wire.Orphaned] > 0 {
+		s.Leftovers = a.leftovers()
+	}
+	if a.keeper != nil {
+		if id := a.keeper.Current(); id != nil {
+			s.CredentialEnds = id.Ends()
+		}
+	}
+	return s
+}
+
+// keepStatus writes the status file whenever something has changed.
+func (a *Agent) keepStatus(ctx context.Context) {
+	var last Status
+	for ctx.Err() == nil {
+		now := a.Status()
+		now.Running = true
+		if !now.equal(last) {
+			last = now
+			if err := writeStatus(a.config.DataDir, now); err != nil {
+				a.log.Warn("the status file cannot be written", "error", err)
+			}
+		}
+		retry.Pause(ctx, statusEvery)
+	}
+}
+
+// equal compares everything but Updated.
+func (s Status) equal(o Status) bool {
+	s.Updated, o.Updated = time.Time{}, time.Time{}
+	return reflect.DeepEqual(s, o)
+}

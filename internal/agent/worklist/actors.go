@@ -1,0 +1,65 @@
+package worklist
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// actor is who acts for items of a kind.
+type actor struct {
+	// account is a ServiceAccount as NAMESPACE/NAME; empty: the agent itself.
+	account string
+	items   int
+}
+
+// actsAs notes who acts for an item.
+func (it *Item) actsAs(account string) {
+	if it.actor != nil && it.actor.account == account {
+		return
+	}
+	it.unacted()
+	k := it.kind
+	if it.actor = k.actors[account]; it.actor == nil {
+		if k.actors == nil {
+			k.actors = map[string]*actor{}
+		}
+		it.actor = &actor{account: account}
+		k.actors[account] = it.actor
+	}
+	it.actor.items++
+}
+
+// unacted notes that nobody acts for an item any more.
+func (it *Item) unacted() {
+	if it.actor == nil {
+		return
+	}
+	if it.actor.items--; it.actor.items == 0 {
+		delete(it.kind.actors, it.actor.account)
+	}
+	it.actor = nil
+}
+
+// Actors are those who act for objects of a kind.
+type Actors struct {
+	Resource key.Resource
+	// Accounts are ServiceAccounts as NAMESPACE/NAME, in order; empty is the agent itself.
+	Accounts []string
+}
+
+// Actors are the kinds in use, in order, with those who act for their objects.
+func (e *Engine) Actors() []Actors {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var all []Actors
+	for r, k := range e.kinds {
+		all = append(all, Actors{r, slices.Sorted(maps.Keys(k.actors))})
+	}
+	slices.SortFunc(all, func(a, b Actors) int {
+		return cmp.Or(cmp.Compare(a.Resource.Group, b.Resource.Group), cmp.Compare(a.Resource.Resource, b.Resource.Resource))
+	})
+	return all
+}

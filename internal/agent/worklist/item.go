@@ -1,0 +1,151 @@
+package worklist
+
+import (
+	"time"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/health"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// failingKind is how many failures in a row make a kind one that fails, and
+	// failingShare how many of its items may then be worked on at once.
+	failingKind  = 5
+	failingShare = 2
+)
+
+// Item is what the agent keeps in memory about one identity at the target. The
+// engine's lock guards it.
+//
+// There is one for each object, so it is small: what few have is behind a pointer, and what
+// many have alike they share.
+type Item struct {
+	ID   string // key.Identity as a string
+	kind *kind
+	// spaces are those that have a source for it, or had one and still have a report.
+	spaces spaces
+	// moved is that of key.Located; where it is not empty, there is one space.
+	moved short[string]
+	actor *actor // nil: it is not known yet who acts for it
+	seen  seen
+	live  uint64            // hash of what the store has of how it was seen; zero: it has nothing
+	state short[wire.State] // as last reported, for the winner
+	// when is when it was last made ready, or, if it is idle, when it is to be; zero: it is not.
+	when    time.Duration
+	repairs *repairs // nil: drift in it was never repaired
+	// doomed is the engine's open time at which this process first saw the object being
+	// deleted; zero: it is not.
+	doomed time.Duration
+	leave  *leave // nil: it is not being removed
+	// leftOut counts the objects that belong to it and do not come back.
+	leftOut int32
+	// wanted says that some space has a desired entry, asks that it asks for the status.
+	wanted, asks bool
+	// slotted says that it has waited for its slot to have its pair refreshed.
+	slotted  bool
+	proof    ownership.Proof
+	queue    queueState
+	failures uint8
+}
+
+func (it *Item) priority() priority { return priorityOf(it.kind.rank, !it.wanted) }
+
+// kind is one resource in use at the target. The engine's lock guards it.
+type kind struct {
+	resource      key.Resource
+	rank          rank
+	version, name string // of the objects: v1, ConfigMap
+	items         int
+	// asked counts the items that came to ask for their status when they had been seen: a
+	// list shows it.
+	asked  uint32
+	actors map[string]*actor
+	// sight is Unseen, Unserved or Blind while the kind is not observed; Absent: it is,
+	// and each item's own presence counts.
+	sight decide.Presence
+	cause string // why it is blind
+	// running counts items that have a worker, or whose outcome is being written;
+	// failures counts failures in a row, over all items.
+	running, failures int
+}
+
+// mayRun says whether one more item of the kind may have a worker. Of a kind that keeps
+// failing, only a few may at once: each may take until it times out.
+func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
+
+// Stray says that the object is at the target and not desired.
+func (it *Item) Stray() bool { return !it.wanted && it.seen.presence == decide.Present }
+
+// Desired says that some space has a desired entry for it.
+func (it *Item) Desired() bool { return it.wanted }
+
+// unobservable says that no version of its kind is known: only a report of it is left.
+func (it *Item) unobservable() bool { return it.kind.version == "" }
+
+// missing says that nothing is at the target under the identity although the agent has
+// tried to apply it, and that no worker is trying now.
+func (it *Item) missing() bool {
+	nothing := it.kind.sight == decide.Unserved || it.kind.sight == decide.Absent && it.seen.presence == decide.Absent && !it.seen.is(taken)
+	return nothing && !it.state.empty() && it.queue != running && it.queue != again
+}
+
+// over says that nothing of the object is left at the target, and that this is all that is
+// left to say of it.
+func (it *Item) over() bool {
+	return !it.wanted && it.state.value() == wire.Removed && it.seen.presence != decide.Present
+}
+
+// Identity is that of the item.
+func (it *Item) Identity() key.Identity { return parseIdentity(it.ID) }
+
+// parseIdentity takes apart what key.Identity.String made.
+func parseIdentity(id string) key.Identity {
+	parsed, err := key.ParseIdentity(id)
+	if err != nil { // only valid identities become items
+		panic(err)
+	}
+	return parsed
+}
+
+// home is the space in whose line the item queues.
+func (it *Item) home() key.Space {
+	return it.spaces.first()
+}
+
+// located is the item as an object of the space in whose line it queues.
+func (it *Item) located() key.Located {
+	return key.Located{Object: key.Object{Space: it.home(), Identity: it.Identity()}, Moved: it.moved.value()}
+}
+
+// Stays says that the object stays at the target by what is reported of it.
+func (it *Item) Stays() bool { return it.state.value() == wire.Orphaned }
+
+// LeftOver says that the object stays though it is not desired.
+func (it *Item) LeftOver() bool { return it.Stays() && !it.wanted }
+
+// learn takes from an entry what is needed to observe its kind. It returns true if that
+// has changed.
+func (it *Item) learn(w *store.Want) bool {
+	k, changed := it.kind, false
+	// Any version shows all objects; another is tried only if this one is not served.
+	if w.Version != "" && (k.version == "" || k.sight == decide.Unserved && k.version != w.Version) {
+		k.version, k.name, changed = w.Version, w.ObjectKind, true
+	}
+	if w.Object() != nil {
+		it.actsAs(w.Object().Policy.ServiceAccount)
+	}
+	if w.Object() == nil { // whether status is asked for, an entry with an object says
+		return changed
+	}
+	asks := w.Object().Policy.ReturnStatus
+	began := asks && !it.asks && it.seen.presence == decide.Present && health.Has(k.resource)
+	it.asks = asks || it.asks && !it.spaces.none() && !it.spaces.one() // another space's entry may ask
+	if began {
+		k.asked++
+	}
+	return changed || began
+}

@@ -1,0 +1,201 @@
+package worklist
+
+import (
+	"container/heap"
+	"slices"
+	"time"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// queueState says whether an item is queued or has a worker.
+type queueState uint8
+
+const (
+	idle queueState = iota
+	ready
+	running
+	// again: running, and queued again when that is done.
+	again
+)
+
+// queue orders items for the workers: by priority, then round-robin over spaces and,
+// within a space, over kinds; first in, first out within a kind. An item is in it at
+// most once and has at most one worker. The engine's lock guards it.
+type queue struct {
+	ready [priorities]turns[key.Space, turns[*kind, fifo]]
+	later laterHeap
+	count int
+	// epoch is what times of items count from: just before the first.
+	epoch time.Time
+}
+
+// at is a time as items have it: by the clock that nobody sets, and never zero.
+func (q *queue) at(t time.Time) time.Duration {
+	if q.epoch.IsZero() {
+		q.epoch = t.Add(-1) // before all times that come
+	}
+	return t.Sub(q.epoch)
+}
+
+// push makes an item ready. One that has a worker becomes ready when that is done.
+func (q *queue) push(it *Item) {
+	switch it.queue {
+	case idle:
+		it.queue, it.when = ready, q.at(time.Now()) // its entry in later is void
+		q.count++
+		q.ready[it.priority()].of(it.home()).of(it.kind).push(it)
+	case running:
+		it.queue = again
+	case ready, again:
+	}
+}
+
+// pushAt makes an item ready at a time, unless something else does so earlier.
+func (q *queue) pushAt(it *Item, due time.Time) {
+	at := q.at(due)
+	if it.queue != idle || it.when != 0 && it.when < at {
+		return
+	}
+	it.when = at
+	heap.Push(&q.later, laterItem{due: at, item: it})
+}
+
+// promote makes ready what is due, and returns when the next item is; false: none waits.
+func (q *queue) promote(now time.Time) (next time.Time, some bool) {
+	for len(q.later) > 0 {
+		first := q.later[0]
+		if first.due > q.at(now) {
+			return q.epoch.Add(first.due), true
+		}
+		heap.Pop(&q.later)
+		if first.item.queue == idle && first.item.when == first.due {
+			q.push(first.item)
+		}
+	}
+	return time.Time{}, false
+}
+
+// pop takes the next ready item of a kind for which may returns true; nil if there is
+// none.
+func (q *queue) pop(may func(*kind) bool) *Item {
+	for i := range q.ready {
+		var it *Item
+		q.ready[i].each(func(_ key.Space, kinds *turns[*kind, fifo]) (bool, bool) {
+			kinds.each(func(k *kind, f *fifo) (bool, bool) {
+				if may(k) {
+					it = f.pop()
+				}
+				return it != nil, f.empty()
+			})
+			return it != nil, len(kinds.lines) == 0
+		})
+		if it != nil {
+			it.queue = running
+			it.kind.running++
+			q.count--
+			return it
+		}
+	}
+	return nil
+}
+
+// done takes an item back from a worker.
+func (q *queue) done(it *Item) {
+	was := it.queue
+	it.queue, it.when = idle, 0
+	it.kind.running--
+	if was == again {
+		q.push(it)
+	}
+}
+
+// turns serves lines round-robin, in the order in which they were made. Empty lines are
+// dropped.
+type turns[K comparable, L any] struct {
+	lines []line[K, L]
+	next  int
+}
+
+type line[K comparable, L any] struct {
+	of   K
+	line *L
+}
+
+// of finds or makes the line of a key. There are few lines, of spaces and kinds.
+func (t *turns[K, L]) of(k K) *L {
+	for i := range t.lines {
+		if t.lines[i].of == k {
+			return t.lines[i].line
+		}
+	}
+	l := new(L)
+	t.lines = append(t.lines, line[K, L]{k, l})
+	return l
+}
+
+// each offers the lines in turn until one has been served. f also says whether
+// the line is empty now.
+func (t *turns[K, L]) each(f func(K, *L) (served, empty bool)) {
+	for range len(t.lines) {
+		if t.next >= len(t.lines) {
+			t.next = 0
+		}
+		served, empty := f(t.lines[t.next].of, t.lines[t.next].line)
+		if empty {
+			t.lines = slices.Delete(t.lines, t.next, t.next+1)
+		} else {
+			t.next++
+		}
+		if served {
+			return
+		}
+	}
+}
+
+// fifo is a first-in-first-out list.
+type fifo struct {
+	items []*Item
+	head  int
+}
+
+func (f *fifo) push(it *Item) {
+	if f.head > len(f.items)/2 { // free what was popped
+		f.items = slices.Delete(f.items, 0, f.head)
+		f.head = 0
+	}
+	f.items = append(f.items, it)
+}
+
+func (f *fifo) empty() bool { return f.head == len(f.items) }
+
+func (f *fifo) pop() *Item {
+	if f.empty() {
+		return nil
+	}
+	it := f.items[f.head]
+	f.items[f.head] = nil
+	f.head++
+	return it
+}
+
+type laterItem struct {
+	due  time.Duration
+	item *Item
+}
+
+// laterHeap is a heap by due time. An entry is void if its time is not the item's, or if that is
+// not idle.
+type laterHeap []laterItem
+
+func (h laterHeap) Len() int           { return len(h) }
+func (h laterHeap) Less(i, j int) bool { return h[i].due < h[j].due }
+func (h laterHeap) Swap(i, j int)      { h[i], h[j] = h[j], h[i] }
+func (h *laterHeap) Push(x any)        { *h = append(*h, x.(laterItem)) }
+func (h *laterHeap) Pop() any {
+	old := *h
+	last := old[len(old)-1]
+	old[len(old)-1] = laterItem{}
+	*h = old[:len(old)-1]
+	return last
+}

@@ -1,0 +1,51 @@
+package worklist
+
+import (
+	"time"
+
+	"orrery.dev/orrery/internal/agent/decide"
+)
+
+// notice updates what is known of an item. It returns true if the object is another one,
+// or has changed. now is open time.
+func (it *Item) notice(s *Sighting, now time.Duration) bool {
+	if s.Seen.Revision != 0 && s.Seen.Revision < it.seen.revision {
+		return false // the answer to a request of ours was newer
+	}
+	before, seen := it.seen.observed(), s.Seen
+	switch {
+	case s.Gone:
+		seen = decide.Observed{Presence: decide.Absent, Revision: s.Seen.Revision}
+	case s.Ours:
+		seen.Presence = decide.Present
+	case before.Presence == decide.Present && before.UID == seen.UID:
+		seen.Presence, seen.Unmarked = decide.Present, true
+	default: // it has our label, but is not ours
+		if before.Presence == decide.Unseen {
+			it.sees(decide.Observed{Presence: decide.Absent}, now)
+		}
+		return false
+	}
+	it.sees(seen, now)
+	before.Revision, seen.Revision = 0, 0
+	return before != seen
+}
+
+// answered notes what an answer showed, unless something newer was seen. now is open
+// time.
+func (it *Item) answered(seen decide.Observed, now time.Duration) {
+	if seen.Revision >= it.seen.revision {
+		it.sees(seen, now)
+	}
+}
+
+// sees replaces what was observed of an item. now is open time.
+func (it *Item) sees(seen decide.Observed, now time.Duration) {
+	switch {
+	case seen.Presence != decide.Present || !seen.Terminating:
+		it.doomed = 0
+	case it.doomed == 0 || it.seen.id() != seen.UID:
+		it.doomed = max(1, now)
+	}
+	it.seen = pack(seen)
+}

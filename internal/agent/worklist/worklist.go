@@ -1,0 +1,383 @@
+package worklist
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Engine knows the identities that concern the agent and hands them to the
+// workers. It never blocks and never does I/O.
+type Engine struct {
+	mu   sync.Mutex
+	wake sync.Cond
+	// as is the owner whose marks tell which objects are ours.
+	as ownership.Owner
+	roster
+	tally tally
+	queue queue
+	// endings has, by identity, how Jobs and Pods at the target ran to their end.
+	endings map[string]decide.Ending
+	leaves  *leaves
+	// closed says that nothing may be changed at the target.
+	closed bool
+	open   openTime
+	timer  *time.Timer
+	// Worked, if not nil, is told how long something waited for an item's turn and was done
+	// in it. It must not block, nor call the engine.
+	Worked func(time.Duration)
+	// News is raised when the kinds to observe, or the owner have changed, and when a kind is
+	// to be listed again.
+	News retry.Signal
+}
+
+// New makes an engine that knows nothing yet.
+func New() *Engine {
+	e := &Engine{
+		roster: newRoster(), tally: tally{states: map[wire.State]int{}}, endings: map[string]decide.Ending{},
+		open: newOpenTime(time.Now()), News: retry.NewSignal(),
+	}
+	e.wake.L = &e.mu
+	e.leaves = newLeaves(func(it *Item) {
+		e.queue.push(it)
+		e.wake.Broadcast()
+	})
+	return e
+}
+
+// Next waits for an item to work on. It returns false when ctx has ended.
+func (e *Engine) Next(ctx context.Context) (*Item, bool) {
+	stop := context.AfterFunc(ctx, func() {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.wake.Broadcast()
+	})
+	defer stop()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for ctx.Err() == nil {
+		e.alarm()
+		if !e.closed {
+			if it := e.queue.pop((*kind).mayRun); it != nil {
+				if e.queue.count > 0 {
+					e.wake.Signal() // each worker wakes the next
+				}
+				return it, true
+			}
+		}
+		e.wake.Wait()
+	}
+	return nil, false
+}
+
+// Ready is how many items wait for a worker, but not for a time.
+func (e *Engine) Ready() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queue.count
+}
+
+// Push queues the items that which returns true for.
+func (e *Engine) Push(which func(*Item) bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, it := range e.items {
+		if which(it) {
+			e.queue.push(it)
+		}
+	}
+	e.wake.Broadcast()
+}
+
+// Those are the objects of the items that which returns true for, each with the space in
+// whose line it queues.
+func (e *Engine) Those(which func(*Item) bool) (all []key.Located) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, it := range e.items {
+		if which(it) {
+			all = append(all, it.located())
+		}
+	}
+	return all
+}
+
+// alarm makes ready what is due, and sets the timer that wakes a worker when the next
+// item is.
+func (e *Engine) alarm() {
+	now := time.Now()
+	due, some := e.queue.promote(now)
+	if !some {
+		return
+	}
+	if e.timer == nil {
+		e.timer = time.AfterFunc(due.Sub(now), func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.wake.Signal()
+		})
+		return
+	}
+	e.timer.Reset(due.Sub(now))
+}
+
+// Stop ends the engine's timer.
+func (e *Engine) Stop() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.timer != nil {
+		e.timer.Stop()
+	}
+}
+
+// SetClosed says whether nothing may be changed at the target.
+func (e *Engine) SetClosed(closed bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.closed = closed
+	e.open.set(!closed, time.Now())
+	e.wake.Broadcast()
+}
+
+// Touch records desired entries that may have changed, and queues their items.
+func (e *Engine) Touch(all []store.Touched) {
+	e.mu.Lock()
+	changed := false
+	for _, t := range all {
+		it, more := e.item(t.Object, t.Moved)
+		changed = changed || more
+		if t.Want != nil {
+			changed = it.learn(t.Want) || changed
+		}
+		if t.Want.Desired() {
+			it.wanted = true
+			e.leaves.stays(it)
+		} else if it.spaces.one() {
+			it.wanted = false
+			e.leaves.leaving(it, t.Object.Space)
+		}
+		it.failures = 0
+		it.seen.flags &^= taken
+		e.queue.push(it)
+	}
+	e.wake.Broadcast()
+	e.mu.Unlock()
+	if changed {
+		e.News.Raise()
+	}
+}
+
+// View is a copy of what the engine knows of an item.
+type View struct {
+	// As is the owner in this turn, even if the engine's changes meanwhile.
+	As     ownership.Owner
+	Seen   decide.Observed
+	Spaces []key.Space
+	// Source is what the item is called in its spaces.
+	Source   key.Identity
+	At       kubeclient.Place
+	Cause    string // why objects of the kind cannot be observed
+	Shown    string // the version in which objects of the kind are observed; empty: they are not
+	Kind     string
+	State    wire.State
+	wanted   bool
+	Failures uint8
+	// Calm is how long to wait before drift is repaired, contested how much longer the
+	// object counts as contested by another writer.
+	Calm, Contested time.Duration
+	Ending          decide.Ending
+	Slotted         bool
+	// LeftOut counts the objects that belong to it and do not come back.
+	LeftOut int
+	// Overdue says that the object has been terminating for longer than Pods may take.
+	Overdue bool
+}
+
+// View copies what the engine knows of an item, for the worker that has it.
+func (e *Engine) View(it *Item) View {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	now := time.Now()
+	v := View{
+		As: e.as, Seen: it.seen.observed(), Spaces: it.spaces.list(), Source: it.located().Source().Identity, State: it.state.value(), wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
+		At: kubeclient.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
+		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: int(it.leftOut),
+		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience,
+	}
+	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is
+		v.Seen.Presence, v.Cause = it.kind.sight, it.kind.cause
+	} else {
+		v.Shown = it.kind.version
+	}
+	return v
+}
+
+// Find finds the item of an identity, which its worker may have at the same time: it is for
+// View alone.
+func (e *Engine) Find(id key.Identity) (*Item, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it, ok := e.items[id.String()]
+	return it, ok
+}
+
+// Awaits says whether an identity is desired and its first turn has not ended yet.
+func (e *Engine) Awaits(id key.Identity) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it, ok := e.items[id.String()]
+	return ok && it.wanted && it.state.empty()
+}
+
+// Namesakes returns the identities of the same name in other resources. desired says
+// that one of them is desired and is, at the target, the object that has the UID.
+func (e *Engine) Namesakes(id key.Identity, uid string) (all []string, desired bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for r := range e.kinds {
+		other := key.Identity{Resource: r, Namespace: id.Namespace, Name: id.Name}.String()
+		if it, ok := e.items[other]; ok && r != id.Resource {
+			all = append(all, other)
+			desired = desired || it.wanted && it.seen.presence == decide.Present && it.seen.id() == uid
+		}
+	}
+	return all, desired
+}
+
+// Within counts the items in a Namespace, or of a CustomResourceDefinition: those that
+// are desired and may be at the target, and those that are not desired.
+func (e *Engine) Within(id key.Identity) (wanted, leaving int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for it := range e.inside[id.String()] {
+		switch {
+		case it.wanted && it.missing():
+		case it.wanted:
+			wanted++
+		case !it.over():
+			leaving++
+		}
+	}
+	return wanted, leaving
+}
+
+// Result is the outcome of a worker's turn with an item.
+type Result struct {
+	// Seen replaces what was observed, unless that is newer; As is the owner by whose
+	// marks it was seen.
+	Seen *decide.Observed
+	As   ownership.Owner
+	// Gone are spaces that have neither an entry nor a report of the item any more.
+	Gone    []key.Space
+	Wanted  bool
+	Forget  bool
+	State   wire.State
+	Retry   time.Duration
+	Failed  bool
+	Drifted bool
+	Slotted bool
+	Proof   ownership.Proof
+	// Judged says that the proof is known, even if the turn failed.
+	Judged bool
+	// Leaving says that the item is being removed, Held that it waits for others first.
+	Leaving, Held bool
+	Space         key.Space // of the source
+	// Hurried says that the object was told to terminate without waiting for its Pods.
+	Hurried bool
+}
+
+// Finish takes an item back from a worker.
+func (e *Engine) Finish(it *Item, r Result) {
+	e.mu.Lock()
+	now := time.Now()
+	open := e.open.at(now)
+	if r.Seen != nil && r.As == e.as {
+		it.answered(*r.Seen, open)
+	}
+	if r.Hurried {
+		it.doomed = 0
+		it.sees(it.seen.observed(), open)
+	}
+	if it.queue != again { // otherwise it may have become desired since
+		it.spaces = it.spaces.without(r.Gone)
+		it.wanted = r.Wanted
+		r.Retry = e.leaves.left(it, r, open)
+	}
+	if r.Failed {
+		it.failures = min(it.failures+1, retry.MaxFailures)
+		it.kind.failures++
+	} else {
+		it.failures, it.kind.failures = 0, 0
+	}
+	if r.Drifted {
+		it.repaired(now)
+	}
+	it.slotted = r.Slotted
+	if !r.Failed || r.Judged { // otherwise nothing new is known
+		e.tally.prove(it, r.Proof)
+	}
+	e.tally.report(it, r.State)
+	if e.Worked != nil {
+		e.Worked(max(0, e.queue.at(now)-it.when))
+	}
+	e.queue.done(it)
+	if r.Retry > 0 {
+		e.queue.pushAt(it, now.Add(r.Retry))
+	}
+	unused := false
+	switch {
+	case !r.Forget || it.queue != idle:
+	case it.seen.presence == decide.Present: // another object of ours has its name
+		e.queue.push(it)
+	case it.spaces.none():
+		unused = e.drop(it)
+	case it.over():
+		e.pushContainers(it)
+	}
+	e.wake.Signal()
+	e.mu.Unlock()
+	if unused {
+		e.News.Raise()
+	}
+}
+
+// pushContainers queues what an item was in that is not desired: it may go now.
+func (e *Engine) pushContainers(it *Item) {
+	for _, in := range Containers(it.Identity()) {
+		if c, ok := e.items[in]; ok && !c.wanted {
+			e.queue.push(c)
+		}
+	}
+}
+
+// drop forgets an item. It returns true if what is to be observed has changed.
+func (e *Engine) drop(it *Item) bool {
+	e.tally.report(it, "")
+	e.tally.prove(it, ownership.Unneeded)
+	e.leaves.stays(it)
+	delete(e.endings, it.ID)
+	emptied, changed := e.roster.remove(it)
+	for _, c := range emptied {
+		if !c.wanted { // it may go now
+			e.queue.push(c)
+		}
+	}
+	return changed
+}
+
+// Unread is the result of a turn for which nothing could be read: all stays as it is.
+func (v View) Unread() Result {
+	r := Result{Wanted: v.wanted, State: v.State, Failed: true, Retry: store.Retry, Leaving: !v.wanted}
+	if len(v.Spaces) > 0 {
+		r.Space = v.Spaces[0]
+	}
+	return r
+}

@@ -1,0 +1,116 @@
+// Package inprocess runs hubs and agents in this process: it starts them, waits until they
+// are ready, and stops them in order.
+//
+// The demo and the tests of the hub and the agent use it. It must start them only as the
+// commands do, by hub.Run and agent.New, and must not know what its users do with them.
+// Tests of signals, flags, output and kill -9 need processes, which test/env has.
+package inprocess
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/cli/admin"
+	"orrery.dev/orrery/internal/hub"
+)
+
+// World is all that runs. It is used by one goroutine.
+type World struct {
+	// Ended, if it is set, is called when a part ends before it is stopped. It is called
+	// by the part's goroutine.
+	Ended func(error)
+	parts []*Part
+}
+
+// Part is something that runs until it is stopped.
+type Part struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+	err    error // after done
+}
+
+// errNotStopped is the error of a part that ended without one, before it was stopped.
+var errNotStopped = errors.New("it was not stopped")
+
+// Start runs a function until the part is stopped. The end of ctx does not stop it, so
+// that parts can be stopped in order.
+func (w *World) Start(ctx context.Context, name string, run func(context.Context) error) *Part {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	p := &Part{cancel: cancel, done: make(chan struct{})}
+	w.parts = append(w.parts, p)
+	go func() {
+		defer close(p.done)
+		p.err = run(ctx)
+		if ctx.Err() == nil && w.Ended != nil {
+			w.Ended(fmt.Errorf("%s ended: %w", name, cmp.Or(p.err, errNotStopped)))
+		}
+	}()
+	return p
+}
+
+// Stop stops a part, waits for it and returns its error. It may be called again.
+func (p *Part) Stop() error {
+	p.cancel()
+	<-p.done
+	return p.err
+}
+
+// Stop stops all parts, the last first.
+func (w *World) Stop() (err error) {
+	for _, p := range slices.Backward(w.parts) {
+		err = errors.Join(err, p.Stop())
+	}
+	return err
+}
+
+// Hub is a hub that runs, and what its operator needs.
+type Hub struct {
+	*Part
+	admin.Hub
+}
+
+// StartHub runs a hub and waits until it serves.
+func (w *World) StartHub(ctx context.Context, name string, config hub.Config) (*Hub, error) {
+	served := make(chan hub.Ready, 1)
+	p := w.Start(ctx, "hub "+name, func(ctx context.Context) error {
+		return hub.Run(ctx, config, func(r hub.Ready) { served <- r })
+	})
+	ready, err := await(ctx, p, served)
+	if err != nil {
+		return nil, fmt.Errorf("start hub %q: %w", name, err)
+	}
+	operator, err := admin.Open(ready.URL, ready.Kubeconfig)
+	if err != nil {
+		return nil, errors.Join(err, p.Stop())
+	}
+	return &Hub{p, operator}, nil
+}
+
+// StartAgent runs an agent and waits until it enforces what it has.
+func (w *World) StartAgent(ctx context.Context, config agent.Config) (*Part, error) {
+	a, err := agent.New(config)
+	if err != nil {
+		return nil, err
+	}
+	p := w.Start(ctx, "agent "+config.Join.Location, a.Run)
+	if _, err := await(ctx, p, a.Ready()); err != nil {
+		return nil, fmt.Errorf("start the agent of %q: %w", config.Join.Location, err)
+	}
+	return p, nil
+}
+
+// await waits until a part is ready. If ctx ends first, the part is stopped.
+func await[T any](ctx context.Context, p *Part, ready <-chan T) (is T, err error) {
+	select {
+	case is = <-ready:
+		return is, nil
+	case <-p.done:
+		return is, cmp.Or(p.err, errNotStopped)
+	case <-ctx.Done():
+		return is, errors.Join(context.Cause(ctx), p.Stop())
+	}
+}

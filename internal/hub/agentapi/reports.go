@@ -1,0 +1,239 @@
+package agentapi
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/quantity"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// maxReportsBytes and maxReportLines bound one request; an agent sends far less.
+	maxReportsBytes = 8 << 20
+	maxReportLines  = 10_000
+)
+
+// serveReports takes a batch of reports into the log.
+func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
+	guard, err := a.whileThere(l)
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
+	// The request must not replace reports that are newer than its beginning.
+	before := a.config.Table.Snapshot()
+	others := &seen{server: a, location: l, shard: shard, state: before}
+	defer others.done()
+	var answer wire.ReportsAnswer
+	var changes []etcd.Change
+	for n := 0; ; n++ {
+		var line wire.ReportLine
+		err := body.Decode(&line)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if n == maxReportLines {
+			respond.Error(w, r, respond.BadRequest("a request may have %d reports", maxReportLines))
+			return
+		}
+		if err != nil {
+			respond.Error(w, r, respond.BadBody(err, "report %d", len(changes)))
+			return
+		}
+		op, err := a.reportOp(l, shard, line, others.check)
+		if err == nil {
+			var failed error
+			if err, failed = others.take(r.Context(), op); failed != nil {
+				respond.Error(w, r, failed)
+				return
+			}
+		}
+		if err != nil {
+			answer.Refused = append(answer.Refused, wire.RefusedReport{Key: line.Key, Message: err.Error()})
+			continue
+		}
+		changes = append(changes, changeOf(op, before.Get(op.Key)))
+	}
+	if answer.Revision = a.config.Table.Rev(); len(changes) > 0 {
+		rev, err := a.writeReports(r.Context(), guard, changes)
+		if err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+		answer.Revision = rev
+	}
+	respond.JSON(w, answer)
+}
+
+// whileThere is the guard that a location still exists: reports of one that is removed
+// meanwhile are not written.
+func (a *Server) whileThere(l key.Location) (etcd.Guard, error) {
+	location, _ := a.config.Table.Get(l.Key())
+	if location == nil {
+		return etcd.Guard{}, respond.NotFound(route.Agent(l).String())
+	}
+	return etcd.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
+}
+
+// settleReports waits until the table shows the reports of a location that are under
+// way, including those of requests that have ended: a walk must not compare reports that
+// are replaced right after.
+func (a *Server) settleReports(ctx context.Context, l key.Location) error {
+	guard, err := a.whileThere(l)
+	if err != nil {
+		return err
+	}
+	if moved, err := a.reports.settle(ctx, guard); err != nil || !moved {
+		return err
+	}
+	return a.config.Committed(ctx)
+}
+
+// changeOf makes a write conditional on what was seen. A report that is there already is
+// not written again; it is only checked, in order with the other writes, that it is
+// still there.
+func changeOf(op etcd.Op, seen *table.Row) etcd.Change {
+	c := etcd.Change{Op: op}
+	if seen == nil {
+		c.Keep = op.Value == nil
+		return c
+	}
+	c.Seen, c.Keep = seen.ModRev, op.Value != nil && bytes.Equal(seen.Report(), wire.ReportText(op.Value))
+	return c
+}
+
+// reportOp checks one line and makes it a write. A location can only ever
+// write below its own prefix. other checks reports of what was not placed.
+func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine, other func(key.Report, *wire.Report) error) (etcd.Op, error) {
+	report, err := key.ParseLine(l, line.Key)
+	if err != nil {
+		return etcd.Op{}, err
+	}
+	object := report.Object
+	if err := object.Validate(); err != nil {
+		return etcd.Op{}, err
+	}
+	if err := key.ValidateName(string(object.Space)); err != nil {
+		return etcd.Op{}, fmt.Errorf("space: %w", err)
+	}
+	if !shard.Has(object.Space) {
+		return etcd.Op{}, fmt.Errorf("the space is not in shard %s of the location", shard)
+	}
+	for _, segment := range []string{object.Group, object.Resource.Resource, object.Namespace, object.Name} {
+		if len(segment) > validation.DNS1123SubdomainMaxLength {
+			return etcd.Op{}, fmt.Errorf("a key's segment has %d characters, %d are allowed", len(segment), validation.DNS1123SubdomainMaxLength)
+		}
+	}
+	op := etcd.Op{Key: report.Key()}
+	if line.Removed {
+		a.letGo.forget(l, op.Key)
+		return op, nil
+	}
+	switch said := line.Report; {
+	case said == nil:
+		return op, errors.New("neither a report nor a removal")
+	case report.Origin != key.Placed:
+		if err := other(report, said); err != nil {
+			return op, err
+		}
+	case !a.mayReport(l, object, op.Key):
+		return op, errors.New("the object is not assigned to the location")
+	case said.Object != nil || said.Owner != "":
+		return op, errors.New("what is placed has neither an owner, nor is it reported whole")
+	}
+	if object.Resource.Builtin() { // it is decoded by its type
+		if err := errors.Join(quantity.Check(line.Report.Status), quantity.Check(line.Report.Object)); err != nil {
+			return op, err
+		}
+	}
+	if op.Value, err = json.Marshal(line.Report.Fit()); err != nil {
+		return op, fmt.Errorf("encode: %w", err)
+	}
+	if len(op.Value) > wire.MaxReport {
+		return op, fmt.Errorf("%d bytes: a report may have %d", len(op.Value), wire.MaxReport)
+	}
+	if report.Origin == key.Placed {
+		op.Value = wire.PackReport(op.Value)
+	}
+	return op, nil
+}
+
+// mayReport says whether a location may report an object: it is assigned to the
+// location, or was when the report was first made, or when the agent was told that it is no
+// longer.
+func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) bool {
+	if row, _ := a.config.Table.Get(reportKey); row != nil || a.letGo.has(l, reportKey) {
+		return true
+	}
+	row, _ := a.config.Table.Get(object.Key())
+	return row != nil && row.In != nil && row.In.Tells(l)
+}
+
+// noteLetGo notes that an agent is told that an object, by its path, is no longer desired.
+func (a *Server) noteLetGo(l key.Location, path string) {
+	o, err := key.ParsePath(path)
+	if err != nil {
+		return
+	}
+	report := key.Report{Location: l, Origin: key.Placed, Object: o}.Key()
+	if row, _ := a.config.Table.Get(report); row == nil {
+		a.letGo.note(l, report)
+	}
+}
+
+// reportLeaves are the leaves of the reports of a location's shard, for an agent that can do
+// that.
+func (a *Server) reportLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
+	state := a.config.Table.Snapshot()
+	// Rows are in the order of spaces, and lines in that of origins, first of all.
+	by := map[key.Origin][]wire.Leaf{}
+	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
+		if report, err := key.ParseReport(row.Key); err == nil && shard.Has(report.Object.Space) && (report.Origin == key.Placed || can.sees) {
+			by[report.Origin] = append(by[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
+		}
+		return true
+	})
+	return slices.Concat(by[key.Placed], by[key.Born], by[key.Owned]), state.Rev
+}
+
+// serveReportsFetch answers with the reports of the keys that are asked for.
+func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
+	keys, err := keysAsked(w, r)
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	state := a.config.Table.Snapshot()
+	w.Header().Set("Content-Type", "application/json")
+	out, size := json.NewEncoder(w), 0
+	for _, f := range keys {
+		line := wire.ReportLine{Key: f.Key, Removed: true}
+		if op, err := a.reportOp(l, shard, line, nil); err == nil {
+			if row := state.Get(op.Key); row != nil {
+				report, text := &wire.Report{}, row.Report()
+				if json.Unmarshal(text, report) == nil { // else the agent's own will replace it
+					line.Report, line.Removed = report, false
+				}
+				size += len(text)
+			}
+		}
+		if out.Encode(line) != nil || size > maxFetchBytes {
+			return
+		}
+	}
+}

@@ -1,0 +1,69 @@
+package agentapi
+
+import (
+	"fmt"
+	"net/http"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// shardOf is the shard that a request of a location's agent is about. Only what the agent's
+// credential is of, and the location has, can be asked for.
+func (a *Server) shardOf(r *http.Request, l key.Location) (key.Shard, error) {
+	var shard key.Shard
+	if asked := r.URL.Query().Get(wire.ShardParam); asked != "" {
+		var err error
+		if shard, err = key.ParseShard(asked); err != nil {
+			return shard, apierrors.NewBadRequest(err.Error())
+		}
+	}
+	if mine := a.numberOf(r); a.config.Shard != nil && mine != shard.Number() {
+		return shard, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden,
+			Message: fmt.Sprintf("the agent's credential is of shard %d, and it asks for %s: join with a token of its own shard", mine, shard),
+		}}
+	}
+	row, err := a.find(l)
+	if err != nil {
+		return shard, err
+	}
+	if has := presence.ShardsOf(row); has != shard.Of() {
+		// It is said of the agent that is to have the number, which may cause a write.
+		of := fmt.Sprintf("location %s strange", l)
+		if a.reported.statuses.Begin(of) == nil {
+			a.reported.statuses.Count(of, 1)
+			a.sessions.estrange(key.Session{Location: l, Shard: key.NewShard(min(has, shard.Number()), has)}, shard)
+		}
+		return shard, &apierrors.StatusError{ErrStatus: metav1.Status{
+			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReason(v1alpha1.ReasonOtherShards),
+			Message: fmt.Sprintf("the agent is for shard %s, and the location's spec.shards is %d", shard, has),
+		}}
+	}
+	return shard, nil
+}
+
+// sessionOf is the session that the agent is to have that has sent a request.
+func (a *Server) sessionOf(r *http.Request, l key.Location) key.Session {
+	row, _ := a.config.Table.Get(l.Key())
+	n := presence.ShardsOf(row)
+	return key.Session{Location: l, Shard: key.NewShard(min(n, a.numberOf(r)), n)}
+}
+
+// sessionFor is the session of the agent that has a space of a location.
+func (a *Server) sessionFor(l key.Location, space key.Space) key.Session {
+	row, _ := a.config.Table.Get(l.Key())
+	n := presence.ShardsOf(row)
+	return key.Session{Location: l, Shard: key.NewShard(key.ShardOf(space, n), n)}
+}
+
+// keepsShards is the premise that as many agents share a location as do now.
+func keepsShards(l key.Location, n int) table.Premise {
+	return table.Premise{Key: l.Key(), End: errContentChanged, Holds: func(row *table.Row) bool { return row == nil || presence.ShardsOf(row) == n }}
+}

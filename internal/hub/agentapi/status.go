@@ -1,0 +1,47 @@
+package agentapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// maxStatusBytes bounds the body of a status request.
+const maxStatusBytes = 1 << 20
+
+// serveAgentStatus takes what an agent says of itself.
+func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key.Session) {
+	name := fmt.Sprintf("location %s %d", of.Location, of.Shard.Number())
+	if err := a.reported.statuses.Begin(name); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	a.reported.statuses.Count(name, 1)
+	var status wire.AgentStatus
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
+		respond.Error(w, r, respond.BadRequest("status: %v", err))
+		return
+	}
+	signedBy := ""
+	if a.config.SignedBy != nil {
+		signedBy = a.config.SignedBy(r.Context())
+	}
+	sendAPIs, err := a.sessions.tell(r.Context(), of, status, signedBy)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = respond.Unanswered()
+	case err != nil:
+		err = respond.Admitted(err)
+	}
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	respond.JSON(w, wire.StatusAnswer{SendAPIs: sendAPIs})
+}

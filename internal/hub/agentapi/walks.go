@@ -1,0 +1,178 @@
+package agentapi
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// walkBytes is how many bytes the indexes of all walks under way may take.
+	walkBytes = 128 << 20
+	// leafBytes is how many bytes an index takes for each leaf besides its key.
+	leafBytes = 96
+	// walkIdle is how long an agent may take to ask for the next page of a walk.
+	walkIdle = 10 * time.Second
+	// maxWalks is how many walk requests are served at once.
+	maxWalks = 4096
+)
+
+// walkOf is what a walk compares: the content of a location's shard, or its reports.
+type walkOf struct {
+	location key.Location
+	shard    key.Shard
+	reports  bool
+	// can is what the agent can do.
+	can abilities
+}
+
+// walkIndexes keeps the indexes of walks that are under way, so that each walk collects
+// its leaves once: an index stays until its walk has ended or its agent is silent, and
+// other walks wait for room. It is safe for concurrent use.
+type walkIndexes struct {
+	// room bounds what is kept, in bytes; one index is kept however large it is.
+	room int
+	// collecting has a place for each collection that may go on at once.
+	collecting chan struct{}
+
+	mu   sync.Mutex
+	kept map[walkOf]*walkIndex
+	size int
+	// freed is closed when there is more room.
+	freed chan struct{}
+}
+
+// walkIndex is what a walk compares, at a revision.
+type walkIndex struct {
+	of  walkOf
+	rev int64
+	*wire.Index
+	// size is how many bytes it takes of the room; 0 if it shares the index of another.
+	size int
+	// users counts the requests that read it; idle fires when there is none for walkIdle.
+	users int
+	idle  *time.Timer
+}
+
+func newWalkIndexes(room int) *walkIndexes {
+	return &walkIndexes{
+		room: room, collecting: make(chan struct{}, max(2, runtime.GOMAXPROCS(0))),
+		kept: map[walkOf]*walkIndex{}, freed: make(chan struct{}),
+	}
+}
+
+// at is the index at a revision if it is kept, or else a new one of what collect gives.
+// The caller must leave it.
+func (w *walkIndexes) at(ctx context.Context, of walkOf, rev int64, collect func() ([]wire.Leaf, int64, error)) (*walkIndex, error) {
+	w.mu.Lock()
+	if known := w.kept[of]; known != nil && known.rev == rev {
+		known.users++
+		known.idle.Stop()
+		w.mu.Unlock()
+		return known, nil
+	}
+	w.drop(w.kept[of]) // of an earlier walk that was given up
+	w.mu.Unlock()
+	select {
+	case w.collecting <- struct{}{}:
+		defer func() { <-w.collecting }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	leaves, now, err := collect()
+	if err != nil {
+		return nil, err
+	}
+	index, err := wire.NewIndex(leaves)
+	if err != nil {
+		return nil, fmt.Errorf("index what %q has: %w", of.location, err)
+	}
+	size := len(leaves) * leafBytes
+	for _, leaf := range leaves {
+		size += len(leaf.Key)
+	}
+	return w.keep(ctx, &walkIndex{of: of, rev: now, Index: index, size: size, users: 1})
+}
+
+// keep keeps an index, once there is room for it.
+func (w *walkIndexes) keep(ctx context.Context, made *walkIndex) (*walkIndex, error) {
+	for {
+		w.mu.Lock()
+		if other := w.equal(made.Index); other != nil {
+			made.Index, made.size = other.Index, 0
+		}
+		if w.size == 0 || w.size+made.size <= w.room {
+			made.idle = time.AfterFunc(walkIdle, func() { w.expire(made) })
+			made.idle.Stop()
+			w.drop(w.kept[made.of])
+			w.kept[made.of], w.size = made, w.size+made.size
+			w.mu.Unlock()
+			return made, nil
+		}
+		freed := w.freed
+		w.mu.Unlock()
+		select {
+		case <-freed:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// equal is a kept index with the same leaves: locations with the same content share one.
+func (w *walkIndexes) equal(index *wire.Index) *walkIndex {
+	for _, k := range w.kept {
+		if k.size > 0 && k.Equal(index) {
+			return k
+		}
+	}
+	return nil
+}
+
+// leave says that a request no longer reads an index; ended says that its walk needs no
+// other page.
+func (w *walkIndexes) leave(k *walkIndex, ended bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k.users--; k.users > 0 {
+		return
+	}
+	if ended {
+		w.drop(k)
+	} else {
+		k.idle.Reset(walkIdle)
+	}
+}
+
+func (w *walkIndexes) expire(k *walkIndex) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if k.users == 0 {
+		w.drop(k)
+	}
+}
+
+// drop lets go of an index, unless another has taken its place.
+func (w *walkIndexes) drop(k *walkIndex) {
+	if k == nil || w.kept[k.of] != k {
+		return
+	}
+	delete(w.kept, k.of)
+	w.size -= k.size
+	if k.size > 0 {
+		// Another walk that shares the index takes over its size.
+		for _, other := range w.kept {
+			if other.Index == k.Index {
+				other.size, w.size = k.size, w.size+k.size
+				break
+			}
+		}
+	}
+	close(w.freed)
+	w.freed = make(chan struct{})
+}

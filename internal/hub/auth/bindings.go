@@ -1,0 +1,54 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// lacksForBinding adds what the writer of an APIBinding lacks: the right to bind the export,
+// in its provider's space, and all rights to what they let the provider see and change. What
+// a binding has had by others' rights is not asked for again.
+func (w writer) lacksForBinding(l *lacks) (*held, error) {
+	var b, was v1alpha1.APIBinding
+	if err := w.into(&b); err != nil {
+		return nil, err
+	}
+	if old, ok := w.was.(*unstructured.Unstructured); ok && old != nil && !v1alpha1.IsForBelow(labels.Set(old.GetLabels())) {
+		if err := convert(old, &was); err != nil {
+			return nil, err
+		}
+	}
+	if provider := key.Space(b.Spec.Export.Space); b.Spec.Export != was.Spec.Export && !w.binds(provider, b.Spec.Export.Name) {
+		l.add(describe(&rbacv1.PolicyRule{
+			Verbs: []string{bindVerb}, APIGroups: []string{key.APIExports.Group}, Resources: []string{key.APIExports.Resource},
+			ResourceNames: []string{b.Spec.Export.Name},
+		}) + fmt.Sprintf(" in space %q", provider))
+	}
+	h := w.heldIn(w.space, w.who)
+	for _, d := range b.Spec.Claims {
+		if d.State != v1alpha1.ClaimAccepted || slices.Contains(was.Spec.Claims, d) {
+			continue
+		}
+		// Which verbs are claimed may change until it is written.
+		rule := rbacv1.PolicyRule{Verbs: everyVerb(), APIGroups: []string{d.Group}, Resources: []string{d.Resource}}
+		h.lacking(rule, nil, l)
+	}
+	return h, nil
+}
+
+// binds says whether the writer may bind an export, whether there is one of that name or not.
+func (w writer) binds(provider key.Space, export string) bool {
+	if provider == key.AllSpaces {
+		return false
+	}
+	q := about(bindVerb, key.APIExports.Group, key.APIExports.Resource, "", "", export)
+	_, ok := w.inSpace(provider, w.who, &q)
+	return ok
+}

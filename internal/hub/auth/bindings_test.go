@@ -1,0 +1,156 @@
+package auth
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+)
+
+// bind is what somebody is told who has an APIBinding of space c be as a spec says; empty: it
+// may be.
+func (w *world) bind(who user.Info, spec, was string) string {
+	w.t.Helper()
+	return w.bindLabeled(who, [2]string{spec}, [2]string{was})
+}
+
+// bindLabeled is bind of a spec and labels each.
+func (w *world) bindLabeled(who user.Info, now, was [2]string) string {
+	w.t.Helper()
+	decode := func(of [2]string) runtime.Object {
+		if of[0] == "" {
+			return nil
+		}
+		var u unstructured.Unstructured
+		if err := yaml.Unmarshal([]byte(`{metadata: {name: b, labels: {`+of[1]+`}}, spec: `+of[0]+`}`), &u.Object); err != nil {
+			w.t.Fatal(err)
+		}
+		return &u
+	}
+	operation := admission.Create
+	if was[0] != "" {
+		operation = admission.Update
+	}
+	gvk := schema.GroupVersionKind{Group: v1alpha1.Group, Version: "v1alpha1", Kind: "APIBinding"}
+	a := admission.NewAttributesRecord(decode(now), decode(was), gvk, "", "b", gvk.GroupVersion().WithResource("apibindings"), "", operation, nil, false, who)
+	err := admitter{w.decides}.Validate(context.WithValue(w.t.Context(), rootKey{}, route.Space("c")), a, nil)
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// TestWhoMayBind: it takes the right to bind in the provider's space, and says the same of
+// an export that is not there.
+func TestWhoMayBind(t *testing.T) {
+	w := newWorld(t)
+	jane := named("jane")
+	const here, other, rooted = `{export: {space: p, name: e}}`, `{export: {space: q, name: e}}`, `{export: {space: root, name: e}}`
+	w.grant("c", "consumer", `{subjects: [{kind: User, name: jane}], roles: [{name: admin}]}`)
+	want := `user "jane" needs rights that they do not hold: bind apiexports.orrery.dev ["e"] in space "p"`
+	if told := w.bind(jane, here, ""); !strings.HasSuffix(told, want) {
+		t.Errorf("without the right: %s", told)
+	}
+	w.put(objectIn("p", key.APIExports, "e"), []byte(`{"metadata":{"name":"e"}}`))
+	if told := w.bind(jane, here, ""); !strings.HasSuffix(told, want) {
+		t.Errorf("without the right to one that is there: %s", told)
+	}
+	if told := w.bind(jane, here, here); told != "" {
+		t.Errorf("what is bound stays: %s", told)
+	}
+	if told := w.bind(jane, other, here); told == "" {
+		t.Error("another export can be had by an update")
+	}
+	if told := w.bind(jane, `{export: {space: "*", name: e}}`, ""); told == "" {
+		t.Error("all spaces at once are a provider")
+	}
+	for _, c := range []struct {
+		in   key.Space
+		spec string
+		yes  []string
+		no   []string
+	}{
+		{"p", `rules: [{apiGroups: [orrery.dev], resources: [apiexports], resourceNames: [e], verbs: [bind]}]`, []string{here}, []string{other, rooted, `{export: {space: p, name: f}}`}},
+		{"p", `rules: [{apiGroups: [orrery.dev], resources: [apiexports], verbs: [bind]}]`, []string{here, `{export: {space: p, name: f}}`}, []string{other}},
+		{"p", `rules: [{apiGroups: [orrery.dev], resources: [apiexports/content], verbs: ["*"]}]`, nil, []string{here}},
+		{"p", `rules: [{apiGroups: [orrery.dev], resources: [apiexports], verbs: [get, create, update]}]`, nil, []string{here}},
+		{"p", `roles: [{name: edit}]`, nil, []string{here}},
+		{"p", `roles: [{name: admin}]`, []string{here}, []string{other}},
+		{"root", `roles: [{name: admin}]`, []string{rooted}, []string{here}},
+		{"root", `spaces: {names: [p]}, rules: [{apiGroups: [orrery.dev], resources: [apiexports], verbs: [bind]}]`, []string{here}, []string{other, rooted}},
+	} {
+		w.grant(c.in, "g", `{subjects: [{kind: User, name: jane}], `+c.spec+`}`)
+		for _, spec := range c.yes {
+			if told := w.bind(jane, spec, ""); told != "" {
+				t.Errorf("%s in %s: %s: %s", c.spec, c.in, spec, told)
+			}
+		}
+		for _, spec := range c.no {
+			if told := w.bind(jane, spec, ""); told == "" {
+				t.Errorf("%s in %s: %s is let in", c.spec, c.in, spec)
+			}
+		}
+		w.grant(c.in, "g", "")
+	}
+}
+
+// TestBelowTakesEffect: a binding that was for the spaces below binds nothing until it is for
+// its own, which takes what creating it so does.
+func TestBelowTakesEffect(t *testing.T) {
+	w := newWorld(t)
+	jane := named("jane")
+	const spec, label = `{export: {space: p, name: e}}`, v1alpha1.ForLabel + ": " + v1alpha1.ForBelow
+	w.grant("c", "consumer", `{subjects: [{kind: User, name: jane}], roles: [{name: admin}]}`)
+	here, below := [2]string{spec}, [2]string{spec, label}
+	if told := w.bindLabeled(jane, here, below); !strings.Contains(told, `bind apiexports.orrery.dev ["e"] in space "p"`) {
+		t.Errorf("without the right: %q", told)
+	}
+	if told := w.bindLabeled(jane, below, below); told != "" {
+		t.Errorf("nothing changes: %s", told)
+	}
+	w.grant("p", "bind", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexports], resourceNames: [e], verbs: [bind]}]}`)
+	if told := w.bindLabeled(jane, here, below); told != "" {
+		t.Errorf("with the right: %s", told)
+	}
+}
+
+// TestWhoMayAcceptClaims: nobody lets a provider have what they have not themselves, and
+// what was let stays when others write the binding.
+func TestWhoMayAcceptClaims(t *testing.T) {
+	w := newWorld(t)
+	jane := named("jane")
+	w.grant("p", "bind", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexports], verbs: [bind]}]}`)
+	claims := func(of ...string) string {
+		return fmt.Sprintf(`{export: {space: p, name: e}, claims: [%s]}`, strings.Join(of, ", "))
+	}
+	const secrets, no, maps = `{group: "", resource: secrets, state: Accepted}`, `{group: "", resource: secrets, state: Rejected}`, `{group: "", resource: configmaps, state: Accepted}`
+	for _, c := range []struct {
+		spec, now, was string
+		may            bool
+	}{
+		{`verbs: [get, list, watch]`, claims(secrets), "", false},
+		{`verbs: ["*"], namespaces: [n]`, claims(secrets), "", false},
+		{`verbs: ["*"], resourceNames: [s]`, claims(secrets), claims(), false},
+		{`verbs: ["*"]`, claims(secrets), "", true},
+		{`verbs: ["*"]`, claims(secrets, maps), "", false},
+		{`verbs: [get]`, claims(no), claims(secrets), true},
+		{`verbs: [get]`, claims(secrets), claims(no), false},
+		{`verbs: [get]`, claims(secrets, strings.Replace(maps, "Accepted", "Rejected", 1)), claims(secrets), true},
+	} {
+		w.grant("c", "g", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [""], resources: [secrets], `+c.spec+`}]}`)
+		if told := w.bind(jane, c.now, c.was); (told == "") != c.may {
+			t.Errorf("%s: %s after %s: %q", c.spec, c.now, c.was, told)
+		}
+	}
+}

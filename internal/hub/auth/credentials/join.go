@@ -1,0 +1,127 @@
+package credentials
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const (
+	// joinLife is for how long a join token can be used where nothing else is said, and
+	// maxJoinLife for how long at most.
+	joinLife    = 24 * time.Hour
+	maxJoinLife = 365 * 24 * time.Hour
+)
+
+// Joins serves the join tokens of locations, a subresource of Locations.
+type Joins struct {
+	// Enrolments keep what a token is good for.
+	Enrolments *auth.Enrolments
+	// UID is that of a location; it fails if there is none.
+	UID func(key.Location) (string, error)
+	// Text is a token with where it is to be used.
+	Text func(l key.Location, token string) (string, error)
+}
+
+// Handler makes a join token for a location, which replaces the one before, or
+// revokes all that its agent was given.
+func (j Joins) Handler(l key.Location, verb string) (http.HandlerFunc, error) {
+	uid, err := j.UID(l)
+	if err != nil {
+		return nil, err
+	}
+	serve := map[string]func(http.ResponseWriter, *http.Request, key.Location, string) (any, error){
+		"create": j.create, "delete": j.revoke,
+	}[verb]
+	if serve == nil {
+		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
+	}
+	return func(w http.ResponseWriter, r *http.Request) {
+		answer, err := serve(w, r, l, uid)
+		if err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+		respond.JSON(w, answer)
+	}, nil
+}
+
+// create makes a join token. A dry run makes none: one that is not stored is not
+// valid.
+func (j Joins) create(w http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
+	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
+	}
+	var asked v1alpha1.LocationToken
+	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked); err != nil && !errors.Is(err, io.EOF) {
+		return nil, respond.BadBody(err, "decode the LocationToken")
+	}
+	made := v1alpha1.LocationToken{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
+		ObjectMeta: metav1.ObjectMeta{Name: string(l)}, Spec: asked.Spec,
+	}
+	valid := joinLife
+	if s := asked.Spec.ExpirationSeconds; s != nil {
+		if *s < 1 || *s > int64(maxJoinLife/time.Second) {
+			return nil, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LocationToken").GroupKind(), string(l), field.ErrorList{
+				field.Invalid(field.NewPath("spec", "expirationSeconds"), *s, "must be from 1 to 31536000, which is a year"),
+			})
+		}
+		valid = time.Duration(*s) * time.Second
+	}
+	shard := int(cmp.Or(asked.Spec.Shard, 1))
+	if shard < 1 || shard > key.MaxShards {
+		return nil, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LocationToken").GroupKind(), string(l), field.ErrorList{
+			field.Invalid(field.NewPath("spec", "shard"), shard, fmt.Sprintf("must be from 1 to %d", key.MaxShards)),
+		})
+	}
+	if len(options.DryRun) > 0 {
+		return made, nil
+	}
+	token, expires, err := j.Enrolments.NewToken(r.Context(), l, shard, uid, valid)
+	if err != nil {
+		return nil, err
+	}
+	if made.Status.Token, err = j.Text(l, token); err != nil {
+		return nil, err
+	}
+	made.Status.ExpirationTimestamp = metav1.NewTime(expires)
+	return made, nil
+}
+
+// revoke ends that anything is good that the agent of a location was given.
+func (j Joins) revoke(_ http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+	options := metav1.DeleteOptions{DryRun: r.URL.Query()["dryRun"]}
+	if problems := validation.ValidateDeleteOptions(&options); len(problems) > 0 {
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("DeleteOptions").GroupKind(), "", problems)
+	}
+	status := metav1.Status{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusSuccess,
+		Details: &metav1.StatusDetails{Name: string(l), Group: key.Locations.Group, Kind: "locations/token"},
+	}
+	if len(options.DryRun) > 0 {
+		return status, nil
+	}
+	who := ""
+	if u, ok := request.UserFrom(r.Context()); ok {
+		who = u.GetName()
+	}
+	return status, j.Enrolments.Revoke(r.Context(), l, uid, cmp.Or(who, "nobody known"))
+}

@@ -1,0 +1,268 @@
+// Package credentials is the APIs that hand out credentials. By /admin/v1/tokens people and
+// programs get tokens and short certificates, see them and revoke them; by a subresource of
+// its Location an agent's operator gets its join token.
+//
+// Every request about tokens that is authenticated gets here; whose tokens somebody may
+// make, see and revoke is decided here, token by token, with the hub's authorizer. The
+// package must never keep a secret, nor show it but to whoever made it.
+package credentials
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/auth/bearer"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+)
+
+// maxBody bounds a request, in bytes.
+const maxBody = 64 << 10
+
+// Config is what a Server needs.
+type Config struct {
+	// Table is read, and Log written to.
+	Table *table.Table
+	Log   *etcd.Log
+	// Authority signs certificates.
+	Authority *enroll.Authority
+	// Authorizer says who may what.
+	Authorizer *auth.Authorizer
+	// Committed waits until the table shows what was acknowledged to anybody before.
+	Committed func(context.Context) error
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Server serves route.Tokens and what is below it. It is safe for concurrent use.
+type Server struct{ config Config }
+
+// New makes a Server.
+func New(config Config) *Server { return &Server{config} }
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id, ok := route.Token(r.URL.Path)
+	if !ok {
+		respond.Error(w, r, respond.NotFound(r.URL.Path))
+		return
+	}
+	answer, err := s.answer(w, r, id)
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	w.Header().Set("Cache-Control", "no-store")
+	respond.JSON(w, answer)
+}
+
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+	who, ok := request.UserFrom(r.Context())
+	if !ok {
+		return nil, apierrors.NewUnauthorized("nobody asks")
+	}
+	if err := s.config.Committed(r.Context()); err != nil {
+		return nil, err
+	}
+	c := caller{Info: who, credential: auth.CredentialOf(r.Context()), authorizer: s.config.Authorizer, scope: s.scope}
+	switch {
+	case r.Method == http.MethodPost && id == "":
+		return s.create(w, r, &c)
+	case r.Method == http.MethodGet && id == "":
+		return s.list(r.Context(), &c), nil
+	case r.Method == http.MethodGet:
+		return s.get(r.Context(), &c, id, "get")
+	case r.Method == http.MethodDelete && id != "":
+		return s.revoke(r.Context(), &c, id)
+	}
+	return nil, respond.Unrouted(http.StatusMethodNotAllowed)
+}
+
+// create makes a token or a certificate. A dry run makes none: one that is not stored is
+// not valid.
+func (s *Server) create(w http.ResponseWriter, r *http.Request, c *caller) (any, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		return nil, respond.BadBody(err, "read the body")
+	}
+	var asked v1alpha1.Token
+	if err := yaml.UnmarshalStrict(body, &asked); err != nil {
+		return nil, respond.BadRequest("decode the body: %v", err)
+	}
+	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
+	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
+		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
+	}
+	id := bearer.NewID()
+	record, err := s.order(r.Context(), c, id, &asked.Spec)
+	if err != nil {
+		return nil, err
+	}
+	if len(options.DryRun) > 0 {
+		return shown(id, 0, &record), nil
+	}
+	if asked.Spec.Request != "" {
+		return s.certify(asked.Spec.Request, id, &record)
+	}
+	if err := s.hasRoom(c, &record); err != nil {
+		return nil, err
+	}
+	text, value, err := bearer.New(id, record)
+	if err != nil {
+		return nil, err
+	}
+	rev, ok, err := s.config.Log.Put(r.Context(), key.Token(id), value, 0)
+	if err == nil && !ok {
+		err = fmt.Errorf("there is a token %q; try again", id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := s.config.Table.WaitFor(r.Context(), rev); err != nil { // it must be good at once
+		return nil, err
+	}
+	made := shown(id, rev, &record)
+	made.Status.Token = text
+	return made, nil
+}
+
+// certify issues a certificate.
+func (s *Server) certify(request, id string, record *bearer.Record) (any, error) {
+	certificate, err := s.config.Authority.Person([]byte(request), record.User, record.Groups, record.Scope, record.Expires.Sub(record.Created))
+	if err != nil {
+		return nil, respond.BadRequest("%v", err)
+	}
+	made := shown(id, 0, record)
+	made.Status.Certificate = string(certificate)
+	return made, nil
+}
+
+const (
+	// maxTokens bounds the tokens of a hub, and maxEach those of one space, and those
+	// that one user without all rights has made.
+	maxTokens = 10000
+	maxEach   = 500
+	// forAll of them are left to who has all rights, when others have used up the rest.
+	forAll = 500
+)
+
+// hasRoom refuses a token when there are too many. Those that have expired count until they
+// are removed.
+func (s *Server) hasRoom(c *caller, record *bearer.Record) error {
+	all, ofSpace, ofMaker := 0, 0, 0
+	s.each(func(_ string, _ *table.Row, other *bearer.Record) {
+		all++
+		if record.Scope != nil && other.Scope != nil && *other.Scope == *record.Scope {
+			ofSpace++
+		}
+		if other.By == record.By {
+			ofMaker++
+		}
+	})
+	switch {
+	case all >= maxTokens, all >= maxTokens-forAll && !c.authorizer.MayAll(c):
+		return tooMany("the hub has %d tokens", all)
+	case ofSpace >= maxEach:
+		return tooMany("space %q has %d tokens", record.Scope.Space, ofSpace)
+	case ofMaker >= maxEach && !c.authorizer.MayAll(c):
+		return tooMany("user %q has made %d tokens", record.By, ofMaker)
+	}
+	return nil
+}
+
+func tooMany(format string, args ...any) error {
+	return apierrors.NewForbidden(resource, "", fmt.Errorf(format+"; revoke some that are not needed", args...))
+}
+
+// resource names tokens in errors.
+var resource = schema.GroupResource{Group: v1alpha1.Group, Resource: "tokens"}
+
+// each calls fn for all tokens.
+func (s *Server) each(fn func(id string, row *table.Row, record *bearer.Record)) {
+	s.config.Table.Snapshot().Ascend(key.Tokens.Prefix(), func(row *table.Row) bool {
+		id, _ := key.TokenOf(row.Key)
+		if record, err := bearer.Read(row.Value); err == nil {
+			fn(id, row, &record)
+		}
+		return true
+	})
+}
+
+// list are the tokens that somebody may see, the oldest first.
+func (s *Server) list(ctx context.Context, c *caller) any {
+	items := []v1alpha1.Token{}
+	seesAll := c.mayPath(ctx, "get", route.Tokens)
+	s.each(func(id string, row *table.Row, record *bearer.Record) {
+		if c.reaches(record, seesAll) {
+			items = append(items, shown(id, row.ModRev, record))
+		}
+	})
+	slices.SortStableFunc(items, func(a, b v1alpha1.Token) int {
+		return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
+	})
+	return v1alpha1.TokenList{TypeMeta: typeMeta("TokenList"), Items: items}
+}
+
+// get is a token that somebody may have a verb of. Of others it is not said whether they
+// are there.
+func (s *Server) get(ctx context.Context, c *caller, id, verb string) (v1alpha1.Token, error) {
+	row, _ := s.config.Table.Get(key.Token(id))
+	if row != nil {
+		if record, err := bearer.Read(row.Value); err == nil && c.reaches(&record, c.mayPath(ctx, verb, route.Tokens+"/"+id)) {
+			return shown(id, row.ModRev, &record), nil
+		}
+	}
+	return v1alpha1.Token{}, apierrors.NewNotFound(resource, id)
+}
+
+// revoke removes a token. What was made from it is not accepted either from then on.
+func (s *Server) revoke(ctx context.Context, c *caller, id string) (any, error) {
+	gone, err := s.get(ctx, c, id, "delete")
+	if err != nil {
+		return nil, err
+	}
+	rev, err := s.config.Log.Write(ctx, []etcd.Op{{Key: key.Token(id)}})
+	if err != nil {
+		return nil, err
+	}
+	return gone, s.config.Table.WaitFor(ctx, rev) // it must end at once
+}
+
+// shown is a token as it may be seen.
+func shown(id string, rev int64, r *bearer.Record) v1alpha1.Token {
+	t := v1alpha1.Token{TypeMeta: typeMeta("Token"), ObjectMeta: metav1.ObjectMeta{Name: id, CreationTimestamp: metav1.NewTime(r.Created)}}
+	if rev > 0 {
+		t.ResourceVersion = fmt.Sprint(rev)
+	}
+	seconds := int64(r.Expires.Sub(r.Created).Seconds())
+	t.Spec = v1alpha1.TokenSpec{Description: r.Description, Role: v1alpha1.RoleName(r.Role), ExpirationSeconds: &seconds}
+	if r.Scope != nil {
+		t.Spec.Space = string(r.Scope.Space)
+	}
+	t.Status = v1alpha1.TokenStatus{User: r.User, Groups: r.Groups, ExpirationTimestamp: metav1.NewTime(r.Expires), By: r.By, From: r.From}
+	return t
+}
+
+func typeMeta(kind string) metav1.TypeMeta {
+	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: kind}
+}
+
+var _ http.Handler = (*Server)(nil)

@@ -1,0 +1,364 @@
+package enroll
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const (
+	edge = key.Location("edge1")
+	uid  = "u1"
+)
+
+var noon = time.Unix(1_900_000_000, 0)
+
+// joined is a record after a join by a key, the token, and what it was traded for.
+func joined(t *testing.T, r Record, of string) (Record, string, Credential) {
+	t.Helper()
+	return joinedAt(t, noon, r, of)
+}
+
+func joinedAt(t *testing.T, at time.Time, r Record, of string) (Record, string, Credential) {
+	t.Helper()
+	token, r := r.WithJoin(edge, at.Add(time.Hour))
+	c, r, err := r.Trade(edge, token, of, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r, token, c
+}
+
+func TestJoinTokens(t *testing.T) {
+	token, r := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
+	other, _ := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
+	if l, _, ok := TokenOf(token); !ok || l != edge {
+		t.Fatalf("token is of %q, %v", l, ok)
+	}
+	_, secret, _ := strings.Cut(token, ".")
+	if strings.Contains(string(r.Encode()), secret) {
+		t.Fatal("the record holds the secret")
+	}
+	if back := ParseRecord(r.Encode(), uid); *back.Join != *r.Join {
+		t.Fatalf("it is read as %+v", back)
+	}
+	_, used, _ := r.Trade(edge, token, "k1", noon)
+	_, replaced := r.WithJoin(edge, noon.Add(time.Hour))
+	for what, c := range map[string]struct {
+		r     Record
+		token string
+		of    string
+		at    time.Time
+		want  error
+	}{
+		"good":                 {r, token, "k1", noon, nil},
+		"at the last moment":   {r, token, "k1", noon.Add(time.Hour - time.Second), nil},
+		"expired":              {r, token, "k1", noon.Add(time.Hour), ErrJoinExpired},
+		"another's":            {r, other, "k1", noon, ErrUnknownJoin},
+		"guessed":              {r, joinPrefix + "edge1.guess", "k1", noon, ErrUnknownJoin},
+		"empty":                {r, joinPrefix + "edge1.", "k1", noon, ErrUnknownJoin},
+		"of another location":  {r, strings.Replace(token, "edge1", "edge2", 1), "k1", noon, ErrUnknownJoin},
+		"without the prefix":   {r, strings.TrimPrefix(token, joinPrefix), "k1", noon, ErrUnknownJoin},
+		"none was made":        {Record{Location: uid}, token, "k1", noon, ErrUnknownJoin},
+		"made again":           {ParseRecord(r.Encode(), "u2"), token, "k1", noon, ErrUnknownJoin},
+		"replaced":             {replaced, token, "k1", noon, ErrUnknownJoin},
+		"used":                 {used, token, "k2", noon, ErrJoinUsed},
+		"its answer was lost":  {used, token, "k1", noon.Add(2 * time.Hour), nil},
+		"revoked":              {r.Revoke(Revocation{}), token, "k1", noon, ErrUnknownJoin},
+		"used and revoked":     {used.Revoke(Revocation{}), token, "k1", noon, ErrUnknownJoin},
+		"an unreadable record": {ParseRecord([]byte("garbage"), uid), token, "k1", noon, ErrUnknownJoin},
+	} {
+		if got, _, err := c.r.Trade(edge, c.token, c.of, c.at); !errors.Is(err, c.want) || err == nil && (got.Number != uint64(c.at.Unix()) && !strings.HasPrefix(what, "its answer") || got.Joined != got.Number || got.Key != "k1" || got.UID != uid) {
+			t.Errorf("%s: %+v, %v; want %v", what, got, err, c.want)
+		}
+	}
+}
+
+// TestJudge goes through the life of an enrolment.
+func TestJudge(t *testing.T) {
+	r, _, first := joined(t, Record{Location: uid}, "k1")
+	says := func(what string, r Record, c Credential, news bool, want error) {
+		t.Helper()
+		if n, err := r.Judge(c); n != news || !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%s: %v, %v; want %v, %v", what, n, err, news, want)
+		}
+	}
+	says("joined", r, first, false, nil)
+	second, r, err := r.Renew(first, "k2")
+	if err != nil || second.Number != first.Number+1 || second.Joined != first.Joined {
+		t.Fatalf("renewed: %+v, %v", second, err)
+	}
+	says("former", r, first, false, nil)
+	says("new", r, second, true, nil)
+	if again, same, err := r.Renew(first, "k2"); err != nil || again != second || same.Issued != r.Issued {
+		t.Errorf("asked again: %+v, %v", again, err)
+	}
+	says("of another key", r, Credential{UID: uid, Number: second.Number, Joined: second.Joined, Key: "kx"}, false, ErrSpent)
+	before := r
+	r = r.Use(second)
+	says("former, after the new was used", r, first, false, ErrSpent)
+	says("new, used", r, second, false, nil)
+	if _, _, err := r.Renew(first, "k3"); !errors.Is(err, ErrSpent) {
+		t.Errorf("renewed by a spent one: %v", err)
+	}
+	says("a copy of the log from before it was used", before, second, true, nil)
+	says("no record at all", Record{Location: uid}, second, true, nil)
+	if restored := (Record{Location: uid}).Use(second); restored.Issued != second.mark() || restored.Used != second.mark() {
+		t.Errorf("after a restore: %+v", restored)
+	}
+	says("another location", ParseRecord(r.Encode(), "u2"), second, false, ErrOther)
+	revoked := r.Revoke(Revocation{At: noon, Message: "x"}).Revoke(Revocation{Reused: true})
+	if revoked.Revoked.Reused {
+		t.Error("the first reason is lost")
+	}
+	says("revoked", revoked, second, false, ErrRevoked)
+	again, _, anew := joined(t, revoked, "k9")
+	says("joined anew", again, anew, false, nil)
+	says("superseded", again, second, false, ErrSuperseded)
+	says("superseded, not spent", again, first, false, ErrSuperseded)
+	says("joined anew, at a copy of the log from before", r, anew, true, nil)
+	says("superseded, at that copy", r.Use(anew), second, false, ErrSuperseded)
+}
+
+// TestJoinsAfterARestore: whoever joins at a copy of the log is the agent from then on, and
+// not who had joined, or was given credentials, since the copy was made.
+func TestJoinsAfterARestore(t *testing.T) {
+	older, _, _ := joinedAt(t, noon, Record{Location: uid}, "k1")
+	lost, _, stolen := joinedAt(t, noon.Add(time.Hour), older, "k2")
+	for i := range 5 {
+		next, r, err := lost.Renew(stolen, fmt.Sprint("stolen", i))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lost, stolen = r, next
+	}
+	restored, _, legitimate := joinedAt(t, noon.Add(2*time.Hour), older.Revoke(Revocation{At: noon}), "k3")
+	if _, err := restored.Judge(stolen); !errors.Is(err, ErrSuperseded) {
+		t.Errorf("who was revoked gets in again: %v", err)
+	}
+	if _, err := restored.Judge(legitimate); err != nil {
+		t.Errorf("who joined does not: %v", err)
+	}
+	// Without a join the copy knows what was issued since.
+	if news, err := older.Judge(stolen); !news || err != nil {
+		t.Errorf("after the restore: %v", err)
+	}
+}
+
+// TestLastingTokens: a token of a former version is traded, and is spent when what it
+// was traded for is used.
+func TestLastingTokens(t *testing.T) {
+	r := ParseRecord([]byte(`{"location":"u1","hash":"`+hash("s")+`","created":"2026-01-01T00:00:00Z"}`), uid)
+	const token = "edge1.s"
+	for _, bad := range []string{"edge1.t", "edge1.", "edge1", "", joinPrefix + "edge1.s"} {
+		if err := r.JudgeLasting(bad); bad != joinPrefix+"edge1.s" && err == nil {
+			t.Errorf("%q is good", bad)
+		}
+		if _, _, err := r.Trade(edge, bad, "k", noon); err == nil {
+			t.Errorf("%q is traded", bad)
+		}
+	}
+	lost, r, err := r.Trade(edge, token, "k1", noon)
+	if err != nil || lost.Number != 1 {
+		t.Fatalf("%+v, %v", lost, err)
+	}
+	c, r, err := r.Trade(edge, token, "k2", noon)
+	if err != nil || c.Number != 2 || c.Joined != 1 {
+		t.Fatalf("asked again with another key: %+v, %v", c, err)
+	}
+	if r.JudgeLasting(token) != nil {
+		t.Error("it is spent before what it was traded for is used")
+	}
+	if news, err := r.Judge(c); !news || err != nil {
+		t.Fatal(err)
+	}
+	r = r.Use(c)
+	if r.JudgeLasting(token) == nil {
+		t.Error("it is not spent")
+	}
+	if _, _, err := r.Trade(edge, token, "k2", noon); err == nil {
+		t.Error("it is traded again")
+	}
+	if _, err := r.Judge(lost); !errors.Is(err, ErrSpent) {
+		t.Errorf("the first answer: %v", err)
+	}
+}
+
+// keeper is an agent, or who has a copy of its disk.
+type keeper struct {
+	name string
+	// disk is what outlives a crash.
+	has     *Credential
+	pending string
+	keys    int
+}
+
+// world is a hub's record, with copies of it, and who shows credentials.
+type enrolling struct {
+	r      *rand.Rand
+	record Record
+	copies []Record
+	// late are requests that are still on their way.
+	late []func()
+	log  []string
+}
+
+func (w *enrolling) note(format string, args ...any) {
+	w.log = append(w.log, fmt.Sprintf(format, args...))
+}
+
+// show has somebody use what they have.
+func (w *enrolling) show(k *keeper) error {
+	news, err := w.record.Judge(*k.has)
+	if err == nil && news {
+		w.record = w.record.Use(*k.has)
+	}
+	w.note("%s shows %d: %v; %+v", k.name, k.has.Number, err, w.record)
+	return err
+}
+
+// renew has somebody ask for what follows. The request or the answer may be lost, or the
+// request arrive later, or twice.
+func (w *enrolling) renew(k *keeper) error {
+	if k.pending == "" {
+		k.keys++
+		k.pending = fmt.Sprintf("%s-%d", k.name, k.keys)
+	}
+	c, of := *k.has, k.pending
+	ask := func() (Credential, error) {
+		made, next, err := w.record.Renew(c, of)
+		w.record = next
+		w.note("%s renews %d for %s: %d, %v; %+v", k.name, c.Number, of, made.Number, err, w.record)
+		return made, err
+	}
+	switch w.r.IntN(5) {
+	case 0: // lost on its way, or late
+		w.late = append(w.late, func() { _, _ = ask() })
+		return nil
+	case 1: // the answer is lost
+		_, err := ask()
+		return err
+	case 2: // twice
+		w.late = append(w.late, func() { _, _ = ask() })
+	}
+	made, err := ask()
+	if err != nil {
+		return err
+	}
+	k.has, k.pending = &made, "" // at once on the disk
+	return nil
+}
+
+// TestEnrolmentModel takes an agent through lost, late and doubled requests, crashes and
+// restored logs: what it has is always good. Then somebody has a copy of its disk: once
+// one of the two has used what followed, the other is found out, whoever it is.
+func TestEnrolmentModel(t *testing.T) {
+	for seed := range uint64(4000) {
+		w := &enrolling{r: rand.New(rand.NewPCG(seed, 1))}
+		agent := &keeper{name: "agent"}
+		token, r := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
+		w.record = r
+		for agent.has == nil { // the answer may be lost
+			c, next, err := w.record.Trade(edge, token, "agent-0", noon)
+			if err != nil {
+				t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
+			}
+			if w.record = next; w.r.IntN(2) == 0 {
+				agent.has = &c
+			}
+		}
+		for range 30 {
+			if err := w.step(agent); err != nil {
+				t.Fatalf("seed %d: the agent is refused: %v\n%s", seed, err, strings.Join(w.log, "\n"))
+			}
+		}
+		w.thief(t, seed, agent)
+	}
+}
+
+// step is something that happens to an agent that nobody has copied.
+func (w *enrolling) step(agent *keeper) error {
+	switch w.r.IntN(8) {
+	case 0, 1, 2:
+		return w.show(agent)
+	case 3, 4:
+		return w.renew(agent)
+	case 5:
+		if len(w.late) > 0 {
+			i := w.r.IntN(len(w.late))
+			do := w.late[i]
+			w.late = append(w.late[:i:i], w.late[i+1:]...)
+			do()
+		}
+	case 6:
+		w.copies = append(w.copies, w.record)
+	case 7:
+		if len(w.copies) > 0 && w.r.IntN(3) == 0 {
+			w.record = w.copies[w.r.IntN(len(w.copies))]
+			w.note("restored: %+v", w.record)
+		}
+	}
+	return nil
+}
+
+// thief has two go on from one disk.
+func (w *enrolling) thief(t *testing.T, seed uint64, agent *keeper) {
+	t.Helper()
+	c := *agent.has
+	thief := &keeper{name: "thief", has: &c}
+	w.late = nil
+	both := []*keeper{agent, thief}
+	var ahead *keeper // who has used what followed
+	for range 200 {
+		k := both[w.r.IntN(2)]
+		before := *k.has
+		var err error
+		if w.r.IntN(2) == 0 {
+			err = w.renew(k)
+		} else {
+			err = w.show(k)
+			if err == nil && before != c {
+				if ahead != nil && ahead != k {
+					t.Fatalf("seed %d: %s goes on after %s\n%s", seed, k.name, ahead.name, strings.Join(w.log, "\n"))
+				}
+				ahead = k
+			}
+		}
+		if err != nil {
+			if !errors.Is(err, ErrSpent) {
+				t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
+			}
+			return // found out
+		}
+	}
+	t.Fatalf("seed %d: nobody noticed\n%s", seed, strings.Join(w.log, "\n"))
+}
+
+// TestJudgeFormer: of a former authority nothing is good but what the record names.
+func TestJudgeFormer(t *testing.T) {
+	r := Record{Location: "u", Joined: 3, Issued: Mark{5, "new"}, Used: Mark{4, "old"}}
+	for what, c := range map[string]struct {
+		credential Credential
+		want       error
+	}{
+		"used":             {Credential{UID: "u", Number: 4, Joined: 3, Key: "old"}, nil},
+		"issued":           {Credential{UID: "u", Number: 5, Joined: 3, Key: "new"}, nil},
+		"another key":      {Credential{UID: "u", Number: 5, Joined: 3, Key: "made"}, ErrSpent},
+		"newer":            {Credential{UID: "u", Number: 6, Joined: 3, Key: "made"}, ErrSpent},
+		"spent":            {Credential{UID: "u", Number: 3, Joined: 3, Key: "older"}, ErrSpent},
+		"of a later join":  {Credential{UID: "u", Number: 5, Joined: 4, Key: "new"}, ErrSuperseded},
+		"another location": {Credential{UID: "v", Number: 4, Joined: 3, Key: "old"}, ErrOther},
+	} {
+		if err := r.JudgeFormer(c.credential); !errors.Is(err, c.want) {
+			t.Errorf("%s: %v, want %v", what, err, c.want)
+		}
+	}
+	if err := r.Revoke(Revocation{}).JudgeFormer(Credential{UID: "u", Number: 4, Joined: 3, Key: "old"}); !errors.Is(err, ErrRevoked) {
+		t.Errorf("revoked: %v", err)
+	}
+}

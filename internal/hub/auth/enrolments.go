@@ -1,0 +1,265 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
+
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/fairqueue"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// enrolRate and enrolBurst bound how often one location gets a credential.
+	enrolRate, enrolBurst = 2, 20
+	// changeTries and changeTimeout bound a write that others may be faster with.
+	changeTries   = 8
+	changeTimeout = 10 * time.Second
+)
+
+// EnrolmentsConfig is what Enrolments need.
+type EnrolmentsConfig struct {
+	// Authority signs credentials.
+	Authority *enroll.Authority
+	// Table and Log have the records of enrolments.
+	Table *table.Table
+	Log   *etcd.Log
+	// Moves observes the table.
+	Moves *Moves
+	// Committed waits until the table shows what was acknowledged to anybody before.
+	Committed func(context.Context) error
+	// Life is how long a credential is good, and Late for how long after that it can
+	// be renewed; 0: not at all.
+	Life, Late time.Duration
+	Logger     *slog.Logger
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Enrolments gives agents their credentials, and knows them by these. It is safe for
+// concurrent use.
+type Enrolments struct {
+	config EnrolmentsConfig
+	// known has what was found in certificates and bearers that were verified.
+	known  *utilcache.LRUExpireCache
+	fresh  *fresh
+	rates  *fairqueue.Rates
+	reused atomic.Int64
+}
+
+// NewEnrolments makes Enrolments.
+func NewEnrolments(config EnrolmentsConfig) *Enrolments {
+	return &Enrolments{
+		config: config, known: utilcache.NewLRUExpireCache(maxKnown), fresh: newFresh(config.Committed), rates: fairqueue.NewRates(enrolRate, enrolBurst),
+	}
+}
+
+// Reused is how many enrolments were revoked since a spent credential was shown.
+func (e *Enrolments) Reused() int64 { return e.reused.Load() }
+
+// NewToken makes a join token for an agent of a location that has a UID, by the number of its
+// shard, and keeps what is to be known of it. It replaces the one before; an agent that has
+// joined goes on until it is used.
+func (e *Enrolments) NewToken(ctx context.Context, l key.Location, shard int, uid string, valid time.Duration) (token string, expires time.Time, err error) {
+	err = e.changeOf(ctx, l, shard, uid, func(r enroll.Record) (enroll.Record, error) {
+		token, r = r.WithJoin(l, e.config.Now().Add(valid))
+		expires = r.Join.Expires
+		return r, nil
+	})
+	return token, expires, err
+}
+
+// Revoke ends that anything is good that the agents of a location were given, join tokens
+// included.
+func (e *Enrolments) Revoke(ctx context.Context, l key.Location, uid, who string) error {
+	err := e.change(ctx, l, uid, func(r enroll.Record) (enroll.Record, error) {
+		return r.RevokeAll(enroll.Revocation{At: e.config.Now(), Message: "revoked by " + who}), nil
+	})
+	if err == nil {
+		e.config.Logger.Warn("the enrolment of a location was revoked", "location", l, "by", who)
+	}
+	return err
+}
+
+// record is that of a location as the table has it, and the row that it is in. Without
+// the location there is none.
+func (e *Enrolments) record(l key.Location) (r enroll.Record, row *table.Row, ok bool) {
+	row, _ = e.config.Table.Get(key.Enrolment(l))
+	of, _ := e.config.Table.Get(l.Key())
+	if of == nil || of.Meta.UID == "" {
+		return r, nil, false
+	}
+	return recordOf(row, of.Meta.UID), row, true
+}
+
+func recordOf(row *table.Row, uid string) enroll.Record {
+	if row == nil {
+		return enroll.ParseRecord(nil, uid)
+	}
+	return enroll.ParseRecord(row.Value, uid)
+}
+
+// errBusy says that others wrote the same record again and again.
+var errBusy = errors.New("the location's enrolment is being changed by others; try again")
+
+// changeOf is change of the part of the record that is about one of the location's agents.
+func (e *Enrolments) changeOf(ctx context.Context, l key.Location, shard int, uid string, step func(enroll.Record) (enroll.Record, error)) error {
+	return e.change(ctx, l, uid, func(all enroll.Record) (enroll.Record, error) {
+		part, err := step(all.Of(shard))
+		return all.With(part), err
+	})
+}
+
+// change writes what a step makes of the record of the location that has a UID, unless it
+// is as it was, and waits until the table has it. The step may be called more than once.
+func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, step func(enroll.Record) (enroll.Record, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
+	defer cancel()
+	for range changeTries {
+		before, row, ok := e.record(l)
+		if !ok || before.Location != uid {
+			return enroll.ErrOther
+		}
+		after, err := step(before)
+		if err != nil {
+			return err
+		}
+		var seen int64
+		value := after.Encode()
+		if row != nil {
+			if seen = row.ModRev; string(row.Value) == string(value) {
+				return nil
+			}
+		}
+		rev, done, err := e.config.Log.Put(ctx, key.Enrolment(l), value, seen)
+		if err != nil {
+			return err
+		}
+		if err := e.config.Table.WaitFor(ctx, rev); err != nil || done {
+			return err
+		}
+	}
+	return errBusy
+}
+
+// judge says what is wrong with a credential; nil: it is good. The first use of one is
+// noted, and that of one that is spent revokes the enrolment.
+func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
+	news, err := e.look(c)
+	if errors.Is(err, enroll.ErrOther) || errors.Is(err, enroll.ErrRevoked) {
+		// The location may have been added, or joined, just now, by another hub.
+		if err := e.fresh.wait(r.Context()); err != nil {
+			return err
+		}
+		news, err = e.look(c)
+	}
+	switch {
+	case errors.Is(err, enroll.ErrSpent):
+		return e.spent(r, c)
+	case err != nil || !news:
+		return err
+	}
+	err = e.changeOf(r.Context(), c.Location, c.Shard, c.UID, func(now enroll.Record) (enroll.Record, error) {
+		if _, err := now.Judge(c); err != nil {
+			return now, err
+		}
+		return now.Use(c), nil
+	})
+	if err != nil && refusalOf(err).cause == "" {
+		// It is as good as before; the next request notes it.
+		e.config.Logger.Warn("the use of a new credential can't be noted", "location", c.Location, "error", err)
+		return nil
+	}
+	return err
+}
+
+// look judges a credential by what the table has.
+func (e *Enrolments) look(c enroll.Credential) (news bool, err error) {
+	record, _, ok := e.record(c.Location)
+	if !ok {
+		return false, enroll.ErrOther
+	}
+	return record.Of(c.Shard).Judge(c)
+}
+
+// spent is what is said to somebody with a spent credential. If it can't be from before
+// it was spent, there are two who have it, and none of them is believed any more.
+func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
+	if e.config.Moves.just(agentOf{c.Location, max(1, c.Shard)}, e.config.Life/4) {
+		return enroll.ErrSpent
+	}
+	revoked := false
+	err := e.changeOf(r.Context(), c.Location, c.Shard, c.UID, func(now enroll.Record) (enroll.Record, error) {
+		revoked = false
+		if _, err := now.Judge(c); !errors.Is(err, enroll.ErrSpent) {
+			return now, err
+		}
+		revoked = true
+		return now.Revoke(enroll.Revocation{At: e.config.Now(), Reused: true, Message: fmt.Sprintf(
+			"credential %d, which was renewed and spent, was shown again, from %s: two agents have it", c.Number, r.RemoteAddr)}), nil
+	})
+	if revoked {
+		if err == nil {
+			e.reused.Add(1)
+		}
+		e.config.Logger.Error("a spent credential was shown again: two agents have it, and the enrolment of the location is revoked",
+			"location", c.Location, "credential", c.Number, "from", r.RemoteAddr, "error", err)
+		return enroll.ErrSpent
+	}
+	return err
+}
+
+// refusedError is an answer to who is not known as an agent.
+type refusedError struct {
+	cause wire.Refusal
+	err   error
+}
+
+func (r refusedError) Error() string { return r.err.Error() }
+
+func (r refusedError) Unwrap() error { return r.err }
+
+// Status implements apierrors.APIStatus.
+func (r refusedError) Status() metav1.Status {
+	return metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusUnauthorized, Reason: metav1.StatusReasonUnauthorized, Message: r.Error(),
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Type: metav1.CauseType(r.cause), Message: r.Error()}}},
+	}
+}
+
+var (
+	errExpired = errors.New("the credential has expired")
+	// To the agent this is the same: it has to renew what it has.
+	errReplaced = fmt.Errorf("%w: the certificate authority that has signed it was replaced", errExpired)
+	errTooLate  = errors.New("the credential has expired for longer than it can be renewed")
+	errNothing  = errors.New("no credential arrived")
+)
+
+// refusals are how what is wrong is told to agents.
+var refusals = []refusedError{
+	{wire.RefusedNone, errNothing},
+	{wire.RefusedJoin, enroll.ErrUnknownJoin}, {wire.RefusedJoinUsed, enroll.ErrJoinUsed}, {wire.RefusedJoinLate, enroll.ErrJoinExpired},
+	{wire.RefusedForeign, enroll.ErrOther}, {wire.RefusedExpired, errExpired}, {wire.RefusedTooLate, errTooLate},
+	{wire.RefusedSuperseded, enroll.ErrSuperseded}, {wire.RefusedSpent, enroll.ErrSpent}, {wire.RefusedRevoked, enroll.ErrRevoked},
+}
+
+// refusalOf is how an error is told to an agent; without a cause: it is none of those.
+func refusalOf(err error) refusedError {
+	for _, r := range refusals {
+		if errors.Is(err, r.err) {
+			return refusedError{r.cause, err}
+		}
+	}
+	return refusedError{"", err}
+}

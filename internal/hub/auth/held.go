@@ -1,0 +1,235 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// maxSteps is how many comparisons of what is asked for with what is held one write may
+// take. What would take more is refused: it can be written in parts.
+const maxSteps = 500_000
+
+// held is all that somebody holds in a space, by Grants and by groups.
+type held struct {
+	z     *Authorizer
+	space key.Space
+	roles []role
+	rules []heldRule
+	// steps is how many comparisons were made.
+	steps int
+}
+
+// heldRule is a rule and the namespaces that it is limited to, if any. Names of objects and
+// namespaces, of which there may be many, are in order.
+type heldRule struct {
+	rbacv1.PolicyRule
+	namespaces []string
+}
+
+func newHeldRule(r rbacv1.PolicyRule, namespaces []string) heldRule {
+	r.ResourceNames = slices.Sorted(slices.Values(r.ResourceNames))
+	return heldRule{r, slices.Sorted(slices.Values(namespaces))}
+}
+
+// covers says whether the rule allows what a part of another does, as RBAC would say, but
+// for the names of objects.
+func (r *heldRule) covers(part *rbacv1.PolicyRule, namespace string) bool {
+	if len(r.namespaces) > 0 {
+		if _, in := slices.BinarySearch(r.namespaces, namespace); namespace == "" || !in {
+			return false
+		}
+	}
+	if !has(r.Verbs, part.Verbs[0]) {
+		return false
+	}
+	if len(part.NonResourceURLs) > 0 {
+		return slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return pathMatches(url, part.NonResourceURLs[0]) })
+	}
+	resource, sub, _ := strings.Cut(part.Resources[0], "/")
+	q := about(part.Verbs[0], part.APIGroups[0], resource, sub, namespace, "")
+	return has(r.APIGroups, q.group) && slices.ContainsFunc(r.Resources, func(of string) bool { return resourceMatches(of, &q) })
+}
+
+// heldIn is what somebody holds in a space; in AllSpaces, what they hold in all that there
+// may be.
+func (z *Authorizer) heldIn(s key.Space, who user.Info) *held {
+	h := &held{z: z, space: s}
+	for _, group := range who.GetGroups() {
+		if r, ok := roleOfGroup(group, s); ok {
+			h.roles = append(h.roles, r)
+		}
+	}
+	for g := range z.about(s, who) {
+		h.roles = append(h.roles, g.roles(s)...)
+		for i := range g.spec.Rules {
+			r := &g.spec.Rules[i]
+			if len(r.NonResourceURLs) == 0 || s == key.Root && g.own() {
+				h.rules = append(h.rules, newHeldRule(policyRule(r), r.Namespaces))
+			}
+		}
+	}
+	return h
+}
+
+func (h *held) namespaced(group, resource string) bool {
+	return h.space != key.AllSpaces && h.z.namespaced(h.space, group, resource)
+}
+
+// lacking adds what of a rule is not held in some namespaces, or, if there are none, in
+// the whole of the space, as far as an error names it.
+func (h *held) lacking(rule rbacv1.PolicyRule, namespaces []string, l *lacks) {
+	for one := range parts(rule) {
+		if h.steps > maxSteps {
+			return
+		}
+		if h.has(one, "") {
+			continue
+		}
+		for _, namespace := range orAll(namespaces) {
+			if l.full() || h.steps > maxSteps {
+				return
+			}
+			if namespace == "" || !h.has(one, namespace) {
+				l.add(describe(&one) + in(namespace))
+			}
+		}
+	}
+}
+
+// parts are what a rule allows, one verb and one resource or path at a time. The names
+// of objects stay together, of which there may be many.
+func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
+	return func(yield func(rbacv1.PolicyRule) bool) {
+		names := rule.ResourceNames
+		rule.ResourceNames = nil
+		for _, r := range rule.Resources {
+			for _, group := range rule.APIGroups {
+				for _, verb := range rule.Verbs {
+					if !yield(rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{group}, Resources: []string{r}, ResourceNames: names}) {
+						return
+					}
+				}
+			}
+		}
+		for _, url := range rule.NonResourceURLs {
+			for _, verb := range rule.Verbs {
+				if !yield(rbacv1.PolicyRule{Verbs: []string{verb}, NonResourceURLs: []string{url}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// has says whether a part of a rule is held in a namespace, or, if it is "", in the whole
+// of the space. Different rules may have different names of objects.
+func (h *held) has(part rbacv1.PolicyRule, namespace string) bool {
+	h.steps += len(h.roles) + len(h.rules)
+	if slices.ContainsFunc(h.roles, func(r role) bool { return r.covers(&part, namespace, h.namespaced) }) {
+		return true
+	}
+	var named []*heldRule
+	for i := range h.rules {
+		switch r := &h.rules[i]; {
+		case !r.covers(&part, namespace):
+		case len(r.ResourceNames) == 0:
+			return true
+		default:
+			named = append(named, r)
+		}
+	}
+	if len(part.ResourceNames) == 0 || len(named) == 0 {
+		return false
+	}
+	h.steps += len(named) * len(part.ResourceNames)
+	return h.steps <= maxSteps && !slices.ContainsFunc(part.ResourceNames, func(name string) bool {
+		return !slices.ContainsFunc(named, func(r *heldRule) bool { _, in := slices.BinarySearch(r.ResourceNames, name); return in })
+	})
+}
+
+// within is what of a part of a rule is held in the whole of the space: all, some of its
+// names, or nothing.
+func (h *held) within(part rbacv1.PolicyRule) rbacv1.PolicyRule {
+	if h.has(part, "") {
+		return part
+	}
+	names := part.ResourceNames
+	part.ResourceNames = nil
+	for _, name := range names {
+		one := part
+		if one.ResourceNames = []string{name}; h.steps <= maxSteps && h.has(one, "") {
+			part.ResourceNames = append(part.ResourceNames, name)
+		}
+	}
+	if len(part.ResourceNames) == 0 {
+		return rbacv1.PolicyRule{}
+	}
+	return part
+}
+
+// holds says whether a role, or more, is held in a namespace or in the whole of the space.
+func (h *held) holds(name v1alpha1.RoleName, namespace string) bool {
+	if slices.ContainsFunc(h.roles, func(r role) bool { return r.holds(name, namespace) }) {
+		return true
+	}
+	var missing lacks
+	everything := rbacv1.PolicyRule{Verbs: verbsOf(name, h.space), APIGroups: []string{all}, Resources: []string{all}}
+	h.lacking(everything, orAll([]string{namespace}), &missing)
+	return len(missing) == 0 && h.steps <= maxSteps
+}
+
+// orAll are the namespaces that something is limited to, or the whole of the space.
+func orAll(namespaces []string) []string {
+	if len(namespaces) == 0 {
+		return []string{""}
+	}
+	return namespaces
+}
+
+// maxNamed is how many missing rights an error names.
+const maxNamed = 10
+
+// lacks are what somebody lacks, for an error.
+type lacks []string
+
+func (l *lacks) add(what string) { *l = append(*l, what) }
+
+// full says that no more is named.
+func (l *lacks) full() bool { return len(*l) > maxNamed }
+
+func (l lacks) String() string {
+	slices.Sort(l)
+	if l = slices.Compact(l); len(l) > maxNamed {
+		return strings.Join(l[:maxNamed], ", ") + ", and more"
+	}
+	return strings.Join(l, ", ")
+}
+
+func in(namespace string) string {
+	if namespace == "" {
+		return ""
+	}
+	return fmt.Sprintf(" in namespace %q", namespace)
+}
+
+// describe names a rule of one verb and one resource or path.
+func describe(r *rbacv1.PolicyRule) string {
+	if len(r.NonResourceURLs) > 0 {
+		return fmt.Sprintf("%s %q", strings.Join(r.Verbs, ","), r.NonResourceURLs)
+	}
+	text := strings.Join(r.Verbs, ",") + " " + strings.Join(r.Resources, ",")
+	if group := strings.Join(r.APIGroups, ","); group != "" {
+		text += "." + group
+	}
+	if len(r.ResourceNames) > 0 {
+		text += fmt.Sprintf(" %q", r.ResourceNames)
+	}
+	return text
+}

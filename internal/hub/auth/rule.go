@@ -1,0 +1,87 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+)
+
+const all = "*"
+
+// question is what is asked of Grants: one request, as far as they know requests.
+type question struct {
+	verb string
+	// path is asked for, if isPath says so, else the rest.
+	path   string
+	isPath bool
+	// group, resource and sub are the resource's, whole is RESOURCE[/SUB].
+	group, resource, sub, whole string
+	namespace, name             string
+}
+
+func questionOf(a authorizer.Attributes) question {
+	if !a.IsResourceRequest() {
+		return question{verb: a.GetVerb(), path: a.GetPath(), isPath: true}
+	}
+	return about(a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName())
+}
+
+func about(verb, group, resource, sub, namespace, name string) question {
+	q := question{verb: verb, group: group, resource: resource, sub: sub, whole: resource, namespace: namespace, name: name}
+	if sub != "" {
+		q.whole += "/" + sub
+	}
+	return q
+}
+
+// ruleAllows says whether a rule of a Grant allows what is asked, as a rule of RBAC
+// would; of paths, those of the space root alone do.
+func ruleAllows(r *v1alpha1.GrantRule, q *question) bool {
+	if !has(r.Verbs, q.verb) {
+		return false
+	}
+	if q.isPath {
+		return slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return pathMatches(url, q.path) })
+	}
+	return has(r.APIGroups, q.group) &&
+		slices.ContainsFunc(r.Resources, func(of string) bool { return resourceMatches(of, q) }) &&
+		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, q.name)) &&
+		within(r.Namespaces, q.namespace)
+}
+
+func has(list []string, want string) bool {
+	return slices.ContainsFunc(list, func(s string) bool { return s == all || s == want })
+}
+
+func resourceMatches(of string, q *question) bool {
+	if of == all || of == q.whole {
+		return true
+	}
+	sub, ok := strings.CutPrefix(of, "*/")
+	return ok && q.sub != "" && sub == q.sub
+}
+
+func pathMatches(url, path string) bool {
+	if url == path {
+		return true
+	}
+	prefix, ok := strings.CutSuffix(url, all)
+	return ok && strings.HasPrefix(path, prefix)
+}
+
+// within says whether what is limited to namespaces, if to any, is about one; "" is
+// what is in none, or all of them at once.
+func within(namespaces []string, namespace string) bool {
+	return len(namespaces) == 0 || namespace != "" && slices.Contains(namespaces, namespace)
+}
+
+// policyRule is the rule as RBAC has it, without its namespaces.
+func policyRule(r *v1alpha1.GrantRule) rbacv1.PolicyRule {
+	return rbacv1.PolicyRule{
+		Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames, NonResourceURLs: r.NonResourceURLs,
+	}
+}

@@ -1,0 +1,102 @@
+package auth
+
+import (
+	"fmt"
+	"slices"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
+
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/route"
+)
+
+// bindVerb is the right, on an APIExport, to have it bound in other spaces.
+const bindVerb = "bind"
+
+// everyVerb are those of objects.
+func everyVerb() []string { return slices.Concat(reads, writes) }
+
+// onShelf decides by the right to the content of an APIExport, or of a slice of an
+// APIExportView, in its provider's space: verb by verb, and alike for the objects of one
+// consumer and of all. Whether there is such an export, view or consumer is not looked at.
+func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
+	f, _, ok := root.Shelf()
+	if !ok || f.Space == key.AllSpaces {
+		return nil, false
+	}
+	var verbs []string
+	switch {
+	case isBasic(q) && q.group != key.Locations.Group: // discovery and reviews, for who has any right
+		verbs = everyVerb()
+	case !q.isPath && slices.Contains(everyVerb(), q.verb):
+		verbs = []string{q.verb}
+	}
+	for _, verb := range verbs {
+		content := contentOf(f, verb)
+		if premises, ok := z.inSpace(f.Space, who, &content); ok {
+			return premises, true
+		}
+	}
+	return nil, false
+}
+
+// lackingOnShelf names the right that it takes to do something on a shelf, by the path
+// alone: it tells nothing of what is there. It is "" elsewhere.
+func lackingOnShelf(root route.Root, a authorizer.Attributes) string {
+	f, _, ok := root.Shelf()
+	if !ok || f.Space == key.AllSpaces {
+		return ""
+	}
+	verb := "to some verb"
+	if q := questionOf(a); slices.Contains(everyVerb(), q.verb) && !q.isPath {
+		verb = "to " + q.verb
+	}
+	content := contentOf(f, verb)
+	return fmt.Sprintf("it takes the right %s on %s %q in the space %q", verb, content.whole, content.name, f.Space)
+}
+
+// contentOf is the right to do something with what is on a shelf.
+func contentOf(f key.Shelf, verb string) question {
+	if !f.View {
+		return about(verb, key.APIExports.Group, key.APIExports.Resource, ContentSubresource, "", f.Name)
+	}
+	return about(verb, key.APIExportViews.Group, key.APIExportViews.Resource, ContentSubresource, "", f.Name+":"+f.Value)
+}
+
+// binds says whether a question is about binding an export.
+func (q *question) binds() bool {
+	return q.verb == bindVerb && q.group == key.APIExports.Group && q.whole == key.APIExports.Resource
+}
+
+// rulesOnShelf are the kinds of a shelf with the verbs that are both granted and offered.
+func (r *reviewer) rulesOnShelf(root route.Root, who user.Info) (status authorizationv1.SubjectRulesReviewStatus) {
+	var granted []string
+	for _, verb := range everyVerb() {
+		q := about(verb, "", "", "", "", "")
+		if _, ok := r.authorizer.onShelf(root, who, &q); ok || r.authorizer.mayAll(who) {
+			granted = append(granted, verb)
+		}
+	}
+	if len(granted) == 0 {
+		return status
+	}
+	var rules []rbacv1.PolicyRule
+	for _, k := range r.catalog.Kinds() {
+		if r.catalog.Access(k) == kinds.Review {
+			continue
+		}
+		resource := key.NewResource(k.GVR.Group, k.GVR.Resource)
+		verbs := slices.DeleteFunc(slices.Clone(granted), func(verb string) bool { return !r.offered(root, resource, verb) })
+		rules = addRule(rules, verbs, k.GVR.Group, k.GVR.Resource)
+	}
+	rules = append(rules, findingOut()...)
+	for i := range rules {
+		addTo(&status, &rules[i])
+	}
+	return status
+}

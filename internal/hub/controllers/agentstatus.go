@@ -1,0 +1,139 @@
+package controllers
+
+import (
+	"fmt"
+	"regexp"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// maxShown and maxText bound what of an agent's lists and texts is kept in
+	// the location's status.
+	maxShown = 10
+	maxText  = 1024
+	// maxPruned bounds how many Placements' pending removals are kept; agents send about
+	// half as many.
+	maxPruned = 200
+	// maxName is how long an object's name may be.
+	maxName = 253
+)
+
+// isDigest matches what names removals that wait. It is shown as part of a command.
+var isDigest = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
+
+// areDigests matches what names those of a location: one digest of each agent that has some.
+var areDigests = regexp.MustCompile(`^[0-9A-Za-z]{1,64}(-[0-9A-Za-z]{1,64})*$`)
+
+// agentStatus is what a location's status shows of its agent's status. has says whether
+// the location reports objects of a space.
+func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentStatus {
+	a := &v1alpha1.AgentStatus{
+		Version: clip(s.Version), Hub: clip(s.Hub), Trusts: first(s.Trusts), KubernetesVersion: clip(s.KubernetesVersion), StoreEncrypted: s.StoreEncrypted, APIsDigest: clip(s.APIsDigest),
+		Halted: clip(s.Halted), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
+	}
+	a.Prune = pendingPrune(s.Prune, has)
+	if p := s.Purge; p != nil {
+		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: named(p.Objects)}
+	}
+	return a
+}
+
+// pendingPrune is what is kept of the pending removals at a location. What the agent
+// says about spaces of which the location has no objects is dropped.
+func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.PendingPrune {
+	if p == nil {
+		return nil
+	}
+	known := map[string]bool{}
+	knows := func(name string) bool { // what an agent says may be no name at all
+		if _, asked := known[name]; !asked {
+			known[name] = key.ValidateName(name) == nil && has(key.Space(name))
+		}
+		return known[name]
+	}
+	out := &v1alpha1.PendingPrune{Pending: int64(max(0, p.Pending)), Objects: named(p.Objects)}
+	if len(p.Digest) <= maxText && areDigests.MatchString(p.Digest) {
+		out.Digest = p.Digest
+	}
+	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
+		if !knows(one.Space) || !isDigest.MatchString(one.Digest) {
+			continue
+		}
+		out.Spaces = append(out.Spaces, v1alpha1.SpacePrune{
+			Space: one.Space, Pending: int64(max(0, one.Pending)), Digest: one.Digest,
+		})
+	}
+	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
+		of := key.PlacementRef(one.Placement).Of(key.Space(one.Space))
+		if !knows(one.Space) || len(of.Name) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
+			continue // no proper agent sends this
+		}
+		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{
+			Space: one.Space, Placement: one.Placement, Pending: int64(max(0, one.Pending)), Digest: one.Digest,
+		})
+	}
+	return out
+}
+
+// hasOf says whether a location reports placed objects of a space. Objects whose removal waits
+// are reported, too.
+func (c *Controllers) hasOf(l key.Location, s key.Space) (has bool) {
+	c.config.Table.Snapshot().Ascend(key.OriginReports(l, s, key.Placed), func(*table.Row) bool {
+		has = true
+		return false
+	})
+	return has
+}
+
+func first(all []string) []string {
+	var some []string
+	for _, s := range all[:min(maxShown, len(all))] {
+		some = append(some, clip(s))
+	}
+	return some
+}
+
+// named are the first of an agent's objects, SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME. They are
+// shown to all who may read Locations in root.
+func named(all []string) []string {
+	some := first(all)
+	for i, path := range some {
+		if o, err := key.ParsePath(path); err == nil && o.Concealed() {
+			some[i] = string(o.Space) + "/" + o.Resource.String()
+		}
+	}
+	return some
+}
+
+func clip(s string) string { return wire.Clip(s, maxText) }
+
+// compatible sets the condition Compatible, unless an operator has set it. Without a session
+// it stays as it is.
+func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen sighting) {
+	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
+	if now != nil && now.Reason != v1alpha1.ReasonProtocol {
+		return
+	}
+	switch {
+	case seen.said != nil && seen.said.Refused != "":
+		c.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
+			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.said.Refused, wire.ProtocolVersion)})
+	case seen.session == nil:
+	case seen.session.Lacks != "":
+		c.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
+			Message: fmt.Sprintf("the agent is too old for %s of the location, and is sent nothing: upgrade it", seen.session.Lacks)})
+	default:
+		c.condition(all, row, metav1.Condition{
+			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProtocol,
+			Message: "agent and hub speak the same protocol"})
+	}
+}

@@ -1,0 +1,111 @@
+package controllers
+
+import (
+	"context"
+
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+func below(prefix string) func(*table.Snapshot, func(*table.Row) bool) {
+	return func(s *table.Snapshot, fn func(*table.Row) bool) { s.Ascend(prefix, fn) }
+}
+
+// inAllSpaces visits the rows of a resource in every space.
+func inAllSpaces(r key.Resource) func(*table.Snapshot, func(*table.Row) bool) {
+	return func(s *table.Snapshot, fn func(*table.Row) bool) {
+		for _, name := range write.All(s) {
+			more := true
+			s.Ascend(key.ResourcePrefix(name, r), func(row *table.Row) bool {
+				more = fn(row)
+				return more
+			})
+			if !more {
+				return
+			}
+		}
+	}
+}
+
+// byKey names a change by its row's key.
+func byKey(ch table.Change) []string { return []string{ch.Row().Key} }
+
+// deletingByKey is byKey for objects that are being deleted.
+func deletingByKey(ch table.Change) []string {
+	if ch.Cur == nil || !ch.Cur.Meta.Deleting {
+		return nil
+	}
+	return byKey(ch)
+}
+
+// namespaces empties namespaces that are being deleted.
+func (c *Controllers) namespaces() *controller {
+	return c.controller("namespaces", c.finish(c.config.Spaces.FinishNamespace),
+		c.follow(source{table.AcrossSpaces(key.Namespaces), inAllSpaces(key.Namespaces), deletingByKey}))
+}
+
+// crds deletes the objects of CRDs that are being deleted.
+func (c *Controllers) crds() *controller {
+	return c.controller("customresourcedefinitions", c.finish(c.config.Spaces.FinishCRD),
+		c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey}))
+}
+
+// pods completes deletions of Pods that stopped between their two steps.
+func (c *Controllers) pods() *controller {
+	reconcile := func(ctx context.Context, k string) error {
+		o, err := key.ParseObject(k)
+		if err != nil {
+			return err
+		}
+		return progressed(c.config.Spaces.FinishPod(ctx, o))
+	}
+	return c.controller("pods", reconcile, c.follow(source{table.AcrossSpaces(write.Pods), inAllSpaces(write.Pods), func(ch table.Change) []string {
+		if !write.LeftBehind(ch.Cur) {
+			return nil
+		}
+		return byKey(ch)
+	}}))
+}
+
+// names gives CRDs the names that others of their space, or APIBindings, have let go of.
+func (c *Controllers) names() *controller {
+	settle := func(ctx context.Context, s string) error { return c.config.Spaces.SettleNames(ctx, key.Space(s)) }
+	letGo := func(ch table.Change) []string {
+		s, r, _, ok := key.Split(ch.Row().Key)
+		if !ok || ch.Prev == nil && (r == key.APIBindings || write.NamesAccepted(ch.Cur)) {
+			return nil
+		}
+		return []string{string(s)}
+	}
+	return c.controller("names", settle,
+		c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), letGo}),
+		c.follow(source{table.AcrossSpaces(key.APIBindings), inAllSpaces(key.CRDs), letGo}))
+}
+
+// finish makes a reconcile function of end, which does the next step of one object's
+// deletion.
+func (c *Controllers) finish(end func(ctx context.Context, s key.Space, name string) (write.Progress, error)) func(context.Context, string) error {
+	return func(ctx context.Context, k string) error {
+		o, err := key.ParseObject(k)
+		if err != nil {
+			return err
+		}
+		return progressed(end(ctx, o.Space, o.Name))
+	}
+}
+
+// progressed is the result of a reconcile that did a step of a deletion. The next step is
+// after the others in the queue, so that a large deletion does not hold up those of other
+// spaces.
+func progressed(progress write.Progress, err error) error {
+	switch {
+	case err != nil:
+		return err
+	case progress == write.Waiting:
+		return errLater
+	case progress == write.More:
+		return errMore
+	}
+	return nil
+}

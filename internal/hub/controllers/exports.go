@@ -1,0 +1,146 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kinds/binding"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// exportPace is how often an APIExport or APIExportView is written at most.
+const exportPace = time.Second
+
+// exported writes the status of APIExports: whether all that they offer is there, and how many
+// spaces have bound them.
+func (c *Controllers) exported() *controller {
+	exports := inAllSpaces(key.APIExports)
+	return c.controller("apiexports", c.paced(c.reconcileExport),
+		c.follow(source{table.AcrossSpaces(key.APIExports), exports, byKey}),
+		c.follow(source{table.AcrossSpaces(key.APIBindings), exports, byExport}),
+		c.follow(source{table.AcrossSpaces(key.CRDs), exports, c.besidesCRD(key.APIExports)}))
+}
+
+// byExport names a change of an APIBinding by the key of what it binds.
+func byExport(ch table.Change) (keys []string) {
+	if _, r, _, ok := key.Split(ch.Row().Key); !ok || r != key.APIBindings {
+		return byKey(ch) // an APIExport that is there at the start
+	}
+	for _, row := range []*table.Row{ch.Prev, ch.Cur} {
+		if b := binding.Read(row); b != nil && !slices.Contains(keys, b.ExportKey()) {
+			keys = append(keys, b.ExportKey())
+		}
+	}
+	return keys
+}
+
+// besidesCRD names a change of a CRD by the objects of a resource in its space, and others by
+// their own key.
+func (c *Controllers) besidesCRD(r key.Resource) func(table.Change) []string {
+	return func(ch table.Change) (keys []string) {
+		s, of, _, ok := key.Split(ch.Row().Key)
+		if !ok || of != key.CRDs {
+			return byKey(ch)
+		}
+		c.config.Table.Snapshot().Ascend(key.ResourcePrefix(s, r), func(row *table.Row) bool {
+			keys = append(keys, row.Key)
+			return true
+		})
+		return keys
+	}
+}
+
+// paced has each name reconciled at once when it has rested, and else no more often than once
+// in the time that its reconciliation returns; 0: it is gone.
+func (c *Controllers) paced(reconcile func(ctx context.Context, k string) (time.Duration, error)) func(context.Context, string) error {
+	type last struct {
+		at   time.Time
+		rest time.Duration
+	}
+	all := map[string]last{}
+	return func(ctx context.Context, k string) error {
+		now, was := c.config.Now(), all[k]
+		if left := was.rest - now.Sub(was.at); left > 0 && left <= was.rest {
+			return againError(left)
+		}
+		rest, err := reconcile(ctx, k)
+		if all[k] = (last{now, rest}); rest == 0 {
+			delete(all, k)
+		}
+		return err
+	}
+}
+
+// acting is what is named by a key in a state; nil: there is nothing that this hub acts on.
+func (c *Controllers) acting(state table.Reader, k string) (o key.Object, row *table.Row, err error) {
+	if o, err = key.ParseObject(k); err != nil {
+		return o, nil, err
+	}
+	if row = state.Get(k); !acts(row) || !c.exists(o.Space) {
+		return o, nil, nil
+	}
+	return o, row, nil
+}
+
+func (c *Controllers) reconcileExport(ctx context.Context, k string) (time.Duration, error) {
+	snapshot := c.config.Table.Snapshot()
+	o, row, err := c.acting(snapshot, k)
+	if row == nil {
+		return 0, err
+	}
+	bindings := len(c.config.Consumers(o.Space, o.Name))
+	return exportPace, c.updateStatus(ctx, row, func(object []byte) (any, error) {
+		var e v1alpha1.APIExport
+		if err := json.Unmarshal(object, &e); err != nil {
+			return nil, fmt.Errorf("decode export %q: %w", o.Name, err)
+		}
+		st := e.Status
+		st.Bindings = int32(bindings) // #nosec G115 -- there are fewer spaces
+		st.URL = c.config.ShelfURL(key.Shelf{Space: o.Space, Name: o.Name}) + acrossSpaces
+		c.condition(&st.Conditions, row, c.offers(snapshot, o.Space, &e.Spec))
+		return st, nil
+	})
+}
+
+// acrossSpaces is what of a shelf's URL serves the objects of all spaces.
+const acrossSpaces = "/spaces/" + string(key.AllSpaces)
+
+// acts says that an object is there to stay, and is for this hub.
+func acts(row *table.Row) bool {
+	return row != nil && !row.Meta.Deleting && !v1alpha1.IsForBelow(row.Meta.Labels)
+}
+
+// offers is the condition Ready of an APIExport.
+func (c *Controllers) offers(state table.Reader, s key.Space, spec *v1alpha1.APIExportSpec) metav1.Condition {
+	var undefined []string
+	for _, r := range spec.Resources {
+		if !binding.Defines(state.Get(binding.DefinitionKey(s, r))) {
+			undefined = append(undefined, r.Resource+"."+r.Group)
+		}
+	}
+	if len(undefined) > 0 {
+		return notReady(v1alpha1.ReasonNoDefinition, "no established CustomResourceDefinition of the space defines "+strings.Join(undefined, ", "))
+	}
+	for _, claim := range spec.Claims { // a former version of the hub may have let others in
+		if why := c.config.Spaces.Unclaimable(key.NewResource(claim.Group, claim.Resource)); why != "" {
+			return notReady(v1alpha1.ReasonUnclaimable, fmt.Sprintf("claim of %s: %s", claim.Resource, why))
+		}
+	}
+	return ready("what is exported can be bound")
+}
+
+func ready(message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed, Message: message}
+}
+
+func notReady(reason, message string) metav1.Condition {
+	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}

@@ -1,0 +1,162 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// locations keeps the status of locations, and deletes what is kept of locations that
+// are gone.
+func (c *Controllers) locations() *controller {
+	var watches []watch
+	for _, prefix := range []string{
+		key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.Sayings.Prefix(),
+	} {
+		watches = append(watches, c.follow(source{table.Under(prefix), below(prefix), byLocation}))
+	}
+	return c.controller("locations", c.reconcileLocation, watches...)
+}
+
+// byLocation names a change by the location that it is about.
+func byLocation(ch table.Change) []string {
+	if l, ok := key.LocationOf(ch.Row().Key); ok {
+		return []string{string(l)}
+	}
+	return nil
+}
+
+func (c *Controllers) reconcileLocation(ctx context.Context, name string) error {
+	l := key.Location(name)
+	snapshot := c.config.Table.Snapshot()
+	row := snapshot.Get(l.Key())
+	if row == nil {
+		return c.forgetLocation(ctx, l)
+	}
+	seen := sightingOf(snapshot, l, row)
+	away, wait := false, time.Duration(0)
+	if seen.session == nil {
+		var err error
+		if wait, err = c.grace(ctx, seen.missing); err != nil {
+			return err
+		}
+		away = wait <= 0 // until then the condition stays as it is
+	}
+	err := c.updateStatus(ctx, row, func(object []byte) (any, error) {
+		var location v1alpha1.Location
+		if err := json.Unmarshal(object, &location); err != nil {
+			return nil, fmt.Errorf("decode location %q: %w", l, err)
+		}
+		st := &location.Status
+		if said := seen.said; said != nil && said.Status != nil {
+			st.Agent = agentStatus(said.Status, func(s key.Space) bool { return c.hasOf(l, s) })
+			st.Agent.SignedBy = said.SignedBy
+		}
+		if st.Agent != nil {
+			st.Agent.Shards = seen.shards
+		}
+		c.enrolled(&st.Conditions, row, l, seen.session != nil)
+		switch {
+		case seen.session != nil:
+			c.condition(&st.Conditions, row, seen.connected())
+		case away:
+			c.condition(&st.Conditions, row, seen.disconnected())
+		}
+		c.compatible(&st.Conditions, row, seen)
+		c.upsynced(&st.Conditions, row, &location.Spec, seen)
+		return location.Status, nil
+	})
+	if err == nil && wait > 0 {
+		return againError(wait)
+	}
+	return err
+}
+
+// enrolled sets the condition Enrolled by the record of the location's enrolment. Who had a
+// session has joined, also by what former versions gave out.
+func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Location, opened bool) {
+	var value []byte
+	if kept, _ := c.config.Table.Get(key.Enrolment(l)); kept != nil {
+		value = kept.Value
+	}
+	record := enroll.ParseRecord(value, row.Meta.UID)
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonJoined, Message: "an agent has joined",
+	}
+	switch of, why := revoked(record, presence.ShardsOf(row)); {
+	case why != nil:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRevoked
+		if why.Reused {
+			condition.Reason = v1alpha1.ReasonCredentialReused
+		}
+		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l) + of
+	case !record.Enrolled() && !opened:
+		return
+	}
+	c.condition(all, row, condition)
+}
+
+// grace is how long a location may still stay without sessions that are missing before it is
+// declared lost. The time counts from when the agents could have connected, and from when this
+// process has seen their sessions end, at whichever hub; one that is heard of here without a
+// session is not lost either.
+func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Duration, error) {
+	left := func() time.Duration {
+		least, now, answers := c.config.Disconnected, c.config.Now(), c.config.Answers()
+		for _, of := range missing {
+			since := answers
+			_, seen := c.config.Sessions.Connected(of)
+			for _, t := range []time.Time{c.started, seen.Ended, c.config.Gone(of)} {
+				if t.After(since) {
+					since = t
+				}
+			}
+			least = min(least, c.config.Disconnected-now.Sub(since))
+		}
+		return least
+	}
+	if wait := left(); wait > 0 {
+		return wait, nil
+	}
+	// No agent can connect while the log does not answer, which may not be known yet.
+	if err := c.config.Asked(ctx); err != nil {
+		return 0, errLater
+	}
+	return left(), nil
+}
+
+// forgetLocation deletes the enrolment and the reports of a location that is gone, and what its agents said.
+func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error {
+	snapshot := c.config.Table.Snapshot()
+	var ops []etcd.Op
+	if snapshot.Get(key.Enrolment(l)) != nil {
+		ops = append(ops, etcd.Op{Key: key.Enrolment(l)})
+	}
+	snapshot.Ascend(key.LocationReports(l), func(row *table.Row) bool {
+		ops = append(ops, etcd.Op{Key: row.Key})
+		return true
+	})
+	snapshot.Ascend(key.LocationSayings(l), func(row *table.Row) bool {
+		ops = append(ops, etcd.Op{Key: row.Key})
+		return true
+	})
+	if snapshot.Get(key.Dropped(l)) != nil {
+		ops = append(ops, etcd.Op{Key: key.Dropped(l)})
+	}
+	_, err := c.config.Log.Write(ctx, ops, etcd.Guard{Key: l.Key()})
+	if errors.Is(err, etcd.ErrGuard) {
+		return nil // created again meanwhile: an agent that joins clears old reports
+	}
+	return err
+}

@@ -1,0 +1,106 @@
+package controllers
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// updateStatus sets an object's status to what status returns for the stored object, and
+// writes it if that changes anything. It returns errAgain if somebody else wrote the
+// object meanwhile.
+func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
+	now, err := status(row.Value)
+	if err != nil {
+		return err
+	}
+	encoded, err := json.Marshal(now)
+	if err != nil {
+		return fmt.Errorf("encode the status of %q: %w", row.Key, err)
+	}
+	return c.replaceStatus(ctx, row, row.Value, encoded)
+}
+
+// replaceStatus writes object with a status. A status that would make the object too
+// large to be written again by its users is left out.
+func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
+	value, err := c.withStatus(row.Key, object, status)
+	if err != nil {
+		return err
+	}
+	if bytes.Equal(value, row.Value) {
+		return nil
+	}
+	if len(value) > write.DefaultObjectBytes && len(value) > len(row.Value) {
+		c.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", write.DefaultObjectBytes)
+		return nil
+	}
+	_, ok, err := c.putRoom(ctx, etcd.Upkeep, row.Key, value, row.ModRev)
+	if err == nil && !ok {
+		return errAgain
+	}
+	return err
+}
+
+// withStatus is object with a status, encoded as a write by a user would be, so that a
+// user's next apply without a change does not become a change.
+func (c *Controllers) withStatus(k string, object, status []byte) ([]byte, error) {
+	var err error
+	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
+		object, err = sjson.SetRawBytes(bytes.Clone(object), "status", status)
+	} else if gjson.GetBytes(object, "status").Exists() {
+		object, err = sjson.DeleteBytes(bytes.Clone(object), "status")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("set the status of %q: %w", k, err)
+	}
+	return c.canonical(k, object)
+}
+
+// canonical passes an object through its kind's codec.
+func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
+	o, err := key.ParseObject(k)
+	if err != nil {
+		return nil, err
+	}
+	// An error concerns a CRD; what it defines is not found below then.
+	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
+	kind, ok := catalog.ForStorage(o.Resource)
+	if !ok {
+		return nil, fmt.Errorf("no kind for %q", k)
+	}
+	decoded, err := runtime.Decode(kind.StorageCodec, object)
+	if err != nil {
+		return nil, fmt.Errorf("decode %q: %w", k, err)
+	}
+	value, err := runtime.Encode(kind.StorageCodec, decoded)
+	if err != nil {
+		return nil, fmt.Errorf("encode %q: %w", k, err)
+	}
+	return value, nil
+}
+
+// putRoom is Log.Put of an object that the hub writes itself, if there is room.
+func (c *Controllers) putRoom(ctx context.Context, need etcd.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	landed, err := c.config.Log.Admit(ctx, need, len(k)+len(value))
+	if err != nil {
+		return 0, false, err
+	}
+	defer landed()
+	if rev, ok, err = c.config.Log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
+		c.config.Log.RefusedByEtcd()
+	}
+	return rev, ok, err
+}

@@ -1,0 +1,99 @@
+package controllers
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// summaryPace is how often a Summary is written at most.
+const summaryPace = time.Second
+
+// summarized writes the status of Summaries: of one that has changed at once, but of each at
+// most once in summaryPace.
+func (c *Controllers) summarized() *controller {
+	looked := map[string]time.Time{}
+	reconcile := func(ctx context.Context, k string) error {
+		now := c.config.Now()
+		if left := summaryPace - now.Sub(looked[k]); left > 0 && left <= summaryPace {
+			return againError(left)
+		}
+		row := c.config.Table.Snapshot().Get(k)
+		if row == nil {
+			delete(looked, k)
+			return nil
+		}
+		looked[k] = now
+		return c.reconcileSummary(ctx, k)
+	}
+	return c.controller("summaries", reconcile, c.counting)
+}
+
+// counting is the watch of Summaries whose status may have changed. It counts, and rests
+// after that for as long as it took, so that there is room for all else.
+func (c *Controllers) counting(ctx context.Context, enqueue func([]string)) error {
+	const again = time.Minute // for what was given up
+	tick := time.NewTicker(again)
+	defer tick.Stop()
+	if c.summed { // a run before may not have come to all that it was to look at
+		inAllSpaces(key.Summaries)(c.config.Table.Snapshot(), func(row *table.Row) bool {
+			enqueue([]string{row.Key})
+			return true
+		})
+	}
+	c.summed = true
+	for {
+		select {
+		case <-c.config.Summed:
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		for more := true; more; {
+			began := c.config.Now()
+			var dirty []key.Object
+			dirty, more = c.config.Summaries.Work(c.config.Table.Snapshot, began)
+			for _, o := range dirty {
+				enqueue([]string{o.Key()})
+			}
+			select {
+			case <-time.After(max(c.config.Now().Sub(began), c.config.Settle/summedPerSettle)):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+	}
+}
+
+// summedPerSettle is how often it is counted in a settling time at most.
+const summedPerSettle = 4
+
+func (c *Controllers) reconcileSummary(ctx context.Context, k string) error {
+	o, err := key.ParseObject(k)
+	if err != nil {
+		return err
+	}
+	row := c.config.Table.Snapshot().Get(k)
+	if row == nil || !c.exists(o.Space) {
+		return nil
+	}
+	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
+		var s v1alpha1.Summary
+		if err := json.Unmarshal(object, &s); err != nil {
+			return nil, fmt.Errorf("decode summary %q: %w", o.Name, err)
+		}
+		st := s.Status
+		shown, ok := c.config.Summaries.Show(o, &st)
+		if !ok || shown.Generation != row.Meta.Generation {
+			return s.Status, nil // it is still being counted
+		}
+		c.condition(&st.Conditions, row, accepted(shown.Problems, "every test and expression can be used"))
+		c.condition(&st.Conditions, row, shown.Complete)
+		return st, nil
+	})
+}

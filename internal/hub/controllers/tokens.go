@@ -1,0 +1,87 @@
+package controllers
+
+import (
+	"context"
+	"time"
+
+	"orrery.dev/orrery/internal/hub/auth/bearer"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const (
+	// keepExpired is how long a token is kept once it has expired: whoever still uses it
+	// is told so, and a clock that was ahead for a while has taken nothing.
+	keepExpired = 7 * 24 * time.Hour
+	// lookAgain bounds how long the hub waits for a token to expire: its clock may be set.
+	lookAgain = time.Hour
+)
+
+// tokens removes tokens that nobody can use any more: they have expired, their space is
+// gone, or the token that they were made from is.
+func (c *Controllers) tokens() *controller {
+	all, spaces := key.Tokens.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
+	none := func(*table.Snapshot, func(*table.Row) bool) {}
+	return c.controller("tokens", c.reconcileToken,
+		c.follow(source{table.Under(all), below(all), c.byToken}),
+		c.follow(source{table.Under(spaces), none, c.byTokenOfSpace}))
+}
+
+// byToken names a change by its token; if that is gone, by those that were made from it.
+func (c *Controllers) byToken(ch table.Change) []string {
+	id, _ := key.TokenOf(ch.Row().Key)
+	if ch.Cur != nil {
+		return []string{id}
+	}
+	return c.tokensThat(func(r *bearer.Record) bool { return r.From == id })
+}
+
+// byTokenOfSpace names the tokens of a space that is gone.
+func (c *Controllers) byTokenOfSpace(ch table.Change) []string {
+	if ch.Cur != nil && (ch.Prev == nil || ch.Cur.Meta.UID == ch.Prev.Meta.UID) {
+		return nil
+	}
+	return c.tokensThat(func(r *bearer.Record) bool { return r.Scope != nil && r.Scope.Space.Key() == ch.Row().Key })
+}
+
+func (c *Controllers) tokensThat(are func(*bearer.Record) bool) (ids []string) {
+	c.config.Table.Snapshot().Ascend(key.Tokens.Prefix(), func(row *table.Row) bool {
+		if r, err := bearer.Read(row.Value); err == nil && are(&r) {
+			id, _ := key.TokenOf(row.Key)
+			ids = append(ids, id)
+		}
+		return true
+	})
+	return ids
+}
+
+func (c *Controllers) reconcileToken(ctx context.Context, id string) error {
+	snapshot := c.config.Table.Snapshot()
+	row := snapshot.Get(key.Token(id))
+	if row == nil {
+		return nil
+	}
+	r, err := bearer.Read(row.Value)
+	if err != nil {
+		return err
+	}
+	left := r.Expires.Add(keepExpired).Sub(c.config.Now())
+	if left > 0 && isUsable(snapshot, &r) {
+		return againError(min(left, lookAgain))
+	}
+	_, err = c.config.Log.Write(ctx, []etcd.Op{{Key: row.Key}}, etcd.Guard{Key: row.Key, CreateRev: row.CreateRev})
+	return err
+}
+
+// isUsable says whether what a token rests on is there.
+func isUsable(s *table.Snapshot, r *bearer.Record) bool {
+	if r.From != "" && s.Get(key.Token(r.From)) == nil {
+		return false
+	}
+	if r.Scope == nil || r.Scope.Space == key.Root {
+		return true
+	}
+	of := s.Get(r.Scope.Space.Key())
+	return of != nil && of.Meta.UID == r.Scope.UID
+}

@@ -1,0 +1,97 @@
+package aggregate
+
+import (
+	"github.com/google/cel-go/interpreter"
+
+	"orrery.dev/orrery/internal/hub/engine/expression"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Input is what expressions see of one object at one location. Its values are decoded when
+// they are first used, and once for all Summaries that use them.
+type Input struct {
+	Object, Status *Tree
+	// At is the location, see Location; Sync are Values of a Sync.
+	At, Sync map[string]any
+	// Known keeps what expressions give, for several Summaries that look at the same; nil:
+	// nothing is kept.
+	Known Known
+}
+
+// Known has what expressions give for one Input. It is not safe for concurrent use.
+type Known map[*program]given
+
+// given is what became of an expression, and what that has cost.
+type given struct {
+	value Value
+	cost  uint64
+	err   error
+}
+
+var _ interpreter.Activation = Input{}
+
+// ResolveName implements interpreter.Activation.
+func (in Input) ResolveName(name string) (any, bool) {
+	switch name {
+	case varObject:
+		return in.Object.value(), true
+	case varStatus:
+		return in.Status.value(), true
+	case varLocation:
+		return in.At, true
+	case varSync:
+		return in.Sync, true
+	}
+	return nil, false
+}
+
+// Parent implements interpreter.Activation.
+func (Input) Parent() interpreter.Activation { return nil }
+
+// Tree is a JSON object that is decoded when it is first used. It is not safe for concurrent
+// use; nil is an empty object.
+type Tree struct {
+	raw     []byte
+	decoded map[string]any
+}
+
+// NewTree makes a Tree of JSON, which must not change. What is no object is an empty one.
+func NewTree(raw []byte) *Tree { return &Tree{raw: raw} }
+
+func (t *Tree) value() map[string]any {
+	if t == nil {
+		return map[string]any{}
+	}
+	if t.decoded == nil {
+		decoded, _ := expression.Decode(t.raw)
+		if t.decoded, _ = decoded.(map[string]any); t.decoded == nil {
+			t.decoded = map[string]any{}
+		}
+		t.raw = nil
+	}
+	return t.decoded
+}
+
+// Location is what expressions see of a location; properties are JSON, empty if there are none.
+func Location(name key.Location, labels map[string]string, properties []byte) map[string]any {
+	all := make(map[string]any, len(labels))
+	for k, v := range labels {
+		all[k] = v
+	}
+	return map[string]any{"name": string(name), "labels": all, "properties": NewTree(properties).value()}
+}
+
+// Sync is what expressions see of how far an object is at a location.
+type Sync struct {
+	State, Health, Since, Error string
+	Applied, Stale              bool
+	Generation                  int64
+}
+
+// Values are those of the variable sync.
+func (s Sync) Values() map[string]any {
+	return map[string]any{
+		"state": s.State, "applied": s.Applied, "health": s.Health, "generation": s.Generation,
+		"stale": s.Stale, "since": s.Since, "error": s.Error,
+	}
+}

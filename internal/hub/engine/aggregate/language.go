@@ -1,0 +1,177 @@
+package aggregate
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/types"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/utils/lru"
+
+	"orrery.dev/orrery/internal/hub/engine/expression"
+	"orrery.dev/orrery/internal/hub/engine/expression/typecheck"
+)
+
+// The names of the variables of expressions.
+const (
+	varObject   = "object"
+	varStatus   = "status"
+	varLocation = "location"
+	varSync     = "sync"
+)
+
+// keptPrograms bounds how many expressions are kept compiled for others who have the same.
+const keptPrograms = 2048
+
+// maxCost bounds what the expressions of one Summary cost together for one object at one
+// location, in CEL's units.
+const maxCost = expression.MaxCost
+
+// Uses says which variables expressions use.
+type Uses struct{ Object, Status, Location, Sync bool }
+
+func (u Uses) with(o Uses) Uses {
+	return Uses{u.Object || o.Object, u.Status || o.Status, u.Location || o.Location, u.Sync || o.Sync}
+}
+
+// program is a compiled expression.
+type program struct {
+	run  cel.Program
+	uses Uses
+	// gives is the type of what it gives, as far as that is known.
+	gives *cel.Type
+}
+
+// compiled is what became of an expression.
+type compiled struct {
+	program *program
+	err     error
+}
+
+// Language is CEL as Summaries have it. It is safe for concurrent use; one is shared by all,
+// so that they share what is compiled.
+type Language struct {
+	env      *cel.Env
+	programs *lru.Cache // of compiled, by expression
+	checker  *typecheck.Checker
+}
+
+// New makes a Language.
+func New() (*Language, error) {
+	sync := expression.Type("orrery.Sync", map[string]*apiservercel.DeclType{
+		"state": apiservercel.StringType, "applied": apiservercel.BoolType, "health": apiservercel.StringType,
+		"generation": apiservercel.IntType, "stale": apiservercel.BoolType, "since": apiservercel.StringType, "error": apiservercel.StringType,
+	})
+	env, err := expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSync: sync},
+		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(varStatus, cel.MapType(cel.StringType, cel.DynType)),
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make the language of Summaries: %w", err)
+	}
+	return &Language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env, expression.Messages)}, nil
+}
+
+// compile compiles an expression, once for all who use it.
+func (l *Language) compile(source string) (*program, error) {
+	if known, ok := l.programs.Get(source); ok {
+		c := known.(compiled)
+		return c.program, c.err
+	}
+	checked, run, err := expression.CompileLight(l.env, source)
+	if err != nil {
+		if len(source) <= expression.MaxLength { // others are not kept
+			l.programs.Add(source, compiled{nil, err})
+		}
+		return nil, err
+	}
+	p := &program{run: run, gives: checked.OutputType()}
+	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+		if e.Kind() != ast.IdentKind {
+			return
+		}
+		switch e.AsIdent() {
+		case varObject:
+			p.uses.Object = true
+		case varStatus:
+			p.uses.Status = true
+		case varLocation:
+			p.uses.Location = true
+		case varSync:
+			p.uses.Sync = true
+		}
+	}))
+	l.programs.Add(source, compiled{p, nil})
+	return p, nil
+}
+
+// family is that of the values that it gives, as far as that is known; null if it is not.
+func (p *program) family() family { return familyOf(p.gives) }
+
+// familyOf is that of values of a type; null if the type does not say.
+func familyOf(t *cel.Type) family {
+	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
+		t = t.Parameters()[0]
+	}
+	switch t.Kind() {
+	case types.BoolKind:
+		return boolean
+	case types.IntKind, types.UintKind, types.DoubleKind:
+		return number
+	case types.DurationKind:
+		return duration
+	case types.TimestampKind:
+		return instant
+	case types.StringKind:
+		return text
+	case types.DynKind, types.AnyKind, types.NullTypeKind, types.TypeParamKind, types.ErrorKind:
+		return null
+	}
+	if t.TypeName() == apiservercel.QuantityType.TypeName() {
+		return quantity
+	}
+	return other
+}
+
+// evaluation is the evaluation of a Summary's expressions for one object at one location.
+type evaluation struct {
+	of Input
+	// cost is that of all expressions, spent that of those that were not known.
+	cost, spent uint64
+}
+
+var errTooDear = errors.New("the expressions for the object cost too much together")
+
+// eval evaluates an expression, unless what it gives is known. It counts towards what those of
+// a Summary may cost in either case: what a Summary shows does not depend on others.
+func (e *evaluation) eval(p *program) (Value, error) {
+	g, known := e.of.Known[p]
+	if !known {
+		g = p.give(e.of)
+		e.spent += g.cost
+		if e.of.Known != nil {
+			e.of.Known[p] = g
+		}
+	}
+	if e.cost += g.cost; e.cost > maxCost {
+		return Value{}, errTooDear
+	}
+	return g.value, g.err
+}
+
+// give evaluates the expression.
+func (p *program) give(of Input) (g given) {
+	out, details, err := p.run.Eval(of)
+	g.cost = expression.LightCost
+	if details != nil && details.ActualCost() != nil {
+		g.cost = *details.ActualCost()
+	}
+	if err != nil {
+		g.err = expression.Failure(err)
+		return g
+	}
+	g.value, g.err = valueOf(out)
+	return g
+}

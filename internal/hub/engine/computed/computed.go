@@ -1,0 +1,208 @@
+// Package computed completes Spaces and Locations when they are read: with what a space
+// holds, the counts of what is assigned to a location, and the conditions that follow
+// from them. None of it is stored, since one change of one object would cost a write for
+// each of its locations.
+//
+// It must never write.
+package computed
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/engine/quota"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Config is what a Standing needs.
+type Config struct {
+	// Table has the Locations, Tally the counts of what is assigned to them, and Usage what
+	// spaces hold.
+	Table *table.Table
+	Tally *progress.Tally
+	Usage *quota.Usage
+	// Log says whether it has room.
+	Log interface{ Usage() etcd.Usage }
+	// Now is the clock.
+	Now func() time.Time
+}
+
+// Standing completes Spaces and Locations. It is safe for concurrent use.
+type Standing struct {
+	config Config
+	synced *syncTimes
+}
+
+// New makes a Standing.
+func New(config Config) *Standing { return &Standing{config: config, synced: newSyncTimes()} }
+
+// Complete returns the value of a row with what is computed on reads; nil if nothing is
+// added.
+func (s *Standing) Complete(row *table.Row) []byte {
+	in, r, name, ok := key.Split(row.Key)
+	switch {
+	case !ok || in != key.Root:
+	case r == key.Locations:
+		return s.completeLocation(row, key.Location(name))
+	case r == key.Spaces:
+		return s.completeSpace(row, key.Space(name))
+	}
+	return nil
+}
+
+// completeSpace adds to a Space what it holds.
+func (s *Standing) completeSpace(row *table.Row, name key.Space) []byte {
+	used := s.config.Usage.Of(name)
+	value, err := sjson.SetBytes(bytes.Clone(row.Value), "status.objects", used.Objects)
+	if err != nil {
+		return nil
+	}
+	if value, err = sjson.SetBytes(value, "status.bytes", used.Bytes); err != nil {
+		return nil
+	}
+	if value, err = s.withFull(value, row.Meta.Generation); err != nil {
+		return nil
+	}
+	return value
+}
+
+// completeLocation adds to a Location the counts of what is assigned to it, and the
+// condition Synced that follows from them.
+func (s *Standing) completeLocation(row *table.Row, name key.Location) []byte {
+	var l v1alpha1.Location
+	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is stored
+		return nil
+	}
+	counts := s.config.Tally.Location(name)
+	if objectstate.Away(l.Status.Conditions) {
+		counts.Stale = counts.Assigned
+	}
+	value, err := setFields(bytes.Clone(row.Value), counts)
+	if err != nil {
+		return nil
+	}
+	l.Status.LeftCounts = s.config.Tally.LeftAt(name)
+	if value, err = setFields(value, l.Status.LeftCounts); err != nil {
+		return nil
+	}
+	c := objectstate.SyncedLocation(name, &l.Status, counts)
+	c.ObservedGeneration = row.Meta.Generation
+	since, known := s.Since(name, c.Status)
+	if !known { // notes are a settling time behind
+		since = s.config.Now()
+	}
+	c.LastTransitionTime = metav1.NewTime(since)
+	conditions := l.Status.Conditions
+	meta.RemoveStatusCondition(&conditions, c.Type)
+	encoded, err := json.Marshal(append(conditions, c))
+	if err != nil {
+		return nil
+	}
+	if value, err = sjson.SetRawBytes(value, "status.conditions", encoded); err != nil {
+		return nil
+	}
+	return value
+}
+
+// Counts says how far the object of a row has come at its locations.
+func (s *Standing) Counts(row *table.Row) v1alpha1.Counts {
+	path, _ := key.PathOf(row.Key)
+	return s.config.Tally.Object(path)
+}
+
+// setFields sets the JSON fields of counts in an object's status.
+func setFields(value []byte, counts any) ([]byte, error) {
+	encoded, err := json.Marshal(counts)
+	if err != nil {
+		return nil, err
+	}
+	gjson.ParseBytes(encoded).ForEach(func(field, n gjson.Result) bool {
+		value, err = sjson.SetRawBytes(value, "status."+field.String(), []byte(n.Raw))
+		return err == nil
+	})
+	return value, err
+}
+
+// Since is when the condition Synced of a location got a status; false if that is not the
+// status noted last.
+func (s *Standing) Since(l key.Location, status metav1.ConditionStatus) (time.Time, bool) {
+	s.synced.mu.Lock()
+	defer s.synced.mu.Unlock()
+	noted := s.synced.all[l]
+	return noted.since, noted.status == status
+}
+
+// syncTimes remembers since when each location is synced, or not, as seen by this
+// process. It is safe for concurrent use.
+type syncTimes struct {
+	mu  sync.Mutex
+	all map[key.Location]syncTime
+}
+
+type syncTime struct {
+	status metav1.ConditionStatus
+	since  time.Time
+}
+
+func newSyncTimes() *syncTimes { return &syncTimes{all: map[key.Location]syncTime{}} }
+
+// note notes the status of a location's condition Synced.
+func (s *syncTimes) note(l key.Location, status metav1.ConditionStatus, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.all[l].status != status {
+		s.all[l] = syncTime{status, now}
+	}
+}
+
+func (s *syncTimes) forget(l key.Location) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, l)
+}
+
+// Note notes whether locations are synced whose counts or rows have changed.
+func (s *Standing) Note(changed []key.Location) {
+	state := s.config.Table.Snapshot()
+	for _, l := range changed {
+		row := state.Get(l.Key())
+		var location v1alpha1.Location
+		if row == nil || json.Unmarshal(row.Value, &location) != nil {
+			s.synced.forget(l)
+			continue
+		}
+		s.synced.note(l, objectstate.SyncedLocation(l, &location.Status, s.config.Tally.Location(l)).Status, s.config.Now())
+	}
+}
+
+// withFull sets the condition Ready of a Space to False while the log has no room.
+func (s *Standing) withFull(space []byte, generation int64) ([]byte, error) {
+	u := s.config.Log.Usage()
+	if !u.Full {
+		return space, nil
+	}
+	var conditions []metav1.Condition
+	if said := gjson.GetBytes(space, "status.conditions"); said.Exists() {
+		if err := json.Unmarshal([]byte(said.Raw), &conditions); err != nil {
+			return nil, fmt.Errorf("decode the conditions: %w", err)
+		}
+	}
+	meta.SetStatusCondition(&conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonLogFull, ObservedGeneration: generation,
+		Message: "the hub's log is out of space: " + u.Why, LastTransitionTime: metav1.NewTime(u.Since),
+	})
+	return sjson.SetBytes(space, "status.conditions", conditions)
+}

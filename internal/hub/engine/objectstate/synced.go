@@ -1,0 +1,83 @@
+package objectstate
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// SyncedLocation is the condition Synced of a location: whether everything assigned is
+// applied, or else the first reason why not, and what to do about it.
+func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Counts) metav1.Condition {
+	say := func(status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
+		return metav1.Condition{Type: v1alpha1.ConditionSynced, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
+	}
+	const no = metav1.ConditionFalse
+	a := s.Agent
+	if a == nil {
+		a = &v1alpha1.AgentStatus{}
+	}
+	switch {
+	case !meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionEnrolled):
+		if now := meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionEnrolled); now != nil && now.Status == metav1.ConditionFalse {
+			return say(metav1.ConditionUnknown, now.Reason, "%s", now.Message)
+		}
+		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
+	case Away(s.Conditions):
+		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
+	case a.Lineage == string(wire.Unproven):
+		return say(no, "LineageUnproven",
+			"this hub's log does not continue the one that the agent knows, so %d changes and removals wait; if it is the right one, "+
+				"run: orrery location accept %s", a.Deferred, name)
+	case a.Purge != nil:
+		return say(no, "Purging", "everything is being removed: %d objects left, %d kept since others use them", a.Purge.Left, a.Purge.Kept)
+	case a.Halted != "":
+		return say(no, "Halted", "the agent changes nothing: %s", a.Halted)
+	case a.Prune != nil:
+		return say(no, v1alpha1.ReasonPruneGuard, "%d removals wait, more than spec.prune allows at once; to let them go, "+
+			"run: orrery location confirm-prune %s --digest %s", a.Prune.Pending, name, a.Prune.Digest)
+	case n.Failed > 0:
+		return say(no, "Failed", "%d of %d objects failed", n.Failed, n.Assigned)
+	case n.Held > 0:
+		return say(no, "Held", "%d of %d objects are held", n.Held, n.Assigned)
+	case n.Applied < n.Assigned:
+		return say(no, "Progressing", "%d of %d objects are applied", n.Applied, n.Assigned)
+	}
+	return say(metav1.ConditionTrue, "Applied", "%s", allApplied(n, s.Leftovers))
+}
+
+// allApplied is the message when everything assigned is applied, with what is worth
+// knowing nevertheless.
+func allApplied(n v1alpha1.Counts, leftovers int64) string {
+	said := "everything assigned is applied"
+	if n.Mutated > 0 {
+		said += fmt.Sprintf("; admission sets other values in %d of %d", n.Mutated, n.Assigned)
+	}
+	if leftovers > 0 {
+		said += fmt.Sprintf("; %d objects stay that are not assigned any more, since others use them: "+
+			"see orrery status --state Orphaned in their spaces", leftovers)
+	}
+	return said
+}
+
+// SyncedPlacement is the condition Synced of a Placement by its counts.
+func SyncedPlacement(c v1alpha1.Counts) metav1.Condition {
+	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
+	switch {
+	case c.Failed > 0:
+		out.Reason, out.Message = "Failed", "see status.errors"
+	case c.Held > 0:
+		out.Reason, out.Message = "Held", "locations keep what they have of some objects"
+	case c.Applied < c.Assigned:
+		out.Reason, out.Message = "Progressing", "not everything assigned is applied yet"
+	default:
+		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c, 0)
+	}
+	return out
+}

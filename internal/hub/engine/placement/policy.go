@@ -1,0 +1,91 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/refs"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// placement is one compiled Placement.
+type placement struct {
+	scope
+	// reaches are the spaces that it places objects of; nil: its own alone.
+	reaches *criteria[tenant]
+	// tenant is the space that it was resolved for, if it reaches some.
+	tenant    tenant
+	suspended bool
+	// waits says that deletions wait for removal.
+	waits     bool
+	treatment wire.Policy
+	// upsync is what it asks to see, each entry as it is where everything is admitted.
+	upsync []wire.Upsync
+	// names are those of its locations that are named, in order.
+	names []string
+}
+
+// compile compiles the row of a Placement; nil if it does not act.
+func compile(of key.Placement, row *table.Row) *placement {
+	if !acts(row) {
+		return nil
+	}
+	p := &placement{scope: scope{name: of.Name, ref: of.In(of.Space), spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
+	var spec v1alpha1.PlacementSpec
+	if p.spec != "" {
+		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {
+			p.problems = append(p.problems, fmt.Sprintf("spec: %v", err))
+			return p
+		}
+	}
+	if spec.Spaces != nil && of.Space != key.Root {
+		p.problems = append(p.problems, "spaces: only Placements in the space root reach others")
+		return p
+	}
+	if spec.Spaces != nil {
+		p.reaches = new(compileSpaces("spaces", spec.Spaces))
+		if p.reaches.problem != "" {
+			p.problems = append(p.problems, p.reaches.problem)
+		}
+	}
+	p.suspended, p.waits, p.treatment = spec.Suspend, spec.WaitForRemoval, treatment(&spec)
+	p.seating.tolerations, p.seating.pick = spec.Tolerations, spec.Pick
+	for _, l := range spec.Locations {
+		p.names = append(p.names, l.Names...)
+	}
+	slices.Sort(p.names)
+	p.names = slices.Compact(p.names)
+	p.locations = compileLocations("locations", spec.Locations)
+	p.tests = compileDownsync(spec.Downsync, readFollows(p.follows))
+	p.yields, p.upsync = compileUpsync(spec.Upsync)
+	p.note()
+	return p
+}
+
+// matched is what the entries of a placement that match an object say together.
+type matched struct {
+	policy  wire.Policy
+	returns returns
+	// follows are the kinds of what the object refers to that follow it.
+	follows refs.Kinds
+}
+
+// matches says whether the placement matches an object, and what its entries say of it.
+func (p *placement) matches(s subject) (m matched, ok bool) {
+	for i := range p.tests {
+		t := &p.tests[i]
+		if ok && combine(m.policy, t.policy(p)) == m.policy && t.returns <= m.returns && t.follows&^m.follows == 0 || !t.fit(s) {
+			continue
+		}
+		policy := t.policy(p)
+		if ok {
+			policy = combine(m.policy, policy)
+		}
+		m, ok = matched{policy, max(m.returns, t.returns), m.follows | t.follows}, true
+	}
+	return m, ok
+}

@@ -1,0 +1,54 @@
+package placement
+
+import (
+	"fmt"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Tests are compiled object tests, for others that match objects as Placements do: what any
+// of them matches. They are immutable.
+type Tests struct{ tests []objectTest }
+
+// CompileTests compiles the tests of a field. Problems say which can't be used; nothing
+// matches these.
+func CompileTests(field string, tests []v1alpha1.ObjectTest) (t Tests, problems []string) {
+	for i, test := range tests {
+		compiled := compileTest(fmt.Sprintf("%s[%d]", field, i), test)
+		if compiled.problem != "" {
+			problems = append(problems, compiled.problem)
+		}
+		t.tests = append(t.tests, compiled)
+	}
+	return t, problems
+}
+
+// Match says whether an object with a row, in a state, matches.
+func (t Tests) Match(state table.Reader, o key.Object, row *table.Row) bool {
+	for i := range t.tests {
+		if t.tests[i].fit(subject{o, row, state}) {
+			return true
+		}
+	}
+	return false
+}
+
+// ByNamespace says that labels of namespaces matter.
+func (t Tests) ByNamespace() bool {
+	for i := range t.tests {
+		if t.tests[i].byNamespace {
+			return true
+		}
+	}
+	return false
+}
+
+// Prefixes calls fn for prefixes of keys of a space that hold all objects that may match. One
+// may be below another.
+func (t Tests) Prefixes(s key.Space, fn func(prefix string)) {
+	for i := range t.tests {
+		t.tests[i].reach(s, "", func(r reach) { fn(r.prefix) })
+	}
+}

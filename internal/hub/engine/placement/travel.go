@@ -1,0 +1,100 @@
+package placement
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// stays says why an object is never placed anywhere; "" if it may be.
+func stays(id key.Object, row *table.Row) string {
+	if why := Never(id.Resource); why != "" {
+		return why
+	}
+	if row.Meta.Deleting {
+		return "the object is being deleted"
+	}
+	return ""
+}
+
+// leaves says whether an object is being deleted and its locations are to confirm that it is
+// gone.
+func leaves(row *table.Row) bool {
+	return row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
+		return f.Str == v1alpha1.RemovalFinalizer
+	})
+}
+
+// Never says why no object of a resource is ever placed; "" if they may be.
+func Never(r key.Resource) string {
+	switch {
+	case r.Group == v1alpha1.Group:
+		return "objects of Orrery act here and do not travel"
+	case r.Resource == "events" && (r.Group == key.CoreGroup || r.Group == "events.k8s.io"):
+		return "Events are never placed"
+	case r.Group == "coordination.k8s.io" && r.Resource == "leases":
+		return "Leases are never placed"
+	}
+	return ""
+}
+
+// direct is what an object's own annotations assign.
+type direct struct {
+	given     bool
+	locations []key.Location // in order
+	returns   returns
+	// problem is what is wrong with an annotation, which then has no effect.
+	problem string
+}
+
+// Astray are the locations that the annotation of a row's object names and that it does
+// not get, with the reason in one word: there is no such location, or it has a taint that
+// evicts. It is empty for objects that are never placed.
+func Astray(state table.Reader, o key.Object, row *table.Row) map[key.Location]string {
+	if row.Meta.InsertAnnotation == 0 || stays(o, row) != "" {
+		return nil
+	}
+	var astray map[key.Location]string
+	note := func(l key.Location, reason string) {
+		if astray == nil {
+			astray = map[key.Location]string{}
+		}
+		astray[l] = reason
+	}
+	for _, l := range directOf(row).locations {
+		if at := siteOf(state.Get(l.Key())); at == nil {
+			note(l, v1alpha1.ReasonNoSuchLocation)
+		} else if !at.open() {
+			note(l, v1alpha1.ReasonTainted)
+		}
+	}
+	return astray
+}
+
+func directOf(row *table.Row) direct {
+	var d direct
+	value := row.Annotation(v1alpha1.AssignedLocationsAnnotation)
+	if value == "" {
+		return d
+	}
+	d.given = true
+	if err := json.Unmarshal([]byte(value), &d.locations); err != nil {
+		d.locations = nil
+		d.problem = fmt.Sprintf("annotation %s: want a JSON list of names: %v", v1alpha1.AssignedLocationsAnnotation, err)
+		return d
+	}
+	slices.Sort(d.locations)
+	d.locations = slices.Compact(d.locations)
+	policy := v1alpha1.ReturnStatus(row.Annotation(v1alpha1.ReturnStatusAnnotation))
+	if d.returns = returnsOf(policy); d.returns == returnsDefault && policy != "" {
+		d.problem = fmt.Sprintf("annotation %s: want %s, %s or %s, not %q", v1alpha1.ReturnStatusAnnotation,
+			v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, v1alpha1.ReturnStatusRollup, policy)
+	}
+	return d
+}

@@ -1,0 +1,96 @@
+package progress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/tidwall/btree"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Customizer names a Customizer.
+type Customizer struct {
+	Space key.Space
+	Name  string
+}
+
+// blames are the pairs that are held for a rule, and whose it is.
+type blames struct {
+	of map[pair]objectstate.Culprit
+	// by are the pairs of each Customizer, in order.
+	by    map[Customizer]*btree.BTreeG[pair]
+	dirty map[Customizer]struct{}
+}
+
+// clear forgets everything; what was known is dirty.
+func (b *blames) clear() {
+	if b.dirty == nil {
+		b.dirty = map[Customizer]struct{}{}
+	}
+	for c := range b.by {
+		b.dirty[c] = struct{}{}
+	}
+	b.of, b.by = map[pair]objectstate.Culprit{}, map[Customizer]*btree.BTreeG[pair]{}
+}
+
+// note notes which rule a pair is held for, if for any.
+func (b *blames) note(s key.Space, at pair, now objectstate.Culprit) {
+	was := b.of[at]
+	if was.Customizer != "" {
+		c := Customizer{s, was.Customizer}
+		b.dirty[c] = struct{}{}
+		if was.Customizer != now.Customizer {
+			if b.by[c].Delete(at); b.by[c].Len() == 0 {
+				delete(b.by, c)
+			}
+		}
+	}
+	if now.Customizer == "" {
+		delete(b.of, at)
+		return
+	}
+	b.of[at] = now
+	c := Customizer{s, now.Customizer}
+	b.dirty[c] = struct{}{}
+	if b.by[c] == nil {
+		b.by[c] = btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true})
+	}
+	b.by[c].Set(at)
+}
+
+func (b *blames) takeDirty() []Customizer {
+	all := slices.SortedFunc(maps.Keys(b.dirty), func(x, y Customizer) int {
+		return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.Name, y.Name))
+	})
+	clear(b.dirty)
+	return all
+}
+
+// Customizer gives the first maxErrors pairs that are held for a rule of a Customizer, in
+// the order of object and location, as of the last Dirty.
+func (t *Tally) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	pairs := t.blames.by[c]
+	if pairs == nil {
+		return nil
+	}
+	looks := 0
+	pairs.Scan(func(at pair) bool {
+		said := t.objects[at.path].describe(t.config, at.location, c.Space)
+		e := v1alpha1.CustomizerError{
+			Object: said.Object, Location: said.Location, Rule: int32(t.blames.of[at].Rule),
+			Reason: said.Reason, Message: said.Message,
+		}
+		if !slices.Contains(errs, e) { // of what is concealed there are many alike
+			errs = append(errs, e)
+		}
+		looks++
+		return len(errs) < maxErrors && looks < maxLooks
+	})
+	return errs
+}

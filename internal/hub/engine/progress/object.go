@@ -1,0 +1,292 @@
+package progress
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// object is an object that is placed or reported, and how it was counted.
+type object struct {
+	id   key.Object
+	path string
+	row  *table.Row // nil if it is not placed
+	// reports are the rows of reports, in the order of their locations.
+	reports []*table.Row
+	// as and states are what was added to the counts: a state for each member of as.
+	as     *placement.Membership
+	states []state
+	// leaves has the locations that are to confirm that the object, which has the UID and is
+	// being deleted, is gone; nil: it is not.
+	leaves *placement.Membership
+	uid    string
+	// counts add up the states.
+	counts v1alpha1.Counts
+}
+
+// state is how far a pair is.
+type state uint8
+
+const (
+	waiting state = iota
+	applied
+	// mutated pairs are applied, but admission at the location sets other values.
+	mutated
+	failed
+	held
+	// broken pairs are held because the object can't be rendered.
+	broken
+
+	// base is the part of a state that these are. What is applied is also, as a flag, healthy
+	// or degraded, or neither.
+	base     state = 1<<4 - 1
+	healthy  state = 1 << 4
+	degraded state = 1 << 5
+)
+
+func (s state) failing() bool { return s == failed || s == broken }
+
+// told says that a Placement shows the pair among its errors.
+func (s state) told() bool { return s.failing() || s&degraded != 0 }
+
+func (s state) addTo(c *v1alpha1.Counts, n int64) {
+	c.Assigned += n
+	if s&healthy != 0 {
+		c.Healthy += n
+	}
+	switch s & base {
+	case applied:
+		c.Applied += n
+	case mutated:
+		c.Applied += n
+		c.Mutated += n
+	case failed:
+		c.Failed += n
+	case held, broken:
+		c.Held += n
+	case waiting:
+	}
+}
+
+func (t *Tally) object(id key.Object) *object {
+	path := id.Path()
+	o := t.objects[path]
+	if o == nil {
+		o = &object{id: id, path: path}
+		t.objects[path] = o
+	}
+	return o
+}
+
+// drop forgets an object that is neither placed nor reported.
+func (t *Tally) drop(o *object) {
+	if o.as == nil && o.leaves == nil && len(o.reports) == 0 {
+		delete(t.objects, o.path)
+	}
+}
+
+// countObject replaces what was counted of an object.
+func (t *Tally) countObject(id key.Object, row *table.Row) {
+	var as *placement.Membership
+	if row != nil {
+		as, _ = row.In.(*placement.Membership)
+	}
+	if as == nil && t.objects[id.Path()] == nil {
+		return
+	}
+	var leaves *placement.Membership
+	if as != nil && as.Leaves() {
+		as, leaves = nil, as
+	}
+	o := t.object(id)
+	was, before, left := o.as, o.states, o.leaves
+	o.row, o.as, o.leaves, o.uid = row, as, leaves, ""
+	if leaves != nil {
+		o.uid = row.Meta.UID
+	}
+	if as == nil {
+		o.row = nil
+	}
+	o.states = t.classify(o)
+	if was != as || left != leaves {
+		t.uncount(o, was, before)
+		t.recount(o, as, o.states)
+		for _, r := range o.reports {
+			t.noteLeft(o, locationOf(r))
+		}
+		for _, m := range []*placement.Membership{left, leaves} {
+			if m != nil {
+				for _, l := range m.Members() {
+					t.noteLeft(o, l)
+				}
+			}
+		}
+		t.drop(o)
+		return
+	}
+	for i, s := range o.states {
+		t.move(o, as.Members()[i], before[i], s)
+	}
+}
+
+func (t *Tally) uncount(o *object, as *placement.Membership, states []state) {
+	if as == nil {
+		return
+	}
+	for i, l := range as.Members() {
+		t.add(o, as, l, states[i], -1)
+		if o.as == nil || !o.as.Has(l) {
+			t.blames.note(o.id.Space, pair{o.path, l}, objectstate.Culprit{})
+		}
+	}
+	for _, l := range as.Refused() {
+		t.addRefused(o, as, l, -1)
+	}
+	t.matched(o, as, -1)
+}
+
+func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
+	if as == nil {
+		return
+	}
+	t.matched(o, as, 1)
+	for i, l := range as.Members() {
+		t.add(o, as, l, states[i], 1)
+	}
+	for _, l := range as.Refused() {
+		t.addRefused(o, as, l, 1)
+	}
+}
+
+// move takes a pair from one state to another. One that is told of as before is counted
+// again as well, since the reason may have changed.
+func (t *Tally) move(o *object, location key.Location, from, to state) {
+	if from == to && !to.told() {
+		return
+	}
+	t.add(o, o.as, location, from, -1)
+	t.add(o, o.as, location, to, 1)
+}
+
+// countReport replaces one location's report of an object.
+func (t *Tally) countReport(r key.Report, row *table.Row) {
+	o := t.object(r.Object)
+	location := r.Location
+	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
+	switch {
+	case row == nil && found:
+		o.reports = slices.Delete(o.reports, i, i+1)
+	case row == nil:
+	case found:
+		o.reports[i] = row
+	default:
+		o.reports = slices.Insert(o.reports, i, row)
+	}
+	if o.as != nil {
+		if i, ok := slices.BinarySearch(o.as.Members(), location); ok {
+			from := o.states[i]
+			o.states[i] = t.state(o, location)
+			t.move(o, location, from, o.states[i])
+		}
+	}
+	t.noteLeft(o, location)
+	t.drop(o)
+}
+
+// locationOf is the location of a report.
+func locationOf(report *table.Row) key.Location {
+	l, _, _, _ := key.ReportOf(report.Key)
+	return l
+}
+
+func compareLocation(report *table.Row, location key.Location) int {
+	return strings.Compare(string(locationOf(report)), string(location))
+}
+
+// classify gives the state of an object at every member.
+func (t *Tally) classify(o *object) []state {
+	if o.as == nil {
+		return nil
+	}
+	states := make([]state, len(o.as.Members()))
+	for i, l := range o.as.Members() {
+		states[i] = t.state(o, l)
+	}
+	return states
+}
+
+// state is the state of an object at one of its locations. It notes which rule is to blame.
+func (t *Tally) state(o *object, location key.Location) state {
+	v := o.judge(t.config, location)
+	t.blames.note(o.id.Space, pair{o.path, location}, v.Culprit)
+	var does state
+	switch {
+	case v.Healthy():
+		does = healthy
+	case v.Degraded():
+		does = degraded
+	}
+	switch {
+	case v.Mutated():
+		return mutated | does
+	case v.State == wire.Applied:
+		return applied | does
+	case v.State == wire.Held && v.Failing():
+		return broken
+	case v.State == wire.Held:
+		return held
+	case v.Failing():
+		return failed
+	}
+	return waiting
+}
+
+// concealed and foreign are the messages about objects whose names are for who may list
+// them: some of this space, and all of others. That of the cluster has their names, too.
+const (
+	concealed = "of objects of this kind only who may list them is told more, by orrery status"
+	foreign   = "who may list them is told more, by orrery status --space "
+)
+
+// describe is the entry of a pair that is told of in the status of a Placement of a space.
+func (o *object) describe(config Config, location key.Location, of key.Space) v1alpha1.PlacementError {
+	v := objectstate.Refused(o.as.Refusal(location))
+	if !o.as.RefusedBy(location) {
+		v = o.judge(config, location)
+	}
+	e := v1alpha1.PlacementError{
+		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
+	}
+	if v.Degraded() {
+		e.Reason, e.Message = v1alpha1.ReasonDegraded, v.HealthNote
+	}
+	switch {
+	case o.id.Space != of:
+		e.Space, e.Object, e.Message = string(o.id.Space), o.id.Resource.String(), foreign+string(o.id.Space)
+	case o.id.Concealed():
+		e.Object, e.Message = o.id.Resource.String(), concealed
+	}
+	return e
+}
+
+// judge is the verdict about the object at one of its locations, as if that were connected.
+func (o *object) judge(config Config, location key.Location) objectstate.Verdict {
+	place, _ := o.as.Place(location)
+	return objectstate.Assigned(config.Digest, o.row, place, o.reportOf(location), false)
+}
+
+// reportOf is what a location reports; nil if nothing.
+func (o *object) reportOf(location key.Location) []byte {
+	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
+	if !found {
+		return nil
+	}
+	return o.reports[i].Report()
+}

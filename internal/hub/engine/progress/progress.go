@@ -1,0 +1,299 @@
+// Package progress counts how far the objects of each Placement, and those of each
+// location, have come.
+//
+// It observes every change and keeps one state for each pair of object and location;
+// counts are updated by differences and always equal what counting everything anew would
+// give. It must never read or write the log, and has no goroutine and no clock: the hub
+// says when to count and writes the results.
+package progress
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/tidwall/btree"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// maxErrors is how many pairs a Placement shows that fail, or else are degraded.
+const maxErrors = 10
+
+// maxLooks is how many are looked at for that: of a kind that is concealed all may be alike.
+const maxLooks = 1000
+
+// Config is what a Tally needs.
+type Config struct {
+	// Digest gives the digests of rendered objects. It is called when changes are counted.
+	Digest objectstate.Digest
+}
+
+// PlacementCounts sum up one Placement.
+type PlacementCounts struct {
+	// Objects counts the objects that the Placement matches, wherever they go.
+	Objects int64
+	v1alpha1.Counts
+	// Errors are the first maxErrors failing pairs in the order of object and location, and
+	// if these are fewer, degraded ones.
+	Errors []v1alpha1.PlacementError
+}
+
+// Dirty says whose counts may have changed.
+type Dirty struct {
+	// Rev is the revision that the counts are exact for.
+	Rev        int64
+	Placements []key.Placement
+	Locations  []key.Location
+	// Moved are the locations that have come, gone or changed in what decides who selects them and
+	// what comes to them, as they were and as they are; properties are left out. A Placement of
+	// which Concerned says that it has to do with them is as dirty as those that are named.
+	Moved []placement.Site
+	// Customizers are those whose rules fail elsewhere, or otherwise, than before.
+	Customizers []Customizer
+}
+
+// Tally is safe for concurrent use. It is a table.Observer: Observe only notes changes;
+// Dirty, Object and LeftOf count them.
+type Tally struct {
+	config Config
+	inbox  inbox
+
+	mu         sync.Mutex
+	rev        int64
+	objects    map[string]*object // by path
+	placements map[key.Placement]*placementTally
+	locations  map[key.Location]*locationTally
+	// there has what of the Locations that have a row decides who selects them, by name.
+	there map[key.Location]selectable
+	// spaces has what of the Spaces that have a row decides who reaches them, and who admits
+	// them.
+	spaces map[key.Space]reachable
+	// known are the Placements that have a row.
+	known          map[key.Placement]struct{}
+	left           lefts
+	away           map[key.Location]struct{} // locations that are away, see Away
+	dirtyPlacement map[key.Placement]struct{}
+	dirtyLocation  map[key.Location]struct{}
+	// moved are the locations that have changed for who selects them, see Dirty.
+	moved  []placement.Site
+	blames blames
+}
+
+var _ table.Observer = (*Tally)(nil)
+
+// placementTally sums up the pairs of one Placement.
+type placementTally struct {
+	objects int64
+	counts  v1alpha1.Counts
+	// at counts the pairs by location.
+	at map[key.Location]int64
+	// failing are the pairs that failed, degraded those that are applied and degraded, in order.
+	failing, degraded btree.BTreeG[pair]
+}
+
+// locationTally sums up the pairs of one location.
+type locationTally struct{ counts v1alpha1.Counts }
+
+// pair is an object at a location.
+type pair struct {
+	path     string
+	location key.Location
+}
+
+func pairLess(a, b pair) bool {
+	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.location, b.location)) < 0
+}
+
+// New makes a Tally that has observed nothing.
+func New(config Config) *Tally {
+	t := &Tally{
+		config:         config,
+		dirtyPlacement: map[key.Placement]struct{}{},
+		dirtyLocation:  map[key.Location]struct{}{},
+	}
+	t.clear()
+	return t
+}
+
+// clear forgets everything; what was known is dirty.
+func (t *Tally) clear() {
+	for p := range t.known {
+		t.dirtyPlacement[p] = struct{}{}
+	}
+	for l := range t.locations {
+		t.dirtyLocation[l] = struct{}{}
+	}
+	for l, was := range t.there {
+		t.dirtyLocation[l] = struct{}{}
+		t.moved = append(t.moved, placement.Site{Name: l, Labels: was.labels})
+	}
+	for l := range t.left.counts {
+		t.dirtyLocation[l] = struct{}{}
+	}
+	t.objects = map[string]*object{}
+	t.placements = map[key.Placement]*placementTally{}
+	t.locations = map[key.Location]*locationTally{}
+	t.there = map[key.Location]selectable{}
+	t.spaces = map[key.Space]reachable{}
+	t.away = map[key.Location]struct{}{}
+	t.known = map[key.Placement]struct{}{}
+	t.left = newLefts()
+	t.blames.clear()
+}
+
+// Placement gives the counts of a Placement as of the last Dirty.
+func (t *Tally) Placement(p key.Placement) PlacementCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := t.placements[p]
+	if sum == nil {
+		return PlacementCounts{}
+	}
+	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
+	looks := 0
+	tell := func(at pair) bool {
+		e := t.objects[at.path].describe(t.config, at.location, p.Space)
+		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
+			counts.Errors = append(counts.Errors, e)
+		}
+		looks++
+		return len(counts.Errors) < maxErrors && looks < maxLooks
+	}
+	sum.failing.Scan(tell)
+	if len(counts.Errors) < maxErrors && looks < maxLooks {
+		sum.degraded.Scan(tell)
+	}
+	return counts
+}
+
+// Location gives the counts of a location as of the last Dirty. Stale is left out: the
+// Location's own row says whether all of them are, and may be newer, see objectstate.Away.
+func (t *Tally) Location(l key.Location) v1alpha1.Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	sum := t.locations[l]
+	if sum == nil {
+		return v1alpha1.Counts{}
+	}
+	return sum.counts
+}
+
+// Object gives the counts of one object, by its path, as of all that has been
+// observed. Stale is left out: it would mean looking at every location.
+func (t *Tally) Object(path string) v1alpha1.Counts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(t.inbox.take())
+	if o := t.objects[path]; o != nil {
+		return o.counts
+	}
+	return v1alpha1.Counts{}
+}
+
+// Dirty counts what has been observed and names, in order, the Placements and locations
+// whose counts or own rows have changed since it was last called; some may be gone. A
+// change of a Space makes those of the space and of root dirty.
+func (t *Tally) Dirty() Dirty {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.count(t.inbox.take())
+	d := Dirty{Rev: t.rev}
+	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), key.Placement.Compare)
+	d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
+	d.Customizers = t.blames.takeDirty()
+	d.Moved, t.moved = t.moved, nil
+	clear(t.dirtyPlacement)
+	clear(t.dirtyLocation)
+	return d
+}
+
+// add adds n pairs in a state to the counts of the location, of the object and of the
+// Placements that assign it there.
+func (t *Tally) add(o *object, as *placement.Membership, location key.Location, s state, n int64) {
+	here := t.locations[location]
+	if here == nil {
+		here = &locationTally{}
+		t.locations[location] = here
+	}
+	s.addTo(&here.counts, n)
+	s.addTo(&o.counts, n)
+	t.dirtyLocation[location] = struct{}{}
+	if here.counts == (v1alpha1.Counts{}) {
+		delete(t.locations, location)
+	}
+	_, away := t.away[location]
+	for _, source := range as.Sources() {
+		if source.Placement == "" || !source.Selects(location) {
+			continue
+		}
+		p := source.Placement.Of(o.id.Space)
+		sum := t.placement(p)
+		s.addTo(&sum.counts, n)
+		if away {
+			sum.counts.Stale += n
+		}
+		if sum.at[location] += n; sum.at[location] == 0 {
+			delete(sum.at, location)
+		}
+		list := &sum.failing
+		if !s.failing() {
+			list = &sum.degraded
+		}
+		if s.told() && n > 0 {
+			list.Set(pair{o.path, location})
+		} else if s.told() {
+			list.Delete(pair{o.path, location})
+		}
+	}
+}
+
+// addRefused adds n pairs of an object and a location that does not admit it to the counts
+// of the object and of the Placements that select the location, as failed. They are no
+// matter of the location.
+func (t *Tally) addRefused(o *object, as *placement.Membership, location key.Location, n int64) {
+	failed.addTo(&o.counts, n)
+	for _, source := range as.Sources() {
+		if source.Placement == "" || !source.Selects(location) {
+			continue
+		}
+		sum := t.placement(source.Placement.Of(o.id.Space))
+		failed.addTo(&sum.counts, n)
+		if n > 0 {
+			sum.failing.Set(pair{o.path, location})
+		} else {
+			sum.failing.Delete(pair{o.path, location})
+		}
+	}
+}
+
+// matched adds n objects to the Placements that match one.
+func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
+	for _, source := range as.Sources() {
+		if source.Placement == "" {
+			continue
+		}
+		p := source.Placement.Of(o.id.Space)
+		sum := t.placement(p)
+		if sum.objects += n; sum.objects == 0 {
+			delete(t.placements, p)
+		}
+	}
+}
+
+// placement is the tally of a Placement, which it marks as dirty.
+func (t *Tally) placement(p key.Placement) *placementTally {
+	t.dirtyPlacement[p] = struct{}{}
+	sum := t.placements[p]
+	if sum == nil {
+		pairs := func() btree.BTreeG[pair] { return *btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true}) }
+		sum = &placementTally{at: map[key.Location]int64{}, failing: pairs(), degraded: pairs()}
+		t.placements[p] = sum
+	}
+	return sum
+}

@@ -1,0 +1,259 @@
+// Package quota counts what each space holds, and refuses what would make a space
+// larger than its Space object allows.
+//
+// It must never write, nor know how an object came to be written.
+package quota
+
+import (
+	"slices"
+	"sync"
+
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Amount is how much a space holds: objects of all kinds, their bytes as they
+// are stored, and how many of them are CRDs, and policies: Placements and Customizers.
+type Amount struct {
+	Objects, Bytes, CRDs, Policies int64
+}
+
+func (a Amount) plus(b Amount) Amount {
+	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs, a.Policies + b.Policies}
+}
+
+func (a Amount) minus(b Amount) Amount {
+	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs, a.Policies - b.Policies}
+}
+
+// grown is the amount without its negative parts.
+func (a Amount) grown() Amount {
+	return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0), max(a.Policies, 0)}
+}
+
+// Usage counts what each space holds. It observes the table, and also counts the
+// writes of this process that the table does not show yet, so that concurrent writers
+// can't pass a limit together. A write whose client went away is counted once it is
+// observed. It is safe for concurrent use.
+type Usage struct {
+	mu sync.Mutex
+	// rev is the last revision that was observed.
+	rev    int64
+	spaces map[key.Space]*usage
+	landed []landing
+	// writing are the writes that are not observed yet, by their keys.
+	writing map[string][]*reservation
+	// grown is by how many bytes objects that are being deleted have grown since they
+	// were marked, or first observed; only those that have are in it.
+	grown map[string]int
+}
+
+// usage is what one space holds, and what is being written into it.
+type usage struct{ held, pending Amount }
+
+// landing is a write that is in the log and has not been observed.
+type landing struct {
+	rev int64
+	of  *reservation
+}
+
+// reservation is a write that may be in the log and has not been observed.
+type reservation struct {
+	space key.Space
+	key   string
+	// value is what is written, row what was observed last in its place since the write began;
+	// seen: something was.
+	value, row Amount
+	seen       bool
+	// more is what is counted as pending.
+	more Amount
+}
+
+var _ table.Observer = (*Usage)(nil)
+
+// NewUsage makes a Usage that has observed nothing yet.
+func NewUsage() *Usage {
+	return &Usage{spaces: map[key.Space]*usage{}, writing: map[string][]*reservation{}, grown: map[string]int{}}
+}
+
+// Of is what a space holds.
+func (u *Usage) Of(s key.Space) Amount {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if of := u.spaces[s]; of != nil {
+		return of.held
+	}
+	return Amount{}
+}
+
+// Reset implements table.Observer: it forgets what spaces hold, but not pending writes.
+func (u *Usage) Reset() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for s, of := range u.spaces {
+		of.held = Amount{}
+		u.drop(s)
+	}
+	for _, all := range u.writing {
+		for _, w := range all {
+			w.row, w.seen = Amount{}, true
+			u.count(w)
+		}
+	}
+	clear(u.grown)
+	u.rev = 0
+}
+
+// Observe implements table.Observer: it counts the objects of a revision.
+func (u *Usage) Observe(rev int64, changes []table.Change) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.rev = rev
+	for _, c := range changes {
+		s, r, _, ok := key.Split(c.Row().Key)
+		if !ok || c.SameEntry() {
+			continue
+		}
+		of := u.of(s)
+		of.held = of.held.plus(amountOf(r, c.Cur)).minus(amountOf(r, c.Prev))
+		for _, w := range u.writing[c.Row().Key] {
+			w.row, w.seen = amountOf(r, c.Cur), true
+			u.count(w)
+		}
+		u.drop(s)
+		u.grow(c)
+	}
+	waiting := u.landed[:0]
+	for _, l := range u.landed {
+		if l.rev > rev {
+			waiting = append(waiting, l)
+			continue
+		}
+		u.settle(l.of)
+	}
+	u.landed = waiting
+}
+
+// grow adds up what an object grows by while it is being deleted.
+func (u *Usage) grow(c table.Change) {
+	if c.Prev == nil || c.Cur == nil || !c.Prev.Meta.Deleting || !c.Cur.Meta.Deleting {
+		delete(u.grown, c.Row().Key)
+		return
+	}
+	if by := u.grown[c.Cur.Key] + len(c.Cur.Value) - len(c.Prev.Value); by > 0 {
+		u.grown[c.Cur.Key] = by
+	} else {
+		delete(u.grown, c.Cur.Key)
+	}
+}
+
+// endingSlack is by how much an object may grow in all while it is being deleted: by
+// conditions, and by who wrote them. More is no part of its end.
+const endingSlack = 4 << 10
+
+// slack is by how many bytes an object may still grow while it is being deleted. The
+// row to compare with must be read before it is called.
+func (u *Usage) slack(k string) int {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return max(endingSlack-u.grown[k], 0)
+}
+
+// begin notes that a key is about to be written: from now on it is known what is in its place.
+func (u *Usage) begin(s key.Space, k string) *reservation {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	w := &reservation{space: s, key: k}
+	u.writing[k] = append(u.writing[k], w)
+	return w
+}
+
+// reserve counts a pending write of a value in place of a row that was read since it began, unless
+// fits refuses it, which is given what the space holds with all other pending writes, and by how much
+// this makes it larger. done must be called with the revision of the write, or 0 if nothing was
+// written.
+func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount) error) (done func(rev int64), err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	of := u.of(w.space)
+	if w.seen { // after it was read, or as it was
+		row = w.row
+	}
+	if err := fits(of.held.plus(of.pending), value.minus(row)); err != nil {
+		u.settle(w)
+		return nil, err
+	}
+	w.value, w.row = value, row
+	u.count(w)
+	return func(rev int64) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		if rev > u.rev {
+			u.landed = append(u.landed, landing{rev, w})
+			return
+		}
+		u.settle(w)
+	}, nil
+}
+
+// count counts as pending by how much a write makes larger what is in its place now: what others have
+// taken from there since it was read is not room for anybody else. What it makes smaller itself makes
+// room once it is written.
+func (u *Usage) count(w *reservation) {
+	of, more := u.of(w.space), w.value.minus(w.row).grown()
+	of.pending = of.pending.minus(w.more).plus(more)
+	w.more = more
+}
+
+// cancel ends a write that was not reserved.
+func (u *Usage) cancel(w *reservation) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.settle(w)
+}
+
+// settle ends a write: the table shows it, or it was not made.
+func (u *Usage) settle(w *reservation) {
+	of := u.of(w.space)
+	of.pending = of.pending.minus(w.more)
+	u.drop(w.space)
+	left := slices.DeleteFunc(u.writing[w.key], func(other *reservation) bool { return other == w })
+	if u.writing[w.key] = left; len(left) == 0 {
+		delete(u.writing, w.key)
+	}
+}
+
+func (u *Usage) of(s key.Space) *usage {
+	of := u.spaces[s]
+	if of == nil {
+		of = &usage{}
+		u.spaces[s] = of
+	}
+	return of
+}
+
+// drop forgets a space that holds nothing.
+func (u *Usage) drop(s key.Space) {
+	if of := u.spaces[s]; of != nil && *of == (usage{}) {
+		delete(u.spaces, s)
+	}
+}
+
+// amountOf is what a row adds to its space.
+func amountOf(r key.Resource, row *table.Row) Amount {
+	if row == nil {
+		return Amount{}
+	}
+	return amount(r, len(row.Value))
+}
+
+func amount(r key.Resource, size int) Amount {
+	a := Amount{Objects: 1, Bytes: int64(size)}
+	switch r {
+	case key.CRDs:
+		a.CRDs = 1
+	case key.Placements, key.Customizers:
+		a.Policies = 1
+	}
+	return a
+}

@@ -1,0 +1,154 @@
+package rollup_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
+	"github.com/tidwall/gjson"
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/hub/engine/rollup"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/states"
+)
+
+func kstatus(t rapid.TB, object []byte) status.Status {
+	t.Helper()
+	r, err := status.Compute(states.Decode(object))
+	if err != nil {
+		t.Fatalf("compute the status of %s: %v", object, err)
+	}
+	return r.Status
+}
+
+// What kstatus says of a source is what it says of all locations together: Current if and
+// only if it is so at each, and Failed if it is anywhere; over all kinds, in all states.
+func TestKstatus(t *testing.T) {
+	for _, k := range states.Kinds() {
+		t.Run(k.Kind, func(t *testing.T) {
+			t.Parallel()
+			of := seen{}
+			for _, c := range k.Matrix() {
+				of.check(t, c)
+				if t.Failed() {
+					return
+				}
+			}
+		})
+	}
+}
+
+// seen is what kstatus has said of objects at locations, which are few.
+type seen map[string]status.Status
+
+func (s seen) at(t rapid.TB, object []byte) status.Status {
+	is, ok := s[string(object)]
+	if !ok {
+		is = kstatus(t, object)
+		s[string(object)] = is
+	}
+	return is
+}
+
+func (s seen) check(t rapid.TB, c states.Case) {
+	t.Helper()
+	merged, ok := c.Merged()
+	if !ok {
+		if !allUnreported(c) {
+			t.Errorf("%s: no status", c.Name)
+		}
+		return
+	}
+	got := kstatus(t, merged)
+	current, failed, sound := true, false, true
+	for i, o := range c.Objects {
+		sound = sound && c.Parts[i].Sound
+		if o == nil {
+			continue
+		}
+		is := s.at(t, o)
+		current = current && is == status.CurrentStatus
+		failed = failed || is == status.FailedStatus
+	}
+	switch {
+	case c.There && current && saidUnevenly(c): // without it kstatus does not ask whether anybody has looked
+	case c.There && current:
+		if got != status.CurrentStatus {
+			t.Errorf("%s: all are Current, the source is %s: %s", c.Name, got, merged)
+		}
+	case c.There && failed && c.Observed:
+		if got != status.FailedStatus {
+			t.Errorf("%s: one has Failed, the source is %s: %s", c.Name, got, merged)
+		}
+	case !current || !sound:
+		if got == status.CurrentStatus && !c.Kind.Mute {
+			t.Errorf("%s: not all are Current, the source is: %s", c.Name, merged)
+		}
+	}
+}
+
+// saidUnevenly says that some locations say what they have observed, and others don't.
+func saidUnevenly(c states.Case) bool {
+	said := 0
+	for _, p := range c.Parts {
+		if gjson.GetBytes(p.Status, "observedGeneration").Exists() {
+			said++
+		}
+	}
+	return said > 0 && said < len(c.Parts)
+}
+
+func allUnreported(c states.Case) bool {
+	return !slices.ContainsFunc(c.Parts, func(p rollup.Part) bool { return len(p.Status) > 0 })
+}
+
+// An agent of before says neither health nor wanted; fields suffice for what they can.
+func TestWithoutHealth(t *testing.T) {
+	for _, k := range states.Kinds() {
+		switch k.Resource {
+		case key.NewResource("", "pods"), key.NewResource("apps", "statefulsets"):
+			continue // what they are is not all in their counters
+		}
+		of := seen{}
+		for i, c := range k.Matrix() {
+			if i%3 != 0 { // all take long, and health adds nothing for these kinds
+				continue
+			}
+			for i := range c.Parts {
+				c.Parts[i].Health = wire.Health("")
+			}
+			if slices.ContainsFunc(c.Parts, wantsNone) || c.Kind.Counts && !c.Explicit {
+				continue // no counter tells what is not there of nothing
+			}
+			of.check(t, c)
+			if t.Failed() {
+				break
+			}
+		}
+	}
+}
+
+func wantsNone(p rollup.Part) bool {
+	return p.Wanted != nil && p.Wanted.Replicas != nil && *p.Wanted.Replicas == 0
+}
+
+// What docs/status.md says that kstatus can't be told.
+func TestWhatKstatusCantBeTold(t *testing.T) {
+	for _, k := range states.Kinds() {
+		switch {
+		case k.Kind == "Service" && k.Union:
+			source := []byte(`{"apiVersion":"v1","kind":"Service","spec":{"type":"LoadBalancer"}}`)
+			merged, _ := k.Merged(source, []rollup.Part{k.Report(k.At(1, "address"))})
+			if got := kstatus(t, merged); got != status.InProgressStatus {
+				t.Errorf("a Service without clusterIP is %s", got)
+			}
+		case k.Mute:
+			merged, _ := k.Merged(k.Source(1, true), []rollup.Part{{Location: "berlin"}})
+			if got := kstatus(t, merged); got != status.CurrentStatus {
+				t.Errorf("%s that is nowhere is %s", k.Kind, got)
+			}
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package rollup
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// worstPod are the rules of a Pod: what it says of its end and of its containers belongs
+// together, so all of it is of one location, the worst.
+var worstPod = []rule{
+	{"observedGeneration", observed{custom: true}},
+	{"phase", ofWorst{}},
+	{"reason", ofWorst{}},
+	{"message", ofWorst{named: true}},
+	{"initContainerStatuses", ofWorst{}},
+	{"containerStatuses", ofWorst{}},
+	{"ephemeralContainerStatuses", ofWorst{}},
+	{"startTime", ofWorst{}},
+	{"conditions", podConditions{}},
+}
+
+// ofWorst is a field of the worst Pod; named: with its location before the text.
+type ofWorst struct{ named bool }
+
+func (ofWorst) text() string { return "of the location with the worst Pod" }
+
+func (r ofWorst) of(m *merging, field string) any {
+	worst, missing := m.worstPod()
+	v := worst.status[field]
+	switch {
+	case missing && field == "phase":
+		return "Pending"
+	case missing, v.Type != gjson.String && !v.IsArray():
+		return nil
+	case r.named && v.Str != "" && !m.alone():
+		return wire.Clip(fmt.Sprintf("%s: %s", worst.Location, v.Str), maxMessage)
+	}
+	return json.RawMessage(v.Raw)
+}
+
+// podConditions are those of the worst Pod.
+type podConditions struct{}
+
+func (podConditions) text() string {
+	return "of the location with the worst Pod, which their messages name"
+}
+
+func (podConditions) of(m *merging, field string) any {
+	worst, missing := m.worstPod()
+	if m.alone() {
+		return list(worst.status[field])
+	}
+	var merged []map[string]any
+	if !missing {
+		for _, c := range worst.conditions {
+			one := []said{{worst, c.Result}}
+			merged = append(merged, condition{}.merged(m, one, one[0], probed))
+		}
+	}
+	if merged = m.withPending(merged, probed); len(merged) == 0 {
+		return nil
+	}
+	return merged
+}
+
+// worstPod is the location with the worst Pod. missing says that a location that is not
+// sound is worse: there is no Pod yet.
+func (m *merging) worstPod() (worst part, missing bool) {
+	rank := podBest
+	for i, p := range m.parts {
+		if !p.Sound {
+			missing = true
+			continue
+		}
+		if r := podRank(p); worst.Location == "" || r < rank {
+			worst, rank = m.parts[i], r
+		}
+	}
+	return worst, missing && rank >= podPending
+}
+
+// Ranks of Pods, from the worst. What has failed for good comes first, so that a hook that
+// has failed somewhere has failed.
+const (
+	podFailed = iota
+	podCrashing
+	podCantStart
+	podRestarted
+	podUnschedulable
+	podUnknown
+	podPending
+	podStarting
+	podReady
+	podSucceeded
+	podBest
+)
+
+func podRank(p part) int {
+	ready := false
+	unschedulable := false
+	for _, c := range p.conditions {
+		switch c.of {
+		case "Ready":
+			ready = c.Get("status").Str == isTrue
+		case "PodScheduled":
+			unschedulable = c.Get("status").Str == isFalse && c.Get("reason").Str == "Unschedulable"
+		}
+	}
+	crashing, waiting, restarted := containersOf(p)
+	switch phase := p.status["phase"].Str; {
+	case phase == "Failed":
+		return podFailed
+	case phase == "Succeeded":
+		return podSucceeded
+	case phase == "Running" && ready && !waiting:
+		return podReady
+	case phase == "Running" && crashing:
+		return podCrashing
+	case phase == "Pending" && unschedulable:
+		return podUnschedulable
+	case waiting:
+		return podCantStart
+	case phase == "Running" && restarted:
+		return podRestarted
+	case phase == "Running":
+		return podStarting
+	case phase == "Pending", phase == "":
+		return podPending
+	}
+	return podUnknown
+}
+
+// containersOf says whether containers crash, wait for something that went wrong, or have
+// ended before.
+func containersOf(p part) (crashing, waiting, restarted bool) {
+	for _, c := range p.status["containerStatuses"].Array() {
+		reason := c.Get("state.waiting.reason").Str
+		crashing = crashing || reason == "CrashLoopBackOff"
+		waiting = waiting || strings.HasPrefix(reason, "Err") || strings.HasSuffix(reason, "Error") || strings.HasSuffix(reason, "BackOff")
+		restarted = restarted || c.Get("lastState.terminated").Exists()
+	}
+	return crashing, waiting, restarted
+}

@@ -1,0 +1,103 @@
+package rollup_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/txtar"
+	"sigs.k8s.io/yaml"
+
+	"orrery.dev/orrery/internal/hub/engine/rollup"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// What has no Rollup, and what is nowhere.
+func TestWhatHasNone(t *testing.T) {
+	deployments, configMaps := key.NewResource("apps", "deployments"), key.NewResource("", "configmaps")
+	if rollup.Has(configMaps) || !rollup.Has(deployments) {
+		t.Error("Has is wrong")
+	}
+	sound := []rollup.Part{{Location: "a", Sound: true, Status: json.RawMessage(`{"phase":"Active"}`)}}
+	if status, ok := rollup.Merge(configMaps, []byte(`{}`), sound); ok {
+		t.Errorf("a status without conditions is merged: %s", status)
+	}
+	if status, ok := rollup.Merge(deployments, []byte(`{}`), nil); status != nil || !ok {
+		t.Errorf("without a location: %s, %v", status, ok)
+	}
+}
+
+// location is what a scenario says of a location. It has what the source asks for, unless
+// it wants something else; it is not sound if it says why.
+type location struct {
+	Status json.RawMessage `json:"status"`
+	Wants  *wire.Wanted    `json:"wants"`
+	Health wire.Health     `json:"health"`
+	Why    string          `json:"why"`
+	Behind bool            `json:"behind"`
+}
+
+// A scenario has a source, locations, and fields of the status that they make; a null is a
+// field that is not there. The file is named after the resource.
+func TestScenarios(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scenarios: %v", err)
+	}
+	for _, file := range files {
+		archive, err := txtar.ParseFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resource, group, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txtar"), ".")
+		var parts []rollup.Part
+		var source []byte
+		for _, f := range archive.Files {
+			name, of, _ := strings.Cut(f.Name, " ")
+			switch name {
+			case "source":
+				source, parts = toJSON(t, f), nil
+			case "at":
+				var l location
+				if err := yaml.UnmarshalStrict(f.Data, &l); err != nil {
+					t.Fatalf("%s: %s: %v", file, f.Name, err)
+				}
+				parts = append(parts, rollup.Part{
+					Location: key.Location(of), Sound: l.Why == "", Why: l.Why, Behind: l.Behind, Generation: 2, Wanted: l.Wants, Status: l.Status, Health: l.Health,
+				})
+			default:
+				t.Run(resource+"/"+f.Name, func(t *testing.T) {
+					got, ok := rollup.Merge(key.NewResource(group, resource), source, parts)
+					if !ok {
+						t.Fatal("no status")
+					}
+					var has, want map[string]any
+					if err := json.Unmarshal(got, &has); err != nil {
+						t.Fatal(err)
+					}
+					if err := json.Unmarshal(toJSON(t, f), &want); err != nil {
+						t.Fatal(err)
+					}
+					for field, v := range want {
+						if !reflect.DeepEqual(has[field], v) {
+							t.Errorf("%s: %v, want %v, in %s", field, has[field], v, got)
+						}
+					}
+				})
+				parts = nil
+			}
+		}
+	}
+}
+
+func toJSON(t *testing.T, f txtar.File) []byte {
+	t.Helper()
+	out, err := yaml.YAMLToJSON(f.Data)
+	if err != nil {
+		t.Fatalf("%s: %v", f.Name, err)
+	}
+	return out
+}

@@ -1,0 +1,144 @@
+package rollup
+
+import "orrery.dev/orrery/internal/protocol/key"
+
+// rule is what becomes of one field of a status.
+type rule struct {
+	field string
+	merge merger
+}
+
+// merger makes one value of those that a field has at the locations.
+type merger interface {
+	// of is the value of a field in the source; nil: it has none.
+	of(m *merging, field string) any
+	// text is the rule in the table of docs/status.md.
+	text() string
+}
+
+// kind is a kind that has a Rollup, and the rules of the fields of its status. A field
+// without one is kept where all locations say the same.
+type kind struct {
+	resource key.Resource
+	rules    []rule
+}
+
+// kinds are the kinds that have a Rollup, see also custom.
+var kinds = []kind{
+	{key.Resource{Group: "apps", Resource: "deployments"}, []rule{
+		{"observedGeneration", observed{}},
+		{"replicas", above{base: "updatedReplicas"}},
+		{"updatedReplicas", least{by: replicas}},
+		{"readyReplicas", least{by: replicas}},
+		{"availableReplicas", least{by: replicas}},
+		{"unavailableReplicas", worst{by: replicas, unsound: true}},
+		{"terminatingReplicas", worst{by: replicas}},
+		{"conditions", conditions{also: []string{"lastUpdateTime"}, types: map[string]condition{
+			"Available": {},
+			"Progressing": {
+				worst: []string{"ProgressDeadlineExceeded"}, best: []string{"NewReplicaSetAvailable"},
+				absent: "NewReplicaSetAvailable", // without a deadline there is no such condition
+			},
+			"ReplicaFailure": {negative: true},
+		}}},
+	}},
+	{key.Resource{Group: "apps", Resource: "replicasets"}, []rule{
+		{"observedGeneration", observed{unless: "ReplicaFailure"}},
+		{"replicas", above{always: true}},
+		{"fullyLabeledReplicas", least{by: replicas}},
+		{"readyReplicas", least{by: replicas}},
+		{"availableReplicas", least{by: replicas}},
+		{"terminatingReplicas", worst{by: replicas}},
+		{"conditions", conditions{types: map[string]condition{"ReplicaFailure": {negative: true}}}},
+	}},
+	{key.Resource{Group: "apps", Resource: "statefulsets"}, []rule{
+		{"observedGeneration", observed{}},
+		{"replicas", above{always: true}},
+		{"readyReplicas", least{by: replicas}},
+		{"availableReplicas", least{by: replicas, always: true, aside: true}},
+		{"updatedReplicas", least{by: updates, unlessHealthy: true, within: "replicas"}},
+		{"currentReplicas", least{by: replicas, unlessHealthy: true, within: "replicas"}},
+		{"currentRevision", revision{}},
+		{"updateRevision", revision{}},
+		{"conditions", conditions{}},
+	}},
+	{key.Resource{Group: "apps", Resource: "daemonsets"}, []rule{
+		{"observedGeneration", observed{}},
+		{"desiredNumberScheduled", sum{always: true}},
+		{"currentNumberScheduled", sum{upTo: "desiredNumberScheduled", always: true}},
+		{"updatedNumberScheduled", sum{upTo: "desiredNumberScheduled"}},
+		{"numberReady", sum{upTo: "desiredNumberScheduled", always: true}},
+		{"numberAvailable", sum{upTo: "desiredNumberScheduled"}},
+		{"numberUnavailable", sum{}},
+		{"numberMisscheduled", sum{always: true}},
+		{"conditions", conditions{}},
+	}},
+	{key.Resource{Group: "batch", Resource: "jobs"}, []rule{
+		{"succeeded", least{by: completions}},
+		{"failed", worst{by: completions}},
+		{"active", worst{by: parallelism}},
+		{"ready", share{among: "active", by: parallelism}},
+		{"terminating", worst{by: parallelism}},
+		{"startTime", earliest{}},
+		{"completionTime", latest{}},
+		{"uncountedTerminatedPods", own{}},
+		{"conditions", ends{}},
+	}},
+	{key.Resource{Group: "batch", Resource: "cronjobs"}, []rule{
+		{"active", union{most: maxRefs}},
+		{"lastScheduleTime", earliest{}},
+		{"lastSuccessfulTime", earliest{}},
+	}},
+	{key.Resource{Group: key.CoreGroup, Resource: "pods"}, worstPod},
+	{key.Resource{Group: key.CoreGroup, Resource: "services"}, []rule{
+		{"loadBalancer", union{list: "ingress", most: maxIngress}},
+		{"conditions", conditions{}},
+	}},
+	{key.Resource{Group: "networking.k8s.io", Resource: "ingresses"}, []rule{
+		{"loadBalancer", union{list: "ingress", most: maxIngress}},
+	}},
+	{key.Resource{Group: key.CoreGroup, Resource: "persistentvolumeclaims"}, []rule{
+		{"phase", phase{missing: "Pending", order: []string{"Lost", "Pending", "Bound"}}},
+		{"capacity", smallest{}},
+		{"accessModes", common{}},
+		{"conditions", conditions{negative: true, also: probed}},
+	}},
+	{key.Resource{Group: "policy", Resource: "poddisruptionbudgets"}, []rule{
+		{"observedGeneration", observed{}},
+		{"disruptionsAllowed", fewest{}},
+		{"currentHealthy", sum{always: true}},
+		{"desiredHealthy", sum{always: true}},
+		{"expectedPods", sum{always: true}},
+		{"disruptedPods", own{}},
+		{"conditions", conditions{}},
+	}},
+	{key.Resource{Group: "autoscaling", Resource: "horizontalpodautoscalers"}, []rule{
+		{"observedGeneration", observed{custom: true, zero: true}},
+		{"currentReplicas", sum{}},
+		{"desiredReplicas", sum{always: true}},
+		{"lastScaleTime", latest{}},
+		{"currentMetrics", highest{}},
+		{"conditions", conditions{types: map[string]condition{
+			"AbleToScale":    {},
+			"ScalingActive":  {best: []string{"ScalingDisabled"}},
+			"ScalingLimited": {negative: true, all: true},
+		}}},
+	}},
+}
+
+// rulesOf are the rules of a resource; it returns false if it has none of its own.
+func rulesOf(r key.Resource) ([]rule, bool) {
+	for _, k := range kinds {
+		if k.resource == r {
+			return k.rules, true
+		}
+	}
+	return nil, false
+}
+
+// custom are the rules of all other kinds, for objects whose statuses have conditions.
+var custom = []rule{
+	{"observedGeneration", observed{custom: true, zero: true}},
+	{"conditions", conditions{}},
+	{"phase", phase{}},
+}

@@ -1,0 +1,293 @@
+package rollup
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"orrery.dev/orrery/internal/lib/quantity"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// maxIngress and maxRefs are how many entries a union has.
+	maxIngress = 256
+	maxRefs    = 256
+)
+
+// same is what all locations say alike; nothing if one is not sound.
+type same struct{}
+
+func (same) of(m *merging, field string) any {
+	first := m.parts[0].status[field]
+	for _, p := range m.parts {
+		if v := p.status[field]; !p.Sound || !v.Exists() || !alike(v, first) {
+			return nil
+		}
+	}
+	return json.RawMessage(first.Raw)
+}
+
+func (same) text() string { return "kept where all locations say the same" }
+
+// alike says whether two values mean the same.
+func alike(a, b gjson.Result) bool { return a.Raw == b.Raw || canonical(a) == canonical(b) }
+
+// canonical is a value with its fields in order.
+func canonical(v gjson.Result) string {
+	var value any
+	if json.Unmarshal([]byte(v.Raw), &value) != nil {
+		return v.Raw
+	}
+	out, err := json.Marshal(value)
+	if err != nil {
+		return v.Raw
+	}
+	return string(out)
+}
+
+// own is of one location, and has no meaning for several.
+type own struct{}
+
+func (own) of(m *merging, field string) any {
+	if !m.alone() {
+		return nil
+	}
+	return (same{}).of(m, field)
+}
+
+func (own) text() string { return "only with one location" }
+
+// union is a list of all entries that any location has, in whatever state it is: what is
+// there is there. It may be within an object.
+type union struct {
+	list string
+	most int
+}
+
+func (r union) of(m *merging, field string) any {
+	var entries []json.RawMessage
+	have := map[string]bool{}
+	for _, p := range m.parts {
+		list := p.status[field]
+		if r.list != "" {
+			list = list.Get(r.list)
+		}
+		if !list.IsArray() {
+			continue
+		}
+		for _, entry := range list.Array() {
+			if id := canonical(entry); isEntry(entry) && !have[id] && len(entries) < r.most {
+				have[id] = true
+				entries = append(entries, json.RawMessage(entry.Raw))
+			}
+		}
+	}
+	switch {
+	case r.list == "" && len(entries) == 0:
+		return nil
+	case r.list == "":
+		return entries
+	case len(entries) == 0:
+		return struct{}{}
+	}
+	return map[string]any{r.list: entries}
+}
+
+// isEntry says whether an entry has the form of those of Kubernetes, whose fields are texts
+// and lists: one of another form would take all others with it.
+func isEntry(v gjson.Result) bool {
+	is := v.IsObject()
+	v.ForEach(func(_, field gjson.Result) bool {
+		is = is && (field.Type == gjson.String || field.IsArray())
+		return is
+	})
+	return is
+}
+
+func (r union) text() string {
+	text := "the union"
+	if r.list != "" {
+		text += " of `" + r.list + "`"
+	}
+	return fmt.Sprintf("%s, of at most %d", text, r.most)
+}
+
+// earliest and latest are times that all locations have.
+type (
+	earliest struct{}
+	latest   struct{}
+)
+
+func (earliest) of(m *merging, field string) any { return m.time(field, -1) }
+func (latest) of(m *merging, field string) any   { return m.time(field, 1) }
+func (earliest) text() string                    { return "the earliest, once all have one" }
+func (latest) text() string                      { return "the latest, once all have one" }
+
+// time is the first or last of the times of a field; nil if not all have one.
+func (m *merging) time(field string, direction int) any {
+	var at time.Time
+	said := ""
+	for _, p := range m.parts {
+		t, err := time.Parse(time.RFC3339, p.status[field].Str)
+		if !p.Sound || err != nil {
+			return nil
+		}
+		if said == "" || t.Compare(at) == direction {
+			at, said = t, p.status[field].Str
+		}
+	}
+	return said
+}
+
+// phase is the worst of the phases, by an order that begins with the worst. What is not
+// sound has the one for missing. Without an order it is the one that all have, or that of
+// the least healthy location.
+type phase struct {
+	missing string
+	order   []string
+}
+
+func (r phase) of(m *merging, field string) any {
+	if len(r.order) == 0 {
+		return r.leastHealthy(m, field)
+	}
+	of := func(p part) string {
+		if said := p.status[field].Str; p.Sound && said != "" {
+			return said
+		}
+		return r.missing
+	}
+	said := of(m.parts[0])
+	for _, p := range m.parts[1:] {
+		// One that is not in the order has index -1: nobody knows that it is good.
+		if other := of(p); slices.Index(r.order, other) < slices.Index(r.order, said) {
+			said = other
+		}
+	}
+	return said
+}
+
+func (phase) leastHealthy(m *merging, field string) any {
+	first := m.parts[0]
+	differ, ill := false, first
+	for _, p := range m.parts {
+		said := p.status[field]
+		if !p.Sound || said.Type != gjson.String {
+			return nil
+		}
+		differ = differ || said.Str != first.status[field].Str
+		if sickness(p.Health) > sickness(ill.Health) {
+			ill = p
+		}
+	}
+	if differ && ill.Health == wire.Healthy {
+		return nil // nothing says which of them is the worst
+	}
+	return ill.status[field].Str
+}
+
+func (r phase) text() string {
+	if len(r.order) == 0 {
+		return "the one that all have, or that of the least healthy location"
+	}
+	return "the worst: " + strings.Join(r.order, ", ")
+}
+
+// sickness orders what health can be, from Healthy to Degraded.
+func sickness(h wire.Health) int {
+	return slices.Index([]wire.Health{wire.Healthy, "", wire.HealthUnknown, wire.Progressing, wire.Degraded}, h)
+}
+
+// smallest is a map of quantities: of each name the smallest, of those that have it.
+type smallest struct{}
+
+func (smallest) of(m *merging, field string) any {
+	least, said := map[string]resource.Quantity{}, map[string]string{}
+	for _, p := range m.parts {
+		p.status[field].ForEach(func(name, v gjson.Result) bool {
+			q, err := quantity.Parse(v.Str)
+			if before, ok := least[name.Str]; err == nil && (!ok || q.Cmp(before) < 0) {
+				least[name.Str], said[name.Str] = q, v.Str
+			}
+			return true
+		})
+	}
+	if len(said) == 0 {
+		return nil
+	}
+	return said
+}
+
+func (smallest) text() string { return "of each the least" }
+
+// common is a list of what is in the lists of all locations that have one.
+type common struct{}
+
+func (common) of(m *merging, field string) any {
+	var entries []string
+	first := true
+	for _, p := range m.parts {
+		list := p.status[field]
+		if !list.IsArray() {
+			continue
+		}
+		var there []string
+		for _, v := range list.Array() {
+			if v.Str != "" {
+				there = append(there, v.Str)
+			}
+		}
+		if first {
+			entries, first = there, false
+		}
+		entries = slices.DeleteFunc(entries, func(e string) bool { return !slices.Contains(there, e) })
+	}
+	if len(entries) == 0 {
+		return nil
+	}
+	return entries
+}
+
+func (common) text() string { return "those that all have" }
+
+// revision is of a pair of fields, currentRevision and updateRevision, whose difference
+// says that an update is under way: that of a location with such a difference.
+type revision struct{}
+
+func (revision) of(m *merging, field string) any {
+	var chosen *part
+	for i := range m.parts {
+		p := &m.parts[i]
+		if !p.Sound {
+			continue
+		}
+		switch updating := p.status["currentRevision"].Str != p.status["updateRevision"].Str; {
+		case updating && p.Health != wire.Healthy:
+			return known(p.status[field])
+		case !updating && chosen == nil:
+			chosen = p
+		}
+	}
+	if count(m.source.Get(specPartition)) > 0 { // then their difference is what is wanted
+		return (same{}).of(m, field)
+	}
+	if chosen == nil {
+		return nil
+	}
+	return known(chosen.status[field])
+}
+
+func known(v gjson.Result) any {
+	if v.Type != gjson.String || v.Str == "" {
+		return nil
+	}
+	return v.Str
+}
+
+func (revision) text() string { return "of a location that is being updated, else of the first" }

@@ -1,0 +1,95 @@
+package rules
+
+import (
+	"errors"
+
+	"github.com/google/cel-go/cel"
+	apiservercel "k8s.io/apiserver/pkg/cel"
+	"k8s.io/utils/lru"
+
+	"orrery.dev/orrery/internal/hub/engine/expression"
+	"orrery.dev/orrery/internal/hub/engine/expression/typecheck"
+)
+
+// The names of the variables of expressions.
+const (
+	varSelf     = "self"
+	varObject   = "object"
+	varLocation = "location"
+	varSpace    = "space"
+	varData     = "data"
+)
+
+// language is CEL as rules have it.
+type language struct {
+	env      *cel.Env
+	programs *lru.Cache // of compiled, by expression
+	checker  *typecheck.Checker
+}
+
+// compiled is what became of an expression.
+type compiled struct {
+	program *program
+	err     error
+}
+
+// program is a compiled expression, and what it uses.
+type program struct {
+	run             cel.Program
+	self            bool
+	location, space uses
+	data            uses
+}
+
+// newLanguage has the variables of rules.
+func newLanguage() (*language, error) {
+	space := expression.Type("orrery.Space", map[string]*apiservercel.DeclType{"name": apiservercel.StringType, "labels": expression.Labels()})
+	env, err := expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSpace: space},
+		cel.Variable(varSelf, cel.DynType),
+		cel.Variable(varObject, cel.MapType(cel.StringType, cel.DynType)),
+		cel.Variable(varData, cel.MapType(cel.StringType, cel.MapType(cel.StringType, cel.StringType))),
+	)
+	if err != nil {
+		return nil, err
+	}
+	return &language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env, expression.Messages)}, nil
+}
+
+// compile compiles an expression, once for all who use it.
+func (l *language) compile(text string) (*program, error) {
+	if known, ok := l.programs.Get(text); ok {
+		c := known.(compiled)
+		return c.program, c.err
+	}
+	checked, run, err := expression.Compile(l.env, text)
+	if err != nil {
+		if len(text) <= expression.MaxLength { // others are not kept
+			l.programs.Add(text, compiled{nil, err})
+		}
+		return nil, err
+	}
+	used := using{}
+	used.expression(checked.NativeRep().Expr())
+	p := &program{run: run, self: !used.of(varSelf).none(), location: used.of(varLocation), space: used.of(varSpace), data: used.of(varData)}
+	l.programs.Add(text, compiled{p, nil})
+	return p, nil
+}
+
+// eval gives the expression's value, as expression.Decode gives JSON. It is a copy.
+func (p *program) eval(r *run, self any) (any, error) {
+	out, details, err := p.run.Eval(map[string]any{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
+	if cost := details.ActualCost(); cost != nil {
+		r.cost += *cost
+	}
+	switch {
+	case r.cost > maxCost:
+		return nil, errors.New("the expressions for the object cost too much together")
+	case err != nil:
+		return nil, expression.Failure(err)
+	}
+	value, err := expression.JSON(out, &r.room)
+	if errors.Is(err, expression.ErrTooMuch) {
+		return nil, errTooMuch
+	}
+	return value, err
+}

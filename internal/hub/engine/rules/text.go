@@ -1,0 +1,106 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/expression"
+)
+
+// text is the rules of one Customizer, as they are encoded.
+type text struct {
+	Version    int    `json:"version"`
+	Customizer string `json:"customizer,omitempty"`
+	// Space is what the rules use of their space.
+	Space json.RawMessage `json:"space,omitempty"`
+	// Data is what the rules use of ConfigMaps at all locations alike. Missing are the
+	// ConfigMaps that are not there, by the names that expressions use.
+	Data    json.RawMessage   `json:"data,omitempty"`
+	Missing map[string]string `json:"missing,omitempty"`
+	Rules   []indexed         `json:"rules,omitempty"`
+	// Templates says that it is about the templates in an object, and Needs what these use
+	// of a location.
+	Templates bool            `json:"templates,omitempty"`
+	Needs     json.RawMessage `json:"needs,omitempty"`
+	// TooLong says that they are longer than a text may be, and left out.
+	TooLong bool `json:"tooLong,omitempty"`
+	// TooMuch says that they use more of ConfigMaps than they may.
+	TooMuch bool `json:"tooMuch,omitempty"`
+}
+
+// indexed is a rule with its index in the Customizer.
+type indexed struct {
+	Index int           `json:"index"`
+	Rule  v1alpha1.Rule `json:"rule"`
+}
+
+func indexedAll(all []v1alpha1.Rule) (out []indexed) {
+	for i := range all {
+		out = append(out, indexed{i, all[i]})
+	}
+	return out
+}
+
+// encode is the text: equal rules have equal texts, however their values were written.
+func (t text) encode() string {
+	rules := make([]indexed, len(t.Rules))
+	for i, r := range t.Rules {
+		if v := r.Rule.Value; v != nil {
+			if decoded, err := expression.Decode(v.Raw); err == nil {
+				r.Rule.Value = &apiextensionsv1.JSON{Raw: expression.Encode(decoded)}
+			}
+		}
+		rules[i] = r
+	}
+	t.Rules = rules
+	return string(expression.Encode(t))
+}
+
+func decodeText(encoded string) (t text, err error) {
+	if err := json.Unmarshal([]byte(encoded), &t); err != nil {
+		return t, fmt.Errorf("decode rules: %w", err)
+	}
+	return t, nil
+}
+
+// canonical is canonical JSON of what expression.Decode gives.
+func canonical(v any) string { return string(expression.Encode(v)) }
+
+// valuesOf decodes what rules need, an object; nothing of nothing.
+func valuesOf(needs string) (map[string]any, error) {
+	if needs == "" {
+		return map[string]any{}, nil
+	}
+	decoded, err := expression.Decode([]byte(needs))
+	if err != nil {
+		return nil, err
+	}
+	values, ok := decoded.(map[string]any)
+	if !ok {
+		return nil, errors.New("not an object")
+	}
+	return values, nil
+}
+
+// values are what rules can use of a location.
+func (l Location) values() map[string]any {
+	properties := map[string]any{}
+	if l.Properties != "" {
+		if decoded, err := expression.Decode([]byte(l.Properties)); err == nil {
+			properties, _ = decoded.(map[string]any)
+		}
+	}
+	return map[string]any{"name": l.Name, "labels": anyOf(l.Labels), "properties": properties}
+}
+
+func anyOf(m map[string]string) map[string]any {
+	all := make(map[string]any, len(m))
+	for k, v := range m {
+		all[k] = v
+	}
+	return all
+}

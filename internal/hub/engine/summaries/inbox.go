@@ -1,0 +1,134 @@
+package summaries
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// inbox keeps which keys have changed, of spaces that have Summaries only, so that its size
+// is bounded by the number of keys, and so that a change costs nothing where there are none.
+// It is filled while the table is locked, so filling it does nothing else.
+type inbox struct {
+	mu sync.Mutex
+	// has counts the Summaries of each space that has some.
+	has  map[key.Space]int
+	news news
+}
+
+// news are the changes since they were taken last.
+type news struct {
+	// reset says that everything known before is void.
+	reset     bool
+	spaces    map[key.Space]*ofSpace
+	locations map[key.Location]struct{}
+}
+
+// ofSpace are the changes of a space.
+type ofSpace struct {
+	// anew says that the space had no Summaries meanwhile, when nothing was noted: what was
+	// known of it is void.
+	anew bool
+	// summaries are the names of Summaries that have changed.
+	summaries map[string]struct{}
+	// keys are those of objects and reports.
+	keys map[string]struct{}
+	// namespaces says that labels of namespaces have changed.
+	namespaces bool
+}
+
+func (n *news) of(s key.Space) *ofSpace {
+	if n.spaces == nil {
+		n.spaces = map[key.Space]*ofSpace{}
+	}
+	if n.spaces[s] == nil {
+		n.spaces[s] = &ofSpace{summaries: map[string]struct{}{}, keys: map[string]struct{}{}}
+	}
+	return n.spaces[s]
+}
+
+func (n *news) empty() bool { return !n.reset && len(n.spaces) == 0 && len(n.locations) == 0 }
+
+// Reset forgets everything; the next Observe shows a whole state.
+func (x *Index) Reset() {
+	x.inbox.mu.Lock()
+	defer x.inbox.mu.Unlock()
+	x.inbox.has, x.inbox.news = map[key.Space]int{}, news{reset: true}
+}
+
+// Observe notes the changes of one revision.
+func (x *Index) Observe(_ int64, changes []table.Change) {
+	x.inbox.mu.Lock()
+	defer x.inbox.mu.Unlock()
+	in := &x.inbox
+	for _, c := range changes {
+		in.note(c)
+	}
+	if !in.news.empty() {
+		x.changed()
+	}
+}
+
+func (in *inbox) note(c table.Change) {
+	k := c.Row().Key
+	if rest, ok := strings.CutPrefix(k, key.Reports.Prefix()); ok {
+		_, rest, _ = strings.Cut(rest, "/")
+		s, _, _ := strings.Cut(rest, "/")
+		if in.has[key.Space(s)] > 0 {
+			in.news.of(key.Space(s)).keys[k] = struct{}{}
+		}
+		return
+	}
+	s, r, name, ok := key.Split(k)
+	switch {
+	case !ok:
+	case r == key.Summaries:
+		in.news.of(s).summaries[name] = struct{}{}
+		if c.Prev == nil {
+			in.has[s]++
+		}
+		if c.Cur == nil {
+			in.gone(s)
+		}
+	case r == key.Locations && s == key.Root:
+		if len(in.has) > 0 {
+			if in.news.locations == nil {
+				in.news.locations = map[key.Location]struct{}{}
+			}
+			in.news.locations[key.Location(name)] = struct{}{}
+		}
+	case in.has[s] > 0:
+		n := in.news.of(s)
+		n.keys[k] = struct{}{}
+		n.namespaces = n.namespaces || r == key.Namespaces && !sameLabels(c)
+	}
+}
+
+// gone notes that a space has a Summary less. Of a space that has none nothing is noted, and
+// nothing of locations if no space has one.
+func (in *inbox) gone(s key.Space) {
+	if in.has[s]--; in.has[s] > 0 {
+		return
+	}
+	if delete(in.has, s); len(in.has) == 0 {
+		in.news = news{reset: true}
+		return
+	}
+	delete(in.news.spaces, s)
+	in.news.of(s).anew = true
+}
+
+func sameLabels(c table.Change) bool {
+	return c.Prev != nil && c.Cur != nil && slices.Equal(c.Prev.Meta.Labels, c.Cur.Meta.Labels)
+}
+
+func (in *inbox) take() news {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	n := in.news
+	in.news = news{}
+	return n
+}

@@ -1,0 +1,124 @@
+package upsync
+
+import (
+	"errors"
+	"fmt"
+
+	kjson "sigs.k8s.io/json"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// maxDepth is how deep the object of a report may nest.
+const maxDepth = 200
+
+// Check says what is wrong with a report of what was not placed, by a location that puts
+// objects by a rule: that it is not about exactly the object of its key, as a cluster shows it,
+// or that it was placed. An agent can be made to say anything, and what it says is shown to
+// readers who take it for an object.
+func Check(r key.Report, report *wire.Report, placing key.Placing) error {
+	switch {
+	case report.State != wire.Present:
+		return fmt.Errorf("state %q: want %q", report.State, wire.Present)
+	case report.UID == "":
+		return errors.New("no UID")
+	case report.Status != nil:
+		return errors.New("a status beside the object")
+	case (r.Origin == key.Owned) != (report.Owner != ""):
+		return errors.New("what is owned has an owner, and nothing else")
+	}
+	if len(report.Object) == 0 {
+		if report.ObjectBytes > 0 { // too large for a report
+			return nil
+		}
+		return errors.New("no object")
+	}
+	return checkObject(r, report, placing)
+}
+
+func checkObject(r key.Report, report *wire.Report, placing key.Placing) error {
+	if depth(report.Object) > maxDepth {
+		return fmt.Errorf("object: it nests deeper than %d", maxDepth)
+	}
+	var object map[string]any
+	strict, err := kjson.UnmarshalStrict(report.Object, &object, kjson.DisallowDuplicateFields)
+	if err != nil {
+		return fmt.Errorf("object: %w", err)
+	}
+	if len(strict) > 0 {
+		return fmt.Errorf("object: %w", strict[0])
+	}
+	metadata, ok := object["metadata"].(map[string]any)
+	if !ok {
+		return errors.New("object: no metadata")
+	}
+	text := func(of map[string]any, field string) string { s, _ := of[field].(string); return s }
+	group, version := key.SplitVersion(text(object, "apiVersion"))
+	switch {
+	case group != r.APIGroup() || version == "":
+		return fmt.Errorf("object: apiVersion %q is not of the group %q", wire.Clip(text(object, "apiVersion"), maxText), r.APIGroup())
+	case text(object, "kind") == "" || len(text(object, "kind")) > maxText:
+		return errors.New("object: no kind")
+	case text(metadata, "name") != r.Name || text(metadata, "namespace") != r.Namespace:
+		return errors.New("object: it has another name or namespace than the report")
+	case text(metadata, "uid") != report.UID:
+		return errors.New("object: it has another UID than the report")
+	case metadata["managedFields"] != nil:
+		return errors.New("object: it has managedFields")
+	case !isStrings(metadata["labels"]) || !isStrings(metadata["annotations"]):
+		return errors.New("object: labels and annotations have strings")
+	case isPlaced(r, report.Object, placing.At(r.Object)):
+		return errors.New("object: Orrery has placed it")
+	}
+	return nil
+}
+
+// maxText bounds the texts that name what an object is.
+const maxText = 253
+
+// isPlaced says that an object, by its marks, was placed at its location by some agent: by the
+// rule of the agents themselves, so that they report what the hub takes. at is what it is called
+// at the cluster.
+func isPlaced(r key.Report, object []byte, at key.Identity) bool {
+	var o ownership.Answer
+	if err := o.UnmarshalJSON(object); err != nil {
+		return false // it has been read before
+	}
+	o.Metadata.Namespace, o.Metadata.Name = at.Namespace, at.Name
+	return o.Metadata.Anybodys(r.Resource, o.Kind)
+}
+
+func isStrings(v any) bool {
+	if v == nil {
+		return true
+	}
+	all, ok := v.(map[string]any)
+	for _, one := range all {
+		if _, text := one.(string); !text {
+			return false
+		}
+	}
+	return ok
+}
+
+// depth is how deep JSON nests.
+func depth(text []byte) (deepest int) {
+	now, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{' || c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}' || c == ']':
+			now--
+		}
+	}
+	return deepest
+}

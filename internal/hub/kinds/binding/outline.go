@@ -1,0 +1,57 @@
+package binding
+
+import (
+	"encoding/json"
+	"fmt"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+)
+
+// outline is the part of a stored CRD that tells what is bound by it.
+type outline struct {
+	Spec struct {
+		Group    string                        `json:"group"`
+		Scope    apiextensionsv1.ResourceScope `json:"scope"`
+		Versions []struct {
+			Name    string `json:"name"`
+			Served  bool   `json:"served"`
+			Storage bool   `json:"storage"`
+		} `json:"versions"`
+	} `json:"spec"`
+	Status struct {
+		AcceptedNames apiextensionsv1.CustomResourceDefinitionNames `json:"acceptedNames"`
+	} `json:"status"`
+}
+
+// Outline is the resource that is bound by a CRD as it is.
+func Outline(crd *table.Row) (v1alpha1.BoundResource, error) {
+	var o outline
+	if err := json.Unmarshal(crd.Value, &o); err != nil {
+		return v1alpha1.BoundResource{}, fmt.Errorf("decode %q: %w", crd.Key, err)
+	}
+	names := o.Status.AcceptedNames
+	of := v1alpha1.BoundResource{
+		ExportedResource: v1alpha1.ExportedResource{Group: o.Spec.Group, Resource: names.Plural},
+		Kind:             names.Kind, ListKind: names.ListKind, Singular: names.Singular, ShortNames: names.ShortNames,
+		Namespaced: o.Spec.Scope == apiextensionsv1.NamespaceScoped,
+	}
+	for _, v := range o.Spec.Versions {
+		if v.Served {
+			of.Versions = append(of.Versions, v.Name)
+		}
+		if v.Storage {
+			of.StorageVersion = v.Name
+		}
+	}
+	return of, nil
+}
+
+// Names are the names by which a resource is bound.
+func Names(of v1alpha1.BoundResource) apiextensionsv1.CustomResourceDefinitionNames {
+	return apiextensionsv1.CustomResourceDefinitionNames{
+		Plural: of.Resource, Singular: of.Singular, ShortNames: of.ShortNames, Kind: of.Kind, ListKind: of.ListKind,
+	}
+}

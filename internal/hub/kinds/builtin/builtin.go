@@ -1,0 +1,145 @@
+// Package builtin makes the kinds that need no CRD: those of Kubernetes whose objects can be
+// stored, and its reviews, which are answered and not stored.
+//
+// It must never default or validate: what is required of objects beyond their types is up to
+// the space.
+package builtin
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/lib/fieldset"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Kinds makes the kinds that every space has, except Orrery's own: all generally available
+// kinds of Kubernetes whose objects can be stored. They are ordered by group, a group's
+// preferred version first, and by resource. They share one scheme, so one call per process
+// is enough. now is the clock of tables.
+func Kinds(now func() time.Time) ([]*kinds.Kind, error) {
+	m, err := newMachinery(now)
+	if err != nil {
+		return nil, err
+	}
+	var all []*kinds.Kind
+	for _, group := range builtinTable() {
+		for _, row := range group.kinds {
+			k, err := m.newKind(group.gv.WithKind(row.kind), row)
+			if err != nil {
+				return nil, fmt.Errorf("built-in kind %s: %w", group.gv.WithKind(row.kind), err)
+			}
+			all = append(all, k)
+		}
+	}
+	return all, nil
+}
+
+func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin) (*kinds.Kind, error) {
+	stored, hub := gvk.GroupVersion(), gvk.GroupVersion()
+	if !row.stored.Empty() {
+		stored, hub = row.stored, row.stored
+	}
+	if !row.hub.Empty() {
+		hub = row.hub
+	}
+	has := func(t trait) bool { return row.traits&t != 0 }
+	k := kinds.Kind{
+		GVK:        gvk,
+		Storage:    stored,
+		Hub:        hub,
+		Resource:   key.NewResource(stored.Group, row.plural),
+		GVR:        gvk.GroupVersion().WithResource(row.plural),
+		Singular:   strings.ToLower(row.kind),
+		ListKind:   row.kind + "List",
+		Namespaced: !has(cluster),
+		ShortNames: row.short,
+		HasStatus:  has(status),
+		Generation: has(counted),
+		Selectable: builtinSelectable()[gvk.GroupKind()],
+		Types:      m.schemaOf(gvk.Group),
+
+		SealedStatus: has(sealed),
+	}
+	if has(all) {
+		k.Categories = []string{"all"}
+	}
+	if has(extension) {
+		k.Categories = []string{"api-extensions"}
+	}
+	if has(scale) {
+		k.Scale = &kinds.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", LabelSelectorPath: ".status.selector"}
+	}
+	object, err := m.scheme.New(stored.WithKind(row.kind))
+	if err != nil {
+		return nil, err
+	}
+	list, err := m.scheme.New(stored.WithKind(k.ListKind))
+	if err != nil {
+		return nil, err
+	}
+	k.New, k.NewList = makerOf(object), makerOf(list)
+	k.StorageCodec = m.storage(stored)
+	if k.StoredAsServed() && hub == stored {
+		k.Protobuf = m.transcoders.Of(gvk, reflect.TypeOf(object).Elem())
+		if k.Created, err = created(&k); err != nil {
+			return nil, err
+		}
+	}
+	k.Columns = m.tables.Of(stored.WithKind(row.kind).GroupKind())
+	k.Travels = m.travels.Of(reflect.TypeOf(object).Elem(), k.Resource, k.HasStatus)
+	return kinds.New(k, m.serving())
+}
+
+// created finds the fields of objects of a kind that their creators own.
+func created(k *kinds.Kind) (*fieldset.Created, error) {
+	empty := k.New()
+	empty.GetObjectKind().SetGroupVersionKind(k.GVK)
+	value, err := k.Types.ObjectToTyped(empty)
+	if err != nil {
+		return nil, err
+	}
+	stored, err := json.Marshal(empty)
+	return fieldset.NewCreated(value, stored, k.HasStatus), err
+}
+
+// serving is how handlers treat objects of built-in kinds.
+func (m machinery) serving() kinds.Machinery {
+	serving := kinds.Machinery{Objects: scopeOf(m.scheme, m.codecs), ScaleHub: autoscalingv1.SchemeGroupVersion}
+	serving.Scale = serving.Objects
+	serving.Scale.TableConvertor = m.tables.Scale()
+	return serving
+}
+
+// scopeOf is how handlers treat objects whose types are in a scheme.
+func scopeOf(scheme *runtime.Scheme, codecs runtime.NegotiatedSerializer) handlers.RequestScope {
+	return handlers.RequestScope{
+		Serializer:      codecs,
+		ParameterCodec:  runtime.NewParameterCodec(scheme),
+		Creater:         scheme,
+		Convertor:       scheme,
+		UnsafeConvertor: runtime.UnsafeObjectConvertor(scheme),
+		Defaulter:       noDefaults{},
+		Typer:           scheme,
+	}
+}
+
+// noDefaults is the defaulter of the built-in kinds: what travels is what the user wrote.
+type noDefaults struct{}
+
+func (noDefaults) Default(runtime.Object) {}
+
+// makerOf makes empty objects of the type of an example.
+func makerOf(example runtime.Object) func() runtime.Object {
+	t := reflect.TypeOf(example).Elem()
+	return func() runtime.Object { return reflect.New(t).Interface().(runtime.Object) }
+}

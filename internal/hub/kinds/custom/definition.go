@@ -1,0 +1,174 @@
+package custom
+
+import (
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	apiextensions "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	apiversion "k8s.io/apimachinery/pkg/version"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/hub/kinds"
+)
+
+// Definition is the content of a CRD: what all its versions have in common.
+type Definition struct {
+	*machinery
+	cache *lru[string, *artefacts]
+	hash  string
+	// id tells definitions of one process apart, in less room than the hash.
+	id uint64
+	// source is the CRD as gzipped JSON: a schema may be a megabyte as Go values.
+	source []byte
+	// heavy is about what the artefacts take, in bytes.
+	heavy int64
+
+	group         string
+	names         apiextensionsv1.CustomResourceDefinitionNames
+	namespaced    bool
+	preserve      bool
+	storage       string
+	versions      []apiextensionsv1.CustomResourceDefinitionVersion // without schemas
+	replicasPaths managedfields.ResourcePathMappings
+
+	convertor, unsafeConvertor runtime.ObjectConvertor
+
+	// kinds are the kinds of the served versions.
+	kinds []*kinds.Kind
+}
+
+// Kinds are the kinds of the served versions, in the order of the CRD. The caller must not
+// change the slice.
+func (d *Definition) Kinds() []*kinds.Kind { return d.kinds }
+
+// Weight is about what a definition takes without its artefacts, in bytes.
+func (d *Definition) Weight() int64 { return int64(len(d.source) + len(d.kinds)*kindWeight) }
+
+// canonical is the part of a CRD that decides how its objects are treated.
+// Names count as they were accepted; the conversion never counts.
+func canonical(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.CustomResourceDefinition {
+	c := &apiextensionsv1.CustomResourceDefinition{
+		ObjectMeta: metav1.ObjectMeta{Name: crd.Name},
+		Spec:       crd.Spec,
+	}
+	if crd.Status.AcceptedNames.Plural != "" {
+		c.Spec.Names = crd.Status.AcceptedNames
+	}
+	if c.Spec.Names.Singular == "" {
+		c.Spec.Names.Singular = strings.ToLower(c.Spec.Names.Kind)
+	}
+	if c.Spec.Names.ListKind == "" {
+		c.Spec.Names.ListKind = c.Spec.Names.Kind + "List"
+	}
+	c.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
+	c.Status.AcceptedNames = c.Spec.Names
+	return c
+}
+
+// pack serializes a canonical CRD and names the content.
+func pack(crd *apiextensionsv1.CustomResourceDefinition) (data []byte, hash string, err error) {
+	data, err = json.Marshal(crd)
+	if err != nil {
+		return nil, "", fmt.Errorf("encode CRD %q: %w", crd.Name, err)
+	}
+	sum := sha256.Sum256(data)
+	return data, hex.EncodeToString(sum[:]), nil
+}
+
+// subresources are those of a version, in the library's own form; nil for none.
+func subresources(v apiextensionsv1.CustomResourceDefinitionVersion) (*apiextensions.CustomResourceSubresourceStatus, *apiextensions.CustomResourceSubresourceScale) {
+	var status *apiextensions.CustomResourceSubresourceStatus
+	var scale *apiextensions.CustomResourceSubresourceScale
+	if v.Subresources == nil {
+		return nil, nil
+	}
+	if v.Subresources.Status != nil {
+		status = &apiextensions.CustomResourceSubresourceStatus{}
+	}
+	if s := v.Subresources.Scale; s != nil {
+		scale = &apiextensions.CustomResourceSubresourceScale{
+			SpecReplicasPath:   s.SpecReplicasPath,
+			StatusReplicasPath: s.StatusReplicasPath,
+			LabelSelectorPath:  s.LabelSelectorPath,
+		}
+	}
+	return status, scale
+}
+
+// replicasPath is nil for a version without a scale subresource.
+func replicasPath(s *apiextensionsv1.CustomResourceSubresources) fieldpath.Path {
+	if s == nil || s.Scale == nil {
+		return nil
+	}
+	var path fieldpath.Path
+	for name := range strings.SplitSeq(strings.TrimPrefix(s.Scale.SpecReplicasPath, "."), ".") {
+		path = append(path, fieldpath.PathElement{FieldName: &name})
+	}
+	return path
+}
+
+// unpack is the CRD as Go values; the caller owns them.
+func (d *Definition) unpack() (*apiextensionsv1.CustomResourceDefinition, error) {
+	r, err := gzip.NewReader(bytes.NewReader(d.source))
+	if err != nil {
+		return nil, fmt.Errorf("unpack CRD %q: %w", d.name(), err)
+	}
+	data, err := io.ReadAll(r)
+	if err != nil {
+		return nil, fmt.Errorf("unpack CRD %q: %w", d.name(), err)
+	}
+	crd := &apiextensionsv1.CustomResourceDefinition{}
+	if err := json.Unmarshal(data, crd); err != nil {
+		return nil, fmt.Errorf("unpack CRD %q: %w", d.name(), err)
+	}
+	return crd, nil
+}
+
+// has says whether there is such a version, served or not.
+func (d *Definition) has(version string) bool {
+	return slices.ContainsFunc(d.versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
+}
+
+func (d *Definition) name() string { return d.names.Plural + "." + d.group }
+
+func (d *Definition) gv(version string) schema.GroupVersion {
+	return schema.GroupVersion{Group: d.group, Version: version}
+}
+
+func (d *Definition) groupKind() schema.GroupKind {
+	return schema.GroupKind{Group: d.group, Kind: d.names.Kind}
+}
+
+// artefacts are the heavy parts, from the cache or to be compiled.
+func (d *Definition) artefacts() *artefacts {
+	return d.cache.get(d.hash, d.heavy, func() *artefacts { return newArtefacts(d) })
+}
+
+// deprecation is the warning of a deprecated version whose CRD gives none.
+func (d *Definition) deprecation(name string) string {
+	message := fmt.Sprintf("%s %s is deprecated", d.gv(name), d.names.Kind)
+	var newer []string
+	for _, v := range d.versions {
+		if v.Served && !v.Deprecated && apiversion.CompareKubeAwareVersionStrings(name, v.Name) < 0 {
+			newer = append(newer, v.Name)
+		}
+	}
+	if len(newer) == 0 {
+		return message
+	}
+	slices.SortFunc(newer, func(a, b string) int { return apiversion.CompareKubeAwareVersionStrings(b, a) })
+	return fmt.Sprintf("%s; use %s %s", message, d.gv(newer[0]), d.names.Kind)
+}

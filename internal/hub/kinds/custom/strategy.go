@@ -1,0 +1,123 @@
+package custom
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/storage/names"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+
+	"orrery.dev/orrery/internal/hub/kinds"
+)
+
+// strategy is the library's strategy for custom resources, which may be kept for as
+// long as the kind while its validators come and go in the cache. It is safe for
+// concurrent use.
+type strategy struct {
+	version version
+	status  bool
+	// light is the strategy without validators.
+	light kinds.Strategy
+
+	runtime.ObjectTyper
+	names.NameGenerator
+}
+
+var _ kinds.Strategy = strategy{}
+
+// Strategy is for requests to the resource itself.
+func (v version) Strategy() kinds.Strategy { return v.strategy(false) }
+
+// StatusStrategy is for updates of the status subresource, which the kind must have.
+func (v version) StatusStrategy() kinds.Strategy { return v.strategy(true) }
+
+func (v version) strategy(status bool) strategy {
+	statusSpec, scaleSpec := subresources(v.spec)
+	typer := v.def.typer
+	main := customresource.NewStrategy(typer, v.def.namespaced, v.gvk(), nil, nil, nil, statusSpec, scaleSpec, v.spec.SelectableFields)
+	s := strategy{version: v, status: status, light: main, ObjectTyper: typer, NameGenerator: names.SimpleNameGenerator}
+	if status {
+		s.light = customresource.NewStatusStrategy(main)
+	}
+	return s
+}
+
+func (s strategy) compiled() (kinds.Strategy, error) {
+	compiled, err := s.version.def.artefacts().strategies[s.version.spec.Name]()
+	if err != nil {
+		return nil, err
+	}
+	if s.status {
+		if compiled.status == nil {
+			return nil, fmt.Errorf("validate status of %s: no such subresource", s.version.def.gv(s.version.spec.Name).WithResource(s.version.def.names.Plural))
+		}
+		return compiled.status, nil
+	}
+	return compiled.main, nil
+}
+
+// NamespaceScoped says that objects are in namespaces.
+func (s strategy) NamespaceScoped() bool { return s.light.NamespaceScoped() }
+
+// GetResetFields says which fields an apply through this strategy must not own.
+func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
+	return s.light.GetResetFields()
+}
+
+// PrepareForCreate drops the status and sets the first generation.
+func (s strategy) PrepareForCreate(ctx context.Context, o runtime.Object) {
+	s.light.PrepareForCreate(ctx, o)
+}
+
+// PrepareForUpdate keeps what the request may not change and counts the generation.
+func (s strategy) PrepareForUpdate(ctx context.Context, o, old runtime.Object) {
+	s.light.PrepareForUpdate(ctx, o, old)
+}
+
+// Validate checks schema, list types, embedded objects and rules.
+func (s strategy) Validate(ctx context.Context, o runtime.Object) field.ErrorList {
+	compiled, err := s.compiled()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	return compiled.Validate(ctx, o)
+}
+
+// ValidateUpdate is Validate with transition rules, and without complaint about
+// what was wrong before and did not change.
+func (s strategy) ValidateUpdate(ctx context.Context, o, old runtime.Object) field.ErrorList {
+	compiled, err := s.compiled()
+	if err != nil {
+		return field.ErrorList{field.InternalError(nil, err)}
+	}
+	return compiled.ValidateUpdate(ctx, o, old)
+}
+
+// WarningsOnCreate warns of doubtful finalizers.
+func (s strategy) WarningsOnCreate(ctx context.Context, o runtime.Object) []string {
+	return s.light.WarningsOnCreate(ctx, o)
+}
+
+// WarningsOnUpdate warns of doubtful finalizers that are new.
+func (s strategy) WarningsOnUpdate(ctx context.Context, o, old runtime.Object) []string {
+	return s.light.WarningsOnUpdate(ctx, o, old)
+}
+
+// Canonicalize changes nothing.
+func (s strategy) Canonicalize(o runtime.Object) { s.light.Canonicalize(o) }
+
+// AllowCreateOnUpdate is false: PUT creates no custom resource.
+func (s strategy) AllowCreateOnUpdate() bool { return s.light.AllowCreateOnUpdate() }
+
+// AllowUnconditionalUpdate is false: PUT needs a resourceVersion.
+func (s strategy) AllowUnconditionalUpdate() bool { return s.light.AllowUnconditionalUpdate() }
+
+// GetAttrs is what selectors see of an object.
+func (s strategy) GetAttrs(o runtime.Object) (labels.Set, fields.Set, error) {
+	return s.light.GetAttrs(o)
+}

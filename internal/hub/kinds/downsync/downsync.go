@@ -1,0 +1,119 @@
+// Package downsync makes the part of a stored object that goes to a location, as canonical
+// JSON: compact, keys sorted, numbers as they were written. It is what the user wrote:
+// without what the server set, without status, without what makes sense only in one cluster
+// (owners, finalizers), and without what is addressed to Orrery rather than to the cluster.
+// Two objects that mean the same to a location travel as the same bytes, so digests of the
+// result can be compared.
+//
+// It must look at nothing but the bytes and the resource: what travels is the same for
+// all versions of a resource, and at all times.
+package downsync
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// errNoObject says that a value is not one JSON object.
+var errNoObject = errors.New("not a JSON object")
+
+// Of is the filter for the stored objects of a kind that is held in a Go struct
+// type. hasStatus says that the kind has a status that a server writes.
+func (n Types) Of(t reflect.Type, r key.Resource, hasStatus bool) *Filter {
+	f := withMetadata(n.ofKind(t), false, hasStatus)
+	withoutServerSpec(f, r)
+	return f
+}
+
+// Custom is the filter for objects of the kinds that CRDs define in a group, which
+// have no Go type; so it needs no CRD. Their status stays behind whether or not
+// the CRD has a status subresource: it may get one, or lose it.
+func Custom(group string) *Filter { return customs[group == v1alpha1.Group] }
+
+// customs is by whether the kinds are Orrery's own.
+var customs = map[bool]*Filter{
+	false: withMetadata(&Filter{}, false, true),
+	true:  withMetadata(&Filter{}, true, true),
+}
+
+// Travel returns the part of a stored object that goes to a location, as canonical JSON.
+func (f *Filter) Travel(value []byte) ([]byte, error) {
+	if !gjson.ValidBytes(value) {
+		return nil, fmt.Errorf("find what travels: %w", errNoObject)
+	}
+	object := gjson.ParseBytes(value)
+	if !object.IsObject() {
+		return nil, fmt.Errorf("find what travels: %w", errNoObject)
+	}
+	return f.append(make([]byte, 0, len(value)), object), nil
+}
+
+// withMetadata adds to a filter what never travels, of whatever kind.
+func withMetadata(f *Filter, orrery, status bool) *Filter {
+	metadata := &Filter{fields: map[string]*fieldFilter{}}
+	for _, name := range localMetadata() {
+		metadata.fields[name] = &fieldFilter{drop: true}
+	}
+	metadata.fields["annotations"] = without(controlAnnotations())
+	labels := markLabels()
+	if orrery {
+		labels = append(labels, v1alpha1.ForLabel)
+	}
+	metadata.fields["labels"] = without(labels)
+	if f.fields == nil {
+		f.fields = map[string]*fieldFilter{}
+	}
+	f.fields["metadata"] = &fieldFilter{inner: metadata}
+	if status {
+		f.fields["status"] = &fieldFilter{drop: true}
+	}
+	return f
+}
+
+// withoutServerSpec adds what a server sets in the spec of a kind.
+func withoutServerSpec(f *Filter, r key.Resource) {
+	if r == key.Namespaces {
+		spec := &Filter{fields: map[string]*fieldFilter{"finalizers": {drop: true}}}
+		f.fields["spec"] = &fieldFilter{zero: []byte("{}"), inner: spec}
+	}
+}
+
+// without drops names from a map, and the map when nothing is left of it.
+func without(names []string) *fieldFilter {
+	f := &fieldFilter{zero: []byte("{}"), inner: &Filter{fields: map[string]*fieldFilter{}}}
+	for _, name := range names {
+		f.inner.fields[name] = &fieldFilter{drop: true}
+	}
+	return f
+}
+
+// localMetadata is the metadata that belongs to one API server.
+func localMetadata() []string {
+	return []string{
+		"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
+		"deletionGracePeriodSeconds", "managedFields", "selfLink", "ownerReferences", "finalizers", "generateName",
+	}
+}
+
+// controlAnnotations are addressed to this hub, or were set by it or by an upper hub's
+// agent. v1alpha1.CascadeAnnotation is not among them: whether a namespace may be deleted
+// with its content is decided at the location, when the source may already be gone.
+func controlAnnotations() []string {
+	return []string{
+		"kubectl.kubernetes.io/last-applied-configuration",
+		v1alpha1.AssignedLocationsAnnotation, v1alpha1.ReturnStatusAnnotation, v1alpha1.SpaceAnnotation,
+		v1alpha1.ExpandAnnotation,
+		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation, v1alpha1.SourceUIDAnnotation,
+		v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation,
+		v1alpha1.TakenFromAnnotation,
+	}
+}
+
+// markLabels are an upper hub's ownership marks; this hub's agent sets its own.
+func markLabels() []string { return []string{v1alpha1.LocationLabel, v1alpha1.SpaceLabel} }

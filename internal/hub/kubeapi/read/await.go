@@ -1,0 +1,64 @@
+package read
+
+import (
+	"context"
+	"errors"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apiserver/pkg/storage"
+)
+
+// await returns when the table has a state that a request with this resourceVersion may
+// see: without one, everything that was acknowledged before; with "0", any state;
+// otherwise at least that revision.
+func (s *Server) await(ctx context.Context, version string) error {
+	switch version {
+	case "":
+		return s.awaitCommitted(ctx)
+	case "0":
+		return nil
+	}
+	rev, err := parseVersion(version)
+	if err != nil {
+		return err
+	}
+	return s.awaitRevision(ctx, rev)
+}
+
+func parseVersion(version string) (int64, error) {
+	rev, err := storage.APIObjectVersioner{}.ParseResourceVersion(version)
+	if err != nil {
+		return 0, apierrors.NewBadRequest("invalid resource version: " + err.Error())
+	}
+	const largest = 1<<63 - 1
+	return int64(min(rev, largest)), nil
+}
+
+func (s *Server) awaitCommitted(ctx context.Context) error {
+	if err := s.config.Committed(ctx); err != nil {
+		return unavailable("catch up with the log", err)
+	}
+	return nil
+}
+
+// awaitRevision waits for a revision that a client names: it may just have been written, which a hub
+// sees a moment later, or long after if it is behind, or it may never be. Whether there is one says the log.
+func (s *Server) awaitRevision(ctx context.Context, rev int64) error {
+	short, cancel := context.WithTimeout(ctx, s.config.FutureWait)
+	defer cancel()
+	err := s.config.Table.WaitFor(short, rev)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) {
+		return unavailable("wait for the named resourceVersion", err)
+	}
+	if err := s.awaitCommitted(ctx); err != nil {
+		return err
+	}
+	if now := s.config.Table.Rev(); now < rev {
+		const retrySeconds = 1
+		return storage.NewTooLargeResourceVersionError(uint64(rev), uint64(now), retrySeconds)
+	}
+	return nil
+}

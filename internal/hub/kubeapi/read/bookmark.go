@@ -1,0 +1,69 @@
+package read
+
+import (
+	"strconv"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// bookmark says that the client has seen everything up to the cursor; complete marks the
+// one after the initial state.
+func (w *watcher) bookmark(complete bool) watch.Event {
+	obj := w.reader.New()
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetResourceVersion(strconv.FormatInt(w.cursor, 10))
+		if complete {
+			m.SetAnnotations(map[string]string{metav1.InitialEventsAnnotationKey: "true"})
+		}
+	}
+	return watch.Event{Type: watch.Bookmark, Object: obj}
+}
+
+// bookmarkTimer fires at an interval, shortly before a watch ends, and then.
+type bookmarkTimer struct {
+	*time.Timer
+	every    time.Duration
+	deadline time.Time // zero for none
+	due      bool
+}
+
+// beforeDeadline is how long before the end of a watch its last bookmark is sent.
+const beforeDeadline = 2 * time.Second
+
+func newBookmarkTimer(deadline time.Time, every time.Duration) *bookmarkTimer {
+	b := &bookmarkTimer{every: every, deadline: deadline}
+	b.Timer = time.NewTimer(b.next())
+	return b
+}
+
+func (b *bookmarkTimer) next() time.Duration {
+	if b.deadline.IsZero() {
+		return b.every
+	}
+	left := time.Until(b.deadline)
+	if left > beforeDeadline {
+		left -= beforeDeadline
+	}
+	return min(b.every, left)
+}
+
+// passed says that the watch has to end.
+func (b *bookmarkTimer) passed() bool {
+	return !b.deadline.IsZero() && !time.Now().Before(b.deadline)
+}
+
+// rang notes that the timer fired.
+func (b *bookmarkTimer) rang() {
+	b.due = true
+	b.Reset(b.next())
+}
+
+// take says whether the timer has fired since the last take.
+func (b *bookmarkTimer) take() bool {
+	due := b.due
+	b.due = false
+	return due
+}

@@ -1,0 +1,90 @@
+package read
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/storage"
+
+	"orrery.dev/orrery/internal/hub/storage/table"
+)
+
+// expired is the error that makes clients start over.
+func expired(err error) error {
+	if errors.Is(err, table.ErrExpired) || errors.Is(err, table.ErrFuture) || errors.Is(err, errAnother) {
+		return apierrors.NewResourceExpired("The resourceVersion for the provided watch is too old.")
+	}
+	return apierrors.NewInternalError(err)
+}
+
+// tooOld is expired, with the revisions, for a watch that begins.
+func (r *reader) tooOld(w *watcher, err error) error {
+	if errors.Is(err, errStopped) {
+		return err
+	}
+	if !errors.Is(err, table.ErrExpired) {
+		return expired(err)
+	}
+	return apierrors.NewResourceExpired(fmt.Sprintf("too old resource version: %d (%d)",
+		w.cursor, r.server.config.Table.Floor(r.lens.topics(w.query)...)))
+}
+
+// refused is a watch whose only event says that it can't begin where the client asks. A
+// kube-apiserver does the same: a client takes that for the end of a watch and lists again,
+// while it would retry a request that fails. Other errors fail the request.
+func refused(err error) (watch.Interface, error) {
+	if errors.Is(err, errStopped) {
+		none := make(chan watch.Event)
+		close(none)
+		return over(none), nil
+	}
+	if !apierrors.IsResourceExpired(err) && !storage.IsTooLargeResourceVersion(err) {
+		return nil, err
+	}
+	results := make(chan watch.Event, 1)
+	results <- watch.Event{Type: watch.Error, Object: statusOf(err)}
+	close(results)
+	return over(results), nil
+}
+
+// over is a watch that has ended.
+type over <-chan watch.Event
+
+// ResultChan has the last event.
+func (o over) ResultChan() <-chan watch.Event { return o }
+
+// Stop has nothing to end.
+func (over) Stop() {}
+
+func statusOf(err error) runtime.Object {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		status = apierrors.NewInternalError(err)
+	}
+	s := status.Status()
+	return &s
+}
+
+type cutKey struct{}
+
+// cuttable makes it possible for a watch to cut off a client that does not read, see cut.
+func cuttable(next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		connection := http.NewResponseController(w)
+		next(w, req.WithContext(context.WithValue(req.Context(), cutKey{}, connection)))
+	}
+}
+
+// cut sets the deadline of writes to the client. Where that is not possible, the request
+// ends when its context does.
+func cut(ctx context.Context, at time.Time) {
+	if connection, ok := ctx.Value(cutKey{}).(*http.ResponseController); ok {
+		_ = connection.SetWriteDeadline(at)
+	}
+}

@@ -1,0 +1,257 @@
+package read
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+	"k8s.io/apiserver/pkg/server/routine"
+	"k8s.io/streaming/pkg/httpstream/wsstream"
+
+	"orrery.dev/orrery/internal/hub/respond"
+)
+
+// Most watches are idle, and there are many: what one keeps while nothing happens is what it
+// costs. So those of objects as they are, which informers have, are written by the goroutine of
+// their request, without one of their own, without a channel between the two, and without
+// what the handlers of k8s.io/apiserver keep. These still say which requests are watches, and
+// what of: they only don't serve them.
+
+// medium is how the events of watches of a kind are written in one media type. All of them
+// share it.
+type medium struct {
+	mediaType     string
+	framer        runtime.Framer
+	object, event runtime.Encoder
+	ids           map[watch.EventType]runtime.Identifier
+}
+
+// streams are by media type.
+type streams map[string]*medium
+
+// write writes one event, as the handlers of k8s.io/apiserver do.
+func (m *medium) write(e watch.Event, w io.Writer) error {
+	to := m.framer.NewFrameWriter(w)
+	encode := func(o runtime.Object, to io.Writer) error {
+		var object, event bytes.Buffer
+		if err := m.object.Encode(o, &object); err != nil {
+			return err
+		}
+		if err := m.event.Encode(&metav1.WatchEvent{Type: string(e.Type), Object: runtime.RawExtension{Raw: object.Bytes()}}, &event); err != nil {
+			return err
+		}
+		return writeAll(to, event.Bytes())
+	}
+	if o, ok := e.Object.(runtime.CacheableObject); ok {
+		return o.CacheEncode(m.ids[e.Type], encode, to)
+	}
+	return encode(e.Object, to)
+}
+
+// watching serves watches: those that can be written directly, and others by next.
+func (r *reader) watching(scope *handlers.RequestScope, next http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		asked, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
+		to := r.shape.streams[asked.Accepted.MediaType]
+		if err != nil || asked.Convert != nil || to == nil || wsstream.IsWebSocketRequest(req) {
+			cuttable(next)(w, req)
+			return
+		}
+		d, task := &direct{medium: to, w: w}, &routine.Task{}
+		ctx, cancel := context.WithCancel(context.WithValue(req.Context(), directKey{}, d))
+		served := false
+		defer func() {
+			if !served {
+				d.close()
+				cancel()
+			}
+		}()
+		next(w, req.WithContext(routine.WithTask(ctx, task)))
+		switch served = task.Func != nil; {
+		case !served: // it was refused
+		case d.watcher == nil: // it can't begin, which is an event
+			respond.Serve(req.Context(), func() {
+				defer cancel()
+				task.Func()
+			})
+		default:
+			d.watcher.over = req.Context().Done()
+			cancel() // the handlers' contexts are not needed any more
+			respond.Serve(req.Context(), d.serve)
+		}
+	}
+}
+
+type directKey struct{}
+
+// direct writes the events of a watch to its client. To the handlers it is the watch.
+type direct struct {
+	*medium
+	w       http.ResponseWriter
+	watcher *watcher
+	// buffer has what is yet to be written; nil: nothing. taken is the revision up to which
+	// everything has been written.
+	buffer *bytes.Buffer
+	taken  int64
+}
+
+var _ watch.Interface = &direct{}
+
+// ResultChan is never read.
+func (d *direct) ResultChan() <-chan watch.Event { return nil }
+
+// Stop does nothing: the handlers that would call it do not serve the watch.
+func (d *direct) Stop() {}
+
+// close ends the watch.
+func (d *direct) close() {
+	if d.watcher != nil {
+		d.watcher.sub.Close()
+		d.watcher.reader.server.watches.Done()
+	}
+}
+
+// serve writes events until the watch ends. All that is not waiting is done aside: what the
+// stack has grown to once, it keeps.
+func (d *direct) serve() {
+	defer d.close()
+	err := respond.Aside(d.begin)
+	if err == nil {
+		err = d.watcher.follow(respond.Aside)
+	}
+	_ = respond.Aside(func() error { return d.end(err) }) // a client that is gone need not know
+}
+
+// begin begins the answer.
+func (d *direct) begin() error {
+	control := http.NewResponseController(d.w)
+	// A writer without deadlines, as in tests, goes without.
+	d.watcher.to, d.watcher.cut = d, func(at time.Time) { _ = control.SetWriteDeadline(at) }
+	d.taken = d.watcher.cursor
+	d.w.Header().Set("Content-Type", d.mediaType)
+	d.w.WriteHeader(http.StatusOK)
+	if control.Flush() != nil {
+		return errStopped
+	}
+	return nil
+}
+
+// end tells the client why the watch ends, but if it knows or is not to.
+func (d *direct) end(err error) error {
+	w := d.watcher
+	if errors.Is(err, errStopped) {
+		w.stopLast()
+		return nil
+	}
+	w.lastCall()
+	defer w.stopLast()
+	return d.fail(err)
+}
+
+// fail tells the client why the watch ends.
+func (d *direct) fail(err error) error {
+	if d.buffer == nil {
+		d.buffer = d.watcher.reader.server.buffers.get()
+	}
+	defer d.letGo()
+	if err := d.write(watch.Event{Type: watch.Error, Object: statusOf(expired(err))}, d.buffer); err != nil {
+		return err
+	}
+	return d.writeOut()
+}
+
+// add adds an event to what is to be written.
+func (d *direct) add(timer *bookmarkTimer, e watch.Event) error {
+	if d.buffer == nil {
+		d.buffer = d.watcher.reader.server.buffers.get()
+	}
+	if d.write(e, d.buffer) != nil {
+		return errStopped
+	}
+	if d.buffer.Len() < pieceBytes/2 {
+		return nil
+	}
+	return d.flush(timer)
+}
+
+// flush writes what is to be written, and has it sent.
+func (d *direct) flush(timer *bookmarkTimer) error {
+	if d.buffer == nil {
+		d.taken = d.watcher.cursor
+		return nil
+	}
+	defer d.letGo()
+	done, attended := make(chan struct{}), make(chan struct{})
+	late := time.AfterFunc(blockedAfter, func() {
+		defer close(attended)
+		d.watcher.attend(timer, d.taken, done)
+	})
+	err := d.writeOut()
+	close(done)
+	if !late.Stop() {
+		<-attended
+	}
+	if err != nil {
+		return errStopped
+	}
+	d.taken = d.watcher.cursor
+	return nil
+}
+
+func (d *direct) writeOut() error {
+	if _, err := d.w.Write(d.buffer.Bytes()); err != nil {
+		return err
+	}
+	return http.NewResponseController(d.w).Flush()
+}
+
+func (d *direct) letGo() {
+	if d.buffer != nil {
+		d.watcher.reader.server.buffers.put(d.buffer)
+		d.buffer = nil
+	}
+}
+
+// blockedAfter is how long it takes until somebody looks after a watch whose client does not
+// take what is written.
+const blockedAfter = 20 * time.Millisecond
+
+// attend looks after a watch while something is written to its client, in place of the
+// goroutine that writes, for the reasons of send.
+func (w *watcher) attend(timer *bookmarkTimer, taken int64, done <-chan struct{}) {
+	for {
+		if w.sub.Ended() != nil {
+			w.lastCall()
+		}
+		if w.left(taken) {
+			w.cut(time.Now())
+			return
+		}
+		select {
+		case <-done:
+			return
+		case <-w.over:
+			w.cut(time.Now())
+			return
+		case <-w.reader.server.done:
+			w.cut(time.Now())
+			return
+		case <-timer.C:
+			timer.rang()
+			if timer.passed() {
+				w.cut(time.Now())
+				return
+			}
+		case <-w.sub.Wake():
+			w.woken = true
+		}
+	}
+}

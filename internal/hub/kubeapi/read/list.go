@@ -1,0 +1,187 @@
+package read
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// list is a list of objects of a view. Its JSON is assembled while it is written, and its
+// protobuf made of that; only forms that need a decoded list make one.
+type list struct {
+	metav1.ListMeta
+	// Items has the name by which the libraries recognize a list.
+	Items  []*object
+	reader *reader
+}
+
+var (
+	_ runtime.Object          = &list{}
+	_ runtime.CacheableObject = &list{}
+	_ metav1.ListInterface    = &list{}
+)
+
+// GetObjectKind returns a kind that does not change, whatever is set.
+func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is the decoded list, which callers may change.
+func (l *list) DeepCopyObject() runtime.Object { return l.GetObject() }
+
+// GetObject is the decoded list, or the list itself if it can't be decoded.
+func (l *list) GetObject() runtime.Object {
+	decoded, err := l.decode()
+	if err != nil {
+		return l
+	}
+	return decoded
+}
+
+// CacheEncode writes the list item by item if it can, see object.CacheEncode.
+func (l *list) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	buffer := l.reader.server.buffers.get()
+	defer l.reader.server.buffers.put(buffer)
+	p := &pieces{to: w, buffer: buffer}
+	if err := l.encode(id, encode, p); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w *pieces) error {
+	switch e := l.reader.shape.catalog[id]; e.form {
+	case formJSON:
+		return l.writeJSON(encode, w)
+	case formPretty:
+		return l.writePretty(encode, w)
+	case formProtobuf:
+		if l.reader.transcoder() != nil {
+			return l.writeProtobuf(w)
+		}
+	case formUnknown:
+		l.reader.server.fallbacks.Add(1)
+	}
+	decoded, err := l.decode()
+	if err != nil {
+		return err
+	}
+	return encode(decoded, w)
+}
+
+// decode makes a list of decoded objects. It fails if that would take too much memory at
+// once: then clients have to page or to take JSON.
+func (l *list) decode() (runtime.Object, error) {
+	if size, limit := totalSize(l.Items), l.reader.server.config.DecodedListBytes; size > limit {
+		return nil, tooLarge(size, limit)
+	}
+	decoded := l.reader.NewList()
+	items := make([]runtime.Object, 0, len(l.Items))
+	for _, o := range l.Items {
+		item, err := o.decode()
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, item)
+	}
+	if err := meta.SetList(decoded, items); err != nil {
+		return nil, fmt.Errorf("make a list: %w", err)
+	}
+	m, err := meta.ListAccessor(decoded)
+	if err != nil {
+		return nil, fmt.Errorf("make a list: %w", err)
+	}
+	m.SetResourceVersion(l.ResourceVersion)
+	m.SetContinue(l.Continue)
+	m.SetRemainingItemCount(l.RemainingItemCount)
+	return decoded, nil
+}
+
+// head is the list's JSON up to its items.
+func (l *list) head() ([]byte, error) {
+	head, err := json.Marshal(struct {
+		metav1.TypeMeta `json:",inline"`
+		metav1.ListMeta `json:"metadata"`
+	}{metav1.TypeMeta{Kind: l.reader.shape.listKind, APIVersion: l.reader.shape.apiVersion}, l.ListMeta})
+	if err != nil {
+		return nil, fmt.Errorf("encode list: %w", err)
+	}
+	return head, nil
+}
+
+// writeJSON writes the list item by item. Its first Write is the opening brace
+// alone, by which the response writer recognizes a stream that it may compress.
+func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	others, err := l.converted(encode)
+	if err != nil {
+		return err
+	}
+	head, err := l.head()
+	if err != nil {
+		return err
+	}
+	if err := writeAll(w, head[:1], head[1:len(head)-1], []byte(`,"items":[`)); err != nil {
+		return err
+	}
+	for i, o := range l.Items {
+		if i > 0 {
+			if err := writeAll(w, []byte(",")); err != nil {
+				return err
+			}
+		}
+		if err := l.writeItem(o, others[o], w); err != nil {
+			return err
+		}
+	}
+	return writeAll(w, []byte("]}\n"))
+}
+
+// writeItem writes one item: what it was converted to, or its own bytes.
+func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
+	if converted != nil {
+		return writeAll(w, converted)
+	}
+	return o.writeWithout(l.reader.shape.itemHead, w)
+}
+
+// converted has the items that are not stored in the version that is served. They are
+// converted before the first byte of the list is written: an item that can't be converted
+// fails the list, as in Kubernetes, and does not truncate it.
+func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*object][]byte, error) {
+	var others map[*object][]byte
+	size := 0
+	for _, o := range l.Items {
+		if o.asServed() {
+			// Nothing else can go wrong with bytes that are shown as they are.
+			if _, err := stored(o.row.Entry); err != nil && !l.reader.look.reports {
+				return nil, err
+			}
+			continue
+		}
+		decoded, err := o.decode()
+		if err != nil {
+			return nil, err
+		}
+		var b bytes.Buffer
+		if err := encode(decoded, &b); err != nil {
+			return nil, fmt.Errorf("encode %q: %w", o.row.Key, err)
+		}
+		item := bytes.TrimSpace(b.Bytes())
+		if head := l.reader.shape.itemHead; len(head) > 0 && bytes.HasPrefix(item, head) {
+			item = item[len(head)-1:]
+			item[0] = '{'
+		}
+		if size += len(item); size > l.reader.server.config.DecodedListBytes {
+			return nil, tooLarge(totalSize(l.Items), l.reader.server.config.DecodedListBytes)
+		}
+		if others == nil {
+			others = map[*object][]byte{}
+		}
+		others[o] = item
+	}
+	return others, nil
+}

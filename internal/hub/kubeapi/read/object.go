@@ -1,0 +1,268 @@
+package read
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+)
+
+// object is one row as a view shows it, at a resourceVersion. To handlers it is an API
+// object; it is decoded only if they need more than its bytes or its metadata. It belongs
+// to one request.
+type object struct {
+	reader *reader
+	row    *table.Row
+	rev    int64
+	meta   *metav1.ObjectMeta // decoded on demand
+}
+
+var (
+	_ runtime.Object            = &object{}
+	_ runtime.CacheableObject   = &object{}
+	_ metav1.ObjectMetaAccessor = &object{}
+)
+
+// GetObjectKind returns a kind that does not change, whatever is set.
+func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject is the decoded object, which callers may change.
+func (o *object) DeepCopyObject() runtime.Object { return o.GetObject() }
+
+// GetObject is the decoded object.
+func (o *object) GetObject() runtime.Object {
+	decoded, err := o.decode()
+	if err != nil {
+		return opaque{o}
+	}
+	return decoded
+}
+
+// GetObjectMeta decodes only the metadata. It never returns nil: a value that can't be read
+// has empty metadata, and encoding it fails.
+func (o *object) GetObjectMeta() metav1.Object {
+	if o.meta == nil {
+		o.meta = &metav1.ObjectMeta{}
+		if err := o.readMeta(o.meta); err != nil {
+			o.meta = &metav1.ObjectMeta{}
+		}
+	}
+	return o.meta
+}
+
+func (o *object) readMeta(into *metav1.ObjectMeta) error {
+	d, a, err := o.document()
+	if err != nil {
+		return err
+	}
+	metadata := gjson.GetBytes(d.value, "metadata").Raw
+	if err := json.Unmarshal([]byte(metadata), into); err != nil {
+		return fmt.Errorf("read metadata of %q: %w", o.row.Key, err)
+	}
+	a.addTo(into)
+	return nil
+}
+
+// document is the object's JSON and what the view adds to it.
+func (o *object) document() (document, addition, error) {
+	a := addition{rev: o.rev}
+	l := o.reader.look
+	switch {
+	case l.reports:
+		d, err := parse(o.reader.show(o.row, o.reader.away(o.row.In.(*reported).location)))
+		return d, a, err
+	case l.at != "":
+		r, err := o.reader.rendered(o.row)
+		if err != nil {
+			return document{}, a, err
+		}
+		a.labels, a.annotations = l.marks(o.row, o.reader.kind.GVK.Kind)
+		shown, err := l.placed(o.row, r.Object)
+		if err != nil {
+			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
+		}
+		d, err := parse(shown)
+		return d, a, err
+	case l.shelf && l.wide.Spaces:
+		value, err := l.widened(o.row)
+		if err != nil {
+			return document{}, a, err
+		}
+		d, err := parse(value)
+		return d, a, err
+	case l.space:
+		a.annotations = []field{{v1alpha1.SpaceAnnotation, string(spaceOf(o.row))}}
+		value, err := withoutSpace(o.row.Value)
+		if err != nil {
+			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
+		}
+		if len(value) != len(o.row.Value) {
+			d, err := parse(value)
+			return d, a, err
+		}
+	}
+	d, err := stored(o.row.Entry)
+	return d, a, err
+}
+
+// asServed says that the stored bytes are in the version that is served.
+func (o *object) asServed() bool {
+	s := o.reader.shape
+	if o.reader.look.metadataOnly || o.reader.look.reports {
+		return true
+	}
+	if s.checkVersion {
+		return gjson.GetBytes(o.row.Value, "apiVersion").String() == s.apiVersion
+	}
+	return s.asStored
+}
+
+// decode makes an object of the kind's Hub version.
+func (o *object) decode() (runtime.Object, error) {
+	d, a, err := o.document()
+	if err != nil {
+		return nil, err
+	}
+	if o.reader.look.metadataOnly {
+		partial := &metav1.PartialObjectMetadata{}
+		partial.SetGroupVersionKind(metadataGVK())
+		return partial, o.readMeta(&partial.ObjectMeta)
+	}
+	codec := o.reader.kind.StorageCodec
+	if (o.reader.look.at != "" || o.reader.look.reports) && o.reader.kind.Custom != nil {
+		codec = unstructured.UnstructuredJSONScheme // what travels is what was written
+	}
+	decoded, err := runtime.Decode(codec, d.value)
+	if err != nil && o.reader.look.reports { // a cluster's word for it is not taken: the rest of a list can be read
+		decoded, err = runtime.Decode(codec, o.reader.bare(d.value))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
+	}
+	m, err := meta.Accessor(decoded)
+	if err != nil {
+		return nil, fmt.Errorf("decode %q: %w", o.row.Key, err)
+	}
+	a.addTo(m)
+	return decoded, nil
+}
+
+// writeJSON writes the object as clients of the view see it. It must be asServed.
+func (o *object) writeJSON(w io.Writer) error { return o.writeWithout(nil, w) }
+
+// writeWithout writes the object without head if it begins with it.
+func (o *object) writeWithout(head []byte, w io.Writer) error {
+	d, a, err := o.document()
+	if err != nil {
+		return err
+	}
+	if !o.reader.look.metadataOnly {
+		return d.without(head).write(w, a)
+	}
+	if err := writeAll(w, []byte(`{`), []byte(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`)); err != nil {
+		return err
+	}
+	if err := o.writeMetadata(0, w); err != nil {
+		return err
+	}
+	return writeAll(w, []byte("}"))
+}
+
+// CacheEncode writes the object's own bytes where the encoder would write the same at
+// higher cost, and otherwise lets it encode the decoded object.
+func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
+	e := o.reader.shape.catalog[id]
+	switch {
+	case e.form == formJSON && o.asServed():
+		return o.encodeJSON(e, w)
+	case e.form == formPretty && o.asServed():
+		return o.encodePretty(w)
+	case e.form == formUnknown && transforms(id):
+		return encode(opaque{o}, w)
+	case (e.form == formDecoded || e.form == formProtobuf) && e.event != "" && !o.reader.look.reports:
+		return o.encodeShared(id, encode, w)
+	case e.form == formUnknown:
+		o.reader.server.fallbacks.Add(1)
+	}
+	made, err := o.encodable(e.form)
+	if err != nil {
+		return err
+	}
+	return encode(made, w)
+}
+
+// encodeJSON writes one value and a newline, as the encoders do. An event is one Write,
+// since over a WebSocket each Write is a message.
+func (o *object) encodeJSON(e encoding, w io.Writer) error {
+	if e.event == "" {
+		if err := o.writeJSON(w); err != nil {
+			return err
+		}
+		return writeAll(w, []byte("\n"))
+	}
+	buffer := o.reader.server.buffers.get()
+	defer o.reader.server.buffers.put(buffer)
+	buffer.WriteString(`{"type":"`)
+	buffer.WriteString(string(e.event))
+	buffer.WriteString(`","object":`)
+	if err := o.writeJSON(buffer); err != nil {
+		return err
+	}
+	buffer.WriteString("}\n")
+	return writeAll(w, buffer.Bytes())
+}
+
+const prettyIndent = "  "
+
+func (o *object) encodePretty(w io.Writer) error {
+	buffer := o.reader.server.buffers.get()
+	defer o.reader.server.buffers.put(buffer)
+	plain := o.reader.server.buffers.get()
+	defer o.reader.server.buffers.put(plain)
+	if err := o.writeJSON(plain); err != nil {
+		return err
+	}
+	if err := json.Indent(buffer, plain.Bytes(), "", prettyIndent); err != nil {
+		return fmt.Errorf("indent %q: %w", o.row.Key, err)
+	}
+	return writeAll(w, buffer.Bytes())
+}
+
+// addTo adds to decoded metadata what a view adds.
+func (a addition) addTo(m metav1.Object) {
+	m.SetResourceVersion(strconv.FormatInt(a.rev, 10))
+	if len(a.annotations) > 0 {
+		m.SetAnnotations(added(m.GetAnnotations(), a.annotations))
+	}
+	if len(a.labels) > 0 {
+		m.SetLabels(added(m.GetLabels(), a.labels))
+	}
+}
+
+func added(to map[string]string, all []field) map[string]string {
+	if to == nil {
+		to = make(map[string]string, len(all))
+	}
+	for _, f := range all {
+		to[f.name] = f.value
+	}
+	return to
+}
+
+// opaque hides from encoders that an object can encode itself, so that they transform it,
+// for which its metadata or ConvertToTable is enough.
+type opaque struct{ of *object }
+
+func (t opaque) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+func (t opaque) DeepCopyObject() runtime.Object   { return t }
+func (t opaque) GetObjectMeta() metav1.Object     { return t.of.GetObjectMeta() }

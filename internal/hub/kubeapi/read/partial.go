@@ -1,0 +1,22 @@
+package read
+
+import (
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// partialConvertor converts field labels by a kind's own convertor, though to the handlers
+// the kind is PartialObjectMetadata.
+type partialConvertor struct {
+	runtime.ObjectConvertor
+	kind schema.GroupVersionKind
+}
+
+func (p partialConvertor) ConvertFieldLabel(_ schema.GroupVersionKind, label, value string) (string, string, error) {
+	return p.ObjectConvertor.ConvertFieldLabel(p.kind, label, value)
+}
+
+// ConvertToVersion leaves partial metadata as it is.
+func (p partialConvertor) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
+	return in, nil
+}

@@ -1,0 +1,47 @@
+package read
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"testing"
+)
+
+// writes remembers single writes.
+type writes [][]byte
+
+func (w *writes) Write(b []byte) (int, error) {
+	*w = append(*w, bytes.Clone(b))
+	return len(b), nil
+}
+
+// TestPieces shows that everything arrives in order, the first Write as it was,
+// and the rest in few.
+func TestPieces(t *testing.T) {
+	var got writes
+	p := &pieces{to: &got, buffer: &bytes.Buffer{}}
+	var all []byte
+	for i := range 1000 {
+		b := bytes.Repeat([]byte{byte(i)}, rand.IntN(2000))
+		switch i {
+		case 0:
+			b = []byte("{")
+		case 500:
+			b = bytes.Repeat([]byte("x"), 3*pieceBytes)
+		}
+		all = append(all, b...)
+		if n, err := p.Write(b); n != len(b) || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	for range 2 {
+		if err := p.flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !bytes.Equal(bytes.Join(got, nil), all) || len(got[0]) != 1 {
+		t.Error("something else was written")
+	}
+	if most := 2*len(all)/pieceBytes + 4; len(got) > most {
+		t.Errorf("%d writes", len(got))
+	}
+}

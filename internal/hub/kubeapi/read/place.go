@@ -1,0 +1,70 @@
+package read
+
+import (
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/render"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// placed is the membership of rows that go to locations.
+type placed interface {
+	Place(location key.Location) (placement.Place, bool)
+}
+
+// Holds says whether a row's object is desired at a location: it is assigned, not held, and
+// the location has no other space's object in its place.
+func Holds(row *table.Row, l key.Location) bool {
+	if row.In == nil {
+		return false
+	}
+	p, ok := row.In.(placed)
+	if !ok {
+		return row.In.Tells(l)
+	}
+	place, ok := p.Place(l)
+	return ok && place.Held == "" && place.Owner == ""
+}
+
+// rendered is a row's object as it is rendered for the view's location.
+func (r *reader) rendered(row *table.Row) (render.Rendered, error) {
+	return r.server.config.Renderer.Render(row.Entry, classAt(row, r.look.at))
+}
+
+// digest is the digest of what rendered returns.
+func (r *reader) digest(row *table.Row) (wire.Sum, error) {
+	return r.server.config.Renderer.Digest(row.Entry, classAt(row, r.look.at))
+}
+
+// placed is the JSON of a row's object with the name that it has where it is put. The
+// JSON is not changed.
+func (l look) placed(row *table.Row, object []byte) ([]byte, error) {
+	if l.placing == key.Same {
+		return object, nil
+	}
+	namespace, name := nameOf(l.placing, row)
+	if namespace != "" {
+		return sjson.SetBytes(object, "metadata.namespace", namespace)
+	}
+	if label := `metadata.labels.kubernetes\.io/metadata\.name`; gjson.GetBytes(object, label).Exists() { // Kubernetes sets it to the name
+		var err error
+		if object, err = sjson.SetBytes(object, label, name); err != nil {
+			return nil, err
+		}
+	}
+	return sjson.SetBytes(object, "metadata.name", name)
+}
+
+// classAt is the class by which a row's object is rendered for a location.
+func classAt(row *table.Row, l key.Location) *placement.Class {
+	p, ok := row.In.(placed)
+	if !ok {
+		return nil
+	}
+	place, _ := p.Place(l)
+	return place.Class
+}

@@ -1,0 +1,48 @@
+package read
+
+import (
+	"slices"
+	"time"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/duration"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+)
+
+// reportColumns follow the kind's own columns, as countColumns do.
+func reportColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: "Location", Type: "string", Description: "The location that reports the object."},
+		{Name: "State", Type: "string", Description: "How far the object is there; Present, if it was not placed."},
+		{Name: "Health", Type: "string", Description: "How the object does there."},
+		{Name: "Fresh", Type: "string", Description: "Live, or how long the location has been away: what it reported may be old."},
+	}
+}
+
+// addReported adds the cells of reportColumns; of is nil for a bookmark.
+func (r *reader) addReported(to *metav1.TableRow, of *table.Row) {
+	cells := make([]any, len(reportColumns()))
+	for i := range cells {
+		cells[i] = ""
+	}
+	if of != nil {
+		o, t := of.In.(*reported), r.accountOf(of)
+		cells = []any{string(o.location), string(t.State), t.health, "Live"}
+		if row, _ := r.server.config.Table.Get(o.location.Key()); r.away(o.location) {
+			cells[3] = "Stale" + forHowLong(row)
+		}
+	}
+	to.Cells = append(slices.Clip(to.Cells), cells...)
+}
+
+// forHowLong says since when the Location of a row is away; empty if it does not say.
+func forHowLong(location *table.Row) string {
+	since := gjson.GetBytes(location.Value, `status.conditions.#(type=="`+v1alpha1.ConditionConnected+`").lastTransitionTime`).Time()
+	if since.IsZero() {
+		return ""
+	}
+	return " " + duration.HumanDuration(time.Since(since))
+}

@@ -1,0 +1,332 @@
+package read
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/tidwall/gjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// reported is what a row of the view of reports has besides the report, in the place of a
+// membership. It belongs to one request.
+type reported struct {
+	location key.Location
+	origin   key.Origin
+	// object is what the report is about.
+	object key.Object
+	// source is the row of the object, if it was placed and is assigned to the location;
+	// what else there is of it in the space, the location is not to have.
+	source *table.Row
+
+	account *account // read on demand
+}
+
+var _ table.Membership = &reported{}
+
+// Told are none.
+func (*reported) Told() []key.Location { return nil }
+
+// Tells is false.
+func (*reported) Tells(key.Location) bool { return false }
+
+// SameAt is true.
+func (*reported) SameAt(key.Location, table.Membership) bool { return true }
+
+func (o *reported) at() spot {
+	rest := o.object.Name
+	if o.object.Namespace != "" {
+		rest = o.object.Namespace + "/" + o.object.Name
+	}
+	return spot{o.location, o.object.Space, rest}
+}
+
+// account is what a report says besides the status or object that it has.
+type account struct {
+	objectstate.Verdict
+	uid, generation, health, note, owner string
+}
+
+// accountOf is what the report of a row says, as it is to be taken by what is desired.
+func (r *reader) accountOf(row *table.Row) *account {
+	o := row.In.(*reported)
+	if o.account != nil {
+		return o.account
+	}
+	t := &account{}
+	report := row.Report()
+	gjson.ParseBytes(report).ForEach(func(name, value gjson.Result) bool {
+		switch name.Str {
+		case "uid":
+			t.uid = value.String()
+		case "generation":
+			t.generation = value.Raw
+		case "state":
+			t.State = wire.State(value.String())
+		case "reason":
+			t.Reason = value.String()
+		case "message":
+			t.Message = value.String()
+		case "since":
+			t.Since = value.String()
+		case "health":
+			t.health = value.String()
+		case "healthNote":
+			t.note = value.String()
+		case "owner":
+			t.owner = value.String()
+		case "status", "object":
+			return false
+		}
+		return true
+	})
+	switch {
+	case o.origin != key.Placed:
+	case o.source == nil:
+		t.Verdict = objectstate.Left(report, false)
+	default:
+		p := placement.Place{Location: o.location}
+		if at, ok := o.source.In.(placed); ok {
+			p, _ = at.Place(o.location)
+		}
+		t.Verdict = objectstate.Assigned(r.server.config.Renderer.Digest, o.source, p, report, false)
+	}
+	o.account = t
+	return t
+}
+
+// away says whether what a location reports may be old. It is of now, and causes no events.
+func (r *reader) away(l key.Location) bool {
+	row, _ := r.server.config.Table.Get(l.Key())
+	return objectstate.RowAway(row)
+}
+
+// labelsOf are the labels that the view adds to a row's object.
+func (r *reader) labelsOf(row *table.Row) []field {
+	o, t := row.In.(*reported), r.accountOf(row)
+	all := []field{
+		{v1alpha1.LocationLabel, string(o.location)}, {v1alpha1.SpaceLabel, string(o.object.Space)}, {v1alpha1.StateLabel, string(t.State)},
+	}
+	if t.health != "" {
+		all = append(all, field{v1alpha1.HealthLabel, t.health})
+	}
+	return all
+}
+
+// annotationsOf are the annotations that the view adds to a row's object.
+func (r *reader) annotationsOf(row *table.Row, away bool) []field {
+	o, t := row.In.(*reported), r.accountOf(row)
+	all := []field{
+		{v1alpha1.SpaceAnnotation, string(o.object.Space)}, {v1alpha1.LocationLabel, string(o.location)},
+		{v1alpha1.SourceNameAnnotation, o.object.Name}, {v1alpha1.OriginAnnotation, string(o.origin)},
+	}
+	for _, f := range []field{
+		{v1alpha1.SourceNamespaceAnnotation, o.object.Namespace}, {v1alpha1.ReasonAnnotation, t.Reason}, {v1alpha1.MessageAnnotation, t.Message},
+		{v1alpha1.SinceAnnotation, t.Since}, {v1alpha1.HealthNoteAnnotation, t.note}, {v1alpha1.OwnerAnnotation, t.owner},
+		{v1alpha1.GenerationAnnotation, t.generation},
+	} {
+		if f.value != "" {
+			all = append(all, f)
+		}
+	}
+	if away {
+		all = append(all, field{v1alpha1.StaleAnnotation, "true"})
+	}
+	return all
+}
+
+// inVersion says whether a row's object is shown in the version that the reader's kind
+// serves: what a cluster made, in the version that was reported; what was placed, in that
+// which is stored, or, of kinds that CRDs define, in each: they convert by the name alone.
+func (r *reader) inVersion(row *table.Row) bool {
+	if row.In.(*reported).origin == key.Placed {
+		return r.kind.Custom != nil || r.kind.StoredAsServed()
+	}
+	return gjson.GetBytes(row.Value, "object.apiVersion").String() == r.kind.GVK.GroupVersion().String()
+}
+
+// template is the object that a row's object is made of; empty if there is none.
+func (o *reported) template(row *table.Row) []byte {
+	switch {
+	case o.origin != key.Placed:
+		return []byte(gjson.GetBytes(row.Value, "object").Raw)
+	case o.source == nil:
+		return nil
+	}
+	return o.source.Value
+}
+
+// show is a row's object as JSON, without its resourceVersion. Of a placed object that is
+// what is in the space, with the status of the location in place of the space's; metadata
+// that the space or the cluster keeps for itself is left out.
+func (r *reader) show(row *table.Row, away bool) []byte {
+	o, t := row.In.(*reported), r.accountOf(row)
+	template := gjson.ParseBytes(o.template(row))
+	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(template), r.kind.GVK.GroupVersion())
+	b = r.showMeta(b, row, template.Get("metadata"), away)
+	template.ForEach(func(name, value gjson.Result) bool {
+		switch name.String() {
+		case "kind", "apiVersion", "metadata":
+			return true
+		case "status":
+			if o.origin == key.Placed {
+				return true
+			}
+		}
+		b = append(append(append(append(b, ','), name.Raw...), ':'), value.Raw...)
+		return true
+	})
+	if o.source != nil && t.uid == o.source.Meta.UID {
+		if status := gjson.GetBytes(row.Report(), "status").Raw; status != "" {
+			b = append(append(b, `,"status":`...), status...)
+		}
+	}
+	return append(b, '}')
+}
+
+// nameOf is the name of an object's kind. Of a kind that nobody defines no location says how it
+// is called in what others report.
+func (r *reader) nameOf(template gjson.Result) string {
+	if r.kind.Unknown {
+		if own := template.Get("kind").String(); kinds.CheckKind(own) == nil {
+			return own
+		}
+	}
+	return r.kind.GVK.Kind
+}
+
+// kept are the fields of metadata that are shown of what was placed, and of what a cluster
+// made.
+var (
+	keptOfPlaced  = []string{"uid", "creationTimestamp"}
+	keptOfCluster = []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName", "generation", "ownerReferences", "finalizers"}
+)
+
+// showMeta appends the metadata of a row's object.
+func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, away bool) []byte {
+	o := row.In.(*reported)
+	namespace, name := r.look.wide.At(o.location, o.object)
+	fields := []field{{"name", name}}
+	if namespace != "" {
+		fields = append(fields, field{"namespace", namespace})
+	}
+	kept := keptOfPlaced
+	switch {
+	case o.origin != key.Placed:
+		if kept = keptOfCluster; !isMetadata(template) {
+			template = gjson.Result{}
+		}
+	case o.source == nil:
+		fields = append(fields, field{"uid", r.accountOf(row).uid})
+	}
+	b = encoded(append(b, '{'), fields)
+	template.ForEach(func(name, value gjson.Result) bool {
+		if slices.Contains(kept, name.String()) {
+			b = append(append(append(append(b, ','), name.Raw...), ':'), value.Raw...)
+		}
+		return true
+	})
+	b = showMap(append(b, `,"labels":`...), template.Get("labels"), r.labelsOf(row))
+	b = showMap(append(b, `,"annotations":`...), template.Get("annotations"), r.annotationsOf(row, away))
+	return append(b, '}')
+}
+
+// isMetadata says whether clients can read something as metadata: a cluster's word for it is
+// not taken.
+func isMetadata(of gjson.Result) bool {
+	return of.IsObject() && json.Unmarshal([]byte(of.Raw), &metav1.ObjectMeta{}) == nil
+}
+
+// lastApplied is what kubectl keeps of an object in itself.
+const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
+
+// showMap appends a map of texts and what is added to it, which takes the place of what has
+// the same name.
+func showMap(b []byte, of gjson.Result, add []field) []byte {
+	b = encoded(append(b, '{'), add)
+	if of.IsObject() {
+		of.ForEach(func(name, value gjson.Result) bool {
+			taken := name.String() == lastApplied || slices.ContainsFunc(add, func(f field) bool { return f.name == name.String() })
+			if !taken && value.Type == gjson.String {
+				b = append(append(append(append(b, ','), name.Raw...), ':'), value.Raw...)
+			}
+			return true
+		})
+	}
+	return append(b, '}')
+}
+
+// reportedLabels are an object's labels as the view shows them.
+type reportedLabels struct {
+	labels.Labels
+	added []field
+}
+
+var _ labels.Labels = reportedLabels{}
+
+// Lookup returns the value of a label and whether it is there.
+func (l reportedLabels) Lookup(label string) (string, bool) {
+	for _, f := range l.added {
+		if f.name == label {
+			return f.value, true
+		}
+	}
+	return l.Labels.Lookup(label)
+}
+
+// Has says whether a label is there.
+func (l reportedLabels) Has(label string) bool { _, ok := l.Lookup(label); return ok }
+
+// Get returns the value of a label, "" if it is not there.
+func (l reportedLabels) Get(label string) string { v, _ := l.Lookup(label); return v }
+
+// selectsReported says whether a row's object is selected as the view shows it.
+func (r *reader) selectsReported(s selection, row *table.Row) bool {
+	o := row.In.(*reported)
+	if s.labels != nil {
+		var own labels.Labels = table.Labels(nil)
+		switch {
+		case o.source != nil:
+			own = o.source.Meta.Labels
+		case o.origin != key.Placed:
+			set := labels.Set{}
+			gjson.GetBytes(row.Value, "object.metadata.labels").ForEach(func(name, value gjson.Result) bool {
+				if value.Type == gjson.String {
+					set[name.String()] = value.Str
+				}
+				return true
+			})
+			own = set
+		}
+		if !s.labels.Matches(reportedLabels{own, r.labelsOf(row)}) {
+			return false
+		}
+	}
+	if s.fields == nil {
+		return true
+	}
+	namespace, name := r.look.wide.At(o.location, o.object)
+	return s.fields.Matches(&fieldsOf{kind: r.kind, namespace: namespace, name: name, value: func() []byte { return r.show(row, false) }})
+}
+
+// looksSameReported says that clients can't tell two rows' objects apart.
+func (r *reader) looksSameReported(c table.Change) bool {
+	return bytes.Equal(r.show(c.Prev, false), r.show(c.Cur, false))
+}
+
+// bare is an object with nothing but its metadata.
+func (r *reader) bare(shown []byte) []byte {
+	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(gjson.ParseBytes(shown)), r.kind.GVK.GroupVersion())
+	return append(append(b, gjson.GetBytes(shown, "metadata").Raw...), '}')
+}

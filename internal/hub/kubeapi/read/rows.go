@@ -1,0 +1,201 @@
+package read
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+)
+
+// ConvertToTable makes table rows of objects one by one, so that a long list needs one
+// decoded object at a time, unless the client asks for whole objects.
+func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts runtime.Object) (*metav1.Table, error) {
+	options, _ := opts.(*metav1.TableOptions)
+	if options == nil {
+		options = &metav1.TableOptions{}
+	}
+	switch t := obj.(type) {
+	case *list:
+		return r.rows(ctx, t.Items, t.ListMeta, options)
+	case *object:
+		if r.kind.Rows != nil && isGet(ctx) {
+			if table, err := r.own(t, options); table != nil || err != nil {
+				return table, err
+			}
+		}
+		return r.rows(ctx, []*object{t}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
+	case opaque:
+		return r.rows(ctx, []*object{t.of}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
+	}
+	// A bookmark: it has no cells of its own, but clients read its metadata.
+	converted, err := r.columns(ctx, r.New(), options)
+	if err != nil {
+		return nil, err
+	}
+	for i := range converted.Rows {
+		converted.Rows[i].Object.Object = obj
+		r.addCells(&converted.Rows[i], nil)
+	}
+	if m, err := meta.CommonAccessor(obj); err == nil {
+		converted.ResourceVersion = m.GetResourceVersion()
+	}
+	return converted, nil
+}
+
+// isGet says that a request is for one object by its name.
+func isGet(ctx context.Context) bool {
+	info, ok := request.RequestInfoFrom(ctx)
+	return ok && info.Verb == "get"
+}
+
+// own is the table that an object is; nil if it is none.
+func (r *reader) own(o *object, options *metav1.TableOptions) (*metav1.Table, error) {
+	decoded, err := o.decode()
+	if err != nil {
+		return nil, err
+	}
+	table, ok := r.kind.Rows(decoded)
+	if !ok {
+		return nil, nil
+	}
+	table.ResourceVersion = o.GetObjectMeta().GetResourceVersion()
+	if options.NoHeaders {
+		table.ColumnDefinitions = nil
+	}
+	accessor, err := meta.Accessor(decoded)
+	if err != nil {
+		return nil, fmt.Errorf("make the rows of %q: %w", o.row.Key, err)
+	}
+	about := runtime.Object(meta.AsPartialObjectMetadata(accessor))
+	if options.IncludeObject == metav1.IncludeObject {
+		about = decoded
+	}
+	for i := range table.Rows {
+		table.Rows[i].Object.Object = about
+	}
+	return table, nil
+}
+
+func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, options *metav1.TableOptions) (*metav1.Table, error) {
+	whole := options.IncludeObject == metav1.IncludeObject
+	if limit := r.server.config.DecodedListBytes; whole && totalSize(items) > limit {
+		return nil, tooLarge(totalSize(items), limit)
+	}
+	empty, err := r.columns(ctx, r.NewList(), options)
+	if err != nil {
+		return nil, err
+	}
+	withoutHeaders := *options
+	withoutHeaders.NoHeaders = true
+	result := &metav1.Table{ListMeta: m, ColumnDefinitions: empty.ColumnDefinitions, Rows: []metav1.TableRow{}}
+	for _, o := range items {
+		decoded, err := o.decode()
+		if err != nil {
+			return nil, err
+		}
+		one, err := r.columns(ctx, decoded, &withoutHeaders)
+		if err != nil {
+			return nil, err
+		}
+		for _, row := range one.Rows {
+			if row.Object.Object = decoded; !whole {
+				accessor, err := meta.Accessor(decoded)
+				if err != nil {
+					return nil, fmt.Errorf("make the row of %q: %w", o.row.Key, err)
+				}
+				row.Object.Object = meta.AsPartialObjectMetadata(accessor)
+			}
+			r.addCells(&row, o.row)
+			result.Rows = append(result.Rows, row)
+		}
+	}
+	return result, nil
+}
+
+// columns makes a table of the kind's own columns, and adds the definitions of those of the
+// view.
+func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
+	convertor := r.kind.Columns
+	if r.look.metadataOnly {
+		convertor = rest.NewDefaultTableConvertor(r.kind.GVR.GroupResource())
+	}
+	made, err := convertor.ConvertToTable(ctx, obj, options)
+	if err != nil || options.NoHeaders {
+		return made, err
+	}
+	switch {
+	case r.counted():
+		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
+	case r.look.shelf && r.look.wide.Spaces:
+		made.ColumnDefinitions = append(slices.Clip(made.ColumnDefinitions), spaceColumn())
+	case r.look.reports:
+		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, reportColumns())
+	}
+	return made, nil
+}
+
+// addCells adds the cells of columns that the view adds; of is nil for a bookmark.
+func (r *reader) addCells(to *metav1.TableRow, of *table.Row) {
+	if r.look.reports {
+		r.addReported(to, of)
+		return
+	}
+	if r.look.shelf && r.look.wide.Spaces {
+		space := ""
+		if of != nil {
+			space = string(spaceOf(of))
+		}
+		to.Cells = append(slices.Clip(to.Cells), space)
+	}
+	r.addCounts(to, of)
+}
+
+// counted says that tables show how far objects have come.
+func (r *reader) counted() bool { return r.look.counts && r.server.config.Counts != nil }
+
+// countColumns follow the kind's own columns, including those that only -o wide shows, so
+// that these stay at the positions that clients expect.
+func countColumns() []metav1.TableColumnDefinition {
+	return []metav1.TableColumnDefinition{
+		{Name: "Placed", Type: "integer", Description: "The number of locations that the object is assigned to."},
+		{Name: "Applied", Type: "integer", Description: "The number of those that have applied it as it is now."},
+		{Name: "Healthy", Type: "integer", Description: "The number of those that have applied it and where it does what it asks for."},
+		{Name: "Failed", Type: "integer", Description: "The number of those where it could not be applied."},
+	}
+}
+
+// addCounts adds the cells of countColumns; of is nil for a bookmark.
+func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
+	if !r.counted() {
+		return
+	}
+	var n v1alpha1.Counts
+	if of != nil {
+		n = r.server.config.Counts(of)
+	}
+	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Healthy, n.Failed)
+}
+
+func totalSize(items []*object) (n int) {
+	for _, o := range items {
+		n += len(o.row.Value)
+		if of, ok := o.row.In.(*reported); ok && of.source != nil {
+			n += len(of.source.Value)
+		}
+	}
+	return n
+}
+
+func tooLarge(size, limit int) error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+		"the list has %d bytes, more than the %d that are served at once if they have to be converted: ask for pages with limit, or for JSON of the version that is stored", size, limit))
+}

@@ -1,0 +1,337 @@
+package read
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tidwall/gjson"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const everywhere = "/views/exports/p/e/spaces/*"
+
+// TestShelvesShowWide: among those of other spaces an object says where it is, whatever it
+// says itself, and is found by the name that it has there; below its own space it is as it is.
+func TestShelvesShowWide(t *testing.T) {
+	f := newFixture(t, onShelves)
+	o := cm("a", "x", "1", "app=web")
+	o.annotations = map[string]string{"mine": "yes", v1alpha1.SpaceAnnotation: "forged", v1alpha1.SourceNamespaceAnnotation: "forged"}
+	f.put(o)
+	f.put(sample{gvr: namespaces, space: "a", name: "n", annotations: o.annotations})
+	f.put(cm("b", "x", "not bound", "app=web"))
+	s := f.serve()
+
+	_, body := get(t, s.URL+"/views/slices/p/v/values/web/spaces/a/api/v1/namespaces/default/configmaps/x")
+	if want := strings.Replace(string(o.value()), `"metadata":{`, `"metadata":{"resourceVersion":"1",`, 1); string(body) != want {
+		t.Errorf("in its space:\n got %s\nwant %s", body, want)
+	}
+	for _, path := range []string{"/views/slices/p/v/values/web/spaces/*", everywhere} {
+		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + path}).CoreV1()
+		typed, err := client.ConfigMaps("a--default").Get(t.Context(), "x", metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, err := client.ConfigMaps("").List(t.Context(), metav1.ListOptions{})
+		if err != nil || len(all.Items) != 1 || all.ResourceVersion != "3" {
+			t.Fatalf("%s: %+v, %v", path, all, err)
+		}
+		var plain corev1.ConfigMap
+		if err := json.Unmarshal([]byte(bodyOf(t, s.URL+path+"/api/v1/namespaces/a--default/configmaps/x")), &plain); err != nil {
+			t.Fatal(err)
+		}
+		want := map[string]string{"mine": "yes", "orrery.dev/space": "a", "orrery.dev/source-namespace": "default", "orrery.dev/source-name": "x"}
+		for _, got := range []corev1.ConfigMap{*typed, all.Items[0], plain} {
+			if got.Namespace != "a--default" || got.Name != "x" || got.ResourceVersion != "1" || fmt.Sprint(got.Annotations) != fmt.Sprint(want) {
+				t.Errorf("%s: %+v", path, got.ObjectMeta)
+			}
+		}
+	}
+	n := gjson.Parse(bodyOf(t, s.URL+everywhere+"/api/v1/namespaces/a--n")).Get("metadata")
+	if a := n.Get("annotations"); n.Get("name").Str != "a--n" || a.Get(`orrery\.dev/source-name`).Str != "n" || a.Get(`orrery\.dev/source-namespace`).Exists() {
+		t.Errorf("a Namespace: %s", n)
+	}
+	for _, path := range []string{
+		"/views/slices/p/v/rest/spaces/*/api/v1/namespaces/a--default/configmaps/x", "/views/slices/p/v/values/web/spaces/b/api/v1/namespaces/default/configmaps/x",
+		everywhere + "/api/v1/namespaces/default/configmaps/x", everywhere + "/api/v1/namespaces/b--default/configmaps/x", everywhere + "/api/v1/namespaces/n",
+	} {
+		if code, body := get(t, s.URL+path); code != 404 {
+			t.Errorf("%s: %d %s", path, code, body)
+		}
+	}
+	if n := f.server.Fallbacks(); n != 0 {
+		t.Errorf("%d encodings fell back to decoding", n)
+	}
+}
+
+// TestShelvesSelect: selectors and tables go by the names that are shown.
+func TestShelvesSelect(t *testing.T) {
+	f := newFixture(t, onShelves)
+	for _, s := range []key.Space{"a", "ab"} {
+		f.put(cm(s, "x", "1", "app=web"))
+		f.put(cm(s, "y", "1"))
+	}
+	s := f.serve()
+	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + everywhere}).CoreV1()
+	for _, test := range []struct{ namespace, fields, labels, want string }{
+		{"", "", "", "a--default/x a--default/y ab--default/x ab--default/y"},
+		{"ab--default", "", "", "ab--default/x ab--default/y"},
+		{"", "metadata.namespace=ab--default", "", "ab--default/x ab--default/y"},
+		{"", "metadata.namespace!=ab--default", "app", "a--default/x"},
+		{"", "metadata.namespace=default", "", ""},
+		{"default", "", "", ""},
+		{"", "metadata.name=y", "", "a--default/y ab--default/y"},
+	} {
+		all, err := client.ConfigMaps(test.namespace).List(t.Context(), metav1.ListOptions{FieldSelector: test.fields, LabelSelector: test.labels})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, o := range all.Items {
+			got = append(got, o.Namespace+"/"+o.Name)
+		}
+		if strings.Join(got, " ") != test.want {
+			t.Errorf("%+v: %v", test, got)
+		}
+	}
+	var shown metav1.Table
+	if err := json.Unmarshal([]byte(bodyOf(t, s.URL+everywhere+"/api/v1/configmaps", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	last := len(shown.ColumnDefinitions) - 1
+	if len(shown.Rows) != 4 || shown.ColumnDefinitions[last].Name != "Space" || shown.Rows[0].Cells[last] != "a" || shown.Rows[3].Cells[last] != "ab" {
+		t.Errorf("%+v", shown)
+	}
+}
+
+// TestShelvesNameOwners: an owner in no namespace is called as it is itself, and one in a
+// namespace, or that nobody knows, as in the space.
+func TestShelvesNameOwners(t *testing.T) {
+	f := newFixture(t, onShelves)
+	o := cm("a", "x", "1")
+	owner := func(version, kind, name string) map[string]any {
+		return map[string]any{"apiVersion": version, "kind": kind, "name": name, "uid": "u-" + name}
+	}
+	o.content["metadata"] = map[string]any{"name": "x", "namespace": "default", "ownerReferences": []any{
+		owner("v1", "ConfigMap", "c"), owner("v1", "Namespace", "n"), owner("example.com/v1", "Namespace", "w"), owner("v1", "Namespace", "m")}}
+	f.put(o)
+	s := f.serve()
+	for path, want := range map[string]string{
+		everywhere + "/api/v1/namespaces/a--default/configmaps/x":            `["c","a--n","w","a--m"]`,
+		"/views/exports/p/e/spaces/a/api/v1/namespaces/default/configmaps/x": `["c","n","w","m"]`,
+	} {
+		owners := gjson.Get(bodyOf(t, s.URL+path), "metadata.ownerReferences")
+		if got := owners.Get("#.name").Raw; got != want || owners.Get("1.uid").Str != "u-n" {
+			t.Errorf("%s: %s, want %s", path, owners, want)
+		}
+	}
+}
+
+// TestShelvesComeAndGo: what comes onto a shelf or leaves it by another's write is told once,
+// and a client that ends between two of the events of a revision gets the rest.
+func TestShelvesComeAndGo(t *testing.T) {
+	f := newFixture(t, onShelves)
+	f.put(cm("a", "w", "1", "app=web"))
+	f.put(cm("ab", "x", "1", "app=web"))
+	f.apply(table.Update{Key: shelvesKey, Value: []byte("web")}, table.Update{Key: cm("a", "w", "").key(), Value: cm("a", "w", "2", "app=web").value()})
+	for from, want := range map[int64][]string{
+		2: {"DELETED w 2", "DELETED x 3"},
+		3: nil,
+	} {
+		if got := toldOf(t, f, sliceOf("web"), from, len(want)); !slices.Equal(got, want) {
+			t.Errorf("from %d: %v, want %v", from, got, want)
+		}
+	}
+	if got, want := toldOf(t, f, sliceOf(""), 2, 2), []string{"ADDED x 2", "ADDED w 3"}; /* w was written by that */ !slices.Equal(got, want) {
+		t.Errorf("on the other: %v, want %v", got, want)
+	}
+}
+
+// toldOf is what a watch of ConfigMaps on a shelf of all spaces is told first.
+func toldOf(t *testing.T, f *fixture, on key.Shelf, from int64, n int) (all []string) {
+	t.Helper()
+	watching := angle{lens: onShelf(on, "*", f.table.Rev()), gvr: configMaps}
+	ctx, opts := watching.options(fmt.Sprint(from))
+	w, err := f.reader(watching.lens, configMaps).Watch(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	for range n {
+		e := <-w.ResultChan()
+		o := e.Object.(*object).GetObjectMeta()
+		all = append(all, fmt.Sprint(e.Type, " ", o.GetName(), " ", o.GetResourceVersion()))
+	}
+	return all
+}
+
+// TestShelvesEnd: a watch ends when what it rests on does, and nothing that is still there is
+// told to be deleted.
+func TestShelvesEnd(t *testing.T) {
+	offer := offered()
+	export, view, bound := offer[0], offer[1], offer[2]
+	changed := func(o sample, path string, value any) []byte {
+		var whole map[string]any
+		if err := json.Unmarshal(o.value(), &whole); err != nil {
+			t.Fatal(err)
+		}
+		whole["spec"].(map[string]any)[path] = value
+		return []byte(compact(whole))
+	}
+	whole, web, ofA := everywhere, "/views/slices/p/v/values/web/spaces/*", "/views/exports/p/e/spaces/a"
+	for name, test := range map[string]struct {
+		update  table.Update
+		expired []string // those that are told to start over
+		ended   []string // those that just end
+	}{
+		"another object":    {update: table.Update{Key: cm("b", "other", "").key(), Value: cm("b", "other", "").value()}},
+		"export deleted":    {update: table.Update{Key: export.key()}, expired: []string{whole, web, ofA}},
+		"export is another": {update: table.Update{Key: export.key(), Value: export.value()}, expired: []string{whole, web, ofA}},
+		"view deleted":      {update: table.Update{Key: view.key()}, expired: []string{web}},
+		"provider deleted":  {update: table.Update{Key: key.Space("p").Key()}, expired: []string{whole, web, ofA}},
+		"claims nothing":    {update: table.Update{Key: export.key(), CreateRev: -1, Value: changed(export, "claims", []any{})}, expired: []string{whole, web, ofA}},
+		"claims less": {update: table.Update{Key: export.key(), CreateRev: -1, Value: changed(export, "claims", []any{
+			map[string]any{"resource": "configmaps", "verbs": []any{"get", "list", "watch"}}})}, expired: []string{whole, web, ofA}},
+		"offers more": {update: table.Update{Key: export.key(), CreateRev: -1, Value: changed(export, "resources", []any{})}},
+		"unbound":     {update: table.Update{Key: bound.key()}, ended: []string{ofA}},
+		"space gone":  {update: table.Update{Key: key.Space("a").Key()}, ended: []string{ofA}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t, onShelves)
+			f.put(cm("a", "x", "1", "app=web"))
+			s := f.serve()
+			watches := map[string]watch.Interface{}
+			for _, path := range []string{whole, web, ofA} {
+				w, err := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + path}).CoreV1().ConfigMaps("").Watch(t.Context(), metav1.ListOptions{ResourceVersion: "1"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer w.Stop()
+				watches[path] = w
+			}
+			f.rewrite(test.update)
+			f.put(cm("a", "last", "1", "app=web"))
+			for path, w := range watches {
+				checkEnd(t, path, w, slices.Contains(test.expired, path), slices.Contains(test.ended, path))
+			}
+		})
+	}
+}
+
+// checkEnd checks how a watch ends; one that does not gets the last object.
+func checkEnd(t *testing.T, path string, w watch.Interface, expired, ended bool) {
+	t.Helper()
+	select {
+	case e, ok := <-w.ResultChan():
+		switch {
+		case !ok:
+			if !ended {
+				t.Errorf("%s ended", path)
+			}
+		case e.Type == watch.Error:
+			if !expired || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+				t.Errorf("%s ended: %+v", path, e.Object)
+			}
+		case expired || ended || e.Type != watch.Added || e.Object.(*corev1.ConfigMap).Name != "last":
+			t.Errorf("%s: %s %+v", path, e.Type, e.Object)
+		}
+	case <-time.After(3 * time.Minute):
+		t.Errorf("%s: waited too long", path)
+	}
+}
+
+// rewrite applies an update of what was there before the first revision, if that is said.
+func (f *fixture) rewrite(u table.Update) {
+	if u.CreateRev >= 0 {
+		f.apply(u)
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.rev++
+	u.CreateRev, u.ModRev = 0, f.rev
+	if err := f.table.Apply(f.rev, []table.Update{u}); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// TestShelvesHide: objects of a space that has not let them be read like this are not shown,
+// until its binding changes.
+func TestShelvesHide(t *testing.T) {
+	f := newFixture(t, onShelves)
+	f.put(cm("a", "x", "1"), cm("ab", "y", "1"))
+	bound := offered()[2]
+	row, _ := f.table.Get(bound.key())
+	lens := Shelf(OnShelf{Shelf: wholeShelf(), Space: key.AllSpaces, Hidden: map[key.Space]*table.Entry{"a": row.Entry}, Judged: 1})
+	made, err := f.reader(lens, configMaps).List(t.Context(), nil)
+	if l := made.(*list); err != nil || len(l.Items) != 1 || l.Items[0].GetObjectMeta().GetName() != "y" {
+		t.Fatalf("%v", err)
+	}
+	ctx, opts := angle{lens: lens, gvr: configMaps}.options("1")
+	w, err := f.reader(lens, configMaps).Watch(ctx, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Stop()
+	f.put(cm("a", "x", "2"))
+	f.rewrite(table.Update{Key: bound.key(), CreateRev: -1, Value: bound.value()})
+	if e := <-w.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+		t.Errorf("%+v", e)
+	}
+}
+
+// TestShelvesJudgedBefore: what is hidden was judged by an export that is no more as it was.
+func TestShelvesJudgedBefore(t *testing.T) {
+	f := newFixture(t, onShelves)
+	f.rewrite(table.Update{Key: offered()[0].key(), CreateRev: -1, Value: offered()[0].value()})
+	for judged, fine := range map[int64]bool{0: false, 1: true} {
+		lens := onShelf(wholeShelf(), key.AllSpaces, judged)
+		ctx, opts := angle{lens: lens, gvr: configMaps}.options("")
+		w, err := f.reader(lens, configMaps).Watch(ctx, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, over := w.(over); over == fine {
+			t.Errorf("judged at %d: %T", judged, w)
+		}
+		w.Stop()
+	}
+}
+
+// TestShelvesReadAsJudged: who asked while something else was claimed, and waited, reads nothing
+// that was accepted since.
+func TestShelvesReadAsJudged(t *testing.T) {
+	f := newFixture(t, onShelves)
+	f.put(cm("a", "x", "1"))
+	lens := onShelf(wholeShelf(), key.AllSpaces, f.table.Rev())
+	read := func(refused bool) {
+		t.Helper()
+		if _, err := f.reader(lens, configMaps).List(t.Context(), nil); apierrors.IsServerTimeout(err) != refused || err != nil != refused {
+			t.Errorf("list: %v", err)
+		}
+		ctx := request.WithNamespace(t.Context(), "a--default")
+		if _, err := f.reader(lens, configMaps).Get(ctx, "x", nil); apierrors.IsServerTimeout(err) != refused || err != nil != refused {
+			t.Errorf("get: %v", err)
+		}
+	}
+	read(false)
+	export := offered()[0]
+	export.content["spec"].(map[string]any)["claims"] = []any{map[string]any{"resource": "configmaps", "verbs": []any{"create"}}}
+	f.rewrite(table.Update{Key: export.key(), CreateRev: -1, Value: export.value()})
+	read(true)
+	lens = onShelf(wholeShelf(), key.AllSpaces, f.table.Rev())
+	read(false)
+}

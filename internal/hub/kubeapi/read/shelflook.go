@@ -1,0 +1,124 @@
+package read
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// called is the namespace and the name that a row's object has in the view.
+func (l look) called(row *table.Row) (namespace, name string) {
+	if !l.wide.Spaces {
+		return nameOf(l.placing, row)
+	}
+	return l.wide.At("", objectOf(row))
+}
+
+// objectOf is what a row's key says of its object.
+func objectOf(row *table.Row) key.Object {
+	s, r, rest, _ := key.Split(row.Key)
+	o := key.Object{Space: s, Identity: key.Identity{Resource: r}}
+	o.Namespace, o.Name = key.SplitName(rest)
+	return o
+}
+
+// widened is the JSON of a row's object as it is shown among those of other spaces. The JSON
+// is not changed.
+func (l look) widened(row *table.Row) ([]byte, error) {
+	value := row.Value
+	metadata := gjson.GetBytes(value, "metadata")
+	if !metadata.IsObject() || metadata.Index == 0 {
+		return nil, fmt.Errorf("object %q has no metadata", row.Key)
+	}
+	namespace, name := l.called(row)
+	fields := []field{{"name", name}}
+	if namespace != "" {
+		fields = append(fields, field{"namespace", namespace})
+	}
+	b := append(make([]byte, 0, len(value)+256), value[:metadata.Index]...)
+	b = encoded(append(b, '{'), fields)
+	var err error
+	metadata.ForEach(func(name, v gjson.Result) bool {
+		switch raw := v.Raw; name.Str {
+		case "name", "namespace", "annotations":
+		case "ownerReferences":
+			raw, err = l.owners(row, v)
+			fallthrough
+		default:
+			b = append(append(append(append(b, ','), name.Raw...), ':'), raw...)
+		}
+		return err == nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("show the owners of %q: %w", row.Key, err)
+	}
+	b = annotate(append(b, `,"annotations":`...), metadata.Get("annotations"), coordinates(row))
+	return append(append(b, '}'), value[metadata.Index+len(metadata.Raw):]...), nil
+}
+
+// coordinates are the annotations that say where an object is.
+func coordinates(row *table.Row) []field {
+	o := objectOf(row)
+	all := []field{{v1alpha1.SpaceAnnotation, string(o.Space)}, {v1alpha1.SourceNameAnnotation, o.Name}}
+	if o.Namespace != "" {
+		all = append(all, field{v1alpha1.SourceNamespaceAnnotation, o.Namespace})
+	}
+	return all
+}
+
+// annotate appends annotations, and those that a view adds: what an object has under the names
+// of these is left out.
+func annotate(b []byte, of gjson.Result, add []field) []byte {
+	b = encoded(append(b, '{'), add)
+	if of.IsObject() {
+		of.ForEach(func(name, value gjson.Result) bool {
+			if n := name.String(); n != v1alpha1.SourceNamespaceAnnotation && !slices.ContainsFunc(add, func(f field) bool { return f.name == n }) {
+				b = append(append(append(append(b, ','), name.Raw...), ':'), value.Raw...)
+			}
+			return true
+		})
+	}
+	return append(b, '}')
+}
+
+// owners are the references to owners, with the names that these have in the view: what is in
+// a namespace is called there what it is called in its space.
+func (l look) owners(row *table.Row, all gjson.Result) (raw string, err error) {
+	raw = all.Raw
+	for i, owner := range all.Array() {
+		if !isClustered(l.clustered, owner) {
+			continue
+		}
+		_, name := l.wide.At("", key.Object{Space: spaceOf(row), Identity: key.Identity{Name: owner.Get("name").String()}})
+		if raw, err = sjson.Set(raw, fmt.Sprint(i, ".name"), name); err != nil {
+			return "", fmt.Errorf("name owner %d: %w", i, err)
+		}
+	}
+	return raw, nil
+}
+
+// spaceColumn follows the kind's own columns where objects of several spaces are shown.
+func spaceColumn() metav1.TableColumnDefinition {
+	return metav1.TableColumnDefinition{Name: "Space", Type: "string", Description: "The space of the object."}
+}
+
+// writtenLast orders the events of a revision so that what was written in it comes last: it
+// carries the revision, as its writer was told, and what came or went by that an earlier one.
+func writtenLast(events []event, rev int64) {
+	slices.SortStableFunc(events, func(a, b event) int {
+		switch x, y := a.row.ModRev == rev, b.row.ModRev == rev; {
+		case x == y:
+			return 0
+		case x:
+			return 1
+		}
+		return -1
+	})
+}

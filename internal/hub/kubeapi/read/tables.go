@@ -1,0 +1,285 @@
+package read
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metainternalversionscheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/handlers/negotiation"
+
+	"orrery.dev/orrery/internal/hub/kinds/columns"
+	"orrery.dev/orrery/internal/lib/jsonscan"
+)
+
+// tabled serves lists that are asked for as tables in JSON, as kubectl does: their rows are
+// written one by one, of the bytes of the objects' metadata and, where the kind's columns can be
+// had of the bytes too, without decoding anything. To the handlers they are lists in JSON.
+func (r *reader) tabled(scope *handlers.RequestScope, others http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, req *http.Request) {
+		options, version := tableAsked(req, scope)
+		if options == nil || options.IncludeObject == metav1.IncludeObject {
+			others(w, req)
+			return
+		}
+		plain := req.WithContext(req.Context())
+		plain.Header = req.Header.Clone()
+		plain.Header.Set("Accept", runtime.ContentTypeJSON)
+		handlers.ListResource(tabling{r, options, version}, r, scope, false, 0)(w, plain)
+	}
+}
+
+// tableAsked is how a request asks for a table in JSON, and in which version; nil if it does
+// not, or not rightly, which the handlers answer.
+func tableAsked(req *http.Request, scope *handlers.RequestScope) (*metav1.TableOptions, schema.GroupVersion) {
+	asked, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
+	if err != nil || asked.Convert == nil || asked.Convert.Kind != "Table" || asked.Accepted.MediaType != runtime.ContentTypeJSON {
+		return nil, schema.GroupVersion{}
+	}
+	options := &metav1.TableOptions{}
+	if err := metainternalversionscheme.ParameterCodec.DecodeParameters(req.URL.Query(), metav1.SchemeGroupVersion, options); err != nil ||
+		len(validation.ValidateTableOptions(options)) > 0 {
+		return nil, schema.GroupVersion{}
+	}
+	return options, asked.Convert.GroupVersion()
+}
+
+// tabling lists objects as the rows of a table.
+type tabling struct {
+	*reader
+	options *metav1.TableOptions
+	version schema.GroupVersion
+}
+
+// List implements rest.Lister.
+func (t tabling) List(ctx context.Context, opts *metainternalversion.ListOptions) (runtime.Object, error) {
+	found, err := t.reader.List(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	l := found.(*list)
+	rows := &rows{tabling: t, ListMeta: l.ListMeta, of: l.Items, ends: make([]rowEnds, 0, len(l.Items))}
+	return rows, rows.fill(ctx)
+}
+
+// rows are a table of objects whose cells are there, in JSON; the objects are written with them.
+type rows struct {
+	tabling
+	metav1.ListMeta
+	definitions []metav1.TableColumnDefinition
+	of          []*object
+	// cells has those of one object after those of the other.
+	cells []byte
+	ends  []rowEnds
+}
+
+// rowEnds say where the cells of a row end, and the metadata of its object as it is stored; 0: that is
+// not known.
+type rowEnds struct{ cells, metadata int }
+
+var (
+	_ runtime.Object          = &rows{}
+	_ runtime.CacheableObject = &rows{}
+)
+
+// GetObjectKind returns a kind that does not change, whatever is set.
+func (t *rows) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
+
+// DeepCopyObject returns the rows, which do not change.
+func (t *rows) DeepCopyObject() runtime.Object { return t }
+
+// GetObject returns the rows: only their JSON is ever asked for.
+func (t *rows) GetObject() runtime.Object { return t }
+
+// fill makes all cells: an object that can't be read fails the list, and does not truncate it.
+func (t *rows) fill(ctx context.Context) error {
+	empty, err := t.columns(ctx, t.NewList(), t.options)
+	if err != nil {
+		return err
+	}
+	t.definitions = empty.ColumnDefinitions
+	scanner, _ := t.kind.Columns.(columns.Scanner)
+	if t.look.metadataOnly || t.look.reports {
+		scanner = nil
+	}
+	for _, o := range t.of {
+		metadata, err := t.addRow(ctx, o, scanner)
+		if err != nil {
+			return fmt.Errorf("make the row of %q: %w", o.row.Key, err)
+		}
+		t.ends = append(t.ends, rowEnds{len(t.cells), metadata})
+	}
+	return nil
+}
+
+// addRow adds the cells of one object: those of the kind's own columns, and those of the view. It says
+// where the metadata end of what is stored.
+func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (metadata int, err error) {
+	t.cells = append(t.cells, '[')
+	var others metav1.TableRow
+	metadata, scanned, err := t.scan(o, scanner)
+	if err != nil {
+		return 0, err
+	}
+	if !scanned {
+		if others, err = t.row(ctx, o); err != nil {
+			return 0, err
+		}
+	}
+	t.addCells(&others, o.row)
+	for i, cell := range others.Cells {
+		if scanned || i > 0 {
+			t.cells = append(t.cells, ',')
+		}
+		if t.cells, err = appendCell(t.cells, cell); err != nil {
+			return 0, err
+		}
+	}
+	t.cells = append(t.cells, ']')
+	return metadata, nil
+}
+
+// scan adds the cells of the kind's own columns, if they can be had of the object's JSON.
+func (t *rows) scan(o *object, scanner columns.Scanner) (metadata int, ok bool, err error) {
+	if scanner == nil {
+		return 0, false, nil
+	}
+	d, _, err := o.document()
+	if err != nil {
+		return 0, false, err
+	}
+	t.cells, metadata, ok = scanner.Scan(t.cells, d.value)
+	if &d.value[0] != &o.row.Value[0] { // it is made anew when it is written
+		metadata = 0
+	}
+	return metadata, ok, nil
+}
+
+// row has the cells of the kind's own columns.
+func (t *rows) row(ctx context.Context, o *object) (metav1.TableRow, error) {
+	decoded, err := o.decode()
+	if err != nil {
+		return metav1.TableRow{}, err
+	}
+	made, err := t.columns(ctx, decoded, &metav1.TableOptions{NoHeaders: true})
+	if err != nil {
+		return metav1.TableRow{}, err
+	}
+	if len(made.Rows) != 1 {
+		return metav1.TableRow{}, fmt.Errorf("there are %d", len(made.Rows))
+	}
+	return made.Rows[0], nil
+}
+
+// appendCell appends a cell in JSON.
+func appendCell(to []byte, cell any) ([]byte, error) {
+	switch c := cell.(type) {
+	case string:
+		return gjson.AppendJSONString(to, c), nil
+	case int64:
+		return strconv.AppendInt(to, c, 10), nil
+	}
+	encoded, err := json.Marshal(cell)
+	return append(to, encoded...), err
+}
+
+// CacheEncode writes the table row by row.
+func (t *rows) CacheEncode(id runtime.Identifier, _ func(runtime.Object, io.Writer) error, w io.Writer) error {
+	if t.shape.catalog[id].form == formPretty {
+		var plain, pretty bytes.Buffer
+		if err := t.write(&plain); err != nil {
+			return err
+		}
+		if err := json.Indent(&pretty, bytes.TrimSpace(plain.Bytes()), "", prettyIndent); err != nil {
+			return fmt.Errorf("indent table: %w", err)
+		}
+		return writeAll(w, pretty.Bytes())
+	}
+	buffer := t.server.buffers.get()
+	defer t.server.buffers.put(buffer)
+	p := &pieces{to: w, buffer: buffer}
+	if err := t.write(p); err != nil {
+		return err
+	}
+	return p.flush()
+}
+
+func (t *rows) write(w io.Writer) error {
+	head, err := json.Marshal(struct {
+		metav1.TypeMeta   `json:",inline"`
+		metav1.ListMeta   `json:"metadata"`
+		ColumnDefinitions []metav1.TableColumnDefinition `json:"columnDefinitions"`
+	}{metav1.TypeMeta{Kind: "Table", APIVersion: t.version.String()}, t.ListMeta, t.definitions})
+	if err != nil {
+		return fmt.Errorf("encode table: %w", err)
+	}
+	if err := writeAll(w, head[:1], head[1:len(head)-1], []byte(`,"rows":[`)); err != nil {
+		return err
+	}
+	partial := []byte(`,"object":{"kind":"PartialObjectMetadata","apiVersion":"` + t.version.String() + `","metadata":`)
+	before := []byte(`,{"cells":`)
+	from := 0
+	for i, o := range t.of {
+		begin := before
+		if i == 0 {
+			begin = before[1:]
+		}
+		if err := writeAll(w, begin, t.cells[from:t.ends[i].cells]); err != nil {
+			return err
+		}
+		if err := t.writeObject(o, t.ends[i].metadata, partial, w); err != nil {
+			return err
+		}
+		from = t.ends[i].cells
+	}
+	return writeAll(w, []byte("]}\n"))
+}
+
+// writeObject writes what a row has of its object, and the row's end.
+func (t *rows) writeObject(o *object, end int, partial []byte, w io.Writer) error {
+	if t.options.IncludeObject == metav1.IncludeNone {
+		return writeAll(w, []byte(`,"object":null}`))
+	}
+	if err := writeAll(w, partial); err != nil {
+		return err
+	}
+	if err := o.writeMetadata(end, w); err != nil {
+		return err
+	}
+	return writeAll(w, []byte("}}"))
+}
+
+// writeMetadata writes the metadata alone. end is where they end in the object's JSON; 0: that is not
+// known.
+func (o *object) writeMetadata(end int, w io.Writer) error {
+	d, a, err := o.document()
+	if err != nil {
+		return err
+	}
+	begin := d.metadata - 1
+	if end == 0 {
+		var ok bool
+		if end, ok = jsonscan.End(d.value, begin); !ok {
+			return fmt.Errorf("write the metadata of %q: they do not end", o.row.Key)
+		}
+	}
+	d.value = d.value[begin:end]
+	d.metadata = 1
+	for _, at := range []*int{&d.annotations, &d.labels} {
+		if *at > 0 {
+			*at -= begin
+		}
+	}
+	return d.write(w, a)
+}

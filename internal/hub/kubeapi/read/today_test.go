@@ -1,0 +1,192 @@
+package read
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/apiserver/pkg/endpoints/request"
+
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kinds/custom"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// stricter is the kind of widgets with a schema that knows one field.
+func stricter(t *testing.T) *kinds.Kind {
+	t.Helper()
+	c, err := custom.NewCompiler(custom.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := widgets()
+	red := &apiextensionsv1.JSON{Raw: []byte(`"red"`)}
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"colour": {Type: "string", Default: red},
+	}}
+	crd.Spec.Versions[0].SelectableFields = []apiextensionsv1.SelectableField{{JSONPath: ".colour"}}
+	definition, err := c.Compile(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return definition.Kinds()[0]
+}
+
+// A changed schema holds for all objects that are read, and costs nothing for those that
+// it leaves as they are.
+func TestReadsByTodaysDefinition(t *testing.T) {
+	f := newFixture(t)
+	defer f.server.Close()
+	f.put(
+		sample{gvr: widgetsV1, space: "a", namespace: "default", name: "old", content: map[string]any{"size": 1}},
+		sample{gvr: widgetsV1, space: "a", namespace: "default", name: "same", content: map[string]any{"colour": "blue"}},
+	)
+	r := f.server.reader(Space("a"), stricter(t))
+	list := func(selector string) string {
+		t.Helper()
+		s, err := fields.ParseSelector(selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l, err := r.List(t.Context(), &metainternalversion.ListOptions{FieldSelector: s})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, o := range l.(*list).Items {
+			u, err := o.decode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			content := u.(runtime.Unstructured).UnstructuredContent()
+			names = append(names, fmt.Sprint(o.GetObjectMeta().GetName(), " ", content["colour"], " ", content["size"]))
+		}
+		return strings.Join(names, ", ")
+	}
+	for range 2 {
+		if got := list(""); got != "old red <nil>, same blue <nil>" {
+			t.Errorf("got %s", got)
+		}
+	}
+	if got := list("colour=red"); got != "old red <nil>" {
+		t.Errorf("red ones: %s", got)
+	}
+	row, _ := f.table.Get("o/a/example.com/widgets/default/same")
+	if r.today(row) != row {
+		t.Error("an object that reads as it was written was copied")
+	}
+	if before := f.reader(Space("a"), widgetsV1); before.today(row) != row {
+		t.Error("and is read by another definition, too")
+	}
+	o, err := r.Get(request.WithNamespace(t.Context(), "default"), "old", &metav1.GetOptions{})
+	if err != nil || o.(*object).rev != row.ModRev {
+		t.Errorf("got %v %v", o, err)
+	}
+}
+
+func widgetsCRD(s key.Space, _ *kinds.Kind) []string {
+	return []string{key.Object{Space: s, Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key()}
+}
+
+// A watch delivers what happened until its kind was redefined, and ends.
+func TestWatchEndsWithItsDefinition(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		var defined atomic.Bool
+		defined.Store(true)
+		f := newFixture(t, func(c *Config, _ *table.Config) {
+			c.Defines = func(s key.Space, k *kinds.Kind) bool { return s == "b" || k.Custom != nil && defined.Load() }
+			c.DefinedBy = widgetsCRD
+		})
+		defer f.server.Close()
+		definition := func(s key.Space) table.Update {
+			return table.Update{Key: key.Object{Space: s, Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key(), Value: []byte(`{"metadata":{"name":"widgets.example.com"}}`)}
+		}
+		f.apply(definition("a"))
+		open := func(s key.Space) <-chan string {
+			w, err := f.reader(Space(s), widgetsV1).Watch(t.Context(), &metainternalversion.ListOptions{ResourceVersion: "1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			names := make(chan string, 10)
+			go func() {
+				defer close(names)
+				for e := range w.ResultChan() {
+					names <- e.Object.(*object).GetObjectMeta().GetName()
+				}
+			}()
+			return names
+		}
+		mine, other := open("a"), open("b")
+		f.apply(definition("a")) // a change that is none for objects
+		f.put(sample{gvr: widgetsV1, space: "a", namespace: "default", name: "before"})
+		if name := <-mine; name != "before" {
+			t.Errorf("got %q", name)
+		}
+		f.put(sample{gvr: widgetsV1, space: "a", namespace: "default", name: "last"})
+		defined.Store(false)
+		f.apply(definition("a"))
+		if name := <-mine; name != "last" {
+			t.Errorf("got %q", name)
+		}
+		if name, ok := <-mine; ok {
+			t.Errorf("got %q after the definition", name)
+		}
+		for range open("a") { // one by an old definition does not go on
+		}
+		f.put(sample{gvr: widgetsV1, space: "b", namespace: "default", name: "apart"})
+		if name := <-other; name != "apart" {
+			t.Errorf("got %q", name)
+		}
+	})
+}
+
+// A client that is slower than what ends its kind hears of all deletions first.
+func TestWatchEndsBehindDeletions(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		const count = 10 * pendingEvents
+		var gone atomic.Bool
+		f := newFixture(t, func(c *Config, _ *table.Config) {
+			c.Defines = func(key.Space, *kinds.Kind) bool { return !gone.Load() }
+			c.DefinedBy = widgetsCRD
+		})
+		defer f.server.Close()
+		crd := key.Object{Space: "a", Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key()
+		widget := func(i int) sample {
+			return sample{gvr: widgetsV1, space: "a", namespace: "default", name: fmt.Sprint(i)}
+		}
+		f.apply(table.Update{Key: crd, Value: []byte(`{"metadata":{"name":"widgets.example.com"}}`)})
+		for i := range count {
+			f.put(widget(i))
+		}
+		w, err := f.reader(Space("a"), widgetsV1).Watch(t.Context(), &metainternalversion.ListOptions{ResourceVersion: fmt.Sprint(1 + count)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range count {
+			f.del(widget(i))
+			synctest.Wait()
+		}
+		gone.Store(true)
+		f.apply(table.Update{Key: crd})
+		synctest.Wait() // the client is at something else
+		n := 0
+		for e := range w.ResultChan() {
+			if e.Type != watch.Deleted {
+				t.Errorf("got %v", e)
+			}
+			n++
+		}
+		if n != count {
+			t.Errorf("%d of %d deletions", n, count)
+		}
+	})
+}

@@ -1,0 +1,32 @@
+package write_test
+
+import "testing"
+
+// A condition says what a CRD asks for and does not get, as long as it asks.
+func TestDefinitionConditions(t *testing.T) {
+	h := newHub(t)
+	webhook := crd("widgets", "Widget", widgetSpec(nil))
+	webhook["spec"].(object)["conversion"] = object{"strategy": "Webhook", "webhook": object{
+		"conversionReviewVersions": []string{"v1"}, "clientConfig": object{"url": "https://convert.invalid/"}}}
+	a := h.must(201, h.do("POST", "a", crds, webhook))
+	if condition(a, "ConversionInert") != "True" || condition(a, "Established") != "True" || condition(a, "KubernetesAPIApprovalPolicyConformant") != nil {
+		t.Errorf("webhook: %s", a.raw)
+	}
+	a = h.must(200, h.do("PATCH", "a", crds+"/widgets.example.com", `{"spec":{"conversion":{"strategy":"None","webhook":null}}}`, "Content-Type", "application/merge-patch+json"))
+	if condition(a, "ConversionInert") != nil {
+		t.Errorf("no webhook any more: %s", a.raw)
+	}
+	for i, test := range []struct {
+		annotation string
+		status     any
+	}{{"https://github.com/kubernetes/kubernetes/pull/1", "True"}, {"unapproved, an experiment", "False"}} {
+		protected := crd("widgets", "Widget", widgetSpec(nil))
+		group := []string{"one.k8s.io", "two.k8s.io"}[i]
+		protected["metadata"] = object{"name": "widgets." + group, "annotations": object{"api-approved.kubernetes.io": test.annotation}}
+		protected["spec"].(object)["group"] = group
+		a := h.must(201, h.do("POST", "a", crds, protected))
+		if got := condition(a, "KubernetesAPIApprovalPolicyConformant"); got != test.status {
+			t.Errorf("%s: %v in %s", test.annotation, got, a.raw)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package write
+
+import (
+	"fmt"
+	"regexp/syntax"
+
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+const (
+	// maxRules is how many rules a CRD may have. One takes about 50 KB when it is compiled.
+	maxRules = 1000
+	// maxPatterns bounds the different patterns of a CRD, in instructions. One takes about
+	// 40 bytes, and the library never forgets a pattern. patternWeight is what a pattern
+	// counts besides: what it takes to find it grows with their number.
+	maxPatterns   = 200_000
+	patternWeight = 100
+)
+
+// weight is what schemas cost apart from their bytes.
+type weight struct {
+	rules, instructions int
+	patterns            map[string]struct{}
+}
+
+// validateWeight refuses a CRD that is small and costs the hub much: that takes all spaces'
+// memory, and is found out before it is compiled.
+func validateWeight(obj runtime.Object) field.ErrorList {
+	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if !ok {
+		return nil
+	}
+	w := weight{patterns: map[string]struct{}{}}
+	for i := range crd.Spec.Versions {
+		if s := crd.Spec.Versions[i].Schema; s != nil {
+			w.add(s.OpenAPIV3Schema)
+		}
+	}
+	path := field.NewPath("spec", "versions")
+	switch {
+	case w.rules > maxRules:
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("more than %d rules in x-kubernetes-validations", maxRules))}
+	case w.instructions > maxPatterns:
+		return field.ErrorList{field.Forbidden(path, "the patterns are too many, or too large when they are compiled")}
+	}
+	return nil
+}
+
+func (w *weight) tooMuch() bool { return w.rules > maxRules || w.instructions > maxPatterns }
+
+// add adds a schema and those in it, until it is too much.
+func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
+	if s == nil || w.tooMuch() {
+		return
+	}
+	w.rules += len(s.XValidations)
+	w.addPattern(s.Pattern)
+	if s.Items != nil {
+		w.add(s.Items.Schema)
+		w.addAll(s.Items.JSONSchemas)
+	}
+	w.addAll(s.AllOf)
+	w.addAll(s.OneOf)
+	w.addAll(s.AnyOf)
+	w.add(s.Not)
+	for _, named := range []map[string]apiextensionsv1.JSONSchemaProps{s.Properties, s.PatternProperties, s.Definitions} {
+		for _, one := range named {
+			w.add(&one)
+		}
+	}
+	for pattern := range s.PatternProperties {
+		w.addPattern(pattern)
+	}
+	for _, either := range []*apiextensionsv1.JSONSchemaPropsOrBool{s.AdditionalProperties, s.AdditionalItems} {
+		if either != nil {
+			w.add(either.Schema)
+		}
+	}
+	for _, d := range s.Dependencies {
+		w.add(d.Schema)
+	}
+}
+
+func (w *weight) addAll(all []apiextensionsv1.JSONSchemaProps) {
+	for i := range all {
+		w.add(&all[i])
+	}
+}
+
+// addPattern adds a pattern that was not there yet. One that is wrong is refused elsewhere.
+func (w *weight) addPattern(pattern string) {
+	if _, known := w.patterns[pattern]; known || pattern == "" || w.tooMuch() {
+		return
+	}
+	w.patterns[pattern] = struct{}{}
+	w.instructions += patternWeight
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return
+	}
+	if program, err := syntax.Compile(parsed.Simplify()); err == nil {
+		w.instructions += len(program.Inst)
+	}
+}

@@ -1,0 +1,46 @@
+package write
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// One caller waits for another in the same space, and not for one in another space;
+// nothing is kept afterwards.
+func TestLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := locks{of: map[key.Space]*lock{}}
+		first, err := all.acquire(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := all.acquire(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		other()
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := all.acquire(ctx, "a"); err == nil {
+			t.Error("two hold the lock of one space")
+		}
+		second := make(chan func())
+		go func() {
+			done, err := all.acquire(t.Context(), "a")
+			if err != nil {
+				t.Error(err)
+			}
+			second <- done
+		}()
+		synctest.Wait()
+		first()
+		(<-second)()
+		if len(all.of) != 0 {
+			t.Errorf("locks of %d spaces are kept", len(all.of))
+		}
+	})
+}

@@ -1,0 +1,208 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// validated is the strategy of policies: it also validates what their schema can't, label
+// selectors and paths.
+type validated struct {
+	rest.RESTCreateUpdateStrategy
+	validate func(key.Space, map[string]any) field.ErrorList
+}
+
+func (s validated) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return append(s.RESTCreateUpdateStrategy.Validate(ctx, obj), s.more(ctx, obj)...)
+}
+
+func (s validated) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	return append(s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old), s.more(ctx, obj)...)
+}
+
+func (s validated) more(ctx context.Context, obj runtime.Object) field.ErrorList {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil
+	}
+	space, _ := SpaceFrom(ctx)
+	return s.validate(space, u.Object)
+}
+
+// validatePlacement validates the selectors of a Placement. It has no errors for an object
+// that the schema refuses anyway.
+func validatePlacement(s key.Space, object map[string]any) (errs field.ErrorList) {
+	var p v1alpha1.Placement
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &p) != nil {
+		return nil
+	}
+	errs = append(validateWhere(p.Spec.Locations), validateSeats(&p.Spec)...)
+	if p.Spec.Spaces != nil && s != key.Root {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "spaces"), "only Placements in the space root reach other spaces"))
+	}
+	errs = append(errs, validateReach(p.Spec.Spaces, "Placement")...)
+	for i, d := range p.Spec.Downsync {
+		errs = append(errs, validateTest(d.ObjectTest, field.NewPath("spec", "downsync").Index(i))...)
+	}
+	return append(errs, validateUpsync(p.Spec.Upsync)...)
+}
+
+// maxUpsync bounds in bytes the names in a Placement's upsync: the agent of each location is
+// told them.
+const maxUpsync = 32 << 10
+
+// validateUpsync validates what is born elsewhere and asked for.
+func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
+	at, size := field.NewPath("spec", "upsync"), 0
+	for i, e := range entries {
+		for j, name := range e.Namespaces {
+			if problems := utilvalidation.IsDNS1123Label(name); len(problems) > 0 {
+				errs = append(errs, field.Invalid(at.Index(i).Child("namespaces").Index(j), name, strings.Join(problems, "; ")))
+			}
+		}
+		for j, name := range e.Names {
+			if problems := content.IsPathSegmentName(name); len(problems) > 0 || name == "" {
+				errs = append(errs, field.Invalid(at.Index(i).Child("names").Index(j), name, "want the name of an object"))
+			}
+		}
+		for _, name := range slices.Concat([]string{e.APIGroup}, e.Resources, e.Namespaces, e.Names) {
+			size += len(name)
+		}
+	}
+	if size > maxUpsync {
+		errs = append(errs, field.TooLong(at, "", maxUpsync))
+	}
+	return errs
+}
+
+// maxWithData bounds how many Customizers of a space use ConfigMaps: whenever one of these changes,
+// each that uses it is prepared anew for all locations. Writers at the same time may pass it.
+const maxWithData = 32
+
+// validateDataUse refuses that one more Customizer uses ConfigMaps where enough do.
+func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {
+	uses := func(row *table.Row) bool { return row != nil && gjson.GetBytes(row.Value, "spec.data.0").Exists() }
+	state, others := s.config.Table.Snapshot(), 0
+	if uses(state.Get(key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}.Key())) {
+		return nil
+	}
+	state.Ascend(key.ResourcePrefix(space, key.Customizers), func(row *table.Row) bool {
+		if uses(row) {
+			others++
+		}
+		return true
+	})
+	if others < maxWithData {
+		return nil
+	}
+	return field.ErrorList{field.Forbidden(field.NewPath("spec", "data"), fmt.Sprintf("%d Customizers of the space use ConfigMaps already", others))}
+}
+
+// validateCustomizer validates the selectors and rules of a Customizer. It has no errors for
+// an object that the schema refuses anyway.
+func (s *Server) validateCustomizer(space key.Space, object map[string]any) (errs field.ErrorList) {
+	var c v1alpha1.Customizer
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {
+		return nil
+	}
+	errs = validateWhere(c.Spec.Locations)
+	for i, test := range c.Spec.Match {
+		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
+	}
+	if len(c.Spec.Data) > 0 {
+		errs = append(errs, s.validateDataUse(space, c.Name)...)
+	}
+	names := make([]string, len(c.Spec.Data))
+	for i, d := range c.Spec.Data {
+		names[i] = d.Name
+	}
+	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"), names...)...)
+}
+
+// validateSummary validates the tests and expressions of a Summary. It has no errors for an
+// object that the schema refuses anyway.
+func (s *Server) validateSummary(_ key.Space, object map[string]any) (errs field.ErrorList) {
+	var m v1alpha1.Summary
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &m) != nil {
+		return nil
+	}
+	for i, test := range m.Spec.Match {
+		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
+	}
+	_, refused := s.config.Summaries.Compile(&m.Spec, field.NewPath("spec"))
+	return append(errs, refused...)
+}
+
+// validateGrant says nothing of an object that its schema refuses anyway.
+func validateGrant(s key.Space, object map[string]any) (errs field.ErrorList) {
+	var g v1alpha1.Grant
+	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &g) != nil {
+		return nil
+	}
+	spec := field.NewPath("spec")
+	if s != key.Root {
+		if g.Spec.Spaces != nil {
+			errs = append(errs, field.Forbidden(spec.Child("spaces"), "only Grants in the space root reach other spaces"))
+		}
+		for i, r := range g.Spec.Rules {
+			if len(r.NonResourceURLs) > 0 {
+				errs = append(errs, field.Forbidden(spec.Child("rules").Index(i).Child("nonResourceURLs"), "only Grants in the space root are about paths of the hub"))
+			}
+		}
+	}
+	return append(errs, validateReach(g.Spec.Spaces, "Grant")...)
+}
+
+// validateReach validates the spaces that an object of root reaches.
+func validateReach(of *v1alpha1.SpaceSelector, kind string) (errs field.ErrorList) {
+	if of == nil {
+		return nil
+	}
+	spaces := field.NewPath("spec", "spaces")
+	for i, name := range of.Names {
+		path := spaces.Child("names").Index(i)
+		if err := key.ValidateName(name); err != nil {
+			errs = append(errs, field.Invalid(path, name, err.Error()))
+		} else if key.Space(name) == key.Root {
+			errs = append(errs, field.Invalid(path, name, "a "+kind+" about root has no spaces"))
+		}
+	}
+	return append(errs, validateSelector(of.Selector, spaces.Child("selector"))...)
+}
+
+func validateWhere(entries []v1alpha1.LocationSelector) (errs field.ErrorList) {
+	for i, l := range entries {
+		errs = append(errs, validateSelector(l.Selector, field.NewPath("spec", "locations").Index(i).Child("selector"))...)
+	}
+	return errs
+}
+
+func validateTest(test v1alpha1.ObjectTest, path *field.Path) (errs field.ErrorList) {
+	for i := range test.NamespaceSelectors {
+		errs = append(errs, validateSelector(&test.NamespaceSelectors[i], path.Child("namespaceSelectors").Index(i))...)
+	}
+	for i := range test.LabelSelectors {
+		errs = append(errs, validateSelector(&test.LabelSelectors[i], path.Child("labelSelectors").Index(i))...)
+	}
+	return errs
+}
+
+func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.ErrorList {
+	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
+}

@@ -1,0 +1,86 @@
+package write
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/tidwall/gjson"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// removal is the strategy of deletions: the write that marks an object as being deleted
+// adds the finalizer by which it waits until its locations have removed it, if a Placement
+// of the object says so.
+type removal struct {
+	rest.RESTDeleteStrategy
+	server *Server
+	kind   *kinds.Kind
+}
+
+var _ rest.RESTGracefulDeleteStrategy = removal{}
+
+// CheckGracefulDelete adds the finalizer.
+func (r removal) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
+	r.server.keepUntilRemoved(ctx, r.kind, obj)
+	graceful, ok := r.RESTDeleteStrategy.(rest.RESTGracefulDeleteStrategy)
+	return ok && graceful.CheckGracefulDelete(ctx, obj, options)
+}
+
+// keepUntilRemoved adds to an object that is about to be deleted the finalizer by which it
+// waits, if it is to.
+func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj runtime.Object) {
+	m, err := meta.Accessor(obj)
+	space, ok := SpaceFrom(ctx)
+	if err != nil || !ok || isDeleting(m) || slices.Contains(m.GetFinalizers(), v1alpha1.RemovalFinalizer) {
+		return
+	}
+	if rev, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64); err == nil {
+		// How it is placed as it is now. If the request ends first, nothing is written.
+		_ = s.config.Table.WaitFor(ctx, rev)
+	}
+	o := key.Object{Space: space, Identity: key.Identity{Resource: kind.Resource, Namespace: m.GetNamespace(), Name: m.GetName()}}
+	if row, _ := s.config.Table.Get(o.Key()); waitsForRemoval(row) {
+		m.SetFinalizers(append(m.GetFinalizers(), v1alpha1.RemovalFinalizer))
+	}
+}
+
+// waitsForRemoval says whether a Placement of a row's object has its deletion wait.
+func waitsForRemoval(row *table.Row) bool {
+	if row == nil {
+		return false
+	}
+	m, ok := row.In.(*placement.Membership)
+	return ok && m.Waits()
+}
+
+// KeptUntilRemoved says whether an object is being deleted and waits until its locations
+// have removed it.
+func KeptUntilRemoved(row *table.Row) bool {
+	return row != nil && row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
+		return f.Str == v1alpha1.RemovalFinalizer
+	})
+}
+
+// FinishRemoval ends the wait of an object that its locations have removed: it goes, unless
+// it has other finalizers. The caller says what has been removed; another object of the
+// name is left alone.
+func (s *Server) FinishRemoval(ctx context.Context, row *table.Row) error {
+	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
+		return d.without(v1alpha1.RemovalFinalizer)
+	})
+	if err != nil {
+		return fmt.Errorf("end the wait of %q: %w", row.Key, err)
+	}
+	return s.config.Table.WaitFor(ctx, rev)
+}

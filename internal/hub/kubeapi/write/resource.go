@@ -1,0 +1,330 @@
+package write
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"path"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/internalversion"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/endpoints/handlers"
+	"k8s.io/apiserver/pkg/endpoints/request"
+	genericregistry "k8s.io/apiserver/pkg/registry/generic/registry"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/storage"
+	"k8s.io/apiserver/pkg/storage/etcd3"
+	"k8s.io/apiserver/pkg/storage/value/encrypt/identity"
+
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// resource is how one kind is written, in all spaces.
+type resource struct {
+	kind    *kinds.Kind
+	objects objectStorage
+	status  *statusStorage
+	scale   *scaleStorage
+	scopes  map[string]*handlers.RequestScope
+	// plain creates objects; nil: the library does.
+	plain *plain
+}
+
+// objectStorage is what the handlers of a kind's objects need.
+type objectStorage interface {
+	rest.Creater
+	rest.Patcher
+	rest.GracefulDeleter
+	rest.CollectionDeleter
+}
+
+// resourceOf is the resource of a kind, made when it is first asked for.
+func (s *Server) resourceOf(kind *kinds.Kind) (*resource, error) {
+	if kind.Custom != nil {
+		if r, ok := s.customs.Get(kind); ok {
+			return r.(*resource), nil
+		}
+		r, err := s.newResource(kind)
+		if err == nil {
+			s.customs.Add(kind, r)
+		}
+		return r, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if r, ok := s.builtins[kind]; ok {
+		return r, nil
+	}
+	r, err := s.newResource(kind)
+	if err == nil {
+		s.builtins[kind] = r
+	}
+	return r, err
+}
+
+func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
+	r := &resource{kind: kind, scopes: map[string]*handlers.RequestScope{}}
+	for _, sub := range []string{"", kinds.StatusSubresource, kinds.ScaleSubresource} {
+		scope := kind.Scope(sub)
+		if scope == nil {
+			continue
+		}
+		if s.config.Authorizer != nil {
+			scope.Authorizer = s.config.Authorizer
+		}
+		if kind.Resource == key.Secrets {
+			scope.Serializer = changing{scope.Serializer, foldStringData}
+			scope.Defaulter = foldingDefaulter{}
+		}
+		scope.Serializer = shallowSerializer{scope.Serializer}
+		r.scopes[sub] = scope
+	}
+	scope := r.scopes[""]
+	if scope == nil {
+		return nil, fmt.Errorf("kind %s: has no scope", kind.GVK)
+	}
+	main, status := s.strategies(kind, scope.Typer)
+	store, err := s.newStore(kind, universal{main, s, kind})
+	if err != nil {
+		return nil, err
+	}
+	r.objects = s.storageOf(kind, &objects{Store: store, server: s, kind: kind})
+	r.plain = s.plainOf(kind, main, r)
+	if kind.HasStatus {
+		statusStore := *store
+		statusStore.UpdateStrategy = universal{status, s, kind}
+		r.status = &statusStorage{store: &statusStore, server: s, kind: kind}
+	}
+	if kind.Scale != nil {
+		r.scale = &scaleStorage{kind: kind, store: store}
+	}
+	return r, nil
+}
+
+// newStore makes the generic store of a kind over the whole log.
+func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrategy) (*genericregistry.Store, error) {
+	codec := boundedCodec{Codec: kind.StorageCodec, limit: s.config.ObjectBytes}
+	versioner := storage.APIObjectVersioner{}
+	resource := kind.GVR.GroupResource()
+	backend, err := etcd3.New(s.client, nil, codec, kind.New, kind.NewList, "/", path.Join(s.config.Prefix, key.Objects.Prefix()),
+		resource, identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
+	if err != nil {
+		return nil, fmt.Errorf("make the storage of %s: %w", kind.GVK, err)
+	}
+	store := &genericregistry.Store{
+		NewFunc:                   kind.New,
+		NewListFunc:               kind.NewList,
+		DefaultQualifiedResource:  resource,
+		SingularQualifiedResource: schema.GroupResource{Group: resource.Group, Resource: kind.Singular},
+		KeyFunc:                   s.keyFunc(kind),
+		KeyRootFunc:               s.keyRootFunc(kind),
+		ObjectNameFunc:            objectName,
+		PredicateFunc: func(l labels.Selector, f fields.Selector) storage.SelectionPredicate {
+			return storage.SelectionPredicate{Label: l, Field: f, GetAttrs: kind.SelectableFields}
+		},
+		DeleteCollectionWorkers: deleters,
+		ReturnDeletedObject:     kind.Custom == nil && returnsDeleted(kind.Resource),
+
+		CreateStrategy: strategy,
+		UpdateStrategy: strategy,
+		DeleteStrategy: strategy,
+		BeginCreate:    beginCreate,
+		TableConvertor: kind.Columns,
+		Storage:        genericregistry.DryRunnableStorage{Storage: backend, Codec: codec},
+	}
+	store.Storage.Storage = guarded{store.Storage.Storage, s, kind}
+	if goesInSteps(kind.Resource) {
+		store.DeleteStrategy, store.Storage.Storage = steps{strategy}, lastSteps{store.Storage.Storage}
+	}
+	if placement.Never(kind.Resource) == "" {
+		store.DeleteStrategy = removal{store.DeleteStrategy, s, kind}
+	}
+	if kind.Resource == eventResource {
+		ttl := uint64(s.config.EventTTL.Seconds())
+		store.TTLFunc = func(runtime.Object, uint64, bool) (uint64, error) { return ttl, nil }
+	}
+	return store, nil
+}
+
+var (
+	eventResource = key.Resource{Group: key.CoreGroup, Resource: "events"}
+)
+
+func objectName(obj runtime.Object) (string, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return "", err
+	}
+	return m.GetName(), nil
+}
+
+// beginCreate refuses an object whose owners are missing, before any other error, and also
+// in dry runs.
+func beginCreate(ctx context.Context, _ runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
+	if a := admissionFrom(ctx); a != nil {
+		if err := a.check(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return func(context.Context, bool) {}, nil
+}
+
+// objects writes the objects of one kind.
+type objects struct {
+	*genericregistry.Store
+	server *Server
+	kind   *kinds.Kind
+}
+
+// admit readies the context of a request that may create an object.
+func (o *objects) admit(ctx context.Context, name string) (context.Context, error) {
+	space, ok := SpaceFrom(ctx)
+	if !ok {
+		return nil, apierrors.NewBadRequest("request has no space")
+	}
+	return o.server.admitting(ctx, o.server.owners(space, o.kind, request.NamespaceValue(ctx), name)), nil
+}
+
+func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return nil, err
+	}
+	// A name that has yet to be generated is named by its prefix in errors.
+	if ctx, err = o.admit(ctx, cmp.Or(m.GetName(), m.GetGenerateName())); err != nil {
+		return nil, err
+	}
+	out, err := o.Store.Create(ctx, obj, validate, options)
+	return out, o.foretell(ctx, out, err, options.DryRun)
+}
+
+func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	ctx, err := o.admit(ctx, name)
+	if err != nil {
+		return nil, false, err
+	}
+	out, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	return out, created, o.foretell(ctx, out, err, options.DryRun)
+}
+
+// Delete deletes an object, or marks it.
+func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (obj runtime.Object, gone bool, err error) {
+	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
+		obj, gone, err = o.Store.Delete(ctx, name, validate, options)
+		return err
+	})
+	if err == nil {
+		o.warn(ctx, name, nil, options.DryRun)
+	}
+	return obj, gone, err
+}
+
+// DeleteCollection answers with the deleted objects. As in any list, items of built-in kinds
+// do not have their kind.
+func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (deleted runtime.Object, err error) {
+	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
+		deleted, err = o.Store.DeleteCollection(ctx, validate, options, listOptions)
+		return err
+	})
+	if err != nil || o.kind.Custom != nil {
+		return deleted, err
+	}
+	return deleted, meta.EachListItem(deleted, func(item runtime.Object) error {
+		item.GetObjectKind().SetGroupVersionKind(schema.GroupVersionKind{})
+		return nil
+	})
+}
+
+// statusStorage writes the status of the objects of one kind.
+type statusStorage struct {
+	store  *genericregistry.Store
+	server *Server
+	kind   *kinds.Kind
+}
+
+var _ rest.Patcher = (*statusStorage)(nil)
+
+func (s *statusStorage) New() runtime.Object { return s.store.New() }
+
+func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+	return s.store.Get(ctx, name, options)
+}
+
+func (s *statusStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	if !takesNames(s.kind.Resource) {
+		return s.store.Update(ctx, name, info, create, update, false, options)
+	}
+	var out runtime.Object
+	var created bool
+	err := s.server.defining(ctx, func(ctx context.Context) (err error) {
+		out, created, err = s.store.Update(ctx, name, info, create, update, false, options)
+		return err
+	})
+	return out, created, err
+}
+
+// strategies are the strategies of a kind's objects, and of their status.
+func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, status rest.RESTCreateUpdateStrategy) {
+	if kind.Custom != nil {
+		main = kind.Custom.Strategy()
+		if kind.HasStatus {
+			status = kind.Custom.StatusStrategy()
+		}
+		switch kind.Resource {
+		case key.Spaces, key.Locations:
+			main = named{main, kind.Resource == key.Spaces}
+			if kind.Resource == key.Locations {
+				main = validated{tainted{main, s.config.Table.Rev}, validateLocation}
+			}
+		case key.Placements:
+			main, status = followed{validated{main, validatePlacement}, s.config.Follows}, followedStatus{status}
+		case key.Customizers:
+			main = ruled{validated{main, s.validateCustomizer}, s, s.rulesOf}
+		case key.Summaries:
+			main = ruled{validated{main, s.validateSummary}, s, s.expressionsOf}
+		case key.Grants:
+			main = validated{main, validateGrant}
+		case key.APIBindings:
+			main, status = bindings{validated{s.fewBindings(main), validateBinding}, s}, bindings{status, s}
+		case key.APIExports:
+			main = validated{main, s.validateExport}
+		case key.APIExportViews:
+			main = s.fewViews(main)
+		}
+		if kind.Resource == key.Spaces || kind.Resource == key.APIBindings {
+			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}
+		}
+		return main, status
+	}
+	plain := newInert(kind, typer)
+	switch kind.Resource {
+	case key.CRDs:
+		return kept{s.newDefinitions(plain), kind.Resource}, kept{s.newDefinitionStatus(plain), kind.Resource}
+	case key.Namespaces:
+		return kept{namespaces{plain}, kind.Resource}, kept{inertStatus{plain}, kind.Resource}
+	case key.Secrets:
+		return secrets{plain}, nil
+	case key.ConfigMaps:
+		return configMaps{plain}, nil
+	}
+	return plain, inertStatus{plain}
+}
+
+// storageOf wraps the storage of the kinds that own other objects.
+func (s *Server) storageOf(kind *kinds.Kind, o *objects) objectStorage {
+	switch kind.Resource {
+	case key.Spaces, key.Namespaces, key.CRDs, key.APIBindings:
+		return &containers{objects: o}
+	case key.APIExportViews:
+		return counted{o}
+	}
+	return o
+}

@@ -1,0 +1,70 @@
+package write
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kinds/binding"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// FinishBinding deletes, one by one, the objects of an APIBinding that is being deleted, and
+// in the end the binding. Afterwards others of the space may have the names. It is safe to
+// call at any time.
+func (s *Server) FinishBinding(ctx context.Context, space key.Space, name string) (Progress, error) {
+	o := key.Object{Space: space, Identity: key.Identity{Resource: key.APIBindings, Name: name}}
+	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+		more := true
+		for _, r := range boundBy(state.Get(o.Key())) {
+			if more {
+				state.Ascend(key.ResourcePrefix(space, r), func(row *table.Row) bool {
+					more = fn(row)
+					return more
+				})
+			}
+		}
+	})
+}
+
+// boundBy are the resources of an APIBinding.
+func boundBy(row *table.Row) (all []key.Resource) {
+	var b v1alpha1.APIBinding
+	if row == nil || json.Unmarshal(row.Value, &b) != nil {
+		return nil
+	}
+	for _, of := range b.Status.Resources {
+		all = append(all, key.NewResource(of.Group, of.Resource))
+	}
+	return all
+}
+
+// boundIn says whether a resource of a space belongs to an APIBinding.
+func boundIn(state table.Reader, space key.Space, r key.Resource) bool {
+	return slices.ContainsFunc(binding.Of(state, space), func(b *binding.Binding) bool {
+		_, ok := b.Bound(r)
+		return ok
+	})
+}
+
+// unbinding says in an APIBinding that it is being deleted. It does nothing to other objects.
+func (s *Server) unbinding(u *unstructured.Unstructured, message string) {
+	if u.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("APIBinding") {
+		return
+	}
+	_, b := bindingOf(u)
+	if b == nil {
+		return
+	}
+	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnbinding, Message: message,
+		ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(s.config.Now()),
+	})
+	setBindingStatus(u, b)
+}

@@ -1,0 +1,119 @@
+package write
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// universal adds to a kind's strategy what holds for every kind.
+type universal struct {
+	rest.RESTCreateUpdateStrategy
+	server *Server
+	kind   *kinds.Kind
+}
+
+// PrepareForCreate makes sure that no object is created as one that is being deleted, which
+// an apply or update that creates could ask for.
+func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
+	if m, err := meta.Accessor(obj); err == nil {
+		m.SetDeletionTimestamp(nil)
+		m.SetDeletionGracePeriodSeconds(nil)
+	}
+	u.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
+	if p := passageFrom(ctx); p != nil {
+		p.claim(obj)
+	}
+}
+
+// PrepareForUpdate keeps what a version does not know that views slice by, so that a write is
+// judged by what will be stored. Where that fails, so does storage.
+func (u universal) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
+	u.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
+	s, ok := SpaceFrom(ctx)
+	m, err := meta.Accessor(old)
+	if !ok || err != nil {
+		return
+	}
+	o := key.Object{Space: s, Identity: key.Identity{Resource: u.kind.Resource, Namespace: m.GetNamespace(), Name: m.GetName()}}
+	_ = u.server.keepValues(ctx, u.kind, o.Key(), obj, old)
+}
+
+func (u universal) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
+}
+
+func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	// What was accepted once, by another version of the hub, keeps nobody from other changes.
+	known := map[string]bool{}
+	for _, err := range u.validateTemplates(old) {
+		known[err.Error()] = true
+	}
+	templates := slices.DeleteFunc(u.validateTemplates(obj), func(err *field.Error) bool { return known[err.Error()] })
+	sliced := u.protected(ctx, obj, old)
+	if len(sliced) == 0 {
+		sliced = judged(ctx, obj, old)
+	}
+	return slices.Concat(validateAnnotations(obj), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
+}
+
+// validateTemplates refuses templates that can't be used, at the texts that have them.
+func (u universal) validateTemplates(obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil || m.GetAnnotations()[v1alpha1.ExpandAnnotation] == "" {
+		return nil
+	}
+	path := field.NewPath("metadata", "annotations").Key(v1alpha1.ExpandAnnotation)
+	if value := m.GetAnnotations()[v1alpha1.ExpandAnnotation]; value != "true" {
+		return field.ErrorList{field.NotSupported(path, value, []string{"true"})}
+	}
+	if _, ok := obj.(*corev1.Secret); ok {
+		return field.ErrorList{field.Forbidden(path, "the values of Secrets are no texts: have a Customizer change them, or a Secret for each location")}
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(path, err)}
+	}
+	return u.server.config.Rules.CheckTemplates(object)
+}
+
+// validateAnnotations refuses values that would only be ignored later.
+func validateAnnotations(obj runtime.Object) field.ErrorList {
+	m, err := meta.Accessor(obj)
+	if err != nil {
+		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
+	}
+	path := field.NewPath("metadata", "annotations")
+	var problems field.ErrorList
+	if value, ok := m.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]; ok {
+		problems = append(problems, validateLocations(path.Key(v1alpha1.AssignedLocationsAnnotation), value)...)
+	}
+	returnStatuses := []v1alpha1.ReturnStatus{v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, v1alpha1.ReturnStatusRollup}
+	if value, ok := m.GetAnnotations()[v1alpha1.ReturnStatusAnnotation]; ok && !slices.Contains(returnStatuses, v1alpha1.ReturnStatus(value)) {
+		problems = append(problems, field.NotSupported(path.Key(v1alpha1.ReturnStatusAnnotation), v1alpha1.ReturnStatus(value), returnStatuses))
+	}
+	return problems
+}
+
+func validateLocations(path *field.Path, value string) field.ErrorList {
+	var names []string
+	if err := json.Unmarshal([]byte(value), &names); err != nil || names == nil {
+		return field.ErrorList{field.Invalid(path, value, `must be a JSON list of location names, such as ["a","b"]`)}
+	}
+	for _, name := range names {
+		if err := key.ValidateName(name); err != nil {
+			return field.ErrorList{field.Invalid(path, value, err.Error())}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,131 @@
+package queries
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Stale, given as a state, asks for objects at locations that are away.
+const Stale = "stale"
+
+// statusFilter says which rows of a SpaceStatus are asked for; an empty field asks for
+// all.
+type statusFilter struct {
+	object, namespace string
+	placement         key.PlacementRef
+	// states are in lower case.
+	states []string
+	// lists says whether the reader may know of objects like one.
+	lists func(key.Identity) bool
+}
+
+func statusFilterOf(query url.Values) statusFilter {
+	f := statusFilter{object: query.Get("object"), namespace: query.Get("namespace"), placement: key.PlacementRef(query.Get("placement"))}
+	if s := query.Get("state"); s != "" {
+		f.states = strings.Split(strings.ToLower(s), ",")
+	}
+	return f
+}
+
+// all says that no state and no Placement is asked for.
+func (f statusFilter) all() bool { return f.states == nil && f.placement == "" }
+
+// wants says whether an object is asked for, and for the reader to know of.
+func (f statusFilter) wants(id key.Identity) bool {
+	return (f.object == "" || id.String() == f.object) && (f.namespace == "" || id.Namespace == f.namespace) && f.lists(id)
+}
+
+// shows says whether a row in a state is asked for.
+func (f statusFilter) shows(ps *PlaceStatus) bool {
+	return f.states == nil || slices.Contains(f.states, strings.ToLower(ps.State)) || ps.Stale && slices.Contains(f.states, Stale)
+}
+
+// placed says whether the Placement that is asked for, if one is, has an object at a
+// location.
+func (f statusFilter) placed(m *placement.Membership, location key.Location) bool {
+	return f.placement == "" || slices.ContainsFunc(m.Sources(), func(s placement.Source) bool {
+		return s.Placement == f.placement && s.Selects(location)
+	})
+}
+
+// known fails if an object is neither in its space nor reported.
+func (q *Server) known(state table.Reader, o key.Object) error {
+	left := q.config.Tally.LeftOf(o.Path())
+	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l progress.Left) bool { return l.Path == o.Path() }) {
+		return nil
+	}
+	return apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name)
+}
+
+// leftStatuses are, by path, the places of objects that locations report though they are
+// not assigned there.
+func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
+	all = map[string][]PlaceStatus{}
+	named := f.lists(key.Identity{Resource: key.Placements})
+	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s) + f.object) {
+		o, err := key.ParsePath(l.Path)
+		if err != nil || !f.wants(o.Identity) {
+			continue
+		}
+		ps, ok := leftStatus(state, o, l.Location, away(l.Location))
+		if !ok || !f.shows(&ps) || f.placement != "" && ps.LetGoBy != f.placement {
+			continue
+		}
+		if !named && f.placement == "" {
+			ps.LetGoBy = ""
+		}
+		if all[l.Path] == nil {
+			paths = append(paths, l.Path)
+		}
+		all[l.Path] = append(all[l.Path], ps)
+	}
+	return paths, all
+}
+
+// leftStatus is the place of an object that is not assigned to a location; false if the
+// location does not report it, nor is to confirm that it is gone.
+func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
+	report, row := reportOf(state, o, l), state.Get(o.Key())
+	_, p, _ := placeOf(row, l)
+	if p.Leaves && objectstate.Removed(report, row.Meta.UID) || !p.Leaves && (report == nil || objectstate.Removed(report, "")) {
+		return PlaceStatus{}, false
+	}
+	ps := placeStatusOf(l, objectstate.Left(report, away))
+	told, by := objectstate.LetGo(report)
+	ps.LetGoBy = by
+	if ps.Cause = CauseUnassigned; told != wire.Unassigned && (row == nil || row.Meta.Deleting) {
+		ps.Cause = CauseDeleted
+	}
+	return ps, true
+}
+
+// leftOf counts the objects of a space that locations report though they are not
+// assigned there, of those that the reader may know of.
+func (q *Server) leftOf(state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
+	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s)) {
+		o, err := key.ParsePath(l.Path)
+		if err != nil || !f.lists(o.Identity) {
+			continue
+		}
+		switch ps, left := leftStatus(state, o, l.Location, false); {
+		case !left:
+		case objectstate.Left(reportOf(state, o, l.Location), false).Stays():
+			n.Leftovers++
+		case ps.State != "":
+			n.Leaving++
+		}
+	}
+	return n
+}

@@ -1,0 +1,193 @@
+package queries
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/tidwall/gjson"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Renderings answers GET and POST /ask/v1/spaces/NAME/render?object=PATH&location=L: what
+// locations get of an object, or would get of the one that is sent. Without a location it is
+// about all that the space sees; those that get the same share a Rendering.
+type Renderings struct {
+	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Object     string      `json:"object"`
+	Renderings []Rendering `json:"renderings"`
+}
+
+// Rendering is what some locations get.
+type Rendering struct {
+	Locations []key.Location `json:"locations"`
+	// Assigned are those of the locations that the object is assigned to.
+	Assigned []key.Location `json:"assigned,omitempty"`
+	gotten
+}
+
+// gotten is what a location gets of an object.
+type gotten struct {
+	// Content is the object as the hub sends it, in canonical JSON, and Digest its digest.
+	Content string `json:"content,omitempty"`
+	Digest  string `json:"digest,omitempty"`
+	// Namespace is the one that the object is in at the locations, or that it is, if that has
+	// another name there: their agents put it there.
+	Namespace string `json:"namespace,omitempty"`
+	// Reason and Message say why there is none: locations keep what they have.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// maxObject bounds the body of a question.
+const maxObject = 3 << 20
+
+// serveRender answers what locations get of an object.
+func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rights) {
+	o, err := key.ParseIn(rights.space, r.URL.Query().Get("object"))
+	if err != nil {
+		respond.Error(w, r, respond.BadRequest("%v", err))
+		return
+	}
+	if err := rights.gets(o); err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	snapshot := q.config.Table.Snapshot()
+	row := snapshot.Get(o.Key())
+	if r.Method == http.MethodPost {
+		if err := rights.writes(o); err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+		if row, err = rowOf(w, r, o); err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+	}
+	if row == nil {
+		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name))
+		return
+	}
+	answer, err := q.render(r.Context(), snapshot, o, row, key.Location(r.URL.Query().Get("location")))
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	respond.JSON(w, answer)
+}
+
+// rowOf is the row that an object would have that is sent.
+func rowOf(w http.ResponseWriter, r *http.Request, o key.Object) (*table.Row, error) {
+	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxObject))
+	if err != nil {
+		return nil, respond.BadRequest("read the object: %v", err)
+	}
+	metadata := gjson.GetBytes(value, "metadata")
+	if !gjson.ValidBytes(value) || metadata.Get("name").String() != o.Name || metadata.Get("namespace").String() != o.Namespace {
+		return nil, respond.BadRequest("what is sent is not the object %s", o.Identity)
+	}
+	return &table.Row{Entry: table.NewEntry(o.Key(), value, 0, 0)}, nil
+}
+
+// maxRendered bounds the renderings of one answer together, in bytes: of an object that each
+// location gets otherwise there are as many as locations.
+const maxRendered = 32 << 20
+
+// sheet are renderings; locations that get the same share one.
+type sheet struct {
+	all  []Rendering
+	at   map[gotten]int
+	size int
+}
+
+// add adds what a location gets. It fails if that is too much together.
+func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
+	i, ok := s.at[what]
+	if !ok {
+		if s.size += len(what.Content) + len(what.Message); s.size > maxRendered {
+			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+				"locations get the object in so many ways that these have more than %d bytes together: ask for one location at a time", maxRendered))
+		}
+		i = len(s.all)
+		s.at[what], s.all = i, append(s.all, Rendering{gotten: what})
+	}
+	into := &s.all[i]
+	into.Locations = append(into.Locations, l)
+	if assigned {
+		into.Assigned = append(into.Assigned, l)
+	}
+	return nil
+}
+
+// render renders a row for one location, or for all that its space sees if there is none
+// given, for as long as its context lasts.
+func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
+	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
+	class := placement.ClassesOf(state, o, row, q.config.Rules)
+	made := &sheet{all: answer.Renderings, at: map[gotten]int{}}
+	add := func(location *table.Row, l key.Location) error {
+		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).at(placement.PlacingOf(location), o)
+		_, _, assigned := placeOf(row, l)
+		return made.add(what, l, assigned)
+	}
+	if only != "" {
+		location := state.Get(only.Key())
+		if location == nil || !placement.Shown(location, o.Space) {
+			return answer, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(only))
+		}
+		err := add(location, only)
+		answer.Renderings = made.all
+		return answer, err
+	}
+	var err error
+	prefix := key.ResourcePrefix(key.Root, key.Locations)
+	state.Ascend(prefix, func(location *table.Row) bool {
+		if placement.Shown(location, o.Space) {
+			err = add(location, key.Location(location.Key[len(prefix):]))
+		}
+		err = cmp.Or(err, ctx.Err())
+		return err == nil
+	})
+	answer.Renderings = made.all
+	return answer, err
+}
+
+// at is what is got where a location puts it.
+func (g gotten) at(p key.Placing, o key.Object) gotten {
+	at := p.Locate(o)
+	switch {
+	case !p.Admits(o.Resource, o.Namespace):
+		v := objectstate.Refused(v1alpha1.ReasonClusterScoped)
+		return gotten{Reason: v.Reason, Message: v.Message}
+	case at.Moved == "" || g.Reason != "":
+	case at.Namespace != "":
+		g.Namespace = at.Namespace
+	default:
+		g.Namespace = at.Name
+	}
+	return g
+}
+
+// gotten is what a place gets of a row's object, or why it gets nothing else than it has.
+func (q *Server) gotten(row *table.Row, p placement.Place) gotten {
+	d := objectstate.DesiredOf(q.config.Renderer.Digest, row, p)
+	if d.Held != "" {
+		return gotten{Reason: d.HeldFor, Message: d.Held}
+	}
+	made, err := q.config.Renderer.Render(row.Entry, p.Class)
+	if err != nil { // its digest would have said so
+		return gotten{Reason: v1alpha1.ReasonNotRendered, Message: err.Error()}
+	}
+	return gotten{Content: string(made.Object), Digest: made.Digest.String()}
+}

@@ -1,0 +1,119 @@
+package queries
+
+import (
+	"cmp"
+	"slices"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// maxErrors is how many failing pairs are told of a Placement of root.
+const maxErrors = 10
+
+// rootTotal adds up what a Placement of root does in one space.
+type rootTotal struct {
+	PlacementTotal
+	locations map[key.Location]struct{}
+	degraded  []v1alpha1.PlacementError // come after those that fail
+}
+
+// totalsOfRoot sums up the Placements of root that reach a space, as far as they are about
+// it. Nothing is kept of that, since there may be one for each of them and each space: it
+// looks at all objects of the space, as the rest of the answer does.
+func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTotal {
+	s := rights.space
+	reaching := placement.Reaching(state, s)
+	if len(reaching) == 0 {
+		return nil
+	}
+	unknown := func(object string) bool {
+		id, err := key.ParseIdentity(object)
+		return err == nil && !rights.lists(id)
+	}
+	totals := make([]*rootTotal, len(reaching))
+	by := map[key.PlacementRef]*rootTotal{}
+	for i, p := range reaching {
+		t := &rootTotal{PlacementTotal: PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, locations: map[key.Location]struct{}{}}
+		for _, part := range q.config.Releases.Parts(p.Placement, s) {
+			part.Missing = slices.DeleteFunc(part.Missing, unknown)
+			t.PartOf = append(t.PartOf, part.String())
+		}
+		t.StatusLeftOut = q.config.LeftOut.Of(p.Placement, s).Without(unknown).String()
+		totals[i], by[t.Name] = t, t
+	}
+	away := awayIn(state)
+	state.Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
+		m, ok := row.In.(*placement.Membership)
+		if !ok {
+			return true
+		}
+		o, err := key.ParseObject(row.Key)
+		if err != nil {
+			return true
+		}
+		for _, source := range m.Sources() {
+			t := by[source.Placement]
+			if t == nil {
+				continue
+			}
+			t.Objects++
+			for _, l := range source.Locations() {
+				if m.Yields(l) {
+					continue
+				}
+				t.add(o, l, q.verdict(state, o, row, m, l, away(l)), rights)
+			}
+		}
+		return true
+	})
+	all := make([]PlacementTotal, len(totals))
+	for i, t := range totals {
+		t.PlacementTotal.Locations = int64(len(t.locations))
+		t.Errors = append(t.Errors, t.degraded[:min(len(t.degraded), maxErrors-len(t.Errors))]...)
+		all[i] = t.PlacementTotal
+	}
+	return all
+}
+
+// verdict is how far an object is at a location that a policy selects for it.
+func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, away bool) objectstate.Verdict {
+	p, ok := m.Place(l)
+	if !ok {
+		return objectstate.Refused(m.Refusal(l))
+	}
+	return objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, l), away)
+}
+
+// add counts an object at a location.
+func (t *rootTotal) add(o key.Object, l key.Location, v objectstate.Verdict, rights *rights) {
+	t.locations[l] = struct{}{}
+	t.Assigned++
+	if v.Stale {
+		t.Stale++
+	}
+	switch {
+	case v.State == wire.Applied:
+		if t.Applied++; v.Mutated() {
+			t.Mutated++
+		}
+		if v.Healthy() {
+			t.Healthy++
+		}
+	case v.State == wire.Held:
+		t.Held++
+	case v.Failing():
+		t.Failed++
+	}
+	list, e := &t.Errors, v1alpha1.PlacementError{Object: o.Identity.String(), Location: string(l), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message}
+	if v.Degraded() {
+		list, e.Reason, e.Message = &t.degraded, v1alpha1.ReasonDegraded, v.HealthNote
+	}
+	if (v.Failing() || v.Degraded()) && len(*list) < maxErrors && rights.lists(o.Identity) {
+		*list = append(*list, e)
+	}
+}

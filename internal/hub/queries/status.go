@@ -1,0 +1,223 @@
+package queries
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"iter"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// statusPiece is how much of a SpaceStatus is sent at once, in bytes.
+const statusPiece = 64 << 10
+
+// page is the part of the objects that is asked for: about limit of them (0: all), from a
+// path on that an answer before has named.
+type page struct {
+	limit int
+	// from is where it begins, among what is placed or, if left, among what is not.
+	from string
+	left bool
+}
+
+// pageOf reads the parameters limit and continue.
+func pageOf(query url.Values) (p page, err error) {
+	if text := query.Get("limit"); text != "" {
+		if p.limit, err = strconv.Atoi(text); err != nil || p.limit < 0 {
+			return p, respond.BadRequest("limit %q: want a number of objects", text)
+		}
+	}
+	token := query.Get("continue")
+	if token == "" {
+		return p, nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	kind, from, ok := strings.Cut(string(text), ":")
+	if err != nil || !ok || from == "" || kind != "placed" && kind != "left" {
+		return p, respond.BadRequest("continue %q: not what an answer has named", token)
+	}
+	p.from, p.left = from, kind == "left"
+	return p, nil
+}
+
+// first says that it is the first page.
+func (p page) first() bool { return p.from == "" }
+
+// token names the page that begins at a path.
+func token(left bool, path string) string {
+	kind := "placed"
+	if left {
+		kind = "left"
+	}
+	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + path))
+}
+
+// writeStatus writes the SpaceStatus of a space, filtered. It writes one object at a
+// time, since all of them may be more than the hub has memory for.
+func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
+	p, err := pageOf(r.URL.Query())
+	if err != nil {
+		respond.Error(w, r, err)
+		return
+	}
+	snapshot := q.config.Table.Snapshot()
+	status := SpaceStatus{Space: rights.space, Placements: []PlacementTotal{}, Objects: []ObjectStatus{}}
+	if p.first() {
+		status = q.head(snapshot, rights, f)
+	}
+	head, err := json.Marshal(status)
+	if err != nil {
+		q.config.Logger.Error("encode the status of a space", "space", rights.space, "error", err)
+		w.WriteHeader(http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	// Objects come last, so they can be written before the brackets that end it.
+	out := bufio.NewWriterSize(w, statusPiece)
+	_, _ = out.Write(bytes.TrimSuffix(head, []byte("]}"))) // a write error sticks until Flush
+	separator, next := "", ""
+	for one := range q.objectStatuses(snapshot, rights.space, f, p, &next) {
+		text, err := json.Marshal(one)
+		if err != nil || r.Context().Err() != nil {
+			panic(http.ErrAbortHandler) // a truncated answer must not look complete
+		}
+		_, _ = out.WriteString(separator)
+		_, _ = out.Write(text)
+		separator = ","
+	}
+	_, _ = out.WriteString("]")
+	if next != "" {
+		_, _ = out.WriteString(`,"continue":"` + next + `"`)
+	}
+	_, _ = out.WriteString("}\n")
+	_ = out.Flush() // a client that is gone needs no answer
+}
+
+// head is the SpaceStatus of a space without its objects.
+func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceStatus {
+	s := rights.space
+	totals := slices.DeleteFunc(slices.Concat(q.placementTotals(state, rights, s), q.totalsOfRoot(state, rights)), func(p PlacementTotal) bool {
+		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(key.Identity{Resource: key.Placements, Name: string(p.Name)})
+	})
+	for i := range totals {
+		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
+			o, err := key.ParseIn(s, e.Object)
+			return e.Space == "" && (err != nil || !f.lists(o.Identity)) // of other spaces nothing is named
+		})
+	}
+	return SpaceStatus{
+		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(state, s, f), Objects: []ObjectStatus{},
+	}
+}
+
+// objectStatuses are the objects of a page of a space that are asked for: first, in order of
+// keys, those that are placed, then those that are not but are still at locations. next is
+// set to the token of the page after it, if there is one.
+func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilter, p page, next *string) iter.Seq[ObjectStatus] {
+	away := awayIn(state)
+	paths, left := q.leftStatuses(state, s, f, away)
+	n := 0
+	return func(yield func(ObjectStatus) bool) {
+		// show yields an object, unless the page is full: then the next one begins with it.
+		show := func(isLeft bool, at string, status ObjectStatus) bool {
+			if p.limit > 0 && n == p.limit {
+				*next = token(isLeft, at)
+				return false
+			}
+			n++
+			return yield(status)
+		}
+		more := p.left || q.placedStatuses(state, s, f, p.from, func(row *table.Row, o key.Object) bool {
+			status := q.objectStatus(state, o, row, f, away, left[o.Path()])
+			return status == nil || show(false, row.Key, *status)
+		})
+		for _, path := range paths {
+			o, err := key.ParsePath(path)
+			if places := left[path]; more && err == nil && places != nil && (!p.left || path >= p.from) && !q.isPlaced(state, o, f, away) {
+				more = show(true, path, ObjectStatus{Object: o.Identity.String(), Places: places})
+			}
+		}
+	}
+}
+
+// placedStatuses calls fn for the rows of a space's objects that are asked for, from a key
+// on, until it returns false; then it returns false, too.
+func (q *Server) placedStatuses(state *table.Snapshot, s key.Space, f statusFilter, from string, fn func(*table.Row, key.Object) bool) bool {
+	more, prefix := true, key.SpacePrefix(s)+f.object
+	state.AscendFrom(max(from, prefix), func(row *table.Row) bool {
+		if !strings.HasPrefix(row.Key, prefix) {
+			return false
+		}
+		if o, err := key.ParseObject(row.Key); err == nil && f.wants(o.Identity) {
+			more = fn(row, o)
+		}
+		return more
+	})
+	return more
+}
+
+// isPlaced says that an object is told among those that are placed.
+func (q *Server) isPlaced(state table.Reader, o key.Object, f statusFilter, away func(key.Location) bool) bool {
+	row := state.Get(o.Key())
+	if row == nil {
+		return false
+	}
+	m, _ := row.In.(*placement.Membership)
+	return m != nil || len(q.places(state, o, row, f, away)) > 0
+}
+
+// objectStatus is one object of a space, with what is left of it; nil if there is nothing to
+// tell of what is asked for.
+func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool, left []PlaceStatus) *ObjectStatus {
+	status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, away)}
+	if m, _ := row.In.(*placement.Membership); m == nil && len(status.Places) == 0 {
+		return nil // what is left of it is told by itself
+	}
+	status.Places = append(status.Places, left...)
+	if len(status.Places) == 0 && !f.all() {
+		return nil
+	}
+	return &status
+}
+
+// places are what is asked for of the locations that an object is assigned to, those that
+// refuse it included.
+func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool) (all []PlaceStatus) {
+	add := func(ps PlaceStatus) {
+		if f.shows(&ps) {
+			all = append(all, ps)
+		}
+	}
+	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // or else it is among what is left
+		for _, p := range m.Places() {
+			if f.placed(m, p.Location) {
+				add(q.placeStatus(state, o, row, p, away(p.Location)))
+			}
+		}
+		for _, l := range m.Refused() {
+			if f.placed(m, l) {
+				add(placeStatusOf(l, objectstate.Refused(m.Refusal(l))))
+			}
+		}
+	}
+	if f.placement == "" { // by no Placement
+		astray := placement.Astray(state, o, row)
+		for _, l := range slices.Sorted(maps.Keys(astray)) {
+			add(placeStatusOf(l, objectstate.Astray(astray[l])))
+		}
+	}
+	return all
+}

@@ -1,0 +1,81 @@
+package respond_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/hub/respond"
+)
+
+// TestShallow: a watch is served when the handlers that let it in have returned, and what
+// they do afterwards follows it, whatever becomes of it.
+func TestShallow(t *testing.T) {
+	for name, c := range map[string]struct {
+		lasts bool
+		ends  func()
+		want  string
+	}{
+		"a list":          {false, func() {}, "served after returned"},
+		"a watch":         {true, func() {}, "returned served after"},
+		"one that panics": {true, func() { panic(http.ErrAbortHandler) }, "returned served after panicked"},
+		"one not let in":  {true, nil, "after returned"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var done []string
+			note := func(what string) { done = append(done, what) }
+			inner := func(_ http.ResponseWriter, r *http.Request) {
+				defer respond.After(r.Context(), func() { note("after") })
+				if c.ends == nil {
+					return
+				}
+				respond.Serve(r.Context(), func() { note("served"); c.ends() })
+			}
+			handler := respond.Shallow(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				inner(w, r)
+				note("returned")
+			}), func(*http.Request) bool { return c.lasts })
+			r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+			func() {
+				defer func() {
+					if recover() != nil {
+						note("panicked")
+					}
+				}()
+				handler.ServeHTTP(httptest.NewRecorder(), r)
+			}()
+			if !slices.Equal(done, strings.Fields(c.want)) {
+				t.Errorf("%q, want %s", done, c.want)
+			}
+		})
+	}
+}
+
+// TestShallowForgets: what lasts does not keep what handlers have put into its context, nor, by
+// HTTP/2, what was asked.
+func TestShallowForgets(t *testing.T) {
+	type key struct{}
+	served := false
+	within := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if respond.Bare(r.Context()).Value(key{}) != nil || r.Context().Value(key{}) == nil {
+			t.Error("the bare context of a request is not the one that it came with")
+		}
+		respond.Serve(r.Context(), func() { served = true })
+	})
+	putting := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		within.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), key{}, "value")))
+	})
+	always := func(*http.Request) bool { return true }
+	r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
+	r.ProtoMajor = 2
+	respond.Shallow(respond.Shallow(putting, always), always).ServeHTTP(httptest.NewRecorder(), r)
+	if !served || r.URL != nil || r.Header != nil {
+		t.Errorf("served %t, and the request has %v %v", served, r.URL, r.Header)
+	}
+	if ctx := t.Context(); respond.Bare(ctx) != ctx {
+		t.Error("a context that nobody serves from has another bare one")
+	}
+}

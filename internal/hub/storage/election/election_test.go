@@ -1,0 +1,155 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/hub/storage/election"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// patience bounds what a test waits for.
+const patience = 3 * time.Minute
+
+// candidate is a hub that stands for elections.
+type candidate struct {
+	log    *etcd.Log
+	table  *table.Table
+	member *presence.Member
+	*election.Elections
+	// broken has its table lost.
+	broken *atomic.Bool
+	// looks counts how often it has looked whether to say how far it is.
+	looks *atomic.Int64
+	// stop ends it as a clean stop does.
+	stop func()
+}
+
+// losing is a table that is lost while broken is set.
+type losing struct {
+	*table.Writer
+	broken *atomic.Bool
+}
+
+func (l losing) Apply(rev int64, updates []table.Update) error {
+	if l.broken.Load() {
+		return errors.New("the table is lost")
+	}
+	return l.Writer.Apply(rev, updates)
+}
+
+func stand(t *testing.T, at string) *candidate {
+	t.Helper()
+	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{at}, Quota: 64 << 20, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken, looks := new(atomic.Bool), new(atomic.Int64)
+	writer := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
+	ctx, cancel := context.WithCancel(t.Context())
+	loaded, tailed, ran := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(tailed)
+		_ = log.Tail(ctx, losing{writer, broken}, etcd.Hooks{Lost: func(bool) {}, Loaded: func() {
+			log.Resume(log.Losses())
+			select {
+			case loaded <- struct{}{}:
+			default:
+			}
+		}, Asked: func(error) {}})
+	}()
+	<-loaded
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
+	needs := func() int64 { looks.Add(1); return 0 }
+	c := &candidate{log: log, table: writer.Table, broken: broken, looks: looks, member: presence.NewMember(presence.Config{
+		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: 6 * time.Second, Logger: logger,
+	})}
+	c.Elections = election.New(log, writer.Table, c.member, logger)
+	go func() {
+		defer close(ran)
+		_ = c.member.Run(ctx)
+	}()
+	stopped := false
+	c.stop = func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		<-ran
+		<-tailed
+		_ = log.Close() // of a client whose context has ended
+	}
+	t.Cleanup(c.stop)
+	return c
+}
+
+// TestDeposed: who is no longer elected writes nothing, whether or not it knows; who is, is
+// only one, and follows at once when the one before stops.
+func TestDeposed(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	one, other := stand(t, at), stand(t, at)
+	terms := make(chan context.Context, 10)
+	loop := func(ctx context.Context) error {
+		terms <- ctx
+		<-ctx.Done()
+		return ctx.Err()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ended := make(chan error, 2)
+	defer func() { cancel(); <-ended; <-ended }()
+	go func() { ended <- one.Run(ctx, "test", loop) }()
+	first := <-terms
+	go func() { ended <- other.Run(ctx, "test", loop) }()
+	put := func(c *candidate, term context.Context) error {
+		_, err := c.log.Client().Put(context.WithoutCancel(term), etcd.Prefix+"o/x", "{}")
+		return err
+	}
+	if err := put(one, first); err != nil {
+		t.Fatal(err)
+	}
+	if len(terms) > 0 || other.Held("test") {
+		t.Fatal("both are elected")
+	}
+	// etcd takes the election away, as when the lease ends.
+	if _, err := one.log.Write(ctx, []etcd.Op{{Key: key.Election("test")}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := put(one, first); !errors.Is(err, etcd.ErrDeposed) {
+		t.Errorf("what is deposed writes: %v", err)
+	}
+	batch := []etcd.Op{{Key: "o/y", Value: []byte(`{}`)}}
+	if _, _, err := one.log.Put(context.WithoutCancel(first), "o/z", []byte(`{}`), 0); !errors.Is(err, etcd.ErrDeposed) {
+		t.Errorf("what is deposed writes: %v", err)
+	}
+	if _, err := one.log.Write(context.WithoutCancel(first), batch); !errors.Is(err, etcd.ErrDeposed) {
+		t.Errorf("what is deposed writes: %v", err)
+	}
+	if _, err := one.log.Client().KV.Delete(context.WithoutCancel(first), etcd.Prefix+"o/x"); !errors.Is(err, etcd.ErrDeposed) {
+		t.Errorf("what is deposed deletes: %v", err)
+	}
+	select {
+	case <-first.Done():
+	case <-ctx.Done():
+		t.Fatal("who is deposed is not told")
+	}
+	second := <-terms
+	now := map[bool]*candidate{true: one, false: other}[one.Held("test")]
+	if err := put(now, second); err != nil {
+		t.Error(err)
+	}
+	then := map[bool]*candidate{true: other, false: one}[now == one]
+	now.stop()
+	third := <-terms
+	if err := put(then, third); err != nil {
+		t.Error(err)
+	}
+}

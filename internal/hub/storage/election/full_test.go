@@ -1,0 +1,159 @@
+package election_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"orrery.dev/orrery/internal/hub/storage/election"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// leased is a Member whose lease stays as it is. asked gets when it was asked for it.
+type leased struct {
+	lease *etcd.Lease
+	full  bool
+	asked chan time.Time
+}
+
+func (leased) ID() string { return "leased" }
+
+func (m leased) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{}) {
+	select {
+	case m.asked <- time.Now():
+	default:
+	}
+	return m.lease, m.full, nil
+}
+
+// concern is what they are elected for here.
+const concern = "test"
+
+// runs has a loop run for the concern until the test ends, and tells of each term.
+func runs(t *testing.T, e *election.Elections) <-chan context.Context {
+	t.Helper()
+	terms, ended := make(chan context.Context, 10), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(ended)
+		_ = e.Run(ctx, concern, func(ctx context.Context) error {
+			terms <- ctx
+			<-ctx.Done()
+			return ctx.Err()
+		})
+	}()
+	t.Cleanup(func() { cancel(); <-ended })
+	return terms
+}
+
+// next is the next term.
+func next(t *testing.T, terms <-chan context.Context) context.Context {
+	t.Helper()
+	select {
+	case term := <-terms:
+		return term
+	case <-time.After(patience):
+		t.Fatal("nobody is elected")
+		return nil
+	}
+}
+
+// TestFullFollows: a hub that gets no lease for want of room goes on when the one that was
+// elected before has ended.
+func TestFullFollows(t *testing.T) {
+	one := stand(t, etcdtest.Listen(t, nil))
+	rev, err := one.log.Write(t.Context(), []etcd.Op{{Key: key.Election("test"), Value: []byte("other")}})
+	if err == nil {
+		err = one.table.WaitFor(t.Context(), rev)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan time.Time, 1)
+	terms := runs(t, election.New(one.log, one.table, leased{full: true, asked: asked}, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	<-asked
+	if _, err := one.log.Write(t.Context(), []etcd.Op{{Key: key.Election("test")}}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, terms)
+}
+
+// TestElectedUnderAlarm: when etcd refuses every write and the elected hub ends, one that has
+// a lease from before goes on, so that room can be made; once there is some, one is elected.
+func TestElectedUnderAlarm(t *testing.T) {
+	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })
+	one, other := stand(t, at), stand(t, at)
+	next(t, runs(t, one.Elections))
+	terms := runs(t, other.Elections)
+	filler := func(i int) string { return key.Marker(fmt.Sprint("filler", i)) }
+	n, err := 0, error(nil)
+	for ; err == nil; n++ {
+		_, err = other.log.Write(t.Context(), []etcd.Op{{Key: filler(n), Value: make([]byte, 1<<20)}})
+	}
+	if !errors.Is(err, etcd.ErrFull) {
+		t.Fatal(err)
+	}
+	one.stop()
+	term := next(t, terms)
+	var ends []etcd.Op
+	for i := range n {
+		ends = append(ends, etcd.Op{Key: filler(i)})
+	}
+	rev, err := other.log.Write(term, ends)
+	if err != nil {
+		t.Fatal("what makes room is not written: ", err)
+	}
+	client := other.log.Client()
+	if _, err := client.Compact(t.Context(), rev); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	elected := func(row *table.Row) bool { return row != nil && string(row.Value) == other.member.ID() }
+	for row, _ := other.table.Get(key.Election("test")); !elected(row); row, _ = other.table.Get(key.Election("test")) {
+		if _, err := client.Defragment(ctx, at); err != nil {
+			t.Fatal(err)
+		}
+		alarms, err := client.AlarmList(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range alarms.Alarms {
+			_, _ = client.AlarmDisarm(ctx, (*clientv3.AlarmMember)(a))
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatal("nobody is elected though there is room")
+		}
+	}
+	<-term.Done()
+	next(t, terms)
+}
+
+// TestLaggingTable: a hub whose table does not show yet that another was elected does not ask
+// the log as fast as it answers.
+func TestLaggingTable(t *testing.T) {
+	one := stand(t, etcdtest.Listen(t, nil))
+	next(t, runs(t, one.Elections))
+	lease, _, _ := one.member.Lease()
+	behind := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
+	asked := make(chan time.Time)
+	runs(t, election.New(one.log, behind.Table, leased{lease: lease, asked: asked}, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	first := <-asked
+	for range 2 {
+		<-asked
+	}
+	if took := time.Since(first); took < time.Second {
+		t.Errorf("it has asked again within %s", took)
+	}
+}

@@ -1,0 +1,73 @@
+package election_test
+
+import (
+	"errors"
+	"testing"
+
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/presence"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	env.Eventually(t, patience, func() error {
+		if !holds() {
+			return errors.New(what)
+		}
+		return nil
+	})
+}
+
+// TestLostTable: a hub that reaches the log but has lost its table gives back what it is
+// elected for, and comes back when the table is loaded.
+func TestLostTable(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	one, other := stand(t, at), stand(t, at)
+	term := next(t, runs(t, one.Elections))
+	terms := runs(t, other.Elections)
+	one.broken.Store(true)
+	if _, err := other.log.Write(t.Context(), []etcd.Op{{Key: key.Marker("x"), Value: []byte("1")}}); err != nil {
+		t.Fatal(err)
+	}
+	next(t, terms)
+	<-term.Done()
+	until(t, "the hub that sees nothing counts as living", func() bool {
+		_, lives := presence.Hubs(other.table.Snapshot())[one.member.ID()]
+		return !lives && one.member.Silent()
+	})
+	one.broken.Store(false)
+	until(t, "it does not come back", func() bool {
+		lease, _, _ := one.member.Lease()
+		return lease != nil && !one.member.Silent()
+	})
+}
+
+// TestSeenIsTold: while history is to be forgotten for its size each hub says how far it is,
+// also who is elected, after a few revisions; and that comes to an end.
+func TestSeenIsTold(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	one, other := stand(t, at), stand(t, at)
+	rev := int64(0)
+	for range 20 { // more than the part of the quota that history may take
+		var err error
+		if rev, err = one.log.Write(t.Context(), []etcd.Op{{Key: key.Marker("x"), Value: make([]byte, 1<<20)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	until(t, "not all say how far they are", func() bool {
+		hubs := presence.Hubs(other.table.Snapshot())
+		return hubs[one.member.ID()].Seen >= rev-2 && hubs[other.member.ID()].Seen >= rev-2
+	})
+	const looks = 3 // of each, after which nothing is written
+	var since [2]int64
+	until(t, "they go on saying so", func() bool {
+		if now := other.table.Rev(); now != rev {
+			rev, since = now, [2]int64{one.looks.Load(), other.looks.Load()}
+		}
+		return one.looks.Load() >= since[0]+looks && other.looks.Load() >= since[1]+looks
+	})
+}

@@ -1,0 +1,328 @@
+// Package etcd is the log: every key of the hub below one etcd prefix, in an embedded
+// etcd or an external cluster. It opens and closes the log, tails it into the table a
+// revision at a time, makes the hub's own batched writes, writes the hub marker, and
+// compacts history that has left the table's window.
+//
+// It must never look into a value: what values mean, and how they are encrypted, is
+// decided elsewhere.
+package etcd
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.etcd.io/etcd/server/v3/etcdserver/api/v3rpc"
+	"go.etcd.io/etcd/server/v3/proxy/grpcproxy/adapter"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// Prefix is where the hub's keys live in etcd.
+const Prefix = "/orrery/"
+
+// Config says where the log is.
+type Config struct {
+	// DataDir is where an embedded etcd keeps its data. One process at a time.
+	DataDir string
+	// Servers are the client URLs of an external etcd; if empty, etcd is embedded.
+	Servers []string
+	// CAFile has the certificates, PEM, by which an external etcd is verified, CertFile and
+	// KeyFile the client certificate that it is shown, read again for each connection; each
+	// may be empty.
+	CAFile, CertFile, KeyFile string
+	// UnsafeNoFsync makes tests and demos faster at the price of durability.
+	UnsafeNoFsync bool
+	// Quota is how large the log may become, in bytes. 0 means DefaultQuota for an embedded
+	// etcd, and for an external one its own quota.
+	Quota int64
+	// Sealer encrypts values; if nil, they are stored as they are.
+	Sealer Sealer
+	// Logger receives messages, etcd's included: its errors, and its warnings as debug.
+	Logger *slog.Logger
+}
+
+const (
+	dialTimeout = 10 * time.Second
+	// aliveEvery is how often a silent connection to an external etcd is pinged, and
+	// aliveTimeout after which time without an answer it counts as lost.
+	aliveEvery   = 10 * time.Second
+	aliveTimeout = 5 * time.Second
+)
+
+// Log is an open log. It is safe for concurrent use.
+type Log struct {
+	client *kubernetes.Client
+	// sealer says how values are kept; raw reads them as they are kept.
+	sealer  Sealer
+	raw     clientv3.KV
+	stale   staleness
+	server  *embed.Etcd
+	logger  *slog.Logger
+	meter   *meter
+	room    *room
+	history *history
+	reach   *reach
+	// copying is read-locked while the log is copied, and locked while it is defragmented.
+	copying          sync.RWMutex
+	still            standstill
+	acked            acked
+	copies           copies
+	defragmentations durations
+}
+
+// Open opens the log. etcd is ready when it returns: it starts an embedded one, and waits
+// for an external one until the context ends.
+func Open(ctx context.Context, config Config) (*Log, error) {
+	l := &Log{logger: config.Logger, sealer: config.Sealer, history: newHistory(), reach: newReach(), stale: newStaleness()}
+	if l.sealer == nil {
+		l.sealer = plain{}
+	}
+	if len(config.Servers) > 0 {
+		return l, l.connect(ctx, config)
+	}
+	quota := cmp.Or(config.Quota, DefaultQuota)
+	hard := hardQuota(config.DataDir, quota)
+	server, client, err := startEmbedded(ctx, config, hard)
+	if err != nil {
+		return nil, err
+	}
+	l.server, l.client = server, wrap(client)
+	l.meter = &meter{client: client, server: server, quota: quota, hardQuota: hard, logger: config.Logger}
+	l.raw = sealClient(client, steadyKV{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), &l.still, &l.acked}, l.sealer)
+	if err := l.openRoom(ctx); err != nil {
+		return nil, errors.Join(err, l.Close())
+	}
+	return l, nil
+}
+
+// connect connects to an external etcd, and waits for it: it may be starting, too.
+func (l *Log) connect(ctx context.Context, config Config) error {
+	servers := config.Servers
+	secured, err := secure(config)
+	if err != nil {
+		return err
+	}
+	c, err := clientv3.New(clientv3.Config{
+		Endpoints: servers, Context: ctx, DialTimeout: dialTimeout, TLS: secured,
+		DialKeepAliveTime: aliveEvery, DialKeepAliveTimeout: aliveTimeout,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{Backoff: dialBackoff(), MinConnectTimeout: dialTimeout})},
+		Logger:      etcdLogger(l.logger),
+	})
+	if err != nil {
+		return fmt.Errorf("connect to etcd at %q: %w", servers, err)
+	}
+	l.client = wrap(c)
+	l.meter = &meter{client: c, quota: config.Quota, logger: l.logger}
+	l.raw = sealClient(c, clientv3.RetryKVClient(c), l.sealer)
+	for said := false; ; said = true {
+		err := l.tryRoom(ctx)
+		if err == nil {
+			return nil
+		}
+		if !said {
+			l.logger.Error("etcd can't be used yet, trying again", "servers", servers, "error", err)
+		}
+		select {
+		case <-time.After(retryTail):
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("connect to etcd at %q: %w", servers, err), c.Close())
+		}
+	}
+}
+
+// secure is how an external etcd is verified, and what it is shown; nil: neither is said.
+func secure(config Config) (*tls.Config, error) {
+	if config.CAFile == "" && config.CertFile == "" {
+		return nil, nil
+	}
+	secured := &tls.Config{MinVersion: tls.VersionTLS12}
+	if config.CAFile != "" {
+		pem, err := os.ReadFile(config.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("read etcd's authority: %w", err)
+		}
+		if secured.RootCAs = x509.NewCertPool(); !secured.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("read etcd's authority: %q has no certificate", config.CAFile)
+		}
+	}
+	if config.CertFile != "" {
+		load := func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			pair, err := tls.LoadX509KeyPair(config.CertFile, config.KeyFile)
+			return &pair, err
+		}
+		if _, err := load(nil); err != nil {
+			return nil, fmt.Errorf("read the certificate for etcd: %w", err)
+		}
+		secured.GetClientCertificate = load
+	}
+	return secured, nil
+}
+
+// dialBackoff is the backoff of attempts to reach an etcd: that of gRPC goes up to two
+// minutes.
+func dialBackoff() backoff.Config {
+	b := backoff.DefaultConfig
+	b.MaxDelay = aliveTimeout
+	return b
+}
+
+func (l *Log) tryRoom(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	return l.openRoom(ctx)
+}
+
+// openRoom measures how much room there is, and ends an alarm from before if there is some,
+// so that what a start writes is not refused.
+func (l *Log) openRoom(ctx context.Context) error {
+	size, err := l.meter.measure(ctx)
+	if err != nil {
+		return err
+	}
+	if done, err := l.meter.disarm(ctx, size); err != nil {
+		return err
+	} else if done {
+		size.Alarm = false
+	}
+	l.room = newRoom(size.Quota, l.server == nil)
+	l.history.bound(size.Quota / historyPart)
+	l.room.end(size, false)
+	return nil
+}
+
+func wrap(c *clientv3.Client) *kubernetes.Client {
+	k := &kubernetes.Client{Client: c}
+	k.Kubernetes = k
+	return k
+}
+
+// Client is the client that the registries of k8s.io/apiserver write through. It seals
+// what it writes, and opens what it reads.
+func (l *Log) Client() *kubernetes.Client { return l.client }
+
+// Close closes the client and stops an embedded etcd.
+func (l *Log) Close() error {
+	err := l.client.Close()
+	if l.server != nil {
+		l.server.Close()
+		err = nil // closing the in-process client only cancels its context
+	}
+	return err
+}
+
+// Committed is a revision that includes everything acknowledged before the call, by any
+// hub: the header of a linearizable read, or what an embedded etcd has answered. It fails if the log has lost revisions that were
+// seen before, and waits while that is not known.
+func (l *Log) Committed(ctx context.Context) (int64, error) {
+	for {
+		switch err := l.reach.wait(ctx, true); {
+		case errors.Is(err, errAnew):
+		case err != nil:
+			return 0, err
+		case l.server != nil:
+			return l.answered(ctx)
+		default:
+			return l.revision(ctx)
+		}
+	}
+}
+
+// errStopped says that the embedded etcd has ended.
+var errStopped = errors.New("etcd has stopped")
+
+// answered is the newest revision that an embedded etcd has answered with. It asks nobody, where a
+// linearizable read takes a round through raft.
+func (l *Log) answered(ctx context.Context) (int64, error) {
+	if err := l.still.enter(ctx); err != nil {
+		return 0, fmt.Errorf("read the log's revision: %w", err)
+	}
+	defer l.still.leave()
+	select {
+	case <-l.server.Server.StoppingNotify():
+		return 0, fmt.Errorf("read the log's revision: %w", errStopped)
+	default:
+	}
+	life, known := l.reach.before()
+	rev := l.acked.rev.Load()
+	if rev == 0 { // nothing was asked yet
+		return l.revision(ctx)
+	}
+	return rev, l.reach.after(life, known, rev)
+}
+
+// revision is Committed without waiting, for the tail, which finds out whether the log is
+// still the same.
+func (l *Log) revision(ctx context.Context) (int64, error) {
+	life, known := l.reach.before()
+	r, err := l.client.Client.Get(ctx, Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
+	if err != nil {
+		return 0, fmt.Errorf("read the log's revision: %w", err)
+	}
+	return r.Header.Revision, l.reach.after(life, known, r.Header.Revision)
+}
+
+// Begin writes the hub marker, to a key that nobody else writes, and then lets everybody
+// use the log again, as Resume does. It returns a revision at which the marker is there.
+func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (rev int64, err error) {
+	if err := l.reach.wait(ctx, false); err != nil {
+		return 0, err
+	}
+	rev, _, err = l.put(ctx, k, value, 0)
+	if errors.Is(err, rpctypes.ErrNoSpace) {
+		return 0, fmt.Errorf("%w: %w", ErrFull, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	l.Resume(losses)
+	return rev, nil
+}
+
+// Losses is how often the table was lost, for Resume. It must be asked before the table is
+// seen to be loaded: then Resume can't take another table for that one.
+func (l *Log) Losses() int { return l.reach.lost() }
+
+// Lost says that the table is lost, so that nobody can use the log.
+func (l *Log) Lost() bool {
+	l.reach.mu.Lock()
+	defer l.reach.mu.Unlock()
+	return l.reach.unloaded
+}
+
+// Resume lets everybody use the log again after the table was lost and loaded, unless it
+// was lost once more since.
+func (l *Log) Resume(losses int) { l.reach.load(losses) }
+
+// Put writes one key if it was last written at a revision (0: if it does not
+// exist). ok is false if it was not; rev is then the log's revision.
+func (l *Log) Put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	if err := l.reach.wait(ctx, true); err != nil {
+		return 0, false, err
+	}
+	return l.put(ctx, k, value, modRev)
+}
+
+func (l *Log) put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	r, err := l.client.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(Prefix+k), "=", modRev)).
+		Then(clientv3.OpPut(Prefix+k, string(value))).
+		Commit()
+	if err != nil {
+		return 0, false, fmt.Errorf("write %q: %w", k, err)
+	}
+	return r.Header.Revision, r.Succeeded, nil
+}

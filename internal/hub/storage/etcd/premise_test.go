@@ -1,0 +1,134 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// external is a log at an etcd that listens, with a quota.
+func external(t *testing.T, quota int64) *Log {
+	t.Helper()
+	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	l, err := Open(t.Context(), Config{Servers: []string{at}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // of a client whose context has ended
+	return l
+}
+
+// TestWhichPremiseFailed: a write that is not made says whether its hub was deposed, what it
+// was decided by has moved, or only what it compares itself is not so.
+func TestWhichPremiseFailed(t *testing.T) {
+	t.Parallel()
+	l := external(t, 0)
+	write := func(k string) int64 {
+		rev, err := l.Write(t.Context(), []Op{{Key: k, Value: []byte(k)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return rev
+	}
+	elected, seen := write("l/x"), write("o/seen")
+	guarded := Guarded(t.Context(), Guard{Key: "l/x", CreateRev: elected})
+	deposed := Guarded(t.Context(), Guard{Key: "l/x", CreateRev: elected + 1})
+	for _, c := range []struct {
+		name string
+		ctx  context.Context
+		// at is the revision at which the write has seen its key.
+		at  int64
+		ok  bool
+		err error
+	}{
+		{"its own", Unmoved(guarded, seen, "o/"), seen - 1, false, nil},
+		{"deposed", deposed, seen, false, ErrDeposed},
+		{"deposed, and its own", deposed, seen - 1, false, ErrDeposed},
+		{"deposed and moved", Unmoved(deposed, seen-1, "o/"), seen, false, ErrDeposed},
+		{"moved", Unmoved(guarded, seen-1, "o/"), seen, false, ErrMoved},
+		{"moved, and nobody is elected", Unmoved(t.Context(), seen-1, "o/"), seen, false, ErrMoved},
+		{"nothing", Unmoved(guarded, seen, "o/"), seen, true, nil},
+	} {
+		if _, ok, err := l.Put(c.ctx, "o/seen", []byte(c.name), c.at); ok != c.ok || !errors.Is(err, c.err) {
+			t.Errorf("what does not hold is %s: %v, %v", c.name, ok, err)
+		}
+	}
+	r, err := l.Client().Txn(guarded).If(clientv3.Compare(clientv3.ModRevision(Prefix+"o/seen"), "=", 0)).
+		Else(clientv3.OpGet(Prefix + "o/seen")).Commit()
+	if err != nil || r.Succeeded || string(r.Responses[0].GetResponseRange().Kvs[0].Value) != "nothing" {
+		t.Errorf("what is read instead: %+v, %v", r, err)
+	}
+}
+
+// TestGuardedWithinQuota: etcd counts what is written under a guard toward its quota.
+func TestGuardedWithinQuota(t *testing.T) {
+	t.Parallel()
+	const quota = 16 << 20
+	l := external(t, quota)
+	rev, err := l.Write(t.Context(), []Op{{Key: "l/x", Value: []byte("me")}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := Guarded(t.Context(), Guard{Key: "l/x", CreateRev: rev})
+	for range 2 * quota >> 20 {
+		if _, err = l.Client().Put(ctx, Prefix+"o/x", string(make([]byte, 1<<20))); err != nil {
+			break
+		}
+	}
+	if !errors.Is(err, rpctypes.ErrNoSpace) {
+		t.Fatalf("twice the quota is written: %v", err)
+	}
+	if _, err := l.Client().Delete(ctx, Prefix+"o/x"); err != nil {
+		t.Errorf("what makes room is refused: %v", err)
+	}
+}
+
+// TestChangesWithinQuota: etcd counts changes that each compare toward its quota, and takes
+// none while its alarm is raised but those that make room.
+func TestChangesWithinQuota(t *testing.T) {
+	t.Parallel()
+	const quota, some = 16 << 20, 4
+	l := external(t, quota)
+	change := func(i int, seen int64, value []byte) Change {
+		return Change{Op: Op{Key: fmt.Sprint("r/l/", i), Value: value}, Seen: seen}
+	}
+	var seen int64
+	var err error
+	for range 2 * quota >> 20 {
+		var changes []Change
+		for i := range some {
+			changes = append(changes, change(i, seen, make([]byte, 1<<20/some-1<<10)))
+		}
+		var stale []string
+		var rev int64
+		if rev, stale, err = l.WriteChanges(t.Context(), changes); err != nil {
+			break
+		}
+		if seen = rev; len(stale) > 0 {
+			t.Fatalf("stale: %q", stale)
+		}
+	}
+	if !errors.Is(err, ErrFull) {
+		t.Fatalf("twice the quota is written: %v", err)
+	}
+	// What etcd refuses first it has written all the same.
+	r, err := l.Client().Client.Get(t.Context(), Prefix+"r/l/0", clientv3.WithKeysOnly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen = r.Kvs[0].ModRevision
+	if _, _, err := l.WriteChanges(t.Context(), []Change{change(0, seen, []byte("1"))}); !errors.Is(err, ErrFull) {
+		t.Errorf("a change while the alarm is raised: %v", err)
+	}
+	if _, stale, err := l.WriteChanges(t.Context(), []Change{change(0, seen, nil)}); err != nil || len(stale) > 0 {
+		t.Errorf("what makes room is refused: stale %q, %v", stale, err)
+	}
+}

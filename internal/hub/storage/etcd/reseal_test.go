@@ -1,0 +1,260 @@
+package etcd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/env"
+)
+
+func putOptions() kubernetes.PutOptions { return kubernetes.PutOptions{GetOnFailure: true} }
+
+// resealing runs Reseal until the test ends or stop is called.
+func resealing(t *testing.T, l *Log) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = l.Reseal(ctx)
+	}()
+	stop = sync.OnceFunc(func() { cancel(); <-done })
+	t.Cleanup(stop)
+	return stop
+}
+
+// resealed waits until all is kept by the newest key.
+func resealed(t *testing.T, l *Log) Resealed {
+	t.Helper()
+	eventually(t, func() error {
+		if r := l.Resealed(); r.Floor == 0 || r.Running {
+			return fmt.Errorf("it is at %+v", r)
+		}
+		return nil
+	})
+	return l.Resealed()
+}
+
+// TestLogFromBeforeEncryption is encrypted when a hub starts on it that has a key: what is
+// there stays as it is, others' values are not touched, and what is written meanwhile wins.
+func TestLogFromBeforeEncryption(t *testing.T) {
+	dir := t.TempDir()
+	l, end := sealedLog(t, dir, nil)
+	const secrets = 60
+	before := map[string]int64{}
+	for i := range secrets {
+		before[secretKey(i)] = put(t, l, secretKey(i), fmt.Sprintf(`{"n":%d}`, i), 0)
+		before[reportKey(i)] = put(t, l, reportKey(i), fmt.Sprintf(`{"r":%d}`, i), 0)
+		before[objectKey(i)] = put(t, l, objectKey(i), fmt.Sprintf(`{"o":%d}`, i), 0)
+	}
+	event := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "events"), Namespace: "n", Name: "e"}}.Key()
+	lease, err := l.client.Grant(t.Context(), 3600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.client.Client.Put(t.Context(), Prefix+event, `{}`, clientv3.WithLease(lease.ID)); err != nil {
+		t.Fatal(err)
+	}
+	end()
+
+	l, _ = sealedLog(t, dir, sealer(t, "secrets, events", oldKey, identity))
+	r := startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	stop := resealing(t, l)
+	rev := before[secretKey(secrets-1)]
+	for i := range 20 { // somebody else writes at the same time
+		rev = put(t, l, secretKey(secrets-1), fmt.Sprintf(`{"new":%d}`, i), atRest(t, l, secretKey(secrets-1)).ModRevision)
+	}
+	done := resealed(t, l)
+	for k, was := range before {
+		at := atRest(t, l, k)
+		if covered := l.sealer.Covers(k); covered != bytes.HasPrefix(at.Value, []byte("k8s:enc:secretbox:v1:old:")) || !covered && at.ModRevision != was {
+			t.Errorf("%s is kept as %.30q of revision %d", k, at.Value, at.ModRevision)
+		}
+	}
+	if at := atRest(t, l, event); at.Lease != int64(lease.ID) || !bytes.HasPrefix(at.Value, []byte("k8s:enc:")) {
+		t.Errorf("an event is kept as %.30q with lease %d", at.Value, at.Lease)
+	}
+	same(t, l, r.to)
+	for i := range secrets {
+		want := fmt.Sprintf(`{"n":%d}`, i)
+		if i == secrets-1 {
+			want = `{"new":19}`
+		}
+		if row, _ := r.to.Get(secretKey(i)); string(row.Value) != want {
+			t.Errorf("%d: %q, want %q", i, row.Value, want)
+		}
+	}
+	if done.Written < 2*secrets || done.Written > 2*secrets+2 || done.Pending != 0 || done.Floor < rev {
+		t.Errorf("%+v", done)
+	}
+	// Nothing is written where nothing is to be.
+	stop()
+	l.ResealAll()
+	resealing(t, l)
+	eventually(t, func() error {
+		if len(l.stale.wake) > 0 || l.Resealed().Running {
+			return fmt.Errorf("it is at %+v", l.Resealed())
+		}
+		return nil
+	})
+	if again := l.Resealed(); again.Written != done.Written {
+		t.Errorf("%+v, before %+v", again, done)
+	}
+}
+
+// TestKeyThatIsGone shows that a key can be forgotten when all is written by another,
+// although the history has values of it: readers then can't resume from there.
+func TestKeyThatIsGone(t *testing.T) {
+	dir := t.TempDir()
+	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey))
+	for i := range 5 {
+		put(t, l, secretKey(i), `{}`, 0)
+	}
+	end()
+	l, end = sealedLog(t, dir, sealer(t, "secrets", newKey, oldKey))
+	r := startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	stop := resealing(t, l)
+	if done := resealed(t, l); done.Written != 5 {
+		t.Errorf("%+v", done)
+	}
+	stop()
+	r.stop()
+	end()
+	l, _ = sealedLog(t, dir, sealer(t, "secrets", newKey))
+	r = startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	same(t, l, r.to)
+	if row, _ := r.to.Get(secretKey(1)); row == nil || row.CreateRev == row.ModRev {
+		t.Errorf("%+v", row)
+	}
+	put(t, l, secretKey(9), `{}`, 0)
+	same(t, l, r.to)
+}
+
+// TestResealGoesOn shows that what was begun is ended after a restart, and that it goes at
+// a pace.
+func TestResealGoesOn(t *testing.T) {
+	dir := t.TempDir()
+	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey))
+	const secrets = 50
+	for i := range secrets {
+		put(t, l, secretKey(i), `{}`, 0)
+	}
+	rewritten := 0
+	for round := 0; rewritten < secrets; round++ {
+		if round > secrets {
+			t.Fatal("it never ends")
+		}
+		end()
+		l, end = sealedLog(t, dir, sealer(t, "secrets", newKey, oldKey))
+		r := startTail(t, l)
+		r.wait(t, r.loaded, "loaded")
+		begun := time.Now()
+		stop := resealing(t, l)
+		eventually(t, func() error {
+			if now := l.Resealed(); now.Written < 10 && now.Floor == 0 {
+				return fmt.Errorf("it is at %+v", now)
+			}
+			return nil
+		})
+		stop()
+		r.stop()
+		written := int(l.Resealed().Written)
+		if least := time.Duration(written-1) * resealEvery; time.Since(begun) < least {
+			t.Errorf("%d values in %s", written, time.Since(begun))
+		}
+		rewritten = 0
+		for i := range secrets {
+			if strings.HasPrefix(string(atRest(t, l, secretKey(i)).Value), "k8s:enc:aesgcm:v1:new:") {
+				rewritten++
+			}
+		}
+	}
+}
+
+// TestCheckReadable shows what stands against other keys.
+func TestCheckReadable(t *testing.T) {
+	l, _ := sealedLog(t, t.TempDir(), sealer(t, "secrets", oldKey))
+	put(t, l, secretKey(1), `{}`, 0)
+	put(t, l, objectKey(1), `{}`, 0)
+	for name, one := range map[string]struct {
+		resources string
+		providers []string
+		ok        bool
+	}{
+		"the same":                        {"secrets", []string{oldKey}, true},
+		"another":                         {"secrets", []string{newKey, identity}, false},
+		"both":                            {"secrets", []string{newKey, oldKey}, true},
+		"none for what is encrypted":      {"pods", []string{oldKey}, false},
+		"one more resource, plain before": {"secrets, configmaps", []string{oldKey, identity}, true},
+		"one more resource":               {"secrets, configmaps", []string{oldKey}, false},
+	} {
+		s := sealer(t, one.resources, one.providers...)
+		if err := l.CheckReadable(t.Context(), s.Covers, s); (err == nil) != one.ok {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestRemainsAreGone shows how what was written before encryption leaves the disk: it is
+// rewritten, forgotten, and a restored copy has nothing of it.
+func TestRemainsAreGone(t *testing.T) {
+	dir, restored := t.TempDir(), t.TempDir()
+	const secret = "aHVudGVyMg-from-before"
+	l, end := sealedLog(t, dir, nil)
+	for i := range 20 {
+		put(t, l, secretKey(i), fmt.Sprintf(`{"v":%q}`, strings.Repeat(secret, 100)), 0)
+	}
+	end()
+	l, end = sealedLog(t, dir, sealer(t, "secrets", oldKey, identity))
+	r := startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	resealing(t, l)
+	done := resealed(t, l)
+	if err := l.compact(t.Context(), done.Floor, true, nil, view{}); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "backup")
+	f, err := os.Create(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(l.Backup(t.Context(), f), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+	r.stop()
+	end()
+	if in := env.FilesWith(t, secret, dir); len(in) == 0 {
+		t.Error("nothing has remained: the test shows nothing")
+	}
+	if err := Restore(file, restored, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	l, end = sealedLog(t, restored, sealer(t, "secrets", oldKey))
+	r = startTail(t, l)
+	r.wait(t, r.loaded, "loaded")
+	same(t, l, r.to)
+	if row, _ := r.to.Get(secretKey(1)); row == nil || !strings.Contains(string(row.Value), secret) {
+		t.Errorf("restored: %+v", row)
+	}
+	r.stop()
+	end()
+	if in := env.FilesWith(t, secret, restored); len(in) > 0 {
+		t.Errorf("it has remained in %q", in)
+	}
+}

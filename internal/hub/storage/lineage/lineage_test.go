@@ -1,0 +1,392 @@
+package lineage
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestLineageOfOlderMarkers shows that what a marker of an older hub does not say is
+// taken from what the log shows, so that an upgrade leaves agents proven.
+func TestLineageOfOlderMarkers(t *testing.T) {
+	var l Lineage
+	old := func(name string, rev int64) table.Change {
+		return table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(name), []byte(`{"started":"2020-01-01T00:00:00Z"}`), rev, rev)}}
+	}
+	l.Observe(9, []table.Change{old("A", 1), row("x", 6)})
+	l.Observe(10, []table.Change{old("B", 10)})
+	l.Observe(12, []table.Change{row("x", 12)})
+	name, value, err := l.Begin("C", time.Unix(0, 0), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Observe(13, []table.Change{marked(name, value, 13)})
+	for _, c := range []struct {
+		marker string
+		rev    int64
+		want   bool
+	}{
+		{"A", 0, false}, {"A", 1, true}, {"A", 6, true}, {"A", 7, false}, {"A", 10, false},
+		{"B", 9, false}, {"B", 10, true}, {"B", 12, true}, {"B", 13, false},
+		{"C", 12, false}, {"C", 13, true}, {"C", 14, false}, {"D", 20, false},
+	} {
+		if got := l.Continuous(c.marker, c.rev); got != c.want {
+			t.Errorf("marker %s at revision %d: %v, want %v", c.marker, c.rev, got, c.want)
+		}
+	}
+	if got := l.Spans("B", 11); len(got) != 1 || got[0] != (wire.Revisions{First: 10, Last: 11}) {
+		t.Errorf("up to revision 11 B proves %v", got)
+	}
+	if got := l.Spans("C", 9); got != nil { // it is yet to come
+		t.Errorf("a marker of the future proves %v", got)
+	}
+}
+
+func marked(name string, value []byte, rev int64) table.Change {
+	return table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(name), value, rev, rev)}}
+}
+
+func row(name string, rev int64) table.Change {
+	return table.Change{Cur: &table.Row{Entry: table.NewEntry("o/"+name, []byte(`{}`), 1, rev)}}
+}
+
+// write is one change of a log that is made up: a nil value deletes. id is of this
+// write alone, wherever it was copied to.
+type write struct {
+	key   string
+	value []byte
+	id    int
+}
+
+// etcdLog is a made-up log, and what a copy of it has.
+type etcdLog struct {
+	rev, floor int64 // history below the floor is compacted
+	writes     map[int64]write
+}
+
+func (e *etcdLog) copy() *etcdLog { return &etcdLog{e.rev, e.floor, maps.Clone(e.writes)} }
+
+// state is what there is at a revision.
+func (e *etcdLog) state(at int64) (all []table.Update) {
+	rows := map[string]table.Update{}
+	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
+		w := e.writes[rev]
+		switch was, ok := rows[w.key]; {
+		case rev > at:
+		case w.value == nil:
+			delete(rows, w.key)
+		case ok:
+			rows[w.key] = table.Update{Key: w.key, Value: w.value, CreateRev: was.CreateRev, ModRev: rev}
+		default:
+			rows[w.key] = table.Update{Key: w.key, Value: w.value, CreateRev: rev, ModRev: rev}
+		}
+	}
+	return slices.Collect(maps.Values(rows))
+}
+
+// history is what identifies the log up to a revision. What goes with a lease is no part of it.
+func (e *etcdLog) history(at int64) string {
+	var ids []int
+	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
+		if rev <= at && !key.ClassOf(e.writes[rev].key).Leased() {
+			ids = append(ids, e.writes[rev].id)
+		}
+	}
+	return fmt.Sprint(ids)
+}
+
+// memory is what an agent remembers, and of which history.
+type memory struct {
+	marker  string
+	rev     int64
+	history string
+	life    int // how many restores there were
+}
+
+// lineageModel is a hub on a made-up log, whose copies are restored below it.
+type lineageModel struct {
+	log      *etcdLog
+	copies   []*etcdLog
+	table    *table.Writer
+	lineage  *Lineage
+	ids      int
+	names    int
+	lives    int
+	full     bool // there is room for deletions only
+	window   int64
+	memories []memory
+}
+
+func (m *lineageModel) write(k string, value []byte) bool {
+	if m.full && value != nil {
+		return false
+	}
+	m.ids++
+	m.log.rev++
+	m.log.writes[m.log.rev] = write{k, value, m.ids}
+	return true
+}
+
+// tell shows the table what the log has beyond it.
+func (m *lineageModel) tell(t *rapid.T) {
+	for rev := m.table.Rev() + 1; rev <= m.log.rev; rev++ {
+		w, ok := m.log.writes[rev]
+		if !ok {
+			continue
+		}
+		u := table.Update{Key: w.key, Value: w.value, CreateRev: rev, ModRev: rev}
+		if was, _ := m.table.Get(w.key); was != nil {
+			u.CreateRev = was.CreateRev
+		}
+		if err := m.table.Apply(rev, []table.Update{u}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.table.Progress(m.log.rev)
+}
+
+// load is what the tail does when it begins.
+func (m *lineageModel) load(t *rapid.T) {
+	from := max(m.log.floor, 1)
+	m.table.Reset(from, m.log.state(from))
+	m.tell(t)
+	m.begin(t)
+}
+
+func (m *lineageModel) begin(t *rapid.T) {
+	m.names++
+	name, value, err := m.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if row, _ := m.table.Get(key.Marker(name)); row == nil {
+		m.write(key.Marker(name), value)
+	}
+	m.tell(t)
+}
+
+// start starts another process of the hub.
+func (m *lineageModel) start(t *rapid.T) {
+	m.lineage = &Lineage{}
+	m.table = table.New(table.Config{Observer: m.lineage, WindowSteps: 100, WindowBytes: 1 << 20})
+	m.load(t)
+}
+
+// remember is an agent's mark.
+func (m *lineageModel) remember() {
+	marker, rev := m.lineage.At(m.table.Rev())
+	life := m.lives
+	if m.full { // without a marker of its own a hub may have to say less than it knows
+		life = -1
+	}
+	m.memories = append(m.memories, memory{marker, rev, m.log.history(m.log.rev), life})
+}
+
+// check compares what the hub takes for proven with what the log and its copies hold.
+func (m *lineageModel) check(t *rapid.T) {
+	for _, a := range m.memories {
+		same := a.rev <= m.log.rev && m.log.history(a.rev) == a.history
+		proven := m.lineage.Continuous(a.marker, a.rev)
+		if proven && !same {
+			t.Fatalf("%s at %d is proven and the log never had it", a.marker, a.rev)
+		}
+		if !proven && a.life == m.lives {
+			t.Fatalf("%s at %d is not proven, and nothing was restored", a.marker, a.rev)
+		}
+	}
+}
+
+// TestLineageModel takes a log through writes, compactions, restarts and restores, also
+// to where as many revisions are left out as the log had meanwhile: nothing is
+// proven that the log never had, and without a restore everything is.
+func TestLineageModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &lineageModel{log: &etcdLog{rev: 1, writes: map[int64]write{}}, window: rapid.Int64Range(1, 20).Draw(t, "window")}
+		m.start(t)
+		steps := map[string]func(*rapid.T){
+			"put": func(t *rapid.T) {
+				m.write(fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key")), []byte(`{}`))
+				m.tell(t)
+			},
+			"delete": func(t *rapid.T) {
+				k := fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key"))
+				if row, _ := m.table.Get(k); row != nil {
+					m.write(k, nil)
+				}
+				m.tell(t)
+			},
+			"session": func(t *rapid.T) {
+				if row, _ := m.table.Get(session); row == nil {
+					m.write(session, []byte(`{}`))
+				} else {
+					m.write(session, nil)
+				}
+				m.tell(t)
+			},
+			"beside": func(t *rapid.T) {
+				if !m.full {
+					m.beside(t)
+				}
+			},
+			"others": func(t *rapid.T) {
+				m.log.rev += rapid.Int64Range(1, 5).Draw(t, "revisions")
+				m.tell(t)
+			},
+			"full": func(*rapid.T) { m.full = true },
+			"room": func(t *rapid.T) {
+				m.full = false
+				m.begin(t)
+			},
+			"remember": func(*rapid.T) { m.remember() },
+			"compact": func(t *rapid.T) {
+				m.compact(t, rapid.Int64Range(0, m.window).Draw(t, "kept"))
+			},
+			"restart": func(t *rapid.T) {
+				if !m.full { // not before there is room for the marker
+					m.start(t)
+				}
+			},
+			"reload": func(t *rapid.T) { m.load(t) },
+			"backup": func(*rapid.T) { m.copies = append(m.copies, m.log.copy()) },
+			"restore": func(t *rapid.T) {
+				if len(m.copies) == 0 {
+					return
+				}
+				m.full = false
+				m.log = m.copies[rapid.IntRange(0, len(m.copies)-1).Draw(t, "copy")].copy()
+				m.lives++
+				if has := slices.ContainsFunc(m.log.state(m.log.rev), func(u table.Update) bool { return u.Key == session }); has && rapid.Bool().Draw(t, "lease ends") {
+					m.write(session, nil) // by etcd itself
+				}
+				if rapid.Bool().Draw(t, "bump") {
+					m.log.rev += rapid.Int64Range(1, 30).Draw(t, "by")
+					m.log.floor = m.log.rev
+				}
+				if rapid.Bool().Draw(t, "used by others") {
+					m.log.rev += rapid.Int64Range(1, 10).Draw(t, "revisions")
+				}
+				if rapid.Bool().Draw(t, "running") {
+					m.running(t)
+					return
+				}
+				m.start(t)
+			},
+			"": m.check,
+		}
+		t.Repeat(steps)
+	})
+}
+
+// session is a key that goes with a lease.
+var session = key.WholeOf("a").Key()
+
+// beside starts another hub while the first one writes, and lets one of them go on alone.
+func (m *lineageModel) beside(t *rapid.T) {
+	m.names++
+	other := &lineageModel{log: m.log, lineage: &Lineage{}, memories: m.memories, lives: m.lives}
+	other.table = table.New(table.Config{Observer: other.lineage, WindowSteps: 100, WindowBytes: 1 << 20})
+	from := max(m.log.floor, 1)
+	other.table.Reset(from, m.log.state(from))
+	other.tell(t)
+	name, value, err := other.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	both := func() {
+		m.tell(t)
+		m.remember()
+		other.tell(t)
+	}
+	for range rapid.IntRange(0, 4).Draw(t, "writes meanwhile") {
+		k := fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key"))
+		if row, _ := m.table.Get(k); row != nil && rapid.Bool().Draw(t, "deletes") {
+			m.write(k, nil)
+		} else {
+			m.write(k, []byte(`{}`))
+		}
+		both()
+	}
+	m.write(key.Marker(name), value)
+	both()
+	m.write("o/0", []byte(`{}`))
+	both()
+	m.check(t)
+	value, open, err := other.lineage.Settle(name)
+	if err != nil || !open {
+		t.Fatalf("the marker is not open: %v", err)
+	}
+	m.write(key.Marker(name), value)
+	both()
+	other.memories = m.memories
+	other.check(t)
+	if rapid.Bool().Draw(t, "the first ends") {
+		m.lineage, m.table = other.lineage, other.table
+	}
+}
+
+// compact forgets history but the newest revisions.
+func (m *lineageModel) compact(t *rapid.T, kept int64) {
+	floor := m.log.rev - kept
+	if name, hides := m.lineage.Hides(floor); hides {
+		row, _ := m.table.Get(key.Marker(name))
+		if !m.write(row.Key, row.Value) {
+			return // there is no room
+		}
+		m.tell(t)
+	}
+	m.log.floor = max(m.log.floor, floor)
+}
+
+// running restores the log below a hub, which may write before it notices.
+func (m *lineageModel) running(t *rapid.T) {
+	for range rapid.IntRange(0, 5).Draw(t, "writes") {
+		m.write("o/late", []byte(`{}`))
+	}
+	m.lineage.Distrust()
+	m.load(t)
+}
+
+// TestManyMarkers shows that the state of a log with very many markers is read about as
+// fast as any, and that each revision keeps its marker.
+func TestManyMarkers(t *testing.T) {
+	const revisions = 50_000
+	loaded := func(markers int64) (*Lineage, time.Duration) {
+		l, every := &Lineage{}, revisions/markers
+		var starts, rows []table.Change
+		for rev := int64(1); rev <= revisions; rev++ {
+			if n := (rev - 1) / every; (rev-1)%every == 0 {
+				value := fmt.Appendf(nil, `{"started":"2020-01-01T00:00:00Z","of":"M%d","after":%d}`, n-1, rev-1)
+				starts = append(starts, table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(fmt.Sprint("M", n)), value, rev, rev)}})
+				continue
+			}
+			rows = append(rows, table.Change{Cur: &table.Row{Entry: table.NewEntry(fmt.Sprint("o/s/core/configmaps/default/x-", rev), []byte(`{}`), rev, rev)}})
+		}
+		l.Observe(revisions, starts)
+		best := time.Hour
+		for range 5 { // of which others on the machine slow some
+			begun := time.Now()
+			l.Observe(revisions, rows)
+			best = min(best, time.Since(begun))
+		}
+		return l, best
+	}
+	_, few := loaded(2)
+	many, took := loaded(5000)
+	if t.Logf("2 markers: %s, 5000: %s", few, took); took > 20*few {
+		t.Errorf("with 5000 markers it takes %s, with 2 %s", took, few)
+	}
+	for _, rev := range []int64{1, 10, 11, 25_000, 25_001, revisions} {
+		want := fmt.Sprint("M", (rev-1)/10)
+		if got, at := many.At(rev); got != want || at != rev {
+			t.Errorf("revision %d goes by %q at %d, want %q", rev, got, at, want)
+		}
+	}
+}

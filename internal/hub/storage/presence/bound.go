@@ -1,0 +1,89 @@
+package presence
+
+import (
+	"encoding/json"
+
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// maxShown, maxText and maxName bound what is kept of an agent's lists, texts and names,
+	// maxPruned how many Placements' pending removals; agents send about half as many.
+	// maxSaid bounds, in bytes, all that one says.
+	maxShown  = 10
+	maxText   = 1024
+	maxName   = 512
+	maxPruned = 200
+	maxSaid   = 256 << 10
+)
+
+// bounded is what is kept of an agent's status: no more than a Location's status shows of it.
+// The list of APIs is not kept. No list or text of it is that of the status which was sent.
+func bounded(s wire.AgentStatus) *wire.AgentStatus {
+	s.APIs = nil
+	clip(maxText, &s.Version, &s.Hub, &s.KubernetesVersion, &s.APIsDigest, &s.Halted, &s.Awaits)
+	s.Lineage, s.Trusts = wire.Lineage(wire.Clip(string(s.Lineage), maxText)), first(s.Trusts)
+	if s.Prune != nil {
+		p := *s.Prune
+		clip(maxName, &p.Digest)
+		p.Objects, p.Spaces, p.Placements = first(p.Objects), head(p.Spaces, maxShown), head(p.Placements, maxPruned)
+		for i := range p.Spaces {
+			clip(maxName, &p.Spaces[i].Space, &p.Spaces[i].Digest)
+		}
+		for i := range p.Placements {
+			clip(maxName, &p.Placements[i].Space, &p.Placements[i].Placement, &p.Placements[i].Digest)
+		}
+		s.Prune = &p
+	}
+	if s.Purge != nil {
+		p := *s.Purge
+		p.Objects = first(p.Objects)
+		s.Purge = &p
+	}
+	if s.Sees != nil {
+		p := *s.Sees
+		p.Unread = head(p.Unread, wire.MaxUnread)
+		for i := range p.Unread {
+			clip(maxName, &p.Unread[i].Group, &p.Unread[i].Resource)
+			clip(maxText, &p.Unread[i].Message)
+		}
+		s.Sees = &p
+	}
+	return &s
+}
+
+// encode is a Said as it is kept. What is too large loses its lists of removals, which a
+// proper agent's are not, and if it still is, its status: cut says so.
+func encode(said Said) (value []byte, cut bool, err error) {
+	value, err = json.Marshal(said)
+	if err == nil && len(value) > maxSaid && said.Status != nil && said.Status.Prune != nil {
+		status, prune := *said.Status, *said.Status.Prune
+		prune.Placements, prune.Spaces, prune.Objects = nil, nil, nil
+		status.Prune, said.Status = &prune, &status
+		value, err = json.Marshal(said)
+	}
+	if err == nil && len(value) > maxSaid {
+		said.Status, cut = nil, true
+		value, err = json.Marshal(said)
+	}
+	return value, cut, err
+}
+
+func clip(limit int, texts ...*string) {
+	for _, text := range texts {
+		*text = wire.Clip(*text, limit)
+	}
+}
+
+func first(all []string) []string {
+	some := head(all, maxShown)
+	for i := range some {
+		clip(maxText, &some[i])
+	}
+	return some
+}
+
+// head is a copy of the first n of a list, or of all; nil: there are none.
+func head[T any](all []T, n int) []T {
+	return append([]T(nil), all[:min(n, len(all))]...)
+}

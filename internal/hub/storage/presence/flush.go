@@ -1,0 +1,343 @@
+package presence
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// A part of what is written together has up to partChanges and partBytes, or one change: it
+// is one transaction, so all of it is written or nothing.
+const (
+	partChanges = 64
+	partBytes   = 512 << 10
+)
+
+// Run writes until the context ends. Under a new lease it writes all sessions anew.
+func (w *Writer) Run(ctx context.Context) error {
+	var under *etcd.Lease
+	for {
+		lease, _, changed := w.member.Lease()
+		if lease != nil && lease != under {
+			w.anew()
+		}
+		if lease != nil {
+			under = lease
+		}
+		pause := time.Duration(0)
+		if err := w.flush(ctx, lease); err != nil {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			if pause = retryWrite; !errors.Is(err, etcd.ErrLease) {
+				w.logger.Debug("write which sessions there are", "error", err)
+			}
+		}
+		var later <-chan time.Time
+		if pause > 0 {
+			later = time.After(pause)
+		}
+		select {
+		case <-w.wake:
+		case <-changed:
+		case <-later:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		select {
+		case <-time.After(linger):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// anew has all sessions written that are not at another hub now.
+func (w *Writer) anew() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for of := range w.mine {
+		if _, dirty := w.dirty[of]; !dirty {
+			w.dirty[of] = released
+		}
+	}
+}
+
+// taken is what waited to be written.
+type taken struct {
+	sessions map[key.Session]noted
+	said     map[key.Session]Patch
+}
+
+// noted is a session that is to be written, nil if it has ended, and why.
+type noted struct {
+	is  *Session
+	why dirt
+}
+
+// flush writes what waits: sessions only under a lease.
+func (w *Writer) flush(ctx context.Context, lease *etcd.Lease) error {
+	for {
+		t := w.take(lease != nil)
+		if len(t.sessions)+len(t.said) == 0 {
+			return nil
+		}
+		rev, left, err := w.write(ctx, w.changes(w.table.Snapshot(), t, lease), lease)
+		w.back(t, left, err)
+		if rev > 0 {
+			shown, cancel := context.WithTimeout(ctx, awaitWritten)
+			err = errors.Join(err, w.table.WaitFor(shown, rev))
+			cancel()
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take are what waits.
+func (w *Writer) take(leased bool) taken {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	t := taken{sessions: map[key.Session]noted{}, said: w.said}
+	w.said = map[key.Session]Patch{}
+	if !leased {
+		return t
+	}
+	for of, why := range w.dirty {
+		n := noted{why: why}
+		if is, open := w.mine[of]; open {
+			n.is = &is
+		}
+		t.sessions[of] = n
+	}
+	clear(w.dirty)
+	return t
+}
+
+// back has what was taken wait again: of the keys that are left, since others have written them
+// meanwhile or it failed. What has come since is newer. Who has told a status hears of it.
+func (w *Writer) back(t taken, left []string, failed error) {
+	is := make(map[string]struct{}, len(left))
+	for _, k := range left {
+		is[k] = struct{}{}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for of, n := range t.sessions {
+		if _, ok := is[of.Key()]; ok {
+			w.dirty[of] = w.dirty[of] || n.why
+		}
+	}
+	for of, old := range t.said {
+		if _, ok := is[of.Said()]; !ok {
+			old.told.answer(nil)
+			continue
+		}
+		if old.told != nil && (old.told.withdrawn || failed != nil) {
+			old.told.answer(failed)
+			old = old.untold()
+		}
+		w.said[of] = w.said[of].over(old)
+	}
+}
+
+// over is what two patches change together, of which old is the older.
+func (p Patch) over(old Patch) Patch {
+	if p.Status == nil {
+		p.Status, p.SignedBy, p.told = old.Status, old.SignedBy, old.told
+	} else {
+		old.told.answer(nil)
+	}
+	if p.Refused == nil {
+		p.Refused = old.Refused
+	}
+	if p.Strange == nil {
+		p.Strange = old.Strange
+	}
+	if p.Exceeds == nil {
+		p.Exceeds = old.Exceeds
+	}
+	if p.Heard == nil {
+		p.Heard = old.Heard
+	}
+	return p
+}
+
+// change is one write, the agent that it is of, and what it is for.
+type change struct {
+	etcd.Change
+	of   key.Session
+	need etcd.Need
+}
+
+// changes are what was taken as writes to a state of the log, those that can wait least first.
+// What is so already is none.
+func (w *Writer) changes(state table.Reader, t taken, lease *etcd.Lease) []change {
+	var all []change
+	for of, n := range t.sessions {
+		if c, ok := w.session(state, of, n, lease); ok {
+			all = append(all, change{c, of, needOf(state, c)})
+		}
+	}
+	for of, p := range t.said {
+		if c, ok := w.patched(state, of, p); ok {
+			all = append(all, change{c, of, needOf(state, c)})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b change) int { return int(b.need - a.need) })
+	return all
+}
+
+// write writes changes, and returns the revision of the last and the keys of those that are
+// left to be written: others have written them meanwhile, or it failed. A change that the log
+// takes never is left out, and held against nothing else.
+func (w *Writer) write(ctx context.Context, all []change, lease *etcd.Lease) (rev int64, left []string, err error) {
+	for len(all) > 0 {
+		n := part(all)
+		at, stale, failed := w.admitted(ctx, all[:n])
+		switch {
+		case failed == nil:
+			w.wrote(all[:n], stale, lease)
+		case neverTaken(failed) && n > 1:
+			at, stale, failed = w.alone(ctx, all[:n], lease)
+		case neverTaken(failed):
+			w.logger.Warn("the log does not take what is to be noted of an agent: it is left out", "location", all[0].of.Location, "error", failed)
+			failed = nil
+		default:
+			stale = keys(all[:n])
+		}
+		rev, left = max(rev, at), append(left, stale...)
+		if failed != nil {
+			return rev, append(left, keys(all[n:])...), failed
+		}
+		all = all[n:]
+	}
+	return rev, left, nil
+}
+
+// alone is write with a transaction for each change.
+func (w *Writer) alone(ctx context.Context, all []change, lease *etcd.Lease) (rev int64, left []string, err error) {
+	for i := range all {
+		at, one, err := w.write(ctx, all[i:i+1], lease)
+		rev, left = max(rev, at), append(left, one...)
+		if err != nil {
+			return rev, append(left, keys(all[i+1:])...), err
+		}
+	}
+	return rev, left, nil
+}
+
+// neverTaken says that the log refused a transaction for what it is.
+func neverTaken(err error) bool { return errors.Is(err, rpctypes.ErrRequestTooLarge) }
+
+// part is how many changes are written together: all of them can wait equally.
+func part(all []change) int {
+	size := 0
+	for i, c := range all {
+		size += len(c.Key) + len(c.Value)
+		if i > 0 && (i == partChanges || size > partBytes || c.need != all[0].need) {
+			return i
+		}
+	}
+	return len(all)
+}
+
+func plain(all []change) []etcd.Change {
+	changes := make([]etcd.Change, len(all))
+	for i, c := range all {
+		changes[i] = c.Change
+	}
+	return changes
+}
+
+func keys(all []change) []string {
+	var some []string
+	for _, c := range all {
+		some = append(some, c.Key)
+	}
+	return some
+}
+
+// wrote notes under which lease sessions were written.
+func (w *Writer) wrote(all []change, stale []string, lease *etcd.Lease) {
+	for _, c := range all {
+		if c.Key == c.of.Key() && c.Value != nil && !slices.Contains(stale, c.Key) {
+			w.under[c.of] = lease
+		}
+	}
+}
+
+// session is the change that makes a session what it is; false: there is nothing to write.
+// A session that another hub has is not ended, and under a new lease it stays there.
+func (w *Writer) session(state table.Reader, of key.Session, n noted, lease *etcd.Lease) (etcd.Change, bool) {
+	row := state.Get(of.Key())
+	c := etcd.Change{Op: etcd.Op{Key: of.Key()}}
+	other := false
+	if row != nil {
+		c.Seen, other = row.ModRev, readSession(row).Hub != w.member.ID()
+	}
+	if n.is == nil {
+		delete(w.under, of)
+		return c, row != nil && !other
+	}
+	if other && n.why == released {
+		return c, false
+	}
+	value, err := json.Marshal(n.is)
+	c.Value, c.Under = value, lease
+	same := row != nil && bytes.Equal(row.Value, value) && w.under[of] == lease
+	return c, err == nil && !same
+}
+
+// patched is the change that brings a patch into what an agent has said; false: there is
+// nothing to write, or no such location.
+func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (etcd.Change, bool) {
+	location, row := state.Get(of.Location.Key()), state.Get(of.Said())
+	c := etcd.Change{Op: etcd.Op{Key: of.Said()}}
+	if location == nil {
+		return c, false
+	}
+	said := Said{UID: location.Meta.UID}
+	if row != nil {
+		c.Seen = row.ModRev
+		var was Said
+		if json.Unmarshal(row.Value, &was) == nil && was.UID == said.UID {
+			said = was
+		}
+	}
+	before := said
+	if p.Status != nil {
+		said.Status, said.SignedBy = p.Status, p.SignedBy
+	}
+	if p.Refused != nil {
+		said.Refused = *p.Refused
+	}
+	if p.Strange != nil {
+		said.Strange = *p.Strange
+	}
+	if p.Exceeds != nil {
+		said.Exceeds = *p.Exceeds
+	}
+	if p.Heard != nil {
+		said.Heard = p.Heard.UTC().Truncate(time.Second)
+	}
+	if row == nil && p.Status == nil && said == before { // a session that has begun says nothing yet
+		return c, false
+	}
+	value, cut, err := encode(said)
+	if cut {
+		w.logger.Warn("what an agent says of itself is too large: it is left out", "location", of.Location)
+	}
+	c.Value = value
+	return c, err == nil && (row == nil || !bytes.Equal(value, row.Value))
+}

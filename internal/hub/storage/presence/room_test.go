@@ -1,0 +1,71 @@
+package presence
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// TestRoom: what agents say never has etcd reach its quota. Sessions begin and end while there
+// is no room for more of that, and before the operators make some, and once there is, all of it is there.
+func TestRoom(t *testing.T) {
+	const (
+		quota  = 64 << 20
+		agents = 300 // who say more than that
+	)
+	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	a, b := hubAt(t, at), hubAt(t, at)
+	large := &wire.PruneStatus{Placements: make([]wire.PlacementPrune, maxPruned)}
+	for i := range large.Placements {
+		p := &large.Placements[i]
+		p.Space, p.Placement = strings.Repeat("x", maxName), strings.Repeat("x", maxName)
+	}
+	said := func(i int) key.Session { return key.WholeOf(key.Location(fmt.Sprint("l", i))) }
+	for i := range agents {
+		a.location(t, said(i).Location)
+		for _, h := range []*one{a, b} { // also at both at once
+			h.Say(said(i), Patch{Status: &wire.AgentStatus{Version: "v", Prune: large}})
+		}
+	}
+	eventually(t, "something waits for room", func() bool { return a.log.Usage().Refused+b.log.Usage().Refused > 0 })
+	defragment := func() { // which is the operators' to do: free space in the file counts
+		if _, err := a.log.Client().Defragment(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := key.WholeOf("s")
+	a.Begin(s, Session{Since: time.Now()})
+	eventually(t, "a session has begun", func() bool { return b.holder("s") == a.member.ID() })
+	a.End(s)
+	eventually(t, "it has ended", func() bool { return b.holder("s") == "" })
+	for _, h := range []*one{a, b} {
+		if use := h.log.Usage(); use.Alarm || use.File > quota {
+			t.Errorf("the log is over its quota: %+v", use)
+		}
+	}
+	const gone = agents / 2
+	var ends []etcd.Op
+	for i := range gone {
+		ends = append(ends, etcd.Op{Key: said(i).Location.Key()}, etcd.Op{Key: said(i).Said()})
+	}
+	if _, err := a.log.Write(t.Context(), ends); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "all is there that is said", func() bool {
+		defragment()
+		for i := gone; i < agents; i++ {
+			if a.version(said(i).Location) != "v" {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,53 @@
+package presence
+
+import (
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestJoined: what the agents that share a location say adds up, and what waits for a
+// confirmation is confirmed for all by one.
+func TestJoined(t *testing.T) {
+	prune := func(digest, space string) *wire.PruneStatus {
+		return &wire.PruneStatus{Pending: 2, Digest: digest, Spaces: []wire.SpacePrune{{Space: space, Pending: 2, Digest: digest}}}
+	}
+	all := Joined([]*Said{
+		{UID: "u", SignedBy: "ca", Exceeds: 1, Status: &wire.AgentStatus{Version: "v", Deferred: 1, Prune: prune("aa", "x"), StoreEncrypted: true, Lineage: wire.Proven, Purge: &wire.PurgeStatus{Left: 1}}},
+		{UID: "u", Strange: "1/3"},
+		{UID: "u", Exceeds: 2, Status: &wire.AgentStatus{Deferred: 2, Prune: prune("bb", "y"), Lineage: wire.Unproven, Awaits: "m", Halted: "h"}},
+	}, true)
+	s := all.Status
+	if all.UID != "u" || all.SignedBy != "ca" || all.Strange != "1/3" || all.Exceeds != 3 {
+		t.Errorf("%+v", all)
+	}
+	if s.Version != "v" || s.Deferred != 3 || s.Prune.Pending != 4 || len(s.Prune.Spaces) != 2 || s.StoreEncrypted || s.Lineage != wire.Unproven || s.Awaits != "m" || s.Halted != "h" || s.Purge != nil {
+		t.Errorf("%+v %+v", s, s.Prune)
+	}
+	if got := DigestsOf(s.Prune.Digest); strings.Join(got, " ") != "aa bb" {
+		t.Errorf("what is confirmed by %s: %v", s.Prune.Digest, got)
+	}
+	if Joined(nil, true) != nil {
+		t.Error("nobody has said something")
+	}
+}
+
+func TestAgentsOf(t *testing.T) {
+	for spec, want := range map[string]string{
+		`{}`: "1/1", `{"spec":{"shards":1}}`: "1/1", `{"spec":{"shards":3}}`: "1/3 2/3 3/3", `{"spec":{"shards":"x"}}`: "1/1", `{"spec":{"shards":-1}}`: "1/1",
+	} {
+		var got []string
+		for _, of := range AgentsOf("paris", &table.Row{Entry: &table.Entry{Value: []byte(spec)}}) {
+			got = append(got, of.Shard.String())
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("%s: %v, want %s", spec, got, want)
+		}
+	}
+	if n := len(AgentsOf("paris", &table.Row{Entry: &table.Entry{Value: []byte(`{"spec":{"shards":99}}`)}})); n != key.MaxShards {
+		t.Error(n)
+	}
+}

@@ -1,0 +1,86 @@
+package presence
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// TestToldIsWritten: an agent tells what it says of itself to one hub and then to another, as a
+// balancer has it; what it said last is what stays.
+func TestToldIsWritten(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	hubs := []*one{hubAt(t, at), hubAt(t, at)}
+	hubs[0].location(t, "l")
+	if err := hubs[1].table.WaitFor(t.Context(), hubs[0].table.Rev()); err != nil {
+		t.Fatal(err)
+	}
+	tell := func(h *one, l key.Location, version string) {
+		t.Helper()
+		if err := h.Tell(t.Context(), key.WholeOf(l), wire.AgentStatus{Version: version}, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 20 {
+		tell(hubs[(i+1)%2], "l", fmt.Sprint("before-", i))
+		tell(hubs[i%2], "l", fmt.Sprint("last-", i))
+		for j, h := range hubs { // what either was late with is written before this
+			l := key.Location(fmt.Sprintf("fence-%d-%d", i, j))
+			h.location(t, l)
+			tell(h, l, "fence")
+			eventually(t, "all is written", func() bool { return hubs[0].version(l) == "fence" })
+		}
+		if got, want := hubs[0].version("l"), fmt.Sprint("last-", i); got != want {
+			t.Fatalf("the agent has said %q last, and %q is kept", want, got)
+		}
+	}
+}
+
+// TestNobodyWaits: what is told and not written when nobody waits any more, or could not be
+// written, is not written later; what came since is.
+func TestNobodyWaits(t *testing.T) {
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	of := key.WholeOf("l")
+	left := []string{of.Said()}
+	start := func() *Writer { return NewWriter(nil, nil, nil, slog.New(slog.DiscardHandler)) }
+
+	w := start()
+	if err := w.Tell(ended, of, wire.AgentStatus{Version: "v1"}, ""); !errors.Is(err, context.Canceled) || w.said[of].Status != nil {
+		t.Errorf("told while nobody waits: error %v, %+v is to be written", err, w.said[of])
+	}
+
+	w = start()
+	late := &telling{answered: make(chan error, 1)}
+	w.Say(of, Patch{Status: &wire.AgentStatus{Version: "v1"}, told: late})
+	under := w.take(true)
+	w.withdraw(of, late)
+	w.back(under, left, nil)
+	if w.said[of].Status != nil {
+		t.Errorf("withdrawn while it was written, %+v is to be written again", w.said[of])
+	}
+
+	for _, newer := range []bool{false, true} {
+		w = start()
+		refused, full := "v0", &telling{answered: make(chan error, 1)}
+		w.Say(of, Patch{Status: &wire.AgentStatus{Version: "v1"}, Refused: &refused, told: full})
+		under = w.take(true)
+		if newer {
+			w.Say(of, Patch{Status: &wire.AgentStatus{Version: "v2"}})
+		}
+		w.back(under, left, etcd.ErrFull)
+		if err := <-full.answered; !errors.Is(err, etcd.ErrFull) {
+			t.Errorf("without room: error %v", err)
+		}
+		if p := w.said[of]; (p.Status != nil) != newer || p.Refused == nil {
+			t.Errorf("without room, newer %t: %+v is to be written", newer, p)
+		}
+	}
+}

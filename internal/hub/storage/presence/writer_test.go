@@ -1,0 +1,226 @@
+package presence
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"go.etcd.io/etcd/server/v3/embed"
+
+	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/etcdtest"
+)
+
+// patience bounds what a test waits for.
+const patience = 3 * time.Minute
+
+// one is the part of a hub that is here.
+type one struct {
+	*Writer
+	index *Index
+	taken chan key.Session
+}
+
+// hubAt is a hub on a log, until the test ends.
+func hubAt(t *testing.T, at string) *one {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
+	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{at}, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &one{index: NewIndex(time.Now), taken: make(chan key.Session, 100)}
+	rows := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20, Observer: h.index})
+	member := NewMember(Config{
+		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 6 * time.Second, Logger: logger,
+	})
+	h.Writer = NewWriter(log, rows.Table, member, logger)
+	h.index.Follow(h.Writer, func(of key.Session) { h.taken <- of }, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	loaded, ended := make(chan struct{}, 1), make(chan struct{}, 4)
+	go func() {
+		_ = log.Tail(ctx, rows, etcd.Hooks{Lost: func(bool) {}, Loaded: func() { loaded <- struct{}{} }, Asked: func(error) {}})
+		ended <- struct{}{}
+	}()
+	<-loaded
+	go func() { _ = member.Run(ctx); ended <- struct{}{} }()
+	go func() { _ = h.Run(ctx); ended <- struct{}{} }()
+	go func() {
+		_ = log.Keep(ctx, etcd.Keeping{Every: time.Minute, Seen: rows.Rev, Floor: func() int64 { return 0 }, Reached: rows.Rev, Pace: etcd.DefaultPace()})
+		ended <- struct{}{}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		for range cap(ended) {
+			<-ended
+		}
+		_ = log.Close() // of a client whose context has ended
+	})
+	return h
+}
+
+// location adds a Location, of whom agents are.
+func (h *one) location(t *testing.T, l key.Location) {
+	t.Helper()
+	rev, err := h.log.Write(t.Context(), []etcd.Op{{Key: l.Key(), Value: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q}}`, l, l)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.table.WaitFor(t.Context(), rev); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// holder is the hub that has the session of a location; empty: none.
+func (h *one) holder(l key.Location) string {
+	return SessionsOf(h.table.Snapshot(), l)[key.WholeOf(l).Shard].Hub
+}
+
+// version is that of the agent of a location, as it has said last.
+func (h *one) version(l key.Location) string {
+	said := SaidBy(h.table.Snapshot(), key.WholeOf(l), string(l))
+	if said == nil || said.Status == nil {
+		return ""
+	}
+	return said.Status.Version
+}
+
+func eventually(t *testing.T, what string, is func() bool) {
+	t.Helper()
+	env.Eventually(t, patience, func() error {
+		if !is() {
+			return fmt.Errorf("not in time: %s", what)
+		}
+		return nil
+	})
+}
+
+// TestSessions: one that begins is there for all hubs, one that ends is not; who takes it over
+// has it, and the one before is told, whose end ends nothing.
+func TestSessions(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	a, b := hubAt(t, at), hubAt(t, at)
+	l := key.Location("l")
+	a.location(t, l)
+	s := key.WholeOf(l)
+	a.Begin(s, Session{Since: time.Now()})
+	eventually(t, "it has begun", func() bool { return b.holder(l) == a.member.ID() })
+	b.Begin(s, Session{Since: time.Now()})
+	if of := <-a.taken; of != s {
+		t.Fatal("another is taken over:", of)
+	}
+	a.End(s)
+	a.Begin(key.WholeOf("other"), Session{Since: time.Now()})
+	eventually(t, "a has written what comes after", func() bool { return b.holder("other") == a.member.ID() })
+	if b.holder(l) != b.member.ID() {
+		t.Fatalf("%q has it, not %q", b.holder(l), b.member.ID())
+	}
+	b.End(s)
+	eventually(t, "it has ended", func() bool { return a.holder(l) == "" && !a.index.Gone(s).IsZero() })
+}
+
+// TestNewLease: under a new lease a hub's sessions are there again, but for those that another
+// hub has now.
+func TestNewLease(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	a, b := hubAt(t, at), hubAt(t, at)
+	for _, l := range []key.Location{"kept", "moved"} {
+		a.Begin(key.WholeOf(l), Session{Since: time.Now()})
+		eventually(t, "they have begun", func() bool { return b.holder(l) == a.member.ID() })
+	}
+	b.Begin(key.WholeOf("moved"), Session{Since: time.Now()})
+	<-a.taken // whose handler has not come to its end
+	before, _, _ := a.member.Lease()
+	row, _ := b.table.Get(key.WholeOf("kept").Key())
+	if err := before.Revoke(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the session is there anew", func() bool {
+		now, _ := b.table.Get(key.WholeOf("kept").Key())
+		return now != nil && now.ModRev > row.ModRev
+	})
+	if b.holder("moved") != b.member.ID() {
+		t.Fatal("a session is taken back from the hub that has it now")
+	}
+}
+
+// TestSaid: what an agent says last is there, to whichever hub, and without its Location nothing.
+func TestSaid(t *testing.T) {
+	at := etcdtest.Listen(t, nil)
+	a, b := hubAt(t, at), hubAt(t, at)
+	a.location(t, "l")
+	s, refused := key.WholeOf("l"), "v0"
+	a.Say(key.WholeOf("none"), Patch{Status: &wire.AgentStatus{Version: "v1"}})
+	a.Say(s, Patch{Status: &wire.AgentStatus{Version: "v1"}})
+	eventually(t, "v1", func() bool { return b.version("l") == "v1" })
+	b.Say(s, Patch{Refused: &refused})
+	eventually(t, "refused", func() bool { return SaidBy(a.table.Snapshot(), s, "l").Refused == refused && a.version("l") == "v1" })
+	a.Begin(s, Session{})
+	eventually(t, "it has connected since", func() bool { return SaidBy(b.table.Snapshot(), s, "l").Refused == "" })
+	if SaidBy(a.table.Snapshot(), s, "a Location of before") != nil || a.table.Snapshot().Get(key.WholeOf("none").Said()) != nil {
+		t.Fatal("something is said of who is not there")
+	}
+}
+
+// TestPoison: what the log takes never holds up nobody, and nothing is written again
+// for it.
+func TestPoison(t *testing.T) {
+	h := hubAt(t, etcdtest.Listen(t, func(c *embed.Config) { c.MaxRequestBytes = 64 << 10 }))
+	for _, l := range []key.Location{"a", "bad", "c"} {
+		h.location(t, l)
+	}
+	large := &wire.PruneStatus{Placements: make([]wire.PlacementPrune, maxPruned)}
+	for i := range large.Placements {
+		large.Placements[i].Space = strings.Repeat("x", maxName)
+	}
+	h.Begin(key.WholeOf("a"), Session{Since: time.Now()})
+	eventually(t, "a has begun", func() bool { return h.holder("a") != "" })
+	row, _ := h.table.Get(key.WholeOf("a").Key())
+	for i := range 20 {
+		v := fmt.Sprint("v", i)
+		h.Say(key.WholeOf("bad"), Patch{Status: &wire.AgentStatus{Prune: large}})
+		h.Say(key.WholeOf("a"), Patch{Status: &wire.AgentStatus{Version: v}})
+		h.Say(key.WholeOf("c"), Patch{Status: &wire.AgentStatus{Version: v}})
+		eventually(t, v, func() bool { return h.version("a") == v && h.version("c") == v })
+	}
+	h.anew()
+	h.Say(key.WholeOf("a"), Patch{Status: &wire.AgentStatus{Version: "last"}})
+	eventually(t, "the last", func() bool { return h.version("a") == "last" })
+	if now, _ := h.table.Get(key.WholeOf("a").Key()); now.ModRev != row.ModRev {
+		t.Fatal("a session is written again that is as it was")
+	}
+}
+
+// TestBounded: whatever an agent says, what is kept is no larger than maxSaid, and a proper
+// agent's is kept whole.
+func TestBounded(t *testing.T) {
+	for _, text := range []string{strings.Repeat("<", 5000), strings.Repeat("\x00é", 2000)} {
+		lists := []string{text, text}
+		s := wire.AgentStatus{Version: "v1", Halted: text, Lineage: wire.Lineage(text), Trusts: lists, Purge: &wire.PurgeStatus{Objects: lists},
+			Prune: &wire.PruneStatus{Digest: text, Objects: lists}, Sees: &wire.SeesStatus{}}
+		for range 1000 {
+			s.Prune.Spaces = append(s.Prune.Spaces, wire.SpacePrune{Space: text, Digest: text})
+			s.Prune.Placements = append(s.Prune.Placements, wire.PlacementPrune{Space: text, Placement: text, Digest: text})
+			s.Sees.Unread = append(s.Sees.Unread, wire.UnreadKind{Group: text, Resource: text, Message: text})
+		}
+		kept := bounded(s)
+		value, cut, err := encode(Said{UID: "u", Status: kept})
+		if err != nil || len(value) > maxSaid {
+			t.Fatalf("%d bytes are kept, error %v", len(value), err)
+		}
+		if !cut && !bytes.Contains(value, []byte(`"v1"`)) {
+			t.Fatal("the version is lost")
+		}
+		if len(s.Prune.Spaces[0].Space) != len(text) || len(s.Trusts[0]) != len(text) {
+			t.Fatal("what was sent has changed")
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package fairqueue
+
+import (
+	"io"
+	"net/http"
+)
+
+// smallBody is how many bytes every request may send without a turn.
+const smallBody = 256 << 10
+
+// Bodies bounds the memory that request bodies take: a large body needs a turn of the
+// Queue, which it holds until the request ends, and is refused if none is free.
+type Bodies struct{ Queue *Queue }
+
+// Limit wraps the body of a request so that it takes a turn of the named flow once it
+// is large. done gives the turn back; it must be called when the body's memory is free.
+func (b Bodies) Limit(r *http.Request, name string) (done func()) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return func() {}
+	}
+	body := &limited{body: r.Body, enter: func() (func(), error) { return b.Queue.Try(name) }}
+	r.Body = body
+	return func() {
+		if body.leave != nil {
+			body.leave()
+		}
+	}
+}
+
+// limited is a body that takes a turn once it is large.
+type limited struct {
+	body  io.ReadCloser
+	enter func() (leave func(), err error)
+	read  int
+	leave func()
+}
+
+// Read implements io.Reader. It takes a turn before it reads past smallBody.
+func (l *limited) Read(p []byte) (int, error) {
+	if l.read >= smallBody && l.leave == nil {
+		leave, err := l.enter()
+		if err != nil {
+			return 0, err
+		}
+		l.leave = leave
+	}
+	if l.leave == nil {
+		p = p[:min(len(p), smallBody-l.read)]
+	}
+	n, err := l.body.Read(p)
+	l.read += n
+	return n, err
+}
+
+// Close implements io.Closer.
+func (l *limited) Close() error { return l.body.Close() }
