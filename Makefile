@@ -51,7 +51,7 @@ image: static ## images of orrery and orrery-agent, from Containerfile; push the
 
 # Prints go test's own lines, the output of what failed, and fails also if a test
 # was skipped: every test here is required.
-GATE := $(GO) run ./test/gate
+GATE := $(GO) run ./test/support/gate
 
 .PHONY: test
 test: unit system ## all tests; the first run builds Kubernetes
@@ -66,7 +66,7 @@ unit: gcc ## the tests of the packages, with the race detector
 # more than three packages at once, three tests of each, since a test starts whole
 # clusters and then mostly waits. The longest are first, so that none runs alone at last, but
 # beside the two that take most of the machine, and the clients, one that waits.
-LONGEST := ./test/faults ./test/ownership ./test/network ./test/operator ./test/e2e ./test/agent ./test/kinds
+LONGEST := ./test/suites/faults ./test/suites/ownership ./test/suites/network ./test/suites/operator ./test/suites/e2e ./test/suites/agent ./test/suites/kinds
 # Stock clients do one thing after the other and mostly wait, so they run beside the rest.
 # All is compiled before the first of them starts, since those wait for what a machine that compiles does late.
 .PHONY: system
@@ -79,8 +79,8 @@ whole:
 	$(NICE) $(GO) test -json -vet=off -count=1 -p 3 -parallel 3 -timeout 40m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
 clients:
 	$(NICE) $(GO) vet -C examples ./...
-	$(NICE) $(GO) test -C test/clients -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
-	$(NICE) $(GO) test -C test/clients/argo -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/suites/clients -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/suites/clients/argo -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
 
 # What tests consist of, without linking them, which is not kept.
 COMPILE := $(NICE) $(GO) list -export -deps -test
@@ -88,8 +88,8 @@ COMPILE := $(NICE) $(GO) list -export -deps -test
 compiled:
 	$(COMPILE) . ./cmd/... ./test/... > /dev/null
 	cd examples && $(COMPILE) ./... > /dev/null
-	cd test/clients && $(COMPILE) ./... > /dev/null
-	cd test/clients/argo && $(COMPILE) ./... > /dev/null
+	cd test/suites/clients && $(COMPILE) ./... > /dev/null
+	cd test/suites/clients/argo && $(COMPILE) ./... > /dev/null
 
 .PHONY: gcc
 gcc:
@@ -108,7 +108,7 @@ peers:
 # A hub and an agent whose wall clocks a test can move.
 .PHONY: clock
 clock: | $(BIN)
-	$(GO) run ./test/clock $(BIN)/clock
+	$(GO) run ./test/support/clock $(BIN)/clock
 	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
 # Hub and agent of the minor version before this one, with which those of today have to go on. Until
@@ -144,8 +144,8 @@ bench: build kube ## the benchmarks: a table, and JSON in bench/results
 .PHONY: lint
 lint: ## golangci-lint with .golangci.yml
 	$(NICE) $(TOOL) golangci-lint run
-	cd test/clients && $(NICE) $(TOOL) golangci-lint run
-	cd test/clients/argo && $(NICE) $(TOOL) golangci-lint run
+	cd test/suites/clients && $(NICE) $(TOOL) golangci-lint run
+	cd test/suites/clients/argo && $(NICE) $(TOOL) golangci-lint run
 	cd examples && $(NICE) $(TOOL) golangci-lint run
 
 .PHONY: vuln
@@ -164,7 +164,7 @@ $(BIN):
 
 # --- real Kubernetes for tests -----------------------------------------------
 
-KUBE_VERSION := $(shell sed -n 's|^[[:space:]]k8s.io/kubernetes v\([0-9.]*\) .*|\1|p' test/kube/go.mod)
+KUBE_VERSION := $(shell sed -n 's|^[[:space:]]k8s.io/kubernetes v\([0-9.]*\) .*|\1|p' test/support/kube/go.mod)
 KUBE_MAJOR   := $(word 1,$(subst ., ,$(KUBE_VERSION)))
 KUBE_MINOR   := $(word 2,$(subst ., ,$(KUBE_VERSION)))
 KUBE_PARTS   := kube-apiserver kube-controller-manager kube-scheduler kubectl
@@ -174,31 +174,31 @@ KUBE_FLAGS   := $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/v
 .PHONY: kube
 kube: $(addprefix $(BIN)/,$(KUBE_PARTS) etcd etcdutl kwok) ## kube-apiserver and the rest of a cluster, into .bin
 
-$(addprefix $(BIN)/,$(KUBE_PARTS)) &: test/kube/go.mod test/kube/go.sum
+$(addprefix $(BIN)/,$(KUBE_PARTS)) &: test/support/kube/go.mod test/support/kube/go.sum
 	@echo "building Kubernetes v$(KUBE_VERSION), which takes minutes the first time"
-	cd test/kube && $(NICE) $(GO) build -o ../../$(BIN)/ -ldflags '-s -w $(KUBE_FLAGS)' \
+	cd test/support/kube && $(NICE) $(GO) build -o $(CURDIR)/$(BIN)/ -ldflags '-s -w $(KUBE_FLAGS)' \
 	  $(addprefix k8s.io/kubernetes/cmd/,$(KUBE_PARTS))
 	touch $(addprefix $(BIN)/,$(KUBE_PARTS))
 
-$(BIN)/etcd: test/kube/go.mod test/kube/go.sum
-	cd test/kube && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' go.etcd.io/etcd/server/v3
+$(BIN)/etcd: test/support/kube/go.mod test/support/kube/go.sum
+	cd test/support/kube && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' go.etcd.io/etcd/server/v3
 	touch $@
 
-$(BIN)/etcdutl: test/kube/etcdutl/go.mod test/kube/etcdutl/go.sum
-	cd test/kube/etcdutl && $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' go.etcd.io/etcd/etcdutl/v3
+$(BIN)/etcdutl: test/support/kube/etcdutl/go.mod test/support/kube/etcdutl/go.sum
+	cd test/support/kube/etcdutl && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' go.etcd.io/etcd/etcdutl/v3
 	touch $@
 
-$(BIN)/kwok: test/kube/kwok/go.mod test/kube/kwok/go.sum
-	cd test/kube/kwok && $(NICE) $(GO) build -o ../../../$@ -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
+$(BIN)/kwok: test/support/kube/kwok/go.mod test/support/kube/kwok/go.sum
+	cd test/support/kube/kwok && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' sigs.k8s.io/kwok/cmd/kwok
 	touch $@
 
-$(BIN)/helm: test/clients/go.mod test/clients/go.sum
-	cd test/clients && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
+$(BIN)/helm: test/suites/clients/go.mod test/suites/clients/go.sum
+	cd test/suites/clients && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' helm.sh/helm/v4/cmd/helm
 	touch $@
 
 # An OpenID issuer, of another module's parts.
-$(BIN)/oidc: test/oidc/go.mod test/oidc/go.sum test/oidc/main.go
-	cd test/oidc && $(NICE) $(GO) build -o ../../$@ -ldflags '-s -w' .
+$(BIN)/oidc: test/support/oidc/go.mod test/support/oidc/go.sum test/support/oidc/main.go
+	cd test/support/oidc && $(NICE) $(GO) build -o $(CURDIR)/$@ -ldflags '-s -w' .
 	touch $@
 
 .PHONY: clean

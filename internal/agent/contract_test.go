@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/agent/hubclient"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // TestModelHubKeepsTheContract shows that the hub of the model behaves as the real one.

@@ -13,7 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // hubBody is the body of an answer, which for a stream goes on. It is for one reader.

@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // agent speaks the protocol as one location, with the hub that it names.

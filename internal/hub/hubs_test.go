@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // hubsLease is for how long a hub may stand still on a busy machine without being taken for dead:

@@ -25,7 +25,7 @@ import (
 )
 
 // issuer is an OpenID issuer that says what a test has it say, which those that run as
-// programs (test/people) do not.
+// programs (test/suites/people) do not.
 type issuer struct {
 	*httptest.Server
 	t   *testing.T

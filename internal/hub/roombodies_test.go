@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // heapPeak runs something and returns by how much the heap grew at most meanwhile.

@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // rotate takes steps with the hub's authority, and waits until the hub has taken them over.

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // Who was given a token can use it: that the table does not have it yet is

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/hub"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // TestRevokedAtAnotherHub: what one hub revokes is refused by another on the same log at

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // connecting bounds how many agents connect at once.

@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // front stands before a server and passes requests on, TLS ending at it: it sees

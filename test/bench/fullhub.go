@@ -10,7 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // fullHub is a hub of its own with a whole fleet: each location has a space with

@@ -9,7 +9,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // editSteadily edits objects that one location each gets, by JSON merge patches of

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/test/env"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // mostHubs is how many hubs share a log at most when they are measured.

@@ -20,7 +20,7 @@ import (
 	"os"
 	"strings"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 func main() {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/route"
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // calm is a hub without objects and an agent without any, started with the run,

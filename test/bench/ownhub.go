@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // ownHub is a hub that a measurement has for itself, with simulated agents, to whose root and

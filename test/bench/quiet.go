@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // nothingChanging waits until the hub's log has not moved for a while and then

@@ -13,7 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // resident is a simulated agent that outlives its sessions: it knows what its

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // stayAway waits until the agent may come back, and forgets what it is to forget.

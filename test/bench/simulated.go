@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // simulated is an agent without a target: it speaks the agents' protocol over a

@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // noTarget is why what the bench counts as an agent can't do what is done at a target.

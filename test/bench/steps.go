@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // step measures some lines of the table.

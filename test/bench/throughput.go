@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // spaceAPI creates ConfigMaps of 2 KB with parallel clients, JSON over TLS, each

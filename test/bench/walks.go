@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // sharedNamespace has what is desired at all walkers.

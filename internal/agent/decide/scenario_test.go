@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/scenario"
+	"orrery.dev/orrery/test/support/scenario"
 )
 
 // given are the facts of a scenario, as a reader writes them. The object at the target

@@ -15,7 +15,7 @@ import (
 
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // startWhole is the tenure of the agent of a whole location at a cluster that answers like that.

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // TestMemoryKeepsTheContract shows that the hub with which walks are tested answers them

@@ -3,7 +3,7 @@
 //
 // The demo and the tests of the hub and the agent use it. It must start them only as the
 // commands do, by hub.Run and agent.New, and must not know what its users do with them.
-// Tests of signals, flags, output and kill -9 need processes, which test/env has.
+// Tests of signals, flags, output and kill -9 need processes, which test/support/env has.
 package inprocess
 
 import (

@@ -8,7 +8,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/protocol"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // TestWalkIsOfTheLog: from where a walk ends, a session goes on, also if the newest revision

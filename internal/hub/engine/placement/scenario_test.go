@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/scenario"
+	"orrery.dev/orrery/test/support/scenario"
 )
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are steps:

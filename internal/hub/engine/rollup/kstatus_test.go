@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/rollup"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/states"
+	"orrery.dev/orrery/test/support/states"
 )
 
 func kstatus(t rapid.TB, object []byte) status.Status {

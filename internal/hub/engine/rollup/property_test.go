@@ -22,7 +22,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/rollup"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/states"
+	"orrery.dev/orrery/test/support/states"
 )
 
 // Any numbers that a workload can have, at any number of locations that want any number.

@@ -12,7 +12,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/expression"
-	"orrery.dev/orrery/test/scenario"
+	"orrery.dev/orrery/test/support/scenario"
 )
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are YAML:

@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // patience bounds what a test waits for.

@@ -7,8 +7,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/test/env"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // until waits for a condition.

@@ -17,7 +17,7 @@ import (
 	"go.etcd.io/etcd/client/v3/kubernetes"
 
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 func putOptions() kubernetes.PutOptions { return kubernetes.PutOptions{GetOnFailure: true} }

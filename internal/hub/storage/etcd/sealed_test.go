@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/encryption"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/test/env"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // Keys of configurations, and rules of them.

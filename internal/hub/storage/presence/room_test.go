@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // TestRoom: what agents say never has etcd reach its quota. Sessions begin and end while there

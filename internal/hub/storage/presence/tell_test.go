@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // TestToldIsWritten: an agent tells what it says of itself to one hub and then to another, as a

@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
-	"orrery.dev/orrery/test/env"
-	"orrery.dev/orrery/test/etcdtest"
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/etcdtest"
 )
 
 // patience bounds what a test waits for.

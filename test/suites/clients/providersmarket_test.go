@@ -1,0 +1,267 @@
+package clients
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"orrery.dev/orrery/examples/clusters"
+	"orrery.dev/orrery/test/support/env"
+)
+
+var (
+	clusterResources = schema.GroupVersionResource{Group: "clusters.example.org", Version: "v1", Resource: "kubernetesclusters"}
+	secretResources  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+)
+
+// market is a platform that offers KubernetesClusters to the spaces of consumers, who are
+// served by providers, each of whom reaches its slice through a balancer. All it is made of
+// are the files of the example.
+type market struct {
+	hub   *env.Hub
+	front *env.Proxy
+	// files are kubeconfigs, by the spaces or users that they are for.
+	files map[string]string
+}
+
+func newMarket(t *testing.T, consumers ...string) *market {
+	t.Helper()
+	hub := env.StartHub(t)
+	m := &market{hub: hub, front: hub.StartTerminating(), files: map[string]string{}}
+	env.Orrery(t, hub.Kubeconfig, "space", "create", "platform")
+	m.mint(t, "platform", "platform")
+	for _, s := range consumers {
+		env.Orrery(t, hub.Kubeconfig, "space", "create", s)
+		m.mint(t, s, s, "--group", "consumers", "--role", "admin")
+	}
+	for _, user := range []string{"provider-a", "provider-b"} {
+		m.mint(t, user, "platform", "--user", user)
+	}
+	return m
+}
+
+// mint has the hub make a kubeconfig for a space.
+func (m *market) mint(t *testing.T, name, space string, args ...string) {
+	t.Helper()
+	text := env.Orrery(t, m.hub.Kubeconfig, append([]string{"space", "kubeconfig", space}, args...)...)
+	m.files[name] = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(m.files[name], []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// config is that of a kubeconfig, without a limit of its own.
+func (m *market) config(t *testing.T, name string) *rest.Config {
+	t.Helper()
+	c, err := clientcmd.BuildConfigFromFlags("", m.files[name])
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.QPS = -1
+	return c
+}
+
+// slicePath is that of the slice of a class, across all spaces; "": of the rest.
+func slicePath(class string) string {
+	if class == "" {
+		return "/views/slices/platform/classes/rest/spaces/*"
+	}
+	return "/views/slices/platform/classes/values/" + class + "/spaces/*"
+}
+
+// sliced is a provider's configuration of its slice, through the balancer.
+func (m *market) sliced(t *testing.T, class string) *rest.Config {
+	t.Helper()
+	c := m.config(t, "provider-"+class)
+	c.Host = "https://" + m.front.Address + slicePath(class)
+	return c
+}
+
+// provides runs a provider until the test ends.
+func (m *market) provides(t *testing.T, class string, provider func(*rest.Config, string, ctrl.Options) (ctrl.Manager, error)) {
+	t.Helper()
+	manager, err := provider(m.sliced(t, class), class, ctrl.Options{
+		Metrics: metricsserver.Options{BindAddress: "0"}, Controller: config.Controller{SkipNameValidation: new(true)},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- manager.Start(t.Context()) }()
+	t.Cleanup(func() {
+		if err := <-done; err != nil {
+			t.Errorf("provider %s: %v", class, err)
+		}
+	})
+}
+
+// apply applies files of the example in a space, by kubectl.
+func (m *market) apply(t *testing.T, space string, files ...string) {
+	t.Helper()
+	args := []string{"apply"}
+	for _, f := range files {
+		args = append(args, "-f", filepath.Join("../../../examples/clusters", f))
+	}
+	env.Kubectl(t, m.files[space], args...)
+}
+
+// asks has a consumer create a cluster.
+func (m *market) asks(t *testing.T, space, name, class string) {
+	t.Helper()
+	env.KubectlIn(t, m.files[space], fmt.Sprintf(`
+apiVersion: clusters.example.org/v1
+kind: KubernetesCluster
+metadata: {name: %s}
+spec: {class: %q}
+`, name, class), "create", "-f", "-")
+}
+
+// client is a consumer's.
+func (m *market) client(t *testing.T, space string) client.Client {
+	t.Helper()
+	c, err := client.New(m.config(t, space), client.Options{Scheme: clusters.Scheme()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// served waits until a consumer has a cluster by a provider, in every part as if that one
+// were in the space.
+func (m *market) served(t *testing.T, space, name, by string) {
+	t.Helper()
+	c := m.client(t, space)
+	env.Eventually(t, soon, func() error { return isServed(t, c, space, name, by) })
+}
+
+func isServed(t *testing.T, c client.Client, space, name, by string) error {
+	t.Helper()
+	var cluster clusters.KubernetesCluster
+	if err := has(t, c, &cluster, name); err != nil {
+		return err
+	}
+	endpoint := fmt.Sprintf("https://%s.default.%s.example", name, space)
+	if want := (clusters.Status{Provider: by, Endpoint: endpoint, Secret: name + "-kubeconfig", Nodes: 3}); cluster.Status != want {
+		return fmt.Errorf("the status of %s in %s is %+v, want %+v", name, space, cluster.Status, want)
+	}
+	var secret corev1.Secret
+	if err := has(t, c, &secret, name+"-kubeconfig"); err != nil {
+		return err
+	}
+	owner := metav1.OwnerReference{
+		APIVersion: clusters.Version.String(), Kind: "KubernetesCluster", Name: name, UID: cluster.UID,
+		Controller: new(true), BlockOwnerDeletion: new(true),
+	}
+	if !reflect.DeepEqual(secret.OwnerReferences, []metav1.OwnerReference{owner}) || len(secret.Annotations) != 0 ||
+		!maps.Equal(secret.Labels, map[string]string{clusters.Label: clusters.LabelValue}) || string(secret.Data["server"]) != endpoint {
+		return fmt.Errorf("the Secret is %+v, want it owned by %+v", secret, owner)
+	}
+	return nil
+}
+
+// seen is what a raw watch of a resource has shown of each object since it began.
+type seen struct {
+	of    string
+	ended chan struct{}
+
+	mu     sync.Mutex
+	events map[string]string
+}
+
+// watches lists what somebody sees, and watches from there, until the test or the watch ends.
+// It is not by way of the balancer, which ends what is idle.
+func (m *market) watches(t *testing.T, who, path string, gvr schema.GroupVersionResource) *seen {
+	t.Helper()
+	c := m.config(t, who)
+	c.Host = m.hub.URL + path
+	resource := dynamic.NewForConfigOrDie(c).Resource(gvr)
+	list, err := resource.List(t.Context(), metav1.ListOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := resource.Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &seen{of: gvr.Resource + " at " + path, ended: make(chan struct{}), events: map[string]string{}}
+	t.Cleanup(w.Stop)
+	go func() {
+		defer close(s.ended)
+		for e := range w.ResultChan() {
+			name := "an error"
+			if m, err := meta.Accessor(e.Object); err == nil {
+				name = m.GetNamespace() + "/" + m.GetName()
+			}
+			s.mu.Lock()
+			s.events[name] += string(e.Type) + " "
+			s.mu.Unlock()
+		}
+	}()
+	return s
+}
+
+func (s *seen) what(object string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.events[object]
+}
+
+// shows waits until the events of an object are as a pattern says.
+func (s *seen) shows(t *testing.T, object, pattern string) {
+	t.Helper()
+	env.Eventually(t, soon, func() error {
+		select {
+		case <-s.ended:
+			t.Fatalf("the watch of %s has ended: %s", s.of, s.what("an error"))
+		default:
+		}
+		if got := s.what(object); !regexp.MustCompile("^" + pattern + "$").MatchString(got) {
+			return fmt.Errorf("%s has %q of %s, want %s", s.of, got, object, pattern)
+		}
+		return nil
+	})
+}
+
+// ends waits until the watch has ended.
+func (s *seen) ends(t *testing.T) {
+	t.Helper()
+	env.Eventually(t, soon, func() error {
+		select {
+		case <-s.ended:
+			return nil
+		default:
+			return errors.New("the watch of " + s.of + " goes on")
+		}
+	})
+}
+
+// bound waits until the binding of a space is Ready, or not, for a reason.
+func (m *market) bound(t *testing.T, space, want string) {
+	t.Helper()
+	env.Eventually(t, soon, func() error {
+		out, err := env.TryKubectl(t, m.files[space], "get", "apibinding", "clusters", "--no-headers")
+		if err == nil && !strings.Contains(strings.Join(strings.Fields(out), " "), want) {
+			err = fmt.Errorf("the binding of %s is %s, want %s", space, out, want)
+		}
+		return err
+	})
+}

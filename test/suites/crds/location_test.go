@@ -1,0 +1,94 @@
+package crds
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/world"
+)
+
+// place places all that a space has of widgets at the one location.
+const place = `
+apiVersion: orrery.dev/v1alpha1
+kind: Placement
+metadata: {name: all}
+spec:
+  locations: [{names: [edge]}]
+  downsync:
+  - {apiGroup: shop.example}
+  - {apiGroup: apiextensions.k8s.io, resources: [customresourcedefinitions], names: [widgets.shop.example]}
+`
+
+// TestAtALocation places a CRD and its objects in one go. They come back when they are
+// deleted there, and stay the first space's when another space places a CRD of the same
+// name, which that space is told.
+func TestAtALocation(t *testing.T) {
+	h := hubOfAll{env.StartHub(t)}
+	w := world.At(t, h.Hub)
+	edge := w.Join("edge", nil, env.APIOnly())
+	// All that one space has there goes at once, which is more than goes unasked.
+	env.Kubectl(t, h.Kubeconfig, "patch", "location", "edge", "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
+	one, two := h.space(t, "one"), h.space(t, "two")
+	at := space{t: t, kubeconfig: edge.Cluster.Kubeconfig}
+	reads := func(want string, args ...string) {
+		t.Helper()
+		reads(t, at.kubeconfig, want, args...)
+	}
+	one.apply(crd("widgets", "Widget", widgetSpec, widgetMore))
+	one.apply(widget("a", "{size: 1}"))
+	one.apply(place)
+	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
+
+	at.kubectl("delete", "crd", "widgets.shop.example")
+	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
+
+	two.apply(strings.NewReplacer("scope: Namespaced", "scope: Cluster", "kind: Widget", "kind: Gadget", "name: v1", "name: v1beta1").
+		Replace(crd("widgets", "Widget", "{type: object, properties: {size: {type: string}}}", "")))
+	two.apply("{apiVersion: shop.example/v1beta1, kind: Gadget, metadata: {name: g}, spec: {size: large}}")
+	two.apply(place)
+	h.says(t, "two", map[string]string{
+		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Conflict DefinedOtherwise",
+		"shop.example/widgets/g": "Held DefinedOtherwise",
+	})
+	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
+
+	// What follows has another scope, which no CRD can change.
+	one.kubectl("delete", "placement", "all")
+	h.says(t, "two", map[string]string{
+		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Failed Immutable",
+		"shop.example/widgets/g": "Unsupported NoSuchVersion",
+	})
+	reads("", "get", "widgets", "--no-headers", "--ignore-not-found")
+}
+
+// says waits until the states of a space's objects at the location, and their
+// reasons, are those that are wanted.
+func (h hubOfAll) says(t *testing.T, space string, want map[string]string) {
+	t.Helper()
+	env.Eventually(t, 2*soon, func() error {
+		out := env.Orrery(t, h.Kubeconfig, "status", "--space", space, "-o", "json")
+		var s struct {
+			Objects []struct {
+				Object string
+				Places []struct{ State, Reason string }
+			}
+		}
+		if err := json.Unmarshal([]byte(out), &s); err != nil {
+			return err
+		}
+		got := map[string]string{}
+		for _, o := range s.Objects {
+			for _, p := range o.Places {
+				got[o.Object] = p.State + " " + p.Reason
+			}
+		}
+		if !maps.Equal(got, want) {
+			return fmt.Errorf("it says %s", out)
+		}
+		return nil
+	})
+}

@@ -1,0 +1,223 @@
+package faults
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/test/support/env"
+)
+
+// TestCorruptStore damages the store of a killed agent whose hub is away: it is
+// set aside, and nothing is touched at the target until the hub is back. Then the agent
+// knows everything again, and writes each object once.
+func TestCorruptStore(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	for n := range 40 { // so that the store has more than a few pages
+		e.put(fmt.Sprint("many-", n), "1")
+	}
+	for _, damage := range []struct {
+		name string
+		do   func(t *testing.T, file string)
+		// empty says that what is left is as good as no store.
+		empty bool
+	}{
+		{"page", flipPage, false},
+		{"half", func(t *testing.T, file string) { truncate(t, file, inUse(t, file)/2) }, false},
+		{"nothing", func(t *testing.T, file string) { truncate(t, file, 0) }, true},
+		{"head", randomHead, false},
+	} {
+		t.Run(damage.name, func(t *testing.T) {
+			e := &edge{World: e.World, Site: e.Site, t: t, space: e.space}
+			e.throughDamage(damage.name, damage.do, damage.empty)
+		})
+	}
+	e.Invariants()
+}
+
+// throughDamage damages the store of an agent that has some objects, and checks what
+// becomes of them.
+func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty bool) {
+	kept, edited, dropped, made := name+"-kept", name+"-edited", name+"-dropped", name+"-made"
+	for _, n := range []string{kept, edited, dropped} {
+		e.put(n, "1")
+	}
+	for _, n := range []string{kept, edited, dropped} {
+		e.has(n, "1")
+	}
+	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 && s.Unsent == 0 })
+	before := e.versions()
+
+	file := filepath.Join(e.Agent.Dir, "agent.db")
+	aside := len(e.aside())
+	e.Agent.Kill()
+	e.Link.Cut()
+	damage(e.t, file)
+	e.put(edited, "2")
+	e.drop(dropped)
+	e.put(made, "1")
+	e.tamper(kept)
+	start := time.Now()
+	e.Agent.Start()
+	e.says(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 0 })
+	env.Throughout(e.t, look, func() error { // it knows no better
+		return errors.Join(e.at(kept, "tampered"), e.at(edited, "1"))
+	})
+	if writes := e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}); len(writes) > 0 {
+		e.t.Errorf("knowing nothing the agent wrote %+v", writes)
+	}
+	if n := len(e.aside()) - aside; empty != (n == 0) || n > 1 {
+		e.t.Errorf("%d stores were set aside", n)
+	}
+	e.private()
+
+	e.Link.Heal()
+	e.has(edited, "2")
+	e.has(made, "1")
+	e.has(kept, "1")
+	e.gone(dropped)
+	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 })
+	e.deleted(start, 1)
+	after := e.versions()
+	// A new store writes each object once, with its place in the log.
+	written := map[string]int{}
+	for _, w := range e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}) {
+		if w.Response.Code < http.StatusBadRequest {
+			written[w.RequestURI]++
+		}
+	}
+	for uri, n := range written {
+		if n > 1 {
+			e.t.Errorf("%d writes to %s", n, uri)
+		}
+	}
+	for n, was := range before {
+		is, there := after[n]
+		switch {
+		case n == dropped:
+		case !there || is.uid != was.uid:
+			e.t.Errorf("%s was replaced", n)
+		}
+	}
+	e.private()
+}
+
+// aside are the stores that were set aside.
+func (e *edge) aside() []string {
+	e.t.Helper()
+	files, err := filepath.Glob(filepath.Join(e.Agent.Dir, "agent.db.corrupt-*"))
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return files
+}
+
+// private checks that nobody else may read what the agent keeps.
+func (e *edge) private() {
+	e.t.Helper()
+	if err := filepath.WalkDir(e.Agent.Dir, func(path string, d os.DirEntry, err error) error {
+		if errors.Is(err, os.ErrNotExist) {
+			return nil // the status is replaced all the time
+		}
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		if err == nil && info.Mode().Perm()&0o077 != 0 {
+			err = fmt.Errorf("%s has mode %s", path, info.Mode())
+		}
+		return err
+	}); err != nil {
+		e.t.Error(err)
+	}
+}
+
+// flipPage turns all bits of a page in the middle of those that are in use.
+func flipPage(t *testing.T, file string) {
+	t.Helper()
+	db := openStore(t, file)
+	var used []int
+	err := db.View(func(tx *bolt.Tx) error {
+		for id := 0; ; id++ {
+			page, err := tx.Page(id)
+			if err != nil || page == nil {
+				return err
+			}
+			if page.Type == "leaf" {
+				used = append(used, id)
+			}
+		}
+	})
+	size := db.Info().PageSize
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := data[used[len(used)/2]*size:][:size]
+	for i := range page {
+		page[i] = ^page[i]
+	}
+	if err := os.WriteFile(file, data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// inUse is how much of a store's file has pages: it is longer by up to as much again.
+func inUse(t *testing.T, file string) (size int64) {
+	t.Helper()
+	db := openStore(t, file)
+	err := db.View(func(tx *bolt.Tx) error { size = tx.Size(); return nil })
+	if err = errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return size
+}
+
+func truncate(t *testing.T, file string, size int64) {
+	t.Helper()
+	if err := os.Truncate(file, size); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// openStore opens the file of a store whose agent has ended.
+func openStore(t *testing.T, file string) *bolt.DB {
+	t.Helper()
+	db, err := bolt.Open(file, 0o600, &bolt.Options{ReadOnly: true, PreLoadFreelist: true, Timeout: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// randomHead replaces the pages by which everything else is found.
+func randomHead(t *testing.T, file string) {
+	t.Helper()
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head := make([]byte, 4*os.Getpagesize())
+	_, err = rand.Read(head)
+	if err == nil {
+		_, err = f.WriteAt(head, 0)
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}

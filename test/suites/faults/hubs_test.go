@@ -1,0 +1,302 @@
+package faults
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/world"
+)
+
+// lease is that of hubs here: others take over after it. A request may take as long as looks; it is
+// sent again, since a hub may stand still.
+const lease, looks = 3 * time.Second, 20 * time.Second
+
+// hubs are hubs behind a balancer, on one etcd of three members, with one edge.
+type hubs struct {
+	*edge
+	etcd *env.EtcdCluster
+	all  []*env.Hub
+	// links are those of the last hub to the members.
+	links []*env.Link
+	// balanced is the space through the balancer.
+	balanced *rest.Config
+	began    time.Time
+
+	// wrote are the objects that were acknowledged. It belongs to the writer until that ends.
+	wrote []string
+	end   func()
+}
+
+// newHubs starts so many hubs, each changed before it is used, if that is not nil.
+func newHubs(t *testing.T, n int, change func(*env.Hub)) *hubs {
+	t.Helper()
+	h := &hubs{etcd: env.StartEtcdCluster(t, 3)}
+	balancer := env.Address(t)
+	common := []string{"--heartbeat", heartbeat.String(), "--hub-lease", lease.String(), "--advertise", "https://" + balancer}
+	for i := range n {
+		flags := h.etcd.Flags()
+		if i == n-1 {
+			var urls []string
+			for _, m := range h.etcd.Members {
+				link := env.StartLink(t, m.URL)
+				h.links = append(h.links, link)
+				urls = append(urls, "https://"+link.Address)
+			}
+			flags = h.etcd.Flags(urls...)
+		}
+		flags = append(flags, common...)
+		if i == 0 {
+			h.all = append(h.all, env.StartHub(t, flags...))
+		} else {
+			h.all = append(h.all, h.all[0].Beside(flags...))
+		}
+		if change != nil {
+			h.all[i].Stop()
+			change(h.all[i])
+			h.all[i].Start()
+		}
+	}
+	config := "listen hub\n  mode tcp\n  bind " + balancer + "\n  option httpchk GET /readyz\n  timeout check 5s\n"
+	for i, hub := range h.all {
+		config += fmt.Sprintf("  server hub%d %s check check-ssl verify none inter 2s downinter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n", i, strings.TrimPrefix(hub.URL, "https://"))
+	}
+	env.StartBalancer(t, balancer, config)
+	h.edge = edgeOf(t, world.At(t, h.all[0]), nil)
+	h.balanced = h.all[0].PathConfig("spaces/" + spaceName)
+	h.balanced.Host = strings.Replace(h.balanced.Host, strings.TrimPrefix(h.all[0].URL, "https://"), balancer, 1)
+	h.space = world.Dynamic(t, h.balanced)
+	h.began = time.Now()
+	return h
+}
+
+// write creates objects one after the other through the balancer until the returned function
+// is called. What is not answered is written again by its name, so nothing is there twice.
+func (h *hubs) write() {
+	ctx, cancel := context.WithCancel(h.t.Context())
+	var work sync.WaitGroup
+	work.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			name := fmt.Sprintf("w-%05d", i)
+			for ctx.Err() == nil {
+				within, done := context.WithTimeout(ctx, looks)
+				_, err := h.source().Create(within, configMap(name, "1"), metav1.CreateOptions{})
+				done()
+				if err == nil || apierrors.IsAlreadyExists(err) {
+					h.wrote = append(h.wrote, name)
+					break
+				}
+				idle(ctx, 100*time.Millisecond)
+			}
+			idle(ctx, 50*time.Millisecond)
+		}
+	})
+	var once sync.Once
+	h.end = func() { once.Do(func() { cancel(); work.Wait() }) }
+	h.t.Cleanup(h.end)
+}
+
+func idle(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// follows shows that a change comes to the target, whatever hub the agent is at.
+func (h *hubs) follows(value string) {
+	h.t.Helper()
+	env.Eventually(h.t, soon, func() error {
+		within, done := context.WithTimeout(h.t.Context(), looks)
+		defer done()
+		_, err := h.source().Apply(within, "x", configMap("x", value), metav1.ApplyOptions{FieldManager: "test", Force: true})
+		return err
+	})
+	h.has("x", value)
+}
+
+// ready waits until a hub is ready, or is not.
+func ready(t *testing.T, hub *env.Hub, want bool) {
+	t.Helper()
+	patience := looks
+	if !want { // one that does not answer is not ready either
+		patience = 2 * time.Second
+	}
+	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is ready is asked
+	env.Eventually(t, soon, func() error {
+		resp, err := client.Get(hub.URL + "/readyz")
+		if err == nil {
+			err = resp.Body.Close()
+			if (resp.StatusCode == http.StatusOK) != want {
+				err = fmt.Errorf("/readyz: %s", resp.Status)
+			}
+		}
+		if !want && resp == nil {
+			return nil
+		}
+		return err
+	})
+}
+
+// leader is the member of etcd that leads.
+func (h *hubs) leader() *env.EtcdMember {
+	h.t.Helper()
+	var leads *env.EtcdMember
+	env.Eventually(h.t, soon, func() error {
+		for _, m := range h.etcd.Members {
+			if m.Running() && m.Leads() {
+				leads = m
+				return nil
+			}
+		}
+		return errors.New("no member of etcd leads")
+	})
+	return leads
+}
+
+// faults are what can happen to hubs and their log, and is over when a function returns.
+func (h *hubs) faults() map[string]func() {
+	last := h.all[len(h.all)-1]
+	return map[string]func(){
+		"a hub is killed": func() {
+			hub := h.all[rand.IntN(len(h.all))]
+			hub.Kill()
+			h.follows("killed hub " + time.Now().String())
+			hub.Start()
+		},
+		"a hub and the leader of etcd stand still": func() { // for longer than its lease
+			hub, m := h.all[rand.IntN(len(h.all))], h.leader()
+			hub.Signal(syscall.SIGSTOP)
+			m.Signal(syscall.SIGSTOP)
+			began := time.Now()
+			h.follows("stopped " + began.String())
+			idle(h.t.Context(), lease+lease/2-time.Since(began))
+			m.Signal(syscall.SIGCONT)
+			hub.Signal(syscall.SIGCONT)
+			ready(h.t, hub, true)
+		},
+		"a hub is replaced": func() {
+			h.all[rand.IntN(len(h.all))].Restart()
+		},
+		"the leader of etcd is killed": func() {
+			m := h.leader()
+			m.Kill()
+			h.follows("killed etcd " + time.Now().String())
+			m.Start()
+		},
+		"a hub is cut off from etcd": func() {
+			for _, link := range h.links {
+				link.Cut()
+			}
+			ready(h.t, last, false)
+			h.follows("cut hub " + time.Now().String())
+			for _, link := range h.links {
+				link.Heal()
+			}
+			ready(h.t, last, true)
+		},
+		"etcd has no majority": func() {
+			two := h.etcd.Members[:2]
+			for _, m := range two {
+				m.Kill()
+			}
+			for _, hub := range h.all {
+				ready(h.t, hub, false)
+			}
+			h.says(func(s agent.Status) bool { return !s.Connected })
+			for _, m := range two {
+				m.Begin()
+			}
+			for _, hub := range h.all {
+				ready(h.t, hub, true)
+			}
+		},
+	}
+}
+
+// holds checks what has to be so when all is over: nothing acknowledged is lost or there
+// twice, every hub says the same, and nothing was removed at the target.
+func (h *hubs) holds() {
+	h.t.Helper()
+	h.end()
+	h.t.Logf("%d writes were acknowledged", len(h.wrote))
+	for _, hub := range h.all {
+		there := map[string]bool{}
+		list, err := world.Dynamic(h.t, hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).Namespace(namespace).List(h.t.Context(), metav1.ListOptions{LabelSelector: "for=edge"})
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		for _, o := range list.Items {
+			there[o.GetName()] = true
+		}
+		for _, name := range h.wrote {
+			if !there[name] {
+				h.t.Errorf("%s was acknowledged and is not at %s", name, hub.URL)
+			}
+		}
+	}
+	env.Eventually(h.t, soon, func() error {
+		versions := h.versions()
+		for _, name := range h.wrote {
+			if _, ok := versions[name]; !ok {
+				return fmt.Errorf("%s is not at the target", name)
+			}
+		}
+		return nil
+	})
+	h.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	h.connected(metav1.ConditionTrue)
+	if n := h.deletions(h.began); n > 0 {
+		h.t.Errorf("%d deletions at the target", n)
+	}
+	before := h.versions()
+	h.follows("the end")
+	for name, was := range before {
+		if now := h.versions()[name]; name != "x" && now != was {
+			h.t.Errorf("%s was written again at the target: %v, %v", name, was, now)
+		}
+	}
+}
+
+// TestHubs: hubs behind a balancer on an etcd of three members go on through the loss of any
+// one of them: agents and clients move over, no write is lost or made twice, nothing is
+// removed at a target, and the location stays connected. make soak has three hubs and more
+// rounds.
+func TestHubs(t *testing.T) {
+	t.Parallel()
+	rounds, n := fromEnv(t, roundsVar, defaultRounds)/defaultRounds, 2
+	if rounds > 1 {
+		n = 3
+	}
+	h := newHubs(t, n, nil)
+	h.follows("begin")
+	h.write()
+	for range max(1, rounds) {
+		all := h.faults()
+		names := slices.Sorted(maps.Keys(all))
+		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		for _, name := range names {
+			began := time.Now()
+			all[name]()
+			h.follows("after: " + name)
+			t.Logf("%s: over after %s", name, time.Since(began).Round(time.Millisecond))
+		}
+	}
+	h.holds()
+}

@@ -1,0 +1,47 @@
+package network
+
+import (
+	"net/url"
+	"strconv"
+	"testing"
+
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/world"
+)
+
+// TestOnlyAgentsConnect has a site to which nobody can open a connection: all works, since
+// the agent opens all that there are, and waits for none.
+func TestOnlyAgentsConnect(t *testing.T) {
+	t.Parallel()
+	n := env.StartNetwork(t)
+	s := siteOf(t, world.At(t, n.StartHub()))
+	kubeconfig := n.Kubeconfig(s.cluster)
+	if !n.Reach() {
+		t.Fatal("nothing is in the way yet, and the site can't be connected to")
+	}
+	n.OutwardOnly(s.Hub.URL)
+	if n.Reach() {
+		t.Fatal("the site can be connected to")
+	}
+	a := s.join(func(a *env.Agent) { a.Within(n) }, "--kubeconfig", kubeconfig)
+	s.reaches(a, s.Hub.URL)
+	s.travels("outward", s.space)
+	s.Hub.Restart()
+	s.reaches(a, s.Hub.URL)
+	s.travels("again", s.space)
+
+	for _, socket := range a.Sockets() {
+		if socket.Listens {
+			t.Errorf("the agent listens on port %d", socket.Port)
+		}
+	}
+	u, err := url.Parse(s.Hub.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, socket := range s.Hub.Sockets() {
+		if strconv.Itoa(socket.Port) != u.Port() {
+			t.Errorf("the hub has a socket of port %d, and serves on %s", socket.Port, u.Port())
+		}
+	}
+}

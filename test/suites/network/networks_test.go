@@ -1,0 +1,133 @@
+package network
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/world"
+)
+
+// way is a network between the hub and those who use it.
+type way struct {
+	// name is also that of the endpoint.
+	name string
+	// at is where the balancer listens, and path what it has before the hub's own paths.
+	at, path string
+	// balancer is a section of HAProxy's configuration, in which BIND, CERT, HUB and CA are
+	// replaced by where it listens, its certificate, the hub, and the hub's authority.
+	balancer string
+	// foreign says that clients see the balancer's certificate.
+	foreign bool
+	// silence is after how many seconds the balancer cuts what is silent; 0: later than tests.
+	silence int
+}
+
+const terminating = `
+listen NAME
+  mode http
+  bind BIND ssl crt CERT alpn %s
+  %s
+  server hub HUB ssl verify required ca-file CA alpn %s
+`
+
+var ways = []way{
+	{name: "passing-by-sni", at: "localhost", balancer: `
+frontend NAME
+  mode tcp
+  bind BIND
+  tcp-request inspect-delay 5s
+  tcp-request content accept if { req.ssl_sni -i localhost }
+  tcp-request content reject
+  default_backend NAME-hub
+backend NAME-hub
+  mode tcp
+  server hub HUB
+`},
+	{name: "terminating", at: "localhost", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1", "", "h2,http/1.1")},
+	{name: "terminating-http1", at: "localhost", foreign: true, balancer: fmt.Sprintf(terminating, "http/1.1", "", "http/1.1")},
+	{name: "path-stripped", at: "localhost", path: "/orrery", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+		"http-request deny deny_status 404 unless { path_beg /orrery/ }\n  http-request replace-path /orrery(/.*) \\1", "h2,http/1.1")},
+	{name: "path-kept", at: "localhost", path: "/kept/here", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+		"http-request deny deny_status 404 unless { path_beg /kept/here/ }", "h2,http/1.1")},
+	{name: "impatient", at: "localhost", silence: 8, balancer: `
+listen NAME
+  mode tcp
+  bind BIND
+  timeout client 8s
+  timeout server 8s
+  timeout tunnel 8s
+  server hub HUB
+`},
+	{name: "impatient-terminating", at: "localhost", foreign: true, silence: 8, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+		"timeout client 8s\n  timeout server 8s\n  timeout http-keep-alive 8s", "http/1.1")},
+	{name: "ipv6", at: "::1", balancer: `
+listen NAME
+  mode tcp
+  bind BIND
+  server hub HUB
+`},
+}
+
+// balanced is a hub behind all balancers.
+type balanced struct {
+	*site
+	urls map[string]string
+}
+
+// behind starts a hub that advertises all ways, with further flags, and the balancer.
+func behind(t *testing.T, ways []way, args ...string) *balanced {
+	t.Helper()
+	cert := newCertificate(t, "localhost")
+	b := &balanced{urls: map[string]string{}}
+	sections, first := "", ""
+	binds := map[string]string{}
+	for _, w := range ways {
+		_, port, _ := strings.Cut(env.Address(t), ":")
+		host, bind := w.at, "127.0.0.1:"+port
+		if strings.Contains(host, ":") {
+			host, bind = "["+host+"]", "["+host+"]:"+port
+		}
+		b.urls[w.name], binds[w.name] = "https://"+host+":"+port+w.path, bind
+		if first == "" {
+			first = bind
+		}
+		args = append(args, "--advertise", w.name+"="+b.urls[w.name])
+		if w.foreign {
+			args = append(args, "--advertise-ca", w.name+"="+cert.ca)
+		}
+	}
+	hub := env.StartHub(t, args...)
+	for _, w := range ways {
+		sections += strings.NewReplacer(
+			"NAME", w.name, "BIND", binds[w.name], "CERT", cert.file, "HUB", strings.TrimPrefix(hub.URL, "https://"), "CA", hub.Dir+"/ca.crt",
+		).Replace(w.balancer)
+	}
+	env.StartBalancer(t, first, sections)
+	b.site = siteOf(t, world.At(t, hub))
+	return b
+}
+
+// TestNetworks joins by each network, and has an agent, kubectl and Helm do their work.
+func TestNetworks(t *testing.T) {
+	t.Parallel()
+	b := behind(t, ways)
+	charts := chart(t)
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			s := *b.site
+			s.t = t
+			s.prefer(w.name)
+			a := s.join(nil)
+			s.reaches(a, b.urls[w.name])
+			kubeconfig := s.kubeconfig(w.name)
+			s.travels("by-"+w.name, kubeconfig)
+			s.clients(kubeconfig, charts)
+			if w.silence > 0 {
+				s.staysQuiet(a, w.silence)
+			}
+			a.Stop()
+		})
+	}
+}

@@ -1,0 +1,95 @@
+package operator
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/test/support/env"
+)
+
+// TestLostStoreAndRestoredLog restores the hub from an older copy while the agent
+// loses its store: nothing that is newer than the copy is deleted or set back until
+// the log is accepted, and then a store may be lost again.
+func TestLostStoreAndRestoredLog(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.put("1", "kept", "changed", "deleted")
+	s.Eventually("there", s.mine(3))
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.Hub.Stop()
+	copied := s.Hub.Dir + ".copy"
+	if err := os.CopyFS(copied, os.DirFS(s.Hub.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	s.Hub.Start()
+	s.put("2", "changed", "new")
+	env.Kubectl(t, s.file, "delete", "configmap", "-n", namespace, "deleted")
+	s.Eventually("the change is there", s.has("changed", "2"))
+	s.Eventually("the new is there", s.has("new", "2"))
+	s.Eventually("the deleted is gone", s.lacks("deleted"))
+	before := s.uids("kept", "changed", "new")
+
+	s.Hub.Stop()
+	s.loseStore()
+	if err := errors.Join(os.RemoveAll(s.Hub.Dir), os.Rename(copied, s.Hub.Dir)); err != nil {
+		t.Fatal(err)
+	}
+	s.Hub.Start()
+	s.Agent.Start()
+	s.Eventually("what only the copy has is made", s.has("deleted", "1"))
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.unproven(1)
+	s.untouched(before)
+	if out := env.Orrery(t, s.Root, "location", "describe", siteName); !strings.Contains(out, "orrery location accept "+siteName) {
+		t.Errorf("describe says %s", out)
+	}
+	s.Agent.Kill()
+	s.Agent.Start()
+	s.Hub.Restart()
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.untouched(before)
+
+	env.Orrery(t, s.Root, "location", "accept", siteName)
+	s.Eventually("the change is taken back", s.has("changed", "1"))
+	s.Eventually("the new one goes", s.lacks("new"))
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	if now := s.uids("kept", "changed"); !slices.Equal(now, before[:2]) {
+		t.Errorf("UIDs %q became %q", before[:2], now)
+	}
+	s.Hub.Restart() // nothing is accepted of what begins now
+	s.loseStore()
+	s.Agent.Start()
+	s.put("3", "kept", "changed", "deleted")
+	for _, name := range []string{"kept", "changed", "deleted"} {
+		s.Eventually(name+" changes after the second loss", s.has(name, "3"))
+	}
+	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+}
+
+// loseStore kills the agent and takes its store.
+func (s *site) loseStore() {
+	s.t.Helper()
+	s.Agent.Kill()
+	if err := os.Remove(filepath.Join(s.Agent.Dir, "agent.db")); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// untouched checks for a while that what is newer than the copy stays as it is.
+func (s *site) untouched(before []types.UID) {
+	s.t.Helper()
+	env.Throughout(s.t, look, func() error {
+		if now := s.uids("kept", "changed", "new"); !slices.Equal(now, before) {
+			return errors.New("replaced")
+		}
+		return errors.Join(s.has("kept", "1")(), s.has("changed", "2")(), s.has("new", "2")())
+	})
+}

@@ -1,0 +1,50 @@
+package ownership
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"orrery.dev/orrery/test/support/env"
+)
+
+// awaited: an object that something at the cluster keeps is shown as being removed until
+// that lets it go, and kubectl, which waits for its deletion in the space, waits for that.
+func (s *suite) awaited() {
+	s.namespace("awaited")
+	s.place("awaited", ", waitForRemoval: true", "")
+	s.write(configMap("awaited", "one", "first"))
+	const object = "core/configmaps/awaited/one"
+	s.reports(object, "Applied", "")
+	s.there("patch", "configmap", "one", "-n", "awaited", "--type=merge", "-p", `{"metadata":{"finalizers":["example.com/keeps"]}}`)
+	type result struct {
+		out string
+		err error
+	}
+	deleted := make(chan result, 1)
+	go func() {
+		out, err := env.TryKubectl(s, s.kubeconfig, "delete", "configmap", "one", "-n", "awaited", "--wait", "--timeout=10m")
+		deleted <- result{out, err}
+	}()
+	s.reports(object, "Removing", "Terminating")
+	status := env.Command{Binary: "orrery", Args: []string{"status", "configmap/one", "-n", "awaited"}, Kubeconfig: s.kubeconfig}
+	if out, err := status.Try(s); err != nil || !strings.Contains(out, "Removing") || !strings.Contains(out, "deleted: Terminating") {
+		s.Errorf("orrery status says\n%s%v", out, err)
+	}
+	env.Throughout(s, 2*time.Second, func() error {
+		select {
+		case r := <-deleted:
+			return fmt.Errorf("kubectl does not wait: %s%w", r.out, r.err)
+		default:
+			return nil
+		}
+	})
+	s.there("patch", "configmap", "one", "-n", "awaited", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	if r := <-deleted; r.err != nil {
+		s.Fatalf("kubectl delete: %s%v", r.out, r.err)
+	}
+	if out := s.there("get", "configmap", "one", "-n", "awaited", "--ignore-not-found", "-o", "name"); out != "" {
+		s.Errorf("kubectl says that it is gone, and the cluster has %s", out)
+	}
+	s.unplace("awaited")
+}

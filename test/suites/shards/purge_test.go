@@ -1,0 +1,147 @@
+package shards
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/world"
+)
+
+// TestPurge: what each shard has made goes, and nothing else, and it is not said to be done while
+// one shard's agent hangs: neither if that has not begun, and its objects are all there, nor if it
+// has said what is left. A Namespace that others use stays.
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	w := newSite(t)
+	w.orrery("location", "shards", location, "2")
+	w.agent("1/2", w.Cluster.AgentKubeconfig)
+	second := w.agent("2/2", w.Cluster.AgentKubeconfig)
+	w.settled()
+	w.connected("1/2", "2/2")
+	for _, namespace := range []string{"default", shared} {
+		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Data: map[string]string{"v": "x"}}
+		if _, err := w.Cluster.Client.CoreV1().ConfigMaps(namespace).Create(t.Context(), foreign, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	waits := func(said string) {
+		t.Helper()
+		env.Eventually(t, soon, func() error { // the hub may take longer to notice
+			out := env.OrreryFails(t, w.Root, "location", "remove", location, "--purge", "--timeout", "10s")
+			if strings.Contains(out, "is gone") {
+				t.Fatalf("while one shard's agent hangs it says %s", out)
+			}
+			if !strings.Contains(out, said) {
+				return fmt.Errorf("while one shard's agent hangs, want %q: it says %s", said, out)
+			}
+			return nil
+		})
+		w.orrery("location", "describe", location) // it is not removed
+	}
+
+	second.Signal(syscall.SIGSTOP)
+	waits("not connected")
+	env.Eventually(t, soon, func() error { return w.left(1, false) })
+	if err := w.left(2, true); err != nil {
+		t.Error(err)
+	}
+
+	second.Signal(syscall.SIGCONT)
+	env.Eventually(t, soon, func() error { return w.left(2, false) })
+	waits("objects left") // Namespaces that nobody ends
+	second.Signal(syscall.SIGSTOP)
+	go w.endNamespaces()
+	env.Eventually(t, soon, w.ended)
+	waits("not connected")
+
+	second.Signal(syscall.SIGCONT)
+	if out := w.orrery("location", "remove", location, "--purge", "--timeout", soon.String()); !strings.Contains(out, "its cluster keeps 1 objects that others there use: ") || !strings.Contains(out, shared) {
+		t.Errorf("it says %s", out)
+	}
+	env.Throughout(t, 3*time.Second, func() error {
+		for _, namespace := range []string{"default", shared} {
+			if _, err := w.Cluster.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), "theirs", metav1.GetOptions{}); err != nil {
+				return err
+			}
+		}
+		return w.marked(shared)
+	})
+	env.OrreryFails(t, w.Root, "location", "describe", location)
+}
+
+// marked says what is at the cluster with Orrery's mark, besides one Namespace.
+func (w *site) marked(besides string) error {
+	all, err := world.ListAll(w.t.Context(), w.Cluster.Config, "orrery.dev/location")
+	for _, o := range all {
+		if o.GetKind() != "Namespace" || o.GetName() != besides {
+			err = errors.Join(err, fmt.Errorf("%s %s/%s is there", o.GetKind(), o.GetNamespace(), o.GetName()))
+		}
+	}
+	return err
+}
+
+// left says whether the ConfigMaps of the spaces of a shard are not all there, or not all gone.
+func (w *site) left(shard int, there bool) error {
+	for _, space := range w.spaces {
+		if key.ShardOf(space, 2) != shard {
+			continue
+		}
+		m, err := w.Cluster.Client.CoreV1().ConfigMaps(string(space)).Get(w.t.Context(), "m", metav1.GetOptions{})
+		if err != nil && !apierrors.IsNotFound(err) {
+			return err
+		}
+		if is := err == nil && m.DeletionTimestamp == nil; is != there {
+			return fmt.Errorf("the object of %s is there: %t", space, is)
+		}
+	}
+	return nil
+}
+
+// ended says which Namespaces that are deleted have not ended.
+func (w *site) ended() error {
+	list, err := w.Cluster.Client.CoreV1().Namespaces().List(w.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		return err
+	}
+	for _, n := range list.Items {
+		if n.DeletionTimestamp != nil {
+			err = errors.Join(err, fmt.Errorf("the namespace %s is there", n.Name))
+		}
+	}
+	return err
+}
+
+// endNamespaces empties and ends Namespaces that are deleted, as a controller does that the cluster lacks.
+func (w *site) endNamespaces() {
+	all := w.Cluster.Client.CoreV1().Namespaces()
+	for w.t.Context().Err() == nil {
+		list, err := all.List(w.t.Context(), metav1.ListOptions{})
+		if err == nil {
+			for i := range list.Items {
+				n := &list.Items[i]
+				if n.DeletionTimestamp == nil {
+					continue
+				}
+				inside := w.Cluster.Client.CoreV1().ConfigMaps(n.Name)
+				if inside.DeleteCollection(w.t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{}) == nil {
+					n.Spec.Finalizers = nil
+					_, _ = all.Finalize(w.t.Context(), n, metav1.UpdateOptions{}) // it is tried again
+				}
+			}
+		}
+		select {
+		case <-time.After(200 * time.Millisecond):
+		case <-w.t.Context().Done():
+		}
+	}
+}
