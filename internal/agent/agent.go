@@ -37,19 +37,19 @@ type Agent struct {
 	ready   chan struct{}
 
 	store  *store.Store
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	gate   *observe.Gate
-	tenure *fencing.Tenure
+	tenure *fencing.Fence
 	// running ends with the agent, and refuse ends it.
 	running   context.Context //nolint:containedctx // it is that of Run
 	refuse    context.CancelCauseFunc
 	reporter  *hubclient.Reporter
 	announcer *hubclient.Announcer
-	looks     *hubclient.Looks
+	looks     *hubclient.Inspector
 	purge     *orphans.Purge
-	survey    *orphans.Survey
-	heritage  *orphans.Heritage
-	census    *upsync.Census
+	survey    *orphans.Scanner
+	heritage  *orphans.Takeover
+	census    *upsync.Syncer
 	watchers  *observe.Observers
 	prover    *hubclient.Prover
 	state     *hubclient.State
@@ -169,7 +169,7 @@ func (a *Agent) build(was key.Shard) {
 	a.prover = hubclient.NewProver(link, a.engine.Again)
 	a.announcer = hubclient.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
 	a.purge = orphans.NewPurge(a.engine, a.target, a.store, a.log)
-	a.heritage = orphans.NewHeritage(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
+	a.heritage = orphans.NewTakeover(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
 	a.census = upsync.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
 	a.survey = orphans.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
 }
@@ -208,7 +208,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
 	})
-	a.looks = hubclient.NewLooks(a.link(), r.Look)
+	a.looks = hubclient.NewInspector(a.link(), r.Look)
 	var parts, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
 	disk.Go(func() { a.store.Run(diskCtx) })

@@ -18,7 +18,7 @@ const trustEvery = time.Second
 // have been listed, and each object that was found is proven to be of the hub's log.
 type trust struct {
 	store  *store.Store
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	state  *hubclient.State
 	log    *slog.Logger
 	landed func([]store.Touched)

@@ -13,21 +13,21 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// agent speaks the protocol as one location, with the hub that it names.
-type agent struct {
+// testAgent speaks the protocol as one location, with the hub that it names.
+type testAgent struct {
 	*protocol.Client
 	r        *running
 	location key.Location
 }
 
 // join makes a token for a location, and who has it.
-func (r *running) join(l key.Location) *agent {
+func (r *running) join(l key.Location) *testAgent {
 	r.t.Helper()
 	join, err := r.Enrol(r.t.Context(), l)
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	a := &agent{r: r, location: l}
+	a := &testAgent{r: r, location: l}
 	if a.Client, err = protocol.NewClient(join); err != nil {
 		r.t.Fatal(err)
 	}
@@ -36,14 +36,14 @@ func (r *running) join(l key.Location) *agent {
 }
 
 // now is the client of the hub that runs now.
-func (a *agent) now() *protocol.Client {
+func (a *testAgent) now() *protocol.Client {
 	c := *a.Client
 	c.Join.Hub = a.r.URL
 	return &c
 }
 
 // raw posts to a path below those of all agents.
-func (a *agent) raw(ctx context.Context, path string, body io.Reader) *http.Response {
+func (a *testAgent) raw(ctx context.Context, path string, body io.Reader) *http.Response {
 	a.r.t.Helper()
 	req, err := a.now().New(ctx, http.MethodPost, "", body)
 	if err == nil {
@@ -60,7 +60,7 @@ func (a *agent) raw(ctx context.Context, path string, body io.Reader) *http.Resp
 }
 
 // report reports as the agent.
-func (a *agent) report(lines ...wire.ReportLine) wire.ReportsAnswer {
+func (a *testAgent) report(lines ...wire.ReportLine) wire.ReportsAnswer {
 	a.r.t.Helper()
 	answer, err := a.now().Report(a.r.t.Context(), lines...)
 	if err != nil {
@@ -70,7 +70,7 @@ func (a *agent) report(lines ...wire.ReportLine) wire.ReportsAnswer {
 }
 
 // tell sends what an agent says of itself.
-func (a *agent) tell(s wire.AgentStatus) wire.StatusAnswer {
+func (a *testAgent) tell(s wire.AgentStatus) wire.StatusAnswer {
 	a.r.t.Helper()
 	answer, err := a.now().Tell(a.r.t.Context(), s)
 	if err != nil {
@@ -81,7 +81,7 @@ func (a *agent) tell(s wire.AgentStatus) wire.StatusAnswer {
 
 // walk makes a holding equal to the hub's, and returns how many pages it took and
 // the revision to go on from.
-func (a *agent) walk(have holding) (pages int, from wire.Mark) {
+func (a *testAgent) walk(have holding) (pages int, from wire.Mark) {
 	a.r.t.Helper()
 	pages, from, err := a.now().Walk(a.r.t.Context(), protocol.Holding(have), func(wire.Frame) {})
 	if err != nil {
@@ -97,7 +97,7 @@ type stream struct {
 }
 
 // open opens the desired stream.
-func (a *agent) open(after int64, marker string) *stream {
+func (a *testAgent) open(after int64, marker string) *stream {
 	a.r.t.Helper()
 	s, err := a.now().Open(a.r.t.Context(), after, marker)
 	if err != nil {

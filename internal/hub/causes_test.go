@@ -120,7 +120,7 @@ func TestCausesStay(t *testing.T) {
 
 // checkDel resumes from a mark and sees that the one object goes for a cause, and
 // whether it is there in the end. Without a revision it sees the first time only.
-func checkDel(t *testing.T, a *agent, mark wire.Mark, rev int64, cause wire.Cause, remains bool) {
+func checkDel(t *testing.T, a *testAgent, mark wire.Mark, rev int64, cause wire.Cause, remains bool) {
 	t.Helper()
 	s := a.open(mark.Revision, mark.Marker)
 	defer s.close()

@@ -114,7 +114,7 @@ type hearer struct {
 	holding
 	r      *running
 	l      key.Location
-	agent  *agent
+	agent  *testAgent
 	stream *stream
 	mark   wire.Mark
 	put    map[string]*wire.Put

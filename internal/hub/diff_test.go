@@ -26,14 +26,14 @@ import (
 
 // looker is an agent that is asked what is at its target.
 type looker struct {
-	*agent
+	*testAgent
 	stream *protocol.Stream
 	asked  chan wire.Look
 	done   chan struct{}
 }
 
 // looks opens a session of an agent that announces that it answers.
-func (a *agent) looks() *looker {
+func (a *testAgent) looks() *looker {
 	a.r.t.Helper()
 	c := a.now()
 	c.Capabilities = wire.Looks
@@ -41,7 +41,7 @@ func (a *agent) looks() *looker {
 	if err != nil {
 		a.r.t.Fatal(err)
 	}
-	l := &looker{agent: a, stream: s, asked: make(chan wire.Look, 16), done: make(chan struct{})}
+	l := &looker{testAgent: a, stream: s, asked: make(chan wire.Look, 16), done: make(chan struct{})}
 	greeted := make(chan struct{})
 	go func() {
 		defer close(l.done)
@@ -62,7 +62,7 @@ func (a *agent) looks() *looker {
 }
 
 // tells answers a question, and returns what the hub says of that.
-func (a *agent) tells(id string, body []byte) int {
+func (a *testAgent) tells(id string, body []byte) int {
 	a.r.t.Helper()
 	answer, err := a.now().Do(a.r.t.Context(), http.MethodPost, route.Looked+"?id="+id, bytes.NewReader(body))
 	if err == nil {
@@ -240,7 +240,7 @@ func (r *running) patchObject(s key.Space, gvr schema.GroupVersionResource, name
 }
 
 // digestOf is the digest of an object that the location of an agent gets.
-func (r *running) digestOf(a *agent, name string) wire.Sum {
+func (r *running) digestOf(a *testAgent, name string) wire.Sum {
 	r.t.Helper()
 	frames, err := a.now().Exchange(r.t.Context(), route.Fetch, wire.Fetch{Key: "s/core/configmaps/default/" + name})
 	if err != nil || len(frames) == 0 || frames[0].Put == nil {

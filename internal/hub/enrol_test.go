@@ -13,7 +13,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	orreryagent "orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/internal/cli/inprocess"
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -125,7 +125,7 @@ func TestAgentOfTheVersionBefore(t *testing.T) {
 		t.Fatalf("the token is refused with %q", got)
 	}
 	var w inprocess.World
-	config := orreryagent.Config{
+	config := agent.Config{
 		Join: join, Target: r.config("spaces/pretend"), DataDir: filepath.Join(t.TempDir(), "data"), Version: "new",
 	}
 	for range 2 {

@@ -27,7 +27,7 @@ type Parts struct {
 	Pruned   *prune.Index
 	Releases *helm.Index
 	LeftOut  *unreturned.Index
-	Standing *computed.Standing
+	Standing *computed.Statuses
 	// Admitted serves what access has let in.
 	Admitted http.Handler
 	// WaitCommitted has the table show all that was acknowledged before.

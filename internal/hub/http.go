@@ -26,7 +26,7 @@ import (
 // front serves all of the hub's paths: it finds out what a request is about, has it wait
 // until the hub serves, has access judge it, and passes it on.
 type front struct {
-	contact     *advertise.Contact
+	contact     *advertise.Endpoints
 	gate        *readiness.Gate
 	guard       *auth.Guard
 	audit       *audit.Log

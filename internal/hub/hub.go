@@ -49,7 +49,7 @@ type Hub struct {
 	audit     *audit.Log
 	*state
 	sessions   *agentapi.Sessions
-	contact    *advertise.Contact
+	contact    *advertise.Endpoints
 	hubs       *hubs
 	gate       *readiness.Gate
 	enrolments *auth.Enrolments
@@ -57,7 +57,7 @@ type Hub struct {
 	spaces     *write.Server
 	// spaceWrites bounds what is written into spaces.
 	spaceWrites *fairqueue.Rates
-	standing    *computed.Standing
+	standing    *computed.Statuses
 	views       *read.Server
 	agents      *agentapi.Server
 	front       *front

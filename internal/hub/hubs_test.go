@@ -63,7 +63,7 @@ func (r *running) beside() *running {
 }
 
 // at is the agent as it speaks to another hub.
-func (a *agent) at(r *running) *agent { return &agent{Client: a.Client, r: r, location: a.location} }
+func (a *testAgent) at(r *running) *testAgent { return &testAgent{Client: a.Client, r: r, location: a.location} }
 
 // id is that of the hub among those that live; empty: it has not said that it does.
 func (r *running) id() string {
@@ -118,7 +118,7 @@ func (r *running) session(at *running) {
 }
 
 // TestSessionsAtSeveralHubs: wherever an agent is connected, every hub says so, and what the
-// agent says of itself; its newest session is the one that stays; a hub that ends takes its
+// testAgent says of itself; its newest session is the one that stays; a hub that ends takes its
 // sessions with it, and the location is lost only when the time for that has passed.
 func TestSessionsAtSeveralHubs(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 )
 
 // status is what reports of an agent are answered with.
-func (a *agent) status() int {
+func (a *testAgent) status() int {
 	a.r.t.Helper()
 	resp := a.raw(a.r.t.Context(), "a/reports", nil)
 	_ = resp.Body.Close()

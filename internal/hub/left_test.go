@@ -43,7 +43,7 @@ func (r *running) asked(query ...string) (status queries.SpaceStatus, shown stri
 }
 
 // reports has a location report an object.
-func (a *agent) reports(line wire.ReportLine) {
+func (a *testAgent) reports(line wire.ReportLine) {
 	a.r.t.Helper()
 	answer := a.report(line)
 	if len(answer.Refused) > 0 {

@@ -37,7 +37,7 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 		r.addPlacement("s", "at-"+name, name, name, nil)
 		r.addConfigMap(name, map[string]string{"what": name}, "1")
 	}
-	agents := []*agent{r.join("a"), r.join("b")}
+	agents := []*testAgent{r.join("a"), r.join("b")}
 	for _, a := range agents {
 		a.open(0, "").next()
 		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)

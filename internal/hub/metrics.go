@@ -40,7 +40,7 @@ type measured struct {
 	spaceWrites *fairqueue.Rates
 	queues      map[string]*fairqueue.Queue
 	gate        *readiness.Gate
-	tally       *progress.Tally
+	tally       *progress.Tracker
 	flow        *flow
 }
 

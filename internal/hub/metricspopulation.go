@@ -21,7 +21,7 @@ var silences = map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, 
 type population struct {
 	table   *table.Table
 	present *presence.Index
-	tally   *progress.Tally
+	tally   *progress.Tracker
 	// since is when the hub started: it has not heard of anybody before.
 	since time.Time
 	// What is counted.
@@ -29,7 +29,7 @@ type population struct {
 }
 
 // newPopulation counts what there is in a table.
-func newPopulation(of *table.Table, present *presence.Index, counted *progress.Tally) *population {
+func newPopulation(of *table.Table, present *presence.Index, counted *progress.Tracker) *population {
 	return &population{
 		table: of, present: present, tally: counted, since: time.Now(),
 		spaces:    prometheus.NewDesc("orrery_spaces", "Spaces.", nil, nil),

@@ -83,7 +83,7 @@ func TestConfirmOverLocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2})
-	told := func(a *agent, digest string) bool {
+	told := func(a *testAgent, digest string) bool {
 		s := a.open(0, "")
 		defer s.close()
 		hello, _ := s.next()
@@ -121,7 +121,7 @@ func TestConfirmOverLocations(t *testing.T) {
 }
 
 // hasOne has an agent report that its location has the object one of the space s.
-func (a *agent) hasOne() {
+func (a *testAgent) hasOne() {
 	a.r.t.Helper()
 	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{State: wire.Applied}})
 }

@@ -307,7 +307,7 @@ func (w *watcher) follow(t testing.TB, resource dynamic.ResourceInterface, want 
 
 // follower follows a location by streams that are cut.
 type follower struct {
-	agent  *agent
+	agent  *testAgent
 	have   holding
 	rev    int64
 	marker string

@@ -19,12 +19,12 @@ import (
 // locations with agents that confirm.
 type removing struct {
 	*running
-	agents map[key.Location]*agent
+	agents map[key.Location]*testAgent
 }
 
 func newRemoving(t *testing.T) *removing {
 	t.Helper()
-	r := &removing{start(t, t.TempDir()), map[key.Location]*agent{}}
+	r := &removing{start(t, t.TempDir()), map[key.Location]*testAgent{}}
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b", "never"} {
 		r.addLocation(l, map[string]string{"where": "x"})

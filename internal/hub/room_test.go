@@ -211,11 +211,11 @@ func TestFloods(t *testing.T) {
 }
 
 // post sends a body as the agent does.
-func (a *agent) post(ctx context.Context, call string, body string) (*http.Response, error) {
+func (a *testAgent) post(ctx context.Context, call string, body string) (*http.Response, error) {
 	return a.postFrom(ctx, call, strings.NewReader(body))
 }
 
-func (a *agent) postFrom(ctx context.Context, call string, body io.Reader) (*http.Response, error) {
+func (a *testAgent) postFrom(ctx context.Context, call string, body io.Reader) (*http.Response, error) {
 	req, err := a.now().New(ctx, http.MethodPost, call, body)
 	if err != nil {
 		return nil, err

@@ -109,7 +109,7 @@ func TestManyLargeBodies(t *testing.T) {
 					// A connection of its own: those that are shared bound by themselves.
 					alone := &http.Client{Transport: &http.Transport{TLSClientConfig: a.HTTP.Transport.(*http.Transport).TLSClientConfig.Clone()}}
 					defer alone.CloseIdleConnections()
-					own := agent{Client: &protocol.Client{Join: a.Join, HTTP: alone}, r: r, location: a.location}
+					own := testAgent{Client: &protocol.Client{Join: a.Join, HTTP: alone}, r: r, location: a.location}
 					resp, err := own.postFrom(t.Context(), call, &slowBody{line: line, left: 7 << 20, hold: hold, moved: &moved})
 					if err != nil { // refused while it was sent
 						refused.Add(1)

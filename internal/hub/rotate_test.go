@@ -111,7 +111,7 @@ func TestReplacedAuthority(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := (&agent{Client: bearer, r: r, location: "a"}).open(0, "")
+	s := (&testAgent{Client: bearer, r: r, location: "a"}).open(0, "")
 	a.tell(wire.AgentStatus{})
 	r.signedBy(old)
 	r.rotate(enroll.Announce, enroll.Switch)
@@ -237,7 +237,7 @@ func TestKubeconfigThatCantBeWritten(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := (&agent{Client: bearer, r: r, location: "a"}).open(0, "")
+	s := (&testAgent{Client: bearer, r: r, location: "a"}).open(0, "")
 	inTheWay := filepath.Join(r.dir, "admin.kubeconfig.new")
 	if err := os.Mkdir(inTheWay, 0o700); err != nil {
 		t.Fatal(err)

@@ -33,7 +33,7 @@ type state struct {
 	registry *registry.Registry
 	engine   *placement.Engine
 	renderer *render.Renderer
-	tally    *progress.Tally
+	tally    *progress.Tracker
 	// rules are followed by the engine and the renderer.
 	rules   *rules.Engine
 	lineage *lineage.Lineage

@@ -102,7 +102,7 @@ func TestStatusFollows(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.addSpace("s")
 	r.grant("s", "viewer", `{"subjects":[{"kind":"User","name":"viewer"}],"roles":[{"name":"view"}]}`)
-	agents := map[string]*agent{}
+	agents := map[string]*testAgent{}
 	for _, l := range []key.Location{"a", "b", "c"} {
 		r.addLocation(l, map[string]string{"where": "x"})
 		agents[string(l)] = r.join(l)

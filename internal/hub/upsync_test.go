@@ -26,7 +26,7 @@ func (r *running) upsyncs(s key.Space, upsync string) {
 }
 
 // sees is an agent that reports what it is asked to see.
-func (r *running) sees(l key.Location) *agent {
+func (r *running) sees(l key.Location) *testAgent {
 	r.t.Helper()
 	a := r.join(l)
 	a.Capabilities = wire.Sees
@@ -75,7 +75,7 @@ func bornLine(path string, change ...func(object map[string]any, r *wire.Report)
 }
 
 // refusesLine sees that a line is refused, for a reason.
-func (a *agent) refusesLine(line wire.ReportLine, says string) {
+func (a *testAgent) refusesLine(line wire.ReportLine, says string) {
 	a.r.t.Helper()
 	answer := a.report(line)
 	if len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0].Message, says) {
@@ -124,7 +124,7 @@ func TestUpsyncIsAsked(t *testing.T) {
 	r.addPlacement("s", "p", "x", "app", nil)
 	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
 	sees, old := r.sees("a"), r.join("b")
-	streams := map[*agent]*stream{sees: sees.open(0, ""), old: old.open(0, "")}
+	streams := map[*testAgent]*stream{sees: sees.open(0, ""), old: old.open(0, "")}
 	for a, s := range streams {
 		hello := s.until(func(f wire.Frame) bool { return f.Hello != nil })
 		if got := hello[len(hello)-1].Hello.Settings; got.Upsync != nil || got.UpsyncObjects != 0 {
@@ -243,7 +243,7 @@ func TestBornReports(t *testing.T) {
 }
 
 // hostileObjects tries what is no object of its report's key.
-func (r *running) hostileObjects(a *agent, path string) {
+func (r *running) hostileObjects(a *testAgent, path string) {
 	r.t.Helper()
 	metadata := func(field string, v any) func(map[string]any, *wire.Report) {
 		return func(o map[string]any, _ *wire.Report) { o["metadata"].(map[string]any)[field] = v }
@@ -388,8 +388,8 @@ func TestOwnedReports(t *testing.T) {
 	a := r.sees("a")
 	unknowing := *a.Client
 	unknowing.Capabilities = ""
-	old := &agent{Client: &unknowing, r: r, location: "a"}
-	for _, of := range []*agent{a, old} {
+	old := &testAgent{Client: &unknowing, r: r, location: "a"}
+	for _, of := range []*testAgent{a, old} {
 		s := of.open(0, "")
 		have := holding{}
 		of.walk(have)

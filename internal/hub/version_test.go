@@ -38,7 +38,7 @@ func (v rendering) prepare(h hub.Parts) {
 }
 
 // TestUpgradedRenderer: a hub for which rules have a new version renders everything anew. An
-// agent hears of nothing whose bytes are the same, and of no deletion ever; what the new
+// testAgent hears of nothing whose bytes are the same, and of no deletion ever; what the new
 // version makes otherwise it is sent, once.
 func TestUpgradedRenderer(t *testing.T) {
 	t.Parallel() // it does one thing after the other

@@ -35,7 +35,7 @@ type Leases interface {
 	UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error)
 }
 
-// Config is what a Tenure needs.
+// Config is what a Fence needs.
 type Config struct {
 	// Shard is the part of the location that the agent is for.
 	Shard key.Shard
@@ -62,8 +62,8 @@ type Config struct {
 	Log     *slog.Logger
 }
 
-// Tenure says whether the agent may act. It is safe for concurrent use.
-type Tenure struct {
+// Fence says whether the agent may act. It is safe for concurrent use.
+type Fence struct {
 	config  Config
 	renamed retry.Signal
 
@@ -85,16 +85,16 @@ const late = "its Lease was not renewed, or not looked at, in time"
 
 const notAsked = "which agents there are for the location has yet to be found out at the cluster"
 
-// New makes a Tenure by which the agent may not act before Run has found out that it may.
-func New(config Config) *Tenure {
+// New makes a Fence by which the agent may not act before Run has found out that it may.
+func New(config Config) *Fence {
 	if config.Duration == 0 {
 		config.Duration = DefaultDuration
 	}
-	return &Tenure{config: config, renamed: retry.NewSignal(), why: notAsked}
+	return &Fence{config: config, renamed: retry.NewSignal(), why: notAsked}
 }
 
 // Identify says as whom the agent marks what it has. Nothing is held before.
-func (t *Tenure) Identify(self ownership.Owner) {
+func (t *Fence) Identify(self ownership.Owner) {
 	t.mu.Lock()
 	news := t.self != self
 	if t.self = self; news {
@@ -107,7 +107,7 @@ func (t *Tenure) Identify(self ownership.Owner) {
 }
 
 // Self is as whom the agent marks what it has; empty: it is not known yet.
-func (t *Tenure) Self() ownership.Owner {
+func (t *Fence) Self() ownership.Owner {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.self
@@ -116,7 +116,7 @@ func (t *Tenure) Self() ownership.Owner {
 // Held is the context that ends when the agent may not act any more, and until when no other
 // acts; an error says why it may not now. It is asked right before each request that may change
 // something.
-func (t *Tenure) Held() (held context.Context, until time.Time, err error) {
+func (t *Fence) Held() (held context.Context, until time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.held != nil && !now().before(t.until) {
@@ -132,7 +132,7 @@ func (t *Tenure) Held() (held context.Context, until time.Time, err error) {
 }
 
 // Run keeps what is held until ctx ends. The caller ends what acts before it releases.
-func (t *Tenure) Run(ctx context.Context) {
+func (t *Fence) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		self := t.Self()
 		if self == "" {
@@ -148,7 +148,7 @@ func (t *Tenure) Run(ctx context.Context) {
 }
 
 // serve keeps what is held as one owner, until that is another one or ctx ends.
-func (t *Tenure) serve(ctx context.Context, self ownership.Owner) {
+func (t *Fence) serve(ctx context.Context, self ownership.Owner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	done := make(chan struct{})
@@ -171,7 +171,7 @@ func (t *Tenure) serve(ctx context.Context, self ownership.Owner) {
 }
 
 // allow has the agent act until a time.
-func (t *Tenure) allow(until moment) {
+func (t *Fence) allow(until moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !now().before(until) {
@@ -198,14 +198,14 @@ func (t *Tenure) allow(until moment) {
 }
 
 // deny has the agent not act, for a reason.
-func (t *Tenure) deny(why string) {
+func (t *Fence) deny(why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stop(why)
 }
 
 // stop is deny for who has the lock.
-func (t *Tenure) stop(why string) {
+func (t *Fence) stop(why string) {
 	if t.held == nil && t.why == why {
 		return
 	}

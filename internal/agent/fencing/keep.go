@@ -27,7 +27,7 @@ const (
 
 // keeper keeps the Lease of a shard. It is for one goroutine.
 type keeper struct {
-	*Tenure
+	*Fence
 	self         ownership.Owner
 	labels, name string
 
@@ -56,7 +56,7 @@ type sighting struct {
 
 // keep takes the agent's Lease, renews it, and has the agent act while it holds that and no
 // other stands against it, until ctx ends.
-func (t *Tenure) keep(ctx context.Context, self ownership.Owner) {
+func (t *Fence) keep(ctx context.Context, self ownership.Owner) {
 	k := newKeeper(t, self)
 	k.hold(nil) // what was held as another owner ends by itself
 	for ctx.Err() == nil {
@@ -64,8 +64,8 @@ func (t *Tenure) keep(ctx context.Context, self ownership.Owner) {
 	}
 }
 
-func newKeeper(t *Tenure, self ownership.Owner) *keeper {
-	return &keeper{Tenure: t, self: self, labels: labelsOf(self), name: nameOfLease(self, t.config.Shard), seen: map[string]sighting{}, longest: t.config.Duration}
+func newKeeper(t *Fence, self ownership.Owner) *keeper {
+	return &keeper{Fence: t, self: self, labels: labelsOf(self), name: nameOfLease(self, t.config.Shard), seen: map[string]sighting{}, longest: t.config.Duration}
 }
 
 // beat is how often the Lease is renewed, and the longest time that a request about it takes.
@@ -358,10 +358,10 @@ func (k *keeper) letGo(ctx context.Context) {
 
 // Release lets go of what is held, after Run has returned and nothing that depends on it is
 // under way.
-func (t *Tenure) Release(ctx context.Context) {
+func (t *Fence) Release(ctx context.Context) {
 	if t.lease == nil {
 		return
 	}
-	k := &keeper{Tenure: t, self: ownership.Owner(t.lease.Labels[sharesLabel]), name: t.lease.Name}
+	k := &keeper{Fence: t, self: ownership.Owner(t.lease.Labels[sharesLabel]), name: t.lease.Name}
 	k.letGo(ctx)
 }

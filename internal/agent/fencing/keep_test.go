@@ -18,7 +18,7 @@ var spaces = []key.Space{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
 
 // actor is one process of an agent.
 type actor struct {
-	*Tenure
+	*Fence
 	name string
 	end  func(clean bool)
 }

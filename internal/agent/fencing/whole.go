@@ -33,7 +33,7 @@ const (
 // whole is the watch of the agent of a whole location: it acts only while there is no Lease of
 // a shard.
 type whole struct {
-	*Tenure
+	*Fence
 	self   ownership.Owner
 	labels string
 	// shared names a Lease that was there when it was last looked; empty: none was.
@@ -61,8 +61,8 @@ func (w *whole) lasts() time.Duration { return pulseLasts * w.pulse() }
 
 // watch has the agent act while there is no Lease of a shard, until ctx ends. While nothing
 // happens that costs an open watch, and a list now and then where a dead connection is not noticed.
-func (t *Tenure) watch(ctx context.Context, self ownership.Owner) {
-	w := &whole{Tenure: t, self: self, labels: labelsOf(self), blind: time.Now()}
+func (t *Fence) watch(ctx context.Context, self ownership.Owner) {
+	w := &whole{Fence: t, self: self, labels: labelsOf(self), blind: time.Now()}
 	if t.config.Was { // whose Lease has just been deleted may still act
 		w.rest = time.Now().Add(t.config.Duration)
 	}

@@ -19,7 +19,7 @@ import (
 )
 
 // startWhole is the tenure of the agent of a whole location at a cluster that answers like that.
-func startWhole(t *testing.T, answer http.HandlerFunc) *Tenure {
+func startWhole(t *testing.T, answer http.HandlerFunc) *Fence {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
@@ -57,7 +57,7 @@ func quietWatch(w http.ResponseWriter, r *http.Request) bool {
 }
 
 // becomes waits until the agent acts, or is told why not.
-func becomes(t *testing.T, w *Tenure, why string) {
+func becomes(t *testing.T, w *Fence, why string) {
 	t.Helper()
 	env.Eventually(t, env.Soon, func() error {
 		_, until, err := w.Held()

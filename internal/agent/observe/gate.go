@@ -16,7 +16,7 @@ import (
 // Gate stops the workers while the hub halts the agent, the target does not answer, the
 // target's discovery is broken, or another agent may have what this one is for.
 type Gate struct {
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	target *kubeclient.Client
 	log    *slog.Logger
 	signal retry.Signal
@@ -28,7 +28,7 @@ type Gate struct {
 }
 
 // NewGate makes a gate that is closed until the target has answered.
-func NewGate(e *worklist.Engine, t *kubeclient.Client, log *slog.Logger) *Gate {
+func NewGate(e *worklist.Worklist, t *kubeclient.Client, log *slog.Logger) *Gate {
 	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
 	e.SetClosed(true)
 	return g

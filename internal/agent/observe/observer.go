@@ -36,7 +36,7 @@ const (
 
 // Observers keeps one list and watch per kind in use.
 type Observers struct {
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	store  *store.Store
 	target *kubeclient.Client
 	log    *slog.Logger
@@ -52,7 +52,7 @@ type Observers struct {
 }
 
 // NewObservers makes observers that observe nothing before they run.
-func NewObservers(e *worklist.Engine, st *store.Store, t *kubeclient.Client, g *Gate, log *slog.Logger) *Observers {
+func NewObservers(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *Gate, log *slog.Logger) *Observers {
 	return &Observers{engine: e, store: st, target: t, log: log, gate: g, Served: retry.NewSignal()}
 }
 

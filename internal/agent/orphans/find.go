@@ -13,7 +13,7 @@ import (
 // finder finds objects of ours at the target, of any kind. It changes nothing there:
 // what it finds is observed from then on, and treated like anything observed.
 type finder struct {
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	target *kubeclient.Client
 	store  *store.Store
 }

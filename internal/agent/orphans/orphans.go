@@ -47,8 +47,8 @@ const (
 	namedMissed = 20
 )
 
-// Survey finds kinds with objects of ours that a new store does not know.
-type Survey struct {
+// Scanner finds kinds with objects of ours that a new store does not know.
+type Scanner struct {
 	finder
 	state *hubclient.State
 	log   *slog.Logger
@@ -61,12 +61,12 @@ type Survey struct {
 }
 
 // New makes what searches the target for a new store.
-func New(e *worklist.Engine, t *kubeclient.Client, st *store.Store, state *hubclient.State, g *observe.Gate, log *slog.Logger) *Survey {
-	return &Survey{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log}
+func New(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, state *hubclient.State, g *observe.Gate, log *slog.Logger) *Scanner {
+	return &Scanner{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log}
 }
 
 // Run searches if the store is new, until that is done or ctx ends.
-func (s *Survey) Run(ctx context.Context) {
+func (s *Scanner) Run(ctx context.Context) {
 	if m := s.store.Meta(); !m.Survey && !m.Inherits {
 		return
 	}
@@ -99,7 +99,7 @@ func firstMissed(missed []string) string {
 
 // turn waits until the desired content is known and the workers are idle, but for them no
 // longer than surveyPatience.
-func (s *Survey) turn(ctx context.Context) {
+func (s *Scanner) turn(ctx context.Context) {
 	var known time.Time
 	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
 		if !s.state.Known() || s.gate.Why() != "" {
@@ -117,7 +117,7 @@ func (s *Survey) turn(ctx context.Context) {
 // round lists the resources that were not listed yet and are not observed, and returns
 // those it could not list. What failed before comes last, and a group that does not
 // answer is not asked again in the round, since each request may take until it times out.
-func (s *Survey) round(ctx context.Context) (missed []string) {
+func (s *Scanner) round(ctx context.Context) (missed []string) {
 	all, err := s.target.Removable(ctx)
 	if err != nil {
 		missed = append(missed, wire.Brief(err.Error()))
@@ -152,14 +152,14 @@ func (s *Survey) round(ctx context.Context) (missed []string) {
 }
 
 // observed says that a resource is observed, which shows all that is ours.
-func (s *Survey) observed(r key.Resource) bool {
+func (s *Scanner) observed(r key.Resource) bool {
 	_, used := s.engine.Uses()[r]
 	return used
 }
 
 // conclude waits until all that was found is recorded or gone, and then notes in the
 // store that the target was searched. Until then a restart searches again.
-func (s *Survey) conclude(ctx context.Context) {
+func (s *Scanner) conclude(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		open, err := s.open()
 		if err == nil && !open {
@@ -180,7 +180,7 @@ func (s *Survey) conclude(ctx context.Context) {
 
 // open says that the target may have objects of ours that are neither desired nor
 // recorded.
-func (s *Survey) open() (open bool, err error) {
+func (s *Scanner) open() (open bool, err error) {
 	m := s.store.Meta()
 	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().Judged() {
 		return true, nil

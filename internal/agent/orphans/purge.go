@@ -41,7 +41,7 @@ type Purge struct {
 }
 
 // NewPurge makes what sweeps the target for a purge.
-func NewPurge(e *worklist.Engine, t *kubeclient.Client, st *store.Store, log *slog.Logger) *Purge {
+func NewPurge(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, log *slog.Logger) *Purge {
 	p := &Purge{finder: finder{engine: e, target: t, store: st}, log: log}
 	p.reset()
 	return p

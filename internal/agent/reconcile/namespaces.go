@@ -17,14 +17,14 @@ import (
 // themselves.
 type namespaces struct {
 	target *kubeclient.Client
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	making singleflight.Group
 
 	mu    sync.Mutex
 	known map[string]struct{} // those known to exist
 }
 
-func newNamespaces(t *kubeclient.Client, e *worklist.Engine) *namespaces {
+func newNamespaces(t *kubeclient.Client, e *worklist.Worklist) *namespaces {
 	return &namespaces{target: t, engine: e, known: map[string]struct{}{}}
 }
 

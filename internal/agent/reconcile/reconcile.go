@@ -37,7 +37,7 @@ type Reconciler struct {
 // Parts are what a reconciler works with.
 type Parts struct {
 	Store  *store.Store
-	Engine *worklist.Engine
+	Engine *worklist.Worklist
 	Target *kubeclient.Client
 	Gate   *observe.Gate
 	// State says whether the desired content is known to be the hub's, Prover which places

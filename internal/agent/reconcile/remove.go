@@ -29,7 +29,7 @@ const wayOut = "; it goes when that is gone, or with it when it has the annotati
 
 // remover removes what is not desired any more.
 type remover struct {
-	engine   *worklist.Engine
+	engine   *worklist.Worklist
 	target   *kubeclient.Client
 	users    *users
 	writer   *writer

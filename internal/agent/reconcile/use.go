@@ -56,7 +56,7 @@ type usage struct {
 
 // users finds out who uses what is to be deleted.
 type users struct {
-	engine *worklist.Engine
+	engine *worklist.Worklist
 	target *kubeclient.Client
 	store  *store.Store
 }

@@ -42,7 +42,7 @@ func (p *planner) stop() {
 	}
 }
 
-func (c *Census) watchDefinitions(ctx context.Context, d *definitions) {
+func (c *Syncer) watchDefinitions(ctx context.Context, d *definitions) {
 	news := func() {
 		d.changed.Raise()
 		c.replan.Raise()

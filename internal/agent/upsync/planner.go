@@ -29,7 +29,7 @@ func settling() []time.Duration {
 // planner starts and stops watchers so that what is asked for is observed. It is for one
 // goroutine.
 type planner struct {
-	*Census
+	*Syncer
 	// served is what the target served when it was last asked, discover says that it is to
 	// be asked again, and whole that it knew of all APIs then.
 	served          []kubeclient.Served
@@ -192,7 +192,7 @@ func (p *planner) wanted(k *kind) bool {
 }
 
 // stopAll ends all watchers and waits for them.
-func (c *Census) stopAll() {
+func (c *Syncer) stopAll() {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.watchers))
 	c.watchers = nil

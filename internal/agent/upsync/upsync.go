@@ -30,9 +30,9 @@ const (
 	firstRestart, lastRestart = time.Second, time.Minute
 )
 
-// Census keeps the reports of what was not placed, as long as anybody asks for any.
-type Census struct {
-	engine   *worklist.Engine
+// Syncer keeps the reports of what was not placed, as long as anybody asks for any.
+type Syncer struct {
+	engine   *worklist.Worklist
 	store    *store.Store
 	target   *kubeclient.Client
 	gate     *observe.Gate
@@ -57,21 +57,21 @@ type Census struct {
 }
 
 // New makes a census that observes nothing before it runs.
-func New(e *worklist.Engine, st *store.Store, t *kubeclient.Client, g *observe.Gate, r *hubclient.Reporter, log *slog.Logger) *Census {
-	return &Census{
+func New(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *observe.Gate, r *hubclient.Reporter, log *slog.Logger) *Syncer {
+	return &Syncer{
 		engine: e, store: st, target: t, gate: g, reporter: r, log: log,
 		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), rests: retry.NewSignal(), listing: make(chan struct{}, 1),
 	}
 }
 
 // Changed says that something else may be asked for. It does not block.
-func (c *Census) Changed() { c.changed.Raise() }
+func (c *Syncer) Changed() { c.changed.Raise() }
 
 // Status says what of that which is asked for does not come back; nil: nothing is missing.
-func (c *Census) Status() *wire.SeesStatus { return c.status.Load() }
+func (c *Syncer) Status() *wire.SeesStatus { return c.status.Load() }
 
 // Kinds are those that are read, or would be if the agent might.
-func (c *Census) Kinds() []key.Resource {
+func (c *Syncer) Kinds() []key.Resource {
 	if all := c.kinds.Load(); all != nil {
 		return *all
 	}
@@ -79,7 +79,7 @@ func (c *Census) Kinds() []key.Resource {
 }
 
 // Run observes until ctx ends.
-func (c *Census) Run(ctx context.Context) {
+func (c *Syncer) Run(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		begun := time.Now()
 		if err := c.life(ctx); err != nil && ctx.Err() == nil {
@@ -97,7 +97,7 @@ var errAnew = errors.New("the store did not take what was seen, or the location 
 
 // life is one time of beginning with what the store has. It returns when ctx ends or nothing
 // that is known holds any more.
-func (c *Census) life(ctx context.Context) error {
+func (c *Syncer) life(ctx context.Context) error {
 	for c.store.Meta().Revision == 0 { // the hub's reports may not be in a new store yet
 		select {
 		case <-c.changed:
@@ -114,7 +114,7 @@ func (c *Census) life(ctx context.Context) error {
 	ctx, end := context.WithCancel(ctx)
 	defer c.stopAll()
 	defer end()
-	p := planner{Census: c}
+	p := planner{Syncer: c}
 	defer p.stop()
 	p.plan(ctx)
 	var rested <-chan time.Time // nil: nothing is known to rest
@@ -184,7 +184,7 @@ func limitsOf(s wire.Settings) limits {
 }
 
 // load begins with what the store has.
-func (c *Census) load(said wire.Settings, placing key.Placing) error {
+func (c *Syncer) load(said wire.Settings, placing key.Placing) error {
 	l := newLedger(newAsks(said.Upsync, placing), limitsOf(said))
 	if err := c.store.EachSeen(func(line string, r key.Report, size int) error {
 		l.stored(line, r.Origin, size)
@@ -206,7 +206,7 @@ func (c *Census) load(said wire.Settings, placing key.Placing) error {
 }
 
 // placed takes over what has been placed, or is no more.
-func (c *Census) placed(ctx context.Context) error {
+func (c *Syncer) placed(ctx context.Context) error {
 	for id := range c.store.Roots().Take() {
 		c.mu.Lock()
 		_, known := c.ledger.rootsAt[id]
@@ -245,7 +245,7 @@ func (l *ledger) at(id key.Identity) *node {
 }
 
 // with changes the ledger, and hands to the store what follows of that.
-func (c *Census) with(ctx context.Context, do func(*ledger)) {
+func (c *Syncer) with(ctx context.Context, do func(*ledger)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ledger == nil || c.failed.Load() {
@@ -256,7 +256,7 @@ func (c *Census) with(ctx context.Context, do func(*ledger)) {
 }
 
 // flush hands changes to the store. Those are taken in order, so mu is held.
-func (c *Census) flush(ctx context.Context) {
+func (c *Syncer) flush(ctx context.Context) {
 	l := c.ledger
 	for id, n := range l.leftOut {
 		c.engine.LeaveOut(id, n)
@@ -300,13 +300,13 @@ func (c *Census) flush(ctx context.Context) {
 
 // fail notes that the store did not take a change. It does not wait for mu, which is held
 // while the store is waited for.
-func (c *Census) fail() {
+func (c *Syncer) fail() {
 	c.failed.Store(true)
 	c.news.Raise()
 }
 
 // tell sets the status.
-func (c *Census) tell() {
+func (c *Syncer) tell() {
 	s := &wire.SeesStatus{LeftOut: c.ledger.waiting()}
 	for _, r := range sortedKinds(c.unread) {
 		if len(s.Unread) < wire.MaxUnread {
@@ -320,7 +320,7 @@ func (c *Census) tell() {
 }
 
 // fetch reads again what passed by. Of many objects of a kind all are listed.
-func (c *Census) fetch(ctx context.Context) {
+func (c *Syncer) fetch(ctx context.Context) {
 	var read []*node
 	var again []*watcher
 	c.mu.Lock()
@@ -358,7 +358,7 @@ func (c *Census) fetch(ctx context.Context) {
 	c.with(ctx, (*ledger).conclude)
 }
 
-func (c *Census) fetchOne(ctx context.Context, n *node) {
+func (c *Syncer) fetchOne(ctx context.Context, n *node) {
 	k := n.kind
 	o, err := c.target.GetAll(ctx, k.Place, n.identity())
 	if err == nil && o.Metadata.UID == "" {
@@ -379,7 +379,7 @@ func (c *Census) fetchOne(ctx context.Context, n *node) {
 	delete(c.ledger.needs, n)
 }
 
-func (c *Census) watcherOf(k *kind) *watcher {
+func (c *Syncer) watcherOf(k *kind) *watcher {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.watchers[k.Resource]
@@ -387,7 +387,7 @@ func (c *Census) watcherOf(k *kind) *watcher {
 
 // show takes note of objects of a kind. Those that seen has are noted in it; if that is nil,
 // only those count that are known.
-func (c *Census) show(ctx context.Context, k *kind, all []ownership.Answer, seen map[*node]struct{}) {
+func (c *Syncer) show(ctx context.Context, k *kind, all []ownership.Answer, seen map[*node]struct{}) {
 	known := seen == nil
 	recorded := map[int]bool{}
 	if k.full {

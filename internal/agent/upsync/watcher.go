@@ -22,16 +22,16 @@ const (
 
 // watcher lists and watches one kind.
 type watcher struct {
-	*Census
+	*Syncer
 	kind   *kind
 	cancel context.CancelFunc
 	done   chan struct{}
 	anew   retry.Signal
 }
 
-func (c *Census) watch(ctx context.Context, k *kind) *watcher {
+func (c *Syncer) watch(ctx context.Context, k *kind) *watcher {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &watcher{Census: c, kind: k, cancel: cancel, done: make(chan struct{}), anew: retry.NewSignal()}
+	w := &watcher{Syncer: c, kind: k, cancel: cancel, done: make(chan struct{}), anew: retry.NewSignal()}
 	go w.run(ctx)
 	return w
 }

@@ -51,7 +51,7 @@ type Actors struct {
 }
 
 // Actors are the kinds in use, in order, with those who act for their objects.
-func (e *Engine) Actors() []Actors {
+func (e *Worklist) Actors() []Actors {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var all []Actors

@@ -219,7 +219,7 @@ type Awaited struct {
 
 // Ahead finds what has to be removed before an item. It returns false if the item may
 // go; otherwise the item is queued when that is gone.
-func (e *Engine) Ahead(id string, aggregates bool) (Awaited, bool) {
+func (e *Worklist) Ahead(id string, aggregates bool) (Awaited, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	it := e.items[id]

@@ -12,7 +12,7 @@ import (
 
 // Load makes the engine know what the store holds, before the workers start. What can
 // be observed is queued only when its kind has been listed at the target.
-func (e *Engine) Load(st *store.Store) error {
+func (e *Worklist) Load(st *store.Store) error {
 	l := loader{e, st.Meta().Placing}
 	if err := st.EachWant(l.want); err != nil {
 		return fmt.Errorf("load desired content: %w", err)
@@ -38,7 +38,7 @@ func leftAs(uid string, fields ownership.FieldsHash) left {
 
 // loader takes what a store holds into an engine, entry by entry.
 type loader struct {
-	*Engine
+	*Worklist
 	placing key.Placing
 }
 

@@ -14,7 +14,7 @@ import (
 func TestChangedFirst(t *testing.T) {
 	const all = 200
 	e := New()
-	l := loader{Engine: e}
+	l := loader{Worklist: e}
 	shown, sightings := map[string]struct{}{}, []Sighting{}
 	for n := range all {
 		o := objectOf("s", "core/configmaps/n", n)
@@ -61,7 +61,7 @@ func TestChangedFirst(t *testing.T) {
 func TestForgottenUnseen(t *testing.T) {
 	e := New()
 	o := objectOf("s", "core/configmaps/n", 1)
-	if err := (loader{Engine: e}).record(o.Identity, &store.Record{Space: "s", UID: "u"}); err != nil {
+	if err := (loader{Worklist: e}).record(o.Identity, &store.Record{Space: "s", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
 	e.Push(func(*Item) bool { return true })

@@ -30,7 +30,7 @@ type Changed struct {
 }
 
 // Self is the owner as whom the location marks objects; empty until it is known.
-func (e *Engine) Self() ownership.Owner {
+func (e *Worklist) Self() ownership.Owner {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.as
@@ -39,7 +39,7 @@ func (e *Engine) Self() ownership.Owner {
 // Identify sets the owner as whom the location marks objects. If it changes, nothing is
 // known of the target until it is listed anew: lists, watches and turns under way go by
 // the marks of the former owner, and what they see no longer counts.
-func (e *Engine) Identify(as ownership.Owner) {
+func (e *Worklist) Identify(as ownership.Owner) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.as == as {
@@ -58,7 +58,7 @@ func (e *Engine) Identify(as ownership.Owner) {
 // Observe notes objects at the target that were found by the marks of an owner, and
 // queues those that are not as they were known. It returns those of which something else
 // than before is to be reported.
-func (e *Engine) Observe(as ownership.Owner, all []Sighting) []Changed {
+func (e *Worklist) Observe(as ownership.Owner, all []Sighting) []Changed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if as != e.as {
@@ -100,7 +100,7 @@ func (e *Engine) Observe(as ownership.Owner, all []Sighting) []Changed {
 
 // Saw notes at once what the answer to a request of ours showed. The watch then shows
 // nothing new, and no second turn is needed.
-func (e *Engine) Saw(it *Item, as ownership.Owner, seen decide.Observed) {
+func (e *Worklist) Saw(it *Item, as ownership.Owner, seen decide.Observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if as == e.as { // or else it is of the location as it was before
@@ -114,7 +114,7 @@ const Unordered = math.MaxUint64
 // Synced notes that the list of a kind is complete: what it did not show and has not
 // changed since is absent. It queues all items of the kind, first those that are not as they were
 // left: an agent that starts has all of them to look at, and few to repair.
-func (e *Engine) Synced(as ownership.Owner, r key.Resource, shown map[string]struct{}, revision uint64) {
+func (e *Worklist) Synced(as ownership.Owner, r key.Resource, shown map[string]struct{}, revision uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kinds[r]
@@ -140,7 +140,7 @@ func (e *Engine) Synced(as ownership.Owner, r key.Resource, shown map[string]str
 }
 
 // changedFirst queues the items of a kind that are not as they were left.
-func (e *Engine) changedFirst(k *kind) {
+func (e *Worklist) changedFirst(k *kind) {
 	for it := range e.unseen {
 		if it.kind != k {
 			continue
@@ -152,7 +152,7 @@ func (e *Engine) changedFirst(k *kind) {
 
 // Lost notes that a kind is not observed, since it is unserved, or blind for a cause, and
 // queues its items if that is news.
-func (e *Engine) Lost(r key.Resource, why decide.Presence, cause string) {
+func (e *Worklist) Lost(r key.Resource, why decide.Presence, cause string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kinds[r]
@@ -175,7 +175,7 @@ func (e *Engine) Lost(r key.Resource, why decide.Presence, cause string) {
 }
 
 // Move has a kind observed in another version, unless it changed since from was taken.
-func (e *Engine) Move(from Use, to kubeclient.Served) {
+func (e *Worklist) Move(from Use, to kubeclient.Served) {
 	e.mu.Lock()
 	k := e.kinds[from.Resource]
 	news := k == from.of && k.version == from.Version
@@ -201,7 +201,7 @@ type Use struct {
 }
 
 // Uses is what is to be observed.
-func (e *Engine) Uses() map[key.Resource]Use {
+func (e *Worklist) Uses() map[key.Resource]Use {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	all := make(map[key.Resource]Use, len(e.kinds))
@@ -214,7 +214,7 @@ func (e *Engine) Uses() map[key.Resource]Use {
 }
 
 // ForgetLive notes that the store did not keep how items were seen.
-func (e *Engine) ForgetLive(ids []string) {
+func (e *Worklist) ForgetLive(ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {
@@ -226,7 +226,7 @@ func (e *Engine) ForgetLive(ids []string) {
 
 // LeaveOut notes how many objects that belong to an item do not come back, and queues it if
 // that is news.
-func (e *Engine) LeaveOut(id string, n int) {
+func (e *Worklist) LeaveOut(id string, n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if it, ok := e.items[id]; ok && it.leftOut != int32(n) {
@@ -237,7 +237,7 @@ func (e *Engine) LeaveOut(id string, n int) {
 }
 
 // Again queues items.
-func (e *Engine) Again(ids []string) {
+func (e *Worklist) Again(ids []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, id := range ids {
@@ -250,7 +250,7 @@ func (e *Engine) Again(ids []string) {
 
 // Adopt makes items of objects of ours, so that their kind is observed, and they are
 // removed if nobody desires them.
-func (e *Engine) Adopt(of kubeclient.Served, ours []key.Located) {
+func (e *Worklist) Adopt(of kubeclient.Served, ours []key.Located) {
 	if len(ours) == 0 {
 		return
 	}
@@ -271,7 +271,7 @@ func (e *Engine) Adopt(of kubeclient.Served, ours []key.Located) {
 }
 
 // Teach sets the version and kind in which a resource is observed, unless they are known.
-func (e *Engine) Teach(s kubeclient.Served) {
+func (e *Worklist) Teach(s kubeclient.Served) {
 	e.mu.Lock()
 	k := e.kinds[s.Resource]
 	news := k != nil && k.version == ""

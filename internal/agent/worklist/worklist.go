@@ -14,9 +14,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Engine knows the identities that concern the agent and hands them to the
+// Worklist knows the identities that concern the agent and hands them to the
 // workers. It never blocks and never does I/O.
-type Engine struct {
+type Worklist struct {
 	mu   sync.Mutex
 	wake sync.Cond
 	// as is the owner whose marks tell which objects are ours.
@@ -40,8 +40,8 @@ type Engine struct {
 }
 
 // New makes an engine that knows nothing yet.
-func New() *Engine {
-	e := &Engine{
+func New() *Worklist {
+	e := &Worklist{
 		roster: newRoster(), tally: tally{states: map[wire.State]int{}}, endings: map[string]decide.Ending{},
 		open: newOpenTime(time.Now()), News: retry.NewSignal(),
 	}
@@ -54,7 +54,7 @@ func New() *Engine {
 }
 
 // Next waits for an item to work on. It returns false when ctx has ended.
-func (e *Engine) Next(ctx context.Context) (*Item, bool) {
+func (e *Worklist) Next(ctx context.Context) (*Item, bool) {
 	stop := context.AfterFunc(ctx, func() {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -79,14 +79,14 @@ func (e *Engine) Next(ctx context.Context) (*Item, bool) {
 }
 
 // Ready is how many items wait for a worker, but not for a time.
-func (e *Engine) Ready() int {
+func (e *Worklist) Ready() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queue.count
 }
 
 // Push queues the items that which returns true for.
-func (e *Engine) Push(which func(*Item) bool) {
+func (e *Worklist) Push(which func(*Item) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
@@ -99,7 +99,7 @@ func (e *Engine) Push(which func(*Item) bool) {
 
 // Those are the objects of the items that which returns true for, each with the space in
 // whose line it queues.
-func (e *Engine) Those(which func(*Item) bool) (all []key.Located) {
+func (e *Worklist) Those(which func(*Item) bool) (all []key.Located) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, it := range e.items {
@@ -112,7 +112,7 @@ func (e *Engine) Those(which func(*Item) bool) (all []key.Located) {
 
 // alarm makes ready what is due, and sets the timer that wakes a worker when the next
 // item is.
-func (e *Engine) alarm() {
+func (e *Worklist) alarm() {
 	now := time.Now()
 	due, some := e.queue.promote(now)
 	if !some {
@@ -130,7 +130,7 @@ func (e *Engine) alarm() {
 }
 
 // Stop ends the engine's timer.
-func (e *Engine) Stop() {
+func (e *Worklist) Stop() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.timer != nil {
@@ -139,7 +139,7 @@ func (e *Engine) Stop() {
 }
 
 // SetClosed says whether nothing may be changed at the target.
-func (e *Engine) SetClosed(closed bool) {
+func (e *Worklist) SetClosed(closed bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.closed = closed
@@ -148,7 +148,7 @@ func (e *Engine) SetClosed(closed bool) {
 }
 
 // Touch records desired entries that may have changed, and queues their items.
-func (e *Engine) Touch(all []store.Touched) {
+func (e *Worklist) Touch(all []store.Touched) {
 	e.mu.Lock()
 	changed := false
 	for _, t := range all {
@@ -202,7 +202,7 @@ type View struct {
 }
 
 // View copies what the engine knows of an item, for the worker that has it.
-func (e *Engine) View(it *Item) View {
+func (e *Worklist) View(it *Item) View {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := time.Now()
@@ -222,7 +222,7 @@ func (e *Engine) View(it *Item) View {
 
 // Find finds the item of an identity, which its worker may have at the same time: it is for
 // View alone.
-func (e *Engine) Find(id key.Identity) (*Item, bool) {
+func (e *Worklist) Find(id key.Identity) (*Item, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	it, ok := e.items[id.String()]
@@ -230,7 +230,7 @@ func (e *Engine) Find(id key.Identity) (*Item, bool) {
 }
 
 // Awaits says whether an identity is desired and its first turn has not ended yet.
-func (e *Engine) Awaits(id key.Identity) bool {
+func (e *Worklist) Awaits(id key.Identity) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	it, ok := e.items[id.String()]
@@ -239,7 +239,7 @@ func (e *Engine) Awaits(id key.Identity) bool {
 
 // Namesakes returns the identities of the same name in other resources. desired says
 // that one of them is desired and is, at the target, the object that has the UID.
-func (e *Engine) Namesakes(id key.Identity, uid string) (all []string, desired bool) {
+func (e *Worklist) Namesakes(id key.Identity, uid string) (all []string, desired bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for r := range e.kinds {
@@ -254,7 +254,7 @@ func (e *Engine) Namesakes(id key.Identity, uid string) (all []string, desired b
 
 // Within counts the items in a Namespace, or of a CustomResourceDefinition: those that
 // are desired and may be at the target, and those that are not desired.
-func (e *Engine) Within(id key.Identity) (wanted, leaving int) {
+func (e *Worklist) Within(id key.Identity) (wanted, leaving int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for it := range e.inside[id.String()] {
@@ -295,7 +295,7 @@ type Result struct {
 }
 
 // Finish takes an item back from a worker.
-func (e *Engine) Finish(it *Item, r Result) {
+func (e *Worklist) Finish(it *Item, r Result) {
 	e.mu.Lock()
 	now := time.Now()
 	open := e.open.at(now)
@@ -350,7 +350,7 @@ func (e *Engine) Finish(it *Item, r Result) {
 }
 
 // pushContainers queues what an item was in that is not desired: it may go now.
-func (e *Engine) pushContainers(it *Item) {
+func (e *Worklist) pushContainers(it *Item) {
 	for _, in := range Containers(it.Identity()) {
 		if c, ok := e.items[in]; ok && !c.wanted {
 			e.queue.push(c)
@@ -359,7 +359,7 @@ func (e *Engine) pushContainers(it *Item) {
 }
 
 // drop forgets an item. It returns true if what is to be observed has changed.
-func (e *Engine) drop(it *Item) bool {
+func (e *Worklist) drop(it *Item) bool {
 	e.tally.report(it, "")
 	e.tally.prove(it, ownership.Unneeded)
 	e.leaves.stays(it)

@@ -26,7 +26,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Config is what a Contact needs.
+// Config is what a Endpoints needs.
 type Config struct {
 	// Addr is the address that the hub listens on.
 	Addr net.Addr
@@ -48,8 +48,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Contact is how a hub is reached. It is safe for concurrent use.
-type Contact struct {
+// Endpoints is how a hub is reached. It is safe for concurrent use.
+type Endpoints struct {
 	config Config
 	urls   *endpoint.Set
 	// cert is what is shown to clients, and clients are those with open connections.
@@ -57,13 +57,13 @@ type Contact struct {
 	clients clients
 }
 
-// Open makes a Contact.
-func Open(config Config) (*Contact, error) {
+// Open makes a Endpoints.
+func Open(config Config) (*Endpoints, error) {
 	urls, err := advertised(&config)
 	if err != nil {
 		return nil, err
 	}
-	c := &Contact{config: config, urls: urls}
+	c := &Endpoints{config: config, urls: urls}
 	c.cert = &serverCertificate{ca: config.Authority, hosts: serverHosts(urls.Hosts()), now: config.Now}
 	if _, err := c.cert.get(nil); err != nil {
 		return nil, err
@@ -128,26 +128,26 @@ func serverHosts(advertised []string) []string {
 }
 
 // URL is the one that is told to those who do not ask for another.
-func (c *Contact) URL() string { return c.urls.Default().URL }
+func (c *Endpoints) URL() string { return c.urls.Default().URL }
 
 // All are all endpoints, the default first.
-func (c *Contact) All() []endpoint.Named { return c.urls.All() }
+func (c *Endpoints) All() []endpoint.Named { return c.urls.All() }
 
 // Strip is a request without the path of the URL that it was sent to, if a balancer has
 // left that in it.
-func (c *Contact) Strip(r *http.Request) *http.Request { return c.urls.Strip(r) }
+func (c *Endpoints) Strip(r *http.Request) *http.Request { return c.urls.Strip(r) }
 
 // SpaceURL is where a space is served.
-func (c *Contact) SpaceURL(s key.Space) string { return c.URL() + route.Space(s).String() }
+func (c *Endpoints) SpaceURL(s key.Space) string { return c.URL() + route.Space(s).String() }
 
 // ShelfURL is where a shelf is served: below it, each space at spaces/NAME, and all at
 // spaces/*.
-func (c *Contact) ShelfURL(f key.Shelf) string {
+func (c *Endpoints) ShelfURL(f key.Shelf) string {
 	return c.URL() + strings.TrimSuffix(route.ShelfRoot(f, "").String(), "/spaces/")
 }
 
 // Join is a join token for a location, by the endpoint that it prefers.
-func (c *Contact) Join(l key.Location, token string) (string, error) {
+func (c *Endpoints) Join(l key.Location, token string) (string, error) {
 	e, err := c.urls.Find(c.preferred(l))
 	if err != nil {
 		return "", respond.BadRequest("annotation %s of location %q: %v", v1alpha1.EndpointAnnotation, l, err)
@@ -160,7 +160,7 @@ func (c *Contact) Join(l key.Location, token string) (string, error) {
 }
 
 // preferred is the name or URL of the endpoint that a location prefers; empty: none.
-func (c *Contact) preferred(l key.Location) string {
+func (c *Endpoints) preferred(l key.Location) string {
 	row, _ := c.config.Table.Get(l.Key())
 	if row == nil {
 		return ""
@@ -170,7 +170,7 @@ func (c *Contact) preferred(l key.Location) string {
 
 // For are the endpoints that the agent of a location is told. A hub that was not told how
 // it is reached has agents stay where they are: they hear only whom to trust.
-func (c *Contact) For(l key.Location) wire.Endpoints {
+func (c *Endpoints) For(l key.Location) wire.Endpoints {
 	if len(c.config.Advertise) == 0 {
 		return wire.Endpoints{Endpoints: []wire.Endpoint{{CA: string(c.config.Authority.PEM())}}}
 	}

@@ -12,7 +12,7 @@ const reloadEvery = time.Second
 
 // Follow takes over what changes in the files of authorities, and has agents and the
 // operator's kubeconfig told of it, until the context ends.
-func (c *Contact) Follow(ctx context.Context) error {
+func (c *Endpoints) Follow(ctx context.Context) error {
 	said, stale := "", false
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
@@ -38,7 +38,7 @@ func (c *Contact) Follow(ctx context.Context) error {
 
 // reload says whether anything has changed. stale says that the operator's kubeconfig could
 // not be written yet.
-func (c *Contact) reload(stale *bool) (changed bool, err error) {
+func (c *Endpoints) reload(stale *bool) (changed bool, err error) {
 	authority, err := c.config.Authority.Reload()
 	if err != nil {
 		return false, err

@@ -14,7 +14,7 @@ import (
 
 // WriteKubeconfig writes a kubeconfig of the space root whose user may do everything,
 // and says in which file it is.
-func (c *Contact) WriteKubeconfig() (file string, err error) {
+func (c *Endpoints) WriteKubeconfig() (file string, err error) {
 	pair, err := c.config.Authority.Client(auth.AdminUser, user.SystemPrivilegedGroup)
 	if err != nil {
 		return "", err

@@ -13,7 +13,7 @@ import (
 
 // Serve has a server show the certificate, and know its clients by theirs. They are told
 // which authorities theirs may be of, which changes when the hub's own is replaced.
-func (c *Contact) Serve(s *http.Server) {
+func (c *Endpoints) Serve(s *http.Server) {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
 		GetCertificate: c.cert.get,

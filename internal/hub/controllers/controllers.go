@@ -41,13 +41,13 @@ type Config struct {
 	// Limits are the limits of spaces.
 	Limits *quota.Limits
 	// The status of Placements and Locations follows from these.
-	Tally *progress.Tally
+	Tally *progress.Tracker
 	// Digest is the digest of what locations get.
 	Digest   objectstate.Digest
 	Pruned   *prune.Index
 	Releases *helm.Index
 	LeftOut  *unreturned.Index
-	Standing *computed.Standing
+	Standing *computed.Statuses
 	// Summaries count what Summaries show; Summed is raised when there is something to count.
 	Summaries *summaries.Index
 	Summed    Signal

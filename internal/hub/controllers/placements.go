@@ -18,29 +18,22 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/prune"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Signal is an observer that only wakes a loop. The loop finds out by itself what has
-// changed.
-type Signal chan struct{}
+// Signal is an observer of the table that wakes one loop. The loop reads the table to find
+// what has changed.
+type Signal struct{ retry.Signal }
 
-// NewSignal makes a Signal.
-func NewSignal() Signal { return make(Signal, 1) }
+// NewSignal makes a Signal that is not raised.
+func NewSignal() Signal { return Signal{retry.NewSignal()} }
 
 // Reset wakes the loop.
 func (s Signal) Reset() { s.Raise() }
 
 // Observe wakes the loop.
 func (s Signal) Observe(int64, []table.Change) { s.Raise() }
-
-// Raise wakes the loop; it does not wait.
-func (s Signal) Raise() {
-	select {
-	case s <- struct{}{}:
-	default:
-	}
-}
 
 // policies writes the status of Placements and Customizers once counts have settled, or
 // every few settling times if they don't, so that a burst of reports costs one write. What
@@ -61,7 +54,7 @@ func (c *Controllers) policies() *controller {
 func (c *Controllers) Count(ctx context.Context) error {
 	for {
 		select {
-		case <-c.config.Changed:
+		case <-c.config.Changed.Signal:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -148,7 +141,7 @@ func (c *Controllers) settle(ctx context.Context) error {
 			return ctx.Err()
 		}
 		select {
-		case <-c.config.Changed:
+		case <-c.config.Changed.Signal:
 			timer.Reset(c.config.Settle)
 		default:
 			return nil

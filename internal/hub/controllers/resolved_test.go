@@ -18,7 +18,7 @@ import (
 type resolvedLife struct {
 	t        *testing.T
 	rng      *rand.Rand
-	tally    *progress.Tally
+	tally    *progress.Tracker
 	table    *table.Writer
 	resolved *resolutions
 	rev      int64

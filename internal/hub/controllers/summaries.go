@@ -49,7 +49,7 @@ func (c *Controllers) counting(ctx context.Context, enqueue func([]string)) erro
 	c.summed = true
 	for {
 		select {
-		case <-c.config.Summed:
+		case <-c.config.Summed.Signal:
 		case <-tick.C:
 		case <-ctx.Done():
 			return ctx.Err()

@@ -15,7 +15,7 @@ import (
 // does: its router answers with a Status for built-in groups, and with plain text for
 // others. Views have no groups but those of the objects in them.
 func refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
-	_, ofSpace := write.SpaceFrom(r.Context())
+	_, ofSpace := write.SpaceFromContext(r.Context())
 	if !ofSpace {
 		respond.Error(w, r, respond.Unrouted(http.StatusNotFound))
 		return

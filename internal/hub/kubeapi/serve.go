@@ -173,7 +173,7 @@ func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.R
 // handlerFor chooses who serves a verb: reads come from the table, writes go
 // through the space's registries.
 func (v *Server) handlerFor(ctx context.Context, lens read.Lens, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
-	s, writable := write.SpaceFrom(ctx)
+	s, writable := write.SpaceFromContext(ctx)
 	if kind.Custom != nil {
 		for _, message := range kind.Custom.Warnings() {
 			warning.AddWarning(ctx, "", message)

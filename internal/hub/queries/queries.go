@@ -140,7 +140,7 @@ type Config struct {
 	Rules    placement.RulesOf
 	// Counts of states, removals that wait, Helm releases matched in part, and statuses
 	// that do not fit.
-	Tally    *progress.Tally
+	Tally    *progress.Tracker
 	Pruned   *prune.Index
 	Releases *helm.Index
 	LeftOut  *unreturned.Index
@@ -302,7 +302,7 @@ func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p
 	return ps
 }
 
-func placeStatusOf(location key.Location, v objectstate.Verdict) PlaceStatus {
+func placeStatusOf(location key.Location, v objectstate.Status) PlaceStatus {
 	return PlaceStatus{
 		Location: location, State: string(v.State), Reason: v.Reason, Message: v.Message, Since: v.Since,
 		Health: v.Health, HealthNote: v.HealthNote, Stale: v.Stale, Unassigned: v.Unassigned,

@@ -81,7 +81,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 }
 
 // verdict is how far an object is at a location that a policy selects for it.
-func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, away bool) objectstate.Verdict {
+func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, away bool) objectstate.Status {
 	p, ok := m.Place(l)
 	if !ok {
 		return objectstate.Refused(m.Refusal(l))
@@ -90,7 +90,7 @@ func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *pl
 }
 
 // add counts an object at a location.
-func (t *rootTotal) add(o key.Object, l key.Location, v objectstate.Verdict, rights *rights) {
+func (t *rootTotal) add(o key.Object, l key.Location, v objectstate.Status, rights *rights) {
 	t.locations[l] = struct{}{}
 	t.Assigned++
 	if v.Stale {

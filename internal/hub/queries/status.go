@@ -214,9 +214,9 @@ func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f stat
 		}
 	}
 	if f.placement == "" { // by no Placement
-		astray := placement.Astray(state, o, row)
-		for _, l := range slices.Sorted(maps.Keys(astray)) {
-			add(placeStatusOf(l, objectstate.Astray(astray[l])))
+		unknown := placement.UnknownLocations(state, o, row)
+		for _, l := range slices.Sorted(maps.Keys(unknown)) {
+			add(placeStatusOf(l, objectstate.UnknownLocation(unknown[l])))
 		}
 	}
 	return all

@@ -1,5 +1,5 @@
-// Package retry has the agent's ways to wait: a pause, backoff after failures, and a
-// signal that there is something to do.
+// Package retry provides ways to wait: a pause, an exponential backoff after failures, and
+// a signal that wakes one goroutine.
 package retry
 
 import (

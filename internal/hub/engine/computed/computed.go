@@ -27,12 +27,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Config is what a Standing needs.
+// Config is what a Statuses needs.
 type Config struct {
 	// Table has the Locations, Tally the counts of what is assigned to them, and Usage what
 	// spaces hold.
 	Table *table.Table
-	Tally *progress.Tally
+	Tally *progress.Tracker
 	Usage *quota.Usage
 	// Log says whether it has room.
 	Log interface{ Usage() etcd.Usage }
@@ -40,18 +40,18 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Standing completes Spaces and Locations. It is safe for concurrent use.
-type Standing struct {
+// Statuses completes Spaces and Locations. It is safe for concurrent use.
+type Statuses struct {
 	config Config
 	synced *syncTimes
 }
 
-// New makes a Standing.
-func New(config Config) *Standing { return &Standing{config: config, synced: newSyncTimes()} }
+// New makes a Statuses.
+func New(config Config) *Statuses { return &Statuses{config: config, synced: newSyncTimes()} }
 
 // Complete returns the value of a row with what is computed on reads; nil if nothing is
 // added.
-func (s *Standing) Complete(row *table.Row) []byte {
+func (s *Statuses) Complete(row *table.Row) []byte {
 	in, r, name, ok := key.Split(row.Key)
 	switch {
 	case !ok || in != key.Root:
@@ -64,7 +64,7 @@ func (s *Standing) Complete(row *table.Row) []byte {
 }
 
 // completeSpace adds to a Space what it holds.
-func (s *Standing) completeSpace(row *table.Row, name key.Space) []byte {
+func (s *Statuses) completeSpace(row *table.Row, name key.Space) []byte {
 	used := s.config.Usage.Of(name)
 	value, err := sjson.SetBytes(bytes.Clone(row.Value), "status.objects", used.Objects)
 	if err != nil {
@@ -81,7 +81,7 @@ func (s *Standing) completeSpace(row *table.Row, name key.Space) []byte {
 
 // completeLocation adds to a Location the counts of what is assigned to it, and the
 // condition Synced that follows from them.
-func (s *Standing) completeLocation(row *table.Row, name key.Location) []byte {
+func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	var l v1alpha1.Location
 	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is stored
 		return nil
@@ -118,7 +118,7 @@ func (s *Standing) completeLocation(row *table.Row, name key.Location) []byte {
 }
 
 // Counts says how far the object of a row has come at its locations.
-func (s *Standing) Counts(row *table.Row) v1alpha1.Counts {
+func (s *Statuses) Counts(row *table.Row) v1alpha1.Counts {
 	path, _ := key.PathOf(row.Key)
 	return s.config.Tally.Object(path)
 }
@@ -138,7 +138,7 @@ func setFields(value []byte, counts any) ([]byte, error) {
 
 // Since is when the condition Synced of a location got a status; false if that is not the
 // status noted last.
-func (s *Standing) Since(l key.Location, status metav1.ConditionStatus) (time.Time, bool) {
+func (s *Statuses) Since(l key.Location, status metav1.ConditionStatus) (time.Time, bool) {
 	s.synced.mu.Lock()
 	defer s.synced.mu.Unlock()
 	noted := s.synced.all[l]
@@ -175,7 +175,7 @@ func (s *syncTimes) forget(l key.Location) {
 }
 
 // Note notes whether locations are synced whose counts or rows have changed.
-func (s *Standing) Note(changed []key.Location) {
+func (s *Statuses) Note(changed []key.Location) {
 	state := s.config.Table.Snapshot()
 	for _, l := range changed {
 		row := state.Get(l.Key())
@@ -189,7 +189,7 @@ func (s *Standing) Note(changed []key.Location) {
 }
 
 // withFull sets the condition Ready of a Space to False while the log has no room.
-func (s *Standing) withFull(space []byte, generation int64) ([]byte, error) {
+func (s *Statuses) withFull(space []byte, generation int64) ([]byte, error) {
 	u := s.config.Log.Usage()
 	if !u.Full {
 		return space, nil

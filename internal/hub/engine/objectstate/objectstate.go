@@ -2,7 +2,7 @@
 // questions, columns, the status of Placements and Locations, and what agents are told
 // all follow this one rule.
 //
-// A verdict is a function of the object's row, how it is placed, what the location
+// A status is a function of the object's row, how it is placed, what the location
 // reports and whether the location is away. The package must never look at anything
 // else.
 package objectstate
@@ -37,12 +37,12 @@ type Desired struct {
 	Held, HeldFor string
 	// Owner is the path of another space's object that the location has instead.
 	Owner string
-	// Culprit is the rule for which it is held, if it is held for one.
-	Culprit Culprit
+	// FailedRule is the rule for which it is held, if it is held for one.
+	FailedRule FailedRule
 }
 
-// Culprit is a rule of a Customizer, whose name is empty if there is none.
-type Culprit struct {
+// FailedRule is a rule of a Customizer, whose name is empty if there is none.
+type FailedRule struct {
 	Customizer string
 	Rule       int
 }
@@ -51,7 +51,7 @@ type Culprit struct {
 type failure interface {
 	error
 	Reason() string
-	Culprit() (customizer string, rule int)
+	FailedRule() (customizer string, rule int)
 }
 
 // DesiredOf is what is desired of a row's object at a location that it is assigned to.
@@ -65,26 +65,26 @@ func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 		d.Held, d.HeldFor = err.Error(), v1alpha1.ReasonNotRendered
 		if failed, ok := errors.AsType[failure](err); ok {
 			d.Held, d.HeldFor = failed.Error(), failed.Reason()
-			d.Culprit.Customizer, d.Culprit.Rule = failed.Culprit()
+			d.FailedRule.Customizer, d.FailedRule.Rule = failed.FailedRule()
 		}
 	}
 	return d
 }
 
-// Verdict is how far an object is at a location.
-type Verdict struct {
+// Status is how far an object is at a location.
+type Status struct {
 	State           wire.State
 	Reason, Message string
 	// Since is when the state and reason last changed, as the report says (RFC 3339);
 	// empty if the state is not from a report.
 	Since string
-	// Stale says that the location is away, see Away: the verdict is by its last report.
+	// Stale says that the location is away, see Away: the status is that of its last report.
 	Stale bool
 	// Unassigned says that the object is not assigned to the location: the location
 	// removes it, or reports why it stays.
 	Unassigned bool
-	// Culprit is the rule for which the object is held, if it is held for one.
-	Culprit Culprit
+	// FailedRule is the rule for which the object is held, if it is held for one.
+	FailedRule FailedRule
 	// Health is how the object does at the location, as the report says, HealthNote why it is
 	// not Healthy; empty if the state is not from a report, or that does not say.
 	Health     wire.Health
@@ -92,14 +92,14 @@ type Verdict struct {
 }
 
 // Healthy says that the object is applied, and does what its spec asks for.
-func (v Verdict) Healthy() bool { return v.State == wire.Applied && v.Health == wire.Healthy }
+func (v Status) Healthy() bool { return v.State == wire.Applied && v.Health == wire.Healthy }
 
 // Degraded says that the object is applied, and will not do by itself what its spec asks for.
-func (v Verdict) Degraded() bool { return v.State == wire.Applied && v.Health == wire.Degraded }
+func (v Status) Degraded() bool { return v.State == wire.Applied && v.Health == wire.Degraded }
 
 // Failing says that the object is not at the location as desired, and won't be until
 // somebody changes something.
-func (v Verdict) Failing() bool {
+func (v Status) Failing() bool {
 	switch v.State {
 	case wire.Failed, wire.Unsupported, wire.InConflict:
 		return true
@@ -111,32 +111,32 @@ func (v Verdict) Failing() bool {
 
 // Mutated says that the object is applied, but with values that the cluster's admission
 // sets otherwise.
-func (v Verdict) Mutated() bool { return v.State == wire.Applied && v.Reason == v1alpha1.ReasonMutated }
+func (v Status) Mutated() bool { return v.State == wire.Applied && v.Reason == v1alpha1.ReasonMutated }
 
-// Assigned is the verdict about an object that is assigned to a location. report is the
+// Assigned is the status of an object that is assigned to a location. report is the
 // location's report as the log has it, nil if there is none.
-func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, away bool) Verdict {
+func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, away bool) Status {
 	d := DesiredOf(digest, row, p)
 	switch {
 	case p.Leaves:
 	case d.Owner != "":
-		v := Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
+		v := Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
 		if said := contradiction(digest, row, p); said != "" {
 			v.Reason, v.Message = v1alpha1.ReasonDefinedOtherwise, said
 		}
 		return v
 	case d.Held != "":
-		return Verdict{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away, Culprit: d.Culprit}
+		return Status{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away, FailedRule: d.FailedRule}
 	}
 	said := read(report)
 	if p.Leaves {
 		return leaving(report, row.Meta.UID, away)
 	}
 	if said.uid != row.Meta.UID || said.State == wire.Applied && said.digest != d.Digest {
-		return Verdict{State: Pending, Stale: away} // the report is about an earlier object of the name, or an earlier desired state
+		return Status{State: Pending, Stale: away} // the report is about an earlier object of the name, or an earlier desired state
 	}
 	said.Stale = away
-	return said.Verdict
+	return said.Status
 }
 
 // contradiction is how the definition of another space that a location has in place of a row's
@@ -152,48 +152,48 @@ func contradiction(digest Digest, row *table.Row, p placement.Place) string {
 	return ""
 }
 
-// Refused is the verdict about an object that policies place at a location that does not
+// Refused is the status of an object that policies place at a location that does not
 // admit it, with the reason in one word. It is not assigned there, and what it may still
 // have of it is Left.
-func Refused(reason string) Verdict {
+func Refused(reason string) Status {
 	message := "the location does not admit it; orrery why says by which part of its spec.admit"
 	if reason == v1alpha1.ReasonClusterScoped {
 		message = "the location keeps spaces apart by namespaces of their own (namespaces: Prefixed), and the object is in none"
 	}
-	return Verdict{State: wire.Failed, Reason: reason, Message: message}
+	return Status{State: wire.Failed, Reason: reason, Message: message}
 }
 
-// Astray is the verdict about an object whose own annotation names a location that it does
+// UnknownLocation is the status of an object whose own annotation names a location that it does
 // not get, with the reason in one word.
-func Astray(reason string) Verdict {
+func UnknownLocation(reason string) Status {
 	message := "no location has this name"
 	if reason == v1alpha1.ReasonTainted {
 		message = "the location has a taint that evicts, see orrery location describe"
 	}
-	return Verdict{State: wire.Failed, Reason: reason, Message: message}
+	return Status{State: wire.Failed, Reason: reason, Message: message}
 }
 
-// Left is the verdict about an object that a location reports, or is to confirm to be gone,
+// Left is the status of an object that a location reports, or is to confirm to be gone,
 // though it is not assigned to it. report is nil if it has not reported it.
-func Left(report []byte, away bool) Verdict {
-	said := read(report).Verdict
+func Left(report []byte, away bool) Status {
+	said := read(report).Status
 	switch {
 	case report == nil:
-		said = Verdict{State: wire.Removing, Message: "the location has yet to say that nothing of it is there"}
+		said = Status{State: wire.Removing, Message: "the location has yet to say that nothing of it is there"}
 	case said.State == wire.Held && said.Reason == v1alpha1.ReasonUpsynced:
 		said.State, said.Message = wire.Orphaned, "it stays, since a Placement's upsync matches it; its agent is too old to let go of it"
 	case said.State != wire.Removing && said.State != wire.Orphaned:
-		said = Verdict{State: wire.Removing, Message: "the location has yet to remove it"}
+		said = Status{State: wire.Removing, Message: "the location has yet to remove it"}
 	}
 	said.Stale, said.Unassigned = away, true
 	return said
 }
 
-// leaving is the verdict about an object with a UID that is being deleted, at a location
+// leaving is the status of an object with a UID that is being deleted, at a location
 // that is to confirm that it is gone.
-func leaving(report []byte, uid string, away bool) Verdict {
+func leaving(report []byte, uid string, away bool) Status {
 	if Removed(report, uid) {
-		return Verdict{State: wire.Removed, Since: read(report).Since, Stale: away, Unassigned: true}
+		return Status{State: wire.Removed, Since: read(report).Since, Stale: away, Unassigned: true}
 	}
 	return Left(report, away)
 }
@@ -222,7 +222,7 @@ func LetGo(report []byte) (cause wire.Cause, by key.PlacementRef) {
 
 // Stays says that the object is not assigned to the location but stays there, other
 // than by its policy onRemove.
-func (v Verdict) Stays() bool {
+func (v Status) Stays() bool {
 	return v.Unassigned && v.State == wire.Orphaned && v.Reason != v1alpha1.ReasonReleased
 }
 
@@ -231,7 +231,7 @@ func Reported(report []byte) wire.Sum { return read(report).digest }
 
 // said is what a report says, without the object's status.
 type said struct {
-	Verdict
+	Status
 	uid    string
 	digest wire.Sum
 	// cause and letGoBy are why it is no longer desired there.

@@ -29,16 +29,16 @@ func noDigest(*table.Entry, *placement.Class) (wire.Sum, error) {
 // ruleError is the error of a rendering for which a rule is to blame.
 type ruleError struct{}
 
-func (ruleError) Error() string          { return "rules[3] of Customizer c: why" }
-func (ruleError) Reason() string         { return v1alpha1.ReasonRuleFailed }
-func (ruleError) Culprit() (string, int) { return "c", 3 }
+func (ruleError) Error() string             { return "rules[3] of Customizer c: why" }
+func (ruleError) Reason() string            { return v1alpha1.ReasonRuleFailed }
+func (ruleError) FailedRule() (string, int) { return "c", 3 }
 
 // misfit is the error of a rendering that is not right by another space's definition.
 type misfit struct{}
 
-func (misfit) Error() string          { return "spec.size" }
-func (misfit) Reason() string         { return v1alpha1.ReasonDefinedOtherwise }
-func (misfit) Culprit() (string, int) { return "", 0 }
+func (misfit) Error() string             { return "spec.size" }
+func (misfit) Reason() string            { return v1alpha1.ReasonDefinedOtherwise }
+func (misfit) FailedRule() (string, int) { return "", 0 }
 
 func misfits(*table.Entry, *placement.Class) (wire.Sum, error) {
 	return wire.Sum{}, fmt.Errorf("render: %w", misfit{})
@@ -71,44 +71,44 @@ func TestAssigned(t *testing.T) {
 		digest  Digest
 		place   placement.Place
 		report  *wire.Report
-		want    Verdict
+		want    Status
 		failing bool
 	}{
-		"nothing reported": {digest, at, nil, Verdict{State: Pending}, false},
-		"applied":          {digest, at, applied, Verdict{State: wire.Applied, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
-		"a rule failed": {noRule, at, applied, Verdict{
-			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", Culprit: Culprit{"c", 3},
+		"nothing reported": {digest, at, nil, Status{State: Pending}, false},
+		"applied":          {digest, at, applied, Status{State: wire.Applied, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"a rule failed": {noRule, at, applied, Status{
+			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", FailedRule: FailedRule{"c", 3},
 		}, true},
-		"not right by another's definition": {misfits, at, applied, Verdict{State: wire.Held, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true},
+		"not right by another's definition": {misfits, at, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true},
 		"another's definition is there": {
-			digest, elsewhere, applied, Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
+			digest, elsewhere, applied, Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
 		"another's definition, which it contradicts, is there": {
-			misfits, elsewhere, applied, Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true,
+			misfits, elsewhere, applied, Status{State: wire.InConflict, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true,
 		},
 		"another's definition is there, and a rule fails": {
-			noRule, elsewhere, applied, Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
+			noRule, elsewhere, applied, Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
-		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Verdict{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
-		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Verdict{State: Pending}, false},
-		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Verdict{State: Pending}, false},
-		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Verdict{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
-		"unsupported":       {digest, at, report("u", before, wire.Unsupported, ""), Verdict{State: wire.Unsupported, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
-		"in conflict":       {digest, at, report("u", before, wire.InConflict, "Exists"), Verdict{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
-		"waiting":           {digest, at, report("u", before, wire.Waiting, "NamespaceTerminating"), Verdict{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
-		"held there":        {digest, at, report("u", before, wire.Held, "x"), Verdict{State: wire.Held, Reason: "x", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Status{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Status{State: Pending}, false},
+		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Status{State: Pending}, false},
+		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Status{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"unsupported":       {digest, at, report("u", before, wire.Unsupported, ""), Status{State: wire.Unsupported, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"in conflict":       {digest, at, report("u", before, wire.InConflict, "Exists"), Status{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"waiting":           {digest, at, report("u", before, wire.Waiting, "NamespaceTerminating"), Status{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"held there":        {digest, at, report("u", before, wire.Held, "x"), Status{State: wire.Held, Reason: "x", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"suspended": {
 			digest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
-			Verdict{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
+			Status{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
 		},
 		"another space's": {
 			digest, placement.Place{Location: "l", Owner: "o/x", Held: "by p"}, applied,
-			Verdict{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
+			Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
-		"not to be made": {noDigest, at, applied, Verdict{State: wire.Held, Reason: v1alpha1.ReasonNotRendered, Message: "it can't be made"}, true},
+		"not to be made": {noDigest, at, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonNotRendered, Message: "it can't be made"}, true},
 		"not to be made, and suspended": {
 			noDigest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
-			Verdict{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
+			Status{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

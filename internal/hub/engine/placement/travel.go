@@ -53,19 +53,19 @@ type direct struct {
 	problem string
 }
 
-// Astray are the locations that the annotation of a row's object names and that it does
+// UnknownLocations are the locations that the annotation of a row's object names and that it does
 // not get, with the reason in one word: there is no such location, or it has a taint that
 // evicts. It is empty for objects that are never placed.
-func Astray(state table.Reader, o key.Object, row *table.Row) map[key.Location]string {
+func UnknownLocations(state table.Reader, o key.Object, row *table.Row) map[key.Location]string {
 	if row.Meta.InsertAnnotation == 0 || stays(o, row) != "" {
 		return nil
 	}
-	var astray map[key.Location]string
+	var unknown map[key.Location]string
 	note := func(l key.Location, reason string) {
-		if astray == nil {
-			astray = map[key.Location]string{}
+		if unknown == nil {
+			unknown = map[key.Location]string{}
 		}
-		astray[l] = reason
+		unknown[l] = reason
 	}
 	for _, l := range directOf(row).locations {
 		if at := siteOf(state.Get(l.Key())); at == nil {
@@ -74,7 +74,7 @@ func Astray(state table.Reader, o key.Object, row *table.Row) map[key.Location]s
 			note(l, v1alpha1.ReasonTainted)
 		}
 	}
-	return astray
+	return unknown
 }
 
 func directOf(row *table.Row) direct {

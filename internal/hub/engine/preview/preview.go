@@ -28,7 +28,7 @@ const (
 	patience      = 3 * time.Second
 )
 
-// Config is what a Teller needs.
+// Config is what a Previewer needs.
 type Config struct {
 	Table *table.Table
 	// Renderer renders objects by the rules that Rules gives.
@@ -40,23 +40,23 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Teller foretells. It is safe for concurrent use; one question is answered at a time, so
+// Previewer foretells. It is safe for concurrent use; one question is answered at a time, so
 // that its memory is bounded.
-type Teller struct {
+type Previewer struct {
 	Config
 	turn chan struct{}
 	// bounds are lower in tests.
 	objects, renderings int
 }
 
-// New makes a Teller.
-func New(config Config) *Teller {
-	return &Teller{Config: config, turn: make(chan struct{}, 1), objects: maxObjects, renderings: maxRenderings}
+// New makes a Previewer.
+func New(config Config) *Previewer {
+	return &Previewer{Config: config, turn: make(chan struct{}, 1), objects: maxObjects, renderings: maxRenderings}
 }
 
 // Tell says, in a few lines, what a Placement or Customizer would do as it would be stored:
 // in value, or nil if it would be deleted. For any other object it says nothing.
-func (t *Teller) Tell(ctx context.Context, policy key.Object, value []byte) []string {
+func (t *Previewer) Tell(ctx context.Context, policy key.Object, value []byte) []string {
 	if policy.Resource != key.Placements && policy.Resource != key.Customizers {
 		return nil
 	}
@@ -68,7 +68,7 @@ func (t *Teller) Tell(ctx context.Context, policy key.Object, value []byte) []st
 	}
 	state := t.Table.Snapshot()
 	was := state.Get(policy.Key())
-	a := &answer{Teller: t, lists: t.listing(ctx), until: t.Now().Add(patience)}
+	a := &answer{Previewer: t, lists: t.listing(ctx), until: t.Now().Add(patience)}
 	if value != nil {
 		a.row = &table.Row{Entry: table.NewEntry(policy.Key(), value, createRev(was), state.Rev)}
 	}
@@ -88,7 +88,7 @@ func createRev(row *table.Row) int64 {
 
 // answer is what is found out for one question.
 type answer struct {
-	*Teller
+	*Previewer
 	row   *table.Row
 	lists func(key.Object) bool
 	// until is when no more is rendered.
@@ -99,7 +99,7 @@ type answer struct {
 
 // listing says whether the sender of a request may know of an object: list those like it,
 // or get it.
-func (t *Teller) listing(ctx context.Context) func(key.Object) bool {
+func (t *Previewer) listing(ctx context.Context) func(key.Object) bool {
 	known := map[key.Object]bool{}
 	return func(o key.Object) bool {
 		like := o

@@ -43,7 +43,7 @@ func TestScenarios(t *testing.T) {
 // world is a hub's state, as far as it matters here.
 type world struct {
 	*testing.T
-	*Teller
+	*Previewer
 	table *table.Writer
 	rev   int64
 	// lists are the resources that the reader may list; nil: all.
@@ -63,7 +63,7 @@ func newWorld(t *testing.T, builtin *registry.Registry) *world {
 	engine, renderer := placement.New(), render.New(builtin.Builtin(key.Root))
 	engine.Rules, renderer.Follow = render.RulesOf(ruling), render.Customizing(ruling)
 	w.table = table.New(table.Config{Deriver: engine, WindowSteps: 10, WindowBytes: 1 << 20})
-	w.Teller = New(Config{Table: w.table.Table, Renderer: renderer, Rules: engine.Rules, May: w.may, Now: func() time.Time { return time.Time{} }})
+	w.Previewer = New(Config{Table: w.table.Table, Renderer: renderer, Rules: engine.Rules, May: w.may, Now: func() time.Time { return time.Time{} }})
 	return w
 }
 
@@ -190,7 +190,7 @@ func (w *world) had() map[string]string {
 func (w *world) happens() {
 	w.Helper()
 	snapshot := w.table.Snapshot()
-	a := &answer{Teller: w.Teller, lists: func(key.Object) bool { return true }, until: w.Now().Add(patience)}
+	a := &answer{Previewer: w.Previewer, lists: func(key.Object) bool { return true }, until: w.Now().Add(patience)}
 	if w.value != nil {
 		a.row = &table.Row{Entry: table.NewEntry(w.policy.Key(), w.value, w.rev+1, w.rev+1)}
 	}

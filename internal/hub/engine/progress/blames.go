@@ -20,7 +20,7 @@ type Customizer struct {
 
 // blames are the pairs that are held for a rule, and whose it is.
 type blames struct {
-	of map[pair]objectstate.Culprit
+	of map[pair]objectstate.FailedRule
 	// by are the pairs of each Customizer, in order.
 	by    map[Customizer]*btree.BTreeG[pair]
 	dirty map[Customizer]struct{}
@@ -34,11 +34,11 @@ func (b *blames) clear() {
 	for c := range b.by {
 		b.dirty[c] = struct{}{}
 	}
-	b.of, b.by = map[pair]objectstate.Culprit{}, map[Customizer]*btree.BTreeG[pair]{}
+	b.of, b.by = map[pair]objectstate.FailedRule{}, map[Customizer]*btree.BTreeG[pair]{}
 }
 
 // note notes which rule a pair is held for, if for any.
-func (b *blames) note(s key.Space, at pair, now objectstate.Culprit) {
+func (b *blames) note(s key.Space, at pair, now objectstate.FailedRule) {
 	was := b.of[at]
 	if was.Customizer != "" {
 		c := Customizer{s, was.Customizer}
@@ -72,7 +72,7 @@ func (b *blames) takeDirty() []Customizer {
 
 // Customizer gives the first maxErrors pairs that are held for a rule of a Customizer, in
 // the order of object and location, as of the last Dirty.
-func (t *Tally) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
+func (t *Tracker) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	pairs := t.blames.by[c]

@@ -30,14 +30,14 @@ type news struct {
 }
 
 // Reset forgets everything; the next Observe shows a whole state.
-func (t *Tally) Reset() {
+func (t *Tracker) Reset() {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
 	t.inbox.news = news{reset: true}
 }
 
 // Observe notes the changes of one revision.
-func (t *Tally) Observe(rev int64, changes []table.Change) {
+func (t *Tracker) Observe(rev int64, changes []table.Change) {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
 	in := &t.inbox.news
@@ -63,7 +63,7 @@ func (in *inbox) take() news {
 }
 
 // count counts what was observed.
-func (t *Tally) count(n news) {
+func (t *Tracker) count(n news) {
 	if n.reset {
 		t.clear()
 	}
@@ -94,7 +94,7 @@ func (t *Tally) count(n news) {
 
 // notePlacement makes a Placement dirty whoever changed its row, so that a status that
 // somebody else wrote does not stay.
-func (t *Tally) notePlacement(o key.Object, row *table.Row) {
+func (t *Tracker) notePlacement(o key.Object, row *table.Row) {
 	p := key.Placement{Space: o.Space, Name: o.Name}
 	t.dirtyPlacement[p] = struct{}{}
 	if row == nil {
@@ -104,7 +104,7 @@ func (t *Tally) notePlacement(o key.Object, row *table.Row) {
 	}
 }
 
-func (t *Tally) noteLocation(o key.Object, row *table.Row) {
+func (t *Tracker) noteLocation(o key.Object, row *table.Row) {
 	l := key.Location(o.Name)
 	t.dirtyLocation[l] = struct{}{}
 	t.noteConnection(l, objectstate.RowAway(row))
@@ -150,7 +150,7 @@ type reachable struct {
 }
 
 // noteSpace makes the Placements dirty that may be about a space which has changed.
-func (t *Tally) noteSpace(s key.Space, row *table.Row) {
+func (t *Tracker) noteSpace(s key.Space, row *table.Row) {
 	was, now := t.spaces[s], reachable{}
 	if row == nil {
 		delete(t.spaces, s)
@@ -169,7 +169,7 @@ func (t *Tally) noteSpace(s key.Space, row *table.Row) {
 }
 
 // noteConnection updates the counts of stale pairs.
-func (t *Tally) noteConnection(location key.Location, away bool) {
+func (t *Tracker) noteConnection(location key.Location, away bool) {
 	if _, was := t.away[location]; was == away {
 		return
 	}

@@ -37,7 +37,7 @@ func (o *object) isLeft(location key.Location) bool {
 }
 
 // noteLeft notes whether an object is left at a location.
-func (t *Tally) noteLeft(o *object, location key.Location) {
+func (t *Tracker) noteLeft(o *object, location key.Location) {
 	p := pair{o.path, location}
 	found := o.isLeft(location)
 	_, was := t.left.pairs.Get(p)
@@ -74,7 +74,7 @@ func (t *Tally) noteLeft(o *object, location key.Location) {
 
 // LeftAt counts the objects that a location reports though they are not assigned to it,
 // as of the last Dirty.
-func (t *Tally) LeftAt(l key.Location) v1alpha1.LeftCounts {
+func (t *Tracker) LeftAt(l key.Location) v1alpha1.LeftCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.left.counts[l]
@@ -89,7 +89,7 @@ type Left struct {
 
 // LeftOf are the objects whose path begins with below that locations report though they
 // are not assigned to them, or have yet to confirm to be gone, in order of paths and locations, as of all that was observed.
-func (t *Tally) LeftOf(below string) []Left {
+func (t *Tracker) LeftOf(below string) []Left {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count(t.inbox.take())

@@ -75,7 +75,7 @@ func (s state) addTo(c *v1alpha1.Counts, n int64) {
 	}
 }
 
-func (t *Tally) object(id key.Object) *object {
+func (t *Tracker) object(id key.Object) *object {
 	path := id.Path()
 	o := t.objects[path]
 	if o == nil {
@@ -86,14 +86,14 @@ func (t *Tally) object(id key.Object) *object {
 }
 
 // drop forgets an object that is neither placed nor reported.
-func (t *Tally) drop(o *object) {
+func (t *Tracker) drop(o *object) {
 	if o.as == nil && o.leaves == nil && len(o.reports) == 0 {
 		delete(t.objects, o.path)
 	}
 }
 
 // countObject replaces what was counted of an object.
-func (t *Tally) countObject(id key.Object, row *table.Row) {
+func (t *Tracker) countObject(id key.Object, row *table.Row) {
 	var as *placement.Membership
 	if row != nil {
 		as, _ = row.In.(*placement.Membership)
@@ -136,14 +136,14 @@ func (t *Tally) countObject(id key.Object, row *table.Row) {
 	}
 }
 
-func (t *Tally) uncount(o *object, as *placement.Membership, states []state) {
+func (t *Tracker) uncount(o *object, as *placement.Membership, states []state) {
 	if as == nil {
 		return
 	}
 	for i, l := range as.Members() {
 		t.add(o, as, l, states[i], -1)
 		if o.as == nil || !o.as.Has(l) {
-			t.blames.note(o.id.Space, pair{o.path, l}, objectstate.Culprit{})
+			t.blames.note(o.id.Space, pair{o.path, l}, objectstate.FailedRule{})
 		}
 	}
 	for _, l := range as.Refused() {
@@ -152,7 +152,7 @@ func (t *Tally) uncount(o *object, as *placement.Membership, states []state) {
 	t.matched(o, as, -1)
 }
 
-func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
+func (t *Tracker) recount(o *object, as *placement.Membership, states []state) {
 	if as == nil {
 		return
 	}
@@ -167,7 +167,7 @@ func (t *Tally) recount(o *object, as *placement.Membership, states []state) {
 
 // move takes a pair from one state to another. One that is told of as before is counted
 // again as well, since the reason may have changed.
-func (t *Tally) move(o *object, location key.Location, from, to state) {
+func (t *Tracker) move(o *object, location key.Location, from, to state) {
 	if from == to && !to.told() {
 		return
 	}
@@ -176,7 +176,7 @@ func (t *Tally) move(o *object, location key.Location, from, to state) {
 }
 
 // countReport replaces one location's report of an object.
-func (t *Tally) countReport(r key.Report, row *table.Row) {
+func (t *Tracker) countReport(r key.Report, row *table.Row) {
 	o := t.object(r.Object)
 	location := r.Location
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
@@ -211,7 +211,7 @@ func compareLocation(report *table.Row, location key.Location) int {
 }
 
 // classify gives the state of an object at every member.
-func (t *Tally) classify(o *object) []state {
+func (t *Tracker) classify(o *object) []state {
 	if o.as == nil {
 		return nil
 	}
@@ -223,9 +223,9 @@ func (t *Tally) classify(o *object) []state {
 }
 
 // state is the state of an object at one of its locations. It notes which rule is to blame.
-func (t *Tally) state(o *object, location key.Location) state {
+func (t *Tracker) state(o *object, location key.Location) state {
 	v := o.judge(t.config, location)
-	t.blames.note(o.id.Space, pair{o.path, location}, v.Culprit)
+	t.blames.note(o.id.Space, pair{o.path, location}, v.FailedRule)
 	var does state
 	switch {
 	case v.Healthy():
@@ -277,7 +277,7 @@ func (o *object) describe(config Config, location key.Location, of key.Space) v1
 }
 
 // judge is the verdict about the object at one of its locations, as if that were connected.
-func (o *object) judge(config Config, location key.Location) objectstate.Verdict {
+func (o *object) judge(config Config, location key.Location) objectstate.Status {
 	place, _ := o.as.Place(location)
 	return objectstate.Assigned(config.Digest, o.row, place, o.reportOf(location), false)
 }

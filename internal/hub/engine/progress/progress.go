@@ -28,7 +28,7 @@ const maxErrors = 10
 // maxLooks is how many are looked at for that: of a kind that is concealed all may be alike.
 const maxLooks = 1000
 
-// Config is what a Tally needs.
+// Config is what a Tracker needs.
 type Config struct {
 	// Digest gives the digests of rendered objects. It is called when changes are counted.
 	Digest objectstate.Digest
@@ -58,9 +58,9 @@ type Dirty struct {
 	Customizers []Customizer
 }
 
-// Tally is safe for concurrent use. It is a table.Observer: Observe only notes changes;
+// Tracker is safe for concurrent use. It is a table.Observer: Observe only notes changes;
 // Dirty, Object and LeftOf count them.
-type Tally struct {
+type Tracker struct {
 	config Config
 	inbox  inbox
 
@@ -85,7 +85,7 @@ type Tally struct {
 	blames blames
 }
 
-var _ table.Observer = (*Tally)(nil)
+var _ table.Observer = (*Tracker)(nil)
 
 // placementTally sums up the pairs of one Placement.
 type placementTally struct {
@@ -110,9 +110,9 @@ func pairLess(a, b pair) bool {
 	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.location, b.location)) < 0
 }
 
-// New makes a Tally that has observed nothing.
-func New(config Config) *Tally {
-	t := &Tally{
+// New makes a Tracker that has observed nothing.
+func New(config Config) *Tracker {
+	t := &Tracker{
 		config:         config,
 		dirtyPlacement: map[key.Placement]struct{}{},
 		dirtyLocation:  map[key.Location]struct{}{},
@@ -122,7 +122,7 @@ func New(config Config) *Tally {
 }
 
 // clear forgets everything; what was known is dirty.
-func (t *Tally) clear() {
+func (t *Tracker) clear() {
 	for p := range t.known {
 		t.dirtyPlacement[p] = struct{}{}
 	}
@@ -148,7 +148,7 @@ func (t *Tally) clear() {
 }
 
 // Placement gives the counts of a Placement as of the last Dirty.
-func (t *Tally) Placement(p key.Placement) PlacementCounts {
+func (t *Tracker) Placement(p key.Placement) PlacementCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum := t.placements[p]
@@ -174,7 +174,7 @@ func (t *Tally) Placement(p key.Placement) PlacementCounts {
 
 // Location gives the counts of a location as of the last Dirty. Stale is left out: the
 // Location's own row says whether all of them are, and may be newer, see objectstate.Away.
-func (t *Tally) Location(l key.Location) v1alpha1.Counts {
+func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sum := t.locations[l]
@@ -186,7 +186,7 @@ func (t *Tally) Location(l key.Location) v1alpha1.Counts {
 
 // Object gives the counts of one object, by its path, as of all that has been
 // observed. Stale is left out: it would mean looking at every location.
-func (t *Tally) Object(path string) v1alpha1.Counts {
+func (t *Tracker) Object(path string) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count(t.inbox.take())
@@ -199,7 +199,7 @@ func (t *Tally) Object(path string) v1alpha1.Counts {
 // Dirty counts what has been observed and names, in order, the Placements and locations
 // whose counts or own rows have changed since it was last called; some may be gone. A
 // change of a Space makes those of the space and of root dirty.
-func (t *Tally) Dirty() Dirty {
+func (t *Tracker) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.count(t.inbox.take())
@@ -215,7 +215,7 @@ func (t *Tally) Dirty() Dirty {
 
 // add adds n pairs in a state to the counts of the location, of the object and of the
 // Placements that assign it there.
-func (t *Tally) add(o *object, as *placement.Membership, location key.Location, s state, n int64) {
+func (t *Tracker) add(o *object, as *placement.Membership, location key.Location, s state, n int64) {
 	here := t.locations[location]
 	if here == nil {
 		here = &locationTally{}
@@ -256,7 +256,7 @@ func (t *Tally) add(o *object, as *placement.Membership, location key.Location, 
 // addRefused adds n pairs of an object and a location that does not admit it to the counts
 // of the object and of the Placements that select the location, as failed. They are no
 // matter of the location.
-func (t *Tally) addRefused(o *object, as *placement.Membership, location key.Location, n int64) {
+func (t *Tracker) addRefused(o *object, as *placement.Membership, location key.Location, n int64) {
 	failed.addTo(&o.counts, n)
 	for _, source := range as.Sources() {
 		if source.Placement == "" || !source.Selects(location) {
@@ -273,7 +273,7 @@ func (t *Tally) addRefused(o *object, as *placement.Membership, location key.Loc
 }
 
 // matched adds n objects to the Placements that match one.
-func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
+func (t *Tracker) matched(o *object, as *placement.Membership, n int64) {
 	for _, source := range as.Sources() {
 		if source.Placement == "" {
 			continue
@@ -287,7 +287,7 @@ func (t *Tally) matched(o *object, as *placement.Membership, n int64) {
 }
 
 // placement is the tally of a Placement, which it marks as dirty.
-func (t *Tally) placement(p key.Placement) *placementTally {
+func (t *Tracker) placement(p key.Placement) *placementTally {
 	t.dirtyPlacement[p] = struct{}{}
 	sum := t.placements[p]
 	if sum == nil {

@@ -37,9 +37,9 @@ func digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 // ruleError is that a rule of a Customizer failed, whose name it is.
 type ruleError string
 
-func (r ruleError) Error() string          { return "a rule of " + string(r) }
-func (r ruleError) Reason() string         { return "RuleFailed" }
-func (r ruleError) Culprit() (string, int) { return string(r), 3 }
+func (r ruleError) Error() string             { return "a rule of " + string(r) }
+func (r ruleError) Reason() string            { return "RuleFailed" }
+func (r ruleError) FailedRule() (string, int) { return string(r), 3 }
 
 func objectAt(space key.Space, group, resource, namespace, name string) key.Object {
 	return key.Object{Space: space, Identity: key.Identity{Resource: key.NewResource(group, resource), Namespace: namespace, Name: name}}
@@ -70,7 +70,7 @@ func testObjects() (all []key.Object) {
 // machine drives a table with an engine and a tally through a random life.
 type machine struct {
 	table *table.Writer
-	tally *Tally
+	tally *Tracker
 	rev   int64
 	// shown is what a hub has written by what was dirty.
 	shownPlacements map[key.Placement]shown

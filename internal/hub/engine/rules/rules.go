@@ -163,8 +163,8 @@ func (f *RuleError) Error() string {
 // Reason is the reason of objects that are held for it.
 func (f *RuleError) Reason() string { return v1alpha1.ReasonRuleFailed }
 
-// Culprit is the name of the Customizer and the index of the rule.
-func (f *RuleError) Culprit() (customizer string, rule int) { return f.Customizer, f.Rule }
+// FailedRule is the name of the Customizer and the index of the rule.
+func (f *RuleError) FailedRule() (customizer string, rule int) { return f.Customizer, f.Rule }
 
 // Apply applies the rules of inputs, in their order, to an object, which is canonical JSON
 // as is the result. An error is a *RuleError or a *TemplateError, unless object or inputs are nonsense.

@@ -46,8 +46,8 @@ func (f *TemplateError) Error() string {
 // Reason is the reason of objects that are held for it.
 func (f *TemplateError) Reason() string { return v1alpha1.ReasonTemplateFailed }
 
-// Culprit is nobody: it is the object's own.
-func (f *TemplateError) Culprit() (customizer string, rule int) { return "", 0 }
+// FailedRule is nobody: it is the object's own.
+func (f *TemplateError) FailedRule() (customizer string, rule int) { return "", 0 }
 
 // piece is a part of a text: as it is, or an expression.
 type piece struct {

@@ -46,8 +46,8 @@ func (m *MisfitError) Error() string {
 // Reason is the reason of states for it.
 func (m *MisfitError) Reason() string { return v1alpha1.ReasonDefinedOtherwise }
 
-// Culprit is the rule to blame: none.
-func (m *MisfitError) Culprit() (customizer string, rule int) { return "", 0 }
+// FailedRule is the rule to blame: none.
+func (m *MisfitError) FailedRule() (customizer string, rule int) { return "", 0 }
 
 // shorten makes a text no longer than maxText.
 func shorten(text string) string {

@@ -54,7 +54,7 @@ func (o *reported) at() spot {
 
 // account is what a report says besides the status or object that it has.
 type account struct {
-	objectstate.Verdict
+	objectstate.Status
 	uid, generation, health, note, owner string
 }
 
@@ -94,13 +94,13 @@ func (r *reader) accountOf(row *table.Row) *account {
 	switch {
 	case o.origin != key.Placed:
 	case o.source == nil:
-		t.Verdict = objectstate.Left(report, false)
+		t.Status = objectstate.Left(report, false)
 	default:
 		p := placement.Place{Location: o.location}
 		if at, ok := o.source.In.(placed); ok {
 			p, _ = at.Place(o.location)
 		}
-		t.Verdict = objectstate.Assigned(r.server.config.Renderer.Digest, o.source, p, report, false)
+		t.Status = objectstate.Assigned(r.server.config.Renderer.Digest, o.source, p, report, false)
 	}
 	o.account = t
 	return t

@@ -70,7 +70,7 @@ func typed[T any](obj runtime.Object) (*unstructured.Unstructured, *T) {
 
 // settle sets the status of a binding that is written in place of an old one, or of none.
 func (s bindings) settle(ctx context.Context, obj, old runtime.Object) {
-	space, ok := SpaceFrom(ctx)
+	space, ok := SpaceFromContext(ctx)
 	u, b := bindingOf(obj)
 	if !ok || b == nil {
 		return

@@ -63,7 +63,7 @@ type few struct {
 func (f few) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	errs := f.RESTCreateUpdateStrategy.Validate(ctx, obj)
 	u, ok := obj.(*unstructured.Unstructured)
-	space, in := SpaceFrom(ctx)
+	space, in := SpaceFromContext(ctx)
 	if !ok || !in {
 		return errs
 	}

@@ -47,7 +47,7 @@ func (d definitions) PrepareForUpdate(ctx context.Context, obj, old runtime.Obje
 // APIBindings of the space.
 func (d definitions) settle(ctx context.Context, obj runtime.Object) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	space, ok2 := SpaceFrom(ctx)
+	space, ok2 := SpaceFromContext(ctx)
 	if !ok || !ok2 {
 		return
 	}

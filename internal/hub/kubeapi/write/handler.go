@@ -42,7 +42,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 			respond.Error(w, req, err)
 			return
 		}
-		if s, ok := SpaceFrom(req.Context()); !ok || s != space {
+		if s, ok := SpaceFromContext(req.Context()); !ok || s != space {
 			req = req.WithContext(WithSpace(req.Context(), space))
 		}
 		if r.plain != nil && info.Verb == "create" && info.Subresource == "" {

@@ -12,7 +12,7 @@ import (
 
 // objectOf identifies the object that a request names.
 func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, error) {
-	space, ok := SpaceFrom(ctx)
+	space, ok := SpaceFromContext(ctx)
 	if !ok {
 		return key.Object{}, apierrors.NewBadRequest("request has no space")
 	}

@@ -169,7 +169,7 @@ const maxMoved = 16
 // only if none has been since, by any hub; otherwise it is decided again. write must not
 // depend on what it has done before.
 func (s *Server) defining(ctx context.Context, write func(context.Context) error) error {
-	space, _ := SpaceFrom(ctx)
+	space, _ := SpaceFromContext(ctx)
 	for range maxMoved {
 		done, err := s.definitions.acquire(ctx, space)
 		if err != nil {

@@ -41,7 +41,7 @@ func (s validated) more(ctx context.Context, obj runtime.Object) field.ErrorList
 	if !ok {
 		return nil
 	}
-	space, _ := SpaceFrom(ctx)
+	space, _ := SpaceFromContext(ctx)
 	return s.validate(space, u.Object)
 }
 

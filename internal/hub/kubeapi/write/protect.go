@@ -28,7 +28,7 @@ import (
 
 // keysOf are the keys by which a kind's objects are sliced in the space of a request.
 func (u universal) keysOf(ctx context.Context) []exports.Key {
-	s, ok := SpaceFrom(ctx)
+	s, ok := SpaceFromContext(ctx)
 	if !ok || u.server.config.Exports == nil {
 		return nil
 	}

@@ -41,7 +41,7 @@ func (r removal) CheckGracefulDelete(ctx context.Context, obj runtime.Object, op
 // waits, if it is to.
 func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj runtime.Object) {
 	m, err := meta.Accessor(obj)
-	space, ok := SpaceFrom(ctx)
+	space, ok := SpaceFromContext(ctx)
 	if err != nil || !ok || isDeleting(m) || slices.Contains(m.GetFinalizers(), v1alpha1.RemovalFinalizer) {
 		return
 	}

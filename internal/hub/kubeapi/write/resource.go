@@ -186,7 +186,7 @@ type objects struct {
 
 // admit readies the context of a request that may create an object.
 func (o *objects) admit(ctx context.Context, name string) (context.Context, error) {
-	space, ok := SpaceFrom(ctx)
+	space, ok := SpaceFromContext(ctx)
 	if !ok {
 		return nil, apierrors.NewBadRequest("request has no space")
 	}

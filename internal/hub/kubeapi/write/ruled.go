@@ -86,7 +86,7 @@ func (s ruled) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []
 // checkTypes finds what of a policy does not fit the schemas of its kinds. old is nil if it
 // is new.
 func (s ruled) checkTypes(ctx context.Context, obj, old runtime.Object) (errs field.ErrorList, warnings []string) {
-	space, _ := SpaceFrom(ctx)
+	space, _ := SpaceFromContext(ctx)
 	now := s.parts(obj)
 	if now == nil || len(now.parts) == 0 {
 		return nil, nil

@@ -40,7 +40,7 @@ func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 // judged by what will be stored. Where that fails, so does storage.
 func (u universal) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	u.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
-	s, ok := SpaceFrom(ctx)
+	s, ok := SpaceFromContext(ctx)
 	m, err := meta.Accessor(old)
 	if !ok || err != nil {
 		return

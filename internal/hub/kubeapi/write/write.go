@@ -185,9 +185,9 @@ func WithSpace(ctx context.Context, space key.Space) context.Context {
 	return context.WithValue(ctx, spaceKey, space)
 }
 
-// SpaceFrom is the space of a request's context, as WithSpace put it there; ok is false if
+// SpaceFromContext is the space of a request's context, as WithSpace put it there; ok is false if
 // there is none.
-func SpaceFrom(ctx context.Context) (key.Space, bool) {
+func SpaceFromContext(ctx context.Context) (key.Space, bool) {
 	space, ok := ctx.Value(spaceKey).(key.Space)
 	return space, ok
 }

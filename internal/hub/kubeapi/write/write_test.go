@@ -198,7 +198,7 @@ func (h *hub) chain() http.Handler {
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		info, _ := request.RequestInfoFrom(req.Context())
-		s, _ := write.SpaceFrom(req.Context())
+		s, _ := write.SpaceFromContext(req.Context())
 		fail := func(err error) {
 			responsewriters.ErrorNegotiated(err, scheme.Codecs.WithoutConversion(), schema.GroupVersion{Version: "v1"}, w, req)
 		}

@@ -49,7 +49,7 @@ func (c Counts) Calm() bool { return c.Queued == 0 && c.running == 0 }
 func (c Counts) Judged() bool { return c.Calm() && !c.unlisted && c.unasked == 0 && c.Missing == 0 }
 
 // Count counts the items as they are now.
-func (e *Engine) Count() Counts {
+func (e *Worklist) Count() Counts {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	c := Counts{

@@ -23,21 +23,21 @@ const (
 	lookTimeout = 25 * time.Second
 )
 
-// Looks answers what the hub asks about the target. Nothing waits for it.
-type Looks struct {
+// Inspector answers what the hub asks about the target. Nothing waits for it.
+type Inspector struct {
 	Link
 	// look finds an answer.
 	look  func(context.Context, wire.Look) wire.Looked
 	asked chan wire.Look
 }
 
-// NewLooks makes one that answers by look.
-func NewLooks(l Link, look func(context.Context, wire.Look) wire.Looked) *Looks {
-	return &Looks{Link: l, look: look, asked: make(chan wire.Look, maxLooks)}
+// NewInspector makes one that answers by look.
+func NewInspector(l Link, look func(context.Context, wire.Look) wire.Looked) *Inspector {
+	return &Inspector{Link: l, look: look, asked: make(chan wire.Look, maxLooks)}
 }
 
 // Asked takes a question. It does not block.
-func (l *Looks) Asked(q wire.Look) {
+func (l *Inspector) Asked(q wire.Look) {
 	select {
 	case l.asked <- q:
 	default:
@@ -46,7 +46,7 @@ func (l *Looks) Asked(q wire.Look) {
 }
 
 // Run answers until ctx ends.
-func (l *Looks) Run(ctx context.Context) {
+func (l *Inspector) Run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
 	for range lookers {
@@ -66,7 +66,7 @@ func (l *Looks) Run(ctx context.Context) {
 }
 
 // answer answers one question. If that fails the hub waits no longer than it would anyhow.
-func (l *Looks) answer(ctx context.Context, q wire.Look) error {
+func (l *Inspector) answer(ctx context.Context, q wire.Look) error {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	body, err := json.Marshal(l.look(ctx, q))

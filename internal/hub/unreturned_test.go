@@ -21,7 +21,7 @@ import (
 // returning is a space with one Deployment whose status the location a returns.
 type returning struct {
 	*running
-	agent *agent
+	agent *testAgent
 	uid   string
 }
 

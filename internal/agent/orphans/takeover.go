@@ -26,13 +26,13 @@ import (
 // its log has them.
 const heritageSoon = time.Second
 
-// Heritage finds what locations that this one takes over have left at the target, and
+// Takeover finds what locations that this one takes over have left at the target, and
 // gives it this one's marks: what is desired and what is not. It is then observed, and
 // treated like anything observed. What the hub's log is not known to have is left alone.
 //
 // It searches at each start of the agent, and when the locations to take over change, until
 // every kind was listed and all that was found is taken over; then it costs nothing.
-type Heritage struct {
+type Takeover struct {
 	finder
 	state  *hubclient.State
 	prover *hubclient.Prover
@@ -43,11 +43,11 @@ type Heritage struct {
 }
 
 // Unproven counts the objects that are not taken over before the hub's log is accepted.
-func (h *Heritage) Unproven() int { return int(h.unproven.Load()) }
+func (h *Takeover) Unproven() int { return int(h.unproven.Load()) }
 
-// NewHeritage makes what searches the target for what is to be taken over.
-func NewHeritage(e *worklist.Engine, t *kubeclient.Client, st *store.Store, state *hubclient.State, p *hubclient.Prover, g *observe.Gate, log *slog.Logger) *Heritage {
-	return &Heritage{finder: finder{engine: e, target: t, store: st}, state: state, prover: p, gate: g, log: log}
+// NewTakeover makes what searches the target for what is to be taken over.
+func NewTakeover(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, state *hubclient.State, p *hubclient.Prover, g *observe.Gate, log *slog.Logger) *Takeover {
+	return &Takeover{finder: finder{engine: e, target: t, store: st}, state: state, prover: p, gate: g, log: log}
 }
 
 // bequest is what a search was for. If it changes, the search begins anew.
@@ -62,7 +62,7 @@ func (b bequest) equal(o bequest) bool {
 }
 
 // Run searches when there is something to take over, until ctx ends.
-func (h *Heritage) Run(ctx context.Context) {
+func (h *Takeover) Run(ctx context.Context) {
 	var last bequest
 	var round uint8
 	var again time.Time
@@ -102,7 +102,7 @@ type finding struct {
 
 // search looks for what is to be taken over in all kinds, and names those that it could not
 // search.
-func (h *Heritage) search(ctx context.Context, formers []ownership.Owner) (found finding, missed []string) {
+func (h *Takeover) search(ctx context.Context, formers []ownership.Owner) (found finding, missed []string) {
 	all, err := h.target.Removable(ctx)
 	if err != nil {
 		missed = append(missed, wire.Brief(err.Error()))
@@ -124,7 +124,7 @@ func (h *Heritage) search(ctx context.Context, formers []ownership.Owner) (found
 }
 
 // kind takes over the objects of one kind.
-func (h *Heritage) kind(ctx context.Context, of kubeclient.Served, formers []ownership.Owner, found *finding) error {
+func (h *Takeover) kind(ctx context.Context, of kubeclient.Served, formers []ownership.Owner, found *finding) error {
 	_, err := h.target.Pages(ctx, of.Place, "", ownership.SelectorOf(formers), false, func(l *kubeclient.Page) (more bool, err error) {
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
@@ -145,7 +145,7 @@ func (h *Heritage) kind(ctx context.Context, of kubeclient.Served, formers []own
 }
 
 // object takes over one object, unless the hub's log is not known to have it.
-func (h *Heritage) object(ctx context.Context, of kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
+func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
 	self := h.engine.Self()
 	o, _ := m.ProvesOurs(from, h.kindOf(of))
 	switch h.prover.Judge(o.Identity.String(), m.Log(), time.Now()) {

@@ -37,7 +37,7 @@ func (o *objects) foretells(dryRun []string) bool {
 
 // warn warns of what would be if a policy were as a value, or deleted.
 func (o *objects) warn(ctx context.Context, name string, value []byte, dryRun []string) {
-	space, ok := SpaceFrom(ctx)
+	space, ok := SpaceFromContext(ctx)
 	if !ok || !o.foretells(dryRun) {
 		return
 	}
