@@ -3,7 +3,7 @@
 package main
 
 import (
-	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 	"maps"
@@ -35,7 +35,7 @@ func run(dir string, out io.Writer) error {
 	if len(files) == 0 {
 		return fmt.Errorf("%q holds no definitions", dir)
 	}
-	w := bufio.NewWriter(out)
+	w := &bytes.Buffer{}
 	fmt.Fprint(w, "<!-- Made by `make generate` from apis/; edits are lost. -->\n\n# Kinds\n\n")
 	for _, file := range files {
 		data, err := os.ReadFile(file)
@@ -50,11 +50,12 @@ func run(dir string, out io.Writer) error {
 			kind(w, &crd, version)
 		}
 	}
-	return w.Flush()
+	_, err = w.WriteTo(out)
+	return err
 }
 
 // kind prints one kind in one version.
-func kind(w io.Writer, crd *apiextensions.CustomResourceDefinition, version apiextensions.CustomResourceDefinitionVersion) {
+func kind(w *bytes.Buffer, crd *apiextensions.CustomResourceDefinition, version apiextensions.CustomResourceDefinitionVersion) {
 	names, schema := crd.Spec.Names, version.Schema.OpenAPIV3Schema
 	fmt.Fprintf(w, "## %s\n\n`%s/%s`, resource `%s`", names.Kind, crd.Spec.Group, version.Name, names.Plural)
 	if len(names.ShortNames) > 0 {
@@ -69,16 +70,16 @@ func kind(w io.Writer, crd *apiextensions.CustomResourceDefinition, version apie
 		fmt.Fprintf(w, "Refused otherwise: %s\n\n", oneLine(rule.Message))
 	}
 	fmt.Fprint(w, "| field | type | meaning |\n|---|---|---|\n")
-	for _, part := range []string{"spec", "status"} {
-		if s, ok := schema.Properties[part]; ok {
-			field(w, part, s, slices.Contains(schema.Required, part))
+	for _, section := range []string{"spec", "status"} {
+		if s, ok := schema.Properties[section]; ok {
+			field(w, section, s, slices.Contains(schema.Required, section))
 		}
 	}
 	fmt.Fprintln(w)
 }
 
 // field prints a field and those below it.
-func field(w io.Writer, path string, s apiextensions.JSONSchemaProps, required bool) {
+func field(w *bytes.Buffer, path string, s apiextensions.JSONSchemaProps, required bool) {
 	fmt.Fprintf(w, "| `%s` | %s | %s |\n", path, typeOf(s), strings.Join(facts(s, required), " "))
 	inner := s
 	switch {
@@ -126,7 +127,7 @@ func typeOf(s apiextensions.JSONSchemaProps) string {
 	return s.Type
 }
 
-// facts says what is to be known about a field, each fact a sentence.
+// facts describes a field, with a sentence for each fact.
 func facts(s apiextensions.JSONSchemaProps, required bool) []string {
 	var facts []string
 	if required {
