@@ -64,67 +64,9 @@ func goList(t *testing.T, args ...string) []listed {
 	return packages
 }
 
-// free reports whether a package is outside the layers: mains and tests may
-// import everything, and nothing below may import them.
+// free reports whether a package is outside the wings: mains and tests may import every
+// package, and no other package may import them.
 func free(pkg string) bool { return strings.HasPrefix(pkg, "cmd/") || strings.HasPrefix(pkg, "test/") }
-
-// layers reads the table in ARCHITECTURE.md.
-func layers(t *testing.T) map[string]int {
-	t.Helper()
-	doc, err := os.ReadFile("ARCHITECTURE.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	table := map[string]int{}
-	row := regexp.MustCompile("(?m)^\\| (\\d+) \\| `([^`]+)` \\|")
-	for _, match := range row.FindAllStringSubmatch(string(doc), -1) {
-		layer, err := strconv.Atoi(match[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, twice := table[match[2]]; twice {
-			t.Errorf("ARCHITECTURE.md has two rows for %s", match[2])
-		}
-		table[match[2]] = layer
-	}
-	if len(table) == 0 {
-		t.Fatal("ARCHITECTURE.md has no table of packages")
-	}
-	return table
-}
-
-func TestImportsGoDownward(t *testing.T) {
-	table := layers(t)
-	seen := map[string]bool{}
-	for _, p := range goList(t, "./...") {
-		pkg, ok := p.rel()
-		if !ok || free(pkg) {
-			continue
-		}
-		seen[pkg] = true
-		layer, known := table[pkg]
-		if !known {
-			t.Errorf("%s has no row in ARCHITECTURE.md", pkg)
-			continue
-		}
-		for _, imported := range p.Imports {
-			below, ok := strings.CutPrefix(imported, module+"/")
-			if !ok {
-				continue
-			}
-			if free(below) {
-				t.Errorf("%s imports %s", pkg, below)
-			} else if other, known := table[below]; known && other >= layer {
-				t.Errorf("%s (layer %d) imports %s (layer %d)", pkg, layer, below, other)
-			}
-		}
-	}
-	for pkg := range table {
-		if !seen[pkg] {
-			t.Errorf("ARCHITECTURE.md has a row for %s, which is not there", pkg)
-		}
-	}
-}
 
 // wings reads the table in internal/README.md: the wings, which are folders, by their order.
 func wings(t *testing.T) map[string]int {
@@ -161,13 +103,13 @@ func wingOf(table map[string]int, pkg string) string {
 	return ""
 }
 
-// A package imports others of its wing and of wings that come before it. Hub and agent have
-// the protocol in common, and import nothing of each other.
+// TestWingsImportDownward shows that a package imports packages of its own wing and of wings
+// with a lower order. Hub and agent share the protocol, and import nothing of each other.
 func TestWingsImportDownward(t *testing.T) {
 	table := wings(t)
-	for _, p := range goList(t, "./internal/...") {
+	for _, p := range goList(t, "./...") {
 		pkg, ok := p.rel()
-		if !ok {
+		if !ok || free(pkg) {
 			continue
 		}
 		wing := wingOf(table, pkg)
@@ -177,13 +119,13 @@ func TestWingsImportDownward(t *testing.T) {
 		}
 		for _, imported := range p.Imports {
 			below, ok := strings.CutPrefix(imported, module+"/")
-			if !ok || !strings.HasPrefix(below, "internal/") {
+			if !ok {
 				continue
 			}
 			other := wingOf(table, below)
 			apart := strings.HasPrefix(wing, "internal/hub") && other == "internal/agent"
-			if apart || other != wing && table[other] >= table[wing] {
-				t.Errorf("%s (wing %s) imports %s (wing %s)", pkg, wing, below, other)
+			if free(below) || apart || other != wing && table[other] >= table[wing] {
+				t.Errorf("%s (wing %q) imports %s (wing %q)", pkg, wing, below, other)
 			}
 		}
 	}
@@ -224,6 +166,35 @@ func TestLintersNamePackagesThatAreThere(t *testing.T) {
 		pkg = strings.TrimLeft(pkg, "\\\n ") // where the line is broken
 		if files, err := filepath.Glob(filepath.Join("internal", pkg, "*.go")); err != nil || len(files) == 0 {
 			t.Errorf(".golangci.yml names internal/%s, which is not there", pkg)
+		}
+	}
+}
+
+// TestPlainPackagesStartNoGoroutines shows that make unit runs no package without the race
+// detector in which the detector could find a race.
+func TestPlainPackagesStartNoGoroutines(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`(?s)\nPLAIN +:= \$\(addprefix \./internal/,([^)]+)\)`).FindSubmatch(makefile)
+	if list == nil {
+		t.Fatal("the Makefile has no list PLAIN")
+	}
+	starts := regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|\.Go\(|"golang\.org/x/sync/errgroup"|"net/http(/httptest)?"`)
+	for pkg := range strings.FieldsSeq(strings.ReplaceAll(string(list[1]), "\\", " ")) {
+		files, err := filepath.Glob(filepath.Join("internal", pkg, "*.go"))
+		if err != nil || len(files) == 0 {
+			t.Errorf("the list PLAIN names internal/%s, which does not exist", pkg)
+		}
+		for _, file := range files {
+			source, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if found := starts.Find(source); found != nil {
+				t.Errorf("%s may start a goroutine (%s): remove internal/%s from the list PLAIN of the Makefile", file, strings.TrimSpace(string(found)), pkg)
+			}
 		}
 	}
 }
