@@ -199,6 +199,24 @@ func TestPlainPackagesStartNoGoroutines(t *testing.T) {
 	}
 }
 
+// TestVolumeTestsExist shows that each test that make unit leaves to its run without the race
+// detector is a test of the hub: a name that matches nothing would be left out of both runs.
+func TestVolumeTestsExist(t *testing.T) {
+	makefile, err := os.ReadFile("Makefile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := regexp.MustCompile(`\nVOLUME := \^\(([\w|]+)\)\$\$\n`).FindSubmatch(makefile)
+	if list == nil {
+		t.Fatal("the Makefile has no list VOLUME")
+	}
+	for name := range strings.SplitSeq(string(list[1]), "|") {
+		if err := declared("internal/hub", true, `(?m)^func `+name+`\(`); err != nil {
+			t.Errorf("the list VOLUME names %s: %v", name, err)
+		}
+	}
+}
+
 func TestSourceFiles(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {
