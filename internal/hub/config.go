@@ -7,6 +7,7 @@
 package hub
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/hub/advertise"
 	"orrery.dev/orrery/internal/hub/audit"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
+	"orrery.dev/orrery/internal/lib/fairqueue"
 )
 
 // Config is how a hub runs.
@@ -45,6 +47,14 @@ type Config struct {
 	Audit audit.Config
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
+	// PingTimeout is how long a client may take to answer a ping of HTTP/2 before the hub closes
+	// its connection. If zero, it is Heartbeat, but at least 2s and at most 15s.
+	PingTimeout time.Duration
+	// QueueTimeout is how long a request waits for its turn before the hub rejects it. If zero,
+	// each queue has its own default.
+	QueueTimeout time.Duration
+	// InspectTimeout is how long an agent may take to answer an inspect request. If zero, it is 30s.
+	InspectTimeout time.Duration
 	// Disconnected is how long a location may be without a session before it
 	// counts as disconnected.
 	Disconnected time.Duration
@@ -141,6 +151,9 @@ func (c Config) Validate() error {
 	if c.Heartbeat <= 0 || c.Disconnected < c.Heartbeat {
 		return fmt.Errorf("heartbeat %s and disconnected %s: want 0 < heartbeat <= disconnected", c.Heartbeat, c.Disconnected)
 	}
+	if c.PingTimeout < 0 || c.QueueTimeout < 0 || c.InspectTimeout < 0 {
+		return fmt.Errorf("timeouts of pings %s, queues %s and inspect requests %s: want 0 or more", c.PingTimeout, c.QueueTimeout, c.InspectTimeout)
+	}
 	if (c.EtcdCert == "") != (c.EtcdKey == "") {
 		return errors.New("a client certificate for etcd needs a file of the certificate and one of its key")
 	}
@@ -184,4 +197,16 @@ func (c Config) quota() int64 {
 		return c.Quota
 	}
 	return min(etcd.DefaultQuota, max(c.Memory/memoryPart, etcd.MinQuota))
+}
+
+// pingTimeout is how long a client may take to answer a ping of HTTP/2.
+func (c Config) pingTimeout() time.Duration {
+	return cmp.Or(c.PingTimeout, min(max(c.Heartbeat, minPing), maxPing))
+}
+
+// newQueue makes a queue that lets so many requests through at once.
+func (c Config) newQueue(limit int) *fairqueue.Queue {
+	config := fairqueue.Defaults(limit)
+	config.Patience = cmp.Or(c.QueueTimeout, config.Patience)
+	return fairqueue.NewQueue(config)
 }

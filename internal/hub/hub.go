@@ -149,10 +149,10 @@ func (h *Hub) answer() (err error) {
 	if h.views, err = h.newViews(); err != nil {
 		return err
 	}
-	bodies := fairqueue.Bodies{Queue: fairqueue.NewQueue(fairqueue.Defaults(largeBodies))}
-	watches := fairqueue.NewQueue(fairqueue.Defaults(h.config.MaxWatches))
+	bodies := fairqueue.Bodies{Queue: h.config.newQueue(largeBodies)}
+	watches := h.config.newQueue(h.config.MaxWatches)
 	turns := func(limit int) respond.Turns {
-		return respond.Turns{Queue: fairqueue.NewQueue(fairqueue.Defaults(limit)), Bodies: bodies, Lasting: watches}
+		return respond.Turns{Queue: h.config.newQueue(limit), Bodies: bodies, Lasting: watches}
 	}
 	alone := h.config.Disconnected / 3
 	if h.log.Embedded() {
@@ -162,12 +162,13 @@ func (h *Hub) answer() (err error) {
 		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
 		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: auth.PremisesOf, Committed: h.gate.Committed,
 		Due: h.enrolments.Due, SignedBy: auth.SignedBy, Shard: auth.ShardOf,
-		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone, Logger: h.config.Logger,
+		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone,
+		QueueTimeout: h.config.QueueTimeout, InspectTimeout: h.config.InspectTimeout, Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.front = &front{
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
 		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
-		looks:   respond.Turns{Queue: fairqueue.NewQueue(fairqueue.Defaults(maxLooks)), Bodies: bodies},
+		looks:   respond.Turns{Queue: h.config.newQueue(maxLooks), Bodies: bodies},
 		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},
 	}
 	h.front.kubernetes = kubeapi.New(kubeapi.Config{

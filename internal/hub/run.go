@@ -23,7 +23,7 @@ const (
 	idleTimeout = 3 * time.Minute
 	// readHeaderTimeout bounds how long a client may take to send a request's headers.
 	readHeaderTimeout = 20 * time.Second
-	// minPing and maxPing bound how long a client may take to answer a ping of HTTP/2.
+	// minPing and maxPing bound how long a client may take to answer a ping of HTTP/2, by default.
 	minPing = 2 * time.Second
 	maxPing = 15 * time.Second
 	// maxFrame is the largest frame of HTTP/2 that a client may send, in bytes, the least that
@@ -122,7 +122,7 @@ func (h *Hub) newServer(ctx context.Context) *http.Server {
 		// Pings detect clients that have vanished: the network's buffers would take what
 		// is sent to them for a long time.
 		HTTP2: &http.HTTP2Config{
-			SendPingTimeout: h.config.Heartbeat, PingTimeout: min(max(h.config.Heartbeat, minPing), maxPing),
+			SendPingTimeout: h.config.Heartbeat, PingTimeout: h.config.pingTimeout(),
 			MaxReadFrameSize: maxFrame,
 		},
 		BaseContext: func(net.Listener) context.Context { return ctx },

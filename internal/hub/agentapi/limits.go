@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -35,12 +36,14 @@ type reportLimits struct {
 	bytes, requests, statuses, sessions *fairqueue.Rates
 }
 
-func newReportLimits(limit int) reportLimits {
-	turns := fairqueue.Defaults(limit)
+func newReportLimits(turns fairqueue.QueueConfig, now func() time.Time) reportLimits {
 	turns.Share = reportBodies
+	rates := func(perSecond, burst int) *fairqueue.Rates {
+		return fairqueue.NewRates(perSecond, burst).WithClock(now)
+	}
 	return reportLimits{
-		turns: fairqueue.NewQueue(turns), bytes: fairqueue.NewRates(reportRate, reportBurst), requests: fairqueue.NewRates(reportRequests, reportRequestBurst),
-		statuses: fairqueue.NewRates(statusRate, statusBurst), sessions: fairqueue.NewRates(sessionRate, sessionBurst),
+		turns: fairqueue.NewQueue(turns), bytes: rates(reportRate, reportBurst), requests: rates(reportRequests, reportRequestBurst),
+		statuses: rates(statusRate, statusBurst), sessions: rates(sessionRate, sessionBurst),
 	}
 }
 

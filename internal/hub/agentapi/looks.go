@@ -2,6 +2,7 @@ package agentapi
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -32,7 +33,7 @@ const (
 	looksOfOne   = 2
 	looksWaiting = 8
 	lookPatience = 10 * time.Second
-	// maxLookWait is how long an agent may take to answer.
+	// maxLookWait is how long an agent may take to answer, by default.
 	maxLookWait = 30 * time.Second
 )
 
@@ -51,9 +52,9 @@ type waitingLook struct {
 	answered chan []byte
 }
 
-func newLooks() *looks {
+func newLooks(patience time.Duration) *looks {
 	return &looks{
-		turns:   fairqueue.NewQueue(fairqueue.QueueConfig{Limit: looksAtOnce, Share: looksOfOne, Queue: looksWaiting, Patience: lookPatience}),
+		turns:   fairqueue.NewQueue(fairqueue.QueueConfig{Limit: looksAtOnce, Share: looksOfOne, Queue: looksWaiting, Patience: patience}),
 		waiting: map[string]*waitingLook{},
 	}
 }
@@ -118,7 +119,8 @@ func (a *Server) Look(ctx context.Context, l key.Location, o key.Object, all boo
 	}
 	id, answered, forget := a.looks.expect(l)
 	defer forget()
-	late := time.NewTimer(maxLookWait)
+	wait := cmp.Or(a.config.InspectTimeout, maxLookWait)
+	late := time.NewTimer(wait)
 	defer late.Stop()
 	ask := wire.Look{ID: id, Key: o.Path(), All: all}
 	for {
@@ -131,7 +133,7 @@ func (a *Server) Look(ctx context.Context, l key.Location, o key.Object, all boo
 			return none, a.notConnected(of)
 		case <-late.C:
 			return none, lookError(http.StatusGatewayTimeout, v1alpha1.ReasonNoAnswer,
-				fmt.Sprintf("the agent of location %q has not answered within %s; it may be comparing all that it has, or its cluster may be slow", l, maxLookWait))
+				fmt.Sprintf("the agent of location %q has not answered within %s; it may be comparing all that it has, or its cluster may be slow", l, wait))
 		case <-ctx.Done():
 			return none, ctx.Err()
 		}

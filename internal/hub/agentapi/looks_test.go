@@ -32,7 +32,7 @@ func TestLooksAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &Server{
 			config: Config{Table: table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}).Table},
-			looks:  newLooks(), sessions: NewSessions(time.Now, nobody{}),
+			looks:  newLooks(lookPatience), sessions: NewSessions(time.Now, nobody{}),
 		}
 		o := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"}}
 		silent, other := a.sessions.start(t.Context(), key.WholeOf("silent"), true, "", false), a.sessions.start(t.Context(), key.WholeOf("other"), true, "", false)

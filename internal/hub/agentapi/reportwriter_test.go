@@ -16,10 +16,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
-
-// patience bounds each wait.
-const patience = 30 * time.Second
 
 // reporting is a log with a location whose reports tests write themselves, in an
 // order that they choose.
@@ -54,7 +52,7 @@ func newReporting(t *testing.T) *reporting {
 			t.Error(err)
 		}
 	})
-	<-loaded
+	limit.Closed(t, loaded, "the table is loaded")
 	if _, err := log.Write(t.Context(), []etcd.Op{{Key: key.Location("a").Key(), Value: []byte(`{}`)}}); err != nil {
 		t.Fatal(err)
 	}
@@ -73,9 +71,10 @@ func reportKey(l key.Location) string {
 // committed waits until the table shows what was written before.
 func (r *reporting) committed() {
 	r.t.Helper()
-	rev, err := r.log.Committed(r.t.Context())
+	ctx := limit.Context(r.t, "the table shows what was written")
+	rev, err := r.log.Committed(ctx)
 	if err == nil {
-		err = r.table.WaitFor(r.t.Context(), rev)
+		err = r.table.WaitFor(ctx, rev)
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -133,7 +132,7 @@ func queued(t *testing.T, ctx context.Context, w *reportWriter, guard etcd.Guard
 		_, err := w.write(ctx, guard, changes)
 		result <- err
 	}()
-	for deadline := time.Now().Add(patience); len(w.queue) == before; <-time.After(time.Millisecond) {
+	for deadline := time.Now().Add(limit.Wait); len(w.queue) == before; <-time.After(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the batch is not in the queue")
 		}
@@ -149,7 +148,7 @@ func TestCancelledReportsAreDropped(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	old := queued(t, ctx, w, r.guard, r.says(`{"state":"Failed"}`))
 	cancel()
-	if err := <-old; !errors.Is(err, context.Canceled) {
+	if err := limit.Receive(t, old, "the cancelled request ends"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the cancelled request ended with %v", err)
 	}
 	moved := make(chan error, 1)
@@ -158,7 +157,7 @@ func TestCancelledReportsAreDropped(t *testing.T) {
 		moved <- err
 	}()
 	begin()
-	if err := <-moved; err != nil {
+	if err := limit.Receive(t, moved, "settle returns"); err != nil {
 		t.Fatal(err)
 	}
 	r.has("")
@@ -183,7 +182,7 @@ func TestReportsAreWrittenInOrder(t *testing.T) {
 			older := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
 			newer := queued(t, t.Context(), w, r.guard, r.says(last))
 			begin()
-			if err := errors.Join(<-older, <-newer); err != nil {
+			if err := errors.Join(limit.Receive(t, older, "the older batch ends"), limit.Receive(t, newer, "the newer batch ends")); err != nil {
 				t.Fatal(err)
 			}
 			r.has(last)
@@ -202,7 +201,7 @@ func TestReportsOfTwoHubs(t *testing.T) {
 		t.Fatal(err)
 	}
 	begin()
-	if err := <-stale; !apierrors.IsConflict(err) {
+	if err := limit.Receive(t, stale, "the stale batch ends"); !apierrors.IsConflict(err) {
 		t.Errorf("the stale batch ended with %v", err)
 	}
 	r.has(`{"state":"Applied"}`)
@@ -229,7 +228,7 @@ func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
 	if err := group.Wait(); err != nil {
 		t.Errorf("another batch: %v", err)
 	}
-	if err := <-stale; !apierrors.IsConflict(err) {
+	if err := limit.Receive(t, stale, "the stale batch ends"); !apierrors.IsConflict(err) {
 		t.Errorf("the stale batch ended with %v", err)
 	}
 }
@@ -249,7 +248,7 @@ func TestReportsShareTransactions(t *testing.T) {
 		}()
 	}
 	for range agents {
-		if err := <-done; err != nil {
+		if err := limit.Receive(t, done, "a report is written"); err != nil {
 			t.Fatal(err)
 		}
 	}

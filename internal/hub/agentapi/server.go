@@ -69,8 +69,13 @@ type Config struct {
 	Heartbeat time.Duration
 	// Alone is after which time other hubs are told of an agent that asks without a session; 0:
 	// there are no others.
-	Alone  time.Duration
-	Logger *slog.Logger
+	Alone time.Duration
+	// QueueTimeout is how long a request waits for its turn, InspectTimeout how long an agent may
+	// take to answer an inspect request. If zero, they have their defaults.
+	QueueTimeout, InspectTimeout time.Duration
+	Logger                       *slog.Logger
+	// Now is the clock of the rates that bound what agents send.
+	Now func() time.Time
 }
 
 // Watch is told what happens in sessions, by many goroutines; it must not block.
@@ -115,12 +120,16 @@ func New(config Config) *Server {
 	if config.Watch == nil {
 		config.Watch = unwatched{}
 	}
+	requests := fairqueue.Defaults(config.Requests)
+	requests.Patience = cmp.Or(config.QueueTimeout, requests.Patience)
+	patience := cmp.Or(config.QueueTimeout, respond.Timeout)
 	return &Server{
 		config: config, sessions: config.Sessions,
-		turns:   respond.Turns{Queue: fairqueue.NewQueue(fairqueue.Defaults(config.Requests)), Bodies: config.Bodies},
-		walkers: fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: respond.Timeout}),
-		walks:   newWalkIndexes(walkBytes), reported: newReportLimits(config.Requests), reports: newReportWriter(config.Log),
-		seers: fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Patience: respond.Timeout}), looks: newLooks(),
+		turns:   respond.Turns{Queue: fairqueue.NewQueue(requests), Bodies: config.Bodies},
+		walkers: fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: patience}),
+		walks:   newWalkIndexes(walkBytes), reported: newReportLimits(requests, config.Now), reports: newReportWriter(config.Log),
+		seers: fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Patience: patience}),
+		looks: newLooks(cmp.Or(config.QueueTimeout, lookPatience)),
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -33,7 +34,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writer, heard := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}), &strangers{}
 		writer.Reset(1, []table.Update{{Key: key.Location("paris").Key(), Value: []byte(`{"metadata":{"name":"paris","uid":"u"},"spec":{"shards":2}}`), CreateRev: 1, ModRev: 1}})
-		a := &Server{config: Config{Table: writer.Table}, sessions: NewSessions(time.Now, heard), reported: newReportLimits(10)}
+		a := &Server{config: Config{Table: writer.Table}, sessions: NewSessions(time.Now, heard), reported: newReportLimits(fairqueue.Defaults(10), time.Now)}
 		ask := func(times int) {
 			t.Helper()
 			for i := range times {

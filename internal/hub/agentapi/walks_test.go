@@ -11,12 +11,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // leavesOf are of one length and are different for each name.
@@ -105,7 +107,9 @@ func TestWalksShareIndexes(t *testing.T) {
 
 // TestWalksDoNotWaitForACollection shows that a long collection holds up no other walk,
 // and that a walk that is given up is no longer waited for.
-func TestWalksDoNotWaitForACollection(t *testing.T) {
+func TestWalksDoNotWaitForACollection(t *testing.T) { synctest.Test(t, walksDoNotWait) }
+
+func walksDoNotWait(t *testing.T) {
 	w := newWalkIndexes(walkBytes)
 	slow, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -131,7 +135,7 @@ func TestWalksDoNotWaitForACollection(t *testing.T) {
 	}
 	w.leave(k, true)
 	close(slow)
-	if err := <-done; err != nil {
+	if err := limit.Receive(t, done, "the slow collection ends"); err != nil {
 		t.Fatal(err)
 	}
 }

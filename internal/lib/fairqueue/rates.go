@@ -31,6 +31,13 @@ func NewRates(perSecond, burst int) *Rates {
 	return &Rates{limit: rate.Limit(perSecond), burst: burst, now: time.Now, all: map[string]*rate.Limiter{}, sweep: firstSweep}
 }
 
+// WithClock has the rates measure time by a clock, and returns them. It must be called before
+// they are used.
+func (r *Rates) WithClock(now func() time.Time) *Rates {
+	r.now = now
+	return r
+}
+
 func (r *Rates) of(name string) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -40,7 +40,7 @@ func (l *Log) Grant(ctx context.Context, ttl time.Duration) (*Lease, error) {
 }
 
 // Keep keeps the lease until the context ends or the lease does: the log did not answer for
-// its time, or has none of it. heard is called whenever the log has answered.
+// its time, or has none of it, or Revoke was called. heard is called whenever the log has answered.
 func (x *Lease) Keep(ctx context.Context, heard func()) error {
 	defer x.lose()
 	answers, err := x.log.client.KeepAlive(ctx, x.id)
@@ -54,6 +54,8 @@ func (x *Lease) Keep(ctx context.Context, heard func()) error {
 				return ErrLease
 			}
 			heard()
+		case <-x.ctx.Done(): // Revoke was called
+			return ErrLease
 		case <-ctx.Done():
 			return ctx.Err()
 		}

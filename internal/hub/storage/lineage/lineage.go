@@ -180,7 +180,13 @@ func (l *Lineage) index() {
 // find is the index of the newest marker that a revision can be under; -1 if there is
 // none.
 func (l *Lineage) find(rev int64) int {
-	return sort.Search(len(l.least), func(i int) bool { return l.least[i] > rev }) - 1
+	return newest(len(l.least), rev, func(i int) int64 { return l.least[i] })
+}
+
+// newest returns the index of the last of n ascending revisions that is at most rev; -1 if
+// there is none. It calls at O(log n) times.
+func newest(n int, rev int64, at func(int) int64) int {
+	return sort.Search(n, func(i int) bool { return at(i) > rev }) - 1
 }
 
 // Begin returns the key's name and the value of the marker to write to the log: one

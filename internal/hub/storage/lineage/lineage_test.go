@@ -3,6 +3,7 @@ package lineage
 import (
 	"fmt"
 	"maps"
+	"math/bits"
 	"slices"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestLineageOfOlderMarkers shows that what a marker of an older hub does not say is
@@ -89,7 +91,10 @@ func (e *etcdLog) state(at int64) (all []table.Update) {
 			rows[w.key] = table.Update{Key: w.key, Value: w.value, CreateRev: rev, ModRev: rev}
 		}
 	}
-	return slices.Collect(maps.Values(rows))
+	for _, update := range seeds.Ordered(rows) {
+		all = append(all, update)
+	}
+	return all
 }
 
 // history is what identifies the log up to a revision. What goes with a lease is no part of it.
@@ -208,7 +213,7 @@ func (m *lineageModel) check(t *rapid.T) {
 // to where as many revisions are left out as the log had meanwhile: nothing is
 // proven that the log never had, and without a restore everything is.
 func TestLineageModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		m := &lineageModel{log: &etcdLog{rev: 1, writes: map[int64]write{}}, window: rapid.Int64Range(1, 20).Draw(t, "window")}
 		m.start(t)
 		steps := map[string]func(*rapid.T){
@@ -354,39 +359,59 @@ func (m *lineageModel) running(t *rapid.T) {
 	m.load(t)
 }
 
-// TestManyMarkers shows that the state of a log with very many markers is read about as
-// fast as any, and that each revision keeps its marker.
+const manyRevisions = 50_000
+
+// withMarkers returns a Lineage that has observed a number of markers, and the changes between
+// them, which it has not observed.
+func withMarkers(markers int64) (l *Lineage, rows []table.Change) {
+	l, every := &Lineage{}, manyRevisions/markers
+	var starts []table.Change
+	for rev := int64(1); rev <= manyRevisions; rev++ {
+		if n := (rev - 1) / every; (rev-1)%every == 0 {
+			value := fmt.Appendf(nil, `{"started":"2020-01-01T00:00:00Z","of":"M%d","after":%d}`, n-1, rev-1)
+			starts = append(starts, table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(fmt.Sprint("M", n)), value, rev, rev)}})
+			continue
+		}
+		rows = append(rows, table.Change{Cur: &table.Row{Entry: table.NewEntry(fmt.Sprint("o/s/core/configmaps/default/x-", rev), []byte(`{}`), rev, rev)}})
+	}
+	l.Observe(manyRevisions, starts)
+	return l, rows
+}
+
+// TestManyMarkers shows that the state of a log with very many markers is read in about as many
+// steps as any, and that each revision keeps its marker. BenchmarkManyMarkers measures the time.
 func TestManyMarkers(t *testing.T) {
-	const revisions = 50_000
-	loaded := func(markers int64) (*Lineage, time.Duration) {
-		l, every := &Lineage{}, revisions/markers
-		var starts, rows []table.Change
-		for rev := int64(1); rev <= revisions; rev++ {
-			if n := (rev - 1) / every; (rev-1)%every == 0 {
-				value := fmt.Appendf(nil, `{"started":"2020-01-01T00:00:00Z","of":"M%d","after":%d}`, n-1, rev-1)
-				starts = append(starts, table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(fmt.Sprint("M", n)), value, rev, rev)}})
-				continue
-			}
-			rows = append(rows, table.Change{Cur: &table.Row{Entry: table.NewEntry(fmt.Sprint("o/s/core/configmaps/default/x-", rev), []byte(`{}`), rev, rev)}})
-		}
-		l.Observe(revisions, starts)
-		best := time.Hour
-		for range 5 { // of which others on the machine slow some
-			begun := time.Now()
-			l.Observe(revisions, rows)
-			best = min(best, time.Since(begun))
-		}
-		return l, best
+	allocations := func(markers int64) (*Lineage, float64) {
+		l, rows := withMarkers(markers)
+		return l, testing.AllocsPerRun(1, func() { l.Observe(manyRevisions, rows) })
 	}
-	_, few := loaded(2)
-	many, took := loaded(5000)
-	if t.Logf("2 markers: %s, 5000: %s", few, took); took > 20*few {
-		t.Errorf("with 5000 markers it takes %s, with 2 %s", took, few)
+	_, few := allocations(2)
+	many, n := allocations(5000)
+	if t.Logf("2 markers: %.0f allocations, 5000: %.0f", few, n); n > few+10 {
+		t.Errorf("with 5000 markers it takes %.0f allocations, with 2 %.0f", n, few)
 	}
-	for _, rev := range []int64{1, 10, 11, 25_000, 25_001, revisions} {
+	for rev := range int64(manyRevisions) {
+		steps := 0
+		found := newest(len(many.least), rev, func(i int) int64 { steps++; return many.least[i] })
+		if found != many.find(rev) || steps > bits.Len(5000) {
+			t.Fatalf("the marker of revision %d is %d after %d steps, want %d after at most %d", rev, found, steps, many.find(rev), bits.Len(5000))
+		}
+	}
+	for _, rev := range []int64{1, 10, 11, 25_000, 25_001, manyRevisions} {
 		want := fmt.Sprint("M", (rev-1)/10)
 		if got, at := many.At(rev); got != want || at != rev {
 			t.Errorf("revision %d goes by %q at %d, want %q", rev, got, at, want)
 		}
+	}
+}
+
+func BenchmarkManyMarkers(b *testing.B) {
+	for _, markers := range []int64{2, 5000} {
+		b.Run(fmt.Sprint(markers), func(b *testing.B) {
+			l, rows := withMarkers(markers)
+			for b.Loop() {
+				l.Observe(manyRevisions, rows)
+			}
+		})
 	}
 }
