@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 	"pgregory.net/rapid"
 
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/views"
 )
 
@@ -36,7 +37,7 @@ func object(t *rapid.T) views.Object {
 // TestNames: what an object is called in its space follows of what a view shows, and of its
 // name there alone; no two objects have one name.
 func TestNames(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		o, other := object(t), object(t)
 		if got, ok := views.Named(o.Seen()); !ok || got != o {
 			t.Fatalf("%+v is called %s, which is %+v %v", o, o.Seen(), got, ok)

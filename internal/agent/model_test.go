@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,16 +16,14 @@ import (
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const (
-	schedulesVar = "ORRERY_SCHEDULES"
-	seedVar      = "ORRERY_SEED"
-	// schedules is how many are played if nobody asks for another number, steps how
-	// long they are at most.
+	// schedules is the number of schedules, steps the length of the longest.
 	schedules = 600
 	steps     = 8
-	// players is how many are played at once.
+	// players is the number of schedules that run at a time.
 	players = 2
 )
 
@@ -34,31 +31,20 @@ const (
 // against the whole agent, and compares what it does with a naive statement of
 // its promises.
 func TestModel(t *testing.T) {
-	many, first := fromEnv(t, schedulesVar, schedules), fromEnv(t, seedVar, 1)
 	for i := range players {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			for seed := first + i; seed < first+many && !t.Failed(); seed += players {
+			for seed := range seeds.All(t, schedules) {
+				if seed%players != i {
+					continue
+				}
 				if err := play(t, seed, scheduleOf(seed)); err != nil {
 					minimal := shrinkTo(scheduleOf(seed), func(less []step) bool { return play(t, seed, less) != nil })
-					t.Errorf("%s=%d %s=1: %v\nshrunk to %d steps: %v", seedVar, seed, schedulesVar, err, len(minimal), play(t, seed, minimal))
+					t.Errorf("seed %d: %v\nshrunk to %d steps: %v", seed, err, len(minimal), play(t, seed, minimal))
 				}
 			}
 		})
 	}
-}
-
-func fromEnv(t *testing.T, name string, otherwise int) int {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
 }
 
 // step is one thing that happens: which, and numbers to choose its details by.

@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -126,13 +129,11 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 	if n := p.agent.Status().Deferred; n > 0 {
 		wrong = append(wrong, fmt.Sprintf("%d changes wait after the loss of the store", n))
 	}
-	for id := range all {
+	for _, id := range slices.SortedFunc(maps.Keys(all), func(a, b key.Identity) int { return cmp.Compare(a.String(), b.String()) }) {
 		p.drop(id, 0, 1)
-	}
-	<-time.After(5 * time.Minute)
-	for id := range all {
 		all[id] = ""
 	}
+	<-time.After(5 * time.Minute)
 	return append(wrong, p.differences(all)...)
 }
 

@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // usual is what edit makes a put without a policy of.
@@ -52,7 +53,7 @@ func (w *world) written() (writes int) {
 // hub no longer desires the Job by then, which the agent is told before any list shows
 // it.
 func TestModelUnseen(t *testing.T) {
-	for seed := range 20 {
+	for seed := range seeds.All(t, 20) {
 		dir := t.TempDir()
 		synctest.Test(t, func(t *testing.T) {
 			w := newWorld(t, seed, dir)

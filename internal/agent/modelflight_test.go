@@ -12,6 +12,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestLeftWhileItIsMade has an object left to its location, and deleted in its space, while the
@@ -20,10 +21,10 @@ func TestLeftWhileItIsMade(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // whose certificate will do
 	server.Close()
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	dir, left := t.TempDir(), 0
-	for seed := range 12 {
+	dir, left, first := t.TempDir(), 0, int(seeds.Base(t))
+	for i := range 12 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newCensusWorld(t, 1+2*seed, fmt.Sprint(dir, "/", seed), ca)
+			w := newCensusWorld(t, 2*(first+i)-1, fmt.Sprint(dir, "/", i), ca)
 			defer func() { w.agent.Stop() }()
 			o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "root"}}
 			object := func(v int) string {
@@ -31,7 +32,7 @@ func TestLeftWhileItIsMade(t *testing.T) {
 			}
 			<-time.After(time.Minute)
 			w.Put("s/core/configmaps/a/other", "uid-other", strings.Replace(object(0), "root", "other", 1)) // so that the kind is observed
-			if seed%3 == 0 {                                                                                // it is changed, and made otherwise
+			if i%3 == 0 {                                                                                   // it is changed, and made otherwise
 				w.Put(o.Path(), "uid-root", object(0))
 			}
 			<-time.After(time.Minute)
@@ -51,17 +52,17 @@ func TestLeftWhileItIsMade(t *testing.T) {
 			w.cluster.mu.Lock()
 			defer w.cluster.mu.Unlock()
 			switch at := w.cluster.objects[w.placing.At(o).String()]; {
-			case at == nil && seed%3 == 0:
-				t.Error("what was left to the location is gone")
+			case at == nil && i%3 == 0:
+				t.Errorf("case %d: what was left to the location is gone", i)
 			case at == nil: // it was never made
 			case w.placed(at):
-				t.Errorf("it is there with marks: %s", at.json)
+				t.Errorf("case %d: it is there with marks: %s", i, at.json)
 			default:
 				left++
 			}
 			for _, h := range w.cluster.log {
 				if h.after == nil && h.before.id == w.placing.At(o) {
-					t.Errorf("seed %d: what was left to the location is deleted there", seed)
+					t.Errorf("case %d: what was left to the location is deleted there", i)
 				}
 			}
 		})

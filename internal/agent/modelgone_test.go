@@ -10,6 +10,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // A hub that has its locations confirm that an object is gone, in the model: it says so in
@@ -63,15 +64,14 @@ func (w *world) confirmed(g *wire.Gone) {
 // desired, with kills, lost stores, and broken links in between: mostly nothing
 // of them was reported by then. What is said to be gone is gone.
 func TestModelGone(t *testing.T) {
-	many := fromEnv(t, schedulesVar, goneSchedules)
-	for seed := 1; seed <= many && !t.Failed(); seed++ {
+	for seed := range seeds.All(t, goneSchedules) {
 		if err := play(t, seed, goneSchedule(seed)); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}
 }
 
-// goneSchedules is how many are played if nobody asks for another number.
+// goneSchedules is the number of schedules of TestModelGone.
 const goneSchedules = 200
 
 // goneSchedule has objects desired, then to be gone, with things that happen in between.

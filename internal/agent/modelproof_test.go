@@ -2,7 +2,6 @@ package agent
 
 import (
 	"cmp"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -12,6 +11,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // proofModel is a world in which objects are offered by value.
@@ -24,20 +24,19 @@ func newProofModel(t *testing.T) *proofModel {
 	return &proofModel{world: newWorld(t, 1, t.TempDir()), t: t}
 }
 
-// playSeeds plays with worlds of every third of so many seeds, or of each if ORRERY_SCHEDULES is set,
-// as in make soak, each from another tenth of a second on, and fails by what is wrong in them.
-func playSeeds(t *testing.T, seeds int, play func(p *proofModel, after time.Duration) (wrong []string)) {
-	every := 3
-	if os.Getenv(schedulesVar) != "" {
-		every = 1
-	}
-	for seed := 0; seed < seeds; seed += every {
+// playSeeds plays worlds of several seeds, and fails with what is wrong in them. In each world it
+// starts at another time, by a multiple of 100 ms below the given number of them.
+func playSeeds(t *testing.T, offsets int, play func(p *proofModel, after time.Duration) (wrong []string)) {
+	const apart = 3
+	worlds := offsets / apart
+	for seed := range seeds.All(t, worlds) {
 		var wrong []string
 		dir := t.TempDir()
+		offset := (apart*seed + seed/worlds) % offsets // the first worlds are far apart, later ones between them
 		synctest.Test(t, func(t *testing.T) {
 			p := &proofModel{world: newWorld(t, seed, dir), t: t}
 			defer p.stop(true)
-			wrong = play(p, time.Duration(seed)*100*time.Millisecond)
+			wrong = play(p, time.Duration(offset)*100*time.Millisecond)
 		})
 		if len(wrong) > 0 {
 			t.Errorf("seed %d: %s", seed, strings.Join(wrong, "\n"))

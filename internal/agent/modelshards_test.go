@@ -24,10 +24,11 @@ import (
 	"orrery.dev/orrery/internal/agent/worklist"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const (
-	// sharedSchedules are how many are played of agents that share a location.
+	// sharedSchedules is the number of schedules of agents that share a location.
 	sharedSchedules = 60
 	// leaseLasts is how long their Leases last.
 	leaseLasts = 6 * time.Second
@@ -38,14 +39,16 @@ const (
 // lost stores, second agents of a shard, and a hub that is away. No two ever act for one space,
 // none writes what is not its own, and in the end all is as it is desired.
 func TestModelShards(t *testing.T) {
-	many, first := fromEnv(t, schedulesVar, sharedSchedules), fromEnv(t, seedVar, 1)
 	for i := range players {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
-			for seed := first + i; seed < first+many && !t.Failed(); seed += players {
+			for seed := range seeds.All(t, sharedSchedules) {
+				if seed%players != i {
+					continue
+				}
 				if err := playShards(t, seed, sharedScheduleOf(seed)); err != nil {
 					minimal := shrinkTo(sharedScheduleOf(seed), func(less []step) bool { return playShards(t, seed, less) != nil })
-					t.Errorf("%s=%d %s=1: %v\nshrunk to %d steps: %v", seedVar, seed, schedulesVar, err, len(minimal), playShards(t, seed, minimal))
+					t.Errorf("seed %d: %v\nshrunk to %d steps: %v", seed, err, len(minimal), playShards(t, seed, minimal))
 				}
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestModelStatus removes and sets an object's status faster than the store commits, and
@@ -84,7 +85,7 @@ func TestModelHealth(t *testing.T) {
 		}
 		w.edit(id, none, 1)
 		settled("placed", wire.Healthy)
-		for c, want := range map[int]wire.Health{1: wire.Progressing, 2: wire.Degraded, 5: wire.Progressing} {
+		for c, want := range seeds.Ordered(map[int]wire.Health{1: wire.Progressing, 2: wire.Degraded, 5: wire.Progressing}) {
 			w.tamper(id, status, c)
 			settled("its health has changed", want)
 		}

@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -26,6 +27,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/internal/agent/cli"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // The scripts run the real command line, each command a process of its own.
@@ -95,11 +97,13 @@ func TestScripts(t *testing.T) {
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
 			env.Values[started{}] = map[string]*running{}
+			env.Setenv("TIMEOUT", limit.Wait.String())
 			env.Setenv("GORACE", "atexit_sleep_ms=0") // else a program with the race detector takes a second to end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exits":      exits,
+			"timesout":   timesOut,
 			"start":      start,
 			"terminate":  terminate,
 			"eventually": eventually,
@@ -125,11 +129,32 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
+// timesout CODE REGEXP PROGRAM ARG... runs a program with a --timeout that is too short for what
+// it waits for, but long enough that its standard error matches: one second, or twice as long as
+// before. The exit code must be CODE then.
+func timesOut(ts *testscript.TestScript, _ bool, args []string) {
+	want := regexp.MustCompile("(?m)" + args[1])
+	for timeout := time.Second; ; timeout *= 2 {
+		all := append(slices.Clone(args[3:]), "--timeout="+timeout.String())
+		err := ts.Exec(args[2], all...)
+		if want.MatchString(ts.ReadFile("stderr")) {
+			var ended *exec.ExitError
+			if !errors.As(err, &ended) || fmt.Sprint(ended.ExitCode()) != args[0] {
+				ts.Fatalf("%v, want exit code %s", err, args[0])
+			}
+			return
+		}
+		if timeout > limit.Wait {
+			ts.Fatalf("the standard error does not match %q within %s: %v", args[1], timeout, err)
+		}
+	}
+}
+
 // eventually REGEXP PROGRAM ARG... runs a program again and again until its
 // standard output matches, and then once more as exec does.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile("(?m)" + args[0])
-	deadline := time.Now().Add(startTimeout)
+	deadline := time.Now().Add(limit.Wait)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -200,7 +225,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 		_ = cmd.Process.Kill() // it may have ended before
 		<-p.done
 	})
-	timer := time.NewTimer(startTimeout)
+	timer := time.NewTimer(limit.Wait)
 	defer timer.Stop()
 	select {
 	case line := <-out.found:
@@ -208,13 +233,9 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	case <-p.done:
 		ts.Fatalf("%s ended: %s", name, ts.ReadFile(name+".log"))
 	case <-timer.C:
-		ts.Fatalf("%s is not ready after %s: %s", name, startTimeout, ts.ReadFile(name+".log"))
+		ts.Fatalf("%s is not ready after %s: %s", name, limit.Wait, ts.ReadFile(name+".log"))
 	}
 }
-
-// startTimeout is how long a program may take to print its first line, what is waited for to come
-// about, and a program to end, on a busy machine.
-const startTimeout = 3 * time.Minute
 
 // firstLine is a writer that gives away the first line.
 type firstLine struct {
@@ -238,12 +259,12 @@ func (f *firstLine) Write(p []byte) (int, error) {
 func terminate(ts *testscript.TestScript, _ bool, args []string) {
 	p := processes(ts)[args[0]]
 	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
-	timer := time.NewTimer(startTimeout)
+	timer := time.NewTimer(limit.Wait)
 	defer timer.Stop()
 	select {
 	case <-p.done:
 	case <-timer.C:
-		ts.Fatalf("%s still runs after %s", args[0], startTimeout)
+		ts.Fatalf("%s still runs after %s", args[0], limit.Wait)
 	}
 	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
 		ts.Fatalf("%s ended with exit code %d", args[0], code)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -64,7 +63,8 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 // the statuses of its agent.
 func TestFloodOfStatuses(t *testing.T) {
 	t.Parallel()
-	r := fixture(t)
+	stands := time.Now() // the clock of the rates: nothing is allowed anew, however long the posts take
+	r := fixture(t, func(c *hub.Config) { c.Now = func() time.Time { return stands } })
 	a := r.join("a")
 	_, before := r.Table.Get(key.Location("a").Key())
 	const posts, waiting, atOnce = 400, 200, 8
@@ -75,7 +75,7 @@ func TestFloodOfStatuses(t *testing.T) {
 		group.Go(func() error {
 			var all []string
 			for n := range waiting {
-				all = append(all, fmt.Sprintf(`{"space":"s","placement":"%0100d","pending":1,"digest":"%0100d"}`, n, rand.IntN(1<<30)))
+				all = append(all, fmt.Sprintf(`{"space":"s","placement":"%0100d","pending":1,"digest":"%0100d"}`, n, i*waiting+n))
 			}
 			resp, err := a.post(t.Context(), "status", fmt.Sprintf(`{"version":"%d","prune":{"pending":1,"digest":"d","placements":[%s]}}`, i, strings.Join(all, ",")))
 			if err != nil {

@@ -23,10 +23,11 @@ type testAgent struct {
 // join makes a token for a location, and who has it.
 func (r *running) join(l key.Location) *testAgent {
 	r.t.Helper()
-	join, err := r.Enrol(r.t.Context(), l)
-	if err != nil {
+	var join wire.Join
+	if err := tries(func() (err error) { join, err = r.Enrol(r.t.Context(), l); return err }); err != nil {
 		r.t.Fatal(err)
 	}
+	var err error
 	a := &testAgent{r: r, location: l}
 	if a.Client, err = protocol.NewClient(join); err != nil {
 		r.t.Fatal(err)
@@ -62,8 +63,8 @@ func (a *testAgent) raw(ctx context.Context, path string, body io.Reader) *http.
 // report reports as the agent.
 func (a *testAgent) report(lines ...wire.ReportLine) wire.ReportsAnswer {
 	a.r.t.Helper()
-	answer, err := a.now().Report(a.r.t.Context(), lines...)
-	if err != nil {
+	var answer wire.ReportsAnswer
+	if err := tries(func() (err error) { answer, err = a.now().Report(a.r.t.Context(), lines...); return err }); err != nil {
 		a.r.t.Fatal(err)
 	}
 	return answer
@@ -72,8 +73,8 @@ func (a *testAgent) report(lines ...wire.ReportLine) wire.ReportsAnswer {
 // tell sends what an agent says of itself.
 func (a *testAgent) tell(s wire.AgentStatus) wire.StatusAnswer {
 	a.r.t.Helper()
-	answer, err := a.now().Tell(a.r.t.Context(), s)
-	if err != nil {
+	var answer wire.StatusAnswer
+	if err := tries(func() (err error) { answer, err = a.now().Tell(a.r.t.Context(), s); return err }); err != nil {
 		a.r.t.Fatal(err)
 	}
 	return answer

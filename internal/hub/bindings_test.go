@@ -22,6 +22,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 var (
@@ -318,10 +319,10 @@ func TestBindingConflicts(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.exports("p")
 	r.exports("q")
-	for s, first := range map[key.Space]struct {
+	for s, first := range seeds.Ordered(map[key.Space]struct {
 		gvr schema.GroupVersionResource
 		*unstructured.Unstructured
-	}{"c": {crdsGVR, clusterDefinition()}, "d": {bindingsGVR, fleetBinding("q")}} {
+	}{"c": {crdsGVR, clusterDefinition()}, "d": {bindingsGVR, fleetBinding("q")}}) {
 		if first.gvr == bindingsGVR {
 			first.SetName("first")
 		}

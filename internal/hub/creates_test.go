@@ -19,6 +19,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const mapsOfS = "/spaces/s/api/v1/namespaces/default/configmaps"
@@ -97,10 +98,12 @@ func TestCreatesAreKeptApart(t *testing.T) {
 		all.Go(func() { c.lists(10) })
 	}
 	for w := range writers {
-		all.Go(func() { c.creates(w) })
+		random := seeds.Rand(t, uint64(w))
+		all.Go(func() { c.creates(w, random) })
 	}
 	for w := range leavers {
-		all.Go(func() { c.leaves(w) })
+		random := seeds.Rand(t, uint64(writers+w))
+		all.Go(func() { c.leaves(w, random) })
 	}
 	all.Wait()
 	enough := time.AfterFunc(patience, stop)
@@ -116,10 +119,10 @@ func TestCreatesAreKeptApart(t *testing.T) {
 }
 
 // creates has a client make objects of all sizes.
-func (c *creates) creates(w int) {
+func (c *creates) creates(w int, random *rand.Rand) {
 	client := c.as("op", masters)
 	all := sizes()
-	rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 	for i, size := range all {
 		name := c.named(fmt.Sprintf("stays-%d-%d", w, i), size)
 		code, body := client.send("POST "+mapsOfS, c.sent(name))
@@ -137,12 +140,12 @@ func (c *creates) creates(w int) {
 // leaves begins to create objects, and hangs up. It does so each time over a connection of its own:
 // where one is lost, net/http rewinds a body that it may still be sending, which the race detector
 // tells of whatever is tested.
-func (c *creates) leaves(w int) {
+func (c *creates) leaves(w int, random *rand.Rand) {
 	for i, size := range sizes() {
 		client := c.as("op", masters)
 		name := c.named(fmt.Sprintf("gone-%d-%d", w, i), size)
 		c.sendsHalf(client, name)
-		ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(rand.IntN(10_000))*time.Microsecond)
+		ctx, cancel := context.WithTimeout(c.t.Context(), time.Duration(random.IntN(10_000))*time.Microsecond)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+mapsOfS, strings.NewReader(c.sent(name)))
 		if err != nil {
 			c.t.Error(err)
@@ -166,7 +169,7 @@ func (c *creates) sendsHalf(client client, of string) {
 		c.t.Error(err)
 		return
 	}
-	config := client.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config := client.Transport.(persistent).RoundTripper.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	conn, err := tls.Dial("tcp", u.Host, config)
 	if err != nil {

@@ -21,7 +21,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 	"orrery.dev/orrery/test/support/protocol"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // looker is an agent that is asked what is at its target.
@@ -57,7 +59,7 @@ func (a *testAgent) looks() *looker {
 		}
 	}()
 	a.r.t.Cleanup(func() { s.Close(); <-l.done })
-	<-greeted
+	limit.Closed(a.r.t, greeted, "the first frame of the session")
 	return l
 }
 
@@ -256,14 +258,14 @@ func TestDiffsTakeARight(t *testing.T) {
 	r := fixture(t)
 	r.addSecret("one", map[string]string{"what": "app"})
 	const live = `{"apiGroups":["orrery.dev"],"resources":["locations/live"],"resourceNames":["a"],"verbs":["get"]}`
-	for name, what := range map[string]string{
+	for name, what := range seeds.Ordered(map[string]string{
 		"view": `"roles":[{"name":"view"}]`, "edit": `"roles":[{"name":"edit"}]`, "admin": `"roles":[{"name":"admin"}]`,
 		"get":     `"rules":[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["get"]}]`,
 		"live":    `"rules":[` + live + `]`,
 		"both":    `"rules":[{"apiGroups":[""],"resources":["configmaps","secrets"],"verbs":["get"]},` + live + `]`,
 		"secrets": `"rules":[{"apiGroups":[""],"resources":["secrets"],"resourceNames":["one"],"verbs":["get"]},` + live + `,{"apiGroups":["orrery.dev"],"resources":["locations/livesecrets"],"verbs":["get"]}]`,
 		"other":   `"rules":[{"apiGroups":["","orrery.dev"],"resources":["*"],"resourceNames":["one","b"],"verbs":["*"]}]`,
-	} {
+	}) {
 		r.grant("s", name, `{"subjects":[{"kind":"User","name":"`+name+`"}],`+what+`}`)
 	}
 	r.eventually(func() string {

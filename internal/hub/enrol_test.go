@@ -18,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 	"orrery.dev/orrery/test/support/protocol"
 )
 
@@ -112,7 +113,7 @@ func TestAgentOfTheVersionBefore(t *testing.T) {
 	if err != nil || !ok {
 		t.Fatal(err)
 	}
-	if err := r.Table.WaitFor(t.Context(), rev); err != nil {
+	if err := r.Table.WaitFor(limit.Context(t, "the table shows a revision"), rev); err != nil {
 		t.Fatal(err)
 	}
 	join, err := r.Enrol(t.Context(), "a") // replaces nothing

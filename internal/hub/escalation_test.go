@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // written says how an object of Orrery's is written with a spec, by each verb there is.
@@ -351,7 +352,7 @@ func TestDeputiesOfRoot(t *testing.T) {
 		grant(key.Root, who, "", writes+","+reads("configmaps"))
 	}
 	grant("a", "ina", "", reads("configmaps")+","+reads("secrets"))
-	for who, selector := range map[string]string{"some": `{"matchLabels":{"team":"x"}}`, "everywhere": `{}`} {
+	for who, selector := range seeds.Ordered(map[string]string{"some": `{"matchLabels":{"team":"x"}}`, "everywhere": `{}`}) {
 		r.grant(key.Root, who+"-reaching", `{"subjects":[{"kind":"User","name":"`+who+`"}],"spaces":{"selector":`+selector+`},"rules":[`+reads("configmaps")+`]}`)
 	}
 	for _, c := range []struct {

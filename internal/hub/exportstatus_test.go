@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -17,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 var exportViewsGVR = v1alpha1.GroupVersion.WithResource("apiexportviews")
@@ -151,8 +151,9 @@ func TestExportViewStatus(t *testing.T) {
 	})
 	r.viewSays("missing", v1alpha1.ReasonServed, "=1")
 	r.checkDefault()
+	r.idle()
 	rev := r.Table.Rev()
-	r.throughout(3*time.Second, func() string {
+	r.throughout(limit.Window, func() string {
 		if now := r.Table.Rev(); now != rev {
 			return fmt.Sprintf("the log went from %d to %d", rev, now)
 		}

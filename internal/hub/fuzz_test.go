@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -21,6 +22,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // secretOfOther is a text that only the space other has, which no request is about.
@@ -46,7 +48,7 @@ func attack(f *testing.F) *attacked {
 	if err != nil {
 		f.Fatal(err)
 	}
-	if err := r.Table.WaitFor(f.Context(), rev); err != nil { // it may lag behind what is answered
+	if err := r.Table.WaitFor(limit.Context(f, "the table shows a revision"), rev); err != nil { // it may lag behind what is answered
 		f.Fatal(err)
 	}
 	a := &attacked{running: r}
@@ -66,10 +68,6 @@ func (a *attacked) lastWrite() (rev int64) {
 // checks what must hold for every request.
 func (a *attacked) ask(t *testing.T, method, path, query, contentType, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	patience := patience
-	if strings.Contains(path+query, "watch") {
-		patience = 100 * time.Millisecond // a watch ends with its client
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: auth.AdminUser, Groups: []string{user.SystemPrivilegedGroup}})
@@ -83,7 +81,11 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 		r.Header.Set("Content-Type", contentType)
 	}
 	w := httptest.NewRecorder()
-	a.Admitted.ServeHTTP(w, r)
+	if strings.Contains(path+query, "watch") {
+		a.Admitted.ServeHTTP(&leaving{ResponseRecorder: w, leave: cancel}, r)
+	} else {
+		a.Admitted.ServeHTTP(w, r)
+	}
 	switch answer := w.Body.String(); {
 	case strings.Contains(answer, secretOfOther) && !strings.Contains(path+query+body, secretOfOther):
 		t.Errorf("%s %q %q shows the other space: %s", method, path, query, answer)
@@ -95,6 +97,35 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 		t.Fatalf("%s %q %q changed the other space", method, path, query)
 	}
 	return w
+}
+
+// leaving is a client that leaves soon after the answer has begun: a watch ends with its client.
+type leaving struct {
+	*httptest.ResponseRecorder
+	leave func()
+	begun sync.Once
+}
+
+func (l *leaving) begins() {
+	l.begun.Do(func() { time.AfterFunc(settle, l.leave) })
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (l *leaving) WriteHeader(code int) {
+	l.begins()
+	l.ResponseRecorder.WriteHeader(code)
+}
+
+// Write implements http.ResponseWriter.
+func (l *leaving) Write(b []byte) (int, error) {
+	l.begins()
+	return l.ResponseRecorder.Write(b)
+}
+
+// Flush implements http.Flusher.
+func (l *leaving) Flush() {
+	l.begins()
+	l.ResponseRecorder.Flush()
 }
 
 var contentTypes = []string{
@@ -178,7 +209,7 @@ func FuzzNames(f *testing.F) {
 			return
 		}
 		path := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("rbac.authorization.k8s.io", "roles"), Namespace: namespace, Name: name}}
-		if err := a.WaitCommitted(t.Context()); err != nil {
+		if err := a.WaitCommitted(limit.Context(t, "the table is current")); err != nil {
 			t.Fatal(err)
 		}
 		row, _ := a.Table.Get(path.Key())

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // client sends requests as somebody with a certificate of the hub's.
@@ -44,7 +45,7 @@ func (r *running) as(user string, groups ...string) client {
 		ForceAttemptHTTP2: true, ExpectContinueTimeout: patience,
 	}
 	r.t.Cleanup(transport.CloseIdleConnections)
-	return client{&http.Client{Transport: transport, Timeout: patience}, r}
+	return client{&http.Client{Transport: persistent{transport}, Timeout: patience}, r}
 }
 
 // open sends METHOD PATH, with a body and headers, and returns the answer.
@@ -144,9 +145,9 @@ func TestRevokedUnderAWatch(t *testing.T) {
 	r.addSpace("a")
 	const view = `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`
 	r.grant("a", "jane", view)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	watch := r.as("jane").open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
+	jane := r.as("jane")
+	jane.Timeout = 0 // each wait has its own
+	watch := jane.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = watch.Body.Close() }()
 	if watch.StatusCode != http.StatusOK {
 		t.Fatal(watch.Status)
@@ -168,21 +169,18 @@ func TestRevokedUnderAWatch(t *testing.T) {
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"},{"kind":"User","name":"joe"}],"roles":[{"name":"edit"}]}`)
 	r.create("a", configMapsGVR, object("v1", "ConfigMap", "default", "one", nil, nil))
 	for text := ""; !strings.Contains(text, `"one"`); {
-		more, ok := <-lines
-		if !ok {
-			t.Fatal("the watch ended though it is still allowed")
-		}
-		text += more
+		text += limit.Receive(t, lines, "the watch goes on, which is still allowed")
 	}
 	begun := time.Now()
 	r.revoke("a", "jane")
 	r.create("a", configMapsGVR, object("v1", "ConfigMap", "default", "two", nil, nil))
+	late := time.AfterFunc(patience, func() { _ = watch.Body.Close() })
 	for more := range lines {
 		if strings.Contains(more, `"two"`) {
 			t.Errorf("shown once it was revoked: %s", more)
 		}
 	}
-	if ctx.Err() != nil {
+	if !late.Stop() {
 		t.Error("the watch goes on")
 	}
 	t.Logf("ended after %s", time.Since(begun))

@@ -15,6 +15,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // raw sends a request whose target is not touched by a client, and returns the answer. A stream is
@@ -25,7 +26,7 @@ func (c client) raw(method, target string, header ...string) (int, string) {
 	if err != nil {
 		c.r.t.Fatal(err)
 	}
-	config := c.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config := c.Transport.(persistent).RoundTripper.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	conn, err := tls.Dial("tcp", u.Host, config)
 	if err != nil {
@@ -370,7 +371,7 @@ func TestPoliciesTellNoSecrets(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
 	r.addLocation("home", map[string]string{"where": "x"})
-	for name, what := range map[string]string{"matched": "x", "missed": "y"} {
+	for name, what := range seeds.Ordered(map[string]string{"matched": "x", "missed": "y"}) {
 		for _, kind := range []string{"Secret", "ConfigMap"} {
 			o := object("v1", kind, "default", strings.ToLower(kind)+"-"+name, map[string]string{"what": what, "app.kubernetes.io/managed-by": "Helm"}, nil)
 			o.SetAnnotations(map[string]string{"meta.helm.sh/release-name": "app", "meta.helm.sh/release-namespace": "default"})
@@ -378,10 +379,10 @@ func TestPoliciesTellNoSecrets(t *testing.T) {
 		}
 	}
 	r.addPlacement("a", "p", "x", "x", nil)
-	for name, what := range map[string]string{
+	for name, what := range seeds.Ordered(map[string]string{
 		"view": `"roles":[{"name":"view"}]`, "edit": `"roles":[{"name":"edit"}]`,
 		"placements": `"rules":[{"apiGroups":["orrery.dev"],"resources":["placements"],"verbs":["get","list"]}]`,
-	} {
+	}) {
 		r.grant("a", name, `{"subjects":[{"kind":"User","name":"`+name+`"}],`+what+`}`)
 	}
 	r.grant(key.Root, "ops", `{"subjects":[{"kind":"User","name":"ops"}],"roles":[{"name":"view"}]}`)

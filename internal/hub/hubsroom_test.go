@@ -18,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/etcdtest"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // etcdOf is a client of an etcd, as its operators have one.
@@ -34,7 +35,7 @@ func etcdOf(t *testing.T, at string) *clientv3.Client {
 // reports are how many reports there are of a location.
 func (r *running) reports(l key.Location) (n int) {
 	r.t.Helper()
-	if err := r.WaitCommitted(r.t.Context()); err != nil {
+	if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 		r.t.Fatal(err)
 	}
 	r.Table.Snapshot().Ascend(key.LocationReports(l), func(*table.Row) bool { n++; return true })
@@ -138,15 +139,17 @@ func TestNearTheQuota(t *testing.T) {
 // the one that says who is there, is there all the while; one that asks no more is not.
 func TestWalkAtAnotherHub(t *testing.T) {
 	t.Parallel()
-	const lost = 10 * time.Second
-	hubs := hubsOn(t, 2, func(c *hub.Config) { c.Heartbeat, c.Disconnected = time.Second, lost })
+	var hours clock
+	hubs := hubsOn(t, 2, hours.moved)
 	one, other := hubs[0], hubs[1]
 	one.addLocation("a", nil)
 	one.elects(one)
 	a := one.join("a").at(other)
 	session := a.open(0, "")
 	session.next()
-	before := one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	one.idle()
+	before := one.location("a")
 	session.close()
 	one.session(nil)
 	writes := 0
@@ -157,25 +160,37 @@ func TestWalkAtAnotherHub(t *testing.T) {
 		return 0
 	}
 	last := row()
-	one.throughout(2*lost, func() string {
-		a.walk(holding{})
-		if now := row(); now != last {
-			last, writes = now, writes+1
-		}
-		for _, c := range one.location("a").Status.Conditions {
-			if c.Type == v1alpha1.ConditionConnected && c.Status != metav1.ConditionTrue {
-				return fmt.Sprintf("an agent that walks is %+v", c)
+	a.walk(holding{})
+	for range 6 {
+		hours.pass(lostAfter * 2 / 5) // other hubs are told once in a third
+		told := last
+		for range 3 {
+			a.walk(holding{})
+			if now := row(); now != last {
+				last, writes = now, writes+1
 			}
 		}
-		return ""
-	})
+		one.eventually(func() string {
+			if row() == told {
+				return "that it walks is not written"
+			}
+			return ""
+		})
+		if wrong := one.connected(); wrong != "" {
+			t.Fatal(wrong)
+		}
+	}
+	one.idle()
+	if wrong := one.connected(); wrong != "" {
+		t.Error(wrong)
+	}
 	if writes == 0 || writes > 10 {
 		t.Errorf("that it walks was written %d times", writes)
 	}
 	if now := one.location("a"); now.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the Location was written: %+v", now.Status)
 	}
-	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	one.loses(&hours, "a")
 }
 
 // TestHubThatStands: a hub that lives and does not get on holds up nobody when history is to be
@@ -184,7 +199,7 @@ func TestHubThatStands(t *testing.T) {
 	t.Parallel()
 	const quota = 2 * smallQuota // of which history may take an eighth
 	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
-	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, hubsLease })
+	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, 10*time.Second }) // the least time that the hub waits
 	one.addSpace("s")
 	rev := one.addConfigMap("x", nil, "1")
 	stands := []etcd.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}

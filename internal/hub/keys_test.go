@@ -30,6 +30,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 var secretsGVR = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
@@ -214,10 +215,7 @@ func TestRotation(t *testing.T) {
 	}
 	seen := map[string]int{}
 	for n := range 2 * secrets { // they were there, and were written again
-		e, ok := <-watched.ResultChan()
-		if !ok {
-			t.Fatalf("the watch ended after %d events", n)
-		}
+		e := limit.Receive(t, watched.ResultChan(), fmt.Sprintf("an event after %d of %d", n, 2*secrets))
 		u, _ := e.Object.(*unstructured.Unstructured)
 		if data, _, _ := unstructured.NestedString(u.Object, "data", "password"); data != encoded() || n >= secrets && e.Type != watch.Modified {
 			t.Errorf("%s %s: %q", e.Type, u.GetName(), data)
@@ -254,7 +252,7 @@ func TestRotation(t *testing.T) {
 // quiet are the revisions of all rows but Secrets and what is reported of them.
 func (r *running) quiet() map[string]int64 {
 	r.t.Helper()
-	if err := r.WaitCommitted(r.t.Context()); err != nil {
+	if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 		r.t.Fatal(err)
 	}
 	all := map[string]int64{}

@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // question reads into v the answer to what is asked about the space s.
@@ -49,7 +50,7 @@ func (a *testAgent) reports(line wire.ReportLine) {
 	if len(answer.Refused) > 0 {
 		a.r.t.Fatalf("reports: %+v", answer)
 	}
-	if err := a.r.Table.WaitFor(a.r.t.Context(), answer.Revision); err != nil {
+	if err := a.r.Table.WaitFor(limit.Context(a.r.t, "the table shows a revision"), answer.Revision); err != nil {
 		a.r.t.Fatal(err)
 	}
 }

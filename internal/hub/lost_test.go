@@ -21,16 +21,16 @@ import (
 	"orrery.dev/orrery/internal/hub/queries"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestRestartDeclaresNobodyLost shows that a hub that starts gives locations time to
 // reconnect, writes nothing about those that do, and then declares the others lost.
 func TestRestartDeclaresNobodyLost(t *testing.T) {
-	t.Parallel()                                              // it waits much of the time
-	const patiently, look = 16 * time.Second, 2 * time.Second // both are back before on any machine
-	quick := func(c *hub.Config) { c.Heartbeat, c.Disconnected = 100*time.Millisecond, patiently }
+	t.Parallel() // it waits much of the time
+	var hours clock
 	dir := t.TempDir()
-	r := start(t, dir, quick)
+	r := start(t, dir, hours.moved)
 	r.addSpace("s")
 	for _, name := range []string{"a", "b"} {
 		r.addLocation(key.Location(name), map[string]string{"where": name})
@@ -43,11 +43,11 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 		r.becomes(string(a.location), v1alpha1.ConditionCompatible, metav1.ConditionTrue, v1alpha1.ReasonProtocol)
 		r.eventually(func() string { return r.staleness(string(a.location), false) })
 	}
+	r.idle()
 	before := map[string]string{"a": r.location("a").ResourceVersion, "b": r.location("b").ResourceVersion}
 	r.stop()
 
-	r = start(t, dir, quick)
-	begun := time.Now()
+	r = start(t, dir, hours.moved)
 	same := func(names ...string) func() string {
 		return func() string {
 			for _, name := range names {
@@ -61,15 +61,15 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 			return ""
 		}
 	}
-	r.throughout(look, same("a", "b"))
+	r.throughout(limit.Window, same("a", "b"))
 	agents[0].r = r
 	agents[0].open(0, "").next()
-	r.throughout(look, same("a", "b"))
-	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
-	if waited := time.Since(begun); waited < patiently {
-		t.Errorf("declared lost after %s", waited)
-	}
-	r.throughout(look, same("a"))
+	hours.pass(lostAfter / 2)
+	r.touch("b")
+	before["b"] = r.location("b").ResourceVersion
+	r.throughout(limit.Window, same("a", "b"))
+	r.loses(&hours, "b")
+	r.throughout(limit.Window, same("a"))
 	r.eventually(func() string { return r.staleness("b", true) })
 	agents[1].r = r
 	agents[1].open(0, "").next()
@@ -78,10 +78,10 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 
 	// Who is lost stays lost for a hub that begins anew.
 	r.stop()
-	r = start(t, dir, quick)
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	r = start(t, dir, hours.moved)
+	r.loses(&hours, "a")
 	r.stop()
-	r = start(t, dir, func(c *hub.Config) { c.Disconnected = time.Hour })
+	r = start(t, dir, hours.moved)
 	r.eventually(func() string { return r.staleness("a", true) })
 }
 
@@ -179,30 +179,35 @@ func (r *relay) pass(from io.Reader, to io.WriteCloser) {
 // TestWalkingIsNotLost has an agent compare its content for longer than the hub waits
 // for one whose session has ended: it does not read that meanwhile, so it may be cut.
 func TestWalkingIsNotLost(t *testing.T) {
-	t.Parallel()                     // it waits much of the time
-	const patience = 8 * time.Second // more than passes between two walks on any machine
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = patience, patience })
+	t.Parallel() // it waits much of the time
+	var hours clock
+	r := start(t, t.TempDir(), hours.moved)
 	r.addLocation("a", nil)
 	a := r.join("a")
 	s := a.open(0, "")
 	s.next()
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	s.close()
-	r.throughout(patience+patience/2, func() string {
+	r.session(nil)
+	for range 6 {
 		a.walk(holding{})
-		if l := r.location("a"); !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected) {
-			return "it is declared lost: " + text(l.Status)
+		hours.pass(lostAfter / 2)
+		r.touch("a")
+		if wrong := r.connected(); wrong != "" {
+			t.Fatal(wrong)
 		}
-		return ""
-	})
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	}
+	// Without a session it would stay lost.
+	r.throughout(limit.Window, r.connected)
+	r.loses(&hours, "a")
 }
 
 // TestVanishedAgent shows that the hub notices an agent that is gone without a word,
 // though the network accepts whatever is sent to it.
 func TestVanishedAgent(t *testing.T) {
 	t.Parallel() // it waits much of the time
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 200*time.Millisecond, 300*time.Millisecond })
+	var hours clock
+	r := start(t, t.TempDir(), hours.moved, func(c *hub.Config) { c.Heartbeat, c.PingTimeout = time.Second, 5*time.Second })
 	r.addLocation("a", nil)
 	way := newRelay(t, strings.TrimPrefix(r.URL, "https://"))
 	a := r.join("a")
@@ -213,8 +218,9 @@ func TestVanishedAgent(t *testing.T) {
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	way.silent.Store(true)
 	silenced := time.Now()
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	r.session(nil)
 	t.Logf("noticed after %s", time.Since(silenced)) // the network would take it for a quarter of an hour
+	r.loses(&hours, "a")
 	if n := r.Sessions.Count(); n != 0 {
 		t.Errorf("%d sessions are open", n)
 	}

@@ -17,6 +17,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // handWritten are Grants of each form there is; random ones come on top.
@@ -66,7 +67,7 @@ func TestMatrix(t *testing.T) {
 	for _, s := range []key.Space{"a", "b"} {
 		r.create(s, crdsGVR, widgetDefinition())
 	}
-	random := rand.New(rand.NewPCG(7, 7))
+	random := seeds.Rand(t, 7)
 	truth := oracle{grants: map[key.Space][]v1alpha1.GrantSpec{}, labels: map[string]map[string]string{"a": {"team": "x"}}}
 	admin := r.as("admin", "system:masters")
 	add := func(s key.Space, spec v1alpha1.GrantSpec) {
@@ -80,7 +81,7 @@ func TestMatrix(t *testing.T) {
 		}
 		truth.grants[s] = append(truth.grants[s], spec)
 	}
-	for s, specs := range handWritten {
+	for s, specs := range seeds.Ordered(handWritten) {
 		for _, text := range specs {
 			var spec v1alpha1.GrantSpec
 			if err := yaml.UnmarshalStrict([]byte(text), &spec); err != nil {

@@ -21,6 +21,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // location reads a Location as clients see it.
@@ -115,7 +116,10 @@ func TestAgentStatus(t *testing.T) {
 			t.Error("the hub asks for a list it has")
 		}
 	}
-	r.throughout(300*time.Millisecond, func() string {
+	r.idle()
+	l = r.location("a")
+	a.tell(said)
+	r.throughout(limit.Window, func() string {
 		if now := r.location("a").ResourceVersion; now != l.ResourceVersion {
 			return "what says nothing new was written: revision " + now + " after " + l.ResourceVersion
 		}

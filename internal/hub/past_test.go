@@ -9,6 +9,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestShelvesTellNoPast: what a space has rejected is not read of the time before, by no list
@@ -113,7 +114,7 @@ func (r *running) tells(s key.Space, after string, want watch.EventType) {
 		r.t.Fatal(err)
 	}
 	defer w.Stop()
-	e := <-w.ResultChan()
+	e := limit.Receive(r.t, w.ResultChan(), "an event")
 	if e.Type != want || want == watch.Error && !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 		r.t.Errorf("from %s on spaces/%s tells %s %v", after, s, e.Type, e.Object)
 	}

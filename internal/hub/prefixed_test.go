@@ -13,6 +13,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // prefixed is a hub with a location that has namespaces of each space, to which two spaces
@@ -108,7 +110,7 @@ func TestPrefixedView(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if e := <-w.ResultChan(); e.Type != "DELETED" || e.Object.(metav1.Object).GetNamespace() != "s--default" {
+	if e := limit.Receive(t, w.ResultChan(), "the deletion"); e.Type != "DELETED" || e.Object.(metav1.Object).GetNamespace() != "s--default" {
 		t.Errorf("the watch of the namespace of s shows %+v", e)
 	}
 
@@ -130,9 +132,9 @@ func TestPrefixedView(t *testing.T) {
 func TestNamespacesOfLocationsStay(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
-	for name, spec := range map[string]map[string]any{
+	for name, spec := range seeds.Ordered(map[string]map[string]any{
 		"none": nil, "empty": {"spec": map[string]any{}}, "same": {"spec": map[string]any{"namespaces": "Same"}}, "prefixed": {"spec": map[string]any{"namespaces": "Prefixed"}},
-	} {
+	}) {
 		r.create(key.Root, locationsGVR, object("orrery.dev/v1alpha1", "Location", "", name, nil, spec))
 	}
 	locations := r.space(key.Root).Resource(locationsGVR)

@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/net"
 
+	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -36,7 +38,8 @@ func (c client) warned(request, body string, header ...string) []string {
 // do, by whatever verb, only of what their sender may list, and that real writes don't.
 func TestForetold(t *testing.T) {
 	t.Parallel()
-	r := start(t, t.TempDir())
+	stands := time.Now() // an answer is not cut short, however long it takes
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Now = func() time.Time { return stands } })
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {
 		r.addLocation(l, map[string]string{"in": "yes"})

@@ -6,12 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -25,6 +22,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestRandomLife lets users do random things in two spaces with three
@@ -33,15 +31,7 @@ import (
 func TestRandomLife(t *testing.T) {
 	t.Parallel() // it does one thing after the other
 	r := startPrepared(t, t.TempDir(), followSites)
-	seed := uint64(time.Now().UnixNano())
-	if given := os.Getenv("ORRERY_SEED"); given != "" {
-		var err error
-		if seed, err = strconv.ParseUint(given, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Logf("ORRERY_SEED=%d plays the same", seed)
-	l := &life{r: r, rng: rand.New(rand.NewPCG(7, seed)), agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}, located: map[key.Space]*watcher{}}
+	l := &life{r: r, agents: map[key.Location]*follower{}, watches: map[key.Space]*watcher{}, located: map[key.Space]*watcher{}}
 	for _, s := range []key.Space{"s1", "s2"} {
 		r.addSpace(s)
 		l.watches[s], l.located[s] = &watcher{seen: map[string]string{}}, &watcher{}
@@ -52,6 +42,7 @@ func TestRandomLife(t *testing.T) {
 	}
 	before, reports := readTruth(t, r), &watcher{}
 	for step := range 200 {
+		l.rng = seeds.Rand(t, uint64(step)) // later steps do not depend on what this one draws
 		what, cause := l.act()
 		t.Logf("step %d: %s", step, what)
 		truth := readTruth(t, r)

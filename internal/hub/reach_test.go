@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -123,17 +122,11 @@ type attempt struct {
 	right                     string
 }
 
-// try sends an attempt. Of a watch it reads what is there when it begins. On a machine with far too
-// much to do etcd may give up, which says nothing of rights: attempts write nothing, and are made again.
+// try sends an attempt. Of a watch it reads what is there when it begins.
 func (c client) try(a attempt) (code int, body string) {
 	c.r.t.Helper()
 	if a.right != "watch" {
-		for begun := time.Now(); time.Since(begun) < patience; {
-			if code, body = c.send(a.request, a.body, contentType, a.kind); code != http.StatusInternalServerError || !strings.Contains(body, "etcdserver: request timed out") {
-				break
-			}
-		}
-		return code, body
+		return c.send(a.request, a.body, contentType, a.kind)
 	}
 	ctx, cancel := context.WithCancel(c.r.t.Context())
 	defer cancel()

@@ -12,6 +12,7 @@ import (
 	"orrery.dev/orrery/internal/hub/queries"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestPartOfRelease shows that a Placement says of which Helm release it matches some
@@ -20,7 +21,7 @@ func TestPartOfRelease(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
-	for name, labels := range map[string]map[string]string{"two": {"what": "app"}, "three": {"what": "other"}} {
+	for name, labels := range seeds.Ordered(map[string]map[string]string{"two": {"what": "app"}, "three": {"what": "other"}}) {
 		r.addConfigMap(name, labels, "-")
 		if _, err := configMaps.Patch(t.Context(), name, types.MergePatchType, []byte(`{"metadata":{"labels":{"app.kubernetes.io/managed-by":"Helm"},
 			"annotations":{"meta.helm.sh/release-name":"web","meta.helm.sh/release-namespace":"default"}}}`), metav1.PatchOptions{}); err != nil {
@@ -47,6 +48,7 @@ func TestPartOfRelease(t *testing.T) {
 	if r.question(&status, route.Status); len(status.Placements) != 1 || strings.Join(status.Placements[0].PartOf, "") != want {
 		t.Errorf("asked, it says %+v", status.Placements)
 	}
+	r.idle()
 	before := r.placement().ResourceVersion
 	r.addConfigMap("four", nil, "-")
 	if _, err := configMaps.Patch(t.Context(), "two", types.MergePatchType, []byte(`{"data":{"k":"2"}}`), metav1.PatchOptions{}); err != nil {

@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // says writes what a location reports, as the log has it.
@@ -49,7 +50,7 @@ func (r *running) writes(op etcd.Op) {
 	r.t.Helper()
 	rev, err := r.Log.Write(r.t.Context(), []etcd.Op{op})
 	if err == nil {
-		err = r.Table.WaitFor(r.t.Context(), rev)
+		err = r.Table.WaitFor(limit.Context(r.t, "the table shows a revision"), rev)
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -293,9 +294,9 @@ func TestReportsOfWhatLeaves(t *testing.T) {
 
 func nextEvent(t *testing.T, w watch.Interface, kind watch.EventType, name string) *unstructured.Unstructured {
 	t.Helper()
-	e, open := <-w.ResultChan()
+	e := limit.Receive(t, w.ResultChan(), string(kind)+" "+name)
 	u, ok := e.Object.(*unstructured.Unstructured)
-	if !open || !ok || e.Type != kind || u.GetName() != name {
+	if !ok || e.Type != kind || u.GetName() != name {
 		t.Fatalf("got %s %s, want %s %s", e.Type, text(e.Object), kind, name)
 	}
 	return u
@@ -438,7 +439,7 @@ func TestKindsThatLocationsDisagreeOn(t *testing.T) {
 	}
 	defer w.Stop()
 	r.says("b", key.Born, "s/example.com/widgets/default/v", born("example.com/v1", "Widget", "v", ""))
-	if e := <-w.ResultChan(); e.Type != watch.Added || e.Object.(*unstructured.Unstructured).GetKind() != "Widget" {
+	if e := limit.Receive(t, w.ResultChan(), "an event"); e.Type != watch.Added || e.Object.(*unstructured.Unstructured).GetKind() != "Widget" {
 		t.Errorf("a watch has %s %s", e.Type, text(e.Object))
 	}
 }

@@ -62,18 +62,6 @@ func (r *running) large(ctx context.Context, method, name, value string, finaliz
 	return tries(func() error { return r.tryLarge(ctx, method, name, value, finalizers) })
 }
 
-// tries does something again while clients are told to, or that it took too long: whether it
-// was done is not known then.
-func tries(do func() error) error {
-	for n := 0; ; n++ {
-		err := do()
-		again := apierrors.IsTooManyRequests(err) || apierrors.IsTimeout(err) || apierrors.IsServerTimeout(err)
-		if !again || n == 10 {
-			return err
-		}
-	}
-}
-
 // lasts is tries for a write after which something is not there.
 func lasts(do func() error) error {
 	if err := tries(do); !apierrors.IsNotFound(err) {

@@ -17,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 	"orrery.dev/orrery/test/support/protocol"
 )
 
@@ -115,11 +116,13 @@ func TestReplacedAuthority(t *testing.T) {
 	a.tell(wire.AgentStatus{})
 	r.signedBy(old)
 	r.rotate(enroll.Announce, enroll.Switch)
+	unasked := time.AfterFunc(patience, s.Close)
 	for f, err := s.Next(); f.Ping == nil || !f.Ping.Renew; f, err = s.Next() {
 		if err != nil {
 			t.Fatalf("before the agent was asked to renew: %v", err)
 		}
 	}
+	unasked.Stop()
 	r.rotate(enroll.Finish)
 	if again, bye := s.ends(); again || bye.Reason != wire.ByeRevoked {
 		t.Errorf("it was asked again: %v; the session ended with %+v", again, bye)
@@ -196,14 +199,14 @@ func TestSessionsEndWithTheirCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var s *protocol.Stream
-	for left := 2 * time.Second; s == nil; left *= 2 { // it may be over before the session is open
+	asked, bye := false, wire.Bye{}
+	for left := 2 * time.Second; !asked && left < limit.Wait; left *= 2 { // it may be over before the session is open, or asked
 		ahead.Store(int64(time.Until(cert.NotAfter) - left))
-		if s, err = a.Open(t.Context(), 0, ""); refusal(t, err) != "" {
-			s = nil
+		s, err := a.Open(t.Context(), 0, "")
+		if refusal(t, err) == "" {
+			asked, bye = (&stream{Stream: s, t: t}).ends()
 		}
 	}
-	asked, bye := (&stream{Stream: s, t: t}).ends()
 	if !asked || bye.Reason != wire.ByeExpired || !strings.Contains(bye.Message, "credential") {
 		t.Errorf("asked to renew: %v; ended with %+v", asked, bye)
 	}

@@ -2,19 +2,19 @@ package hub_test
 
 import (
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // fixture is a hub with a space, two locations and one placed object.
-func fixture(t *testing.T) *running {
+func fixture(t *testing.T, configure ...func(*hub.Config)) *running {
 	t.Helper()
-	r := start(t, t.TempDir())
+	r := start(t, t.TempDir(), configure...)
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "x"})
 	r.addLocation("b", nil)
@@ -32,19 +32,22 @@ func TestReports(t *testing.T) {
 	if len(first.Refused) != 2 {
 		t.Fatalf("refused %+v, want the two bad lines", first.Refused)
 	}
+	if err := r.Table.WaitFor(limit.Context(t, "the table shows the report"), first.Revision); err != nil {
+		t.Fatal(err)
+	}
 	row, _ := r.Table.Get("r/a/s/placed/core/configmaps/default/one")
 	if row == nil || row.ModRev != first.Revision {
 		t.Fatalf("the report is not in the log at revision %d", first.Revision)
 	}
 	again := a.report(one) // its revision is the log's, to which the hub itself may have written
-	if err := r.Table.WaitFor(t.Context(), again.Revision); err != nil {
+	if err := r.Table.WaitFor(limit.Context(t, "the table shows a revision"), again.Revision); err != nil {
 		t.Fatal(err)
 	}
 	if row, _ := r.Table.Get(row.Key); row == nil || row.ModRev != first.Revision {
 		t.Fatal("an equal report was written again")
 	}
 	a.report(wire.ReportLine{Key: one.Key, Removed: true})
-	if err := r.WaitCommitted(t.Context()); err != nil {
+	if err := r.WaitCommitted(limit.Context(t, "the table is current")); err != nil {
 		t.Fatal(err)
 	}
 	if row, _ := r.Table.Get("r/a/s/placed/core/configmaps/default/one"); row != nil {
@@ -56,12 +59,13 @@ func TestReports(t *testing.T) {
 // when it ends.
 func TestConnected(t *testing.T) {
 	t.Parallel()
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Heartbeat, c.Disconnected = 10*time.Millisecond, 50*time.Millisecond })
+	var hours clock
+	r := start(t, t.TempDir(), hours.moved)
 	r.addLocation("a", nil)
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	r.loses(&hours, "a")
 	s := r.join("a").open(0, "")
 	s.next()
 	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	s.close()
-	r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	r.loses(&hours, "a")
 }

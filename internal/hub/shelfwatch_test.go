@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // shown is an event of a watch: its type, the name of its object, and the revision.
@@ -66,6 +67,7 @@ func (c client) follows(path string) *followed {
 // next is what is told next, but for bookmarks on the way; with none, the watch has ended.
 func (f *followed) next() shown {
 	f.t.Helper()
+	ctx := limit.Context(f.t, f.what)
 	for {
 		select {
 		case e := <-f.events:
@@ -73,7 +75,7 @@ func (f *followed) next() shown {
 				continue
 			}
 			return e
-		case <-f.t.Context().Done():
+		case <-ctx.Done():
 			f.t.Fatalf("%s: nothing follows", f.what)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 func fleetShelf() key.Shelf { return key.Shelf{Space: "p", Name: "fleet"} }
@@ -277,7 +278,7 @@ func TestShelvesGoOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	e := <-w.ResultChan()
+	e := limit.Receive(r.t, w.ResultChan(), "an event")
 	o, ok := e.Object.(*unstructured.Unstructured)
 	if !ok || e.Type != watch.Added || o.GetNamespace() != "d--default" || !maps.Equal(o.GetAnnotations(), map[string]string{
 		"orrery.dev/space": "d", "orrery.dev/source-namespace": "default", "orrery.dev/source-name": "two"}) {

@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // slow sends a request whose body the hub waits for, calls meanwhile, and then sends the
@@ -80,12 +81,12 @@ func TestRevokedDuringARequest(t *testing.T) {
 			t.Errorf("%s: %d %s", what, code, answer)
 		}
 	}
-	for what, c := range map[string]struct{ request, body, sent string }{
+	for what, c := range seeds.Ordered(map[string]struct{ request, body, sent string }{
 		"create": {"POST " + maps, created, "application/json"},
 		"patch":  {"PATCH " + maps + "/a-x", patched, mergePatch},
 		"apply":  {"PATCH " + maps + "/late?fieldManager=m", created, applyYAML},
 		"delete": {"DELETE " + maps + "/a-y", "{}", "application/json"},
-	} {
+	}) {
 		r.grant("a", "jane", admin)
 		check(what, r.as("jane"), c.request, c.body, func() { r.revoke("a", "jane") }, contentType, c.sent)
 	}

@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"context"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -21,10 +20,11 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 const (
-	patience = 3 * time.Minute
+	patience = limit.Wait
 	// settle is how soon the hub writes counts.
 	settle = 20 * time.Millisecond
 )
@@ -50,17 +50,16 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	config := hub.DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
 	config.Settle, config.RoomRetry = settle, 200*time.Millisecond
+	config.PingTimeout, config.QueueTimeout, config.InspectTimeout, config.Lease = limit.Never, limit.Never, limit.Never, limit.Never
 	config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, c := range configure {
 		c(&config)
 	}
 	r := &running{t: t, dir: dir, conf: &config}
 	config.Made(func(p hub.Parts) { r.Parts = p; prepare(p) })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	var w inprocess.World
 	var err error
-	if r.Hub, err = w.StartHub(ctx, "hub", config); err != nil {
+	if r.Hub, err = w.StartHub(limit.Context(t, "the hub serves"), "hub", config); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -73,7 +72,7 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 // row is a row of the table once that shows all that was acknowledged before; it is there.
 func (r *running) row(k string) *table.Row {
 	r.t.Helper()
-	if err := r.WaitCommitted(r.t.Context()); err != nil {
+	if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 		r.t.Fatal(err)
 	}
 	row, _ := r.Table.Get(k)
@@ -96,6 +95,7 @@ func (r *running) config(path string) *rest.Config {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return persistent{next} })
 	return c
 }
 

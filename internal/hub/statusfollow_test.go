@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/hub/queries"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // places are the places of a status, by object and location.
@@ -124,7 +124,7 @@ func TestStatusFollows(t *testing.T) {
 	defer cancel()
 	group.Go(func() { said.read(resp.Body) })
 
-	random := rand.New(rand.NewPCG(1, 2))
+	random := seeds.Rand(t, 1)
 	maps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	for range 12 {
 		name := fmt.Sprint("cm-", random.IntN(4))

@@ -17,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/hub"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // summarize writes a Summary into the space s.
@@ -130,10 +131,7 @@ func TestSummaries(t *testing.T) {
 	}
 	defer w.Stop()
 	for stale := int64(0); stale == 0; {
-		e, ok := <-w.ResultChan()
-		if !ok {
-			t.Fatal("the watch has ended")
-		}
+		e := limit.Receive(t, w.ResultChan(), "the Summary is stale")
 		seen := e.Object.(*unstructured.Unstructured)
 		stale, _ = dig(seen.Object, "status", "stale").(int64)
 		if rows := text(dig(seen.Object, "status", "rows")); rows != `[["Applied",1]]` {
@@ -202,7 +200,7 @@ func TestSummaryWrites(t *testing.T) {
 	}
 	writes := 0
 	for done := false; !done; writes++ {
-		e := <-w.ResultChan()
+		e := limit.Receive(t, w.ResultChan(), "the Summary counts all")
 		done = text(dig(e.Object.(*unstructured.Unstructured).Object, "status", "rows")) == "[[51]]"
 	}
 	if most := 2 + int(time.Since(began)/time.Second); writes > most {

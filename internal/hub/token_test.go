@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 	"orrery.dev/orrery/test/support/protocol"
 )
 
@@ -59,7 +60,7 @@ func TestDryRunOfAToken(t *testing.T) {
 		if resp.StatusCode != want || err != nil || status["token"] != nil && status["token"] != "" {
 			t.Errorf("dryRun=%s is answered with %s, %+v, %v", dryRun, resp.Status, made, err)
 		}
-		if err := r.WaitCommitted(t.Context()); err != nil {
+		if err := r.WaitCommitted(limit.Context(t, "the table is current")); err != nil {
 			t.Fatal(err)
 		}
 		if now, _ := r.Table.Get(key.Enrolment("a")); now.ModRev != before.ModRev {

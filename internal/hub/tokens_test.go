@@ -35,7 +35,7 @@ func (r *running) bearing(token string) client {
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, ExpectContinueTimeout: patience}
 	r.t.Cleanup(transport.CloseIdleConnections)
-	return client{&http.Client{Transport: withToken{transport, token}, Timeout: patience}, r}
+	return client{&http.Client{Transport: persistent{withToken{transport, token}}, Timeout: patience}, r}
 }
 
 type withToken struct {
@@ -292,10 +292,11 @@ func TestWhoMakesTokens(t *testing.T) {
 }
 
 // ends says what was read of a watch until it ended.
-func ends(ctx context.Context, t *testing.T, watch *http.Response) {
+func ends(t *testing.T, watch *http.Response) {
 	t.Helper()
 	begun := time.Now()
-	if _, err := io.Copy(io.Discard, watch.Body); ctx.Err() != nil {
+	late := time.AfterFunc(patience, func() { _ = watch.Body.Close() })
+	if _, err := io.Copy(io.Discard, watch.Body); !late.Stop() {
 		t.Errorf("the watch goes on: %v", err)
 	}
 	t.Logf("ended after %s", time.Since(begun))
@@ -308,10 +309,10 @@ func TestTokensUnderAWatch(t *testing.T) {
 	r := start(t, t.TempDir())
 	r.addSpace("a")
 	r.grant("a", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"view"}]}`)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	open := func(token string) *http.Response {
-		watch := r.bearing(token).open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
+		who := r.bearing(token)
+		who.Timeout = 0 // each wait has its own
+		watch := who.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
 		t.Cleanup(func() { _ = watch.Body.Close() })
 		if watch.StatusCode != http.StatusOK {
 			t.Fatal(watch.Status)
@@ -325,7 +326,7 @@ func TestTokensUnderAWatch(t *testing.T) {
 	}
 	ofOne, ofTwo, ofChild := open(one.Status.Token), open(two.Status.Token), open(child.Status.Token) //nolint:bodyclose // by open
 	r.revokeToken(one.Name)
-	ends(ctx, t, ofOne)
+	ends(t, ofOne)
 	buffer := make([]byte, 1<<16)
 	r.create("a", configMapsGVR, object("v1", "ConfigMap", "default", "one", nil, nil))
 	for text := ""; !strings.Contains(text, `"one"`); {
@@ -336,12 +337,26 @@ func TestTokensUnderAWatch(t *testing.T) {
 		text += string(buffer[:n])
 	}
 	r.revokeToken(two.Name)
-	ends(ctx, t, ofTwo)
-	ends(ctx, t, ofChild)
+	ends(t, ofTwo)
+	ends(t, ofChild)
 	if code, body := r.bearing(child.Status.Token).send(podsOfA, ""); code != http.StatusUnauthorized {
 		t.Errorf("what was made from a revoked token: %d %s", code, body)
 	}
-	ends(ctx, t, open(r.token(`{"user":"jane","expirationSeconds":2}`).Status.Token)) //nolint:bodyclose // by open
+	var expiring *http.Response
+	for left := 2; expiring == nil; left *= 2 { // it may have expired before the watch is open
+		made := r.bearing(r.token(fmt.Sprintf(`{"user":"jane","expirationSeconds":%d}`, left)).Status.Token)
+		made.Timeout = 0
+		watch := made.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
+		defer func() { _ = watch.Body.Close() }()
+		switch watch.StatusCode {
+		case http.StatusOK:
+			expiring = watch
+		case http.StatusUnauthorized:
+		default:
+			t.Fatal(watch.Status)
+		}
+	}
+	ends(t, expiring)
 }
 
 // TestTokensAreRemoved once they have expired for long, and not before.
@@ -394,7 +409,7 @@ func TestCertificatesOfPeople(t *testing.T) {
 				RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: private}},
 			}}
 			t.Cleanup(transport.CloseIdleConnections)
-			c.Client = &http.Client{Transport: transport, Timeout: patience}
+			c.Client = &http.Client{Transport: persistent{transport}, Timeout: patience}
 		}
 		return code, c, body
 	}
@@ -427,12 +442,11 @@ func TestCertificatesOfPeople(t *testing.T) {
 	if code != http.StatusOK {
 		t.Fatalf("%d %s", code, body)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	watch := short.open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
+	short.Timeout = 0
+	watch := short.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = watch.Body.Close() }()
 	if watch.StatusCode == http.StatusOK { // on a slow machine it has ended before
-		ends(ctx, t, watch)
+		ends(t, watch)
 	}
 	r.eventually(func() string {
 		if code, body := short.send(podsOfA, ""); code != http.StatusUnauthorized || !strings.Contains(body, "the client certificate expired at") {

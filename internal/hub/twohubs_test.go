@@ -1,7 +1,6 @@
 package hub_test
 
 import (
-	"context"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -33,10 +32,8 @@ func TestRevokedAtAnotherHub(t *testing.T) {
 		}
 	}
 	other := start(t, shared, func(c *hub.Config) { c.EtcdServers = servers })
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	watch := func(c client) *http.Response {
-		w := c.open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")
+		w := c.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
 		t.Cleanup(func() { _ = w.Body.Close() })
 		if w.StatusCode != http.StatusOK {
 			t.Fatal(w.Status)
@@ -49,12 +46,12 @@ func TestRevokedAtAnotherHub(t *testing.T) {
 	if code, body := jane.send(podsOfA, ""); code != http.StatusUnauthorized {
 		t.Errorf("a token that the other hub revoked: %d %s", code, body)
 	}
-	ends(ctx, t, ofJane)
+	ends(t, ofJane)
 	one.revoke("a", "joe")
 	if code, body := joe.send(podsOfA, ""); code != http.StatusForbidden && code != http.StatusUnauthorized {
 		t.Errorf("a Grant that the other hub revoked: %d %s", code, body)
 	}
-	ends(ctx, t, ofJoe)
+	ends(t, ofJoe)
 	one.grant("a", "joe", `{"subjects":[{"kind":"User","name":"joe"}],"roles":[{"name":"view"}]}`)
 	if code, body := joe.send(podsOfA, ""); code != http.StatusOK {
 		t.Errorf("granted at the other hub: %d %s", code, body)

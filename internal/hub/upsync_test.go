@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // upsyncs makes, or changes, the Placement watch of a space, which asks for something at
@@ -86,7 +87,7 @@ func (a *testAgent) refusesLine(line wire.ReportLine, says string) {
 // kept are the reports of what was not placed, as ORIGIN LOCATION PATH, in order.
 func (r *running) kept() string {
 	r.t.Helper()
-	if err := r.WaitCommitted(r.t.Context()); err != nil {
+	if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 		r.t.Fatal(err)
 	}
 	var all []string

@@ -22,7 +22,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := c.Transport.(*http.Transport).TLSClientConfig.Clone()
+	config := c.Transport.(persistent).RoundTripper.(*http.Transport).TLSClientConfig.Clone()
 	config.NextProtos = []string{"http/1.1"}
 	conn, err := tls.Dial("tcp", u.Host, config)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func treated(content string, p wire.Policy) *store.Want {
@@ -62,7 +63,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 
 // TestDecideNever shows what must never be decided, whatever the facts.
 func TestDecideNever(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
 		d := On(f)
 		checkPolicies(t, f, d)
@@ -126,7 +127,7 @@ func checkPolicies(t *rapid.T, f Facts, d Decision) {
 // TestDecideSettles shows that an apply that succeeds, once the watch shows it, leaves
 // nothing to do.
 func TestDecideSettles(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
 		if On(f).Do != DoApply {
 			return

@@ -13,6 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 var resource = schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}
@@ -62,9 +64,10 @@ func (c *cluster) during(ctx context.Context, do func() error) error {
 
 func (c *cluster) ListLeases(ctx context.Context, _ string) (all []coordinationv1.Lease, err error) {
 	err = c.during(ctx, func() error {
-		for _, l := range c.all {
+		for _, l := range seeds.Ordered(c.all) {
 			all = append(all, *l.DeepCopy())
 		}
+		c.rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		return nil
 	})
 	return all, err
@@ -114,7 +117,7 @@ func (c *cluster) same(l *coordinationv1.Lease) error {
 func (c *cluster) evict(which int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for path := range c.all {
+	for path := range seeds.Ordered(c.all) {
 		if which--; which < 0 {
 			delete(c.all, path)
 			return

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 var spaces = []key.Space{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"}
@@ -51,16 +50,10 @@ func startBy(t *testing.T, c *cluster, config Config) *actor {
 // lose their Leases to an operator, and whose requests hang or are lost, no two ever act for a
 // space at a time; and when all that is over, those that are left act.
 func TestNoTwoAct(t *testing.T) {
-	rounds := 60
-	if more, err := strconv.Atoi(os.Getenv("ORRERY_SCHEDULES")); err == nil {
-		rounds = more
-	}
-	acted := 0
-	for seed := range uint64(rounds) {
-		synctest.Test(t, func(t *testing.T) { acted += schedule(t, seed) })
-		if t.Failed() {
-			t.Fatalf("schedule %d", seed)
-		}
+	rounds, acted := 0, 0
+	for seed := range seeds.All(t, 60) {
+		rounds++
+		synctest.Test(t, func(t *testing.T) { acted += schedule(t, uint64(seed)) })
 	}
 	if acted < rounds*10 {
 		t.Errorf("in %d schedules agents acted at %d moments only", rounds, acted)

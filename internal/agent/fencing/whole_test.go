@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -16,6 +17,8 @@ import (
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // startWhole is the tenure of the agent of a whole location at a cluster that answers like that.
@@ -23,7 +26,13 @@ func startWhole(t *testing.T, answer http.HandlerFunc) *Fence {
 	t.Helper()
 	server := httptest.NewServer(answer)
 	t.Cleanup(server.Close)
-	at, err := kubeclient.New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
+	return startWholeAt(t, &rest.Config{Host: server.URL})
+}
+
+// startWholeAt is startWhole for a cluster that is reached by a configuration.
+func startWholeAt(t *testing.T, config *rest.Config) *Fence {
+	t.Helper()
+	at, err := kubeclient.New(config, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,8 +84,12 @@ func becomes(t *testing.T, w *Fence, why string) {
 // again and again.
 func TestWholeNeedsToWatch(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, wholeNeedsToWatch)
+}
+
+func wholeNeedsToWatch(t *testing.T) {
 	var lists atomic.Int64
-	w := startWhole(t, func(rw http.ResponseWriter, r *http.Request) {
+	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			rw.WriteHeader(http.StatusForbidden)
 			says(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
@@ -85,9 +98,10 @@ func TestWholeNeedsToWatch(t *testing.T) {
 		lists.Add(1)
 		says(rw, leases())
 	})
+	w := startWholeAt(t, &rest.Config{Host: "http://target", Transport: protocol.Memory{Handler: handler}})
 	becomes(t, w, "orrery-agent rbac")
 	before := lists.Load()
-	env.Throughout(t, 2*time.Second, func() error {
+	env.Throughout(t, limit.Window, func() error {
 		if n := lists.Load() - before; n > 20 {
 			return fmt.Errorf("%d lists", n)
 		}

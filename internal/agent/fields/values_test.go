@@ -6,14 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
 // answerWith is an answer to an apply: an object, of which the location's manager
 // owns fields.
-func answerWith(t *testing.T, object, owned string) *ownership.Answer {
+func answerWith(t testing.TB, object, owned string) *ownership.Answer {
 	t.Helper()
 	var a ownership.Answer
 	if err := a.UnmarshalJSON([]byte(object)); err != nil {
@@ -107,28 +106,45 @@ func TestDifferences(t *testing.T) {
 	}
 }
 
-// TestComparingIsBounded shows that what a comparison costs grows with the objects only,
-// whatever they are like: ten times the size is far from a hundred times the work.
+// TestComparingIsBounded counts the allocations of comparisons: an object of ten times the size
+// takes far fewer than a hundred times as many. BenchmarkMutated measures the time.
 func TestComparingIsBounded(t *testing.T) {
 	const n, factor = 400, 10
 	for name, of := range map[string]func(n int) (sent, answer, owned string, want int){"elements": manyElements, "set": manyValues, "depth": deepFields} {
-		took := func(n int) time.Duration {
+		allocations := func(n int) float64 {
 			sent, answer, owned, want := of(n)
 			object := answerWith(t, answer, owned)
-			start := time.Now()
-			got, err := Mutated(object, sent, testIdentity)
-			if err != nil || len(got) != want {
-				t.Fatalf("%s: %d differences, %v; want %d", name, len(got), err, want)
-			}
-			return time.Since(start)
+			return testing.AllocsPerRun(1, func() {
+				got, err := Mutated(object, sent, testIdentity)
+				if err != nil || len(got) != want {
+					t.Fatalf("%s: %d differences, %v; want %d", name, len(got), err, want)
+				}
+			})
 		}
-		small, large := took(n), took(factor*n)
-		for range 2 { // a moment without other work is enough
-			small, large = min(small, took(n)), min(large, took(factor*n))
+		small, large := allocations(n), allocations(factor*n)
+		t.Logf("%s: %.0f, %.0f", name, small, large)
+		most := 2 * factor * small
+		if name == "depth" { // n/4 reaches maxDepth already
+			most = 2 * small
 		}
-		t.Logf("%s: %s, %s", name, small, large)
-		if large > 6*factor*small {
-			t.Errorf("%s: %d take %s, %d take %s", name, n, small, factor*n, large)
+		if large > most {
+			t.Errorf("%s: %d take %.0f allocations, %d take %.0f", name, n, small, factor*n, large)
+		}
+	}
+}
+
+func BenchmarkMutated(b *testing.B) {
+	for name, of := range map[string]func(n int) (sent, answer, owned string, want int){"elements": manyElements, "set": manyValues, "depth": deepFields} {
+		for _, n := range []int{400, 4000} {
+			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
+				sent, answer, owned, _ := of(n)
+				object := answerWith(b, answer, owned)
+				for b.Loop() {
+					if _, err := Mutated(object, sent, testIdentity); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
 		}
 	}
 }

@@ -51,6 +51,11 @@ func newMemory(t *testing.T) *memory {
 // follow makes a session with the hub, and a reporter.
 func (m *memory) follow() (*Session, *Reporter) {
 	st, hub := hubBy(m.t, m)
+	return m.followBy(st, hub)
+}
+
+// followBy returns a session of a client of the hub with a store, and a reporter.
+func (m *memory) followBy(st *store.Store, hub *Client) (*Session, *Reporter) {
 	link := linkTo(hub, st)
 	r := NewReporter(link, counter(), func([]store.Touched) {}, func() bool { return true })
 	return NewSession(link, m, r, counter(), counter()), r

@@ -11,7 +11,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -19,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
 	"orrery.dev/orrery/test/support/protocol"
 )
 
@@ -143,9 +143,7 @@ func (s *scripted) on(call string, answers ...answer) {
 // once holds one session and returns how it ended.
 func (s *scripted) once() error {
 	s.t.Helper()
-	ctx, cancel := context.WithTimeout(s.t.Context(), 20*time.Second)
-	defer cancel()
-	_, err := s.session.once(ctx)
+	_, err := s.session.once(limit.Context(s.t, "the session ends"))
 	return err
 }
 

@@ -5,14 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/protocol"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestWalkCut cuts a walk at every step of its way. Nothing is removed before
@@ -28,7 +30,7 @@ func TestWalkCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.same(t, s.Store)
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := seeds.Rand(t, 1)
 	for round := range 5 {
 		gone := map[string]bool{}
 		for range 400 {
@@ -84,7 +86,7 @@ func TestWalkOfWhatChanges(t *testing.T) {
 		m.put(put(name(i), "1", "x"))
 	}
 	s, _ := m.follow()
-	rng := rand.New(rand.NewPCG(3, 4))
+	rng := seeds.Rand(t, 1)
 	var first int64
 	changed := map[string]bool{}
 	m.before = func(call string) {
@@ -302,19 +304,24 @@ func (m *memory) linger(w http.ResponseWriter, call string) {
 // TestWalkLongerThanSilence shows that a session goes on whose walk takes longer than the
 // hub may be silent, as long as the hub sends something, even empty lines.
 func TestWalkLongerThanSilence(t *testing.T) {
-	m := newMemory(t)
-	m.heartbeat = 2
-	const patience = silence * time.Second
-	// All but the second are too short by themselves.
-	m.lingers = map[string]time.Duration{"reports/walk": patience / 2, "walk": patience * 5 / 4, "fetch": patience / 2, "reports/fetch": patience * 3 / 4}
-	for i := range 10 {
-		m.put(put(name(i), "1", "x"))
-		m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied}
-	}
-	s, _ := m.follow()
-	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
-		t.Fatal(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(t)
+		m.heartbeat = 2
+		const patience = silence * 2 * time.Second
+		// All but the second are too short by themselves.
+		m.lingers = map[string]time.Duration{"reports/walk": patience / 2, "walk": patience * 5 / 4, "fetch": patience / 2, "reports/fetch": patience * 3 / 4}
+		for i := range 10 {
+			m.put(put(name(i), "1", "x"))
+			m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied}
+		}
+		hub := Over(protocol.Memory{Handler: m}, wire.Join{Hub: "https://hub", Location: "paris", Token: "x"}, "test", key.Shard{})
+		st := opened(t)
+		committing(t, st)
+		s, _ := m.followBy(st, hub)
+		if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
+			t.Fatal(err)
+		}
+	})
 }
 
 // desire has what a put frame brings desired.

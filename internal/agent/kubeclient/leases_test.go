@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/protocol"
 )
 
 // asked is a target that notes what it is asked.
@@ -29,8 +32,18 @@ type asked struct {
 // askedBy is a client of a target that answers everything by a handler.
 func askedBy(t *testing.T, answer http.HandlerFunc) *asked {
 	t.Helper()
+	a, handler := askedVia(t, answer)
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	a.connect(t, &rest.Config{Host: server.URL})
+	return a
+}
+
+// askedVia returns a target that is not connected, and the handler by which it answers.
+func askedVia(t *testing.T, answer http.HandlerFunc) (*asked, http.Handler) {
+	t.Helper()
 	a := &asked{}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return a, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		a.all = append(a.all, r.Clone(context.WithoutCancel(r.Context())))
 		a.mu.Unlock()
@@ -38,13 +51,16 @@ func askedBy(t *testing.T, answer http.HandlerFunc) *asked {
 			t.Error(err)
 		}
 		answer(w, r)
-	}))
-	t.Cleanup(server.Close)
+	})
+}
+
+// connect makes the client.
+func (a *asked) connect(t *testing.T, config *rest.Config) {
+	t.Helper()
 	var err error
-	if a.Client, err = New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler)); err != nil {
+	if a.Client, err = New(config, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler)); err != nil {
 		t.Fatal(err)
 	}
-	return a
 }
 
 // taken is what was asked since the last time.
@@ -88,7 +104,12 @@ func writesOf(c *Client) map[string]func(context.Context) error {
 // said, too. Reads, and what is about Leases, are not bound to that.
 func TestWritesEndWithTheLease(t *testing.T) {
 	t.Parallel()
-	a := askedBy(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "{}") })
+	synctest.Test(t, writesEndWithTheLease) // no time passes between Guard and a request
+}
+
+func writesEndWithTheLease(t *testing.T) {
+	a, handler := askedVia(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "{}") })
+	a.connect(t, &rest.Config{Host: "http://target", Transport: protocol.Memory{Handler: handler}})
 	var left time.Duration
 	var why error
 	a.Guard(func() (context.Context, time.Time, error) { return context.Background(), time.Now().Add(left), why })
@@ -147,14 +168,14 @@ func TestWritesUnderWay(t *testing.T) {
 		a.Guard(func() (context.Context, time.Time, error) { return held, time.Now().Add(time.Minute), nil })
 		done := make(chan error, 1)
 		go func() { done <- writesOf(a.Client)[name](t.Context()) }()
-		<-arrived
+		limit.Receive(t, arrived, name+" arrives")
 		if a.Unanswered() {
 			t.Errorf("%s was given up", name)
 		}
 		end()
-		if err := <-done; err == nil || !a.Unanswered() {
+		if err := limit.Receive(t, done, name+" returns"); err == nil || !a.Unanswered() {
 			t.Errorf("%s: %v, unanswered: %t", name, err, a.Unanswered())
 		}
-		<-ended
+		limit.Receive(t, ended, name+" ends at the target")
 	}
 }

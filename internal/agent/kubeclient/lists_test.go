@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // page is a page of metadata as a kube-apiserver lists it of objects that the agent has applied.
@@ -72,15 +73,15 @@ func TestPages(t *testing.T) {
 	names, revision := read(last, func(n int) {
 		switch n {
 		case 0: // nothing but the first has been asked for
-			if <-began; len(began) != 0 {
+			if limit.Receive(t, began, "the first page is asked for"); len(began) != 0 {
 				t.Error("the second page is asked for before somebody reads on")
 			}
 		case 1:
-			<-began // the second
+			limit.Receive(t, began, "the second page is asked for")
 			fallthrough
 		default:
 			if n < last {
-				<-began // the one after it, while this is shown
+				limit.Receive(t, began, "the next page is asked for while this one is shown")
 			}
 		}
 	})
@@ -159,7 +160,7 @@ func TestNotAhead(t *testing.T) {
 		shown := 0
 		if _, err := a.Pages(t.Context(), Leases, "", "", full, func(*Page) (bool, error) {
 			shown++
-			<-asked // this one
+			limit.Receive(t, asked, "a page is asked for") // this one
 			select {
 			case <-asked:
 				t.Errorf("full %t: another is asked for while page %d is shown", full, shown)

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func refusedWith(code, after int32) error {
@@ -24,6 +25,7 @@ func refusedWith(code, after int32) error {
 // time. A request that it refuses is to be sent again after so many seconds.
 type server struct {
 	mu         sync.Mutex
+	random     *rand.Rand           // guarded by mu
 	admits     func(under int) bool // with so many under way
 	takes      time.Duration
 	retryAfter int32
@@ -58,11 +60,11 @@ func (s *server) request() error {
 	if !ok {
 		s.refused++
 	}
-	s.mu.Unlock()
 	took := time.Millisecond // of the bubble's clock, as all times here
 	if ok {
-		took = s.takes*3/4 + rand.N(s.takes/2)
+		took = s.takes*3/4 + time.Duration(s.random.Int64N(int64(s.takes/2)))
 	}
+	s.mu.Unlock()
 	<-time.After(took)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -143,7 +145,7 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &server{admits: c.admits(), takes: c.takes, retryAfter: c.retryAfter}
+				s := &server{random: seeds.Rand(t, 1), admits: c.admits(), takes: c.takes, retryAfter: c.retryAfter}
 				drive(t, newPace(MostWorkers), s, length)
 				share, refused := float64(s.done)/c.allows/length.Seconds(), float64(s.refused)/float64(s.done)
 				t.Logf("%.2f of what is allowed; %.3f refusals for each; at most %d at once", share, refused, s.most)
@@ -159,7 +161,7 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 func TestPaceFillsTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const room, takes, length = 4, 4 * time.Millisecond, time.Minute
-		s := &server{admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 3}
+		s := &server{random: seeds.Rand(t, 1), admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 3}
 		drive(t, newPace(MostWorkers), s, length)
 		if share := float64(s.done) / (room * float64(length/takes)); share < 0.9 {
 			t.Errorf("%.2f of what is allowed", share)
@@ -173,7 +175,7 @@ func TestPaceRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPace(MostWorkers)
 		for _, room := range []int{12, 0, 2} {
-			narrow := &server{admits: roomFor(room), takes: 20 * time.Millisecond, retryAfter: 5}
+			narrow := &server{random: seeds.Rand(t, 1), admits: roomFor(room), takes: 20 * time.Millisecond, retryAfter: 5}
 			drive(t, p, narrow, 30*time.Second)
 			if p.Now() > room+2 {
 				t.Errorf("pace %d with room for %d", p.Now(), room)
@@ -181,7 +183,7 @@ func TestPaceRecovers(t *testing.T) {
 			if room == 0 && narrow.refused > MostPace+30/5+1 {
 				t.Errorf("asked %d times, and always refused", narrow.refused)
 			}
-			wide := &server{admits: roomFor(1000), takes: 20 * time.Millisecond, retryAfter: 5}
+			wide := &server{random: seeds.Rand(t, 1), admits: roomFor(1000), takes: 20 * time.Millisecond, retryAfter: 5}
 			drive(t, p, wide, 20*time.Second)
 			if p.Now() != MostPace || wide.done < MostPace*50*20*6/10 {
 				t.Errorf("after room for %d: %d were done when the target was well again, pace %d", room, wide.done, p.Now())
@@ -195,7 +197,7 @@ func TestPaceRecovers(t *testing.T) {
 func TestPaceWithAKindRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		s := &server{takes: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
+		s := &server{random: seeds.Rand(t, 1), takes: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
 		drive(t, newPace(MostWorkers), s, time.Minute)
 		if s.done < 60*100*7/10 {
 			t.Errorf("%d were done, %d refused", s.done, s.refused)
@@ -207,7 +209,7 @@ func TestPaceWithAKindRefused(t *testing.T) {
 func TestPacesShare(t *testing.T) {
 	const length = 5 * time.Minute // who has more changes with time
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
+		s := &server{random: seeds.Rand(t, 1), admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
 		early, late := newPace(MostWorkers), newPace(MostWorkers)
 		drive(t, early, s, 5*time.Second)
 		var both sync.WaitGroup
@@ -336,7 +338,7 @@ func TestPaceOfAShortRun(t *testing.T) {
 		well, refused, allowed := 0, 0, time.Duration(objects/room)*takes
 		for range runs {
 			synctest.Test(t, func(t *testing.T) {
-				s := &server{admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 4}
+				s := &server{random: seeds.Rand(t, 1), admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 4}
 				if finish(t, newPace(MostWorkers), s, objects) <= allowed*5/4 {
 					well++
 				}

@@ -3,6 +3,7 @@ package observe
 import (
 	"context"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"orrery.dev/orrery/internal/agent/store"
@@ -11,7 +12,9 @@ import (
 )
 
 // TestGateSaysWhy shows the order of the reasons for which nothing is changed.
-func TestGateSaysWhy(t *testing.T) {
+func TestGateSaysWhy(t *testing.T) { synctest.Test(t, gateSaysWhy) }
+
+func gateSaysWhy(t *testing.T) {
 	e := worklist.New()
 	g := NewGate(e, nil, quiet)
 	for _, c := range []struct{ halt, broken, want string }{

@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // placementOf is the Placement that let go of an object of guardThem.
@@ -120,7 +121,7 @@ func TestConfirm(t *testing.T) {
 // TestGuardSums shows that the digests of what waits are a function of that alone,
 // and that few groups are told apart however many there are.
 func TestGuardSums(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		have, sums := map[string]guardedRemoval{}, GuardSums{}
 		for _, id := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "b", "c", "d"})).Draw(t, "ids") {
 			before, copied := sums, maps.Clone(sums)

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // recount computes root, count and deferred entries anew from the content.
@@ -31,7 +32,7 @@ func recount(s *Store) (root wire.Sum, count, deferred int, err error) {
 // with a model that knows the rules.
 func TestIntakeModel(t *testing.T) {
 	root, run := t.TempDir(), 0
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		run++
 		dir := filepath.Join(root, strconv.Itoa(run))
 		m := &intakeModel{store: open(t, dir), dir: dir, content: map[string]wire.Sum{}, deferred: map[string]bool{}}

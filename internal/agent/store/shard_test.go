@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestServe: a store that becomes that of another shard forgets what is of others, is sound,
@@ -110,7 +111,7 @@ func TestServe(t *testing.T) {
 
 // TestAllowances: what all shards let go at once is never more than what the location may.
 func TestAllowances(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		shards, percent := rapid.IntRange(2, key.MaxShards).Draw(t, "shards"), rapid.IntRange(0, 100).Draw(t, "percent")
 		objects, sum := 0, 0
 		for k := range shards {
@@ -159,7 +160,7 @@ func TestOutdated(t *testing.T) {
 // go is never more than twice what the location may: who goes on has counted what it let go,
 // and who begins lets go its share.
 func TestAllowancesOverAChange(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		percent, windows := rapid.IntRange(0, 100).Draw(t, "percent"), map[int]*pruneWindow{}
 		letGo := func(label string) {
 			has, went := 0, 0

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,10 +16,11 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
-// replayTime is how long TestStoreReplay makes inputs.
-const replayTime = time.Second
+// replays is the number of inputs of TestStoreReplay.
+const replays = 150
 
 // script is an input of a fuzz test: what it says is done one after the other.
 type script []byte
@@ -126,12 +126,11 @@ func FuzzStoreReplay(f *testing.F) { f.Fuzz(garbledStore) }
 // or nothing.
 func FuzzStoreKilled(f *testing.F) { f.Fuzz(killedStore) }
 
-// TestStoreReplay is the fuzz tests with random inputs, as many as the time allows:
-// without the instruments of a fuzz test they take a few milliseconds each.
+// TestStoreReplay runs the fuzz tests with random inputs. Each takes a few milliseconds without
+// the instrumentation of a fuzz test.
 func TestStoreReplay(t *testing.T) {
-	end := time.Now().Add(replayTime)
-	r, n := rand.New(rand.NewPCG(11, 12)), 0
-	for ; time.Now().Before(end); n++ {
+	r := seeds.Rand(t, 11)
+	for range seeds.Count(t, replays) {
 		text := make([]byte, 1+r.IntN(200))
 		for i := range text {
 			text[i] = byte(r.Uint32())
@@ -144,7 +143,6 @@ func TestStoreReplay(t *testing.T) {
 		run("killed", killedStore, text)
 		run("garbled", garbledStore, text[:min(len(text), 1+r.IntN(30))])
 	}
-	t.Logf("%d inputs", n)
 }
 
 func garbledStore(t *testing.T, text []byte) {

@@ -10,6 +10,7 @@ import (
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestPacked shows that what is packed is the same when it is unpacked, and that what is the same
@@ -20,7 +21,7 @@ func TestPacked(t *testing.T) {
 		rapid.StringMatching(`[0-9A-Fg-]{36}`),
 		rapid.SampledFrom([]string{"", "u", "00000000-0000-0000-0000-000000000000", "0123456789-abcdef-0123456789-abcdef-"}),
 	)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		o := decide.Observed{
 			Presence: decide.Presence(rapid.IntRange(0, int(decide.Foreign)).Draw(t, "presence")), UID: uid.Draw(t, "uid"),
 			Revision: rapid.Uint64().Draw(t, "revision"), Fields: ownership.FieldsHash(rapid.Uint64().Draw(t, "fields")),

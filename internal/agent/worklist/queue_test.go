@@ -16,12 +16,13 @@ import (
 	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestQueueModel compares the queue with a naive one: every item that was pushed
 // is handed out once, to one worker at a time, in order of priority.
 func TestQueueModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		var q queue
 		items := make([]*Item, 6)
 		for i := range items {

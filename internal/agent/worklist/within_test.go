@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestWithin compares what the engine says of what is in something with a look at all
@@ -23,7 +24,7 @@ func TestWithin(t *testing.T) {
 	} {
 		all = append(all, parseIdentity(id))
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		e := New()
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			id := rapid.SampledFrom(all).Draw(t, "identity")

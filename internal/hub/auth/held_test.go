@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // numbered are so many different strings.
@@ -58,7 +59,7 @@ func TestHeldEqualsRBAC(t *testing.T) {
 			Verbs: words.Draw(t, "verbs"), APIGroups: words.Draw(t, "groups"), Resources: things.Draw(t, "resources"), ResourceNames: names.Draw(t, "names"),
 		}
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		owner, wants := rapid.SliceOfN(rule, 0, 4).Draw(t, "holds"), rule.Draw(t, "wants")
 		h := &held{z: &Authorizer{}, space: "a"}
 		for _, r := range owner {

@@ -15,6 +15,7 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestRulesAreExact: a review of rules lists what the authorizer allows, of every kind and
@@ -22,7 +23,7 @@ import (
 func TestRulesAreExact(t *testing.T) {
 	w := newWorld(t)
 	w.space("a", "team=x")
-	for s, specs := range map[key.Space][]string{
+	for s, specs := range seeds.Ordered(map[key.Space][]string{
 		"a": {
 			`{subjects: [{kind: User, name: view}], roles: [{name: view}]}`,
 			`{subjects: [{kind: User, name: edit}], roles: [{name: edit}]}`,
@@ -37,7 +38,7 @@ func TestRulesAreExact(t *testing.T) {
 			`{subjects: [{kind: User, name: all}], roles: [{name: edit}], spaces: {selector: {}}}`,
 			`{subjects: [{kind: User, name: all}], roles: [{name: view}], rules: [{nonResourceURLs: [/metrics], verbs: [get]}]}`,
 		},
-	} {
+	}) {
 		for i, spec := range specs {
 			w.grant(s, string(rune('a'+i)), spec)
 		}

@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/progress"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // resolvedLife is a table with Placements, locations and a space that change at random, and what
@@ -96,7 +97,7 @@ func (l *resolvedLife) step() {
 func (l *resolvedLife) reload() {
 	l.rev++
 	var all []table.Update
-	for k, v := range l.rows {
+	for k, v := range seeds.Ordered(l.rows) {
 		all = append(all, table.Update{Key: k, Value: v, CreateRev: 1, ModRev: l.rev})
 	}
 	l.table.Reset(l.rev, all)
@@ -105,8 +106,8 @@ func (l *resolvedLife) reload() {
 // TestResolutions: what is kept of Placements is what a look at all locations finds, once what has
 // moved is forgotten, and is what the hub writes: each change makes its Placement dirty.
 func TestResolutions(t *testing.T) {
-	for seed := range uint64(50) {
-		l := newResolvedLife(t, seed)
+	for seed := range seeds.All(t, 50) {
+		l := newResolvedLife(t, uint64(seed))
 		written := map[key.Placement]string{}
 		for range 60 {
 			for range 1 + l.rng.IntN(3) {

@@ -6,6 +6,8 @@ import (
 
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func TestPlacing(t *testing.T) {
@@ -62,7 +64,7 @@ func TestPlacesAreApart(t *testing.T) {
 		}).Filter(func(s string) bool { return len(utilvalidation.IsDNS1123Label(s)) == 0 })
 	}
 	spaces := label(maxNameLength).Filter(func(s string) bool { return ValidateName(s) == nil })
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		one := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
 		other := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
 		at := Prefixed.At(one)

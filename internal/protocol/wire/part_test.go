@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestAppendPart shows that a part is written as an Encoder says it: byte by byte but for how texts are
@@ -25,34 +27,36 @@ func TestAppendPart(t *testing.T) {
 		"Any": rapid.OneOf(plain, rapid.String(), rapid.Map(rapid.SliceOf(rapid.Byte()), func(b []byte) string { return string(b) }),
 			rapid.SampledFrom([]string{`"`, `\`, "<&>", "\u2028", "\n", "\x7f", "\xff"})),
 	} {
-		t.Run(name, rapid.MakeCheck(func(t *rapid.T) {
-			p := Part{From: text.Draw(t, "from"), To: text.Draw(t, "to")}
-			for range rapid.IntRange(0, 3).Draw(t, "spans") {
-				p.Split = append(p.Split, Span{From: text.Draw(t, "from"), To: text.Draw(t, "to"), Sum: sum(t), Count: rapid.Int().Draw(t, "count")})
-			}
-			for range rapid.IntRange(0, 3).Draw(t, "leaves") {
-				p.Leaves = append(p.Leaves, Leaf{Key: text.Draw(t, "key"), Sum: sum(t)})
-			}
-			written, encoded := bytes.NewBuffer(AppendPart(nil, &p)), &bytes.Buffer{}
-			if err := NewEncoder(encoded).Encode(Frame{Part: &p}); err != nil {
-				t.Fatal(err)
-			}
-			if line := written.String(); strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
-				t.Fatalf("it is not one line: %q", line)
-			}
-			if name == "Names" && written.String() != encoded.String() {
-				t.Fatalf("written: %s\nencoded: %s", written, encoded)
-			}
-			var got, want Frame
-			for from, to := range map[*bytes.Buffer]*Frame{written: &got, encoded: &want} {
-				if err := NewDecoder(from).Decode(to); err != nil {
+		t.Run(name, func(t *testing.T) {
+			seeds.Check(t, func(t *rapid.T) {
+				p := Part{From: text.Draw(t, "from"), To: text.Draw(t, "to")}
+				for range rapid.IntRange(0, 3).Draw(t, "spans") {
+					p.Split = append(p.Split, Span{From: text.Draw(t, "from"), To: text.Draw(t, "to"), Sum: sum(t), Count: rapid.Int().Draw(t, "count")})
+				}
+				for range rapid.IntRange(0, 3).Draw(t, "leaves") {
+					p.Leaves = append(p.Leaves, Leaf{Key: text.Draw(t, "key"), Sum: sum(t)})
+				}
+				written, encoded := bytes.NewBuffer(AppendPart(nil, &p)), &bytes.Buffer{}
+				if err := NewEncoder(encoded).Encode(Frame{Part: &p}); err != nil {
 					t.Fatal(err)
 				}
-			}
-			if !reflect.DeepEqual(got, want) {
-				t.Fatalf("%+v, want %+v", got.Part, want.Part)
-			}
-		}))
+				if line := written.String(); strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
+					t.Fatalf("it is not one line: %q", line)
+				}
+				if name == "Names" && written.String() != encoded.String() {
+					t.Fatalf("written: %s\nencoded: %s", written, encoded)
+				}
+				var got, want Frame
+				for from, to := range map[*bytes.Buffer]*Frame{written: &got, encoded: &want} {
+					if err := NewDecoder(from).Decode(to); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Fatalf("%+v, want %+v", got.Part, want.Part)
+				}
+			})
+		})
 	}
 }
 

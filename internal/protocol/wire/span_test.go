@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 type leafSet map[string]int
@@ -58,7 +60,7 @@ func difference(t testing.TB, mine, theirs *Index) (all Difference, requests, by
 
 // TestDifferenceIsExact compares with the plain difference of two sets.
 func TestDifferenceIsExact(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		mine, theirs := leafSet{}, leafSet{}
 		for i := range rapid.IntRange(0, 3000).Draw(t, "size") {
 			k := fmt.Sprintf("s/core/configmaps/ns/%05d", i)

@@ -201,7 +201,7 @@ func (s *site) exists(name string, like *metav1.ObjectMeta) {
 // writes counts the requests of the site's agent that have changed something.
 func (s *site) writes() (n int) {
 	s.t.Helper()
-	for _, e := range s.c.Requests(s.t, env.Filter{UserAgent: "orrery-agent/" + s.name, Writes: true}) {
+	for _, e := range s.c.AllRequests(s.t, env.Filter{UserAgent: "orrery-agent/" + s.name, Writes: true}) {
 		if !strings.Contains(e.RequestURI, "dryRun=All") {
 			n++
 		}

@@ -78,14 +78,14 @@ func TestHelmWaits(t *testing.T) {
 	install := []string{"install", "cert-manager", chart, "--namespace=cert-manager", "--create-namespace", "--set=crds.enabled=true"}
 	env.Kubectl(t, s.kubeconfig, "create", "namespace", "kube-system") // where the chart has its leases' roles
 	t.Run("not without a location", func(t *testing.T) {
-		said := s.helmFails(t, append(install, "--wait", "--timeout=10s")...)
+		said := s.helmFails(t, append(install, "--wait", "--timeout=30s")...)
 		if !strings.Contains(said, "resource Deployment/cert-manager/cert-manager not ready") || !strings.Contains(said, "context deadline exceeded") {
 			t.Errorf("helm says\n%s", said)
 		}
 		if h := s.history(t, "cert-manager"); h != "1 failed" {
 			t.Errorf("the history is %s", h)
 		}
-		s.helm(t, "uninstall", "cert-manager", "--namespace=cert-manager", "--wait")
+		s.helm(t, "uninstall", "cert-manager", "--namespace=cert-manager", "--wait", "--timeout=14m")
 	})
 
 	w.Join("berlin", nil)
@@ -98,5 +98,5 @@ func TestHelmWaits(t *testing.T) {
 	s.timed(t, "upgrade and wait", func() {
 		s.helm(t, "upgrade", "cert-manager", chart, "--namespace=cert-manager", "--reuse-values", "--set=replicaCount=2", "--wait", "--timeout=14m")
 	})
-	s.helm(t, "uninstall", "cert-manager", "--namespace=cert-manager", "--wait")
+	s.helm(t, "uninstall", "cert-manager", "--namespace=cert-manager", "--wait", "--timeout=14m")
 }

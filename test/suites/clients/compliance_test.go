@@ -45,7 +45,7 @@ spec:
 // upgraded to two replicas of its controllers, rolled back, uninstalled with nothing left. Helm
 // waits for all of it at both. Its policies go there, and what it finds comes back.
 func TestCompliance(t *testing.T) {
-	w := world.New(t, "--heartbeat=1s", "--disconnected-after=5s") // soon, not after a minute and a half
+	w := world.New(t, "--heartbeat=10s", "--disconnected-after=10s") // an agent that ends is missed soon, not after a minute and a half
 	s := &space{hub: w.Hub, kubeconfig: w.AddSpace("shop")}
 	chart := kyvernoChart(t)
 	s.apply(t, kyvernoEverywhere)
@@ -105,13 +105,13 @@ func hooked(t *testing.T, site *world.Site) (names []string) {
 	t.Helper()
 	ran := map[string]bool{}
 	jobs := env.Filter{Resource: "jobs", Namespace: "kyverno", Writes: true}
-	for _, e := range site.Cluster.Requests(t, jobs) {
+	for _, e := range site.Cluster.AllRequests(t, jobs) {
 		if e.User.Username != env.AgentUser && e.Object.Subresource == "status" {
 			ran[e.Object.Name] = true
 		}
 	}
 	jobs.User, jobs.Verbs = env.AgentUser, []string{"create", "patch"}
-	for _, e := range site.Cluster.Requests(t, jobs) {
+	for _, e := range site.Cluster.AllRequests(t, jobs) {
 		if ran[e.Object.Name] && !slices.Contains(names, e.Object.Name) {
 			names = append(names, e.Object.Name)
 		}

@@ -187,7 +187,7 @@ func fluxWait(t *testing.T, m *ssa.ResourceManager, objects []*unstructured.Unst
 	if err := m.Wait(others, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: soon}); err != nil {
 		t.Error(err)
 	}
-	err := m.Wait(inert, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: 10 * time.Second})
+	err := m.Wait(inert, ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: 30 * time.Second})
 	if err == nil || !strings.Contains(err.Error(), "Deployment/store/web status: 'InProgress'") {
 		t.Errorf("waiting for a Deployment: %v", err)
 	}

@@ -55,7 +55,7 @@ func TestHelmKyverno(t *testing.T) {
 		before.RSSAnon>>20, after.RSSAnon>>20, (after.CPU - before.CPU).Round(10*time.Millisecond))
 
 	// A hook's Job does not end by itself.
-	said := s.helmFails(t, "uninstall", "kyverno", "--namespace=kyverno", "--timeout=10s")
+	said := s.helmFails(t, "uninstall", "kyverno", "--namespace=kyverno", "--timeout=30s")
 	if !strings.Contains(said, "resource Job/kyverno/kyverno-scale-to-zero not ready") || !strings.Contains(said, "context deadline exceeded") {
 		t.Errorf("helm says\n%s", said)
 	}

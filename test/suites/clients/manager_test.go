@@ -119,7 +119,7 @@ func newOperator(t *testing.T, s *space, name string) *operator {
 		LeaderElection: true, LeaderElectionID: leaderName, LeaderElectionNamespace: "default",
 		LeaderElectionReleaseOnCancel: true,
 		// The machine may stand still for longer than those who lead usually may.
-		LeaseDuration: new(time.Minute), RenewDeadline: new(40 * time.Second),
+		LeaseDuration: new(5 * time.Minute), RenewDeadline: new(4 * time.Minute),
 		// Of ConfigMaps only metadata is cached; what is in one is asked of the space.
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
 		Metrics:    metricsserver.Options{BindAddress: "0"},

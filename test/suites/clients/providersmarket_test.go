@@ -47,10 +47,10 @@ func newMarket(t *testing.T, consumers ...string) *market {
 	t.Helper()
 	hub := env.StartHub(t)
 	m := &market{hub: hub, front: hub.StartTerminating(), files: map[string]string{}}
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "platform")
+	env.CreateSpace(t, hub.Kubeconfig, "platform")
 	m.mint(t, "platform", "platform")
 	for _, s := range consumers {
-		env.Orrery(t, hub.Kubeconfig, "space", "create", s)
+		env.CreateSpace(t, hub.Kubeconfig, s)
 		m.mint(t, s, s, "--group", "consumers", "--role", "admin")
 	}
 	for _, user := range []string{"provider-a", "provider-b"} {

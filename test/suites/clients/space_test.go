@@ -17,7 +17,7 @@ type space struct {
 func newSpace(t *testing.T) *space {
 	t.Helper()
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
+	env.CreateSpace(t, hub.Kubeconfig, "shop")
 	return &space{hub: hub, kubeconfig: hub.PathKubeconfig("spaces/shop")}
 }
 

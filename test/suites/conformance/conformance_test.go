@@ -74,7 +74,7 @@ func startReal(t *testing.T) *server {
 func startSpace(t *testing.T, args ...string) *server {
 	t.Helper()
 	hub := env.StartHub(t, append([]string{"--unsafe-no-fsync"}, args...)...)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
+	env.CreateSpace(t, hub.Kubeconfig, spaceName)
 	return newServer(t, hub.PathConfig("spaces/"+spaceName))
 }
 

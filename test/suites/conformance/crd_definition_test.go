@@ -124,12 +124,12 @@ func crdChanges(s *side) {
 	}
 	k.try(http.MethodPut, k.crdPath(), k.crd(crdVersion("v1", true, anything, "")))
 	s.say("a watch of what is defined anew")
-	w := s.watch(k.path() + "?watch=true&timeoutSeconds=60")
+	w := s.watch(k.path() + "?watch=true&timeoutSeconds=3600")
 	s.quietly(http.MethodPost, k.path(), k.object("a", `"spec":{"old":1}`))
 	w.take(1)
 	k.redefine(k.object("x", `"spec":{"old":1}`), http.StatusBadRequest, crdVersion("v1", true, withSpec(`{"type":"object","properties":{"new":{"type":"integer","default":5}}}`), ""))
 	w.rest()
-	s.watch(k.path() + "?watch=true&timeoutSeconds=60&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true").take(1)
+	s.watch(k.path() + "?watch=true&timeoutSeconds=3600&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true").take(1)
 }
 
 func crdRefusals(s *side) {

@@ -13,7 +13,7 @@ func crdRemoval(s *side) {
 	k.define(crdVersion("v1", true, anything, ""))
 	s.quietly(http.MethodPost, k.path(), k.object("a", ""))
 	s.quietly(http.MethodPost, k.path(), strings.Replace(k.object("held", ""), `"name"`, `"finalizers":["example.org/wait"],"name"`, 1))
-	w := s.watch(k.path() + "?watch=true&timeoutSeconds=60&resourceVersion=0")
+	w := s.watch(k.path() + "?watch=true&timeoutSeconds=3600&resourceVersion=0")
 	w.set(2)
 	s.quietly(http.MethodDelete, k.crdPath(), "")
 	w.set(2)

@@ -41,7 +41,7 @@ func crdDefaultsOfOldObjects(s *side) {
 	k.get(k.path(), asTable)
 	k.get(k.path() + "?fieldSelector=spec.colour=blue")
 	k.get(k.path() + "?fieldSelector=spec.colour=red")
-	s.watch(k.path() + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=60").take(2)
+	s.watch(k.path() + "?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true&timeoutSeconds=3600").take(2)
 	k.patch(typeMerge, k.path("a"), `{"metadata":{"labels":{"x":"y"}}}`)
 	k.patch(typeMerge, k.path("a"), `{"spec":{"colour":"green"}}`)
 	k.apply(k.path("b")+"?fieldManager=m", k.object("b", `"spec":{"colour":"blue"}`))

@@ -108,7 +108,7 @@ func protobufForms(s *side) {
 	ask("json in", "POST", cms, configMap("q"), &corev1.ConfigMap{}, out)
 	ask("merge patch", "PATCH", cms+"/q", `{"data":{"k":"x"}}`, &corev1.ConfigMap{}, out, "Content-Type: "+typeMerge)
 	ask("delete", "DELETE", cms+"/q", encoded(&metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}), &metav1.Status{}, in, out)
-	a, err := s.do("GET", cms+"?watch=true&timeoutSeconds=3", "", out+";stream=watch")
+	a, err := s.do("GET", cms+"?watch=true&timeoutSeconds=10", "", out+";stream=watch")
 	s.say("watch: %v %d %s, %v", err, a.code, a.header.Get("Content-Type"), len(a.body) > 100)
 	wrong := object.DeepCopy()
 	wrong.Kind = "Secret"

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 func parse(t *testing.T, text string) map[string]any {
@@ -123,7 +124,7 @@ func kubectl(t *testing.T, h hubOfAll) {
 	s.prints("5", "get", "wi", "a", "-o", "jsonpath={.spec.replicas}")
 	s.prints("unchanged", "apply", "-f", s.file(definition))
 	s.prints("serverside-applied", "apply", "--server-side", "--force-conflicts", "-f", s.file(definition))
-	s.prints("condition met", "wait", "--for=condition=Established", "crd/widgets.shop.example")
+	s.prints("condition met", "wait", "--for=condition=Established", "crd/widgets.shop.example", limit.Flag())
 	s.prints("Size: 3", "describe", "widget", "a")
 	s.prints("deleted", "delete", "wi", "--field-selector=spec.colour=blue")
 	s.refuses("spec.size: Required value", widget("c", "{}"))

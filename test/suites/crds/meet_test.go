@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -23,7 +24,7 @@ func TestDefinitionsMeet(t *testing.T) {
 	h.says(t, "one", map[string]string{id: "Applied "})
 
 	two.apply(crd("widgets", "Widget", "{type: object, properties: {size: {type: integer}, weight: {type: integer}}}", ""))
-	for name, spec := range map[string]string{"fits": "{size: 1}", "more": "{size: 1, weight: 2}", "less": "{}"} {
+	for name, spec := range seeds.Ordered(map[string]string{"fits": "{size: 1}", "more": "{size: 1, weight: 2}", "less": "{}"}) {
 		two.apply(widget(name, spec))
 	}
 	two.apply(place)

@@ -56,7 +56,7 @@ type space struct {
 
 func (h hubOfAll) space(t *testing.T, name string) space {
 	t.Helper()
-	env.Orrery(t, h.Kubeconfig, "space", "create", name)
+	env.CreateSpace(t, h.Kubeconfig, name)
 	client, err := dynamic.NewForConfig(h.PathConfig("spaces/" + name))
 	if err != nil {
 		t.Fatal(err)

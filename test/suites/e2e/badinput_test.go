@@ -17,7 +17,7 @@ import (
 // Kubernetes gives, and that nothing else changes.
 func TestBadInput(t *testing.T) {
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
+	env.CreateSpace(t, hub.Kubeconfig, spaceName)
 	env.Orrery(t, hub.Kubeconfig, "location", "add", "north")
 	w := shopAt(t, hub)
 	client, err := rest.HTTPClientFor(hub.PathConfig(""))

@@ -24,7 +24,7 @@ func TestOverload(t *testing.T) {
 	const atOnce = 8
 	hub := env.StartHub(t, fmt.Sprintf("--max-mutating-requests-inflight=%d", atOnce))
 	for _, s := range []string{"greedy", "modest"} {
-		env.Orrery(t, hub.Kubeconfig, "space", "create", s)
+		env.CreateSpace(t, hub.Kubeconfig, s)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

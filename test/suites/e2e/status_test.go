@@ -51,7 +51,7 @@ func (w *shop) quietRevision() string {
 		if now := w.revision(); now != last {
 			last, since = now, time.Now()
 		}
-		if quiet := time.Since(since); quiet < 5*time.Second {
+		if quiet := time.Since(since); quiet < 10*time.Second {
 			return fmt.Errorf("the log was written %s ago", quiet.Round(time.Millisecond))
 		}
 		return nil

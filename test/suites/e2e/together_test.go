@@ -224,7 +224,7 @@ func (w *shop) lacks() {
 	there("annotate", "replicasets", "--all", "look=again") // its controller waits longer and longer
 	w.runs(3)
 	for name, site := range w.Sites {
-		if writes := site.Cluster.Requests(w.t, env.Filter{User: env.AgentUser, After: start, Writes: true}); len(writes) > 0 {
+		if writes := site.Cluster.AllRequests(w.t, env.Filter{User: env.AgentUser, After: start, Writes: true}); len(writes) > 0 {
 			w.t.Errorf("for statuses that come back the agent writes at %s: %+v", name, writes)
 		}
 	}

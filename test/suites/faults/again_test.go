@@ -15,8 +15,12 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// againFor is for how long a space that was deleted is asked for again at once.
-const againFor = 2 * time.Second
+const (
+	// againTimes is how often the test tries to create a space that it has just deleted, and againEvery
+	// the pause between two attempts.
+	againTimes = 200
+	againEvery = 10 * time.Millisecond
+)
 
 var spaceObjects = v1alpha1.GroupVersion.WithResource("spaces")
 
@@ -32,11 +36,12 @@ func (l *life) makeSpaceAgain() {
 	if err != nil {
 		return
 	}
-	for end := time.Now().Add(againFor); time.Now().Before(end); {
+	for range againTimes {
 		err = l.addSpace(space)
 		if err == nil || !apierrors.IsConflict(err) && !apierrors.IsAlreadyExists(err) {
 			break
 		}
+		<-time.After(againEvery)
 	}
 	l.note("make space %s again: %v", space, err)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -201,11 +202,11 @@ func (l *life) linger() {
 // heal ends all faults.
 func (l *life) heal() {
 	l.t.Helper()
-	for name := range l.hung {
+	for name := range seeds.Ordered(l.hung) {
 		l.Sites[name].Cluster.APIServer.Signal(syscall.SIGCONT)
 	}
 	clear(l.hung)
-	for _, s := range l.Sites {
+	for _, s := range seeds.Ordered(l.Sites) {
 		s.Link.Heal()
 	}
 	l.startHub()

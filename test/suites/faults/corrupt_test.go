@@ -1,7 +1,6 @@
 package faults
 
 import (
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestCorruptStore damages the store of a killed agent whose hub is away: it is
@@ -72,7 +72,7 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	env.Throughout(e.t, look, func() error { // it knows no better
 		return errors.Join(e.at(kept, "tampered"), e.at(edited, "1"))
 	})
-	if writes := e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}); len(writes) > 0 {
+	if writes := e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}); len(writes) > 0 {
 		e.t.Errorf("knowing nothing the agent wrote %+v", writes)
 	}
 	if n := len(e.aside()) - aside; empty != (n == 0) || n > 1 {
@@ -90,7 +90,7 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	after := e.versions()
 	// A new store writes each object once, with its place in the log.
 	written := map[string]int{}
-	for _, w := range e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}) {
+	for _, w := range e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}) {
 		if w.Response.Code < http.StatusBadRequest {
 			written[w.RequestURI]++
 		}
@@ -213,10 +213,11 @@ func randomHead(t *testing.T, file string) {
 		t.Fatal(err)
 	}
 	head := make([]byte, 4*os.Getpagesize())
-	_, err = rand.Read(head)
-	if err == nil {
-		_, err = f.WriteAt(head, 0)
+	random := seeds.Rand(t, 1)
+	for i := range head {
+		head[i] = byte(random.Uint32())
 	}
+	_, err = f.WriteAt(head, 0)
 	if err = errors.Join(err, f.Close()); err != nil {
 		t.Fatal(err)
 	}

@@ -216,7 +216,7 @@ func connectedOf(location *unstructured.Unstructured) metav1.ConditionStatus {
 // deletions counts what the agent asked the target to delete since a time.
 func (e *edge) deletions(since time.Time) int {
 	e.t.Helper()
-	return len(e.Cluster.Requests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}))
+	return len(e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}))
 }
 
 // deleted waits until the agent has asked the target for so many deletions since a

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -123,6 +123,7 @@ func (e *edge) killed() {
 		}
 		return now
 	}
+	random := seeds.Rand(e.t, 1)
 	for round := range 3 {
 		for _, step := range []struct {
 			name string
@@ -138,7 +139,7 @@ func (e *edge) killed() {
 		} {
 			before, at := read(), step.at
 			if at == nil {
-				after := time.Now().Add(time.Duration(rand.Int64N(int64(certificateLife))))
+				after := time.Now().Add(time.Duration(random.Int64N(int64(certificateLife))))
 				at = func(kept, kept) bool { return time.Now().After(after) }
 			}
 			poll := time.NewTicker(200 * time.Microsecond)

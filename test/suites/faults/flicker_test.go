@@ -2,7 +2,6 @@ package faults
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -10,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -31,17 +31,18 @@ func TestFlicker(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	random := seeds.Rand(t, 1)
 	for i := range times {
 		for n := range objects {
 			e.has(fmt.Sprint("o-", n), "1")
 		}
 		if i%3 == 0 {
-			e.Link.Slow(time.Duration(rand.IntN(100))*time.Millisecond, 50<<10)
+			e.Link.Slow(time.Duration(random.IntN(100))*time.Millisecond, 50<<10)
 		} else {
 			e.Link.Heal()
 		}
 		label("null")
-		<-time.After(time.Duration(rand.IntN(120)) * time.Millisecond)
+		<-time.After(time.Duration(random.IntN(120)) * time.Millisecond)
 		label(`"edge"`)
 	}
 	e.Invariants()

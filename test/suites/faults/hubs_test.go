@@ -21,23 +21,42 @@ import (
 
 	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/ports"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
-// lease is that of hubs here: others take over after it. A request may take as long as looks; it is
-// sent again, since a hub may stand still.
-const lease, looks = 3 * time.Second, 20 * time.Second
+// looks bounds a request, which is sent again, since a hub may stand still.
+const looks = 20 * time.Second
+
+// pulses are how long hubs, agents and the balancer wait for each other.
+type pulses struct {
+	// heartbeat and lease are those of hubs: others take over after the lease. check is how long
+	// the balancer waits for a hub's answer.
+	heartbeat, lease, check time.Duration
+}
+
+var (
+	// hurried is for hubs that stand still, which others have to notice within seconds.
+	hurried = pulses{heartbeat: heartbeat, lease: 3 * time.Second, check: 5 * time.Second}
+	// patient is for hubs that only end and start: no session or lease may end in between, however
+	// busy the machine is.
+	patient = pulses{heartbeat: 30 * time.Second, lease: time.Minute, check: time.Minute}
+)
 
 // hubs are hubs behind a balancer, on one etcd of three members, with one edge.
 type hubs struct {
 	*edge
-	etcd *env.EtcdCluster
-	all  []*env.Hub
+	pulses pulses
+	etcd   *env.EtcdCluster
+	all    []*env.Hub
 	// links are those of the last hub to the members.
 	links []*env.Link
 	// balanced is the space through the balancer.
 	balanced *rest.Config
 	began    time.Time
+	// random decides which faults happen, and in which order.
+	random *rand.Rand
 
 	// wrote are the objects that were acknowledged. It belongs to the writer until that ends.
 	wrote []string
@@ -45,11 +64,11 @@ type hubs struct {
 }
 
 // newHubs starts so many hubs, each changed before it is used, if that is not nil.
-func newHubs(t *testing.T, n int, change func(*env.Hub)) *hubs {
+func newHubs(t *testing.T, n int, pulses pulses, change func(*env.Hub)) *hubs {
 	t.Helper()
-	h := &hubs{etcd: env.StartEtcdCluster(t, 3)}
-	balancer := env.Address(t)
-	common := []string{"--heartbeat", heartbeat.String(), "--hub-lease", lease.String(), "--advertise", "https://" + balancer}
+	h := &hubs{pulses: pulses, etcd: env.StartEtcdCluster(t, 3), random: seeds.Rand(t, 1)}
+	balancer := ports.Reserve(t)
+	common := []string{"--heartbeat", pulses.heartbeat.String(), "--hub-lease", pulses.lease.String(), "--advertise", "https://" + balancer}
 	for i := range n {
 		flags := h.etcd.Flags()
 		if i == n-1 {
@@ -73,7 +92,7 @@ func newHubs(t *testing.T, n int, change func(*env.Hub)) *hubs {
 			h.all[i].Start()
 		}
 	}
-	config := "listen hub\n  mode tcp\n  bind " + balancer + "\n  option httpchk GET /readyz\n  timeout check 5s\n"
+	config := fmt.Sprintf("listen hub\n  mode tcp\n  bind %s\n  option httpchk GET /readyz\n  timeout check %dms\n", balancer, pulses.check.Milliseconds())
 	for i, hub := range h.all {
 		config += fmt.Sprintf("  server hub%d %s check check-ssl verify none inter 2s downinter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n", i, strings.TrimPrefix(hub.URL, "https://"))
 	}
@@ -175,24 +194,24 @@ func (h *hubs) faults() map[string]func() {
 	last := h.all[len(h.all)-1]
 	return map[string]func(){
 		"a hub is killed": func() {
-			hub := h.all[rand.IntN(len(h.all))]
+			hub := h.all[h.random.IntN(len(h.all))]
 			hub.Kill()
 			h.follows("killed hub " + time.Now().String())
 			hub.Start()
 		},
 		"a hub and the leader of etcd stand still": func() { // for longer than its lease
-			hub, m := h.all[rand.IntN(len(h.all))], h.leader()
+			hub, m := h.all[h.random.IntN(len(h.all))], h.leader()
 			hub.Signal(syscall.SIGSTOP)
 			m.Signal(syscall.SIGSTOP)
 			began := time.Now()
 			h.follows("stopped " + began.String())
-			idle(h.t.Context(), lease+lease/2-time.Since(began))
+			idle(h.t.Context(), h.pulses.lease*3/2-time.Since(began))
 			m.Signal(syscall.SIGCONT)
 			hub.Signal(syscall.SIGCONT)
 			ready(h.t, hub, true)
 		},
 		"a hub is replaced": func() {
-			h.all[rand.IntN(len(h.all))].Restart()
+			h.all[h.random.IntN(len(h.all))].Restart()
 		},
 		"the leader of etcd is killed": func() {
 			m := h.leader()
@@ -280,17 +299,17 @@ func (h *hubs) holds() {
 // rounds.
 func TestHubs(t *testing.T) {
 	t.Parallel()
-	rounds, n := fromEnv(t, roundsVar, defaultRounds)/defaultRounds, 2
+	rounds, n := seeds.Count(t, 1), 2
 	if rounds > 1 {
 		n = 3
 	}
-	h := newHubs(t, n, nil)
+	h := newHubs(t, n, hurried, nil)
 	h.follows("begin")
 	h.write()
-	for range max(1, rounds) {
+	for range rounds {
 		all := h.faults()
 		names := slices.Sorted(maps.Keys(all))
-		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+		h.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for _, name := range names {
 			began := time.Now()
 			all[name]()

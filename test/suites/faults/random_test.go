@@ -3,7 +3,6 @@ package faults
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"testing"
 	"time"
@@ -12,14 +11,13 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
 const (
-	// roundsVar and seedVar name environment variables: how many rounds to run, and the
-	// seed of a run to repeat.
-	roundsVar, seedVar = "ORRERY_FAULT_ROUNDS", "ORRERY_FAULT_SEED"
-	defaultRounds      = 12
+	// rounds is the number of rounds.
+	rounds = 12
 	// stepsPerRound is how many edits and faults one round has.
 	stepsPerRound = 40
 	// firstWrites is how many edits come before the first fault.
@@ -37,7 +35,9 @@ const (
 type life struct {
 	*world.World
 	t *testing.T
-	r *rand.Rand
+	// r is the generator of the current step, steps the number of steps so far.
+	r     *rand.Rand
+	steps uint64
 
 	root   dynamic.Interface
 	spaces map[string]dynamic.Interface
@@ -69,12 +69,11 @@ type life struct {
 // written, without a reason.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
-	seed, rounds := fromEnv(t, seedVar, time.Now().UnixNano()), fromEnv(t, roundsVar, defaultRounds)
-	t.Logf("%s=%d", seedVar, seed)
-	l := newLife(t, uint64(seed))
-	for round := range rounds {
+	l := newLife(t)
+	for round := range int64(seeds.Count(t, rounds)) {
 		start := time.Now()
 		for range writesPerRound {
+			l.next()
 			l.write()
 		}
 		for range stepsPerRound {
@@ -93,24 +92,17 @@ func TestRandomFaults(t *testing.T) {
 	}
 }
 
-func fromEnv(t *testing.T, name string, otherwise int64) int64 {
-	t.Helper()
-	text := os.Getenv(name)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil {
-		t.Fatalf("%s: %v", name, err)
-	}
-	return n
+// next starts a step with a generator of its own: later steps do not depend on what this one draws.
+func (l *life) next() {
+	l.steps++
+	l.r = seeds.Rand(l.t, l.steps)
 }
 
-func newLife(t *testing.T, seed uint64) *life {
+func newLife(t *testing.T) *life {
 	t.Helper()
 	w := world.New(t, "--heartbeat", heartbeat.String(), "--etcd-quota-bytes", strconv.Itoa(floodQuota))
 	l := &life{
-		World: w, t: t, r: rand.New(rand.NewPCG(seed, 0)),
+		World: w, t: t,
 		spaces: map[string]dynamic.Interface{}, before: map[string]world.Listed{}, foreign: map[string]map[string]types.UID{},
 		promised: map[string]string{}, hung: map[string]bool{}, owners: map[string]types.UID{},
 		displaced: map[string]bool{}, ended: map[string]bool{},
@@ -132,6 +124,7 @@ func newLife(t *testing.T, seed uint64) *life {
 	l.flooder = newFlooder(t, w)
 	l.forgetRound()
 	for range firstWrites {
+		l.next()
 		l.write()
 	}
 	l.settle(-1)
@@ -187,6 +180,7 @@ var actions = []action{
 }
 
 func (l *life) step() {
+	l.next()
 	total := 0
 	for _, a := range actions {
 		total += a.weight

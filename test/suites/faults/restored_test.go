@@ -28,11 +28,13 @@ func (l *life) restore(round int64) {
 	l.check(os.CopyFS(copied, os.DirFS(l.Hub.Dir)))
 	l.Hub.Start()
 	for range writesPerRound {
+		l.next()
 		l.write()
 		l.write()
 		l.remove()
 	}
 	l.settle(round)
+	l.next()
 	lost := pick(l.r, [][]string{{"north"}, {"south"}, siteNames})
 	l.note("restore the log below %q, which lose their stores", lost)
 

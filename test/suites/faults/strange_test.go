@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -119,12 +120,12 @@ func (l *life) serveVersion(s *world.Site, served bool) {
 
 // settleStrange puts back what heals by hand only.
 func (l *life) settleStrange() {
-	for space, is := range l.displaced {
+	for space, is := range seeds.Ordered(l.displaced) {
 		if is {
 			l.placeDefinition(space, true)
 		}
 	}
-	for site, is := range l.ended {
+	for site, is := range seeds.Ordered(l.ended) {
 		if is {
 			l.serveVersion(l.Sites[site], true)
 		}

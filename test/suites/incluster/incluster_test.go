@@ -47,7 +47,7 @@ type inCluster struct {
 // TestInCluster applies the manifest, and runs the agent with its rights, mounts and
 // arguments, in the root directory of an image FROM scratch.
 func TestInCluster(t *testing.T) {
-	w := world.New(t, "--heartbeat", "1s", "--disconnected-after", "3s")
+	w := world.New(t)
 	s := &inCluster{World: w, t: t, space: w.AddSpace("shop"), cluster: env.StartCluster(t, location), dir: t.TempDir()}
 	s.agent = env.NewContainer(t, "agent", "static/orrery-agent")
 	for _, step := range []struct {

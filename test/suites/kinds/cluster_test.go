@@ -111,7 +111,7 @@ func (w *world) same() error {
 // admission and controllers fill in is not taken for drift.
 func (w *world) quiet() {
 	w.t.Helper()
-	const still, long = 3 * time.Second, 10 * time.Second
+	const still, long = 6 * time.Second, 10 * time.Second
 	last, since := w.revision(), time.Now()
 	w.eventually("the log has come to rest", func() error {
 		if now := w.revision(); now != last {
@@ -129,7 +129,7 @@ func (w *world) quiet() {
 		}
 		return nil
 	})
-	for _, e := range w.cluster.Requests(w.t, env.Filter{User: env.AgentUser, After: start, Writes: true}) {
+	for _, e := range w.cluster.AllRequests(w.t, env.Filter{User: env.AgentUser, After: start, Writes: true}) {
 		if why, ok := contested[e.Object.Resource]; ok {
 			w.t.Logf("%s %s %s: %s", e.Verb, e.Object.Resource, e.Object.Name, why)
 			continue

@@ -20,7 +20,7 @@ const tablesFile = "../../../internal/hub/kinds/builtin/testdata/tables/status.y
 // columns more, behind the others.
 func TestTablesAreThoseOfKubernetes(t *testing.T) {
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "tables")
+	env.CreateSpace(t, hub.Kubeconfig, "tables")
 	config := hub.PathConfig("spaces/tables")
 	cluster := env.StartCluster(t, "tables", env.APIOnly(), env.APIServerArgs("--disable-admission-plugins="+
 		"ServiceAccount,Priority,RuntimeClass,DefaultIngressClass,DefaultStorageClass,ResourceQuota,LimitRanger,"+

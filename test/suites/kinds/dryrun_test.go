@@ -17,7 +17,7 @@ import (
 )
 
 // settled is how long the log must stay unchanged to count as at rest.
-const settled = 2 * time.Second
+const settled = 5 * time.Second
 
 // ownSamples are objects of Orrery's kinds; none of them makes the hub write once it has said
 // what there is to say of it.
@@ -64,7 +64,7 @@ metadata: {name: sample}`
 // what it has, subresources included, as a dry run: the log stays at its revision.
 func TestDryRunChangesNothing(t *testing.T) {
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "dry")
+	env.CreateSpace(t, hub.Kubeconfig, "dry")
 	for _, space := range []string{"dry", "root"} {
 		t.Run(space, func(t *testing.T) {
 			config := hub.PathConfig("spaces/" + space)

@@ -30,7 +30,7 @@ type row struct{ inCluster, inSpace, travels string }
 // in which it does most, changes no answer to other writes, and stays as it was written.
 func TestInertness(t *testing.T) {
 	hub := env.StartHub(t, "--unsafe-no-fsync")
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "inert")
+	env.CreateSpace(t, hub.Kubeconfig, "inert")
 	config := hub.PathConfig("spaces/inert")
 	space := newAPI(t, config)
 	space.must(t, http.MethodPost, "/api/v1/namespaces", asYAML, []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: "+shop+"}"))
@@ -207,7 +207,7 @@ var volatile = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|delet
 // finds none of it in the location's view, but the rest.
 func TestWhatNeverTravels(t *testing.T) {
 	hub := env.StartHub(t, "--unsafe-no-fsync")
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "home")
+	env.CreateSpace(t, hub.Kubeconfig, "home")
 	env.Orrery(t, hub.Kubeconfig, "location", "add", "away")
 	space, view := newAPI(t, hub.PathConfig("spaces/home")), newAPI(t, hub.PathConfig("views/locations/away"))
 	object := decode(t, []byte(neverTravels))

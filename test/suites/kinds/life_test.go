@@ -24,7 +24,7 @@ import (
 // kind, request by request.
 func TestEveryKindInASpace(t *testing.T) {
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "lives")
+	env.CreateSpace(t, hub.Kubeconfig, "lives")
 	config := hub.PathConfig("spaces/lives")
 	all := samples(t, config)
 	space := newAPI(t, config)

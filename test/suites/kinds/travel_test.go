@@ -107,7 +107,7 @@ const placements = "/apis/orrery.dev/v1alpha1/placements"
 func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 	const spaceName, location = "travel", "edge"
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
+	env.CreateSpace(t, hub.Kubeconfig, spaceName)
 	env.Orrery(t, hub.Kubeconfig, "location", "add", location)
 	config := hub.PathConfig("spaces/" + spaceName)
 	kubeconfig := hub.PathKubeconfig("spaces/" + spaceName)

@@ -32,7 +32,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	hub := env.StartHub(t)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", spaceName)
+	env.CreateSpace(t, hub.Kubeconfig, spaceName)
 	token := strings.TrimSpace(env.Orrery(t, hub.Kubeconfig, "location", "add", location, "--token-only"))
 	// All goes at once in the end, which is more than a location lets go unasked.
 	env.Kubectl(t, hub.Kubeconfig, "patch", "location", location, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)

@@ -13,7 +13,7 @@ import (
 // TestRevokedUnderAWatch: a watch of kubectl ends when the Grant goes that allowed it.
 func TestRevokedUnderAWatch(t *testing.T) {
 	hub := env.StartHub(t, "--unsafe-no-fsync")
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
+	env.CreateSpace(t, hub.Kubeconfig, "shop")
 	kubeconfig := hub.PathKubeconfig("spaces/shop")
 	kubectl := func(input string, args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(t.Context(), env.Binary(t, "kubectl"), append([]string{"--kubeconfig", kubeconfig}, args...)...)

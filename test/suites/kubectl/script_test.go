@@ -36,7 +36,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			t := e.T().(testing.TB) //nolint:forcetypeassert // that is what Run has made it of
 			name := strings.ReplaceAll(filepath.Base(t.Name()), "_", "-")
-			env.Orrery(t, hub.Kubeconfig, "space", "create", name)
+			env.CreateSpace(t, hub.Kubeconfig, name)
 			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("KUBECONFIG", hub.PathKubeconfig("spaces/"+name))

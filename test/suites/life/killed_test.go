@@ -2,7 +2,6 @@ package life
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,6 +12,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestKilledAfterAnswers kills a hub, whose log is in its own process, while clients create objects:
@@ -23,10 +23,11 @@ func TestKilledAfterAnswers(t *testing.T) {
 	h := hubAt(t, env.StartHub(t))
 	s := h.space("s")
 	const rounds, writers = 3, 8
+	random := seeds.Rand(t, 1)
 	for round := range rounds {
 		answered := make([]map[string][]byte, writers)
 		left, enough := atomic.Int64{}, make(chan struct{})
-		left.Store(50 + rand.Int64N(50))
+		left.Store(50 + random.Int64N(50))
 		var all sync.WaitGroup
 		for w := range writers {
 			answered[w] = map[string][]byte{}

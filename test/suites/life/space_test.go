@@ -250,7 +250,7 @@ func uids(a *api) map[string]string {
 // another space stay.
 func TestDeletedSpaceAtALocation(t *testing.T) {
 	t.Parallel()
-	h := startHub(t, "--heartbeat", "1s", "--disconnected-after", "3s")
+	h := startHub(t)
 	w := world.At(t, h.Hub)
 	site := w.Join("edge", nil, env.APIOnly())
 	const many, free, others = 70, 50, 5

@@ -1,6 +1,7 @@
 package network
 
 import (
+	"errors"
 	"net/url"
 	"strconv"
 	"testing"
@@ -16,9 +17,12 @@ func TestOnlyAgentsConnect(t *testing.T) {
 	n := env.StartNetwork(t)
 	s := siteOf(t, world.At(t, n.StartHub()))
 	kubeconfig := n.Kubeconfig(s.cluster)
-	if !n.Reach() {
-		t.Fatal("nothing is in the way yet, and the site can't be connected to")
-	}
+	env.Eventually(t, world.Soon, func() error {
+		if !n.Reach() {
+			return errors.New("nothing is in the way yet, and the site can't be connected to")
+		}
+		return nil
+	})
 	n.OutwardOnly(s.Hub.URL)
 	if n.Reach() {
 		t.Fatal("the site can be connected to")

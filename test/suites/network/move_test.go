@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/internal/agent"
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/ports"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -20,7 +21,7 @@ import (
 // does not answer.
 func TestMove(t *testing.T) {
 	t.Parallel()
-	old, next := env.Address(t), env.Address(t)
+	old, next := ports.Reserve(t), ports.Reserve(t)
 	hub := env.StartHub(t, "--advertise", "old=https://"+old)
 	pass := func(listen string) *env.Proxy {
 		t.Helper()

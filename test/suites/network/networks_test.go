@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/ports"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -84,7 +85,7 @@ func behind(t *testing.T, ways []way, args ...string) *balanced {
 	sections, first := "", ""
 	binds := map[string]string{}
 	for _, w := range ways {
-		_, port, _ := strings.Cut(env.Address(t), ":")
+		_, port, _ := strings.Cut(ports.Reserve(t), ":")
 		host, bind := w.at, "127.0.0.1:"+port
 		if strings.Contains(host, ":") {
 			host, bind = "["+host+"]", "["+host+"]:"+port

@@ -29,7 +29,7 @@ type vendor struct {
 
 func newVendor(t *testing.T) *vendor {
 	t.Helper()
-	w := world.New(t, "--heartbeat", "1s")
+	w := world.New(t)
 	v := &vendor{World: w, t: t, files: map[string]string{}}
 	for _, s := range []string{"vendor", "alpha", "beta"} {
 		v.files[s] = w.AddSpace(s)

@@ -41,7 +41,7 @@ func newExternal(t *testing.T) *external {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = client.Close() })
-	return &external{newSite(t, "--etcd-servers", etcd.URL, "--disconnected-after", graceOf.String()), etcd, client}
+	return &external{newSite(t, "--etcd-servers", etcd.URL, "--heartbeat", graceOf.String(), "--disconnected-after", graceOf.String()), etcd, client}
 }
 
 // revision is how far the log is.

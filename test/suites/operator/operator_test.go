@@ -66,7 +66,7 @@ func announced(s *site) {
 		if now := s.location().ResourceVersion; now != before {
 			before, since = now, time.Now()
 		}
-		if time.Since(since) < look {
+		if time.Since(since) < 2*look {
 			return fmt.Errorf("the Location is at revision %s", before)
 		}
 		return nil
@@ -260,6 +260,7 @@ func revoked(s *site) {
 	env.Orrery(t, s.Root, "location", "revoke", siteName)
 	s.says(v1alpha1.ConditionEnrolled, metav1.ConditionFalse, v1alpha1.ReasonRevoked)
 	token := s.Token(siteName)
+	s.Hub.Flags("--heartbeat", "5s", "--disconnected-after", "5s") // which are to be waited for
 	s.Hub.Restart()
 	s.says(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 	s.Eventually("all is stale", func() error { // it is counted after that

@@ -29,7 +29,7 @@ type fleet struct {
 
 func newFleet(t *testing.T) *fleet {
 	t.Helper()
-	w := world.New(t, "--heartbeat", "1s")
+	w := world.New(t)
 	f := &fleet{World: w, t: t, file: w.AddSpace(spaceName)}
 	for _, name := range []string{"one", "two", "three"} {
 		f.sites = append(f.sites, f.Join(name, env.StartLink(t, w.Hub.URL), env.APIOnly()))
@@ -176,7 +176,7 @@ func spaceMadeAgain(f *fleet) {
 	f.settled()
 	f.sites[0].Link.Cut()
 	env.Orrery(t, f.Root, "space", "delete", spaceName)
-	env.Orrery(t, f.Root, "space", "create", spaceName)
+	env.CreateSpace(t, f.Root, spaceName)
 	f.sites[0].Link.Heal()
 	f.place("nothing")
 	command := f.waiting(3*many, 3)

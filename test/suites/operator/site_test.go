@@ -41,7 +41,7 @@ type site struct {
 
 func newSite(t *testing.T, hubArgs ...string) *site {
 	t.Helper()
-	w := world.New(t, append([]string{"--heartbeat", "1s", "--disconnected-after", "3s"}, hubArgs...)...)
+	w := world.New(t, hubArgs...)
 	s := &site{World: w, t: t, file: w.AddSpace(spaceName)}
 	s.space = world.Dynamic(t, w.Hub.PathConfig("spaces/"+spaceName))
 	s.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: goods}}`)

@@ -186,7 +186,7 @@ func TestTakesOverUnderAnotherName(t *testing.T) {
 	before, former := s.uids("a", "b"), s.mark(siteName)
 	s.Hub.Kill()
 
-	s.World = world.New(t, "--heartbeat", "1s", "--disconnected-after", "3s")
+	s.World = world.New(t)
 	s.file = s.AddSpace(spaceName)
 	s.space = world.Dynamic(t, s.Hub.PathConfig("spaces/"+spaceName))
 	s.apply(`{apiVersion: v1, kind: Namespace, metadata: {name: goods}}`)

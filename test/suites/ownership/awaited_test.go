@@ -34,7 +34,7 @@ func (s *suite) awaited() {
 	env.Throughout(s, 2*time.Second, func() error {
 		select {
 		case r := <-deleted:
-			return fmt.Errorf("kubectl does not wait: %s%w", r.out, r.err)
+			return fmt.Errorf("kubectl does not wait: %s%v", r.out, r.err) //nolint:errorlint // whatever ended it
 		default:
 			return nil
 		}

@@ -234,7 +234,7 @@ func (s *suite) copies() {
 	if slices == "" {
 		s.Error("no EndpointSlice has our label")
 	}
-	if got := s.site.Cluster.Requests(s, env.Filter{User: env.AgentUser, Resource: "endpointslices", Writes: true}); len(got) > 0 {
+	if got := s.site.Cluster.AllRequests(s, env.Filter{User: env.AgentUser, Resource: "endpointslices", Writes: true}); len(got) > 0 {
 		s.Errorf("the agent wrote EndpointSlices: %+v", got)
 	}
 }
@@ -289,7 +289,7 @@ func (s *suite) runOnce() {
 		if now != last {
 			last, since = now, time.Now()
 		}
-		if n := s.made("pods"); n < 2 || now == "" || time.Since(since) < time.Second {
+		if n := s.made("pods"); n < 2 || now == "" || time.Since(since) < 3*time.Second {
 			return fmt.Errorf("the Pod was made %d times, %q is running", n, now)
 		}
 		return nil

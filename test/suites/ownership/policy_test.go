@@ -114,7 +114,7 @@ func (s *suite) adopt() {
 	s.gone("taken", "cm/a")
 	s.gone("taken", "cm/kept")
 	s.has("taken", "cm/owned", ".data.v", "theirs")
-	for _, e := range s.site.Cluster.Requests(s, env.Filter{User: env.AgentUser, Name: "owned", After: start, Writes: true}) {
+	for _, e := range s.site.Cluster.AllRequests(s, env.Filter{User: env.AgentUser, Name: "owned", After: start, Writes: true}) {
 		if e.Response.Code < 300 {
 			s.Errorf("the agent wrote what is not its own: %s %s", e.Verb, e.RequestURI)
 		}

@@ -82,9 +82,9 @@ func TestKubeconfigs(t *testing.T) {
 	t.Parallel()
 	hub, other := env.StartHub(t, "--unsafe-no-fsync"), env.StartHub(t, "--unsafe-no-fsync")
 	for _, s := range []string{"shop", "bank"} {
-		env.Orrery(t, hub.Kubeconfig, "space", "create", s)
+		env.CreateSpace(t, hub.Kubeconfig, s)
 	}
-	env.Orrery(t, other.Kubeconfig, "space", "create", "shop")
+	env.CreateSpace(t, other.Kubeconfig, "shop")
 	admin, text := mint(t, hub.Kubeconfig, "shop")
 	certificate, text2 := mint(t, hub.Kubeconfig, "shop", "--role", "view", "--certificate")
 	hasNothingOf(t, hub.Kubeconfig, text, text2)
@@ -125,7 +125,7 @@ func TestKubeconfigs(t *testing.T) {
 		t.Errorf("a credential is in what the hub says: %s", said)
 	}
 	env.Orrery(t, hub.Kubeconfig, "space", "delete", "shop")
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
+	env.CreateSpace(t, hub.Kubeconfig, "shop")
 	ends(t, stays)
 	for _, file := range []string{admin, certificate} {
 		refused(t, file, "You must be logged in to the server (the ")
@@ -181,7 +181,7 @@ func TestSignIn(t *testing.T) {
     groups: {expression: 'claims.sub == "jane" ? ["developers"] : []'}
 `, none, issuer.url, issuer.ca))
 	hub := env.StartHub(t, "--unsafe-no-fsync", "--authentication-config", config)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
+	env.CreateSpace(t, hub.Kubeconfig, "shop")
 	root, _ := mint(t, hub.Kubeconfig, "shop", "--role", "admin")
 	env.KubectlIn(t, root, `{"apiVersion":"orrery.dev/v1alpha1","kind":"Grant","metadata":{"name":"developers"},
 		"spec":{"subjects":[{"kind":"Group","name":"developers"}],"roles":[{"name":"edit"}]}}`, "apply", "-f", "-")
@@ -226,7 +226,7 @@ func TestAudited(t *testing.T) {
 	policy, log := filepath.Join(dir, "policy.yaml"), filepath.Join(dir, "audit.log")
 	write(t, policy, "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n")
 	hub := env.StartHub(t, "--unsafe-no-fsync", "--audit-policy-file", policy, "--audit-log-path", log)
-	env.Orrery(t, hub.Kubeconfig, "space", "create", "shop")
+	env.CreateSpace(t, hub.Kubeconfig, "shop")
 	file, text := mint(t, hub.Kubeconfig, "shop")
 	env.Kubectl(t, file, "create", "configmap", "one", "--from-literal=said=loud")
 	env.Eventually(t, soon, func() error {

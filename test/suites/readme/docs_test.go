@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // TestDocs runs the commands in the sh blocks of docs/ and of CONTRIBUTING.md. What they
@@ -120,7 +122,7 @@ func (d *docs) run(page, command string) {
 		} else if strings.HasPrefix(command, "orrery hub --") {
 			d.others++
 			command = strings.NewReplacer(
-				dataDir, fmt.Sprint("other", d.others), "0.0.0.0:8443", freeAddress(d.t), "hub.example", "localhost",
+				dataDir, fmt.Sprint("other", d.others), "0.0.0.0:8443", ports.Reserve(d.t), "hub.example", "localhost",
 				"/etc/orrery/plant-ca.pem", "orrery-data/ca.crt",
 			).Replace(command)
 			d.hub(command)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // shell is a bash in a directory of its own, with the binaries on its PATH, and with the
@@ -32,7 +32,7 @@ const (
 )
 
 func startShell(t *testing.T) *shell {
-	s := &shell{t: t, dir: t.TempDir(), hub: freeAddress(t), lines: make(chan string, 1000)}
+	s := &shell{t: t, dir: t.TempDir(), hub: ports.Reserve(t), lines: make(chan string, 1000)}
 	examples, err := filepath.Abs("../../../examples")
 	if err != nil {
 		t.Fatal(err)
@@ -74,15 +74,6 @@ func startShell(t *testing.T) *shell {
 		_ = out.Close()
 	})
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // at puts the test's address into a command.

@@ -53,7 +53,7 @@ func TestNamespaceOfTwoShards(t *testing.T) {
 	if err != nil || now.UID != before.UID || now.ResourceVersion != before.ResourceVersion {
 		t.Errorf("the other shard's object was written: %s %s, was %s %s: %v", now.UID, now.ResourceVersion, before.UID, before.ResourceVersion, err)
 	}
-	for _, e := range w.Cluster.Requests(t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "namespaces", Name: "x"}) {
+	for _, e := range w.Cluster.AllRequests(t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "namespaces", Name: "x"}) {
 		if e.Verb == "delete" && e.Response.Code < 300 {
 			t.Errorf("%s %s by %s", e.Verb, e.RequestURI, e.UserAgent)
 		}

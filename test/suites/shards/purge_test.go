@@ -22,7 +22,8 @@ import (
 // has said what is left. A Namespace that others use stays.
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	w := newSite(t)
+	// The hub has to notice within seconds that an agent hangs.
+	w := newSite(t, "--heartbeat", "1s", "--disconnected-after", "3s")
 	w.orrery("location", "shards", location, "2")
 	w.agent("1/2", w.Cluster.AgentKubeconfig)
 	second := w.agent("2/2", w.Cluster.AgentKubeconfig)

@@ -3,8 +3,6 @@ package shards
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -12,26 +10,21 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestRandomShards: agents are killed, stopped, paused, evicted and given another number of
 // shards, and the hub is killed, in random order. Objects always become what they should be,
 // none is made anew, and none is written by an agent of a shard that does not have its space,
-// or of a number of shards that another has followed. ORRERY_FAULT_ROUNDS makes it longer.
+// or of a number of shards that another has followed.
 func TestRandomShards(t *testing.T) {
 	t.Parallel()
-	rounds := 2
-	if n, err := strconv.Atoi(os.Getenv("ORRERY_FAULT_ROUNDS")); err == nil {
-		const part = 8
-		rounds = max(rounds, n/part)
-	}
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	w := &team{site: newSite(t), rand: rand.New(rand.NewPCG(seed, 0)), agents: map[int]*env.Agent{}}
+	w := &team{site: newSite(t), agents: map[int]*env.Agent{}}
 	w.share(2)
 	w.settled()
-	for round := range rounds {
-		for range 3 {
+	for round := range seeds.Count(t, 2) {
+		for step := range 3 {
+			w.rand = seeds.Rand(t, uint64(3*round+step)) // later steps do not depend on what this one draws
 			w.step()
 			w.made++
 			w.edit(fmt.Sprintf("%d-%d", round, w.made))
@@ -143,7 +136,7 @@ func (w *team) inOrder() {
 	w.t.Helper()
 	for _, space := range w.spaces {
 		at := 0 // in the history
-		for _, e := range w.Cluster.Requests(w.t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "configmaps", Namespace: string(space)}) {
+		for _, e := range w.Cluster.AllRequests(w.t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "configmaps", Namespace: string(space)}) {
 			if strings.Contains(e.RequestURI, "dryRun") || e.Response.Code >= 400 {
 				continue
 			}

@@ -20,7 +20,8 @@ import (
 // and these by one again, through kills, pauses and a hub that is away.
 func TestShards(t *testing.T) {
 	t.Parallel()
-	w := newSite(t)
+	// Shards of before count as connected until the hub misses their agents.
+	w := newSite(t, "--heartbeat", "5s", "--disconnected-after", "5s")
 	whole := w.agent("1/1", w.Cluster.AgentKubeconfig)
 	w.settled()
 
@@ -235,7 +236,7 @@ func (w *site) witness() {
 	w.t.Helper()
 	for _, space := range w.spaces {
 		var seen []string
-		for _, e := range w.Cluster.Requests(w.t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "configmaps", Namespace: string(space)}) {
+		for _, e := range w.Cluster.AllRequests(w.t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "configmaps", Namespace: string(space)}) {
 			if strings.Contains(e.RequestURI, "dryRun") || e.Response.Code >= 400 {
 				continue
 			}

@@ -35,9 +35,9 @@ type site struct {
 	made    int
 }
 
-// newSite is a location with spaces in each shard of two and of three.
-func newSite(t *testing.T) *site {
-	hub := env.StartHub(t, "--heartbeat", "1s", "--disconnected-after", "3s")
+// newSite is a location with spaces in each shard of two and of three, at a hub with further flags.
+func newSite(t *testing.T, hubArgs ...string) *site {
+	hub := env.StartHub(t, hubArgs...)
 	w := &site{World: world.At(t, hub), t: t, hub: hub, Cluster: env.StartCluster(t, location, env.APIOnly()), uids: map[key.Space]types.UID{}, value: "1"}
 	w.orrery("location", "add", location, "--label", "site="+location)
 	have := map[[2]int]bool{} // one space for each way from a shard of two to one of three

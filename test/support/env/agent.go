@@ -1,6 +1,12 @@
 package env
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"strings"
+)
+
+// gaveUp is what an agent prints last if its clean stop took longer than its own limit of seconds.
+const gaveUp = "the agent did not stop within "
 
 // Agent is an agent process. Process.Kill and Process.Stop end it; it can then be
 // started again.
@@ -12,6 +18,8 @@ type Agent struct {
 	Ready string
 
 	t T
+	// late reports whether a clean stop has taken longer than the agent's own limit before.
+	late bool
 }
 
 // StartAgent starts an agent with an empty data directory of its own, for the
@@ -40,6 +48,23 @@ func NewAgent(t T, name string) *Agent {
 func (a *Agent) Start(args ...string) {
 	a.t.Helper()
 	a.run(args...)
+}
+
+// Stop is Process.Stop. A busy machine can make a clean stop take longer than the agent's own
+// limit, after which the agent ends as if it was killed: the test goes on if that happens once.
+func (a *Agent) Stop() {
+	a.t.Helper()
+	err := a.stop()
+	if err == nil {
+		return
+	}
+	text := err.Error()
+	if last := text[strings.LastIndexByte(text, '\n')+1:]; a.late || !strings.Contains(last, gaveUp) {
+		a.t.Errorf("%v", err)
+		return
+	}
+	a.late = true
+	a.t.Logf("%v", err)
 }
 
 // Restart stops the agent cleanly and starts it again.

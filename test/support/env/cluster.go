@@ -12,6 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // Users of a cluster, all of them in system:masters. Requests tells them apart.
@@ -85,7 +87,7 @@ func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 	for _, option := range options {
 		option(&o)
 	}
-	c := &Cluster{Name: name, Dir: t.TempDir(), t: t, address: address(t), serverArgs: o.serverArgs}
+	c := &Cluster{Name: name, Dir: t.TempDir(), t: t, address: ports.Reserve(t), serverArgs: o.serverArgs}
 	if err := c.writeFiles(); err != nil {
 		t.Fatalf("prepare cluster %q: %v", name, err)
 	}
@@ -160,7 +162,7 @@ func (c *Cluster) startControllers() {
 func (c *Cluster) startNodes() {
 	c.t.Helper()
 	kwok := c.process("kwok")
-	kwok.start("--kubeconfig="+c.kubeconfig("kwok"), "--manage-all-nodes=true", "--server-address="+address(c.t),
+	kwok.start("--kubeconfig="+c.kubeconfig("kwok"), "--manage-all-nodes=true", "--server-address="+ports.Reserve(c.t),
 		"--node-lease-duration-seconds=40")
 	for _, name := range []string{"node-1", "node-2"} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{

@@ -3,12 +3,13 @@ package env
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
+
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // commandTimeout bounds a command that is run to its end.
@@ -24,8 +25,7 @@ type Command struct {
 	Stdin      string
 }
 
-// Try runs the command and returns its standard output. The error holds its
-// standard error.
+// Try runs the command and returns its standard output. The error is a *CommandError.
 func (c Command) Try(t T) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
@@ -37,7 +37,7 @@ func (c Command) Try(t T) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
-		return stdout.String(), fmt.Errorf("%s %s: %w\n%s", c.Binary, strings.Join(c.Args, " "), err, stderr.String())
+		return stdout.String(), &CommandError{Command: c.Binary + " " + strings.Join(c.Args, " "), Stderr: stderr.String(), Err: err}
 	}
 	return stdout.String(), nil
 }
@@ -101,6 +101,12 @@ func StartKubectl(t T, kubeconfig string, args ...string) *Process {
 func Orrery(t T, kubeconfig string, args ...string) string {
 	t.Helper()
 	return Command{Binary: "orrery", Kubeconfig: kubeconfig, Args: args}.Run(t)
+}
+
+// CreateSpace creates a space by the command line, which waits until the space is served.
+func CreateSpace(t T, kubeconfig, name string) {
+	t.Helper()
+	Orrery(t, kubeconfig, "space", "create", name, limit.Flag())
 }
 
 // OrreryFails runs the command line, which must fail, and returns its standard

@@ -11,9 +11,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // T is what the harness asks of a test. *testing.T and *testing.B have it, and
@@ -43,43 +46,71 @@ const (
 	restOf = 2
 )
 
-// Soon is how long a change may take to arrive on a machine that is several times as slow as
-// others, and busy. It bounds waiting; how fast things are is for the benchmarks to say.
-const Soon = 3 * time.Minute
+// Soon is limit.Wait.
+const Soon = limit.Wait
 
-// Eventually calls f until it returns nil, and fails the test with its last
-// error when timeout passes first.
+// Eventually calls f until it returns nil. It fails the test when timeout passes first, with the
+// last error and with those before it: which, how often and when.
 func Eventually(t T, timeout time.Duration, f func() error) {
 	t.Helper()
-	if err := poll(t.Context(), timeout, seldom, f); err != nil {
-		t.Fatalf("not so after %s: %v", timeout, err)
+	var errs looks
+	err := poll(t.Context(), timeout, func() error {
+		err := f()
+		errs.add(err, time.Now())
+		return err
+	})
+	if err != nil {
+		t.Fatalf("not so after %s: %v%s", timeout, err, &errs)
 	}
 }
 
-// Throughout calls f again and again for as long as d, and fails the test with
-// the first error it returns.
+// Throughout calls f again and again for as long as d, and fails the test with the first error
+// that shows a state. An error that shows none, since a server did not answer or was busy, is
+// looked at again: it fails the test after limit.Wait without another result, and d does not
+// pass meanwhile.
 func Throughout(t T, d time.Duration, f func() error) {
 	t.Helper()
-	var broken error
-	ended := poll(t.Context(), d, often, func() error {
-		broken = f()
-		if broken == nil {
-			return errGoOn
-		}
-		return nil
-	})
-	if broken != nil {
-		t.Fatalf("no longer so: %v", broken)
-	}
-	if ended != errGoOn { //nolint:errorlint // anything wrapped around it is an interruption
-		t.Fatalf("look on for %s: %v", d, ended)
+	if err := throughout(t.Context(), d, limit.Wait, f); err != nil {
+		t.Fatalf("%v", err)
 	}
 }
 
-var errGoOn = errors.New("nothing has happened")
-
-// often is the pause between looks that must not miss anything.
-func often(_, _ time.Duration) time.Duration { return pollEvery }
+// throughout is Throughout that waits for patience while f gets no answer.
+func throughout(ctx context.Context, d, patience time.Duration, f func() error) error {
+	pause := time.NewTimer(0)
+	defer pause.Stop()
+	var errs looks
+	var failing time.Time // the begin of the first of the looks without an answer; zero: the last one had one
+	for end := time.Now().Add(d); ; {
+		began := time.Now()
+		err := f()
+		now := time.Now()
+		switch {
+		case err == nil && failing.IsZero():
+		case err == nil:
+			end, failing = end.Add(now.Sub(failing)), time.Time{}
+		case !unanswered(err):
+			return fmt.Errorf("no longer so: %w", err)
+		case failing.IsZero():
+			failing, errs = began, looks{}
+			errs.add(err, now)
+		default:
+			errs.add(err, now)
+		}
+		if !failing.IsZero() && now.Sub(failing) >= patience {
+			return fmt.Errorf("no answer for %s: %w%s", patience, err, &errs)
+		}
+		if failing.IsZero() && !now.Before(end) {
+			return nil
+		}
+		pause.Reset(pollEvery)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return fmt.Errorf("look on for %s: %w", d, errors.Join(context.Cause(ctx), err))
+		}
+	}
+}
 
 // seldom is the pause after so long a wait, of which the last look took so much.
 func seldom(waited, took time.Duration) time.Duration {
@@ -87,7 +118,7 @@ func seldom(waited, took time.Duration) time.Duration {
 }
 
 // poll calls f until it returns nil, with pauses between.
-func poll(ctx context.Context, timeout time.Duration, pauses func(waited, took time.Duration) time.Duration, f func() error) error {
+func poll(ctx context.Context, timeout time.Duration, f func() error) error {
 	pause := time.NewTimer(timeout)
 	defer pause.Stop()
 	start := time.Now()
@@ -98,7 +129,7 @@ func poll(ctx context.Context, timeout time.Duration, pauses func(waited, took t
 		if err == nil || waited > timeout {
 			return err
 		}
-		pause.Reset(pauses(waited, took))
+		pause.Reset(seldom(waited, took))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():

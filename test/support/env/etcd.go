@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"syscall"
+
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // Etcd is an etcd process, for a hub whose log is not in its own process.
@@ -41,7 +43,7 @@ func runEtcd(t T, p *Process, dir string, args ...string) string {
 
 func newEtcd(t T, p *Process, dir string, args ...string) *Etcd {
 	t.Helper()
-	return &Etcd{Process: p, URL: "http://" + address(t), t: t, dir: filepath.Join(dir, "etcd"), peer: "http://" + address(t), args: args}
+	return &Etcd{Process: p, URL: "http://" + ports.Reserve(t), t: t, dir: filepath.Join(dir, "etcd"), peer: "http://" + ports.Reserve(t), args: args}
 }
 
 // Dir is the data directory.
@@ -97,7 +99,7 @@ func (e *Etcd) Restore(snapshot string, args ...string) {
 func (e *Etcd) WithoutClients(f func(url string)) {
 	e.t.Helper()
 	url := e.URL
-	e.URL = "http://" + address(e.t)
+	e.URL = "http://" + ports.Reserve(e.t)
 	e.Start()
 	f(e.URL)
 	e.Signal(syscall.SIGTERM) // which it ends by

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // EtcdCluster is an etcd of several members, which clients reach over TLS and only with a
@@ -62,8 +63,8 @@ func StartEtcdCluster(t T, members int) *EtcdCluster {
 	cert, key := pair("server", made, err)
 	var peers []string
 	for i := range members {
-		m := &EtcdMember{t: t, URL: "https://" + address(t), metrics: "http://" + address(t)}
-		name, peer := fmt.Sprintf("etcd-%d", i), "http://"+address(t)
+		m := &EtcdMember{t: t, URL: "https://" + ports.Reserve(t), metrics: "http://" + ports.Reserve(t)}
+		name, peer := fmt.Sprintf("etcd-%d", i), "http://"+ports.Reserve(t)
 		m.Process = newProcess(t, name, "etcd", dir)
 		m.args = []string{
 			"--name=" + name, "--data-dir=" + filepath.Join(dir, name), "--unsafe-no-fsync", "--log-level=warn",

@@ -83,7 +83,7 @@ func kubeconfig(server string, ca []byte, token string) *clientcmdapi.Config {
 	return config
 }
 
-// splitAddress splits what address has made.
+// splitAddress splits an address of package ports.
 func splitAddress(address string) (host, port string) {
 	host, port, _ = strings.Cut(address, ":")
 	return host, port

@@ -12,6 +12,7 @@ import (
 
 	"orrery.dev/orrery/internal/cli/admin"
 	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // Hub is a hub process. Process.Kill and Process.Stop end it; it can then be
@@ -35,13 +36,13 @@ type Hub struct {
 // further flags, and waits until it says that it is ready.
 func StartHub(t T, args ...string) *Hub {
 	t.Helper()
-	return startHub(t, address(t), args...)
+	return startHub(t, ports.Reserve(t), args...)
 }
 
 // StartHub is env.StartHub of a hub that the network reaches.
 func (n *Network) StartHub(args ...string) *Hub {
 	n.t.Helper()
-	_, port := splitAddress(address(n.t))
+	_, port := splitAddress(ports.Reserve(n.t))
 	return startHub(n.t, n.Hub+":"+port, args...)
 }
 
@@ -59,7 +60,7 @@ var sharedFiles = []string{"ca.crt", "ca.key", "encryption.yaml"}
 // share: the authority, and the keys of what is encrypted.
 func (h *Hub) Beside(args ...string) *Hub {
 	h.t.Helper()
-	other := newHub(h.t, address(h.t), args...)
+	other := newHub(h.t, ports.Reserve(h.t), args...)
 	if err := os.Mkdir(other.Dir, 0o700); err != nil {
 		h.t.Fatalf("start a hub beside another: %v", err)
 	}

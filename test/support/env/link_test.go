@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // startEcho answers every line with itself.
@@ -88,7 +90,7 @@ func TestLinkHoldsEachDirection(t *testing.T) {
 	if up, down := l.Bytes(); up != 6 || down != 6 {
 		t.Errorf("counted %d up and %d down", up, down)
 	}
-	for name, cut := range map[string]func(){"up": l.CutUp, "down": l.CutDown} {
+	for name, cut := range seeds.Ordered(map[string]func(){"up": l.CutUp, "down": l.CutDown}) {
 		cut()
 		if err := c.say(name, silent); !timedOut(err) {
 			t.Errorf("cut %s: %v", name, err)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"k8s.io/client-go/tools/clientcmd"
+
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // Network is a site of its own: a network namespace in which an agent runs, which
@@ -41,7 +43,7 @@ const blockSize = 32
 func StartNetwork(t T) *Network {
 	t.Helper()
 	blocks := netip.MustParsePrefix("198.18.0.0/15")
-	block := reserve(t, "network", 0, 1<<(32-blocks.Bits())/blockSize, func(int) error { return nil })
+	block := ports.Number(t, "network", 0, 1<<(32-blocks.Bits())/blockSize, nil)
 	name, base := strconv.Itoa(block), blocks.Addr().As4()
 	at := func(i int) string {
 		number := binary.BigEndian.Uint32(base[:]) + uint32(block*blockSize+i)

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // tailLines is how much of each log a failed test shows.
@@ -141,13 +143,24 @@ func (p *Process) Kill() {
 // within the time that a clean stop may take.
 func (p *Process) Stop() {
 	p.t.Helper()
-	p.Signal(syscall.SIGTERM)
-	if code, ended := p.Wait(Soon); !ended {
-		p.Kill()
-		p.t.Errorf("stop %s: it was still running after %s", p.name, Soon)
-	} else if code != 0 {
-		p.t.Errorf("stop %s: exit code %d\n%s", p.name, code, tail(p.stderr))
+	if err := p.stop(); err != nil {
+		p.t.Errorf("%v", err)
 	}
+}
+
+// stop is Stop, and returns why the end was not clean.
+func (p *Process) stop() error {
+	p.t.Helper()
+	p.Signal(syscall.SIGTERM)
+	code, ended := p.Wait(limit.Wait)
+	switch {
+	case !ended:
+		p.Kill()
+		return fmt.Errorf("stop %s: it was still running after %s\n%s", p.name, limit.Wait, tail(p.stderr))
+	case code != 0:
+		return fmt.Errorf("stop %s: exit code %d\n%s", p.name, code, tail(p.stderr))
+	}
+	return nil
 }
 
 // Wait waits for the process to end by itself and returns its exit code, -1 when

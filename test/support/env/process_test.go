@@ -112,3 +112,30 @@ func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
+
+// TestAgentThatGivesUpAStop: an agent may once take longer to stop than its own limit.
+func TestAgentThatGivesUpAStop(t *testing.T) {
+	for _, test := range []struct {
+		says  string
+		times int
+		fails bool
+	}{
+		{gaveUp + "10s", 1, false},
+		{gaveUp + "10s", 2, true},
+		{"the store is broken", 1, true},
+		{gaveUp + "10s\nthe store is broken", 1, true},
+	} {
+		err := Main("stop", func(t T) {
+			a := &Agent{Process: processOf(t, "agent", "/bin/sh", t.TempDir()), t: t}
+			for range test.times {
+				before := a.lines()
+				a.start("-c", fmt.Sprintf("trap 'printf %%b\\\\n %q >&2; exit 1' TERM; echo ready; while :; do sleep 0.01; done", test.says))
+				a.waitLine(before)
+				a.Stop()
+			}
+		})
+		if fails := err != nil; fails != test.fails {
+			t.Errorf("stopped %d times with %q: fails is %t, want %t", test.times, test.says, fails, test.fails)
+		}
+	}
+}

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+
+	"orrery.dev/orrery/test/support/ports"
 )
 
 // Proxy is a proxy as sites have them between an agent and its hub. It runs until
@@ -24,7 +26,7 @@ type Proxy struct {
 // as they are.
 func StartPassing(t T, target string) *Proxy {
 	t.Helper()
-	listen := address(t)
+	listen := ports.Reserve(t)
 	return startHAProxy(t, listen, fmt.Sprintf(`
   mode tcp
 listen hub
@@ -37,7 +39,7 @@ listen hub
 // with a certificate and its key, and passes on requests to target, HOST:PORT.
 func StartTerminating(t T, target string, cert, key []byte) *Proxy {
 	t.Helper()
-	listen, file := address(t), filepath.Join(t.TempDir(), "haproxy.pem")
+	listen, file := ports.Reserve(t), filepath.Join(t.TempDir(), "haproxy.pem")
 	if err := os.WriteFile(file, slices.Concat(cert, key), 0o600); err != nil {
 		t.Fatalf("start a proxy: %v", err)
 	}
@@ -100,7 +102,7 @@ func StartForwarding(t T, host string) *Proxy {
 
 func startSquid(t T, host, access string) *Proxy {
 	t.Helper()
-	_, port := splitAddress(address(t))
+	_, port := splitAddress(ports.Reserve(t))
 	listen, file := net.JoinHostPort(host, port), filepath.Join(t.TempDir(), "squid.conf")
 	// It works as a user who may not write where the test may, and leaves memory
 	// under its name when it is killed.

@@ -2,7 +2,9 @@ package env
 
 import (
 	"bytes"
+	"crypto/rand"
 	"encoding/json"
+	"errors"
 	"io"
 	"math"
 	"os"
@@ -10,6 +12,11 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // AuditEvent is one request that the API server of a cluster has answered.
@@ -87,6 +94,24 @@ func (c *Cluster) Requests(t T, f Filter) []AuditEvent {
 		}
 	}
 	return events
+}
+
+// AllRequests is Requests once the audit log has caught up: it has a request that was answered
+// after all that the test knows of.
+func (c *Cluster) AllRequests(t T, f Filter) []AuditEvent {
+	t.Helper()
+	marker := Filter{User: AdminUser, Verbs: []string{"get"}, Resource: "configmaps", Namespace: metav1.NamespaceDefault, Name: "marker-" + strings.ToLower(rand.Text())}
+	Eventually(t, limit.Wait, func() error {
+		if len(c.Requests(t, marker)) > 0 {
+			return nil
+		}
+		_, err := c.Client.CoreV1().ConfigMaps(marker.Namespace).Get(t.Context(), marker.Name, metav1.GetOptions{})
+		if err == nil || apierrors.IsNotFound(err) {
+			err = errors.New("the audit log does not have the request that marks its end")
+		}
+		return err
+	})
+	return c.Requests(t, f)
 }
 
 // auditEvents are those of an audit log, which only grows: who asks again and again

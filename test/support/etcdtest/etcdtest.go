@@ -4,7 +4,6 @@
 package etcdtest
 
 import (
-	"net"
 	"net/url"
 	"testing"
 
@@ -12,20 +11,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// Listen returns the URL at which an empty etcd listens until the test ends. change, if not
-// nil, is given its configuration before it starts.
+// Listen returns the URL at which an empty etcd listens until the test ends. Listen passes its
+// configuration to change, if not nil, before etcd starts. The client URL that etcd advertises to its
+// members has no port.
 func Listen(t testing.TB, change func(*embed.Config)) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	at := url.URL{Scheme: "http", Host: listener.Addr().String()}
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	at := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // etcd listens at a port that the kernel chooses
 	c := embed.NewConfig()
 	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
+	c.EnableGRPCGateway = false // it dials the address of the configuration
 	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
 	if change != nil {
 		change(c)
@@ -36,5 +30,6 @@ func Listen(t testing.TB, change func(*embed.Config)) string {
 	}
 	t.Cleanup(etcd.Close)
 	<-etcd.Server.ReadyNotify()
+	at.Host = etcd.Clients[0].Addr().String()
 	return at.String()
 }

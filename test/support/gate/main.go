@@ -1,7 +1,7 @@
 // Command gate reads `go test -json` and prints what `go test` would have: a line
 // for each package, and the output of tests that failed; at its end, in short, what
-// failed and why. It fails when a test failed, when one was skipped, since every
-// test is required, and when none ran.
+// failed and why, and how long all took. It fails when a test failed, when one was skipped,
+// since every test is required, and when none ran. Its argument is the name of what ran.
 package main
 
 import (
@@ -14,10 +14,14 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
-	if err := run(os.Stdin, os.Stdout); err != nil {
+	begin, t := time.Now(), newTally()
+	err := t.run(os.Stdin, os.Stdout)
+	fmt.Printf("--- %s: %d passed, %d failed, %s\n", strings.Join(os.Args[1:], " "), t.passed, t.failed, time.Since(begin).Round(time.Second))
+	if err != nil {
 		fmt.Fprintln(os.Stderr, "gate:", err)
 		os.Exit(1)
 	}
@@ -41,8 +45,12 @@ type tally struct {
 	said   map[string]string
 }
 
-func run(in io.Reader, out io.Writer) error {
-	t := tally{output: map[string]*strings.Builder{}, said: map[string]string{}}
+func newTally() *tally {
+	return &tally{output: map[string]*strings.Builder{}, said: map[string]string{}}
+}
+
+// run reads the events of in, and prints to out.
+func (t *tally) run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')

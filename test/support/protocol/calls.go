@@ -272,15 +272,15 @@ func refuses(e *exam) {
 
 // refusesOthers: a token is valid for its own location only, and for this version of the protocol.
 func refusesOthers(e *exam) {
-	for what, c := range map[string]struct {
-		header, value, location string
-		code                    int
+	for _, c := range []struct {
+		what, header, value, location string
+		code                          int
 	}{
-		"another protocol":   {wire.Header, "7", "", http.StatusBadRequest},
-		"no protocol":        {wire.Header, "", "", http.StatusBadRequest},
-		"no token":           {"Authorization", "", "", http.StatusUnauthorized},
-		"a wrong token":      {"Authorization", "Bearer x.wrong", "", http.StatusUnauthorized},
-		"another's location": {"X-Nothing", "x", "elsewhere", http.StatusForbidden},
+		{"another protocol", wire.Header, "7", "", http.StatusBadRequest},
+		{"no protocol", wire.Header, "", "", http.StatusBadRequest},
+		{"no token", "Authorization", "", "", http.StatusUnauthorized},
+		{"a wrong token", "Authorization", "Bearer x.wrong", "", http.StatusUnauthorized},
+		{"another's location", "X-Nothing", "x", "elsewhere", http.StatusForbidden},
 	} {
 		for _, call := range append([]string{route.Desired}, calls...) {
 			method, client := http.MethodPost, *e.Client()
@@ -303,7 +303,7 @@ func refusesOthers(e *exam) {
 			e.ok(err)
 			r.Header.Set(c.header, c.value)
 			_, err = client.send(r, call)
-			e.Log(what)
+			e.Log(c.what)
 			e.refused(err, c.code)
 		}
 	}

@@ -116,11 +116,14 @@ func enrols(x *exam) {
 	e.told(e.opens(TokenClient(nothing)), wire.RefusedNone)
 
 	fresh := e.hub.JoinToken()
-	for what, asked := range map[string]any{
-		"nothing": struct{}{}, "no request": wire.Enrol{Request: []byte("x")}, "too large": wire.Enrol{Request: make([]byte, wire.MaxEnrol)}, "no object": "x",
+	for _, c := range []struct {
+		what  string
+		asked any
+	}{
+		{"nothing", struct{}{}}, {"no request", wire.Enrol{Request: []byte("x")}}, {"too large", wire.Enrol{Request: make([]byte, wire.MaxEnrol)}}, {"no object", "x"},
 	} {
-		e.Log(what)
-		_, err := issue(e.ctx, fresh, route.Enrol, asked)
+		e.Log(c.what)
+		_, err := issue(e.ctx, fresh, route.Enrol, c.asked)
 		e.exam.refused(err, http.StatusBadRequest)
 	}
 	_, err = Enrol(e.ctx, fresh) // none of this has used it

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,7 +42,7 @@ func agentIsRefused(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.settled()
-	for what, answer := range map[string]http.HandlerFunc{
+	answers := map[string]http.HandlerFunc{
 		"401": refuse(http.StatusUnauthorized), "403": refuse(http.StatusForbidden), "404": refuse(http.StatusNotFound),
 		"410": refuse(http.StatusGone), "500": refuse(http.StatusInternalServerError), "503": refuse(http.StatusServiceUnavailable),
 		"nothing": said(), "garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "\x00\xff{]\n{\"hello\":7}\n") },
@@ -52,7 +54,9 @@ func agentIsRefused(e *trial) {
 			w.Header().Set(wire.Header, "7")
 			w.Write(Lines(wire.Frame{Hello: &wire.Hello{UID: "u", Marker: "m", Revision: 1, Continuous: true}})) //nolint:errcheck // an agent that is gone needs none
 		},
-	} {
+	}
+	for _, what := range slices.Sorted(maps.Keys(answers)) {
+		answer := answers[what]
 		sessions, walks, fetches := e.hub.Asked(route.Desired), e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
 		e.hub.Instead(func(w http.ResponseWriter, r *http.Request, _ string) bool {
 			answer(w, r)

@@ -70,7 +70,7 @@ func At(t env.T, hub *env.Hub) *World {
 // AddSpace makes a space and returns its kubeconfig.
 func (w *World) AddSpace(name string) string {
 	w.T.Helper()
-	env.Orrery(w.T, w.Root, "space", "create", name)
+	env.CreateSpace(w.T, w.Root, name)
 	return w.Hub.PathKubeconfig("spaces/" + name)
 }
 

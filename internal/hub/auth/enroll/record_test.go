@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const (
@@ -258,8 +259,8 @@ func (w *enrolling) renew(k *keeper) error {
 // restored logs: what it has is always good. Then somebody has a copy of its disk: once
 // one of the two has used what followed, the other is found out, whoever it is.
 func TestEnrolmentModel(t *testing.T) {
-	for seed := range uint64(4000) {
-		w := &enrolling{r: rand.New(rand.NewPCG(seed, 1))}
+	for seed := range seeds.All(t, 4000) {
+		w := &enrolling{r: rand.New(rand.NewPCG(uint64(seed), 1))}
 		agent := &keeper{name: "agent"}
 		token, r := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
 		w.record = r
@@ -277,7 +278,7 @@ func TestEnrolmentModel(t *testing.T) {
 				t.Fatalf("seed %d: the agent is refused: %v\n%s", seed, err, strings.Join(w.log, "\n"))
 			}
 		}
-		w.thief(t, seed, agent)
+		w.thief(t, uint64(seed), agent)
 	}
 }
 

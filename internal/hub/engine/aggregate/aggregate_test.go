@@ -14,6 +14,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func newLanguage(t testing.TB) *Language {
@@ -109,7 +110,7 @@ func drawInput(t *rapid.T, l key.Location) Input {
 // that is shown only what there is, in any order.
 func TestStateEqualsRecomputation(t *testing.T) {
 	l := newLanguage(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		d := compile(t, l, rapid.SampledFrom(specs()).Draw(t, "spec"))
 		s, there := NewState(d), map[Pair]Contribution{}
 		locations := []key.Location{"a", "b", "c"}
@@ -162,7 +163,7 @@ func pairsOf(all map[Pair]Contribution) (pairs []Pair) {
 // bracketed, is what one State sums up.
 func TestMerge(t *testing.T) {
 	l := newLanguage(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		d := compile(t, l, rapid.SampledFrom(specs()).Draw(t, "spec"))
 		const hubs = 4
 		all, parts := NewState(d), [hubs]*State{}
@@ -197,7 +198,7 @@ func TestSumsAreExact(t *testing.T) {
 		{Name: "sum", Type: "SUM", Expression: "object.n"}, {Name: "avg", Type: "AVG", Expression: "object.n"},
 		{Name: "min", Type: "MIN", Expression: "object.n"}, {Name: "max", Type: "MAX", Expression: "object.n"},
 	}})
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		texts := rapid.SliceOfN(rapid.SampledFrom([]string{"0", "1", "-7", "0.1", "0.2", "123456789.125", "1e22", "-1e22", "1e-20", "9223372036854775807"}), 1, 12).Draw(t, "numbers")
 		s, sum := NewState(d), new(big.Rat)
 		var least, most *big.Rat
@@ -269,7 +270,7 @@ func TestHostileExpressions(t *testing.T) {
 // nothing again, and counts all the same towards what its expressions may cost.
 func TestKnown(t *testing.T) {
 	l := newLanguage(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		of := drawInput(t, "a")
 		known := of
 		known.Known = Known{}

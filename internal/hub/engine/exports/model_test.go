@@ -14,6 +14,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // parts takes a path apart.
@@ -165,7 +166,7 @@ func namesOf(shelves []key.Shelf) string {
 // TestEngineEqualsRecomputation compares the engine, over random lives, with one that is shown
 // each state at once, and with the naive rule.
 func TestEngineEqualsRecomputation(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		m := newMachine()
 		m.rev++
 		m.table.Reset(m.rev, m.furnish(t))
@@ -189,7 +190,7 @@ func (m *machine) furnish(t *rapid.T) (all []table.Update) {
 
 // TestNothingIsKept checks that what is gone leaves nothing.
 func TestNothingIsKept(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		m := newMachine()
 		m.rev++
 		m.table.Reset(m.rev, m.furnish(t))

@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func mustJSON(v any) []byte {
@@ -166,13 +167,13 @@ func (m *machine) check(t *rapid.T) {
 // TestParts compares what is said of releases with a look at every object, over random
 // lives, and checks that every Placement that a change concerns is told.
 func TestParts(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		m := newMachine()
 		m.put(keyOf(key.Root, v1alpha1.Group, "locations", "", "l"), []byte(`{}`))
 		m.put(key.Space("s").Key(), []byte(`{}`))
 		m.put(key.Space("z").Key(), []byte(`{}`))
 		t.Repeat(map[string]func(*rapid.T){"": m.check, "change": m.change, "change more": m.change, "place": m.place, "restart": m.restart})
-		for k := range m.objects {
+		for k := range seeds.Ordered(m.objects) {
 			m.put(k, nil)
 		}
 		if len(m.index.all)+len(m.index.parts) > 0 {

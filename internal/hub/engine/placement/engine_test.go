@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/rulepath"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func newTable() (*Engine, *table.Writer) {
@@ -53,7 +54,7 @@ func TestPlacementsOfRoot(t *testing.T) { checkEngine(t, reaching()) }
 // in a revision, and compares the engine's memberships with the naive rules and
 // with an engine that sees the same state for the first time.
 func checkEngine(t *testing.T, f focus) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		w := world{}
 		engine, tbl := newTable()
 		rev := int64(0)

@@ -7,6 +7,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // manyPlacements is a space with so many Placements, each of one of 50 objects for one of
@@ -81,14 +82,14 @@ func (c *counted) Derive(state table.Reader, changes []table.Change) []table.Ass
 func TestPlacementConcernsWhatItMatches(t *testing.T) {
 	c := &counted{Engine: New()}
 	w, rev := manyPlacements(100, c), int64(1)
-	for what, step := range map[string]struct {
+	for what, step := range seeds.Ordered(map[string]struct {
 		spec *v1alpha1.PlacementSpec
 		want int
 	}{
 		"nothing else":  {new(onePlacement(3)), 1},
 		"another":       {new(onePlacement(4)), 3},
 		"none any more": {nil, 2},
-	} {
+	}) {
 		for _, spec := range []*v1alpha1.PlacementSpec{new(onePlacement(3)), step.spec} {
 			rev++
 			o := placementAt("s", "p-00003")

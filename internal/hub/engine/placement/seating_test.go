@@ -10,6 +10,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // pickOf are the locations that are picked of some.
@@ -28,7 +29,7 @@ func pickOf(uid string, pick v1alpha1.Pick, sites map[key.Location]*site) []key.
 // label, moves no more seats than it must, that more seats leave those that there are where
 // they are, and that values of a label get equally many, as far as there are.
 func TestPickMovesLittle(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		pick := v1alpha1.Pick{Count: rapid.Int32Range(1, 12).Draw(t, "count"), SpreadBy: rapid.SampledFrom([]string{"", "region"}).Draw(t, "spreadBy")}
 		region := func(label string) table.Labels {
 			if r := rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, label); r != "" {

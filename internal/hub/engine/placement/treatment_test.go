@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // drawnPolicies are those of sources. They have every field drawn, also those that
@@ -29,7 +30,7 @@ var drawnPolicies = rapid.Custom(func(t *rapid.T) wire.Policy {
 
 // What several say must not depend on the order in which they are asked.
 func TestCombine(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		a, b, c := drawnPolicies.Draw(t, "a"), drawnPolicies.Draw(t, "b"), drawnPolicies.Draw(t, "c")
 		if combine(a, a) != a || combine(a, b) != combine(b, a) || combine(combine(a, b), c) != combine(a, combine(b, c)) {
 			t.Errorf("%+v, %+v, %+v", a, b, c)

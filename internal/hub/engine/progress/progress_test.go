@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // digest stands for rendering: what a location gets depends on the spec and on
@@ -478,7 +479,7 @@ func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l k
 // TestTallyEqualsRecount counts by differences through random lives and
 // compares with counting anew; only what is called dirty is looked at.
 func TestTallyEqualsRecount(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		m := &machine{
 			tally:           New(Config{Digest: digest}),
 			shownPlacements: map[key.Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},

@@ -3,7 +3,6 @@ package render
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -20,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 var builtins = sync.OnceValue(func() *kinds.Catalog {
@@ -128,9 +128,9 @@ func TestResultsAreBounded(t *testing.T) {
 		entries = append(entries, entry(fmt.Sprint(i), data(i)))
 	}
 	var group sync.WaitGroup
-	for seed := range uint64(4) {
+	for stream := range uint64(4) {
+		rng := seeds.Rand(t, stream)
 		group.Go(func() {
-			rng := rand.New(rand.NewPCG(1, seed))
 			for range 2000 {
 				i, c := rng.IntN(len(entries)), classes[rng.IntN(len(classes))]
 				text := want(fmt.Sprint(i), data(i), c)

@@ -22,12 +22,13 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/rollup"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/states"
 )
 
 // Any numbers that a workload can have, at any number of locations that want any number.
 func TestRandomWorkloads(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		c := drawCase(t)
 		seen{}.check(t, c)
 		merged, _ := c.Merged()
@@ -223,7 +224,7 @@ func TestHostileStatuses(t *testing.T) {
 	for _, k := range states.Kinds() {
 		resources = append(resources, k.Resource)
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		var parts []rollup.Part
 		for i := range rapid.IntRange(1, 4).Draw(t, "locations") {
 			status := map[string]json.RawMessage{}

@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/expression"
 	"orrery.dev/orrery/internal/protocol/rulepath"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const web = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"labels":{"app":"web"},"name":"web","namespace":"shop"},` +
@@ -252,7 +253,7 @@ func drawObject(t *rapid.T) map[string]any {
 // a rule that depends on nothing that it changes gives the same when it is applied again.
 func TestProperties(t *testing.T) {
 	shared := newEngine(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		object := drawObject(t)
 		written := expression.Encode(object)
 		all := customizers{}
@@ -288,7 +289,7 @@ func TestProperties(t *testing.T) {
 			t.Fatalf("%s: %v", made, err)
 		}
 	})
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		r := drawRule(t)
 		if r.Expression != "" || r.Remove && strings.ContainsAny(r.Path, "0-") {
 			return

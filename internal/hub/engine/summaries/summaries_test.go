@@ -18,6 +18,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func digest(e *table.Entry, _ *placement.Class) (wire.Sum, error) {
@@ -209,7 +210,7 @@ func drawChange(t *rapid.T, rev int64) (k string, value []byte) {
 // only the end of it writes.
 func TestIndexEqualsRecomputation(t *testing.T) {
 	l := newLanguage(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		w := newWorld(l)
 		w.put(t, map[string][]byte{
 			objectIn("s1", key.Placements, "", "p").Key(): mustJSON(map[string]any{"spec": v1alpha1.PlacementSpec{

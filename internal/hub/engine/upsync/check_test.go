@@ -12,6 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // shown is an object as a cluster shows it under an identity.
@@ -100,10 +101,10 @@ func TestMarksAreRead(t *testing.T) {
 			}
 		}
 	}
-	rapid.Check(t, func(r *rapid.T) {
+	seeds.Check(t, func(r *rapid.T) {
 		some := func(what string, of map[string][]string) map[string]any {
 			all := map[string]any{}
-			for k, values := range of {
+			for k, values := range seeds.Ordered(of) {
 				if v := rapid.SampledFrom(append([]string{""}, values...)).Draw(r, what+" "+k); v != "" {
 					all[k] = v
 				}

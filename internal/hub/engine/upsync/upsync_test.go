@@ -9,12 +9,13 @@ import (
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestUsage shows, over random changes, that what is counted equals a recount, and that what
 // is no more used is forgotten.
 func TestUsage(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		u := NewUsage()
 		tbl := table.New(table.Config{Observer: u, WindowSteps: 10, WindowBytes: 1 << 20})
 		rev := int64(0)

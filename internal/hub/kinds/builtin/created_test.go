@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/builtin"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestCreatedFields: what is found in the JSON of a created object is what a field manager finds,
@@ -31,7 +32,7 @@ func TestCreatedFields(t *testing.T) {
 		}
 		t.Run(k.GVK.String(), func(t *testing.T) {
 			found, drawn := 0, 0
-			rapid.Check(t, func(t *rapid.T) {
+			seeds.Check(t, func(t *rapid.T) {
 				drawn++
 				if checkCreated(t, k) {
 					found++

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/randfill"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestTravelKeepsMeaning: whatever an object is, a location that decodes what
@@ -23,7 +24,7 @@ import (
 // bytes again if it sends it on.
 func TestTravelKeepsMeaning(t *testing.T) {
 	all := builtins(t)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		k := all[rapid.IntRange(0, len(all)-1).Draw(t, "kind")]
 		obj := k.New()
 		filler(rapid.Int64().Draw(t, "seed")).Fill(obj)

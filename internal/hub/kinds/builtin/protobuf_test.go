@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/builtin"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestProtobufOfStored: what is made of JSON directly is what decoding and encoding makes of it,
@@ -33,7 +34,7 @@ func TestProtobufOfStored(t *testing.T) {
 			if !k.Protobuf.Supported() {
 				t.Fatal("has fields that nobody knows how to write")
 			}
-			rapid.Check(t, func(t *rapid.T) { checkProtobuf(t, k) })
+			seeds.Check(t, func(t *rapid.T) { checkProtobuf(t, k) })
 		})
 	}
 }

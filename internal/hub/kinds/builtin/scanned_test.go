@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/columns"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestScannedCells: cells that are made of an object's JSON are those of the decoded object, also where
@@ -30,7 +31,7 @@ func TestScannedCells(t *testing.T) {
 		}
 		t.Run(k.GVK.String(), func(t *testing.T) {
 			scanned, usual := 0, 0
-			rapid.Check(t, func(t *rapid.T) {
+			seeds.Check(t, func(t *rapid.T) {
 				strange := rapid.Bool().Draw(t, "strange")
 				ok := checkScanned(t, k, written(t, k, strange))
 				if !strange {

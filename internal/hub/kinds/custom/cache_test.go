@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func TestEqualCRDsShareTheirKinds(t *testing.T) {
@@ -85,7 +86,7 @@ func TestArtefactsAreBoundedAndComeBack(t *testing.T) {
 
 // TestLRU compares the cache with a list that is searched.
 func TestLRU(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		const limit = 10
 		l := newLRU[int, int](limit)
 		type item struct{ key, value, weight int }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestCanonicalIsWhatGoWouldEncode compares the canonical form with that of
@@ -26,7 +28,7 @@ func TestCanonicalIsWhatGoWouldEncode(t *testing.T) {
 			rapid.Map(rapid.MapOfN(rapid.String(), inner, 0, 20), func(m map[string]any) any { return m }))
 	}
 	root := rapid.MapOfN(rapid.String(), value(value(leaf)), 0, 5)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		indent := rapid.SampledFrom([]string{"", " ", "\t"}).Draw(t, "indent")
 		data, err := json.MarshalIndent(root.Draw(t, "object"), "", indent)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // row writes an object of Orrery's, or deletes it if it is empty.
@@ -74,11 +75,11 @@ func TestBoundKinds(t *testing.T) {
 	if _, b := lookup("b"); b == own || len(b.ShortNames) != 1 || b.ShortNames[0] != "other" {
 		t.Errorf("bound as %v", b.ShortNames)
 	}
-	for name, leaves := range map[string]func(){
+	for name, leaves := range seeds.Ordered(map[string]func(){
 		"export": func() { s.row("p", key.APIExports, "e", "") },
 		"space":  func() { s.row(key.Root, key.Spaces, "p", `{"metadata":{"name":"p","uid":"2"}}`) },
 		"CRD":    func() { s.row("p", key.CRDs, crd.Name, "") },
-	} {
+	}) {
 		leaves()
 		c, k := lookup("a")
 		if c.Access(k) != kinds.Waiting || k.Custom.Hash() == own.Custom.Hash() || c.Waits(k, "update") == nil || c.Waits(k, "delete") != nil {

@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds/custom"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // The weight of the cache is that of what is in it, with each definition counted once.
@@ -26,7 +27,7 @@ func TestCatalogsWeighDefinitionsOnce(t *testing.T) {
 		}
 		definitions = append(definitions, definedBy{definition: d})
 	}
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		const limit = 30 << 10
 		c := newCatalogs(limit)
 		for range rapid.IntRange(1, 40).Draw(t, "steps") {

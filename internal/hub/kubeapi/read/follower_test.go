@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/watch"
 	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // follower reads a watch of an angle.
@@ -60,7 +62,7 @@ func (f *follower) read(t tester) (e told, ok bool, err error) {
 		place, plain, rev := shown(t, event.Object.(*object))
 		place = shortPlace(f.angle.lens, place)
 		return told{event.Type, place, rev, plain}, true, nil
-	case <-time.After(3 * time.Minute):
+	case <-time.After(limit.Wait):
 		t.Fatalf("%s: waited too long for an event", f.angle)
 		return told{}, false, nil
 	}

@@ -4,14 +4,12 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 func TestCustomKindsAcrossSpacesAreMetadata(t *testing.T) {
@@ -230,9 +229,7 @@ func TestTransformedWatches(t *testing.T) {
 // firstLines reads the beginning of an answer that does not end.
 func firstLines(t *testing.T, n int, url, accept string) [][]byte {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
-	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	req, err := http.NewRequestWithContext(limit.Context(t, "the first lines of an answer"), http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,6 +22,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // get asks and returns the body of the answer.
@@ -203,7 +205,7 @@ func TestClientErrors(t *testing.T) {
 		if err != nil {
 			t.Fatalf("watch from revision %s: %v", version, err)
 		}
-		e := <-w.ResultChan()
+		e := limit.Receive(t, w.ResultChan(), "an error of the watch")
 		if err := apierrors.FromObject(e.Object); e.Type != watch.Error || !is(err) {
 			t.Errorf("watch from revision %s: %v %v", version, e.Type, err)
 		}
@@ -232,7 +234,7 @@ func TestClientErrors(t *testing.T) {
 // so, when one of its objects can't be shown in the version that is asked for.
 func TestListWithWhatCannotBeConverted(t *testing.T) {
 	f := newFixture(t)
-	for name, spec := range map[string]any{"a": map[string]any{"maxReplicas": 1}, "b": "broken", "c": map[string]any{"maxReplicas": 3}} {
+	for name, spec := range seeds.Ordered(map[string]any{"a": map[string]any{"maxReplicas": 1}, "b": "broken", "c": map[string]any{"maxReplicas": 3}}) {
 		f.put(sample{gvr: scalersV1, space: "a", namespace: "default", name: name, content: map[string]any{"spec": spec}})
 	}
 	s := f.serve()
@@ -302,7 +304,7 @@ func TestBehind(t *testing.T) {
 	}
 	defer w.Stop()
 	f.put(cm("a", "x", "4"))
-	if e := <-w.ResultChan(); e.Type != watch.Modified || e.Object.(*corev1.ConfigMap).Data["k"] != "4" {
+	if e := limit.Receive(t, w.ResultChan(), "a change of x"); e.Type != watch.Modified || e.Object.(*corev1.ConfigMap).Data["k"] != "4" {
 		t.Errorf("after revision %s: %v", version, e)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestInformers: informers of all kinds sync with one request and see what happens.
@@ -77,7 +78,7 @@ func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan str
 		t.Fatal("not synced")
 	}
 	for range 30 {
-		if got := <-seen; !strings.HasPrefix(got, "add x") {
+		if got := limit.Receive(t, seen, "an event of x"); !strings.HasPrefix(got, "add x") {
 			t.Fatal(got)
 		}
 	}
@@ -95,7 +96,7 @@ func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan str
 			if got != w {
 				t.Errorf("saw %q, want %q", got, w)
 			}
-		case <-time.After(3 * time.Minute):
+		case <-time.After(limit.Wait):
 			t.Fatalf("waited for %q", w)
 		}
 	}

@@ -12,13 +12,14 @@ import (
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestViewsEqualTheirModel: lists equal recomputation at every revision, page
 // by page too, and watches tell the difference between any two revisions,
 // however slowly they are read and wherever they are cut and resumed.
 func TestViewsEqualTheirModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		f := newFixture(t, onShelves)
 		defer f.server.Close()
 		m := newModel()
@@ -135,7 +136,7 @@ func shortPlace(l Lens, place string) string {
 // TestWatchLeftByTheWindow: a watch that is too slow ends, and never misses an
 // event in silence.
 func TestWatchLeftByTheWindow(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		f := newFixture(t, func(_ *Config, tc *table.Config) { tc.WindowSteps = 5 })
 		defer f.server.Close()
 		m := newModel()

@@ -2,8 +2,9 @@ package read
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"testing"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // writes remembers single writes.
@@ -20,8 +21,9 @@ func TestPieces(t *testing.T) {
 	var got writes
 	p := &pieces{to: &got, buffer: &bytes.Buffer{}}
 	var all []byte
+	random := seeds.Rand(t, 1)
 	for i := range 1000 {
-		b := bytes.Repeat([]byte{byte(i)}, rand.IntN(2000))
+		b := bytes.Repeat([]byte{byte(i)}, random.IntN(2000))
 		switch i {
 		case 0:
 			b = []byte("{")

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"strings"
 	"testing"
@@ -19,6 +18,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // report is what a location says of a sample.
@@ -46,7 +47,7 @@ func TestReportInformers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			s := f.serve()
-			random := rand.New(rand.NewPCG(5, 5))
+			random := seeds.Rand(t, 5)
 			churn := func() {
 				o := cm([]key.Space{"a", "b"}[random.IntN(2)], fmt.Sprint("x", random.IntN(20)), fmt.Sprint(random.IntN(3)), []string{"at=l1.l2", "at=l1", "app=x"}[random.IntN(3)])
 				switch l := []key.Location{"l1", "l2"}[random.IntN(2)]; random.IntN(6) {
@@ -97,7 +98,7 @@ func TestReportInformers(t *testing.T) {
 				t.Fatalf("there are %d objects", len(want))
 			}
 			var got map[string]string
-			for late := time.After(time.Minute); ; {
+			for late := time.After(limit.Wait); ; {
 				got = map[string]string{}
 				for _, o := range informer.GetStore().List() {
 					m, err := meta.Accessor(o)
@@ -151,7 +152,7 @@ func TestStaleReports(t *testing.T) {
 		map[string]any{"type": "Connected", "status": "False", "lastTransitionTime": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}}}}}
 	f.put(row)
 	f.apply(cm("a", "y", "1").report("l1", key.Born, wire.Report{State: wire.Present}))
-	if e := <-w.ResultChan(); e.Object.(*object).row.In.(*reported).object.Name != "y" {
+	if e := limit.Receive(t, w.ResultChan(), "the report of y"); e.Object.(*object).row.In.(*reported).object.Name != "y" {
 		t.Errorf("told of %+v", e)
 	}
 	body := bodyOf(t, s.URL+"/views/reports/spaces/a/locations/*/api/v1/configmaps")

@@ -20,6 +20,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 const everywhere = "/views/exports/p/e/spaces/*"
@@ -171,7 +172,7 @@ func toldOf(t *testing.T, f *fixture, on key.Shelf, from int64, n int) (all []st
 	}
 	defer w.Stop()
 	for range n {
-		e := <-w.ResultChan()
+		e := limit.Receive(t, w.ResultChan(), "an event of the export view")
 		o := e.Object.(*object).GetObjectMeta()
 		all = append(all, fmt.Sprint(e.Type, " ", o.GetName(), " ", o.GetResourceVersion()))
 	}
@@ -248,7 +249,7 @@ func checkEnd(t *testing.T, path string, w watch.Interface, expired, ended bool)
 		case expired || ended || e.Type != watch.Added || e.Object.(*corev1.ConfigMap).Name != "last":
 			t.Errorf("%s: %s %+v", path, e.Type, e.Object)
 		}
-	case <-time.After(3 * time.Minute):
+	case <-time.After(limit.Wait):
 		t.Errorf("%s: waited too long", path)
 	}
 }
@@ -288,7 +289,7 @@ func TestShelvesHide(t *testing.T) {
 	defer w.Stop()
 	f.put(cm("a", "x", "2"))
 	f.rewrite(table.Update{Key: bound.key(), CreateRev: -1, Value: bound.value()})
-	if e := <-w.ResultChan(); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
+	if e := limit.Receive(t, w.ResultChan(), "the end of the watch"); e.Type != watch.Error || !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
 		t.Errorf("%+v", e)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const (
@@ -15,7 +17,7 @@ const (
 // however many are created at once; what is there can be changed.
 func TestFewViewsAndBindings(t *testing.T) {
 	h := newHub(t)
-	for path, c := range map[string]struct {
+	for path, c := range seeds.Ordered(map[string]struct {
 		most int
 		make func(name string) object
 		// other is one that is not counted with them.
@@ -30,7 +32,7 @@ func TestFewViewsAndBindings(t *testing.T) {
 			return object{"apiVersion": "orrery.dev/v1alpha1", "kind": "APIBinding", "metadata": object{"name": name},
 				"spec": object{"export": object{"space": "b", "name": "e"}}}
 		}, nil},
-	} {
+	}) {
 		for i := range c.most - 4 {
 			h.must(201, h.do("POST", "a", path, c.make(fmt.Sprintf("first-%d", i))))
 		}

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const (
@@ -137,7 +138,7 @@ func TestCustomIsolation(t *testing.T) {
 	h.must(201, h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))))
 	h.must(404, h.do("POST", "b", widgets, widget("w", nil)))
 	h.must(201, h.do("POST", "b", crds, crd("widgets", "Widget", widgetSpec(object{"size": object{"type": "integer", "default": 1}}))))
-	for s, size := range map[string]any{"a": "small", "b": 1.0} {
+	for s, size := range seeds.Ordered(map[string]any{"a": "small", "b": 1.0}) {
 		if a := h.must(201, h.do("POST", s, widgets, widget("w", object{"replicas": 1}))); a.at("spec", "size") != size {
 			t.Errorf("space %s: %s", s, a.raw)
 		}

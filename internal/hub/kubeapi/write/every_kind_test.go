@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // Every built-in kind can be created, applied, patched, given a status and
@@ -48,11 +49,11 @@ func (h *hub) roundTrip(kind *kinds.Kind) {
 	}
 	path := root + "/" + name
 	h.must(200, h.do("PUT", "a", path, a.body))
-	for contentType, patch := range map[string]string{
+	for contentType, patch := range seeds.Ordered(map[string]string{
 		"application/merge-patch+json":           `{"metadata":{"labels":{"x":"1"}}}`,
 		"application/strategic-merge-patch+json": `{"metadata":{"labels":{"x":"2"}}}`,
 		"application/json-patch+json":            `[{"op":"replace","path":"/metadata/labels/x","value":"3"}]`,
-	} {
+	}) {
 		if a = h.must(200, h.do("PATCH", "a", path, patch, "Content-Type", contentType)); a.at("metadata", "generation") != generation {
 			h.t.Errorf("a label raised the generation: %s", a.raw)
 		}

@@ -10,6 +10,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 type progress = write.Progress
@@ -17,7 +18,7 @@ type progress = write.Progress
 // finish calls a Finish function as the hub does until it says that all is gone.
 func (h *hub) finish(call func() (progress, error)) {
 	h.t.Helper()
-	for deadline := time.Now().Add(timeout); ; {
+	for deadline := time.Now().Add(limit.Wait); ; {
 		h.caughtUp()
 		p, err := call()
 		if err != nil {
@@ -187,7 +188,7 @@ func TestCreateRacesNamespace(t *testing.T) {
 		h.finish(func() (progress, error) { return h.server.FinishNamespace(h.ctx, "a", "n") })
 		total := 0
 		for range writers {
-			total += (<-done)[0]
+			total += limit.Receive(t, done, "a writer ends")[0]
 		}
 		if n := h.keys("o/a/core/configmaps/n/"); n != 0 || total == 0 {
 			t.Fatalf("round %d: %d of %d objects outlived their namespace", round, n, total)

@@ -19,6 +19,8 @@ import (
 
 	"orrery.dev/orrery/internal/hub/engine/quota"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestLimitsHold: whatever many writers do at once, and in whichever way objects are created, at no
@@ -35,8 +37,8 @@ func TestLimitsHold(t *testing.T) {
 	var tooMany, tooLarge atomic.Int64
 	var all sync.WaitGroup
 	for w := range writers {
+		random := seeds.Rand(t, uint64(w))
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(11, uint64(w)))
 			for range writes {
 				a := h.writeLimited(random)
 				answered[a.code].Add(1)
@@ -95,7 +97,7 @@ func (h *hub) writeLimited(random *rand.Rand) answer {
 // neverHeldMore goes through the log after a revision, at which the space held an amount.
 func (h *hub) neverHeldMore(from int64, held, most quota.Amount) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.ctx, timeout)
+	ctx, cancel := context.WithTimeout(h.ctx, limit.Wait)
 	defer cancel()
 	to := h.rev()
 	sizes := map[string]int{}
@@ -146,8 +148,8 @@ func TestLimitsOfThoseWhoLeave(t *testing.T) {
 	left := httptest.NewServer(h.chain())
 	var all sync.WaitGroup
 	for w := range writers {
+		random := seeds.Rand(t, uint64(w))
 		all.Go(func() {
-			random := rand.New(rand.NewPCG(12, uint64(w)))
 			for i := range writes {
 				h.leaves(left.URL, fmt.Sprintf("c-%d-%d", w, i), random)
 			}

@@ -13,13 +13,14 @@ import (
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // Whatever CRDs of a group ask for, and in whatever order they are created and changed:
 // no name is given to two, and a CRD that has all the names it asks for is established.
 func TestNamesAreGivenOnce(t *testing.T) {
 	now := time.Unix(1, 0)
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		name := rapid.SampledFrom([]string{"as", "bs", "cs", "ds"})
 		kind := rapid.SampledFrom([]string{"A", "B", "C"})
 		var crds []*apiextensionsv1.CustomResourceDefinition
@@ -85,7 +86,7 @@ func ownNames(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 
 // Walking a namespace by skipping finds what looking at every row finds.
 func TestAscendNamespace(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		segment := rapid.SampledFrom([]string{"a", "aa", "a-b", "a.b", "b"})
 		var updates []table.Update
 		for rev := range rapid.IntRange(0, 40).Draw(t, "rows") {

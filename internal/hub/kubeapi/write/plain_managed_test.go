@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestPlainIsManaged: an object that was created without the library is owned as one that the library
@@ -21,7 +22,7 @@ func TestPlainIsManaged(t *testing.T) {
 	h := newHub(t)
 	samples := plainSamples(t)
 	conflicts, codes := 0, map[int]int{}
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		p := &pair{hub: h, t: t, sample: rapid.SampledFrom(samples).Draw(t, "of")}
 		p.create()
 		for range rapid.IntRange(1, 5).Draw(t, "writes") {

@@ -16,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 const pods = "/api/v1/namespaces/default/pods"
@@ -55,7 +56,7 @@ func (h *hub) interrupt(o key.Object, marked time.Time) {
 // that it is gone.
 func (h *hub) steps(k string, after int64) (steps []string) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.ctx, timeout)
+	ctx, cancel := context.WithTimeout(h.ctx, limit.Wait)
 	defer cancel()
 	for r := range h.client.Client.Watch(ctx, prefix+k, clientv3.WithRev(after+1)) {
 		for _, e := range r.Events {

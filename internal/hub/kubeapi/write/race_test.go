@@ -15,6 +15,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // Of several CRDs that ask for one kind at the same moment, one gets it.
@@ -33,7 +34,7 @@ func TestDefinitionsRace(t *testing.T) {
 	}
 	n := 0
 	for range rivals {
-		if <-established {
+		if limit.Receive(t, established, "a rival is answered") {
 			n++
 		}
 	}

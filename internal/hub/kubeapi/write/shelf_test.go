@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 const (
@@ -116,7 +117,7 @@ func TestValuesStay(t *testing.T) {
 	patch := func(body string) answer { return h.do("PATCH", "a", path, body, "Content-Type", merge) }
 	h.must(200, patch(`{"spec":{"class":""}}`))
 	set := h.must(200, patch(`{"spec":{"class":"x"},"metadata":{"labels":{"tier":"iron"}}}`))
-	for name, change := range map[string]struct {
+	for name, change := range seeds.Ordered(map[string]struct {
 		method, path, body, kind string
 		part                     string
 	}{
@@ -126,7 +127,7 @@ func TestValuesStay(t *testing.T) {
 		"label":    {"PATCH", path, `{"metadata":{"labels":{"tier":"gold"}}}`, merge, "metadata.labels[tier]"},
 		"update":   {"PUT", path, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","resourceVersion":%q},"spec":{}}`, set.at("metadata", "resourceVersion")), "application/json", "spec.class"},
 		"apply":    {"PATCH", path + "?fieldManager=m&force=true", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"class":"y"}}`, apply, "spec.class"},
-	} {
+	}) {
 		t.Run(name, func(t *testing.T) {
 			h.t = t
 			h.refused(h.do(change.method, "a", change.path, change.body, "Content-Type", change.kind), 422, "Invalid", change.part)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +14,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // between is a log in which something else happens after a write has read and judged what it
@@ -284,8 +284,8 @@ func TestManyWriters(t *testing.T) {
 				won := map[string]bool{}
 				var all sync.WaitGroup
 				for i, w := range r.writers {
+					random := seeds.Rand(t, uint64(round*len(r.writers)+i))
 					all.Go(func() {
-						random := rand.New(rand.NewPCG(uint64(round), uint64(i)))
 						for range 4 {
 							v := r.values[random.IntN(2)]
 							if a := w.do(o, v); w.sets && a.code == 200 {

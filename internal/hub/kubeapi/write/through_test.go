@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // Where widgets and racks are on the wildcard of a shelf.
@@ -48,10 +49,10 @@ func TestThroughWildcard(t *testing.T) {
 		t.Errorf("updated: %s", changed.raw)
 	}
 	h.called(changed, "a--default", "w")
-	for kind, body := range map[string]string{
+	for kind, body := range seeds.Ordered(map[string]string{
 		merge:                         `{"spec":{"size":"m"}}`,
 		"application/json-patch+json": `[{"op":"add","path":"/metadata/annotations/k","value":"v"},{"op":"test","path":"/metadata/namespace","value":"a--default"}]`,
-	} {
+	}) {
 		h.called(h.must(200, h.do("PATCH", all, wide("a", "widgets", "w"), body, "Content-Type", kind)), "a--default", "w")
 	}
 	h.called(h.must(200, h.do("PATCH", all, wide("a", "widgets", "w")+"/status", `{"status":{"replicas":2}}`, "Content-Type", merge)), "a--default", "w")

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // By naming what is there, and in another slice or in none, nothing is brought into a slice;
@@ -94,7 +95,7 @@ func TestThroughNamesOfTheFuture(t *testing.T) {
 	}
 	w := h.must(201, h.do("POST", y, wide("a", "widgets", ""), widget("w", nil)))
 	owner := object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": w.at("metadata", "uid")}
-	for name, metadata := range map[string]object{"later": nil, "owned": {"ownerReferences": []any{owner}}} {
+	for name, metadata := range seeds.Ordered(map[string]object{"later": nil, "owned": {"ownerReferences": []any{owner}}}) {
 		h.must(201, h.do("POST", x, wide("a", "widgets", ""), widget("of-"+name, object{"secret": name})))
 		h.must(201, h.do("POST", "a", secrets, secret(name, metadata)))
 	}

@@ -34,12 +34,10 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
-const (
-	prefix  = "/orrery/"
-	timeout = 60 * time.Second
-)
+const prefix = "/orrery/"
 
 // hub is the least around a write.Server that HTTP clients need.
 type hub struct {
@@ -180,7 +178,7 @@ func (h *hub) rev() int64 {
 // caughtUp waits for the table.
 func (h *hub) caughtUp() {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.ctx, timeout)
+	ctx, cancel := context.WithTimeout(h.ctx, limit.Wait)
 	defer cancel()
 	if err := h.table.WaitFor(ctx, h.rev()); err != nil {
 		h.t.Fatal(err)

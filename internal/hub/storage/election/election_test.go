@@ -14,10 +14,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/etcdtest"
+	"orrery.dev/orrery/test/support/limit"
 )
-
-// patience bounds what a test waits for.
-const patience = 3 * time.Minute
 
 // candidate is a hub that stands for elections.
 type candidate struct {
@@ -46,7 +44,14 @@ func (l losing) Apply(rev int64, updates []table.Update) error {
 	return l.Writer.Apply(rev, updates)
 }
 
+// stand returns a candidate whose lease ends only when the candidate stops or the test revokes it.
 func stand(t *testing.T, at string) *candidate {
+	t.Helper()
+	return standFor(t, at, limit.Never)
+}
+
+// standFor returns a candidate whose lease has a TTL.
+func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 	t.Helper()
 	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{at}, Quota: 64 << 20, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
@@ -66,11 +71,11 @@ func stand(t *testing.T, at string) *candidate {
 			}
 		}, Asked: func(error) {}})
 	}()
-	<-loaded
+	limit.Receive(t, loaded, "the table is loaded")
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
 	needs := func() int64 { looks.Add(1); return 0 }
 	c := &candidate{log: log, table: writer.Table, broken: broken, looks: looks, member: presence.NewMember(presence.Config{
-		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: 6 * time.Second, Logger: logger,
+		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: ttl, Logger: logger,
 	})}
 	c.Elections = election.New(log, writer.Table, c.member, logger)
 	go func() {
@@ -83,9 +88,16 @@ func stand(t *testing.T, at string) *candidate {
 			return
 		}
 		stopped = true
+		lease, _, _ := c.member.Lease()
 		cancel()
-		<-ran
-		<-tailed
+		limit.Closed(t, ran, "the member has stopped")
+		limit.Closed(t, tailed, "the tail of the log has stopped")
+		// The member gives up revoking its lease when etcd is slow.
+		if lease != nil && t.Context().Err() == nil {
+			if err := lease.Revoke(limit.Context(t, "revoke the lease of a stopped hub")); err != nil {
+				t.Error(err)
+			}
+		}
 		_ = log.Close() // of a client whose context has ended
 	}
 	t.Cleanup(c.stop)
@@ -103,11 +115,11 @@ func TestDeposed(t *testing.T) {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	defer func() { cancel(); <-ended; <-ended }()
 	go func() { ended <- one.Run(ctx, "test", loop) }()
-	first := <-terms
+	first := next(t, terms)
 	go func() { ended <- other.Run(ctx, "test", loop) }()
 	put := func(c *candidate, term context.Context) error {
 		_, err := c.log.Client().Put(context.WithoutCancel(term), etcd.Prefix+"o/x", "{}")
@@ -136,19 +148,15 @@ func TestDeposed(t *testing.T) {
 	if _, err := one.log.Client().KV.Delete(context.WithoutCancel(first), etcd.Prefix+"o/x"); !errors.Is(err, etcd.ErrDeposed) {
 		t.Errorf("what is deposed deletes: %v", err)
 	}
-	select {
-	case <-first.Done():
-	case <-ctx.Done():
-		t.Fatal("who is deposed is not told")
-	}
-	second := <-terms
+	limit.Closed(t, first.Done(), "the term of the deposed hub ends")
+	second := next(t, terms)
 	now := map[bool]*candidate{true: one, false: other}[one.Held("test")]
 	if err := put(now, second); err != nil {
 		t.Error(err)
 	}
 	then := map[bool]*candidate{true: other, false: one}[now == one]
 	now.stop()
-	third := <-terms
+	third := next(t, terms)
 	if err := put(then, third); err != nil {
 		t.Error(err)
 	}

@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/etcdtest"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // leased is a Member whose lease stays as it is. asked gets when it was asked for it.
@@ -58,13 +59,7 @@ func runs(t *testing.T, e *election.Elections) <-chan context.Context {
 // next is the next term.
 func next(t *testing.T, terms <-chan context.Context) context.Context {
 	t.Helper()
-	select {
-	case term := <-terms:
-		return term
-	case <-time.After(patience):
-		t.Fatal("nobody is elected")
-		return nil
-	}
+	return limit.Receive(t, terms, "a hub is elected")
 }
 
 // TestFullFollows: a hub that gets no lease for want of room goes on when the one that was
@@ -80,7 +75,7 @@ func TestFullFollows(t *testing.T) {
 	}
 	asked := make(chan time.Time, 1)
 	terms := runs(t, election.New(one.log, one.table, leased{full: true, asked: asked}, slog.New(slog.NewTextHandler(t.Output(), nil))))
-	<-asked
+	limit.Receive(t, asked, "the lease is read")
 	if _, err := one.log.Write(t.Context(), []etcd.Op{{Key: key.Election("test")}}); err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +111,7 @@ func TestElectedUnderAlarm(t *testing.T) {
 	if _, err := client.Compact(t.Context(), rev); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := limit.Context(t, "elect a hub after space was freed")
 	elected := func(row *table.Row) bool { return row != nil && string(row.Value) == other.member.ID() }
 	for row, _ := other.table.Get(key.Election("test")); !elected(row); row, _ = other.table.Get(key.Election("test")) {
 		if _, err := client.Defragment(ctx, at); err != nil {
@@ -136,7 +130,7 @@ func TestElectedUnderAlarm(t *testing.T) {
 			t.Fatal("nobody is elected though there is room")
 		}
 	}
-	<-term.Done()
+	limit.Closed(t, term.Done(), "the term without an elected hub ends")
 	next(t, terms)
 }
 
@@ -149,9 +143,9 @@ func TestLaggingTable(t *testing.T) {
 	behind := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
 	asked := make(chan time.Time)
 	runs(t, election.New(one.log, behind.Table, leased{lease: lease, asked: asked}, slog.New(slog.NewTextHandler(t.Output(), nil))))
-	first := <-asked
+	first := limit.Receive(t, asked, "the lease is read")
 	for range 2 {
-		<-asked
+		limit.Receive(t, asked, "the lease is read again")
 	}
 	if took := time.Since(first); took < time.Second {
 		t.Errorf("it has asked again within %s", took)

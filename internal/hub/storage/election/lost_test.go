@@ -3,18 +3,20 @@ package election_test
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/env"
 	"orrery.dev/orrery/test/support/etcdtest"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // until waits for a condition.
 func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	env.Eventually(t, patience, func() error {
+	env.Eventually(t, limit.Wait, func() error {
 		if !holds() {
 			return errors.New(what)
 		}
@@ -26,7 +28,8 @@ func until(t *testing.T, what string, holds func() bool) {
 // elected for, and comes back when the table is loaded.
 func TestLostTable(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
-	one, other := stand(t, at), stand(t, at)
+	// The hub gives up a lost table after the TTL. A lease that ends earlier changes nothing here.
+	one, other := standFor(t, at, 6*time.Second), stand(t, at)
 	term := next(t, runs(t, one.Elections))
 	terms := runs(t, other.Elections)
 	one.broken.Store(true)
@@ -34,7 +37,7 @@ func TestLostTable(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(t, terms)
-	<-term.Done()
+	limit.Closed(t, term.Done(), "the term of the hub without a table ends")
 	until(t, "the hub that sees nothing counts as living", func() bool {
 		_, lives := presence.Hubs(other.table.Snapshot())[one.member.ID()]
 		return !lives && one.member.Silent()

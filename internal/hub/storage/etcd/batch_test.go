@@ -8,6 +8,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // TestChangesOfWhatWasSeen shows that a change is made only if its key was not written
@@ -95,7 +97,7 @@ func TestChangesContended(t *testing.T) {
 			}
 			for len(left) > 0 {
 				var changes []Change
-				for key := range left {
+				for key := range seeds.Ordered(left) {
 					r, err := l.Client().Client.Get(t.Context(), Prefix+key)
 					if err != nil {
 						return err

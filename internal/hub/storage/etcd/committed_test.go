@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestCommitted: what an embedded log is said to have committed includes all that was acknowledged
@@ -73,13 +75,8 @@ func TestSilentDisk(t *testing.T) {
 		}
 		said <- rev
 	}()
-	select {
-	case rev := <-said:
-		if rev < wrote {
-			t.Errorf("revision %d was acknowledged, and %d is committed", wrote, rev)
-		}
-	case <-time.After(answersWithin):
-		t.Error("who asks waits for the disk")
+	if rev := limit.Receive(t, said, "the committed revision while the disk stands still"); rev < wrote {
+		t.Errorf("revision %d was acknowledged, and %d is committed", wrote, rev)
 	}
 	late, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -100,10 +97,10 @@ func TestSilentDisk(t *testing.T) {
 	}
 	disk.Unlock()
 	for heard = nil; len(heard) == 0 || heard[len(heard)-1] != nil; { // the first may have waited for too long
-		p.answered(<-p.answers, asked)
+		p.answered(limit.Receive(t, p.answers, "etcd answers after the disk does"), asked)
 		p.beat(t.Context(), begun, asked)
 	}
-	<-p.answers
+	_ = limit.Receive(t, p.answers, "etcd answers the last request") // its answer is not the subject
 	if err := l.Ask(t.Context()); err != nil {
 		t.Errorf("asked whether it answers again, it says %v", err)
 	}

@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 func open(t *testing.T, dir string) *Log {
@@ -35,11 +35,7 @@ func tail(t *testing.T, l *Log) *table.Writer {
 		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	select {
-	case <-loaded:
-	case <-time.After(3 * time.Minute):
-		t.Fatal("the table is not loaded after 3m")
-	}
+	limit.Closed(t, loaded, "the table is loaded")
 	return to
 }
 
@@ -53,7 +49,7 @@ func objectKey(i int) string {
 func TestTailEqualsLog(t *testing.T) {
 	l := open(t, t.TempDir())
 	to := tail(t, l)
-	rng := rand.New(rand.NewPCG(1, 2))
+	rng := seeds.Rand(t, 1)
 	for i := range 300 {
 		k := objectKey(rng.IntN(20))
 		switch rng.IntN(4) {

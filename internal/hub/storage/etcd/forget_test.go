@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestCompactedByAnOldView: a hub that stood still does not compact by who lived before: not if
@@ -104,7 +105,7 @@ func TestCompactedTooLate(t *testing.T) {
 		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) { lost.Add(1) }, Loaded: func() { close(loaded) }, Asked: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
-	<-loaded
+	limit.Closed(t, loaded, "the table is loaded")
 	l.Resume(l.Losses())
 	if same(t, l, to.Writer); lost.Load() != 1 {
 		t.Errorf("the table was lost %d times", lost.Load())

@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // teller notes what it is told, in order.
@@ -113,7 +114,7 @@ func TestReplay(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for late := time.After(3 * time.Minute); to.Rev() < now; {
+		for late := time.After(limit.Wait); to.Rev() < now; {
 			select {
 			case <-to.reached:
 			case <-late:
@@ -156,8 +157,8 @@ func TestReplayEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := clientv3.WithRequireLeader(t.Context())
-	late := time.After(3 * time.Minute)
 	for range 10 {
+		late := time.After(limit.Wait)
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		over := make(chan error, 1)
 		go func() { over <- (&tailer{log: l, to: &teller{rev: now}}).replay(short, now+mostParts*atOnce) }()

@@ -3,7 +3,6 @@ package etcd
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,11 +15,14 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 const (
 	smallQuota = 32 << 20
 	large      = 1400 << 10
+	// markerKey formats a key as long as that of a marker.
+	markerKey = "m/%026d"
 )
 
 // kept is a log that is kept within a small quota while it is tailed.
@@ -54,7 +56,7 @@ func keepLogAt(t *testing.T, dir string, quota int64, pace Pace) *kept {
 		defer close(tailed)
 		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
 	}()
-	<-loaded
+	limit.Closed(t, loaded, "the table is loaded")
 	go func() {
 		defer close(done)
 		_ = l.Keep(ctx, Keeping{Every: time.Minute, Seen: k.table.Rev, Floor: func() int64 { return 0 }, Reached: k.table.Rev, Quiet: time.Hour, Pace: pace})
@@ -164,7 +166,7 @@ func TestFullLog(t *testing.T) {
 	}
 	k.stop()
 	k = keepLog(t, dir, smallQuota)
-	if _, _, err := k.Put(t.Context(), "m/"+rand.Text(), []byte(`{}`), 0); err != nil {
+	if _, _, err := k.Put(t.Context(), fmt.Sprintf(markerKey, 1), []byte(`{}`), 0); err != nil {
 		t.Fatalf("start of a full log: %v", err)
 	}
 	k.fill()
@@ -194,7 +196,7 @@ func TestAlarm(t *testing.T) {
 	k.stop()
 	for _, quota := range []int64{smallQuota, MinQuota} {
 		k = keepLog(t, dir, quota)
-		if _, _, err := k.Put(t.Context(), "m/"+rand.Text(), []byte(`{}`), 0); err != nil {
+		if _, _, err := k.Put(t.Context(), fmt.Sprintf(markerKey, quota), []byte(`{}`), 0); err != nil {
 			t.Fatalf("start with a quota of %d: %v", quota, err)
 		}
 		if err := k.putAtLast("more"); !errors.Is(err, ErrFull) {
@@ -246,7 +248,7 @@ func TestPace(t *testing.T) {
 // defragmentation takes seconds.
 func eventually(t *testing.T, ok func() error) {
 	t.Helper()
-	deadline := time.Now().Add(3 * time.Minute)
+	deadline := time.Now().Add(limit.Wait)
 	for {
 		err := ok()
 		if err == nil {

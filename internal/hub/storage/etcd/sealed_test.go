@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/env"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // Keys of configurations, and rules of them.
@@ -118,15 +119,13 @@ func startTail(t *testing.T, l *Log) *tailing {
 	return r
 }
 
-const long = 60 * time.Second
-
 func (r *tailing) wait(t *testing.T, for_ <-chan struct{}, what string) {
 	t.Helper()
 	select {
 	case <-for_:
 	case err := <-r.done:
 		t.Fatalf("not %s: %v", what, err)
-	case <-time.After(long):
+	case <-time.After(limit.Wait):
 		t.Fatalf("not %s", what)
 	}
 }
@@ -206,7 +205,7 @@ func TestForeignKey(t *testing.T) {
 			}
 		case <-r.loaded:
 			t.Errorf("%s: loaded", name)
-		case <-time.After(long):
+		case <-time.After(limit.Wait):
 			t.Fatalf("%s: neither loaded nor failed", name)
 		}
 		r.stop()

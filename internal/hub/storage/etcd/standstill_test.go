@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestStandstill: while an embedded etcd is defragmented requests wait for its end, or for that of
@@ -41,7 +42,7 @@ func TestStandstill(t *testing.T) {
 	default:
 	}
 	l.still.leave()
-	end := <-begun
+	end := limit.Receive(t, begun, "the standstill begins")
 	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := put(impatient, 1); !errors.Is(err, context.DeadlineExceeded) {
@@ -58,7 +59,7 @@ func TestStandstill(t *testing.T) {
 	}
 	end()
 	for range 5 {
-		if err := <-answers; err != nil {
+		if err := limit.Receive(t, answers, "a request is answered after the standstill"); err != nil {
 			t.Errorf("after it one is answered %v", err)
 		}
 	}

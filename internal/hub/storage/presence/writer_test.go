@@ -17,10 +17,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/env"
 	"orrery.dev/orrery/test/support/etcdtest"
+	"orrery.dev/orrery/test/support/limit"
 )
-
-// patience bounds what a test waits for.
-const patience = 3 * time.Minute
 
 // one is the part of a hub that is here.
 type one struct {
@@ -40,7 +38,7 @@ func hubAt(t *testing.T, at string) *one {
 	h := &one{index: NewIndex(time.Now), taken: make(chan key.Session, 100)}
 	rows := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20, Observer: h.index})
 	member := NewMember(Config{
-		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: 6 * time.Second, Logger: logger,
+		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: limit.Never, Logger: logger,
 	})
 	h.Writer = NewWriter(log, rows.Table, member, logger)
 	h.index.Follow(h.Writer, func(of key.Session) { h.taken <- of }, nil)
@@ -50,7 +48,7 @@ func hubAt(t *testing.T, at string) *one {
 		_ = log.Tail(ctx, rows, etcd.Hooks{Lost: func(bool) {}, Loaded: func() { loaded <- struct{}{} }, Asked: func(error) {}})
 		ended <- struct{}{}
 	}()
-	<-loaded
+	limit.Receive(t, loaded, "the table is loaded")
 	go func() { _ = member.Run(ctx); ended <- struct{}{} }()
 	go func() { _ = h.Run(ctx); ended <- struct{}{} }()
 	go func() {
@@ -95,7 +93,7 @@ func (h *one) version(l key.Location) string {
 
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
-	env.Eventually(t, patience, func() error {
+	env.Eventually(t, limit.Wait, func() error {
 		if !is() {
 			return fmt.Errorf("not in time: %s", what)
 		}
@@ -114,7 +112,7 @@ func TestSessions(t *testing.T) {
 	a.Begin(s, Session{Since: time.Now()})
 	eventually(t, "it has begun", func() bool { return b.holder(l) == a.member.ID() })
 	b.Begin(s, Session{Since: time.Now()})
-	if of := <-a.taken; of != s {
+	if of := limit.Receive(t, a.taken, "a session is taken over"); of != s {
 		t.Fatal("another is taken over:", of)
 	}
 	a.End(s)
@@ -137,10 +135,10 @@ func TestNewLease(t *testing.T) {
 		eventually(t, "they have begun", func() bool { return b.holder(l) == a.member.ID() })
 	}
 	b.Begin(key.WholeOf("moved"), Session{Since: time.Now()})
-	<-a.taken // whose handler has not come to its end
+	limit.Receive(t, a.taken, "a session is taken over") // whose handler has not come to its end
 	before, _, _ := a.member.Lease()
 	row, _ := b.table.Get(key.WholeOf("kept").Key())
-	if err := before.Revoke(t.Context()); err != nil {
+	if err := before.Revoke(limit.Context(t, "revoke a lease")); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the session is there anew", func() bool {

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // splice does what readers do with an insert offset.
@@ -95,7 +97,7 @@ func quoted(t *rapid.T, m map[string]string) string {
 // TestEntryOfAnyObject reads objects of every shape and compares what the entry
 // says with what a JSON decoder says.
 func TestEntryOfAnyObject(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		metadata := map[string]string{"name": `"x"`}
 		optional := func(name, value string) {
 			if rapid.Bool().Draw(t, "has "+name) {

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // subscriber is a reader that polls when it likes.
@@ -367,7 +368,7 @@ func (m *machine) check(t *rapid.T) {
 // TestTableEqualsModel compares everything that a table answers and delivers
 // with a model, over random lives.
 func TestTableEqualsModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
+	seeds.Check(t, func(t *rapid.T) {
 		m := &machine{model: &model{rows: map[string]modelRow{}, steps: rapid.IntRange(1, 60).Draw(t, "window")}}
 		d, shower := &testDeriver{}, &testShower{}
 		d.Reset()

@@ -89,7 +89,7 @@ func TestEngine(t *testing.T) {
 	for _, serverSide := range []bool{false, true} {
 		t.Run(fmt.Sprintf("serverSide=%t", serverSide), func(t *testing.T) {
 			space := fmt.Sprintf("shop-%t", serverSide)
-			env.Orrery(t, hub.Kubeconfig, "space", "create", space)
+			env.CreateSpace(t, hub.Kubeconfig, space)
 			e := newArgo(t, hub, space, serverSide)
 			manifests := application + "---" + deployment
 
