@@ -49,26 +49,49 @@ image: static ## images of orrery and orrery-agent, from Containerfile; push the
 
 # --- tests -------------------------------------------------------------------
 
-# Prints go test's own lines, the output of what failed, and fails also if a test
-# was skipped: every test here is required.
+# Prints the lines of go test and the output of failed tests, with the time that all took. A
+# skipped test fails, too: every test is required.
 GATE := $(GO) run ./test/support/gate
 
 .PHONY: test
 test: unit system ## all tests; the first run builds Kubernetes
 
-# The longest are first, so that none runs alone at last. What go test would vet, make lint does.
-# What collects garbage half as often takes a seventh less time.
-.PHONY: unit
-unit: gcc ## the tests of the packages, with the race detector
-	CGO_ENABLED=1 GOGC=200 $(NICE) $(GO) test -json -vet=off -race -parallel 6 -timeout 40m $(GOTESTFLAGS) ./internal/hub ./internal/agent ./internal/... ./apis/... ./views | $(GATE)
+# The race detector makes a test up to ten times as slow, and finds nothing where no two goroutines
+# share memory. PLAIN packages start no goroutine, as arch_test.go checks: they run without it. DEEP
+# packages have many random inputs and run twice: all inputs without the race detector, one fifth of
+# them with it. VOLUME tests of the hub mostly copy large values: they run without it.
+PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields agent/health agent/manifest \
+  hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm \
+  hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota \
+  hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/summaries hub/engine/unreturned hub/engine/upsync \
+  hub/kinds/binding hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \
+  hub/storage/lineage lib/fieldset lib/jsonscan lib/quantity lib/retry protocol/key protocol/ownership protocol/route \
+  protocol/rulepath) ./views
+DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
+VOLUME := ^(TestFloods|TestFullHub|TestManyLargeBodies|TestReturnedStatusAndFullLog|TestSlowBackup)$$
 
-# The system tests run the binaries, of which the test cache knows nothing, and no
-# more than three packages at once, three tests of each, since a test starts whole
-# clusters and then mostly waits. The longest are first, so that none runs alone at last, but
-# beside the two that take most of the machine, and the clients, one that waits.
+# The longest packages come first, so that none runs alone at the end. make lint does what go vet would.
+# GOGC=200 takes a seventh less time. A binary with the race detector waits a second before it
+# exits, unless GORACE has it exit at once.
+UNIT := $(NICE) $(GO) test -json -vet=off -ldflags='-s -w' -timeout 40m $(GOTESTFLAGS)
+.PHONY: unit raced plain volume pure
+unit: raced plain ## the tests of the packages, with the race detector where it can find something
+raced: gcc
+	CGO_ENABLED=1 GOGC=200 GORACE=atexit_sleep_ms=0 $(UNIT) -race -p 3 -parallel 8 -skip '$(VOLUME)' \
+	  ./internal/hub ./internal/agent $$($(GO) list ./internal/... ./apis/... | grep -vxF "$$($(GO) list $(PLAIN))") | $(GATE) raced
+plain:
+	@$(MAKE) --no-print-directory -j2 volume pure
+volume:
+	GOGC=200 $(UNIT) -run '$(VOLUME)' ./internal/hub | $(GATE) volume
+pure:
+	GOGC=200 $(UNIT) -p 2 $(DEEP) $(PLAIN) | $(GATE) pure
+
+# The system tests run the binaries, which the test cache does not know. A test starts whole
+# clusters and then mostly waits, so four packages run at once, with three tests of each. The longest
+# come first, so that none runs alone at the end.
 LONGEST := ./test/suites/faults ./test/suites/ownership ./test/suites/network ./test/suites/operator ./test/suites/e2e ./test/suites/agent ./test/suites/kinds
-# Stock clients do one thing after the other and mostly wait, so they run beside the rest.
-# All is compiled before the first of them starts, since those wait for what a machine that compiles does late.
+# Helm, Flux, Argo CD and kubectl mostly wait, so their tests run beside the rest. All tests are compiled
+# before any of them starts: a compiler beside them delays the systems under test.
 .PHONY: system
 system: build static kube peers clock previous compiled $(BIN)/helm $(BIN)/oidc ## the guards on the source, and tests of the whole system on real clusters
 	@$(MAKE) --no-print-directory -j2 whole clients
@@ -76,13 +99,13 @@ system: build static kube peers clock previous compiled $(BIN)/helm $(BIN)/oidc 
 # What make system runs once all is built.
 .PHONY: whole clients
 whole:
-	$(NICE) $(GO) test -json -vet=off -count=1 -p 3 -parallel 3 -timeout 40m $(LONGEST) . ./cmd/... ./test/... | $(GATE)
+	$(NICE) $(GO) test -json -vet=off -count=1 -p 4 -parallel 3 -timeout 40m $(LONGEST) . ./cmd/... ./test/... | $(GATE) whole
 clients:
 	$(NICE) $(GO) vet -C examples ./...
-	$(NICE) $(GO) test -C test/suites/clients -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
-	$(NICE) $(GO) test -C test/suites/clients/argo -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE)
+	$(NICE) $(GO) test -C test/suites/clients -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE) clients
+	$(NICE) $(GO) test -C test/suites/clients/argo -json -vet=off -count=1 -timeout 40m -ldflags='-s -w' ./... | $(GATE) argo
 
-# What tests consist of, without linking them, which is not kept.
+# COMPILE builds the packages of tests into the build cache. It does not link: the cache keeps no test binaries.
 COMPILE := $(NICE) $(GO) list -export -deps -test
 .PHONY: compiled
 compiled:
@@ -97,7 +120,7 @@ gcc:
 	  echo "installing gcc, which the race detector needs"; \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends gcc libc6-dev; }
 
-# What Debian packages have that some system tests use: networks and proxies.
+# Debian packages that system tests use for networks and proxies.
 .PHONY: peers
 peers:
 	@missing=; for p in ip=iproute2 haproxy=haproxy squid=squid; do \
@@ -111,9 +134,9 @@ clock: | $(BIN)
 	$(GO) run ./test/support/clock $(BIN)/clock
 	$(NICE) $(GO) build -overlay $(BIN)/clock/overlay.json -ldflags '-s -w' -o $(BIN)/clock/ ./cmd/orrery ./cmd/orrery-agent
 
-# Hub and agent of the minor version before this one, with which those of today have to go on. Until
-# that has internal/lib/process, its version is in internal/version; the linker ignores what is not there.
-# A checkout without history that reaches back to it takes those of its newest commit but one, or of its own.
+# The hub and agent of the previous minor version; the current ones must work with them. That commit may
+# keep its version in internal/version, so -X sets both variables: the linker ignores a missing one. If a
+# checkout lacks the commit, the target builds HEAD~1, or else HEAD.
 PREVIOUS := f9302010aeab614dfe341dc7541767bebbebf242
 .PHONY: previous
 previous: $(BIN)/previous/$(PREVIOUS)
@@ -127,12 +150,15 @@ $(BIN)/previous/$(PREVIOUS):
 	rm -rf $(@D)/source $(@D)/source.tar
 	touch $@
 
+# Each round draws fresh seeds. A test that fails logs the command that replays it: ORRERY_SEED=N go test PACKAGE -run TEST.
+# Random tests have 3 times as many seeds, rounds and inputs in packages, and 16 times as many in suites.
 .PHONY: soak
-soak: build static kube peers clock previous $(BIN)/oidc ## the tests of the packages and of the system again and again, with more of what is random, for SOAK (default 1h)
+soak: build static kube peers clock previous $(BIN)/oidc ## all tests again and again, with fresh seeds and more inputs, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
+	replay='to replay a failure, run the command after "replay:" in the output of the test'; \
 	while [ $$(date +%s) -lt $$end ]; do \
-	  ORRERY_SCHEDULES=1500 $(GO) test -json -count=1 -timeout 60m ./internal/agent ./internal/... | $(GATE) || exit 1; \
-	  ORRERY_FAULT_ROUNDS=200 $(GO) test -tags soak -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) || exit 1; \
+	  ORRERY_SEED=fresh ORRERY_SOAK=3 $(GO) test -json -count=1 -timeout 60m ./internal/hub ./internal/agent ./internal/... ./apis/... ./views | $(GATE) soak, packages || { echo "$$replay"; exit 1; }; \
+	  ORRERY_SEED=fresh ORRERY_SOAK=16 $(GO) test -tags soak -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) soak, suites || { echo "$$replay"; exit 1; }; \
 	done
 
 .PHONY: bench
@@ -142,11 +168,14 @@ bench: build kube ## the benchmarks: a table, and JSON in bench/results
 # --- checks ------------------------------------------------------------------
 
 .PHONY: lint
-lint: ## golangci-lint with .golangci.yml
+lint: ## golangci-lint with .golangci.yml, and the gates on readability
 	$(NICE) $(TOOL) golangci-lint run
 	cd test/suites/clients && $(NICE) $(TOOL) golangci-lint run
 	cd test/suites/clients/argo && $(NICE) $(TOOL) golangci-lint run
 	cd examples && $(NICE) $(TOOL) golangci-lint run
+	cd tools && $(NICE) $(TOOL) golangci-lint run
+	$(NICE) $(GO) test -C tools -vet=off ./...
+	$(NICE) $(GO) run -C tools ./gates
 
 .PHONY: vuln
 vuln: ## known vulnerabilities in what is linked; needs the network
