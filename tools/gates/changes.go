@@ -11,7 +11,8 @@ import (
 )
 
 // changes are the lines of each file that are new since the last commit that changed the
-// allowances. At that commit all figures were right, so a new finding is on such a line.
+// allowances. All gates passed at that commit, so a finding that was added since is on one of
+// these lines. Reports list those findings first.
 type changes map[string][]lineRange
 
 type lineRange struct{ first, end int }

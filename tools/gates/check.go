@@ -52,7 +52,7 @@ func (o *outcome) compare(rows allowances) {
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(rows), compareKeys) {
 		if k.gate == o.gate.name && !exists[k.subject] {
-			o.stale = append(o.stale, k.subject+" does not exist, and has a row")
+			o.stale = append(o.stale, "there is no "+k.subject+": remove its row, or rename the subject of the row")
 		}
 	}
 }

@@ -34,7 +34,7 @@ func TestCheck(t *testing.T) {
 		"below the allowance":      {figure: 29, row: 30, want: "p.T is below its row: 29 instead of 30 methods"},
 		"row of a met goal":        {figure: 25, row: 30, want: "p.T meets the goal and needs no row"},
 		"row below the goal":       {figure: 20, row: 10, want: "p.T meets the goal and needs no row"},
-		"row of no subject":        {row: 30, want: "p.T does not exist, and has a row"},
+		"row of no subject":        {row: 30, want: "there is no p.T: remove its row, or rename the subject of the row"},
 		"above goal and small row": {figure: 26, row: 10, want: "above: 26 instead of 25"},
 	} {
 		t.Run(name, func(t *testing.T) {

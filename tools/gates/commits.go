@@ -16,8 +16,8 @@ const (
 	hashLength = 12
 )
 
-// measureCommits checks the titles of the commits since the one that added firstFile, and of
-// that one. Merges, and what came before, do not count.
+// measureCommits checks the titles of the commit that added firstFile and of all later commits,
+// apart from merges.
 func measureCommits(t *tree) (result, error) {
 	first, ok := firstCommit(t.root)
 	if !ok {
@@ -35,7 +35,7 @@ func measureCommits(t *tree) (result, error) {
 }
 
 // firstCommit returns the commit that added firstFile. In a shallow clone the oldest commit
-// seems to add all files, so there is none that is known.
+// seems to add all files, so firstCommit returns none.
 func firstCommit(root string) (string, bool) {
 	shallow, err := git(root, "rev-parse", "--is-shallow-repository")
 	if err != nil || shallow != "false" {
@@ -66,9 +66,9 @@ func checkTitles(log string) []subject {
 	return commits
 }
 
-// titleReason returns what is wrong with the title of a commit, or nothing. A program cannot
-// tell the imperative: it refuses words in -ed and -ing, apart from a few verbs, the third
-// person of frequent verbs, and words that begin a noun phrase or a clause.
+// titleReason returns the fault of the title of a commit, or nothing. It refuses first words
+// that cannot be imperatives: forms in -ed and -ing (except a few verbs such as feed), the third
+// person of frequent verbs, articles and question words.
 func titleReason(title string) string {
 	if n := utf8.RuneCountInString(title); n > maxCommitTitle {
 		return fmt.Sprintf("has %d characters, more than %d", n, maxCommitTitle)

@@ -65,13 +65,13 @@ func codeGates() []gate {
 			goal:   fmt.Sprintf("%d methods", maxMethods),
 			advice: "split the type by responsibility: move state and the methods that use it to a type of its own",
 		}, {
-			name: "references", subjects: "packages", unit: "references that run back up", measure: measureBackward,
-			goal:   fmt.Sprintf("%d %% of references (small packages: %d %%)", maxBackward, maxBackwardSmall),
+			name: "references", subjects: "packages", unit: "back references", measure: measureBackward,
+			goal:   fmt.Sprintf("%d %% back references (small packages: %d %%)", maxBackward, maxBackwardSmall),
 			advice: "let references between files run one way: move the declaration to the file that uses it, or to a file below both",
 		}, {
 			name: "mutual", subjects: "packages", unit: "pairs of files that use each other", measure: measureMutual,
 			goal:   "no pairs",
-			advice: "merge the two files, or move what both need to a third",
+			advice: "merge the two files, or move the shared code to a third file",
 		}, {
 			name: "lines", subjects: "files", unit: "lines", measure: measureLines,
 			goal:   fmt.Sprintf("%d lines", maxLines),
@@ -88,8 +88,8 @@ func proseGates() []gate {
 			advice: "write standard English and standard terms; " + wordsFile + " lists what is refused",
 		}, {
 			name: "sentences", subjects: "documents", unit: fmt.Sprintf("sentences above %d words", maxWords), measure: measureSentences,
-			goal:   "no sentences",
-			advice: "write one idea per sentence, at most 25 words",
+			goal:   fmt.Sprintf("no sentence above %d words", maxWords),
+			advice: fmt.Sprintf("split sentences above %d words; aim for at most 25", maxWords),
 		}, {
 			name: "size", subjects: "documents", unit: "KB", measure: measureSize,
 			goal:   fmt.Sprintf("%d KB", maxArchitecture),

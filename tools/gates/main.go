@@ -2,8 +2,8 @@
 // read, by the measures in gates.go.
 //
 // Each gate has a goal. A subject of a gate (a type, a package, a file) that is above the
-// goal has a row in allowances.txt, and its figure must equal that row: more fails, and
-// less asks to lower the row, so that figures only shrink.
+// goal has a row in allowances.txt, and its figure must equal that row: a larger
+// figure fails, and a smaller one fails until the row is lowered. So figures only shrink.
 //
 //	go run -C tools ./gates                             # check, as make lint does
 //	go run -C tools ./gates -lower                      # lower the rows to the figures of today
@@ -21,7 +21,7 @@ import (
 	"os"
 )
 
-// Exit codes: a gate failed; the program could not do its work.
+// Exit codes: a gate failed, or the gates could not run.
 const (
 	exitFailed = 1
 	exitError  = 2

@@ -8,7 +8,8 @@ import (
 // declaredNames returns the identifiers that a file declares: types, functions, methods,
 // fields, constants, variables, parameters and results, in the order of the source.
 //
-// Each name on the left of := counts, since only types show the new ones.
+// Every name on the left of := counts: without type information, new and reused names look the
+// same.
 func declaredNames(file *ast.File) []*ast.Ident {
 	var names []*ast.Ident
 	add := func(all ...ast.Expr) {

@@ -10,8 +10,7 @@ import (
 	"orrery.dev/orrery/tools/internal/shape"
 )
 
-// The goal for references that run back up, in percent of the references between the files
-// of a package.
+// The goal for back references, in percent of the references between the files of a package.
 const (
 	maxBackward      = 15
 	maxBackwardSmall = 20
@@ -21,7 +20,9 @@ const (
 // maxNames is how many of the used names a finding has.
 const maxNames = 5
 
-// measureBackward counts the references between files of a package that run back up.
+// measureBackward counts the back references of each package. The files of a package are in
+// an order in which a file comes before the files that it uses; a back reference goes against
+// that order.
 //
 // The figure is their number, and not a percentage: a percentage changes with each forward
 // reference, and could rise where nothing got worse. The percentage only decides the goal.
@@ -32,8 +33,8 @@ func measureBackward(t *tree) (result, error) {
 	})
 }
 
-// backwardGoal returns how many references may run back up in a package without a row, at
-// least one: one in three is a higher percentage, but no tangle.
+// backwardGoal returns how many back references a package without a row may have. A single one
+// is always allowed, even in a tiny package.
 func backwardGoal(references, files int) int {
 	percent := maxBackward
 	if files <= smallPackage {
@@ -43,7 +44,7 @@ func backwardGoal(references, files int) int {
 }
 
 // measureMutual counts the pairs of files of a package that use each other. The goal is
-// none, in small packages too: two such files are one file, or lack a third.
+// none, in small packages too: merge the two files, or move the shared code to a third file.
 func measureMutual(t *tree) (result, error) {
 	return measureGraphs(t, func(g shape.Graph, _ int) subject {
 		pairs := g.Mutual()

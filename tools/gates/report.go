@@ -42,9 +42,9 @@ func totals(o outcome) string {
 	}
 	g := o.gate
 	if subjects == 0 {
-		return fmt.Sprintf("%s: %d %s within the goal of %s", g.name, len(o.subjects), g.subjects, g.goal)
+		return fmt.Sprintf("%s: %d %s meet the goal: %s", g.name, len(o.subjects), g.subjects, g.goal)
 	}
-	return fmt.Sprintf("%s: %d of %d %s above the goal of %s, with %d %s (allowed)", g.name, subjects, len(o.subjects), g.subjects, g.goal, sum, g.unit)
+	return fmt.Sprintf("%s: %d of %d %s exceed the goal (%s); their allowances cover %d %s", g.name, subjects, len(o.subjects), g.subjects, g.goal, sum, g.unit)
 }
 
 func reportFailure(t *tree, o outcome, w *bytes.Buffer) {

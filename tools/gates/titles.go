@@ -58,8 +58,8 @@ func titleOf(p page) block {
 // clauseReason returns why a title is no subject, or nothing. A title is a noun phrase: at
 // most maxTitle words, no question word in front, and no finite verb.
 //
-// The verbs are a list, because a program cannot tell "watches" the noun from "watches" the
-// verb: words that are also nouns are not in it. So some clauses pass, and no noun fails.
+// The list of verbs omits words that are also nouns, such as "watches". So some clauses pass,
+// but no noun phrase fails.
 func clauseReason(title string) string {
 	words := splitWords(title)
 	switch {

@@ -15,8 +15,8 @@ const wordsFile = "tools/gates/words.txt"
 // A wordList holds what the words gate refuses.
 type wordList struct {
 	phrases     phrases           // in prose; terms are part of them
-	identifiers map[string]string // exact declared names, first letter in lower case, by what to write instead
-	terms       map[string]string // words of declared names, in lower case, by what to write instead
+	identifiers map[string]string // replacement by refused name, whose first letter is small
+	terms       map[string]string // replacement by refused word of a name, in small letters
 }
 
 func readWordList(root string) (*wordList, error) {
