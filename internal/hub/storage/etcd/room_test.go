@@ -281,6 +281,7 @@ func TestStartAtTheOldestRevision(t *testing.T) {
 		}
 		return nil
 	})
+	same(t, k.Log, k.table) // so the table has the newest revision of the log
 	now := k.table.Rev()
 	k.stop()
 	oldest := oldestOf(t, dir, now)
