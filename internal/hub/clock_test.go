@@ -58,8 +58,12 @@ func (r *running) loses(c *clock, name string) {
 		}
 		return ""
 	})
+	looks := 0
 	r.eventually(func() string {
-		c.pass(lostAfter) // a hub may notice the end of the session after it has passed
+		if looks%100 == 0 { // a hub may notice the end of the session after the hour has passed
+			c.pass(lostAfter)
+		}
+		looks++
 		r.touch(name)
 		k := meta.FindStatusCondition(r.location(name).Status.Conditions, v1alpha1.ConditionConnected)
 		if k == nil || k.Status != metav1.ConditionFalse || k.Reason != "Disconnected" {
@@ -81,10 +85,14 @@ func (r *running) idle() {
 			if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 				return err.Error()
 			}
-			busy := ""
+			busy := "no controller has a queue"
 			for name, length := range r.series() {
-				if strings.HasPrefix(name, "orrery_controller_queue") && !strings.HasSuffix(" "+length, " 0") {
+				if !strings.HasPrefix(name, "orrery_controller_queue") {
+					continue
+				}
+				if busy = ""; !strings.HasSuffix(" "+length, " 0") {
 					busy = name + " is " + length
+					break
 				}
 			}
 			now := r.Table.Rev()
@@ -95,6 +103,6 @@ func (r *running) idle() {
 			calm++
 			return ""
 		})
-		retry.Pause(r.t.Context(), 2*settle)
+		retry.Pause(r.t.Context(), 100*time.Millisecond) // a retry may be due a second after a failure
 	}
 }

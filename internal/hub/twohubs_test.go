@@ -41,6 +41,7 @@ func TestRevokedAtAnotherHub(t *testing.T) {
 		return w
 	}
 	jane, joe := other.bearing(made.Status.Token), other.as("joe")
+	jane.Timeout, joe.Timeout = 0, 0         // each wait has its own
 	ofJane, ofJoe := watch(jane), watch(joe) //nolint:bodyclose // by watch
 	one.revokeToken(made.Name)
 	if code, body := jane.send(podsOfA, ""); code != http.StatusUnauthorized {

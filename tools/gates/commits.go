@@ -23,11 +23,11 @@ func measureCommits(t *tree) (result, error) {
 	if !ok {
 		return result{skipped: "nothing to check: no commit adds " + firstFile + ", or the clone is shallow"}, nil
 	}
-	log, err := git(t.root, "log", "--no-merges", "--format=%H %s", first+"..HEAD")
+	log, err := git(t.root, "log", "--no-show-signature", "--no-merges", "--format=%H %s", first+"..HEAD")
 	if err != nil {
 		return result{}, fmt.Errorf("list the commits since %s: %w", first, err)
 	}
-	own, err := git(t.root, "log", "-1", "--no-merges", "--format=%H %s", first)
+	own, err := git(t.root, "log", "--no-show-signature", "-1", "--no-merges", "--format=%H %s", first)
 	if err != nil {
 		return result{}, fmt.Errorf("read commit %s: %w", first, err)
 	}
@@ -72,6 +72,9 @@ func checkTitles(log string) []subject {
 func titleReason(title string) string {
 	if n := utf8.RuneCountInString(title); n > maxCommitTitle {
 		return fmt.Sprintf("has %d characters, more than %d", n, maxCommitTitle)
+	}
+	if strings.HasPrefix(title, `Revert "`) { // as git revert writes it
+		return ""
 	}
 	match := regexp.MustCompile(`^[a-z0-9.,/_ -]+: (\S+)`).FindStringSubmatch(title)
 	if match == nil {

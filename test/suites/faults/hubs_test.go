@@ -41,7 +41,7 @@ var (
 	hurried = pulses{heartbeat: heartbeat, lease: 3 * time.Second, check: 5 * time.Second}
 	// patient is for hubs that only end and start: no session or lease may end in between, however
 	// busy the machine is.
-	patient = pulses{heartbeat: 30 * time.Second, lease: time.Minute, check: time.Minute}
+	patient = pulses{heartbeat: 5 * time.Second, lease: time.Minute, check: time.Minute}
 )
 
 // hubs are hubs behind a balancer, on one etcd of three members, with one edge.

@@ -12,11 +12,9 @@ import (
 )
 
 const (
-	// Wait bounds the wait for one event. It is longer than the retries of five minutes that
-	// hub and agent make, so that one failed attempt on a busy machine does not fail a test.
-	Wait = 6 * time.Minute
-	// Attempt is the timeout of one request or command; a test retries it until Wait has passed.
-	Attempt = time.Minute
+	// Wait bounds the wait for one event. It is shorter than the five minutes after which hub
+	// and agent look again by themselves, so that a lost notification fails a test.
+	Wait = 4*time.Minute + 30*time.Second
 	// Never is for leases, heartbeats, grace periods and queues that must not end during a test.
 	Never = 24 * time.Hour
 	// Window is how long a test watches for an event that must not happen. A shorter window

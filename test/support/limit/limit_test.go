@@ -43,7 +43,7 @@ func TestReceive(t *testing.T) {
 		if got := limit.Receive(t, values, "a value"); got != 7 {
 			t.Errorf("got %d, want 7", got)
 		}
-		if got := failureOf(t, func(t testing.TB) { limit.Receive(t, values, "a value") }); got != "a value: nothing came within 6m0s" {
+		if got := failureOf(t, func(t testing.TB) { limit.Receive(t, values, "a value") }); got != "a value: nothing came within 4m30s" {
 			t.Errorf("the test failed with %q", got)
 		}
 		close(values)
@@ -57,7 +57,7 @@ func TestClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		values := make(chan int, 1)
 		values <- 7
-		if got := failureOf(t, func(t testing.TB) { limit.Closed(t, values, "the end") }); got != "the end: the channel is still open after 6m0s" {
+		if got := failureOf(t, func(t testing.TB) { limit.Closed(t, values, "the end") }); got != "the end: the channel is still open after 4m30s" {
 			t.Errorf("the test failed with %q", got)
 		}
 		close(values)
@@ -69,7 +69,7 @@ func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := limit.Context(t, "the answer")
 		<-ctx.Done()
-		if got := context.Cause(ctx).Error(); got != "after 6m0s: the answer" {
+		if got := context.Cause(ctx).Error(); got != "after 4m30s: the answer" {
 			t.Errorf("the context ended with %q", got)
 		}
 	})
