@@ -259,10 +259,14 @@ func TestHubsStartUnderWrites(t *testing.T) {
 		marker   string
 		revision int64
 	}
+	const enough = 20
 	marks := make(chan heard, 100_000)
+	heardEnough := make(chan struct{})
+	noted := sync.OnceFunc(func() { close(heardEnough) })
 	go func() {
+		defer noted()
 		defer close(marks)
-		marker := ""
+		marker, n := "", 0
 		for {
 			f, err := session.Next()
 			if err != nil || f.Bye != nil {
@@ -276,12 +280,19 @@ func TestHubsStartUnderWrites(t *testing.T) {
 					marker = m.Marker
 				}
 				marks <- heard{marker, m.Revision}
+				if n++; n == enough {
+					noted()
+				}
 			}
 		}
 	}()
 	var others []*running
 	for range 4 {
 		others = append(others, one.beside())
+	}
+	select {
+	case <-heardEnough:
+	case <-time.After(limit.Wait):
 	}
 	stop()
 	work.Wait()
@@ -306,7 +317,7 @@ func TestHubsStartUnderWrites(t *testing.T) {
 			}
 		}
 	}
-	if n < 20 {
-		t.Errorf("the agent has heard of %d revisions", n)
+	if n < enough {
+		t.Errorf("the agent has heard of %d revisions, want %d", n, enough)
 	}
 }

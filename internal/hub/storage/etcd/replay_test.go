@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/metadata"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/test/support/limit"
@@ -55,27 +57,33 @@ func (to *teller) Rev() int64 {
 	return to.rev
 }
 
-// broken ends watches that begin in the middle of a history, each as soon as it has said something,
-// or at once.
+// broken ends the watches of some parts of a replay: of every of-th thousand of revisions, each as
+// soon as it has sent one response, or at once. It goes by the part, because parts are watched
+// concurrently, and leaves the tail's own watch alone, whose end would make the tail reload.
 type broken struct {
 	clientv3.Watcher
-	of  int
-	mu  sync.Mutex
-	all int
+	of int64
 }
 
-func (b *broken) Watch(ctx context.Context, k string, opts ...clientv3.OpOption) clientv3.WatchChan {
-	b.mu.Lock()
-	b.all++
-	n := b.all
-	b.mu.Unlock()
-	if b.of == 0 || n%b.of != 0 {
+func (b broken) Watch(ctx context.Context, k string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	md, _ := metadata.FromOutgoingContext(ctx)
+	part := md.Get("part")
+	if b.of == 0 || len(part) == 0 {
 		return b.Watcher.Watch(ctx, k, opts...)
 	}
-	ended := make(chan clientv3.WatchResponse, 1)
-	if n%2 == 0 {
-		ended <- <-b.Watcher.Watch(ctx, k, opts...)
+	from, err := strconv.ParseInt(part[0], 10, 64)
+	if err != nil {
+		panic(err)
 	}
+	if n := from / atOnce; n%b.of != 0 {
+		return b.Watcher.Watch(ctx, k, opts...)
+	} else if n/b.of%2 == 0 {
+		ended := make(chan clientv3.WatchResponse)
+		close(ended)
+		return ended
+	}
+	ended := make(chan clientv3.WatchResponse, 1)
+	ended <- <-b.Watcher.Watch(ctx, k, opts...)
 	close(ended)
 	return ended
 }
@@ -101,12 +109,15 @@ func TestReplay(t *testing.T) {
 		write(i)
 	}
 	watcher := l.client.Watcher
-	for _, of := range []int{0, 5, 2} {
-		l.client.Watcher = &broken{Watcher: watcher, of: of}
+	for _, of := range []int64{0, 5, 2} {
+		l.client.Watcher = broken{Watcher: watcher, of: of}
 		to := &teller{reached: make(chan struct{}, 1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
-		group.Go(func() { _ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() {}, Asked: func(error) {}}) })
+		lost := func(bool) {
+			t.Errorf("of %d parts the watch of one ends, and the tail lost its log at revision %d", of, to.Rev())
+		}
+		group.Go(func() { _ = l.Tail(ctx, to, Hooks{Lost: lost, Loaded: func() {}, Asked: func(error) {}}) })
 		for i := range 100 {
 			write(i)
 		}
@@ -124,7 +135,7 @@ func TestReplay(t *testing.T) {
 		cancel()
 		group.Wait()
 		if want := l.toldSince(t, watcher, to.since, now); len(want) < revisions || !slices.Equal(to.told, want) {
-			t.Errorf("of %d watches one ends: %d are told, want %d", of, len(to.told), len(want))
+			t.Errorf("of %d parts the watch of one ends: %d are told, want %d", of, len(to.told), len(want))
 		}
 	}
 }
