@@ -66,48 +66,63 @@ func Eventually(t T, timeout time.Duration, f func() error) {
 
 // Throughout calls f again and again for as long as d, and fails the test with the first error
 // that shows a state. An error that shows none, since a server did not answer or was busy, is
-// looked at again: it fails the test after limit.Wait without another result, and d does not
-// pass meanwhile.
+// looked at again, and d does not pass meanwhile. Such errors are logged, and fail the test when
+// they have lasted limit.Wait, all together.
 func Throughout(t T, d time.Duration, f func() error) {
 	t.Helper()
-	if err := throughout(t.Context(), d, limit.Wait, f); err != nil {
+	forgiven, err := throughout(t.Context(), d, limit.Wait, f)
+	if err != nil {
 		t.Fatalf("%v", err)
+	}
+	if forgiven.count > 0 {
+		t.Logf("looks without an answer, %d in %s, beside %s with one%s", forgiven.count, forgiven.lasted, d, &forgiven.looks)
 	}
 }
 
-// throughout is Throughout that waits for patience while f gets no answer.
-func throughout(ctx context.Context, d, patience time.Duration, f func() error) error {
+// unansweredLooks are the looks of Throughout that showed no state.
+type unansweredLooks struct {
+	looks
+	// lasted is how long there was no answer, all together.
+	lasted time.Duration
+}
+
+// throughout is Throughout that waits for patience, all together, while f gets no answer.
+func throughout(ctx context.Context, d, patience time.Duration, f func() error) (unansweredLooks, error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var errs looks
-	var failing time.Time // the begin of the first of the looks without an answer; zero: the last one had one
+	var without unansweredLooks
+	var since time.Time // until when lasted is counted; zero: the last look had an answer
 	for end := time.Now().Add(d); ; {
 		began := time.Now()
 		err := f()
 		now := time.Now()
-		switch {
-		case err == nil && failing.IsZero():
-		case err == nil:
-			end, failing = end.Add(now.Sub(failing)), time.Time{}
-		case !unanswered(err):
-			return fmt.Errorf("no longer so: %w", err)
-		case failing.IsZero():
-			failing, errs = began, looks{}
-			errs.add(err, now)
-		default:
-			errs.add(err, now)
+		if err != nil {
+			if !unanswered(err) {
+				return without, fmt.Errorf("no longer so: %w%s", err, &without.looks)
+			}
+			if since.IsZero() {
+				since = began
+			}
+			without.add(err, now)
 		}
-		if !failing.IsZero() && now.Sub(failing) >= patience {
-			return fmt.Errorf("no answer for %s: %w%s", patience, err, &errs)
+		if !since.IsZero() {
+			without.lasted += now.Sub(since)
+			end = end.Add(now.Sub(since))
+			if since = now; err == nil {
+				since = time.Time{}
+			}
 		}
-		if failing.IsZero() && !now.Before(end) {
-			return nil
+		if without.lasted >= patience {
+			return without, fmt.Errorf("no answer for %s: %w%s", patience, err, &without.looks)
+		}
+		if err == nil && !now.Before(end) {
+			return without, nil
 		}
 		pause.Reset(pollEvery)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return fmt.Errorf("look on for %s: %w", d, errors.Join(context.Cause(ctx), err))
+			return without, fmt.Errorf("look on for %s: %w", d, errors.Join(context.Cause(ctx), err))
 		}
 	}
 }

@@ -91,12 +91,18 @@ func TestThroughoutLooksAgainWithoutAnAnswer(t *testing.T) {
 			}
 			return nil
 		}, 31 * time.Second, "no longer so: gone"},
+		{"seldom answers", func(since time.Duration) error {
+			if since%(21*time.Second) > 500*time.Millisecond {
+				return busy
+			}
+			return nil
+		}, 61500 * time.Millisecond, "no answer for 1m0s: too many"},
 		{"never answers again", func(time.Duration) error { return busy }, patience, "no answer for 1m0s: too many"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				err := throughout(t.Context(), 2*time.Second, patience, func() error { return test.at(time.Since(start)) })
+				_, err := throughout(t.Context(), 2*time.Second, patience, func() error { return test.at(time.Since(start)) })
 				if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 					t.Errorf("it returned %v, want %q", err, test.want)
 				}

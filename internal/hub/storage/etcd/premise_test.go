@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 
 	"orrery.dev/orrery/test/support/etcdtest"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // external is a log at an etcd that listens, with a quota.
@@ -68,6 +70,33 @@ func TestWhichPremiseFailed(t *testing.T) {
 	}
 }
 
+// untilRefused calls write, which adds a mebibyte, until it fails, and returns its error. When twice
+// the quota is written, it waits until etcd has found its file larger than that, which it looks at
+// every 100 ms, and calls write a last time.
+func (l *Log) untilRefused(t *testing.T, quota int64, write func() error) error {
+	t.Helper()
+	for range 2 * quota >> 20 {
+		if err := write(); err != nil {
+			return err
+		}
+	}
+	late := time.After(limit.Wait)
+	for {
+		status, err := l.Client().Status(t.Context(), l.Client().Endpoints()[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.DbSize >= quota {
+			return write()
+		}
+		select {
+		case <-late:
+			t.Fatalf("the file has %d bytes after twice the quota of %d was written", status.DbSize, quota)
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
 // TestGuardedWithinQuota: etcd counts what is written under a guard toward its quota.
 func TestGuardedWithinQuota(t *testing.T) {
 	t.Parallel()
@@ -78,13 +107,12 @@ func TestGuardedWithinQuota(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := Guarded(t.Context(), Guard{Key: "l/x", CreateRev: rev})
-	for range 8 * quota >> 20 { // etcd learns the size of its file only every 100 ms
-		if _, err = l.Client().Put(ctx, Prefix+"o/x", string(make([]byte, 1<<20))); err != nil {
-			break
-		}
-	}
+	err = l.untilRefused(t, quota, func() error {
+		_, err := l.Client().Put(ctx, Prefix+"o/x", string(make([]byte, 1<<20)))
+		return err
+	})
 	if !errors.Is(err, rpctypes.ErrNoSpace) {
-		t.Fatalf("eight times the quota is written: %v", err)
+		t.Fatalf("a write over the quota: %v, want %v", err, rpctypes.ErrNoSpace)
 	}
 	if _, err := l.Client().Delete(ctx, Prefix+"o/x"); err != nil {
 		t.Errorf("what makes room is refused: %v", err)
@@ -101,23 +129,22 @@ func TestChangesWithinQuota(t *testing.T) {
 		return Change{Op: Op{Key: fmt.Sprint("r/l/", i), Value: value}, Seen: seen}
 	}
 	var seen int64
-	var err error
-	for range 8 * quota >> 20 { // etcd learns the size of its file only every 100 ms
+	err := l.untilRefused(t, quota, func() error {
 		var changes []Change
 		for i := range some {
 			changes = append(changes, change(i, seen, make([]byte, 1<<20/some-1<<10)))
 		}
-		var stale []string
-		var rev int64
-		if rev, stale, err = l.WriteChanges(t.Context(), changes); err != nil {
-			break
+		rev, stale, err := l.WriteChanges(t.Context(), changes)
+		if err != nil {
+			return err
 		}
 		if seen = rev; len(stale) > 0 {
 			t.Fatalf("stale: %q", stale)
 		}
-	}
+		return nil
+	})
 	if !errors.Is(err, ErrFull) {
-		t.Fatalf("eight times the quota is written: %v", err)
+		t.Fatalf("a write over the quota: %v, want %v", err, ErrFull)
 	}
 	// What etcd refuses first it has written all the same.
 	r, err := l.Client().Client.Get(t.Context(), Prefix+"r/l/0", clientv3.WithKeysOnly())
