@@ -57,9 +57,9 @@ GATE := $(GO) run ./test/support/gate
 test: unit system ## all tests; the first run builds Kubernetes
 
 # The race detector makes a test up to ten times as slow, and finds nothing where no two goroutines
-# share memory. PLAIN packages start no goroutine, as arch_test.go checks: they run without it. DEEP
+# share memory. PLAIN packages start no goroutine, as makefile_test.go checks: they run without it. DEEP
 # packages have many random inputs and run twice: all inputs without the race detector, one fifth of
-# them with it. VOLUME tests of the hub mostly copy large values: they run without it.
+# them with it. VOLUME tests of the hub mostly copy large values: only make soak runs them with it.
 PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields agent/health agent/manifest \
   hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm \
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota \
@@ -155,11 +155,12 @@ $(BIN)/previous/$(PREVIOUS):
 # Each round draws fresh seeds. A test that fails logs the command that replays it: ORRERY_SEED=N go test PACKAGE -run TEST.
 # Random tests have 3 times as many seeds, rounds and inputs in packages, and 16 times as many in suites.
 .PHONY: soak
-soak: build static kube peers clock previous $(BIN)/oidc ## all tests again and again, with fresh seeds and more inputs, for SOAK (default 1h)
+soak: build static kube peers clock previous gcc $(BIN)/oidc ## all tests again and again, with fresh seeds and more inputs, for SOAK (default 1h)
 	end=$$(($$(date +%s) + $$(echo $(or $(SOAK),1h) | sed 's/h/*3600/; s/m/*60/; s/s//'))); \
 	replay='to replay a failure, run the command after "replay:" in the output of the test'; \
 	while [ $$(date +%s) -lt $$end ]; do \
 	  ORRERY_SEED=fresh ORRERY_SOAK=3 $(GO) test -json -count=1 -timeout 60m ./internal/hub ./internal/agent ./internal/... ./apis/... ./views | $(GATE) soak, packages || { echo "$$replay"; exit 1; }; \
+	  ORRERY_SEED=fresh CGO_ENABLED=1 $(GO) test -race -json -count=1 -timeout 60m -run '$(VOLUME)' ./internal/hub | $(GATE) soak, volume || { echo "$$replay"; exit 1; }; \
 	  ORRERY_SEED=fresh ORRERY_SOAK=16 $(GO) test -tags soak -json -count=1 -p 1 -timeout 60m ./test/... | $(GATE) soak, suites || { echo "$$replay"; exit 1; }; \
 	done
 

@@ -170,53 +170,6 @@ func TestLintersNamePackagesThatAreThere(t *testing.T) {
 	}
 }
 
-// TestPlainPackagesStartNoGoroutines shows that make unit runs no package without the race
-// detector in which the detector could find a race.
-func TestPlainPackagesStartNoGoroutines(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := regexp.MustCompile(`(?s)\nPLAIN +:= \$\(addprefix \./internal/,([^)]+)\)`).FindSubmatch(makefile)
-	if list == nil {
-		t.Fatal("the Makefile has no list PLAIN")
-	}
-	starts := regexp.MustCompile(`(?m)^\s*go (func\b|[\w.]+\()|\.Go\(|"golang\.org/x/sync/errgroup"|"net/http(/httptest)?"`)
-	for pkg := range strings.FieldsSeq(strings.ReplaceAll(string(list[1]), "\\", " ")) {
-		files, err := filepath.Glob(filepath.Join("internal", pkg, "*.go"))
-		if err != nil || len(files) == 0 {
-			t.Errorf("the list PLAIN names internal/%s, which does not exist", pkg)
-		}
-		for _, file := range files {
-			source, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if found := starts.Find(source); found != nil {
-				t.Errorf("%s may start a goroutine (%s): remove internal/%s from the list PLAIN of the Makefile", file, strings.TrimSpace(string(found)), pkg)
-			}
-		}
-	}
-}
-
-// TestVolumeTestsExist shows that each test that make unit leaves to its run without the race
-// detector is a test of the hub: a name that matches nothing would be left out of both runs.
-func TestVolumeTestsExist(t *testing.T) {
-	makefile, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	list := regexp.MustCompile(`\nVOLUME := \^\(([\w|]+)\)\$\$\n`).FindSubmatch(makefile)
-	if list == nil {
-		t.Fatal("the Makefile has no list VOLUME")
-	}
-	for name := range strings.SplitSeq(string(list[1]), "|") {
-		if err := declared("internal/hub", true, `(?m)^func `+name+`\(`); err != nil {
-			t.Errorf("the list VOLUME names %s: %v", name, err)
-		}
-	}
-}
-
 func TestSourceFiles(t *testing.T) {
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		switch {

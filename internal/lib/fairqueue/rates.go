@@ -31,10 +31,12 @@ func NewRates(perSecond, burst int) *Rates {
 	return &Rates{limit: rate.Limit(perSecond), burst: burst, now: time.Now, all: map[string]*rate.Limiter{}, sweep: firstSweep}
 }
 
-// WithClock has the rates measure time by a clock, and returns them. It must be called before
-// they are used.
+// WithClock has the rates measure time by a clock, unless it is nil, and returns them. It must be
+// called before they are used.
 func (r *Rates) WithClock(now func() time.Time) *Rates {
-	r.now = now
+	if now != nil {
+		r.now = now
+	}
 	return r
 }
 
