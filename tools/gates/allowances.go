@@ -19,7 +19,7 @@ const (
 	allowancesFile = "tools/gates/allowances.txt"
 	allowancesHead = `# What each gate allows above its goal: gate, subject, figure, separated by tabs.
 # A figure only shrinks: "go run -C tools ./gates -lower" lowers it. After a move or a
-# rename, edit the subject of the row. A subject without a row must meet the goal.
+# rename, edit the subject of the row. CONTRIBUTING.md lists when a row may rise.
 `
 )
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"math"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strconv"
@@ -23,7 +21,7 @@ func readChanges(root string) changes {
 	if err != nil || base == "" {
 		return nil
 	}
-	diff, err := git(root, "diff", "--unified=0", "--no-color", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", base)
+	diff, err := git(root, "diff", "--unified=0", "--no-ext-diff", "--src-prefix=a/", "--dst-prefix=b/", base)
 	if err != nil {
 		return nil
 	}
@@ -36,15 +34,6 @@ func readChanges(root string) changes {
 		c[strings.TrimRight(file, "\n")] = []lineRange{{0, math.MaxInt}}
 	}
 	return c
-}
-
-// git runs git in the repository and returns its output without the last line break.
-func git(root string, args ...string) (string, error) {
-	var out bytes.Buffer
-	cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
-	cmd.Stdout = &out
-	err := cmd.Run()
-	return strings.TrimRight(out.String(), "\n"), err
 }
 
 // parseDiff reads the new side of a unified diff without context.

@@ -19,33 +19,17 @@ const (
 // measureCommits checks the titles of the commit that added firstFile and of all later commits,
 // apart from merges.
 func measureCommits(t *tree) (result, error) {
-	first, ok := firstCommit(t.root)
-	if !ok {
-		return result{skipped: "nothing to check: no commit adds " + firstFile + ", or the clone is shallow"}, nil
-	}
-	log, err := git(t.root, "log", "--no-show-signature", "--no-merges", "--format=%H %s", first+"..HEAD")
-	if err != nil {
-		return result{}, fmt.Errorf("list the commits since %s: %w", first, err)
-	}
-	own, err := git(t.root, "log", "--no-show-signature", "-1", "--no-merges", "--format=%H %s", first)
-	if err != nil {
-		return result{}, fmt.Errorf("read commit %s: %w", first, err)
-	}
-	return result{subjects: checkTitles(log + "\n" + own)}, nil
-}
-
-// firstCommit returns the commit that added firstFile. In a shallow clone the oldest commit
-// seems to add all files, so firstCommit returns none.
-func firstCommit(root string) (string, bool) {
-	shallow, err := git(root, "rev-parse", "--is-shallow-repository")
-	if err != nil || shallow != "false" {
-		return "", false
-	}
-	added, err := git(root, "log", "--diff-filter=A", "--format=%H", "--", firstFile)
-	if err != nil || added == "" {
-		return "", false
-	}
-	return added[strings.LastIndex(added, "\n")+1:], true
+	return sinceCommit(t, firstFile, func(first string) (result, error) {
+		log, err := git(t.root, "log", "--no-merges", "--format=%H %s", first+"..HEAD")
+		if err != nil {
+			return result{}, fmt.Errorf("list the commits since %s: %w", first, err)
+		}
+		own, err := git(t.root, "log", "-1", "--no-merges", "--format=%H %s", first)
+		if err != nil {
+			return result{}, fmt.Errorf("read commit %s: %w", first, err)
+		}
+		return result{subjects: checkTitles(log + "\n" + own)}, nil
+	})
 }
 
 // checkTitles returns a subject for each line of hash and title.
@@ -70,11 +54,13 @@ func checkTitles(log string) []subject {
 // that cannot be imperatives: forms in -ed and -ing (except a few verbs such as feed), the third
 // person of frequent verbs, articles and question words.
 func titleReason(title string) string {
+	for _, verb := range []string{"revert", "reapply"} { // in the titles that git revert writes
+		if _, ok := strings.CutPrefix(strings.ToLower(title), verb+` "`); ok {
+			return fmt.Sprintf(`is as git revert writes it; write "area: %s ..." with the subject of the other commit`, verb)
+		}
+	}
 	if n := utf8.RuneCountInString(title); n > maxCommitTitle {
 		return fmt.Sprintf("has %d characters, more than %d", n, maxCommitTitle)
-	}
-	if strings.HasPrefix(title, `Revert "`) { // as git revert writes it
-		return ""
 	}
 	match := regexp.MustCompile(`^[a-z0-9.,/_ -]+: (\S+)`).FindStringSubmatch(title)
 	if match == nil {

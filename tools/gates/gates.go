@@ -50,18 +50,35 @@ func (f finding) String() string {
 	return fmt.Sprintf("%s:%d: %s", f.file, f.line, f.text)
 }
 
+// The gates that other files name.
+const (
+	methodsGate = "methods"
+	wordsGate   = "words"
+)
+
 // gates returns all gates, in the order in which they are reported.
 func gates() []gate {
-	return slices.Concat(codeGates(), proseGates(), []gate{{
-		name: "commits", subjects: "commits", unit: "titles", goal: `"area: imperative"`, strict: true, measure: measureCommits,
-		advice: "reword the commit: \"area: imperative\", at most 72 characters, such as \"hub: reject requests during shutdown\"",
-	}})
+	return slices.Concat(codeGates(), proseGates(), historyGates())
+}
+
+func historyGates() []gate {
+	return []gate{
+		{
+			name: "history", subjects: "rows", unit: "raised rows", strict: true, measure: measureHistory,
+			goal: "no row is new or higher than one commit before",
+			advice: "bring the figure back and restore the row; for a move, edit rows in the commit that moves the files; " +
+				"extend a gate in a commit of its own (see CONTRIBUTING.md)",
+		}, {
+			name: "commits", subjects: "commits", unit: "titles", goal: `"area: imperative"`, strict: true, measure: measureCommits,
+			advice: "reword the commit: \"area: imperative\", at most 72 characters, such as \"hub: reject requests during shutdown\"",
+		},
+	}
 }
 
 func codeGates() []gate {
 	return []gate{
 		{
-			name: "methods", subjects: "types", unit: "methods", measure: measureMethods,
+			name: methodsGate, subjects: "types", unit: "methods", measure: measureMethods,
 			goal:   fmt.Sprintf("%d methods", maxMethods),
 			advice: "split the type by responsibility: move state and the methods that use it to a type of its own",
 		}, {
@@ -83,7 +100,7 @@ func codeGates() []gate {
 func proseGates() []gate {
 	return []gate{
 		{
-			name: "words", subjects: "directories and documents", unit: "findings", measure: measureWords,
+			name: wordsGate, subjects: "directories and documents", unit: "findings", measure: measureWords,
 			goal:   "no findings",
 			advice: "write standard English and standard terms; " + wordsFile + " lists what is refused",
 		}, {

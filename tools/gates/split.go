@@ -5,6 +5,10 @@ import (
 	"unicode"
 )
 
+// lineJoint is a line break of the source that does not end a word: it is between two string
+// literals that a program joins.
+const lineJoint = '\u2060'
+
 // A word is part of a text, in lower case.
 type word struct {
 	text    string
@@ -26,6 +30,8 @@ func splitWords(text string) []word {
 	}
 	for _, r := range text {
 		switch {
+		case r == lineJoint:
+			line++
 		case unicode.IsLetter(r) || unicode.IsDigit(r) || r == '\'' || r == '_':
 			letters.WriteRune(unicode.ToLower(r))
 		case unicode.IsSpace(r):

@@ -7,6 +7,7 @@ import (
 	"go/token"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -21,6 +22,7 @@ import (
 // needs it; gates use it concurrently.
 type tree struct {
 	root     string
+	isCI     bool                                // a gate that cannot read the history fails
 	packages func() ([]*packages.Package, error) // production packages of the main module, with types
 	sources  func() ([]source, error)            // Go files of all modules, tests too, that people write
 	markdown func() ([]page, error)              // documents that people write
@@ -59,26 +61,63 @@ func newTree(root string) *tree {
 	}
 }
 
-// files returns the paths of files with an extension, below the root. It leaves out
-// testdata, and directories that the go command ignores.
+// files returns the sorted paths of files with an extension, below the root. It leaves out
+// testdata, directories that the go command ignores, generated files, and files that git ignores.
 func files(root, extension string) ([]string, error) {
+	all, err := listFiles(root)
+	if err != nil {
+		return nil, err
+	}
+	var found []string
+	for _, name := range all {
+		if path.Ext(name) == extension && !isHidden(path.Dir(name)) && !shape.IsGenerated(name) && isRegular(filepath.Join(root, name)) {
+			found = append(found, name)
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found), nil // git lists a file with a merge conflict several times
+}
+
+// listFiles returns all tracked files, and untracked files that git does not ignore. If root is no
+// git checkout, it returns all files.
+func listFiles(root string) ([]string, error) {
+	if checkoutFault(root) != nil {
+		return walkFiles(root)
+	}
+	list, err := git(root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+	if err != nil {
+		return nil, err
+	}
+	return strings.FieldsFunc(list, func(r rune) bool { return r == 0 }), nil
+}
+
+func walkFiles(root string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(root, func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case d.IsDir():
-			if name != root && (strings.HasPrefix(d.Name(), ".") || strings.HasPrefix(d.Name(), "_") || d.Name() == "testdata") {
-				return fs.SkipDir
-			}
-		case filepath.Ext(name) == extension && d.Type().IsRegular():
-			path, err := filepath.Rel(root, name)
-			found = append(found, filepath.ToSlash(path))
+		if err != nil || d.IsDir() {
 			return err
 		}
-		return nil
+		below, err := filepath.Rel(root, name)
+		found = append(found, filepath.ToSlash(below))
+		return err
 	})
 	return found, err
+}
+
+// isHidden reports whether a directory is testdata, or the go command ignores it.
+func isHidden(dir string) bool {
+	for name := range strings.SplitSeq(dir, "/") {
+		if name != "." && (strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_")) || name == "testdata" {
+			return true
+		}
+	}
+	return false
+}
+
+// isRegular reports whether a file exists and is neither a directory nor a link.
+func isRegular(name string) bool {
+	info, err := os.Lstat(name)
+	return err == nil && info.Mode().IsRegular()
 }
 
 func readSources(root string) ([]source, error) {
@@ -88,21 +127,15 @@ func readSources(root string) ([]source, error) {
 	}
 	fset := token.NewFileSet()
 	var all []source
-	for _, path := range paths {
-		syntax, err := parser.ParseFile(fset, filepath.Join(root, path), nil, parser.ParseComments|parser.SkipObjectResolution)
+	for _, name := range paths {
+		syntax, err := parser.ParseFile(fset, filepath.Join(root, name), nil, parser.ParseComments|parser.SkipObjectResolution)
 		if err != nil {
 			return nil, fmt.Errorf("parse %w", err)
 		}
-		if !ast.IsGenerated(syntax) {
-			all = append(all, source{path, fset, syntax})
-		}
+		all = append(all, source{name, fset, syntax})
 	}
 	return all, nil
 }
-
-// generatedPages are documents that the gates leave out: make generate writes them from
-// comments, which count where they are.
-func generatedPages() []string { return []string{"docs/reference.md"} }
 
 func readPages(root string) ([]page, error) {
 	paths, err := files(root, ".md")
@@ -110,15 +143,12 @@ func readPages(root string) ([]page, error) {
 		return nil, err
 	}
 	var all []page
-	for _, path := range paths {
-		if slices.Contains(generatedPages(), path) {
-			continue
-		}
-		data, err := os.ReadFile(filepath.Join(root, path))
+	for _, name := range paths {
+		data, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, page{path, data})
+		all = append(all, page{name, data})
 	}
 	return all, nil
 }

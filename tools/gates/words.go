@@ -3,9 +3,7 @@ package main
 import (
 	"fmt"
 	"go/ast"
-	"go/token"
 	"path"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -72,27 +70,29 @@ func (l *wordList) inSource(s source) []finding {
 		}
 	}
 	if !s.isTest() {
-		for _, literal := range messages(s.syntax) {
-			if text, err := strconv.Unquote(literal.Value); err == nil {
-				found = append(found, l.inText(s.path, s.line(literal.Pos()), text)...)
-			}
+		for _, m := range messages(s) {
+			found = append(found, l.inText(s.path, m.line, m.text)...)
 		}
 	}
 	return found
 }
 
-// inName returns what is wrong with a declared name; empty if nothing is.
+// inName returns what is wrong with a declared name; empty if nothing is. A number at the end does
+// not make a refused name another one.
 func (l *wordList) inName(name string) string {
-	if instead, ok := l.identifiers[lowerFirst(name)]; ok {
+	if instead, ok := l.identifiers[lowerFirst(withoutNumber(name))]; ok {
 		return fmt.Sprintf("name %s; instead: %s", name, instead)
 	}
 	for _, word := range camelWords(name) {
+		word = withoutNumber(word)
 		if instead, ok := l.terms[word]; ok {
 			return fmt.Sprintf("%q in name %s; instead: %s", word, name, instead)
 		}
 	}
 	return ""
 }
+
+func withoutNumber(name string) string { return strings.Trim(name, "0123456789_") }
 
 func lowerFirst(name string) string {
 	first, size := utf8.DecodeRuneInString(name)
@@ -111,23 +111,4 @@ func commentText(group *ast.CommentGroup) string {
 		lines = append(lines, strings.TrimSuffix(strings.TrimPrefix(c.Text, "/*"), "*/"))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// messages returns the string literals that people read: those with a space, apart from the
-// tags of fields.
-func messages(file *ast.File) []*ast.BasicLit {
-	var found []*ast.BasicLit
-	tags := map[*ast.BasicLit]bool{}
-	ast.Inspect(file, func(n ast.Node) bool {
-		switch x := n.(type) {
-		case *ast.Field:
-			tags[x.Tag] = true
-		case *ast.BasicLit:
-			if x.Kind == token.STRING && strings.Contains(x.Value, " ") && !tags[x] {
-				found = append(found, x)
-			}
-		}
-		return true
-	})
-	return found
 }

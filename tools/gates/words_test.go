@@ -56,7 +56,17 @@ func TestWordsInSource(t *testing.T) {
 		}},
 		"parts of names": {"a.go", "package p\n\nfunc ofAt() {}", nil},
 		"used names":     {"a.go", "package p\n\nfunc f() { x.of = y.At(of) }", nil},
-		"term in a name": {"a.go", "package p\n\nfunc newCensus() {}", []string{`a.go:3: "census" in name newCensus; instead: scan`}},
+		"names with numbers": {"a.go", "package p\n\nvar at2, ofOf1, at1st, _of_1, census3, newCensus12Now, part int", []string{
+			"a.go:3: name at2; instead: noun", "a.go:3: name _of_1; instead: noun",
+			`a.go:3: "census" in name census3; instead: scan`, `a.go:3: "census" in name newCensus12Now; instead: scan`,
+		}},
+		"joined strings":             {"a.go", "package p\n\nvar a = \"it says \" + \"that\"", []string{`a.go:3: "says that"; instead: reports that`}},
+		"joined without spaces":      {"a.go", "package p\n\nvar a = (\"says\" + \" \") + (\"th\" +\n\"at\")", []string{`a.go:3: "says that"; instead: reports that`}},
+		"joined on several lines":    {"a.go", "package p\n\nvar a = \"one\\n\" +\n\"two \" +\n\n\"says that\"", []string{`a.go:6: "says that"; instead: reports that`}},
+		"joined with a raw string":   {"a.go", "package p\n\nvar a = `one\ntwo ` +\n\"says that\"", []string{`a.go:5: "says that"; instead: reports that`}},
+		"joined with a value":        {"a.go", "package p\n\nvar a = b + \"it says \" + c + \"that \" + \"says that\" + d(\"says that\" + e)", []string{`a.go:3: "says that"; instead: reports that`, `a.go:3: "says that"; instead: reports that`}},
+		"joined without being a sum": {"a.go", "package p\n\nvar a = \"it says \" < \"that\"", nil},
+		"term in a name":             {"a.go", "package p\n\nfunc newCensus() {}", []string{`a.go:3: "census" in name newCensus; instead: scan`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := texts(testList(t).inSource(testSource(t, test.path, test.text))); !slices.Equal(got, test.want) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"go/ast"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"golang.org/x/tools/go/packages"
@@ -44,16 +45,27 @@ func Name(p *packages.Package) string {
 	return strings.TrimPrefix(p.PkgPath, p.Module.Path+"/")
 }
 
-// IsGenerated reports whether controller-gen wrote a file: people do not read those.
-func IsGenerated(file string) bool {
-	return strings.HasPrefix(filepath.Base(file), "zz_generated")
+// Generated returns the files that make generate writes, below the root of the repository. CI
+// checks that they are as generated, so no other text can be in them. A name or a comment does not
+// make any other file a generated one.
+func Generated() []string {
+	return []string{"apis/v1alpha1/zz_generated.deepcopy.go", "docs/reference.md"}
+}
+
+// IsGenerated reports whether make generate writes a file, which is a path below the root of the
+// repository, with slashes.
+func IsGenerated(file string) bool { return slices.Contains(Generated(), file) }
+
+// isGenerated reports whether make generate writes a file of a package.
+func isGenerated(p *packages.Package, file string) bool {
+	return IsGenerated(Name(p) + "/" + filepath.Base(file))
 }
 
 // Files returns the files of a package that people write.
 func Files(p *packages.Package) []*ast.File {
 	var files []*ast.File
 	for _, f := range p.Syntax {
-		if !IsGenerated(p.Fset.Position(f.Package).Filename) {
+		if !isGenerated(p, p.Fset.Position(f.Package).Filename) {
 			files = append(files, f)
 		}
 	}

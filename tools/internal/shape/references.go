@@ -36,7 +36,7 @@ func References(p *packages.Package) Graph {
 		}
 		position := p.Fset.Position(used.Pos())
 		r := Reference{position.Filename, p.Fset.Position(object.Pos()).Filename}
-		if r.From != r.To && !IsGenerated(r.From) && !IsGenerated(r.To) {
+		if r.From != r.To && !isGenerated(p, r.From) && !isGenerated(p, r.To) {
 			g[r] = append(g[r], Use{position, used.Name})
 		}
 	}
