@@ -146,7 +146,9 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 }
 
 // dawdle reads a part now and then, so that it is never that the client does not read at all for
-// which a copy ends, however slow the machine is. What it returns reads the rest.
+// which a copy ends, however slow the machine is. It would take half an hour to read what is left of a
+// copy once HTTP/2 has 4 MiB of it under way: the copy does not end by itself. What it returns reads
+// the rest.
 func dawdle(from io.Reader) (rest func() error) {
 	stop, done := make(chan struct{}), make(chan error, 1)
 	go func() {
@@ -156,8 +158,8 @@ func dawdle(from io.Reader) (rest func() error) {
 				_, err := io.Copy(io.Discard, from)
 				done <- err
 				return
-			case <-time.After(time.Second):
-				_, _ = io.CopyN(io.Discard, from, 64<<10) // what fails does so again at the end
+			case <-time.After(4 * time.Second):
+				_, _ = io.CopyN(io.Discard, from, 8<<10) // what fails does so again at the end
 			}
 		}
 	}()

@@ -1,7 +1,7 @@
 package hub_test
 
 import (
-	"context"
+	"errors"
 	"io"
 	"net/http"
 	"testing"
@@ -23,17 +23,22 @@ type testAgent struct {
 // join makes a token for a location, and who has it.
 func (r *running) join(l key.Location) *testAgent {
 	r.t.Helper()
-	var join wire.Join
-	if err := tries(func() (err error) { join, err = r.Enrol(r.t.Context(), l); return err }); err != nil {
-		r.t.Fatal(err)
-	}
 	var err error
 	a := &testAgent{r: r, location: l}
-	if a.Client, err = protocol.NewClient(join); err != nil {
+	if a.Client, err = protocol.NewClient(r.enrol(l)); err != nil {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(a.Close)
 	return a
+}
+
+// enrol makes a join token for a location.
+func (r *running) enrol(l key.Location) (join wire.Join) {
+	r.t.Helper()
+	if err := tries(func() (err error) { join, err = r.Enrol(r.t.Context(), l); return err }); err != nil {
+		r.t.Fatal(err)
+	}
+	return join
 }
 
 // now is the client of the hub that runs now.
@@ -43,21 +48,30 @@ func (a *testAgent) now() *protocol.Client {
 	return &c
 }
 
-// raw posts to a path below those of all agents.
-func (a *testAgent) raw(ctx context.Context, path string, body io.Reader) *http.Response {
+// raw posts nothing to a path below those of all agents, and returns the code of the answer.
+func (a *testAgent) raw(path string) (code int) {
 	a.r.t.Helper()
-	req, err := a.now().New(ctx, http.MethodPost, "", body)
-	if err == nil {
-		req.URL, err = req.URL.Parse(a.r.URL + string(route.Agents) + path)
-	}
-	if err != nil {
+	if err := tries(func() error {
+		req, err := a.now().New(a.r.t.Context(), http.MethodPost, "", http.NoBody)
+		if err == nil {
+			req.URL, err = req.URL.Parse(a.r.URL + string(route.Agents) + path)
+		}
+		if err != nil {
+			return err
+		}
+		resp, err := a.HTTP.Do(req)
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(resp.Body)
+		if code = resp.StatusCode; err == nil && isLate(code, body) {
+			err = &protocol.RefusedError{Call: path, Code: code, Body: body}
+		}
+		return errors.Join(err, resp.Body.Close())
+	}); err != nil {
 		a.r.t.Fatal(err)
 	}
-	resp, err := a.HTTP.Do(req)
-	if err != nil {
-		a.r.t.Fatal(err)
-	}
-	return resp
+	return code
 }
 
 // report reports as the agent.
@@ -84,11 +98,22 @@ func (a *testAgent) tell(s wire.AgentStatus) wire.StatusAnswer {
 // the revision to go on from.
 func (a *testAgent) walk(have holding) (pages int, from wire.Mark) {
 	a.r.t.Helper()
-	pages, from, err := a.now().Walk(a.r.t.Context(), protocol.Holding(have), func(wire.Frame) {})
-	if err != nil {
+	if err := tries(func() (err error) {
+		pages, from, err = a.now().Walk(a.r.t.Context(), protocol.Holding(have), func(wire.Frame) {})
+		return err
+	}); err != nil {
 		a.r.t.Fatal(err)
 	}
 	return pages, from
+}
+
+// exchange posts lines to a call, and returns the frames of the answer.
+func (a *testAgent) exchange(call string, lines ...any) (frames []wire.Frame) {
+	a.r.t.Helper()
+	if err := tries(func() (err error) { frames, err = a.now().Exchange(a.r.t.Context(), call, lines...); return err }); err != nil {
+		a.r.t.Fatal(err)
+	}
+	return frames
 }
 
 // stream is an open desired stream.
@@ -100,8 +125,8 @@ type stream struct {
 // open opens the desired stream.
 func (a *testAgent) open(after int64, marker string) *stream {
 	a.r.t.Helper()
-	s, err := a.now().Open(a.r.t.Context(), after, marker)
-	if err != nil {
+	var s *protocol.Stream
+	if err := tries(func() (err error) { s, err = a.now().Open(a.r.t.Context(), after, marker); return err }); err != nil {
 		a.r.t.Fatalf("open the stream of %q: %v", a.location, err)
 	}
 	a.r.t.Cleanup(s.Close)

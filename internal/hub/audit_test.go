@@ -51,13 +51,15 @@ func startAudited(t *testing.T, policy string) (r *running, log string) {
 	return start(t, t.TempDir(), func(c *hub.Config) { c.Audit.PolicyFile, c.Audit.Path = file, log }), log
 }
 
-// eventsIn are the events of a log, as the libraries of Kubernetes read them.
+// eventsIn returns the events of a log, as the libraries of Kubernetes read them. It leaves out a last
+// line without an end, which the hub is writing.
 func eventsIn(t *testing.T, log string) (all []auditinternal.Event) {
 	t.Helper()
 	text, err := os.ReadFile(log)
 	if err != nil {
 		t.Fatal(err)
 	}
+	text = text[:bytes.LastIndexByte(text, '\n')+1]
 	decoder := kubeaudit.Codecs.UniversalDecoder(auditinternal.SchemeGroupVersion)
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 1<<24)
@@ -89,10 +91,7 @@ func TestAudit(t *testing.T) {
 		}
 	}
 	made := r.token(`{"user":"jane","description":"said"}`)
-	join, err := r.Enrol(t.Context(), "l")
-	if err != nil {
-		t.Fatal(err)
-	}
+	join := r.enrol("l")
 	agent := r.join("l")
 	const secret = "b2YtYS10ZXN0LW5vdC10by1iZS1sb2dnZWQ="
 	send(op, http.StatusCreated, "POST /spaces/a/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"},"data":{"said":"loud"}}`)
@@ -105,8 +104,8 @@ func TestAudit(t *testing.T) {
 	send(op, http.StatusNotFound, "GET /ask/v1/spaces/a/diff?location=l&object=core/configmaps/default/c", "")
 	send(op, http.StatusOK, "GET /views/locations/l/apis", "")
 	send(op, http.StatusOK, "GET /metrics", "")
-	if resp := agent.raw(t.Context(), "l/reports", nil); resp.StatusCode != http.StatusOK || resp.Body.Close() != nil {
-		t.Errorf("the agent: %s", resp.Status)
+	if code := agent.raw("l/reports"); code != http.StatusOK {
+		t.Errorf("the agent: %d", code)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	watch := op.open(ctx, "GET /spaces/a/api/v1/configmaps?watch=1", "")

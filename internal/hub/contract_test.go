@@ -233,11 +233,7 @@ func (c *contracted) NewToken() {
 
 func (c *contracted) JoinToken() wire.Join {
 	c.t.Helper()
-	join, err := c.Enrol(c.t.Context(), "a")
-	if err != nil {
-		c.t.Fatal(err)
-	}
-	return join
+	return c.enrol("a")
 }
 
 func (c *contracted) Revoke() {

@@ -92,7 +92,9 @@ func TestCreatesAreKeptApart(t *testing.T) {
 	defer stop()
 	var readers, all sync.WaitGroup
 	for range 2 {
-		resp := r.as("op", masters).open(reading, "GET "+mapsOfS+"?watch=true", "")
+		watcher := r.as("op", masters)
+		watcher.Timeout = 0 // the wait after all writes has its own
+		resp := watcher.open(reading, "GET "+mapsOfS+"?watch=true", "")
 		defer resp.Body.Close()
 		readers.Go(func() { c.watches(resp.Body, writers*len(sizes())) })
 		all.Go(func() { c.lists(10) })

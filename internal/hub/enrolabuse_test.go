@@ -45,10 +45,7 @@ func TestSlowStrangers(t *testing.T) {
 	const turns = 4
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.MaxWrites = turns })
 	r.addLocation("a", nil)
-	join, err := r.Enrol(t.Context(), "a")
-	if err != nil {
-		t.Fatal(err)
-	}
+	join := r.enrol("a")
 	connect := r.strangers(join)
 	var last *tls.Conn
 	for i := range 10 * turns {

@@ -51,6 +51,7 @@ func attack(f *testing.F) *attacked {
 	if err := r.Table.WaitFor(limit.Context(f, "the table shows a revision"), rev); err != nil { // it may lag behind what is answered
 		f.Fatal(err)
 	}
+	r.idle() // nor does the hub itself write to the space later
 	a := &attacked{running: r}
 	a.other = a.lastWrite()
 	return a
@@ -90,7 +91,7 @@ func (a *attacked) ask(t *testing.T, method, path, query, contentType, body stri
 	case strings.Contains(answer, secretOfOther) && !strings.Contains(path+query+body, secretOfOther):
 		t.Errorf("%s %q %q shows the other space: %s", method, path, query, answer)
 	// Kubernetes blames itself for what does not fit a schema, and so does a space.
-	case w.Code >= http.StatusInternalServerError && w.Code != http.StatusGatewayTimeout && !strings.Contains(answer, "failed to create typed patch object"):
+	case w.Code >= http.StatusInternalServerError && w.Code != http.StatusGatewayTimeout && !isLate(w.Code, w.Body.Bytes()) && !strings.Contains(answer, "failed to create typed patch object"):
 		t.Errorf("%s %q %q %q %q: %d %s", method, path, query, contentType, body, w.Code, answer)
 	}
 	if now := a.lastWrite(); now != a.other {
@@ -219,7 +220,7 @@ func FuzzNames(f *testing.F) {
 		if o, err := key.ParseObject(row.Key); err != nil || o != path {
 			t.Errorf("%q is the key of %+v: %v", row.Key, o, err)
 		}
-		if w := a.ask(t, http.MethodDelete, roles+"/"+name, "", "", ""); w.Code != http.StatusOK {
+		if w := a.ask(t, http.MethodDelete, roles+"/"+name, "", "", ""); w.Code != http.StatusOK && !isLate(w.Code, w.Body.Bytes()) {
 			t.Errorf("%q in %q can't be deleted: %d %s", name, namespace, w.Code, w.Body)
 		}
 	})

@@ -15,12 +15,29 @@ import (
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
+	"orrery.dev/orrery/test/support/protocol"
 	"orrery.dev/orrery/test/support/seeds"
 )
 
 // raw sends a request whose target is not touched by a client, and returns the answer. A stream is
 // read until it has been quiet for a while.
 func (c client) raw(method, target string, header ...string) (int, string) {
+	c.r.t.Helper()
+	var code int
+	var body string
+	if err := tries(func() error {
+		if code, body = c.rawOnce(method, target, header...); isLate(code, []byte(body)) {
+			return &protocol.RefusedError{Call: target, Code: code, Body: []byte(body)}
+		}
+		return nil
+	}); err != nil {
+		c.r.t.Fatalf("%s %s: %v", method, target, err)
+	}
+	return code, body
+}
+
+// rawOnce is raw for one attempt.
+func (c client) rawOnce(method, target string, header ...string) (int, string) {
 	c.r.t.Helper()
 	u, err := url.Parse(c.r.URL)
 	if err != nil {

@@ -146,7 +146,14 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
 	r.join("a").open(0, "").next()
-	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
+	r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
+	r.eventually(func() string { // until then its time is that of each read
+		if _, known := r.Standing.Since("a", metav1.ConditionFalse); !known {
+			return "Synced is not noted to be False"
+		}
+		return ""
+	})
+	l := r.location("a")
 	row, _ := r.Table.Get(key.Location("a").Key())
 	if strings.Contains(string(row.Value), v1alpha1.ConditionSynced) {
 		t.Errorf("the log has %s", row.Value)
@@ -340,11 +347,8 @@ func TestCompatibleOfAnOperator(t *testing.T) {
 	if _, err := r.space(key.Root).Resource(locationsGVR).Patch(t.Context(), "a", types.MergePatchType, patch, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	f, _ := s.next()
-	for f.Settings == nil {
-		f, _ = s.next()
-	}
-	if !strings.Contains(f.Settings.Halt, "under way") {
+	frames := s.until(func(f wire.Frame) bool { return f.Settings != nil })
+	if f := frames[len(frames)-1]; !strings.Contains(f.Settings.Halt, "under way") {
 		t.Errorf("settings %+v", f.Settings)
 	}
 	r.annotate(`{"x":"y"}`) // the hub looks again

@@ -55,11 +55,7 @@ func pathIn(namespace, name string) string {
 // told is what the agent of a location is told of a ConfigMap.
 func (r *removing) told(l key.Location, namespace, name string) wire.Frame {
 	r.t.Helper()
-	frames, err := r.agents[l].now().Exchange(r.t.Context(), route.Fetch, wire.Fetch{Key: pathIn(namespace, name)})
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	return frames[0]
+	return r.agents[l].exchange(route.Fetch, wire.Fetch{Key: pathIn(namespace, name)})[0]
 }
 
 // says has a location report a ConfigMap by the UID that it is told of.

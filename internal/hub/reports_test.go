@@ -48,7 +48,8 @@ func (r *running) forgets(l key.Location, origin key.Origin, path string) {
 
 func (r *running) writes(op etcd.Op) {
 	r.t.Helper()
-	rev, err := r.Log.Write(r.t.Context(), []etcd.Op{op})
+	var rev int64
+	err := tries(func() (err error) { rev, err = r.Log.Write(r.t.Context(), []etcd.Op{op}); return err })
 	if err == nil {
 		err = r.Table.WaitFor(limit.Context(r.t, "the table shows a revision"), rev)
 	}

@@ -26,16 +26,7 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 	a := r.join("a")
 	post := func(status string) {
 		t.Helper()
-		body, err := json.Marshal(wire.ReportLine{Key: k, Report: &wire.Report{UID: string(made.GetUID()), State: wire.Applied, Status: json.RawMessage(status)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp := a.raw(t.Context(), "a/reports", strings.NewReader(string(body)+"\n"))
-		defer func() { _ = resp.Body.Close() }()
-		var answer wire.ReportsAnswer
-		if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil || len(answer.Refused) > 0 {
-			t.Fatalf("%s: %v, refused %v", resp.Status, err, answer.Refused)
-		}
+		a.reports(wire.ReportLine{Key: k, Report: &wire.Report{UID: string(made.GetUID()), State: wire.Applied, Status: json.RawMessage(status)}})
 	}
 	post(`{"replicas":1,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", 450<<10) + `"}]}`)
 	post(`{"replicas":2}`)
@@ -74,17 +65,7 @@ func TestReportTooLarge(t *testing.T) {
 		{`{"replicas":8,"conditions":[{"type":"X","status":"True","message":"` + strings.Repeat("y", wire.MaxReport) + `"}]}`, "", "left out: a report may have 524288"},
 		{`{"replicas":9}`, `"replicas":9`, ""},
 	} {
-		body, err := json.Marshal(wire.ReportLine{Key: k, Report: &wire.Report{UID: string(made.GetUID()), State: wire.Failed, Status: json.RawMessage(c.status)}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		resp := a.raw(t.Context(), "a/reports", strings.NewReader(string(body)+"\n"))
-		var answer wire.ReportsAnswer
-		err = json.NewDecoder(resp.Body).Decode(&answer)
-		_ = resp.Body.Close()
-		if err != nil || len(answer.Refused) > 0 {
-			t.Fatalf("%s: %v, refused %v", resp.Status, err, answer.Refused)
-		}
+		a.reports(wire.ReportLine{Key: k, Report: &wire.Report{UID: string(made.GetUID()), State: wire.Failed, Status: json.RawMessage(c.status)}})
 		r.eventually(func() string {
 			report, _ := r.Table.Get("r/a/s/placed/" + strings.TrimPrefix(k, "s/"))
 			row, _ := r.Table.Get("o/" + k)

@@ -135,27 +135,33 @@ func TestFloods(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	defer cancel()
 	var group sync.WaitGroup
-	var reported, written, refused atomic.Int64
+	var reported, written, refused, late atomic.Int64
 	for worker := range 4 {
 		group.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				body := reportsOf(lines[:2+2*(worker%2)], `{"n":"`+filler(n, 450<<10)+`"}`)
 				resp, err := a.post(ctx, "reports", body)
 				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("reports: %v", err)
+					}
 					return
 				}
-				_, _ = io.Copy(io.Discard, resp.Body)
+				answer, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
-				switch resp.StatusCode {
-				case http.StatusOK:
+				switch {
+				case err != nil:
+				case resp.StatusCode == http.StatusOK:
 					reported.Add(int64(len(body)))
-				case http.StatusTooManyRequests, http.StatusConflict:
+				case resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusConflict:
 					refused.Add(1)
 					if resp.StatusCode == http.StatusTooManyRequests && resp.Header.Get("Retry-After") == "" {
 						t.Error("429 without Retry-After")
 					}
+				case isLate(resp.StatusCode, answer):
+					late.Add(1)
 				default:
-					t.Errorf("reports: %s", resp.Status)
+					t.Errorf("reports: %s: %.1000s", resp.Status, answer)
 					return
 				}
 			}
@@ -192,7 +198,7 @@ func TestFloods(t *testing.T) {
 	}
 	group.Wait()
 	r.withinQuota()
-	t.Logf("%d MiB reported, %d MiB written, %d requests refused: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), r.Log.Usage())
+	t.Logf("%d MiB reported, %d MiB written, %d requests refused, %d late: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), late.Load(), r.Log.Usage())
 	if ctx.Err() == nil || reported.Load() < flood || written.Load() < flood {
 		t.Error("less than fills the log was reported, or written")
 	}

@@ -82,7 +82,11 @@ func (r *running) joinShard(shard key.Shard) *protocol.Client {
 // returns the code of the answer.
 func asks(t *testing.T, c *protocol.Client, shard key.Shard) int {
 	t.Helper()
-	body, err := c.Do(t.Context(), http.MethodGet, route.Desired+"?shard="+shard.String(), http.NoBody)
+	var body io.ReadCloser
+	err := tries(func() (err error) {
+		body, err = c.Do(t.Context(), http.MethodGet, route.Desired+"?shard="+shard.String(), http.NoBody)
+		return err
+	})
 	if refused, ok := errors.AsType[*protocol.RefusedError](err); ok {
 		return refused.Code
 	}

@@ -34,7 +34,9 @@ type followed struct {
 func (c client) follows(path string) *followed {
 	c.r.t.Helper()
 	ctx, cancel := context.WithCancel(c.r.t.Context())
-	resp := c.open(ctx, "GET "+path, "")
+	lasting := *c.Client
+	lasting.Timeout = 0 // each wait has its own
+	resp := client{&lasting, c.r}.open(ctx, "GET "+path, "")
 	if resp.StatusCode != http.StatusOK {
 		cancel()
 		c.r.t.Fatalf("%s: %s", path, resp.Status)

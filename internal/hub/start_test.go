@@ -51,6 +51,7 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
 	config.Settle, config.RoomRetry = settle, 200*time.Millisecond
 	config.PingTimeout, config.QueueTimeout, config.InspectTimeout, config.Lease = limit.Never, limit.Never, limit.Never, limit.Never
+	config.Disconnected = limit.Never // a location without a session is not lost because the test is slow
 	config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
 	for _, c := range configure {
 		c(&config)
@@ -69,12 +70,19 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	return r
 }
 
-// row is a row of the table once that shows all that was acknowledged before; it is there.
-func (r *running) row(k string) *table.Row {
+// current waits until the table shows all that was acknowledged before, and returns its revision.
+func (r *running) current() int64 {
 	r.t.Helper()
 	if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 		r.t.Fatal(err)
 	}
+	return r.Table.Rev()
+}
+
+// row is a row of the table once that shows all that was acknowledged before; it is there.
+func (r *running) row(k string) *table.Row {
+	r.t.Helper()
+	r.current()
 	row, _ := r.Table.Get(k)
 	if row == nil {
 		r.t.Fatalf("no row %q", k)
@@ -106,6 +114,7 @@ func (r *running) operator() *http.Client {
 	if err != nil {
 		r.t.Fatal(err)
 	}
+	c.Transport = persistent{c.Transport}
 	return c
 }
 

@@ -113,7 +113,9 @@ func TestStatusFollows(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	resp := r.as("viewer").open(ctx, "GET /ask/v1/spaces/s/status?watch=true", "")
+	viewer := r.as("viewer")
+	viewer.Timeout = 0 // each wait has its own
+	resp := viewer.open(ctx, "GET /ask/v1/spaces/s/status?watch=true", "")
 	if resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.Status)
 	}

@@ -2,6 +2,7 @@ package hub_test
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -78,6 +79,7 @@ func (r *running) through(token string, f key.Shelf, s key.Space) dynamic.Interf
 	r.t.Helper()
 	c := rest.AnonymousClientConfig(r.config(route.ShelfRoot(f, s).String()))
 	c.BearerToken = token
+	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return persistent{next} })
 	d, err := dynamic.NewForConfig(c)
 	if err != nil {
 		r.t.Fatal(err)

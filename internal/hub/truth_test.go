@@ -22,8 +22,11 @@ type truth struct {
 
 func readTruth(t testing.TB, r *running) truth {
 	t.Helper()
-	got, err := r.Log.Client().Client.Get(t.Context(), etcd.Prefix+"o/", clientv3.WithPrefix())
-	if err != nil {
+	var got *clientv3.GetResponse
+	if err := tries(func() (err error) {
+		got, err = r.Log.Client().Client.Get(t.Context(), etcd.Prefix+"o/", clientv3.WithPrefix())
+		return err
+	}); err != nil {
 		t.Fatal(err)
 	}
 	out := truth{rev: got.Header.Revision, objects: map[string]map[string]any{}, created: map[string]int64{}}

@@ -1,8 +1,10 @@
 package hubclient
 
 import (
+	"errors"
 	"io"
 	"net"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -25,17 +27,26 @@ func TestDroppedConnectionsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	// Nobody reads: all buffers are full when a second passes in which nothing can be written.
+	// Nobody reads: all buffers are full when the kernel takes nothing more in several attempts in a row.
+	raw, err := conn.(*connection).Conn.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
 	written := 0
-	for block, last := make([]byte, 64<<10), -1; last != written; {
-		last = written
-		if err := conn.SetWriteDeadline(time.Now().Add(time.Second)); err != nil {
+	block := make([]byte, 64<<10)
+	for full := 0; full < 20; {
+		n, failed := 0, error(nil)
+		if err := raw.Write(func(fd uintptr) bool { n, failed = syscall.Write(int(fd), block); return true }); err != nil {
 			t.Fatal(err)
 		}
-		for err = nil; err == nil; {
-			var n int
-			n, err = conn.Write(block)
-			written += n
+		switch {
+		case failed == nil:
+			written, full = written+n, 0
+		case errors.Is(failed, syscall.EAGAIN):
+			full++
+			<-time.After(10 * time.Millisecond)
+		case !errors.Is(failed, syscall.EINTR):
+			t.Fatal(failed)
 		}
 	}
 	c.drop()

@@ -77,7 +77,11 @@ func TestCompliance(t *testing.T) {
 	// return too early. Until all is gone at the sites, the space has it.
 	const clusterScoped = "crds,clusterroles,clusterrolebindings"
 	w.Eventually("nothing of it is in the space", func() error {
-		if out := env.Kubectl(t, s.kubeconfig, "get", clusterScoped, "-o", "name"); strings.Contains(out, "kyverno") {
+		out, err := env.TryKubectl(t, s.kubeconfig, "get", clusterScoped, "-o", "name")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(out, "kyverno") {
 			return fmt.Errorf("there is\n%s", out)
 		}
 		return nil

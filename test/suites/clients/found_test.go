@@ -84,7 +84,10 @@ func (f *found) is(t *testing.T, rows string, stale int64, want ...string) {
 				Stale int64
 			}
 		}
-		out := env.Kubectl(t, f.s.kubeconfig, "get", "summary", "results", "-o", "json")
+		out, err := env.TryKubectl(t, f.s.kubeconfig, "get", "summary", "results", "-o", "json")
+		if err != nil {
+			return err
+		}
 		if err := json.Unmarshal([]byte(out), &summary); err != nil {
 			return err
 		}
@@ -113,7 +116,11 @@ func reported(t *testing.T, w *world.World, s *space, berlin, paris *world.Site)
 	f.is(t, "[[labels fail 1] [labels pass 2]]", 2, "berlin/one fail", "berlin/two pass", "paris/one pass")
 	view := w.Hub.PathKubeconfig("views/reports/spaces/shop/locations/*")
 	w.Eventually("what berlin has reported is marked", func() error {
-		if all := env.Kubectl(t, view, "get", "policyreports", "-A"); strings.Count(all, "Stale") != 2 || strings.Count(all, "Live") != 1 {
+		all, err := env.TryKubectl(t, view, "get", "policyreports", "-A")
+		if err != nil {
+			return err
+		}
+		if strings.Count(all, "Stale") != 2 || strings.Count(all, "Live") != 1 {
 			return fmt.Errorf("kubectl shows\n%s", all)
 		}
 		return nil

@@ -135,8 +135,11 @@ func (m *market) serves(t *testing.T, early *early) {
 	m.served(t, "labs", "other", "b")
 	early.has(t, "bank--default/main", "labs--default/other")
 	env.Eventually(t, soon, func() error {
-		out := env.Kubectl(t, m.files["platform"], "get", "apiexportviews/classes", "apiexports/clusters", "-o",
+		out, err := env.TryKubectl(t, m.files["platform"], "get", "apiexportviews/classes", "apiexports/clusters", "-o",
 			"jsonpath={range .items[*]}{.status.bindings}{range .status.endpoints[*]}{.value}={.objects} {end}{end}")
+		if err != nil {
+			return err
+		}
 		if want := "a=4 b=4 3"; out != want {
 			return fmt.Errorf("the status says %q, want %q", out, want)
 		}

@@ -70,7 +70,10 @@ func TestAtALocation(t *testing.T) {
 func (h hubOfAll) says(t *testing.T, space string, want map[string]string) {
 	t.Helper()
 	env.Eventually(t, 2*soon, func() error {
-		out := env.Orrery(t, h.Kubeconfig, "status", "--space", space, "-o", "json")
+		out, err := env.Command{Binary: "orrery", Kubeconfig: h.Kubeconfig, Args: []string{"status", "--space", space, "-o", "json"}}.Try(t)
+		if err != nil {
+			return err
+		}
 		var s struct {
 			Objects []struct {
 				Object string

@@ -117,7 +117,10 @@ func heldDeletion(t *testing.T, h hubOfAll) {
 	s.apply(widget("b", "{}"))
 	s.kubectl("delete", "crd", "widgets.shop.example", "--wait=false")
 	env.Eventually(t, soon, func() error {
-		out := s.kubectl("get", "crd", "widgets.shop.example", "-o", `jsonpath={.status.conditions[?(@.type=="Terminating")].message}`)
+		out, err := env.TryKubectl(s.t, s.kubeconfig, "get", "crd", "widgets.shop.example", "-o", `jsonpath={.status.conditions[?(@.type=="Terminating")].message}`)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(out, "example.org/wait in 1") {
 			return fmt.Errorf("it says %q", out)
 		}

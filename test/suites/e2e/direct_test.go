@@ -22,7 +22,11 @@ func TestDirectAssignment(t *testing.T) {
 	w.expectField(north, world.ConfigMaps, "default", "direct", "map[a:b]", "data")
 	w.Invariants()
 	w.Eventually("the table of the space says so", func() error {
-		row := strings.Fields(w.kubectl("get", "configmap", "direct", "--no-headers"))
+		out, err := env.TryKubectl(w.t, w.space, "get", "configmap", "direct", "--no-headers")
+		if err != nil {
+			return err
+		}
+		row := strings.Fields(out)
 		if counts := strings.Join(row[len(row)-3:], " "); counts != "1 1 0" {
 			return fmt.Errorf("placed, applied and failed are %s", counts)
 		}

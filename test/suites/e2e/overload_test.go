@@ -17,6 +17,10 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
+// mostLate is how many writes etcd may be too slow for. A machine that stands still for a while makes
+// several; more of them are a fault.
+const mostLate = 50
+
 // TestOverload shows that a space that writes without pause waits for turns of
 // its own, and is told to come again when it asks for too many at once, while
 // another space is served as if it were nearly alone. It counts, it does not time.
@@ -29,7 +33,7 @@ func TestOverload(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 
-	var made, refused atomic.Int64
+	var made, refused, late atomic.Int64
 	var writers sync.WaitGroup
 	client, err := rest.HTTPClientFor(hub.PathConfig(""))
 	if err != nil {
@@ -45,6 +49,8 @@ func TestOverload(t *testing.T) {
 				case code == http.StatusTooManyRequests && retryAfter != "":
 					refused.Add(1)
 					<-time.After(20 * time.Millisecond) // impatient, but not all of the machine
+				case code == http.StatusGatewayTimeout: // etcd may have written it
+					late.Add(1)
 				case ctx.Err() == nil:
 					t.Errorf("a write to the greedy space was answered %d, Retry-After %q", code, retryAfter)
 				}
@@ -61,7 +67,11 @@ func TestOverload(t *testing.T) {
 	const modest = 100
 	before := made.Load()
 	for n := range modest {
-		if code, _ := create(ctx, client, hub, "modest", fmt.Sprintf("c-%d", n)); code != http.StatusCreated {
+		code, again := 0, false
+		for code, _ = create(ctx, client, hub, "modest", fmt.Sprintf("c-%d", n)); code == http.StatusGatewayTimeout && late.Add(1) <= mostLate; again = true {
+			code, _ = create(ctx, client, hub, "modest", fmt.Sprintf("c-%d", n))
+		}
+		if code != http.StatusCreated && !(again && code == http.StatusConflict) {
 			t.Fatalf("write %d to the modest space was answered %d", n, code)
 		}
 	}
@@ -74,6 +84,12 @@ func TestOverload(t *testing.T) {
 	}
 	stop()
 	writers.Wait()
+	if n := late.Load(); n > 0 {
+		t.Logf("etcd was too slow for %d writes", n)
+		if n > mostLate {
+			t.Errorf("etcd was too slow for %d writes, want at most %d", n, mostLate)
+		}
+	}
 	resp, err := client.Get(hub.URL + "/metrics")
 	if err != nil {
 		t.Fatal(err)

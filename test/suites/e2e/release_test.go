@@ -137,7 +137,10 @@ func (s *seats) completes(sites []string, ended <-chan error) {
 			"conditions":[{"type":"SuccessCriteriaMet","status":"True"},{"type":"Complete","status":"True"}]}}`)
 		if i < len(sites)-1 {
 			s.Eventually("the Job is through at "+site, func() error {
-				out := env.Orrery(s.t, s.space, "status", "job/prepare", "-o", "json")
+				out, err := env.Command{Binary: "orrery", Kubeconfig: s.space, Args: []string{"status", "job/prepare", "-o", "json"}}.Try(s.t)
+				if err != nil {
+					return err
+				}
 				if !strings.Contains(out, `"Healthy"`) {
 					return fmt.Errorf("orrery status says\n%s", out)
 				}

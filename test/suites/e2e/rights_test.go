@@ -214,7 +214,11 @@ func (w *tenancy) answers() {
 	env.Kubectl(w.t, w.cluster.Kubeconfig, "patch", "service", "s", "-n", "data", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Seen","status":"True","reason":"Hush","message":"","lastTransitionTime":"2030-01-01T00:00:00Z"}]}}`)
 	env.Throughout(w.t, 3*time.Second, func() error {
-		if got := env.Kubectl(w.t, w.spaces["data"], "get", "service", "s", "-n", "data", "-o", "yaml"); strings.Contains(got, "Hush") {
+		got, err := env.TryKubectl(w.t, w.spaces["data"], "get", "service", "s", "-n", "data", "-o", "yaml")
+		if err != nil {
+			return err
+		}
+		if strings.Contains(got, "Hush") {
 			return fmt.Errorf("a status that the account may not read comes back: %s", got)
 		}
 		return nil
@@ -241,7 +245,10 @@ func (w *tenancy) shown() {
 		"other": "NotAdmitted",
 	} {
 		env.Eventually(w.t, patient, func() error {
-			got := env.Kubectl(w.t, w.spaces[space], "get", "placement", "all", "-o", "jsonpath={.status.failed} {.status.errors}")
+			got, err := env.TryKubectl(w.t, w.spaces[space], "get", "placement", "all", "-o", "jsonpath={.status.failed} {.status.errors}")
+			if err != nil {
+				return err
+			}
 			for part := range strings.FieldsSeq(want) {
 				if !strings.Contains(strings.ToLower(got), strings.ToLower(part)) {
 					return fmt.Errorf("the status of space %s: %s, without %s", space, got, part)
@@ -283,13 +290,20 @@ func (w *tenancy) leastRights() {
 		env.KubectlIn(w.t, w.spaces["platform"], fresh, "apply", "--server-side", "-f", "-")
 		env.Eventually(w.t, patient, func() error {
 			for _, kubeconfig := range w.spaces {
-				out := env.Orrery(w.t, kubeconfig, "status")
+				out, err := env.Command{Binary: "orrery", Kubeconfig: kubeconfig, Args: []string{"status"}}.Try(w.t)
+				if err != nil {
+					return err
+				}
 				if strings.Contains(out, "Unobserved") || strings.Contains(out, "not found") || strings.Contains(out, "system:serviceaccount:orrery-system:orrery-agent") {
 					return nil
 				}
 			}
 			// Without the Leases it does nothing, which is the location's to say.
-			if out := env.Kubectl(w.t, w.Root, "get", "location", "site", "-o", "yaml"); strings.Contains(out, "may not list and watch the Leases") {
+			out, err := env.TryKubectl(w.t, w.Root, "get", "location", "site", "-o", "yaml")
+			if err != nil {
+				return err
+			}
+			if strings.Contains(out, "may not list and watch the Leases") {
 				return nil
 			}
 			return fmt.Errorf("without %+v all is well", rule)

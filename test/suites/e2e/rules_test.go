@@ -62,7 +62,10 @@ func TestRules(t *testing.T) {
 	// A text of a ConfigMap concerns the location that it is about.
 	w.kubectl("patch", "configmap", "cameras", "--type=merge", "-p", `{"data":{"south":"nothing"}}`)
 	w.Eventually("south is held for a text that is not JSON", func() error {
-		errs := w.kubectl("get", "customizer", "cameras", "-o", "jsonpath={.status.errors[*].location} {.status.errors[*].reason}")
+		errs, err := env.TryKubectl(w.t, w.space, "get", "customizer", "cameras", "-o", "jsonpath={.status.errors[*].location} {.status.errors[*].reason}")
+		if err != nil {
+			return err
+		}
 		if errs != "south RuleFailed" {
 			return fmt.Errorf("errors %q", errs)
 		}
@@ -81,9 +84,18 @@ func TestRules(t *testing.T) {
 	held := func() {
 		t.Helper()
 		w.Eventually("south is held, and all say so", func() error {
-			errs := w.kubectl("get", "customizer", "sites", "-o", "jsonpath={.status.errors[*].location} {.status.errors[*].rule} {.status.errors[*].reason}")
-			count := w.kubectl("get", "placement", "vision", "-o", "jsonpath={.status.held} {.status.applied}")
-			why := env.Orrery(t, w.space, "why", "deployment/vision", "--location", "south")
+			errs, err := env.TryKubectl(w.t, w.space, "get", "customizer", "sites", "-o", "jsonpath={.status.errors[*].location} {.status.errors[*].rule} {.status.errors[*].reason}")
+			if err != nil {
+				return err
+			}
+			count, err := env.TryKubectl(w.t, w.space, "get", "placement", "vision", "-o", "jsonpath={.status.held} {.status.applied}")
+			if err != nil {
+				return err
+			}
+			why, err := env.Command{Binary: "orrery", Kubeconfig: w.space, Args: []string{"why", "deployment/vision", "--location", "south"}}.Try(t)
+			if err != nil {
+				return err
+			}
 			if errs != "south 0 RuleFailed" || count != "1 1" || !strings.Contains(why, "RuleFailed: rules[0] of Customizer sites") {
 				return fmt.Errorf("errors %q, counts %q, why:\n%s", errs, count, why)
 			}
@@ -107,7 +119,11 @@ func TestRules(t *testing.T) {
 	has("south", "mended.example/vision:1.5", "1")
 	w.sums("north Applied registry.north.example 1 2", "south Applied mended.example 1 2")
 	w.Eventually("nothing is said any more", func() error {
-		if errs := w.kubectl("get", "customizer", "sites", "-o", "jsonpath={.status.errors}"); errs != "" {
+		errs, err := env.TryKubectl(w.t, w.space, "get", "customizer", "sites", "-o", "jsonpath={.status.errors}")
+		if err != nil {
+			return err
+		}
+		if errs != "" {
 			return fmt.Errorf("errors %s", errs)
 		}
 		return nil
@@ -166,7 +182,11 @@ func (w *shop) differs() {
 	}
 	pause("Paused")
 	w.Eventually("north is paused", func() error {
-		if halted := env.Kubectl(w.t, w.Root, "get", "location", "north", "-o", "jsonpath={.status.agent.halted}"); halted == "" {
+		halted, err := env.TryKubectl(w.t, w.Root, "get", "location", "north", "-o", "jsonpath={.status.agent.halted}")
+		if err != nil {
+			return err
+		}
+		if halted == "" {
 			return errors.New("its agent is not")
 		}
 		return nil

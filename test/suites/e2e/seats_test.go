@@ -122,7 +122,10 @@ func TestSeats(t *testing.T) {
 		x, y = y, x
 	}
 	s.Eventually("it is reported", func() error {
-		out := env.Kubectl(t, s.space, "get", "placement", "two", "-o", "jsonpath={.status.locations} {.status.applied}")
+		out, err := env.TryKubectl(t, s.space, "get", "placement", "two", "-o", "jsonpath={.status.locations} {.status.applied}")
+		if err != nil {
+			return err
+		}
 		if out != "2 2" {
 			return fmt.Errorf("locations and applied are %s", out)
 		}

@@ -36,25 +36,41 @@ func (w *shop) expectCounts(name, what string, ok func(placementStatus) bool) {
 // revision is that of the hub's log, as a list in the space says.
 func (w *shop) revision() string {
 	w.t.Helper()
-	list, err := world.Dynamic(w.t, w.Hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).List(w.t.Context(), metav1.ListOptions{Limit: 1})
+	revision, err := w.tryRevision()
 	if err != nil {
 		w.t.Fatalf("read the log's revision: %v", err)
 	}
-	return list.GetResourceVersion()
+	return revision
 }
 
-// quietRevision waits until the log's revision has not moved for some seconds.
-func (w *shop) quietRevision() string {
+// tryRevision is revision for use in Eventually.
+func (w *shop) tryRevision() (string, error) {
+	list, err := world.Dynamic(w.t, w.Hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).List(w.t.Context(), metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return "", err
+	}
+	return list.GetResourceVersion(), nil
+}
+
+// calm is how long the log's revision does not move once all that was done has come to its end.
+const calm = 10 * time.Second
+
+// quietRevision waits until the log's revision has not moved for a time, and returns it, and since when
+// it is that. A loop that writes again within that time never comes to an end of it.
+func (w *shop) quietRevision(long time.Duration) (last string, since time.Time) {
 	w.t.Helper()
-	last, since := w.revision(), time.Now()
 	env.Eventually(w.t, world.Soon, func() error {
-		if now := w.revision(); now != last {
+		now, err := w.tryRevision()
+		if err != nil {
+			return err
+		}
+		if now != last {
 			last, since = now, time.Now()
 		}
-		if quiet := time.Since(since); quiet < 10*time.Second {
-			return fmt.Errorf("the log was written %s ago", quiet.Round(time.Millisecond))
+		if quiet := time.Since(since); quiet < long {
+			return fmt.Errorf("the log came to revision %s %s ago", last, quiet.Round(time.Millisecond))
 		}
 		return nil
 	})
-	return last
+	return last, since
 }

@@ -3,6 +3,8 @@ package e2e
 import (
 	"fmt"
 	"strings"
+
+	"orrery.dev/orrery/test/support/env"
 )
 
 // summarize has a Summary say what becomes of the object vision at the sites of TestRules.
@@ -28,7 +30,11 @@ func (w *shop) sums(lines ...string) {
 	w.t.Helper()
 	w.Eventually("kubectl get summary shows its rows", func() error {
 		var got []string
-		for line := range strings.Lines(w.kubectl("get", "summary", "vision")) {
+		out, err := env.TryKubectl(w.t, w.space, "get", "summary", "vision")
+		if err != nil {
+			return err
+		}
+		for line := range strings.Lines(out) {
 			got = append(got, strings.Join(strings.Fields(line), " "))
 		}
 		if want := append([]string{"SITE STATE REGISTRY OBJECTS WANTED"}, lines...); strings.Join(got, "\n") != strings.Join(want, "\n") {

@@ -164,7 +164,11 @@ func (w *shop) atSite(site *world.Site) *unstructured.Unstructured {
 func (w *shop) ready(want string) {
 	w.t.Helper()
 	w.Eventually("kubectl shows "+want, func() error {
-		if columns := strings.Fields(w.live("get", "deployment", "live", "--no-headers")); columns[1] != want {
+		out, err := env.TryKubectl(w.t, w.space, "-n", "live", "get", "deployment", "live", "--no-headers")
+		if err != nil {
+			return err
+		}
+		if columns := strings.Fields(out); columns[1] != want {
 			return fmt.Errorf("it shows %s", columns)
 		}
 		return nil
@@ -194,7 +198,10 @@ func (w *shop) healthy(timeout string) error {
 func (w *shop) does(health string) {
 	w.t.Helper()
 	w.Eventually("it is "+health+" at all locations", func() error {
-		out := env.Orrery(w.t, w.space, "status", "deployment/live", "-n", "live")
+		out, err := env.Command{Binary: "orrery", Kubeconfig: w.space, Args: []string{"status", "deployment/live", "-n", "live"}}.Try(w.t)
+		if err != nil {
+			return err
+		}
 		if strings.Count(out, health) < len(w.Sites) {
 			return fmt.Errorf("orrery status says\n%s", out)
 		}
@@ -337,7 +344,11 @@ func (w *shop) fails() {
 	ends("east", "Succeeded")
 	ends("south", "Succeeded")
 	w.Eventually("the Job is through at two locations", func() error {
-		if out := env.Orrery(w.t, w.space, "status", "job/doomed", "-n", "live"); strings.Count(out, "Healthy") < 2 {
+		out, err := env.Command{Binary: "orrery", Kubeconfig: w.space, Args: []string{"status", "job/doomed", "-n", "live"}}.Try(w.t)
+		if err != nil {
+			return err
+		}
+		if strings.Count(out, "Healthy") < 2 {
 			return fmt.Errorf("orrery status says\n%s", out)
 		}
 		return nil

@@ -17,6 +17,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/internal/agent"
@@ -257,10 +258,11 @@ func (h *hubs) holds() {
 	h.t.Logf("%d writes were acknowledged", len(h.wrote))
 	for _, hub := range h.all {
 		there := map[string]bool{}
-		list, err := world.Dynamic(h.t, hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).Namespace(namespace).List(h.t.Context(), metav1.ListOptions{LabelSelector: "for=edge"})
-		if err != nil {
-			h.t.Fatal(err)
-		}
+		var list *unstructured.UnstructuredList
+		env.Eventually(h.t, soon, func() (err error) { // the hub may yet be behind the log after the last fault
+			list, err = world.Dynamic(h.t, hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).Namespace(namespace).List(h.t.Context(), metav1.ListOptions{LabelSelector: "for=edge"})
+			return err
+		})
 		for _, o := range list.Items {
 			there[o.GetName()] = true
 		}
@@ -279,7 +281,7 @@ func (h *hubs) holds() {
 		}
 		return nil
 	})
-	h.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	h.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 }) // else a write may be under way
 	h.connected(metav1.ConditionTrue)
 	if n := h.deletions(h.began); n > 0 {
 		h.t.Errorf("%d deletions at the target", n)

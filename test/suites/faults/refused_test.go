@@ -123,7 +123,10 @@ func (e *edge) fails(name, why string) {
 	e.t.Helper()
 	resource, object, _ := strings.Cut(name, "/")
 	env.Eventually(e.t, soon, func() error {
-		out := env.Orrery(e.t, e.Root, "status", "--space", spaceName, resource+"/"+object, "-o", "json")
+		out, err := env.Command{Binary: "orrery", Kubeconfig: e.Root, Args: []string{"status", "--space", spaceName, resource + "/" + object, "-o", "json"}}.Try(e.t)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(out, `"state": "Failed"`) || !strings.Contains(out, why) {
 			return errors.New(out)
 		}

@@ -62,9 +62,13 @@ func (l *life) restore(round int64) {
 		l.rewritten(name, before[name])
 	}
 	for _, name := range siteNames {
-		if l.unproven(name) {
-			l.t.Errorf("round %d: after a second loss location %s waits for an acceptance", round, name)
-		}
+		env.Eventually(l.t, soon, func() error { // the agent reports it after it has found out
+			unproven, err := l.unproven(name)
+			if err == nil && unproven {
+				err = fmt.Errorf("round %d: after a second loss location %s waits for an acceptance", round, name)
+			}
+			return err
+		})
 	}
 	l.t.Logf("round %d: restored below %q in %s", round, lost, time.Since(start).Round(time.Millisecond))
 }
@@ -132,9 +136,16 @@ func (l *life) accept() {
 	accepted := map[string]bool{}
 	env.Eventually(l.t, soon, func() error {
 		for _, name := range siteNames {
-			if !accepted[name] && l.unproven(name) {
-				accepted[name] = true
-				env.Orrery(l.t, l.Root, "location", "accept", name)
+			if accepted[name] {
+				continue
+			}
+			unproven, err := l.unproven(name)
+			if err == nil && unproven {
+				_, err = env.Command{Binary: "orrery", Kubeconfig: l.Root, Args: []string{"location", "accept", name}}.Try(l.t)
+				accepted[name] = err == nil
+			}
+			if err != nil {
+				return err
 			}
 		}
 		for _, name := range siteNames {
@@ -151,12 +162,14 @@ func (l *life) accept() {
 }
 
 // unproven says that a site's agent waits for an acceptance.
-func (l *life) unproven(name string) bool {
-	l.t.Helper()
+func (l *life) unproven(name string) (bool, error) {
 	var location v1alpha1.Location
-	l.check(json.Unmarshal([]byte(env.Orrery(l.t, l.Root, "location", "describe", name, "-o", "json")), &location))
+	out, err := env.Command{Binary: "orrery", Kubeconfig: l.Root, Args: []string{"location", "describe", name, "-o", "json"}}.Try(l.t)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &location)
+	}
 	a := location.Status.Agent
-	return a != nil && a.Lineage == "Unproven" && a.Awaits != ""
+	return a != nil && a.Lineage == "Unproven" && a.Awaits != "", err
 }
 
 // spared says what was removed from a site, replaced or changed.

@@ -248,7 +248,10 @@ spec:
     spec: {containers: [{name: web, image: web}]}
 `, "apply", "-f", "-")
 	s.Eventually("the agent says what it may not do", func() error {
-		out := env.Orrery(t, s.space, "status", "--state", "Failed")
+		out, err := env.Command{Binary: "orrery", Kubeconfig: s.space, Args: []string{"status", "--state", "Failed"}}.Try(t)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(out, "is forbidden") {
 			return errors.New(out)
 		}
@@ -395,7 +398,10 @@ func secret(s *inCluster) {
 		}
 	}
 	s.Eventually("the location is in sync", func() error {
-		out := env.Orrery(s.t, s.Root, "location", "describe", location)
+		out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "describe", location}}.Try(s.t)
+		if err != nil {
+			return err
+		}
 		if !regexp.MustCompile(`Synced\s+True`).MatchString(out) {
 			return errors.New(out)
 		}

@@ -113,23 +113,17 @@ func (w *world) quiet() {
 	w.t.Helper()
 	const still, long = 6 * time.Second, 10 * time.Second
 	last, since := w.revision(), time.Now()
-	w.eventually("the log has come to rest", func() error {
-		if now := w.revision(); now != last {
+	w.eventually("the log has come to rest", func() error { // a loop that writes within that time never lets it
+		now := w.revision()
+		if now != last {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) < still {
-			return errors.New("the log is being written")
+		if quiet := time.Since(since); quiet < still+long {
+			return fmt.Errorf("the log came to revision %v %s ago", last, quiet.Round(time.Millisecond))
 		}
 		return nil
 	})
-	start := time.Now()
-	env.Throughout(w.t, long, func() error {
-		if now := w.revision(); now != last {
-			return fmt.Errorf("the hub's log went from revision %v to %v", last, now)
-		}
-		return nil
-	})
-	for _, e := range w.cluster.AllRequests(w.t, env.Filter{User: env.AgentUser, After: start, Writes: true}) {
+	for _, e := range w.cluster.AllRequests(w.t, env.Filter{User: env.AgentUser, After: since.Add(still), Writes: true}) {
 		if why, ok := contested[e.Object.Resource]; ok {
 			w.t.Logf("%s %s %s: %s", e.Verb, e.Object.Resource, e.Object.Name, why)
 			continue

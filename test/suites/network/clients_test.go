@@ -55,8 +55,8 @@ func (s *site) clients(kubeconfig, charts string) {
 	env.Eventually(s.t, world.Soon, func() error {
 		if !strings.Contains(watch.Stdout(), "configmap/") {
 			// It may have begun only after the release, or have been cut in silence.
-			env.Kubectl(s.t, kubeconfig, "annotate", "configmap", "shop-config", "--overwrite", fmt.Sprint("at=", time.Now().UnixNano()))
-			return errors.New("the watch has not heard of the release")
+			_, err := env.TryKubectl(s.t, kubeconfig, "annotate", "configmap", "shop-config", "--overwrite", fmt.Sprint("at=", time.Now().UnixNano()))
+			return errors.Join(errors.New("the watch has not heard of the release"), err)
 		}
 		return nil
 	})

@@ -103,10 +103,11 @@ func TestRotateCA(t *testing.T) {
 	var since string
 	env.Eventually(t, world.Soon, func() error { // the status is written once a second
 		s.reaches(a, s.Hub.URL)
-		if since = s.since(a); since == joined {
-			return errors.New("the session with the new certificate is not in the status yet")
+		status, err := agent.ReadStatus(a.Dir)
+		if since = status.Since.String(); err == nil && (!status.Connected || since == joined) {
+			err = fmt.Errorf("the session with the new certificate is not in the status yet: connected %t since %s", status.Connected, since)
 		}
-		return nil
+		return err
 	})
 	rotate("finish", "settled")
 	s.trusts(1)

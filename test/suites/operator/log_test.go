@@ -251,7 +251,10 @@ func (s *site) heldBack() {
 	env.Orrery(t, s.Root, "location", "accept", siteName)
 	s.Eventually("the change is taken back", s.has("changed", "1"))
 	s.Eventually("what only the log before had goes", func() error {
-		l := s.location()
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
 		if a := l.Status.Agent; a.Prune != nil && a.Prune.Digest != "" {
 			_, _ = env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "confirm-prune", siteName, "--digest", a.Prune.Digest}}.Try(t)
 		}

@@ -48,7 +48,11 @@ func announced(s *site) {
 	s.put("1", "a", "b")
 	var a *v1alpha1.AgentStatus
 	s.Eventually("the agent has said how it is", func() error {
-		if a = s.location().Status.Agent; a == nil || a.APIsDigest == "" {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if a = l.Status.Agent; a == nil || a.APIsDigest == "" {
 			return fmt.Errorf("it said %+v", a)
 		}
 		return nil
@@ -63,7 +67,11 @@ func announced(s *site) {
 	// While nothing changes, the Location is not written.
 	before, since := s.location().ResourceVersion, time.Now()
 	s.Eventually("the Location comes to rest", func() error {
-		if now := s.location().ResourceVersion; now != before {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if now := l.ResourceVersion; now != before {
 			before, since = now, time.Now()
 		}
 		if time.Since(since) < 2*look {
@@ -88,7 +96,11 @@ func incompatible(s *site) {
 	}
 	s.reports("Applied")
 	s.Eventually("another digest of what is served", func() error {
-		if now := s.location().Status.Agent.APIsDigest; now == served {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if now := l.Status.Agent.APIsDigest; now == served {
 			return fmt.Errorf("still %q", now)
 		}
 		return nil
@@ -166,7 +178,11 @@ func guarded(s *site) {
 	s.Eventually("some go", s.mine(many-free+2))
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
 	s.Eventually("the others wait", func() error { // they are taken away one by one
-		if p := s.location().Status.Agent.Prune; p == nil || p.Pending != many-free || len(p.Objects) != 10 || len(p.Spaces) != 1 {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if p := l.Status.Agent.Prune; p == nil || p.Pending != many-free || len(p.Objects) != 10 || len(p.Spaces) != 1 {
 			return fmt.Errorf("pending %+v", p)
 		}
 		return nil
@@ -194,7 +210,11 @@ func guarded(s *site) {
 	s.Eventually("moot", s.has("r", "2"))
 	var digest string
 	s.Eventually("two wait", func() error {
-		p := s.location().Status.Agent.Prune
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		p := l.Status.Agent.Prune
 		if p == nil || p.Pending != 2 {
 			return fmt.Errorf("pending %+v", p)
 		}
@@ -264,7 +284,11 @@ func revoked(s *site) {
 	s.Hub.Restart()
 	s.says(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 	s.Eventually("all is stale", func() error { // it is counted after that
-		if l := s.location(); l.Status.Stale != l.Status.Assigned || l.Status.Stale == 0 {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if l.Status.Stale != l.Status.Assigned || l.Status.Stale == 0 {
 			return fmt.Errorf("%d of %d are stale", l.Status.Stale, l.Status.Assigned)
 		}
 		return nil
@@ -281,7 +305,11 @@ func revoked(s *site) {
 	s.Eventually("the agent is back", s.has("a", "9"))
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	s.Eventually("nothing is stale", func() error {
-		if l := s.location(); l.Status.Stale != 0 {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if l.Status.Stale != 0 {
 			return fmt.Errorf("still stale: %+v", l.Status.Counts)
 		}
 		return nil

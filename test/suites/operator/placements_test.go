@@ -93,7 +93,10 @@ func (f *fleet) waiting(removals, locations int) []string {
 		`Placement web: %d removals wait at %d locations.*run: orrery (placement confirm-prune web --digest [0-9a-f]+)\n`, removals, locations))
 	var found []string
 	f.Eventually(fmt.Sprintf("%d removals wait", removals), func() error {
-		out := env.Orrery(f.t, f.file, "status")
+		out, err := env.Command{Binary: "orrery", Kubeconfig: f.file, Args: []string{"status"}}.Try(f.t)
+		if err != nil {
+			return err
+		}
 		if found = pattern.FindStringSubmatch(out); found == nil {
 			return errors.New(out)
 		}
@@ -107,7 +110,11 @@ func (f *fleet) settled() {
 	f.t.Helper()
 	env.Kubectl(f.t, f.file, "wait", "--for=condition=Synced", "placement/web", "--timeout="+world.Soon.String())
 	f.Eventually("nothing waits any more", func() error {
-		if out := env.Kubectl(f.t, f.file, "get", "placement", "web", "-o", "jsonpath={.status.prune}{.status.confirmed}"); out != "" {
+		out, err := env.TryKubectl(f.t, f.file, "get", "placement", "web", "-o", "jsonpath={.status.prune}{.status.confirmed}")
+		if err != nil {
+			return err
+		}
+		if out != "" {
 			return fmt.Errorf("the Placement's status still has %s", out)
 		}
 		return nil
@@ -159,7 +166,11 @@ func placementEdited(f *fleet) {
 	f.count("those that are connected let go", 0, 0, left)
 	f.Hub.Restart()
 	f.Eventually("the rest is confirmed", func() error {
-		if out := env.Orrery(t, f.file, "status"); !strings.Contains(out, fmt.Sprintf("%d removals at 1 locations are confirmed", left)) {
+		out, err := env.Command{Binary: "orrery", Kubeconfig: f.file, Args: []string{"status"}}.Try(t)
+		if err != nil {
+			return err
+		}
+		if !strings.Contains(out, fmt.Sprintf("%d removals at 1 locations are confirmed", left)) {
 			return errors.New(out)
 		}
 		return nil

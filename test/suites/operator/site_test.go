@@ -150,19 +150,29 @@ func (s *site) read(name string, into *v1alpha1.Location) error {
 // location reads the Location as the command line shows it.
 func (s *site) location() v1alpha1.Location {
 	s.t.Helper()
-	var l v1alpha1.Location
-	out := env.Orrery(s.t, s.Root, "location", "describe", siteName, "-o", "json")
-	if err := json.Unmarshal([]byte(out), &l); err != nil {
+	l, err := s.described()
+	if err != nil {
 		s.t.Fatal(err)
 	}
 	return l
 }
 
+// described is location for use in Eventually.
+func (s *site) described() (l v1alpha1.Location, err error) {
+	out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "describe", siteName, "-o", "json"}}.Try(s.t)
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &l)
+	}
+	return l, err
+}
+
 // says waits until a condition has a status and a reason.
 func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (l v1alpha1.Location) {
 	s.t.Helper()
-	s.Eventually(fmt.Sprintf("%s is %s, %s", kind, status, reason), func() error {
-		l = s.location()
+	s.Eventually(fmt.Sprintf("%s is %s, %s", kind, status, reason), func() (err error) {
+		if l, err = s.described(); err != nil {
+			return err
+		}
 		c := meta.FindStatusCondition(l.Status.Conditions, kind)
 		if c == nil || c.Status != status || c.Reason != reason {
 			return fmt.Errorf("%+v", l.Status)
@@ -176,7 +186,11 @@ func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (
 func (s *site) unproven(deferred int) {
 	s.t.Helper()
 	s.Eventually("the agent is not proven", func() error {
-		if a := s.location().Status.Agent; a == nil || a.Lineage != "Unproven" || a.Awaits == "" || int(a.Deferred) < deferred {
+		l, err := s.described()
+		if err != nil {
+			return err
+		}
+		if a := l.Status.Agent; a == nil || a.Lineage != "Unproven" || a.Awaits == "" || int(a.Deferred) < deferred {
 			return fmt.Errorf("the agent says %+v", a)
 		}
 		return nil
@@ -187,7 +201,10 @@ func (s *site) unproven(deferred int) {
 func (s *site) reports(want string) {
 	s.t.Helper()
 	s.Eventually("the widget is "+want, func() error {
-		out := env.Orrery(s.t, s.file, "why", "widgets/w", "-n", namespace, "--location", siteName)
+		out, err := env.Command{Binary: "orrery", Kubeconfig: s.file, Args: []string{"why", "widgets/w", "-n", namespace, "--location", siteName}}.Try(s.t)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(out, want) {
 			return errors.New(out)
 		}

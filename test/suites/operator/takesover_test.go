@@ -56,7 +56,10 @@ func (s *site) place(location string) {
 func (s *site) halts(a *env.Agent, by string) {
 	s.t.Helper()
 	s.Eventually("the former agent halts", func() error {
-		out := env.Command{Binary: "orrery-agent", Args: []string{"status", "--data-dir", a.Dir}, Kubeconfig: s.Root}.Run(s.t)
+		out, err := env.Command{Binary: "orrery-agent", Args: []string{"status", "--data-dir", a.Dir}, Kubeconfig: s.Root}.Try(s.t)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(out, by+" has taken over what this one has") {
 			return errors.New(out)
 		}
@@ -203,7 +206,10 @@ spec:
 	old := s.Agent
 	s.Agent = env.StartAgent(t, "heir", token, s.Cluster.AgentKubeconfig)
 	s.Eventually("it waits for proof", func() error {
-		out := env.Orrery(t, s.file, "why", "configmap/a", "-n", namespace, "--location", "plant")
+		out, err := env.Command{Binary: "orrery", Kubeconfig: s.file, Args: []string{"why", "configmap/a", "-n", namespace, "--location", "plant"}}.Try(t)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(out, "LineageUnproven") {
 			return errors.New(out)
 		}

@@ -182,7 +182,11 @@ func (s *suite) mutated(want string) {
 	s.Helper()
 	s.eventually(want+" objects are counted", func() error {
 		for kubeconfig, object := range map[string]string{s.kubeconfig: "placement/filled", s.w.Root: "location/" + edge} {
-			if got := env.Kubectl(s, kubeconfig, "get", object, "-o", "jsonpath={.status.mutated}"); got != want {
+			got, err := env.TryKubectl(s, kubeconfig, "get", object, "-o", "jsonpath={.status.mutated}")
+			if err != nil {
+				return err
+			}
+			if got != want {
 				return fmt.Errorf("%s counts %q", object, got)
 			}
 		}
@@ -285,7 +289,10 @@ func (s *suite) runOnce() {
 	// was made in its place: how often it is made until it ends is chance.
 	last, since := "", time.Now()
 	s.eventually("what did not end is made again", func() error {
-		now := s.there("-n", "run", "get", "pods", "--field-selector=metadata.name=task,status.phase=Running", "-o", "jsonpath={.items[*].metadata.uid}")
+		now, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "-n", "run", "get", "pods", "--field-selector=metadata.name=task,status.phase=Running", "-o", "jsonpath={.items[*].metadata.uid}")
+		if err != nil {
+			return err
+		}
 		if now != last {
 			last, since = now, time.Now()
 		}

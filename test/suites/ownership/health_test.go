@@ -91,7 +91,11 @@ func (s *suite) health() {
 	s.does(custom, "Degraded", "so it is")
 	s.eventually("the Placement counts them", func() error {
 		var placement struct{ Status v1alpha1.PlacementStatus }
-		if err := json.Unmarshal([]byte(env.Kubectl(s, s.kubeconfig, "get", "placement", "health", "-o", "json")), &placement); err != nil {
+		out, err := env.TryKubectl(s, s.kubeconfig, "get", "placement", "health", "-o", "json")
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal([]byte(out), &placement); err != nil {
 			return err
 		}
 		status := placement.Status

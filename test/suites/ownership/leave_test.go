@@ -6,6 +6,7 @@ import (
 	"time"
 
 	admission "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -169,10 +170,10 @@ func (k *keeper) run(ctx context.Context, seen <-chan struct{}) error {
 			return ctx.Err()
 		}
 		pod, err := k.admin.CoreV1().Pods("ends").Get(ctx, k.pod, metav1.GetOptions{})
-		if err != nil {
+		if apierrors.IsNotFound(err) {
 			return fmt.Errorf("look at the Pod: %w", err)
 		}
-		asked = pod.DeletionTimestamp != nil
+		asked = err == nil && pod.DeletionTimestamp != nil // a busy API server is asked again
 	}
 	select {
 	case <-seen:

@@ -192,7 +192,7 @@ func (s *suite) orphan() {
 	for _, name := range []string{"a", "b", "c"} {
 		before[name] = s.there("-n", "left", "get", "cm", name, "-o", rest)
 	}
-	seen := s.watch("Orphaned", 1) // which is said for some seconds only
+	seen := s.watch("left", "b", "Orphaned") // which is said for some seconds only
 	env.Kubectl(s, s.kubeconfig, "-n", "left", "delete", "cm", "b")
 	s.eventually("it was said to be orphaned", seen)
 	s.count("Orphaned", 0)

@@ -74,8 +74,11 @@ spec:
 	}
 	s.has("emptied", "deploy/web", ".status.readyReplicas", "1")
 	s.eventually("there is a copy", func() error {
-		location := s.there("get", "namespace", "owned", "-o", `jsonpath={.metadata.labels.orrery\.dev/location}`)
-		_, err := env.Command{
+		location, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "get", "namespace", "owned", "-o", `jsonpath={.metadata.labels.orrery\.dev/location}`)
+		if err != nil {
+			return err
+		}
+		_, err = env.Command{
 			Binary: "kubectl", Kubeconfig: s.site.Cluster.Kubeconfig, Args: []string{"apply", "-f", "-"},
 			Stdin: "apiVersion: example.org/v1\nkind: Copied\nmetadata: {name: theirs, namespace: default, " + fmt.Sprintf(copied, location) + "}\n",
 		}.Try(s)

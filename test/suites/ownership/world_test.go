@@ -3,18 +3,18 @@
 package ownership
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
 	"orrery.dev/orrery/internal/agent"
-	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/env"
 	"orrery.dev/orrery/test/support/world"
 )
@@ -180,7 +180,10 @@ func (s *suite) report(object string) (report, error) {
 			Places []report `json:"places"`
 		} `json:"objects"`
 	}
-	out := env.Orrery(s, s.w.Root, "status", "--space", space, "-o", "json")
+	out, err := env.Command{Binary: "orrery", Kubeconfig: s.w.Root, Args: []string{"status", "--space", space, "-o", "json"}}.Try(s)
+	if err != nil {
+		return report{}, err
+	}
 	if err := json.Unmarshal([]byte(out), &answer); err != nil {
 		return report{}, err
 	}
@@ -230,32 +233,41 @@ func (s *suite) count(state string, want int) {
 	})
 }
 
-// watch looks at what the agent counts from now on, while other things are done, and returns what
-// says whether so many objects were in a state at some time.
-func (s *suite) watch(state string, want int) (seen func() error) {
+// watch follows what the hub shows of a ConfigMap at the location, while other things are done, and
+// returns a function for Eventually that fails until the hub has shown a state. A watch misses no state,
+// however short.
+func (s *suite) watch(namespace, name, state string) (seen func() error) {
 	s.Helper()
-	var was atomic.Bool
-	ctx, cancel := context.WithCancel(s.Context())
-	var looking sync.WaitGroup
-	looking.Go(func() {
-		tick := time.NewTicker(100 * time.Millisecond)
-		defer tick.Stop()
-		for ctx.Err() == nil && !was.Load() {
-			if status, err := agent.ReadStatus(s.site.Agent.Dir); err == nil && status.States[wire.State(state)] == want {
-				was.Store(true)
-			}
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-			}
-		}
-	})
-	s.Cleanup(func() { cancel(); looking.Wait() })
+	all := world.Dynamic(s, s.w.Hub.PathConfig("views/reports/spaces/"+space+"/locations/"+edge)).Resource(world.ConfigMaps).Namespace(namespace)
+	list, err := all.List(s.Context(), metav1.ListOptions{})
+	if err != nil {
+		s.Fatal(err)
+	}
+	w, err := all.Watch(s.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.Cleanup(w.Stop)
+	var states []string // in order
 	return func() error {
-		if !was.Load() {
-			return fmt.Errorf("never %d objects were %s", want, state)
+		for {
+			select {
+			case e, open := <-w.ResultChan():
+				u, ok := e.Object.(*unstructured.Unstructured)
+				if !open || !ok || e.Type == watch.Error {
+					s.Fatalf("the watch has ended after the states %q: %+v", states, e.Object)
+				}
+				if u.GetName() == name {
+					states = append(states, fmt.Sprint(e.Type, " ", u.GetLabels()["orrery.dev/state"]))
+				}
+				if u.GetName() == name && u.GetLabels()["orrery.dev/state"] == state {
+					return nil
+				}
+				continue
+			default:
+			}
+			return fmt.Errorf("%s was never %s, but %q", name, state, states)
 		}
-		return nil
 	}
 }
 

@@ -147,7 +147,10 @@ func (w *site) halted(a *env.Agent, why string) {
 func (w *site) says(reason, shard string) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
-		said := w.kubectl(key.Root, "get", "location", location, "-o", `jsonpath={.status.conditions[?(@.type=="Connected")]}`)
+		said, err := env.TryKubectl(w.t, w.Root, "get", "location", location, "-o", `jsonpath={.status.conditions[?(@.type=="Connected")]}`)
+		if err != nil {
+			return err
+		}
 		if !strings.Contains(said, reason) || !strings.Contains(said, "--shards "+shard) {
 			return errors.New(said)
 		}
@@ -159,8 +162,11 @@ func (w *site) says(reason, shard string) {
 func (w *site) connected(shards ...string) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
-		said := w.kubectl(key.Root, "get", "location", location, "-o",
+		said, err := env.TryKubectl(w.t, w.Root, "get", "location", location, "-o",
 			`jsonpath={.status.conditions[?(@.type=="Connected")].status} {range .status.agent.shards[?(@.connected==true)]}{.shard} {end}`)
+		if err != nil {
+			return err
+		}
 		if want := "True " + strings.Join(shards, " "); strings.TrimSpace(said) != want {
 			return fmt.Errorf("%q, want %q", said, want)
 		}

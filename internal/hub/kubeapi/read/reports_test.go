@@ -149,7 +149,7 @@ func TestStaleReports(t *testing.T) {
 	}
 	defer w.Stop()
 	row := sample{gvr: locations, space: key.Root, name: "l1", content: map[string]any{"status": map[string]any{"conditions": []any{
-		map[string]any{"type": "Connected", "status": "False", "lastTransitionTime": time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}}}}}
+		map[string]any{"type": "Connected", "status": "False", "lastTransitionTime": time.Now().Add(-(100*24 + 1) * time.Hour).UTC().Format(time.RFC3339)}}}}} // shown in days
 	f.put(row)
 	f.apply(cm("a", "y", "1").report("l1", key.Born, wire.Report{State: wire.Present}))
 	if e := limit.Receive(t, w.ResultChan(), "the report of y"); e.Object.(*object).row.In.(*reported).object.Name != "y" {
@@ -166,7 +166,7 @@ func TestStaleReports(t *testing.T) {
 	if err := json.Unmarshal([]byte(bodyOf(t, s.URL+"/views/reports/spaces/a/locations/*/api/v1/configmaps", "Accept", "application/json;as=Table;v=v1;g=meta.k8s.io")), &shown); err != nil {
 		t.Fatal(err)
 	}
-	for i, want := range []string{"Stale 60m", "Stale 60m", "Live"} {
+	for i, want := range []string{"Stale 100d", "Stale 100d", "Live"} {
 		if cells := shown.Rows[i].Cells; cells[len(cells)-1] != want {
 			t.Errorf("%v, want %s", cells, want)
 		}

@@ -163,14 +163,16 @@ func TestCreateRacesNamespace(t *testing.T) {
 	for round := range 5 {
 		h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
 		const writers = 4
-		done := make(chan [2]int, writers)
+		done, begun := make(chan [2]int, writers), make(chan struct{}, writers)
 		for w := range writers {
 			go func() {
 				var created, refused int
 				for i := 0; refused == 0 && i < 1000; i++ {
 					switch a := h.do("POST", "a", "/api/v1/namespaces/n/configmaps", configMap(fmt.Sprintf("c-%d-%d", w, i), nil)); a.code {
 					case 201:
-						created++
+						if created++; created == 1 {
+							begun <- struct{}{}
+						}
 					case 403, 404:
 						refused++
 					default:
@@ -184,6 +186,7 @@ func TestCreateRacesNamespace(t *testing.T) {
 		for i := range 20 { // writes to the namespace make creations try again
 			h.must(200, h.do("PATCH", "a", "/api/v1/namespaces/n", fmt.Sprintf(`{"metadata":{"labels":{"i":"%d"}}}`, i), "Content-Type", "application/merge-patch+json"))
 		}
+		limit.Receive(t, begun, "a writer has created an object")
 		h.must(200, h.do("DELETE", "a", "/api/v1/namespaces/n", nil))
 		h.finish(func() (progress, error) { return h.server.FinishNamespace(h.ctx, "a", "n") })
 		total := 0

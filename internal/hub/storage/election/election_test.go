@@ -104,23 +104,33 @@ func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 	return c
 }
 
+// term is a term of a candidate. Candidates give no other sign of their election in time: a deposed one
+// may still count itself as elected when the next one begins.
+type term struct {
+	ctx context.Context
+	by  *candidate
+}
+
 // TestDeposed: who is no longer elected writes nothing, whether or not it knows; who is, is
 // only one, and follows at once when the one before stops.
 func TestDeposed(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
-	terms := make(chan context.Context, 10)
-	loop := func(ctx context.Context) error {
-		terms <- ctx
-		<-ctx.Done()
-		return ctx.Err()
+	terms := make(chan term, 10)
+	loop := func(by *candidate) func(context.Context) error {
+		return func(ctx context.Context) error {
+			terms <- term{ctx, by}
+			<-ctx.Done()
+			return ctx.Err()
+		}
 	}
+	elected := func() term { return limit.Receive(t, terms, "a hub is elected") }
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 2)
 	defer func() { cancel(); <-ended; <-ended }()
-	go func() { ended <- one.Run(ctx, "test", loop) }()
-	first := next(t, terms)
-	go func() { ended <- other.Run(ctx, "test", loop) }()
+	go func() { ended <- one.Run(ctx, "test", loop(one)) }()
+	first := elected().ctx
+	go func() { ended <- other.Run(ctx, "test", loop(other)) }()
 	put := func(c *candidate, term context.Context) error {
 		_, err := c.log.Client().Put(context.WithoutCancel(term), etcd.Prefix+"o/x", "{}")
 		return err
@@ -149,15 +159,16 @@ func TestDeposed(t *testing.T) {
 		t.Errorf("what is deposed deletes: %v", err)
 	}
 	limit.Closed(t, first.Done(), "the term of the deposed hub ends")
-	second := next(t, terms)
-	now := map[bool]*candidate{true: one, false: other}[one.Held("test")]
-	if err := put(now, second); err != nil {
+	second := elected()
+	if err := put(second.by, second.ctx); err != nil {
 		t.Error(err)
 	}
-	then := map[bool]*candidate{true: other, false: one}[now == one]
-	now.stop()
-	third := next(t, terms)
-	if err := put(then, third); err != nil {
+	second.by.stop()
+	third := elected()
+	if third.by == second.by {
+		t.Fatal("a stopped hub is elected")
+	}
+	if err := put(third.by, third.ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -76,7 +76,13 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	stop := resealing(t, l)
 	rev := before[secretKey(secrets-1)]
 	for i := range 20 { // somebody else writes at the same time
-		rev = put(t, l, secretKey(secrets-1), fmt.Sprintf(`{"new":%d}`, i), atRest(t, l, secretKey(secrets-1)).ModRevision)
+		for ok := false; !ok; { // Reseal may write between the read and the write
+			var err error
+			rev, ok, err = l.Put(t.Context(), secretKey(secrets-1), fmt.Appendf(nil, `{"new":%d}`, i), atRest(t, l, secretKey(secrets-1)).ModRevision)
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	done := resealed(t, l)
 	for k, was := range before {

@@ -5,15 +5,51 @@ import (
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/test/support/limit"
 )
 
+// TestStandstillBegins: a standstill begins when no request is under way, which keeps others from
+// beginning, or after as long as a request takes at most.
+func TestStandstillBegins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s standstill
+		for _, leaves := range []bool{true, false} {
+			if err := s.enter(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			since, begun := time.Now(), make(chan func(), 1)
+			go func() { begun <- s.begin(t.Context()) }()
+			<-time.After(answersWithin - time.Second)
+			synctest.Wait()
+			if len(begun) > 0 {
+				t.Fatal("it begins while a request is under way")
+			}
+			short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			if err := s.enter(short); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("another request begins: %v", err)
+			}
+			cancel()
+			if leaves {
+				s.leave()
+			}
+			end := <-begun
+			if took := time.Since(since); leaves != (took < answersWithin) {
+				t.Errorf("the request ends: %t, and it begins after %s", leaves, took)
+			}
+			end()
+			if !leaves {
+				s.leave()
+			}
+		}
+	})
+}
+
 // TestStandstill: while an embedded etcd is defragmented requests wait for its end, or for that of
-// their own patience, instead of being answered that they have timed out; it begins when none is
-// under way.
+// their own patience, instead of being answered that they have timed out.
 func TestStandstill(t *testing.T) {
 	l := open(t, t.TempDir())
 	k := func(n int) string {
@@ -26,23 +62,7 @@ func TestStandstill(t *testing.T) {
 	if err := put(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.still.enter(t.Context()); err != nil { // a request under way
-		t.Fatal(err)
-	}
-	begun := make(chan func())
-	go func() { begun <- l.still.begin(t.Context()) }()
-	short, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	for l.still.enter(short) == nil { // until it has begun to begin
-		l.still.leave()
-	}
-	select {
-	case <-begun:
-		t.Fatal("it begins while a request is under way")
-	default:
-	}
-	l.still.leave()
-	end := limit.Receive(t, begun, "the standstill begins")
+	end := l.still.begin(t.Context())
 	impatient, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := put(impatient, 1); !errors.Is(err, context.DeadlineExceeded) {
