@@ -39,7 +39,7 @@ func TestBadInput(t *testing.T) {
 	named := func(kind, name string) string {
 		return `{"apiVersion":"orrery.dev/v1alpha1","kind":"` + kind + `","metadata":{"name":"` + name + `"}}`
 	}
-	before, _ := w.quietRevision(calm)
+	before, _ := w.quietRevision(stillness)
 	for _, c := range []struct {
 		name, path, body string
 		code             int

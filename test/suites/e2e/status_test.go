@@ -52,8 +52,8 @@ func (w *shop) tryRevision() (string, error) {
 	return list.GetResourceVersion(), nil
 }
 
-// calm is how long the log's revision does not move once all that was done has come to its end.
-const calm = 10 * time.Second
+// stillness is how long the log's revision does not move once all that was done has come to its end.
+const stillness = 10 * time.Second
 
 // quietRevision waits until the log's revision has not moved for a time, and returns it, and since when
 // it is that. A loop that writes again within that time never comes to an end of it.

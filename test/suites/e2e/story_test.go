@@ -324,8 +324,8 @@ func TestQuiet(t *testing.T) {
 	w.expectCounts("web", "all applied", func(p placementStatus) bool { return p.Assigned == 4 && p.Applied == 4 })
 	w.bindsFleet()
 
-	_, since := w.quietRevision(calm + time.Minute)
-	requests := north.Cluster.AllRequests(t, env.Filter{User: env.AgentUser, After: since.Add(calm)})
+	_, since := w.quietRevision(stillness + time.Minute)
+	requests := north.Cluster.AllRequests(t, env.Filter{User: env.AgentUser, After: since.Add(stillness)})
 	if len(requests) > 0 {
 		t.Errorf("the agent made %d requests in a quiet minute, the first: %+v", len(requests), requests[0])
 	}

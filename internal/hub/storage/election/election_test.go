@@ -107,8 +107,8 @@ func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 // term is a term of a candidate. Candidates give no other sign of their election in time: a deposed one
 // may still count itself as elected when the next one begins.
 type term struct {
-	ctx context.Context
-	by  *candidate
+	ctx       context.Context
+	candidate *candidate
 }
 
 // TestDeposed: who is no longer elected writes nothing, whether or not it knows; who is, is
@@ -117,9 +117,9 @@ func TestDeposed(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
 	terms := make(chan term, 10)
-	loop := func(by *candidate) func(context.Context) error {
+	loop := func(c *candidate) func(context.Context) error {
 		return func(ctx context.Context) error {
-			terms <- term{ctx, by}
+			terms <- term{ctx, c}
 			<-ctx.Done()
 			return ctx.Err()
 		}
@@ -160,15 +160,15 @@ func TestDeposed(t *testing.T) {
 	}
 	limit.Closed(t, first.Done(), "the term of the deposed hub ends")
 	second := elected()
-	if err := put(second.by, second.ctx); err != nil {
+	if err := put(second.candidate, second.ctx); err != nil {
 		t.Error(err)
 	}
-	second.by.stop()
+	second.candidate.stop()
 	third := elected()
-	if third.by == second.by {
+	if third.candidate == second.candidate {
 		t.Fatal("a stopped hub is elected")
 	}
-	if err := put(third.by, third.ctx); err != nil {
+	if err := put(third.candidate, third.ctx); err != nil {
 		t.Error(err)
 	}
 }

@@ -62,22 +62,22 @@ func (to *teller) Rev() int64 {
 // concurrently, and leaves the tail's own watch alone, whose end would make the tail reload.
 type broken struct {
 	clientv3.Watcher
-	of int64
+	interval int64
 }
 
 func (b broken) Watch(ctx context.Context, k string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	md, _ := metadata.FromOutgoingContext(ctx)
 	part := md.Get("part")
-	if b.of == 0 || len(part) == 0 {
+	if b.interval == 0 || len(part) == 0 {
 		return b.Watcher.Watch(ctx, k, opts...)
 	}
 	from, err := strconv.ParseInt(part[0], 10, 64)
 	if err != nil {
 		panic(err)
 	}
-	if n := from / atOnce; n%b.of != 0 {
+	if n := from / atOnce; n%b.interval != 0 {
 		return b.Watcher.Watch(ctx, k, opts...)
-	} else if n/b.of%2 == 0 {
+	} else if n/b.interval%2 == 0 {
 		ended := make(chan clientv3.WatchResponse)
 		close(ended)
 		return ended
@@ -110,7 +110,7 @@ func TestReplay(t *testing.T) {
 	}
 	watcher := l.client.Watcher
 	for _, of := range []int64{0, 5, 2} {
-		l.client.Watcher = broken{Watcher: watcher, of: of}
+		l.client.Watcher = broken{Watcher: watcher, interval: of}
 		to := &teller{reached: make(chan struct{}, 1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup

@@ -23,6 +23,13 @@ func bounded(s wire.AgentStatus) *wire.AgentStatus {
 	s.APIs = nil
 	clip(maxText, &s.Version, &s.Hub, &s.KubernetesVersion, &s.APIsDigest, &s.Halted, &s.Awaits)
 	s.Lineage, s.Trusts = wire.Lineage(wire.Clip(string(s.Lineage), maxText)), first(s.Trusts)
+	if s.Cluster != nil {
+		c := *s.Cluster
+		c.State = wire.ClusterState(wire.Clip(string(c.State), maxName))
+		clip(maxName, &c.Since)
+		clip(maxText, &c.Message)
+		s.Cluster = &c
+	}
 	if s.Prune != nil {
 		p := *s.Prune
 		clip(maxName, &p.Digest)

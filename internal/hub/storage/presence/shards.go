@@ -78,6 +78,7 @@ func joined(all []*wire.AgentStatus) *wire.AgentStatus {
 			sum.Lineage = s.Lineage
 		}
 		sum.Deferred += s.Deferred
+		sum.Cluster = joinedCluster(sum.Cluster, s.Cluster)
 		sum.Prune = joinedPrune(sum.Prune, s.Prune)
 		sum.Sees = joinedSees(sum.Sees, s.Sees)
 	}
@@ -90,6 +91,18 @@ const digestsJoin = "-"
 
 // DigestsOf are the digests of agents that a confirmation for a location names.
 func DigestsOf(confirmation string) []string { return strings.Split(confirmation, digestsJoin) }
+
+// joinedCluster is what several agents say of their one cluster: the worst.
+func joinedCluster(a, b *wire.ClusterStatus) *wire.ClusterStatus {
+	states := []wire.ClusterState{wire.ClusterUnavailable, wire.ClusterUnknown, wire.ClusterAvailable}
+	switch {
+	case a == nil:
+		return b
+	case b == nil || slices.Index(states, a.State) <= slices.Index(states, b.State):
+		return a
+	}
+	return b
+}
 
 func joinedPrune(a, b *wire.PruneStatus) *wire.PruneStatus {
 	switch {

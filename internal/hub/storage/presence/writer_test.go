@@ -166,8 +166,8 @@ func TestSaid(t *testing.T) {
 	eventually(t, "v1", func() bool { return b.version("l") == "v1" })
 	b.Say(s, Patch{Refused: &refused})
 	eventually(t, "refused", func() bool { // the table of a may still be behind that of b
-		said := SaidBy(a.table.Snapshot(), s, "l")
-		return said != nil && said.Refused == refused && a.version("l") == "v1"
+		status := SaidBy(a.table.Snapshot(), s, "l")
+		return status != nil && status.Refused == refused && a.version("l") == "v1"
 	})
 	a.Begin(s, Session{})
 	eventually(t, "it has connected since", func() bool { return SaidBy(b.table.Snapshot(), s, "l").Refused == "" })
