@@ -237,8 +237,8 @@ type Prune struct {
 // LocationStatus is what the hub knows of a location.
 type LocationStatus struct {
 	// Conditions has Enrolled: an agent has joined, and its enrolment was not revoked
-	// since; Connected: the agents of all shards hold a session (written only when it changes); Synced: everything assigned
-	// is applied (computed when read); Compatible: agent and hub can work together.
+	// since; Connected: the agents of all shards hold a session (written only when it changes); ClusterAvailable: the
+	// cluster's API server answers the agent; Synced: everything assigned is applied (computed when read); Compatible: agent and hub can work together.
 	// While Compatible is False the agent changes nothing.
 	// +optional
 	// +listType=map
@@ -424,7 +424,7 @@ type Counts struct {
 	// Held: the location keeps the object as it has it.
 	// +optional
 	Held int64 `json:"held"`
-	// Stale: the location is not connected, so its reports may be old.
+	// Stale: the location is not connected, or its agent can't see the cluster, so its reports may be old.
 	// +optional
 	Stale int64 `json:"stale"`
 }
@@ -447,6 +447,10 @@ const (
 	ConditionEnrolled = "Enrolled"
 	// ConditionConnected says that an agent holds a session with the hub.
 	ConditionConnected = "Connected"
+	// ConditionClusterAvailable of a Location reports whether the API server of its cluster answers
+	// the agent. While it is False, all that is known of the objects there may be old. A Location
+	// whose agent is of an earlier version does not have it.
+	ConditionClusterAvailable = "ClusterAvailable"
 	// ConditionUpsynced says, of a Location, whether what spaces ask to see of it comes back
 	// and, of a Placement, whether it is asked for at all its locations. Others don't have it.
 	ConditionUpsynced = "Upsynced"

@@ -128,6 +128,12 @@ const (
 const (
 	// ReasonJoined, of the condition Enrolled: an agent has joined and has a credential.
 	ReasonJoined = "Joined"
+	// ReasonClusterUnavailable, of ClusterAvailable being False and of Synced being Unknown: the API
+	// server of a location's cluster does not answer its agent.
+	ReasonClusterUnavailable = "ClusterUnavailable"
+	// ReasonStale, of the condition Synced of a Placement being Unknown: some of its objects are at
+	// locations that can't be seen now.
+	ReasonStale = "Stale"
 	// ReasonRevoked, of Enrolled being False: somebody has revoked all that the agent was
 	// given. It takes another join token to go on.
 	ReasonRevoked = "Revoked"

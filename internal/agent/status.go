@@ -208,6 +208,8 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
 	s.Hub, s.Trusts = a.hub.Reached()
+	cluster := a.gate.Cluster()
+	s.Cluster = &cluster
 	var err error
 	if len(m.Guarded) > 0 {
 		err = a.store.View(func(t *store.Tx) error {

@@ -50,7 +50,7 @@ func newStatus(streams genericiooptions.IOStreams) *cobra.Command {
 		Short: "Show the state of a space's objects at locations",
 		Long: `Show, for a space, the progress of each Placement, and for each placed object and
 location the state that the location reports. An object is Pending until its
-location has reported it as it is now. Reports of a location that is not connected
+location has reported it as it is now. Reports of a location that can't be seen now
 are shown as stale. Removals that wait at locations for a confirmation are listed
 by Placement, with the command that confirms them. Objects that a location still
 has although they are no longer desired there are shown until they are gone: as
@@ -72,7 +72,7 @@ that is asked for is so: applied everywhere, healthy besides, or at no location 
 	s.connection.addFlags(cmd.Flags())
 	s.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
-	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that are not connected")
+	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that can't be seen now")
 	cmd.Flags().StringVar(&s.placement, "placement", "", "only objects that this Placement places")
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print what there is, and then what changes")
 	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait until what is asked for is so")

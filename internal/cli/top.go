@@ -44,8 +44,8 @@ func newTop(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the fleet on one screen, locations with something wrong first",
-		Long: `Show the locations on one screen, those with something wrong first: lost, not
-compatible, with objects that failed, that are not healthy, or that are held or have yet
+		Long: `Show the locations on one screen, those with something wrong first: lost, with a
+cluster that does not answer, not compatible, with objects that failed, that are not healthy, or that are held or have yet
 to be applied, paused, without an agent. The counts are of all objects at the location,
 whichever space they are of.
 ` + exitCodes,
@@ -189,6 +189,7 @@ func judged(l *v1alpha1.Location) fleetLocation {
 	condition := func(kind string) *metav1.Condition { return meta.FindStatusCondition(l.Status.Conditions, kind) }
 	isFalse := func(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionFalse }
 	enrolled, connected, compatible := condition(v1alpha1.ConditionEnrolled), condition(v1alpha1.ConditionConnected), condition(v1alpha1.ConditionCompatible)
+	available := condition(v1alpha1.ConditionClusterAvailable)
 	said := func(c *metav1.Condition) { f.Message, f.Since = oneLine(c.Message), &c.LastTransitionTime }
 	noted := func(format string, args ...any) { f.Message = fmt.Sprintf(format, args...) }
 	pending := c.Assigned - c.Applied - c.Failed - c.Held
@@ -198,6 +199,7 @@ func judged(l *v1alpha1.Location) fleetLocation {
 		say  func()
 	}{
 		{isFalse(connected) && !isFalse(enrolled), "Lost", func() { said(connected) }},
+		{isFalse(available), "Unavailable", func() { said(available) }},
 		{isFalse(compatible), "Incompatible", func() { said(compatible) }},
 		{c.Failed > 0, "Failed", func() { noted("%d of %d objects failed", c.Failed, c.Assigned) }},
 		{c.Healthy < c.Applied, "Unhealthy", func() { noted("%d of %d applied objects are not healthy", c.Applied-c.Healthy, c.Applied) }},

@@ -102,7 +102,7 @@ func describeWhy(w io.Writer, why queries.Why, now time.Time) error {
 		text += ": " + p.HealthNote
 	}
 	if p.Stale {
-		text += " (stale: the location is not connected)"
+		text += " (stale: the location can't be seen now)"
 	}
 	if p.StatusLeftOut != "" {
 		text += "\nits status is not returned: " + p.StatusLeftOut

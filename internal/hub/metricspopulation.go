@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/progress"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -37,7 +38,7 @@ func newPopulation(of *table.Table, present *presence.Index, counted *progress.T
 		silent: prometheus.NewDesc("orrery_locations_silent",
 			"Locations without a session that were not heard of for longer, or since the hub started.", []string{"longer_than"}, nil),
 		placed: prometheus.NewDesc("orrery_placed_objects",
-			"Objects at locations, each counted at each of its locations, by state; assigned are all, stale those of locations without a session.", []string{"state"}, nil),
+			"Objects at locations, each counted at each of its locations, by state; assigned are all, stale those of locations that can't be seen now.", []string{"state"}, nil),
 	}
 }
 
@@ -69,7 +70,7 @@ func (p *population) Collect(to chan<- prometheus.Metric) {
 				gone = at
 			}
 		}
-		if !open {
+		if !open || objectstate.RowAway(row) {
 			counts.Stale = counts.Assigned
 		}
 		sum.Add(counts)

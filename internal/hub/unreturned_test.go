@@ -40,7 +40,7 @@ func newReturning(t *testing.T, placement map[string]any, options ...func(*hub.C
 // reports has the location report a status of a number of replicas and a size.
 func (r *returning) reports(replicas, size int) {
 	r.t.Helper()
-	status := fmt.Sprintf(`{"replicas":%d,"conditions":[{"type":"X","status":"True","message":%q}]}`, replicas, strings.Repeat("y", size))
+	status := fmt.Sprintf(`{"replicas":%d,"conditions":[{"type":"XFailed","status":"True","message":%q}]}`, replicas, strings.Repeat("y", size))
 	r.agent.reports(wire.ReportLine{Key: returnedObject, Report: &wire.Report{UID: r.uid, State: wire.Failed, Status: json.RawMessage(status)}})
 }
 

@@ -6,11 +6,23 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"time"
 
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/worklist"
 	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// probeEvery is how often a target is probed of which there is no trouble: an ended credential
+	// ends no watch, and a connection can be dead.
+	probeEvery = 30 * time.Second
+	// probeTimeout is how long a target may take to answer a probe.
+	probeTimeout = 20 * time.Second
+	// unavailableAfter is how long a target may not answer before it counts as unavailable, so that
+	// the restart of an API server makes nothing stale.
+	unavailableAfter = 15 * time.Second
 )
 
 // Gate stops the workers while the hub halts the agent, the target does not answer, the
@@ -21,15 +33,17 @@ type Gate struct {
 	log    *slog.Logger
 	signal retry.Signal
 
-	mu     sync.Mutex
-	halt   string // why the hub halts the agent; empty: it does not
-	broken string // what is wrong with the target; empty: nothing
-	taken  string // why the agent may not act by what stands at the target; empty: it may
+	mu             sync.Mutex
+	halt           string    // why the hub halts the agent; empty: it does not
+	broken         string    // what is wrong with the target; empty: nothing
+	since          time.Time // when the target last answered, or the gate was made, if it is broken
+	reached, tried bool      // the target has answered; it has answered, or a probe has failed
+	taken          string    // why the agent may not act by what stands at the target; empty: it may
 }
 
 // NewGate makes a gate that is closed until the target has answered.
 func NewGate(e *worklist.Worklist, t *kubeclient.Client, log *slog.Logger) *Gate {
-	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet"}
+	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet", since: time.Now()}
 	e.SetClosed(true)
 	return g
 }
@@ -53,8 +67,10 @@ func (g *Gate) setBroken(why string) {
 	defer g.mu.Unlock()
 	if (why == "") != (g.broken == "") {
 		g.log.Info("the target's health has changed", "broken", why)
+		g.since = time.Now()
 	}
-	g.broken = why
+	g.broken, g.tried = why, true
+	g.reached = g.reached || why == ""
 	g.apply()
 }
 
@@ -81,6 +97,19 @@ func (g *Gate) Why() string {
 	return g.why()
 }
 
+// Cluster is whether the target answers. It counts as available for a while after it has ceased to.
+func (g *Gate) Cluster() wire.ClusterStatus {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.broken == "", g.reached && time.Since(g.since) < unavailableAfter:
+		return wire.ClusterStatus{State: wire.ClusterAvailable}
+	case !g.tried:
+		return wire.ClusterStatus{State: wire.ClusterUnknown}
+	}
+	return wire.ClusterStatus{State: wire.ClusterUnavailable, Since: g.since.UTC().Format(time.RFC3339), Message: g.broken}
+}
+
 // Trouble notes an error of the target. If the target is unavailable, the gate closes
 // until a probe succeeds; if discovery may be broken, a probe finds out. A target that
 // is only busy is not probed, which would be one more request: the pace slows down
@@ -95,11 +124,20 @@ func (g *Gate) Trouble(err error) {
 	g.signal.Raise()
 }
 
-// Run probes the target at the start and after each trouble, until ctx ends.
+// probe probes the target once.
+func (g *Gate) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	return g.target.Probe(ctx)
+}
+
+// Run probes the target at the start, after each trouble and every probeEvery, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
+	tick := time.NewTicker(probeEvery)
+	defer tick.Stop()
 	for {
 		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-			err := g.target.Probe(ctx)
+			err := g.probe(ctx)
 			if err == nil {
 				g.setBroken("")
 				break
@@ -111,6 +149,7 @@ func (g *Gate) Run(ctx context.Context) {
 		}
 		select {
 		case <-g.signal:
+		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}

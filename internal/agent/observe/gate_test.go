@@ -9,6 +9,7 @@ import (
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/agent/worklist"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // TestGateSaysWhy shows the order of the reasons for which nothing is changed.
@@ -33,4 +34,40 @@ func gateSaysWhy(t *testing.T) {
 			t.Errorf("halt %q, broken %q: a worker got %v", c.halt, c.broken, it)
 		}
 	}
+}
+
+// TestClusterOfGate shows when the target counts as unavailable: from the first failure on if it has
+// never answered, and else when it has not answered for a while.
+func TestClusterOfGate(t *testing.T) { synctest.Test(t, clusterOfGate) }
+
+func clusterOfGate(t *testing.T) {
+	g := NewGate(worklist.New(), nil, quiet)
+	is := func(when string, want wire.ClusterState, since time.Time, message string) {
+		t.Helper()
+		wanted := wire.ClusterStatus{State: want, Message: message}
+		if !since.IsZero() {
+			wanted.Since = since.UTC().Format(time.RFC3339)
+		}
+		if got := g.Cluster(); got != wanted {
+			t.Errorf("%s: %+v, want %+v", when, got, wanted)
+		}
+	}
+	began := time.Now()
+	is("nothing was asked", wire.ClusterUnknown, time.Time{}, "")
+	time.Sleep(time.Minute)
+	g.setBroken("refused")
+	is("it has never answered", wire.ClusterUnavailable, began, "refused")
+	g.setBroken("")
+	is("it answers", wire.ClusterAvailable, time.Time{}, "")
+	time.Sleep(time.Minute)
+	g.setBroken("refused")
+	ceased := time.Now()
+	is("it has just ceased to answer", wire.ClusterAvailable, time.Time{}, "")
+	time.Sleep(unavailableAfter - time.Millisecond)
+	g.setBroken("no answer")
+	is("for a while", wire.ClusterAvailable, time.Time{}, "")
+	time.Sleep(time.Millisecond)
+	is("for longer", wire.ClusterUnavailable, ceased, "no answer")
+	g.setBroken("")
+	is("it answers again", wire.ClusterAvailable, time.Time{}, "")
 }

@@ -73,6 +73,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		case away:
 			c.condition(&st.Conditions, row, seen.disconnected())
 		}
+		seen.setClusterAvailable(&st.Conditions, c.config.Now(), row.Meta.Generation)
 		c.compatible(&st.Conditions, row, seen)
 		c.upsynced(&st.Conditions, row, &location.Spec, seen)
 		return location.Status, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/engine/unreturned"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
@@ -24,13 +25,15 @@ const returners = 8
 type returner struct {
 	*Controllers
 	pace *pace
+	away objectstate.AwayRows
 }
 
 // returned has objects given the statuses that come back, as Placements ask for it, and has
 // these cleared when that ends.
 func (c *Controllers) returned() *controller {
-	reports, objects, spaces := key.Reports.Prefix(), key.Objects.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
-	r := &returner{c, newPace(c.config.Now)}
+	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
+	spaces, locations := key.ResourcePrefix(key.Root, key.Spaces), key.ResourcePrefix(key.Root, key.Locations)
+	r := &returner{Controllers: c, pace: newPace(c.config.Now)}
 	one := c.controller("returned status", r.paced,
 		c.follow(source{table.Under(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)
@@ -45,7 +48,8 @@ func (c *Controllers) returned() *controller {
 			}
 			return byKey(ch)
 		}}),
-		c.follow(source{table.Under(spaces), below(spaces), r.withOtherLimits}))
+		c.follow(source{table.Under(spaces), below(spaces), r.withOtherLimits}),
+		c.follow(source{table.Under(locations), below(locations), r.atMovedLocation}))
 	one.workers = returners
 	return one
 }
@@ -62,6 +66,25 @@ func (c *returner) withOtherLimits(ch table.Change) []string {
 		return nil
 	}
 	return c.config.LeftOut.In(key.Space(o.Name))
+}
+
+// atMovedLocation names the objects that a location reports which can't be seen any more, or is
+// seen again.
+func (c *returner) atMovedLocation(ch table.Change) (all []string) {
+	if objectstate.RowAway(ch.Cur) == objectstate.RowAway(ch.Prev) || ch.Cur == nil {
+		return nil
+	}
+	l, ok := key.LocationOf(ch.Row().Key)
+	if !ok {
+		return nil
+	}
+	c.config.Table.Snapshot().Ascend(key.LocationReports(l), func(row *table.Row) bool {
+		if r, err := key.ParseReport(row.Key); err == nil && r.Origin == key.Placed {
+			all = append(all, r.Object.Key())
+		}
+		return true
+	})
+	return all
 }
 
 // asks says whether the policies of a row ask for its status.

@@ -46,21 +46,27 @@ func (c *returner) comes(state table.Reader, o key.Object, row *table.Row) (all 
 	if len(from) != 1 {
 		return all
 	}
-	return single(state, o, row, from[0])
+	return c.single(state, o, row, m, from[0])
 }
 
-// single is the status that a location reports of the current object, as it is. One that
-// the report leaves out for its size is known, and nil.
-func single(state table.Reader, o key.Object, row *table.Row, l key.Location) comes {
+// single is the status that a location reports of the current object, as it is, unless it
+// is not about the current spec. One that the report leaves out for its size is known,
+// and nil.
+func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location) comes {
 	report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
-	if report == nil {
+	place, ok := m.Place(l)
+	if report == nil || !ok {
 		return comes{from: l, stays: true}
 	}
+	value := report.Report()
 	var r wire.Report
-	if err := json.Unmarshal(report.Report(), &r); err != nil || r.UID != row.Meta.UID {
+	if err := json.Unmarshal(value, &r); err != nil || r.UID != row.Meta.UID {
 		return comes{from: l, stays: true}
 	}
-	return comes{status: r.Status, stays: len(r.Status) == 0 && r.StatusBytes == 0, from: l, reports: report.ModRev}
+	part, _ := c.partOf(row, place, value, c.away.Away(state, l))
+	return comes{
+		status: rollup.Alone(row.Value, part), stays: len(r.Status) == 0 && r.StatusBytes == 0, from: l, reports: report.ModRev,
+	}
 }
 
 // partsOf is what each of some locations contributes to a Rollup; known says that any of
@@ -79,8 +85,8 @@ func (c *returner) partsOf(
 			value = report.Report()
 			reports += report.ModRev
 		}
-		part, says := c.partOf(row, place, value)
-		known = known || says
+		part, isKnown := c.partOf(row, place, value, c.away.Away(state, l))
+		known = known || isKnown
 		parts = append(parts, part)
 	}
 	return parts, reports, known
@@ -88,9 +94,10 @@ func (c *returner) partsOf(
 
 // partOf is what a location contributes by its report, nil if there is none; known says that
 // it is about the object.
-func (c *returner) partOf(row *table.Row, place placement.Place, report []byte) (part rollup.Part, known bool) {
-	verdict := objectstate.Assigned(c.config.Digest, row, place, report, false)
-	part = rollup.Part{Location: place.Location, Why: verdict.Reason, Since: verdict.Since}
+// away reports that it can't be seen now.
+func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, away bool) (part rollup.Part, known bool) {
+	verdict := objectstate.Assigned(c.config.Digest, row, place, report, away)
+	part = rollup.Part{Location: place.Location, Why: verdict.Reason, Since: verdict.Since, Stale: verdict.Stale}
 	if part.Why == "" {
 		part.Why = string(verdict.State)
 	}

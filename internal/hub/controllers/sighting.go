@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -12,6 +14,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // sighting is what the log says of a location's agents: their sessions as if they were one,
@@ -85,6 +88,30 @@ func (s sighting) disconnected() metav1.Condition {
 		message += "; one is there that was started with --shards " + s.said.Strange + ", and is not heard: the location's spec.shards says otherwise"
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: reason, Message: message}
+}
+
+// setClusterAvailable sets the condition ClusterAvailable of a Location by what its agents report. It
+// stays while they have no session or do not know, and is removed if their version does not report it.
+func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, generation int64) {
+	if s.session == nil || s.said == nil || s.said.Status == nil {
+		return
+	}
+	condition := metav1.Condition{
+		Type: v1alpha1.ConditionClusterAvailable, Status: metav1.ConditionTrue, Reason: "Answers", Message: "the API server of the cluster answers the agent",
+		LastTransitionTime: metav1.NewTime(now), ObservedGeneration: generation,
+	}
+	switch cluster := s.said.Status.Cluster; {
+	case cluster == nil:
+		meta.RemoveStatusCondition(all, condition.Type)
+		return
+	case cluster.State == wire.ClusterAvailable:
+	case cluster.State == wire.ClusterUnavailable:
+		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonClusterUnavailable
+		condition.Message = clip("the API server of the cluster does not answer the agent since " + cluster.Since + ": " + cluster.Message)
+	default:
+		return
+	}
+	meta.SetStatusCondition(all, condition)
 }
 
 // revoked is the first revocation of the agents that share a location, and the flag that names

@@ -20,6 +20,8 @@ type AgentStatus struct {
 	APIs       []API  `json:"apis,omitempty"`
 	// Halted says why the agent changes nothing at the target; empty while it works.
 	Halted string `json:"halted,omitempty"`
+	// Cluster is whether the target's API server answers; nil from an agent of an earlier version.
+	Cluster *ClusterStatus `json:"cluster,omitempty"`
 	// Lineage says whether the hub's log continues the one that the agent knows.
 	Lineage Lineage `json:"lineage,omitempty"`
 	// Awaits is the marker whose acceptance would make an unproven log proven.
@@ -34,6 +36,25 @@ type AgentStatus struct {
 	// come back; nil: nothing is missing.
 	Sees *SeesStatus `json:"sees,omitempty"`
 }
+
+// ClusterStatus is whether the API server of a target answers its agent.
+type ClusterStatus struct {
+	State ClusterState `json:"state"`
+	// Since is when the API server last answered, or when the agent has begun to ask, by the clock
+	// of the agent (RFC 3339), and Message why it does not. Both are empty unless it is unavailable.
+	Since   string `json:"since,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// ClusterState is whether an API server answers.
+type ClusterState string
+
+// The states of a cluster. It is Unknown until an agent that has just started has asked it.
+const (
+	ClusterAvailable   ClusterState = "Available"
+	ClusterUnavailable ClusterState = "Unavailable"
+	ClusterUnknown     ClusterState = "Unknown"
+)
 
 // SeesStatus is what of that which is asked for does not come back.
 type SeesStatus struct {

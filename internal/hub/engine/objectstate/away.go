@@ -1,7 +1,7 @@
 package objectstate
 
 import (
-	"encoding/json"
+	"sync"
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -9,14 +9,16 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Away is the one rule of what is stale: what is known of a location's objects may be
-// old once its condition Connected is False. Counts, rows of status and the condition
-// Synced all go by it. Connected becomes False only some time after a session has
-// ended or the hub has started, so a short interruption makes nothing stale.
+// Away is the one rule of what is stale. Reports of a location may be old once its
+// condition Connected is False, or ClusterAvailable, if its agent can't see the cluster. Counts, rows
+// of status, statuses that come back and the condition Synced all go by it. Both conditions become
+// False only some time after the cause, so that a short interruption makes nothing stale.
 func Away(conditions []metav1.Condition) bool {
-	return meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionConnected)
+	return meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionConnected) ||
+		meta.IsStatusConditionFalse(conditions, v1alpha1.ConditionClusterAvailable)
 }
 
 // RowAway is Away of the row of a Location; false if there is none, since a location
@@ -25,10 +27,45 @@ func RowAway(row *table.Row) bool {
 	if row == nil {
 		return false
 	}
-	raw := gjson.GetBytes(row.Value, "status.conditions").Raw
-	if raw == "" {
+	away := false
+	gjson.GetBytes(row.Value, "status.conditions").ForEach(func(_, c gjson.Result) bool {
+		switch c.Get("type").Str {
+		case v1alpha1.ConditionConnected, v1alpha1.ConditionClusterAvailable:
+			away = away || c.Get("status").Str == string(metav1.ConditionFalse)
+		}
+		return !away
+	})
+	return away
+}
+
+// AwayRows remembers RowAway of the rows of Locations. The zero value is ready to use, and safe for
+// concurrent use. It has as many entries as there are locations.
+type AwayRows struct {
+	mu   sync.Mutex
+	rows map[key.Location]awayRow
+}
+
+// awayRow is RowAway of a row of a revision.
+type awayRow struct {
+	rev  int64
+	away bool
+}
+
+// Away is RowAway of the row of a Location in a state.
+func (a *AwayRows) Away(state table.Reader, l key.Location) bool {
+	row := state.Get(l.Key())
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if row == nil {
+		delete(a.rows, l)
 		return false
 	}
-	var conditions []metav1.Condition
-	return json.Unmarshal([]byte(raw), &conditions) == nil && Away(conditions)
+	if known, ok := a.rows[l]; ok && known.rev == row.ModRev {
+		return known.away
+	}
+	if a.rows == nil {
+		a.rows = map[key.Location]awayRow{}
+	}
+	a.rows[l] = awayRow{row.ModRev, RowAway(row)}
+	return a.rows[l].away
 }

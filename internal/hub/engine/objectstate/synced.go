@@ -29,8 +29,11 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 			return say(metav1.ConditionUnknown, now.Reason, "%s", now.Message)
 		}
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
-	case Away(s.Conditions):
+	case meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionConnected):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
+	case Away(s.Conditions):
+		return say(metav1.ConditionUnknown, v1alpha1.ReasonClusterUnavailable, "the API server of the cluster does not answer the agent: see the condition %s",
+			v1alpha1.ConditionClusterAvailable)
 	case a.Lineage == string(wire.Unproven):
 		return say(no, "LineageUnproven",
 			"this hub's log does not continue the one that the agent knows, so %d changes and removals wait; if it is the right one, "+
@@ -76,6 +79,10 @@ func SyncedPlacement(c v1alpha1.Counts) metav1.Condition {
 		out.Reason, out.Message = "Held", "locations keep what they have of some objects"
 	case c.Applied < c.Assigned:
 		out.Reason, out.Message = "Progressing", "not everything assigned is applied yet"
+	case c.Stale > 0:
+		out.Status, out.Reason = metav1.ConditionUnknown, v1alpha1.ReasonStale
+		out.Message = fmt.Sprintf("everything assigned was applied when it was last seen; %d of %d objects are at locations that can't be seen now: "+
+			"see orrery status --state stale", c.Stale, c.Assigned)
 	default:
 		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c, 0)
 	}

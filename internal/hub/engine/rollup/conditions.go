@@ -76,7 +76,7 @@ func (r conditions) text() string {
 }
 
 func (r conditions) of(m *merging, field string) any {
-	if m.alone() {
+	if m.asItIs() {
 		return list(m.parts[0].status[field])
 	}
 	var types []string
@@ -146,7 +146,7 @@ func (r conditions) one(m *merging, t string) map[string]any {
 	var missing []part // those that don't, and should
 	for _, p := range m.parts {
 		switch c := conditionOf(p, t); {
-		case p.Sound && c.Exists():
+		case p.Sound && c.Exists() && (!unobserved(p.Part) || m.tellsObserved(c) || rule.rank(c) < rankUnknown):
 			all = append(all, c)
 		case rule.negative && !rule.all:
 		case p.Sound && rule.absent != "" && p.Health == wire.Healthy:
@@ -167,6 +167,16 @@ func (r conditions) one(m *merging, t string) map[string]any {
 		}
 	}
 	return m.made(t, isUnknown, ReasonNotEverywhere, strings.Join(whys(missing, "does not say"), "; "), r.also)
+}
+
+// tellsObserved reports whether tools that read a condition learn that it is not about what the
+// source is now: by an observedGeneration of the condition or of the status, which is held back. That
+// of a first generation would be 0, which most types leave out.
+func (m *merging) tellsObserved(c said) bool {
+	if m.generation() <= 1 {
+		return false
+	}
+	return c.Get(observedField).Exists() || m.showsObserved()
 }
 
 // Ranks of statuses, from the worst. Within one of them reasons are compared.
@@ -232,8 +242,8 @@ func (c condition) merged(m *merging, all []said, chosen said, also []string) ma
 		at = m.since()
 	}
 	out["lastTransitionTime"] = at
-	if chosen.Get("observedGeneration").Exists() {
-		out["observedGeneration"] = m.observedBy(all)
+	if chosen.Get(observedField).Exists() {
+		out[observedField] = m.observedBy(all)
 	}
 	for _, name := range also {
 		if _, ok := out[name]; !ok {
@@ -248,7 +258,7 @@ func (m *merging) observedBy(all []said) int64 {
 	g := m.generation()
 	n := g
 	for _, s := range all {
-		if o := s.Get("observedGeneration").Int(); o < s.Generation || s.Behind {
+		if o := s.Get(observedField).Int(); o < s.Generation || unobserved(s.Part) {
 			n = min(n, o, g-1)
 		}
 	}
@@ -301,14 +311,24 @@ func (m *merging) since() string {
 	return at
 }
 
+const (
+	// earlierVersion and lastSeen are the reasons for which a location that counts is not observed.
+	earlierVersion = "it has an earlier version"
+	lastSeen       = "not all locations can be seen now, see orrery status --state stale"
+)
+
 // withPending adds what kstatus reads of any object: Stalled, if a location is Degraded,
 // and Reconciling, if one is not there yet. Who reads the object learns which.
 func (m *merging) withPending(merged []map[string]any, also []string) []map[string]any {
-	var unsound, degraded, progressing []part
+	var unsound, behind, degraded, progressing []part
+	stale := false
 	for _, p := range m.parts {
+		stale = stale || p.Stale
 		switch {
 		case !p.Sound:
 			unsound = append(unsound, p)
+		case p.Behind:
+			behind = append(behind, p)
 		case p.Health == wire.Degraded, p.Health == "" && conditionOf(p, stalled).status() == isTrue:
 			degraded = append(degraded, p)
 		case p.Health == wire.Progressing, p.Health == wire.HealthUnknown:
@@ -316,6 +336,12 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 		}
 	}
 	why := whys(unsound, "")
+	if len(behind) > 0 {
+		why = append(why, names(behind)+": "+earlierVersion)
+	}
+	if stale { // which is not said: each change of a link would be a write of each object
+		why = append(why, lastSeen)
+	}
 	if len(progressing) > 0 {
 		why = append(why, names(progressing)+": progressing")
 	}
@@ -333,8 +359,13 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 func whys(of []part, otherwise string) (all []string) {
 	for _, p := range of[:min(len(of), maxNamed)] {
 		why := otherwise
-		if !p.Sound {
+		switch {
+		case !p.Sound:
 			why = wire.Clip(or(p.Why, "not reported"), maxWhy)
+		case p.Behind:
+			why = earlierVersion
+		case p.Stale:
+			why = "it can't be seen now"
 		}
 		all = append(all, string(p.Location)+": "+why)
 	}

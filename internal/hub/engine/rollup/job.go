@@ -1,5 +1,7 @@
 package rollup
 
+import "slices"
+
 // Types of the conditions of a Job.
 const (
 	jobComplete        = "Complete"
@@ -18,7 +20,7 @@ func (ends) text() string {
 }
 
 func (ends) of(m *merging, field string) any {
-	if m.alone() {
+	if m.asItIs() {
 		return list(m.parts[0].status[field])
 	}
 	var merged []map[string]any
@@ -31,7 +33,7 @@ func (ends) of(m *merging, field string) any {
 		}
 	}
 	for _, t := range []string{jobSuccess, jobComplete} {
-		if where := m.are(t); len(where) == len(m.parts) {
+		if where := m.are(t); len(where) == len(m.parts) && !slices.ContainsFunc(where, func(s said) bool { return s.Behind }) {
 			add(condition{}, where)
 		}
 	}

@@ -282,7 +282,7 @@ func (r observed) of(m *merging, field string) any {
 		some = some || said.Exists()
 		o := said.Int()
 		switch {
-		case p.Sound && !p.Behind && said.Exists() && o >= p.Generation:
+		case !unobserved(p.Part) && said.Exists() && o >= p.Generation:
 			continue
 		case !p.Sound && !said.Exists():
 			o = g - 1

@@ -52,7 +52,7 @@ func (podConditions) text() string {
 
 func (podConditions) of(m *merging, field string) any {
 	worst, missing := m.worstPod()
-	if m.alone() {
+	if m.asItIs() {
 		return list(worst.status[field])
 	}
 	var merged []map[string]any

@@ -19,15 +19,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
+// observedField is the field of a status, or of a condition, that names the generation it is about.
+const observedField = "observedGeneration"
+
 // Part is what one of the locations that are to have the object says of it.
 type Part struct {
 	Location key.Location
 	// Sound says that the report counts: the object was applied, and is the current one (by
 	// UID). What is not reported, has failed, is held or is in conflict is not sound.
 	Sound bool
-	// Behind says that what is applied is an earlier desired state (by digest). As in a
+	// Behind reports that what is applied is an earlier desired state (by digest). As in a
 	// cluster whose controller has not looked yet, it counts, and is not observed.
 	Behind bool
+	// Stale reports that the location can't be seen now. It counts with its last report, and is
+	// not observed.
+	Stale bool
 	// Why says in a few words why a part is not sound; Since is when that began, RFC 3339.
 	// Both may be empty.
 	Why, Since string
@@ -56,7 +62,7 @@ func Has(r key.Resource) bool {
 func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage, ok bool) {
 	rules, ok := rulesOf(r)
 	if !ok {
-		rules, ok = custom, slices.ContainsFunc(parts, hasConditions)
+		rules, ok = custom, slices.ContainsFunc(parts, hasConditions) || slices.ContainsFunc(parts, hasStatus) && slices.ContainsFunc(parts, unobserved)
 	}
 	if len(parts) == 0 || !ok {
 		return nil, ok
@@ -88,6 +94,12 @@ func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage,
 	return out, true
 }
 
+// hasStatus reports whether a part has a status.
+func hasStatus(p Part) bool { return len(p.Status) > 0 }
+
+// unobserved reports whether what a part says may not be about what the object is now.
+func unobserved(p Part) bool { return !p.Sound || p.Behind || p.Stale }
+
 // hasConditions says whether the status of a part has conditions.
 func hasConditions(p Part) bool {
 	return bytes.Contains(p.Status, []byte(conditionsField)) && gjson.GetBytes(p.Status, conditionsField).IsArray()
@@ -98,6 +110,8 @@ type merging struct {
 	source gjson.Result
 	rules  []rule
 	parts  []part
+	// observed reports whether the merged status has an observedGeneration; nil: not asked yet.
+	observed *bool
 }
 
 // part is a Part with its status parsed.
@@ -153,6 +167,18 @@ func newMerge(source []byte, rules []rule, parts []Part) *merging {
 // alone says that there is only one location, and it has what it is to have: its status is
 // the source's, but for what is measured.
 func (m *merging) alone() bool { return len(m.parts) == 1 && m.parts[0].Sound }
+
+// asItIs reports whether the source has the conditions of its one location as they are.
+func (m *merging) asItIs() bool { return m.alone() && !unobserved(m.parts[0].Part) }
+
+// showsObserved reports whether the merged status has an observedGeneration.
+func (m *merging) showsObserved() bool {
+	if m.observed == nil {
+		shown := slices.ContainsFunc(m.rules, func(r rule) bool { return r.field == observedField && r.merge.of(m, r.field) != nil })
+		m.observed = &shown
+	}
+	return *m.observed
+}
 
 // generation is that of the source.
 func (m *merging) generation() int64 { return m.source.Get("metadata.generation").Int() }

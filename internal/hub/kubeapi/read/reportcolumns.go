@@ -18,7 +18,7 @@ func reportColumns() []metav1.TableColumnDefinition {
 		{Name: "Location", Type: "string", Description: "The location that reports the object."},
 		{Name: "State", Type: "string", Description: "How far the object is there; Present, if it was not placed."},
 		{Name: "Health", Type: "string", Description: "How the object does there."},
-		{Name: "Fresh", Type: "string", Description: "Live, or how long the location has been away: what it reported may be old."},
+		{Name: "Fresh", Type: "string", Description: "Live, or Stale and for how long the location could not be seen: what it reported may be old."},
 	}
 }
 
@@ -40,7 +40,14 @@ func (r *reader) addReported(to *metav1.TableRow, of *table.Row) {
 
 // forHowLong says since when the Location of a row is away; empty if it does not say.
 func forHowLong(location *table.Row) string {
-	since := gjson.GetBytes(location.Value, `status.conditions.#(type=="`+v1alpha1.ConditionConnected+`").lastTransitionTime`).Time()
+	var since time.Time
+	for _, name := range []string{v1alpha1.ConditionConnected, v1alpha1.ConditionClusterAvailable} {
+		c := gjson.GetBytes(location.Value, `status.conditions.#(type=="`+name+`")`)
+		changed := c.Get("lastTransitionTime").Time()
+		if c.Get("status").Str == string(metav1.ConditionFalse) && !changed.IsZero() && (since.IsZero() || changed.Before(since)) {
+			since = changed
+		}
+	}
 	if since.IsZero() {
 		return ""
 	}

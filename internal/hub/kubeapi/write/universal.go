@@ -53,6 +53,7 @@ func (u universal) Validate(ctx context.Context, obj runtime.Object) field.Error
 	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
 }
 
+// ValidateUpdate refuses what may not be stored. What may has a status that is of the spec before.
 func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	// What was accepted once, by another version of the hub, keeps nobody from other changes.
 	known := map[string]bool{}
@@ -64,7 +65,11 @@ func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	if len(sliced) == 0 {
 		sliced = judged(ctx, obj, old)
 	}
-	return slices.Concat(validateAnnotations(obj), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
+	all := slices.Concat(validateAnnotations(obj), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
+	if len(all) == 0 {
+		awaitLocations(obj, old)
+	}
+	return all
 }
 
 // validateTemplates refuses templates that can't be used, at the texts that have them.

@@ -1,0 +1,129 @@
+package rollup
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestUnobserved shows what a status says while it may not be about what the source is now: a site
+// has an earlier version, can't be seen, or has refused the object.
+func TestUnobserved(t *testing.T) {
+	t.Parallel()
+	const source = `{"metadata":{"generation":2,"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"replicas":1,"completions":1}}`
+	deployment := key.NewResource("apps", "deployments")
+	job := key.NewResource("batch", "jobs")
+	custom := key.NewResource("example.org", "gizmos")
+	const ready = `{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
+	sound := func(l key.Location, status string) Part {
+		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
+	}
+	behind := func(p Part) Part { p.Behind, p.Generation = true, 1; return p }
+	stale := func(p Part) Part { p.Stale = true; return p }
+	failed := func(p Part) Part { p.Sound, p.Why = false, "Invalid"; return p }
+	for _, c := range []struct {
+		name     string
+		resource key.Resource
+		sites    []Part
+		want     string // of the merged status
+		alone    string // of that of Alone, with one part
+	}{
+		{
+			"a custom kind, seen and current", custom, []Part{sound("a", ready)},
+			`{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
+			ready,
+		},
+		{
+			"behind", custom, []Part{behind(sound("a", ready))},
+			`{"conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+			`{"conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		{
+			"one of two can't be seen", custom, []Part{sound("a", ready), stale(sound("b", ready))},
+			`{"conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"b: it can't be seen now","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+			"",
+		},
+		{
+			"without conditions, behind", custom, []Part{behind(sound("a", `{"n":1}`))},
+			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		{"without conditions, current", custom, []Part{sound("a", `{"n":1}`)}, "", `{"n":1}`},
+		{
+			"without conditions, refused", custom, []Part{failed(sound("a", `{"n":1}`))},
+			`{"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		{
+			"with an observedGeneration, behind", custom, []Part{behind(sound("a", `{"observedGeneration":7,`+ready[1:]))},
+			`{"observedGeneration":1,"conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
+			`{"observedGeneration":1,"conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
+		},
+		{
+			"a first generation that can't be seen", custom, []Part{stale(sound("a", `{"observedGeneration":1,`+ready[1:]))},
+			"",
+			`{"observedGeneration":0,"conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: it can't be seen now","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		{
+			"a Job that has ended in an earlier version", job,
+			[]Part{behind(sound("a", `{"succeeded":1,"conditions":[{"type":"Complete","status":"True","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`))},
+			`{"succeeded":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null}]}`,
+			"",
+		},
+		{
+			"a Deployment that can't be seen", deployment,
+			[]Part{stale(sound("a", `{"observedGeneration":2,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1}`))},
+			`{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1,
+				"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":null}]}`,
+			"",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			source := source
+			if strings.Contains(c.name, "first generation") {
+				source = strings.Replace(source, `"generation":2`, `"generation":1`, 1)
+				c.sites[0].Generation = 1
+			} else {
+				got, _ := Merge(c.resource, []byte(source), c.sites)
+				equal(t, "Merge", c.want, got)
+			}
+			if c.alone != "" {
+				equal(t, "Alone", c.alone, Alone([]byte(source), c.sites[0]))
+			}
+		})
+	}
+}
+
+func equal(t *testing.T, what, want string, got json.RawMessage) {
+	t.Helper()
+	canonical := func(text []byte) string {
+		var v any
+		if len(text) == 0 {
+			return ""
+		}
+		if err := json.Unmarshal(text, &v); err != nil {
+			t.Fatalf("%s: %v: %s", what, err, text)
+		}
+		out, _ := json.Marshal(v)
+		return string(out)
+	}
+	if w, g := canonical([]byte(want)), canonical(got); w != g {
+		t.Errorf("%s:\n%s\nwant\n%s", what, g, w)
+	}
+}
