@@ -28,6 +28,10 @@ type LocationTokenSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=32
 	Shard int32 `json:"shard,omitempty"`
+	// Readmit lets in again, without a new token, the agent that is locked out since it has
+	// shown a credential that it had renewed, as after a snapshot of its machine was restored.
+	// +optional
+	Readmit bool `json:"readmit,omitempty"`
 }
 
 // LocationTokenStatus is what an agent needs to join.

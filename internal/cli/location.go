@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,7 +26,7 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 	}
 	c.addFlags(cmd.PersistentFlags())
 	cmd.AddCommand(
-		newLocationAdd(c, streams), newLocationToken(c, streams), newLocationRevoke(c, streams),
+		newLocationAdd(c, streams), newLocationToken(c, streams), newLocationRevoke(c, streams), newLocationReadmit(c, streams),
 		newLocationList(c, streams), newLocationDescribe(c, streams),
 		newLocationMapping(c, streams, "pause", "paused", "Pause a location: its agent changes nothing until it is resumed", v1alpha1.MappingPaused),
 		newLocationMapping(c, streams, "resume", "resumed", "Resume a location that was paused", v1alpha1.MappingActive),
@@ -166,6 +167,39 @@ an agent in again, make a join token for it with "orrery location token NAME".
 			return err
 		},
 	}
+}
+
+func newLocationReadmit(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
+	var shard int32
+	cmd := &cobra.Command{
+		Use:   "readmit NAME",
+		Short: "Let in again an agent that was restored from a snapshot, without a visit to its site",
+		Long: `Let in again the agent that is locked out since it has shown a credential that it had
+renewed (condition Enrolled, reason CredentialReused), as after a snapshot of its machine
+or of its volume was restored. The agent renews that credential when it asks next, within
+a minute; what followed it is good no more. If the agent's disk may have been copied, use
+"orrery location token NAME" instead, and set the agent up anew.
+`,
+		Args: want(1, 1, "NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			h, name, err := c.openFor(cmd, args[0])
+			if err != nil {
+				return err
+			}
+			request := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{Shard: shard, Readmit: true}}
+			var made v1alpha1.LocationToken
+			if err := h.create(cmd.Context(), request, &made, rootPath(key.Locations, name, "token")...); err != nil {
+				return err
+			}
+			if made.Status.Token != "" {
+				return errors.New("the hub is of a version that can't readmit an agent; upgrade it, or set the agent up anew by: orrery location token " + name)
+			}
+			_, err = fmt.Fprintf(streams.Out, "location %s: its agent is let in when it asks next; follow that with: orrery location describe %s\n", name, name)
+			return err
+		},
+	}
+	cmd.Flags().Int32Var(&shard, "shard", 0, "the number of the agent, where several share the location")
+	return cmd
 }
 
 func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.Command {

@@ -124,7 +124,7 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 		return issued, errTooLate
 	}
 	if !former {
-		if err := e.judge(r, c); err != nil {
+		if err := e.judge(r, c); err != nil && !errors.Is(err, enroll.ErrReadmitted) {
 			return issued, err
 		}
 	}
@@ -138,6 +138,10 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 				return enroll.Credential{}, now, err
 			}
 			return now.Renew(c, of)
+		}
+		if now.Readmitted(c) {
+			next, now := now.Rejoin(c, of, e.config.Now())
+			return next, now, nil
 		}
 		next, now, err := now.Renew(c, of)
 		// A clock that is behind for a while must not make a credential that has ended, perhaps

@@ -92,6 +92,15 @@ func (e *Enrolments) Revoke(ctx context.Context, l key.Location, uid, who string
 	return err
 }
 
+// Readmit lets the agent in again that has shown a spent credential, by the number of its shard.
+func (e *Enrolments) Readmit(ctx context.Context, l key.Location, shard int, uid, who string) error {
+	err := e.changeOf(ctx, l, shard, uid, enroll.Record.Readmit)
+	if err == nil {
+		e.config.Logger.Warn("the agent of a location that has shown a spent credential was readmitted", "location", l, "shard", shard, "by", who)
+	}
+	return err
+}
+
 // record is that of a location as the table has it, and the row that it is in. Without
 // the location there is none.
 func (e *Enrolments) record(l key.Location) (r enroll.Record, row *table.Row, ok bool) {
@@ -165,6 +174,9 @@ func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 		news, err = e.look(c)
 	}
 	switch {
+	case errors.Is(err, enroll.ErrSuperseded):
+		e.config.Logger.Warn("an agent that another one has superseded is still there", "location", c.Location, "credential", c.Number, "from", r.RemoteAddr)
+		return err
 	case errors.Is(err, enroll.ErrSpent):
 		return e.spent(r, c)
 	case err != nil || !news:
@@ -206,7 +218,7 @@ func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
 			return now, err
 		}
 		revoked = true
-		return now.Revoke(enroll.Revocation{At: e.config.Now(), Reused: true, Message: fmt.Sprintf(
+		return now.Revoke(enroll.Revocation{At: e.config.Now(), Reused: true, Shown: new(c.Mark()), Message: fmt.Sprintf(
 			"credential %d, which was renewed and spent, was shown again, from %s: two agents have it", c.Number, r.RemoteAddr)}), nil
 	})
 	if revoked {
@@ -250,7 +262,7 @@ var (
 var refusals = []refusedError{
 	{wire.RefusedNone, errNothing},
 	{wire.RefusedJoin, enroll.ErrUnknownJoin}, {wire.RefusedJoinUsed, enroll.ErrJoinUsed}, {wire.RefusedJoinLate, enroll.ErrJoinExpired},
-	{wire.RefusedForeign, enroll.ErrOther}, {wire.RefusedExpired, errExpired}, {wire.RefusedTooLate, errTooLate},
+	{wire.RefusedForeign, enroll.ErrOther}, {wire.RefusedExpired, errExpired}, {wire.RefusedExpired, enroll.ErrReadmitted}, {wire.RefusedTooLate, errTooLate},
 	{wire.RefusedSuperseded, enroll.ErrSuperseded}, {wire.RefusedSpent, enroll.ErrSpent}, {wire.RefusedRevoked, enroll.ErrRevoked},
 }
 

@@ -102,6 +102,9 @@ func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Lo
 			condition.Reason = v1alpha1.ReasonCredentialReused
 		}
 		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l) + of
+		if why.Shown != nil {
+			condition.Message += "; if a snapshot of the agent's machine or volume was restored, run instead: orrery location readmit " + string(l) + of
+		}
 	case !record.Enrolled() && !opened:
 		return
 	}

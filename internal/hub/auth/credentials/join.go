@@ -18,6 +18,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/auth"
+	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -95,6 +96,9 @@ func (j Joins) create(w http.ResponseWriter, r *http.Request, l key.Location, ui
 	if len(options.DryRun) > 0 {
 		return made, nil
 	}
+	if asked.Spec.Readmit {
+		return made, j.readmit(r, l, shard, uid)
+	}
 	token, expires, err := j.Enrolments.NewToken(r.Context(), l, shard, uid, valid)
 	if err != nil {
 		return nil, err
@@ -104,6 +108,24 @@ func (j Joins) create(w http.ResponseWriter, r *http.Request, l key.Location, ui
 	}
 	made.Status.ExpirationTimestamp = metav1.NewTime(expires)
 	return made, nil
+}
+
+// readmit lets the agent in again that is locked out since it has shown a spent credential.
+func (j Joins) readmit(r *http.Request, l key.Location, shard int, uid string) error {
+	err := j.Enrolments.Readmit(r.Context(), l, shard, uid, asker(r))
+	if errors.Is(err, enroll.ErrNoReuse) {
+		return apierrors.NewConflict(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, string(l), err)
+	}
+	return err
+}
+
+// asker is the name of the user who makes a request.
+func asker(r *http.Request) string {
+	name := ""
+	if u, ok := request.UserFrom(r.Context()); ok {
+		name = u.GetName()
+	}
+	return cmp.Or(name, "an unknown user")
 }
 
 // revoke ends that anything is good that the agent of a location was given.
@@ -119,9 +141,5 @@ func (j Joins) revoke(_ http.ResponseWriter, r *http.Request, l key.Location, ui
 	if len(options.DryRun) > 0 {
 		return status, nil
 	}
-	who := ""
-	if u, ok := request.UserFrom(r.Context()); ok {
-		who = u.GetName()
-	}
-	return status, j.Enrolments.Revoke(r.Context(), l, uid, cmp.Or(who, "nobody known"))
+	return status, j.Enrolments.Revoke(r.Context(), l, uid, asker(r))
 }

@@ -42,8 +42,8 @@ type Credential struct {
 	Signer *x509.Certificate
 }
 
-// mark is the credential's place in the record of its location.
-func (c Credential) mark() Mark { return Mark{Number: c.Number, Key: c.Key} }
+// Mark is the credential's place in the record of its location.
+func (c Credential) Mark() Mark { return Mark{Number: c.Number, Key: c.Key} }
 
 // number is that of the agent's shard.
 func (c Credential) number() int { return max(1, c.Shard) }

@@ -41,6 +41,9 @@ type Record struct {
 	Used   Mark   `json:"used,omitzero"`
 	// Revoked says that no credential is good until the location is joined anew.
 	Revoked *Revocation `json:"revoked,omitempty"`
+	// Readmits is a spent credential that an operator has readmitted: it can be renewed until
+	// the one that follows it is used.
+	Readmits *Mark `json:"readmits,omitempty"`
 	// Shard is the number of the agent that the record is of, if several share the location
 	// and it is not the first; Shards has the records of those, in that of the first.
 	Shard  int            `json:"shard,omitempty"`
@@ -115,6 +118,8 @@ type Revocation struct {
 	At time.Time `json:"at"`
 	// Reused says that a spent credential was shown; else somebody revoked the enrolment.
 	Reused bool `json:"reused,omitempty"`
+	// Shown is that credential.
+	Shown *Mark `json:"shown,omitempty"`
 	// Message says more.
 	Message string `json:"message"`
 }
@@ -128,6 +133,9 @@ var (
 	ErrSuperseded  = errors.New("another agent has joined the location since")
 	ErrSpent       = errors.New("the credential was renewed, and the new one is in use")
 	ErrRevoked     = errors.New("the enrolment of the location was revoked")
+	ErrReadmitted  = errors.New("an operator has readmitted the agent that has this credential, which is to be renewed")
+	// ErrNoReuse is of Readmit.
+	ErrNoReuse = errors.New("the agent is not locked out since a spent credential was shown")
 )
 
 // ParseRecord reads the record of the location that has a UID. Without a value, or with
@@ -215,7 +223,7 @@ func (r Record) Trade(l key.Location, token, of string, now time.Time) (Credenti
 	// is also true of what a log has forgotten that is a copy.
 	join := *r.Join
 	join.Key = of
-	r.Join, r.Hash, r.Created, r.Revoked = &join, "", "", nil
+	r.Join, r.Hash, r.Created, r.Revoked, r.Readmits = &join, "", "", nil, nil
 	r.Joined = max(r.Issued.Number+1, r.Used.Number+1, uint64(max(0, now.Unix())))
 	r.Issued = Mark{r.Joined, of}
 	r.Used = r.Issued
@@ -249,15 +257,17 @@ func (r Record) Judge(c Credential) (news bool, err error) {
 	switch {
 	case c.UID != r.Location || c.number() != max(1, r.Shard):
 		return false, ErrOther
+	case r.Readmitted(c):
+		return false, ErrReadmitted
 	case r.Revoked != nil:
 		return false, ErrRevoked
 	case c.Joined < r.Joined:
 		return false, ErrSuperseded
 	case c.Joined > r.Joined, c.Number > r.Issued.Number:
 		return true, nil // the log is a copy from before it was issued
-	case c.mark() == r.Used:
+	case c.Mark() == r.Used:
 		return false, nil
-	case c.mark() == r.Issued:
+	case c.Mark() == r.Issued:
 		return true, nil
 	}
 	return false, ErrSpent
@@ -274,7 +284,7 @@ func (r Record) JudgeFormer(c Credential) error {
 		return ErrRevoked
 	case c.Joined != r.Joined:
 		return ErrSuperseded
-	case c.mark() != r.Used && c.mark() != r.Issued:
+	case c.Mark() != r.Used && c.Mark() != r.Issued:
 		return ErrSpent
 	}
 	return nil
@@ -283,14 +293,37 @@ func (r Record) JudgeFormer(c Credential) error {
 // Use is the record after a good credential was used. It is the newest from then on, also
 // if the log is a copy from before it was issued.
 func (r Record) Use(c Credential) Record {
-	if c.mark() == r.Used {
+	if c.Mark() == r.Used {
 		return r
 	}
 	if c.Joined > r.Joined || c.Number > r.Issued.Number {
-		r.Joined, r.Issued = c.Joined, c.mark()
+		r.Joined, r.Issued = c.Joined, c.Mark()
 	}
-	r.Used, r.Hash, r.Created = c.mark(), "", ""
+	r.Used, r.Hash, r.Created, r.Readmits = c.Mark(), "", "", nil
 	return r
+}
+
+// Readmit is the record after an operator has readmitted the agent that has shown a spent credential,
+// as when its machine was restored from a snapshot.
+func (r Record) Readmit() (Record, error) {
+	if r.Revoked == nil || r.Revoked.Shown == nil {
+		return r, ErrNoReuse
+	}
+	r.Readmits = r.Revoked.Shown
+	return r, nil
+}
+
+// Readmitted reports whether an operator has readmitted the agent that has a credential.
+func (r Record) Readmitted(c Credential) bool { return r.Readmits != nil && *r.Readmits == c.Mark() }
+
+// Rejoin is the record after a readmitted credential was traded for one of a key. What followed the
+// readmitted one is superseded, as by a join.
+func (r Record) Rejoin(c Credential, keyDigest string, now time.Time) (Credential, Record) {
+	if r.Revoked != nil || r.Issued.Key != keyDigest {
+		r.Joined = max(r.Issued.Number+1, r.Used.Number+1, uint64(max(0, now.Unix())))
+		r.Issued, r.Revoked = Mark{r.Joined, keyDigest}, nil
+	}
+	return r.credential(c.Location), r
 }
 
 // Renew is the record after the one that follows a good credential was issued for a key.
@@ -320,7 +353,7 @@ func (r Record) credential(l key.Location) Credential {
 // Revoke is the record after nothing is good any more, join tokens included. The first
 // reason stays.
 func (r Record) Revoke(why Revocation) Record {
-	r.Join = nil
+	r.Join, r.Readmits = nil, nil
 	if r.Revoked == nil {
 		why.At = why.At.UTC().Truncate(time.Second)
 		r.Revoked = &why

@@ -109,7 +109,7 @@ func TestJudge(t *testing.T) {
 	}
 	says("a copy of the log from before it was used", before, second, true, nil)
 	says("no record at all", Record{Location: uid}, second, true, nil)
-	if restored := (Record{Location: uid}).Use(second); restored.Issued != second.mark() || restored.Used != second.mark() {
+	if restored := (Record{Location: uid}).Use(second); restored.Issued != second.Mark() || restored.Used != second.Mark() {
 		t.Errorf("after a restore: %+v", restored)
 	}
 	says("another location", ParseRecord(r.Encode(), "u2"), second, false, ErrOther)
@@ -126,8 +126,62 @@ func TestJudge(t *testing.T) {
 	says("superseded, at that copy", r.Use(anew), second, false, ErrSuperseded)
 }
 
-// TestJoinsAfterARestore: whoever joins at a copy of the log is the agent from then on, and
-// not who had joined, or was given credentials, since the copy was made.
+// TestReadmitted lets in again the agent that has shown a spent credential, after an operator has
+// readmitted it. No other credential is good by that, and an answer that is lost is given again.
+func TestReadmitted(t *testing.T) {
+	r, _, first := joined(t, Record{Location: uid}, "k1")
+	second, r, err := r.Renew(first, "k2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = r.Use(second)
+	if _, err := r.Readmit(); !errors.Is(err, ErrNoReuse) {
+		t.Errorf("readmitted without a cause: %v", err)
+	}
+	if _, err := r.Revoke(Revocation{At: noon}).Readmit(); !errors.Is(err, ErrNoReuse) {
+		t.Errorf("readmitted after a revocation by an operator: %v", err)
+	}
+	locked := r.Revoke(Revocation{At: noon, Reused: true, Shown: new(first.Mark())})
+	r, err = locked.Readmit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	judged := func(what string, r Record, c Credential, want error) {
+		t.Helper()
+		if _, err := r.Judge(c); !errors.Is(err, want) || want == nil && err != nil {
+			t.Errorf("%s: %v, want %v", what, err, want)
+		}
+	}
+	judged("readmitted", r, first, ErrReadmitted)
+	judged("the renewed one", r, second, ErrRevoked)
+	judged("of another key", r, Credential{UID: uid, Number: first.Number, Joined: first.Joined, Key: "kx"}, ErrRevoked)
+	if back := ParseRecord(r.Encode(), uid); !back.Readmitted(first) || back.Readmitted(second) {
+		t.Errorf("it is read as %+v", back)
+	}
+	anew, r := r.Rejoin(first, "k3", noon)
+	if again, same := r.Rejoin(first, "k3", noon.Add(time.Hour)); again != anew || same.Issued != r.Issued {
+		t.Errorf("the answer is lost: %+v, then %+v", anew, again)
+	}
+	judged("its answer was lost", r, first, ErrReadmitted)
+	judged("the renewed one, after that", r, second, ErrSuperseded)
+	judged("the new one", r, anew, nil)
+	r = r.Use(anew)
+	judged("the new one, used", r, anew, nil)
+	judged("readmitted, after the new one was used", r, first, ErrSuperseded)
+	if _, next, err := r.Renew(anew, "k4"); err != nil || next.Revoked != nil {
+		t.Errorf("renewed: %v", err)
+	}
+	readmitted, err := locked.Readmit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if readmitted.Revoke(Revocation{}).Readmitted(first) {
+		t.Error("a revocation leaves the agent in")
+	}
+}
+
+// TestJoinsAfterARestore: the agent that joins at a copy of the log is the location's from then on, and
+// not the one that had joined, or was given credentials, since the copy was made.
 func TestJoinsAfterARestore(t *testing.T) {
 	older, _, _ := joinedAt(t, noon, Record{Location: uid}, "k1")
 	lost, _, stolen := joinedAt(t, noon.Add(time.Hour), older, "k2")
