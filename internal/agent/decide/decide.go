@@ -150,10 +150,13 @@ func (f Facts) MarksChanged(s store.Source) bool {
 	return was.Orphan != s.Policy.Orphan || was.ServiceAccount != s.Policy.ServiceAccount
 }
 
-// rewritten says that the object was written at another place in the log than the agent has
+// Rewritten says that the object was written at another place in the log than the agent has
 // recorded: by one that had the shard before, since all of a location write as one manager, or by
 // a request that was given up and came late.
-func (f Facts) rewritten() bool {
+func (f Facts) Rewritten() bool {
+	if f.Record == nil {
+		return false
+	}
 	was := f.Record.Source.Log
 	return !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
 }
@@ -163,7 +166,7 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	seen, rec := f.Seen, f.Record
 	known := rec != nil && seen.UID == rec.UID
 	asLeft := known && seen.Fields == rec.Fields // even if an earlier location of the name left it
-	same := asLeft && !seen.Unmarked && !(known && f.rewritten())
+	same := asLeft && !seen.Unmarked && !(known && f.Rewritten())
 	switch {
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {

@@ -58,6 +58,7 @@ func (r *Reconciler) inspect(ctx context.Context, t *turn, f decide.Facts, d dec
 	}
 	f.Seen.Fields, f.Seen.Log = now.Fields(t.view.As), now.Log()
 	o := t.note(f, d)
+	o.drifted = f.Rewritten()            // its place in the log is written next, which counts as a repair
 	if f.MarksChanged(o.record.Source) { // the marks are written when there is no drift
 		was, now := t.record.Source.Policy, &o.record.Source.Policy
 		now.Orphan, now.ServiceAccount, o.Retry = was.Orphan, was.ServiceAccount, 1

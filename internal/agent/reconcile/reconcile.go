@@ -247,7 +247,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 // step does what was decided. It returns errLook, or a failed precondition, if the
 // object is not as it was thought to be.
 func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide.Decision) (outcome, error) {
-	if d.Drift && t.view.Calm > 0 {
+	if (d.Drift || d.Do == decide.DoRefresh) && t.view.Calm > 0 { // another writer changes the object, too
 		return outcome{Decision: decide.Decision{Retry: t.view.Calm}, record: t.record, keep: true}, nil
 	}
 	switch d.Do {
