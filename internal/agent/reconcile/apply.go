@@ -125,8 +125,12 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 	if _, ours := m.ProvesOurs(t.view.As, t.kind()); ours {
 		return o, nil
 	}
-	if by := m.Successor(t.view.As, t.kind()); by != "" && !r.State.Assures() {
-		return r.succeeded(ctx, t, &m, by)
+	owner := m.Successor(t.view.As, t.kind())
+	if rec := t.record; owner == "" && rec != nil && rec.UID == m.UID && rec.As == t.view.As { // the agent has marked it before
+		owner = m.Remarked(t.view.As, t.kind())
+	}
+	if owner != "" && !r.State.Assures() {
+		return r.succeeded(ctx, t, &m, owner)
 	}
 	if m.ProvesAny(t.formers, t.kind()) != "" {
 		o.Presence, o.Inherited = decide.Foreign, true

@@ -43,6 +43,16 @@ func (m *Meta) Successor(l Owner, kind Kind) Owner {
 	return by
 }
 
+// Remarked is the owner, a location of the same name with another UID, that the object proves to be
+// of; empty: it is of none. All marks have to prove that, as for Successor.
+func (m *Meta) Remarked(l Owner, kind Kind) Owner {
+	owner := Owner(m.Labels[v1alpha1.LocationLabel])
+	if owner == l || owner.name() != l.name() || m.ProvesAny([]Owner{owner}, kind) == "" || !m.Written(owner) {
+		return ""
+	}
+	return owner
+}
+
 // Succeed makes an object of a former owner, that m was read from, one of l: its label and
 // managed fields, and who it was taken from. Nothing else of it changes.
 func Succeed(m *Meta, from, l Owner) any {
