@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"orrery.dev/orrery/internal/agent/credential"
@@ -22,6 +23,7 @@ import (
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/agent/upsync"
 	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -40,6 +42,10 @@ type Agent struct {
 	engine *worklist.Worklist
 	gate   *observe.Gate
 	tenure *fencing.Fence
+	mark   *fencing.Mark // nil: the agent is of a shard
+	// begun is set when the agent acts after its start, and aged when its store is older than the
+	// target.
+	begun, aged atomic.Bool
 	// running ends with the agent, and refuse ends it.
 	running   context.Context //nolint:containedctx // it is that of Run
 	refuse    context.CancelCauseFunc
@@ -107,6 +113,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		if err := a.metrics.register(a.config.Metrics, a.config.Version, a.Status); err != nil {
 			return fmt.Errorf("register metrics: %w", err)
 		}
+		defer a.metrics.unregister(a.config.Metrics)
 	}
 	return errors.Join(a.work(ctx), writeStatus(a.config.DataDir, a.Status()))
 }
@@ -158,13 +165,23 @@ func (a *Agent) build(was key.Shard) {
 	a.engine.Worked = func(took time.Duration) { a.metrics.work.Observe(took.Seconds()) }
 	link := a.link()
 	a.gate = observe.NewGate(a.engine, a.target, a.log)
+	home, holder := cmp.Or(a.config.LeaseNamespace, manifest.Namespace), holder()
+	var marker fencing.Marker
+	if a.mark = nil; a.config.Shard.Whole() {
+		a.mark = fencing.NewMark(fencing.Marked{
+			Leases: a.target, Target: a.target, Namespace: home, Holder: holder, Now: a.lasting,
+			May: func() bool { return a.Halted() == "" }, Proves: a.state.Proves, Newer: a.older, Log: a.log,
+		})
+		marker = a.mark
+	}
 	a.tenure = fencing.New(fencing.Config{
-		Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: cmp.Or(a.config.LeaseNamespace, manifest.Namespace), Holder: holder(),
+		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
 		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
-		Store: a.store.Meta().ID, Outdated: a.outdated, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
+		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
 	})
 	a.target.Guard(a.tenure.Held)
-	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, a.log)
+	age := observe.NewAge(a.store, a.config.Shard, a.state.Proves, a.surpassed, a.log)
+	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, age, a.log)
 	a.reporter = hubclient.NewReporter(link, a.metrics.reports, a.engine.Touch, a.reports)
 	a.prover = hubclient.NewProver(link, a.engine.Again)
 	a.announcer = hubclient.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
@@ -174,9 +191,12 @@ func (a *Agent) build(was key.Shard) {
 	a.survey = orphans.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
 }
 
-// reports says whether this agent is the one to report: of several of a shard that which acts,
+// reports returns true if this agent is the one to report: of several of a shard the acting one,
 // whatever the others knew when they began.
 func (a *Agent) reports() bool {
+	if !a.begun.Load() || a.aged.Load() || a.store.Meta().Newer != "" {
+		return false // what the hub has may be newer
+	}
 	if a.config.Shard.Whole() {
 		return true
 	}
@@ -220,8 +240,8 @@ func (a *Agent) work(ctx context.Context) (err error) {
 		a.release(context.WithoutCancel(ctx))
 		if refused := (*hubclient.JoinError)(nil); errors.As(context.Cause(ctx), &refused) {
 			err = refused
-		} else if errors.Is(context.Cause(ctx), errOutdated) {
-			err = errOutdated
+		} else if cause := context.Cause(ctx); errors.Is(cause, errOutdated) || errors.Is(cause, errOlder) {
+			err = cause
 		}
 	}()
 
@@ -230,7 +250,11 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	}
 	s := hubclient.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
 	parts.Go(func() { a.gate.Run(ctx) })
+	parts.Go(func() { a.begin(ctx) })
 	parts.Go(func() { a.tenure.Run(ctx) })
+	if a.mark != nil {
+		parts.Go(func() { a.mark.Run(ctx) })
+	}
 	parts.Go(func() { a.watchers.Run(ctx) })
 	parts.Go(func() { a.reporter.Run(ctx) })
 	parts.Go(func() { s.Run(ctx) })
@@ -267,11 +291,11 @@ func (a *Agent) work(ctx context.Context) (err error) {
 // errOutdated ends an agent whose store another agent of the shard has made worthless.
 var errOutdated = errors.New("another agent has had the shard with another store since: start the agent again, which begins with a new one")
 
-// outdated ends the agent, since another has had the shard with another store: the next start
-// begins with a new one.
-func (a *Agent) outdated() {
+// outdated ends the agent for a reason why its store is worthless: the next start begins with a
+// new one.
+func (a *Agent) outdated(why error) {
 	if err := a.store.Submit(a.running, &store.Commit{
-		Do: func(t *store.Tx) error { t.Outdate(); return nil }, Done: func() { a.refuse(errOutdated) }, Urgent: true,
+		Do: func(t *store.Tx) error { t.Outdate(); return nil }, Done: func() { a.refuse(why) }, Urgent: true,
 	}); err != nil {
 		a.log.Debug("the store has not noted that it is outdated", "error", err)
 	}
@@ -289,6 +313,12 @@ func (a *Agent) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	a.tenure.Release(ctx)
+	if m := a.store.Meta(); a.mark == nil || a.aged.Load() || m.Newer != "" || m.Superseded != "" {
+		return
+	}
+	if err := a.mark.Write(ctx); err != nil {
+		a.log.Debug("the Lease that names the store is not written at the end", "error", err)
+	}
 }
 
 // holder is who holds the Lease of this process: no other has the same.
@@ -307,6 +337,13 @@ type follower struct{ *Agent }
 // another log, which was accepted: then every desired object gets a turn, so that the
 // target's objects name the new log. The owner changes before any of them is written.
 func (a follower) Greeted(anew bool) {
+	if a.store.Meta().Newer != "" {
+		a.outdated(errOlder)
+		return
+	}
+	if !a.aged.Load() {
+		a.gate.Stop("")
+	}
 	if !anew {
 		a.gate.SetHalt(a.store.Halt)
 	}
@@ -339,6 +376,12 @@ func (a follower) Landed(all []store.Touched) {
 	a.census.Changed()
 }
 
+// Superseded halts the agent for good, since another one has joined the location.
+func (a follower) Superseded(credential string) {
+	a.gate.Stop(store.Superseded)
+	a.record(func(t *store.Tx) { store.Supersede(t, credential) }, func() {})
+}
+
 // Asked has what the hub asks answered.
 func (a follower) Asked(q wire.Look) { a.looks.Asked(q) }
 
@@ -350,4 +393,100 @@ func (a *Agent) identify() {
 		a.tenure.Identify(self)
 		a.engine.Identify(self)
 	}
+}
+
+const (
+	// beginEvery is how often an agent that has started finds out whether it may begin.
+	beginEvery = 20 * time.Millisecond
+	// sessionWithin is how long it waits for the hub, and listsWithin for lists of the target.
+	sessionWithin = 10 * time.Second
+	listsWithin   = time.Minute
+)
+
+// errOlder ends an agent whose store is older than what is at the target, once the hub has said
+// hello to it.
+var errOlder = errors.New("the data directory is older than the cluster: the agent begins again with a new store")
+
+// RunAnew runs an agent. If its store turns out to be older than the target, another agent of the same
+// configuration runs with a new store. next is called with each such agent before it runs.
+func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
+	for {
+		err := a.Run(ctx)
+		if !errors.Is(err, errOlder) || ctx.Err() != nil {
+			return err
+		}
+		a.log.Warn("the agent begins again with a new store", "why", err)
+		config := a.config
+		config.Given = false
+		if a, err = New(config); err != nil {
+			return err
+		}
+		next(a)
+	}
+}
+
+// lasting is the state of the store as the cluster is to have it.
+func (a *Agent) lasting() fencing.Copy {
+	m := a.store.Meta()
+	if m.Newest() == 0 || m.Fresh { // it is new, and what is at the cluster is not proven yet
+		return fencing.Copy{}
+	}
+	return fencing.Copy{ID: m.Life, Moves: m.Moves}
+}
+
+// begin has the agent act after its start, once it knows whether its store is older than the target:
+// each kind was listed, and the hub was reached or can't be. A hub that does not answer, and a kind
+// that can't be listed, hold it up for a bounded time. A new store has nothing to act by.
+func (a *Agent) begin(ctx context.Context) {
+	started := time.Now()
+	for a.store.Meta().Newest() > 0 && ctx.Err() == nil {
+		took := time.Since(started)
+		if (a.state.Tried() || took >= sessionWithin) && (a.engine.Count().Listed() || took >= listsWithin) {
+			break
+		}
+		retry.Pause(ctx, beginEvery)
+	}
+	a.begun.Store(true)
+	a.gate.Begin()
+	a.reporter.Changed()
+}
+
+// surpassed notes that an object at the target was written at a place that the store has not reached.
+func (a *Agent) surpassed(id key.Identity, log ownership.Pair) {
+	a.older(fmt.Sprintf("%s at the cluster was written at %s in the log, which is newer than all that the store has (%d)", id, log, a.store.Meta().Newest()))
+}
+
+// older notes what at the target shows that the store is older than that. Nothing is changed before
+// a session: then the hub has let this agent in, and it begins again.
+func (a *Agent) older(newer string) {
+	if a.aged.Swap(true) {
+		return
+	}
+	a.log.Error("the data directory is an older copy, or another agent works for the location: nothing is changed until a session with the hub has settled it",
+		"newer", newer)
+	a.gate.Stop(newer)
+	a.record(func(t *store.Tx) { store.Doubt(t, newer) }, func() {
+		if a.state.Assures() { // or else the hello finds the note
+			go a.outdated(errOlder) // the store runs this
+		}
+	})
+}
+
+// record has the store keep why the agent is halted, as often as it takes. done is called once it
+// has.
+func (a *Agent) record(do func(*store.Tx), done func()) {
+	halted := func() {
+		a.gate.SetHalt(a.store.Halt)
+		done()
+	}
+	var try func()
+	again := func(error) { time.AfterFunc(store.Retry, try) }
+	try = func() {
+		if err := a.store.Submit(a.running, &store.Commit{
+			Do: func(t *store.Tx) error { do(t); return nil }, Done: halted, Failed: again, Urgent: true,
+		}); err != nil {
+			a.log.Debug("the store does not keep why the agent is halted", "error", err)
+		}
+	}
+	try()
 }

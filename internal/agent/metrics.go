@@ -17,6 +17,8 @@ type metrics struct {
 	sessions  prometheus.Counter
 	// work is how long objects wait for their turn and take in it.
 	work prometheus.Histogram
+	// registered are all collectors that are.
+	registered []prometheus.Collector
 }
 
 func newMetrics() *metrics {
@@ -93,8 +95,16 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 		if err := r.Register(c); err != nil {
 			return err
 		}
+		m.registered = append(m.registered, c)
 	}
 	return nil
+}
+
+// unregister takes back what register did, so that another agent can do it.
+func (m *metrics) unregister(r prometheus.Registerer) {
+	for _, c := range m.registered {
+		r.Unregister(c)
+	}
 }
 
 // states counts objects by the state that was last reported of them.

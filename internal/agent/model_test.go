@@ -101,6 +101,7 @@ func (w *world) play(schedule []step) error {
 			w.tell("the agent died")
 			w.start(w.stop(false))
 		}
+		w.anew()
 		w.act(s)
 		w.cluster.mu.Lock()
 		bad := w.bad
@@ -112,6 +113,9 @@ func (w *world) play(schedule []step) error {
 			if err := w.settle(s.b%8 == 0); err != nil {
 				return err
 			}
+			w.cluster.mu.Lock()
+			w.older = w.snapshot()
+			w.cluster.mu.Unlock()
 		}
 	}
 	w.heal()
@@ -177,6 +181,7 @@ func (w *world) settle(long bool) error {
 	w.settling = start
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		synctest.Wait()
+		w.anew()
 		err := w.check()
 		if err == nil {
 			break

@@ -99,6 +99,8 @@ func TestModelRolledBack(t *testing.T) {
 		}
 		w.heal()
 		<-time.After(5 * time.Minute)
+		w.anew()
+		<-time.After(5 * time.Minute)
 		if now := w.there(identities[3]); now != before {
 			t.Errorf("%q became %q", before, now)
 		}

@@ -50,7 +50,9 @@ func (w *world) disturb(b, c int) {
 
 // restart ends the agent in some way, and starts it again.
 func (w *world) restart(b, c int) {
-	switch b % 5 {
+	switch b % 6 {
+	case 5:
+		w.rollBack()
 	case 0, 1:
 		w.tell("kill the agent after %d writes", 1+c%4)
 		w.cluster.mu.Lock()
@@ -82,6 +84,37 @@ func (w *world) restart(b, c int) {
 			}
 		})
 	}
+}
+
+// rollBack starts the agent on a copy of its store from when all was settled. The hub is there: otherwise the agent would rightly go by the copy if nothing at the cluster shows that
+// it is one.
+func (w *world) rollBack() {
+	older := w.older
+	if older == "" {
+		return
+	}
+	w.tell("the agent begins with an older copy of its store")
+	w.older = ""
+	w.stop(false)
+	w.hub.mu.Lock()
+	w.hub.mood = mood{}
+	w.cluster.mu.Lock()
+	w.cluster.weather = weather{}
+	for _, o := range w.cluster.objects {
+		if o.meta("labels", v1alpha1.LocationLabel) == "" || o.meta("annotations", v1alpha1.SourceNameAnnotation) == "" {
+			o.foreign = true // nothing proves it to be ours any more
+		}
+	}
+	w.forgot, w.lost = true, true
+	w.cluster.mu.Unlock()
+	w.hub.mu.Unlock()
+	w.start(older)
+	w.cluster.mu.Lock()
+	w.believed = w.contentOf()
+	w.cluster.mu.Unlock()
+	w.hub.mu.Lock()
+	w.note()
+	w.hub.mu.Unlock()
 }
 
 // lose takes the agent's store from it. meanwhile is what happens at the hub.

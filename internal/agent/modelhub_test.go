@@ -204,6 +204,18 @@ type spoke struct {
 	*center
 	dead  *atomic.Bool
 	shard key.Shard
+	// apart, if not nil, says what the hub is to this life alone.
+	apart *apart
+}
+
+// apart is what the hub is to one life of an agent: away, or one that refuses it since another agent
+// has joined the location.
+type apart struct{ away, supersedes atomic.Bool }
+
+// supersededAnswer is what a hub answers to an agent that another one has superseded.
+func supersededAnswer() *http.Response {
+	return answerOf(http.StatusUnauthorized, []byte(fmt.Sprintf(
+		`{"kind":"Status","message":"another agent has joined the location since","details":{"causes":[{"reason":%q}]}}`, wire.RefusedSuperseded)))
 }
 
 // has says whether what is at a path, which begins with its space, is of the agent's shard.
@@ -239,8 +251,10 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 	switch {
 	case r.Context().Err() != nil:
 		return nil, r.Context().Err()
-	case s.dead.Load(), s.mood.away:
+	case s.dead.Load(), s.mood.away, s.apart != nil && s.apart.away.Load():
 		return nil, errCut
+	case s.apart != nil && s.apart.supersedes.Load():
+		return supersededAnswer(), nil
 	case s.mood.refuse != 0:
 		return answerOf(s.mood.refuse, []byte("no")), nil
 	case s.shard.Of() != max(1, s.shards):

@@ -116,6 +116,7 @@ type crew struct {
 // life is one process of an agent.
 type life struct {
 	*Agent
+	apart  apart
 	line   *lifeline
 	shard  key.Shard
 	name   string
@@ -223,7 +224,7 @@ func (c *crew) begin(dir string, shard key.Shard) error {
 	l.Agent = &Agent{
 		config: Config{Join: join, Target: &rest.Config{}, DataDir: dir, Workers: 3, Shard: shard, LeaseDuration: leaseLasts},
 		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: worklist.New(), target: at,
-		hub: hubclient.Over(spoke{center: c.hub, dead: &l.line.dead, shard: shard}, join, "test", shard),
+		hub: hubclient.Over(spoke{center: c.hub, dead: &l.line.dead, shard: shard, apart: &l.apart}, join, "test", shard),
 	}
 	options := bolt.Options{NoSync: true, NoGrowSync: true, Timeout: 2 * time.Second, FreelistType: bolt.FreelistMapType}
 	if l.store, err = store.OpenWith(options, dir, "paris", nil, log); err != nil {
@@ -245,7 +246,7 @@ func (c *crew) begin(dir string, shard key.Shard) error {
 	c.cluster.mu.Unlock()
 	go func() {
 		defer close(l.ended)
-		if err := l.work(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errOutdated) {
+		if err := l.work(ctx); err != nil && ctx.Err() == nil && !errors.Is(err, errOutdated) && !errors.Is(err, errOlder) {
 			c.t.Errorf("%s ended: %v", l.name, err)
 		}
 		if err := l.store.Close(); err != nil {

@@ -2,12 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,6 +43,10 @@ type world struct {
 	secret []byte   // by which the store is encrypted; nil: it is not
 	full   bool     // it cannot be written
 	corpse string   // the directory with the store as it was when the agent died
+	// outdone is set when the agent has ended since its store is older than the cluster. older is
+	// the directory with a copy of the store; empty: there is none.
+	outdone atomic.Bool
+	older   string
 
 	// What follows is guarded by the cluster's lock.
 
@@ -139,7 +145,9 @@ func (w *world) start(dir string) {
 	w.agent, w.cancel, w.ended = a, cancel, make(chan struct{})
 	go func() {
 		defer close(w.ended)
-		if err := a.work(ctx); err != nil && ctx.Err() == nil {
+		if err := a.work(ctx); errors.Is(err, errOlder) {
+			w.outdone.Store(true)
+		} else if err != nil && ctx.Err() == nil {
 			w.t.Errorf("the agent ended: %v", err)
 		}
 		<-ctx.Done()
@@ -150,8 +158,17 @@ func (w *world) start(dir string) {
 	<-a.Ready()
 }
 
+// anew has the agent begin with a new store if it has ended since its store is older than the
+// cluster.
+func (w *world) anew() {
+	if w.outdone.Swap(false) {
+		w.lose(func() {})
+	}
+}
+
 // snapshot copies the store as it is on disk.
 func (w *world) snapshot() string {
+	defer func(file *os.File) { w.file = file }(w.file) // the copy is opened like the store
 	w.lives++
 	dir := filepath.Join(w.dir, fmt.Sprint(w.lives))
 	if err := os.Mkdir(dir, 0o700); err != nil {

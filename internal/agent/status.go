@@ -258,6 +258,15 @@ func (a *Agent) Status() Status {
 	return s
 }
 
+// Halted is why nothing is changed at the target; empty: it is. It may be called from any
+// goroutine once Ready is closed.
+func (a *Agent) Halted() string {
+	if why := a.gate.Why(); why != "" || a.begun.Load() {
+		return why
+	}
+	return "the agent looks at the cluster before it acts"
+}
+
 // keepStatus writes the status file whenever something has changed.
 func (a *Agent) keepStatus(ctx context.Context) {
 	var last Status

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -70,7 +71,7 @@ to standard error.`,
 	flags.StringVar(&f.storeKey, "store-key-file", "", "a file outside of the data directory, such as a mounted Secret, whose content is the key by which the store and the agent's credential are encrypted (default: they are not)")
 	flags.StringVar(&f.proxyURL, "proxy-url", "", "the proxy by which the hub is reached, http://HOST:PORT or socks5://HOST:PORT; none: as HTTPS_PROXY and NO_PROXY say (default: the last one given)")
 	flags.StringVar(&f.proxyFile, "proxy-file", "", "a file with such a URL, which may have a user and a password, http://USER:PASSWORD@HOST:PORT")
-	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics and /healthz on (default: none)")
+	flags.StringVar(&f.metrics, "metrics", "", "address to serve /metrics, /healthz and /readyz on (default: none)")
 	flags.StringVar(&f.logLevel, "log-level", "info", "debug, info, warn or error")
 	flags.IntVar(&f.workers, "workers", 0, "concurrent requests to the target (default: chosen by the agent)")
 	flags.StringVar(&f.shards, "shards", "", "K/N: the agent is number K of N that share the location, each with the spaces that fall to it; 1/1: it has the whole (default: the last one given, or the whole)")
@@ -112,7 +113,9 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	if err != nil {
 		return err
 	}
-	stopServer, err := serveMetrics(f.metrics, registry, log)
+	var now atomic.Pointer[agent.Agent]
+	now.Store(running)
+	stopServer, err := serveMetrics(f.metrics, registry, now.Load, log)
 	if err != nil {
 		return err
 	}
@@ -121,7 +124,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- running.Run(c.Context()) }()
+	go func() { done <- agent.RunAnew(c.Context(), running, now.Store) }()
 	select {
 	case err := <-done:
 		if err != nil && before.Join.Hub != "" { // the next start goes on as the last one that was any good
@@ -154,17 +157,19 @@ func wait(ctx context.Context, done <-chan error) error {
 	}
 }
 
-// serveMetrics serves /metrics and /healthz on address until the returned function is
-// called. Without an address it does nothing.
-func serveMetrics(address string, registry *prometheus.Registry, log *slog.Logger) (stop func(), err error) {
+// serveMetrics serves /metrics, /healthz and /readyz on address until the returned function is
+// called. Without an address it does nothing. running is the agent that runs.
+func serveMetrics(address string, registry *prometheus.Registry, running func() *agent.Agent, log *slog.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
 	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
-		w.WriteHeader(http.StatusOK)
+	// A halted agent is alive: another start changes nothing of that.
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, http.StatusOK, notReady(running())) })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		answerHealth(w, http.StatusServiceUnavailable, notReady(running()))
 	})
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
@@ -182,4 +187,24 @@ func serveMetrics(address string, registry *prometheus.Registry, log *slog.Logge
 		_ = server.Close() // the process ends in any case
 		<-done
 	}, nil
+}
+
+// notReady is why an agent changes nothing at its cluster; empty: it does.
+func notReady(a *agent.Agent) string {
+	select {
+	case <-a.Ready():
+		return a.Halted()
+	default:
+		return "the agent is starting"
+	}
+}
+
+// answerHealth answers ok, or why not with a code.
+func answerHealth(w http.ResponseWriter, code int, why string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	if why == "" {
+		code, why = http.StatusOK, "ok"
+	}
+	w.WriteHeader(code)
+	_, _ = fmt.Fprintln(w, why) // the client may be gone
 }

@@ -223,6 +223,9 @@ func (i *Identity) Renewal(request []byte) (wire.Renewal, error) {
 	return wire.NewRenewal(i.cert.Raw, request, i.key)
 }
 
+// Fingerprint names the credential among all that the agent ever has.
+func (i *Identity) Fingerprint() string { return digest(string(i.cert.Raw)) }
+
 // Ends is when the certificate does, by the hub's clock.
 func (i *Identity) Ends() time.Time { return i.cert.NotAfter }
 

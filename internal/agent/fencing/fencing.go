@@ -35,6 +35,22 @@ type Leases interface {
 	UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error)
 }
 
+// Marker receives the Lease that names the store of a whole location, as the list and the watch of
+// Leases show it.
+type Marker interface {
+	// is reports whether a Lease is that of the location.
+	is(self ownership.Owner, lease *ownership.Meta) bool
+	// show takes it as it was seen; nil: there is none.
+	show(self ownership.Owner, lease *ownership.Meta)
+}
+
+// noMark is a Marker of no Lease.
+type noMark struct{}
+
+func (noMark) is(ownership.Owner, *ownership.Meta) bool { return false }
+
+func (noMark) show(ownership.Owner, *ownership.Meta) {}
+
 // Config is what a Fence needs.
 type Config struct {
 	// Shard is the part of the location that the agent is for.
@@ -55,8 +71,12 @@ type Config struct {
 	Store          string
 	Outdated       func()
 	New, FromWhole bool
+	// Moves is how often the store has changed what it records; nil: it does not count.
+	Moves func() uint64
 	// Duration is for how long a Lease counts as held that is not renewed. 0: a default.
 	Duration time.Duration
+	// Mark receives the Lease that names the store of a whole location; nil: none does.
+	Mark Marker
 	// Changed is told why the agent may not act; empty: it may. It must not block.
 	Changed func(why string)
 	Log     *slog.Logger
@@ -89,6 +109,9 @@ const notAsked = "which agents there are for the location has yet to be found ou
 func New(config Config) *Fence {
 	if config.Duration == 0 {
 		config.Duration = DefaultDuration
+	}
+	if config.Mark == nil {
+		config.Mark = noMark{}
 	}
 	return &Fence{config: config, renamed: retry.NewSignal(), why: notAsked}
 }

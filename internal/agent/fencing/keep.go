@@ -279,7 +279,8 @@ func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
 	case last == "":
 		return !k.config.FromWhole
 	}
-	return last != k.config.Store
+	// An older copy of the store has counted less.
+	return last != k.config.Store || k.config.Moves != nil && copyOf(mine.Annotations).Moves > k.config.Moves()
 }
 
 // stands says that a Lease of another keeps the agent from acting: it is held, for another

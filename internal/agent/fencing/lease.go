@@ -24,6 +24,8 @@ const (
 	knownValue      = "true"
 	// storeAnnotation names the store of who holds a Lease, or held it last.
 	storeAnnotation = "orrery.dev/store"
+	// movesAnnotation is how often that store has changed what it records.
+	movesAnnotation = "orrery.dev/moves"
 )
 
 func labelsOf(self ownership.Owner) string { return sharesLabel + "=" + string(self) }
@@ -88,6 +90,9 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 	out.Labels[sharesLabel], out.Annotations[shardAnnotation] = string(k.self), k.config.Shard.String()
 	if holder != "" {
 		out.Annotations[storeAnnotation] = k.config.Store
+		if k.config.Moves != nil {
+			out.Annotations[movesAnnotation] = strconv.FormatUint(k.config.Moves(), 10)
+		}
 	}
 	if k.acts {
 		out.Annotations[knownAnnotation] = knownValue
@@ -104,4 +109,22 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 	seconds := int32(k.lasts() / time.Second)
 	out.Spec.HolderIdentity, out.Spec.RenewTime, out.Spec.LeaseDurationSeconds = &holder, &stamp, &seconds
 	return out
+}
+
+// Copy is a state of a store: which one, and how often it has changed what it records.
+type Copy struct {
+	ID    string
+	Moves uint64
+}
+
+// precedes reports whether a state is of another store, or an older one of the same.
+func (c Copy) precedes(o Copy) bool { return c.ID != o.ID || c.Moves < o.Moves }
+
+// copyOf is the state of a store that a Lease names.
+func copyOf(annotations map[string]string) Copy {
+	moves, err := strconv.ParseUint(annotations[movesAnnotation], 10, 64)
+	if err != nil {
+		moves = 0 // anybody may have changed it
+	}
+	return Copy{annotations[storeAnnotation], moves}
 }

@@ -23,10 +23,12 @@ func TestOldStoreReturns(t *testing.T) {
 		deleted bool
 		may     bool
 	}{
-		"the store of an earlier owner":                     {returns: Config{Store: "one"}},
-		"that of the last owner":                            {returns: Config{Store: "two"}, may: true},
-		"a new one":                                         {returns: Config{Store: "three", New: true}, may: true},
-		"one from the whole":                                {returns: Config{Store: "three", FromWhole: true}},
+		"the store of an earlier owner":                {returns: Config{Store: "one"}},
+		"that of the last owner":                       {returns: Config{Store: "two"}, may: true},
+		"that of the last owner, as it was before":     {returns: Config{Store: "two", Moves: func() uint64 { return 1 }}},
+		"that of the last owner, as it was at its end": {returns: Config{Store: "two", Moves: func() uint64 { return 2 }}, may: true},
+		"a new one":          {returns: Config{Store: "three", New: true}, may: true},
+		"one from the whole": {returns: Config{Store: "three", FromWhole: true}},
 		"the store of an earlier owner, the Lease deleted":  {returns: Config{Store: "one"}, deleted: true},
 		"that of the last owner, the Lease deleted":         {returns: Config{Store: "two"}, deleted: true},
 		"one from the whole, where there never was a Lease": {returns: Config{Store: "three", FromWhole: true}, deleted: true, may: true},
@@ -36,7 +38,7 @@ func TestOldStoreReturns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				at := newCluster(1)
 				for _, store := range []string{"one", "two"} {
-					a := startBy(t, at, Config{Shard: shard, Holder: store, Store: store, New: true, Outdated: func() { t.Error("a new store is outdated") }})
+					a := startBy(t, at, Config{Shard: shard, Holder: store, Store: store, New: true, Moves: func() uint64 { return 2 }, Outdated: func() { t.Error("a new store is outdated") }})
 					<-time.After(first)
 					if _, _, err := a.Held(); err != nil {
 						t.Fatalf("%s does not act: %v", store, err)

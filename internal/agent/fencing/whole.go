@@ -89,10 +89,15 @@ func (t *Fence) watch(ctx context.Context, self ownership.Owner) {
 func (w *whole) list(ctx context.Context) (revision string, err error) {
 	asked, was := now(), w.shared
 	w.shared = ""
+	var mark *ownership.Meta
 	revision, err = w.config.Target.Pages(ctx, kubeclient.Leases, "", w.labels, false, func(p *kubeclient.Page) (more bool, err error) {
 		for i := range p.Items {
-			if m := &p.Items[i].Metadata; isLeaseOf(w.self, w.config.Namespace, m.Namespace, m.Name) {
+			m := &p.Items[i].Metadata
+			if isLeaseOf(w.self, w.config.Namespace, m.Namespace, m.Name) {
 				w.shared = nameOf(m)
+			}
+			if w.config.Mark.is(w.self, m) {
+				mark = m
 			}
 		}
 		return true, nil
@@ -101,6 +106,7 @@ func (w *whole) list(ctx context.Context) (revision string, err error) {
 		w.shared = was
 		return "", err
 	}
+	w.config.Mark.show(w.self, mark)
 	if was != "" {
 		w.rest = time.Now().Add(w.config.Duration)
 	}
@@ -141,8 +147,13 @@ func (w *whole) follow(ctx context.Context, revision string) error {
 		w.beat(ctx, may, cancel)
 	}()
 	defer func() { cancel(nil); <-beats }()
-	_, err := w.config.Target.Watch(ctx, kubeclient.Leases, w.labels, revision, false, func(o *ownership.Answer, _ bool) error {
-		if m := &o.Metadata; isLeaseOf(w.self, w.config.Namespace, m.Namespace, m.Name) {
+	_, err := w.config.Target.Watch(ctx, kubeclient.Leases, w.labels, revision, false, func(o *ownership.Answer, gone bool) error {
+		switch m := &o.Metadata; {
+		case w.config.Mark.is(w.self, m) && gone:
+			w.config.Mark.show(w.self, nil)
+		case w.config.Mark.is(w.self, m):
+			w.config.Mark.show(w.self, m)
+		case isLeaseOf(w.self, w.config.Namespace, m.Namespace, m.Name):
 			w.shared = nameOf(m)
 			cancel(errMoved)
 			return errMoved

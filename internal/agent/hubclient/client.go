@@ -91,7 +91,7 @@ func Over(transport http.RoundTripper, join wire.Join, agent string, shard key.S
 	r.kept = kept{Former: []wire.Endpoint{join.Endpoint()}}
 	h := &Client{join: join, agent: agent, shard: shard, reach: r, lines: activeLine{changed: make(chan struct{})}, renew: retry.NewSignal()}
 	l := newLine(transport, &connections{})
-	l.token = join.Token
+	l.token, l.shows = join.Token, "the transport's"
 	h.lines.replace(l)
 	return h
 }

@@ -29,6 +29,8 @@ type line struct {
 	// token is sent with each request; bearer is one that is sent once the hub has said that
 	// no certificate arrives. Either may be empty.
 	token, bearer string
+	// shows names the credential; empty: there is none, or it has no name.
+	shows string
 	// sessions is done when sessions are to end, and all when everything is to.
 	sessions, all       context.Context //nolint:containedctx // the life of the line
 	endSessions, endAll context.CancelCauseFunc
@@ -56,8 +58,9 @@ func (h *Client) Shows() bool { return h.shows }
 func (h *Client) newLine(id *credential.Identity) (*line, error) {
 	conns := &connections{open: map[*connection]struct{}{}}
 	over := &transport{connections: conns, proxy: h.proxy}
-	var bearer string
+	var bearer, shows string
 	if id != nil {
+		shows = id.Fingerprint()
 		var err error
 		if bearer, err = id.Bearer(key.Location(h.join.Location)); err != nil {
 			return nil, err
@@ -65,7 +68,7 @@ func (h *Client) newLine(id *credential.Identity) (*line, error) {
 		over.certificates = []tls.Certificate{id.TLS()}
 	}
 	l := newLine(over, conns)
-	l.bearer = bearer
+	l.bearer, l.shows = bearer, shows
 	return l, nil
 }
 
@@ -116,6 +119,16 @@ func (s *activeLine) get(ctx context.Context) (l *line, done func(), err error) 
 			return nil, nil, fmt.Errorf("wait for a credential: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// shown names the credential of the line; empty: there is none.
+func (s *activeLine) shown() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now == nil {
+		return ""
+	}
+	return s.now.shows
 }
 
 // another is closed when the line has been replaced.

@@ -27,6 +27,9 @@ type Follower interface {
 	Opened(known bool)
 	// Landed says which entries frames have touched, once that is in the store.
 	Landed([]store.Touched)
+	// Superseded is called with the fingerprint of a credential that the hub has refused for
+	// good, since another agent has joined the location.
+	Superseded(credential string)
 	// Asked says what the hub asks about the target.
 	Asked(wire.Look)
 }

@@ -73,6 +73,9 @@ func (m *memory) Landed([]store.Touched) {}
 // Asked implements Follower.
 func (m *memory) Asked(wire.Look) {}
 
+// Superseded implements Follower.
+func (m *memory) Superseded(string) {}
+
 func (m *memory) put(f wire.Frame) {
 	m.revision++
 	m.content[f.Put.Key] = f

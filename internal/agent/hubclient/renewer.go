@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/agent/credential"
+	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
@@ -44,6 +45,7 @@ const (
 type Renewer struct {
 	client *Client
 	keeper *credential.Keeper
+	store  *store.Store
 	state  *State
 	log    *slog.Logger
 	// given says that the join token was given for this start: then one that is refused is
@@ -59,7 +61,7 @@ type Renewer struct {
 // NewRenewer has the client of a link use what a keeper has, and keep it good. What keeps
 // it from joining is in the link's state.
 func NewRenewer(link Link, k *credential.Keeper, given bool) (*Renewer, error) {
-	r := &Renewer{client: link.Client, keeper: k, state: link.State, log: link.Log, given: given, tried: make(chan struct{})}
+	r := &Renewer{client: link.Client, keeper: k, store: link.Store, state: link.State, log: link.Log, given: given, tried: make(chan struct{})}
 	r.closeOnce = sync.OnceFunc(func() { close(r.tried) })
 	if id := k.Current(); id != nil {
 		return r, r.use(id)
@@ -90,7 +92,7 @@ func (r *Renewer) Run(ctx context.Context) error {
 		}
 	}
 	r.closeOnce()
-	for id := r.keeper.Current(); id != nil && r.await(ctx, id); id = r.keeper.Current() {
+	for id := r.keeper.Current(); id != nil && r.await(ctx, id) && !r.isSuperseded(id); id = r.keeper.Current() {
 		r.renew(ctx, id)
 	}
 	<-ctx.Done()
@@ -188,6 +190,11 @@ func (r *Renewer) renew(ctx context.Context, id *credential.Identity) {
 			return
 		}
 		wait := max(retry.Backoff(failures, retry.First, renewRetry), asksToWait(err))
+		if supersedes(err) { // which no time changes
+			r.log.Error("the hub does not renew the agent's credential, since another agent has joined the location", "error", err)
+			<-ctx.Done()
+			return
+		}
 		if locksOut(err) {
 			r.log.Error("the hub does not renew the agent's credential; the cluster stays as it is", "error", err)
 			r.pause(ctx, refusedRetry) // or until a session was refused since it has expired
@@ -202,6 +209,18 @@ func (r *Renewer) renew(ctx context.Context, id *credential.Identity) {
 func locksOut(err error) bool {
 	refused, ok := errors.AsType[*hubError](err)
 	return ok && refused.refusal != "" && refused.refusal != wire.RefusedNone && refused.refusal != wire.RefusedExpired
+}
+
+// isSuperseded reports whether the hub has refused a credential before, since another agent has joined
+// the location. A hub that was restored since might renew it.
+func (r *Renewer) isSuperseded(id *credential.Identity) bool {
+	return r.store != nil && r.store.Meta().Superseded == id.Fingerprint()
+}
+
+// supersedes reports whether the hub refuses the agent since another one has joined the location.
+func supersedes(err error) bool {
+	refused, ok := errors.AsType[*hubError](err)
+	return ok && refused.refusal == wire.RefusedSuperseded
 }
 
 // ask asks for a credential, keeps it, and has the client use it. What is asked and

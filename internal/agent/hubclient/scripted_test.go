@@ -95,6 +95,9 @@ func (s *scripted) Opened(bool) {}
 // Asked implements Follower.
 func (s *scripted) Asked(wire.Look) {}
 
+// Superseded implements Follower.
+func (s *scripted) Superseded(string) {}
+
 // Landed implements Follower.
 func (s *scripted) Landed(all []store.Touched) { s.touched = append(s.touched, all...) }
 

@@ -33,6 +33,8 @@ const (
 	// wait after another agent of this location took over.
 	sessionRetry  = time.Minute
 	replacedRetry = 30 * time.Second
+	// never is longer than an agent runs.
+	never = 1 << 62 * time.Nanosecond
 )
 
 // Ends of a session that are not failures.
@@ -41,6 +43,9 @@ var (
 	errReplaced = errors.New("another agent of this location has connected")
 	errBye      = errors.New("the hub ended the session")
 )
+
+// errSuperseded is why no session is opened by a credential that was refused before.
+var errSuperseded = errors.New("another agent has joined the location since: the hub is not asked again without a new join token")
 
 // Session keeps the desired content equal to the hub's.
 type Session struct {
@@ -62,12 +67,24 @@ func NewSession(l Link, f Follower, r *Reporter, frames, sessions prometheus.Cou
 func (s *Session) Run(ctx context.Context) {
 	var failures uint8
 	walked := false
+	refused := s.Store.Meta().Superseded
 	for ctx.Err() == nil {
-		renewed := s.Client.lines.another()
+		renewed, shown := s.Client.lines.another(), s.Client.lines.shown()
+		if shown != "" && shown == refused {
+			s.State.failed(errSuperseded)
+			s.pause(ctx, never, renewed) // the hub is not asked again, also if it forgets by a restore
+			continue
+		}
 		advanced, err := s.once(ctx)
 		s.State.ended(err)
 		if ctx.Err() != nil {
 			return
+		}
+		if supersedes(err) {
+			s.Log.Error("another agent has joined the location, so this one stops for good: give it a new join token, or remove it", "error", err)
+			refused = shown
+			s.follower.Superseded(shown)
+			continue
 		}
 		if advanced || errors.Is(err, errAccepted) {
 			failures, walked = 0, false

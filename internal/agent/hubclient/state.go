@@ -19,6 +19,8 @@ type State struct {
 	ready    bool // the desired content is known
 	since    time.Time
 	err      error
+	// tried is set once a session was opened and its content known, or could not be.
+	tried bool
 }
 
 // NewState is the state before the first session.
@@ -54,7 +56,7 @@ func (s *State) marked() (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	news = !s.ready
-	s.ready = true
+	s.ready, s.tried = true, true
 	return news
 }
 
@@ -66,7 +68,7 @@ func (s *State) ended(err error) {
 	}
 	s.open, s.own, s.ready = false, false, false
 	if !errors.Is(err, errWalked) && !errors.Is(err, errMoved) {
-		s.err = err
+		s.err, s.tried = err, s.tried || !errors.Is(err, errAccepted) && !errors.Is(err, errRenewed)
 	}
 }
 
@@ -75,7 +77,7 @@ func (s *State) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.open {
-		s.err = err
+		s.err, s.tried = err, true
 	}
 }
 
@@ -108,6 +110,13 @@ func (s *State) Assures() bool {
 func (s *State) Accepted() bool {
 	_, _, accepted := s.log()
 	return accepted
+}
+
+// Tried reports whether the desired content was known once, or a session could not be had.
+func (s *State) Tried() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tried
 }
 
 // Known says that a session is open and that the desired content is known.

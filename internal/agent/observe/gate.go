@@ -26,24 +26,34 @@ const (
 )
 
 // Gate stops the workers while the hub halts the agent, the target does not answer, the
-// target's discovery is broken, or another agent may have what this one is for.
+// target's discovery is broken, or another agent may have what this one is for; and at first, until
+// the agent has looked at what is at the target.
 type Gate struct {
 	engine *worklist.Worklist
 	target *kubeclient.Client
 	log    *slog.Logger
 	signal retry.Signal
 
-	mu             sync.Mutex
-	halt           string    // why the hub halts the agent; empty: it does not
-	broken         string    // what is wrong with the target; empty: nothing
-	since          time.Time // when the target last answered, or the gate was made, if it is broken
-	reached, tried bool      // the target has answered; it has answered, or a probe has failed
-	taken          string    // why the agent may not act by what stands at the target; empty: it may
+	mu     sync.Mutex
+	halt   string // why the hub halts the agent; empty: it does not
+	broken string // what is wrong with the target; empty: nothing
+	// since is when a broken target last answered, or the gate was made.
+	since time.Time
+	// reached reports that the target has answered, tried that it has or that a probe has failed.
+	reached, tried bool
+	taken          string // why the agent may not act by what stands at the target; empty: it may
+	// stopped is why this process must not act, whatever the store can note of it; empty: it may.
+	stopped string
+	// early is set until the agent has looked at what is at the target. That is no trouble, so it is
+	// no reason that the agent reports.
+	early bool
 }
 
 // NewGate makes a gate that is closed until the target has answered.
 func NewGate(e *worklist.Worklist, t *kubeclient.Client, log *slog.Logger) *Gate {
-	g := &Gate{engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet", since: time.Now()}
+	g := &Gate{
+		engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet", since: time.Now(), early: true,
+	}
 	e.SetClosed(true)
 	return g
 }
@@ -86,9 +96,26 @@ func (g *Gate) SetTaken(why string) {
 	g.apply()
 }
 
-func (g *Gate) apply() { g.engine.SetClosed(g.why() != "") }
+// Stop sets the reason for which this process must not act, whatever the store can keep of it; empty: it
+// may act.
+func (g *Gate) Stop(why string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = why
+	g.apply()
+}
 
-func (g *Gate) why() string { return cmp.Or(g.halt, g.broken, g.taken) }
+// Begin ends the wait after the start.
+func (g *Gate) Begin() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.early = false
+	g.apply()
+}
+
+func (g *Gate) apply() { g.engine.SetClosed(g.early || g.why() != "") }
+
+func (g *Gate) why() string { return cmp.Or(g.halt, g.stopped, g.broken, g.taken) }
 
 // Why says why nothing may be changed at the target; empty: it may.
 func (g *Gate) Why() string {

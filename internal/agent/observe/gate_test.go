@@ -18,6 +18,7 @@ func TestGateSaysWhy(t *testing.T) { synctest.Test(t, gateSaysWhy) }
 func gateSaysWhy(t *testing.T) {
 	e := worklist.New()
 	g := NewGate(e, nil, quiet)
+	g.Begin()
 	for _, c := range []struct{ halt, broken, want string }{
 		{"", "no answer", "no answer"}, {"paused", "no answer", "paused"}, {"paused", "", "paused"}, {"", "", ""},
 	} {

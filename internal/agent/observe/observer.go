@@ -41,6 +41,7 @@ type Observers struct {
 	target *kubeclient.Client
 	log    *slog.Logger
 	gate   *Gate
+	age    *Age
 	// Served is raised when a kind begins or ceases to be served.
 	Served retry.Signal
 
@@ -52,8 +53,8 @@ type Observers struct {
 }
 
 // NewObservers makes observers that observe nothing before they run.
-func NewObservers(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *Gate, log *slog.Logger) *Observers {
-	return &Observers{engine: e, store: st, target: t, log: log, gate: g, Served: retry.NewSignal()}
+func NewObservers(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *Gate, age *Age, log *slog.Logger) *Observers {
+	return &Observers{engine: e, store: st, target: t, log: log, gate: g, age: age, Served: retry.NewSignal()}
 }
 
 // observer observes one kind.
@@ -206,6 +207,7 @@ func (w *observer) run(ctx context.Context) {
 // their reports say so.
 func (w *observer) blinded(err error) {
 	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
+	w.age.listed(w.Resource)
 	w.engine.Lost(w.Resource, decide.Blind, wire.Brief(err.Error()))
 }
 
@@ -237,6 +239,7 @@ func (w *observer) list(ctx context.Context) (string, error) {
 		return true, w.show(ctx, seen, live)
 	})
 	if err == nil {
+		w.age.listed(w.Resource)
 		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
 		w.listed.Store(true)
 		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
@@ -270,6 +273,9 @@ func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting
 	m := &o.Metadata
 	of := w.store.Meta()
 	at, ours := m.ProvesOurs(w.as, ownership.Kind{Resource: w.Resource, Name: w.Kind, Placing: of.Placing, Shard: of.Shard})
+	if ours && !gone {
+		w.age.saw(w.as, at.Identity, m)
+	}
 	s := worklist.Sighting{
 		Object: at.Object, Moved: at.Moved, Ours: ours, Gone: gone,
 		Seen: decide.Observed{

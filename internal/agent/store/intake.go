@@ -106,6 +106,7 @@ func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
 	switch {
 	case f.Put != nil:
 		p := f.Put
+		t.meta.Reached = max(t.meta.Reached, p.Revision)
 		if in.Proven {
 			t.meta.saw(ownership.NewPair(cmp.Or(p.Marker, in.Marker), p.Revision))
 		}

@@ -101,6 +101,13 @@ func (m *Meta) Halt() string {
 	if m.Successor != "" {
 		return "the location " + string(m.Successor) + " has taken over what this one has at the cluster; stop this agent"
 	}
+	if m.Superseded != "" {
+		return Superseded
+	}
+	if m.Newer != "" {
+		return m.Newer + ": this data directory is an older copy, or another agent works for the location; " +
+			"nothing is changed until a session with the hub has settled it"
+	}
 	if m.moved() {
 		return "the location's namespaces are " + cmp.Or(m.Settings.Namespaces, "Same") + ", and this agent has placed objects by another rule; begin with an empty data directory"
 	}
@@ -128,8 +135,8 @@ type Meta struct {
 	Shard  key.Shard `json:"shard,omitzero"`
 	Gained bool      `json:"gained,omitempty"`
 	// ID names the store among all that the shard has had; empty: it had no shard yet.
-	// Outdated says that another agent has had the shard since, so that the next start begins
-	// with a new store.
+	// Outdated says that another agent has had the shard since, or that the store is an older
+	// copy, so that the next start begins with a new store.
 	ID       string `json:"id,omitempty"`
 	Outdated bool   `json:"outdated,omitempty"`
 	// Marker and Revision are those of the last wire mark from a proven log.
@@ -159,6 +166,17 @@ type Meta struct {
 	// Successor is a location that has taken over what this one has at the target: by what
 	// stands there, since no hub has said since then that this one exists. Empty: none.
 	Successor ownership.Owner `json:"successor,omitempty"`
+	// Superseded is the fingerprint of a credential that the hub has refused for good, since
+	// another agent has joined the location. Empty: there is none.
+	Superseded string `json:"superseded,omitempty"`
+	// Reached is the highest revision of what the store was given, in any log.
+	Reached int64 `json:"reached,omitempty"`
+	// Newer is what at the target shows that the store is older than that. Empty: nothing does.
+	Newer string `json:"newer,omitempty"`
+	// Life names the store among all that the location has had, and Moves counts changes of
+	// what is recorded, and of reports that something has run to its end.
+	Life  string `json:"life,omitempty"`
+	Moves uint64 `json:"moves,omitempty"`
 	// Survey says that the target has yet to be searched for objects that a new store
 	// does not know.
 	Survey bool `json:"survey,omitempty"`
@@ -180,6 +198,7 @@ func (t *Tx) Welcome(h wire.Hello, proven bool) {
 	if t.meta.LocationUID == "" {
 		t.meta.LocationUID = h.UID
 	}
+	t.meta.Superseded = ""           // the hub knows the agent
 	if t.meta.LocationUID == h.UID { // it exists, so nobody can have taken over from it
 		t.meta.Successor = ""
 	}
@@ -207,6 +226,7 @@ func (t *Tx) blank() bool {
 // Accept takes the log of a hello for the continuation of the one before, as an operator
 // has said.
 func (t *Tx) Accept(h wire.Hello) {
+	t.meta.Reached, t.meta.Superseded = t.meta.Newest(), ""
 	t.meta.LocationUID, t.meta.Marker, t.meta.Revision = h.UID, h.Marker, h.Revision
 	t.meta.Seen, t.meta.Successor = ownership.Pair{}, ""
 	t.meta.Accepted, t.meta.Epoch = ownership.NewPair(h.Marker, h.Revision), t.meta.Epoch+1
@@ -222,7 +242,7 @@ func (t *Tx) Surveyed() {
 	t.meta.Inherits = t.meta.Inherits && len(t.meta.Settings.TakesOver) > 0
 }
 
-// Outdate notes that another agent has had the shard with another store.
+// Outdate notes that another agent has acted with another store, or a newer copy of this one.
 func (t *Tx) Outdate() { t.meta.Outdated = true }
 
 // Inherits notes that objects are taken over.
@@ -248,3 +268,24 @@ func (t *Tx) Trust() ([]Touched, error) {
 	}
 	return t.confirm()
 }
+
+// Superseded is why an agent is halted whose credential the hub has refused, since another agent
+// has joined the location.
+const Superseded = "another agent has joined the location by a newer join token, and the hub has locked this one out for good: " +
+	"it changes nothing at the cluster any more; stop it, or set it up again by a new token: orrery location token NAME"
+
+// Newest is the highest revision that the store has reached.
+func (m *Meta) Newest() int64 {
+	return max(m.Reached, m.Revision, m.Seen.Revision, m.Accepted.Revision)
+}
+
+// Supersede notes that the hub has refused a credential, since another agent has joined the
+// location. A hello ends that.
+func Supersede(t *Tx, credential string) { t.meta.Superseded = credential }
+
+// Doubt notes what at the target shows that the store is older than that. Nothing ends that: the
+// next store is a new one.
+func Doubt(t *Tx, newer string) { t.meta.Newer = newer }
+
+// movedOn counts a change of what is recorded, which an older copy of the store does not have.
+func (m *Meta) movedOn() { m.Moves++ }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -27,7 +28,7 @@ const cleanFile = File + ".clean"
 // errCorrupt says that the store is damaged, errOutdated that it may no longer be gone by.
 var (
 	errCorrupt  = errors.New("the store is damaged")
-	errOutdated = errors.New("another agent has had the shard with another store since")
+	errOutdated = errors.New("another agent has acted since, with another store or a newer copy of this one")
 )
 
 // Open opens or creates the store in dir for a location. A damaged one is set aside, and
@@ -293,7 +294,7 @@ func (s *Store) prepare(location key.Location) error {
 		return fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	if m == nil {
-		m = &Meta{Location: location, Fresh: true, Survey: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
+		m = &Meta{Location: location, Life: rand.Text(), Fresh: true, Survey: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
 		if err := s.db.Update(func(b *bolt.Tx) error {
 			for _, name := range append(valueBuckets(), metaBucket) {
 				if _, err := b.CreateBucketIfNotExists(name); err != nil {
@@ -310,6 +311,9 @@ func (s *Store) prepare(location key.Location) error {
 	}
 	if m.Outdated {
 		return errOutdated
+	}
+	if m.Life == "" { // it is of a former version; the next commit writes this
+		m.Life = rand.Text()
 	}
 	m.Prune = m.Prune.loaded(time.Now())
 	s.current.Store(m)

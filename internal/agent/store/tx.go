@@ -178,6 +178,7 @@ func (t *Tx) SetLive(id string, l *Live) error {
 
 // setRecord replaces the record of an identity; nil removes it.
 func (t *Tx) setRecord(id string, r *Record) error {
+	t.meta.movedOn()
 	if r == nil {
 		t.noteRootAt(id)
 		return t.remove(recordBucket, id)
@@ -201,6 +202,9 @@ func (t *Tx) Report(k string) (*wire.Report, error) {
 // SetReport replaces the report of a key, or removes it if r is nil, and marks that as
 // unsent.
 func (t *Tx) SetReport(k string, r *wire.Report) error {
+	if r != nil && r.Completed != "" {
+		t.meta.movedOn()
+	}
 	if r == nil {
 		if !t.has(reportBucket, k) {
 			return nil

@@ -44,6 +44,9 @@ type Counts struct {
 // Calm says that nothing is to be done now.
 func (c Counts) Calm() bool { return c.Queued == 0 && c.running == 0 }
 
+// Listed reports whether each kind was listed once, or can't be.
+func (c Counts) Listed() bool { return !c.unlisted }
+
 // Judged says that all that concerns the agent has been seen, as far as it can be,
 // had its turn, and waits for no proof.
 func (c Counts) Judged() bool { return c.Calm() && !c.unlisted && c.unasked == 0 && c.Missing == 0 }

@@ -96,7 +96,9 @@ func (w *World) StartAgent(ctx context.Context, config agent.Config) (*Part, err
 	if err != nil {
 		return nil, err
 	}
-	p := w.Start(ctx, "agent "+config.Join.Location, a.Run)
+	p := w.Start(ctx, "agent "+config.Join.Location, func(ctx context.Context) error {
+		return agent.RunAnew(ctx, a, func(*agent.Agent) {})
+	})
 	if _, err := await(ctx, p, a.Ready()); err != nil {
 		return nil, fmt.Errorf("start the agent of %q: %w", config.Join.Location, err)
 	}

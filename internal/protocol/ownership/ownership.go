@@ -291,6 +291,16 @@ func AnotherLocation(label string, l Owner) bool {
 // there is none.
 func (m *Meta) Log() Pair { return ParsePair(m.Annotations[v1alpha1.LogAnnotation]) }
 
+// WroteLog reports whether the location's manager owns the annotation with the object's pair:
+// no other manager has written that since.
+func (m *Meta) WroteLog(l Owner) bool {
+	const path = "f:metadata.f:annotations.f:"
+	return slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
+		return f.Manager == l.Manager() && f.Subresource == "" &&
+			gjson.GetBytes(f.FieldsV1, path+strings.ReplaceAll(v1alpha1.LogAnnotation, ".", `\.`)).Exists()
+	})
+}
+
 // ReleasedManager is the field manager that owns released values until another writer
 // changes them.
 const ReleasedManager = "orrery-released"
