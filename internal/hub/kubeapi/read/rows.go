@@ -97,6 +97,7 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 	withoutHeaders := *options
 	withoutHeaders.NoHeaders = true
 	result := &metav1.Table{ListMeta: m, ColumnDefinitions: empty.ColumnDefinitions, Rows: []metav1.TableRow{}}
+	size, limit := 0, r.server.config.DecodedListBytes
 	for _, o := range items {
 		decoded, err := o.decode()
 		if err != nil {
@@ -107,6 +108,9 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 			return nil, err
 		}
 		for _, row := range one.Rows {
+			if size += cellsSize(row.Cells); size > limit && r.kind.Custom != nil {
+				return nil, tooLarge(size, limit)
+			}
 			if row.Object.Object = decoded; !whole {
 				accessor, err := meta.Accessor(decoded)
 				if err != nil {
@@ -184,6 +188,18 @@ func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
 	}
 	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Healthy, n.Failed)
 }
+
+// cellsSize is about how many bytes cells take.
+func cellsSize(cells []any) (n int) {
+	for _, cell := range cells {
+		s, _ := cell.(string)
+		n += cellWeight + len(s)
+	}
+	return n
+}
+
+// cellWeight is what a cell takes besides its text, in bytes.
+const cellWeight = 16
 
 func totalSize(items []*object) (n int) {
 	for _, o := range items {

@@ -118,6 +118,9 @@ func (t *rows) fill(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("make the row of %q: %w", o.row.Key, err)
 		}
+		if limit := t.server.config.DecodedListBytes; len(t.cells) > limit && t.kind.Custom != nil {
+			return tooLarge(len(t.cells), limit)
+		}
 		t.ends = append(t.ends, rowEnds{len(t.cells), metadata})
 	}
 	return nil

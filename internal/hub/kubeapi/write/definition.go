@@ -75,6 +75,9 @@ func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.Err
 	if problems := d.rules.Validate(ctx, crd); len(problems) > 0 {
 		return problems
 	}
+	if problems := validateColumns(obj, nil); len(problems) > 0 {
+		return problems
+	}
 	return d.validateKind(obj)
 }
 
@@ -103,6 +106,9 @@ func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	}
 	problems := d.rules.ValidateUpdate(ctx, crd, was)
 	if len(problems) > 0 || crd.Generation == was.Generation {
+		return problems
+	}
+	if problems := validateColumns(obj, old); len(problems) > 0 {
 		return problems
 	}
 	return d.validateKind(obj)

@@ -1,6 +1,9 @@
 package write_test
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // A condition says what a CRD asks for and does not get, as long as it asks.
 func TestDefinitionConditions(t *testing.T) {
@@ -28,5 +31,27 @@ func TestDefinitionConditions(t *testing.T) {
 		if got := condition(a, "KubernetesAPIApprovalPolicyConformant"); got != test.status {
 			t.Errorf("%s: %v in %s", test.annotation, got, a.raw)
 		}
+	}
+}
+
+// TestDefinitionColumns: columns that could take very much for one object are refused, at create
+// and at update, with a way out. The filters that controllers use for their conditions are not.
+func TestDefinitionColumns(t *testing.T) {
+	h := newHub(t)
+	with := func(path string) object {
+		widgets := crd("widgets", "Widget", widgetSpec(nil))
+		version := widgets["spec"].(object)["versions"].([]any)[0].(object)
+		version["additionalPrinterColumns"] = []any{object{"name": "Ready", "type": "string", "jsonPath": path}}
+		return widgets
+	}
+	const union = ".spec['a','a']['a','a']"
+	refused := `.additionalPrinterColumns[0].jsonPath: Invalid value: \".spec['a','a']['a','a']\": a union`
+	if a := h.must(422, h.do("POST", "a", crds, with(union))); !strings.Contains(string(a.raw), refused) {
+		t.Errorf("create: %s", a.raw)
+	}
+	h.must(201, h.do("POST", "a", crds, with(`.status.conditions[?(@.type=="Ready")].status`)))
+	patch := object{"spec": object{"versions": with(union)["spec"].(object)["versions"]}}
+	if a := h.must(422, h.do("PATCH", "a", crds+"/widgets.example.com", patch, "Content-Type", "application/merge-patch+json")); !strings.Contains(string(a.raw), refused) {
+		t.Errorf("update: %s", a.raw)
 	}
 }

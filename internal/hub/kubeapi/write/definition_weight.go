@@ -7,6 +7,8 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"orrery.dev/orrery/internal/hub/kinds/columns"
 )
 
 const (
@@ -46,6 +48,27 @@ func validateWeight(obj runtime.Object) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, "the patterns are too many, or too large when they are compiled")}
 	}
 	return nil
+}
+
+// validateColumns refuses columns that could take very much for one object. Columns that the CRD
+// has already are kept: they are empty.
+func validateColumns(obj, old runtime.Object) (problems field.ErrorList) {
+	crd, _ := obj.(*apiextensionsv1.CustomResourceDefinition)
+	if crd == nil {
+		return nil
+	}
+	known := map[string][]apiextensionsv1.CustomResourceColumnDefinition{}
+	if previous, _ := old.(*apiextensionsv1.CustomResourceDefinition); previous != nil {
+		for _, v := range previous.Spec.Versions {
+			known[v.Name] = v.AdditionalPrinterColumns
+		}
+	}
+	versions := field.NewPath("spec", "versions")
+	for i, v := range crd.Spec.Versions {
+		at := versions.Index(i).Child("additionalPrinterColumns")
+		problems = append(problems, columns.ValidateCustom(at, v.AdditionalPrinterColumns, known[v.Name])...)
+	}
+	return problems
 }
 
 func (w *weight) tooMuch() bool { return w.rules > maxRules || w.instructions > maxPatterns }
