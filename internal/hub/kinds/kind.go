@@ -104,6 +104,9 @@ type Custom interface {
 	// Today returns a stored object as the current definition reads it, in the served
 	// version; nil if the bytes are that already. It decodes the object to find out.
 	Today(value []byte) ([]byte, error)
+	// CheckDefaults returns the error of a write of an object, which is decoded, whose defaults
+	// were left out since they would make it too large; nil: it has them.
+	CheckDefaults(runtime.Object) error
 	// OpenAPI is the documents of the version.
 	OpenAPI() *openapi.Custom
 }

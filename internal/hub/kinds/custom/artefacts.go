@@ -20,12 +20,15 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
+	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
 
 // artefacts are the compiled parts of a CRD, which take much memory. Each is made when it
 // is first asked for, so making artefacts itself is cheap.
 type artefacts struct {
 	structural func() (map[string]*structuralschema.Structural, error)
+	// costs are what objects of each version take.
+	costs      func() (map[string]*schemacost.Schema, error)
 	types      func() (managedfields.TypeConverter, error)
 	strategies map[string]func() (*strategies, error)
 	documents  map[string]*openapi.Custom
@@ -38,6 +41,7 @@ func newArtefacts(d *Definition) *artefacts {
 		strategies: map[string]func() (*strategies, error){},
 		documents:  map[string]*openapi.Custom{},
 	}
+	a.costs = sync.OnceValues(a.compileCosts)
 	for _, v := range d.versions {
 		a.strategies[v.Name] = sync.OnceValues(func() (*strategies, error) { return d.compileStrategies(a, v) })
 		a.documents[v.Name] = openapi.Describe(d.unpack, v.Name)
@@ -94,6 +98,18 @@ func (d *Definition) compileStructural() (map[string]*structuralschema.Structura
 		schemas[v.Name] = s
 	}
 	return schemas, nil
+}
+
+func (a *artefacts) compileCosts() (map[string]*schemacost.Schema, error) {
+	structural, err := a.structural()
+	if err != nil {
+		return nil, err
+	}
+	costs := map[string]*schemacost.Schema{}
+	for version, s := range structural {
+		costs[version] = schemacost.New(s)
+	}
+	return costs, nil
 }
 
 // compileTypes makes one set of merge rules of all versions: managed fields may

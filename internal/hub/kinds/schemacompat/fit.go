@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
 
 // Definition is a definition that objects of others are checked against. It is safe for
@@ -30,6 +32,7 @@ type Definition struct {
 // compiled is the schema of one version.
 type compiled struct {
 	structural *structuralschema.Structural // nil: none, so that everything is right
+	costs      *schemacost.Schema
 	validator  validation.SchemaValidator
 	keeps      bool // fields that it does not know
 }
@@ -66,7 +69,7 @@ func compile(props *apiextensionsv1.JSONSchemaProps, keeps bool) (*compiled, err
 	if err != nil {
 		return nil, fmt.Errorf("compile validation: %w", err)
 	}
-	return &compiled{structural, validator, keeps}, nil
+	return &compiled{structural, schemacost.New(structural), validator, keeps}, nil
 }
 
 // Fit says why an object, as JSON, is not right by the definition; nil if it is: its version
@@ -118,6 +121,9 @@ func (c *compiled) fit(object map[string]any) *MisfitError {
 		}
 	}
 	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
+	if c.costs.Added(object, schemacost.MaxDefaults) > schemacost.MaxDefaults {
+		return misfit(at(""), "the defaults there would add more than %d bytes", schemacost.MaxDefaults)
+	}
 	structuraldefaulting.Default(object, c.structural)
 	errs := validation.ValidateCustomResource(nil, object, c.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, c.structural, object)...)

@@ -2,6 +2,7 @@ package schemacompat
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -125,6 +126,29 @@ func TestFit(t *testing.T) {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestDefaultsThereAreCounted: an object that would become too large by the defaults there does not fit.
+func TestDefaultsThereAreCounted(t *testing.T) {
+	items := strings.TrimSuffix(strings.Repeat("{},", 200), ",")
+	there := New(v1(t, `{type: object, properties: {l: {type: array, items: {type: object, properties: {a: {type: array, default: [`+items+`],
+		items: {type: object, properties: {b: {type: string, default: `+strings.Repeat("x", 100)+`}}}}}}}}}`))
+	object := func(n int) string {
+		return `{"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "n"}, "spec": {"l": [` + strings.TrimSuffix(strings.Repeat("{},", n), ",") + `]}}`
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	got := fit(t, there, object(5000))
+	runtime.ReadMemStats(&after)
+	if want := "(the whole object): the defaults there would add more than 1507328 bytes"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+	if used := after.TotalAlloc - before.TotalAlloc; used > 64<<20 {
+		t.Errorf("it took %d bytes to see that", used)
+	}
+	if got := fit(t, there, object(1)); got != "fits" {
+		t.Errorf("a small one: %s", got)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -184,4 +185,19 @@ func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*obj
 		others[o] = item
 	}
 	return others, nil
+}
+
+func tooLarge(size, limit int) error {
+	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+		"the list has %d bytes, more than the %d that are served at once if they have to be converted: ask for pages with limit, or for JSON of the version that is stored", size, limit))
+}
+
+func totalSize(items []*object) (n int) {
+	for _, o := range items {
+		n += len(o.row.Value)
+		if of, ok := o.row.In.(*reported); ok && of.source != nil {
+			n += len(of.source.Value)
+		}
+	}
+	return n
 }

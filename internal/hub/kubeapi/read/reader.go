@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -26,6 +27,8 @@ type reader struct {
 	kind   *kinds.Kind
 	shape  *shape
 	look   look
+	// added is how many bytes the current definition has added to stored objects so far.
+	added atomic.Int64
 }
 
 var _ interface {
@@ -150,7 +153,12 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 	l := &list{reader: r}
 	l.ResourceVersion = strconv.FormatInt(st.rev, 10)
 	next, more := "", int64(0)
+	r.added.Store(0)
+	limit := int64(r.server.config.DecodedListBytes)
 	st.from(start, func(row *table.Row) bool {
+		if r.added.Load() > limit {
+			return false
+		}
 		if !r.shown(row, selected) {
 			return true
 		}
@@ -163,6 +171,9 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 		next = r.lens.place(row)
 		return true
 	})
+	if r.added.Load() > limit {
+		return nil, tooLarge(totalSize(l.Items), int(limit))
+	}
 	if more == 0 {
 		return l, nil
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -200,18 +199,3 @@ func cellsSize(cells []any) (n int) {
 
 // cellWeight is what a cell takes besides its text, in bytes.
 const cellWeight = 16
-
-func totalSize(items []*object) (n int) {
-	for _, o := range items {
-		n += len(o.row.Value)
-		if of, ok := o.row.In.(*reported); ok && of.source != nil {
-			n += len(of.source.Value)
-		}
-	}
-	return n
-}
-
-func tooLarge(size, limit int) error {
-	return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
-		"the list has %d bytes, more than the %d that are served at once if they have to be converted: ask for pages with limit, or for JSON of the version that is stored", size, limit))
-}

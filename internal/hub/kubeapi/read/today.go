@@ -21,5 +21,6 @@ func (r *reader) today(row *table.Row) *table.Row {
 		row.AsWritten.Store(custom.ID())
 		return row
 	}
+	r.added.Add(max(0, int64(len(value)-len(row.Value))))
 	return &table.Row{Entry: table.NewEntry(row.Key, value, row.CreateRev, row.ModRev), In: row.In}
 }

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metainternalversion "k8s.io/apimachinery/pkg/apis/meta/internalversion"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
@@ -90,6 +91,36 @@ func TestReadsByTodaysDefinition(t *testing.T) {
 	o, err := r.Get(request.WithNamespace(t.Context(), "default"), "old", &metav1.GetOptions{})
 	if err != nil || o.(*object).rev != row.ModRev {
 		t.Errorf("got %v %v", o, err)
+	}
+}
+
+// TestListsAreBoundedByTodaysDefinition: defaults that a definition has got since objects were stored do not
+// make a list of them too large for memory. Pages of it can be read.
+func TestListsAreBoundedByTodaysDefinition(t *testing.T) {
+	f := newFixture(t, func(c *Config, _ *table.Config) { c.DecodedListBytes = 1 << 20 })
+	defer f.server.Close()
+	for i := range 10 {
+		f.put(sample{gvr: widgetsV1, space: "a", namespace: "default", name: fmt.Sprintf("w%d", i)})
+	}
+	c, err := custom.NewCompiler(custom.DefaultLimits())
+	if err != nil {
+		t.Fatal(err)
+	}
+	crd := widgets()
+	text := &apiextensionsv1.JSON{Raw: []byte(`"` + strings.Repeat("x", 200<<10) + `"`)}
+	crd.Spec.Versions[0].Schema.OpenAPIV3Schema = &apiextensionsv1.JSONSchemaProps{Type: "object", Properties: map[string]apiextensionsv1.JSONSchemaProps{
+		"text": {Type: "string", Default: text},
+	}}
+	definition, err := c.Compile(crd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := f.server.reader(Space("a"), definition.Kinds()[0])
+	if _, err := r.List(t.Context(), &metainternalversion.ListOptions{}); !apierrors.IsRequestEntityTooLargeError(err) || !strings.Contains(err.Error(), "ask for pages") {
+		t.Errorf("got %v", err)
+	}
+	if l, err := r.List(t.Context(), &metainternalversion.ListOptions{Limit: 3}); err != nil || len(l.(*list).Items) != 3 {
+		t.Errorf("a page: %v %v", l, err)
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 	versioner := storage.APIObjectVersioner{}
 	resource := kind.GVR.GroupResource()
 	backend, err := etcd3.New(s.client, nil, codec, kind.New, kind.NewList, "/", path.Join(s.config.Prefix, key.Objects.Prefix()),
-		resource, identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), etcd3.NewDefaultDecoder(codec, versioner), versioner)
+		resource, identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), countingDecoder{etcd3.NewDefaultDecoder(codec, versioner)}, versioner)
 	if err != nil {
 		return nil, fmt.Errorf("make the storage of %s: %w", kind.GVK, err)
 	}
@@ -198,6 +198,9 @@ func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.
 	if err != nil {
 		return nil, err
 	}
+	if err := checkDefaults(o.kind, obj, nil); err != nil {
+		return nil, err
+	}
 	// A name that has yet to be generated is named by its prefix in errors.
 	if ctx, err = o.admit(ctx, cmp.Or(m.GetName(), m.GetGenerateName())); err != nil {
 		return nil, err
@@ -211,7 +214,7 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 	if err != nil {
 		return nil, false, err
 	}
-	out, created, err := o.Store.Update(ctx, name, info, create, update, forceCreate, options)
+	out, created, err := o.Store.Update(ctx, name, withDefaults(o.kind, info), create, update, forceCreate, options)
 	return out, created, o.foretell(ctx, out, err, options.DryRun)
 }
 
@@ -230,6 +233,7 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 // DeleteCollection answers with the deleted objects. As in any list, items of built-in kinds
 // do not have their kind.
 func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (deleted runtime.Object, err error) {
+	ctx = countingDefaults(ctx)
 	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
 		deleted, err = o.Store.DeleteCollection(ctx, validate, options, listOptions)
 		return err
@@ -259,6 +263,7 @@ func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.Ge
 }
 
 func (s *statusStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+	info = withDefaults(s.kind, info)
 	if !takesNames(s.kind.Resource) {
 		return s.store.Update(ctx, name, info, create, update, false, options)
 	}
