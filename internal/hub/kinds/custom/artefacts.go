@@ -136,7 +136,10 @@ func (d *Definition) compileTypes() (managedfields.TypeConverter, error) {
 
 // strategies are the compiled strategies of one version; status is nil if the
 // version has no such subresource.
-type strategies struct{ main, status kinds.Strategy }
+type strategies struct {
+	main, status kinds.Strategy
+	cost         *schemacost.Schema
+}
 
 func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomResourceDefinitionVersion) (*strategies, error) {
 	structural, err := a.structural()
@@ -151,7 +154,7 @@ func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomRes
 	if err != nil {
 		return nil, err
 	}
-	validator, _, err := validation.NewSchemaValidator(props)
+	validator, err := schemacost.NewValidator(props)
 	if err != nil {
 		return nil, fmt.Errorf("compile validation of %q in CRD %q: %w", v.Name, d.name(), err)
 	}
@@ -159,7 +162,7 @@ func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomRes
 	var statusValidator validation.SchemaValidator
 	if statusSpec != nil && props != nil {
 		if status, ok := props.Properties["status"]; ok {
-			if statusValidator, _, err = validation.NewSchemaValidator(&status); err != nil {
+			if statusValidator, err = schemacost.NewValidator(&status); err != nil {
 				return nil, fmt.Errorf("compile status validation of %q in CRD %q: %w", v.Name, d.name(), err)
 			}
 		}
@@ -167,7 +170,11 @@ func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomRes
 	gv := d.gv(v.Name)
 	main := customresource.NewStrategy(d.typer, d.namespaced, gv.WithKind(d.names.Kind),
 		validator, statusValidator, structural[v.Name], statusSpec, scaleSpec, v.SelectableFields)
-	s := &strategies{main: main}
+	costs, err := a.costs()
+	if err != nil {
+		return nil, err
+	}
+	s := &strategies{main: main, cost: costs[v.Name]}
 	if statusSpec != nil {
 		s.status = customresource.NewStatusStrategy(main)
 	}

@@ -3,8 +3,11 @@ package custom
 import (
 	"context"
 	"fmt"
+	"maps"
 
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -13,6 +16,7 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
 
 // strategy is the library's strategy for custom resources, which may be kept for as
@@ -47,19 +51,47 @@ func (v version) strategy(status bool) strategy {
 	return s
 }
 
-func (s strategy) compiled() (kinds.Strategy, error) {
+func (s strategy) compiled() (kinds.Strategy, *schemacost.Schema, error) {
 	compiled, err := s.version.def.artefacts().strategies[s.version.spec.Name]()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if s.status {
 		if compiled.status == nil {
-			return nil, fmt.Errorf("validate status of %s: no such subresource", s.version.def.gv(s.version.spec.Name).WithResource(s.version.def.names.Plural))
+			return nil, nil, fmt.Errorf("validate status of %s: no such subresource", s.version.def.gv(s.version.spec.Name).WithResource(s.version.def.names.Plural))
 		}
-		return compiled.status, nil
+		return compiled.status, compiled.cost, nil
 	}
-	return compiled.main, nil
+	return compiled.main, compiled.cost, nil
 }
+
+// charge refuses an object whose validation would take too many steps, or is not wanted any more.
+func (s strategy) charge(ctx context.Context, cost *schemacost.Schema, o runtime.Object) field.ErrorList {
+	u, ok := o.(*unstructured.Unstructured)
+	if !ok || cost == nil {
+		return nil
+	}
+	steps, err := cost.Steps(ctx, u.Object, schemacost.MaxSteps)
+	switch {
+	case err != nil:
+		return field.ErrorList{field.InternalError(nil, err)}
+	case steps > schemacost.MaxSteps:
+		return field.ErrorList{field.Forbidden(nil, fmt.Sprintf("the object takes more than %d steps to be validated by CRD %q: "+
+			"give it fewer items, or the schema fewer branches (anyOf, oneOf, allOf), values of enum, fields or patterns for each item", schemacost.MaxSteps, s.version.def.name()))}
+	}
+	return nil
+}
+
+// shorten keeps the first errors of very many.
+func shorten(errs field.ErrorList) field.ErrorList {
+	if len(errs) <= maxErrors {
+		return errs
+	}
+	return append(errs[:maxErrors:maxErrors], field.Invalid(nil, nil, fmt.Sprintf("there are more errors: the first %d are shown", maxErrors)))
+}
+
+// maxErrors is how many errors an answer has: those of the schema, and some of other checks.
+const maxErrors = 2 * schemacost.MaxErrors
 
 // NamespaceScoped says that objects are in namespaces.
 func (s strategy) NamespaceScoped() bool { return s.light.NamespaceScoped() }
@@ -81,21 +113,46 @@ func (s strategy) PrepareForUpdate(ctx context.Context, o, old runtime.Object) {
 
 // Validate checks schema, list types, embedded objects and rules.
 func (s strategy) Validate(ctx context.Context, o runtime.Object) field.ErrorList {
-	compiled, err := s.compiled()
+	compiled, cost, err := s.compiled()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	return compiled.Validate(ctx, o)
+	if errs := s.charge(ctx, cost, o); len(errs) > 0 {
+		return errs
+	}
+	return shorten(compiled.Validate(ctx, o))
 }
 
 // ValidateUpdate is Validate with transition rules, and without complaint about
-// what was wrong before and did not change.
+// what was wrong before and did not change. If validation takes too many steps, since the CRD
+// was changed after the object was stored, the metadata can still be changed.
 func (s strategy) ValidateUpdate(ctx context.Context, o, old runtime.Object) field.ErrorList {
-	compiled, err := s.compiled()
+	compiled, cost, err := s.compiled()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	return compiled.ValidateUpdate(ctx, o, old)
+	if errs := s.charge(ctx, cost, o); len(errs) > 0 {
+		if ctx.Err() == nil && sameContent(o, old) {
+			return s.light.ValidateUpdate(ctx, o, old)
+		}
+		return errs
+	}
+	return shorten(compiled.ValidateUpdate(ctx, o, old))
+}
+
+// sameContent reports whether objects differ by their metadata alone.
+func sameContent(a, b runtime.Object) bool {
+	one, ok := a.(*unstructured.Unstructured)
+	other, ok2 := b.(*unstructured.Unstructured)
+	if !ok || !ok2 {
+		return false
+	}
+	strip := func(u *unstructured.Unstructured) map[string]any {
+		content := maps.Clone(u.Object)
+		delete(content, "metadata")
+		return content
+	}
+	return equality.Semantic.DeepEqual(strip(one), strip(other))
 }
 
 // WarningsOnCreate warns of doubtful finalizers.

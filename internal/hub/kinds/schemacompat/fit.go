@@ -65,7 +65,7 @@ func compile(props *apiextensionsv1.JSONSchemaProps, keeps bool) (*compiled, err
 	if err != nil {
 		return nil, fmt.Errorf("compile schema: %w", err)
 	}
-	validator, _, err := validation.NewSchemaValidator(internal)
+	validator, err := schemacost.NewValidator(internal)
 	if err != nil {
 		return nil, fmt.Errorf("compile validation: %w", err)
 	}
@@ -125,6 +125,9 @@ func (c *compiled) fit(object map[string]any) *MisfitError {
 		return misfit(at(""), "the defaults there would add more than %d bytes", schemacost.MaxDefaults)
 	}
 	structuraldefaulting.Default(object, c.structural)
+	if c.costs.Exceeds(object) {
+		return misfit(at(""), "it takes more than %d steps to be validated there", schemacost.MaxSteps)
+	}
 	errs := validation.ValidateCustomResource(nil, object, c.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	if len(errs) == 0 {

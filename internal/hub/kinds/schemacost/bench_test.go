@@ -46,6 +46,11 @@ func value(t testing.TB, text string) any {
 	return v
 }
 
+// structuralOf is the structural form of a schema.
+func structuralOf(internal *apiextensions.JSONSchemaProps) (*structuralschema.Structural, error) {
+	return structuralschema.NewStructural(internal)
+}
+
 // listed joins what is made n times.
 func listed(n int, each func(i int) string) string {
 	all := make([]string, n)

@@ -1,6 +1,7 @@
 // Package schemacost counts what an object takes by the schema of a CRD before anything is done
 // with it: the bytes that defaults add to it, and the steps of its validation. Both can be very
-// many for a small object and a small schema, since one multiplies the other.
+// many for a small object and a small schema, since one multiplies the other. Its Validator ends
+// a validation that has found many errors, which the library compares with each other.
 //
 // It is pure. It must never know what a count is compared with, apart from the limits that it
 // defines.
@@ -17,7 +18,8 @@ import (
 const (
 	// MaxDefaults is how many bytes defaults may add to an object: as many as an object may have.
 	MaxDefaults = 1472 << 10
-	// MaxSteps is how many steps the validation of an object may take. One takes about 0.1 µs.
+	// MaxSteps is how many steps the validation of an object may take. One takes about 0.1 µs
+	// and 100 bytes, which are garbage then.
 	MaxSteps = 10_000_000
 )
 
@@ -27,13 +29,16 @@ const (
 	// a validator for each.
 	valueSteps = 20
 	// fieldSteps are for a field that a schema has, whether or not an object has it.
-	fieldSteps = 3
+	fieldSteps = 6
 	// enumSteps are for a value of an enum.
 	enumSteps = 1
 	// patternBytes is how many bytes of a text take one step for each instruction of a pattern.
-	patternBytes = 4
+	patternBytes = 16
 	// formatInstructions is about what a format takes.
 	formatInstructions = 50
+	// comparedErrors is how many pairs of errors are compared in a step: the library compares
+	// each error of a value with all others.
+	comparedErrors = 8
 )
 
 // most bounds what is added up, so that nothing overflows.
@@ -54,6 +59,9 @@ type node struct {
 	steps, object, size int
 	// instructions are those of its patterns.
 	instructions int
+	// errors is how many there may be for a value itself. inherited has those that are found by
+	// a branch of a node above, and so count there, too.
+	errors, inherited int
 
 	// value is the default; nil: none.
 	value any
@@ -144,22 +152,35 @@ func (b builder) values(n *node, v *structuralschema.ValueValidation) {
 	}
 	n.steps += len(v.Enum) * enumSteps
 	n.object += len(v.Required) * fieldSteps
+	n.errors += b.branches(n, v)
 	n.instructions += b.instructions(v.Pattern)
 	if v.Format != "" {
 		n.instructions += formatInstructions
 	}
-	for _, branches := range [][]structuralschema.NestedValueValidation{v.AllOf, v.AnyOf, v.OneOf} {
-		for i := range branches {
-			b.branch(n, &branches[i])
-		}
-	}
-	b.branch(n, v.Not)
 }
 
-// branch adds what a branch requires of a node and of those below.
-func (b builder) branch(n *node, v *structuralschema.NestedValueValidation) {
+// branches adds what the branches of a node require, and returns how many errors its result has.
+func (b builder) branches(n *node, v *structuralschema.ValueValidation) (errors int) {
+	errors = 1 + len(v.Required)
+	for i := range v.AllOf {
+		errors += b.branch(n, &v.AllOf[i])
+	}
+	for _, either := range [][]structuralschema.NestedValueValidation{v.AnyOf, v.OneOf} {
+		most := 0 // only the errors of the best branch are in the result
+		for i := range either {
+			most = max(most, b.branch(n, &either[i]))
+		}
+		errors += most
+	}
+	b.branch(n, v.Not)
+	return errors
+}
+
+// branch adds what a branch requires of a node and of those below, and returns how many errors
+// its result has for the value itself.
+func (b builder) branch(n *node, v *structuralschema.NestedValueValidation) (errors int) {
 	if v == nil {
-		return
+		return 0
 	}
 	n.steps += valueSteps
 	n.object += len(v.Properties) * fieldSteps
@@ -167,7 +188,7 @@ func (b builder) branch(n *node, v *structuralschema.NestedValueValidation) {
 		if n.fields[name] == nil {
 			n.field(name, &node{nullable: true})
 		}
-		b.branch(n.fields[name], &field)
+		n.fields[name].inherited += b.branch(n.fields[name], &field)
 	}
 	for _, inner := range []struct {
 		to *(*node)
@@ -176,9 +197,17 @@ func (b builder) branch(n *node, v *structuralschema.NestedValueValidation) {
 		if inner.v != nil && *inner.to == nil {
 			*inner.to = &node{nullable: true}
 		}
-		b.branch(*inner.to, inner.v)
+		if inner.v != nil {
+			(*inner.to).inherited += b.branch(*inner.to, inner.v)
+		}
 	}
-	b.values(n, &v.ValueValidation)
+	n.steps += len(v.Enum) * enumSteps
+	n.object += len(v.Required) * fieldSteps
+	n.instructions += b.instructions(v.Pattern)
+	if v.Format != "" {
+		n.instructions += formatInstructions
+	}
+	return b.branches(n, &v.ValueValidation)
 }
 
 // instructions are those of a compiled pattern. One that is wrong is refused elsewhere.
@@ -278,6 +307,13 @@ func (s *Schema) Steps(ctx context.Context, object any, limit int) (int, error) 
 	return w.steps, w.err
 }
 
+// Exceeds reports whether the validation of an object may take more than MaxSteps.
+func (s *Schema) Exceeds(object any) bool {
+	w := walk{limit: MaxSteps}
+	w.visit(s.root, object)
+	return w.steps > MaxSteps
+}
+
 // Definition is how many steps it takes to validate the schema itself: each of its defaults is
 // validated by a validator of its own. It stops above a limit.
 func (s *Schema) Definition(ctx context.Context, limit int) (int, error) {
@@ -288,6 +324,7 @@ func (s *Schema) Definition(ctx context.Context, limit int) (int, error) {
 
 // walk counts steps.
 type walk struct {
+	// ctx ends the walk; nil: nothing does.
 	ctx          context.Context
 	limit, steps int
 	visits       int
@@ -299,7 +336,7 @@ const visitsPerCheck = 1024
 
 // isOver reports whether a walk ends.
 func (w *walk) isOver() bool {
-	if w.visits++; w.visits%visitsPerCheck == 0 && w.err == nil {
+	if w.visits++; w.visits%visitsPerCheck == 0 && w.ctx != nil && w.err == nil {
 		if err := w.ctx.Err(); err != nil {
 			w.err = fmt.Errorf("count the steps of a validation: %w", err)
 		}
@@ -307,25 +344,53 @@ func (w *walk) isOver() bool {
 	return w.err != nil || w.steps > w.limit
 }
 
-func (w *walk) visit(n *node, value any) {
+// visit adds the steps of a value, and returns how many errors branches above it may find in it.
+func (w *walk) visit(n *node, value any) (inherited int) {
 	if n == nil || w.isOver() {
-		return
+		return 0
 	}
 	w.steps += n.steps
+	below := 0
 	switch v := value.(type) {
 	case string:
 		w.steps += min(len(v), most) * n.instructions / patternBytes
 	case map[string]any:
 		w.steps += n.object
 		for name, inner := range v {
-			w.visit(n.fields[name], inner)
-			w.visit(n.others, inner)
+			below += w.visit(n.fields[name], inner) + w.visit(n.others, inner)
 		}
 	case []any:
 		for _, inner := range v {
-			w.visit(n.items, inner)
+			below += w.visit(n.items, inner)
 		}
 	}
+	w.steps += squared(n.errors+below) / comparedErrors
+	if n.inherited == 0 {
+		return 0 // no branch from above goes through here
+	}
+	return n.inherited + below
+}
+
+// squared is the number of pairs of n errors.
+func squared(n int) int {
+	n = min(n, 1<<20)
+	return n * n
+}
+
+// count is how many values a value has, with itself.
+func count(value any) int {
+	n := 1
+	switch v := value.(type) {
+	case map[string]any:
+		for _, inner := range v {
+			n += count(inner)
+		}
+	case []any:
+		for _, inner := range v {
+			n += count(inner)
+		}
+	}
+	return n
 }
 
 func (w *walk) define(n *node) {
@@ -333,7 +398,8 @@ func (w *walk) define(n *node) {
 		return
 	}
 	if n.value != nil {
-		w.steps += n.size
+		// Each of its values may be wrong.
+		w.steps += n.size + squared(count(n.value))/comparedErrors
 		w.visit(n, n.value)
 	}
 	for _, below := range n.below() {

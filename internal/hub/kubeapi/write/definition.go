@@ -63,7 +63,7 @@ func (d definitions) settle(ctx context.Context, obj runtime.Object) {
 }
 
 func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	if problems := validateWeight(obj); len(problems) > 0 {
+	if problems := validateWeight(ctx, obj); len(problems) > 0 {
 		return problems
 	}
 	crd, problem := internalCRD(obj)
@@ -100,7 +100,7 @@ func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	}
 	crd.Status.AcceptedNames, crd.Status.Conditions = was.Status.AcceptedNames, was.Status.Conditions
 	if crd.Generation != was.Generation { // what is there stays, and its status and labels can change
-		if problems := validateWeight(obj); len(problems) > 0 {
+		if problems := validateWeight(ctx, obj); len(problems) > 0 {
 			return problems
 		}
 	}

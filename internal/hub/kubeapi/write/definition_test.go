@@ -1,8 +1,11 @@
 package write_test
 
 import (
+	"maps"
 	"strings"
 	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // A condition says what a CRD asks for and does not get, as long as it asks.
@@ -54,4 +57,37 @@ func TestDefinitionColumns(t *testing.T) {
 	if a := h.must(422, h.do("PATCH", "a", crds+"/widgets.example.com", patch, "Content-Type", "application/merge-patch+json")); !strings.Contains(string(a.raw), refused) {
 		t.Errorf("update: %s", a.raw)
 	}
+}
+
+// TestDefinitionSteps: a schema that takes very much is refused by what it is, and an object by what
+// it takes with its schema, each with a way out.
+func TestDefinitionSteps(t *testing.T) {
+	h := newHub(t)
+	branches := func(n int) []any {
+		all := make([]any, n)
+		for i := range all {
+			all[i] = object{"minimum": i}
+		}
+		return all
+	}
+	list := func(items, other object) object {
+		l := object{"type": "array", "items": items}
+		maps.Copy(l, other)
+		return crd("widgets", "Widget", widgetSpec(object{"l": l}))
+	}
+	numbers := make([]any, 3000)
+	for i := range numbers {
+		numbers[i] = 1
+	}
+	invalid := func(a answer, detail string) {
+		t.Helper()
+		h.refused(a, 422, metav1.StatusReasonInvalid, detail)
+	}
+	invalid(h.do("POST", "a", crds, list(object{"type": "integer", "anyOf": branches(15_000)}, nil)), "branches of anyOf")
+	costly := object{"type": "integer", "anyOf": branches(1000)}
+	invalid(h.do("POST", "a", crds, list(costly, object{"default": numbers})), "give them fewer values")
+	h.must(201, h.do("POST", "a", crds, list(costly, nil)))
+	h.must(201, h.do("POST", "a", widgets, widget("few", object{"l": numbers[:10]})))
+	invalid(h.do("POST", "a", widgets, widget("many", object{"l": numbers})), "give it fewer items, or the schema fewer branches")
+	invalid(h.do("PATCH", "a", widgets+"/few", object{"spec": object{"l": numbers}}, "Content-Type", "application/merge-patch+json"), "give it fewer items")
 }

@@ -1,14 +1,18 @@
 package write
 
 import (
+	"context"
 	"fmt"
 	"regexp/syntax"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/orrery/internal/hub/kinds/columns"
+	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
 
 const (
@@ -19,17 +23,20 @@ const (
 	// counts besides: what it takes to find it grows with their number.
 	maxPatterns   = 200_000
 	patternWeight = 100
+	// maxBranches is how many branches of anyOf, oneOf, allOf and not a CRD may have. A validator
+	// of each is made for each value.
+	maxBranches = 20_000
 )
 
 // weight is what schemas cost apart from their bytes.
 type weight struct {
-	rules, instructions int
-	patterns            map[string]struct{}
+	rules, instructions, branches int
+	patterns                      map[string]struct{}
 }
 
 // validateWeight refuses a CRD that is small and costs the hub much: that takes all spaces'
 // memory, and is found out before it is compiled.
-func validateWeight(obj runtime.Object) field.ErrorList {
+func validateWeight(ctx context.Context, obj runtime.Object) field.ErrorList {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return nil
@@ -46,6 +53,30 @@ func validateWeight(obj runtime.Object) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("more than %d rules in x-kubernetes-validations", maxRules))}
 	case w.instructions > maxPatterns:
 		return field.ErrorList{field.Forbidden(path, "the patterns are too many, or too large when they are compiled")}
+	case w.branches > maxBranches:
+		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("more than %d branches of anyOf, oneOf, allOf and not", maxBranches))}
+	}
+	return validateDefaults(ctx, crd)
+}
+
+// validateDefaults refuses schemas whose defaults take too much to be validated. What is wrong
+// with a schema is found elsewhere.
+func validateDefaults(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+	left := schemacost.MaxSteps
+	for i, v := range crd.Spec.Versions {
+		internal := &apiextensions.CustomResourceValidation{}
+		if v.Schema == nil || apiextensionsv1.Convert_v1_CustomResourceValidation_To_apiextensions_CustomResourceValidation(v.Schema, internal, nil) != nil {
+			continue
+		}
+		structural, err := structuralschema.NewStructural(internal.OpenAPIV3Schema)
+		if err != nil {
+			continue
+		}
+		steps, err := schemacost.New(structural).Definition(ctx, left)
+		if left -= steps; left < 0 || err != nil {
+			path := field.NewPath("spec", "versions").Index(i).Child("schema", "openAPIV3Schema")
+			return field.ErrorList{field.Forbidden(path, fmt.Sprintf("the defaults take more than %d steps to be validated: give them fewer values, or the schema fewer defaults", schemacost.MaxSteps))}
+		}
 	}
 	return nil
 }
@@ -65,13 +96,15 @@ func validateColumns(obj, old runtime.Object) (problems field.ErrorList) {
 	}
 	versions := field.NewPath("spec", "versions")
 	for i, v := range crd.Spec.Versions {
-		at := versions.Index(i).Child("additionalPrinterColumns")
-		problems = append(problems, columns.ValidateCustom(at, v.AdditionalPrinterColumns, known[v.Name])...)
+		path := versions.Index(i).Child("additionalPrinterColumns")
+		problems = append(problems, columns.ValidateCustom(path, v.AdditionalPrinterColumns, known[v.Name])...)
 	}
 	return problems
 }
 
-func (w *weight) tooMuch() bool { return w.rules > maxRules || w.instructions > maxPatterns }
+func (w *weight) tooMuch() bool {
+	return w.rules > maxRules || w.instructions > maxPatterns || w.branches > maxBranches
+}
 
 // add adds a schema and those in it, until it is too much.
 func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
@@ -79,6 +112,7 @@ func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
 		return
 	}
 	w.rules += len(s.XValidations)
+	w.branches += len(s.AllOf) + len(s.OneOf) + len(s.AnyOf)
 	w.addPattern(s.Pattern)
 	if s.Items != nil {
 		w.add(s.Items.Schema)
