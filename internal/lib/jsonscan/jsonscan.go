@@ -4,7 +4,9 @@ package jsonscan
 
 import (
 	"bytes"
+	"encoding/json"
 	"slices"
+	"unicode/utf8"
 )
 
 // Cursor goes through the members of a JSON object, or the elements of an array, and through those
@@ -154,8 +156,8 @@ func (c *Cursor) nested() bool {
 	return false
 }
 
-// Deeper says whether arrays and objects lie in each other more deeply than most, in what may be JSON: who reads
-// that by recursion asks before, since a stack that is too deep ends the process.
+// Deeper reports whether arrays and objects are nested more deeply than most, in what may be JSON. Code that reads
+// it by recursion must ask before, since a stack that is too deep ends the process.
 func Deeper(text []byte, most int) bool {
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= most {
 		return false
@@ -178,6 +180,137 @@ func Deeper(text []byte, most int) bool {
 		c.at++
 	}
 	return false
+}
+
+// Nesting follows how deeply arrays and objects are nested in JSON that comes in chunks. It is for one reader.
+type Nesting struct {
+	depth           int
+	quoted, escaped bool
+}
+
+// Exceeds reads the next chunk, and reports whether arrays and objects are nested more deeply than most there.
+// A bracket that closes nothing does not count, so text before a value does not make the value look less deep.
+func (n *Nesting) Exceeds(chunk []byte, most int) bool {
+	for _, c := range chunk {
+		switch {
+		case n.escaped:
+			n.escaped = false
+		case n.quoted:
+			n.escaped, n.quoted = c == '\\', c != '"'
+		case c == '"':
+			n.quoted = true
+		case c == '{', c == '[':
+			if n.depth++; n.depth > most {
+				return true
+			}
+		case c == '}', c == ']':
+			n.depth = max(0, n.depth-1)
+		}
+	}
+	return false
+}
+
+// Scalars calls visit with each string, number and literal of valid JSON, as it is written and in order, until
+// visit returns false. It leaves out the names of members. It reads the text once, however deeply it is nested.
+func Scalars(text []byte, visit func(value []byte) bool) {
+	for c := Of(text); ; {
+		value, isName, ok := c.scalar()
+		if !ok || !isName && !visit(value) {
+			return
+		}
+	}
+}
+
+// scalar steps over brackets and separators to the next scalar or name, and over that.
+func (c *Cursor) scalar() (value []byte, isName, ok bool) {
+	for c.space(); c.at < len(c.text); c.space() {
+		switch c.text[c.at] {
+		case '{', '}', '[', ']', ',', ':':
+			c.at++
+			continue
+		}
+		quoted := c.text[c.at] == '"'
+		value, ok = c.Value()
+		c.space()
+		return value, quoted && c.at < len(c.text) && c.text[c.at] == ':', ok
+	}
+	return nil, false, false
+}
+
+// fewNames is up to how many names of an object are compared with each other; more are sorted.
+const fewNames = 16
+
+// Repeated returns a name that an object in valid JSON has more than once, in whatever spelling; ok is false if
+// there is none. Readers disagree about which of the values counts. It reads the text once, however deeply it
+// is nested, and takes memory for the names of the objects that are open at a time.
+func Repeated(text []byte) (name string, ok bool) {
+	c := Of(text)
+	var names []string
+	var begins []int // of the open objects, where their names begin; -1: an array
+	for c.space(); c.at < len(text); c.space() {
+		switch text[c.at] {
+		case '{':
+			begins = append(begins, len(names))
+		case '[':
+			begins = append(begins, -1)
+		case '}', ']':
+			if len(begins) == 0 {
+				return "", false // not valid
+			}
+			begin := begins[len(begins)-1]
+			begins = begins[:len(begins)-1]
+			if begin >= 0 {
+				if name, ok := repeatedOf(names[begin:]); ok {
+					return name, true
+				}
+				names = names[:begin]
+			}
+		case ',', ':':
+		default:
+			value, isName, valid := c.scalar()
+			if !valid {
+				return "", false
+			}
+			if isName {
+				names = append(names, decoded(value))
+			}
+			continue
+		}
+		c.at++
+	}
+	return "", false
+}
+
+// repeatedOf finds a name that is among names more than once. It may change their order.
+func repeatedOf(names []string) (name string, ok bool) {
+	if len(names) > fewNames {
+		slices.Sort(names)
+		for i := 1; i < len(names); i++ {
+			if names[i] == names[i-1] {
+				return names[i], true
+			}
+		}
+		return "", false
+	}
+	for i, name := range names {
+		if slices.Contains(names[:i], name) {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// decoded is what a string in its quotes means.
+func decoded(quoted []byte) string {
+	inner := quoted[1 : len(quoted)-1]
+	if !bytes.Contains(inner, []byte{'\\'}) && utf8.Valid(inner) {
+		return string(inner)
+	}
+	var text string
+	if json.Unmarshal(quoted, &text) != nil {
+		return string(inner)
+	}
+	return text
 }
 
 // IsPlain says of what is in a JSON string that nobody writes it in another way, nor means anything

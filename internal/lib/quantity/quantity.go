@@ -10,6 +10,8 @@ import (
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
 // maxLength bounds the text of a quantity, in bytes, and maxExponent its exponent: no
@@ -39,29 +41,23 @@ func hasHugeExponent(text string) bool {
 }
 
 // Check fails if any text or number of a JSON value would be a huge quantity, if the field
-// that it is in is one: what decodes such a value by its type would not end.
-func Check(value []byte) error {
-	if isNone(gjson.ParseBytes(value)) {
-		return nil
-	}
-	return errHuge
+// that it is in is one: what decodes such a value by its type would not end. It reads the value
+// once, however deeply that is nested.
+func Check(value []byte) (err error) {
+	jsonscan.Scalars(value, func(scalar []byte) bool {
+		if isHugeScalar(scalar) {
+			err = errHuge
+		}
+		return err == nil
+	})
+	return err
 }
 
-// isNone says that nothing in a value is a number with a huge exponent.
-func isNone(v gjson.Result) bool {
-	switch {
-	case v.IsObject() || v.IsArray():
-		none := true
-		v.ForEach(func(_, below gjson.Result) bool {
-			none = isNone(below)
-			return none
-		})
-		return none
-	case v.Type == gjson.Number:
-		return !hasHugeExponent(v.Raw)
-	case v.Type == gjson.String:
-		text := strings.TrimSpace(v.Str)
-		return strings.Trim(text, "+-.0123456789eE") != "" || !hasHugeExponent(text)
+// isHugeScalar reports whether a string or number, as it is written in JSON, has a huge exponent.
+func isHugeScalar(scalar []byte) bool {
+	if scalar[0] != '"' {
+		return hasHugeExponent(string(scalar))
 	}
-	return true
+	text := strings.TrimSpace(gjson.ParseBytes(scalar).Str)
+	return strings.Trim(text, "+-.0123456789eE") == "" && hasHugeExponent(text)
 }
