@@ -6,7 +6,6 @@ import (
 	"math"
 	"testing"
 
-	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 
 	"orrery.dev/orrery/test/support/seeds"
@@ -35,7 +34,7 @@ func TestCanonicalIsWhatGoWouldEncode(t *testing.T) {
 			t.Fatal(err)
 		}
 		var none *Filter
-		got, want := none.append(nil, gjson.ParseBytes(data)), reencode(t, data)
+		got, want := none.append(nil, data), reencode(t, data)
 		if string(got) != string(want) {
 			t.Fatalf("%s becomes\n%s\nwant\n%s", data, got, want)
 		}

@@ -17,11 +17,16 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/lib/jsonscan"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // errNoObject says that a value is not one JSON object.
 var errNoObject = errors.New("not a JSON object")
+
+// maxDepth is how deeply an object may be nested, as in encoding/json. The check of its syntax needs
+// stack for each level.
+const maxDepth = 10_000
 
 // Of is the filter for the stored objects of a kind that is held in a Go struct
 // type. hasStatus says that the kind has a status that a server writes.
@@ -44,14 +49,13 @@ var customs = map[bool]*Filter{
 
 // Travel returns the part of a stored object that goes to a location, as canonical JSON.
 func (f *Filter) Travel(value []byte) ([]byte, error) {
-	if !gjson.ValidBytes(value) {
+	if jsonscan.Deeper(value, maxDepth) {
+		return nil, fmt.Errorf("find what travels: the object is nested deeper than %d levels", maxDepth)
+	}
+	if !gjson.ValidBytes(value) || !gjson.ParseBytes(value).IsObject() {
 		return nil, fmt.Errorf("find what travels: %w", errNoObject)
 	}
-	object := gjson.ParseBytes(value)
-	if !object.IsObject() {
-		return nil, fmt.Errorf("find what travels: %w", errNoObject)
-	}
-	return f.append(make([]byte, 0, len(value)), object), nil
+	return f.append(make([]byte, 0, len(value)), value), nil
 }
 
 // withMetadata adds to a filter what never travels, of whatever kind.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tidwall/gjson"
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
@@ -110,7 +109,7 @@ func zeroOf(t reflect.Type, f *Filter) []byte {
 	if err != nil {
 		return nil // a type that has no JSON when zero is not encoded when nobody wrote it
 	}
-	return f.append(nil, gjson.ParseBytes(b))
+	return f.append(nil, b)
 }
 
 // encodesItself says whether the type decides its own JSON, so that its fields say nothing.
