@@ -144,24 +144,30 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 		a.letGo.forget(l, op.Key)
 		return op, nil
 	}
-	switch said := line.Report; {
-	case said == nil:
+	if line.Report == nil {
 		return op, errors.New("neither a report nor a removal")
+	}
+	fit := line.Report.Fit() // before anything reads the status or the object
+	switch {
 	case report.Origin != key.Placed:
-		if err := other(report, said); err != nil {
+		checked := line.Report // an object that Fit leaves out for another reason than its size is refused
+		if len(checked.Object) > wire.MaxReport {
+			checked = &fit
+		}
+		if err := other(report, checked); err != nil {
 			return op, err
 		}
 	case !a.mayReport(l, object, op.Key):
 		return op, errors.New("the object is not assigned to the location")
-	case said.Object != nil || said.Owner != "":
+	case fit.Object != nil || fit.ObjectBytes > 0 || fit.Owner != "":
 		return op, errors.New("what is placed has neither an owner, nor is it reported whole")
 	}
 	if object.Resource.Builtin() { // it is decoded by its type
-		if err := errors.Join(quantity.Check(line.Report.Status), quantity.Check(line.Report.Object)); err != nil {
+		if err := errors.Join(quantity.Check(fit.Status), quantity.Check(fit.Object)); err != nil {
 			return op, err
 		}
 	}
-	if op.Value, err = json.Marshal(line.Report.Fit()); err != nil {
+	if op.Value, err = json.Marshal(fit); err != nil {
 		return op, fmt.Errorf("encode: %w", err)
 	}
 	if len(op.Value) > wire.MaxReport {

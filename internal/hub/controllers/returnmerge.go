@@ -63,6 +63,7 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 	if err := json.Unmarshal(value, &r); err != nil || r.UID != row.Meta.UID {
 		return comes{from: l, stays: true}
 	}
+	r = r.Fit() // an older hub may have kept what does not fit
 	part, _ := c.partOf(row, place, value, c.away.Away(state, l))
 	return comes{
 		status: rollup.Alone(row.Value, part), stays: len(r.Status) == 0 && r.StatusBytes == 0, from: l, reports: report.ModRev,
@@ -105,6 +106,7 @@ func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, 
 	if report == nil || json.Unmarshal(report, &r) != nil || r.UID != row.Meta.UID {
 		return part, false
 	}
+	r = r.Fit() // an older hub may have kept what does not fit
 	part.Generation, part.Wanted, part.Status, part.Health = r.Generation, r.Wanted, r.Status, r.Health
 	part.Behind = verdict.State == objectstate.Pending && r.State == wire.Applied
 	part.Sound = (verdict.State == wire.Applied || part.Behind) && r.StatusBytes == 0

@@ -1,16 +1,24 @@
 package wire
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
 const (
 	// MaxReport is how many bytes a report may take in the log.
 	MaxReport = 512 << 10
+	// MaxStatusDepth is how deeply objects and lists may be nested in the status of a report. An object of a space that
+	// has such a status is within what the hub takes from its users, who could not write it otherwise.
+	MaxStatusDepth = 100
+	// MaxObjectDepth is the same of the object of a report.
+	MaxObjectDepth = 200
 	// maxReportText is how many bytes each of a report's texts may take.
 	maxReportText = 4 << 10
 	// maxBrief is how many bytes a report quotes of an error.
@@ -19,14 +27,22 @@ const (
 	escaped = 6
 )
 
-// Fit is the report as the log takes it: if it is too large, the status or the object is left
-// out and the message says how large it is, so that at least the state arrives. Agents and hubs
-// both apply it, and a report that fits is unchanged, so both keep the same bytes.
+// Fit is the report as the log takes it: a status or object that is too large, nested too deeply, or has a name
+// twice is left out, with the reason in the message, so that at least the state arrives. Bytes that are no UTF-8 become
+// U+FFFD, as Kubernetes has it. Agents and hubs both apply it, and a report that fits is unchanged, so both keep
+// the same bytes.
 func (r Report) Fit() Report {
 	r.UID, r.Reason, r.Message = clip(r.UID), clip(r.Reason), clip(r.Message)
 	r.Since, r.Completed, r.State = clip(r.Since), clip(r.Completed), State(clip(string(r.State)))
 	r.Cause, r.LetGoBy = Cause(clip(string(r.Cause))), clip(r.LetGoBy)
 	r.Owner, r.Health, r.HealthNote = clip(r.Owner), Health(clip(string(r.Health))), clip(r.HealthNote)
+	r.Object, r.Status = validUTF8(r.Object), validUTF8(r.Status)
+	if why := unfit(r.Object, MaxObjectDepth); why != "" {
+		r.dropObject(why)
+	}
+	if why := unfit(r.Status, MaxStatusDepth); why != "" {
+		r.dropStatus(why)
+	}
 	const texts = 12 * maxReportText * escaped
 	if (len(r.Status)+len(r.Object))*escaped+texts <= MaxReport {
 		return r
@@ -35,19 +51,56 @@ func (r Report) Fit() Report {
 		return r // a status that is not JSON is refused elsewhere
 	}
 	if len(r.Object) > 0 {
-		r.ObjectBytes, r.Object = len(r.Object), nil
-		r.leftOut("object", r.ObjectBytes)
+		r.dropObject(tooLarge())
 	}
 	if len(r.Status) > 0 {
-		r.StatusBytes, r.Status = len(r.Status), nil
-		r.leftOut("status", r.StatusBytes)
+		r.dropStatus(tooLarge())
 	}
 	return r
 }
 
+// tooLarge is the reason to leave out a status or object that exceeds MaxReport.
+func tooLarge() string { return fmt.Sprintf("a report may have %d", MaxReport) }
+
+// validUTF8 is JSON without bytes that are no UTF-8, which only its texts may have.
+func validUTF8(text json.RawMessage) json.RawMessage {
+	if len(text) > MaxReport || utf8.Valid(text) {
+		return text
+	}
+	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
+}
+
+// unfit is the reason to leave a status or object out of a report, whatever else the report has; empty: there is
+// none. The order bounds the work: size, depth, and then the names.
+func unfit(text json.RawMessage, depth int) (why string) {
+	if len(text) > MaxReport {
+		return tooLarge()
+	}
+	if jsonscan.Deeper(text, depth) {
+		return fmt.Sprintf("objects and lists may be nested %d levels deep in it", depth)
+	}
+	if name, ok := jsonscan.Repeated(text); ok {
+		return fmt.Sprintf("an object in it has the field %q twice", Clip(name, maxName))
+	}
+	return ""
+}
+
+// maxName is how many bytes of a field's name a message quotes.
+const maxName = 100
+
+func (r *Report) dropObject(why string) {
+	r.ObjectBytes, r.Object = len(r.Object), nil
+	r.leftOut("object", r.ObjectBytes, why)
+}
+
+func (r *Report) dropStatus(why string) {
+	r.StatusBytes, r.Status = len(r.Status), nil
+	r.leftOut("status", r.StatusBytes, why)
+}
+
 // leftOut has the message say what is left out.
-func (r *Report) leftOut(what string, size int) {
-	said := fmt.Sprintf("its %s of %d bytes is left out: a report may have %d", what, size, MaxReport)
+func (r *Report) leftOut(what string, size int, why string) {
+	said := fmt.Sprintf("its %s of %d bytes is left out: %s", what, size, why)
 	if r.Message != "" {
 		said = r.Message + "; " + said
 	}

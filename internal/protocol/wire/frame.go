@@ -410,7 +410,7 @@ type Report struct {
 	LeftOut int `json:"leftOut,omitempty"`
 	// Status is the object's status at the location, if the policy asks for it.
 	Status json.RawMessage `json:"status,omitempty"`
-	// StatusBytes is how large the status is, if it is left out for its size.
+	// StatusBytes is how large the status is, if Fit left it out.
 	StatusBytes int `json:"statusBytes,omitempty"`
 	// Completed says that a Job or Pod ran to its end for UID and Digest.
 	Completed string `json:"completed,omitempty"`
@@ -420,7 +420,7 @@ type Report struct {
 	// Object is the object as the cluster shows it, without managedFields: of what was born
 	// at the location, or is owned there by what was placed.
 	Object json.RawMessage `json:"object,omitempty"`
-	// ObjectBytes is how large the object is, if it is left out for its size.
+	// ObjectBytes is how large the object is, if Fit left it out.
 	ObjectBytes int `json:"objectBytes,omitempty"`
 }
 

@@ -6,13 +6,11 @@ import (
 
 	kjson "sigs.k8s.io/json"
 
+	"orrery.dev/orrery/internal/lib/jsonscan"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
-
-// maxDepth is how deep the object of a report may nest.
-const maxDepth = 200
 
 // Check says what is wrong with a report of what was not placed, by a location that puts
 // objects by a rule: that it is not about exactly the object of its key, as a cluster shows it,
@@ -39,8 +37,8 @@ func Check(r key.Report, report *wire.Report, placing key.Placing) error {
 }
 
 func checkObject(r key.Report, report *wire.Report, placing key.Placing) error {
-	if depth(report.Object) > maxDepth {
-		return fmt.Errorf("object: it nests deeper than %d", maxDepth)
+	if jsonscan.Deeper(report.Object, wire.MaxObjectDepth) {
+		return fmt.Errorf("object: it nests deeper than %d levels", wire.MaxObjectDepth)
 	}
 	var object map[string]any
 	strict, err := kjson.UnmarshalStrict(report.Object, &object, kjson.DisallowDuplicateFields)
@@ -101,24 +99,4 @@ func isStrings(v any) bool {
 		}
 	}
 	return ok
-}
-
-// depth is how deep JSON nests.
-func depth(text []byte) (deepest int) {
-	now, quoted := 0, false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case quoted && c == '\\':
-			i++
-		case c == '"':
-			quoted = !quoted
-		case quoted:
-		case c == '{' || c == '[':
-			now++
-			deepest = max(deepest, now)
-		case c == '}' || c == ']':
-			now--
-		}
-	}
-	return deepest
 }

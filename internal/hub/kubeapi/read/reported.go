@@ -15,6 +15,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/jsonscan"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -188,7 +189,9 @@ func (r *reader) show(row *table.Row, away bool) []byte {
 		return true
 	})
 	if o.source != nil && t.uid == o.source.Meta.UID {
-		if status := gjson.GetBytes(row.Report(), "status").Raw; status != "" {
+		status := gjson.GetBytes(row.Report(), "status").Raw
+		// An older hub may have kept one that clients could not read.
+		if status != "" && !jsonscan.Deeper([]byte(status), wire.MaxStatusDepth) {
 			b = append(append(b, `,"status":`...), status...)
 		}
 	}
