@@ -17,6 +17,7 @@ import (
 	"orrery.dev/orrery/internal/hub/kubeapi"
 	"orrery.dev/orrery/internal/hub/queries"
 	"orrery.dev/orrery/internal/hub/readiness"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/lib/process"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -88,12 +89,13 @@ func mayLast(r *http.Request) bool {
 	return r.Method == http.MethodGet && (strings.Contains(r.URL.RawQuery, "watch") || strings.HasSuffix(r.URL.Path, "/"+route.Desired))
 }
 
-// named puts the request's root and RequestInfo into the context.
+// named puts the request's root and RequestInfo into the context, and limits to its body.
 func (f *front) named(next http.Handler) http.Handler {
 	next = genericapifilters.WithRequestInfo(next, f.requestInfo)
 	next = genericapifilters.WithRequestReceivedTimestamp(next)
 	next = genericapifilters.WithAuditInit(next)
-	return auth.WithRoot(next)
+	rooted := auth.WithRoot(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { rooted.ServeHTTP(w, requestbody.Guard(r)) })
 }
 
 // enrolling serves agents that ask for a credential: they have none that is good, or one

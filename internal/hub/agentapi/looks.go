@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -18,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/lib/fairqueue"
@@ -179,13 +179,13 @@ func (a *Server) serveLooked(w http.ResponseWriter, r *http.Request, l key.Locat
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxLooked))
+	body, err := requestbody.Read(r, requestbody.Limits{Bytes: wire.MaxLooked, Depth: maxLookedDepth})
 	if err != nil {
 		body = nil // which is no answer
 	}
 	of.answered <- body
 	if err != nil {
-		respond.Error(w, r, respond.BadBody(err, "read what is at the location: %v", err))
+		respond.Error(w, r, respond.BadBody(err, "read what is at the location"))
 		return
 	}
 	respond.JSON(w, struct{}{})
@@ -198,7 +198,7 @@ func readLooked(l key.Location, o key.Object, body []byte) (looked wire.Looked, 
 		return wire.Looked{}, lookError(http.StatusBadGateway, v1alpha1.ReasonBadAnswer, fmt.Sprintf("the agent of location %q does not answer what it was asked: %v", l, why))
 	}
 	if body == nil {
-		return bad(fmt.Errorf("its answer can't be read, or has more than %d bytes", wire.MaxLooked))
+		return bad(fmt.Errorf("its answer can't be read, has more than %d bytes, or is nested deeper than %d levels", wire.MaxLooked, maxLookedDepth))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if err := decoder.Decode(&looked); err != nil {
@@ -215,6 +215,9 @@ func readLooked(l key.Location, o key.Object, body []byte) (looked wire.Looked, 
 	}
 	return looked, nil
 }
+
+// maxLookedDepth is for an answer with objects that may be as deep as those that are reported.
+const maxLookedDepth = wire.MaxObjectDepth + 1
 
 // maxLookMessage bounds the message of an answer, in bytes.
 const maxLookMessage = 2048

@@ -1,9 +1,9 @@
 package agentapi
 
 import (
-	"encoding/json"
 	"net/http"
 
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -15,8 +15,8 @@ const maxLineageBytes = 64 << 10
 // of this log.
 func (a *Server) serveLineage(w http.ResponseWriter, r *http.Request) {
 	var ask wire.LineageAsk
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxLineageBytes)).Decode(&ask); err != nil {
-		respond.Error(w, r, respond.BadRequest("lineage: %v", err))
+	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxLineageBytes}, &ask); err != nil {
+		respond.Error(w, r, respond.BadBody(err, "lineage"))
 		return
 	}
 	if n := len(ask.Markers); n > wire.MaxMarkers {

@@ -12,6 +12,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -25,6 +26,9 @@ const (
 	// maxReportsBytes and maxReportLines bound one request; an agent sends far less.
 	maxReportsBytes = 8 << 20
 	maxReportLines  = 10_000
+	// maxReportsDepth is the limit of encoding/json. A report is refused or cut by itself for its depth, so that it
+	// does not hold back the others of its request.
+	maxReportsDepth = 10_000
 )
 
 // serveReports takes a batch of reports into the log.
@@ -34,7 +38,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxReportsBytes))
+	body := requestbody.Lines(r, requestbody.Limits{Bytes: maxReportsBytes, Depth: maxReportsDepth})
 	// The request must not replace reports that are newer than its beginning.
 	before := a.config.Table.Snapshot()
 	others := &seen{server: a, location: l, shard: shard, state: before}
@@ -219,7 +223,7 @@ func (a *Server) reportLeaves(l key.Location, shard key.Shard, can abilities) ([
 
 // serveReportsFetch answers with the reports of the keys that are asked for.
 func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
-	keys, err := keysAsked(w, r)
+	keys, err := keysAsked(r)
 	if err != nil {
 		respond.Error(w, r, err)
 		return

@@ -2,11 +2,11 @@ package agentapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -24,8 +24,8 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key
 	}
 	a.reported.statuses.Count(name, 1)
 	var status wire.AgentStatus
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxStatusBytes)).Decode(&status); err != nil {
-		respond.Error(w, r, respond.BadRequest("status: %v", err))
+	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxStatusBytes}, &status); err != nil {
+		respond.Error(w, r, respond.BadBody(err, "status"))
 		return
 	}
 	signedBy := ""

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -74,7 +75,7 @@ func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walk
 func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	walk, spans, err := readWalk(w, r)
 	if err != nil {
-		respond.Error(w, r, respond.BadRequest("walk: %v", err))
+		respond.Error(w, r, respond.BadBody(err, "walk"))
 		return
 	}
 	out := newSessionWriter(w, a.config.Watch.Sent)
@@ -100,7 +101,7 @@ func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []w
 	// afterwards: when it expires, it would end a request that is still worked on.
 	_ = control.SetReadDeadline(time.Now().Add(respond.Timeout))
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
-	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes))
+	body := requestbody.Lines(r, requestbody.Limits{Bytes: maxWalkBytes})
 	if err := body.Decode(&walk); err != nil {
 		return walk, nil, err
 	}
@@ -172,7 +173,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 
 // serveFetch sends what is desired of the keys that are asked for.
 func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
-	keys, err := keysAsked(w, r)
+	keys, err := keysAsked(r)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
@@ -211,10 +212,10 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 }
 
 // keysAsked reads the keys of a fetch request.
-func keysAsked(w http.ResponseWriter, r *http.Request) ([]wire.Fetch, error) {
-	keys, err := readLines[wire.Fetch](json.NewDecoder(http.MaxBytesReader(w, r.Body, maxWalkBytes)), wire.MaxFetch)
+func keysAsked(r *http.Request) ([]wire.Fetch, error) {
+	keys, err := readLines[wire.Fetch](requestbody.Lines(r, requestbody.Limits{Bytes: maxWalkBytes}), wire.MaxFetch)
 	if err != nil {
-		return nil, respond.BadRequest("fetch: %v", err)
+		return nil, respond.BadBody(err, "fetch")
 	}
 	return keys, nil
 }

@@ -1,18 +1,16 @@
 package auth
 
 import (
-	"bytes"
 	"crypto/ecdsa"
 	"crypto/x509"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -27,12 +25,12 @@ func (e *Enrolments) Receive(w http.ResponseWriter, r *http.Request) (*http.Requ
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	// A writer without deadlines, as in tests, goes without.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(receiveTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, wire.MaxEnrol))
+	body, err := requestbody.Read(r, requestbody.Limits{Bytes: wire.MaxEnrol})
 	if err != nil {
 		return r, respond.BadBody(err, "read the body")
 	}
 	received := r.WithContext(r.Context())
-	received.Body = io.NopCloser(bytes.NewReader(body))
+	requestbody.Put(received, body)
 	return received, nil
 }
 
@@ -193,7 +191,7 @@ func decode(r *http.Request, into any) error {
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		return respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion)
 	}
-	if err := json.NewDecoder(r.Body).Decode(into); err != nil {
+	if err := requestbody.Decode(r, requestbody.Limits{Bytes: wire.MaxEnrol}, into); err != nil {
 		return respond.BadBody(err, "decode the body")
 	}
 	return nil

@@ -20,6 +20,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/requestbody"
+	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 )
@@ -45,7 +47,15 @@ var _ interface {
 func (g *Guard) ReviewHandler(catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
 	scope := kind.Scope("")
 	scope.TableConvertor = nil // as in Kubernetes, an answer is no row of a table
-	return handlers.CreateResource(&reviewer{kind, catalog, g.authorizer, g.config.Allowed}, scope, nil)
+	scope.Serializer = requestbody.Serializer{NegotiatedSerializer: scope.Serializer}
+	create := handlers.CreateResource(&reviewer{kind, catalog, g.authorizer, g.config.Allowed}, scope, nil)
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := requestbody.Object(r, scope.MaxRequestBodyBytes); err != nil {
+			respond.Error(w, r, err)
+			return
+		}
+		create(w, r)
+	}
 }
 
 // New is an empty review.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 
 	"github.com/tidwall/gjson"
@@ -14,6 +13,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -70,7 +70,7 @@ func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rig
 			respond.Error(w, r, err)
 			return
 		}
-		if row, err = rowOf(w, r, o); err != nil {
+		if row, err = rowOf(r, o); err != nil {
 			respond.Error(w, r, err)
 			return
 		}
@@ -88,13 +88,16 @@ func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rig
 }
 
 // rowOf is the row that an object would have that is sent.
-func rowOf(w http.ResponseWriter, r *http.Request, o key.Object) (*table.Row, error) {
-	value, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxObject))
+func rowOf(r *http.Request, o key.Object) (*table.Row, error) {
+	value, err := requestbody.Read(r, requestbody.Limits{Bytes: maxObject})
 	if err != nil {
-		return nil, respond.BadRequest("read the object: %v", err)
+		return nil, respond.BadBody(err, "read the object %s", o.Identity)
+	}
+	if !gjson.ValidBytes(value) {
+		return nil, respond.BadRequest("the body is no JSON: send the object %s", o.Identity)
 	}
 	metadata := gjson.GetBytes(value, "metadata")
-	if !gjson.ValidBytes(value) || metadata.Get("name").String() != o.Name || metadata.Get("namespace").String() != o.Namespace {
+	if metadata.Get("name").String() != o.Name || metadata.Get("namespace").String() != o.Namespace {
 		return nil, respond.BadRequest("what is sent is not the object %s", o.Identity)
 	}
 	return &table.Row{Entry: table.NewEntry(o.Key(), value, 0, 0)}, nil

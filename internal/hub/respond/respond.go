@@ -70,10 +70,15 @@ func BadRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// BadBody is the answer when a body could not be read: it is malformed, or too large to
-// be read without a turn when none is free.
+// BadBody is the answer when a body could not be read: it is malformed, or err says itself what the answer is, such
+// as of a body that exceeds a limit, or is too large to be read without a turn when none is free.
 func BadBody(err error, format string, args ...any) error {
-	if apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) {
+	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
+		refused := status.Status()
+		refused.Message = fmt.Sprintf(format, args...) + ": " + refused.Message
+		return &apierrors.StatusError{ErrStatus: refused}
+	}
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
 	return BadRequest("%s: %v", fmt.Sprintf(format, args...), err)

@@ -124,7 +124,7 @@ func enrols(x *exam) {
 	} {
 		e.Log(c.what)
 		_, err := issue(e.ctx, fresh, route.Enrol, c.asked)
-		e.exam.refused(err, http.StatusBadRequest)
+		e.exam.refused(err, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
 	}
 	_, err = Enrol(e.ctx, fresh) // none of this has used it
 	e.ok(err)

@@ -2,7 +2,6 @@ package credentials
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +18,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/auth"
 	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -47,14 +47,14 @@ func (j Joins) Handler(l key.Location, verb string) (http.HandlerFunc, error) {
 	if err != nil {
 		return nil, err
 	}
-	serve := map[string]func(http.ResponseWriter, *http.Request, key.Location, string) (any, error){
+	serve := map[string]func(*http.Request, key.Location, string) (any, error){
 		"create": j.create, "delete": j.revoke,
 	}[verb]
 	if serve == nil {
 		return nil, apierrors.NewMethodNotSupported(schema.GroupResource{Group: key.Locations.Group, Resource: "locations/token"}, verb)
 	}
 	return func(w http.ResponseWriter, r *http.Request) {
-		answer, err := serve(w, r, l, uid)
+		answer, err := serve(r, l, uid)
 		if err != nil {
 			respond.Error(w, r, err)
 			return
@@ -65,13 +65,13 @@ func (j Joins) Handler(l key.Location, verb string) (http.HandlerFunc, error) {
 
 // create makes a join token. A dry run makes none: one that is not stored is not
 // valid.
-func (j Joins) create(w http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+func (j Joins) create(r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
 	}
 	var asked v1alpha1.LocationToken
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(&asked); err != nil && !errors.Is(err, io.EOF) {
+	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxBody}, &asked); err != nil && !errors.Is(err, io.EOF) {
 		return nil, respond.BadBody(err, "decode the LocationToken")
 	}
 	made := v1alpha1.LocationToken{
@@ -129,7 +129,7 @@ func asker(r *http.Request) string {
 }
 
 // revoke ends that anything is good that the agent of a location was given.
-func (j Joins) revoke(_ http.ResponseWriter, r *http.Request, l key.Location, uid string) (any, error) {
+func (j Joins) revoke(r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.DeleteOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateDeleteOptions(&options); len(problems) > 0 {
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("DeleteOptions").GroupKind(), "", problems)

@@ -11,7 +11,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"slices"
 	"time"
@@ -27,6 +26,7 @@ import (
 	"orrery.dev/orrery/internal/hub/auth"
 	"orrery.dev/orrery/internal/hub/auth/bearer"
 	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -65,7 +65,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 		return
 	}
-	answer, err := s.answer(w, r, id)
+	answer, err := s.answer(r, id)
 	if err != nil {
 		respond.Error(w, r, err)
 		return
@@ -74,7 +74,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	respond.JSON(w, answer)
 }
 
-func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string) (any, error) {
+func (s *Server) answer(r *http.Request, id string) (any, error) {
 	who, ok := request.UserFrom(r.Context())
 	if !ok {
 		return nil, apierrors.NewUnauthorized("nobody asks")
@@ -85,7 +85,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string) (any,
 	c := caller{Info: who, credential: auth.CredentialOf(r.Context()), authorizer: s.config.Authorizer, scope: s.scope}
 	switch {
 	case r.Method == http.MethodPost && id == "":
-		return s.create(w, r, &c)
+		return s.create(r, &c)
 	case r.Method == http.MethodGet && id == "":
 		return s.list(r.Context(), &c), nil
 	case r.Method == http.MethodGet:
@@ -98,8 +98,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, id string) (any,
 
 // create makes a token or a certificate. A dry run makes none: one that is not stored is
 // not valid.
-func (s *Server) create(w http.ResponseWriter, r *http.Request, c *caller) (any, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+func (s *Server) create(r *http.Request, c *caller) (any, error) {
+	body, err := requestbody.ReadYAML(r, requestbody.Limits{Bytes: maxBody})
 	if err != nil {
 		return nil, respond.BadBody(err, "read the body")
 	}

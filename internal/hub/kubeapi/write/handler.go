@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -38,7 +39,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 		return nil, err
 	}
 	return func(w http.ResponseWriter, req *http.Request) {
-		if err := shallowBody(req, r.scopes[""].MaxRequestBodyBytes); err != nil {
+		if err := requestbody.Object(req, r.scopes[""].MaxRequestBodyBytes); err != nil {
 			respond.Error(w, req, err)
 			return
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -31,6 +30,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
@@ -75,7 +75,7 @@ func (p *plain) serve(w http.ResponseWriter, req *http.Request, library http.Han
 	d := desks.Get().(*desk)
 	d.body.Reset()
 	d.body.Grow(int(max(0, min(req.ContentLength, limit))) + bytes.MinRead)
-	_, err := d.body.ReadFrom(io.LimitReader(req.Body, limit+1))
+	err := requestbody.Buffer(req, limit, &d.body)
 	var made []byte
 	if ok = err == nil && int64(d.body.Len()) <= limit; ok {
 		ctx, cancel := context.WithTimeout(req.Context(), createTimeout)
@@ -84,11 +84,11 @@ func (p *plain) serve(w http.ResponseWriter, req *http.Request, library http.Han
 	}
 	switch {
 	case !ok || errors.Is(err, errUnusual):
-		again := &replay{read: d.body.Bytes(), rest: req.Body} // so d is not another's
+		var end error
 		if !ok {
-			again.end = err
+			end = err
 		}
-		req.Body = again
+		requestbody.Replace(req, d.body.Bytes(), end) // so d is not another's
 		library(w, req)
 		return
 	case err != nil:
@@ -121,29 +121,6 @@ func (d *desk) leave() {
 
 // errUnusual says that a request is left to the library.
 var errUnusual = errors.New("not created in the usual way")
-
-// replay is a body that was read, once more: what was read, how that ended, and what is left.
-type replay struct {
-	read []byte
-	end  error
-	rest io.ReadCloser
-}
-
-// Read implements io.Reader.
-func (r *replay) Read(p []byte) (int, error) {
-	switch {
-	case len(r.read) > 0:
-		n := copy(p, r.read)
-		r.read = r.read[n:]
-		return n, nil
-	case r.end != nil:
-		return 0, r.end
-	}
-	return r.rest.Read(p)
-}
-
-// Close implements io.Closer.
-func (r *replay) Close() error { return r.rest.Close() }
 
 // asks says whether a request is one in the usual way, and by whom, as managed fields have it.
 func (p *plain) asks(req *http.Request) (manager string, ok bool) {

@@ -24,6 +24,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -84,7 +85,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 			scope.Serializer = changing{scope.Serializer, foldStringData}
 			scope.Defaulter = foldingDefaulter{}
 		}
-		scope.Serializer = shallowSerializer{scope.Serializer}
+		scope.Serializer = requestbody.Serializer{NegotiatedSerializer: scope.Serializer}
 		r.scopes[sub] = scope
 	}
 	scope := r.scopes[""]

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -48,7 +49,7 @@ func (s *Server) ThroughHandler(kind *kinds.Kind, t Through, info *request.Reque
 	}
 	limit := r.scopes[""].MaxRequestBodyBytes
 	return func(w http.ResponseWriter, req *http.Request) {
-		err := shallowBody(req, limit)
+		err := requestbody.Object(req, limit)
 		if err == nil && t.Space == key.AllSpaces {
 			err = plainApply(req, limit)
 		}

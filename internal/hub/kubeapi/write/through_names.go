@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -23,6 +22,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -241,22 +241,14 @@ func anyCoordinate[V any](annotations map[string]V) bool {
 // objects sees. limit is how many bytes of it are read at most.
 func plainApply(req *http.Request, limit int64) error {
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
-	if kind != string(types.ApplyYAMLPatchType) || req.Body == nil {
+	if kind != string(types.ApplyYAMLPatchType) {
 		return nil
 	}
-	data, err := io.ReadAll(io.LimitReader(req.Body, limit+1))
-	if err != nil {
-		return err
+	data, whole, err := requestbody.Peek(req, limit)
+	if err == nil && whole && bytes.Contains(data, []byte(v1alpha1.Group)) {
+		requestbody.Put(req, withoutCoordinates(data))
 	}
-	if int64(len(data)) <= limit && bytes.Contains(data, []byte(v1alpha1.Group)) {
-		data = withoutCoordinates(data)
-	}
-	body := req.Body
-	req.Body = struct {
-		io.Reader
-		io.Closer
-	}{io.MultiReader(bytes.NewReader(data), body), body}
-	return nil
+	return err
 }
 
 // withoutCoordinates is what is applied, as JSON if there is anything to drop. What is wrong
