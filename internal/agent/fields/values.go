@@ -60,7 +60,7 @@ func meansSame(sent, answer string, exact bool, depth int) bool {
 	case sent == answer, sent == "null", depth > maxDepth:
 		return true
 	case answer == "", answer == "null":
-		return omitted(sent)
+		return omitted(sent, depth)
 	case sent[0] == '{':
 		return answer[0] == '{' && sameMembers(sent, answer, exact, depth)
 	case sent[0] == '[':
@@ -93,12 +93,15 @@ func sameElements(sent, answer string, exact bool, depth int) bool {
 	return true
 }
 
-// omitted says whether a value means the same as none: API servers omit empty values.
-func omitted(v string) bool {
+// omitted reports whether a value means the same as none: API servers omit empty values.
+func omitted(v string, depth int) bool {
 	switch v[0] {
 	case '{':
 		all := true
-		gjson.Parse(v).ForEach(func(_, v gjson.Result) bool { all = omitted(v.Raw); return all })
+		gjson.Parse(v).ForEach(func(_, v gjson.Result) bool {
+			all = depth > maxDepth || omitted(v.Raw, depth+1)
+			return all
+		})
 		return all
 	case '[':
 		return len(listOf(v)) == 0

@@ -3,7 +3,9 @@ package kubeclient
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -85,10 +87,14 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 		return revision, err
 	}
 	defer body.Close()
-	dec := json.NewDecoder(body)
+	events := &eventReader{from: body}
+	dec := json.NewDecoder(events)
 	for {
 		var e watchEvent
-		if err := dec.Decode(&e); err != nil {
+		events.read = 0
+		if err := dec.Decode(&e); errors.Is(err, errTooLarge) {
+			return "", fmt.Errorf("watch %s: %w", p.Resource, err) // a list is read in pages of any size
+		} else if err != nil {
 			if ctx.Err() == nil {
 				t.log.Debug("watch ended", "resource", p.Resource.String(), "error", err)
 			}
@@ -113,4 +119,21 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 			return revision, err
 		}
 	}
+}
+
+// eventReader fails when an event has more than maxAnswer bytes: the decoder keeps all of an event in memory.
+type eventReader struct {
+	from io.Reader
+	// read is how many bytes were read since the event before.
+	read int
+}
+
+// Read implements io.Reader.
+func (r *eventReader) Read(p []byte) (int, error) {
+	if r.read > maxAnswer {
+		return 0, errTooLarge
+	}
+	n, err := r.from.Read(p)
+	r.read += n
+	return n, err
 }

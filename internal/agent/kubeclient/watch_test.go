@@ -1,0 +1,44 @@
+package kubeclient
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"orrery.dev/orrery/internal/protocol/ownership"
+)
+
+// TestWatchEventTooLarge: a watch ends at an event that has more than an answer may have, and not when memory does. Events
+// that have more together pass.
+func TestWatchEventTooLarge(t *testing.T) {
+	const size = 1 << 20
+	write := func(w io.Writer, begin string, times int, end string) {
+		_, _ = io.WriteString(w, begin)
+		for block := strings.Repeat("x", size); times > 0; times-- {
+			if _, err := io.WriteString(w, block); err != nil { // the agent has closed the connection
+				return
+			}
+		}
+		_, _ = io.WriteString(w, end)
+	}
+	const event, end = `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"7"},"data":"`, `"}}`
+	a := askedBy(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("resourceVersion") == "1" {
+			write(w, event, 2*maxAnswer/size, end)
+			return
+		}
+		for range maxAnswer / size / 8 {
+			write(w, event, 10, end)
+		}
+	})
+	shown := 0
+	show := func(*ownership.Answer, bool) error { shown++; return nil }
+	if revision, err := a.Watch(t.Context(), Leases, "", "1", true, show); !errors.Is(err, errTooLarge) || revision != "" || shown > 0 {
+		t.Errorf("an event that is too large: %d are shown, revision %q, %v", shown, revision, err)
+	}
+	if revision, err := a.Watch(t.Context(), Leases, "", "2", true, show); err != nil || revision != "7" || shown != maxAnswer/size/8 {
+		t.Errorf("%d events are shown, revision %q, %v", shown, revision, err)
+	}
+}
