@@ -1,6 +1,7 @@
 package aggregate
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -38,7 +39,7 @@ func (u Uses) with(o Uses) Uses {
 
 // program is a compiled expression.
 type program struct {
-	run  cel.Program
+	run  *expression.Program
 	uses Uses
 	// gives is the type of what it gives, as far as that is known.
 	gives *cel.Type
@@ -80,15 +81,15 @@ func (l *Language) compile(source string) (*program, error) {
 		c := known.(compiled)
 		return c.program, c.err
 	}
-	checked, run, err := expression.CompileLight(l.env, source)
+	run, err := expression.CompileLight(l.env, source)
 	if err != nil {
 		if len(source) <= expression.MaxLength { // others are not kept
 			l.programs.Add(source, compiled{nil, err})
 		}
 		return nil, err
 	}
-	p := &program{run: run, gives: checked.OutputType()}
-	ast.PostOrderVisit(checked.NativeRep().Expr(), ast.NewExprVisitor(func(e ast.Expr) {
+	p := &program{run: run, gives: run.OutputType()}
+	ast.PostOrderVisit(run.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.IdentKind {
 			return
 		}
@@ -163,13 +164,9 @@ func (e *evaluation) eval(p *program) (Value, error) {
 
 // give evaluates the expression.
 func (p *program) give(of Input) (g given) {
-	out, details, err := p.run.Eval(of)
-	g.cost = expression.LightCost
-	if details != nil && details.ActualCost() != nil {
-		g.cost = *details.ActualCost()
-	}
-	if err != nil {
-		g.err = expression.Failure(err)
+	out, cost, err := p.run.Eval(context.Background(), of)
+	if g.cost = cost; err != nil {
+		g.err = err
 		return g
 	}
 	g.value, g.err = valueOf(out)

@@ -18,45 +18,21 @@ import (
 	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	"github.com/google/cel-go/common/types/traits"
-
-	"orrery.dev/orrery/internal/lib/quantity"
 )
 
 const (
 	// maxMade bounds what one call makes, in bytes: what is larger costs more than an
 	// expression may.
-	maxMade = MaxCost * 10
-	// maxCompared bounds how many pairs of elements one call compares.
-	maxCompared = MaxCost * 10
+	maxMade = maxSteps
 	// maxPrecision bounds the digits that a format asks for.
 	maxPrecision = 100
 )
 
-// tooDear says of functions which calls are refused. What a call costs is counted when it is
-// done, which is too late where something huge is made of little.
-func tooDear() map[string]func(args []ref.Val) bool {
-	return map[string]func([]ref.Val) bool{
-		"replace":         func(args []ref.Val) bool { return replaced(args) > maxMade },
-		"join":            func(args []ref.Val) bool { return joined(args) > maxMade },
-		"format":          func(args []ref.Val) bool { return formatted(args) > maxMade },
-		"flatten":         func(args []ref.Val) bool { return flattened(args) > maxMade },
-		"lists.range":     func(args []ref.Val) bool { n, ok := args[0].(types.Int); return ok && n > MaxCost },
-		"distinct":        func(args []ref.Val) bool { return pairs(args[0], args[0]) > maxCompared },
-		"sets.contains":   func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
-		"sets.equivalent": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
-		"sets.intersects": func(args []ref.Val) bool { return pairs(args[0], args[1]) > maxCompared },
-		"quantity":        func(args []ref.Val) bool { return quantity.IsHuge(textIn(args[0])) },
-		"isQuantity":      func(args []ref.Val) bool { return quantity.IsHuge(textIn(args[0])) },
-		"find":            func(args []ref.Val) bool { return searched(args) > MaxCost }, // see finding
-		"findAll":         func(args []ref.Val) bool { return searched(args) > MaxCost },
-	}
-}
-
-// boundCalls are options for an environment by which it refuses calls that are too dear.
-func boundCalls(env *cel.Env) (opts []cel.EnvOption, err error) {
-	known := env.Functions()
-	for name, dear := range tooDear() {
-		f := known[name]
+// boundPatterns are options for an environment by which it refuses regular expressions that are
+// too dear, also those that the library would compile before the expression is evaluated.
+func boundPatterns(env *cel.Env) (opts []cel.EnvOption, err error) {
+	for _, name := range []string{"find", "findAll"} {
+		f := env.Functions()[name]
 		if f == nil {
 			return nil, fmt.Errorf("there is no function %s", name)
 		}
@@ -64,32 +40,11 @@ func boundCalls(env *cel.Env) (opts []cel.EnvOption, err error) {
 		if err != nil {
 			return nil, err
 		}
-		by := map[string]*functions.Overload{}
+		overloads := map[string]*functions.Overload{}
 		for _, b := range bindings {
-			by[b.Operator] = b
+			overloads[b.Operator] = b
 		}
-		var overloads []cel.FunctionOpt
-		for _, o := range f.OverloadDecls() {
-			b := by[o.ID()]
-			if b == nil {
-				return nil, fmt.Errorf("function %s has no binding for %s", name, o.ID())
-			}
-			bound := bindingOf(len(o.ArgTypes()), func(args ...ref.Val) ref.Val {
-				if dear(args) {
-					return errTooDear(name)
-				}
-				return call(b, args)
-			})
-			if o.IsMemberFunction() {
-				overloads = append(overloads, cel.MemberOverload(o.ID(), o.ArgTypes(), o.ResultType(), bound))
-			} else {
-				overloads = append(overloads, cel.Overload(o.ID(), o.ArgTypes(), o.ResultType(), bound))
-			}
-		}
-		opts = append(opts, cel.Function(name, overloads...))
-		if name == "find" || name == "findAll" {
-			opts = append(opts, finding(name, f, by)...)
-		}
+		opts = append(opts, finding(name, f, overloads)...)
 	}
 	return append(opts, matching()...), nil
 }
@@ -105,12 +60,8 @@ func bindingOf(args int, fn func(...ref.Val) ref.Val) cel.OverloadOpt {
 	return cel.FunctionBinding(fn)
 }
 
-func errTooDear(function string) ref.Val {
-	return types.NewErr("%s would make or compare too much", function)
-}
-
-// call calls an overload.
-func call(b *functions.Overload, args []ref.Val) ref.Val {
+// apply calls an overload.
+func apply(b *functions.Overload, args []ref.Val) ref.Val {
 	switch {
 	case len(args) == 1 && b.Unary != nil:
 		return b.Unary(args[0])
@@ -231,9 +182,6 @@ func lengthOf(v ref.Val) int {
 	return 0
 }
 
-// pairs is how many there are of the elements of two lists.
-func pairs(a, b ref.Val) int { return lengthOf(a) * lengthOf(b) }
-
 // searched is what it costs to look for a regular expression in a text: as Kubernetes counts,
 // but by the states that it has if they are more than its bytes. (y?){999} has 2,000.
 func searched(args []ref.Val) int {
@@ -253,8 +201,8 @@ func searched(args []ref.Val) int {
 	return cost(states)
 }
 
-// madeCost is what the result of a call costs by its size, of functions of which nobody else
-// counts it.
+// madeCost is what the result of a call costs by its size, of functions of which CEL does not
+// count it.
 func madeCost(function string, args []ref.Val, result ref.Val) uint64 {
 	switch function {
 	case operators.Add:
@@ -273,18 +221,12 @@ func madeCost(function string, args []ref.Val, result ref.Val) uint64 {
 // which can't be replaced.
 const boundMatches = boundPrefix + "matches"
 
-// boundPrefix is before the names of functions that stand for others.
-const boundPrefix = "orrery_"
-
 // finding are options by which calls of a function are those of one with another name: with a
-// pattern that is a literal, the library has them bypass what is bound.
-func finding(name string, f *decls.FunctionDecl, by map[string]*functions.Overload) (opts []cel.EnvOption) {
+// pattern that is a literal, the library has them bypass their bindings.
+func finding(name string, f *decls.FunctionDecl, overloads map[string]*functions.Overload) (opts []cel.EnvOption) {
 	for _, o := range f.OverloadDecls() {
 		bound := bindingOf(len(o.ArgTypes()), func(args ...ref.Val) ref.Val {
-			if searched(args) > MaxCost {
-				return errTooDear(name)
-			}
-			return call(by[o.ID()], args)
+			return apply(overloads[o.ID()], args)
 		})
 		opts = append(opts,
 			cel.Function(boundPrefix+name, cel.Overload(boundPrefix+o.ID(), o.ArgTypes(), o.ResultType(), bound)),
@@ -317,9 +259,6 @@ func matching() []cel.EnvOption {
 			})),
 		cel.Function(boundMatches, cel.Overload("orrery_matches_string", []*cel.Type{cel.StringType, cel.StringType}, cel.BoolType,
 			cel.BinaryBinding(func(text, pattern ref.Val) ref.Val {
-				if searched([]ref.Val{text, pattern}) > MaxCost {
-					return errTooDear("matches")
-				}
 				return text.(types.String).Match(pattern)
 			}))),
 	}

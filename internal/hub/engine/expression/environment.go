@@ -7,11 +7,7 @@
 package expression
 
 import (
-	"bytes"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -19,14 +15,6 @@ import (
 	"github.com/google/cel-go/ext"
 	apiservercel "k8s.io/apiserver/pkg/cel"
 	"k8s.io/apiserver/pkg/cel/library"
-)
-
-const (
-	// MaxLength bounds an expression, in bytes, as the schemas do.
-	MaxLength = 4096
-	// MaxCost bounds what the evaluation of one expression costs, in CEL's units. A usual
-	// one costs less than a hundred.
-	MaxCost = 20_000
 )
 
 // Type declares the type of a variable that is an object with the given fields.
@@ -70,7 +58,7 @@ func New(objects map[string]*apiservercel.DeclType, others ...cel.EnvOption) (*c
 	if err != nil {
 		return nil, err
 	}
-	options, err := boundCalls(base)
+	options, err := boundPatterns(base)
 	if err != nil {
 		return nil, err
 	}
@@ -85,37 +73,11 @@ func New(objects map[string]*apiservercel.DeclType, others ...cel.EnvOption) (*c
 	}
 	options = append(options, provided...)
 	options = append(options, cel.CustomTypeAdapter(adapter{types.DefaultTypeAdapter}), parseJSON())
-	return base.Extend(append(options, others...)...)
-}
-
-// Compile compiles an expression in an environment that New made, or that extends one.
-func Compile(env *cel.Env, expression string) (*cel.Ast, cel.Program, error) {
-	return compile(env, expression, func(*cel.Ast) bool { return true })
-}
-
-// CompileLight is Compile for those who evaluate expressions very often: of one that costs no
-// more than LightCost, whatever its variables are, it is not counted what it costs.
-func CompileLight(env *cel.Env, expression string) (*cel.Ast, cel.Program, error) {
-	return compile(env, expression, func(checked *cel.Ast) bool { return !light(checked.NativeRep().Expr()) })
-}
-
-func compile(env *cel.Env, expression string, counts func(*cel.Ast) bool) (*cel.Ast, cel.Program, error) {
-	if len(expression) > MaxLength {
-		return nil, nil, fmt.Errorf("may not be longer than %d bytes", MaxLength)
-	}
-	checked, issues := env.Compile(expression)
-	if issues != nil && len(issues.Errors()) > 0 {
-		return nil, nil, errors.New("not valid: " + Messages(issues))
-	}
-	options := []cel.ProgramOption{cel.EvalOptions(cel.OptOptimize)}
-	if counts(checked) {
-		options = append(options, cel.CostTracking(costs{&library.CostEstimator{}}), cel.CostLimit(MaxCost))
-	}
-	program, err := env.Program(checked, options...)
+	env, err := base.Extend(append(options, others...)...)
 	if err != nil {
-		return nil, nil, fmt.Errorf("not valid: %w", err)
+		return nil, err
 	}
-	return checked, program, nil
+	return env, allCharged(env)
 }
 
 // Messages are the messages of issues, without the text around them.
@@ -125,33 +87,4 @@ func Messages(issues *cel.Issues) string {
 		all = append(all, fmt.Sprintf("%d:%d: %s", e.Location.Line(), e.Location.Column()+1, e.Message))
 	}
 	return strings.Join(all, "; ")
-}
-
-// Failure is why an evaluation failed, for people.
-func Failure(err error) error {
-	return errors.New(strings.TrimPrefix(err.Error(), "evaluation error: "))
-}
-
-// Decode decodes JSON; numbers stay as they are written.
-func Decode(data []byte) (v any, err error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
-	if err := d.Decode(&v); err != nil {
-		return nil, err
-	}
-	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than one value")
-	}
-	return v, nil
-}
-
-// Encode is canonical JSON of what Decode gives, or of a type of which all can be encoded.
-func Encode(v any) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil { // there is nothing in it that can't be encoded
-		panic(err)
-	}
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }

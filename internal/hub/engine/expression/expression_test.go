@@ -23,11 +23,11 @@ func TestOptionalValues(t *testing.T) {
 		"object.?v.optMap(v, semver(v)).value().major()":                        "1",
 		"object.?none.optMap(q, quantity(q)).hasValue()":                        "false",
 	} {
-		_, program, err := Compile(env, source)
+		program, err := Compile(env, source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		out, _, err := program.Eval(map[string]any{"object": map[string]any{"q": "1Gi", "u": "https://x.example/", "i": "10.0.0.1", "c": "10.0.0.0/8", "v": "1.2.3"}})
+		out, _, err := program.Eval(t.Context(), Variables{"object": map[string]any{"q": "1Gi", "u": "https://x.example/", "i": "10.0.0.1", "c": "10.0.0.0/8", "v": "1.2.3"}})
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -51,12 +51,11 @@ func TestLight(t *testing.T) {
 		"'x' in object.a": false, "object.a.matches('x')": false, "[object, object]": false, "quantity(object.q)": false, "object == {'a': 1}": false,
 		"object.a" + strings.Repeat(" || object.a", 100): false,
 	} {
-		checked, program, err := CompileLight(env, source)
+		program, err := CompileLight(env, source)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, details, _ := program.Eval(map[string]any{"object": map[string]any{}})
-		if got := light(checked.NativeRep().Expr()); got != want || (details != nil && details.ActualCost() != nil) == want {
+		if got := light(program.Expr()); got != want || program.isLight != want {
 			t.Errorf("%s: light is %v, want %v", source, got, want)
 		}
 	}

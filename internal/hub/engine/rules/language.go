@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"errors"
 
 	"github.com/google/cel-go/cel"
@@ -35,7 +36,7 @@ type compiled struct {
 
 // program is a compiled expression, and what it uses.
 type program struct {
-	run             cel.Program
+	run             *expression.Program
 	self            bool
 	location, space uses
 	data            uses
@@ -61,7 +62,7 @@ func (l *language) compile(text string) (*program, error) {
 		c := known.(compiled)
 		return c.program, c.err
 	}
-	checked, run, err := expression.Compile(l.env, text)
+	run, err := expression.Compile(l.env, text)
 	if err != nil {
 		if len(text) <= expression.MaxLength { // others are not kept
 			l.programs.Add(text, compiled{nil, err})
@@ -69,7 +70,7 @@ func (l *language) compile(text string) (*program, error) {
 		return nil, err
 	}
 	used := using{}
-	used.expression(checked.NativeRep().Expr())
+	used.expression(run.Expr())
 	p := &program{run: run, self: !used.of(varSelf).none(), location: used.of(varLocation), space: used.of(varSpace), data: used.of(varData)}
 	l.programs.Add(text, compiled{p, nil})
 	return p, nil
@@ -77,15 +78,13 @@ func (l *language) compile(text string) (*program, error) {
 
 // eval gives the expression's value, as expression.Decode gives JSON. It is a copy.
 func (p *program) eval(r *run, self any) (any, error) {
-	out, details, err := p.run.Eval(map[string]any{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
-	if cost := details.ActualCost(); cost != nil {
-		r.cost += *cost
-	}
+	out, cost, err := p.run.Eval(context.Background(), expression.Variables{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
+	r.cost += cost
 	switch {
 	case r.cost > maxCost:
 		return nil, errors.New("the expressions for the object cost too much together")
 	case err != nil:
-		return nil, expression.Failure(err)
+		return nil, err
 	}
 	value, err := expression.JSON(out, &r.room)
 	if errors.Is(err, expression.ErrTooMuch) {

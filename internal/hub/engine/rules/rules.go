@@ -25,7 +25,7 @@ import (
 const (
 	// version is that of what rules mean. It is part of every text, so that a hub for which
 	// the same rules mean something else has other texts.
-	version = 1
+	version = 2
 	// maxText bounds the text of the rules of one Customizer, in bytes.
 	maxText = 64 << 10
 	// keptTexts and keptPrograms bound how many rules and expressions are kept compiled.
