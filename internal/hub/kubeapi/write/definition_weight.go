@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"orrery.dev/orrery/internal/hub/engine/expression"
 	"orrery.dev/orrery/internal/hub/kinds/columns"
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
@@ -32,6 +33,8 @@ const (
 type weight struct {
 	rules, instructions, branches int
 	patterns                      map[string]struct{}
+	// growing is a rule that can't be used, with the reason.
+	growing *field.Error
 }
 
 // validateWeight refuses a CRD that is small and costs the hub much: that takes all spaces'
@@ -51,6 +54,8 @@ func validateWeight(ctx context.Context, obj runtime.Object) field.ErrorList {
 	switch {
 	case w.rules > maxRules:
 		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("more than %d rules in x-kubernetes-validations", maxRules))}
+	case w.growing != nil:
+		return field.ErrorList{w.growing}
 	case w.instructions > maxPatterns:
 		return field.ErrorList{field.Forbidden(path, "the patterns are too many, or too large when they are compiled")}
 	case w.branches > maxBranches:
@@ -103,7 +108,7 @@ func validateColumns(obj, old runtime.Object) (problems field.ErrorList) {
 }
 
 func (w *weight) tooMuch() bool {
-	return w.rules > maxRules || w.instructions > maxPatterns || w.branches > maxBranches
+	return w.rules > maxRules || w.instructions > maxPatterns || w.branches > maxBranches || w.growing != nil
 }
 
 // add adds a schema and those in it, until it is too much.
@@ -111,7 +116,7 @@ func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
 	if s == nil || w.tooMuch() {
 		return
 	}
-	w.rules += len(s.XValidations)
+	w.addRules(s.XValidations)
 	w.branches += len(s.AllOf) + len(s.OneOf) + len(s.AnyOf)
 	w.addPattern(s.Pattern)
 	if s.Items != nil {
@@ -137,6 +142,22 @@ func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
 	}
 	for _, d := range s.Dependencies {
 		w.add(d.Schema)
+	}
+}
+
+// addRules adds the rules of a schema, until one makes a value that grows with each list it lies
+// in. The library evaluates rules, and does not count what a comparison of such a value takes.
+func (w *weight) addRules(rules []apiextensionsv1.ValidationRule) {
+	w.rules += len(rules)
+	for i := range rules {
+		for _, text := range []string{rules[i].Rule, rules[i].MessageExpression} {
+			if w.tooMuch() || text == "" {
+				continue
+			}
+			if err := expression.CheckGrowth(text); err != nil {
+				w.growing = field.Invalid(field.NewPath("spec", "versions"), text, "a rule in x-kubernetes-validations "+err.Error())
+			}
+		}
 	}
 }
 
