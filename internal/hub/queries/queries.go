@@ -208,7 +208,7 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			respond.Error(w, r, err)
 			return
 		}
-		respond.JSON(w, q.why(rights, object, key.Location(r.URL.Query().Get("location"))))
+		respond.JSON(w, q.why(r.Context(), rights, object, key.Location(r.URL.Query().Get("location"))))
 	default:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
@@ -333,15 +333,15 @@ func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 
 // effects are what the rules of a class do to a row's object. What can't be rendered for
 // another reason is told as the object's state.
-func (q *Server) effects(row *table.Row, class *placement.Class) []rules.Effect {
-	effects, err := q.config.Renderer.Effects(row.Entry, class)
+func (q *Server) effects(ctx context.Context, row *table.Row, class *placement.Class) []rules.Effect {
+	effects, err := q.config.Renderer.Effects(ctx, row.Entry, class)
 	if err != nil {
 		return nil
 	}
 	return effects
 }
 
-func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
+func (q *Server) why(ctx context.Context, rights *rights, o key.Object, l key.Location) Why {
 	snapshot := q.config.Table.Snapshot()
 	answer := Why{Decision: placement.Explain(snapshot, o, l)}
 	rights.narrow(&answer.Decision)
@@ -365,7 +365,7 @@ func (q *Server) why(rights *rights, o key.Object, l key.Location) Why {
 	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l))
 	answer.Place = &ps
 	if rights.lists(key.Identity{Resource: key.Customizers}) {
-		answer.Rules = q.effects(row, p.Class)
+		answer.Rules = q.effects(ctx, row, p.Class)
 	}
 	if read.Holds(row, l) {
 		if digest, err := q.config.Digest(row.Entry, p.Class); err == nil {

@@ -164,7 +164,7 @@ func (e *evaluation) eval(p *program) (Value, error) {
 
 // give evaluates the expression.
 func (p *program) give(of Input) (g given) {
-	out, cost, err := p.run.Eval(context.Background(), of)
+	out, cost, err := p.run.Eval(context.Background(), of) // what a Summary shows does not end by time
 	if g.cost = cost; err != nil {
 		g.err = err
 		return g

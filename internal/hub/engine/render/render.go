@@ -6,6 +6,7 @@
 package render
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -45,7 +46,7 @@ type Renderer struct {
 	// Renderer is used, or nil if no class has a definition.
 	Fit func(object []byte, isCRD bool, by *placement.Definition) error
 	// Tell tells what each rule does by which Follow makes its result; nil with Follow.
-	Tell func(object []byte, inputs []placement.Input) ([]rules.Effect, error)
+	Tell func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error)
 
 	builtin *kinds.Catalog
 	kept    results
@@ -112,8 +113,8 @@ func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok boo
 }
 
 // Effects tells what each rule of a class does to an entry's object, in order, up to one
-// that fails.
-func (r *Renderer) Effects(e *table.Entry, class *placement.Class) ([]rules.Effect, error) {
+// that fails. It ends with the context.
+func (r *Renderer) Effects(ctx context.Context, e *table.Entry, class *placement.Class) ([]rules.Effect, error) {
 	if class == nil || len(class.Inputs) == 0 || r.Tell == nil {
 		return nil, nil
 	}
@@ -121,7 +122,7 @@ func (r *Renderer) Effects(e *table.Entry, class *placement.Class) ([]rules.Effe
 	if err != nil {
 		return nil, fmt.Errorf("explain %q: %w", e.Key, err)
 	}
-	return r.Tell(object, class.Inputs)
+	return r.Tell(ctx, object, class.Inputs)
 }
 
 func (r *Renderer) render(e *table.Entry, class *placement.Class) ([]byte, error) {

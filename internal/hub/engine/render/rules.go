@@ -1,6 +1,8 @@
 package render
 
 import (
+	"context"
+
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
@@ -45,9 +47,9 @@ func Customizing(e *rules.Engine) func(object []byte, inputs []placement.Input) 
 }
 
 // Telling is a Renderer's Tell beside Customizing.
-func Telling(e *rules.Engine) func(object []byte, inputs []placement.Input) ([]rules.Effect, error) {
-	return func(object []byte, inputs []placement.Input) ([]rules.Effect, error) {
-		return e.Trace(object, inputsOf(inputs))
+func Telling(e *rules.Engine) func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
+	return func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
+		return e.Trace(ctx, object, inputsOf(inputs))
 	}
 }
 

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -39,6 +40,7 @@ type rule struct {
 
 // run is the application of rules to one object.
 type run struct {
+	ctx    context.Context //nolint:containedctx // it lives as long as the call that applies the rules
 	object map[string]any
 	was    identity
 	// ofLocation and ofSpace are what the rules see of the location and the space.

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"context"
 	"errors"
 
 	"github.com/google/cel-go/cel"
@@ -78,7 +77,7 @@ func (l *language) compile(text string) (*program, error) {
 
 // eval gives the expression's value, as expression.Decode gives JSON. It is a copy.
 func (p *program) eval(r *run, self any) (any, error) {
-	out, cost, err := p.run.Eval(context.Background(), expression.Variables{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
+	out, cost, err := p.run.Eval(r.ctx, expression.Variables{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
 	r.cost += cost
 	switch {
 	case r.cost > maxCost:

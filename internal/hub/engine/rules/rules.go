@@ -9,6 +9,7 @@
 package rules
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -169,11 +170,11 @@ func (f *RuleError) FailedRule() (customizer string, rule int) { return f.Custom
 // Apply applies the rules of inputs, in their order, to an object, which is canonical JSON
 // as is the result. An error is a *RuleError or a *TemplateError, unless object or inputs are nonsense.
 func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
-	return e.apply(object, inputs, nil)
+	return e.apply(context.Background(), object, inputs, nil) // a result is the same at all hubs: it does not end by time
 }
 
 // apply is Apply, and has a trace note what each rule does unless that is nil.
-func (e *Engine) apply(object []byte, inputs []Input, t *trace) ([]byte, error) {
+func (e *Engine) apply(ctx context.Context, object []byte, inputs []Input, t *trace) ([]byte, error) {
 	tree, err := expression.Decode(object)
 	if err != nil {
 		return nil, fmt.Errorf("decode the object: %w", err)
@@ -182,7 +183,7 @@ func (e *Engine) apply(object []byte, inputs []Input, t *trace) ([]byte, error) 
 	if !ok {
 		return nil, errors.New("apply rules: not an object")
 	}
-	r := run{object: root, was: identityOf(root), room: max(maxResult, len(object)), trace: t}
+	r := run{ctx: ctx, object: root, was: identityOf(root), room: max(maxResult, len(object)), trace: t}
 	for _, in := range inputs {
 		if err := e.applyInput(&r, in); err != nil {
 			return nil, err

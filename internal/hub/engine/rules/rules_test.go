@@ -170,7 +170,7 @@ func TestCustomizersAreBounded(t *testing.T) {
 	if _, err := all.gets(e, []byte(web), Space{}, berlin); !errors.As(err, &failed) || failed.Customizer != "c064" || failed.Message != errTooMany.Error() {
 		t.Errorf("one more: %v", err)
 	}
-	if told, err := e.Trace([]byte(web), all.inputs(e, Space{}, berlin, nil)); err != nil || len(told) != len(all) || told[len(told)-1].Error != errTooMany.Error() {
+	if told, err := e.Trace(t.Context(), []byte(web), all.inputs(e, Space{}, berlin, nil)); err != nil || len(told) != len(all) || told[len(told)-1].Error != errTooMany.Error() {
 		t.Errorf("%d rules are told, %v", len(told), err)
 	}
 }

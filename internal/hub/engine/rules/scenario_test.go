@@ -83,7 +83,7 @@ func (cs customizers) inputs(e *Engine, s Space, l Location, configMaps map[stri
 
 // effects are what rules do to an object at a location.
 func (s *told) effects(l Location) (told string) {
-	effects, err := s.engine.Trace(s.object, s.inputs(l))
+	effects, err := s.engine.Trace(s.Context(), s.object, s.inputs(l))
 	if err != nil {
 		s.Fatal(err)
 	}

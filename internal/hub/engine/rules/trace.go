@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"encoding/json"
 
 	"orrery.dev/orrery/internal/hub/engine/expression"
@@ -35,11 +36,11 @@ const (
 )
 
 // Trace applies rules as Apply does, and tells what each of them does. The one that fails
-// is the last.
-func (e *Engine) Trace(object []byte, inputs []Input) ([]Effect, error) {
+// is the last. An error of a context that ended is an expression.ErrInterrupted.
+func (e *Engine) Trace(ctx context.Context, object []byte, inputs []Input) ([]Effect, error) {
 	t := &trace{room: maxTracedBytes}
-	_, err := e.apply(object, inputs, t)
-	if t.failed {
+	_, err := e.apply(ctx, object, inputs, t)
+	if t.failed && ctx.Err() == nil {
 		err = nil // an Effect says it
 	}
 	return t.effects, err
