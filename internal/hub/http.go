@@ -45,7 +45,9 @@ type front struct {
 	questions  *queries.Server
 	tokens     *credentials.Server
 	metrics    http.Handler
-	backups    *backups
+	// alive fails if the hub counts no more.
+	alive   func() error
+	backups *backups
 }
 
 // handler serves all of the hub's paths, taken as they are written: a ServeMux would
@@ -59,7 +61,7 @@ func (f *front) handler() http.Handler {
 		r = f.contact.Strip(r)
 		switch r.URL.Path {
 		case route.Healthz, route.Livez:
-			kubeapi.ServeHealth(w, r)
+			kubeapi.ServeHealth(w, f.alive())
 		case route.Readyz:
 			f.gate.ServeReady(w, r)
 		default:

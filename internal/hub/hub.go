@@ -69,7 +69,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 	if h.authority, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
 		return nil, err
 	}
-	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Poke(l) }); err != nil {
+	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Poke(l) }); err != nil { //nolint:contextcheck // renderings are the same at all hubs: none ends with a context
 		return nil, err
 	}
 	h.contact, err = advertise.Open(advertise.Config{
@@ -167,6 +167,7 @@ func (h *Hub) answer() (err error) {
 	})
 	h.front = &front{
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
+		alive:    func() error { return h.watchdog.Check(h.config.Now()) },
 		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
 		looks:   respond.Turns{Queue: h.config.newQueue(maxLooks), Bodies: bodies},
 		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},

@@ -164,7 +164,7 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 func (h *Hub) loops(own *controllers.Controllers) []func(context.Context) error {
 	followKeys := func(ctx context.Context) error { return h.keys.follow(ctx, h.log) }
 	return []func(context.Context) error{
-		h.hubs.member.Run, h.hubs.writer.Run, h.agents.Run, h.keep, h.giveBack, h.contact.Follow, h.issuers.Follow, followKeys, own.Count,
+		h.hubs.member.Run, h.hubs.writer.Run, h.agents.Run, h.keep, h.giveBack, h.contact.Follow, h.issuers.Follow, followKeys, own.Count, h.watch,
 	}
 }
 
@@ -178,6 +178,23 @@ func (h *Hub) controllers() *controllers.Controllers {
 		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, Shelved: h.shelved, ShelfURL: h.contact.ShelfURL,
 		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
 	})
+}
+
+// watchInterval is how often the hub looks after what counts.
+const watchInterval = 250 * time.Millisecond
+
+// watch logs objects that take long to count, until the context ends.
+func (h *Hub) watch(ctx context.Context) error {
+	tick := time.NewTicker(watchInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			_ = h.watchdog.Check(h.config.Now()) // the liveness probe reports the error
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // goOn runs a loop until the context ends, and runs it again if it fails.

@@ -22,8 +22,12 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/lineage"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/watchdog"
 	"orrery.dev/orrery/internal/protocol/key"
 )
+
+// The names of what the watchdog looks after.
+const countingProgress, countingSummaries = "counting how far objects are", "counting summaries"
 
 // state is the table, and what is computed of its rows as they change.
 type state struct {
@@ -62,6 +66,8 @@ type state struct {
 	changed controllers.Signal
 	// flow measures what goes through the hub.
 	flow *flow
+	// watchdog looks after what counts.
+	watchdog *watchdog.Watchdog
 	// present is since when locations have no session.
 	present *presence.Index
 }
@@ -94,8 +100,9 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		return meetings.Fit(object, isCRD, by.Spec, by.Hash)
 	}
 	s.leftOut = unreturned.New(s.changed.Raise)
-	s.tally = progress.New(progress.Config{Digest: s.renderer.Digest})
-	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Changed: s.summed.Raise})
+	s.watchdog = watchdog.New(config.Logger, countingProgress, countingSummaries)
+	s.tally = progress.New(progress.Config{Digest: s.renderer.Digest, Work: s.watchdog.Work(countingProgress)})
+	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Work: s.watchdog.Work(countingSummaries), Changed: s.summed.Raise})
 	s.writer = table.New(table.Config{
 		Deriver: s.engine, Shower: s.exports, Observer: observers{s.flow.applied, s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.shelved, s.present, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,

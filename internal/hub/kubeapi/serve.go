@@ -209,7 +209,7 @@ func (v *Server) serveDocument(w http.ResponseWriter, r *http.Request, discovery
 		ServeVersion(w, r)
 		return
 	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is as healthy as its hub
-		ServeHealth(w, r)
+		ServeHealth(w, nil)
 		return
 	}
 	discovery.ServeHTTP(w, r)

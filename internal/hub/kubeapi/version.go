@@ -26,7 +26,12 @@ func ServeVersion(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// ServeHealth says that the hub is healthy, and so are the spaces in it.
-func ServeHealth(w http.ResponseWriter, _ *http.Request) {
+// ServeHealth answers that the hub is healthy, and so are the spaces in it, unless there is a fault:
+// a supervisor then restarts the hub.
+func ServeHealth(w http.ResponseWriter, fault error) {
+	if fault != nil {
+		http.Error(w, fault.Error(), http.StatusInternalServerError)
+		return
+	}
 	_, _ = io.WriteString(w, "ok") // a client that is gone needs no answer
 }

@@ -68,7 +68,9 @@ func (t *Tracker) count(n news) {
 		t.clear()
 	}
 	t.rev = n.rev
+	defer t.config.Work.End()
 	for k, row := range n.rows {
+		t.config.Work.Begin(k)
 		if key.ClassOf(k) == key.Reports {
 			if r, err := key.ParseReport(k); err == nil && r.Origin == key.Placed {
 				t.countReport(r, row)

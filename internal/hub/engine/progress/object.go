@@ -224,6 +224,7 @@ func (t *Tracker) classify(o *object) []state {
 
 // state is the state of an object at one of its locations. It notes which rule is to blame.
 func (t *Tracker) state(o *object, location key.Location) state {
+	t.config.Work.Step()
 	v := o.judge(t.config, location)
 	t.blames.note(o.id.Space, pair{o.path, location}, v.FailedRule)
 	var does state

@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/watchdog"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -32,6 +33,8 @@ const maxLooks = 1000
 type Config struct {
 	// Digest gives the digests of rendered objects. It is called when changes are counted.
 	Digest objectstate.Digest
+	// Work records which object is being counted; nil: nothing does.
+	Work *watchdog.Work
 }
 
 // PlacementCounts sum up one Placement.
@@ -157,7 +160,9 @@ func (t *Tracker) Placement(p key.Placement) PlacementCounts {
 	}
 	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
 	looks := 0
+	defer t.config.Work.End()
 	tell := func(at pair) bool {
+		t.config.Work.Begin(at.path)
 		e := t.objects[at.path].describe(t.config, at.location, p.Space)
 		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
 			counts.Errors = append(counts.Errors, e)

@@ -11,6 +11,7 @@ import (
 // look looks at what a key is of: an object at all its locations, or at one. It does so for
 // one Summary, or for all if it is nil, and says what it has cost.
 func (w *work) look(s *space, k string, only *summary) (cost int) {
+	w.config.Work.Begin(k)
 	if o, err := key.ParseObject(k); err == nil {
 		return costOfLook + w.lookAtObject(s, o, only)
 	}

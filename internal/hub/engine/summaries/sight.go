@@ -64,6 +64,7 @@ func (s *sight) contribute(in *space, all []*summary, l key.Location) (cost int)
 				input.Known = s.known
 			}
 		}
+		s.config.Work.Step()
 		c := m.definition.Contribute(*input)
 		s.set(in, m, aggregate.Pair{Path: s.path, Location: l}, c)
 		cost += costOfLook + int(c.Cost) // #nosec G115 -- it is bounded

@@ -21,6 +21,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/watchdog"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -41,6 +42,8 @@ type Config struct {
 	Digest objectstate.Digest
 	// Language compiles expressions.
 	Language *aggregate.Language
+	// Work records which object is being looked at; nil: nothing does.
+	Work *watchdog.Work
 	// Changed is called when there is something to do. It must not block.
 	Changed func()
 }
@@ -118,6 +121,7 @@ type summary struct {
 func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.Object, more bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	defer x.config.Work.End()
 	n := x.inbox.take()
 	if n.reset {
 		x.clear()
