@@ -107,10 +107,10 @@ func (a *testAgent) walk(have holding) (pages int, from wire.Mark) {
 	return pages, from
 }
 
-// exchange posts lines to a call, and returns the frames of the answer.
-func (a *testAgent) exchange(call string, lines ...any) (frames []wire.Frame) {
+// fetch posts lines of a fetch request, and returns the frames of the answer.
+func (a *testAgent) fetch(lines ...any) (frames []wire.Frame) {
 	a.r.t.Helper()
-	if err := tries(func() (err error) { frames, err = a.now().Exchange(a.r.t.Context(), call, lines...); return err }); err != nil {
+	if err := tries(func() (err error) { frames, err = a.now().Exchange(a.r.t.Context(), route.Fetch, lines...); return err }); err != nil {
 		a.r.t.Fatal(err)
 	}
 	return frames

@@ -244,7 +244,7 @@ func (r *running) patchObject(s key.Space, gvr schema.GroupVersionResource, name
 // digestOf is the digest of an object that the location of an agent gets.
 func (r *running) digestOf(a *testAgent, name string) wire.Sum {
 	r.t.Helper()
-	frames := a.exchange(route.Fetch, wire.Fetch{Key: "s/core/configmaps/default/" + name})
+	frames := a.fetch(wire.Fetch{Key: "s/core/configmaps/default/" + name})
 	if len(frames) == 0 || frames[0].Put == nil {
 		r.t.Fatalf("%s is sent as %+v", name, frames)
 	}

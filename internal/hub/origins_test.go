@@ -64,7 +64,7 @@ func TestReadersOfReports(t *testing.T) {
 	for _, l := range []key.Location{"a", "b"} {
 		a := r.join(l)
 		for _, path := range paths {
-			frames := a.exchange(route.Fetch, wire.Fetch{Key: path})
+			frames := a.fetch(wire.Fetch{Key: path})
 			if len(frames) == 0 || frames[0].Put == nil {
 				t.Fatalf("%s is sent as %+v", path, frames)
 			}

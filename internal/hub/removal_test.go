@@ -11,7 +11,6 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -55,7 +54,7 @@ func pathIn(namespace, name string) string {
 // told is what the agent of a location is told of a ConfigMap.
 func (r *removing) told(l key.Location, namespace, name string) wire.Frame {
 	r.t.Helper()
-	return r.agents[l].exchange(route.Fetch, wire.Fetch{Key: pathIn(namespace, name)})[0]
+	return r.agents[l].fetch(wire.Fetch{Key: pathIn(namespace, name)})[0]
 }
 
 // says has a location report a ConfigMap by the UID that it is told of.

@@ -70,13 +70,12 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 	return r
 }
 
-// current waits until the table shows all that was acknowledged before, and returns its revision.
-func (r *running) current() int64 {
+// current waits until the table shows all that was acknowledged before.
+func (r *running) current() {
 	r.t.Helper()
 	if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 		r.t.Fatal(err)
 	}
-	return r.Table.Rev()
 }
 
 // row is a row of the table once that shows all that was acknowledged before; it is there.

@@ -394,7 +394,7 @@ func TestOwnedReports(t *testing.T) {
 		s := of.open(0, "")
 		have := holding{}
 		of.walk(have)
-		frames := of.exchange("fetch", wire.Fetch{Key: "s/core/configmaps/default/one"})
+		frames := of.fetch(wire.Fetch{Key: "s/core/configmaps/default/one"})
 		if len(frames) == 0 || frames[0].Put == nil {
 			t.Fatalf("%+v", frames)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -55,19 +56,19 @@ func clusterOfGate(t *testing.T) {
 	}
 	began := time.Now()
 	is("nothing was asked", wire.ClusterUnknown, time.Time{}, "")
-	time.Sleep(time.Minute)
+	retry.Pause(t.Context(), time.Minute)
 	g.setBroken("refused")
 	is("it has never answered", wire.ClusterUnavailable, began, "refused")
 	g.setBroken("")
 	is("it answers", wire.ClusterAvailable, time.Time{}, "")
-	time.Sleep(time.Minute)
+	retry.Pause(t.Context(), time.Minute)
 	g.setBroken("refused")
 	ceased := time.Now()
 	is("it has just ceased to answer", wire.ClusterAvailable, time.Time{}, "")
-	time.Sleep(unavailableAfter - time.Millisecond)
+	retry.Pause(t.Context(), unavailableAfter-time.Millisecond)
 	g.setBroken("no answer")
 	is("for a while", wire.ClusterAvailable, time.Time{}, "")
-	time.Sleep(time.Millisecond)
+	retry.Pause(t.Context(), time.Millisecond)
 	is("for longer", wire.ClusterUnavailable, ceased, "no answer")
 	g.setBroken("")
 	is("it answers again", wire.ClusterAvailable, time.Time{}, "")

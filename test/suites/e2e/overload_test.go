@@ -67,8 +67,9 @@ func TestOverload(t *testing.T) {
 	const modest = 100
 	before := made.Load()
 	for n := range modest {
-		code, again := 0, false
-		for code, _ = create(ctx, client, hub, "modest", fmt.Sprintf("c-%d", n)); code == http.StatusGatewayTimeout && late.Add(1) <= mostLate; again = true {
+		again := false
+		code, _ := create(ctx, client, hub, "modest", fmt.Sprintf("c-%d", n))
+		for ; code == http.StatusGatewayTimeout && late.Add(1) <= mostLate; again = true {
 			code, _ = create(ctx, client, hub, "modest", fmt.Sprintf("c-%d", n))
 		}
 		if code != http.StatusCreated && !(again && code == http.StatusConflict) {

@@ -111,9 +111,9 @@ func object(kind, namespace, name, value string) string {
 	return "---\n" + string(b) + "\n"
 }
 
-func (w *site) kubectl(space key.Space, args ...string) string {
+func (w *site) kubectl(space key.Space, args ...string) {
 	w.t.Helper()
-	return env.Kubectl(w.t, w.Hub.PathKubeconfig("spaces/"+string(space)), args...)
+	env.Kubectl(w.t, w.Hub.PathKubeconfig("spaces/"+string(space)), args...)
 }
 
 func (w *site) apply(space key.Space, yaml string) {
