@@ -47,8 +47,10 @@ type Agent struct {
 	// target.
 	begun, aged atomic.Bool
 	// running ends with the agent, and refuse ends it.
-	running   context.Context //nolint:containedctx // it is that of Run
-	refuse    context.CancelCauseFunc
+	running context.Context //nolint:containedctx // it is that of Run
+	refuse  context.CancelCauseFunc
+	// yield ends the fence of an agent that another one has superseded.
+	yield     context.CancelFunc
 	reporter  *hubclient.Reporter
 	announcer *hubclient.Announcer
 	looks     *hubclient.Inspector
@@ -223,7 +225,9 @@ func (a *Agent) link() hubclient.Link {
 func (a *Agent) work(ctx context.Context) (err error) {
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
-	a.running, a.refuse = ctx, refuse
+	fenced, yield := context.WithCancel(ctx)
+	defer yield()
+	a.running, a.refuse, a.yield = ctx, refuse, yield
 	r := reconcile.New(reconcile.Parts{
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
@@ -251,7 +255,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	s := hubclient.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
 	parts.Go(func() { a.gate.Run(ctx) })
 	parts.Go(func() { a.begin(ctx) })
-	parts.Go(func() { a.tenure.Run(ctx) })
+	parts.Go(func() { keepFence(ctx, fenced, a.config.Shard, a.tenure, a.store, a.release) })
 	if a.mark != nil {
 		parts.Go(func() { a.mark.Run(ctx) })
 	}
@@ -300,9 +304,6 @@ func (a *Agent) outdated(why error) {
 		a.log.Debug("the store has not noted that it is outdated", "error", err)
 	}
 }
-
-// releaseTimeout bounds how long the agent tries to let go of its Lease when it stops.
-const releaseTimeout = 3 * time.Second
 
 // release lets go of the agent's Lease, so that another need not wait until it ends: unless
 // something may still be carried out that the agent has asked for.
@@ -379,6 +380,7 @@ func (a follower) Landed(all []store.Touched) {
 // Superseded halts the agent for good, since another one has joined the location.
 func (a follower) Superseded(credential string) {
 	a.gate.Stop(store.Superseded)
+	a.yield()
 	a.record(func(t *store.Tx) { store.Supersede(t, credential) }, func() {})
 }
 
@@ -439,9 +441,12 @@ func (a *Agent) lasting() fencing.Copy {
 // that can't be listed, hold it up for a bounded time. A new store has nothing to act by.
 func (a *Agent) begin(ctx context.Context) {
 	started := time.Now()
+	reached := started
 	for a.store.Meta().Newest() > 0 && ctx.Err() == nil {
-		took := time.Since(started)
-		if (a.state.Tried() || took >= sessionWithin) && (a.engine.Count().Listed() || took >= listsWithin) {
+		if !a.gate.Reached() { // no list can come
+			reached = time.Now()
+		}
+		if (a.state.Tried() || time.Since(started) >= sessionWithin) && (a.engine.Count().Listed() || time.Since(reached) >= listsWithin) {
 			break
 		}
 		retry.Pause(ctx, beginEvery)

@@ -241,6 +241,9 @@ func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.R
 	q, gr := r.URL.Query(), schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
 	now := l.objects[id.String()]
 	l.asked[id]++
+	if !slices.ContainsFunc(kindsServed, func(s kindOf) bool { return s.Resource == id.Resource }) {
+		return failed(apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "404 page not found", 0, true))
+	}
 	switch {
 	case r.Method == http.MethodGet && q.Get("watch") != "":
 		return l.openWatch(r, id.Resource)

@@ -119,17 +119,14 @@ func (m *Mark) due() (self ownership.Owner, next *coordinationv1.Lease) {
 	return m.self, out
 }
 
-// Run writes the Lease when the store has changed, until ctx ends. What could not be written is
-// written after the next change: an idle agent makes no request.
+// Run writes the Lease when the store has changed, until ctx ends. What could not be written is tried
+// again every markRest: a Lease that names a former store would be evidence against this one.
 func (m *Mark) Run(ctx context.Context) {
-	var failed Copy
 	for ; ctx.Err() == nil; retry.Pause(ctx, markEvery) {
-		now := m.Now()
-		if now == failed || !m.May() {
+		if !m.May() {
 			continue
 		}
 		if err := m.Write(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			failed = now
 			m.Log.Info("the Lease that names the store can't be written", "error", wire.Brief(err.Error()), "retry", markRest)
 			retry.Pause(ctx, markRest)
 		}

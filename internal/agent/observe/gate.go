@@ -15,9 +15,6 @@ import (
 )
 
 const (
-	// probeEvery is how often a target is probed of which there is no trouble: an ended credential
-	// ends no watch, and a connection can be dead.
-	probeEvery = 30 * time.Second
 	// probeTimeout is how long a target may take to answer a probe.
 	probeTimeout = 20 * time.Second
 	// unavailableAfter is how long a target may not answer before it counts as unavailable, so that
@@ -137,6 +134,13 @@ func (g *Gate) Cluster() wire.ClusterStatus {
 	return wire.ClusterStatus{State: wire.ClusterUnavailable, Since: g.since.UTC().Format(time.RFC3339), Message: g.broken}
 }
 
+// Reached reports whether the target has answered since the gate was made.
+func (g *Gate) Reached() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.reached
+}
+
 // Trouble notes an error of the target. If the target is unavailable, the gate closes
 // until a probe succeeds; if discovery may be broken, a probe finds out. A target that
 // is only busy is not probed, which would be one more request: the pace slows down
@@ -158,10 +162,9 @@ func (g *Gate) probe(ctx context.Context) error {
 	return g.target.Probe(ctx)
 }
 
-// Run probes the target at the start, after each trouble and every probeEvery, until ctx ends.
+// Run probes the target at the start and after each trouble, until ctx ends. While watches are open
+// there is none, and the target is seen by them.
 func (g *Gate) Run(ctx context.Context) {
-	tick := time.NewTicker(probeEvery)
-	defer tick.Stop()
 	for {
 		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 			err := g.probe(ctx)
@@ -176,7 +179,6 @@ func (g *Gate) Run(ctx context.Context) {
 		}
 		select {
 		case <-g.signal:
-		case <-tick.C:
 		case <-ctx.Done():
 			return
 		}

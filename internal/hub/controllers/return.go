@@ -71,8 +71,8 @@ func (c *returner) withOtherLimits(ch table.Change) []string {
 // atMovedLocation names the objects that a location reports which can't be seen any more, or is
 // seen again.
 func (c *returner) atMovedLocation(ch table.Change) (all []string) {
-	if objectstate.RowAway(ch.Cur) == objectstate.RowAway(ch.Prev) || ch.Cur == nil {
-		return nil
+	if ch.Cur == nil || ch.Prev != nil && objectstate.RowAway(ch.Cur) == objectstate.RowAway(ch.Prev) {
+		return nil // without a row before, changes may have been missed
 	}
 	l, ok := key.LocationOf(ch.Row().Key)
 	if !ok {

@@ -93,9 +93,8 @@ func (c *returner) partsOf(
 	return parts, reports, known
 }
 
-// partOf is what a location contributes by its report, nil if there is none; known says that
-// it is about the object.
-// away reports that it can't be seen now.
+// partOf is what a location contributes by its report, nil if there is none. away reports that the
+// location can't be seen now, and known that the report is about the object.
 func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, away bool) (part rollup.Part, known bool) {
 	verdict := objectstate.Assigned(c.config.Digest, row, place, report, away)
 	part = rollup.Part{Location: place.Location, Why: verdict.Reason, Since: verdict.Since, Stale: verdict.Stale}

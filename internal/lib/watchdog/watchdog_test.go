@@ -36,8 +36,14 @@ func TestCheck(t *testing.T) {
 		w.Step()
 		check(stoppedAfter, 1, "")
 	}
-	check(stoppedAfter, 1, "")
-	check(time.Second, 1, "count has stopped at o/s/core/configmaps/n/a")
+	check(10*stoppedAfter, 1, "") // the process was frozen
+	for range stoppedAfter/time.Second - 1 {
+		check(time.Second, 1, "")
+	}
+	check(time.Second, 1, "count has stopped")
+	if err := d.Check(now); strings.Contains(err.Error(), "configmaps") {
+		t.Errorf("anybody is told the object: %v", err)
+	}
 	w.Begin("b")
 	check(0, 1, "")
 	w.End()

@@ -88,13 +88,6 @@ func (f *front) fail(answer http.HandlerFunc, only func(*http.Request) bool) {
 	f.server.CloseClientConnections()
 }
 
-// refuseNew has the front answer all new requests itself. Watches that are open go on.
-func (f *front) refuseNew(answer http.HandlerFunc) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.answer, f.only = answer, nil
-}
-
 func (f *front) heal() { f.fail(nil, nil) }
 
 // refuse answers with a Status.

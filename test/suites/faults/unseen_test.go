@@ -106,7 +106,7 @@ type outOfSight struct {
 func (u *unseen) faults(front *front) []outOfSight {
 	return append([]outOfSight{
 		{"api-server-down", u.Cluster.KillAPIServer, u.Cluster.StartAPIServer},
-		{"credential-ended", func() { front.refuseNew(refuse(http.StatusUnauthorized, "Unauthorized", "Unauthorized", 0)) }, front.heal},
+		{"credential-ended", func() { front.fail(refuse(http.StatusUnauthorized, "Unauthorized", "Unauthorized", 0), nil) }, front.heal},
 		{"agent-stopped", func() { u.Agent.Kill() }, func() { u.Agent.Start("--kubeconfig", front.kubeconfig) }},
 	}, u.moreFaults()...)
 }

@@ -97,7 +97,7 @@ var (
 	// ofTheMoment matches commands that are refused unless something waits for them, with
 	// exit code 1 or 3; test/suites/operator shows what they do then. Exit code 2, wrong usage,
 	// fails the test.
-	ofTheMoment = regexp.MustCompile(`^orrery (location (accept|confirm-prune)|placement confirm-prune)`)
+	ofTheMoment = regexp.MustCompile(`^orrery (location (accept|confirm-prune|readmit)|placement confirm-prune)`)
 	exitCode    = regexp.MustCompile(`# .*exit code (\d)`)
 )
 

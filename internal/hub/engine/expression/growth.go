@@ -11,16 +11,21 @@ import (
 	"github.com/google/cel-go/parser"
 )
 
-// maxGrowth bounds how often a value that a rule makes may have what it is made of in it.
-const maxGrowth = 64
+const (
+	// maxGrowth bounds how often a value that a rule makes may have what it is made of in it.
+	maxGrowth = 200
+	// perLoop is how many elements a loop counts for at least. Data may have more, but not more
+	// levels of loops than these give.
+	perLoop = 4
+)
 
 // CheckGrowth fails if an expression makes a value that has the same part in it more than
 // maxGrowth times. It is for the rules of CustomResourceDefinitions, which the library of
 // Kubernetes evaluates: it counts a comparison of such values by their outermost list alone.
 // What is no expression is for that library to refuse.
 //
-// It goes by the text alone. What a comprehension makes for each element of the data is not
-// counted as growth: the library bounds the number of elements.
+// It goes by the text alone, in which a loop over data has perLoop elements. So three loops within each
+// other may each have in their values what an outer one has made, and no more.
 func CheckGrowth(text string) error {
 	p, err := parser.NewParser(parser.EnableOptionalSyntax(true), parser.PopulateMacroCalls(false))
 	if err != nil {
@@ -171,6 +176,6 @@ func (g *growth) comprehension(c ast.CallExpr, over size, variables []string, st
 	case "optMap", "optFlatMap", "bind":
 		return made
 	}
-	elements := max(1, over.all/max(1, over.element))
+	elements := max(perLoop, over.all/max(1, over.element))
 	return size{max(1, made.all*elements), max(1, made.all)}
 }

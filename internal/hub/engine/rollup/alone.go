@@ -11,7 +11,7 @@ import (
 // back, and good conditions are Unknown whose readers would not notice that. It is empty if the
 // location has no status.
 func Alone(source []byte, p Part) json.RawMessage {
-	if len(p.Status) == 0 || !unobserved(p) {
+	if len(p.Status) == 0 || !unobserved(p) || !takesConditions(p) {
 		return p.Status
 	}
 	m := newMerge(source, custom, []Part{p})

@@ -357,6 +357,14 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 // whys says of the first of some locations why they don't count, or something else of
 // those that do, and how many more there are.
 func whys(of []part, otherwise string) (all []string) {
+	seen := make([]part, 0, len(of))
+	for _, p := range of {
+		if !p.Sound || p.Behind || !p.Stale {
+			seen = append(seen, p)
+		}
+	}
+	stale := len(seen) < len(of)
+	of = seen
 	for _, p := range of[:min(len(of), maxNamed)] {
 		why := otherwise
 		switch {
@@ -364,13 +372,14 @@ func whys(of []part, otherwise string) (all []string) {
 			why = wire.Clip(or(p.Why, "not reported"), maxWhy)
 		case p.Behind:
 			why = earlierVersion
-		case p.Stale:
-			why = "it can't be seen now"
 		}
 		all = append(all, string(p.Location)+": "+why)
 	}
 	if more := len(of) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))
+	}
+	if stale { // not which: each change of a link would be a write of each object
+		all = append(all, lastSeen)
 	}
 	return all
 }

@@ -62,7 +62,7 @@ func Has(r key.Resource) bool {
 func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage, ok bool) {
 	rules, ok := rulesOf(r)
 	if !ok {
-		rules, ok = custom, slices.ContainsFunc(parts, hasConditions) || slices.ContainsFunc(parts, hasStatus) && slices.ContainsFunc(parts, unobserved)
+		rules, ok = custom, slices.ContainsFunc(parts, hasConditions) || slices.ContainsFunc(parts, hasStatus) && slices.ContainsFunc(parts, unobserved) && !slices.ContainsFunc(parts, refusesConditions)
 	}
 	if len(parts) == 0 || !ok {
 		return nil, ok
@@ -96,6 +96,20 @@ func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage,
 
 // hasStatus reports whether a part has a status.
 func hasStatus(p Part) bool { return len(p.Status) > 0 }
+
+// takesConditions reports whether a status is an object whose conditions, if it has any, are as
+// those of Kubernetes. To another one nothing can be added.
+func takesConditions(p Part) bool {
+	status := gjson.ParseBytes(p.Status)
+	all := status.Get(conditionsField)
+	if !status.IsObject() || all.Exists() && !all.IsArray() {
+		return false
+	}
+	return !slices.ContainsFunc(all.Array(), func(c gjson.Result) bool { return c.Get("type").Str == "" })
+}
+
+// refusesConditions reports whether a part has a status without room for conditions.
+func refusesConditions(p Part) bool { return hasStatus(p) && !takesConditions(p) }
 
 // unobserved reports whether what a part says may not be about what the object is now.
 func unobserved(p Part) bool { return !p.Sound || p.Behind || p.Stale }

@@ -49,7 +49,7 @@ func TestUnobserved(t *testing.T) {
 			"one of two can't be seen", custom, []Part{sound("a", ready), stale(sound("b", ready))},
 			`{"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
-				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"b: it can't be seen now","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 			"",
 		},
 		{
@@ -77,7 +77,7 @@ func TestUnobserved(t *testing.T) {
 			"",
 			`{"observedGeneration":0,"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
-				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: it can't be seen now","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
 			"a Job that has ended in an earlier version", job,

@@ -17,6 +17,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // strategy is the library's strategy for custom resources, which may be kept for as
@@ -82,8 +83,16 @@ func (s strategy) charge(ctx context.Context, cost *schemacost.Schema, o runtime
 	return nil
 }
 
-// shorten keeps the first errors of very many.
+// shorten keeps the first errors of very many, and the beginnings of those that are very long.
 func shorten(errs field.ErrorList) field.ErrorList {
+	for _, err := range errs {
+		if len(err.Detail) > maxErrorText {
+			err.Detail = wire.Clip(err.Detail, maxErrorText)
+		}
+		if text, ok := err.BadValue.(string); ok && len(text) > maxErrorText {
+			err.BadValue = wire.Clip(text, maxErrorText)
+		}
+	}
 	if len(errs) <= maxErrors {
 		return errs
 	}
@@ -92,6 +101,9 @@ func shorten(errs field.ErrorList) field.ErrorList {
 
 // maxErrors is how many errors an answer has: those of the schema, and some of other checks.
 const maxErrors = 2 * schemacost.MaxErrors
+
+// maxErrorText is how many bytes the detail of an error has, and its value.
+const maxErrorText = 4 << 10
 
 // NamespaceScoped says that objects are in namespaces.
 func (s strategy) NamespaceScoped() bool { return s.light.NamespaceScoped() }

@@ -62,6 +62,9 @@ func (v Validator) run(value any, old *common.CorrelatedObject) *validate.Result
 	return result
 }
 
+// errorBytes is how many bytes of an error count as one: that of an enum names all its values.
+const errorBytes = 1 << 10
+
 // place is a place in a value that is validated. The library does not hand options down, so each
 // place makes the validators of those below itself.
 type place struct {
@@ -95,7 +98,10 @@ func (p place) Validate(value any) *validate.Result {
 		warned.MergeAsWarnings(result)
 		result = warned
 	}
-	*p.found = before + len(result.Errors)
+	*p.found = before
+	for _, err := range result.Errors {
+		*p.found += 1 + len(err.Error())/errorBytes
+	}
 	return result
 }
 
