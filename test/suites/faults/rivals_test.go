@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -217,17 +218,28 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 	if _, err := e.Cluster.Client.CoreV1().Namespaces().Create(t.Context(), home, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	e.put("kept", "1")
-	e.put("dropped", "1")
-	e.has("kept", "1")
-	e.has("dropped", "1")
+	for _, name := range []string{"kept", "first", "dropped"} {
+		e.put(name, "1")
+		e.has(name, "1")
+	}
 	e.says(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
 	older := filepath.Join(t.TempDir(), "older")
 	e.Agent.Stop()
 	copyDir(t, e.Agent.Dir, older)
 	e.Agent.Start()
-	e.drop("dropped")
-	e.gone("dropped")
+	// A write of the Lease after the first removal may still be of what was before it. One after the
+	// second is of what came after the copy.
+	for _, name := range []string{"first", "dropped"} {
+		before := e.marked()
+		e.drop(name)
+		e.gone(name)
+		e.Eventually("the Lease names the removal of "+name, func() error {
+			if now := e.marked(); now <= before {
+				return fmt.Errorf("it counts %d changes, as before", now)
+			}
+			return nil
+		})
+	}
 	e.says(func(s agent.Status) bool { return s.Unsent == 0 })
 	e.Agent.Stop()
 	if err := os.RemoveAll(e.Agent.Dir); err != nil {
@@ -252,6 +264,24 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 	e.goesOn("3")
 	e.says(func(s agent.Status) bool { return s.Halt == "" })
 	e.Invariants()
+}
+
+// marked is how many changes of the store the Lease of the location counts; 0: there is none.
+func (e *edge) marked() (changes int) {
+	e.t.Helper()
+	all, err := e.Cluster.Client.CoordinationV1().Leases(manifest.Namespace).List(e.t.Context(), metav1.ListOptions{})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	for _, lease := range all.Items {
+		if !strings.HasSuffix(lease.Name, "-store") {
+			continue
+		}
+		if changes, err = strconv.Atoi(lease.Annotations["orrery.dev/moves"]); err != nil {
+			e.t.Fatal(err)
+		}
+	}
+	return changes
 }
 
 // TestOlderCredential starts an agent on a copy of its data directory from before its credential
