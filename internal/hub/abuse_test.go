@@ -146,7 +146,7 @@ func (r *running) slowBackup(header http.Header) (body io.Reader, said func() st
 }
 
 // dawdle reads a part now and then, so that it is never that the client does not read at all for
-// which a copy ends, however slow the machine is. It would take half an hour to read what is left of a
+// which a copy ends, however slow the machine is. It would take half an hour to read the rest of a
 // copy once HTTP/2 has 4 MiB of it under way: the copy does not end by itself. What it returns reads
 // the rest.
 func dawdle(from io.Reader) (rest func() error) {

@@ -55,7 +55,7 @@ func TestSessionsWithoutPause(t *testing.T) {
 		if err := tries(func() error {
 			got, err := r.Log.Client().Client.Get(t.Context(), etcd.Prefix+key.WholeOf("a").Said())
 			if err == nil && len(got.Kvs) != 1 {
-				t.Fatalf("there are %d rows of what is said of an agent", len(got.Kvs))
+				t.Fatalf("there are %d rows of the status of an agent", len(got.Kvs))
 			}
 			if err == nil {
 				version = got.Kvs[0].Version
@@ -97,7 +97,7 @@ func TestSessionsWithoutPause(t *testing.T) {
 		return ""
 	})
 	if n := writes() - before; n < 1 || n > allowed {
-		t.Errorf("what is said of an agent was written %d times in %d seconds, want 1 to %d", n, allowed, allowed)
+		t.Errorf("the status of an agent was written %d times in %d seconds, want 1 to %d", n, allowed, allowed)
 	}
 	r.eventually(func() string {
 		ahead.Add(int64(time.Second))

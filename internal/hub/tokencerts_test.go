@@ -72,7 +72,7 @@ func TestCertificatesOfPeople(t *testing.T) {
 		}
 	}
 	if code, _, body := issue(r.as("alice"), `{"user":"x"}`); code != http.StatusForbidden {
-		t.Errorf("who may not: %d %s", code, body)
+		t.Errorf("a user without the right: %d %s", code, body)
 	}
 	if _, body := op.send("GET "+route.Tokens, ""); strings.Contains(body, "CERTIFICATE") {
 		t.Errorf("listed: %s", body)

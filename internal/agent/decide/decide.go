@@ -150,7 +150,7 @@ func (f Facts) MarksChanged(s store.Source) bool {
 	return was.Orphan != s.Policy.Orphan || was.ServiceAccount != s.Policy.ServiceAccount
 }
 
-// Rewritten says that the object was written at another place in the log than the agent has
+// Rewritten reports whether the object was written at another place in the log than the agent has
 // recorded: by one that had the shard before, since all of a location write as one manager, or by
 // a request that was given up and came late.
 func (f Facts) Rewritten() bool {

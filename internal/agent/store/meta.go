@@ -135,7 +135,7 @@ type Meta struct {
 	Shard  key.Shard `json:"shard,omitzero"`
 	Gained bool      `json:"gained,omitempty"`
 	// ID names the store among all that the shard has had; empty: it had no shard yet.
-	// Outdated says that another agent has had the shard since, or that the store is an older
+	// Outdated reports that another agent has had the shard since, or that the store is an older
 	// copy, so that the next start begins with a new store.
 	ID       string `json:"id,omitempty"`
 	Outdated bool   `json:"outdated,omitempty"`

@@ -42,7 +42,7 @@ func TestCheck(t *testing.T) {
 	}
 	check(time.Second, 1, "count has stopped")
 	if err := d.Check(now); strings.Contains(err.Error(), "configmaps") {
-		t.Errorf("anybody is told the object: %v", err)
+		t.Errorf("the error names the object: %v", err)
 	}
 	w.Begin("b")
 	check(0, 1, "")

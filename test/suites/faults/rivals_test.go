@@ -31,10 +31,7 @@ import (
 func TestSupersededAgent(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	e.put("kept", "1")
-	e.put("dropped", "1")
-	e.has("kept", "1")
-	e.has("dropped", "1")
+	e.places("kept", "dropped")
 
 	rival := env.StartAgent(t, "rival", e.Token("edge"), e.Cluster.AgentKubeconfig)
 	superseded := func(s agent.Status) bool { return strings.Contains(s.Halt, "orrery location token") }
@@ -104,10 +101,7 @@ func httpGet(t *testing.T, url string) (code int, body string, err error) {
 func TestSupersededUnheard(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	e.put("kept", "1")
-	e.put("dropped", "1")
-	e.has("kept", "1")
-	e.has("dropped", "1")
+	e.places("kept", "dropped")
 	e.says(func(s agent.Status) bool { return s.Unsent == 0 })
 	e.Link.Cut()
 	e.says(func(s agent.Status) bool { return !s.Connected })
@@ -134,10 +128,7 @@ func TestSupersededUnheard(t *testing.T) {
 func TestOlderDirectory(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
-	e.put("kept", "1")
-	e.put("dropped", "1")
-	e.has("kept", "1")
-	e.has("dropped", "1")
+	e.places("kept", "dropped")
 	e.says(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
 	older := filepath.Join(t.TempDir(), "older")
 	e.Agent.Stop()
@@ -218,10 +209,7 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 	if _, err := e.Cluster.Client.CoreV1().Namespaces().Create(t.Context(), home, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"kept", "first", "dropped"} {
-		e.put(name, "1")
-		e.has(name, "1")
-	}
+	e.places("kept", "first", "dropped")
 	e.says(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
 	older := filepath.Join(t.TempDir(), "older")
 	e.Agent.Stop()
@@ -264,6 +252,15 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 	e.goesOn("3")
 	e.says(func(s agent.Status) bool { return s.Halt == "" })
 	e.Invariants()
+}
+
+// places puts ConfigMaps with the value 1 in the space, and waits until the cluster has them.
+func (e *edge) places(names ...string) {
+	e.t.Helper()
+	for _, name := range names {
+		e.put(name, "1")
+		e.has(name, "1")
+	}
 }
 
 // marked is how many changes of the store the Lease of the location counts; 0: there is none.

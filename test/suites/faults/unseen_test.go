@@ -162,7 +162,7 @@ func (u *unseen) shows(when string, done bool) {
 		"Reconciling of lamp":  func() (bool, string) { return u.unreconciled("gizmo/lamp") },
 		"Reconciling of plain": func() (bool, string) { return u.unreconciled("gizmo/plain") },
 	} {
-		u.Eventually(fmt.Sprintf("%s: %s says that all is done: %t", when, name, done), func() error {
+		u.Eventually(fmt.Sprintf("%s: %s reports that all is done: %t", when, name, done), func() error {
 			if is, output := isDone(); is != done {
 				return errors.New(output)
 			}

@@ -97,8 +97,8 @@ func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage,
 // hasStatus reports whether a part has a status.
 func hasStatus(p Part) bool { return len(p.Status) > 0 }
 
-// takesConditions reports whether a status is an object whose conditions, if it has any, are as
-// those of Kubernetes. To another one nothing can be added.
+// takesConditions reports whether a status is an object whose conditions, if it has any, have the
+// form of those of Kubernetes. To a status of another form no condition can be added.
 func takesConditions(p Part) bool {
 	status := gjson.ParseBytes(p.Status)
 	all := status.Get(conditionsField)

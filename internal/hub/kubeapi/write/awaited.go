@@ -15,13 +15,13 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/rollup"
 )
 
-// awaitLocations marks a status that came back from locations as one of an earlier spec, in
-// the write that changes the spec: the hub writes what the locations then say a little later, and a
-// tool that reads in between would call the new spec done. Kinds whose statuses have an
-// observedGeneration show it by that.
+// awaitLocations marks a status that locations have reported as one of an earlier spec, in the write
+// that changes the spec. The hub stores the next reports a little later, and a tool that reads in
+// between would take the new spec for done. A built-in kind with an observedGeneration shows that by
+// it, so only Jobs and custom kinds are marked.
 //
-// It must be the last step before obj is stored. The condition that it adds is not in the schema of
-// every custom kind, as those of all statuses that come back.
+// It must be called after validation: the schema of a custom kind may not allow the condition that
+// it adds. The schema then removes the condition when the object is read.
 func awaitLocations(obj, old runtime.Object) {
 	now, err := meta.Accessor(obj)
 	if err != nil {

@@ -53,7 +53,8 @@ func (u universal) Validate(ctx context.Context, obj runtime.Object) field.Error
 	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
 }
 
-// ValidateUpdate refuses what may not be stored. What may has a status that is of the spec before.
+// ValidateUpdate returns why obj must not be stored. If nothing is wrong, it also marks the status of
+// obj as one of the earlier spec, see awaitLocations.
 func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	// What was accepted once, by another version of the hub, keeps nobody from other changes.
 	known := map[string]bool{}

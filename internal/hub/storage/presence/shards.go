@@ -92,7 +92,8 @@ const digestsJoin = "-"
 // DigestsOf are the digests of agents that a confirmation for a location names.
 func DigestsOf(confirmation string) []string { return strings.Split(confirmation, digestsJoin) }
 
-// joinedCluster is what several agents say of their one cluster: the worst.
+// joinedCluster returns the worst of what two agents report of their one cluster. A state that this
+// hub does not know counts as the worst.
 func joinedCluster(a, b *wire.ClusterStatus) *wire.ClusterStatus {
 	states := []wire.ClusterState{wire.ClusterUnavailable, wire.ClusterUnknown, wire.ClusterAvailable}
 	switch {
