@@ -341,7 +341,7 @@ func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*st
 		}
 		live = append(live, l)
 	}
-	return w.store.Submit(ctx, &store.Commit{
+	err := w.store.Submit(ctx, &store.Commit{
 		Do: func(t *store.Tx) error {
 			for n, l := range live {
 				if err := t.SetLive(ids[n], l); err != nil {
@@ -353,4 +353,8 @@ func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*st
 		Done:   func() { w.engine.Again(ids) },
 		Failed: func(error) { w.miss(w.Resource, ids) },
 	})
+	if err != nil { // the observer has been stopped; the list of the next one shows them again
+		w.engine.ForgetLive(ids)
+	}
+	return err
 }

@@ -1,11 +1,14 @@
 package observe
 
 import (
+	"context"
 	"encoding/json"
 	"strings"
 	"testing"
 
+	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/agent/worklist"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
@@ -30,6 +33,33 @@ func shown(tb testing.TB) (whole, metadata []byte) {
 		}
 	}
 	return whole, metadata
+}
+
+// TestStoppedObserverForgets shows that what the store did not keep, since the observer was stopped, is
+// to be stored when the next observer shows it again.
+func TestStoppedObserverForgets(t *testing.T) {
+	st, err := store.Open(t.TempDir(), "paris", nil, quiet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer st.Close()
+	e := worklist.New()
+	defer e.Stop()
+	deployments := key.NewResource("apps", "deployments")
+	o := key.Object{Space: "s", Identity: key.Identity{Resource: deployments, Namespace: "n", Name: "a"}}
+	e.Touch([]store.Touched{{Object: o, Want: &store.Want{Kind: store.WantHold}}})
+	w := &observer{Observers: &Observers{engine: e, store: st}, Use: worklist.Use{Place: kubeclient.Place{Resource: deployments, Version: "v1"}}}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	seen := []worklist.Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 1}}}
+	for err == nil { // a stopped observer may still store it
+		seen[0].Seen.Revision++
+		seen[0].Health++
+		err = w.show(stopped, seen, []*store.Live{{UID: "u"}})
+	}
+	if changed := e.Observe("", seen); len(changed) != 1 {
+		t.Errorf("%d objects are to be stored, want 1", len(changed))
+	}
 }
 
 // BenchmarkSight is what one event costs: of a whole object, whose health is judged, and of
