@@ -139,13 +139,15 @@ func (r *Reporter) agree(ctx context.Context) error {
 	if err := r.load(ctx, lacking, heedless); err != nil {
 		return err
 	}
-	if err := r.Store.Write(ctx, func(t *store.Tx) error {
-		t.ReportsAgreed()
-		return nil
-	}); err != nil {
+	// The reports agree only when all that they show of is known to be looked at: a new store would be
+	// trusted without it.
+	if err := r.review(); err != nil {
 		return err
 	}
-	return r.review()
+	return r.Store.Write(ctx, func(t *store.Tx) error {
+		t.ReportsAgreed()
+		return nil
+	})
 }
 
 // review tells touch of all keys of which only a report is left.
