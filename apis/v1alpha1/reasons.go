@@ -100,6 +100,9 @@ const (
 	// ReasonAnnounced, of Waiting: it is made once the hub has noted that the location is about
 	// to have it, since its deletion waits until that is gone (waitForRemoval).
 	ReasonAnnounced = "Announced"
+	// ReasonHalted, of Waiting and Removing: a change waits, since the location's agent changes nothing
+	// now, as while the location is paused.
+	ReasonHalted = "Halted"
 	// ReasonLineageUnproven, of Waiting: the object there was written by a log that this
 	// hub's is not known to continue.
 	ReasonLineageUnproven = "LineageUnproven"

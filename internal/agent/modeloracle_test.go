@@ -47,7 +47,7 @@ func (w *world) check() error {
 		if heard && w.hub.settings.Halt == "" && !w.pauseWaits() {
 			return errors.New("it is still paused")
 		}
-		return nil
+		return w.checkHalted(desired, reports)
 	}
 	if heard && w.hub.settings.Halt != "" {
 		return errors.New("it is not paused yet")
@@ -201,8 +201,8 @@ func (w *world) checkHealth(o *thing, x *store.Want, r wire.Report) error {
 		return nil
 	}
 	rec := w.recordOf(o.id)
-	if rec == nil || rec.UID != o.uid {
-		return nil // what is at the cluster is not what is reported
+	if rec == nil || rec.UID != o.uid || o.meta("labels", v1alpha1.LocationLabel) == "" {
+		return nil // what is at the cluster is not what is reported, or no watch shows it
 	}
 	of := health.Object{APIVersion: kubeclient.Place{Resource: o.id.Resource, Version: "v1"}.GroupVersion(), Kind: o.kind, Generation: o.generation}
 	if health.Has(o.id.Resource) {
@@ -245,7 +245,7 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 		return "", "", errors.New("it is missing")
 	case o == nil:
 		return "", "", errors.New("its namespace is being deleted")
-	case differs(o, rest) && !s.Policy.Recreate && !o.foreign:
+	case differs(o, rest) && !o.foreign && (!s.Policy.Recreate || len(w.inside(id)) > 0):
 		return wire.Failed, "*", nil
 	case o.foreign:
 		return "", "", errors.New("it is not adopted")

@@ -76,6 +76,8 @@ type Decision struct {
 	Retry time.Duration
 	// Proof is the proof that the object waits for, if it waits for one.
 	Proof ownership.Proof
+	// Withheld is true if a change of the target waits until the agent may make changes.
+	Withheld bool
 }
 
 // Terminating is the decision about an object that is being deleted; pods says that it

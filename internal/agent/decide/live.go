@@ -30,7 +30,9 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	var l Live
 	// Of an object that was made again nothing is known until it is seen; an older agent has
 	// stored no UID.
-	if rec != nil && last != nil && (last.UID == "" || last.UID == rec.UID) {
+	// Nor is anything of one that is gone or has made room for another, unless it ran to its end.
+	gone := (seen.Presence == Absent || seen.Presence == Foreign) && ended == ""
+	if rec != nil && last != nil && !gone && (last.UID == "" || last.UID == rec.UID) {
 		l.Status, l.Wanted = last.Status, last.Wanted
 	}
 	switch {

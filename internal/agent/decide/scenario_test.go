@@ -33,6 +33,10 @@ type given struct {
 	// what was let go.
 	Again   string `json:"again,omitempty"`
 	Lingers string `json:"lingers,omitempty"`
+	// Halted is why the agent must not change anything; empty: it may. Refused is what the last report
+	// of the object has as the reason of a refusal.
+	Halted  string `json:"halted,omitempty"`
+	Refused string `json:"refused,omitempty"`
 }
 
 type givenEntry struct {
@@ -103,7 +107,7 @@ func TestDecide(t *testing.T) {
 			}
 			if decides {
 				defer func() { about = nil }()
-				return On(about.facts(t)).text(), true
+				return about.decide(t).text(), true
 			}
 			about = &given{}
 			if err := yaml.UnmarshalStrict(data, about); err != nil {
@@ -112,6 +116,20 @@ func TestDecide(t *testing.T) {
 			return "", false
 		}
 	})
+}
+
+// decide returns the decision about a case.
+func (g *given) decide(t *testing.T) Decision {
+	f := g.facts(t)
+	d := On(f)
+	if g.Halted == "" {
+		return d
+	}
+	var before *wire.Report
+	if g.Refused != "" {
+		before = &wire.Report{State: wire.Failed, Reason: g.Refused, Message: "no", UID: g.Desired.UID}
+	}
+	return Halted(f, d, before, g.Halted)
 }
 
 // index finds a word among those that there are.

@@ -2,6 +2,7 @@ package kubeclient
 
 import (
 	"context"
+	"errors"
 	"strings"
 )
 
@@ -25,3 +26,17 @@ func actor(ctx context.Context) string {
 	namespace, name, _ := strings.Cut(account, "/")
 	return "system:serviceaccount:" + namespace + ":" + name
 }
+
+// ErrReadOnly is returned for a request that would change the target and whose context is ReadOnly.
+var ErrReadOnly = errors.New("nothing may be changed at the cluster now")
+
+type readOnlyKey struct{}
+
+// ReadOnly returns a context whose requests read, or are dry runs. Each other request returns
+// ErrReadOnly and is not sent.
+func ReadOnly(ctx context.Context) context.Context {
+	return context.WithValue(ctx, readOnlyKey{}, true)
+}
+
+// isReadOnly reports whether the context is ReadOnly.
+func isReadOnly(ctx context.Context) bool { return ctx.Value(readOnlyKey{}) != nil }

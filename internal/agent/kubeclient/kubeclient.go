@@ -116,6 +116,9 @@ type request struct {
 	free bool
 }
 
+// changes reports whether the request would change the target.
+func (r *request) changes() bool { return r.method != http.MethodGet && r.query.Get("dryRun") == "" }
+
 // Silence is after how long what waits for an answer over a connection whose other side is gone
 // fails; 0: nobody knows. By HTTP/2 a client of k8s.io/apimachinery/pkg/util/net, which sets up the
 // transport, pings after 30 s in which nothing came, and waits 15 s, unless its environment says
@@ -167,6 +170,9 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 func (t *Client) do(ctx context.Context, r request, v any) error {
 	if r.verb == "list" || r.verb == "discover" { // how long these take depends on their size
 		return t.exchange(ctx, r, v)
+	}
+	if isReadOnly(ctx) && r.changes() {
+		return fmt.Errorf("%s %s: %w", r.verb, r.path, ErrReadOnly)
 	}
 	if err := t.Pace.send(ctx); err != nil {
 		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)

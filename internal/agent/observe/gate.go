@@ -22,18 +22,20 @@ const (
 	unavailableAfter = 15 * time.Second
 )
 
-// Gate stops the workers while the hub halts the agent, the target does not answer, the
-// target's discovery is broken, or another agent may have what this one is for; and at first, until
-// the agent has looked at what is at the target.
+// Gate stops the workers while the target does not answer, the target's discovery is broken, or
+// another agent may have what this one is for; and at first, until the agent has looked at what is at
+// the target. While the hub pauses the agent, workers read and report, and change nothing.
 type Gate struct {
 	engine *worklist.Worklist
 	target *kubeclient.Client
 	log    *slog.Logger
 	signal retry.Signal
 
-	mu     sync.Mutex
-	halt   string // why the hub halts the agent; empty: it does not
-	broken string // what is wrong with the target; empty: nothing
+	mu   sync.Mutex
+	halt string // why the hub halts the agent; empty: it does not
+	// observes is true if the agent goes on observing while the hub halts it.
+	observes bool
+	broken   string // what is wrong with the target; empty: nothing
 	// since is when a broken target last answered, or the gate was made.
 	since time.Time
 	// reached reports that the target has answered, tried that it has or that a probe has failed.
@@ -51,20 +53,20 @@ func NewGate(e *worklist.Worklist, t *kubeclient.Client, log *slog.Logger) *Gate
 	g := &Gate{
 		engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet", since: time.Now(), early: true,
 	}
-	e.SetClosed(true)
+	e.SetMode(worklist.Closed, g.broken)
 	return g
 }
 
-// SetHalt takes note of why the hub halts the agent; empty: it does not. Of several at once the last
-// asks last.
-func (g *Gate) SetHalt(halt func() string) {
+// SetHalt takes note of why the hub halts the agent, empty: it does not, and whether the agent goes
+// on observing meanwhile. Of several at once the last asks last.
+func (g *Gate) SetHalt(halt func() (why string, observes bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	why := halt()
+	why, observes := halt()
 	if why != g.halt {
 		g.log.Info("the hub has halted the agent, or let it go on", "halt", why)
 	}
-	g.halt = why
+	g.halt, g.observes = why, observes
 	g.apply()
 }
 
@@ -110,7 +112,17 @@ func (g *Gate) Begin() {
 	g.apply()
 }
 
-func (g *Gate) apply() { g.engine.SetClosed(g.early || g.why() != "") }
+func (g *Gate) apply() {
+	halted := g.halt != ""
+	switch {
+	case g.early, g.stopped != "", g.broken != "", g.taken != "", halted && !g.observes:
+		g.engine.SetMode(worklist.Closed, g.why())
+	case halted:
+		g.engine.SetMode(worklist.Observing, g.halt)
+	default:
+		g.engine.SetMode(worklist.Open, "")
+	}
+}
 
 func (g *Gate) why() string { return cmp.Or(g.halt, g.stopped, g.broken, g.taken) }
 

@@ -20,10 +20,20 @@ func gateSaysWhy(t *testing.T) {
 	e := worklist.New()
 	g := NewGate(e, nil, quiet)
 	g.Begin()
-	for _, c := range []struct{ halt, broken, want string }{
-		{"", "no answer", "no answer"}, {"paused", "no answer", "paused"}, {"paused", "", "paused"}, {"", "", ""},
+	for _, c := range []struct {
+		halt     string
+		observes bool
+		broken   string
+		want     string
+		worked   bool
+	}{
+		{"", false, "no answer", "no answer", false},
+		{"paused", true, "no answer", "paused", false},
+		{"paused", true, "", "paused", true},
+		{"superseded", false, "", "superseded", false},
+		{"", false, "", "", true},
 	} {
-		g.SetHalt(func() string { return c.halt })
+		g.SetHalt(func() (string, bool) { return c.halt, c.observes })
 		g.setBroken(c.broken)
 		if why := g.Why(); why != c.want {
 			t.Errorf("halt %q, broken %q: %q, want %q", c.halt, c.broken, why, c.want)
@@ -32,9 +42,16 @@ func gateSaysWhy(t *testing.T) {
 		e.Touch([]store.Touched{{Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "a"}}, Want: &store.Want{}}})
 		it, ok := e.Next(ctx)
 		cancel()
-		if ok != (c.want == "") {
+		if ok != c.worked {
 			t.Errorf("halt %q, broken %q: a worker got %v", c.halt, c.broken, it)
 		}
+		if !ok {
+			continue
+		}
+		if why := e.View(it).Halt; why != c.halt {
+			t.Errorf("halt %q: the turn has %q", c.halt, why)
+		}
+		e.Finish(it, worklist.Result{Wanted: true})
 	}
 }
 

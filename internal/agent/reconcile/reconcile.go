@@ -89,8 +89,13 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		return
 	}
 	acting := kubeclient.As(ctx, t.account())
+	if t.view.Halt != "" {
+		acting = kubeclient.ReadOnly(acting)
+	}
 	o := r.act(acting, t)
-	r.settle(acting, t, &o)
+	if t.view.Halt == "" {
+		r.settle(acting, t, &o)
+	}
 	o = r.permitted(acting, t, o)
 	if o.seen != nil && o.seen.Presence == decide.Present {
 		r.Engine.Saw(it, t.view.As, *o.seen)
@@ -100,6 +105,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		Seen: o.seen, As: t.view.As, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
 		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
 		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
+		Withheld: o.Withheld,
 	}
 	switch {
 	case o.forget && !o.again && t.confirms():
@@ -217,11 +223,16 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	for range maxSteps {
 		f.Proof = r.prove(t, f.Seen)
 		d := decide.On(f)
+		if t.view.Halt != "" {
+			d = decide.Halted(f, d, t.before[t.object().Space], t.view.Halt)
+		}
 		t.judged = d.Do != decide.DoNothing && d.Do != decide.DoLook
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
 			return t.unobserved(t.contested(o))
+		case errors.Is(err, kubeclient.ErrReadOnly):
+			return outcome{record: t.record, held: t.winner < 0, Decision: decide.Halted(f, decide.Decision{Do: decide.DoMark}, t.before[t.object().Space], t.view.Halt)}
 		case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):
 			t.judged = false
 			if f.Seen, err = r.look(ctx, t); err != nil {
@@ -281,7 +292,7 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 	case decide.DoForget:
 		return outcome{forget: true}, nil
 	default:
-		o := outcome{Decision: d, record: t.record, keep: d.State == "" || d.Proof == ownership.Missing && t.guardedBefore()}
+		o := outcome{Decision: d, record: t.record, held: d.Withheld && t.winner < 0, keep: d.State == "" || d.Proof == ownership.Missing && t.guardedBefore()}
 		if f.Seen != t.view.Seen {
 			o.seen = &f.Seen
 			if f.Seen.Presence == decide.Foreign || f.Seen.Unmarked && f.Seen.Terminating { // the watch does not show it

@@ -117,6 +117,12 @@ func (m *Meta) Halt() string {
 	return m.Settings.Halt
 }
 
+// Observes reports whether a halted agent goes on observing and reporting: the hub's settings alone
+// halt it, so that the store is right about what is at the target.
+func (m *Meta) Observes() bool {
+	return m.Settings.Halt != "" && m.Successor == "" && m.Superseded == "" && m.Newer == "" && !m.moved()
+}
+
 // moved says that the location puts objects elsewhere than where the store has them. Before
 // the first hello nothing is known of that.
 func (m *Meta) moved() bool {

@@ -65,7 +65,11 @@ type Store struct {
 func (s *Store) Meta() *Meta { return s.current.Load() }
 
 // Halt is why the agent must not change anything at the target, as of the last commit; empty: it may.
-func (s *Store) Halt() string { return s.Meta().Halt() }
+// observes reports whether a halted agent goes on observing.
+func (s *Store) Halt() (why string, observes bool) {
+	m := s.Meta()
+	return m.Halt(), m.Observes()
+}
 
 // Failing is why the last commit failed; nil: it did not.
 func (s *Store) Failing() error {

@@ -111,11 +111,11 @@ func TestNextWaits(t *testing.T) {
 			t.Errorf("got %v after %s", again, time.Since(start))
 		}
 		// While the gate is closed nothing is handed out.
-		e.SetClosed(true)
+		e.SetMode(Closed, "closed")
 		e.Finish(it, Result{Wanted: true, Retry: time.Second})
 		go func() {
 			retry.Pause(t.Context(), time.Minute)
-			e.SetClosed(false)
+			e.SetMode(Open, "")
 		}()
 		start = time.Now()
 		if _, ok := e.Next(t.Context()); !ok || time.Since(start) != time.Minute {

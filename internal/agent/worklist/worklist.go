@@ -27,10 +27,9 @@ type Worklist struct {
 	// endings has, by identity, how Jobs and Pods at the target ran to their end.
 	endings map[string]decide.Ending
 	leaves  *leaves
-	// closed says that nothing may be changed at the target.
-	closed bool
-	open   openTime
-	timer  *time.Timer
+	may     permission
+	open    openTime
+	timer   *time.Timer
 	// Worked, if not nil, is told how long something waited for an item's turn and was done
 	// in it. It must not block, nor call the engine.
 	Worked func(time.Duration)
@@ -43,7 +42,7 @@ type Worklist struct {
 func New() *Worklist {
 	e := &Worklist{
 		roster: newRoster(), tally: tally{states: map[wire.State]int{}}, endings: map[string]decide.Ending{},
-		open: newOpenTime(time.Now()), News: retry.NewSignal(),
+		may: permission{mode: Open}, open: newOpenTime(time.Now()), News: retry.NewSignal(),
 	}
 	e.wake.L = &e.mu
 	e.leaves = newLeaves(func(it *Item) {
@@ -65,7 +64,7 @@ func (e *Worklist) Next(ctx context.Context) (*Item, bool) {
 	defer e.mu.Unlock()
 	for ctx.Err() == nil {
 		e.alarm()
-		if !e.closed {
+		if e.may.mode != Closed {
 			if it := e.queue.pop((*kind).mayRun); it != nil {
 				if e.queue.count > 0 {
 					e.wake.Signal() // each worker wakes the next
@@ -138,12 +137,15 @@ func (e *Worklist) Stop() {
 	}
 }
 
-// SetClosed says whether nothing may be changed at the target.
-func (e *Worklist) SetClosed(closed bool) {
+// SetMode sets what workers may do, and why they may not change the target. When the worklist opens,
+// each item whose change was withheld is queued.
+func (e *Worklist) SetMode(m Mode, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.closed = closed
-	e.open.set(!closed, time.Now())
+	for it := range e.may.set(m, why) {
+		e.queue.push(it)
+	}
+	e.open.set(m == Open, time.Now())
 	e.wake.Broadcast()
 }
 
@@ -199,6 +201,8 @@ type View struct {
 	LeftOut int
 	// Overdue says that the object has been terminating for longer than Pods may take.
 	Overdue bool
+	// Halt is why the turn must not change anything at the target; empty: it may.
+	Halt string
 }
 
 // View copies what the engine knows of an item, for the worker that has it.
@@ -210,7 +214,7 @@ func (e *Worklist) View(it *Item) View {
 		As: e.as, Seen: it.seen.observed(), Spaces: it.spaces.list(), Source: it.located().Source().Identity, State: it.state.value(), wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
 		At: kubeclient.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
 		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: int(it.leftOut),
-		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience,
+		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience, Halt: e.may.halt(),
 	}
 	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is
 		v.Seen.Presence, v.Cause = it.kind.sight, it.kind.cause
@@ -292,6 +296,8 @@ type Result struct {
 	Space         key.Space // of the source
 	// Hurried says that the object was told to terminate without waiting for its Pods.
 	Hurried bool
+	// Withheld is true if a change of the target waits until the worklist is open.
+	Withheld bool
 }
 
 // Finish takes an item back from a worker.
@@ -329,6 +335,9 @@ func (e *Worklist) Finish(it *Item, r Result) {
 		e.Worked(max(0, e.queue.at(now)-it.when))
 	}
 	e.queue.done(it)
+	if e.may.forget(it); r.Withheld && !e.may.withhold(it) {
+		e.queue.push(it)
+	}
 	if r.Retry > 0 {
 		e.queue.pushAt(it, now.Add(r.Retry))
 	}
@@ -364,6 +373,7 @@ func (e *Worklist) drop(it *Item) bool {
 	e.tally.prove(it, ownership.Unneeded)
 	e.leaves.stays(it)
 	delete(e.endings, it.ID)
+	e.may.forget(it)
 	emptied, changed := e.roster.remove(it)
 	for _, c := range emptied {
 		if !c.wanted { // it may go now

@@ -3,6 +3,8 @@ package controllers
 import (
 	"encoding/json"
 
+	"github.com/tidwall/gjson"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
@@ -65,9 +67,12 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
 	part, _ := c.partOf(row, place, value, c.away.Away(state, l))
-	return comes{
-		status: rollup.Alone(row.Value, part), stays: len(r.Status) == 0 && r.StatusBytes == 0, from: l, reports: report.ModRev,
+	stays := len(r.Status) == 0 && r.StatusBytes == 0
+	if stays && !part.Sound && isReturned(row) { // the object at the location is gone, so that its last status is not the present one
+		part.Status = json.RawMessage(gjson.GetBytes(row.Value, "status").Raw)
+		stays = len(part.Status) == 0
 	}
+	return comes{status: rollup.Alone(row.Value, part), stays: stays, from: l, reports: report.ModRev}
 }
 
 // partsOf is what each of some locations contributes to a Rollup; known says that any of

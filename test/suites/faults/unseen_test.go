@@ -45,7 +45,7 @@ spec:
 apiVersion: example.org/v1
 kind: Gizmo
 metadata: {name: lamp, namespace: default, labels: {for: edge}}
-spec: {n: 1}`,
+spec: {size: 1}`,
 		`{"status":{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}`,
 	},
 	{
@@ -53,7 +53,7 @@ spec: {n: 1}`,
 apiVersion: example.org/v1
 kind: Gizmo
 metadata: {name: plain, namespace: default, labels: {for: edge}}
-spec: {n: 1}`,
+spec: {size: 1}`,
 		`{"status":{"n":1}}`,
 	},
 }

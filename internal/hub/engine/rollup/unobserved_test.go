@@ -64,6 +64,13 @@ func TestUnobserved(t *testing.T) {
 			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
+			"with conditions, refused", custom, []Part{failed(sound("a", ready))},
+			`{"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+			`{"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		{
 			"with an observedGeneration, behind", custom, []Part{behind(sound("a", `{"observedGeneration":7,`+ready[1:]))},
 			`{"observedGeneration":1,"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
@@ -104,7 +111,12 @@ func TestUnobserved(t *testing.T) {
 				equal(t, "Merge", c.want, got)
 			}
 			if c.alone != "" {
-				equal(t, "Alone", c.alone, Alone([]byte(source), c.sites[0]))
+				alone := Alone([]byte(source), c.sites[0])
+				equal(t, "Alone", c.alone, alone)
+				if again := c.sites[0]; !c.sites[0].Sound { // its own status is marked while it is not there
+					again.Status = alone
+					equal(t, "Alone of what Alone returned", string(alone), Alone([]byte(source), again))
+				}
 			}
 		})
 	}

@@ -1,0 +1,62 @@
+package decide
+
+import (
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// Halted returns what becomes of a decision while the agent must not change anything at the target.
+// A decision that needs no change is returned as it is. In place of any other one the report shows
+// that a change waits, and why the agent is halted. before is the last report of the object, nil if
+// there is none: a refusal that it shows stands until the object is tried again.
+func Halted(f Facts, d Decision, before *wire.Report, why string) Decision {
+	switch d.Do {
+	case DoNothing, DoLook, DoNote, DoInspect, DoVerifyKind, DoForget, DoClaim:
+		return d
+	case DoRefresh:
+		return f.pairWaits(*f.Want.Object())
+	case DoApply:
+		if d.Again {
+			return withheld(MutatedBy(f.Record.Mutated, 0))
+		}
+	case DoMark, DoInherit, DoHurry, DoRemove, DoLetGo:
+	}
+	return withheld(f.halts(before, why))
+}
+
+func withheld(d Decision) Decision {
+	d.Withheld = true
+	return d
+}
+
+// pairWaits is the decision about an object that is as desired but for its place in the log.
+func (f Facts) pairWaits(s store.Source) Decision {
+	if f.Completed != "" {
+		return withheld(Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted})
+	}
+	if m := f.Record.Mutated; m != nil && !s.Policy.CreateOnly {
+		return withheld(MutatedBy(m, 0))
+	}
+	return withheld(Applied(s))
+}
+
+// halts is what to report of an object of which a change waits.
+func (f Facts) halts(before *wire.Report, why string) Decision {
+	d := Decision{State: wire.Waiting, Reason: v1alpha1.ReasonHalted}
+	switch {
+	case before != nil && before.Reason == v1alpha1.ReasonAnnounced && f.Record == nil: // it may have been made before a restart
+		return Decision{State: before.State, Reason: before.Reason, Message: before.Message}
+	case f.Want == nil:
+		d.State = wire.Removing
+		d.Message = "the removal waits"
+	case before != nil && before.State == wire.Failed && before.UID == f.Want.Leaf.UID && before.Generation == f.Want.Object().Generation:
+		return Decision{State: before.State, Reason: before.Reason, Message: before.Message}
+	case f.Seen.Presence == Absent:
+		d.Message = "the object, or its labels, are missing at the location, and the change waits"
+	default:
+		d.Message = "the object at the location differs from the one in the space, and the change waits"
+	}
+	d.Message = wire.Brief(d.Message + " until the halt ends: " + why)
+	return d
+}
