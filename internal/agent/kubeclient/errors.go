@@ -2,7 +2,10 @@ package kubeclient
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"net/http"
+	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -101,7 +104,7 @@ func RetryAfter(err error) time.Duration {
 func Refusal(err error) (wire.State, string, string) {
 	s := StatusOf(err)
 	if s == nil {
-		return wire.Waiting, v1alpha1.ReasonTargetUnavailable, wire.Brief(err.Error())
+		return wire.Waiting, v1alpha1.ReasonTargetUnavailable, wire.Brief(Cause(err))
 	}
 	switch {
 	case MissingKind(err):
@@ -116,6 +119,22 @@ func Refusal(err error) (wire.State, string, string) {
 		reason = v1alpha1.ReasonRefused
 	}
 	return wire.Failed, reason, wire.Brief(s.Message)
+}
+
+// streamNumber matches the number of a stream in an error of HTTP/2.
+var streamNumber = regexp.MustCompile(`stream ID \d+; `)
+
+// Cause returns the text of an error without the parts that differ each time: local ports, numbers of
+// streams, and the query of a request. A report that has it changes only with the cause.
+func Cause(err error) string {
+	text := err.Error()
+	if request := (*url.Error)(nil); errors.As(err, &request) {
+		text = request.Err.Error()
+	}
+	if network := (*net.OpError)(nil); errors.As(err, &network) {
+		text = fmt.Sprintf("%s %s %s: %v", network.Op, network.Net, network.Addr, network.Err)
+	}
+	return streamNumber.ReplaceAllString(text, "")
 }
 
 // unknownField says that the target refused an object for a field that its schema does not

@@ -153,16 +153,12 @@ func (g *Gate) Reached() bool {
 	return g.reached
 }
 
-// Trouble notes an error of the target. If the target is unavailable, the gate closes
-// until a probe succeeds; if discovery may be broken, a probe finds out. A target that
-// is only busy is not probed, which would be one more request: the pace slows down
-// instead. Trouble does not block.
+// Trouble has a probe find out whether an error is about the target as a whole: one object or one kind
+// may be all that fails. The gate closes when the probe fails. A target that is only busy is not
+// probed, which would be one more request: the pace slows down instead. Trouble does not block.
 func (g *Gate) Trouble(err error) {
 	if err == nil || errors.Is(err, kubeclient.ErrNotHeld) || kubeclient.Busy(err) || !kubeclient.Unavailable(err) && !kubeclient.MissingKind(err) && !errors.Is(err, kubeclient.ErrAnswer) {
 		return
-	}
-	if kubeclient.Unavailable(err) && kubeclient.RetryAfter(err) == 0 {
-		g.setBroken(wire.Brief(err.Error()))
 	}
 	g.signal.Raise()
 }
@@ -185,7 +181,7 @@ func (g *Gate) Run(ctx context.Context) {
 				break
 			}
 			if ctx.Err() == nil && !kubeclient.Busy(err) { // a busy target is not a broken one
-				g.setBroken(wire.Brief(err.Error()))
+				g.setBroken(wire.Brief(kubeclient.Cause(err)))
 			}
 			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), kubeclient.RetryAfter(err)))
 		}

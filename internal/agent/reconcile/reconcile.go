@@ -219,7 +219,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {
 		f.Traced = true // the list shows what was made right before the agent was killed
 	}
-	unsettled := errors.New("the object at the location changes faster than it can be looked at")
+	unsettled := errUnsettled
 	for range maxSteps {
 		f.Proof = r.prove(t, f.Seen)
 		d := decide.On(f)
@@ -234,7 +234,9 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		case errors.Is(err, kubeclient.ErrReadOnly):
 			return outcome{record: t.record, held: t.winner < 0, Decision: decide.Halted(f, decide.Decision{Do: decide.DoMark}, t.before[t.object().Space], t.view.Halt)}
 		case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):
-			t.judged = false
+			if t.judged = false; !errors.Is(err, errLook) {
+				unsettled = errors.Join(errUnsettled, err)
+			}
 			if f.Seen, err = r.look(ctx, t); err != nil {
 				return r.refusals.of(t, err)
 			}

@@ -3,6 +3,8 @@ package reconcile
 import (
 	"errors"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/fields"
@@ -11,6 +13,10 @@ import (
 	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
+
+// quietTries is how often in a row a request about an object fails before its report shows an error that
+// may be about the target as a whole. Until then a probe has found out.
+const quietTries = 3
 
 // refusals turns errors of the target into outcomes.
 type refusals struct {
@@ -37,8 +43,15 @@ func (r refusals) of(t *turn, err error) outcome {
 	if t.endedVersion(err) {
 		return t.withoutVersion()
 	}
+	if errors.Is(err, errUnsettled) { // it is about the object alone
+		o.State, o.Reason, o.Message = wire.Failed, string(metav1.StatusReasonConflict), wire.Brief(err.Error())
+		o.keep, o.Retry = t.view.Failures < quietTries, retry.Backoff(t.view.Failures, refusedRetry, maxRetry)
+		return o
+	}
 	r.gate.Trouble(err)
-	if kubeclient.Unavailable(err) && t.view.Seen.Presence != decide.Blind { // of a blind kind, the kind may be what fails
+	// Of a blind kind, the kind may be what fails.
+	passing := kubeclient.Busy(err) || t.view.Failures < quietTries
+	if kubeclient.Unavailable(err) && t.view.Seen.Presence != decide.Blind && passing {
 		o.keep, o.Retry = true, max(retry.Backoff(t.view.Failures, retry.First, maxRetry), kubeclient.RetryAfter(err))
 		return o
 	}

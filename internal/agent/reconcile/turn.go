@@ -29,6 +29,9 @@ const (
 var (
 	// errLook asks for a look at whose object is at the target.
 	errLook = errors.New("look again")
+	// errUnsettled is returned when the object is another one at each look at it, or the target
+	// refuses each request as if it were.
+	errUnsettled = errors.New("the object at the location changes faster than it can be read")
 	// errDependency says that the object's namespace is desired and must be tried first.
 	errDependency = errors.New("wait for the namespace")
 )
