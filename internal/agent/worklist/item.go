@@ -46,7 +46,9 @@ type Item struct {
 	// wanted says that some space has a desired entry, asks that it asks for the status.
 	wanted, asks bool
 	// slotted says that it has waited for its slot to have its pair refreshed.
-	slotted  bool
+	slotted bool
+	// retried is true from the time when the item was made ready after a failure until its turn ends.
+	retried  bool
 	proof    ownership.Proof
 	queue    queueState
 	failures uint8
@@ -68,14 +70,29 @@ type kind struct {
 	// and each item's own presence counts.
 	sight decide.Presence
 	cause string // why it is blind
-	// running counts items that have a worker, or whose outcome is being written;
-	// failures counts failures in a row, over all items.
-	running, failures int
+	// running counts items that have a worker, or whose outcome is being written, and retried those
+	// of them whose last turn failed; failures counts failures in a row, over all items.
+	running, retried, failures int
 }
 
-// mayRun says whether one more item of the kind may have a worker. Of a kind that keeps
-// failing, only a few may at once: each may take until it times out.
-func (k *kind) mayRun() bool { return k.failures < failingKind || k.running < failingShare }
+// mayRun reports whether one more item of the kind may have a worker: of those whose last turn failed,
+// or of the others. Of a kind that keeps failing, only a few of each may at once: each may take until
+// it times out.
+func (k *kind) mayRun(failing bool) bool {
+	under := k.running - k.retried
+	if failing {
+		under = k.retried
+	}
+	return k.failures < failingKind || under < failingShare
+}
+
+// run counts an item that begins (1) or ends (-1) its turn.
+func (k *kind) run(it *Item, n int) {
+	k.running += n
+	if it.retried {
+		k.retried += n
+	}
+}
 
 // Stray says that the object is at the target and not desired.
 func (it *Item) Stray() bool { return !it.wanted && it.seen.presence == decide.Present }

@@ -19,13 +19,26 @@ const (
 	again
 )
 
+const (
+	// overdueAfter is how long items of a priority wait while others are served before they have a
+	// share of the workers: one of overdueShare turns.
+	overdueAfter = time.Second
+	overdueShare = 4
+	// failingTurn is the share of items whose last turn failed among those of their kind: one of
+	// failingTurn turns, while others are ready.
+	failingTurn = 4
+)
+
 // queue orders items for the workers: by priority, then round-robin over spaces and,
-// within a space, over kinds; first in, first out within a kind. An item is in it at
+// within a space, over kinds; first in, first out within a kind, those whose last turn failed apart
+// from the others. A priority that has waited for long has a share of the turns. An item is in it at
 // most once and has at most one worker. The engine's lock guards it.
 type queue struct {
-	ready [priorities]turns[key.Space, turns[*kind, fifo]]
-	later laterHeap
-	count int
+	ready [priorities]level
+	// pops counts the turns that were given, and overdue the search for priorities that are overdue.
+	pops, overdue uint
+	later         laterHeap
+	count         int
 	// epoch is what times of items count from: just before the first.
 	epoch time.Time
 }
@@ -38,13 +51,26 @@ func (q *queue) at(t time.Time) time.Duration {
 	return t.Sub(q.epoch)
 }
 
+// level has the ready items of one priority.
+type level struct {
+	turns[key.Space, turns[*kind, kindLine]]
+	count int
+	// since is when the first of them came, or when the priority was last served in its order.
+	since time.Duration
+}
+
 // push makes an item ready. One that has a worker becomes ready when that is done.
 func (q *queue) push(it *Item) {
 	switch it.queue {
 	case idle:
 		it.queue, it.when = ready, q.at(time.Now()) // its entry in later is void
 		q.count++
-		q.ready[it.priority()].of(it.home()).of(it.kind).push(it)
+		l := &q.ready[it.priority()]
+		if l.count == 0 {
+			l.since = it.when
+		}
+		l.count++
+		l.of(it.home()).of(it.kind).push(it)
 	case running:
 		it.queue = again
 	case ready, again:
@@ -76,35 +102,54 @@ func (q *queue) promote(now time.Time) (next time.Time, some bool) {
 	return time.Time{}, false
 }
 
-// pop takes the next ready item of a kind for which may returns true; nil if there is
-// none.
-func (q *queue) pop(may func(*kind) bool) *Item {
+// pop takes the next ready item for whose kind may returns true; nil if there is none. failing is
+// true for items whose last turn failed.
+func (q *queue) pop(now time.Time, may func(k *kind, failing bool) bool) *Item {
+	elapsed := q.at(now)
+	if q.pops++; q.pops%overdueShare == 0 {
+		for range q.ready {
+			q.overdue++
+			l := &q.ready[q.overdue%uint(priorities)]
+			if l.count == 0 || elapsed-l.since < overdueAfter {
+				continue
+			}
+			if it := q.take(l, may); it != nil {
+				return it
+			}
+		}
+	}
 	for i := range q.ready {
-		var it *Item
-		q.ready[i].each(func(_ key.Space, kinds *turns[*kind, fifo]) (bool, bool) {
-			kinds.each(func(k *kind, f *fifo) (bool, bool) {
-				if may(k) {
-					it = f.pop()
-				}
-				return it != nil, f.empty()
-			})
-			return it != nil, len(kinds.lines) == 0
-		})
-		if it != nil {
-			it.queue = running
-			it.kind.running++
-			q.count--
+		if it := q.take(&q.ready[i], may); it != nil {
+			q.ready[i].since = elapsed
 			return it
 		}
 	}
 	return nil
 }
 
+// take takes the next ready item of one priority.
+func (q *queue) take(l *level, may func(k *kind, failing bool) bool) (it *Item) {
+	l.each(func(_ key.Space, kinds *turns[*kind, kindLine]) (bool, bool) {
+		kinds.each(func(k *kind, both *kindLine) (bool, bool) {
+			it = both.pop(may(k, false), may(k, true))
+			return it != nil, both.empty()
+		})
+		return it != nil, len(kinds.lines) == 0
+	})
+	if it != nil {
+		it.queue = running
+		it.kind.run(it, 1)
+		l.count--
+		q.count--
+	}
+	return it
+}
+
 // done takes an item back from a worker.
 func (q *queue) done(it *Item) {
 	was := it.queue
 	it.queue, it.when = idle, 0
-	it.kind.running--
+	it.kind.run(it, -1)
 	if was == again {
 		q.push(it)
 	}
@@ -151,6 +196,36 @@ func (t *turns[K, L]) each(f func(K, *L) (served, empty bool)) {
 			return
 		}
 	}
+}
+
+// kindLine has the ready items of one kind: those whose last turn failed, and the others.
+type kindLine struct {
+	fresh, failing fifo
+	served         uint
+}
+
+// push adds an item. It is where it was added until it has had its turn.
+func (l *kindLine) push(it *Item) {
+	if it.retried = it.failures > 0; it.retried {
+		l.failing.push(it)
+	} else {
+		l.fresh.push(it)
+	}
+}
+
+func (l *kindLine) empty() bool { return l.fresh.empty() && l.failing.empty() }
+
+// pop takes the next item of those that may have a turn; nil if there is none.
+func (l *kindLine) pop(mayFresh, mayFailing bool) (it *Item) {
+	mayFresh, mayFailing = mayFresh && !l.fresh.empty(), mayFailing && !l.failing.empty()
+	l.served++
+	switch {
+	case mayFailing && (!mayFresh || l.served%failingTurn == 0):
+		return l.failing.pop()
+	case mayFresh:
+		return l.fresh.pop()
+	}
+	return nil
 }
 
 // fifo is a first-in-first-out list.

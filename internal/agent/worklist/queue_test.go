@@ -63,7 +63,7 @@ func TestQueueModel(t *testing.T) {
 				}
 			},
 			"pop": func(t *rapid.T) {
-				it := q.pop(func(*kind) bool { return true })
+				it := q.pop(clock, func(*kind, bool) bool { return true }) // clock is earlier than each push
 				ready := 0
 				for other := range pending {
 					if held[other] {
@@ -239,6 +239,64 @@ func TestSpacesTakeTurns(t *testing.T) {
 		t.Errorf("%d of the first 10 were of the small space", small)
 	}
 	e.queue.later = nil
+}
+
+// TestOverduePriorities has many objects of a kind that is made first and takes long for each. A change
+// of a kind that is made later, and a removal, have their turns within seconds.
+func TestOverduePriorities(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := New()
+		defer e.Stop()
+		var all []store.Touched
+		for i := range 200 {
+			all = append(all, store.Touched{Object: objectOf("s", "core/configmaps/n", i), Want: putWant()})
+		}
+		edited, removed := objectOf("s", "apps/deployments/n", 0), objectOf("s", "core/secrets/n", 0)
+		e.Touch(append(all, store.Touched{Object: edited, Want: putWant()}, store.Touched{Object: removed}))
+		slow := 0
+		for waiting := map[string]bool{edited.Identity.String(): true, removed.Identity.String(): true}; len(waiting) > 0; {
+			it, ok := e.Next(t.Context())
+			if !ok {
+				t.Fatal("there is nothing to do")
+			}
+			if waiting[it.ID] {
+				delete(waiting, it.ID)
+			} else if slow++; slow > 20 {
+				t.Fatalf("%d slow objects had a turn, and %v still wait", slow, waiting)
+			}
+			retry.Pause(t.Context(), time.Second)
+			e.Finish(it, Result{Wanted: it.wanted, State: wire.Applied})
+		}
+	})
+}
+
+// TestFreshBeforeFailing has thousands of refused objects of a kind. A good one among them has its turn
+// at once, and the refused ones go on having turns.
+func TestFreshBeforeFailing(t *testing.T) {
+	e := New()
+	defer e.Stop()
+	var all []store.Touched
+	for i := range 2000 {
+		all = append(all, store.Touched{Object: objectOf("s", "core/configmaps/n", i), Want: putWant()})
+	}
+	e.Touch(all)
+	for range all {
+		it, _ := e.Next(t.Context())
+		e.Finish(it, Result{Wanted: true, State: wire.Failed, Failed: true})
+	}
+	e.Push((*Item).Desired)
+	good := objectOf("t", "core/configmaps/n", 0)
+	good.Space = "s"
+	e.Touch([]store.Touched{{Object: good, Want: putWant()}})
+	var order []string
+	for range 2 {
+		it, _ := e.Next(t.Context())
+		order = append(order, it.ID)
+		e.Finish(it, Result{Wanted: true, State: wire.Failed, Failed: true})
+	}
+	if !slices.Contains(order, good.Identity.String()) {
+		t.Errorf("the good object has none of the first turns, which %v have", order)
+	}
 }
 
 // TestNothingStarves has a kind whose every object fails after a long time, an object

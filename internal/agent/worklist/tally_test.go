@@ -12,7 +12,7 @@ func TestProofsAreCounted(t *testing.T) {
 	e := New()
 	it, _ := e.item(key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}, "")
 	e.queue.push(it)
-	e.queue.pop((*kind).mayRun)
+	e.queue.pop(now, (*kind).mayRun)
 	for _, c := range []struct {
 		result Result
 		want   int

@@ -65,7 +65,7 @@ func (e *Worklist) Next(ctx context.Context) (*Item, bool) {
 	for ctx.Err() == nil {
 		e.alarm()
 		if e.may.mode != Closed {
-			if it := e.queue.pop((*kind).mayRun); it != nil {
+			if it := e.queue.pop(time.Now(), (*kind).mayRun); it != nil {
 				if e.queue.count > 0 {
 					e.wake.Signal() // each worker wakes the next
 				}
