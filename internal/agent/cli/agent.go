@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -22,6 +23,7 @@ import (
 	"orrery.dev/orrery/internal/agent/fencing"
 	"orrery.dev/orrery/internal/agent/hubclient"
 	"orrery.dev/orrery/internal/agent/manifest"
+	"orrery.dev/orrery/internal/lib/retry"
 )
 
 const (
@@ -134,9 +136,34 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	case <-running.Ready():
 	}
 	defer serveProfiles(f.dataDir, log)()
-	// Whoever started the agent may wait for this line, or have closed the pipe.
-	_, _ = fmt.Fprintf(c.OutOrStdout(), "orrery-agent ready: location %s, hub %s, target %s\n", s.Join.Location, s.Join.Hub, target.Host)
+	announced := make(chan struct{})
+	ctx, stop := context.WithCancel(c.Context())
+	go func() {
+		defer close(announced)
+		announce(ctx, c.OutOrStdout(), now.Load, fmt.Sprintf("orrery-agent ready: location %s, hub %s, target %s", s.Join.Location, s.Join.Hub, target.Host))
+	}()
+	defer func() { stop(); <-announced }()
 	return wait(c.Context(), done)
+}
+
+// announceEvery is how often announce looks whether the agent is ready.
+const announceEvery = 50 * time.Millisecond
+
+// announce writes the ready line once the agent has joined its location and its cluster answers. Until
+// then it writes, once, what the agent waits for. A script may wait for the line, or have closed the
+// pipe.
+func announce(ctx context.Context, out io.Writer, running func() *agent.Agent, ready string) {
+	for waits := false; ctx.Err() == nil; retry.Pause(ctx, announceEvery) {
+		switch why, known := agent.Awaits(running()); {
+		case !known:
+		case why == "":
+			_, _ = fmt.Fprintln(out, ready)
+			return
+		case !waits:
+			waits = true
+			_, _ = fmt.Fprintln(out, "orrery-agent waits:", why)
+		}
+	}
 }
 
 // wait returns the error that the agent ended with. It does not wait longer than

@@ -39,10 +39,8 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	case seen.Presence != Present && ended != "" && before != nil: // it may be gone, and did what it was to do
 		l.Health, l.Note = before.Health, before.HealthNote
 	case rec == nil:
-	case seen.Presence == Blind && health.Has(r):
+	case seen.Presence == Blind: // it may have been deleted
 		l.Health, l.Note = wire.HealthUnknown, notLooked
-	case seen.Presence == Blind:
-		l.Health = wire.Healthy
 	case seen.Presence != Present:
 	case !health.Has(r):
 		l.Health, l.Note = health.Of(health.Object{Deleting: seen.Terminating})

@@ -37,7 +37,7 @@ func TestLiveOf(t *testing.T) {
 		"not ours":               {deployments, Observed{Presence: Present}, nil, seen("u", 3), "", nil, "", ""},
 		"can't be observed":      {deployments, Observed{Presence: Blind}, rec, seen("u", 3), "", nil, wire.HealthUnknown, notLooked},
 		"without a status":       {configMaps, Observed{Presence: Present}, rec, nil, "", nil, wire.Healthy, ""},
-		"... and not observed":   {configMaps, Observed{Presence: Blind}, rec, nil, "", nil, wire.Healthy, ""},
+		"... and not observed":   {configMaps, Observed{Presence: Blind}, rec, nil, "", nil, wire.HealthUnknown, notLooked},
 		"... being deleted":      {configMaps, Observed{Presence: Present, Terminating: true}, rec, nil, "", nil, wire.Progressing, "Resource scheduled for deletion"},
 		"it ran, and is gone":    {jobs, Observed{Presence: Absent}, rec, seen("u", 3), "Complete", ran, wire.Healthy, ""},
 		"it ran, and is there":   {jobs, Observed{Presence: Present}, rec, seen("u", 3), "Failed", ran, wire.Degraded, "why"},
