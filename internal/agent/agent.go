@@ -182,6 +182,7 @@ func (a *Agent) build(was key.Shard) {
 		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
 	})
 	a.target.Guard(a.tenure.Held)
+	a.gate.Identity = observe.NewIdentity(a.engine, a.store, a.target, a.log).Confirm
 	age := observe.NewAge(a.store, a.config.Shard, a.state.Proves, a.surpassed, a.log)
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, age, a.log)
 	a.reporter = hubclient.NewReporter(link, a.metrics.reports, a.engine.Touch, a.reports)
@@ -191,6 +192,7 @@ func (a *Agent) build(was key.Shard) {
 	a.heritage = orphans.NewTakeover(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
 	a.census = upsync.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
 	a.survey = orphans.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
+	a.watchers.Rewound = a.metrics.rewound(a.survey.Again)
 }
 
 // reports returns true if this agent is the one to report: of several of a shard the acting one,

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"context"
 	"runtime"
 	"strconv"
 
@@ -15,6 +16,7 @@ type metrics struct {
 	frames    prometheus.Counter
 	reports   prometheus.Counter
 	sessions  prometheus.Counter
+	rewinds   prometheus.Counter
 	// work is how long objects wait for their turn and take in it.
 	work prometheus.Histogram
 	// registered are all collectors that are.
@@ -33,8 +35,10 @@ func newMetrics() *metrics {
 		repairs: counter("orrery_agent_drift_repairs_total", "Objects applied again because they had been changed or deleted at the target."),
 		contested: counter("orrery_agent_contested_repairs_total",
 			"Repairs of objects that another writer at the location keeps changing."),
-		frames:   counter("orrery_agent_frames_total", "Frames taken from the hub."),
-		reports:  counter("orrery_agent_reports_total", "Reports that the hub has acknowledged."),
+		frames:  counter("orrery_agent_frames_total", "Frames taken from the hub."),
+		reports: counter("orrery_agent_reports_total", "Reports that the hub has acknowledged."),
+		rewinds: counter("orrery_agent_cluster_rewinds_total",
+			"Lists of a kind whose revision was below what was seen before, since the cluster was restored or rebuilt."),
 		sessions: counter("orrery_agent_sessions_total", "Sessions opened with the hub."),
 		work: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "orrery_agent_work_seconds",
@@ -48,6 +52,14 @@ func (m *metrics) request(verb string, code int) {
 	m.requests.WithLabelValues(verb, strconv.Itoa(code)).Inc()
 }
 
+// rewound counts a list whose revision went back, and then has the cluster searched.
+func (m *metrics) rewound(search func(context.Context)) func(context.Context) {
+	return func(ctx context.Context) {
+		m.rewinds.Inc()
+		search(ctx)
+	}
+}
+
 // register registers the counters, which version it is, and gauges of what status returns.
 func (m *metrics) register(r prometheus.Registerer, version string, status func() Status) error {
 	gauge := func(name, help string, value func(Status) float64) prometheus.Collector {
@@ -55,7 +67,7 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 			func() float64 { return value(status()) })
 	}
 	for _, c := range []prometheus.Collector{
-		m.requests, m.repairs, m.contested, m.frames, m.reports, m.sessions, m.work, newStates(status),
+		m.requests, m.repairs, m.contested, m.frames, m.reports, m.sessions, m.rewinds, m.work, newStates(status),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_agent_build_info", Help: "Always 1; the labels have the agent's version, and that of Go.",
 			ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
@@ -85,6 +97,13 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 			}
 			return 0
 		}),
+		gauge("orrery_agent_cluster_replaced_timestamp_seconds", "When the agent last found another cluster in the place of the former one; 0: it has not.",
+			func(s Status) float64 {
+				if s.ClusterReplaced.IsZero() {
+					return 0
+				}
+				return float64(s.ClusterReplaced.Unix())
+			}),
 		gauge("orrery_agent_halted", "1 while nothing is changed at the target.", func(s Status) float64 {
 			if s.Halt != "" {
 				return 1

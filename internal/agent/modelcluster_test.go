@@ -222,6 +222,9 @@ func (c *cluster) remove(id string) {
 	time.AfterFunc(time.Duration(1+c.rng.IntN(3000))*time.Millisecond, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
+		if now := c.objects[id]; now == nil || now.uid != o.uid || !now.terminating { // the cluster was restored
+			return
+		}
 		for _, k := range slices.Sorted(maps.Keys(c.objects)) {
 			if inside(c.objects[k]) {
 				c.set(k, nil)

@@ -16,10 +16,14 @@ import (
 
 // disturb changes how the cluster answers.
 func (w *world) disturb(b, c int) {
+	if b%12 == 11 {
+		w.rewind(c)
+		return
+	}
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	cl := w.cluster
-	switch b % 11 {
+	switch b % 12 {
 	case 10:
 		cl.weather = weather{paints: true}
 	case 0:

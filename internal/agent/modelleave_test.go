@@ -32,7 +32,7 @@ func (c *cluster) removeSlowly(o *thing, foreground bool) {
 	time.AfterFunc(slow, func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if now := c.objects[id]; now != nil && now.uid == o.uid {
+		if now := c.objects[id]; now != nil && now.uid == o.uid && now.terminating {
 			c.set(id, nil)
 		}
 	})

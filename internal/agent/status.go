@@ -51,6 +51,10 @@ type Status struct {
 	LastError string `json:"lastError,omitempty"`
 	// CredentialEnds is when the credential does, by the hub's clock; zero: there is none.
 	CredentialEnds time.Time `json:"credentialEnds,omitzero"`
+	// ClusterUID identifies the cluster, by its Namespace kube-system; empty: it is not known. ClusterReplaced is
+	// when the agent last found that it had taken the place of another one; zero: it has not.
+	ClusterUID      string    `json:"clusterUID,omitempty"`
+	ClusterReplaced time.Time `json:"clusterReplaced,omitzero"`
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
 
@@ -209,6 +213,9 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 	}
 	s.Hub, s.Trusts = a.hub.Reached()
 	cluster := a.gate.Cluster()
+	if !m.Cluster.Replaced.IsZero() {
+		cluster.Replaced = m.Cluster.Replaced.Format(time.RFC3339)
+	}
 	s.Cluster = &cluster
 	var err error
 	if len(m.Guarded) > 0 {
@@ -228,7 +235,7 @@ func (a *Agent) Status() Status {
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
 		Shard: a.config.Shard.String(), Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
-		StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
+		ClusterUID: m.Cluster.UID, ClusterReplaced: m.Cluster.Replaced, StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 	}
 	s.Hub, _ = a.hub.Reached()
 	if g := m.Guarded.Total(); g.Count > 0 {

@@ -42,6 +42,9 @@ type PageOf[T any] struct {
 // Page is one page of a list, of what the agent reads of most objects.
 type Page = PageOf[ownership.Observation]
 
+// Revision is the list's revision, which is the same on all its pages.
+func (p *PageOf[T]) Revision() string { return p.revision }
+
 // More says that there is another page after it.
 func (p *PageOf[T]) More() bool { return p.more != "" }
 

@@ -306,3 +306,7 @@ func Busy(err error) bool {
 	s := StatusOf(err)
 	return s != nil && s.Code == http.StatusTooManyRequests
 }
+
+// Outage reports whether the target did not answer, or could not serve the request. Its etcd may have been
+// restored meanwhile, so what was seen before has to be listed again. A target that is only busy was there.
+func Outage(err error) bool { return err != nil && Unavailable(err) && !Busy(err) }

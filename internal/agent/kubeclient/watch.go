@@ -111,14 +111,32 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 		if o.Metadata.ResourceVersion == "" && o.Metadata.Name == "" {
 			return revision, fmt.Errorf("watch %s: %w: an event of type %q has no object", p.Resource, ErrAnswer, e.Type)
 		}
+		previous := revision
 		revision = o.Metadata.ResourceVersion // empty: Follow returns, and the kind is listed again
 		if e.Type == "BOOKMARK" {
+			if precedes(revision, previous) {
+				t.log.Info("the cluster's revision is below the one from which it is watched; its objects are listed again",
+					"resource", p.Resource.String(), "revision", revision, "watched from", previous)
+				return "", nil
+			}
 			continue
 		}
 		if err := show(&o, e.Type == "DELETED"); err != nil {
 			return revision, err
 		}
 	}
+}
+
+// precedes reports whether one revision is below another. An API server accepts a watch from a revision
+// that its restored etcd has not reached yet, and shows nothing before etcd reaches it. Revisions that
+// are no numbers have no order.
+func precedes(revision, other string) bool {
+	a, err := strconv.ParseUint(revision, 10, 64)
+	if err != nil {
+		return false
+	}
+	b, err := strconv.ParseUint(other, 10, 64)
+	return err == nil && a < b
 }
 
 // eventReader fails when an event has more than maxAnswer bytes: the decoder keeps all of an event in memory.

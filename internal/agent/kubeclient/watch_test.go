@@ -42,3 +42,22 @@ func TestWatchEventTooLarge(t *testing.T) {
 		t.Errorf("%d events are shown, revision %q, %v", shown, revision, err)
 	}
 }
+
+// TestWatchOfARestoredCluster: an API server accepts a watch from a revision that its restored etcd has not
+// reached. The first bookmark shows that, and the objects are to be listed again.
+func TestWatchOfARestoredCluster(t *testing.T) {
+	a := askedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"95"}}}
+{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"96"}}}`)
+	})
+	for _, c := range []struct {
+		from, want string
+		shown      int
+	}{{"90", "96", 1}, {"95", "96", 1}, {"100", "", 0}, {"none", "96", 1}} {
+		shown := 0
+		revision, err := a.Watch(t.Context(), Leases, "", c.from, true, func(*ownership.Answer, bool) error { shown++; return nil })
+		if err != nil || revision != c.want || shown != c.shown {
+			t.Errorf("from %s: revision %q, want %q; %d shown, want %d; %v", c.from, revision, c.want, shown, c.shown, err)
+		}
+	}
+}

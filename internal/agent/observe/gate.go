@@ -30,6 +30,8 @@ type Gate struct {
 	target *kubeclient.Client
 	log    *slog.Logger
 	signal retry.Signal
+	// Identity confirms, after each probe that the target has answered, which cluster it is; nil: nothing does.
+	Identity func(ctx context.Context) error
 
 	mu   sync.Mutex
 	halt string // why the hub halts the agent; empty: it does not
@@ -163,11 +165,21 @@ func (g *Gate) Trouble(err error) {
 	g.signal.Raise()
 }
 
+// Confirm closes the gate for a reason until a probe has found out that the target answers and which cluster
+// it is. Confirm does not block.
+func (g *Gate) Confirm(why string) {
+	g.setBroken(why)
+	g.signal.Raise()
+}
+
 // probe probes the target once.
 func (g *Gate) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	return g.target.Probe(ctx)
+	if err := g.target.Probe(ctx); err != nil || g.Identity == nil {
+		return err
+	}
+	return g.Identity(ctx)
 }
 
 // Run probes the target at the start and after each trouble, until ctx ends. While watches are open

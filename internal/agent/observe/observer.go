@@ -44,6 +44,8 @@ type Observers struct {
 	age    *Age
 	// Served is raised when a kind begins or ceases to be served.
 	Served retry.Signal
+	// Rewound is called for each list whose revision is below what was seen before. It may block until ctx ends.
+	Rewound func(ctx context.Context)
 
 	running map[key.Resource]*observer
 
@@ -54,7 +56,7 @@ type Observers struct {
 
 // NewObservers makes observers that observe nothing before they run.
 func NewObservers(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *Gate, age *Age, log *slog.Logger) *Observers {
-	return &Observers{engine: e, store: st, target: t, log: log, gate: g, age: age, Served: retry.NewSignal()}
+	return &Observers{engine: e, store: st, target: t, log: log, gate: g, age: age, Served: retry.NewSignal(), Rewound: func(context.Context) {}}
 }
 
 // observer observes one kind.
@@ -65,8 +67,10 @@ type observer struct {
 	// full says that whole objects are observed, listed that all have been shown once.
 	full   bool
 	listed atomic.Bool
-	cancel context.CancelFunc
-	done   chan struct{}
+	// reached is the newest revision of its lists and watches; zero: there is none.
+	reached uint64
+	cancel  context.CancelFunc
+	done    chan struct{}
 }
 
 // miss notes that the store could not keep how objects were seen.
@@ -165,6 +169,7 @@ func (w *observer) run(ctx context.Context) {
 			if revision, err = w.target.Follow(ctx, w.Place, w.as.Selector(), revision, w.full, w.change(ctx)); revision != listed {
 				failures = 0 // the watch delivered something
 			}
+			w.reached = max(w.reached, numberOf(revision))
 		}
 		if ctx.Err() != nil {
 			return
@@ -192,6 +197,8 @@ func (w *observer) run(ctx context.Context) {
 			w.log.Info("list or watch ended", "resource", w.Resource.String(), "error", err)
 			w.gate.Trouble(err)
 			switch {
+			case kubeclient.Outage(err) && shown:
+				revision = "" // the cluster may have been restored meanwhile
 			case failures < blindAfter:
 			case shown:
 				revision = "" // list again: watches keep failing, lists do not
@@ -228,15 +235,20 @@ func (w *observer) elsewhere(ctx context.Context) {
 
 // list reads all objects with our label and returns the list's revision.
 func (w *observer) list(ctx context.Context) (string, error) {
-	shown := map[string]struct{}{}
+	shown, answered := map[string]struct{}{}, worklist.Reached(w.engine, w.Resource)
+	var began uint64
 	revision, err := w.target.Pages(ctx, w.Place, "", w.as.Selector(), w.full, func(p *kubeclient.Page) (more bool, err error) {
+		if began == 0 {
+			began = listRevision(p.Revision())
+			w.begins(ctx, began, max(answered, w.reached))
+		}
 		seen, live := make([]worklist.Sighting, 0, len(p.Items)), make([]*store.Live, 0, len(p.Items))
 		for i := range p.Items {
 			s, l := w.sight(&p.Items[i], false)
 			shown[s.Object.Identity.String()] = struct{}{}
 			seen, live = append(seen, s), append(live, l)
 		}
-		return true, w.show(ctx, seen, live)
+		return true, w.show(ctx, seen, live, began)
 	})
 	if err == nil {
 		w.age.listed(w.Resource)
@@ -245,6 +257,32 @@ func (w *observer) list(ctx context.Context) (string, error) {
 		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
 	}
 	return revision, err
+}
+
+// begins takes note of the revision of a list that has begun. reached is the newest revision that was seen
+// before the list was asked for. A list below that is of a cluster whose etcd was restored, or of another
+// cluster: what was seen is forgotten, and nothing is changed before the cluster's identity is confirmed.
+func (w *observer) begins(ctx context.Context, revision, reached uint64) {
+	if revision < reached {
+		w.log.Warn("the cluster's revision is below what was seen before: its etcd was restored, or it is another cluster; all objects are compared anew",
+			"resource", w.Resource.String(), "revision", revision, "seen", reached)
+		w.gate.Confirm("the cluster's revision is below what was seen before; its identity has to be confirmed")
+		worklist.Rewind(w.engine, w.as, &w.Resource)
+		w.Rewound(ctx)
+	}
+	w.reached = 0
+	if revision != worklist.Unordered {
+		w.reached = revision
+	}
+}
+
+// numberOf is a revision as a number; 0: it is none.
+func numberOf(revision string) uint64 {
+	n, err := strconv.ParseUint(revision, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return n
 }
 
 // listRevision is a list's revision: what the list does not show and was not changed
@@ -263,7 +301,7 @@ func listRevision(text string) uint64 {
 func (w *observer) change(ctx context.Context) func(o *ownership.Observation, gone bool) error {
 	return func(o *ownership.Observation, gone bool) error {
 		s, l := w.sight(o, gone)
-		return w.show(ctx, []worklist.Sighting{s}, []*store.Live{l})
+		return w.show(ctx, []worklist.Sighting{s}, []*store.Live{l}, 0)
 	}
 }
 
@@ -325,9 +363,10 @@ func hashes(l *store.Live, ended string) (plain, asked uint64) {
 	return plain, h.Sum64()
 }
 
-// show passes sightings to the engine, and to the store what of them is reported.
-func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*store.Live) error {
-	changed := w.engine.Observe(w.as, seen)
+// show passes sightings to the engine, and to the store what of them is reported. list is the revision of the
+// list that showed them; 0: a watch did.
+func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*store.Live, list uint64) error {
+	changed := w.engine.Observe(w.as, seen, list)
 	if len(changed) == 0 {
 		return nil
 	}

@@ -28,6 +28,9 @@ import (
 // then strays like any others: they are removed if they are proven to be of the hub's
 // log, are not aliases of other objects, and the prune guard lets them go. Nothing waits
 // for the search. A restart repeats it, until all that it found is recorded or gone.
+//
+// A target whose revisions went back is searched, too: its snapshot may have objects of kinds of which
+// nothing is in use any more.
 
 const (
 	// surveyLook is how often a search that waits looks whether it may go on, and
@@ -58,18 +61,43 @@ type Scanner struct {
 	// looked are the resources that were listed, tried counts failures of the others.
 	looked map[key.Resource]struct{}
 	tried  map[key.Resource]int
+	// anew is raised when the target is to be searched again.
+	anew retry.Signal
 }
 
 // New makes what searches the target for a new store.
 func New(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, state *hubclient.State, g *observe.Gate, log *slog.Logger) *Scanner {
-	return &Scanner{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log}
+	return &Scanner{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log, anew: retry.NewSignal()}
 }
 
-// Run searches if the store is new, until that is done or ctx ends.
-func (s *Scanner) Run(ctx context.Context) {
-	if m := s.store.Meta(); !m.Survey && !m.Inherits {
-		return
+// Again has the target searched again, also by the next process if this one ends before. It waits for room in
+// the store's queue. Without a store that can be written, only this process searches.
+func (s *Scanner) Again(ctx context.Context) {
+	if err := s.store.Submit(ctx, &store.Commit{
+		Do:   func(t *store.Tx) error { store.Search(t); return nil },
+		Done: s.anew.Raise, Failed: func(error) { s.anew.Raise() },
+	}); err != nil {
+		s.log.Debug("the agent ends before the target is searched", "error", err)
 	}
+}
+
+// Run searches if the store is new, and each time after Again, until ctx ends.
+func (s *Scanner) Run(ctx context.Context) {
+	if m := s.store.Meta(); m.Survey || m.Inherits {
+		s.search(ctx)
+	}
+	for {
+		select {
+		case <-s.anew:
+			s.search(ctx)
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// search searches until all resources were listed, or ctx ends.
+func (s *Scanner) search(ctx context.Context) {
 	s.looked, s.tried = map[key.Resource]struct{}{}, map[key.Resource]int{}
 	for round := uint8(0); ctx.Err() == nil; round++ {
 		s.turn(ctx)

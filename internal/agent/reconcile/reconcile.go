@@ -98,11 +98,11 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 	}
 	o = r.permitted(acting, t, o)
 	if o.seen != nil && o.seen.Presence == decide.Present {
-		r.Engine.Saw(it, t.view.As, *o.seen)
+		r.Engine.Saw(it, &t.view, *o.seen)
 	}
 	reports, gone := t.reports(o, time.Now())
 	res := worklist.Result{
-		Seen: o.seen, As: t.view.As, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
+		Seen: o.seen, As: t.view.As, History: t.view.History, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
 		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
 		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
 		Withheld: o.Withheld,
@@ -148,7 +148,7 @@ func completes(reports map[string]*wire.Report) bool {
 // finds the rest again.
 func (r *Reconciler) unwritten(it *worklist.Item, t *turn, o outcome) {
 	r.Engine.Finish(it, worklist.Result{
-		Seen: o.seen, As: t.view.As, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: t.leaves(o), Hurried: o.hurried, Space: t.object().Space,
+		Seen: o.seen, As: t.view.As, History: t.view.History, Wanted: t.winner >= 0, State: t.view.State, Failed: true, Leaving: t.leaves(o), Hurried: o.hurried, Space: t.object().Space,
 		Retry: max(o.Retry, retry.Backoff(t.view.Failures, store.Retry, maxRetry)),
 	})
 }

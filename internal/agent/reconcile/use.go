@@ -205,7 +205,7 @@ func (s *search) kind(ctx context.Context, k kubeclient.Served) (by string, err 
 		if len(ours) > 0 {
 			s.ours = true
 			s.engine.Adopt(k, ours)
-			s.engine.Observe(s.as, seen)
+			s.engine.Observe(s.as, seen, 0)
 		}
 		if pages == maxPages && p.More() {
 			by = "there are very many " + k.String()

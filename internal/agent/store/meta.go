@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tidwall/gjson"
 	bolt "go.etcd.io/bbolt"
@@ -183,6 +184,8 @@ type Meta struct {
 	// what is recorded, and of reports that something has run to its end.
 	Life  string `json:"life,omitempty"`
 	Moves uint64 `json:"moves,omitempty"`
+	// Cluster is the cluster to which what is recorded and reported belongs.
+	Cluster Cluster `json:"cluster,omitzero"`
 	// Survey says that the target has yet to be searched for objects that a new store
 	// does not know.
 	Survey bool `json:"survey,omitempty"`
@@ -196,6 +199,14 @@ type Meta struct {
 	// hub wrote ReportsMarker, at its start.
 	ReportsAgreed bool   `json:"reportsAgreed,omitempty"`
 	ReportsMarker string `json:"reportsMarker,omitempty"`
+}
+
+// Cluster identifies a cluster.
+type Cluster struct {
+	// UID is that of the Namespace kube-system, which a cluster has as long as it is the same one.
+	UID string `json:"uid"`
+	// Replaced is when the cluster took the place of another one; zero: it has not.
+	Replaced time.Time `json:"replaced,omitzero"`
 }
 
 // Welcome notes the hello of a hub. proven says that its log continues the one that the

@@ -80,6 +80,9 @@ func (w *watcher) run(ctx context.Context) {
 		default:
 			w.log.Info("list or watch of what is asked for ended", "resource", w.kind.String(), "error", err)
 			w.gate.Trouble(err)
+			if kubeclient.Outage(err) {
+				revision = ""
+			}
 		}
 		retry.Pause(ctx, max(wait, kubeclient.RetryAfter(err)))
 	}

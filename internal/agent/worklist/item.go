@@ -70,6 +70,8 @@ type kind struct {
 	// and each item's own presence counts.
 	sight decide.Presence
 	cause string // why it is blind
+	// history counts how often what was seen was forgotten, since the cluster was restored.
+	history uint32
 	// running counts items that have a worker, or whose outcome is being written, and retried those
 	// of them whose last turn failed; failures counts failures in a row, over all items.
 	running, retried, failures int

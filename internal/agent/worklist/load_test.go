@@ -36,7 +36,7 @@ func TestChangedFirst(t *testing.T) {
 		shown[o.Identity.String()] = struct{}{}
 		sightings = append(sightings, Sighting{Object: o, Ours: true, Seen: seen})
 	}
-	e.Observe("", sightings)
+	e.Observe("", sightings, 0)
 	if e.queue.count != 0 {
 		t.Fatalf("%d are queued before the list is complete", e.queue.count)
 	}

@@ -157,7 +157,7 @@ func TestSeenMeanwhile(t *testing.T) {
 	if !ok {
 		t.Fatal("there is nothing to do")
 	}
-	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 7}}})
+	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 7}}}, 0)
 	e.Finish(it, Result{Wanted: true, Seen: &decide.Observed{Presence: decide.Absent}})
 	if it.seen.presence != decide.Present || it.seen.id() != "u" {
 		t.Errorf("it is seen as %+v", it.seen.observed())
@@ -171,7 +171,7 @@ func TestAnotherOfOurs(t *testing.T) {
 	o := key.Object{Space: "s", Identity: parseIdentity("core/configmaps/n/a")}
 	e.Touch([]store.Touched{{Object: o}})
 	e.Synced("", o.Resource, map[string]struct{}{}, 6)
-	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "another", Revision: 7}}})
+	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "another", Revision: 7}}}, 0)
 	it, ok := e.Next(t.Context())
 	if !ok {
 		t.Fatal("there is nothing to do")

@@ -7,9 +7,9 @@ import (
 )
 
 // notice updates what is known of an item. It returns true if the object is another one,
-// or has changed. now is open time.
-func (it *Item) notice(s *Sighting, now time.Duration) bool {
-	if s.Seen.Revision != 0 && s.Seen.Revision < it.seen.revision {
+// or has changed. list is the revision of the list that showed the object; 0: a watch did. now is open time.
+func (it *Item) notice(s *Sighting, list uint64, now time.Duration) bool {
+	if s.Seen.Revision != 0 && max(s.Seen.Revision, list) < it.seen.revision {
 		return false // the answer to a request of ours was newer
 	}
 	before, seen := it.seen.observed(), s.Seen

@@ -57,8 +57,9 @@ func (e *Worklist) Identify(as ownership.Owner) {
 
 // Observe notes objects at the target that were found by the marks of an owner, and
 // queues those that are not as they were known. It returns those of which something else
-// than before is to be reported.
-func (e *Worklist) Observe(as ownership.Owner, all []Sighting) []Changed {
+// than before is to be reported. list is the revision of the list that showed them: knowledge as of
+// that revision or before no longer counts. 0: a watch showed them, or a list of some.
+func (e *Worklist) Observe(as ownership.Owner, all []Sighting, list uint64) []Changed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if as != e.as {
@@ -82,7 +83,7 @@ func (e *Worklist) Observe(as ownership.Owner, all []Sighting) []Changed {
 			e.shown(it)
 		}
 		// Until the first list is complete nothing can be decided; then all have a turn.
-		if it.notice(s, now) && it.kind.sight == decide.Absent {
+		if it.notice(s, list, now) && it.kind.sight == decide.Absent {
 			e.queue.push(it)
 		}
 		live := s.Health
@@ -99,11 +100,11 @@ func (e *Worklist) Observe(as ownership.Owner, all []Sighting) []Changed {
 }
 
 // Saw notes at once what the answer to a request of ours showed. The watch then shows
-// nothing new, and no second turn is needed.
-func (e *Worklist) Saw(it *Item, as ownership.Owner, seen decide.Observed) {
+// nothing new, and no second turn is needed. v is the view of the turn that made the request.
+func (e *Worklist) Saw(it *Item, v *View, seen decide.Observed) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if as == e.as { // or else it is of the location as it was before
+	if v.As == e.as && v.History == it.kind.history { // or else it is of the location or the cluster as it was before
 		it.answered(seen, e.open.at(time.Now()))
 	}
 }

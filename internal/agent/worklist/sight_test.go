@@ -15,7 +15,7 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 	e := New()
 	o := objectOf("s", "core/configmaps/n", 0)
 	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
-	if e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 1}}}); e.queue.count != 1 {
+	if e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 1}}}, 0); e.queue.count != 1 {
 		t.Fatalf("%d queued", e.queue.count)
 	}
 	e.Synced("", o.Resource, nil, 2)
@@ -33,8 +33,8 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 		it, _ := e.Next(t.Context())
 		ours := decide.Observed{Presence: decide.Present, UID: "u", Revision: 5, Fields: 7}
 		it.seen = pack(decide.Observed{Presence: decide.Absent})
-		e.Saw(it, "", ours)
-		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: c.shown}})
+		e.Saw(it, &View{}, ours)
+		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: c.shown}}, 0)
 		e.Finish(it, Result{Wanted: true, State: wire.Applied, Seen: &ours})
 		if again := e.queue.count > 0; again != c.again {
 			t.Errorf("%s: queued again: %t", c.name, again)
@@ -58,12 +58,12 @@ func TestAnotherIdentity(t *testing.T) {
 		o := objectOf("s", "core/configmaps/n", 0)
 		e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 		shown := []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 5, Fields: 7}}}
-		e.Observe(former, shown)
+		e.Observe(former, shown, 0)
 		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
 		it, _ := e.Next(t.Context())
 		answer := decide.Observed{Presence: decide.Present, UID: "u", Revision: 50, Fields: 7}
 		finish := func() {
-			e.Saw(it, former, answer)
+			e.Saw(it, &View{As: former}, answer)
 			e.Finish(it, Result{Wanted: true, State: wire.Applied, As: former, Seen: &answer})
 		}
 		<-e.News // of the kind, and of the identity
@@ -85,7 +85,7 @@ func TestAnotherIdentity(t *testing.T) {
 		if !late {
 			finish()
 		}
-		e.Observe(former, shown)
+		e.Observe(former, shown, 0)
 		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 60)
 		if v := e.View(it); v.Seen.Presence != decide.Unseen {
 			t.Errorf("a list of the former location counts: %+v", v.Seen)

@@ -180,9 +180,11 @@ func (e *Worklist) Touch(all []store.Touched) {
 // View is a copy of what the engine knows of an item.
 type View struct {
 	// As is the owner in this turn, even if the engine's changes meanwhile.
-	As     ownership.Owner
-	Seen   decide.Observed
-	Spaces []key.Space
+	As ownership.Owner
+	// History is the history of the cluster that the turn is of.
+	History uint32
+	Seen    decide.Observed
+	Spaces  []key.Space
 	// Source is what the item is called in its spaces.
 	Source   key.Identity
 	At       kubeclient.Place
@@ -211,7 +213,7 @@ func (e *Worklist) View(it *Item) View {
 	defer e.mu.Unlock()
 	now := time.Now()
 	v := View{
-		As: e.as, Seen: it.seen.observed(), Spaces: it.spaces.list(), Source: it.located().Source().Identity, State: it.state.value(), wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
+		As: e.as, History: it.kind.history, Seen: it.seen.observed(), Spaces: it.spaces.list(), Source: it.located().Source().Identity, State: it.state.value(), wanted: it.wanted, Failures: it.failures, Slotted: it.slotted,
 		At: kubeclient.Place{Resource: it.kind.resource, Version: it.kind.version}, Kind: it.kind.name,
 		Calm: it.repairs.delay(now), Contested: it.repairs.contest(now), Ending: e.endings[it.ID], LeftOut: int(it.leftOut),
 		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience, Halt: e.may.halt(),
@@ -276,9 +278,10 @@ func (e *Worklist) Within(id key.Identity) (wanted, leaving int) {
 // Result is the outcome of a worker's turn with an item.
 type Result struct {
 	// Seen replaces what was observed, unless that is newer; As is the owner by whose
-	// marks it was seen.
-	Seen *decide.Observed
-	As   ownership.Owner
+	// marks it was seen, and History is that of the turn's View.
+	Seen    *decide.Observed
+	As      ownership.Owner
+	History uint32
 	// Gone are spaces that have neither an entry nor a report of the item any more.
 	Gone    []key.Space
 	Wanted  bool
@@ -305,7 +308,7 @@ func (e *Worklist) Finish(it *Item, r Result) {
 	e.mu.Lock()
 	now := time.Now()
 	open := e.open.at(now)
-	if r.Seen != nil && r.As == e.as {
+	if r.Seen != nil && r.As == e.as && r.History == it.kind.history {
 		it.answered(*r.Seen, open)
 	}
 	if r.Hurried {

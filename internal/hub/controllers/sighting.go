@@ -104,6 +104,9 @@ func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, ge
 	case cluster == nil:
 		meta.RemoveStatusCondition(all, condition.Type)
 		return
+	case cluster.State == wire.ClusterAvailable && cluster.Replaced != "":
+		condition.Message = clip("the API server of the cluster answers the agent. The cluster is another one than before " + cluster.Replaced +
+			": all was applied anew, and Jobs that had ended ran again. If it should be the former one, check the address in the agent's kubeconfig")
 	case cluster.State == wire.ClusterAvailable:
 	case cluster.State == wire.ClusterUnavailable:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonClusterUnavailable

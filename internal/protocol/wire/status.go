@@ -44,6 +44,9 @@ type ClusterStatus struct {
 	// of the agent (RFC 3339), and Message why it does not. Both are empty unless it is unavailable.
 	Since   string `json:"since,omitempty"`
 	Message string `json:"message,omitempty"`
+	// Replaced is when the agent found that the cluster had taken the place of another one, by the clock of the
+	// agent (RFC 3339); empty: it has not.
+	Replaced string `json:"replaced,omitempty"`
 }
 
 // ClusterState is whether an API server answers.

@@ -47,7 +47,7 @@ type Cluster struct {
 	Etcd *Process
 
 	t          T
-	etcdURL    string
+	etcd       *Etcd
 	address    string
 	serverArgs []string
 	parts      []*Process
@@ -92,7 +92,8 @@ func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 		t.Fatalf("prepare cluster %q: %v", name, err)
 	}
 	c.Etcd = c.process("etcd")
-	c.etcdURL = runEtcd(t, c.Etcd, c.Dir, o.etcdArgs...)
+	c.etcd = newEtcd(t, c.Etcd, c.Dir, o.etcdArgs...)
+	c.etcd.Start()
 	c.APIServer = c.process("kube-apiserver")
 	c.StartAPIServer()
 	if !o.apiOnly {
@@ -199,7 +200,7 @@ func takesPods(node *corev1.Node) error {
 func (c *Cluster) apiServerArgs() []string {
 	_, port := splitAddress(c.address)
 	return []string{
-		"--etcd-servers=" + c.etcdURL,
+		"--etcd-servers=" + c.etcd.URL,
 		"--bind-address=127.0.0.1", "--secure-port=" + port,
 		"--advertise-address=127.0.0.1", "--endpoint-reconciler-type=none",
 		"--tls-cert-file=" + c.path(servingCert), "--tls-private-key-file=" + c.path(servingKey),
@@ -214,7 +215,7 @@ func (c *Cluster) apiServerArgs() []string {
 func (c *Cluster) path(file string) string { return filepath.Join(c.Dir, file) }
 
 // EtcdURL is where the cluster's etcd takes clients.
-func (c *Cluster) EtcdURL() string { return c.etcdURL }
+func (c *Cluster) EtcdURL() string { return c.etcd.URL }
 
 // AuditLog is the file that Requests reads, one JSON value per line.
 func (c *Cluster) AuditLog() string { return c.path(auditLog) }

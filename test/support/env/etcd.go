@@ -33,14 +33,6 @@ func StartEtcd(t T, args ...string) *Etcd {
 	return e
 }
 
-// runEtcd starts an etcd below dir with further flags, waits until it is healthy and returns its URL.
-func runEtcd(t T, p *Process, dir string, args ...string) string {
-	t.Helper()
-	e := newEtcd(t, p, dir, args...)
-	e.Start()
-	return e.URL
-}
-
 func newEtcd(t T, p *Process, dir string, args ...string) *Etcd {
 	t.Helper()
 	return &Etcd{Process: p, URL: "http://" + ports.Reserve(t), t: t, dir: filepath.Join(dir, "etcd"), peer: "http://" + ports.Reserve(t), args: args}

@@ -92,8 +92,8 @@ const digestsJoin = "-"
 // DigestsOf are the digests of agents that a confirmation for a location names.
 func DigestsOf(confirmation string) []string { return strings.Split(confirmation, digestsJoin) }
 
-// joinedCluster returns the worst of what two agents report of their one cluster. A state that this
-// hub does not know counts as the worst.
+// joinedCluster returns the worst of what two agents report of their one cluster, and of two that are as bad
+// what the first reports. A state that this hub does not know counts as the worst.
 func joinedCluster(a, b *wire.ClusterStatus) *wire.ClusterStatus {
 	states := []wire.ClusterState{wire.ClusterUnavailable, wire.ClusterUnknown, wire.ClusterAvailable}
 	switch {

@@ -1,0 +1,66 @@
+package worklist
+
+import (
+	"testing"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestListsAreTheState shows that an object in a list replaces knowledge as of the list's revision,
+// also if the object's own revision is lower, and not what was answered since.
+func TestListsAreTheState(t *testing.T) {
+	for _, c := range []struct {
+		name               string
+		known, shown, list uint64
+		isReplaced         bool
+	}{
+		{"an older object of a later list", 50, 20, 60, true},
+		{"an older object of the list at the same revision", 50, 20, 50, true},
+		{"an older object, and an answer since the list", 70, 20, 60, false},
+		{"an older object of a watch", 50, 20, 0, false},
+	} {
+		e := New()
+		o := objectOf("s", "core/configmaps/n", 0)
+		e.Touch([]store.Touched{{Object: o, Want: putWant()}})
+		it := e.items[o.Identity.String()]
+		it.seen = pack(decide.Observed{Presence: decide.Present, UID: "u", Revision: c.known, Fields: 1})
+		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: c.shown, Fields: 2}}}, c.list)
+		if got := it.seen.observed(); (got.Fields == 2) != c.isReplaced {
+			t.Errorf("%s: %+v", c.name, got)
+		}
+		e.Stop()
+	}
+}
+
+// TestRewind shows that what was seen of a kind is forgotten, and that the answers of turns which began
+// before do not count.
+func TestRewind(t *testing.T) {
+	e := New()
+	defer e.Stop()
+	o := objectOf("s", "core/configmaps/n", 0)
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}})
+	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 90}}}, 90)
+	e.Synced("", o.Resource, map[string]struct{}{o.Identity.String(): {}}, 90)
+	if n := Reached(e, o.Resource); n != 90 {
+		t.Errorf("the newest revision is %d", n)
+	}
+	it, _ := e.Next(t.Context())
+	view := e.View(it)
+	Rewind(e, "", &o.Resource)
+	late := decide.Observed{Presence: decide.Present, UID: "u", Revision: 95}
+	e.Saw(it, &view, late)
+	e.Finish(it, Result{Wanted: true, State: wire.Applied, Seen: &late, History: view.History})
+	if now := e.View(it); now.Seen.Presence != decide.Unseen || it.seen.revision != 0 {
+		t.Errorf("it is seen as %+v", now.Seen)
+	}
+	e.Synced("", o.Resource, nil, 40)
+	if now := e.View(it); now.Seen.Presence != decide.Absent {
+		t.Errorf("after a list without it, it is seen as %+v", now.Seen)
+	}
+	before := e.Uses()[o.Resource]
+	if Rewind(e, "", nil); e.Uses()[o.Resource] == before {
+		t.Error("the kind is not listed again")
+	}
+}
