@@ -273,7 +273,7 @@ func (w *world) equals(o *thing, s *store.Source) bool {
 		}
 	}
 	for p := range o.fields {
-		if _, ok := fields[p]; !ok && !out[p] && !isMark(p) && !o.ownedByAny(p) && p != fieldPath("data", "admitted") {
+		if _, ok := fields[p]; !ok && !out[p] && !isMark(p) && !o.ownedByAny(p) && p != fieldPath("data", "admitted") && !w.wasReleased(o.id, p) {
 			return false
 		}
 	}
@@ -288,6 +288,16 @@ func (w *world) equals(o *thing, s *store.Source) bool {
 		}
 	}
 	return true
+}
+
+// wasReleased reports whether some source of an identity released a field: it stays when no source has it any more.
+func (w *world) wasReleased(id key.Identity, field string) bool {
+	for _, p := range w.puts {
+		if w.placeOf(p.Key) == id && releasedBy(p.Policy)[field] {
+			return true
+		}
+	}
+	return false
 }
 
 // namesSource says that an object names what it stands for.

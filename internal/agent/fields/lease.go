@@ -11,6 +11,7 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 
+	"orrery.dev/orrery/internal/lib/fieldset"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/rulepath"
 )
@@ -55,6 +56,8 @@ type Lease struct {
 	// out are the values to leave out of an apply.
 	released *fieldpath.Set
 	out      []rulepath.Location
+	// written is the object in its space.
+	written map[string]any
 	// Fresh says that a released value is in an element that is not at the target yet,
 	// so that it is not left out.
 	Fresh bool
@@ -95,6 +98,9 @@ func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Own
 	if x.known = x.live; told.whole != nil {
 		x.known = x.live.Union(told.whole)
 	}
+	if err := utiljson.Unmarshal(object, &x.written); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
 	if release == "" {
 		return x, nil
 	}
@@ -102,13 +108,13 @@ func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Own
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
 	}
-	var written, whole map[string]any
-	if err := errors.Join(utiljson.Unmarshal(object, &written), utiljson.Unmarshal(object, &whole)); err != nil {
+	var whole map[string]any
+	if err := utiljson.Unmarshal(object, &whole); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
 	// Released values that are no longer written are left alone, too.
 	grow(whole, x.mine.Union(x.lent))
-	inWritten, err := paths.Locate(written)
+	inWritten, err := paths.Locate(x.written)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
 	}
@@ -165,6 +171,7 @@ func (x *Lease) Entries(all []ownership.ManagedFields) ([]ownership.ManagedField
 	both := x.mine.Union(x.lent)
 	mine := both.RecursiveDifference(x.released)
 	lent := both.Difference(mine)
+	mine = mine.Difference(x.abandoned(mine))
 	if mine.Equals(x.mine) && lent.Equals(x.lent) {
 		return all, false, nil
 	}
@@ -191,6 +198,46 @@ func (x *Lease) Entries(all []ownership.ManagedFields) ([]ownership.ManagedField
 		entries = append(entries, f)
 	}
 	return entries, true, nil
+}
+
+// abandoned are the fields that were released, are not any more, and are no longer written: those of mine that
+// only the manager of released values owns. No manager owns them from then on, so they stay as they are: the
+// next apply would otherwise remove what another writer may have set since.
+func (x *Lease) abandoned(mine *fieldpath.Set) *fieldpath.Set {
+	left := fieldpath.NewSet()
+	x.lent.Intersection(mine).Difference(x.mine).Iterate(func(p fieldpath.Path) {
+		if isLeft(x.written, p) {
+			left.Insert(p.Copy())
+		}
+	})
+	return left
+}
+
+// isLeft reports whether an object that has what a field is in does not have the field. A field in an element of
+// a list that is gone is not left, but goes with the element.
+func isLeft(v any, p fieldpath.Path) bool {
+	for _, step := range p {
+		switch {
+		case step.FieldName != nil:
+			in, ok := v.(map[string]any)
+			if !ok {
+				return false
+			}
+			if v, ok = in[*step.FieldName]; !ok {
+				return true
+			}
+		case step.Key != nil:
+			list, _ := v.([]any)
+			i := slices.IndexFunc(list, func(element any) bool { is, _ := fieldset.Matches(element, step); return is })
+			if i < 0 {
+				return false
+			}
+			v = list[i]
+		default:
+			return false
+		}
+	}
+	return false
 }
 
 // Rest is the object without its released values, but for those in new elements.

@@ -69,6 +69,7 @@ func TestLeaseMoves(t *testing.T) {
 		{"not written any more", "$.data.b", `{"data":{"a":1}}`, flat, "", `{"f:data":{"f:a":{}}}`, lent, `{"data":{"a":1}}`},
 		{"taken back", "", `{"data":{"a":1,"b":2}}`, `{"f:data":{"f:a":{}}}`, lent, flat, `{}`, `{"data":{"a":1,"b":2}}`},
 		{"taken back, nothing else ours", "", `{"data":{"b":2}}`, "", lent, lent, `{}`, `{"data":{"b":2}}`},
+		{"no longer released nor written", "", `{"data":{"a":1}}`, `{"f:data":{"f:a":{}}}`, lent, `{"f:data":{"f:a":{}}}`, `{}`, `{"data":{"a":1}}`},
 		{"another path", "$.data.a", `{"data":{"a":1,"b":2}}`, `{"f:data":{"f:a":{}}}`, lent, lent, `{"f:data":{"f:a":{}}}`, `{"data":{"b":2}}`},
 		{"all of a map", "$.data", `{"data":{"a":1,"b":2}}`, flat, "", `{}`, flat, `{}`},
 		{"all in a map", "$.data.*", `{"data":{"a":1,"b":2}}`, flat, "", `{}`, flat, `{"data":{}}`},

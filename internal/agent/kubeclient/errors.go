@@ -163,6 +163,21 @@ func Immutable(err error) bool {
 	return false
 }
 
+// InvalidFields returns the paths of the fields for which the target refused an object as invalid, as it writes
+// them, without those that would change though they are immutable; nil if that is not why it refused the object.
+func InvalidFields(err error) (paths []string) {
+	s := StatusOf(err)
+	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
+		return nil
+	}
+	for _, c := range s.Details.Causes {
+		if c.Field != "" && !saysImmutable.MatchString(c.Message) {
+			paths = append(paths, c.Field)
+		}
+	}
+	return paths
+}
+
 // Expired says that a watch cannot resume from its revision.
 func Expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||

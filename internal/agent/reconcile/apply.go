@@ -33,7 +33,7 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	if err != nil {
 		return outcome{}, err
 	}
-	answer, err := r.Target.Apply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	answer, removed, err := r.writer.put(ctx, t, d, object, body)
 	m := answer.Metadata
 	p := t.want().Object().Policy
 	if err == nil && d.UID != "" && (m.Orphan() && !p.Orphan || m.Account() != p.ServiceAccount) {
@@ -41,6 +41,9 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	}
 	if err != nil {
 		return outcome{}, err
+	}
+	if len(removed) > 0 {
+		r.Log.Info("applied an object without the defaults of its former values", "object", t.object().Path(), "fields", removed)
 	}
 	if d.Drift {
 		r.Repairs.Inc()

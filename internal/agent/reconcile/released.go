@@ -24,8 +24,9 @@ import (
 // is in the wrong entry is moved (fields.Lease.Entries), by a patch that changes no value
 // and holds for that very revision; the apply then leaves the released values out.
 // So it neither removes nor changes them, whoever wrote them last. What a rule no
-// longer releases is moved back in the same way, and the apply sets or removes it
-// like anything else. The managed fields are the only memory of this, so it survives a
+// longer releases is moved back in the same way, and the apply sets it like anything else. If the object
+// in its space has it no more, no manager owns it from then on, and it stays as it is.
+// The managed fields are the only memory of this, so it survives a
 // kill of the agent and the loss of its store.
 //
 // What is created is created in full, by one request, under the location's manager;

@@ -164,6 +164,10 @@ func TestAgent(t *testing.T) {
 		{"mutated-for-good", mutatedForGood},
 		{"census", census},
 		{"outage", targetOutage},
+		{"stale-defaults", staleDefaults},
+		{"owned-value", ownedValue},
+		{"other-sources", otherSources},
+		{"handed-over", handedToAutoscalers},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newSite(t, c, test.name)) })
 	}
