@@ -28,6 +28,8 @@ type Facts struct {
 	Yields bool
 	// Guarded says that the removal waits for a confirmation.
 	Guarded bool
+	// Provided reports whether the cluster itself makes the object, in every namespace, see IsProvided.
+	Provided bool
 	// Completed is how the desired Job or Pod ran to its end, so that it must not run
 	// again; empty: it has not. Reported says that the last report has it as applied.
 	Completed string
@@ -102,12 +104,12 @@ func decideObject(f Facts, s store.Source) Decision {
 			State: wire.Waiting, Reason: v1alpha1.ReasonTerminating, Retry: TerminatingRetry,
 			Message: "the object at the location is being deleted; it is made again when it is gone",
 		}
-	case seen.Presence == Foreign && (s.Policy.Adopt && !seen.Owned || seen.Inherited) && f.Proof.Waits():
+	case seen.Presence == Foreign && (f.adopts(s) || seen.Inherited) && f.Proof.Waits():
 		return unprovenWait(f.Proof)
 	case seen.Presence == Foreign && seen.Inherited:
 		return Decision{Do: DoInherit, UID: seen.UID}
 	case seen.Presence == Foreign:
-		return decideForeign(seen, s)
+		return decideForeign(f, s)
 	case seen.Presence == Blind && !changed && !f.MarksChanged(s) && f.PairChanged(s):
 		return Decision{Do: DoRefresh, UID: rec.UID}
 	case seen.Presence == Blind && !changed && !f.MarksChanged(s):
@@ -196,19 +198,23 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	return Decision{Do: DoApply, UID: seen.UID, Drift: !changed}
 }
 
+// adopts reports whether an object that is not ours becomes ours.
+func (f Facts) adopts(s store.Source) bool { return (s.Policy.Adopt || f.Provided) && !f.Seen.Owned }
+
 // decideForeign is about an object at the target that is not ours.
-func decideForeign(seen Observed, s store.Source) Decision {
+func decideForeign(f Facts, s store.Source) Decision {
+	seen := f.Seen
 	switch {
-	case s.Policy.Adopt && !seen.Owned && s.Policy.CreateOnly:
+	case f.adopts(s) && s.Policy.CreateOnly:
 		return Decision{Do: DoMark, UID: seen.UID, Adopt: true}
-	case s.Policy.Adopt && !seen.Owned:
+	case f.adopts(s):
 		return Decision{Do: DoApply, UID: seen.UID, Adopt: true}
 	}
 	d := Decision{
 		State: wire.InConflict, Reason: v1alpha1.ReasonExists, Retry: ForeignRetry,
 		Message: "an object of this name that Orrery did not make is at the location; ",
 	}
-	if s.Policy.Adopt {
+	if s.Policy.Adopt || f.Provided {
 		d.Message += "it is not adopted, since a controller or another location has it"
 	} else {
 		d.Message += "it is left alone until it is deleted there, or onConflict of the Placement is Adopt"
@@ -233,7 +239,7 @@ func decideRemoval(f Facts) Decision {
 		return Decision{Do: DoLook}
 	case rec == nil:
 		return Decision{Do: DoForget}
-	case f.Guarded && !rec.Source.Policy.Orphan && !f.Yields:
+	case f.Guarded && !rec.Source.Policy.Orphan && !f.Yields && !f.Provided:
 		return Decision{
 			State: wire.Removing, Reason: v1alpha1.ReasonPruneGuard,
 			Message: "more removals than the location allows at once; this one waits for a confirmation",
@@ -247,7 +253,7 @@ func decideRemoval(f Facts) Decision {
 			return Decision{Do: DoHurry, UID: rec.UID}
 		}
 		return Terminating(f.Pods)
-	case rec.Source.Policy.Orphan, f.Yields:
+	case rec.Source.Policy.Orphan, f.Yields, f.Provided:
 		return Decision{Do: DoLetGo, UID: rec.UID}
 	}
 	return Decision{Do: DoRemove, UID: rec.UID}

@@ -36,8 +36,8 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 		l.Status, l.Wanted = last.Status, last.Wanted
 	}
 	switch {
-	case seen.Presence != Present && ended != "" && before != nil: // it may be gone, and did what it was to do
-		l.Health, l.Note = before.Health, before.HealthNote
+	case seen.Presence != Present && ended != "": // it may be gone, and did what it was to do
+		l.Health, l.Note = healthOfEnd(ended, rec, last, before)
 	case rec == nil:
 	case seen.Presence == Blind: // it may have been deleted
 		l.Health, l.Note = wire.HealthUnknown, notLooked
@@ -50,4 +50,22 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 		l.Health, l.Note = last.Health, last.Note
 	}
 	return l
+}
+
+// healthOfEnd is the health of an object that ran to its end and is not there any more. The last report may be from
+// before the end: a Job that its TTL removes at once is gone before its end is reported.
+func healthOfEnd(ended string, rec *store.Record, last *store.Live, before *wire.Report) (health wire.Health, message string) {
+	if before != nil {
+		health, message = before.Health, before.HealthNote
+	}
+	if rec != nil && last != nil && last.UID == rec.UID && last.Health != "" {
+		health, message = last.Health, last.Note
+	}
+	switch {
+	case succeeded(ended) && health != wire.Healthy:
+		return wire.Healthy, ""
+	case ended == "Failed" && health != wire.Degraded:
+		return wire.Degraded, ""
+	}
+	return health, message
 }

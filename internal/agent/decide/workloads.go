@@ -53,6 +53,23 @@ func HowEnded(r key.Resource, status []byte) string {
 	return ""
 }
 
+// succeeded reports whether a Job or Pod that ran to its end, as HowEnded has it, did what it was to do.
+func succeeded(how string) bool { return how == "Complete" || how == "Succeeded" }
+
+// IsProvided reports whether a cluster makes an object itself, in every namespace. Whether the agent or the cluster
+// is first is a race, so the object is adopted. When it is no longer desired it stays: the cluster would make it
+// anew, and Pods whose token is of its UID would lose their access.
+func IsProvided(id key.Identity) bool {
+	switch id.Resource {
+	case key.NewResource("", "serviceaccounts"):
+		return id.Name == "default"
+	case key.NewResource("", "configmaps"):
+		return id.Name == "kube-root-ca.crt"
+	default:
+		return false
+	}
+}
+
 // OwnsPods says whether objects of the resource own Pods, directly or not.
 func OwnsPods(r key.Resource) bool {
 	switch r {

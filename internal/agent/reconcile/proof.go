@@ -34,10 +34,10 @@ func (r *Reconciler) prove(t *turn, seen decide.Observed) ownership.Proof {
 	return r.Prover.Judge(t.id.String(), seen.Log, time.Now())
 }
 
-// adopts says that the policy is to adopt a foreign object.
+// adopts reports whether a foreign object is adopted: by the policy, or since the cluster makes it itself.
 func (t *turn) adopts() bool {
 	w := t.want()
-	return w != nil && w.Object() != nil && w.Object().Policy.Adopt
+	return w != nil && w.Object() != nil && (w.Object().Policy.Adopt || decide.IsProvided(t.id))
 }
 
 // guardedBefore says that by the last report the removal of the object waits for a

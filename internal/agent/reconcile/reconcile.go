@@ -200,7 +200,7 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
 		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
-		Guarded: t.guarded, Yields: t.yields(t.object().Space),
+		Guarded: t.guarded, Provided: decide.IsProvided(t.id), Yields: t.yields(t.object().Space),
 		Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {

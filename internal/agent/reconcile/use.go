@@ -332,11 +332,10 @@ const (
 // for another object, with which it goes. What users make, of the same kind or for the
 // same account, does not count.
 func inEveryNamespace(r key.Resource, m *ownership.Meta) bool {
+	if decide.IsProvided(key.Identity{Resource: r, Namespace: m.Namespace, Name: m.Name}) {
+		return true
+	}
 	switch r {
-	case key.NewResource("", "serviceaccounts"):
-		return m.Name == defaultAccount
-	case key.NewResource("", "configmaps"):
-		return m.Name == "kube-root-ca.crt"
 	case key.NewResource("", "secrets"): // as controllers before Kubernetes 1.24 named them
 		return m.Annotations[accountAnnotation] == defaultAccount && strings.HasPrefix(m.Name, defaultAccount+"-token-")
 	case key.NewResource("", "endpoints"): // of a Service

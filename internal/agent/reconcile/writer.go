@@ -37,13 +37,16 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ow
 	return w.target.Merge(ctx, verb, t.view.At, t.id, t.view.As.Manager(), body)
 }
 
-// rendering is the desired object as the hub sent it.
+// rendering is the desired object as the hub sent it, without duplicates in lists of Pods that have no effect.
 func (w *writer) rendering(t *turn) (object []byte, err error) {
 	err = w.store.View(func(x *store.Tx) error {
 		object = bytes.Clone(x.Object(t.object().Path()))
 		return nil
 	})
-	return object, err
+	if err != nil || !t.id.Builtin() {
+		return object, err
+	}
+	return fields.WithoutDuplicates(object)
 }
 
 // body is the whole desired object, with our marks, as it is sent to the target. uid is

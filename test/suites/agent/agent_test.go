@@ -166,6 +166,9 @@ func TestAgent(t *testing.T) {
 		{"outage", targetOutage},
 		{"stale-defaults", staleDefaults},
 		{"owned-value", ownedValue},
+		{"duplicates", duplicates},
+		{"ended-and-gone", endedAndGone},
+		{"provided", provided},
 		{"other-sources", otherSources},
 		{"handed-over", handedToAutoscalers},
 	} {
