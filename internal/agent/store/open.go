@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"strings"
 	"syscall"
 	"time"
 
@@ -62,15 +63,37 @@ func OpenWith(o bolt.Options, dir string, location key.Location, secret []byte, 
 	return s, nil
 }
 
-// setAside renames a damaged store, so that somebody may look at it.
+// keptAside is how many stores that were set aside stay on the disk: each may be as large as the store.
+const keptAside = 2
+
+// setAside renames a damaged store, so that an operator may look at it, and removes those that were set aside
+// before it but for the newest.
 func setAside(dir string, log *slog.Logger, why error) error {
 	from := filepath.Join(dir, File)
 	to := from + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000")
 	if err := os.Rename(from, to); err != nil {
 		return fmt.Errorf("set damaged store aside: %w", err)
 	}
+	if err := removeAside(dir); err != nil {
+		log.Warn("stores that were set aside before can't be removed", "error", err)
+	}
 	log.Error("the store can't be gone by and was set aside; nothing is removed until its content has come from the hub again", "error", why, "file", to)
 	return nil
+}
+
+// removeAside removes all stores that were set aside but for the newest, by the time in their names.
+func removeAside(dir string) (err error) {
+	entries, err := os.ReadDir(dir) // sorted by name, and so by time
+	var aside []string
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), File+".corrupt-") {
+			aside = append(aside, filepath.Join(dir, e.Name()))
+		}
+	}
+	for _, file := range aside[:max(0, len(aside)-keptAside)] {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
 }
 
 // tryStore opens the store, and checks one that was not closed cleanly.
