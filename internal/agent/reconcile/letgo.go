@@ -57,5 +57,8 @@ func (t *turn) lingers(now time.Time) time.Duration {
 	if err != nil { // the agent did not write it
 		return 0
 	}
+	if since.Sub(now) > letGoFor { // the clock was set back, perhaps by a day
+		return 0
+	}
 	return min(letGoFor-now.Sub(since), letGoFor)
 }

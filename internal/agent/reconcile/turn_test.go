@@ -69,7 +69,7 @@ func TestTraced(t *testing.T) {
 func TestLingers(t *testing.T) {
 	report := wire.Report{State: wire.Orphaned, Reason: v1alpha1.ReasonReleased, Since: now.Format(time.RFC3339)}
 	of := turn{winner: -1, view: worklist.View{Spaces: []key.Space{"s"}}, before: map[key.Space]*wire.Report{"s": &report}}
-	for after, want := range map[time.Duration]time.Duration{-time.Hour: letGoFor, 0: letGoFor, letGoFor - 1: 1, time.Hour: letGoFor - time.Hour} {
+	for after, want := range map[time.Duration]time.Duration{-24 * time.Hour: 0, -time.Second: letGoFor, 0: letGoFor, letGoFor - 1: 1, time.Hour: letGoFor - time.Hour} {
 		if got := of.lingers(now.Add(after)); got != want {
 			t.Errorf("after %s: %s, want %s", after, got, want)
 		}

@@ -321,37 +321,5 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	return false, nil
 }
 
-const (
-	accountAnnotation = "kubernetes.io/service-account.name"
-	defaultAccount    = "default"
-	controllerManager = "kube-controller-manager"
-	endpointsManaged  = "endpoints.kubernetes.io/managed-by"
-)
-
-// inEveryNamespace says whether Kubernetes itself makes the object, in every namespace or
-// for another object, with which it goes. What users make, of the same kind or for the
-// same account, does not count.
-func inEveryNamespace(r key.Resource, m *ownership.Meta) bool {
-	if decide.IsProvided(key.Identity{Resource: r, Namespace: m.Namespace, Name: m.Name}) {
-		return true
-	}
-	switch r {
-	case key.NewResource("", "secrets"): // as controllers before Kubernetes 1.24 named them
-		return m.Annotations[accountAnnotation] == defaultAccount && strings.HasPrefix(m.Name, defaultAccount+"-token-")
-	case key.NewResource("", "endpoints"): // of a Service
-		if m.Labels[endpointsManaged] != "" {
-			return true
-		}
-		for i := range m.ManagedFields {
-			if m.ManagedFields[i].Manager != controllerManager {
-				return false
-			}
-		}
-		return len(m.ManagedFields) > 0
-	default:
-		return false
-	}
-}
-
 // cascades says whether an object may be deleted together with what others have in it.
 func cascades(m *ownership.Meta) bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }
