@@ -55,9 +55,9 @@ func TestStoppedObserverForgets(t *testing.T) {
 	for err == nil { // a stopped observer may still store it
 		seen[0].Seen.Revision++
 		seen[0].Health++
-		err = w.show(stopped, seen, []*store.Live{{UID: "u"}})
+		err = w.show(stopped, seen, []*store.Live{{UID: "u"}}, 0)
 	}
-	if changed := e.Observe("", seen); len(changed) != 1 {
+	if changed := e.Observe("", seen, 0); len(changed) != 1 {
 		t.Errorf("%d objects are to be stored, want 1", len(changed))
 	}
 }

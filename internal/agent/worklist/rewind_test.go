@@ -34,6 +34,25 @@ func TestListsAreTheState(t *testing.T) {
 	}
 }
 
+// TestCopiedLabels shows that ours is not there any more when a list or watch shows another object, with
+// our label, in its place.
+func TestCopiedLabels(t *testing.T) {
+	for _, list := range []uint64{0, 60} {
+		e := New()
+		o := objectOf("s", "core/configmaps/n", 0)
+		e.Touch([]store.Touched{{Object: o, Want: putWant()}})
+		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 50}}}, 50)
+		e.Synced("", o.Resource, map[string]struct{}{o.Identity.String(): {}}, 50)
+		it, _ := e.Next(t.Context())
+		e.Finish(it, Result{Wanted: true, State: wire.Applied})
+		e.Observe("", []Sighting{{Object: o, Seen: decide.Observed{UID: "another", Revision: 60}}}, list)
+		if now := e.View(it); now.Seen.Presence != decide.Absent || e.Ready() != 1 {
+			t.Errorf("it is seen as %+v, and %d are queued", now.Seen, e.Ready())
+		}
+		e.Stop()
+	}
+}
+
 // TestRewind shows that what was seen of a kind is forgotten, and that the answers of turns which began
 // before do not count.
 func TestRewind(t *testing.T) {

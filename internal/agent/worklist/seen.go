@@ -20,6 +20,9 @@ func (it *Item) notice(s *Sighting, list uint64, now time.Duration) bool {
 		seen.Presence = decide.Present
 	case before.Presence == decide.Present && before.UID == seen.UID:
 		seen.Presence, seen.Unmarked = decide.Present, true
+	case before.Presence == decide.Present: // another object, with our label, has taken the place of ours
+		it.sees(decide.Observed{Presence: decide.Absent, Revision: s.Seen.Revision}, now)
+		return true
 	default: // it has our label, but is not ours
 		if before.Presence == decide.Unseen {
 			it.sees(decide.Observed{Presence: decide.Absent}, now)
