@@ -68,7 +68,7 @@ PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields age
   hub/storage/lineage lib/fieldset lib/jsonscan lib/quantity lib/retry protocol/key protocol/ownership protocol/route \
   protocol/rulepath) ./views
 DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist agent/store hub/auth hub/controllers \
-  hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
+  hub/engine/selectors hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
 VOLUME := ^(TestFloods|TestFullHub|TestManyLargeBodies|TestReturnedStatusAndFullLog|TestSlowBackup)$$
 
 # The longest packages come first, so that none runs alone at the end. make lint does what go vet would.

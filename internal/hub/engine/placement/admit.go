@@ -7,11 +7,11 @@ import (
 	"slices"
 
 	"github.com/tidwall/gjson"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -107,12 +107,16 @@ func compileAdmitEntry(field string, of *v1alpha1.Admit) (e admitEntry) {
 		e.spaces = compileSpaces(field+".spaces", of.Spaces)
 		e.objects.problem = e.spaces.problem
 	}
-	e.objects.add("kinds", of.Kinds != nil, func(p petition) bool { return slices.ContainsFunc(of.Kinds, p.isOf) },
+	kinds, namespaces := make([]kindTest, len(of.Kinds)), sets.New(of.Namespaces...)
+	for i := range of.Kinds {
+		kinds[i] = compileKind(&of.Kinds[i])
+	}
+	e.objects.add("kinds", of.Kinds != nil, func(p petition) bool { return slices.ContainsFunc(kinds, p.isOf) },
 		func(p petition) string {
 			return fmt.Sprintf("none matches %s of API group %q", p.resource.Resource, p.resource.APIGroup())
 		})
 	e.objects.add("namespaces", of.Namespaces != nil,
-		func(p petition) bool { return p.namespace != "" && slices.Contains(of.Namespaces, p.namespace) },
+		func(p petition) bool { return p.namespace != "" && namespaces.Has(p.namespace) },
 		func(p petition) string {
 			if p.namespace == "" {
 				return "the object is cluster-scoped"
@@ -141,28 +145,43 @@ func compileAdmitEntry(field string, of *v1alpha1.Admit) (e admitEntry) {
 
 // compileSpaces compiles which spaces an entry is about.
 func compileSpaces(field string, of *v1alpha1.SpaceSelector) (c criteria[tenant]) {
-	selector := labels.Everything()
+	selector, names := (*selectors.Selector)(nil), given(of.Names)
 	if of.Selector != nil {
 		var err error
-		if selector, err = metav1.LabelSelectorAsSelector(of.Selector); err != nil {
+		if selector, err = selectors.Compile(of.Selector); err != nil {
 			c.problem = fmt.Sprintf("%s.selector: %v", field, err)
 		}
 	} else if of.Names == nil {
 		c.problem = field + ": neither selector nor names"
 	}
 	c.add("spaces", true, func(t tenant) bool {
-		named := slices.Contains(of.Names, string(t.name))
-		return (named || of.Names == nil && t.name != key.Root) && selector.Matches(t.labels)
+		if names.Has(string(t.name)) || of.Names == nil && t.name != key.Root {
+			return selector == nil || selector.Matches(t.labels)
+		}
+		return false
 	}, func(t tenant) string { return fmt.Sprintf("none is %q", t.name) })
 	return c
 }
 
-// isOf says whether a test matches the kind.
-func (p petition) isOf(test v1alpha1.KindTest) bool {
-	if g := test.APIGroup; g != nil && *g != wildcard && key.NewResource(*g, "").Group != p.resource.Group {
-		return false
+// kindTest is a compiled v1alpha1.KindTest.
+type kindTest struct {
+	group     *string          // as in keys; nil: any
+	resources sets.Set[string] // nil: any
+}
+
+func compileKind(test *v1alpha1.KindTest) (t kindTest) {
+	if g := test.APIGroup; g != nil && *g != wildcard {
+		t.group = new(key.NewResource(*g, "").Group)
 	}
-	return test.Resources == nil || slices.Contains(test.Resources, wildcard) || slices.Contains(test.Resources, p.resource.Resource)
+	if test.Resources != nil && !slices.Contains(test.Resources, wildcard) {
+		t.resources = sets.New(test.Resources...)
+	}
+	return t
+}
+
+// isOf reports whether a test matches the kind.
+func (p petition) isOf(t kindTest) bool {
+	return (t.group == nil || *t.group == p.resource.Group) && (t.resources == nil || t.resources.Has(p.resource.Resource))
 }
 
 // decide is the index of the entry that admits objects like p of a space, or why none does.

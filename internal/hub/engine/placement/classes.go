@@ -14,7 +14,7 @@ import (
 // may call it; what it returns is for one.
 func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules RulesOf) func(location *table.Row) *Class {
 	var all []*customizer
-	s := subject{object, row, state}
+	s := subject{Object: object, row: row, state: state}
 	for name, policy := range policyRows(state, object.Space, key.Customizers) {
 		if c := compileCustomizer(state, object.Space, name, policy, rules); c != nil && c.rules.text != "" && c.matches(s) {
 			all = append(all, c)

@@ -180,7 +180,7 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 		e.Annotation.Taint = at.evicting().String()
 	}
 	e.Admission = explainAdmission(state, object, locationRow)
-	s := subject{object, row, state}
+	s := subject{Object: object, row: row, state: state}
 	for p := range placementsFor(state, object.Space) {
 		e.Placements = append(e.Placements, p.explain(s, at))
 		if m, ok := row.In.(*Membership); ok && m != nil && m.Yields(location) && e.Upsynced == nil {

@@ -75,7 +75,7 @@ func explainProvided(state table.Reader, object key.Object, by *binding.Binding,
 	for p := range placementsFor(state, object.Space) {
 		one := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(state, object.Space), Fit: Fit{Matched: -1}, Follower: true}
 		if at != nil && one.Unreached == nil {
-			one.Following = p.explainProvided(subject{object, row, state}, at)
+			one.Following = p.explainProvided(subject{Object: object, row: row, state: state}, at)
 		}
 		one.Places = one.Following != nil && one.Following.Follows && admits && len(e.Obstacles) == 0 && e.Provided.Reason == ""
 		if brought = brought || one.Places; one.Places && one.Suspended && held == "" {

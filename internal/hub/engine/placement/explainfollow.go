@@ -170,7 +170,7 @@ func (t *trail) behind(o key.Object, fn func(subject) bool) {
 			}
 			for _, id := range refs.Of(from.Identity, row.Value) {
 				if id == o.Identity {
-					more = fn(subject{from, row, t.state})
+					more = fn(subject{Object: from, row: row, state: t.state})
 				}
 			}
 			return more

@@ -6,10 +6,8 @@ import (
 	"maps"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -192,11 +190,11 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 			t.problem = fmt.Sprintf("%s[%d]: neither selector nor names", field, i)
 			continue
 		}
-		names, selector := given(entry.Names), labels.Everything()
+		names, selector := given(entry.Names), (*selectors.Selector)(nil)
 		t.named = names != nil
 		if entry.Selector != nil {
 			var err error
-			if selector, err = metav1.LabelSelectorAsSelector(entry.Selector); err != nil {
+			if selector, err = selectors.Compile(entry.Selector); err != nil {
 				t.problem = fmt.Sprintf("%s[%d].selector: %v", field, i, err)
 			}
 		}

@@ -62,17 +62,18 @@ func BenchmarkManyPlacements(b *testing.B) {
 	}
 }
 
-// counted counts the objects that a step evaluates.
+// counted counts the objects that a step evaluates, the requirements of selectors that it evaluates
+// for them, and the ranges of keys that it reads.
 type counted struct {
 	*Engine
-	evaluated int
+	evaluated, requirements, ranges int
 }
 
 // Derive implements table.Deriver.
 func (c *counted) Derive(state table.Reader, changes []table.Change) []table.Assignment {
 	s := c.step(state)
 	all := s.derive(changes)
-	c.evaluated = len(s.evaluated)
+	c.evaluated, c.requirements, c.ranges = len(s.evaluated), s.memo.requirements(), len(s.recheck)
 	return all
 }
 

@@ -6,11 +6,11 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/sets"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/refs"
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -42,16 +42,14 @@ type subject struct {
 	key.Object
 	row   *table.Row
 	state table.Reader
+	// memo is that of the step; nil: there is none.
+	memo *memo
 }
 
 // namespaceLabels are the labels of the object's namespace; ok is false when
 // the space has no such namespace.
 func (s subject) namespaceLabels() (l table.Labels, ok bool) {
-	row := s.state.Get(key.Object{Space: s.Space, Identity: key.Identity{Resource: key.Namespaces, Name: s.Namespace}}.Key())
-	if row == nil {
-		return nil, false
-	}
-	return row.Meta.Labels, true
+	return s.memo.namespaceLabels(s.state, namespaceAt{s.Space, s.Namespace})
 }
 
 func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []objectTest {
@@ -116,7 +114,7 @@ func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 		})
 	t.add("names", names != nil, func(s subject) bool { return names.Has(s.Name) },
 		func(s subject) string { return notAmong(s.Name) })
-	t.add("labelSelectors", labelSelectors != nil, func(s subject) bool { return anyMatches(labelSelectors, s.row.Meta.Labels) },
+	t.add("labelSelectors", labelSelectors != nil, func(s subject) bool { return s.memo.objectMatches(labelSelectors, s.row.Meta.Labels) },
 		func(s subject) string {
 			return fmt.Sprintf("none matches the object's labels %s", format(s.row.Meta.Labels))
 		})
@@ -151,10 +149,10 @@ func given(list []string) sets.Set[string] {
 	return sets.New(list...)
 }
 
-func (t *objectTest) selectors(field string, list []metav1.LabelSelector) []labels.Selector {
-	var compiled []labels.Selector
+func (t *objectTest) selectors(field string, list []metav1.LabelSelector) []*selectors.Selector {
+	var compiled []*selectors.Selector
 	for i := range list {
-		selector, err := metav1.LabelSelectorAsSelector(&list[i])
+		selector, err := selectors.Compile(&list[i])
 		if err != nil {
 			t.problem = fmt.Sprintf("%s[%d]: %v", field, i, err)
 			return nil
@@ -164,17 +162,17 @@ func (t *objectTest) selectors(field string, list []metav1.LabelSelector) []labe
 	return compiled
 }
 
-func (s subject) inSelectedNamespace(selectors []labels.Selector) bool {
+func (s subject) inSelectedNamespace(list []*selectors.Selector) bool {
 	if s.Namespace == "" {
 		return false
 	}
 	l, ok := s.namespaceLabels()
-	return ok && anyMatches(selectors, l)
+	return ok && s.memo.namespaceMatches(list, l)
 }
 
-func anyMatches(selectors []labels.Selector, l table.Labels) bool {
-	return slices.ContainsFunc(selectors, func(s labels.Selector) bool { return s.Matches(l) })
-}
+// maxParts bounds into how many parts of a space a test reaches by the namespaces that it names. One
+// that names more reaches into the whole of each resource.
+const maxParts = 256
 
 // reach calls fn for the parts of a space that hold all objects the test may match, of one
 // namespace unless that is empty.
@@ -191,11 +189,11 @@ func (t *objectTest) reach(space key.Space, namespace string, fn func(reach)) {
 		switch {
 		case namespace != "":
 			fn(reach{key.NamespacePrefix(space, r, namespace), ""})
-		case t.namespaces != nil:
+		case t.namespaces != nil && len(t.resources)*len(t.namespaces) <= maxParts:
 			for ns := range t.namespaces {
 				fn(reach{key.NamespacePrefix(space, r, ns), ""})
 			}
-		default:
+		default: // of all namespaces
 			fn(reach{key.ResourcePrefix(space, r), ""})
 		}
 	}

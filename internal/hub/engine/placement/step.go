@@ -14,6 +14,7 @@ import (
 type step struct {
 	*Engine
 	state table.Reader
+	memo  memo
 
 	// What changed, by what it means to the engine.
 	objects    []change
@@ -172,7 +173,7 @@ func (s *step) reevaluate(row *table.Row, namespace string, concerned concern) {
 	if err != nil || namespace != "" && o.Namespace != namespace {
 		return
 	}
-	if !concerned.has(subject{o, row, s.state}, &s.references) {
+	if !concerned.has(subject{o, row, s.state, &s.memo}, &s.references) {
 		return
 	}
 	s.evaluated[row.Key] = struct{}{}
@@ -199,12 +200,12 @@ func (s *step) place(o key.Object, row *table.Row) {
 	var follows []following
 	home := o.Space
 	if row != nil {
-		as, follows = s.evaluate(subject{o, row, s.state})
+		as, follows = s.evaluate(subject{o, row, s.state, &s.memo})
 	}
 	if len(follows) > 0 && !o.Resource.Builtin() {
 		var defined bool
 		if home, defined = s.bound.home(o.Space, o.Resource); defined {
-			follows = s.abroad(subject{o, row, s.state}, home, follows)
+			follows = s.abroad(subject{o, row, s.state, &s.memo}, home, follows)
 		} else {
 			home, follows = o.Space, nil
 		}

@@ -48,16 +48,22 @@ func (s *step) reaches(r reach) { s.recheck[r] = nil }
 // changes has the objects evaluated again that a policy about a space concerns, which was
 // changed, or is no more: what it neither matches nor matched is as it was. Which objects
 // that are may depend on the labels of namespaces, and what a policy leaves to its locations
-// on others' asks; then they are all that it may match.
+// on others' asks; then they are all that it may match. In a space that is being deleted nothing is
+// placed, whatever its policies are.
 func (s *step) changes(space key.Space, p *scope) {
+	if _, going := s.going[space]; going {
+		return
+	}
 	if len(s.namespaces) > 0 || len(p.yields) > 0 {
 		p.reach(space, s.reaches)
 		return
 	}
 	p.reach(space, func(r reach) {
-		if all, ok := s.recheck[r]; !ok || all != nil {
-			s.recheck[r] = append(all, p)
+		all, ok := s.recheck[r]
+		if ok && all == nil || len(all) > 0 && all[len(all)-1] == p {
+			return // all are evaluated, or another entry of p may match the same
 		}
+		s.recheck[r] = append(all, p)
 	})
 }
 
@@ -70,11 +76,15 @@ func (c concern) has(s subject, references *references) bool {
 	if c == nil {
 		return true
 	}
-	behind := references.of(s.Object)
-	return slices.ContainsFunc(c, func(p *scope) bool {
-		return slices.ContainsFunc(p.tests, func(t objectTest) bool { return t.fit(s) }) ||
-			slices.ContainsFunc(behind, func(f following) bool { return f.placement == p.ref })
-	})
+	if slices.ContainsFunc(c, func(p *scope) bool { return slices.ContainsFunc(p.tests, func(t objectTest) bool { return t.fit(s) }) }) {
+		return true
+	}
+	for f := range references.to[s.Object] {
+		if slices.ContainsFunc(c, func(p *scope) bool { return f.placement == p.ref }) {
+			return true
+		}
+	}
+	return false
 }
 
 // updateSpaces notes which spaces are being deleted, and what locations admit of them.

@@ -28,7 +28,7 @@ func CompileTests(field string, tests []v1alpha1.ObjectTest) (t Tests, problems 
 // Match says whether an object with a row, in a state, matches.
 func (t Tests) Match(state table.Reader, o key.Object, row *table.Row) bool {
 	for i := range t.tests {
-		if t.tests[i].fit(subject{o, row, state}) {
+		if t.tests[i].fit(subject{Object: o, row: row, state: state}) {
 			return true
 		}
 	}
