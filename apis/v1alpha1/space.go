@@ -58,6 +58,11 @@ type SpaceLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Policies *int64 `json:"policies,omitempty"`
+	// Summaries is how many Summaries the space may hold. Each takes time at each change of an
+	// object and of a report.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	Summaries *int64 `json:"summaries,omitempty"`
 }
 
 // SpaceStatus is what the hub says of a space.

@@ -2,15 +2,20 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // Tests are compiled object tests, for others that match objects as Placements do: what any
 // of them matches. They are immutable.
-type Tests struct{ tests []objectTest }
+type Tests struct {
+	tests  []objectTest
+	weight int
+}
 
 // CompileTests compiles the tests of a field. Problems say which can't be used; nothing
 // matches these.
@@ -21,9 +26,16 @@ func CompileTests(field string, tests []v1alpha1.ObjectTest) (t Tests, problems 
 			problems = append(problems, compiled.problem)
 		}
 		t.tests = append(t.tests, compiled)
+		t.weight++
+		for _, s := range slices.Concat(test.NamespaceSelectors, test.LabelSelectors) {
+			t.weight += selectors.WeightOf(&s).Requirements
+		}
 	}
 	return t, problems
 }
+
+// Weight is how many tests there are, and requirements of their label selectors.
+func (t Tests) Weight() int { return t.weight }
 
 // Match says whether an object with a row, in a state, matches.
 func (t Tests) Match(state table.Reader, o key.Object, row *table.Row) bool {

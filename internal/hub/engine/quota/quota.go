@@ -117,6 +117,7 @@ func exceeds(s key.Space, of v1alpha1.SpaceLimits, used, more Amount, size int64
 	check("objects", more.Objects, used.Objects, of.Objects)
 	check("crds", more.CRDs, used.CRDs, of.CRDs)
 	check("policies", more.Policies, used.Policies, of.Policies)
+	check("summaries", more.Summaries, used.Summaries, of.Summaries)
 	if of.Bytes != nil {
 		limit := of.Bytes.Value()
 		check("bytes", more.Bytes, used.Bytes, &limit)

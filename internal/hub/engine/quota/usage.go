@@ -13,22 +13,22 @@ import (
 )
 
 // Amount is how much a space holds: objects of all kinds, their bytes as they
-// are stored, and how many of them are CRDs, and policies: Placements and Customizers.
+// are stored, and how many of them are CRDs, policies (Placements and Customizers) and Summaries.
 type Amount struct {
-	Objects, Bytes, CRDs, Policies int64
+	Objects, Bytes, CRDs, Policies, Summaries int64
 }
 
 func (a Amount) plus(b Amount) Amount {
-	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs, a.Policies + b.Policies}
+	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs, a.Policies + b.Policies, a.Summaries + b.Summaries}
 }
 
 func (a Amount) minus(b Amount) Amount {
-	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs, a.Policies - b.Policies}
+	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs, a.Policies - b.Policies, a.Summaries - b.Summaries}
 }
 
 // grown is the amount without its negative parts.
 func (a Amount) grown() Amount {
-	return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0), max(a.Policies, 0)}
+	return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0), max(a.Policies, 0), max(a.Summaries, 0)}
 }
 
 // Usage counts what each space holds. It observes the table, and also counts the
@@ -254,6 +254,8 @@ func amount(r key.Resource, size int) Amount {
 		a.CRDs = 1
 	case key.Placements, key.Customizers:
 		a.Policies = 1
+	case key.Summaries:
+		a.Summaries = 1
 	}
 	return a
 }

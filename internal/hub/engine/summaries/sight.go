@@ -3,6 +3,7 @@ package summaries
 import (
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/aggregate"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
@@ -15,7 +16,12 @@ import (
 // decoded once.
 type sight struct {
 	*work
-	path string
+	object key.Object
+	path   string
+	from   v1alpha1.SummarySource
+	// isObject reports that it is of an object of the space at all its locations, not of one report.
+	isObject  bool
+	locations []key.Location
 	// row is the object's; nil if there is none.
 	row *table.Row
 	// as is where it is assigned, if it is an object of the space.
@@ -23,11 +29,19 @@ type sight struct {
 	tree *aggregate.Tree
 	// reported is what expressions see of what was not placed where it is.
 	reported aggregate.Input
+	// last is what expressions see at lastLocation; nil: none was made.
+	last         *aggregate.Input
+	lastLocation key.Location
+}
+
+// isThere reports whether there is something to count.
+func (s *sight) isThere() bool {
+	return s.row != nil && (s.as != nil || s.from != v1alpha1.SummaryDownsynced)
 }
 
 // seePlaced is the sight of an object of a space.
 func (w *work) seePlaced(o key.Object) *sight {
-	s := &sight{work: w, path: o.Path(), row: w.Get(o.Key())}
+	s := &sight{work: w, object: o, path: o.Path(), from: v1alpha1.SummaryDownsynced, row: w.Get(o.Key())}
 	if s.as = assigned(s.row); s.row != nil {
 		s.tree = aggregate.NewTree(s.row.Value)
 	}
@@ -36,7 +50,10 @@ func (w *work) seePlaced(o key.Object) *sight {
 
 // seeReported is the sight of an object that was not placed where it is.
 func (w *work) seeReported(r key.Report) *sight {
-	s := &sight{work: w, path: r.Path()}
+	s := &sight{work: w, object: r.Object, path: r.Path(), from: v1alpha1.SummaryUpsynced, locations: []key.Location{r.Location}}
+	if r.Origin == key.Owned {
+		s.from = v1alpha1.SummaryAssociated
+	}
 	row := w.Get(r.Key())
 	if row == nil || w.sites[r.Location] == nil {
 		return s
@@ -49,27 +66,43 @@ func (w *work) seeReported(r key.Report) *sight {
 	return s
 }
 
-// contribute has the Summaries that match the object count it at a location. It says what
-// that has cost. What several of them ask is evaluated once.
-func (s *sight) contribute(in *space, all []*summary, l key.Location) (cost int) {
-	var input *aggregate.Input
-	for _, m := range all {
-		if m.state == nil {
-			m.missed = true
-			continue
-		}
-		if input == nil {
-			if input = new(s.at(l)); len(all) > 1 {
-				clear(s.known)
-				input.Known = s.known
-			}
-		}
-		s.config.Work.Step()
-		c := m.definition.Contribute(*input)
-		s.set(in, m, aggregate.Pair{Path: s.path, Location: l}, c)
-		cost += costOfLook + int(c.Cost) // #nosec G115 -- it is bounded
+// contribute has a Summary that matches the object count it at a location. It returns what that has
+// cost. What several of them ask at one location is evaluated once.
+func (s *sight) contribute(in *space, m *summary, l key.Location) (cost int) {
+	if m.state == nil {
+		m.missed = true
+		return costOfRemoval
 	}
-	return cost
+	if s.last == nil || s.lastLocation != l {
+		clear(s.known)
+		s.last, s.lastLocation = new(s.at(l)), l
+		s.last.Known = s.known
+	}
+	s.config.Work.Step()
+	c := m.definition.Contribute(*s.last)
+	s.set(in, m, aggregate.Pair{Path: s.path, Location: l}, c)
+	return costOfLook + int(c.Cost) // #nosec G115 -- it is bounded
+}
+
+// set replaces what a pair contributes to a Summary.
+func (w *work) set(s *space, m *summary, p aggregate.Pair, c aggregate.Contribution) {
+	if m.state == nil {
+		m.missed = true
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := m.state.Bytes()
+	changed := m.state.Set(p, c)
+	s.bytes += m.state.Bytes() - before
+	if m.state.Full() || s.bytes > maxSpaceBytes && m.state.Bytes() > before {
+		s.drop(m)
+		m.until = w.now.Add(tryAgain)
+		changed = true
+	}
+	if changed {
+		w.mark(m)
+	}
 }
 
 // at is what expressions see of the object at a location.
@@ -79,8 +112,7 @@ func (s *sight) at(l key.Location) aggregate.Input {
 	}
 	place, _ := s.as.Place(l)
 	var report []byte
-	o, _ := key.ParsePath(s.path)
-	if row := s.Get((key.Report{Location: l, Origin: key.Placed, Object: o}).Key()); row != nil {
+	if row := s.Get((key.Report{Location: l, Origin: key.Placed, Object: s.object}).Key()); row != nil {
 		report = row.Report()
 	}
 	v := objectstate.Assigned(s.config.Digest, s.row, place, report, false)

@@ -26,10 +26,12 @@ import (
 )
 
 const (
-	// budget is what is done for one space at a time, in units of CEL's costs.
-	budget = 500_000
-	// costOfLook is what it costs besides to look at an object at a location.
-	costOfLook = 100
+	// budget is what is done for one space in a call of Work, in units of CEL's costs, and maxBudget
+	// for all together; but each that has something to do gets minBudget.
+	budget, minBudget, maxBudget = 500_000, 5_000, 10_000_000
+	// costOfLook is what it costs besides to look at an object at a location, costOfRemoval to forget
+	// it there. requirementsPerCost are so many of label selectors as are evaluated for one unit.
+	costOfLook, costOfRemoval, requirementsPerCost = 100, 5, 10
 	// maxSpaceBytes bounds what the Summaries of one space hold together.
 	maxSpaceBytes = 64 << 20
 	// tryAgain is how long a Summary that would hold more than it may is not counted again.
@@ -53,9 +55,13 @@ type Config struct {
 type Index struct {
 	config Config
 	inbox  inbox
+	budget int // that of a space
 
-	mu     sync.Mutex
-	spaces map[key.Space]*space
+	// working is held by Work, which alone changes what follows. It evaluates, renders and compiles
+	// without mu, which it takes for each change, so that readers get what was counted last.
+	working sync.Mutex
+	mu      sync.Mutex
+	spaces  map[key.Space]*space
 	// sites are the locations; nil as long as no Summary has needed them.
 	sites map[key.Location]*site
 	dirty map[key.Object]struct{}
@@ -65,7 +71,7 @@ var _ table.Observer = (*Index)(nil)
 
 // New makes an Index that has observed nothing.
 func New(config Config) *Index {
-	x := &Index{config: config}
+	x := &Index{config: config, budget: budget}
 	x.inbox.has = map[key.Space]int{}
 	x.clear()
 	return x
@@ -89,8 +95,11 @@ type space struct {
 	// placed are the objects that some Summary matches, by path, with the locations that
 	// were looked at.
 	placed map[string]*placement.Membership
-	// todo are keys of objects and reports to be looked at.
-	todo map[string]struct{}
+	// todo are keys of objects and reports to be looked at, current is what was begun.
+	todo    map[string]struct{}
+	current *task
+	// filling are Summaries of which not all has been counted yet, and maybe others.
+	filling []*summary
 	// bytes is what the Summaries hold together.
 	bytes int
 }
@@ -108,23 +117,64 @@ type summary struct {
 	state      *aggregate.State
 	// filling says that not all has been counted yet: the keys in fill are to be looked at.
 	filling bool
-	fill    []string
+	fill    scan
 	// missed says that something has changed since it was given up, and until is the time
 	// before which it is not counted again.
 	missed bool
 	until  time.Time
 }
 
+// task is the work for one key: for an object at all its locations, or for a report at one. It is done
+// in parts, each in the state of its moment. A change meanwhile makes a task of its own. Its memory is
+// bounded by the number of the space's Summaries.
+type task struct {
+	key string
+	// only is the Summary for which it is done; nil: all.
+	only *summary
+	// isPlanned reports that matching, removals and additions are set, for an object that was assigned
+	// as in assigned.
+	isPlanned bool
+	assigned  *placement.Membership
+	matching  map[*summary]struct{}
+	// removals come before additions.
+	removals, additions pairs
+}
+
+// pairs are Summaries at locations, of which the first ones are done.
+type pairs struct {
+	locations []key.Location
+	summaries []*summary
+	done      int
+}
+
+// next returns the next pair; ok is false if there is none.
+func (p *pairs) next() (m *summary, l key.Location, ok bool) {
+	if p.done >= len(p.locations)*len(p.summaries) {
+		return nil, "", false
+	}
+	m, l = p.summaries[p.done%len(p.summaries)], p.locations[p.done/len(p.summaries)]
+	p.done++
+	return m, l, true
+}
+
+// matches reports whether the object counts for a Summary.
+func (t *task) matches(m *summary) bool {
+	_, ok := t.matching[m]
+	return ok
+}
+
 // Work does some of what there is to do, at a time, in a state that is at least as new as all
 // that was observed when it is called. dirty are the Summaries whose status may have changed;
 // more says that there is more to do.
 func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.Object, more bool) {
-	x.mu.Lock()
-	defer x.mu.Unlock()
+	x.working.Lock()
+	defer x.working.Unlock()
 	defer x.config.Work.End()
 	n := x.inbox.take()
 	if n.reset {
+		x.mu.Lock()
 		x.clear()
+		x.mu.Unlock()
 	}
 	if n.empty() && len(x.spaces) == 0 {
 		return nil, false
@@ -136,13 +186,11 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	for l := range n.locations {
 		w.moved(l)
 	}
-	for _, s := range x.spaces {
-		if more = w.workOn(s) || more; len(s.summaries) == 0 {
-			delete(x.spaces, s.name)
-		}
-	}
+	more = w.workOnAll()
 	if len(x.spaces) == 0 {
+		x.mu.Lock()
 		x.sites = nil
+		x.mu.Unlock()
 	}
 	dirty = slices.Collect(maps.Keys(x.dirty))
 	clear(x.dirty)

@@ -93,13 +93,17 @@ func (w *world) all() (all []table.Update) {
 
 // settle has an Index do all that there is to do, and notes what it shows.
 func (w *world) settle() {
-	for more := true; more; {
-		var dirty []key.Object
-		dirty, more = w.index.Work(w.table.Snapshot, w.now)
-		for _, o := range dirty {
-			w.shown[o] = shown(w.index, o)
-		}
+	for w.work() {
 	}
+}
+
+// work has an Index do some of that; more reports that there is more.
+func (w *world) work() (more bool) {
+	dirty, more := w.index.Work(w.table.Snapshot, w.now)
+	for _, o := range dirty {
+		w.shown[o] = shown(w.index, o)
+	}
+	return more
 }
 
 func shown(x *Index, o key.Object) string {
@@ -212,6 +216,7 @@ func TestIndexEqualsRecomputation(t *testing.T) {
 	l := newLanguage(t)
 	seeds.Check(t, func(t *rapid.T) {
 		w := newWorld(l)
+		w.index.budget = rapid.SampledFrom([]int{150, 400, budget}).Draw(t, "budget")
 		w.put(t, map[string][]byte{
 			objectIn("s1", key.Placements, "", "p").Key(): mustJSON(map[string]any{"spec": v1alpha1.PlacementSpec{
 				Locations: []v1alpha1.LocationSelector{{Selector: &metav1.LabelSelector{}}}, Downsync: []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Resources: []string{"*"}}}},
@@ -230,6 +235,8 @@ func TestIndexEqualsRecomputation(t *testing.T) {
 				w.reload()
 			case 1, 2, 3, 4:
 				w.settle()
+			case 5, 6, 7:
+				w.work()
 			}
 			w.put(t, updates)
 		}

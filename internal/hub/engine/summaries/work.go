@@ -30,7 +30,7 @@ type work struct {
 // take notes what has changed in a space.
 func (w *work) take(name key.Space, n *ofSpace) {
 	if n.anew {
-		delete(w.spaces, name)
+		w.remove(name)
 	}
 	s := w.spaces[name]
 	if s == nil {
@@ -38,12 +38,15 @@ func (w *work) take(name key.Space, n *ofSpace) {
 			return
 		}
 		s = &space{name: name, summaries: map[string]*summary{}, placed: map[string]*placement.Membership{}, todo: map[string]struct{}{}}
+		w.mu.Lock()
 		w.spaces[name] = s
+		w.mu.Unlock()
 	}
 	for k := range n.keys {
 		s.todo[k] = struct{}{}
 	}
 	for m := range n.summaries {
+		w.config.Work.Step()
 		w.define(s, m)
 	}
 	for _, m := range s.summaries {
@@ -59,23 +62,30 @@ func (w *work) define(s *space, name string) {
 	row, was := w.Get(o.Key()), s.summaries[name]
 	if row == nil || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
 		if was != nil {
+			w.mu.Lock()
 			s.drop(was)
 			delete(s.summaries, name)
+			w.mu.Unlock()
 		}
 		return
 	}
 	spec := gjson.GetBytes(row.Value, "spec").Raw
 	if was != nil && was.spec == spec {
+		w.mu.Lock()
 		was.generation = row.Meta.Generation
+		w.mu.Unlock()
 		w.mark(was) // somebody may have written its status
 		return
 	}
+	m := &summary{object: o, generation: row.Meta.Generation, spec: strings.Clone(spec)}
+	m.compile(w.config.Language)
+	w.mu.Lock()
 	if was != nil {
 		s.drop(was)
 	}
-	m := &summary{object: o, generation: row.Meta.Generation, spec: strings.Clone(spec)}
 	s.summaries[name] = m
-	m.compile(w.config.Language)
+	m.filling = m.definition != nil
+	w.mu.Unlock()
 	w.begin(s, m)
 }
 
@@ -97,43 +107,35 @@ func (m *summary) compile(l *aggregate.Language) {
 	}
 }
 
-// drop frees what a Summary holds.
+// drop frees what a Summary holds. The Index is locked.
 func (s *space) drop(m *summary) {
 	if m.state != nil {
 		s.bytes -= m.state.Bytes()
 	}
-	m.state, m.fill, m.filling = nil, nil, false
+	m.state, m.fill, m.filling = nil, scan{}, false
 }
 
 // begin has all counted anew that a Summary matches.
 func (w *work) begin(s *space, m *summary) {
-	s.drop(m)
-	m.missed = false
 	if m.definition == nil {
 		w.mark(m)
 		return
 	}
-	m.state, m.filling = aggregate.NewState(m.definition), true
 	w.needSites()
+	var prefixes []string
 	if m.from == v1alpha1.SummaryDownsynced {
-		seen := map[string]struct{}{} // prefixes may be below each other
-		m.tests.Prefixes(s.name, func(prefix string) {
-			w.Ascend(prefix, func(row *table.Row) bool {
-				if _, twice := seen[row.Key]; !twice && assigned(row) != nil {
-					seen[row.Key] = struct{}{}
-					m.fill = append(m.fill, row.Key)
-				}
-				return true
-			})
-		})
-		return
+		m.tests.Prefixes(s.name, func(prefix string) { prefixes = append(prefixes, prefix) })
+	} else {
+		for l := range w.sites {
+			prefixes = append(prefixes, key.SpaceReports(l, s.name)+string(origin(m.from))+"/")
+		}
 	}
-	for l := range w.sites {
-		w.Ascend(key.SpaceReports(l, s.name)+string(origin(m.from))+"/", func(row *table.Row) bool {
-			m.fill = append(m.fill, row.Key)
-			return true
-		})
-	}
+	fill := newScan(prefixes)
+	w.mu.Lock()
+	s.drop(m)
+	m.state, m.filling, m.fill, m.missed = aggregate.NewState(m.definition), true, fill, false
+	w.mu.Unlock()
+	s.filling = append(s.filling, m)
 }
 
 func origin(from v1alpha1.SummarySource) key.Origin {
@@ -165,33 +167,85 @@ func (w *work) mark(m *summary) {
 	}
 }
 
-// workOn does some of what there is to do in a space; more says that there is more.
-func (w *work) workOn(s *space) (more bool) {
-	left := budget
-	for k := range s.todo {
-		if left <= 0 {
-			return true
+// workOnAll does some of what there is to do in each space; more reports that there is more.
+func (w *work) workOnAll() (more bool) {
+	busy := 0
+	for _, s := range w.spaces {
+		w.tryAgain(s)
+		if s.isBusy() {
+			busy++
 		}
-		delete(s.todo, k)
-		left -= w.look(s, k, nil)
 	}
+	for _, s := range w.spaces {
+		w.workOn(s, min(w.budget, max(minBudget, maxBudget/max(busy, 1))))
+		if more = more || s.isBusy(); len(s.summaries) == 0 {
+			w.remove(s.name)
+		}
+	}
+	return more
+}
+
+// tryAgain has Summaries counted again that were given up for a while, if something has changed.
+func (w *work) tryAgain(s *space) {
 	for _, m := range s.summaries {
 		if m.definition != nil && m.state == nil && m.missed && !w.now.Before(m.until) {
 			w.begin(s, m)
 		}
-		for len(m.fill) > 0 && left > 0 {
-			k := m.fill[len(m.fill)-1]
-			m.fill = m.fill[:len(m.fill)-1]
-			left -= w.look(s, k, m)
+	}
+}
+
+// remove forgets a space.
+func (w *work) remove(name key.Space) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.spaces, name)
+}
+
+// isBusy reports whether there is something to do in a space.
+func (s *space) isBusy() bool { return s.current != nil || len(s.todo) > 0 || len(s.filling) > 0 }
+
+// workOn does some of what there is to do in a space, up to a cost that the last pair may exceed.
+func (w *work) workOn(s *space, most int) {
+	for most > 0 && s.isBusy() {
+		if s.current == nil {
+			if most -= w.choose(s); s.current == nil {
+				continue
+			}
 		}
-		if len(m.fill) > 0 {
-			more = true
-		} else if m.filling {
-			m.filling, m.fill = false, nil
-			w.mark(m)
+		cost, isDone := w.advance(s, s.current, most)
+		if most -= cost; isDone {
+			s.current = nil
 		}
 	}
-	return more
+}
+
+// choose chooses the next task, if there is one, and returns what that has cost: changes come before
+// objects that are counted for the first time. A Summary of which all was counted is shown.
+func (w *work) choose(s *space) (cost int) {
+	for k := range s.todo {
+		delete(s.todo, k)
+		s.current = &task{key: k}
+		return 0
+	}
+	if len(s.filling) == 0 {
+		return 0
+	}
+	m := s.filling[0]
+	if !m.filling || m.fill.isDone() {
+		s.filling = s.filling[1:]
+		if m.filling {
+			w.mu.Lock()
+			m.filling = false
+			w.mu.Unlock()
+			w.mark(m)
+		}
+		return 1
+	}
+	k, rows := m.fill.take(w.Snapshot, func(row *table.Row) bool { return m.from != v1alpha1.SummaryDownsynced || assigned(row) != nil })
+	if k != "" {
+		s.current = &task{key: k, only: m}
+	}
+	return rows + 1
 }
 
 // site is what is known of a location.
@@ -208,13 +262,16 @@ func (w *work) needSites() {
 	if w.sites != nil {
 		return
 	}
-	w.sites = map[key.Location]*site{}
+	sites := map[key.Location]*site{}
 	w.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		if l, ok := key.LocationOf(row.Key); ok {
-			w.sites[l] = siteOf(l, row)
+			sites[l] = siteOf(l, row)
 		}
 		return true
 	})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sites = sites
 }
 
 func siteOf(l key.Location, row *table.Row) *site {
@@ -232,10 +289,14 @@ func (w *work) moved(l key.Location) {
 	}
 	was, row := w.sites[l], w.Get(l.Key())
 	now := &site{}
-	if delete(w.sites, l); row != nil {
+	if row != nil {
 		now = siteOf(l, row)
+	}
+	w.mu.Lock()
+	if delete(w.sites, l); row != nil {
 		w.sites[l] = now
 	}
+	w.mu.Unlock()
 	came := (was == nil) != (row == nil) // or went
 	if was == nil {
 		was = &site{}

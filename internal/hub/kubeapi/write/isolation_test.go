@@ -12,6 +12,7 @@ const (
 	locations   = orrery + "/locations"
 	placements  = orrery + "/placements"
 	customizers = orrery + "/customizers"
+	summaries   = orrery + "/summaries"
 )
 
 // rows are the rows of the table below a prefix.

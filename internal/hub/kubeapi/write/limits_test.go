@@ -36,6 +36,9 @@ func (h *hub) counted() quota.Amount {
 		if strings.Contains(row.Key, "/orrery.dev/placements/") || strings.Contains(row.Key, "/orrery.dev/customizers/") {
 			a.Policies++
 		}
+		if strings.Contains(row.Key, "/orrery.dev/summaries/") {
+			a.Summaries++
+		}
 	}
 	return a
 }
@@ -93,6 +96,18 @@ func TestLimits(t *testing.T) {
 	h.must(200, h.do("DELETE", "a", placements+"/p", nil))
 	h.caughtUp()
 	h.must(201, h.do("POST", "a", customizers, customizer))
+	h.checkUsage()
+
+	h.limit(object{"policies": nil, "summaries": 1})
+	summary := func(name string) object {
+		return object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Summary", "metadata": object{"name": name},
+			"spec": object{"match": downsync, "combine": []any{object{"name": "n", "type": "COUNT"}}}}
+	}
+	h.must(201, h.do("POST", "a", summaries, summary("one")))
+	forbidden(h.do("POST", "a", summaries, summary("two")), "requested: summaries=1, used: summaries=1, limited: summaries=1")
+	h.must(200, h.do("DELETE", "a", summaries+"/one", nil))
+	h.caughtUp()
+	h.must(201, h.do("POST", "a", summaries, summary("two")))
 	h.checkUsage()
 }
 
