@@ -189,7 +189,7 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 	case r.Method != http.MethodPost:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	case call == route.Walk || call == route.ReportsWalk:
-		a.serveWalkInTurn(w, r, walkOf{l, shard, call == route.ReportsWalk, abilitiesOf(r)})
+		a.serveWalkInTurn(w, r, walkOf{walkOwner{l, shard, call == route.ReportsWalk}, abilitiesOf(r)})
 	default:
 		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, shard, call) })
 	}

@@ -62,7 +62,7 @@ func (a *Server) contentLeaves(l key.Location, shard key.Shard, can abilities) (
 // serveWalkInTurn answers one page of a walk when it is its turn. It has no deadline as
 // a whole, since it may wait for the walks of others.
 func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
-	leave, err := a.walkers.Enter(r.Context(), fmt.Sprint(of))
+	leave, err := a.walkers.Enter(r.Context(), fmt.Sprint(of.walkOwner))
 	if err != nil {
 		respond.Error(w, r, err)
 		return

@@ -93,7 +93,7 @@ func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 		}
 		ask = ask[n:]
 		answer := httptest.NewRecorder()
-		h.serveWalk(answer, httptest.NewRequest(http.MethodPost, "/", &body), walkOf{location: l})
+		h.serveWalk(answer, httptest.NewRequest(http.MethodPost, "/", &body), walkOf{walkOwner: walkOwner{location: l}})
 		size += answer.Body.Len()
 		for decoder := json.NewDecoder(answer.Body); ; {
 			var f wire.Frame

@@ -22,7 +22,7 @@ func TestWalkIsOfTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for call, of := range map[string]walkOf{route.Walk: {location: "l0000"}, route.ReportsWalk: {location: "l0000", reports: true}} {
+	for call, of := range map[string]walkOf{route.Walk: {walkOwner: walkOwner{location: "l0000"}}, route.ReportsWalk: {walkOwner: walkOwner{location: "l0000", reports: true}}} {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", bytes.NewReader(protocol.Lines(wire.Walk{}, mine.Span("", ""))))
 		w := httptest.NewRecorder()
 		h.serveWalk(w, r, of)

@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 	"orrery.dev/orrery/test/support/limit"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // leavesOf are of one length and are different for each name.
@@ -49,7 +50,7 @@ func walksCollectOnce(t *testing.T) {
 		group.Go(func() error {
 			collected, rev := 0, int64(0)
 			for page := range pages {
-				k, err := w.at(t.Context(), walkOf{location: key.Location(name)}, rev, func() ([]wire.Leaf, int64, error) {
+				k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(name)}}, rev, func() ([]wire.Leaf, int64, error) {
 					collected++
 					return leavesOf(name), int64(100 + page), nil
 				})
@@ -89,7 +90,7 @@ func TestWalksShareIndexes(t *testing.T) {
 	same := func() ([]wire.Leaf, int64, error) { return leavesOf("same"), 1, nil }
 	var kept []*walkIndex
 	for i := range 5 {
-		k, err := w.at(t.Context(), walkOf{location: key.Location(fmt.Sprint(i))}, 0, same)
+		k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(fmt.Sprint(i))}}, 0, same)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -115,7 +116,7 @@ func walksDoNotWait(t *testing.T) {
 	w := newWalkIndexes(walkBytes)
 	slow, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		k, err := w.at(t.Context(), walkOf{location: "slow"}, 0, func() ([]wire.Leaf, int64, error) {
+		k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: "slow"}}, 0, func() ([]wire.Leaf, int64, error) {
 			<-slow
 			return nil, 1, nil
 		})
@@ -124,14 +125,14 @@ func walksDoNotWait(t *testing.T) {
 		}
 		done <- err
 	}()
-	k, err := w.at(t.Context(), walkOf{location: "quick"}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("quick"), 1, nil })
+	k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: "quick"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("quick"), 1, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.room = 1 // from now on there is none
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = w.at(ctx, walkOf{location: "third"}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("third"), 1, nil })
+	_, err = w.at(ctx, walkOf{walkOwner: walkOwner{location: "third"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("third"), 1, nil })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without room a walk got %v", err)
 	}
@@ -142,18 +143,105 @@ func walksDoNotWait(t *testing.T) {
 	}
 }
 
+// TestAgentsShareRoom: an agent has one index for what it compares, whatever it claims to be able to do, and
+// the agents of a location leave room to those of another.
+func TestAgentsShareRoom(t *testing.T) {
+	const one = 100 * (leafBytes + len("00/000"))
+	for what, greedy := range seeds.Ordered(map[string]func(i int) walkOf{
+		"capabilities": func(i int) walkOf {
+			return walkOf{walkOwner{location: "greedy"}, abilities{impersonates: i&1 != 0, confirms: i&2 != 0, prefixes: i&4 != 0}}
+		},
+		"shards": func(i int) walkOf {
+			return walkOf{walkOwner: walkOwner{location: "greedy", shard: key.Shard{Index: i + 1, Count: 8}}}
+		},
+	}) {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWalkIndexes(4 * one)
+				w.collecting = make(chan struct{}, 1) // one after the other
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				var group errgroup.Group
+				for i := range 8 {
+					group.Go(func() error {
+						k, err := w.at(ctx, greedy(i), 0, func() ([]wire.Leaf, int64, error) { return leavesOf(fmt.Sprintf("%02d", i)), 1, nil })
+						if err == nil {
+							w.leave(k, false)
+						} else if !errors.Is(err, context.DeadlineExceeded) {
+							return err
+						}
+						return nil
+					})
+				}
+				if err := group.Wait(); err != nil {
+					t.Fatal(err)
+				}
+				if w.size > w.room/2 {
+					t.Errorf("the agents of one location have %d of %d bytes", w.size, w.room)
+				}
+				before := time.Now()
+				k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
+				if err != nil {
+					t.Fatal(err)
+				}
+				if waited := time.Since(before); waited > 0 {
+					t.Errorf("an agent of another location waited %v", waited)
+				}
+				w.leave(k, true)
+			})
+		})
+	}
+}
+
+// TestHeldRoomComesBack: an agent that asks for one page after the other of an index keeps it no longer than
+// walkHold while another waits for room.
+func TestHeldRoomComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWalkIndexes(1) // there is room for one
+		holder := walkOf{walkOwner: walkOwner{location: "holder"}}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for rev := int64(0); ctx.Err() == nil; {
+				k, err := w.at(ctx, holder, rev, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
+				if err != nil {
+					return
+				}
+				rev = k.rev
+				w.leave(k, false)
+				select {
+				case <-time.After(walkIdle / 2):
+				case <-ctx.Done():
+				}
+			}
+		}()
+		synctest.Wait()
+		late, stop := context.WithTimeout(t.Context(), 2*walkHold)
+		defer stop()
+		k, err := w.at(late, walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("yy"), 1, nil })
+		if err != nil {
+			t.Errorf("another agent got %v", err)
+		} else {
+			w.leave(k, true)
+		}
+		cancel()
+		<-done
+	})
+}
+
 // TestWaitingWalkHearsSomething shows that an agent whose page has to wait gets empty
 // lines meanwhile, and then its page.
 func TestWaitingWalkHearsSomething(t *testing.T) {
 	h := walkedServer(t, 3, 2)
 	h.config.Heartbeat = 20 * time.Millisecond
 	h.walks.room = 1
-	other, err := h.walks.at(t.Context(), walkOf{location: "other"}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })
+	other, err := h.walks.at(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.serveWalkInTurn(w, r, walkOf{location: "l0000"})
+		h.serveWalkInTurn(w, r, walkOf{walkOwner: walkOwner{location: "l0000"}})
 	}))
 	defer server.Close()
 	resp, err := http.Post(server.URL, "application/json", strings.NewReader("{}\n{\"sum\":\"\",\"count\":0}\n"))
