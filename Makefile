@@ -61,7 +61,7 @@ test: unit system ## all tests; the first run builds Kubernetes
 # packages have many random inputs and run twice: all inputs without the race detector, one fifth of
 # them with it. VOLUME tests of the hub mostly copy large values: only make soak runs them with it.
 PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields agent/health agent/manifest \
-  hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm \
+  hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm hub/engine/mentions \
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota \
   hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/unreturned hub/engine/upsync \
   hub/kinds/binding hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \

@@ -18,6 +18,7 @@ import (
 	"iter"
 	"slices"
 
+	"orrery.dev/orrery/internal/hub/engine/mentions"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -41,9 +42,8 @@ type Engine struct {
 	going map[key.Space]struct{}
 	// upsyncs has what spaces ask to see of locations.
 	upsyncs upsyncs
-	// direct has, by location, the keys of the objects whose annotation names it, whether
-	// or not the location exists.
-	direct map[key.Location]map[string]struct{}
+	// direct has the names of locations in annotations, whether or not there are such locations.
+	direct mentions.Index
 	// templates are those in objects.
 	templates   templates
 	claims      claims
@@ -76,7 +76,7 @@ func (e *Engine) Reset() {
 		locations:   map[key.Location]*site{},
 		going:       map[key.Space]struct{}{},
 		upsyncs:     newUpsyncs(),
-		direct:      map[key.Location]map[string]struct{}{},
+		direct:      mentions.New(),
 		templates:   templates{map[string]*template{}, map[key.Space]map[string]*template{}},
 		claims:      claims{},
 		definitions: definitions{},

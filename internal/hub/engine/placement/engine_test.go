@@ -163,9 +163,8 @@ func checkFresh(t *rapid.T, engine *Engine, memberships map[string]string, w wor
 	if got := membershipsOf(tbl); !maps.Equal(got, memberships) {
 		t.Fatalf("from scratch:\n%v\nstep by step:\n%v", got, memberships)
 	}
-	equal := func(a, b map[string]struct{}) bool { return maps.Equal(a, b) }
-	if !maps.EqualFunc(engine.direct, fresh.direct, equal) {
-		t.Fatalf("directly assigned: %v, from scratch %v", engine.direct, fresh.direct)
+	if !engine.direct.Equal(fresh.direct) {
+		t.Fatal("what is directly assigned differs from scratch")
 	}
 	if got, want := engine.templates.described(), fresh.templates.described(); !maps.Equal(got, want) {
 		t.Fatalf("templates: %v, from scratch %v", got, want)
@@ -213,7 +212,7 @@ func (rs *references) text() map[string]string {
 		}
 	}
 	for o, by := range rs.to {
-		for f, n := range by {
+		for f, n := range by.all {
 			all["to "+o.Path()+" by "+f.String()] = fmt.Sprint(n)
 		}
 	}

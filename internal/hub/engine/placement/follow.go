@@ -2,8 +2,8 @@ package placement
 
 import (
 	"cmp"
-	"maps"
 	"slices"
+	"unique"
 
 	"orrery.dev/orrery/internal/hub/engine/refs"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -41,8 +41,53 @@ type references struct {
 	from map[key.Object]*referrer
 	// to has for each object that is referred to how it follows, and how many objects it
 	// follows so: one ServiceAccount or pull secret may be that of thousands.
-	to map[key.Object]map[following]int
+	to map[key.Object]followings
 }
+
+// followings are the ways in which an object follows others, each with how many it follows so. Most
+// objects that are referred to follow in one way, for which there is no map: users choose how many names
+// an object refers to.
+type followings struct {
+	only unique.Handle[following]
+	n    int // 0: there is none, or more
+	more map[unique.Handle[following]]int
+}
+
+// all yields each way and how many objects are followed so.
+func (fs followings) all(yield func(following, int) bool) {
+	if fs.n != 0 {
+		yield(fs.only.Value(), fs.n)
+	}
+	for one, n := range fs.more {
+		if !yield(one.Value(), n) {
+			return
+		}
+	}
+}
+
+// add takes over the ways and adds to the number of one. It returns that number before and after.
+func (fs followings) add(way following, n int) (now followings, before, after int) {
+	one := unique.Make(way)
+	switch {
+	case fs.more == nil && (fs.n == 0 || fs.only == one):
+		now, before = followings{one, fs.n + n, nil}, fs.n
+	case fs.more == nil:
+		now = followings{more: map[unique.Handle[following]]int{fs.only: fs.n, one: n}}
+	default:
+		now, before = fs, fs.more[one]
+		if now.more[one] = before + n; now.more[one] == 0 {
+			delete(now.more, one)
+		}
+		if len(now.more) == 1 {
+			for left, n := range now.more {
+				now = followings{left, n, nil}
+			}
+		}
+	}
+	return now, before, before + n
+}
+
+func (fs followings) isEmpty() bool { return fs.n == 0 && len(fs.more) == 0 }
 
 // referrer is an object that is followed.
 type referrer struct {
@@ -55,7 +100,7 @@ type referrer struct {
 }
 
 func newReferences() references {
-	return references{from: map[key.Object]*referrer{}, to: map[key.Object]map[following]int{}}
+	return references{from: map[key.Object]*referrer{}, to: map[key.Object]followings{}}
 }
 
 // set notes how an object is followed, and calls moved for what from then on follows
@@ -110,27 +155,21 @@ func (rs *references) set(o key.Object, home key.Space, row *table.Row, by []fol
 // add adds to the number of objects that another follows in one way, and says whether it
 // begins or ceases to follow so.
 func (rs *references) add(to key.Object, by following, n int) (moved bool) {
-	all := rs.to[to]
-	if all == nil {
-		all = map[following]int{}
-		rs.to[to] = all
+	all, before, after := rs.to[to].add(by, n)
+	if rs.to[to] = all; all.isEmpty() {
+		delete(rs.to, to)
 	}
-	had := all[by]
-	if all[by] = had + n; all[by] == 0 {
-		if delete(all, by); len(all) == 0 {
-			delete(rs.to, to)
-		}
-	}
-	return (had == 0) != (had+n == 0)
+	return (before == 0) != (after == 0)
 }
 
 // of is how an object follows those that refer to it, in order.
 func (rs *references) of(o key.Object) []following {
-	all := rs.to[o]
-	if len(all) == 0 {
-		return nil
+	var all []following
+	for f := range rs.to[o].all {
+		all = append(all, f)
 	}
-	return slices.SortedFunc(maps.Keys(all), compareFollowing)
+	slices.SortFunc(all, compareFollowing)
+	return all
 }
 
 // parts are how a placement treats an object: where it matches it, and where the object
@@ -169,7 +208,7 @@ func (s *step) followReadmitted() {
 		return
 	}
 	for o, all := range s.references.to {
-		for f := range all {
+		for f := range all.all {
 			if slices.ContainsFunc(f.locations.names, func(l key.Location) bool { return s.readmitted[l] }) {
 				s.moved[o] = struct{}{}
 			}

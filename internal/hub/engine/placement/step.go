@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -125,21 +126,17 @@ func (s *step) evaluateChanged() {
 }
 
 func (s *step) indexDirect(c table.Change) {
+	if c.Prev != nil && c.Cur != nil && c.Prev.Annotation(v1alpha1.AssignedLocationsAnnotation) == c.Cur.Annotation(v1alpha1.AssignedLocationsAnnotation) {
+		return
+	}
 	if c.Prev != nil {
 		for _, l := range directOf(c.Prev).locations {
-			if keys := s.direct[l]; keys != nil {
-				if delete(keys, c.Prev.Key); len(keys) == 0 {
-					delete(s.direct, l)
-				}
-			}
+			s.direct.Remove(string(l), c.Prev.Key)
 		}
 	}
 	if c.Cur != nil {
 		for _, l := range directOf(c.Cur).locations {
-			if s.direct[l] == nil {
-				s.direct[l] = map[string]struct{}{}
-			}
-			s.direct[l][c.Cur.Key] = struct{}{}
+			s.direct.Add(string(l), c.Cur.Key)
 		}
 	}
 }

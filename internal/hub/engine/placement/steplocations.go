@@ -27,7 +27,7 @@ func (s *step) updateLocations() []key.Location {
 			delete(s.locations, l)
 		}
 		if was.open() != now.open() || s.readmitted[l] {
-			for k := range s.direct[l] {
+			for k := range s.direct.Keys(string(l)) {
 				s.reaches(reach{prefix: k})
 			}
 		}

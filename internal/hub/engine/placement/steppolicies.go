@@ -79,7 +79,7 @@ func (c concern) has(s subject, references *references) bool {
 	if slices.ContainsFunc(c, func(p *scope) bool { return slices.ContainsFunc(p.tests, func(t objectTest) bool { return t.fit(s) }) }) {
 		return true
 	}
-	for f := range references.to[s.Object] {
+	for f := range references.to[s.Object].all {
 		if slices.ContainsFunc(c, func(p *scope) bool { return f.placement == p.ref }) {
 			return true
 		}

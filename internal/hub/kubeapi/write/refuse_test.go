@@ -95,6 +95,7 @@ func TestRefused(t *testing.T) {
 		{"patched too large", "PATCH", "a", configMaps + "/c", object{"data": object{"k": strings.Repeat("x", write.DefaultObjectBytes)}}, merge, 413, metav1.StatusReasonRequestEntityTooLarge, "limit"},
 		{"locations no list", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", "a,b"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/assigned-locations]"},
 		{"locations null", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", "null"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/assigned-locations]"},
+		{"too many locations", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", `["a"`+strings.Repeat(`,"a"`, 1024)+`]`), nil, 422, metav1.StatusReasonInvalid, "more than 1024 names"},
 		{"bad location", "POST", "a", configMaps, annotated("orrery.dev/assigned-locations", `["a--b"]`), nil, 422, metav1.StatusReasonInvalid, "a--b"},
 		{"bad return status", "POST", "a", configMaps, annotated("orrery.dev/return-status", "Sometimes"), nil, 422, metav1.StatusReasonInvalid, "metadata.annotations[orrery.dev/return-status]"},
 		{"bad annotation by patch", "PATCH", "a", configMaps + "/c", `{"metadata":{"annotations":{"orrery.dev/return-status":"x"}}}`, merge, 422, metav1.StatusReasonInvalid, "orrery.dev/return-status"},

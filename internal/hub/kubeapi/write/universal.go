@@ -3,10 +3,12 @@ package write
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
@@ -50,7 +52,7 @@ func (u universal) PrepareForUpdate(ctx context.Context, obj, old runtime.Object
 }
 
 func (u universal) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return slices.Concat(validateAnnotations(obj), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
+	return slices.Concat(validateAnnotations(obj, nil), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
 }
 
 // ValidateUpdate returns why obj must not be stored. If nothing is wrong, it also marks the status of
@@ -66,7 +68,7 @@ func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	if len(sliced) == 0 {
 		sliced = judged(ctx, obj, old)
 	}
-	all := slices.Concat(validateAnnotations(obj), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
+	all := slices.Concat(validateAnnotations(obj, old), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
 	if len(all) == 0 {
 		awaitLocations(obj, old)
 	}
@@ -93,8 +95,13 @@ func (u universal) validateTemplates(obj runtime.Object) field.ErrorList {
 	return u.server.config.Rules.CheckTemplates(object)
 }
 
-// validateAnnotations refuses values that would only be ignored later.
-func validateAnnotations(obj runtime.Object) field.ErrorList {
+// maxAssigned bounds the names in the annotation of direct assignment: the hub keeps an index of names
+// whether or not there are such locations.
+const maxAssigned = 1024
+
+// validateAnnotations refuses values that would only be ignored later, and too many names of locations.
+// The names that old has, which is nil for a new object, are not too many.
+func validateAnnotations(obj, old runtime.Object) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
@@ -102,7 +109,11 @@ func validateAnnotations(obj runtime.Object) field.ErrorList {
 	path := field.NewPath("metadata", "annotations")
 	var problems field.ErrorList
 	if value, ok := m.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]; ok {
-		problems = append(problems, validateLocations(path.Key(v1alpha1.AssignedLocationsAnnotation), value)...)
+		names := []string(nil)
+		if o, err := meta.Accessor(old); err == nil {
+			names, _ = assignedNames(o)
+		}
+		problems = append(problems, validateLocations(path.Key(v1alpha1.AssignedLocationsAnnotation), value, max(maxAssigned, len(names)))...)
 	}
 	returnStatuses := []v1alpha1.ReturnStatus{v1alpha1.ReturnStatusNone, v1alpha1.ReturnStatusSingleton, v1alpha1.ReturnStatusRollup}
 	if value, ok := m.GetAnnotations()[v1alpha1.ReturnStatusAnnotation]; ok && !slices.Contains(returnStatuses, v1alpha1.ReturnStatus(value)) {
@@ -111,10 +122,19 @@ func validateAnnotations(obj runtime.Object) field.ErrorList {
 	return problems
 }
 
-func validateLocations(path *field.Path, value string) field.ErrorList {
+// assignedNames are the names in an object's annotation of direct assignment.
+func assignedNames(m metav1.Object) (names []string, err error) {
+	err = json.Unmarshal([]byte(m.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]), &names)
+	return names, err
+}
+
+func validateLocations(path *field.Path, value string, most int) field.ErrorList {
 	var names []string
 	if err := json.Unmarshal([]byte(value), &names); err != nil || names == nil {
 		return field.ErrorList{field.Invalid(path, value, `must be a JSON list of location names, such as ["a","b"]`)}
+	}
+	if len(names) > most {
+		return field.ErrorList{field.Invalid(path, len(names), fmt.Sprintf("the annotation has more than %d names: use a Placement", most))}
 	}
 	for _, name := range names {
 		if err := key.ValidateName(name); err != nil {
