@@ -105,10 +105,10 @@ func (r *Rights) rules() []rbacv1.PolicyRule {
 	}
 	// Leases say which agents share a location.
 	rules := []rbacv1.PolicyRule{discovery, {APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}}}
-	// The UID of this Namespace is the identity of the cluster.
-	rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}})
 	if len(r.Mapped) > 0 {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}})
+	} else { // the UID of this Namespace is the identity of the cluster
+		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}})
 	}
 	if len(r.Seen) > 0 { // of which kinds come and go
 		rules = append(rules, rbacv1.PolicyRule{
