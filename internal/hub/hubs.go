@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"orrery.dev/orrery/internal/hub/kinds/schemaversion"
 	"orrery.dev/orrery/internal/hub/storage/election"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/presence"
@@ -64,7 +65,8 @@ func (h *Hub) among() *hubs {
 	}
 	of := &hubs{behind: map[string]halt{}}
 	of.member = presence.NewMember(presence.Config{
-		Log: h.log, Table: h.table, Is: presence.Hub{URL: h.contact.URL(), Version: process.Version()},
+		Log: h.log, Table: h.table, Newer: h.newer,
+		Is:    presence.Hub{URL: h.contact.URL(), Version: process.Version(), Schema: schemaversion.Version(), Kinds: schemaversion.Changed()},
 		Needs: h.needs, Window: h.config.WindowRevisions, Alone: func() bool { return of.elections.Held(compacting) },
 		TTL: ttl, Silent: silent, Logger: h.config.Logger,
 	})

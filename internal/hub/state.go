@@ -19,6 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/upsync"
 	"orrery.dev/orrery/internal/hub/kinds/custom"
 	"orrery.dev/orrery/internal/hub/kinds/registry"
+	"orrery.dev/orrery/internal/hub/kinds/schemaversion"
 	"orrery.dev/orrery/internal/hub/storage/lineage"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -68,6 +69,8 @@ type state struct {
 	flow *flow
 	// watchdog looks after what counts.
 	watchdog *watchdog.Watchdog
+	// newer has the hubs on the log that know more of kinds than this one.
+	newer *presence.Newer
 	// present is since when locations have no session.
 	present *presence.Index
 }
@@ -93,6 +96,7 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		usage: quota.NewUsage(), grants: auth.NewGrants(), moves: auth.NewMoves(), pruned: prune.New(poke), releases: helm.New(),
 		changed: controllers.NewSignal(), born: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewShelves(),
 		flow: newFlow(), present: presence.NewIndex(config.Now),
+		newer: presence.NewNewer(schemaversion.Version(), config.Logger),
 	}
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
 	meetings := custom.NewMeetings()
@@ -104,7 +108,7 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	s.tally = progress.New(progress.Config{Digest: s.renderer.Digest, Work: s.watchdog.Work(countingProgress)})
 	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Work: s.watchdog.Work(countingSummaries), Changed: s.summed.Raise})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Shower: s.exports, Observer: observers{s.flow.applied, s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.shelved, s.present, s.changed},
+		Deriver: s.engine, Shower: s.exports, Observer: observers{s.flow.applied, s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.shelved, s.present, s.newer, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

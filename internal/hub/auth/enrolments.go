@@ -145,11 +145,13 @@ func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, ste
 			return err
 		}
 		var seen int64
-		value := after.Encode()
-		if row != nil {
-			if seen = row.ModRev; string(row.Value) == string(value) {
-				return nil
-			}
+		var value []byte
+		if row == nil {
+			value = after.Encode()
+		} else if value = after.EncodeOver(row.Value); string(row.Value) == string(value) {
+			return nil
+		} else {
+			seen = row.ModRev
 		}
 		rev, done, err := e.config.Log.Put(ctx, key.Enrolment(l), value, seen)
 		if err != nil {

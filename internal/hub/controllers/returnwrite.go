@@ -35,7 +35,7 @@ func (c *returner) sameStatus(row *table.Row, status json.RawMessage) (bool, err
 	if sameJSON(status, has) {
 		return true, nil
 	}
-	value, err := c.withStatus(row.Key, row.Value, status)
+	value, err := c.withStatus(row, row.Value, status)
 	if err != nil {
 		return false, err
 	}
@@ -112,7 +112,7 @@ func (c *returner) write(ctx context.Context, o key.Object, row *table.Row, stat
 	if err != nil {
 		return 0, false, fmt.Errorf("mark the status of %q: %w", row.Key, err)
 	}
-	value, err := c.withStatus(row.Key, object, status)
+	value, err := c.withStatus(row, object, status)
 	if err != nil {
 		return 0, false, err
 	}

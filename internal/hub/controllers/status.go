@@ -11,10 +11,14 @@ import (
 	"github.com/tidwall/sjson"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/jsonsplice"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -36,7 +40,7 @@ func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status f
 // replaceStatus writes object with a status. A status that would make the object too
 // large to be written again by its users is left out.
 func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
-	value, err := c.withStatus(row.Key, object, status)
+	value, err := c.withStatus(row, object, status)
 	if err != nil {
 		return err
 	}
@@ -54,10 +58,12 @@ func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object 
 	return err
 }
 
-// withStatus is object with a status, encoded as a write by a user would be, so that a
-// user's next apply without a change does not become a change.
-func (c *Controllers) withStatus(k string, object, status []byte) ([]byte, error) {
-	var err error
+// withStatus is the stored object of a row with a status, and with the managed fields of object.
+// Both are encoded as a write by a user would be, so that a user's next apply without a change
+// does not become a change. All other text stays as it is stored: a newer version of the hub may
+// have stored fields that this one does not know.
+func (c *Controllers) withStatus(row *table.Row, object, status []byte) ([]byte, error) {
+	k, err := row.Key, error(nil)
 	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
 		object, err = sjson.SetRawBytes(bytes.Clone(object), "status", status)
 	} else if gjson.GetBytes(object, "status").Exists() {
@@ -66,8 +72,22 @@ func (c *Controllers) withStatus(k string, object, status []byte) ([]byte, error
 	if err != nil {
 		return nil, fmt.Errorf("set the status of %q: %w", k, err)
 	}
-	return c.canonical(k, object)
+	value, err := c.canonical(k, object)
+	if err != nil {
+		return nil, err
+	}
+	const version = "apiVersion"
+	if gjson.GetBytes(row.Value, version).String() != gjson.GetBytes(value, version).String() {
+		return value, nil // it is stored in another version from now on
+	}
+	if value, err = jsonsplice.Copy(row.Value, value, jsonsplice.Field("status"), jsonsplice.Field("metadata", "managedFields")); err != nil {
+		return nil, fmt.Errorf("set the status of %q: %w", k, err)
+	}
+	return value, nil
 }
+
+// errNewer is returned for an object of a version that this hub does not have.
+var errNewer = errors.New("a newer hub has stored it in a version that this hub does not know: upgrade this hub")
 
 // canonical passes an object through its kind's codec.
 func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
@@ -81,6 +101,9 @@ func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("no kind for %q", k)
 	}
+	if kind.GVK.Group == v1alpha1.GroupVersion.Group && !hasVersion(catalog, kind, gjson.GetBytes(object, "apiVersion").String()) {
+		return nil, fmt.Errorf("write the status of %q: %w", k, errNewer)
+	}
 	decoded, err := runtime.Decode(kind.StorageCodec, object)
 	if err != nil {
 		return nil, fmt.Errorf("decode %q: %w", k, err)
@@ -90,6 +113,16 @@ func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
 		return nil, fmt.Errorf("encode %q: %w", k, err)
 	}
 	return value, nil
+}
+
+// hasVersion reports whether a catalog has a kind in an API version, too.
+func hasVersion(catalog *kinds.Catalog, kind *kinds.Kind, version string) bool {
+	gv, err := schema.ParseGroupVersion(version)
+	if err != nil {
+		return false
+	}
+	_, ok := catalog.Lookup(gv.WithResource(kind.GVR.Resource))
+	return ok
 }
 
 // putRoom is Log.Put of an object that the hub writes itself, if there is room.

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"orrery.dev/orrery/internal/lib/jsonsplice"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -153,6 +154,28 @@ func ParseRecord(value []byte, uid string) Record {
 		return Record{Location: uid}
 	}
 	return r
+}
+
+// EncodeOver is what the log keeps of a record in place of a value that it has of the same
+// location: fields of that value which this version of the hub does not know stay.
+func (r Record) EncodeOver(value []byte) []byte {
+	whole := r.Encode()
+	if len(value) == 0 {
+		return whole
+	}
+	var old Record
+	if json.Unmarshal(value, &old) != nil || old.Location != r.Location {
+		return whole
+	}
+	changed, err := jsonsplice.Differing(old.Encode(), whole, "shards")
+	if err != nil {
+		return whole
+	}
+	over, err := jsonsplice.Copy(value, whole, changed...)
+	if err != nil {
+		return whole
+	}
+	return over
 }
 
 // Encode is what the log keeps.

@@ -417,3 +417,23 @@ func TestJudgeFormer(t *testing.T) {
 		t.Errorf("revoked: %v", err)
 	}
 }
+
+// TestRecordsKeepFields: a record that is written anew keeps what a newer version of the hub has
+// noted in it, unless it is of another location.
+func TestRecordsKeepFields(t *testing.T) {
+	r, _, c := joined(t, Record{Location: uid}, "key")
+	kept := strings.Replace(string(r.Encode()), `{"location"`, `{"newer":{"z":1e2},"location"`, 1)
+	now := ParseRecord([]byte(kept), uid).Use(c)
+	over := now.EncodeOver([]byte(kept))
+	if !strings.Contains(string(over), `"newer":{"z":1e2}`) || ParseRecord(over, uid).Used != now.Used || now.Used.Number == 0 {
+		t.Errorf("written anew: %s", over)
+	}
+	if again := now.EncodeOver(over); string(again) != string(over) {
+		t.Errorf("without a change %s becomes %s", over, again)
+	}
+	for _, other := range []string{"", "{", strings.Replace(kept, uid, "u2", 1)} {
+		if got := now.EncodeOver([]byte(other)); string(got) != string(now.Encode()) {
+			t.Errorf("over %q: %s", other, got)
+		}
+	}
+}

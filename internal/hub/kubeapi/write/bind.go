@@ -17,6 +17,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/kinds/binding"
+	"orrery.dev/orrery/internal/hub/kubeapi/textual"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -274,7 +275,7 @@ func (s *Server) SettleBinding(ctx context.Context, row *table.Row) (wrote bool,
 	same := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		return old.DeepCopyObject(), nil
 	})
-	ctx = about(ctx, b.Space, r.kind, metav1.NamespaceNone)
+	ctx = textual.With(about(ctx, b.Space, r.kind, metav1.NamespaceNone), r.kind)
 	_, _, err = r.objects.Update(ctx, b.Name, same, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return true, fmt.Errorf("settle APIBinding %q in space %q: %w", b.Name, b.Space, err)

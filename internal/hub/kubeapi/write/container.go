@@ -21,6 +21,7 @@ import (
 	"k8s.io/apiserver/pkg/util/dryrun"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kubeapi/textual"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -110,7 +111,7 @@ func (c *containers) Delete(ctx context.Context, name string, validate rest.Vali
 		preconditions.UID, preconditions.ResourceVersion = options.Preconditions.UID, options.Preconditions.ResourceVersion
 	}
 	out := c.NewFunc()
-	err = c.Storage.GuaranteedUpdate(ctx, k, out, false, preconditions,
+	err = c.Storage.GuaranteedUpdate(textual.With(ctx, c.kind), k, out, false, preconditions,
 		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
 			if err := validate(ctx, existing); err != nil {
 				return nil, err

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/storage"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/textual"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -23,7 +24,7 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 		return err
 	}
 	now := metav1.NewTime(s.config.Now())
-	err = r.status.store.Storage.GuaranteedUpdate(ctx, s.etcdKey(o), r.kind.New(), false, nil,
+	err = r.status.store.Storage.GuaranteedUpdate(textual.With(ctx, r.kind), s.etcdKey(o), r.kind.New(), false, nil,
 		storage.SimpleUpdate(func(existing runtime.Object) (runtime.Object, error) {
 			switch e := existing.(type) {
 			case *corev1.Namespace:

@@ -27,7 +27,7 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	if err := key.ValidateName(string(space)); err != nil {
 		return nil, apierrors.NewBadRequest("space " + err.Error())
 	}
-	if err := checkRequest(kind, space, info); err != nil {
+	if err := s.config.checkRequest(kind, space, info); err != nil {
 		return nil, err
 	}
 	r, err := s.resourceOf(kind)
@@ -54,8 +54,9 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	}, nil
 }
 
-// checkRequest refuses requests that no storage serves.
-func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) error {
+// checkRequest refuses requests that no storage serves, and writes of kinds of which another hub
+// on the log knows more.
+func (c *Config) checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) error {
 	resource := kind.GVR.GroupResource()
 	if space != key.Root && info.Verb != "get" && (kind.Resource == key.Spaces || kind.Resource == key.Locations) {
 		return apierrors.NewMethodNotSupported(resource, info.Verb)
@@ -74,7 +75,10 @@ func checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) 
 	case info.Verb == "create" && info.Name != "", info.Name == "" && (info.Verb == "update" || info.Verb == "patch") && kind.Custom == nil:
 		return apierrors.NewMethodNotSupported(resource, info.Verb)
 	}
-	return nil
+	if info.Verb == "get" {
+		return nil
+	}
+	return c.Outdated(kind.Resource)
 }
 
 // admission is what the library's handlers ask about objects.

@@ -3,6 +3,7 @@ package write
 import (
 	"context"
 	"fmt"
+	"strings"
 	"unsafe"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -15,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/engine/quota"
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kubeapi/textual"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -142,6 +144,7 @@ type ownedPuts struct {
 	kubernetes.Interface
 	kv     clientv3.KV
 	prefix string
+	table  *table.Table
 	limits *quota.Limits
 	room   Room
 }
@@ -151,6 +154,21 @@ type ownedPuts struct {
 const maxOwnerChanges = 16
 
 func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
+	if expected != 0 && textual.Is(ctx) {
+		stored, err := p.stored(ctx, k, expected)
+		if err != nil {
+			return kubernetes.PutResponse{}, err
+		}
+		if stored != nil { // else the put fails
+			var same bool
+			if value, same, err = textual.Splice(ctx, stored, value); err != nil {
+				return kubernetes.PutResponse{}, fmt.Errorf("%q: %w", k, err)
+			}
+			if same {
+				return kubernetes.PutResponse{Succeeded: true, Revision: expected}, nil
+			}
+		}
+	}
 	done, err := p.reserve(ctx, k, value)
 	if err != nil {
 		return kubernetes.PutResponse{}, err
@@ -167,6 +185,21 @@ func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, ex
 		done(0)
 	}
 	return resp, err
+}
+
+// stored is the value at an etcd key and a revision; nil if it has another revision now.
+func (p ownedPuts) stored(ctx context.Context, k string, rev int64) ([]byte, error) {
+	if row, _ := p.table.Get(strings.TrimPrefix(k, p.prefix)); row != nil && row.ModRev == rev {
+		return row.Value, nil
+	}
+	r, err := p.Interface.Get(ctx, k, kubernetes.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read %q: %w", k, err)
+	}
+	if r.KV == nil || r.KV.ModRevision != rev {
+		return nil, nil
+	}
+	return r.KV.Value, nil
 }
 
 func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {

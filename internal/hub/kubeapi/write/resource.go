@@ -24,6 +24,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kubeapi/textual"
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -221,7 +222,7 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 
 // Delete deletes an object, or marks it.
 func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (obj runtime.Object, gone bool, err error) {
-	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
+	err = inSteps(textual.With(ctx, o.kind), o.kind.Resource, func(ctx context.Context) error {
 		obj, gone, err = o.Store.Delete(ctx, name, validate, options)
 		return err
 	})
@@ -234,7 +235,7 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 // DeleteCollection answers with the deleted objects. As in any list, items of built-in kinds
 // do not have their kind.
 func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (deleted runtime.Object, err error) {
-	ctx = countingDefaults(ctx)
+	ctx = textual.With(countingDefaults(ctx), o.kind)
 	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
 		deleted, err = o.Store.DeleteCollection(ctx, validate, options, listOptions)
 		return err
@@ -264,7 +265,7 @@ func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.Ge
 }
 
 func (s *statusStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
-	info = withDefaults(s.kind, info)
+	ctx, info = textual.With(ctx, s.kind), withDefaults(s.kind, info)
 	if !takesNames(s.kind.Resource) {
 		return s.store.Update(ctx, name, info, create, update, false, options)
 	}

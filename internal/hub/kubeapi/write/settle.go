@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/registry/rest"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/textual"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -39,7 +40,7 @@ func (s *Server) SettleNames(ctx context.Context, space key.Space) error {
 	if err != nil {
 		return err
 	}
-	ctx = about(ctx, space, r.kind, metav1.NamespaceNone)
+	ctx = textual.With(about(ctx, space, r.kind, metav1.NamespaceNone), r.kind)
 	same := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		return old.DeepCopyObject(), nil
 	})

@@ -36,7 +36,7 @@ func (s *Server) ThroughHandler(kind *kinds.Kind, t Through, info *request.Reque
 	if s.config.Exports == nil {
 		return nil, apierrors.NewInternalError(errors.New("nothing is exported"))
 	}
-	if err := checkRequest(kind, t.Space, info); err != nil {
+	if err := s.config.checkRequest(kind, t.Space, info); err != nil {
 		return nil, err
 	}
 	r, err := s.resourceOf(kind)

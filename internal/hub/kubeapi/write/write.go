@@ -69,6 +69,9 @@ type Config struct {
 	Exports *exports.Engine
 	// Follows says which kinds follow by a Placement; nil: all.
 	Follows Follows
+	// Outdated refuses requests that write objects of a resource of which this hub knows less than
+	// another on the log; nil: there is no other.
+	Outdated func(key.Resource) error
 	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.
 	ObjectBytes int
 	// EventTTL is how long Events are kept; 0 for DefaultEventTTL.
@@ -150,6 +153,9 @@ func New(config Config) (*Server, error) {
 	if config.Follows == nil {
 		config.Follows = followAll
 	}
+	if config.Outdated == nil {
+		config.Outdated = func(key.Resource) error { return nil }
+	}
 	boundCopies()
 	s := &Server{
 		config:      config,
@@ -162,7 +168,7 @@ func New(config Config) (*Server, error) {
 		Client: config.Client.Client,
 		Kubernetes: ownedPuts{
 			Interface: config.Client.Kubernetes, kv: config.Client.KV,
-			prefix: config.Prefix, limits: config.Limits, room: config.Room,
+			prefix: config.Prefix, table: config.Table, limits: config.Limits, room: config.Room,
 		},
 	}
 	return s, nil

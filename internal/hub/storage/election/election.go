@@ -32,6 +32,9 @@ type Member interface {
 	// Lease is its lease, nil if it has none; full: since the log has no room. changed is
 	// closed when that is no longer so.
 	Lease() (lease *etcd.Lease, full bool, changed <-chan struct{})
+	// Newer reports whether a hub with newer schemas lives. Such a hub is elected instead of this
+	// one, which would drop what it does not know. changed is closed when that is no longer so.
+	Newer() (lives bool, changed <-chan struct{})
 }
 
 // Elections elects this hub. It is safe for concurrent use.
@@ -85,8 +88,12 @@ func (e *Elections) Run(ctx context.Context, concern string, loop func(context.C
 			return err
 		}
 		e.note(concern, true)
-		e.serve(ctx, term, concern, loop)
+		serving, stop := e.untilNewer(term)
+		e.serve(ctx, serving, concern, loop)
 		e.note(concern, false)
+		if stop(); term.Err() == nil && ctx.Err() == nil {
+			e.resign(term, key.Election(concern))
+		}
 		end()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -114,11 +121,58 @@ func (e *Elections) serve(ctx, term context.Context, concern string, loop func(c
 	}
 }
 
-// elected waits until this hub is elected for a key. The term ends when it no longer is.
+// untilNewer is a term until a hub with newer schemas lives.
+func (e *Elections) untilNewer(term context.Context) (serving context.Context, stop func()) {
+	serving, cancel := context.WithCancel(term)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		defer cancel()
+		for {
+			lives, changed := e.member.Newer()
+			if lives {
+				return
+			}
+			select {
+			case <-changed:
+			case <-serving.Done():
+				return
+			}
+		}
+	}()
+	return serving, func() { cancel(); <-watched }
+}
+
+// resign removes the key by which this hub is elected, so that another need not wait for the end of
+// its lease. If that fails, the lease ends sometime.
+func (e *Elections) resign(term context.Context, k string) {
+	ctx, cancel := context.WithTimeout(term, shownWithin)
+	defer cancel()
+	if row, _ := e.table.Get(k); row == nil || string(row.Value) != e.member.ID() {
+		return // no hub is elected, since the log has no room
+	}
+	rev, err := e.log.Write(ctx, []etcd.Op{{Key: k}}) // under the guard of the term
+	if err == nil {
+		err = e.table.WaitFor(ctx, rev)
+	}
+	if err != nil && ctx.Err() == nil {
+		e.logger.Warn("leave what this hub is elected for to a newer one", "key", k, "error", err)
+	}
+}
+
+// elected waits until this hub is elected for a key, for which it does not stand while a hub with
+// newer schemas lives. The term ends when it no longer is.
 // While nobody can be elected since the log has no room, every hub is, so that the deletions
 // that make room go on.
 func (e *Elections) elected(ctx context.Context, k string) (term context.Context, end context.CancelFunc, err error) {
 	for ctx.Err() == nil {
+		if lives, left := e.member.Newer(); lives {
+			select {
+			case <-left:
+			case <-ctx.Done():
+			}
+			continue
+		}
 		lease, full, changed := e.member.Lease()
 		switch row, _ := e.table.Get(k); {
 		case full && row == nil:

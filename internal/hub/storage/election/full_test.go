@@ -28,6 +28,8 @@ type leased struct {
 
 func (leased) ID() string { return "leased" }
 
+func (leased) Newer() (lives bool, changed <-chan struct{}) { return false, nil }
+
 func (m leased) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{}) {
 	select {
 	case m.asked <- time.Now():

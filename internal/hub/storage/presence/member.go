@@ -45,6 +45,8 @@ type Config struct {
 	// Silent is called with true when the log has not answered for that time, or the table
 	// was lost for it, and with false when that is over. Nil: nobody asks.
 	Silent func(bool)
+	// Newer has the hubs with newer schemas; nil: there are none.
+	Newer  *Newer
 	Logger *slog.Logger
 }
 
@@ -77,6 +79,15 @@ func (m *Member) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease, m.full, m.changed
+}
+
+// Newer reports whether a hub with newer schemas lives, to which this one leaves all that one hub
+// is elected for. changed is closed when that is no longer so.
+func (m *Member) Newer() (lives bool, changed <-chan struct{}) {
+	if m.config.Newer == nil {
+		return false, nil
+	}
+	return m.config.Newer.Live()
 }
 
 // Silent says that the log has not answered, or the table was lost, for so long that others

@@ -24,6 +24,10 @@ type Hub struct {
 	// has reached; 0: it has not said so. Both are said again now and then.
 	Needs int64 `json:"needs,omitempty"`
 	Seen  int64 `json:"seen,omitempty"`
+	// Schema is the version of the schemas of its kinds, and Kinds those of the kinds that have
+	// changed since version 1, such as placements.orrery.dev. 0: a hub that does not number them.
+	Schema int            `json:"schema,omitempty"`
+	Kinds  map[string]int `json:"kinds,omitempty"`
 }
 
 // Session is who has the session of an agent, at Session.Key: the hub that has written it
