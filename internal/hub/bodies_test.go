@@ -89,6 +89,7 @@ func TestDeepBodies(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
 	r.addConfigMap("x", nil, "1")
+	r.Arrivals.Expected = func(*http.Request, int64) int64 { return 0 } // else each body is read before its handler is known
 	send := func(s sent) (w *httptest.ResponseRecorder, isRead bool) {
 		ctx, cancel := context.WithCancel(limit.Context(t, "an answer"))
 		defer cancel()

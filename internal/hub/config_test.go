@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"orrery.dev/orrery/internal/lib/fairqueue"
 )
 
 // TestDefaultTimeouts shows which timeouts a Config without any has, and that one with timeouts has
@@ -24,13 +26,13 @@ func TestDefaultTimeouts(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			queue := c.config.newQueue(1)
-			leave, err := queue.Enter(t.Context(), "first")
+			leave, err := queue.Enter(t.Context(), fairqueue.Flow{Name: "first"})
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer leave()
 			began := time.Now()
-			if _, err := queue.Enter(t.Context(), "second"); err == nil {
+			if _, err := queue.Enter(t.Context(), fairqueue.Flow{Name: "second"}); err == nil {
 				t.Error("two requests have the one turn")
 			}
 			if waited := time.Since(began); waited != c.queue {

@@ -12,6 +12,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/quota"
 	"orrery.dev/orrery/internal/hub/engine/render"
 	"orrery.dev/orrery/internal/hub/engine/unreturned"
+	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
@@ -30,6 +31,8 @@ type Parts struct {
 	Standing *computed.Statuses
 	// Admitted serves what access has let in.
 	Admitted http.Handler
+	// Arrivals are bodies that arrive.
+	Arrivals *respond.Arrivals
 	// WaitCommitted has the table show all that was acknowledged before.
 	WaitCommitted func(context.Context) error
 }
@@ -40,7 +43,7 @@ func (c *Config) Made(see func(Parts)) {
 		see(Parts{
 			Log: h.log, Table: h.table, Engine: h.engine, Usage: h.usage, Sessions: h.sessions, Renderer: h.renderer,
 			Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing,
-			Admitted: h.front.named(http.HandlerFunc(h.front.route)), WaitCommitted: h.gate.Committed,
+			Admitted: h.front.named(http.HandlerFunc(h.front.route)), Arrivals: h.front.writes.Arrivals, WaitCommitted: h.gate.Committed,
 		})
 	}
 }

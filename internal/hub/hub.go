@@ -24,6 +24,7 @@ import (
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/queries"
 	"orrery.dev/orrery/internal/hub/readiness"
+	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/lib/fairqueue"
@@ -33,6 +34,9 @@ import (
 // largeBodies is how many requests may send large bodies at once: decoded, a body takes
 // several times its size.
 const largeBodies = 16
+
+// arrivingBytes is how many bytes of bodies may arrive, or wait for a turn, at once.
+const arrivingBytes = 64 << 20
 
 // maxLooks is how many questions that agents answer are asked at once. They wait in a queue
 // of their own, so that a location that does not answer holds up nobody else.
@@ -151,8 +155,9 @@ func (h *Hub) answer() (err error) {
 	}
 	bodies := fairqueue.Bodies{Queue: h.config.newQueue(largeBodies)}
 	watches := h.config.newQueue(h.config.MaxWatches)
+	arrivals := &respond.Arrivals{Budget: fairqueue.NewBudget(arrivingBytes), Read: requestbody.Prefetch, Expected: requestbody.Expected}
 	turns := func(limit int) respond.Turns {
-		return respond.Turns{Queue: h.config.newQueue(limit), Bodies: bodies, Lasting: watches}
+		return respond.Turns{Queue: h.config.newQueue(limit), Bodies: bodies, Lasting: watches, Arrivals: arrivals}
 	}
 	alone := h.config.Disconnected / 3
 	if h.log.Embedded() {
@@ -169,7 +174,7 @@ func (h *Hub) answer() (err error) {
 		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
 		alive:    func() error { return h.watchdog.Check(h.config.Now()) },
 		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
-		looks:   respond.Turns{Queue: h.config.newQueue(maxLooks), Bodies: bodies},
+		looks:   respond.Turns{Queue: h.config.newQueue(maxLooks), Bodies: bodies, Arrivals: arrivals},
 		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},
 	}
 	h.front.kubernetes = kubeapi.New(kubeapi.Config{

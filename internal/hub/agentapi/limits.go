@@ -37,7 +37,7 @@ type reportLimits struct {
 }
 
 func newReportLimits(turns fairqueue.QueueConfig, now func() time.Time) reportLimits {
-	turns.Share = reportBodies
+	turns.Share, turns.Yields, turns.Reserve = reportBodies, false, 0
 	rates := func(perSecond, burst int) *fairqueue.Rates {
 		return fairqueue.NewRates(perSecond, burst).WithClock(now)
 	}
@@ -77,7 +77,7 @@ func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		}
 	}
 	a.reported.requests.Count(name, 1)
-	leave, err := a.reported.turns.Try(name)
+	leave, err := a.reported.turns.Try(fairqueue.Flow{Name: name})
 	if err != nil {
 		respond.Error(w, r, err)
 		return

@@ -104,7 +104,7 @@ func lookError(code int32, reason, message string) error {
 // others wait for. An error is a Status with a reason of the API.
 func (a *Server) Look(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error) {
 	var none wire.Looked
-	leave, err := a.looks.turns.Enter(ctx, "location "+string(l))
+	leave, err := a.looks.turns.Enter(ctx, fairqueue.Flow{Name: "location " + string(l)})
 	if err != nil {
 		return none, err
 	}

@@ -11,6 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/upsync"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -51,7 +52,7 @@ func (s *seen) enter(ctx context.Context) error {
 	if s.leave != nil {
 		return nil
 	}
-	leave, err := s.server.seers.Enter(ctx, string(s.location))
+	leave, err := s.server.seers.Enter(ctx, fairqueue.Flow{Name: string(s.location)})
 	if err != nil {
 		return err
 	}

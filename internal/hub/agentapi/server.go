@@ -121,7 +121,7 @@ func New(config Config) *Server {
 		config.Watch = unwatched{}
 	}
 	requests := fairqueue.Defaults(config.Requests)
-	requests.Patience = cmp.Or(config.QueueTimeout, requests.Patience)
+	requests.Patience, requests.Reserve = cmp.Or(config.QueueTimeout, requests.Patience), 0 // operators send no agents' requests
 	patience := cmp.Or(config.QueueTimeout, respond.Timeout)
 	return &Server{
 		config: config, sessions: config.Sessions,

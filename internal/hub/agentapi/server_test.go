@@ -27,7 +27,7 @@ func TestDefaultTimeouts(t *testing.T) {
 			} {
 				began := time.Now()
 				for {
-					leave, err := c.queue.Enter(t.Context(), "one")
+					leave, err := c.queue.Enter(t.Context(), fairqueue.Flow{Name: "one"})
 					if err != nil {
 						break
 					}

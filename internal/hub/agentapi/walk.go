@@ -13,6 +13,7 @@ import (
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -62,7 +63,7 @@ func (a *Server) contentLeaves(l key.Location, shard key.Shard, can abilities) (
 // serveWalkInTurn answers one page of a walk when it is its turn. It has no deadline as
 // a whole, since it may wait for the walks of others.
 func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
-	leave, err := a.walkers.Enter(r.Context(), fmt.Sprint(of.walkOwner))
+	leave, err := a.walkers.Enter(r.Context(), fairqueue.Flow{Name: fmt.Sprint(of.walkOwner)})
 	if err != nil {
 		respond.Error(w, r, err)
 		return

@@ -7,6 +7,7 @@
 package auth
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -163,6 +164,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 		r.Header.Del("Authorization")
 		r.Body = body{r.Body, ctx, g.config.Table, g.config.Now}
 		showing(ctx, func(c *Credential) { c.User = response.User })
+		ctx = respond.WithRequester(ctx, respond.Requester{Name: cmp.Or(CredentialOf(ctx).payer, response.User.GetName()), Operator: g.authorizer.mayAll(response.User)})
 		ctx, cancel := lasting(ctx, r, g.config.Now())
 		defer respond.After(ctx, cancel)
 		next.ServeHTTP(w, r.WithContext(request.WithUser(ctx, response.User)))

@@ -28,6 +28,9 @@ type Credential struct {
 	Until time.Time
 	// Scope is what it is limited to; nil: nothing.
 	Scope *bearer.Scope
+	// payer is charged for requests, if that is not the user: the owners of a space can make as many users
+	// by tokens and certificates of the space as they like.
+	payer string
 	// agent is that of an agent; nil: it is something else, or lasts.
 	agent *enroll.Credential
 }
@@ -116,7 +119,7 @@ func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
 		}
 		restOn(ctx, table.Premise{Key: scope.Space.Key(), Holds: holds})
 	}
-	showing(ctx, func(c *Credential) { c.Scope = scope })
+	showing(ctx, func(c *Credential) { c.Scope, c.payer = scope, "space "+string(scope.Space) })
 	return nil
 }
 

@@ -9,9 +9,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -160,6 +162,40 @@ func Peek(r *http.Request, most int64) (data []byte, whole bool, err error) {
 	}
 	Replace(r, data, nil)
 	return data, int64(len(data)) <= most, nil
+}
+
+// Expected is how many bytes Prefetch may read of a body, up to a limit; 0: there is no body.
+func Expected(r *http.Request, most int64) int64 {
+	switch {
+	case r.Body == nil || r.Body == http.NoBody:
+		return 0
+	case r.ContentLength < 0:
+		return most
+	}
+	return min(r.ContentLength, most)
+}
+
+// Prefetch reads the first bytes of a body, up to a limit, before anything else does, and puts them
+// back. They are held to the limits of the body when they are read again. A body that breaks off
+// does so when it is read again.
+func Prefetch(r *http.Request, most int64) error {
+	body := readerOf(r)
+	if body == nil || body.read > 0 {
+		return nil
+	}
+	var data bytes.Buffer
+	if r.ContentLength > 0 {
+		data.Grow(int(Expected(r, most)) + bytes.MinRead)
+	}
+	n, err := data.ReadFrom(io.LimitReader(body.ReadCloser, most))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	if err == nil && n < most {
+		err = io.EOF
+	}
+	body.ReadCloser = &replay{read: data.Bytes(), end: err, rest: body.ReadCloser}
+	return nil
 }
 
 // Buffer reads a body into a buffer, up to one byte more than a limit.

@@ -5,20 +5,20 @@ import (
 	"net/http"
 )
 
-// smallBody is how many bytes every request may send without a turn.
-const smallBody = 256 << 10
+// SmallBody is how many bytes every request may send without a turn.
+const SmallBody = 256 << 10
 
 // Bodies bounds the memory that request bodies take: a large body needs a turn of the
 // Queue, which it holds until the request ends, and is refused if none is free.
 type Bodies struct{ Queue *Queue }
 
-// Limit wraps the body of a request so that it takes a turn of the named flow once it
+// Limit wraps the body of a request so that it takes a turn of a flow once it
 // is large. done gives the turn back; it must be called when the body's memory is free.
-func (b Bodies) Limit(r *http.Request, name string) (done func()) {
+func (b Bodies) Limit(r *http.Request, flow Flow) (done func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return func() {}
 	}
-	body := &limited{body: r.Body, enter: func() (func(), error) { return b.Queue.Try(name) }}
+	body := &limited{body: r.Body, enter: func() (func(), error) { return b.Queue.Try(flow) }}
 	r.Body = body
 	return func() {
 		if body.leave != nil {
@@ -35,9 +35,9 @@ type limited struct {
 	leave func()
 }
 
-// Read implements io.Reader. It takes a turn before it reads past smallBody.
+// Read implements io.Reader. It takes a turn before it reads past SmallBody.
 func (l *limited) Read(p []byte) (int, error) {
-	if l.read >= smallBody && l.leave == nil {
+	if l.read >= SmallBody && l.leave == nil {
 		leave, err := l.enter()
 		if err != nil {
 			return 0, err
@@ -45,7 +45,7 @@ func (l *limited) Read(p []byte) (int, error) {
 		l.leave = leave
 	}
 	if l.leave == nil {
-		p = p[:min(len(p), smallBody-l.read)]
+		p = p[:min(len(p), SmallBody-l.read)]
 	}
 	n, err := l.body.Read(p)
 	l.read += n

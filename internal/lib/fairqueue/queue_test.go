@@ -26,7 +26,7 @@ func newWork() *work { return &work{done: map[string]int{}, errors: map[string]i
 
 func (w *work) start(t *Queue, name string, d time.Duration) {
 	w.all.Go(func() {
-		leave, err := t.Enter(context.Background(), name)
+		leave, err := t.Enter(context.Background(), Flow{Name: name})
 		if err == nil {
 			<-time.After(d)
 			leave()
@@ -85,8 +85,8 @@ func TestTurnsAreShared(t *testing.T) {
 			t.Errorf("after two rounds x has %d and y %d, want 4 each", x, y)
 		}
 		w.all.Wait()
-		if len(q.flows) != 0 || len(q.ring) != 0 {
-			t.Errorf("left behind: %d flows, a ring of %d", len(q.flows), len(q.ring))
+		if len(q.users) != 0 || len(q.names) != 0 || len(q.ring) != 0 {
+			t.Errorf("left behind: %d users, %d names, a ring of %d", len(q.users), len(q.names), len(q.ring))
 		}
 	})
 }
@@ -132,7 +132,7 @@ func TestTurnsRefuse(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := make(chan error)
 		go func() {
-			_, err := q.Enter(ctx, "gone")
+			_, err := q.Enter(ctx, Flow{Name: "gone"})
 			gone <- err
 		}()
 		synctest.Wait()

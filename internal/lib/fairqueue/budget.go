@@ -1,0 +1,65 @@
+package fairqueue
+
+import (
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// Budget bounds how many bytes are held at once, and shares them between users and flows as a
+// Queue that yields shares turns. It is safe for concurrent use.
+type Budget struct {
+	// total is what there is, and reserve what of it is for flows that may have what is reserved.
+	total, reserve int64
+
+	mu    sync.Mutex
+	used  int64
+	users map[string]int64
+	names map[string]int64
+}
+
+// NewBudget makes a Budget of some bytes, a sixteenth of which is reserved.
+func NewBudget(total int64) *Budget {
+	const reserved = 16
+	return &Budget{total: total, reserve: total / reserved, users: map[string]int64{}, names: map[string]int64{}}
+}
+
+// share is how many times as much as is free one may hold.
+const share = 3
+
+// Take takes bytes for a flow; release gives them back, once. The error is a TooManyRequests for the client.
+func (b *Budget) Take(flow Flow, bytes int64) (release func(), err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	free := b.total - b.used
+	if !flow.Reserved {
+		free -= b.reserve
+	}
+	payer := flow.payer()
+	if bytes > free || b.users[payer]+bytes > share*free || !flow.Reserved && b.names[flow.Name]+bytes > share*free {
+		return nil, apierrors.NewTooManyRequests("the hub holds as many bodies of requests for "+flow.Name+" as it has memory for, please try again later", 1)
+	}
+	b.add(payer, flow.Name, bytes)
+	return sync.OnceFunc(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.add(payer, flow.Name, -bytes)
+	}), nil
+}
+
+func (b *Budget) add(payer, name string, bytes int64) {
+	b.used += bytes
+	if b.users[payer] += bytes; b.users[payer] == 0 {
+		delete(b.users, payer)
+	}
+	if b.names[name] += bytes; b.names[name] == 0 {
+		delete(b.names, name)
+	}
+}
+
+// Used is how many bytes are held.
+func (b *Budget) Used() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
+}
