@@ -157,7 +157,7 @@ func (s *Server) certify(request, id string, record *bearer.Record) (any, error)
 
 const (
 	// maxTokens bounds the tokens of a hub, and maxEach those of one space, and those
-	// that one user without all rights has made.
+	// that one user without all rights has made, see maxMade.
 	maxTokens = 10000
 	maxEach   = 500
 	// forAll of them are left to who has all rights, when others have used up the rest.
@@ -182,10 +182,19 @@ func (s *Server) hasRoom(c *caller, record *bearer.Record) error {
 		return tooMany("the hub has %d tokens", all)
 	case ofSpace >= maxEach:
 		return tooMany("space %q has %d tokens", record.Scope.Space, ofSpace)
-	case ofMaker >= maxEach && !c.authorizer.MayAll(c):
-		return tooMany("user %q has made %d tokens", record.By, ofMaker)
+	case ofMaker >= maxMade(all) && !c.authorizer.MayAll(c):
+		return tooMany("user %q has made %d tokens, of %d that the hub has", record.By, ofMaker, all)
 	}
 	return nil
+}
+
+// maxMade is how many tokens one user without all rights may have made when there are some in all: at
+// most maxEach, and fewer the fewer are free. So however many users make all that they may, others
+// can make some. It is at least 1 while any are free.
+func maxMade(all int) int {
+	const others = maxTokens - forAll
+	free := max(others-all, 0)
+	return min(maxEach, (maxEach*free+others-maxEach-1)/(others-maxEach))
 }
 
 func tooMany(format string, args ...any) error {
