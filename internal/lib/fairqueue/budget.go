@@ -35,8 +35,11 @@ func (b *Budget) Take(flow Flow, bytes int64) (release func(), err error) {
 	if !flow.Reserved {
 		free -= b.reserve
 	}
-	payer := flow.payer()
-	if bytes > free || b.users[payer]+bytes > share*free || !flow.Reserved && b.names[flow.Name]+bytes > share*free {
+	payer, held := flow.payer(), b.names[flow.Name]
+	if b.users[payer] == 0 {
+		held /= firstOfName
+	}
+	if bytes > free || b.users[payer]+bytes > share*free || !flow.Reserved && held+bytes > share*free {
 		return nil, apierrors.NewTooManyRequests("the hub holds as many bodies of requests for "+flow.Name+" as it has memory for, please try again later", 1)
 	}
 	b.add(payer, flow.Name, bytes)

@@ -265,10 +265,18 @@ func (q *Queue) grantTo(u *user) bool {
 	return true
 }
 
+// firstOfName is how many times as many turns as else a name may have for a user that has none yet, so that
+// a user is not held up by another one of the same space.
+const firstOfName = 4
+
 // mayHave reports whether a user may have one more turn for a flow. For a flow with reserved places it does not
 // count how many turns others have for the same name.
 func (q *Queue) mayHave(flow Flow, u *user) bool {
-	return q.allows(flow, u.working) && (flow.Reserved || q.allows(flow, q.names[flow.Name]))
+	held := q.names[flow.Name]
+	if u.working == 0 && q.config.Yields {
+		held /= firstOfName
+	}
+	return q.allows(flow, u.working) && (flow.Reserved || q.allows(flow, held))
 }
 
 // allows reports whether a flow may have one more turn of those that are free when its user, or its
