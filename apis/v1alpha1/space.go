@@ -36,13 +36,15 @@ type SpaceSpec struct {
 	Limits SpaceLimits `json:"limits,omitempty,omitzero"`
 }
 
-// SpaceLimits bound what a space may hold. A limit that is not set does not apply.
+// SpaceLimits bound what a space may hold. A limit that is not set does not apply,
+// but for that of bytes.
 type SpaceLimits struct {
 	// Objects is how many objects of all kinds the space may hold.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Objects *int64 `json:"objects,omitempty"`
-	// Bytes is how large all objects may be together, as they are stored.
+	// Bytes is how large all objects may be together, as they are stored. When absent, they may be
+	// three times as large as what the log has free.
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 	// ObjectBytes is how large one object may be, as it is stored. No object is

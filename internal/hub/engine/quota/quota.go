@@ -18,10 +18,24 @@ import (
 type Limits struct {
 	table *table.Table
 	usage *Usage
+	// free is how many bytes the log has free.
+	free func() int64
 }
 
 // New makes Limits over a table. usage must observe the same table.
-func New(t *table.Table, usage *Usage) *Limits { return &Limits{t, usage} }
+func New(t *table.Table, usage *Usage) *Limits {
+	return &Limits{table: t, usage: usage, free: func() int64 { return 0 }}
+}
+
+// defaultShare is how many times as many bytes as the log has free a space may hold whose Space has no
+// limit of bytes: one such space gets three quarters of the log, and any number of them leave room for
+// others.
+const defaultShare = 3
+
+// Follow sets the function that returns how many bytes the log has free. It must be called before
+// the Limits are used. Without it, and while the log has nothing free, spaces have only the limits that
+// their Spaces set.
+func (l *Limits) Follow(free func() int64) { l.free = free }
 
 // ExceededError says which limits of its space a write would exceed.
 type ExceededError struct {
@@ -50,14 +64,16 @@ func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int6
 	w := l.usage.begin(s, k)
 	before, _ := l.table.Get(k)
 	var of v1alpha1.SpaceLimits
+	var free int64
 	if bound && !ends(before, value, l.usage.slack(k)) {
 		if of, err = l.of(s); err != nil {
 			l.usage.cancel(w)
 			return nil, err
 		}
+		free = l.free()
 	}
 	return l.usage.reserve(w, amount(r, len(value)), amountOf(r, before), func(used, more Amount) error {
-		if e := exceeds(s, of, used, more, int64(len(value))); e != nil {
+		if e := exceeds(s, of, free, used, more, int64(len(value))); e != nil {
 			return e
 		}
 		return nil
@@ -76,7 +92,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 		return nil, err
 	}
 	before, _ := l.table.Get(k)
-	return exceeds(s, of, l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
+	return exceeds(s, of, l.free(), l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
 }
 
 // Effect says whether a write makes an object larger, and whether it is a step of the
@@ -104,9 +120,9 @@ func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 	return of, nil
 }
 
-// exceeds says which limits a write would exceed; nil if none. A write that makes
-// nothing larger exceeds nothing.
-func exceeds(s key.Space, of v1alpha1.SpaceLimits, used, more Amount, size int64) *ExceededError {
+// exceeds returns the limits that a write would exceed; nil if none. A write that makes
+// nothing larger exceeds nothing. free is how many bytes the log has free; 0: no default limit applies.
+func exceeds(s key.Space, of v1alpha1.SpaceLimits, free int64, used, more Amount, size int64) *ExceededError {
 	var names, all []string
 	check := func(name string, more, used int64, limit *int64) {
 		if limit != nil && more > 0 && used+more > *limit {
@@ -121,6 +137,10 @@ func exceeds(s key.Space, of v1alpha1.SpaceLimits, used, more Amount, size int64
 	if of.Bytes != nil {
 		limit := of.Bytes.Value()
 		check("bytes", more.Bytes, used.Bytes, &limit)
+	} else if more.Bytes > 0 && more.Bytes <= free && used.Bytes+more.Bytes > defaultShare*free { // a log without room refuses the write itself
+		names = append(names, "bytes")
+		all = append(all, fmt.Sprintf("requested: bytes=%d, used: bytes=%d, limited: bytes=%d, %d times what the log has free, since the Space sets no limit: delete objects, or have an operator set spec.limits.bytes",
+			more.Bytes, used.Bytes, defaultShare*free, defaultShare))
 	}
 	if of.ObjectBytes != nil && more.Bytes > 0 && size > of.ObjectBytes.Value() {
 		names = append(names, "objectBytes")

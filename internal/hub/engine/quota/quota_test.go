@@ -156,3 +156,45 @@ func TestEffect(t *testing.T) {
 	f.put(k, object(deleting+held, 700+endingSlack))
 	check("once it has grown", object(deleting+held, 701+endingSlack), true, false)
 }
+
+// TestDefaultLimit: a space without a limit of bytes may hold three times what the log has free, so it can't
+// fill the log; a limit that its Space sets counts instead, and a log without room refuses by itself.
+func TestDefaultLimit(t *testing.T) {
+	f := newFixture(t)
+	f.put(key.Space("a").Key(), `{"spec":{"limits":{"objects":100}}}`)
+	free := int64(1000)
+	f.limits.Follow(func() int64 { return free })
+	fill := func() (bytes int64) {
+		for i := range 100 {
+			name := configMap(fmt.Sprint("x", f.Rev(), "-", i))
+			done, err := f.limits.Reserve(name, []byte(object("", 100)), true)
+			if err != nil {
+				var exceeded *ExceededError
+				if !errors.As(err, &exceeded) || fmt.Sprint(exceeded.Limits) != "[bytes]" || !strings.Contains(err.Error(), "have an operator set spec.limits.bytes") {
+					t.Fatal(err)
+				}
+				return bytes
+			}
+			done(f.put(name, object("", 100)))
+			bytes, free = bytes+100, free-100
+		}
+		return bytes
+	}
+	if got := fill(); got < 700 || got > 800 {
+		t.Errorf("a space alone holds %d of 1000 bytes", got)
+	}
+	if e, err := f.limits.Exceeds(configMap("y"), 100); err != nil || e == nil {
+		t.Errorf("more fits: %v, %v", e, err)
+	}
+	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", int(free)+100)), true); err != nil {
+		t.Errorf("the log refuses what it has no room for, not the limit: %v", err)
+	} else {
+		done(0)
+	}
+	f.put(key.Space("a").Key(), `{"spec":{"limits":{"bytes":"1Mi"}}}`)
+	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), true); err != nil {
+		t.Errorf("the limit of the Space counts: %v", err)
+	} else {
+		done(0)
+	}
+}
