@@ -40,10 +40,19 @@ const (
 // that it is gone. It is set on deletion if a Placement of the object waits for that.
 const RemovalFinalizer = "orrery.dev/removal"
 
+// Annotations that allow a deletion at a location. They count only where they are set at the
+// location, by another field manager than Orrery's: they never travel from a space.
 const (
 	// CascadeAnnotation with value "true" on a Namespace or CRD lets a location
 	// delete it even if it holds objects that Orrery did not create.
 	CascadeAnnotation = "orrery.dev/cascade"
+	// RecreateAnnotation with value "true" on an object whose deletion deletes stored data (a
+	// PersistentVolumeClaim, a PersistentVolume, a StatefulSet that deletes its claims) lets a
+	// location delete it to create it anew, if its policy is to do that.
+	RecreateAnnotation = "orrery.dev/recreate"
+)
+
+const (
 	// ExpandAnnotation with value "true" says that the texts of an object have templates,
 	// which are expanded for each location.
 	ExpandAnnotation = "orrery.dev/expand"

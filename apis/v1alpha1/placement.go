@@ -76,10 +76,13 @@ type PlacementSpec struct {
 	// +optional
 	// +kubebuilder:default=Fail
 	OnConflict OnConflict `json:"onConflict,omitempty"`
-	// OnImmutable says what to do where a location refuses a change because the
-	// field is immutable: Fail keeps the object as it is and reports it; Recreate
-	// deletes the object and creates it anew. Namespaces and
-	// CustomResourceDefinitions that are not empty are never recreated. Of several
+	// OnImmutable says what to do where the API server of a location refuses a change
+	// because the field is immutable: Fail keeps the object as it is and reports it;
+	// Recreate deletes the object and creates it anew, which counts as a removal. What a
+	// policy or webhook there refuses is never recreated, nor are Namespaces and
+	// CustomResourceDefinitions that are not empty. PersistentVolumeClaims,
+	// PersistentVolumes, and StatefulSets that delete their claims are recreated only if
+	// they have the annotation orrery.dev/recreate: "true" at the location. Of several
 	// placements, Recreate wins.
 	// +optional
 	// +kubebuilder:default=Fail

@@ -107,8 +107,9 @@ const (
 	// hub's is not known to continue.
 	ReasonLineageUnproven = "LineageUnproven"
 
-	// ReasonPruneGuard, of Removing, and of the condition Synced: more would be removed at
-	// once than the location allows; it waits for a confirmation.
+	// ReasonPruneGuard, of Removing, of Waiting for what is to be made anew, and of the
+	// condition Synced: more would be removed at once than the location allows; it waits for
+	// a confirmation.
 	ReasonPruneGuard = "PruneGuard"
 	// ReasonNotEmpty, of Removing: what is in it has to go first.
 	ReasonNotEmpty = "NotEmpty"

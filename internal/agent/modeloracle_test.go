@@ -10,6 +10,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/health"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
@@ -223,6 +224,9 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 		bad = !slices.ContainsFunc(slices.Collect(maps.Keys(o.fields)), func(p string) bool { return strings.HasPrefix(p, "data/") && o.ownedByAny(p) })
 	}
 	in := w.cluster.objects[key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String()]
+	another := o != nil && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) != s.UID
+	rec := w.recordOf(id)
+	orphaned := another && (rec == nil && o.meta("annotations", v1alpha1.OnRemoveAnnotation) != "" || rec != nil && rec.Source.Policy.Orphan)
 	switch {
 	case !w.cluster.serves(id.Resource):
 		return wire.Unsupported, "NoSuchResource", nil
@@ -239,13 +243,15 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 		return wire.Applied, v1alpha1.ReasonCreateOnly, nil
 	case o != nil && o.foreign && !o.controlled && (s.Policy.Adopt || implied(o)) && s.Policy.CreateOnly: // whatever is desired, it may stay
 		return "", "", errors.New("it is not adopted")
+	case orphaned && decide.RunsOnce(id.Resource):
+		return wire.InConflict, v1alpha1.ReasonExists, nil
 	case bad && (o == nil || !w.equals(o, s)):
 		return wire.Failed, "*", nil
 	case o == nil && (id.Namespace == "" || in == nil || !in.terminating):
 		return "", "", errors.New("it is missing")
 	case o == nil:
 		return "", "", errors.New("its namespace is being deleted")
-	case differs(o, rest) && !o.foreign && (!s.Policy.Recreate || len(w.inside(id)) > 0):
+	case differs(o, rest) && !o.foreign && (s.Policy.Recreate && len(w.inside(id)) > 0 || !s.Policy.Recreate && (!another || orphaned)):
 		return wire.Failed, "*", nil
 	case o.foreign:
 		return "", "", errors.New("it is not adopted")

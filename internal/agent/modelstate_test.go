@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -68,7 +69,10 @@ func (w *world) judge(verb string, before, after *thing) {
 		switch {
 		case before.foreign:
 			wrong("it is not ours")
-		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool { return p.Policy.Recreate && differs(before, w.enforced(p.Digest, p.Policy)) }):
+		case !w.unwanted(o.id) && !slices.ContainsFunc(wanted, func(p *wire.Put) bool {
+			fixed := differs(before, w.enforced(p.Digest, p.Policy))
+			return fixed && p.Policy.Recreate || (fixed || decide.RunsOnce(o.id.Resource)) && succeeds(p, before)
+		}):
 			wrong("nobody said that it is to go")
 		case w.stays(before) && w.unwanted(o.id):
 			wrong("it is to be let go")
@@ -85,6 +89,11 @@ func (w *world) judge(verb string, before, after *thing) {
 	default:
 		wrong("that is not to be done")
 	}
+}
+
+// succeeds reports whether an object at the target was made for another source object than a put's.
+func succeeds(p *wire.Put, o *thing) bool {
+	return p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || !strings.HasPrefix(p.Key, o.meta("labels", v1alpha1.SpaceLabel)+"/")
 }
 
 var releasedOwner = owner{ownership.ReleasedManager, "Apply"}
@@ -168,12 +177,6 @@ func (w *world) stays(o *thing) bool {
 	return known
 }
 
-// differs says that a fixed field is to change.
-func differs(o *thing, fields map[string]string) bool {
-	p := fieldPath("data", "fixed")
-	return o.fields[p] != "" && fields[p] != "" && o.fields[p] != fields[p]
-}
-
 func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(string, ...any)) {
 	var applied map[string]string
 	for m, paths := range after.owners {
@@ -201,6 +204,10 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 	}
 	if !fits {
 		wrong("%v is not what is desired, or not to be applied to that", applied)
+	}
+	const uid = v1alpha1.SourceUIDAnnotation
+	if before != nil && !foreign && decide.RunsOnce(before.id.Resource) && before.meta("annotations", uid) != after.meta("annotations", uid) {
+		wrong("what ran for another source object is taken for this one's")
 	}
 	after.foreign = false
 }

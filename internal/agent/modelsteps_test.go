@@ -107,9 +107,6 @@ func (w *world) put(k string, was wire.Frame, b, c int) {
 		meta["labels"] = map[string]any{"l": fmt.Sprint(c % 2)}
 	}
 	inside := map[string]any{"v": []string{"1", "2", "3", "4", "1", "2", "3", "bad"}[c%8]}
-	if b%4 == 0 {
-		inside["fixed"] = []string{"one", "two"}[c%2]
-	}
 	if b%7 == 0 {
 		inside["more"] = "more"
 	}
@@ -118,6 +115,12 @@ func (w *world) put(k string, was wire.Frame, b, c int) {
 		version = g + "/v1"
 	}
 	body := map[string]any{"apiVersion": version, "kind": s.kind, "metadata": meta, "data": inside}
+	if path, _ := fixedField(id.Resource); b%4 == 0 && path != nil {
+		if body[path[0]] == nil {
+			body[path[0]] = map[string]any{}
+		}
+		body[path[0]].(map[string]any)[path[1]] = []string{"one", "two"}[c%2]
+	}
 	uid := "u-" + k[:1]
 	if was.Put != nil && b%10 > 0 {
 		uid = was.Put.UID

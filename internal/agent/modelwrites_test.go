@@ -64,11 +64,35 @@ func invalidField(id key.Identity, field, message string) *apierrors.StatusError
 	return err
 }
 
+// fixedField is where objects of a resource have a value that can't be changed once it is set, and
+// cause how an API server names it; empty: they have none.
+func fixedField(r key.Resource) (path []string, cause string) {
+	switch r.Resource {
+	case "configmaps":
+		return []string{"data", "fixed"}, "data"
+	case "services":
+		return []string{"spec", "clusterIP"}, "spec.clusterIPs[0]"
+	case "jobs":
+		return []string{"spec", "template"}, "spec.template"
+	case key.CRDs.Resource:
+		return []string{"spec", "scope"}, "spec.scope"
+	default:
+		return nil, ""
+	}
+}
+
+// differs reports whether the value of an object that can't be changed is to change.
+func differs(o *thing, fields map[string]string) bool {
+	path, _ := fixedField(o.id.Resource)
+	p := fieldPath(path...)
+	return o.fields[p] != "" && fields[p] != "" && o.fields[p] != fields[p]
+}
+
 // valid is what kinds require of their objects: no field is "bad", and what is
-// called fixed does not change.
+// fixed does not change.
 func valid(before, after *thing) *apierrors.StatusError {
-	if p := fieldPath("data", "fixed"); before.fields[p] != "" && after.fields[p] != "" && before.fields[p] != after.fields[p] {
-		return invalidField(after.id, p, "Invalid value: field is immutable")
+	if _, cause := fixedField(after.id.Resource); before.id == after.id && differs(before, after.fields) {
+		return invalidField(after.id, cause, "Invalid value: field is immutable")
 	}
 	if p := fieldPath("data", "v"); after.fields[p] == `"bad"` {
 		return invalidField(after.id, p, "Invalid value: bad")

@@ -170,6 +170,11 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	asLeft := known && seen.Fields == rec.Fields // even if an earlier location of the name left it
 	same := asLeft && !seen.Unmarked && !(known && f.Rewritten())
 	switch {
+	case known && f.Guarded && rec.Recreates(s):
+		return Decision{
+			State: wire.Waiting, Reason: v1alpha1.ReasonPruneGuard,
+			Message: "it can't be changed in place: it is deleted and made anew when that is confirmed, since there are more removals than the location allows at once",
+		}
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {
 		case seen.Unmarked: // the watch does not show it, so its deletion would go unseen

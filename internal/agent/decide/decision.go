@@ -98,6 +98,16 @@ func Applied(s store.Source) Decision {
 	return Decision{State: wire.Applied}
 }
 
+// Left is the decision about an object whose name one has that was to stay when it was no longer
+// assigned.
+func Left() Decision {
+	return Decision{
+		State: wire.InConflict, Reason: v1alpha1.ReasonExists, Retry: ForeignRetry,
+		Message: "the object at the location is of one of this name that was deleted in the space, and whose onRemove was Orphan; " +
+			"this one is made when that is deleted there",
+	}
+}
+
 // unprovenWait is the decision about an object that waits for a proof.
 func unprovenWait(p ownership.Proof) Decision {
 	d := Decision{Proof: p}

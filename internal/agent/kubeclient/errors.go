@@ -143,41 +143,6 @@ func unknownField(message string) bool {
 	return strings.Contains(message, "field not declared in schema") || strings.Contains(message, `unknown field "`)
 }
 
-// saysImmutable matches the messages by which API servers refuse to change a field: that
-// of the API machinery, and those of the kinds' own validation.
-var saysImmutable = regexp.MustCompile(
-	`(?i)immutable|once (set|created)|may not (change|be changed)|cannot (change|be changed|be updated)|updates? to .* (is|are) forbidden`)
-
-// Immutable says that the target refused an object because an immutable field would
-// change.
-func Immutable(err error) bool {
-	s := StatusOf(err)
-	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
-		return false
-	}
-	for _, c := range s.Details.Causes {
-		if saysImmutable.MatchString(c.Message) {
-			return true
-		}
-	}
-	return false
-}
-
-// InvalidFields returns the paths of the fields for which the target refused an object as invalid, as it writes
-// them, without those that would change though they are immutable; nil if that is not why it refused the object.
-func InvalidFields(err error) (paths []string) {
-	s := StatusOf(err)
-	if s == nil || s.Reason != metav1.StatusReasonInvalid || s.Details == nil {
-		return nil
-	}
-	for _, c := range s.Details.Causes {
-		if c.Field != "" && !saysImmutable.MatchString(c.Message) {
-			paths = append(paths, c.Field)
-		}
-	}
-	return paths
-}
-
 // Expired says that a watch cannot resume from its revision.
 func Expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||

@@ -189,16 +189,10 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	}
 	orphan = orphan || t.yields(space)
 	r.Log.Warn("found an object of ours that is not desired", "object", t.id.String(), "space", space)
+	rec := markedRecord(t, &m)
+	rec.Source.Policy.Orphan = orphan
 	return outcome{
-		record: &store.Record{
-			Space: space, Moved: at.Moved, UID: m.UID, As: t.view.As,
-			Source: store.Source{
-				UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
-				Policy: wire.Policy{Orphan: orphan, ServiceAccount: m.Account()}, Log: m.Log(),
-			},
-			Version: t.view.At.Version, Kind: t.view.Kind,
-		},
-		changed: true, claim: true, waits: waits, keep: true, Decision: decide.Decision{Retry: 1},
+		record: rec, changed: true, claim: true, waits: waits, keep: true, Decision: decide.Decision{Retry: 1},
 	}, nil
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/fields"
+	"orrery.dev/orrery/internal/agent/immutable"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
@@ -24,7 +25,7 @@ func (w *writer) put(ctx context.Context, t *turn, d decide.Decision, object, bo
 	manager := t.view.As.Manager()
 	answer, err = w.target.Apply(ctx, t.view.At, t.id, manager, body)
 	for range maxStale {
-		invalid := kubeclient.InvalidFields(err)
+		invalid := immutable.InvalidFields(kubeclient.StatusOf(err))
 		if d.UID == "" || len(invalid) == 0 {
 			break
 		}

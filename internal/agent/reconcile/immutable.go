@@ -1,56 +1,198 @@
 package reconcile
 
+// What can't be changed in place is deleted and made anew in two cases: the policy is
+// Recreate, or the object at the target was made for another source object of the name,
+// which was deleted in the space and made again under its name while the agent was away, so that
+// its deletion here is what the user asked for.
+//
+// What is deleted for the policy is proven to be deleted for an immutable field alone: the
+// API server's own validation refused a change of fields that are known to be immutable, would
+// accept the change of everything else, and would accept the new object. A policy at
+// the target that forbids the change forbids it in either way. Each such deletion counts as a
+// removal that follows from policy. What holds stored data is deleted only if that is allowed
+// at the object itself.
+
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
+	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/immutable"
 	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// recreate deletes an object of which an immutable field has changed, so that it is
-// created anew when it is gone. It does so only if the policy says Recreate and a dry
-// run shows that the object could be created. An object that others use is not deleted.
-func (r *Reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, refused error) outcome {
+// maxRefusals bounds how often a dry run names further immutable fields.
+const maxRefusals = 4
+
+// recreator deletes objects that can't be changed in place, so that they are made anew.
+type recreator struct {
+	target   *kubeclient.Client
+	remover  *remover
+	writer   *writer
+	refusals refusals
+	log      *slog.Logger
+}
+
+// refused is the outcome of an apply that was refused since it would change an immutable field.
+func (r *recreator) refused(ctx context.Context, t *turn, d decide.Decision, refusal error) outcome {
 	o := outcome{record: t.record, failed: true, Decision: decide.Decision{
-		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(kubeclient.StatusOf(refused).Message),
+		State: wire.Failed, Reason: v1alpha1.ReasonImmutable, Message: wire.Brief(kubeclient.StatusOf(refusal).Message),
 		Retry: retry.Backoff(t.view.Failures, refusedRetry, maxRetry),
 	}}
-	if !t.want().Object().Policy.Recreate {
-		return o
+	live, err := r.target.GetAll(ctx, t.view.At, t.id)
+	if kubeclient.MissingObject(err, t.id) || err == nil && live.Metadata.UID != d.UID {
+		return outcome{record: t.record, keep: true, failed: true, Decision: decide.Decision{Retry: o.Retry}}
 	}
-	if d.Drift && t.record != nil && t.record.Mutated != nil {
-		o.Message = wire.Brief("it is not recreated for what its admission changes: " + o.Message)
-		return o
-	}
-	use, err := r.remover.users.of(ctx, t)
 	if err != nil {
 		return r.refusals.of(t, err)
 	}
+	former := predecessorOf(t, &live.Metadata)
+	if !t.want().Object().Policy.Recreate && (former == nil || former.orphan) {
+		return o
+	}
+	kept, err := r.obstacle(ctx, t, d, live, former)
+	if kept == "" && err == nil && !former.deleted() {
+		kept, err = r.other(ctx, t, d, live, refusal)
+	}
+	if err != nil {
+		return r.refusals.of(t, err)
+	}
+	if kept != "" {
+		o.Message = wire.Brief(kept + ": " + o.Message)
+		return o
+	}
+	return r.remove(ctx, t, live, former, o.Message)
+}
+
+// obstacle returns why an object stays of which an immutable field is to change; empty: it can be
+// made anew.
+func (r *recreator) obstacle(ctx context.Context, t *turn, d decide.Decision, live *ownership.Answer, former *predecessor) (string, error) {
+	_, ours := live.Metadata.ProvesOurs(t.view.As, t.kind())
+	switch {
+	case d.Adopt || !ours && t.record == nil:
+		return "it is not recreated, since Orrery did not make it", nil
+	case d.Drift && t.record != nil && t.record.Mutated != nil:
+		return "it is not recreated for what its admission changes", nil
+	case holdsData(t.id.Resource, live.JSON) && !live.Metadata.Allows(v1alpha1.RecreateAnnotation):
+		return "it is not recreated, since that deletes stored data, unless it has the annotation " + v1alpha1.RecreateAnnotation + ": \"true\" at the location", nil
+	}
+	use, err := r.remover.users.of(ctx, t)
+	if err != nil {
+		return "", err
+	}
 	if use.ours || use.by != "" {
-		o.Message = wire.Brief("it is not recreated while there is something in it: " + o.Message)
+		return "it is not recreated while there is something in it", nil
+	}
+	if err := r.wouldCreate(ctx, t, former); err != nil {
+		return fmt.Sprintf("it is not recreated, since it could not be made: %v", err), nil
+	}
+	return "", nil
+}
+
+// holdsData reports whether the deletion of an object deletes stored data.
+func holdsData(r key.Resource, live string) bool {
+	switch r {
+	case key.NewResource("", "persistentvolumeclaims"), key.NewResource("", "persistentvolumes"):
+		return true
+	case key.NewResource("apps", "statefulsets"):
+		return gjson.Get(live, "spec.persistentVolumeClaimRetentionPolicy.whenDeleted").Str == "Delete" &&
+			len(gjson.Get(live, "spec.volumeClaimTemplates").Array()) > 0
+	default:
+		return false
+	}
+}
+
+// other returns what else than immutable fields the target refuses to change; empty: nothing. A dry
+// run changes everything but those.
+func (r *recreator) other(ctx context.Context, t *turn, d decide.Decision, live *ownership.Answer, refused error) (string, error) {
+	definition, err := r.definition(ctx, t)
+	if err != nil {
+		return "", err
+	}
+	body, err := r.writer.body(t, d.UID)
+	if err != nil {
+		return "", err
+	}
+	for range maxRefusals {
+		fields, other := immutable.Known(kubeclient.StatusOf(refused), t.id.Resource, t.view.At.Version, definition)
+		if other != "" {
+			return "it is not recreated for what is not known to be immutable: " + other, nil
+		}
+		if body, err = immutable.Restored(body, live.JSON, fields); err != nil {
+			return "", err
+		}
+		_, refused = r.target.TryApply(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+		switch {
+		case refused == nil:
+			return "", nil
+		case kubeclient.PreconditionFailed(refused), kubeclient.MissingObject(refused, t.id):
+			return "", refused
+		case kubeclient.StatusOf(refused) == nil || kubeclient.Unavailable(refused):
+			return "", refused
+		case !immutable.Refused(kubeclient.StatusOf(refused)):
+			return "it is not recreated, since more than an immutable field keeps it from being changed: " + kubeclient.StatusOf(refused).Message, nil
+		}
+	}
+	return "it is not recreated, since too many of its fields are immutable", nil
+}
+
+// definition is the CustomResourceDefinition of the turn's object, as JSON; empty: it is of a
+// built-in kind, or the agent can't read it.
+func (r *recreator) definition(ctx context.Context, t *turn) (string, error) {
+	if t.id.Builtin() {
+		return "", nil
+	}
+	crd := key.Identity{Resource: key.CRDs, Name: t.id.Resource.Resource + "." + t.id.APIGroup()}
+	answer, err := r.target.GetAll(ctx, kubeclient.CRDs, crd)
+	switch {
+	case kubeclient.MissingObject(err, crd), apierrors.IsForbidden(err):
+		return "", nil
+	case err != nil:
+		return "", err
+	}
+	return answer.JSON, nil
+}
+
+// remove deletes the live object, so that it is made anew when it is gone. Unless a user has
+// deleted it in its space, that is counted first.
+func (r *recreator) remove(ctx context.Context, t *turn, live *ownership.Answer, former *predecessor, why string) outcome {
+	if !former.deleted() && !t.record.Recreates(*t.want().Object()) {
+		o := outcome{record: t.record, recreates: true, keep: true, Decision: decide.Decision{Retry: 1}}
+		if o.record == nil {
+			o.record, o.waits = markedRecord(t, &live.Metadata), waitedToRecreate(t)
+		}
 		return o
 	}
-	if err := r.wouldCreate(ctx, t); err != nil {
-		o.Message = wire.Brief(fmt.Sprintf("it is not recreated, since it could not be made: %v", err))
-		return o
+	how := metav1.DeletePropagationBackground // it is to be short
+	if former != nil {
+		var err error
+		if how, err = r.remover.propagation(ctx, t); err != nil {
+			return r.refusals.of(t, err)
+		}
 	}
-	gone, err := r.Target.Remove(ctx, t.view.At, t.id, d.UID, metav1.DeletePropagationBackground)
+	gone, err := r.target.Remove(ctx, t.view.At, t.id, live.Metadata.UID, how)
 	switch {
 	case kubeclient.MissingObject(err, t.id):
 		gone = true
 	case err != nil:
 		return r.refusals.of(t, err)
 	}
-	r.Log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", o.Message)
-	o.failed, o.State, o.Reason, o.Retry = false, wire.Waiting, v1alpha1.ReasonRecreating, decide.TerminatingRetry
+	r.log.Info("deleted an object to make it anew", "object", t.object().Path(), "reason", why)
+	o := outcome{record: t.record, Decision: decide.Decision{
+		State: wire.Waiting, Reason: v1alpha1.ReasonRecreating, Message: wire.Brief(why), Retry: decide.TerminatingRetry,
+	}}
 	if gone {
 		o.Retry = 1
 		o.seen = &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}
@@ -58,10 +200,30 @@ func (r *Reconciler) recreate(ctx context.Context, t *turn, d decide.Decision, r
 	return o
 }
 
+// markedRecord is the record of an object that is ours by its marks, as they have it.
+func markedRecord(t *turn, m *ownership.Meta) *store.Record {
+	source, _ := m.ProvesOurs(t.view.As, t.kind())
+	return &store.Record{
+		Space: source.Space, Moved: source.Moved, UID: m.UID, As: t.view.As,
+		Source: store.Source{
+			UID:    m.Annotations[v1alpha1.SourceUIDAnnotation],
+			Policy: wire.Policy{Orphan: m.Orphan(), ServiceAccount: m.Account()}, Log: m.Log(),
+		},
+		Version: t.view.At.Version, Kind: t.view.Kind,
+	}
+}
+
+// waitedToRecreate reports whether by the last report the deletion waits for a confirmation.
+func waitedToRecreate(t *turn) bool {
+	report := t.before[t.object().Space]
+	return report != nil && report.State == wire.Waiting && report.Reason == v1alpha1.ReasonPruneGuard
+}
+
 // wouldCreate returns why the target would refuse to create the object if its name were
 // free; nil: it would not. A dry run tells, since an API server validates an object
-// before it finds that the name is taken.
-func (r *Reconciler) wouldCreate(ctx context.Context, t *turn) error {
+// before it finds that the name is taken. An address or port that is taken is no reason if a
+// user has deleted the object that is there, which probably has it.
+func (r *recreator) wouldCreate(ctx context.Context, t *turn, former *predecessor) error {
 	body, err := r.writer.body(t, "")
 	if err != nil {
 		return err
@@ -69,8 +231,8 @@ func (r *Reconciler) wouldCreate(ctx context.Context, t *turn) error {
 	if body, err = sjson.DeleteBytes(body, "metadata.resourceVersion"); err != nil {
 		return fmt.Errorf("make body of a creation: %w", err)
 	}
-	err = r.Target.TryCreate(ctx, t.view.At, t.id, t.view.As.Manager(), body)
-	if apierrors.IsAlreadyExists(err) {
+	err = r.target.TryCreate(ctx, t.view.At, t.id, t.view.As.Manager(), body)
+	if apierrors.IsAlreadyExists(err) || former.deleted() && immutable.OnlyAllocated(kubeclient.StatusOf(err)) {
 		return nil
 	}
 	return err

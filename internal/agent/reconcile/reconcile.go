@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/hubclient"
+	"orrery.dev/orrery/internal/agent/immutable"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/observe"
 	"orrery.dev/orrery/internal/agent/store"
@@ -30,6 +31,7 @@ type Reconciler struct {
 	namespaces *namespaces
 	writer     *writer
 	remover    *remover
+	recreator  *recreator
 	refusals   refusals
 	readings   readings
 }
@@ -57,15 +59,17 @@ type Parts struct {
 func New(p Parts) *Reconciler {
 	writer := &writer{store: p.Store, target: p.Target}
 	refusals := refusals{gate: p.Gate}
+	remover := &remover{
+		engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target, store: p.Store},
+		writer: writer, refusals: refusals, log: p.Log,
+	}
 	return &Reconciler{
 		Parts:      p,
 		insists:    decide.Insistence{First: cmp.Or(p.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
 		namespaces: newNamespaces(p.Target, p.Engine), writer: writer, refusals: refusals,
-		readings: readings{all: map[string]reading{}},
-		remover: &remover{
-			engine: p.Engine, target: p.Target, users: &users{engine: p.Engine, target: p.Target, store: p.Store},
-			writer: writer, refusals: refusals, log: p.Log,
-		},
+		readings:  readings{all: map[string]reading{}},
+		remover:   remover,
+		recreator: &recreator{target: p.Target, remover: remover, writer: writer, refusals: refusals, log: p.Log},
 	}
 }
 
@@ -113,12 +117,12 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 	case !o.keep:
 		res.State = o.Decision.State
 	}
-	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo {
+	if len(reports) == 0 && !o.changed && !o.forget && !o.letGo && !o.recreates {
 		r.Engine.Finish(it, res)
 		return
 	}
 	if err := r.Store.Submit(ctx, &store.Commit{
-		Do: func(x *store.Tx) error { return o.write(x, it.ID, reports, time.Now()) },
+		Do: func(x *store.Tx) error { return o.write(x, it.ID, t.want(), reports, time.Now()) },
 		Done: func() {
 			r.Engine.Finish(it, res)
 			if len(reports) > 0 {
@@ -244,12 +248,12 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		case kubeclient.MissingNamespace(err, t.id) && !t.homeless:
 			r.namespaces.forget(t.id.Namespace)
 			unsettled = err // it may be that nobody may create it
-		case d.Again && kubeclient.Immutable(err):
+		case d.Again && immutable.Refused(kubeclient.StatusOf(err)):
 			return r.remains(t)
-		case d.Do == decide.DoApply && d.UID != "" && !d.Adopt && kubeclient.Immutable(err) && t.mutatedBefore():
+		case d.Do == decide.DoApply && d.UID != "" && !d.Adopt && immutable.Refused(kubeclient.StatusOf(err)) && t.mutatedBefore():
 			return r.regains(ctx, t, d)
-		case d.Do == decide.DoApply && d.UID != "" && kubeclient.Immutable(err):
-			return r.recreate(ctx, t, d, err)
+		case d.Do == decide.DoApply && d.UID != "" && immutable.Refused(kubeclient.StatusOf(err)):
+			return r.recreator.refused(ctx, t, d, err)
 		default:
 			return r.refusals.of(t, err)
 		}
@@ -265,6 +269,9 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 	}
 	switch d.Do {
 	case decide.DoApply:
+		if o, done, err := r.recreator.supersede(ctx, t, d); done || err != nil {
+			return o, err
+		}
 		return r.apply(ctx, t, f, d)
 	case decide.DoNote:
 		return t.note(f, d), nil

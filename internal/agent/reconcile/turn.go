@@ -76,14 +76,16 @@ type outcome struct {
 	again   bool // with forget: but another object of ours has its name
 	letGo   bool // the recorded object is no longer ours
 	claim   bool // the record is of a stray: its removal is counted
-	waits   bool // with claim: its removal waited for a confirmation before the store was lost
-	keep    bool // the last report stays
-	slotted bool // the retry is the object's slot
-	seen    *decide.Observed
-	failed  bool
-	drifted bool
-	held    bool // it waits for others to be removed first
-	hurried bool // the object no longer waits for its Pods
+	waits   bool // with claim and recreates: its removal waited for a confirmation before the store was lost
+	// recreates is set for an object that is to be deleted and made anew, which is counted.
+	recreates bool
+	keep      bool // the last report stays
+	slotted   bool // the retry is the object's slot
+	seen      *decide.Observed
+	failed    bool
+	drifted   bool
+	held      bool // it waits for others to be removed first
+	hurried   bool // the object no longer waits for its Pods
 }
 
 // want is the entry to follow; nil if no space desires the object.
@@ -230,7 +232,8 @@ func (t *turn) confirms() bool {
 }
 
 // write puts the outcome into the store.
-func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report, now time.Time) error {
+// want is the desired entry of the turn.
+func (o *outcome) write(x *store.Tx, id string, want *store.Want, reports map[string]*wire.Report, now time.Time) error {
 	var err error
 	switch {
 	case o.forget:
@@ -239,6 +242,8 @@ func (o *outcome) write(x *store.Tx, id string, reports map[string]*wire.Report,
 		err = x.LetGo(id)
 	case o.claim:
 		err = x.Claim(id, o.record, o.waits, now)
+	case o.recreates:
+		err = store.CountRecreation(x, id, o.record, *want.Object(), o.waits, now)
 	case o.changed:
 		err = x.Keep(id, o.record)
 	}

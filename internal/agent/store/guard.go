@@ -35,6 +35,8 @@ type guardedRemoval struct {
 	Placement string `json:"placement,omitempty"`
 	// UID is that of the object at the target.
 	UID string `json:"uid"`
+	// Recreates is set for an object that is desired, and is removed to be made anew.
+	Recreates bool `json:"recreates,omitempty"`
 	// Once is random, so that a confirmation holds for this wait only, and not if the
 	// removal of the object waits again later. Zero: an older agent wrote it.
 	Once uint64 `json:"once,omitempty"`
@@ -121,11 +123,17 @@ func (t *Tx) Guarded(id string) bool { return t.has(guardBucket, id) }
 // guard makes the removal of a recorded identity wait for a confirmation. placement is
 // the Placement that no longer places it, empty if that is not known.
 func (t *Tx) guard(id string, cause wire.Cause, placement string) error {
+	return guardRemoval(t, id, guardedRemoval{Cause: cause, Placement: placement})
+}
+
+// guardRemoval makes the removal of a recorded identity wait. The object of g is taken from the
+// record.
+func guardRemoval(t *Tx, id string, g guardedRemoval) error {
 	rec, err := t.Record(id)
 	if err != nil || rec == nil || t.Guarded(id) {
 		return err
 	}
-	g := guardedRemoval{Cause: cause, Space: rec.Space, Moved: rec.Moved, Placement: placement, UID: rec.UID, Once: rand.Uint64()}
+	g.Space, g.Moved, g.UID, g.Once = rec.Space, rec.Moved, rec.UID, rand.Uint64()
 	if _, known := t.meta.Guarded[g.group()]; !known && len(t.meta.Guarded) >= maxGroups {
 		g.Placement = ""
 	}
@@ -144,6 +152,26 @@ func (t *Tx) unguard(id string) error {
 	now := t.meta.Guarded[g.group()]
 	t.meta.Guarded = t.meta.Guarded.with(g.group(), GuardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
 	return t.remove(guardBucket, id)
+}
+
+// dropRecreation ends the wait of an object that was to be made anew: its entry is another, or
+// none. What is decided next is counted again.
+func dropRecreation(t *Tx, id string) error {
+	var g guardedRemoval
+	if ok, err := t.getJSON(guardBucket, id, &g); !ok || err != nil || !g.Recreates {
+		return err
+	}
+	rec, err := t.Record(id)
+	if err != nil {
+		return err
+	}
+	if rec != nil && rec.Recreation != nil {
+		rec.Recreation = nil
+		if err := t.setRecord(id, rec); err != nil {
+			return err
+		}
+	}
+	return t.unguard(id)
 }
 
 // free are the groups that the settings confirm. A confirmation names exactly all that
@@ -179,7 +207,13 @@ func (t *Tx) confirm() ([]Touched, error) {
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, touched(g.placed(id), nil))
+			var w *Want // nil unless the object is desired, and is made anew
+			if g.Recreates {
+				if w, _, err = t.Want(g.placed(id).Source().Path()); err != nil {
+					return nil, err
+				}
+			}
+			all = append(all, touched(g.placed(id), w))
 		}
 	}
 	for _, o := range all {

@@ -170,6 +170,9 @@ func (in *Intake) replace(t *Tx, o key.Object, w Want, object []byte) ([]Touched
 	if err := t.reportAgain(k, old == nil || w.Unannounced); err != nil {
 		return nil, err
 	}
+	if err := dropRecreation(t, t.place(o).Identity.String()); err != nil {
+		return nil, err
+	}
 	if w.Object() != nil { // an entry without an object does not say that a waiting removal is moot
 		if err := t.unguard(t.place(o).Identity.String()); err != nil {
 			return nil, err
@@ -194,6 +197,9 @@ func (in *Intake) gone(t *Tx, o key.Object, w Want) ([]Touched, error) {
 		if err := t.rememberLast(o, old); err != nil {
 			return nil, err
 		}
+	}
+	if err := dropRecreation(t, t.place(o).Identity.String()); err != nil {
+		return nil, err
 	}
 	if w.Yields() {
 		if old != nil {
@@ -244,6 +250,9 @@ func (in *Intake) del(t *Tx, o key.Object, d *wire.Del, now time.Time) ([]Touche
 		return nil, err
 	}
 	id := t.place(o).Identity.String()
+	if err := dropRecreation(t, id); err != nil {
+		return nil, err
+	}
 	rec, err := t.Record(id)
 	if err != nil {
 		return nil, err

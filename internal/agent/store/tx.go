@@ -126,13 +126,21 @@ func (t *Tx) Keep(id string, r *Record) error {
 	path := key.Located{Object: key.Object{Space: r.Space, Identity: at}, Moved: r.Moved}.Source().Path()
 	entry, desired := t.get(desiredBucket, path)
 	kept := *r
-	if desired {
-		kept.Source.Policy.Orphan = r.Source.Policy.Orphan || WantKind(gjson.GetBytes(entry, "kind").Str) == WantYield
-		return errors.Join(t.setRecord(id, &kept), t.unguard(id))
-	}
 	was, err := t.Record(id)
 	if err != nil {
 		return err
+	}
+	if was == nil || was.UID != r.UID {
+		kept.Recreation = nil
+	} else if kept.Recreation != nil {
+		kept.Recreation = was.Recreation // it may have been dropped while the object was written
+	}
+	if desired {
+		kept.Source.Policy.Orphan = r.Source.Policy.Orphan || WantKind(gjson.GetBytes(entry, "kind").Str) == WantYield
+		if kept.Recreation != nil { // this write is not the one that it waits for
+			return t.setRecord(id, &kept)
+		}
+		return errors.Join(t.setRecord(id, &kept), t.unguard(id))
 	}
 	if was != nil && was.Space == r.Space {
 		kept.Source.Policy.Orphan = r.Source.Policy.Orphan || was.Source.Policy.Orphan

@@ -138,6 +138,9 @@ type Record struct {
 	Kind    string               `json:"kind"`
 	// Mutated is what admission at the target changed in the last apply; nil: nothing.
 	Mutated *Mutation `json:"mutated,omitempty"`
+	// Recreation is what the object is to be deleted and made anew for, if its removal has been
+	// counted for that; nil: it has not.
+	Recreation *Recreation `json:"recreation,omitempty"`
 	// LetGo is why the object ceased to be desired the last time; nil: it is not known.
 	LetGo *LetGo `json:"letGo,omitempty"`
 }
@@ -146,6 +149,22 @@ type Record struct {
 type LetGo struct {
 	Cause     wire.Cause `json:"cause"`
 	Placement string     `json:"placement,omitempty"`
+}
+
+// Recreation names the source for which an object at the target is to be deleted and made
+// anew. While a record has it, that removal has been counted.
+type Recreation struct {
+	UID    string   `json:"uid"`
+	Digest wire.Sum `json:"digest"`
+}
+
+// RecreationFor is the recreation for a source.
+func RecreationFor(s Source) *Recreation { return &Recreation{UID: s.UID, Digest: s.Digest} }
+
+// Recreates reports whether the removal of the object has been counted, to make it anew for a
+// source.
+func (r *Record) Recreates(s Source) bool {
+	return r != nil && r.Recreation != nil && *r.Recreation == *RecreationFor(s)
 }
 
 // Mutation is what admission at the target changed in the last apply.

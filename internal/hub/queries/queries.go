@@ -364,6 +364,9 @@ func (q *Server) why(ctx context.Context, rights *rights, o key.Object, l key.Lo
 	}
 	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l))
 	answer.Place = &ps
+	if ps.Reason == v1alpha1.ReasonPruneGuard { // its deletion waits, to make it anew
+		answer.Waiting = q.waiting(rights)
+	}
 	if rights.lists(key.Identity{Resource: key.Customizers}) {
 		answer.Rules = q.effects(ctx, row, p.Class)
 	}

@@ -220,6 +220,9 @@ func Dress(object []byte, l Owner, at key.Located, of Origin, uid string) ([]byt
 	if at.Moved != "" {
 		move(meta, labels, at)
 	}
+	for _, name := range []string{v1alpha1.CascadeAnnotation, v1alpha1.RecreateAnnotation} { // as older hubs send them
+		delete(annotations, name)
+	}
 	if of.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
 	}
@@ -294,10 +297,21 @@ func (m *Meta) Log() Pair { return ParsePair(m.Annotations[v1alpha1.LogAnnotatio
 // WroteLog reports whether the location's manager owns the annotation with the object's pair:
 // no other manager has written that since.
 func (m *Meta) WroteLog(l Owner) bool {
-	const path = "f:metadata.f:annotations.f:"
 	return slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
-		return f.Manager == l.Manager() && f.Subresource == "" &&
-			gjson.GetBytes(f.FieldsV1, path+strings.ReplaceAll(v1alpha1.LogAnnotation, ".", `\.`)).Exists()
+		return f.Manager == l.Manager() && f.Subresource == "" && f.hasAnnotation(v1alpha1.LogAnnotation)
+	})
+}
+
+func (f *ManagedFields) hasAnnotation(name string) bool {
+	return gjson.GetBytes(f.FieldsV1, "f:metadata.f:annotations.f:"+strings.ReplaceAll(name, ".", `\.`)).Exists()
+}
+
+// Allows reports whether an annotation of the object has the value "true" and was set at the
+// target by another field manager than those of Orrery, of whatever location: an annotation
+// that comes from a space allows nothing.
+func (m *Meta) Allows(annotation string) bool {
+	return m.Annotations[annotation] == "true" && slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
+		return !strings.HasPrefix(f.Manager, managerPrefix) && f.Manager != ReleasedManager && f.hasAnnotation(annotation)
 	})
 }
 

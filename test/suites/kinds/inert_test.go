@@ -243,7 +243,7 @@ func TestWhatNeverTravels(t *testing.T) {
 			t.Errorf("%s travels: %v", name, now)
 		}
 	}
-	for _, path := range [][]string{{"metadata", "annotations", "note"}, {"metadata", "labels", "app"}, {"metadata", "annotations", "orrery.dev/cascade"}, {"spec", "template"}} {
+	for _, path := range [][]string{{"metadata", "annotations", "note"}, {"metadata", "labels", "app"}, {"spec", "template"}} {
 		if at(got, path...) == nil {
 			t.Errorf("%s does not travel", strings.Join(path, "."))
 		}
@@ -258,7 +258,7 @@ var setByServer = []string{
 const neverTravels = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"w","namespace":"default","generateName":"w-",
 "finalizers":["example.org/hold"],"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"o","uid":"1"}],
 "labels":{"app":"w","orrery.dev/location":"x","orrery.dev/space":"x"},
-"annotations":{"note":"stays","orrery.dev/cascade":"true","kubectl.kubernetes.io/last-applied-configuration":"{}","orrery.dev/assigned-locations":"[\"away\"]",
+"annotations":{"note":"stays","orrery.dev/cascade":"true","orrery.dev/recreate":"true","orrery.dev/implied":"x","kubectl.kubernetes.io/last-applied-configuration":"{}","orrery.dev/assigned-locations":"[\"away\"]",
 "orrery.dev/return-status":"None","orrery.dev/expand":"true","orrery.dev/space":"x","orrery.dev/source-kind":"x","orrery.dev/source-namespace":"x",
 "orrery.dev/source-name":"x","orrery.dev/source-uid":"x","orrery.dev/on-remove":"Orphan","orrery.dev/log":"x.1"}},
 "spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":{"a":"b"}},"spec":{"containers":[{"name":"c","image":"i"}]}}},

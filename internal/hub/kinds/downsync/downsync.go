@@ -106,8 +106,8 @@ func localMetadata() []string {
 }
 
 // controlAnnotations are addressed to this hub, or were set by it or by an upper hub's
-// agent. v1alpha1.CascadeAnnotation is not among them: whether a namespace may be deleted
-// with its content is decided at the location, when the source may already be gone.
+// agent. v1alpha1.CascadeAnnotation and v1alpha1.RecreateAnnotation are among them, since they
+// let a location delete what others have there: that takes a user of its cluster.
 func controlAnnotations() []string {
 	return []string{
 		"kubectl.kubernetes.io/last-applied-configuration",
@@ -115,7 +115,8 @@ func controlAnnotations() []string {
 		v1alpha1.ExpandAnnotation,
 		v1alpha1.SourceKindAnnotation, v1alpha1.SourceNamespaceAnnotation, v1alpha1.SourceNameAnnotation, v1alpha1.SourceUIDAnnotation,
 		v1alpha1.OnRemoveAnnotation, v1alpha1.ServiceAccountAnnotation, v1alpha1.LogAnnotation,
-		v1alpha1.TakenFromAnnotation,
+		v1alpha1.TakenFromAnnotation, v1alpha1.ImpliedAnnotation,
+		v1alpha1.CascadeAnnotation, v1alpha1.RecreateAnnotation,
 	}
 }
 

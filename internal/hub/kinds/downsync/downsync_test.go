@@ -41,10 +41,10 @@ func TestTravel(t *testing.T) {
 			`{"spec":{"a":1}}`,
 		},
 		{
-			"marks and control annotations go, cascade stays", custom,
+			"marks and control annotations go, and what allows a deletion at a cluster", custom,
 			`{"metadata":{"name":"a","labels":{"orrery.dev/location":"x","orrery.dev/space":"y"},"annotations":{
-				"orrery.dev/assigned-locations":"[]","orrery.dev/cascade":"true","orrery.dev/source-uid":"u"}}}`,
-			`{"metadata":{"annotations":{"orrery.dev/cascade":"true"},"name":"a"}}`,
+				"orrery.dev/assigned-locations":"[]","orrery.dev/cascade":"true","orrery.dev/recreate":"true","orrery.dev/implied":"x","orrery.dev/source-uid":"u","note":"stays"}}}`,
+			`{"metadata":{"annotations":{"note":"stays"},"name":"a"}}`,
 		},
 		{
 			"a lower hub's object loses the label that says so", below,

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"time"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// CountRecreation counts the removal of a desired object that is to be made anew for a source,
+// like one that follows from policy: if the location does not allow it now, it waits for a
+// confirmation. r is the object's record. If waits is true, the removal waited before the store
+// was lost, and must do so again.
+func CountRecreation(t *Tx, id string, r *Record, s Source, waits bool, now time.Time) error {
+	identity, err := key.ParseIdentity(id)
+	if err != nil {
+		return err
+	}
+	w, _, err := t.Want(key.Located{Object: key.Object{Space: r.Space, Identity: identity}, Moved: r.Moved}.Source().Path())
+	if err != nil {
+		return err
+	}
+	if w == nil || w.Object() == nil || *RecreationFor(*w.Object()) != *RecreationFor(s) {
+		return t.Keep(id, r) // the source is another by now
+	}
+	counted := *r
+	counted.Recreation = RecreationFor(s)
+	if err := t.setRecord(id, &counted); err != nil {
+		return err
+	}
+	if waits && !t.meta.Settings.Purge || !t.mayRemove(now) {
+		return guardRemoval(t, id, guardedRemoval{Cause: wire.Unassigned, Recreates: true})
+	}
+	return nil
+}
