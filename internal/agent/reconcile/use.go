@@ -321,5 +321,6 @@ func (s *search) exists(ctx context.Context, d dependent) (bool, error) {
 	return false, nil
 }
 
-// cascades says whether an object may be deleted together with what others have in it.
-func cascades(m *ownership.Meta) bool { return m.Annotations[v1alpha1.CascadeAnnotation] == "true" }
+// cascades reports whether an object may be deleted together with what others have in it: it
+// takes a user of the cluster to allow that.
+func cascades(m *ownership.Meta) bool { return m.Allows(v1alpha1.CascadeAnnotation) }

@@ -166,6 +166,7 @@ func TestAgent(t *testing.T) {
 		{"recreate-guard", recreateGuard},
 		{"claims", claims},
 		{"custom-fixed", customFixed},
+		{"cascade", cascade},
 		{"made-again", madeAgain},
 		{"made-again-and-lost", madeAgainAndLost},
 		{"census", census},

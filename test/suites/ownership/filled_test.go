@@ -346,15 +346,14 @@ spec:
 `
 
 // inUse: a Namespace and a CRD in which users of the location have something stay, unless
-// their annotation says otherwise.
+// an annotation that these set at the location says otherwise. In the space it says nothing.
 func (s *suite) inUse() {
 	for _, name := range []string{"used", "cascaded"} {
 		kind := strings.ToUpper(name[:1]) + name[1:]
 		s.write("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + name + "}\n---" + fmt.Sprintf(definition, name, name, name, kind))
 	}
-	for _, object := range []string{"namespace/cascaded", "crd/cascadeds.example.org"} {
-		env.Kubectl(s, s.kubeconfig, "annotate", object, "orrery.dev/cascade=true")
-	}
+	all := []string{"namespace/used", "namespace/cascaded", "crd/useds.example.org", "crd/cascadeds.example.org"}
+	env.Kubectl(s, s.kubeconfig, append(append([]string{"annotate"}, all...), "orrery.dev/cascade=true")...) // which a space can't allow
 	s.write(fmt.Sprintf(`
 apiVersion: orrery.dev/v1alpha1
 kind: Placement
@@ -377,6 +376,10 @@ spec:
 		})
 		s.there("-n", name, "create", "cm", "theirs")
 	}
+	for _, object := range all {
+		s.has("", object, `.metadata.annotations.orrery\.dev/cascade`, "")
+	}
+	s.there("annotate", "namespace/cascaded", "crd/cascadeds.example.org", "orrery.dev/cascade=true")
 	s.unplace("in-use")
 	s.count("Orphaned", 2)
 	s.gone("", "namespace/cascaded")
