@@ -219,12 +219,13 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 	s := x.Object()
 	rest, v := w.enforced(s.Digest, s.Policy), fieldPath("data", "v")
 	bad := w.sources[s.Digest][v] == `"bad"`
-	if bad && o != nil && rest[v] == "" && !differs(o, rest) {
+	another := o != nil && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) != s.UID
+	anew := another && decide.RunsOnce(id.Resource)
+	if bad && o != nil && rest[v] == "" && !differs(o, rest) && !anew {
 		// It is not applied, unless it takes a dry run to learn whether it can be released.
 		bad = !slices.ContainsFunc(slices.Collect(maps.Keys(o.fields)), func(p string) bool { return strings.HasPrefix(p, "data/") && o.ownedByAny(p) })
 	}
 	in := w.cluster.objects[key.Identity{Resource: key.Namespaces, Name: id.Namespace}.String()]
-	another := o != nil && !o.foreign && o.meta("annotations", v1alpha1.SourceUIDAnnotation) != s.UID
 	rec := w.recordOf(id)
 	orphaned := another && (rec == nil && o.meta("annotations", v1alpha1.OnRemoveAnnotation) != "" || rec != nil && rec.Source.Policy.Orphan)
 	switch {
@@ -243,9 +244,9 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 		return wire.Applied, v1alpha1.ReasonCreateOnly, nil
 	case o != nil && o.foreign && !o.controlled && (s.Policy.Adopt || implied(o)) && s.Policy.CreateOnly: // whatever is desired, it may stay
 		return "", "", errors.New("it is not adopted")
-	case orphaned && decide.RunsOnce(id.Resource):
+	case orphaned && anew:
 		return wire.InConflict, v1alpha1.ReasonExists, nil
-	case bad && (o == nil || !w.equals(o, s)):
+	case bad && (o == nil || anew || !w.equals(o, s)):
 		return wire.Failed, "*", nil
 	case o == nil && (id.Namespace == "" || in == nil || !in.terminating):
 		return "", "", errors.New("it is missing")
