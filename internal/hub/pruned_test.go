@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/queries"
+	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -148,4 +150,32 @@ func TestPruneOfOtherSpaces(t *testing.T) {
 	if w := r.Pruned.Waiting("z"); len(w) != 0 {
 		t.Errorf("of the other space there waits %+v", w)
 	}
+}
+
+// TestRecreationWaits: an object that waits to be deleted and made anew is explained with the
+// digest that confirms that.
+func TestRecreationWaits(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	a := r.join("a")
+	a.open(0, "").next()
+	one, err := r.space("s").Resource(configMapsGVR).Namespace("default").Get(t.Context(), "one", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{
+		UID: string(one.GetUID()), State: wire.Waiting, Reason: v1alpha1.ReasonPruneGuard,
+	}})
+	a.tell(wire.AgentStatus{Prune: &wire.PruneStatus{
+		Pending: 1, Digest: "A", Spaces: []wire.SpacePrune{{Space: "s", Pending: 1, Digest: "A"}},
+		Placements: []wire.PlacementPrune{{Space: "s", Pending: 1, Digest: "A"}},
+	}})
+	r.eventually(func() string {
+		var why queries.Why
+		r.question(&why, route.Why, "object", "core/configmaps/default/one", "location", "a")
+		if why.Place == nil || why.Place.Reason != v1alpha1.ReasonPruneGuard || len(why.Waiting) != 1 || why.Waiting[0].Pending != 1 || why.Waiting[0].Digest == "" {
+			return "it says " + text(why)
+		}
+		return ""
+	})
 }
