@@ -21,7 +21,8 @@ const (
 
 	// ReasonUnknownField, of Failed: the kind's schema at the location lacks a field.
 	ReasonUnknownField = "UnknownField"
-	// ReasonImmutable, of Failed: an immutable field has changed, and onImmutable is Fail.
+	// ReasonImmutable, of Failed: an immutable field has changed, and onImmutable is Fail, or
+	// the object may not be deleted to be made anew.
 	ReasonImmutable = "Immutable"
 	// ReasonDrifted, of Failed: it is not as it was applied, and onDrift is Report.
 	ReasonDrifted = "Drifted"
