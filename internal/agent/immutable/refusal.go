@@ -2,6 +2,7 @@ package immutable
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,15 +23,7 @@ var immutableMessage = regexp.MustCompile(
 // immutable field would change. An admission policy names no field, and the message of a webhook
 // begins with its name. The status may be nil.
 func Refused(s *metav1.Status) bool {
-	if !isValidation(s) {
-		return false
-	}
-	for _, c := range s.Details.Causes {
-		if isImmutable(c) {
-			return true
-		}
-	}
-	return false
+	return isValidation(s) && slices.ContainsFunc(s.Details.Causes, isImmutable)
 }
 
 func isValidation(s *metav1.Status) bool {

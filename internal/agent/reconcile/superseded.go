@@ -24,7 +24,7 @@ import (
 // that of the turn.
 func (r *recreator) supersede(ctx context.Context, t *turn, d decide.Decision) (o outcome, done bool, err error) {
 	once := decide.RunsOnce(t.id.Resource)
-	if d.UID == "" || d.Adopt || !once && t.id.Resource != services || t.record != nil && !follows(t, t.record) {
+	if d.UID == "" || d.Adopt || !once && t.id.Resource != key.NewResource("", "services") || t.record != nil && !follows(t, t.record) {
 		return outcome{}, false, nil
 	}
 	live, err := r.target.GetAll(ctx, t.view.At, t.id)
@@ -54,8 +54,6 @@ func (r *recreator) supersede(ctx context.Context, t *turn, d decide.Decision) (
 	}
 	return r.remove(ctx, t, live, former, why), true, nil
 }
-
-var services = key.NewResource("", "services")
 
 // keepsHeadless reports whether an API server would leave a live Service headless that is not
 // desired to be: without an address in what is applied it keeps the one that it has.
