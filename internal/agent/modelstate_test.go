@@ -120,13 +120,13 @@ func (o *thing) ownedBy(ours bool) string {
 // ownsAll reports whether we own the same of an object before and after a change, but for released fields that
 // no manager owns any more.
 func (o *thing) ownsAll(after *thing) bool {
-	still := strings.Split(after.ownedBy(true), "\n")
-	for _, p := range strings.Split(o.ownedBy(true), "\n") {
+	still, before := strings.Split(after.ownedBy(true), "\n"), strings.Split(o.ownedBy(true), "\n")
+	for _, p := range before {
 		if !slices.Contains(still, p) && !o.owners[releasedOwner][p] {
 			return false
 		}
 	}
-	return len(still) <= len(strings.Split(o.ownedBy(true), "\n"))
+	return len(still) <= len(before)
 }
 
 // releasedBy are the fields that a policy releases.

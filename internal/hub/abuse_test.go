@@ -29,7 +29,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota, hurried)
 	r.addSpace("s")
-	r.mayFill("s")
+	r.mayFill()
 	const all = 24 // each of 1 MiB, of which a full log takes less than half
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	for i := range all {
@@ -177,7 +177,7 @@ func TestSlowBackup(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota, hurried)
 	r.addSpace("s")
-	r.mayFill("s")
+	r.mayFill()
 	for i := range 8 { // more than HTTP/2 has under way
 		if err := r.large(t.Context(), http.MethodPost, fmt.Sprint("large-", i), filler(i, 1<<20)); err != nil {
 			t.Fatal(err)

@@ -22,7 +22,7 @@ func TestOneSpaceLeavesRoom(t *testing.T) {
 		t.Fatalf("after %d MiB of a log of %d MiB: %v", count, smallQuota>>20, err)
 	}
 	r.create("other", configMapsGVR, object("v1", "ConfigMap", "default", "x", nil, map[string]any{"data": map[string]any{"k": filler(0, 1<<20)}}))
-	r.mayFill("s")
+	r.mayFill()
 	if err := r.large(t.Context(), http.MethodPost, "more", filler(0, 1<<20)); err != nil {
 		t.Errorf("with a limit of its own: %v", err)
 	}

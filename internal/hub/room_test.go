@@ -41,10 +41,10 @@ func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
 // has to get on meanwhile.
 func hurried(c *hub.Config) { c.Pace = etcd.Pace{Least: 20 * time.Millisecond} }
 
-// mayFill has a space fill the log, by a limit of its own.
-func (r *running) mayFill(s key.Space) {
+// mayFill has the space s fill the log, by a limit of its own.
+func (r *running) mayFill() {
 	r.t.Helper()
-	r.patchObject(key.Root, spacesGVR, string(s), `{"spec":{"limits":{"bytes":"1Ti"}}}`)
+	r.patchObject(key.Root, spacesGVR, "s", `{"spec":{"limits":{"bytes":"1Ti"}}}`)
 }
 
 // filler is a text of a size that does not repeat another.
@@ -260,7 +260,7 @@ func TestFullHub(t *testing.T) {
 	// In a smaller one etcd's file leaves no room between growth and upkeep.
 	r := start(t, dir, withSmallQuota, hurried)
 	r.addSpace("s")
-	r.mayFill("s")
+	r.mayFill()
 	r.addLocation("a", map[string]string{"where": "here"})
 	r.addPlacement("s", "p", "here", "all", nil)
 	const placed = 10

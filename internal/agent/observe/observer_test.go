@@ -42,7 +42,7 @@ func TestStoppedObserverForgets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer st.Close()
+	defer func() { _ = st.Close() }()
 	e := worklist.New()
 	defer e.Stop()
 	deployments := key.NewResource("apps", "deployments")

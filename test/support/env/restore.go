@@ -1,12 +1,14 @@
 package env
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
-
-	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // Snapshot writes a snapshot of the cluster's etcd to a file and returns its name.
@@ -19,23 +21,57 @@ func (c *Cluster) Snapshot() (file string) {
 	return file
 }
 
+// saveSnapshot reads a snapshot by the JSON gateway of etcd: etcd's client would be a dependency of all
+// modules that use this package.
 func saveSnapshot(t T, url, file string) (err error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}})
+	answer, err := askEtcd(t, url+"/v3/maintenance/snapshot", struct{}{})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, client.Close()) }()
-	from, err := client.Snapshot(t.Context())
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, from.Close()) }()
+	defer answer.Close()
 	to, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(to, from)
-	return errors.Join(err, to.Close())
+	for from := json.NewDecoder(answer); ; {
+		var chunk struct {
+			Result struct {
+				Blob []byte `json:"blob"`
+			} `json:"result"`
+			Error json.RawMessage `json:"error"`
+		}
+		switch err := from.Decode(&chunk); {
+		case errors.Is(err, io.EOF):
+			return to.Close()
+		case err != nil:
+			return errors.Join(err, to.Close())
+		case chunk.Error != nil:
+			return errors.Join(fmt.Errorf("etcd: %s", chunk.Error), to.Close())
+		}
+		if _, err := to.Write(chunk.Result.Blob); err != nil {
+			return errors.Join(err, to.Close())
+		}
+	}
+}
+
+// askEtcd sends a request to the JSON gateway of etcd and returns the body of the answer.
+func askEtcd(t T, url string, request any) (io.ReadCloser, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		return nil, errors.Join(fmt.Errorf("etcd: %s", answer.Status), answer.Body.Close())
+	}
+	return answer.Body, nil
 }
 
 // Restore stops the API server and etcd, restores etcd from a snapshot, and starts both again, as the
@@ -53,14 +89,13 @@ func (c *Cluster) Restore(snapshot string, writes int) {
 }
 
 // writeRevisions writes a key that no API server reads, so often.
-func writeRevisions(t T, url string, writes int) (err error) {
-	client, err := clientv3.New(clientv3.Config{Endpoints: []string{url}})
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, client.Close()) }()
+func writeRevisions(t T, url string, writes int) error {
 	for range writes {
-		if _, err := client.Put(t.Context(), "/none", ""); err != nil {
+		answer, err := askEtcd(t, url+"/v3/kv/put", map[string][]byte{"key": []byte("/none")})
+		if err != nil {
+			return err
+		}
+		if err := answer.Close(); err != nil {
 			return err
 		}
 	}

@@ -145,8 +145,7 @@ func describe(typ reflect.Type, above []reflect.Type) string {
 		return typ.String()
 	}
 	var fields []string
-	for i := range typ.NumField() {
-		f := typ.Field(i)
+	for f := range typ.Fields() {
 		fields = append(fields, f.Tag.Get("json")+":"+describe(f.Type, append(slices.Clone(above), typ)))
 	}
 	return "(" + strings.Join(fields, ",") + ")"

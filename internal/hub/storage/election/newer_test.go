@@ -59,7 +59,7 @@ func TestNewerIsElected(t *testing.T) {
 		t.Errorf("elected is %v", row)
 	}
 	stop()
-	limit.Receive(t, ended, "the newer hub's election has ended")
+	_ = limit.Receive(t, ended, "the newer hub's election has ended")
 	newer.stop()
 	old.set(false)
 	next(t, terms)
