@@ -16,6 +16,7 @@ import (
 	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/test/support/limit"
 )
 
 // TestArrivals: a request waits for its body before it has a turn, and gives up in time; what it holds
@@ -26,16 +27,20 @@ func TestArrivals(t *testing.T) {
 	queue := fairqueue.NewQueue(fairqueue.Defaults(1))
 	fair := respond.Turns{
 		Queue: queue, Bodies: fairqueue.Bodies{Queue: fairqueue.NewQueue(fairqueue.Defaults(1))},
-		Arrivals: &respond.Arrivals{Budget: fairqueue.NewBudget(600 << 10), Read: requestbody.Prefetch, Expected: requestbody.Expected, Timeout: 100 * time.Millisecond},
+		Arrivals: &respond.Arrivals{Budget: fairqueue.NewBudget(600 << 10), Read: requestbody.Prefetch, Expected: requestbody.Expected, Timeout: limit.Wait},
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = requestbody.Guard(r)
-		fair.Serve(route.Space(key.Space("s")), w, r, func(w http.ResponseWriter, r *http.Request) {
-			data, err := requestbody.Read(r, requestbody.Limits{Bytes: 1 << 20})
-			_, _ = fmt.Fprintf(w, "%d bytes, %v", len(data), err)
-		})
-	}))
-	t.Cleanup(server.Close)
+	serve := func(fair respond.Turns) *httptest.Server {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			r = requestbody.Guard(r)
+			fair.Serve(route.Space(key.Space("s")), w, r, func(w http.ResponseWriter, r *http.Request) {
+				data, err := requestbody.Read(r, requestbody.Limits{Bytes: 1 << 20})
+				_, _ = fmt.Fprintf(w, "%d bytes, %v", len(data), err)
+			})
+		}))
+		t.Cleanup(server.Close)
+		return server
+	}
+	server := serve(fair)
 	send := func(body io.Reader) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL, body)
@@ -59,8 +64,12 @@ func TestArrivals(t *testing.T) {
 		}
 	}
 
+	short := *fair.Arrivals
+	short.Timeout = 100 * time.Millisecond
+	fair.Arrivals = &short
+	hasty := serve(fair)
 	unfinished := func() net.Conn {
-		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", server.Listener.Addr().String())
+		conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", hasty.Listener.Addr().String())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -194,6 +194,7 @@ func TestReturnedStatusAndFullLog(t *testing.T) {
 	if err := patch(`{"metadata":{"annotations":{"pad":"` + strings.Repeat("x", 1000) + `"}}}`); err != nil {
 		t.Fatal(err)
 	}
+	r.mayFill()
 	r.reports(1, 400<<10)
 	n, rest := r.fill(0), 0
 	r.eventually(func() string {

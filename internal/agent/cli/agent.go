@@ -136,14 +136,16 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	case <-running.Ready():
 	}
 	defer serveProfiles(f.dataDir, log)()
-	announced := make(chan struct{})
+	announced := make(chan bool, 1)
 	ctx, stop := context.WithCancel(c.Context())
 	go func() {
-		defer close(announced)
-		announce(ctx, c.OutOrStdout(), now.Load, fmt.Sprintf("orrery-agent ready: location %s, hub %s, target %s", s.Join.Location, s.Join.Hub, target.Host))
+		announced <- announce(ctx, c.OutOrStdout(), now.Load, fmt.Sprintf("orrery-agent ready: location %s, hub %s, target %s", s.Join.Location, s.Join.Hub, target.Host))
 	}()
-	defer func() { stop(); <-announced }()
-	return wait(c.Context(), done)
+	err = wait(c.Context(), done)
+	if stop(); !<-announced && err != nil {
+		_, _ = fmt.Fprintln(c.OutOrStdout(), "orrery-agent ended before it was ready")
+	}
+	return err
 }
 
 // announceEvery is how often announce looks whether the agent is ready.
@@ -151,19 +153,20 @@ const announceEvery = 50 * time.Millisecond
 
 // announce writes the ready line once the agent has joined its location and its cluster answers. Until
 // then it writes, once, what the agent waits for. A script may wait for the line, or have closed the
-// pipe.
-func announce(ctx context.Context, out io.Writer, running func() *agent.Agent, ready string) {
-	for waits := false; ctx.Err() == nil; retry.Pause(ctx, announceEvery) {
+// pipe. It returns false if it has written nothing before ctx ended.
+func announce(ctx context.Context, out io.Writer, running func() *agent.Agent, ready string) (written bool) {
+	for ; ctx.Err() == nil; retry.Pause(ctx, announceEvery) {
 		switch why, known := agent.Awaits(running()); {
 		case !known:
 		case why == "":
 			_, _ = fmt.Fprintln(out, ready)
-			return
-		case !waits:
-			waits = true
+			return true
+		case !written:
+			written = true
 			_, _ = fmt.Fprintln(out, "orrery-agent waits:", why)
 		}
 	}
+	return written
 }
 
 // wait returns the error that the agent ended with. It does not wait longer than

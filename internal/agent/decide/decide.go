@@ -110,6 +110,8 @@ func decideObject(f Facts, s store.Source) Decision {
 		return Decision{Do: DoInherit, UID: seen.UID}
 	case seen.Presence == Foreign:
 		return decideForeign(f, s)
+	case seen.Presence == Blind && f.Guarded && rec.Recreates(s):
+		return recreationWaits()
 	case seen.Presence == Blind && !changed && !f.MarksChanged(s) && f.PairChanged(s):
 		return Decision{Do: DoRefresh, UID: rec.UID}
 	case seen.Presence == Blind && !changed && !f.MarksChanged(s):
@@ -163,6 +165,14 @@ func (f Facts) Rewritten() bool {
 	return !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
 }
 
+// recreationWaits is the decision about an object whose removal, to make it anew, is to be confirmed.
+func recreationWaits() Decision {
+	return Decision{
+		State: wire.Waiting, Reason: v1alpha1.ReasonPruneGuard,
+		Message: "it can't be changed in place: it is deleted and made anew when that is confirmed, since there are more removals than the location allows at once",
+	}
+}
+
 // decidePresent is about an object at the target that is ours.
 func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	seen, rec := f.Seen, f.Record
@@ -171,10 +181,7 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	same := asLeft && !seen.Unmarked && !(known && f.Rewritten())
 	switch {
 	case known && f.Guarded && rec.Recreates(s):
-		return Decision{
-			State: wire.Waiting, Reason: v1alpha1.ReasonPruneGuard,
-			Message: "it can't be changed in place: it is deleted and made anew when that is confirmed, since there are more removals than the location allows at once",
-		}
+		return recreationWaits()
 	case s.Policy.CreateOnly && !f.replaced(s):
 		switch {
 		case seen.Unmarked: // the watch does not show it, so its deletion would go unseen

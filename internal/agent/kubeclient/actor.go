@@ -32,11 +32,14 @@ var ErrReadOnly = errors.New("nothing may be changed at the cluster now")
 
 type readOnlyKey struct{}
 
-// ReadOnly returns a context whose requests read, or are dry runs. Each other request returns
-// ErrReadOnly and is not sent.
-func ReadOnly(ctx context.Context) context.Context {
-	return context.WithValue(ctx, readOnlyKey{}, true)
+// ReadOnly returns a context whose requests read, or are dry runs, while is returns true. Each other
+// request then returns ErrReadOnly and is not sent. is may be called from any goroutine.
+func ReadOnly(ctx context.Context, is func() bool) context.Context {
+	return context.WithValue(ctx, readOnlyKey{}, is)
 }
 
-// isReadOnly reports whether the context is ReadOnly.
-func isReadOnly(ctx context.Context) bool { return ctx.Value(readOnlyKey{}) != nil }
+// isReadOnly reports whether the context is ReadOnly now.
+func isReadOnly(ctx context.Context) bool {
+	is, ok := ctx.Value(readOnlyKey{}).(func() bool)
+	return ok && is()
+}

@@ -26,7 +26,7 @@ func TestReadOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, place := ReadOnly(t.Context()), Place{Resource: key.NewResource("", "configmaps"), Version: "v1"}
+	ctx, place := ReadOnly(t.Context(), func() bool { return true }), Place{Resource: key.NewResource("", "configmaps"), Version: "v1"}
 	id := key.Identity{Resource: place.Resource, Namespace: "n", Name: "a"}
 	for name, one := range map[string]struct {
 		do    func() error

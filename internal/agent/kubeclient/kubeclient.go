@@ -171,14 +171,16 @@ func (t *Client) do(ctx context.Context, r request, v any) error {
 	if r.verb == "list" || r.verb == "discover" { // how long these take depends on their size
 		return t.exchange(ctx, r, v)
 	}
-	if isReadOnly(ctx) && r.changes() {
-		return fmt.Errorf("%s %s: %w", r.verb, r.path, ErrReadOnly)
-	}
 	if err := t.Pace.send(ctx); err != nil {
 		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)
 	}
 	start := time.Now()
-	err := t.exchange(ctx, r, v)
+	var err error
+	if r.changes() && isReadOnly(ctx) { // it may have become so while the request waited
+		err = fmt.Errorf("%s %s: %w", r.verb, r.path, ErrReadOnly)
+	} else {
+		err = t.exchange(ctx, r, v)
+	}
 	t.Pace.answered(time.Since(start), err)
 	return err
 }

@@ -135,6 +135,13 @@ func (g *Gate) Why() string {
 	return g.why()
 }
 
+// Halted is why nothing may be changed at the target, whether or not it answers; empty: it may.
+func (g *Gate) Halted() string {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return cmp.Or(g.halt, g.stopped)
+}
+
 // Cluster is whether the target answers. It counts as available for a while after it has ceased to.
 func (g *Gate) Cluster() wire.ClusterStatus {
 	g.mu.Lock()

@@ -237,9 +237,10 @@ func (w *observer) elsewhere(ctx context.Context) {
 func (w *observer) list(ctx context.Context) (string, error) {
 	shown, answered := map[string]struct{}{}, worklist.Reached(w.engine, w.Resource)
 	var began uint64
+	begun := false
 	revision, err := w.target.Pages(ctx, w.Place, "", w.as.Selector(), w.full, func(p *kubeclient.Page) (more bool, err error) {
-		if began == 0 {
-			began = listRevision(p.Revision())
+		if !begun {
+			begun, began = true, listRevision(p.Revision())
 			w.begins(ctx, began, max(answered, w.reached))
 		}
 		seen, live := make([]worklist.Sighting, 0, len(p.Items)), make([]*store.Live, 0, len(p.Items))
@@ -266,9 +267,13 @@ func (w *observer) begins(ctx context.Context, revision, reached uint64) {
 	if revision < reached {
 		w.log.Warn("the cluster's revision is below what was seen before: its etcd was restored, or it is another cluster; all objects are compared anew",
 			"resource", w.Resource.String(), "revision", revision, "seen", reached)
-		w.gate.Confirm("the cluster's revision is below what was seen before; its identity has to be confirmed")
+		if w.Builtin() { // the revisions of an aggregated API are those of its own store
+			w.gate.Confirm("the cluster's revision is below what was seen before; its identity has to be confirmed")
+		}
 		worklist.Rewind(w.engine, w.as, &w.Resource)
-		w.Rewound(ctx)
+		if w.Builtin() {
+			w.Rewound(ctx)
+		}
 	}
 	w.reached = 0
 	if revision != worklist.Unordered {
@@ -286,12 +291,12 @@ func numberOf(revision string) uint64 {
 }
 
 // listRevision is a list's revision: what the list does not show and was not changed
-// since is gone. A revision that is not a number, as of some aggregated API servers, has
+// since is gone. A revision that is not a number above 0, as of some aggregated API servers, has
 // no order: then everything that is not shown counts as gone, and what was created
 // meanwhile is found when the agent next looks at it.
 func listRevision(text string) uint64 {
 	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
+	if err != nil || n == 0 {
 		return worklist.Unordered
 	}
 	return n

@@ -92,10 +92,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		r.Engine.Finish(it, t.view.Unread())
 		return
 	}
-	acting := kubeclient.As(ctx, t.account())
-	if t.view.Halt != "" {
-		acting = kubeclient.ReadOnly(acting)
-	}
+	acting := kubeclient.ReadOnly(kubeclient.As(ctx, t.account()), func() bool { return t.view.Halt != "" || r.Gate.Halted() != "" })
 	o := r.act(acting, t)
 	if t.view.Halt == "" {
 		r.settle(acting, t, &o)
@@ -122,8 +119,17 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		return
 	}
 	if err := r.Store.Submit(ctx, &store.Commit{
-		Do: func(x *store.Tx) error { return o.write(x, it.ID, t.want(), reports, time.Now()) },
+		Do: func(x *store.Tx) error {
+			if t.outlived = x.Meta().Cluster.UID != t.cluster && t.cluster != ""; t.outlived { // by another cluster
+				return nil
+			}
+			return o.write(x, it.ID, t, reports, time.Now())
+		},
 		Done: func() {
+			if t.outlived {
+				r.unwritten(it, t, o)
+				return
+			}
 			r.Engine.Finish(it, res)
 			if len(reports) > 0 {
 				r.Reporter.Changed()
@@ -181,7 +187,7 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 				return err
 			}
 		}
-		t.guarded, t.placing, t.shard = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard
+		t.guarded, t.placing, t.shard, t.cluster = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.UID
 		t.mark = ownership.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
 		t.formers = x.Meta().Formers()
@@ -236,12 +242,16 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		case err == nil:
 			return t.unobserved(t.contested(o))
 		case errors.Is(err, kubeclient.ErrReadOnly):
-			return outcome{record: t.record, held: t.winner < 0, Decision: decide.Halted(f, decide.Decision{Do: decide.DoMark}, t.before[t.object().Space], t.view.Halt)}
+			return haltedBy(r.Gate, t, f)
 		case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):
 			if t.judged = false; !errors.Is(err, errLook) {
 				unsettled = errors.Join(errUnsettled, err)
 			}
-			if f.Seen, err = r.look(ctx, t); err != nil {
+			f.Seen, err = r.look(ctx, t)
+			switch {
+			case errors.Is(err, kubeclient.ErrReadOnly):
+				return haltedBy(r.Gate, t, f)
+			case err != nil:
 				return r.refusals.of(t, err)
 			}
 			f.Looked = true
@@ -259,6 +269,15 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		}
 	}
 	return r.refusals.of(t, unsettled)
+}
+
+// haltedBy is the outcome of a turn if its change was not sent, since the agent is halted.
+func haltedBy(gate *observe.Gate, t *turn, f decide.Facts) outcome {
+	why := cmp.Or(t.view.Halt, gate.Halted(), "the agent was halted")
+	return outcome{
+		record: t.record, held: t.winner < 0,
+		Decision: decide.Halted(f, decide.Decision{Do: decide.DoMark}, t.before[t.object().Space], why),
+	}
 }
 
 // step does what was decided. It returns errLook, or a failed precondition, if the

@@ -48,6 +48,10 @@ type turn struct {
 	winner  int // index in wants; -1: no space desires it
 	guarded bool
 	settled bool
+	// cluster is the UID of the cluster that the turn began with, outlived is set if the store is of
+	// another one by the time when the outcome is written.
+	cluster  string
+	outlived bool
 	// mark is the place of the last wire mark, delivered has the places at which the
 	// entries arrived.
 	mark      ownership.Pair
@@ -231,9 +235,8 @@ func (t *turn) confirms() bool {
 	return t.winner < 0 && slices.ContainsFunc(t.wants, func(w decide.Entry) bool { return w.Want != nil })
 }
 
-// write puts the outcome into the store.
-// want is the desired entry of the turn.
-func (o *outcome) write(x *store.Tx, id string, want *store.Want, reports map[string]*wire.Report, now time.Time) error {
+// write puts the outcome of a turn into the store.
+func (o *outcome) write(x *store.Tx, id string, t *turn, reports map[string]*wire.Report, now time.Time) error {
 	var err error
 	switch {
 	case o.forget:
@@ -243,7 +246,7 @@ func (o *outcome) write(x *store.Tx, id string, want *store.Want, reports map[st
 	case o.claim:
 		err = x.Claim(id, o.record, o.waits, now)
 	case o.recreates:
-		err = store.CountRecreation(x, id, o.record, *want.Object(), o.waits, now)
+		err = store.CountRecreation(x, id, o.record, t.object(), *t.want().Object(), o.waits, now)
 	case o.changed:
 		err = x.Keep(id, o.record)
 	}

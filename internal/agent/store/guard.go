@@ -37,6 +37,8 @@ type guardedRemoval struct {
 	UID string `json:"uid"`
 	// Recreates is set for an object that is desired, and is removed to be made anew.
 	Recreates bool `json:"recreates,omitempty"`
+	// Desired is the path of the source object that is to be made, with Recreates.
+	Desired string `json:"desired,omitempty"`
 	// Once is random, so that a confirmation holds for this wait only, and not if the
 	// removal of the object waits again later. Zero: an older agent wrote it.
 	Once uint64 `json:"once,omitempty"`
@@ -207,13 +209,19 @@ func (t *Tx) confirm() ([]Touched, error) {
 			if err != nil {
 				return nil, err
 			}
+			object := g.placed(id)
 			var w *Want // nil unless the object is desired, and is made anew
 			if g.Recreates {
-				if w, _, err = t.Want(g.placed(id).Source().Path()); err != nil {
+				desired, err := key.ParsePath(g.Desired)
+				if err != nil {
 					return nil, err
 				}
+				if w, _, err = t.Want(g.Desired); err != nil {
+					return nil, err
+				}
+				object = t.place(desired)
 			}
-			all = append(all, touched(g.placed(id), w))
+			all = append(all, touched(object, w))
 		}
 	}
 	for _, o := range all {

@@ -9,14 +9,11 @@ import (
 
 // CountRecreation counts the removal of a desired object that is to be made anew for a source,
 // like one that follows from policy: if the location does not allow it now, it waits for a
-// confirmation. r is the object's record. If waits is true, the removal waited before the store
-// was lost, and must do so again.
-func CountRecreation(t *Tx, id string, r *Record, s Source, waits bool, now time.Time) error {
-	identity, err := key.ParseIdentity(id)
-	if err != nil {
-		return err
-	}
-	w, _, err := t.Want(key.Located{Object: key.Object{Space: r.Space, Identity: identity}, Moved: r.Moved}.Source().Path())
+// confirmation. r is the object's record, and desired the source object that s is of: it may be of
+// another space than the record. If waits is true, the removal waited before the store was lost, and
+// must do so again.
+func CountRecreation(t *Tx, id string, r *Record, desired key.Object, s Source, waits bool, now time.Time) error {
+	w, _, err := t.Want(desired.Path())
 	if err != nil {
 		return err
 	}
@@ -29,7 +26,7 @@ func CountRecreation(t *Tx, id string, r *Record, s Source, waits bool, now time
 		return err
 	}
 	if waits && !t.meta.Settings.Purge || !t.mayRemove(now) {
-		return guardRemoval(t, id, guardedRemoval{Cause: wire.Unassigned, Recreates: true})
+		return guardRemoval(t, id, guardedRemoval{Cause: wire.Unassigned, Recreates: true, Desired: desired.Path()})
 	}
 	return nil
 }

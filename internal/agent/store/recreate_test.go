@@ -3,6 +3,7 @@ package store
 import (
 	"testing"
 
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -12,6 +13,7 @@ import (
 func TestRecreationIsCounted(t *testing.T) {
 	const k, id = "s/core/configmaps/n/a", "core/configmaps/n/a"
 	source := Source{UID: "1", Digest: put(k, "1", "x").Put.Digest}
+	desired := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "a"}}
 	rec := func() *Record {
 		return &Record{Space: "s", UID: "u", Source: Source{UID: "1"}, Version: "v1", Kind: "ConfigMap"}
 	}
@@ -60,7 +62,7 @@ func TestRecreationIsCounted(t *testing.T) {
 						for x.mayRemove(now) {
 							continue
 						}
-						return CountRecreation(x, id, rec(), source, false, now)
+						return CountRecreation(x, id, rec(), desired, source, false, now)
 					})
 				},
 			}, c.then...)
@@ -87,12 +89,17 @@ func TestRecreationIsCounted(t *testing.T) {
 func TestRecreationThatIsAllowed(t *testing.T) {
 	const k, id = "s/core/configmaps/n/a", "core/configmaps/n/a"
 	source := Source{UID: "1", Digest: put(k, "1", "x").Put.Digest}
+	desired := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "a"}}
 	for _, c := range []struct {
+		former  key.Space
 		desired string
 		waits   bool
 		counted bool
 		guarded bool
-	}{{"x", false, true, false}, {"x", true, true, true}, {"y", false, false, false}, {"", true, false, false}} {
+	}{
+		{"s", "x", false, true, false}, {"s", "x", true, true, true}, {"s", "y", false, false, false}, {"s", "", true, false, false},
+		{"another", "x", false, true, false}, {"another", "x", true, true, true},
+	} {
 		s, in := opened(t), &Intake{Proven: true}
 		if c.desired != "" {
 			if err := take(s, in, put(k, "1", c.desired)); err != nil {
@@ -100,7 +107,7 @@ func TestRecreationThatIsAllowed(t *testing.T) {
 			}
 		}
 		if err := write(s, func(x *Tx) error {
-			return CountRecreation(x, id, &Record{Space: "s", UID: "u"}, source, c.waits, now)
+			return CountRecreation(x, id, &Record{Space: c.former, UID: "u"}, desired, source, c.waits, now)
 		}); err != nil {
 			t.Fatal(err)
 		}

@@ -34,7 +34,7 @@ func Rewind(e *Worklist, as ownership.Owner, r *key.Resource) {
 		}
 	}
 	for _, it := range e.items {
-		if it.kind.sight == decide.Unseen {
+		if r == nil || it.kind.resource == *r {
 			it.sees(decide.Observed{}, 0)
 			delete(e.endings, it.ID)
 		}

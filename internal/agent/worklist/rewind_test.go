@@ -83,3 +83,19 @@ func TestRewind(t *testing.T) {
 		t.Error("the kind is not listed again")
 	}
 }
+
+// TestRewindOfOneKind shows that to forget one kind leaves what a list that goes on has shown of another
+// one: after a restore the kinds are listed at the same time.
+func TestRewindOfOneKind(t *testing.T) {
+	e := New()
+	defer e.Stop()
+	o, other := objectOf("s", "core/configmaps/n", 0), objectOf("s", "batch/jobs/n", 0)
+	e.Touch([]store.Touched{{Object: o, Want: putWant()}, {Object: other, Want: putWant()}})
+	e.Observe("", []Sighting{{Object: other, Ours: true, Ended: "Complete", Seen: decide.Observed{UID: "u", Revision: 40}}}, 40)
+	Rewind(e, "", &o.Resource)
+	e.Synced("", other.Resource, map[string]struct{}{other.Identity.String(): {}}, 40)
+	it := e.items[other.Identity.String()]
+	if now := e.View(it); now.Seen.Presence != decide.Present || now.Ending.How != "Complete" {
+		t.Errorf("the object of the other kind is seen as %+v", now)
+	}
+}

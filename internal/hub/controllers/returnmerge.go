@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"bytes"
 	"encoding/json"
 
 	"github.com/tidwall/gjson"
@@ -71,6 +72,9 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 	if stays && !part.Sound && isReturned(row) { // the object at the location is gone, so that its last status is not the present one
 		part.Status = json.RawMessage(gjson.GetBytes(row.Value, "status").Raw)
 		stays = len(part.Status) == 0
+	}
+	if stays && part.Sound && bytes.Contains([]byte(gjson.GetBytes(row.Value, "status").Raw), []byte(`"`+rollup.ReasonNotEverywhere+`"`)) {
+		stays = false // the object was made anew and has no status, so that the marks of the last one are cleared
 	}
 	return comes{status: rollup.Alone(row.Value, part), stays: stays, from: l, reports: report.ModRev}
 }

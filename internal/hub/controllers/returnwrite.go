@@ -123,7 +123,7 @@ func (c *returner) write(ctx context.Context, o key.Object, row *table.Row, stat
 			return len(value), false, tooLarge(o.Space, len(value))
 		}
 	}
-	done, err := c.config.Limits.Reserve(row.Key, value, true)
+	done, err := c.config.Limits.Reserve(row.Key, value, quota.BySpace) // a status that comes back is not refused for what others may need
 	if err != nil {
 		return len(value), false, err
 	}

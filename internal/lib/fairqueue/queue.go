@@ -62,11 +62,16 @@ type QueueConfig struct {
 	Yields bool
 	// Reserve is how many of them are for requests that may have reserved places.
 	Reserve int
-	// Queue is how many requests of one user may wait.
+	// Queue is how many requests of one flow of a user may wait. Of all flows of a user, flowsInQueue
+	// times as many may.
 	Queue int
 	// Patience is how long a request waits at most.
 	Patience time.Duration
 }
+
+// flowsInQueue is how many flows of one user may fill their part of the queue, so that a user's busy space
+// does not have its other spaces refused.
+const flowsInQueue = 4
 
 // user has the requests that one is charged for.
 type user struct {
@@ -168,7 +173,8 @@ func (q *Queue) begin(flow Flow) (place, error) {
 		u = &user{name: flow.payer()}
 		q.users[u.name] = u
 	}
-	if u.waiting >= q.config.Queue {
+	i := slices.IndexFunc(u.flows, func(w *waiting) bool { return w.flow == flow })
+	if i >= 0 && len(u.flows[i].requests) >= q.config.Queue || u.waiting >= flowsInQueue*q.config.Queue {
 		q.refused++
 		return place{}, busy(flow.Name)
 	}
@@ -176,7 +182,6 @@ func (q *Queue) begin(flow Flow) (place, error) {
 	if u.waiting == 0 {
 		q.ring = append(q.ring, u)
 	}
-	i := slices.IndexFunc(u.flows, func(w *waiting) bool { return w.flow == flow })
 	if i < 0 {
 		i = len(u.flows)
 		u.flows = append(u.flows, &waiting{flow: flow})

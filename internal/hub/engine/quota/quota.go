@@ -51,12 +51,24 @@ func (e *ExceededError) Error() string {
 	return fmt.Sprintf("exceeded limits of space %q: %s", e.Space, e.Text)
 }
 
+// Bound is which limits a write is bound by.
+type Bound uint8
+
+const (
+	// Unbound: none.
+	Unbound Bound = iota
+	// BySpace: those that the Space sets.
+	BySpace
+	// ByDefaults: also the default of a Space that sets none.
+	ByDefaults
+)
+
 // Reserve counts a write of value at an object's key, and refuses it with an
 // ExceededError if it is bound by limits that it exceeds. What the hub itself writes,
 // and the steps of a deletion, are counted and never refused: a full space can be
 // emptied. done must be called with the revision of the write, or 0 if nothing was
 // written.
-func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int64), err error) {
+func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int64), err error) {
 	s, r, _, ok := key.Split(k)
 	if !ok || s == key.Root {
 		return func(int64) {}, nil
@@ -65,12 +77,14 @@ func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int6
 	before, _ := l.table.Get(k)
 	var of v1alpha1.SpaceLimits
 	var free int64
-	if bound && !ends(before, value, l.usage.slack(k)) {
+	if bound != Unbound && !ends(before, value, l.usage.slack(k)) {
 		if of, err = l.of(s); err != nil {
 			l.usage.cancel(w)
 			return nil, err
 		}
-		free = l.free()
+		if bound == ByDefaults {
+			free = l.free()
+		}
 	}
 	return l.usage.reserve(w, amount(r, len(value)), amountOf(r, before), func(used, more Amount) error {
 		if e := exceeds(s, of, free, used, more, int64(len(value))); e != nil {
@@ -80,8 +94,8 @@ func (l *Limits) Reserve(k string, value []byte, bound bool) (done func(rev int6
 	})
 }
 
-// Exceeds says which limits a value of size bytes at an object's key would exceed; nil
-// if none. It is cheap, and reserves nothing.
+// Exceeds returns which limits that its Space sets a value of size bytes at an object's key would
+// exceed; nil if none. It is cheap, and reserves nothing.
 func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	s, r, _, ok := key.Split(k)
 	if !ok || s == key.Root {
@@ -92,7 +106,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 		return nil, err
 	}
 	before, _ := l.table.Get(k)
-	return exceeds(s, of, l.free(), l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
+	return exceeds(s, of, 0, l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
 }
 
 // Effect says whether a write makes an object larger, and whether it is a step of the

@@ -53,15 +53,15 @@ const (
 // What is being written counts until the table shows it, or it fails.
 func TestReserve(t *testing.T) {
 	f := newFixture(t)
-	reserve := func(name string, size int, bound bool) (func(int64), error) {
+	reserve := func(name string, size int, bound Bound) (func(int64), error) {
 		return f.limits.Reserve(configMap(name), []byte(object("", size)), bound)
 	}
-	first, err := reserve("one", 600, true)
+	first, err := reserve("one", 600, BySpace)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var exceeded *ExceededError
-	if _, err := reserve("two", 600, true); !errors.As(err, &exceeded) || fmt.Sprint(exceeded.Limits) != "[bytes]" {
+	if _, err := reserve("two", 600, BySpace); !errors.As(err, &exceeded) || fmt.Sprint(exceeded.Limits) != "[bytes]" {
 		t.Fatalf("two writes at once pass a limit: %v", err)
 	}
 	first(f.put(configMap("one"), object("", 600)))
@@ -74,12 +74,12 @@ func TestReserve(t *testing.T) {
 	if e, err := f.limits.Exceeds(configMap("one"), 900); err != nil || e != nil {
 		t.Errorf("what takes the place of the first does not fit: %v, %v", e, err)
 	}
-	other, err := reserve("two", 600, false)
+	other, err := reserve("two", 600, Unbound)
 	if err != nil {
 		t.Fatalf("what is not bound is refused: %v", err)
 	}
 	other(0) // not written
-	if done, err := reserve("two", 400, true); err != nil {
+	if done, err := reserve("two", 400, BySpace); err != nil {
 		t.Errorf("what was given up counts: %v", err)
 	} else {
 		done(0)
@@ -91,7 +91,7 @@ func TestReserve(t *testing.T) {
 func TestReserveInPlaceOfWhatGoes(t *testing.T) {
 	f := newFixture(t)
 	reserve := func(name string, size int) (func(int64), error) {
-		return f.limits.Reserve(configMap(name), []byte(object("", size)), true)
+		return f.limits.Reserve(configMap(name), []byte(object("", size)), ByDefaults)
 	}
 	var exceeded *ExceededError
 	full := func(what, limit string, size int) {
@@ -167,7 +167,7 @@ func TestDefaultLimit(t *testing.T) {
 	fill := func() (bytes int64) {
 		for i := range 100 {
 			name := configMap(fmt.Sprint("x", f.Rev(), "-", i))
-			done, err := f.limits.Reserve(name, []byte(object("", 100)), true)
+			done, err := f.limits.Reserve(name, []byte(object("", 100)), ByDefaults)
 			if err != nil {
 				var exceeded *ExceededError
 				if !errors.As(err, &exceeded) || fmt.Sprint(exceeded.Limits) != "[bytes]" || !strings.Contains(err.Error(), "have an operator set spec.limits.bytes") {
@@ -183,16 +183,22 @@ func TestDefaultLimit(t *testing.T) {
 	if got := fill(); got < 700 || got > 800 {
 		t.Errorf("a space alone holds %d of 1000 bytes", got)
 	}
-	if e, err := f.limits.Exceeds(configMap("y"), 100); err != nil || e == nil {
-		t.Errorf("more fits: %v, %v", e, err)
+	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), ByDefaults); err == nil {
+		t.Error("more fits")
+		done(0)
 	}
-	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", int(free)+100)), true); err != nil {
+	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), BySpace); err != nil {
+		t.Errorf("a status that comes back is refused: %v", err)
+	} else {
+		done(0)
+	}
+	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", int(free)+100)), ByDefaults); err != nil {
 		t.Errorf("the log refuses what it has no room for, not the limit: %v", err)
 	} else {
 		done(0)
 	}
 	f.put(key.Space("a").Key(), `{"spec":{"limits":{"bytes":"1Mi"}}}`)
-	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), true); err != nil {
+	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), ByDefaults); err != nil {
 		t.Errorf("the limit of the Space counts: %v", err)
 	} else {
 		done(0)

@@ -246,3 +246,21 @@ func TestManySpacesShare(t *testing.T) {
 		t.Errorf("%d of %d objects were looked at in one call of Work", all, spaces*objects)
 	}
 }
+
+// TestLargeRemovalEnds: an object that is counted at more locations than a call of Work has a budget for is
+// forgotten in as many calls as it takes, when it is deleted.
+func TestLargeRemovalEnds(t *testing.T) {
+	w, object, _ := manyAtMany(t)
+	w.settle()
+	w.index.budget = 150
+	w.put(t, map[string][]byte{object: nil})
+	calls := 1
+	for ; w.work(); calls++ {
+		if calls > 2*many*many {
+			t.Fatalf("%d calls of Work have not forgotten one object at %d locations", calls, many)
+		}
+	}
+	if got := w.shown[objectIn("s1", key.Summaries, "", "7")]; calls < many || !strings.Contains(got, `"counted":0,`) {
+		t.Errorf("after %d calls it shows %s", calls, got)
+	}
+}

@@ -21,8 +21,13 @@ type scan struct {
 // newScan makes a scan of prefixes, of which one may be below another.
 func newScan(prefixes []string) scan {
 	slices.Sort(prefixes)
-	prefixes = slices.CompactFunc(prefixes, func(a, b string) bool { return strings.HasPrefix(b, a) })
-	return scan{prefixes: prefixes}
+	var apart []string
+	for _, p := range prefixes {
+		if n := len(apart); n == 0 || !strings.HasPrefix(p, apart[n-1]) {
+			apart = append(apart, p)
+		}
+	}
+	return scan{prefixes: apart}
 }
 
 // isDone reports whether all keys were taken.

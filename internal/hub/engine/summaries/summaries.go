@@ -134,8 +134,10 @@ type task struct {
 	// isPlanned reports that matching, removals and additions are set, for an object that was assigned
 	// as in assigned.
 	isPlanned bool
-	assigned  *placement.Membership
-	matching  map[*summary]struct{}
+	// isGone reports that there was no object when the task was planned.
+	isGone   bool
+	assigned *placement.Membership
+	matching map[*summary]struct{}
 	// removals come before additions.
 	removals, additions pairs
 }

@@ -14,7 +14,7 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 	if seen == nil || t.only != nil && t.only.state == nil { // which was dropped
 		return cost, true
 	}
-	if !t.isPlanned || t.assigned != seen.as || seen.row == nil {
+	if !t.isPlanned || t.assigned != seen.as || t.isGone != (seen.row == nil) {
 		cost += w.plan(s, t, seen)
 	}
 	for ; cost < most; cost += costOfRemoval {
@@ -49,7 +49,7 @@ func (w *work) plan(s *space, t *task, seen *sight) (cost int) {
 		t.only = nil // the locations that the object has left are to be forgotten by all
 	}
 	candidates := s.candidates(seen.from, t.only)
-	t.isPlanned, t.assigned, t.matching, t.removals, t.additions = true, seen.as, map[*summary]struct{}{}, pairs{}, pairs{}
+	t.isPlanned, t.isGone, t.assigned, t.matching, t.removals, t.additions = true, seen.row == nil, seen.as, map[*summary]struct{}{}, pairs{}, pairs{}
 	var others []*summary
 	for _, m := range candidates {
 		cost += m.tests.Weight()/requirementsPerCost + 1

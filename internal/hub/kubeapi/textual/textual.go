@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"orrery.dev/orrery/internal/hub/kinds"
@@ -37,6 +38,10 @@ func Splice(ctx context.Context, stored, value []byte) (text []byte, same bool, 
 	kind, ok := ctx.Value(kindKey{}).(*kinds.Kind)
 	if !ok {
 		return value, false, nil
+	}
+	const version = "apiVersion"
+	if gjson.GetBytes(stored, version).Str != gjson.GetBytes(value, version).Str {
+		return value, false, nil // it is stored in another version from now on, of which the stored text has no fields
 	}
 	decoded, err := runtime.Decode(kind.StorageCodec, stored)
 	if err != nil {

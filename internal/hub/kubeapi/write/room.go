@@ -36,7 +36,11 @@ type Room interface {
 // refuses it.
 func (p ownedPuts) reserve(ctx context.Context, etcdKey string, value []byte) (done func(rev int64), err error) {
 	k := strings.TrimPrefix(etcdKey, p.prefix)
-	done, err = p.limits.Reserve(k, value, byUser(ctx))
+	bound := quota.Unbound
+	if byUser(ctx) {
+		bound = quota.ByDefaults
+	}
+	done, err = p.limits.Reserve(k, value, bound)
 	var exceeded *quota.ExceededError
 	if !errors.As(err, &exceeded) {
 		return done, err

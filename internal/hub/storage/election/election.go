@@ -144,20 +144,32 @@ func (e *Elections) untilNewer(term context.Context) (serving context.Context, s
 }
 
 // resign removes the key by which this hub is elected, so that another need not wait for the end of
-// its lease. If that fails, the lease ends sometime.
+// its lease, which lasts as long as this hub lives. It tries again until the term ends.
 func (e *Elections) resign(term context.Context, k string) {
+	for !e.resigns(term, k) {
+		select {
+		case <-time.After(retry):
+		case <-term.Done():
+			return
+		}
+	}
+}
+
+// resigns tries once, and returns false if that has failed.
+func (e *Elections) resigns(term context.Context, k string) bool {
 	ctx, cancel := context.WithTimeout(term, shownWithin)
 	defer cancel()
 	if row, _ := e.table.Get(k); row == nil || string(row.Value) != e.member.ID() {
-		return // no hub is elected, since the log has no room
+		return true // no hub is elected, since the log has no room
 	}
 	rev, err := e.log.Write(ctx, []etcd.Op{{Key: k}}) // under the guard of the term
 	if err == nil {
 		err = e.table.WaitFor(ctx, rev)
 	}
-	if err != nil && ctx.Err() == nil {
+	if err != nil && term.Err() == nil {
 		e.logger.Warn("leave what this hub is elected for to a newer one", "key", k, "error", err)
 	}
+	return err == nil
 }
 
 // elected waits until this hub is elected for a key, for which it does not stand while a hub with
