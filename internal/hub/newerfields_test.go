@@ -175,6 +175,9 @@ func (r *running) deletesNewer(t *testing.T, in func(s key.Space, gvr schema.Gro
 	} {
 		k := in(owner.s, owner.gvr, "", owner.name)
 		r.newer(k)
+		if owner.gvr != namespacesGVR { // a binding whose status is yet to be written owns nothing
+			r.keepsNewer(k, "written a status", hasStatus)
+		}
 		if err := r.space(owner.s).Resource(owner.gvr).Delete(t.Context(), owner.name, metav1.DeleteOptions{}); err != nil {
 			t.Fatal(err)
 		}
