@@ -154,6 +154,10 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	refused("finish", "its certificate was signed by ")
 	s.ready("waits for:\n  edge: ")
 	rotate("finish", "--force")
+	env.Eventually(t, world.Soon, func() error { // the hub reads its keys again
+		_, err := env.TryKubectl(t, s.Root, "get", "spaces")
+		return err
+	})
 	space := s.kubeconfig("")
 	a.Start()
 	s.reaches(a, s.Hub.URL)
