@@ -166,7 +166,7 @@ func (g *Gate) Reached() bool {
 // may be all that fails. The gate closes when the probe fails. A target that is only busy is not
 // probed, which would be one more request: the pace slows down instead. Trouble does not block.
 func (g *Gate) Trouble(err error) {
-	if err == nil || errors.Is(err, kubeclient.ErrNotHeld) || kubeclient.Busy(err) || !kubeclient.Unavailable(err) && !kubeclient.MissingKind(err) && !errors.Is(err, kubeclient.ErrAnswer) {
+	if err == nil || errors.Is(err, kubeclient.ErrNotHeld) || errors.Is(err, kubeclient.ErrReadOnly) || kubeclient.Busy(err) || !kubeclient.Unavailable(err) && !kubeclient.MissingKind(err) && !errors.Is(err, kubeclient.ErrAnswer) {
 		return
 	}
 	g.signal.Raise()

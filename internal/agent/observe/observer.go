@@ -295,11 +295,10 @@ func numberOf(revision string) uint64 {
 // no order: then everything that is not shown counts as gone, and what was created
 // meanwhile is found when the agent next looks at it.
 func listRevision(text string) uint64 {
-	n, err := strconv.ParseUint(text, 10, 64)
-	if err != nil || n == 0 {
-		return worklist.Unordered
+	if n := numberOf(text); n > 0 {
+		return n
 	}
-	return n
+	return worklist.Unordered
 }
 
 // change returns what takes the events of a watch.

@@ -32,6 +32,9 @@ func (r refusals) of(t *turn, err error) outcome {
 	case errors.Is(err, errDependency):
 		o.keep, o.failed, o.Retry = true, false, dependencyRetry
 		return o
+	case errors.Is(err, kubeclient.ErrReadOnly): // the halt began during the turn, and the next one reports it
+		o.keep, o.failed, o.Withheld, o.Retry = true, false, true, refusedRetry
+		return o
 	case errors.Is(err, fields.ErrMalformed):
 		o.State, o.Reason, o.Message = wire.Failed, v1alpha1.ReasonMalformed, wire.Brief(err.Error())
 		return o
