@@ -14,14 +14,22 @@ import (
 	"testing"
 )
 
-// aboutSource are the documents that name parts of the source.
-func aboutSource(t *testing.T) []string {
+// decisions returns the paths of the decision records and their index.
+func decisions(t *testing.T) []string {
 	t.Helper()
 	records, err := filepath.Glob("docs/decisions/*.md")
 	if err != nil || len(records) == 0 {
 		t.Fatalf("no decisions: %v", err)
 	}
-	return append([]string{"ARCHITECTURE.md", "CONTRIBUTING.md"}, records...)
+	return records
+}
+
+const guaranteesPage = "docs/guarantees.md"
+
+// sourceDocuments returns the documents that name parts of the source.
+func sourceDocuments(t *testing.T) []string {
+	t.Helper()
+	return append([]string{"ARCHITECTURE.md", "CONTRIBUTING.md"}, decisions(t)...)
 }
 
 var (
@@ -32,10 +40,10 @@ var (
 	ofSource = regexp.MustCompile(`^([a-z]\w*)\.(?:\w+\.)?(\w+)$`)
 )
 
-// A document that names what is not there any more is worse than none: whoever moves
-// or renames something finds here who told of it.
-func TestDocumentsNameWhatIsThere(t *testing.T) {
-	for _, document := range aboutSource(t) {
+// TestDocumentsNameSource checks that the files, tests and identifiers that documents name
+// exist, so a change that moves or renames one finds its documents.
+func TestDocumentsNameSource(t *testing.T) {
+	for _, document := range sourceDocuments(t) {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
@@ -55,52 +63,82 @@ func TestDocumentsNameWhatIsThere(t *testing.T) {
 	}
 }
 
-// Each threat of the threat model has an answer, and a test that is there shows it.
+// TestThreatsAreAnswered checks that each threat of the threat model has an answer, and that
+// an existing test shows it.
 func TestThreatsAreAnswered(t *testing.T) {
 	const page = "docs/security.md"
+	rows := tableRows(t, page, "threat")
+	for _, row := range rows {
+		if len(row) != 3 {
+			t.Errorf("%s: want a threat, its answer and its tests: %q", page, row)
+			continue
+		}
+		checkTests(t, page, row[2])
+	}
+	if len(rows) < 30 {
+		t.Errorf("%s has %d threats", page, len(rows))
+	}
+}
+
+// TestGuaranteesAreShown checks that each guarantee names an existing test.
+func TestGuaranteesAreShown(t *testing.T) {
+	rows := tableRows(t, guaranteesPage, "guarantee")
+	for _, row := range rows {
+		if len(row) != 2 {
+			t.Errorf("%s: want a guarantee and its tests: %q", guaranteesPage, row)
+			continue
+		}
+		checkTests(t, guaranteesPage, row[1])
+	}
+	if len(rows) < 100 {
+		t.Errorf("%s has %d guarantees", guaranteesPage, len(rows))
+	}
+}
+
+// tableRows returns the cells of all tables of a page whose first column has a title.
+func tableRows(t *testing.T, page, title string) (rows [][]string) {
+	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	inTable, threats := false, 0
+	inTable := false
 	for line := range strings.Lines(string(text)) {
-		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | ")
-		switch isRow := strings.HasPrefix(line, "|"); {
-		case !isRow || strings.HasPrefix(line, "|-"):
-			inTable = inTable && isRow
-			continue
-		case strings.HasPrefix(line, "| threat |"):
+		switch {
+		case strings.HasPrefix(line, "| "+title+" |"):
 			inTable = true
-			continue
-		case !inTable:
-			continue
-		case len(cells) != 3:
-			t.Errorf("%s: want a threat, what answers it, and what shows that: %s", page, line)
-			continue
-		}
-		threats++
-		pkg, tests := "", 0
-		for _, match := range quoted.FindAllStringSubmatch(cells[2], -1) {
-			if ofFile.MatchString(match[1]) {
-				pkg = folderOf(match[1])
-			}
-			if ofTest.MatchString(match[1]) || strings.HasPrefix(pkg, "test/") {
-				tests++
-			}
-			if err := isThere(match[1], pkg); err != nil {
-				t.Errorf("%s: `%s`: %v", page, match[1], err)
-			}
-		}
-		if tests == 0 {
-			t.Errorf("%s: nothing shows that this is answered: %s", page, line)
+		case !strings.HasPrefix(line, "|"):
+			inTable = false
+		case inTable && !strings.HasPrefix(line, "|-"):
+			rows = append(rows, strings.Split(strings.Trim(strings.TrimSpace(line), "|"), " | "))
 		}
 	}
-	if threats < 30 {
-		t.Errorf("%s has %d threats", page, threats)
+	return rows
+}
+
+// checkTests fails if a cell names no test, or a test that does not exist. A package below
+// test/ and a file of tests count as tests.
+func checkTests(t *testing.T, page, cell string) {
+	t.Helper()
+	pkg, tests := "", 0
+	for _, match := range quoted.FindAllStringSubmatch(cell, -1) {
+		name := match[1]
+		if ofFile.MatchString(name) {
+			pkg = folderOf(name)
+		}
+		if ofTest.MatchString(name) || strings.HasSuffix(name, "_test.go") || strings.HasPrefix(pkg, "test/") {
+			tests++
+		}
+		if err := isThere(name, pkg); err != nil {
+			t.Errorf("%s: `%s`: %v", page, name, err)
+		}
+	}
+	if tests == 0 {
+		t.Errorf("%s: no test shows this: %s", page, cell)
 	}
 }
 
-// isThere says what of a name is missing: a file, a test of a package ("…" for all that
+// isThere returns an error if a name is missing: a file, a test of a package ("…" for all that
 // begin so), or PACKAGE.NAME.
 func isThere(name, pkg string) error {
 	switch {
@@ -190,7 +228,7 @@ func TestDecisionsAreListed(t *testing.T) {
 		listed[match[2]] = match[3]
 	}
 	front := regexp.MustCompile(`^# (.+)\n\n- Date: \d{4}-\d\d-\d\d(, amended \d{4}-\d\d-\d\d)?\n- Status: (in force|replaced by \d{4})\n`)
-	for _, record := range aboutSource(t)[2:] {
+	for _, record := range decisions(t) {
 		if record == index {
 			continue
 		}
@@ -274,10 +312,11 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 }
 
-// TestDependenciesAreExplained shows that ARCHITECTURE.md says of each module that go.mod
-// requires directly what it is for, and of no other.
+// TestDependenciesAreExplained checks that docs/dependencies.md gives a reason for each module
+// that go.mod requires directly, and for no other.
 func TestDependenciesAreExplained(t *testing.T) {
-	architecture, err := os.ReadFile("ARCHITECTURE.md")
+	const page = "docs/dependencies.md"
+	table, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -285,9 +324,8 @@ func TestDependenciesAreExplained(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(architecture), "\n## Dependencies\n")
 	explained := map[string]bool{}
-	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`[^|]*"+`) \|`).FindAllStringSubmatch(table, -1) {
+	for _, row := range regexp.MustCompile(`(?m)^\| (`+"`[^|]*"+`) \|`).FindAllStringSubmatch(string(table), -1) {
 		for _, name := range quoted.FindAllStringSubmatch(row[1], -1) {
 			for _, module := range expanded(name[1]) {
 				explained[module] = true
@@ -296,12 +334,12 @@ func TestDependenciesAreExplained(t *testing.T) {
 	}
 	for _, line := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(mod), -1) {
 		if !explained[line[1]] {
-			t.Errorf("ARCHITECTURE.md does not say what %s is for", line[1])
+			t.Errorf("%s gives no reason for %s", page, line[1])
 		}
 		delete(explained, line[1])
 	}
 	for module := range explained {
-		t.Errorf("ARCHITECTURE.md explains %s, which go.mod does not require directly", module)
+		t.Errorf("%s explains %s, which go.mod does not require directly", page, module)
 	}
 }
 
