@@ -12,15 +12,15 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// TestDocs runs the commands in the sh blocks of docs/ and of CONTRIBUTING.md. What they
-// print is not compared, since pages say in prose what there is to see; that they mean
-// what they say is: a command that is no longer one, or fails, fails the test.
+// TestDocs runs the commands in the sh blocks of docs/, README.md and CONTRIBUTING.md. It does
+// not compare their output, which pages describe in prose. It fails if a command does not exist
+// or fails.
 func TestDocs(t *testing.T) {
 	pages, err := filepath.Glob("../../../docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
 	}
-	pages = append(pages, "../../../CONTRIBUTING.md")
+	pages = append(pages, readmePage, "../../../CONTRIBUTING.md")
 	d := startDocs(t)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)
@@ -57,16 +57,16 @@ func startDocs(t *testing.T) *docs {
 func (d *docs) hub(command string) {
 	d.t.Helper()
 	d.shell.run(command + " &")
-	line := d.shell.readLine(patience)
+	line := d.shell.readLine(waitTimeout)
 	for strings.HasPrefix(line, "time=") { // its log
-		line = d.shell.readLine(patience)
+		line = d.shell.readLine(waitTimeout)
 	}
 	if !strings.HasPrefix(line, "orrery hub ready") {
 		d.t.Fatalf("%s: %s", command, line)
 	}
 }
 
-// file keeps a block that begins with the name of a file, as the commands behind it find it.
+// file writes a block that begins with the name of a file, for the commands behind it.
 func (d *docs) file(text []string) {
 	d.t.Helper()
 	if name, ok := strings.CutPrefix(text[0], "# "); ok && strings.HasSuffix(name, ".yaml") && !strings.ContainsAny(name, " /'") {
@@ -101,7 +101,7 @@ var (
 	exitCode    = regexp.MustCompile(`# .*exit code (\d)`)
 )
 
-// dataDir is where pages say that a hub keeps its data.
+// dataDir is the data directory of a hub in the pages.
 const dataDir = "/var/lib/orrery"
 
 func (d *docs) run(page, command string) {

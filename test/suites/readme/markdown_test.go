@@ -7,7 +7,7 @@ import (
 
 // block is a part of a document: prose, or a fenced block.
 type block struct {
-	// language is what follows the opening fence; empty for prose.
+	// language is the text behind the opening fence; empty for prose.
 	language string
 	// text are the lines, without fences; of a console, steps has them instead.
 	text  []string
@@ -50,14 +50,14 @@ func parse(doc string) []block {
 
 func format(doc []block) string {
 	var b strings.Builder
-	for i, part := range doc {
+	for i, current := range doc {
 		if i > 0 {
-			b.WriteString(fence + part.language + "\n")
+			b.WriteString(fence + current.language + "\n")
 		}
-		for _, line := range part.text {
+		for _, line := range current.text {
 			b.WriteString(line + "\n")
 		}
-		for _, s := range part.steps {
+		for _, s := range current.steps {
 			b.WriteString("$ " + strings.ReplaceAll(s.command, "\n", "\n> ") + "\n")
 			for _, line := range s.output {
 				b.WriteString(line + "\n")
@@ -99,7 +99,7 @@ func shorten(out string) string {
 	return regexp.MustCompile(`(?m)[ \t]+$`).ReplaceAllString(out, "")
 }
 
-// normalise replaces what differs from run to run.
+// normalise replaces the values that differ between runs.
 func normalise(out string) string {
 	for _, v := range volatile {
 		out = v.what.ReplaceAllString(out, v.as)

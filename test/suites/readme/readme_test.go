@@ -1,6 +1,5 @@
-// Package readme runs the commands of README.md, and of pages that are told like it, and
-// compares what they print with what is said there. With -update it writes what they print
-// into them.
+// Package readme runs the commands of README.md, of the tutorial and of docs/exports.md, and
+// compares their output with these pages. With -update it writes the output into them.
 package readme
 
 import (
@@ -16,22 +15,26 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-var update = flag.Bool("update", false, "write what the commands print into README.md, or the page that -run names")
+var update = flag.Bool("update", false, "write the output of the commands into the page of each test that runs")
 
 const (
-	file = "../../../README.md"
-	// exportsPage is one story from beginning to end, too.
-	exportsPage = "../../../docs/exports.md"
-	// patience is how long a command may take to print what is expected: what it
-	// looks at changes in the background.
-	patience = env.Soon
+	readmePage   = "../../../README.md"
+	tutorialPage = "../../../docs/tutorial.md"
+	exportsPage  = "../../../docs/exports.md"
+	// waitTimeout is how long a command may take to print the expected output, since the
+	// state changes in the background.
+	waitTimeout = env.Soon
 	// quiet is how long output has to stay the same to be written.
 	quiet = 3 * time.Second
-	// toldLine is the last thing that a demo prints before it waits.
-	toldLine = "Everything keeps running until Ctrl-C."
+	// waitLine is the line that a demo prints before it waits, and resultLine begins the
+	// line above it.
+	waitLine   = "Everything keeps running until Ctrl-C."
+	resultLine = "✓ all"
 )
 
-func TestTour(t *testing.T) { takeTour(t, file) }
+func TestTour(t *testing.T) { takeTour(t, readmePage) }
+
+func TestTourOfTutorial(t *testing.T) { takeTour(t, tutorialPage) }
 
 func TestTourOfExports(t *testing.T) { takeTour(t, exportsPage) }
 
@@ -70,39 +73,39 @@ type tour struct {
 	demo string
 }
 
-// run runs a step, again and again if it only looks, until it prints what is expected.
+// run runs a step, and repeats a query until it prints the expected output.
 func (r *tour) run(s *step) {
 	r.t.Helper()
-	command := r.shell.at(s.command)
+	command := r.shell.withTestAddress(s.command)
 	if strings.HasPrefix(command, "orrery demo") {
 		r.startDemo(command)
 		return
 	}
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(waitTimeout)
 	if *update {
 		deadline = time.Now().Add(quiet)
 	}
-	looks := onlyLooks.MatchString(command)
+	isQuery := query.MatchString(command)
 	for {
 		out := r.shell.run(command)
 		if background(command) { // it prints when it is ready
-			out = r.shell.readLine(patience)
+			out = r.shell.readLine(waitTimeout)
 		}
 		switch late := time.Now().After(deadline); {
-		case *update && (late || !looks):
-			s.output = lines(r.shell.from(shorten(out)))
+		case *update && (late || !isQuery):
+			s.output = lines(r.shell.withPageAddress(shorten(out)))
 			return
 		case !*update && normalise(out) == normalise(strings.Join(s.output, "\n")):
 			return
-		case !*update && (late || !looks):
+		case !*update && (late || !isQuery):
 			r.t.Fatalf("$ %s\nprinted\n%s\n%s says\n%s", s.command, out, r.page, strings.Join(s.output, "\n"))
 		}
 		<-time.After(100 * time.Millisecond)
 	}
 }
 
-// onlyLooks matches commands that may be run twice.
-var onlyLooks = regexp.MustCompile(`^(orrery (--\S+ \S+ )*(status|why|location list)|kubectl (--\S+ \S+ )*get)\b`)
+// query matches commands that may be run twice.
+var query = regexp.MustCompile(`^(orrery (--\S+ \S+ )*(status|why|location list)|kubectl (--\S+ \S+ )*get)\b`)
 
 func background(command string) bool { return strings.HasSuffix(command, "&") }
 
@@ -110,10 +113,10 @@ func (r *tour) startDemo(command string) {
 	r.t.Helper()
 	r.demo = filepath.Join(r.shell.dir, "demo.out")
 	r.shell.run(command + " > demo.out 2>&1 &")
-	env.Eventually(r.t, patience, func() error {
+	env.Eventually(r.t, waitTimeout, func() error {
 		out, err := os.ReadFile(r.demo)
-		if err == nil && !strings.Contains(string(out), toldLine) {
-			err = fmt.Errorf("the demo has not told its story yet\n%s", out)
+		if err == nil && !strings.Contains(string(out), waitLine) {
+			err = fmt.Errorf("the demo has not finished its steps:\n%s", out)
 		}
 		return err
 	})
@@ -127,19 +130,24 @@ func (r *tour) compareDemo(b *block) {
 		r.t.Fatal(err)
 	}
 	if *update {
-		b.text = lines(excerpt(shorten(string(out))))
+		isShort := len(b.text) > 0 && strings.HasPrefix(b.text[0], resultLine)
+		b.text = lines(excerpt(shorten(string(out)), isShort))
 		return
 	}
 	printed := normalise(string(out))
-	for part := range strings.SplitSeq(strings.Join(b.text, "\n"), "\n[...]\n") {
-		if want := normalise(part); !strings.Contains(printed, want) {
+	for text := range strings.SplitSeq(strings.Join(b.text, "\n"), "\n[...]\n") {
+		if want := normalise(text); !strings.Contains(printed, want) {
 			r.t.Errorf("the demo does not print\n%s\nbut\n%s", want, printed)
 		}
 	}
 }
 
-// excerpt is the part of the story that README.md shows.
-func excerpt(out string) string {
+// excerpt returns the result of a demo, behind one of its steps unless it is to be short.
+func excerpt(out string, isShort bool) string {
+	result := strings.TrimSpace(out[strings.LastIndex(out, resultLine):strings.Index(out, waitLine)])
+	if isShort {
+		return result
+	}
 	begin, end := strings.Index(out, "3. Place"), strings.Index(out, "4. Edit")
-	return strings.TrimSpace(out[begin:end]) + "\n[...]\n" + strings.TrimSpace(out[strings.LastIndex(out, "✓ all"):strings.Index(out, toldLine)])
+	return strings.TrimSpace(out[begin:end]) + "\n[...]\n" + result
 }

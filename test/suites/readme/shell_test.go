@@ -66,7 +66,7 @@ func startShell(t *testing.T) *shell {
 		}
 	}()
 	t.Cleanup(func() {
-		for syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == nil { // until nobody is left
+		for syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) == nil { // until no process is left
 			_ = cmd.Wait() // killed
 			<-time.After(10 * time.Millisecond)
 		}
@@ -76,11 +76,15 @@ func startShell(t *testing.T) *shell {
 	return s
 }
 
-// at puts the test's address into a command.
-func (s *shell) at(command string) string { return strings.ReplaceAll(command, readmeAddress, s.hub) }
+// withTestAddress puts the address of the test into a command.
+func (s *shell) withTestAddress(command string) string {
+	return strings.ReplaceAll(command, readmeAddress, s.hub)
+}
 
-// from takes it out of what a command printed.
-func (s *shell) from(out string) string { return strings.ReplaceAll(out, s.hub, readmeAddress) }
+// withPageAddress puts the address of the page into the output of a command.
+func (s *shell) withPageAddress(out string) string {
+	return strings.ReplaceAll(out, s.hub, readmeAddress)
+}
 
 // run runs a command and returns what it printed.
 func (s *shell) run(command string) string {
@@ -90,7 +94,7 @@ func (s *shell) run(command string) string {
 	}
 	var out strings.Builder
 	for {
-		line := s.next(patience)
+		line := s.next(waitTimeout)
 		if before, ok := strings.CutSuffix(line, endMark); ok {
 			return out.String() + before
 		}
