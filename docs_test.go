@@ -249,69 +249,6 @@ func TestDecisionsAreListed(t *testing.T) {
 	}
 }
 
-// TestReasonsAreDocumented shows that users find every reason of the API in the table of
-// states, or beside it.
-func TestReasonsAreDocumented(t *testing.T) {
-	source, err := os.ReadFile("apis/v1alpha1/reasons.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	operations, err := os.ReadFile("docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := regexp.MustCompile(`\tReason\w+ = "(\w+)"`).FindAllSubmatch(source, -1)
-	if len(reasons) == 0 {
-		t.Fatal("no reasons")
-	}
-	for _, r := range reasons {
-		if !regexp.MustCompile(`\b` + string(r[1]) + `\b`).Match(operations) {
-			t.Errorf("docs/operations.md does not name the reason %s", r[1])
-		}
-	}
-}
-
-// TestMetricsAreDocumented shows that docs/operations.md names every metric of hub and
-// agent, and none that is not there.
-func TestMetricsAreDocumented(t *testing.T) {
-	sources, err := filepath.Glob("internal/hub/metrics*.go")
-	if err != nil || len(sources) == 0 {
-		t.Fatalf("no metrics: %v", err)
-	}
-	measured := map[string]bool{}
-	for _, file := range append(sources, "internal/agent/metrics.go") {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
-		source, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, match := range regexp.MustCompile(`"(orrery_[a-z_]+)"`).FindAllSubmatch(source, -1) {
-			measured[string(match[1])] = true
-		}
-	}
-	operations, err := os.ReadFile("docs/operations.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	documented := map[string]bool{}
-	for _, name := range regexp.MustCompile(`\borrery_[a-z_]+[a-z]\b`).FindAllString(string(operations), -1) {
-		documented[name] = true
-	}
-	delete(documented, "orrery_log_reseal") // what a command looks for
-	for name := range measured {
-		if !documented[name] {
-			t.Errorf("docs/operations.md does not name %s", name)
-		}
-	}
-	for name := range documented {
-		if !measured[name] {
-			t.Errorf("docs/operations.md names %s, which is not measured", name)
-		}
-	}
-}
-
 // TestDependenciesAreExplained checks that docs/dependencies.md gives a reason for each module
 // that go.mod requires directly, and for no other.
 func TestDependenciesAreExplained(t *testing.T) {

@@ -24,10 +24,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// samplePolicy is the one in docs/operations.md.
+// samplePolicy returns the audit policy in docs/operations/access.md.
 func samplePolicy(t *testing.T) string {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/operations.md")
+	page, err := os.ReadFile("../../docs/operations/access.md")
 	if err != nil {
 		t.Fatal(err)
 	}

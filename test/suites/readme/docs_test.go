@@ -12,15 +12,18 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// TestDocs runs the commands in the sh blocks of docs/, README.md and CONTRIBUTING.md. It does
+// TestDocs runs the commands in the sh blocks of docs/, docs/operations/, README.md and CONTRIBUTING.md. It does
 // not compare their output, which pages describe in prose. It fails if a command does not exist
 // or fails.
 func TestDocs(t *testing.T) {
-	pages, err := filepath.Glob("../../../docs/*.md")
-	if err != nil || len(pages) == 0 {
-		t.Fatalf("no pages: %v", err)
+	var pages []string
+	for _, pattern := range []string{"docs/*.md", "docs/operations/*.md", "README.md", "CONTRIBUTING.md"} {
+		files, err := filepath.Glob("../../../" + pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("no pages %s: %v", pattern, err)
+		}
+		pages = append(pages, files...)
 	}
-	pages = append(pages, readmePage, "../../../CONTRIBUTING.md")
 	d := startDocs(t)
 	for _, page := range pages {
 		text, err := os.ReadFile(page)

@@ -20,8 +20,8 @@ const keySize = 32
 // while one of aesgcm is to be changed before there are 2^32: reports are written often.
 const content = `# By this file the hub encrypts Secrets in its log. Without the keys in it they can't be
 # read, neither in the log nor in a copy of it: keep a copy, as of ca.key, and not beside
-# copies of the log. All hubs that share a log need the same file. How keys are changed is
-# in docs/operations.md.
+# copies of the log. All hubs that share a log need the same file. How to change the keys
+# is described in docs/operations/backup.md.
 apiVersion: apiserver.config.k8s.io/v1
 kind: EncryptionConfiguration
 resources:
