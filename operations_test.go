@@ -174,11 +174,11 @@ func anchors(text string) (all []string) {
 	return all
 }
 
-// linkedPages returns the pages below docs, and that of tests. It leaves out the records
+// linkedPages returns the pages below docs, and those of benchmarks and tests. It leaves out the records
 // of former decisions.
 func linkedPages(t *testing.T) map[string]string {
 	t.Helper()
-	pages := map[string]string{"test/README.md": readFile(t, "test/README.md")}
+	pages := map[string]string{"bench/README.md": readFile(t, "bench/README.md"), "test/README.md": readFile(t, "test/README.md")}
 	for _, pattern := range []string{"docs/*.md", operations + "/*.md"} {
 		for file, text := range pagesOf(t, pattern) {
 			pages[file] = text

@@ -117,9 +117,9 @@ type limit struct {
 // limits are the first one first.
 func (m model) limits(p population) []limit {
 	all := []limit{
-		{"memory of a machine of 24 GiB, of which garbage takes up to half while the hub works", garbage * m.memory(p) / machineMemory},
-		{"four fifths of the log's quota, by default a quarter of that memory: from there on growth is refused with `LogFull`", m.log(p) / logRoom},
-		{"the ten minutes that a hub may take to read its log", m.start(p) / startSeconds},
+		{"memory of a machine of 24 GiB; garbage takes up to half of it while the hub works", garbage * m.memory(p) / machineMemory},
+		{"four fifths of the log's quota (by default a quarter of that memory); above it, the hub refuses growth with `LogFull`", m.log(p) / logRoom},
+		{"the ten minutes that a hub may take to load its log", m.start(p) / startSeconds},
 	}
 	slices.SortFunc(all, func(a, b limit) int { return int(math.Copysign(1, b.part-a.part)) })
 	return all
@@ -161,7 +161,7 @@ func (m model) tables() (string, error) {
 	var b bytes.Buffer
 	var missing error
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
-	line("| for each | memory | by |\n|---|---|---|")
+	line("| for each | memory | source |\n|---|---|---|")
 	for _, u := range units() {
 		c, ok := m[u.line]
 		if !ok {
@@ -170,24 +170,24 @@ func (m model) tables() (string, error) {
 		line("| %s | %s %s | [%s](../bench/results/%s) |", u.what, short(c.Value), c.Unit, c.file, c.file)
 	}
 	fleet, all := fleetOf(fullSize()), tenThousand()
-	line("\n| | a fleet, measured | by these lines |\n|---|---|---|")
+	line("\n| | fleet, measured | estimated |\n|---|---|---|")
 	line("| locations, each with a space | %s | %s |", count(fleet.locations), count(all.locations))
 	line("| objects of 2 KB | %s | %s |", count(fleet.objects), count(all.objects))
 	line("| objects at locations | %s | %s |", count(fleet.pairs), count(all.pairs))
-	line("| memory | %s (by the lines %s) | %s |", megaOrGiga(1e6*m.value("fleet.memory")), megaOrGiga(m.memory(fleet)), megaOrGiga(m.memory(all)))
+	line("| memory | %s (estimated %s) | %s |", megaOrGiga(1e6*m.value("fleet.memory")), megaOrGiga(m.memory(fleet)), megaOrGiga(m.memory(all)))
 	line("| the log on disk | %s | at most %s |", megaOrGiga(1e6*m.value("fleet.disk")), megaOrGiga(m.log(all)))
 	for _, t := range []struct {
 		what          string
 		measured, all float64
 	}{
-		{"restarted: ready after", m.value("fleet.restart.ready"), m.start(all)},
-		{"all in sync after", m.value("fleet.restart.back"), m.back(all)},
-		{"all connect anew at once: the last is in sync", m.value("fleet.reconnect.time"), m.value("fleet.reconnect.time") * m.wider(all)},
-		{"an edit that all get: the last has it", m.value("fleet.shared.p50") / 1e3, m.value("fleet.shared.p50") / 1e3 * m.wider(all)},
+		{"restart: the hub is ready after", m.value("fleet.restart.ready"), m.start(all)},
+		{"restart: all agents are in sync after", m.value("fleet.restart.back"), m.back(all)},
+		{"all agents reconnect at once: the last is in sync after", m.value("fleet.reconnect.time"), m.value("fleet.reconnect.time") * m.wider(all)},
+		{"an edit for all locations: the last agent has it after", m.value("fleet.shared.p50") / 1e3, m.value("fleet.shared.p50") / 1e3 * m.wider(all)},
 	} {
 		line("| %s | %s s | %s s |", t.what, short(t.measured), short(t.all))
 	}
-	line("\n| what bounds %s locations with %s objects, what is reached first before all | taken |\n|---|---|", count(all.locations), count(all.objects))
+	line("\n| limit of %s locations with %s objects, the first one first | share used |\n|---|---|", count(all.locations), count(all.objects))
 	for _, l := range m.limits(all) {
 		line("| %s | %.2f |", l.what, l.part)
 	}

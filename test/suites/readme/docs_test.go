@@ -12,12 +12,12 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// TestDocs runs the commands in the sh blocks of docs/, docs/operations/, README.md and CONTRIBUTING.md. It does
+// TestDocs runs the commands in the sh blocks of docs/, docs/operations/, README.md, bench/README.md and CONTRIBUTING.md. It does
 // not compare their output, which pages describe in prose. It fails if a command does not exist
 // or fails.
 func TestDocs(t *testing.T) {
 	var pages []string
-	for _, pattern := range []string{"docs/*.md", "docs/operations/*.md", "README.md", "CONTRIBUTING.md"} {
+	for _, pattern := range []string{"docs/*.md", "docs/operations/*.md", "README.md", "bench/README.md", "CONTRIBUTING.md"} {
 		files, err := filepath.Glob("../../../" + pattern)
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no pages %s: %v", pattern, err)
