@@ -134,6 +134,7 @@ func (d *docs) run(page, command string) {
 			// The hub has to take it over, and to write the operator's kubeconfig anew.
 			d.expect(page, command, strings.ReplaceAll(command, dataDir, "orrery-data"), "0")
 			d.expect(page, command, "for i in $(seq 1800); do kubectl config view --raw -o 'jsonpath={.clusters[0].cluster.certificate-authority-data}' | base64 -d | cmp -s - orrery-data/ca.crt && exit 0; sleep 0.1; done; exit 1", "0")
+			d.shell.run("rm -f site.kubeconfig") // it has the former authority
 			return
 		}
 		if strings.Contains(command, "--kubeconfig site.kubeconfig") {
@@ -156,7 +157,7 @@ func (d *docs) run(page, command string) {
 // site makes site.kubeconfig, of an API that takes what a cluster's takes: a space.
 func (d *docs) site() {
 	d.t.Helper()
-	d.shell.run("test -e site.kubeconfig || { orrery space create site && orrery space kubeconfig site > site.kubeconfig; }")
+	d.shell.run("test -e site.kubeconfig || { orrery space create site; orrery space kubeconfig site > site.kubeconfig; }")
 }
 
 // runOf matches go run and go test, the module, the package, and the tests that are asked for.
