@@ -25,7 +25,7 @@ type tree struct {
 	isCI     bool                                // a gate that cannot read the history fails
 	packages func() ([]*packages.Package, error) // production packages of the main module, with types
 	sources  func() ([]source, error)            // Go files of all modules, tests too, that people write
-	markdown func() ([]page, error)              // documents that people write
+	markdown func() ([]page, error)              // documents that people maintain
 	changes  func() changes
 }
 
@@ -137,6 +137,9 @@ func readSources(root string) ([]source, error) {
 	return all, nil
 }
 
+// historyFolder has the records of past design decisions. They are kept as they were written.
+const historyFolder = "docs/design/history/"
+
 func readPages(root string) ([]page, error) {
 	paths, err := files(root, ".md")
 	if err != nil {
@@ -144,6 +147,9 @@ func readPages(root string) ([]page, error) {
 	}
 	var all []page
 	for _, name := range paths {
+		if strings.HasPrefix(name, historyFolder) {
+			continue
+		}
 		data, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
 			return nil, err

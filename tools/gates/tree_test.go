@@ -56,6 +56,23 @@ func TestHandwrittenFilesCount(t *testing.T) {
 	r.fails("words: internal/a is above its allowance: 1 instead of 0 findings", "methods: internal/a.T is above its allowance: 26 instead of 25 methods")
 }
 
+// Records of past decisions are kept as they were written, so no gate reads them.
+func TestHistoryIsLeftOut(t *testing.T) {
+	r := newRepository(t)
+	const text = "# What is a title\n\nThe census says that" + longRest
+	r.write("docs/design/history/0001-a.md", text)
+	r.write("docs/design/history/README.md", text)
+	r.passes()
+	r.write("docs/design/a.md", text)
+	r.fails("titles: docs/design is above its allowance: 1 instead of 0 titles that are no subject",
+		"words: docs/design/a.md is above its allowance: 2 instead of 0 findings",
+		"sentences: docs/design/a.md is above its allowance: 1 instead of 0 sentences")
+}
+
+// longRest makes any sentence longer than a sentence may be.
+const longRest = " one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen" +
+	" eighteen nineteen twenty one two three four five six seven eight nine ten.\n"
+
 // Each file in the list must be one that make generate writes.
 func TestGeneratedFiles(t *testing.T) {
 	for _, path := range shape.Generated() {
