@@ -14,14 +14,14 @@ import (
 	"testing"
 )
 
-// decisions returns the paths of the decision records and their index.
-func decisions(t *testing.T) []string {
+// designPages returns the paths of the design pages and their index.
+func designPages(t *testing.T) []string {
 	t.Helper()
-	records, err := filepath.Glob("docs/decisions/*.md")
-	if err != nil || len(records) == 0 {
-		t.Fatalf("no decisions: %v", err)
+	pages, err := filepath.Glob("docs/design/*.md")
+	if err != nil {
+		t.Fatal(err)
 	}
-	return records
+	return pages
 }
 
 const guaranteesPage = "docs/guarantees.md"
@@ -29,7 +29,7 @@ const guaranteesPage = "docs/guarantees.md"
 // sourceDocuments returns the documents that name parts of the source.
 func sourceDocuments(t *testing.T) []string {
 	t.Helper()
-	return append([]string{"ARCHITECTURE.md", "CONTRIBUTING.md"}, decisions(t)...)
+	return append([]string{"ARCHITECTURE.md", "CONTRIBUTING.md"}, designPages(t)...)
 }
 
 var (
@@ -215,7 +215,7 @@ func declared(pkg string, inTests bool, declaration string) error {
 // The index of decisions has a line for each record, and a record says since when it
 // holds and whether it still does.
 func TestDecisionsAreListed(t *testing.T) {
-	const index = "docs/decisions/README.md"
+	const index = "docs/design/history/README.md"
 	text, err := os.ReadFile(index)
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,11 @@ func TestDecisionsAreListed(t *testing.T) {
 		listed[match[2]] = match[3]
 	}
 	front := regexp.MustCompile(`^# (.+)\n\n- Date: \d{4}-\d\d-\d\d(, amended \d{4}-\d\d-\d\d)?\n- Status: (in force|replaced by \d{4})\n`)
-	for _, record := range decisions(t) {
+	records, err := filepath.Glob("docs/design/history/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, record := range records {
 		if record == index {
 			continue
 		}
