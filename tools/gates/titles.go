@@ -9,7 +9,7 @@ import (
 const maxTitle = 6
 
 // titleFolders are the folders whose pages have a subject for a title.
-func titleFolders() []string { return []string{"docs/design", "docs/decisions"} }
+func titleFolders() []string { return []string{"docs/design"} }
 
 // measureTitles counts, in each folder, the titles that are clauses. The index of a folder
 // counts, too.
