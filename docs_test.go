@@ -18,8 +18,8 @@ import (
 func designPages(t *testing.T) []string {
 	t.Helper()
 	pages, err := filepath.Glob("docs/design/*.md")
-	if err != nil {
-		t.Fatal(err)
+	if err != nil || len(pages) == 0 {
+		t.Fatalf("no design pages: %v", err)
 	}
 	return pages
 }
@@ -212,45 +212,72 @@ func declared(pkg string, inTests bool, declaration string) error {
 	return fmt.Errorf("is not in %s", pkg)
 }
 
-// The index of decisions has a line for each record, and a record says since when it
-// holds and whether it still does.
-func TestDecisionsAreListed(t *testing.T) {
-	const index = "docs/design/history/README.md"
-	text, err := os.ReadFile(index)
+// TestRecordsAreLinked checks that each record of a past decision is in the history of exactly
+// one design page, and that the index lists each page by its title.
+func TestRecordsAreLinked(t *testing.T) {
+	const folder, index = "docs/design", "docs/design/README.md"
+	list, err := os.ReadFile(index)
 	if err != nil {
 		t.Fatal(err)
 	}
-	listed := map[string]string{}
-	for _, match := range regexp.MustCompile(`(?m)^\| \[(\d{4})\]\((\S+)\) \| (.+) \| \d{4}-\d\d-\d\d \|$`).FindAllStringSubmatch(string(text), -1) {
-		if !strings.HasPrefix(match[2], match[1]) {
-			t.Errorf("%s: %s leads to %s", index, match[1], match[2])
-		}
-		listed[match[2]] = match[3]
-	}
-	front := regexp.MustCompile(`^# (.+)\n\n- Date: \d{4}-\d\d-\d\d(, amended \d{4}-\d\d-\d\d)?\n- Status: (in force|replaced by \d{4})\n`)
-	records, err := filepath.Glob("docs/design/history/*.md")
+	pages, err := filepath.Glob(folder + "/*.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, record := range records {
-		if record == index {
+	linkedFrom := map[string][]string{}
+	for _, page := range pages {
+		if page == index {
 			continue
 		}
-		text, err := os.ReadFile(record)
+		text, err := os.ReadFile(page)
 		if err != nil {
 			t.Fatal(err)
 		}
-		match := front.FindStringSubmatch(string(text))
-		if match == nil {
-			t.Errorf("%s does not begin with its title, date and status", record)
-		} else if listed[path.Base(record)] != match[1] {
-			t.Errorf("%s has %q for %s", index, listed[path.Base(record)], record)
+		title := regexp.MustCompile(`^# (.+)\n`).FindSubmatch(text)
+		if title == nil || !strings.Contains(string(list), fmt.Sprintf("| [%s](%s) |", title[1], filepath.Base(page))) {
+			t.Errorf("%s does not list %s by its title", index, page)
 		}
-		delete(listed, path.Base(record))
+		for _, record := range recordsOf(t, page, string(text)) {
+			linkedFrom[record] = append(linkedFrom[record], page)
+		}
 	}
-	if len(listed) > 0 {
-		t.Errorf("%s lists what is not there: %v", index, slices.Sorted(maps.Keys(listed)))
+	records, err := filepath.Glob(folder + "/history/0*.md")
+	if err != nil || len(records) == 0 {
+		t.Fatalf("no records: %v", err)
 	}
+	for _, record := range records {
+		name := filepath.Base(record)
+		if from := linkedFrom[name]; len(from) != 1 {
+			t.Errorf("%s is linked from %d design pages: %v, want one", record, len(from), from)
+		}
+		delete(linkedFrom, name)
+	}
+	if len(linkedFrom) > 0 {
+		t.Errorf("records that do not exist: %v", slices.Sorted(maps.Keys(linkedFrom)))
+	}
+}
+
+// recordsOf returns the records to which the history of a design page links. Changes without a
+// record have no link.
+func recordsOf(t *testing.T, page, text string) (records []string) {
+	t.Helper()
+	current, history, _ := strings.Cut(text, "\n## History\n")
+	if strings.Contains(current, "](history/") {
+		t.Errorf("%s links to a record outside of its history", page)
+	}
+	like := regexp.MustCompile(`^- \d{4}-\d\d-\d\d: .+?( \(\[(\d{4})\]\(history/(\d{4}-[\w-]+\.md)\)\))?\.$`)
+	for line := range strings.SplitSeq(strings.TrimSpace(history), "\n") {
+		match := like.FindStringSubmatch(line)
+		switch {
+		case match == nil:
+			t.Errorf("%s: want a line \"- DATE: change.\" or \"- DATE: change ([NUMBER](history/RECORD)).\" in the history: %q", page, line)
+		case !strings.HasPrefix(match[3], match[2]):
+			t.Errorf("%s: the link %s leads to %s", page, match[2], match[3])
+		case match[3] != "":
+			records = append(records, match[3])
+		}
+	}
+	return records
 }
 
 // TestDependenciesAreExplained checks that docs/dependencies.md gives a reason for each module

@@ -9,7 +9,7 @@
 // then reads all others, so of two that begin together at least one sees the other. By whom a
 // Lease is held is never judged by the time in it, but by for how long it was seen unchanged,
 // by the reader's own clock; and a holder that could not renew it stops well before that time
-// is over for anybody. See docs/design/history/0092-shards-of-a-location.md.
+// is over for anybody. See docs/design/shards.md.
 //
 // The package must never change anything at the cluster but Leases.
 package fencing
