@@ -53,6 +53,8 @@ type lifeline struct {
 	far     atomic.Bool
 	saw     map[collection]uint64
 	witness func(verb string, before, after *thing)
+	// onRequest is called for each request before it has any effect, without the lock; nil: it is not.
+	onRequest func(r *http.Request)
 }
 
 var errCut = errors.New("connection reset by peer")
@@ -98,7 +100,11 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 	hang := luck >= w.refuse+w.breaks+w.lose && luck < w.refuse+w.breaks+w.lose+w.hang
 	l.mu.Lock()
 	hang = hang || l.hangs != "" && strings.HasPrefix(r.URL.Path, "/apis/"+l.hangs+"/")
+	onRequest := l.onRequest
 	l.mu.Unlock()
+	if onRequest != nil {
+		onRequest(r)
+	}
 	if hang {
 		wait = 2 * time.Minute
 	}

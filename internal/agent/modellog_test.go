@@ -86,19 +86,36 @@ func (w *world) judgeLog(verb string, before *thing, wrong func(string, ...any))
 	}
 }
 
-// waits says that an object may not be touched until the log is accepted.
+// waits reports whether an object may not be touched until the log is accepted. If only an earlier log has
+// it, an agent that has heard of that log may touch it, and one that has not leaves it alone: the report decides.
 func (w *world) waits(o *thing) bool {
-	return o != nil && !o.foreign && !implied(o) && w.recordOf(o.id) == nil && !w.continues(o)
+	switch {
+	case o == nil || o.foreign || implied(o) || w.recordOf(o.id) != nil:
+		return false
+	case !w.continues(o):
+		return true
+	case w.logs[len(w.logs)-1].has(ownership.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))):
+		return false
+	}
+	reports := w.reportsOf()
+	return slices.ContainsFunc(w.spaceKeys(o.id), func(k string) bool { return reports[k].Reason == v1alpha1.ReasonLineageUnproven })
 }
 
-// waiting are the objects that may not be touched.
+// isHeld reports whether the hub holds an object of which the agent has no rendering, so nothing is to change.
+func (w *world) isHeld(o *thing) bool {
+	desired := w.contentOf()
+	_, winner := w.winner(o.id, desired)
+	return winner == nil && slices.ContainsFunc(w.spaceKeys(o.id), func(k string) bool { return desired[k].Kind == store.WantHold })
+}
+
+// waiting are the objects that are to change and may not be touched.
 func (w *world) waiting() (all []key.Identity) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	for _, o := range w.cluster.objects {
-		if w.waits(o) {
+		if w.waits(o) && !w.isHeld(o) {
 			all = append(all, o.id)
 		}
 	}

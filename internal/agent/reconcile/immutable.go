@@ -14,6 +14,7 @@ package reconcile
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -95,7 +96,10 @@ func (r *recreator) obstacle(ctx context.Context, t *turn, d decide.Decision, li
 	if use.ours || use.by != "" {
 		return "it is not recreated while there is something in it", nil
 	}
-	if err := r.wouldCreate(ctx, t, former); err != nil {
+	switch err := r.wouldCreate(ctx, t, former); {
+	case errors.Is(err, errOutdated):
+		return "", err
+	case err != nil:
 		return fmt.Sprintf("it is not recreated, since it could not be made: %v", err), nil
 	}
 	return "", nil

@@ -179,7 +179,7 @@ func (l *look) refused(err error) wire.Looked {
 	switch {
 	case errors.Is(err, errNotOurs):
 		return untold(v1alpha1.ReasonExists, err.Error()+", of which nothing is told")
-	case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):
+	case errors.Is(err, errLook), errors.Is(err, errOutdated), kubeclient.PreconditionFailed(err):
 		return untold(v1alpha1.ReasonTargetUnavailable, "the object at the location changes faster than it can be looked at")
 	case errors.Is(err, fields.ErrMalformed):
 		reason, message = v1alpha1.ReasonMalformed, err.Error()

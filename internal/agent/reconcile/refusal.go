@@ -29,6 +29,9 @@ type refusals struct {
 func (r refusals) of(t *turn, err error) outcome {
 	o := outcome{record: t.record, failed: true}
 	switch {
+	case errors.Is(err, errOutdated): // the next turn is about what is desired now
+		o.keep, o.failed, o.Retry = true, false, 1
+		return o
 	case errors.Is(err, errDependency):
 		o.keep, o.failed, o.Retry = true, false, dependencyRetry
 		return o

@@ -32,6 +32,8 @@ var (
 	// errUnsettled is returned when the object is another one at each look at it, or the target
 	// refuses each request as if it were.
 	errUnsettled = errors.New("the object at the location changes faster than it can be read")
+	// errOutdated is returned when the desired object has changed since the turn began.
+	errOutdated = errors.New("the desired object has changed meanwhile")
 	// errDependency says that the object's namespace is desired and must be tried first.
 	errDependency = errors.New("wait for the namespace")
 )

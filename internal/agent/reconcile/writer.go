@@ -38,9 +38,12 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ow
 }
 
 // rendering is the desired object as the hub sent it, without duplicates in lists of Pods that have no effect.
+// It returns errOutdated if the store no longer has the object of the turn: another one may have another policy.
 func (w *writer) rendering(t *turn) (object []byte, err error) {
 	err = w.store.View(func(x *store.Tx) error {
-		object = bytes.Clone(x.Object(t.object().Path()))
+		if object = bytes.Clone(x.Object(t.object().Path(), t.want().Object().Digest)); object == nil {
+			return errOutdated
+		}
 		return nil
 	})
 	if err != nil || !t.id.Builtin() {

@@ -55,12 +55,19 @@ func (t *Tx) HasReport(k string) bool { return t.has(reportBucket, k) }
 // Meta is the store's meta in the transaction. The caller must not change it.
 func (t *Tx) Meta() *Meta { return t.meta }
 
-// Object returns the object's bytes of a desired entry, which are valid until the
-// transaction ends. It does not decode the entry, which would take a twentieth of a full
-// sync.
-func (t *Tx) Object(k string) []byte {
+// Object returns the object's bytes of a desired entry, which are valid until the transaction
+// ends. It returns nil if they do not have the digest: the entry has changed, or is gone. It does
+// not decode the entry, which would take a twentieth of a full sync.
+func (t *Tx) Object(k string, digest wire.Sum) []byte {
 	entry, _ := t.get(desiredBucket, k)
-	_, object, _ := bytes.Cut(entry, []byte("\n"))
+	head, object, _ := bytes.Cut(entry, []byte("\n"))
+	of := "leaf.digest"
+	if gjson.GetBytes(head, "kind").Str != string(WantPut) {
+		of = "kept.digest"
+	}
+	if gjson.GetBytes(head, of).Str != digest.String() {
+		return nil
+	}
 	return object
 }
 
