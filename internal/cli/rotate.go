@@ -37,9 +37,10 @@ Without a step it shows how far that is, and for whom the next step waits.
   finish  ends the trust in the one before, and what goes on by it
   undo    takes back start, or switch
 
-A hub that runs takes over each step within seconds; sessions and watches go on. A
-step is refused while an agent is known that it would lock out, and if the hub does
-not answer, which knows them; --wait waits for them, --force takes it nevertheless.
+A hub that runs takes over each step within seconds, for which the command waits;
+sessions and watches go on. A step is refused while an agent is known that it would
+lock out, and if the hub does not answer, which knows them; --wait waits for them,
+--force takes it nevertheless.
 ` + exitCodes,
 		Example: `  orrery hub rotate-ca start --data-dir /var/lib/orrery
   orrery hub rotate-ca --data-dir /var/lib/orrery
@@ -102,6 +103,9 @@ func (r rotation) take(cmd *cobra.Command, step enroll.Step) error {
 	}
 	if is, err = enroll.Rotate(r.dir, step, time.Now()); err != nil {
 		return fmt.Errorf("rotate the certificate authority: %w", err)
+	}
+	if r.follow(cmd.Context()) {
+		cmd.PrintErrf("the hub has not taken over the step within %s; it may not use this data directory, or its log says why\n", followTimeout)
 	}
 	return r.print(cmd, is)
 }

@@ -1,17 +1,14 @@
 package network
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"orrery.dev/orrery/internal/agent"
-	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/test/support/env"
 	"orrery.dev/orrery/test/support/ports"
 	"orrery.dev/orrery/test/support/world"
@@ -154,10 +151,6 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	refused("finish", "its certificate was signed by ")
 	s.ready("waits for:\n  edge: ")
 	rotate("finish", "--force")
-	env.Eventually(t, world.Soon, func() error { // the hub reads its keys again
-		_, err := env.TryKubectl(t, s.Root, "get", "spaces")
-		return err
-	})
 	space := s.kubeconfig("")
 	a.Start()
 	s.reaches(a, s.Hub.URL)
@@ -169,7 +162,6 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	refused("switch", "it trusts ")
 	rotate("switch", "--force")
 	rotate("finish", "--force")
-	s.serves() // until then the agent would be told
 	a.Start()
 	s.says(a, "start the agent with a new join token, which is made by: orrery location token NAME")
 	if !strings.Contains(a.Stderr(), "level=ERROR") {
@@ -223,23 +215,6 @@ func (s *site) trusts(n int) {
 			err = fmt.Errorf("it trusts %s", out)
 		}
 		return err
-	})
-}
-
-// serves waits until the hub shows a certificate of the authority that its files have now,
-// at which it looks now and then.
-func (s *site) serves() {
-	s.t.Helper()
-	ca, err := enroll.LoadOrCreate(s.Hub.Dir, time.Now)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	env.Eventually(s.t, world.Soon, func() error {
-		conn, err := tls.Dial("tcp", strings.TrimPrefix(s.Hub.URL, "https://"), &tls.Config{RootCAs: ca.Pool()})
-		if err != nil {
-			return err
-		}
-		return conn.Close()
 	})
 }
 

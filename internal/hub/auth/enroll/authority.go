@@ -66,8 +66,9 @@ func LoadOrCreate(dir string, now func() time.Time) (*Authority, error) {
 	return a, err
 }
 
-// Reload reads the files again, which a rotation changes, and says whether they have
-// changed. After an error the authority is what it was.
+// Reload reads the files again, which a rotation changes, and takes over what has changed. It reports whether
+// anything has. If the files are several steps of a rotation ahead, each call takes over one of them. After an
+// error the authority is what it was.
 func (a *Authority) Reload() (changed bool, err error) {
 	next, err := read(a.dir)
 	if err != nil {
@@ -76,6 +77,9 @@ func (a *Authority) Reload() (changed bool, err error) {
 	last := a.held.Load()
 	if last != nil && bytes.Equal(last.pem, next.pem) {
 		return false, nil
+	}
+	if last != nil {
+		next = last.toward(next)
 	}
 	a.held.Store(next)
 	return true, nil

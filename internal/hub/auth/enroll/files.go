@@ -53,7 +53,11 @@ func create(dir string, now time.Time) error {
 		if key, err = newKey(); err != nil {
 			return err
 		}
-		if err := writeKeys(dir, key); err != nil {
+		keys, err := writeOfKeys(key)
+		if err == nil {
+			err = keys.to(dir)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -61,7 +65,7 @@ func create(dir string, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return writeCerts(dir, cert)
+	return writeOfCerts(cert).to(dir)
 }
 
 // keyWithout is the key of a directory without a certificate; nil: there is none.
@@ -113,30 +117,49 @@ func certOf(key *ecdsa.PrivateKey, now, notBefore time.Time) (*x509.Certificate,
 	return cert, nil
 }
 
-func writeKeys(dir string, keys ...*ecdsa.PrivateKey) error {
-	var all []byte
-	for _, key := range keys {
-		b, err := keyutil.MarshalPrivateKeyToPEM(key)
-		if err != nil {
-			return fmt.Errorf("encode the certificate authority's key: %w", err)
-		}
-		all = append(all, b...)
-	}
-	if err := atomicfile.WriteFile(filepath.Join(dir, keyFile), all, 0o600); err != nil {
-		return fmt.Errorf("write the certificate authority's key: %w", err)
+// write is what a file of an authority is to have.
+type write struct {
+	file string
+	text []byte
+	mode os.FileMode
+}
+
+// to writes the file in a directory. Readers find the text before or after it, and nothing between.
+func (w write) to(dir string) error {
+	if err := atomicfile.WriteFile(filepath.Join(dir, w.file), w.text, w.mode); err != nil {
+		return fmt.Errorf("write %s of the certificate authority: %w", w.file, err)
 	}
 	return nil
 }
 
-func writeCerts(dir string, certs ...*x509.Certificate) error {
+func writeOfKeys(keys ...*ecdsa.PrivateKey) (write, error) {
 	var all []byte
+	for _, key := range keys {
+		b, err := keyutil.MarshalPrivateKeyToPEM(key)
+		if err != nil {
+			return write{}, fmt.Errorf("encode the certificate authority's key: %w", err)
+		}
+		all = append(all, b...)
+	}
+	return write{keyFile, all, 0o600}, nil
+}
+
+func writeOfCerts(certs ...*x509.Certificate) write { return write{certFile, pemOf(certs), 0o644} }
+
+func pemOf(certs []*x509.Certificate) (text []byte) {
 	for _, cert := range certs {
-		all = append(all, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})...)
+		text = append(text, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw})...)
 	}
-	if err := atomicfile.WriteFile(filepath.Join(dir, certFile), all, 0o644); err != nil {
-		return fmt.Errorf("write the certificate authority: %w", err)
+	return text
+}
+
+// newHeld is what an authority has that trusts certificates, of which the first one signs with the key.
+func newHeld(certs []*x509.Certificate, key *ecdsa.PrivateKey, all []former) *held {
+	h := &held{certs: certs, key: key, former: all, pem: pemOf(certs), pool: x509.NewCertPool()}
+	for _, cert := range certs {
+		h.pool.AddCert(cert)
 	}
-	return nil
+	return h
 }
 
 // read reads the files of an authority.

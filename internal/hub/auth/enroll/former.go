@@ -9,8 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"orrery.dev/orrery/internal/lib/atomicfile"
 )
 
 const (
@@ -29,8 +27,8 @@ type former struct {
 	dropped time.Time
 }
 
-// writeFormer adds an authority to those that were replaced.
-func (h *held) writeFormer(dir string, cert *x509.Certificate, now time.Time) error {
+// writeOfFormer adds an authority to those that were replaced.
+func (h *held) writeOfFormer(cert *x509.Certificate, now time.Time) write {
 	all := []former{{cert, now}}
 	for _, one := range h.former {
 		if len(all) < maxFormer && !one.cert.Equal(cert) { // a crash may have left it there
@@ -43,10 +41,7 @@ func (h *held) writeFormer(dir string, cert *x509.Certificate, now time.Time) er
 			Type: "CERTIFICATE", Headers: map[string]string{droppedHeader: one.dropped.UTC().Format(time.RFC3339)}, Bytes: one.cert.Raw,
 		})...)
 	}
-	if err := atomicfile.WriteFile(filepath.Join(dir, formerFile), text, 0o644); err != nil {
-		return fmt.Errorf("write the former certificate authorities: %w", err)
-	}
-	return nil
+	return write{formerFile, text, 0o644}
 }
 
 // readFormer reads the authorities that were replaced; without a file there are none.

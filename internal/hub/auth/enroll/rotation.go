@@ -1,6 +1,7 @@
 package enroll
 
 import (
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"os"
@@ -84,57 +85,82 @@ func Rotate(dir string, step Step, now time.Time) (Rotation, error) {
 	if err != nil {
 		return "", err
 	}
-	is := h.rotation()
-	switch {
-	case step == Announce && is == Settled:
-		err = h.announce(dir, now)
-	case step == Switch && is == Announced, step == Undo && is == Switched:
-		err = h.swap(dir)
-	case step == Finish && is == Switched, step == Undo && is == Announced:
-		err = h.settle(dir, now)
-	default:
-		err = fmt.Errorf("the certificate authority is %s: %q is not the next step", is, step)
-	}
+	writes, err := h.writesOf(step, now)
 	if err != nil {
 		return "", err
 	}
+	for _, w := range writes {
+		if err := w.to(dir); err != nil {
+			return "", err
+		}
+	}
 	return RotationOf(dir)
+}
+
+// writesOf returns the files that a step writes, in their order. A hub may read the files between two writes.
+func (h *held) writesOf(step Step, now time.Time) ([]write, error) {
+	is := h.rotation()
+	switch {
+	case step == Announce && is == Settled:
+		return h.announce(now)
+	case step == Switch && is == Announced, step == Undo && is == Switched:
+		return h.swap()
+	case step == Finish && is == Switched, step == Undo && is == Announced:
+		return h.settle(now)
+	}
+	return nil, fmt.Errorf("the certificate authority is %s: %q is not the next step", is, step)
 }
 
 // announce adds an authority. Its key is there before its certificate is; keys without a
 // certificate, which a crash has left, go. It is valid from when the one before was, so
 // that those whose clocks are behind this one accept it, too.
-func (h *held) announce(dir string, now time.Time) error {
+func (h *held) announce(now time.Time) ([]write, error) {
 	key, err := newKey()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cert, err := certOf(key, now, h.certs[0].NotBefore)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := writeKeys(dir, h.key, key); err != nil {
-		return err
-	}
-	return writeCerts(dir, h.certs[0], cert)
+	keys, err := writeOfKeys(h.key, key)
+	return []write{keys, writeOfCerts(h.certs[0], cert)}, err
 }
 
 // swap has the other authority sign.
-func (h *held) swap(dir string) error {
+func (h *held) swap() ([]write, error) {
 	if h.keyOf(h.certs[1]) == nil {
-		return errors.New("ca.key has no key of the other certificate authority")
+		return nil, errors.New("ca.key has no key of the other certificate authority")
 	}
-	return writeCerts(dir, h.certs[1], h.certs[0])
+	return []write{writeOfCerts(h.certs[1], h.certs[0])}, nil
 }
 
 // settle leaves the authority that signs alone. What the other has signed is known to be
 // of a former one before it is trusted no more.
-func (h *held) settle(dir string, now time.Time) error {
-	if err := h.writeFormer(dir, h.certs[1], now); err != nil {
-		return err
+func (h *held) settle(now time.Time) ([]write, error) {
+	keys, err := writeOfKeys(h.key)
+	return []write{h.writeOfFormer(h.certs[1], now), writeOfCerts(h.certs[0]), keys}, err
+}
+
+// toward returns what a hub that has h takes over next if the files have next. A hub can miss steps of a
+// rotation that follow each other fast. It makes up for them, one at a time: what clients were given before the
+// last change is good after it. So the next authority is trusted before it signs, and it signs before the one
+// before is no longer trusted.
+func (h *held) toward(next *held) *held {
+	certs := slices.Clone(h.certs)
+	for _, cert := range next.certs {
+		if !slices.ContainsFunc(certs, cert.Equal) {
+			certs = append(certs, cert)
+		}
 	}
-	if err := writeCerts(dir, h.certs[0]); err != nil {
-		return err
+	signer, key := h.certs[0], h.key
+	isKnown := slices.ContainsFunc(h.certs, next.certs[0].Equal)
+	switch {
+	case signer.Equal(next.certs[0]), isKnown && len(certs) == len(next.certs):
+		return next
+	case isKnown:
+		signer, key = next.certs[0], next.key
 	}
-	return writeKeys(dir, h.key)
+	certs = append([]*x509.Certificate{signer}, slices.DeleteFunc(certs, signer.Equal)...)
+	return newHeld(certs, key, next.former)
 }
