@@ -22,7 +22,7 @@ type nobody struct{}
 func (nobody) Begin(key.Session, presence.Session) {}
 func (nobody) End(key.Session)                     {}
 func (nobody) Say(key.Session, presence.Patch)     {}
-func (nobody) Tell(context.Context, key.Session, wire.AgentStatus, string) error {
+func (nobody) Tell(context.Context, key.Session, presence.Statement) error {
 	return nil
 }
 

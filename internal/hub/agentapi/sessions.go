@@ -22,7 +22,7 @@ type Presence interface {
 	// Say says what is to be said of an agent. Like Begin and End it waits for nothing.
 	Say(of key.Session, now presence.Patch)
 	// Tell says what an agent says of itself, and returns when all hubs have it, or never will.
-	Tell(ctx context.Context, of key.Session, status wire.AgentStatus, signedBy string) error
+	Tell(ctx context.Context, of key.Session, s presence.Statement) error
 }
 
 // Sessions knows which agents are connected to this hub. Each, which has a shard of its
@@ -227,7 +227,8 @@ func (s *Sessions) PokeAll() {
 // tell passes on what an agent says of itself, and waits until all hubs have it: the agent says
 // something else only then, maybe to another hub. sendAPIs says that this process does not have
 // the list of APIs that goes with its digest.
-func (s *Sessions) tell(ctx context.Context, of key.Session, status wire.AgentStatus, signedBy string) (sendAPIs bool, err error) {
+func (s *Sessions) tell(ctx context.Context, of key.Session, said presence.Statement) (sendAPIs bool, err error) {
+	status := said.Status
 	s.mu.Lock()
 	seen := s.seen[of]
 	if status.APIs != nil {
@@ -235,7 +236,7 @@ func (s *Sessions) tell(ctx context.Context, of key.Session, status wire.AgentSt
 		s.seen[of] = seen
 	}
 	s.mu.Unlock()
-	err = s.presence.Tell(ctx, of, status, signedBy)
+	err = s.presence.Tell(ctx, of, said)
 	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest, err
 }
 

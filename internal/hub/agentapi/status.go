@@ -2,12 +2,14 @@ package agentapi
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -23,16 +25,20 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key
 		return
 	}
 	a.reported.statuses.Count(name, 1)
-	var status wire.AgentStatus
-	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxStatusBytes}, &status); err != nil {
+	var text json.RawMessage
+	said := presence.Statement{}
+	err := requestbody.Decode(r, requestbody.Limits{Bytes: maxStatusBytes}, &text)
+	if err == nil {
+		said.Text, err = text, json.Unmarshal(text, &said.Status)
+	}
+	if err != nil {
 		respond.Error(w, r, respond.BadBody(err, "status"))
 		return
 	}
-	signedBy := ""
 	if a.config.SignedBy != nil {
-		signedBy = a.config.SignedBy(r.Context())
+		said.SignedBy = a.config.SignedBy(r.Context())
 	}
-	sendAPIs, err := a.sessions.tell(r.Context(), of, status, signedBy)
+	sendAPIs, err := a.sessions.tell(r.Context(), of, said)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = respond.Unanswered()

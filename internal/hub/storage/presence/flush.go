@@ -154,7 +154,7 @@ func (w *Writer) back(t taken, left []string, failed error) {
 // over is what two patches change together, of which old is the older.
 func (p Patch) over(old Patch) Patch {
 	if p.Status == nil {
-		p.Status, p.SignedBy, p.told = old.Status, old.SignedBy, old.told
+		p.Status, p.Text, p.SignedBy, p.told = old.Status, old.Text, old.SignedBy, old.told
 	} else {
 		old.told.answer(nil)
 	}
@@ -308,11 +308,12 @@ func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (etcd.Chan
 		return c, false
 	}
 	said := Said{UID: location.Meta.UID}
+	var old []byte
 	if row != nil {
 		c.Seen = row.ModRev
 		var was Said
 		if json.Unmarshal(row.Value, &was) == nil && was.UID == said.UID {
-			said = was
+			said, old = was, row.Value
 		}
 	}
 	before := said
@@ -338,6 +339,13 @@ func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (etcd.Chan
 	if cut {
 		w.logger.Warn("what an agent says of itself is too large: it is left out", "location", of.Location)
 	}
-	c.Value = value
-	return c, err == nil && (row == nil || !bytes.Equal(value, row.Value))
+	switch {
+	case err != nil || cut:
+		c.Value = value
+	case p.Status != nil && p.Text == nil: // what an earlier status had beside goes with that
+		c.Value = over(value, old, before, status(value))
+	default:
+		c.Value = over(value, old, before, p.Text)
+	}
+	return c, err == nil && (row == nil || !bytes.Equal(c.Value, row.Value))
 }

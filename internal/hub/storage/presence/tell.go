@@ -21,13 +21,22 @@ func (t *telling) answer(err error) {
 	}
 }
 
-// Tell is Say of what an agent says of itself, signed by an authority, and returns when the log
+// Statement is what an agent says of itself, as it has sent it.
+type Statement struct {
+	Status wire.AgentStatus
+	// Text is the text of Status, which may have fields that this version does not know; nil: it has none.
+	Text []byte
+	// SignedBy names the authority of the credential that was used; empty: none.
+	SignedBy string
+}
+
+// Tell is Say of what an agent says of itself, and returns when the log
 // has that, or something newer that the agent has said to this hub. If it fails, nothing of it is
 // written any more: what the agent says next may come to another hub, and what came before must
 // not be written over it.
-func (w *Writer) Tell(ctx context.Context, of key.Session, status wire.AgentStatus, signedBy string) error {
+func (w *Writer) Tell(ctx context.Context, of key.Session, s Statement) error {
 	t := &telling{answered: make(chan error, 1)}
-	w.Say(of, Patch{Status: &status, SignedBy: signedBy, told: t})
+	w.Say(of, Patch{Status: &s.Status, Text: s.Text, SignedBy: s.SignedBy, told: t})
 	ctx, cancel := context.WithTimeout(ctx, awaitWritten)
 	defer cancel()
 	select {
@@ -52,6 +61,6 @@ func (w *Writer) withdraw(of key.Session, t *telling) {
 
 // untold is the patch without a status.
 func (p Patch) untold() Patch {
-	p.Status, p.SignedBy, p.told = nil, "", nil
+	p.Status, p.Text, p.SignedBy, p.told = nil, nil, "", nil
 	return p
 }

@@ -27,7 +27,7 @@ func TestToldIsWritten(t *testing.T) {
 		t.Helper()
 		ctx := limit.Context(t, "a hub writes "+version)
 		for { // as an agent does: the hub gives up a write that takes long
-			err := h.Tell(ctx, key.WholeOf(l), wire.AgentStatus{Version: version}, "")
+			err := h.Tell(ctx, key.WholeOf(l), Statement{Status: wire.AgentStatus{Version: version}})
 			if err == nil {
 				return
 			}
@@ -61,7 +61,7 @@ func TestNobodyWaits(t *testing.T) {
 	start := func() *Writer { return NewWriter(nil, nil, nil, slog.New(slog.DiscardHandler)) }
 
 	w := start()
-	if err := w.Tell(ended, of, wire.AgentStatus{Version: "v1"}, ""); !errors.Is(err, context.Canceled) || w.said[of].Status != nil {
+	if err := w.Tell(ended, of, Statement{Status: wire.AgentStatus{Version: "v1"}}); !errors.Is(err, context.Canceled) || w.said[of].Status != nil {
 		t.Errorf("told while nobody waits: error %v, %+v is to be written", err, w.said[of])
 	}
 

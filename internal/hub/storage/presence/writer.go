@@ -22,8 +22,10 @@ const (
 
 // Patch is what becomes otherwise of Said; nil: it stays.
 type Patch struct {
-	// Status comes with SignedBy.
+	// Status comes with SignedBy, and with Text, which is the status as the agent has sent it; nil: it has no
+	// fields that this version does not know.
 	Status   *wire.AgentStatus
+	Text     []byte
 	SignedBy string
 	Refused  *string
 	Strange  *string
@@ -99,6 +101,7 @@ func (w *Writer) Say(of key.Session, now Patch) {
 	if now.Status != nil {
 		p.told.answer(nil) // what is newer comes in its place
 		p.Status, p.SignedBy, p.told = bounded(*now.Status), now.SignedBy, now.told
+		p.Text = textOf(now.Text, *now.Status, p.Status)
 	}
 	if now.Refused != nil {
 		p.Refused = now.Refused
