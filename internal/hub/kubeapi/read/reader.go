@@ -140,7 +140,9 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 }
 
 // List returns the objects that the options ask for, in the order of their
-// places in the view.
+// places in the view. Objects that are read count toward DecodedListBytes with what
+// the current definition adds to them, also those that are not selected. A list
+// with a limit ends there, maybe without an object, and goes on with its token.
 func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions) (runtime.Object, error) {
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
@@ -152,14 +154,19 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 	}
 	l := &list{reader: r}
 	l.ResourceVersion = strconv.FormatInt(st.rev, 10)
-	next, more := "", int64(0)
+	next, more, isCut := "", int64(0), false
 	r.added.Store(0)
 	limit := int64(r.server.config.DecodedListBytes)
 	st.from(start, func(row *table.Row) bool {
 		if r.added.Load() > limit {
+			isCut = opts.Limit > 0
 			return false
 		}
+		before := r.added.Load()
 		if !r.shown(row, selected) {
+			if r.added.Load() > before { // it is of the view
+				next = r.lens.place(row)
+			}
 			return true
 		}
 		if opts.Limit > 0 && int64(len(l.Items)) == opts.Limit {
@@ -171,13 +178,13 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 		next = r.lens.place(row)
 		return true
 	})
-	if r.added.Load() > limit {
+	if r.added.Load() > limit && opts.Limit <= 0 {
 		return nil, tooLarge(totalSize(l.Items), int(limit))
 	}
-	if more == 0 {
+	if more == 0 && !isCut {
 		return l, nil
 	}
-	if selected.everything() {
+	if selected.everything() && !isCut {
 		l.RemainingItemCount = &more
 	}
 	r.server.pages.put(keyOfPage(r.lens, q, st.rev), st, time.Now())

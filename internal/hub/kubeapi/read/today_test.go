@@ -2,6 +2,7 @@ package read
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -121,6 +122,38 @@ func TestListsAreBoundedByTodaysDefinition(t *testing.T) {
 	}
 	if l, err := r.List(t.Context(), &metainternalversion.ListOptions{Limit: 3}); err != nil || len(l.(*list).Items) != 3 {
 		t.Errorf("a page: %v %v", l, err)
+	}
+	pages := func(opts metainternalversion.ListOptions) (names []string, n int) {
+		t.Helper()
+		for n = 1; ; n++ {
+			r := f.server.reader(Space("a"), definition.Kinds()[0])
+			l, err := r.List(t.Context(), &opts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if added := r.added.Load(); added > 1<<20+400<<10 {
+				t.Errorf("page %d adds %d bytes", n, added)
+			}
+			for _, o := range l.(*list).Items {
+				names = append(names, o.GetObjectMeta().GetName())
+			}
+			if opts.Continue = l.(*list).Continue; opts.Continue == "" {
+				return names, n
+			}
+			if l.(*list).RemainingItemCount != nil {
+				t.Errorf("page %d has a number of remaining objects", n)
+			}
+		}
+	}
+	all := []string{"w0", "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9"}
+	if names, n := pages(metainternalversion.ListOptions{Limit: 500}); !slices.Equal(names, all) || n == 1 {
+		t.Errorf("%d pages of many objects: %v", n, names)
+	}
+	for selector, want := range map[string][]string{"metadata.name!=w0": all[1:], "metadata.name!=w9": all[:9], "metadata.namespace!=default": nil} {
+		opts := metainternalversion.ListOptions{Limit: 500, FieldSelector: fields.ParseSelectorOrDie(selector)}
+		if names, n := pages(opts); !slices.Equal(names, want) || n == 1 {
+			t.Errorf("%d pages of objects with %s: %v", n, selector, names)
+		}
 	}
 }
 
