@@ -67,6 +67,7 @@ func TestColumnsAreKubernetesOwn(t *testing.T) {
 		`.status.conditions[?(@.type=="Ready")].status`, `.status.conditions[?(@.type=='Ready')].reason`, `.status.conditions[?(@.type == "Ready")].status`,
 		`.status.conditions[?(@.type=="Gone")].status`, `.status.conditions[?(@.type!="Synced")].status`, `.status.conditions[?(@.reason)].type`,
 		`.status.conditions[?(@.n==2)].type`, `.status.conditions[?(@.type=="Ready")]`, `.status.conditions[?(@.status=="True")].type`,
+		".spec$.class", ".spec@.hosts[0]", ".$.spec.class", ".spec.$ref", ".spec.@type.class", ".spec.hosts@",
 		".status.conditions[-1:].status", ".status.conditions[*].type", ".status.addresses[*].value", `.spec.hosts[?(@=="b.example")]`,
 	} {
 		u := parsed(t, sampleObject)
@@ -117,6 +118,9 @@ func columnBombs() map[string]string {
 		".spec{range .spec.hosts}{.spec}{end}":      "can't be read",
 		".spec}{.spec":                              "can't be read",
 		`.status.conditions[?(@.a[?(@.b=="c")])]`:   "must compare",
+		"$.spec.class":                              "begin with a dot",
+		"@.spec.class":                              "begin with a dot",
+		".spec.$true":                               "can't be read",
 		`.status.conditions[?(@.a>1)]`:              "must compare",
 		`.status.conditions[?(@.a==@.b)]`:           "must compare",
 		"." + strings.Repeat("a", 2000):             "at most 1024 bytes",
@@ -195,7 +199,7 @@ func FuzzColumns(f *testing.F) {
 	for path := range columnBombs() {
 		f.Add(path, sampleObject)
 	}
-	for _, path := range []string{".", ".spec.hosts[-1:]", `.status.conditions[?(@.type=="Ready")].status`, ".spec['class.name']", `.a\.b`, `.spec.class.`, ".spec.hosts[:]", `.spec.hosts[?(@)]`} {
+	for _, path := range []string{".", ".spec.hosts[-1:]", `.status.conditions[?(@.type=="Ready")].status`, ".spec['class.name']", `.a\.b`, `.spec.class.`, ".spec.hosts[:]", `.spec.hosts[?(@)]`, ".spec$.class", ".spec.$ref.x", ".spec.@[0]"} {
 		f.Add(path, sampleObject)
 	}
 	f.Fuzz(func(t *testing.T, path, object string) {

@@ -77,6 +77,8 @@ func parsePath(text string) (path, error) {
 			steps, rest, err = parseFilter(rest[len("[?("):])
 		case rest[0] == '[':
 			steps, rest, err = parseBracket(rest[1:])
+		case rest[0] == '$', rest[0] == '@': // Kubernetes passes over both
+			steps, rest, err = parseWord(rest[1:])
 		default:
 			return nil, fmt.Errorf("%q can't be read: use names, indexes, slices and filters, such as .status.conditions[0].type", rest)
 		}
@@ -105,10 +107,25 @@ func parseName(text string) (steps path, rest string, err error) {
 	if name == "*" {
 		return nil, "", errAnyField
 	}
-	if end < len(text) && !strings.ContainsRune(".[", rune(text[end])) {
+	if end < len(text) && !strings.ContainsRune(".[$@", rune(text[end])) {
 		return nil, "", fmt.Errorf("%q can't be read: write \\ before special characters of a name", text[end:])
 	}
 	return path{{name: &name}}, text[end:], nil
+}
+
+// words are what Kubernetes reads as keywords behind a $ or @. Those that it does not know have no result.
+var words = regexp.MustCompile(`^[_a-zA-Z][^ \t\r\n.,\[\]$@{}]*`)
+
+// parseWord parses what follows a $ or @, such as ref in .spec.$ref: to Kubernetes that is no name.
+func parseWord(text string) (steps path, rest string, err error) {
+	switch word := words.FindString(text); word {
+	case "":
+		return nil, text, nil
+	case "true", "false", "range", "end":
+		return nil, "", fmt.Errorf("%q can't be read: write \\ before special characters of a name", text)
+	default:
+		return path{{slice: &slice{to: new(int)}}}, text[len(word):], nil
+	}
 }
 
 // ranges are an index, a range of indexes, or one of all; there is no step.

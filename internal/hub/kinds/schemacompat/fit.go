@@ -33,7 +33,7 @@ type Definition struct {
 type compiled struct {
 	structural *structuralschema.Structural // nil: none, so that everything is right
 	costs      *schemacost.Schema
-	validator  validation.SchemaValidator
+	validator  schemacost.Validator
 	keeps      bool // fields that it does not know
 }
 
@@ -128,7 +128,7 @@ func (c *compiled) fit(object map[string]any) *MisfitError {
 	if c.costs.Exceeds(object) {
 		return misfit(at(""), "it takes more than %d steps to be validated there", schemacost.MaxSteps)
 	}
-	errs := validation.ValidateCustomResource(nil, object, c.validator)
+	errs := firstErrors(object, c.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, c.structural, object)...)
 	if len(errs) == 0 {
 		return nil
@@ -142,9 +142,46 @@ func (c *compiled) fit(object map[string]any) *MisfitError {
 	return misfit(first.Field, "%s", explain(first))
 }
 
+// maxDescents bounds how often a value is validated again for the first of very many errors.
+const maxDescents = 8
+
+// firstErrors returns the errors of a value; if there are too many to find all, those of the first value below it
+// that has few. Which ones these are depends on the value alone.
+func firstErrors(value any, v schemacost.Validator) field.ErrorList {
+	at := schemacost.Part{Value: value, Validator: v}
+	for range maxDescents {
+		errs, isCut := schemacost.IsCut(validation.ValidateCustomResource(at.Path, at.Value, at.Validator))
+		if !isCut {
+			return errs
+		}
+		isFound := false
+		for below := range at.Validator.Parts(at.Path, at.Value) {
+			if isFound = len(validation.ValidateCustomResource(below.Path, below.Value, below.Validator)) > 0; isFound {
+				at = below
+				break
+			}
+		}
+		switch {
+		case isFound:
+		case at.Validator.IsPlain(): // they are of the value itself
+			return errs
+		default:
+			return field.ErrorList{manyErrors(at.Path)}
+		}
+	}
+	return field.ErrorList{manyErrors(at.Path)}
+}
+
+func manyErrors(path *field.Path) *field.Error {
+	return field.Invalid(path, nil, fmt.Sprintf("there are %d errors or more in it", schemacost.MaxErrors))
+}
+
 // explain is an error without its value, which may be anything.
 func explain(e *field.Error) string {
-	detail := strings.TrimPrefix(e.Detail, e.Field+" in body ")
+	detail := e.Detail
+	if name, rest, isNamed := strings.Cut(detail, " in body "); isNamed && strings.HasSuffix(e.Field, name) {
+		detail = rest
+	}
 	if detail == "" {
 		return e.Type.String()
 	}

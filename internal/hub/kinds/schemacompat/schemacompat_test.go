@@ -129,6 +129,39 @@ func TestFit(t *testing.T) {
 	}
 }
 
+// TestFirstOfManyErrors: of an object with more errors than a validation finds, the first one is named, and it is
+// the same one each time.
+func TestFirstOfManyErrors(t *testing.T) {
+	list := func(n int, format string) string {
+		all := make([]string, n)
+		for i := range all {
+			all[i] = fmt.Sprintf(format, i)
+		}
+		return strings.Join(all, ",")
+	}
+	required := New(v1(t, `{type: object, required: [`+list(150, `r%03d`)+`], properties: {`+list(150, `r%03d: {type: string}`)+`}}`))
+	combined := New(v1(t, `{type: object, properties: {a: {type: string}}, allOf: [`+list(150, `{required: [r%03d]}`)+`]}`))
+	for name, c := range map[string]struct {
+		there *Definition
+		spec  string
+		want  string
+	}{
+		"in a map": {New(v1(t, shop)), `{"size": "S", "tags": [` + list(300, "%d") + `], "by": {` + list(300, `"k%03d": {"color": 1}`) + `}}`,
+			`spec.by.k000.color: Invalid value: must be of type string: "integer"`},
+		"in a list":     {New(v1(t, shop)), `{"size": "S", "tags": ["a", ` + list(300, "%d") + `]}`, `spec.tags[1]: Invalid value: must be of type string: "integer"`},
+		"of the object": {required, `{}`, "spec.r000: Required value"},
+		"combined":      {combined, `{}`, "spec: Invalid value: there are 100 errors or more in it"},
+	} {
+		object := fmt.Sprintf(`{"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "n"}, "spec": %s}`, c.spec)
+		for range 10 {
+			if got := fit(t, c.there, object); got != c.want {
+				t.Errorf("%s: got %s, want %s", name, got, c.want)
+				break
+			}
+		}
+	}
+}
+
 // TestDefaultsThereAreCounted: an object that would become too large by the defaults there does not fit.
 func TestDefaultsThereAreCounted(t *testing.T) {
 	items := strings.TrimSuffix(strings.Repeat("{},", 200), ",")

@@ -2,10 +2,14 @@ package schemacost
 
 import (
 	"fmt"
+	"iter"
+	"maps"
 	"reflect"
+	"slices"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/cel/common"
 	celopenapi "k8s.io/apiserver/pkg/cel/openapi"
 	"k8s.io/kube-openapi/pkg/validation/spec"
@@ -122,4 +126,57 @@ func (p place) below(options *validate.SchemaValidatorOptions) {
 		}
 		return item
 	}
+}
+
+// IsCut reports whether errors are not all that there are, and which of them are errors of the value.
+func IsCut(errs field.ErrorList) (of field.ErrorList, isCut bool) {
+	of = slices.DeleteFunc(slices.Clone(errs), func(e *field.Error) bool { return e.Detail == errMore.Error() })
+	return of, len(of) < len(errs)
+}
+
+// Part is a value in another one, with its validator.
+type Part struct {
+	Path      *field.Path
+	Value     any
+	Validator Validator
+}
+
+// Parts yields the values that are right below a value at a path, in the order of their names or indices, so
+// that it does not vary which error is found first. Values without a schema are left out.
+func (v Validator) Parts(path *field.Path, value any) iter.Seq[Part] {
+	return func(yield func(Part) bool) {
+		switch value := value.(type) {
+		case map[string]any:
+			for _, name := range slices.Sorted(maps.Keys(value)) {
+				if below := v.property(name); below != nil && !yield(Part{path.Child(name), value[name], Validator{below}}) {
+					return
+				}
+			}
+		case []any:
+			if v.schema.Items == nil || v.schema.Items.Schema == nil {
+				return
+			}
+			for i := range value {
+				if !yield(Part{path.Index(i), value[i], Validator{v.schema.Items.Schema}}) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// IsPlain reports whether the errors of a value itself, without those of its parts, are found in an order that
+// does not vary: it has no schemas that are combined.
+func (v Validator) IsPlain() bool {
+	return len(v.schema.AllOf)+len(v.schema.AnyOf)+len(v.schema.OneOf) == 0 && v.schema.Not == nil
+}
+
+func (v Validator) property(name string) *spec.Schema {
+	if s, ok := v.schema.Properties[name]; ok {
+		return &s
+	}
+	if a := v.schema.AdditionalProperties; a != nil {
+		return a.Schema
+	}
+	return nil
 }
