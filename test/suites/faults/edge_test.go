@@ -2,6 +2,7 @@ package faults
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -213,10 +214,16 @@ func connectedOf(location *unstructured.Unstructured) metav1.ConditionStatus {
 	return ""
 }
 
-// deletions counts what the agent asked the target to delete since a time.
+// deletions counts the objects that the agent asked the target to delete since a time. A request that was refused,
+// or came to no answer, is repeated, and does not count again.
 func (e *edge) deletions(since time.Time) int {
 	e.t.Helper()
-	return len(e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}))
+	asked := map[string]bool{}
+	for _, r := range e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}) {
+		path, _, _ := strings.Cut(r.RequestURI, "?")
+		asked[path] = true
+	}
+	return len(asked)
 }
 
 // deleted waits until the agent has asked the target for so many deletions since a

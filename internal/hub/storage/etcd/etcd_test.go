@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -32,7 +33,7 @@ func tail(t *testing.T, l *Log) *table.Writer {
 	done, loaded := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	limit.Closed(t, loaded, "the table is loaded")

@@ -102,7 +102,7 @@ func TestCompactedTooLate(t *testing.T) {
 	var lost atomic.Int32
 	go func() {
 		defer close(done)
-		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) { lost.Add(1) }, Loaded: func() { close(loaded) }, Asked: func(error) {}})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) { lost.Add(1) }, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	limit.Closed(t, loaded, "the table is loaded")

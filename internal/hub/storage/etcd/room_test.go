@@ -54,7 +54,7 @@ func keepLogAt(t *testing.T, dir string, quota int64, pace Pace) *kept {
 	tailed := make(chan struct{})
 	go func() {
 		defer close(tailed)
-		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: func() { close(loaded) }, Asked: func(error) {}})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
 	}()
 	limit.Closed(t, loaded, "the table is loaded")
 	go func() {
