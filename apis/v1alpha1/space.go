@@ -37,14 +37,15 @@ type SpaceSpec struct {
 }
 
 // SpaceLimits bound what a space may hold. A limit that is not set does not apply,
-// but for that of bytes.
+// but for bytes and policyTests, which have defaults.
 type SpaceLimits struct {
 	// Objects is how many objects of all kinds the space may hold.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Objects *int64 `json:"objects,omitempty"`
-	// Bytes is how large all objects may be together, as they are stored. When absent, they may be
-	// three times as large as what the log has free.
+	// Bytes is how large all objects may be together, as they are stored. When absent, they may
+	// have a quarter of the log's quota together. Then objects can be created while the whole log holds less than
+	// half of its quota, and made larger while it holds less than five eighths.
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 	// ObjectBytes is how large one object may be, as it is stored. No object is
@@ -60,6 +61,12 @@ type SpaceLimits struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Policies *int64 `json:"policies,omitempty"`
+	// PolicyTests is how many tests all Placements and Customizers of the space may have: one for each
+	// entry of downsync and match, and one for each requirement of their label selectors. 8,192 when
+	// absent. Each may be evaluated for each object of the space that a change concerns.
+	// +kubebuilder:validation:Minimum=0
+	// +optional
+	PolicyTests *int64 `json:"policyTests,omitempty"`
 	// Summaries is how many Summaries the space may hold. Each takes time at each change of an
 	// object and of a report.
 	// +kubebuilder:validation:Minimum=0

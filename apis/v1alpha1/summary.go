@@ -18,6 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="Counted",type=integer,JSONPath=`.status.counted`
 // +kubebuilder:printcolumn:name="Stale",type=integer,JSONPath=`.status.stale`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.failed`
+// +kubebuilder:printcolumn:name="As-Of",type=date,JSONPath=`.status.asOf`
 // +kubebuilder:printcolumn:name="Truncated",type=boolean,JSONPath=`.status.truncated`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type Summary struct {
@@ -185,8 +186,13 @@ type SummaryStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Errors []SummaryError `json:"errors,omitempty"`
+	// AsOf is set while changes have waited to be counted for more than ten seconds: all changes before this
+	// time are in the rows. When absent, the rows are up to date.
+	// +optional
+	AsOf *metav1.Time `json:"asOf,omitempty"`
 	// Conditions are Accepted: all tests and expressions can be used; and Complete: all that
-	// is to be in the rows is, but for what limit leaves out.
+	// is to be in the rows is, but for what limit leaves out. Complete is False with the reason Counting
+	// while changes, or objects that are counted for the first time, wait.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -1731,6 +1731,11 @@ func (in *SpaceLimits) DeepCopyInto(out *SpaceLimits) {
 		*out = new(int64)
 		**out = **in
 	}
+	if in.PolicyTests != nil {
+		in, out := &in.PolicyTests, &out.PolicyTests
+		*out = new(int64)
+		**out = **in
+	}
 	if in.Summaries != nil {
 		in, out := &in.Summaries, &out.Summaries
 		*out = new(int64)
@@ -2075,6 +2080,10 @@ func (in *SummaryStatus) DeepCopyInto(out *SummaryStatus) {
 		in, out := &in.Errors, &out.Errors
 		*out = make([]SummaryError, len(*in))
 		copy(*out, *in)
+	}
+	if in.AsOf != nil {
+		in, out := &in.AsOf, &out.AsOf
+		*out = (*in).DeepCopy()
 	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
