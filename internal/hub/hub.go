@@ -94,10 +94,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 		h.keys.Close()
 		return nil, err
 	}
-	h.limits.Follow(func() int64 {
-		usage := h.log.Usage()
-		return usage.Free(usage.History)
-	})
+	h.limits.FollowQuota(func() int64 { return h.log.Usage().Quota })
 	h.hubs = h.among()
 	h.sessions = agentapi.NewSessions(config.Now, h.hubs.writer)
 	h.present.Follow(h.hubs.writer, h.sessions.TakenOver, h.sessions.Forget)

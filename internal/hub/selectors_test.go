@@ -112,7 +112,8 @@ func repeated(n int, one any) (all []any) {
 	return all
 }
 
-// TestSpaceSelectorBound: the policies of a space are bounded together, and another space is not.
+// TestSpaceSelectorBound: the policies of a space are bounded together, however small each is, and another
+// space is not.
 func TestSpaceSelectorBound(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -123,16 +124,19 @@ func TestSpaceSelectorBound(t *testing.T) {
 		t.Helper()
 		return admin.send("POST "+orreryOf(s, "placements"), policyText(t, "Placement", fmt.Sprint("p", i), map[string]any{"downsync": objectTests(1, 1, requirements, 0)}))
 	}
-	for i := range 4 {
+	for i := range 7 { // each with one for its entry
 		if code, body := write("s", i, 1024); code != http.StatusCreated {
 			t.Fatalf("Placement %d: %d %.300s", i, code, body)
 		}
 	}
-	if code, body := write("s", 16, 65); code != http.StatusUnprocessableEntity || !strings.Contains(body, "spec: Invalid value: 65") || !strings.Contains(body, "more than 4096") {
-		t.Errorf("one too many: %d %.300s", code, body)
+	if code, body := write("s", 7, 8192-7*1025-1-4); code != http.StatusCreated {
+		t.Fatalf("one for the rest: %d %.300s", code, body)
 	}
-	if code, body := write("s", 17, 64); code != http.StatusCreated {
+	if code, body := write("s", 8, 3); code != http.StatusCreated {
 		t.Errorf("a small one: %d %.300s", code, body)
+	}
+	if code, body := write("s", 9, 1); code != http.StatusForbidden || !strings.Contains(body, "requested: policyTests=2, used: policyTests=8192, limited: policyTests=8192") || !strings.Contains(body, "have an operator set spec.limits.policyTests") {
+		t.Errorf("one too many: %d %.500s", code, body)
 	}
 	if code, body := write("other", 16, 1024); code != http.StatusCreated {
 		t.Errorf("in another space: %d %.300s", code, body)

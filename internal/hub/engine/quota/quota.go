@@ -1,6 +1,7 @@
 package quota
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -18,24 +20,29 @@ import (
 type Limits struct {
 	table *table.Table
 	usage *Usage
-	// free is how many bytes the log has free.
-	free func() int64
+	// logQuota returns how many bytes the log may have; 0 if that is not known.
+	logQuota func() int64
 }
 
 // New makes Limits over a table. usage must observe the same table.
 func New(t *table.Table, usage *Usage) *Limits {
-	return &Limits{table: t, usage: usage, free: func() int64 { return 0 }}
+	return &Limits{table: t, usage: usage, logQuota: func() int64 { return 0 }}
 }
 
-// defaultShare is how many times as many bytes as the log has free a space may hold whose Space has no
-// limit of bytes: one such space gets three quarters of the log, and any number of them leave room for
-// others.
-const defaultShare = 3
+// A Space without a limit of bytes has three default limits, in eighths of the log's quota. They go by
+// what is stored, not by what the log has free: history does not count, and the limit of a space is the
+// same whoever else comes. The rest of the quota is for spaces with limits, for reports and for history.
+const (
+	// defaultEighths is how much one such space may hold.
+	defaultEighths = 2
+	// createEighths is how much the whole log may hold for such spaces to create objects, growEighths for
+	// them to make objects larger. So spaces that create do not keep others from changing what they have.
+	createEighths, growEighths = 4, 5
+)
 
-// Follow sets the function that returns how many bytes the log has free. It must be called before
-// the Limits are used. Without it, and while the log has nothing free, spaces have only the limits that
-// their Spaces set.
-func (l *Limits) Follow(free func() int64) { l.free = free }
+// FollowQuota sets the function that returns how many bytes the log may have. It must be called before
+// the Limits are used. Without it, spaces have only the limits of bytes that their Spaces set.
+func (l *Limits) FollowQuota(bytes func() int64) { l.logQuota = bytes }
 
 // ExceededError says which limits of its space a write would exceed.
 type ExceededError struct {
@@ -66,28 +73,30 @@ const (
 // Reserve counts a write of value at an object's key, and refuses it with an
 // ExceededError if it is bound by limits that it exceeds. What the hub itself writes,
 // and the steps of a deletion, are counted and never refused: a full space can be
-// emptied. done must be called with the revision of the write, or 0 if nothing was
-// written.
+// emptied. In root only the tests of policies are limited. done must be called with the
+// revision of the write, or 0 if nothing was written.
 func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int64), err error) {
 	s, r, _, ok := key.Split(k)
-	if !ok || s == key.Root {
+	if !ok || s == key.Root && amountSized(r, 0).Policies == 0 {
 		return func(int64) {}, nil
 	}
 	w := l.usage.begin(s, k)
 	before, _ := l.table.Get(k)
-	var of v1alpha1.SpaceLimits
-	var free int64
+	refuses := func(Amount, Amount, int64) *ExceededError { return nil }
 	if bound != Unbound && !ends(before, value, l.usage.slack(k)) {
-		if of, err = l.of(s); err != nil {
+		of, err := l.of(s)
+		if err != nil {
 			l.usage.cancel(w)
 			return nil, err
 		}
-		if bound == ByDefaults {
-			free = l.free()
+		check := limits{space: s, of: of, size: int64(len(value)), creates: before == nil}
+		if bound == ByDefaults && s != key.Root {
+			check.eighth = l.logQuota() / 8
 		}
+		refuses = check.exceeded
 	}
-	return l.usage.reserve(w, amount(r, len(value)), amountOf(r, before), func(used, more Amount) error {
-		if e := exceeds(s, of, free, used, more, int64(len(value))); e != nil {
+	return l.usage.reserve(w, amountIn(r, value), amountOf(r, before), func(used, more Amount, all int64) error {
+		if e := refuses(used, more, all); e != nil {
 			return e
 		}
 		return nil
@@ -95,7 +104,7 @@ func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int
 }
 
 // Exceeds returns which limits that its Space sets a value of size bytes at an object's key would
-// exceed; nil if none. It is cheap, and reserves nothing.
+// exceed; nil if none. It is cheap, and reserves nothing. The object is no policy, or its tests stay.
 func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	s, r, _, ok := key.Split(k)
 	if !ok || s == key.Root {
@@ -105,8 +114,11 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	if err != nil {
 		return nil, err
 	}
-	before, _ := l.table.Get(k)
-	return exceeds(s, of, 0, l.usage.Of(s), amount(r, size).minus(amountOf(r, before)), int64(size)), nil
+	more := amountSized(r, size)
+	if before, _ := l.table.Get(k); before != nil {
+		more = more.minus(amountSized(r, len(before.Value)))
+	}
+	return limits{space: s, of: of, size: int64(size)}.exceeded(l.usage.Of(s), more, 0), nil
 }
 
 // Effect says whether a write makes an object larger, and whether it is a step of the
@@ -134,36 +146,54 @@ func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 	return of, nil
 }
 
-// exceeds returns the limits that a write would exceed; nil if none. A write that makes
-// nothing larger exceeds nothing. free is how many bytes the log has free; 0: no default limit applies.
-func exceeds(s key.Space, of v1alpha1.SpaceLimits, free int64, used, more Amount, size int64) *ExceededError {
-	var names, all []string
-	check := func(name string, more, used int64, limit *int64) {
+// limits are those of one write.
+type limits struct {
+	space key.Space
+	of    v1alpha1.SpaceLimits
+	// size is that of the value.
+	size int64
+	// eighth is an eighth of the log's quota; 0: no default limit of bytes applies.
+	eighth int64
+	// creates reports whether there is no object yet.
+	creates bool
+}
+
+// exceeded returns the limits that a write would exceed; nil if none. A write that makes
+// nothing larger exceeds nothing. used is what the space holds, all what the whole log does.
+func (l limits) exceeded(used, more Amount, all int64) *ExceededError {
+	var names, texts []string
+	exceed := func(name, text string) { names, texts = append(names, name), append(texts, text) }
+	check := func(name string, more, used int64, limit *int64, next string) {
 		if limit != nil && more > 0 && used+more > *limit {
-			names = append(names, name)
-			all = append(all, fmt.Sprintf("requested: %s=%d, used: %s=%d, limited: %s=%d", name, more, name, used, name, *limit))
+			exceed(name, fmt.Sprintf("requested: %s=%d, used: %s=%d, limited: %s=%d%s", name, more, name, used, name, *limit, next))
 		}
 	}
-	check("objects", more.Objects, used.Objects, of.Objects)
-	check("crds", more.CRDs, used.CRDs, of.CRDs)
-	check("policies", more.Policies, used.Policies, of.Policies)
-	check("summaries", more.Summaries, used.Summaries, of.Summaries)
-	if of.Bytes != nil {
-		limit := of.Bytes.Value()
-		check("bytes", more.Bytes, used.Bytes, &limit)
-	} else if more.Bytes > 0 && more.Bytes <= free && used.Bytes+more.Bytes > defaultShare*free { // a log without room refuses the write itself
-		names = append(names, "bytes")
-		all = append(all, fmt.Sprintf("requested: bytes=%d, used: bytes=%d, limited: bytes=%d, %d times what the log has free, since the Space sets no limit: delete objects, or have an operator set spec.limits.bytes",
-			more.Bytes, used.Bytes, defaultShare*free, defaultShare))
+	check("objects", more.Objects, used.Objects, l.of.Objects, "")
+	check("crds", more.CRDs, used.CRDs, l.of.CRDs, "")
+	check("policies", more.Policies, used.Policies, l.of.Policies, "")
+	check("policyTests", more.PolicyTests, used.PolicyTests, cmp.Or(l.of.PolicyTests, new(int64(selectors.MaxSpaceTests))),
+		" for the entries and the requirements of label selectors of all Placements and Customizers: use fewer, or names instead of selectors, or have an operator set spec.limits.policyTests")
+	check("summaries", more.Summaries, used.Summaries, l.of.Summaries, "")
+	if l.of.Bytes != nil {
+		check("bytes", more.Bytes, used.Bytes, new(l.of.Bytes.Value()), "")
+	} else if l.eighth > 0 {
+		const next = ": delete objects, or have an operator set spec.limits.bytes"
+		check("bytes", more.Bytes, used.Bytes, new(defaultEighths*l.eighth), ", a quarter of the log's quota, since the Space sets no limit"+next)
+		eighths := int64(growEighths)
+		if l.creates {
+			eighths = createEighths
+		}
+		if len(names) == 0 && more.Bytes > 0 && all+more.Bytes > eighths*l.eighth {
+			exceed("bytes", fmt.Sprintf("requested: bytes=%d, used: bytes=%d of the whole log, limited: bytes=%d, %d eighths of the log's quota, since the Space sets no limit%s", more.Bytes, all, eighths*l.eighth, eighths, next))
+		}
 	}
-	if of.ObjectBytes != nil && more.Bytes > 0 && size > of.ObjectBytes.Value() {
-		names = append(names, "objectBytes")
-		all = append(all, fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", size, of.ObjectBytes.Value()))
+	if l.of.ObjectBytes != nil && more.Bytes > 0 && l.size > l.of.ObjectBytes.Value() {
+		exceed("objectBytes", fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", l.size, l.of.ObjectBytes.Value()))
 	}
-	if len(all) == 0 {
+	if len(texts) == 0 {
 		return nil
 	}
-	return &ExceededError{Space: s, Limits: names, Text: strings.Join(all, "; ")}
+	return &ExceededError{Space: l.space, Limits: names, Text: strings.Join(texts, "; ")}
 }
 
 // ends says whether a write is a step of an object's deletion: it marks the object,

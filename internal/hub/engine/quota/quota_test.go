@@ -6,8 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/test/support/seeds"
 )
 
 // fixture is a log with one space that may hold 1000 bytes in three objects.
@@ -157,50 +159,166 @@ func TestEffect(t *testing.T) {
 	check("once it has grown", object(deleting+held, 701+endingSlack), true, false)
 }
 
-// TestDefaultLimit: a space without a limit of bytes may hold three times what the log has free, so it can't
-// fill the log; a limit that its Space sets counts instead, and a log without room refuses by itself.
+// ofSpace is a ConfigMap of a space.
+func ofSpace(s key.Space, name string) string {
+	return key.Object{Space: s, Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: name}}.Key()
+}
+
+// writes writes a value, and returns the limits that refuse it.
+func (f fixture) writes(k, value string, bound Bound) *ExceededError {
+	f.Helper()
+	done, err := f.limits.Reserve(k, []byte(value), bound)
+	var exceeded *ExceededError
+	if errors.As(err, &exceeded) {
+		return exceeded
+	}
+	if err != nil {
+		f.Fatal(err)
+	}
+	done(f.put(k, value))
+	return nil
+}
+
+// storedInLog counts the bytes of all keys and values anew.
+func (f fixture) storedInLog() (bytes int64) {
+	f.Snapshot().Ascend("", func(row *table.Row) bool {
+		bytes += int64(len(row.Key) + len(row.Value))
+		return true
+	})
+	return bytes
+}
+
+// TestDefaultLimit: spaces without a limit of bytes hold a quarter of the log's quota each, and create
+// objects while the log holds less than half of the quota, however many spaces there are. They can always
+// write what makes nothing larger, and spaces with limits go on.
 func TestDefaultLimit(t *testing.T) {
+	const quota, size = 80_000, 100
 	f := newFixture(t)
-	f.put(key.Space("a").Key(), `{"spec":{"limits":{"objects":100}}}`)
-	free := int64(1000)
-	f.limits.Follow(func() int64 { return free })
-	fill := func() (bytes int64) {
-		for i := range 100 {
-			name := configMap(fmt.Sprint("x", f.Rev(), "-", i))
-			done, err := f.limits.Reserve(name, []byte(object("", 100)), ByDefaults)
-			if err != nil {
-				var exceeded *ExceededError
-				if !errors.As(err, &exceeded) || fmt.Sprint(exceeded.Limits) != "[bytes]" || !strings.Contains(err.Error(), "have an operator set spec.limits.bytes") {
-					t.Fatal(err)
+	f.limits.FollowQuota(func() int64 { return quota })
+	spaces := []key.Space{"a", "b", "c", "d"}
+	for _, s := range spaces {
+		f.put(s.Key(), `{"spec":{}}`)
+	}
+	fill := func(s key.Space) (bytes int64) {
+		for i := 0; ; i++ {
+			if e := f.writes(ofSpace(s, fmt.Sprint(i)), object("", size), ByDefaults); e != nil {
+				if fmt.Sprint(e.Limits) != "[bytes]" || !strings.Contains(e.Error(), "have an operator set spec.limits.bytes") {
+					t.Fatal(e)
 				}
-				return bytes
+				return f.usage.Of(s).Bytes
 			}
-			done(f.put(name, object("", 100)))
-			bytes, free = bytes+100, free-100
+			// Edits are history, and history does not count.
+			if e := f.writes(ofSpace(s, fmt.Sprint(i)), object("", size-1), ByDefaults); e != nil {
+				t.Fatal(e)
+			}
+			f.put(ofSpace(s, fmt.Sprint(i)), object("", size))
 		}
-		return bytes
 	}
-	if got := fill(); got < 700 || got > 800 {
-		t.Errorf("a space alone holds %d of 1000 bytes", got)
+	if e := f.writes(ofSpace("d", "one"), object("", size), ByDefaults); e != nil {
+		t.Fatal(e)
 	}
-	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), ByDefaults); err == nil {
-		t.Error("more fits")
-		done(0)
+	for _, s := range spaces[:3] {
+		got := fill(s)
+		if got > quota/4 || s == "a" && got < quota/4-size {
+			t.Errorf("space %q holds %d bytes of a log of %d", s, got, quota)
+		}
 	}
-	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), BySpace); err != nil {
-		t.Errorf("a status that comes back is refused: %v", err)
-	} else {
-		done(0)
+	if got := f.storedInLog(); got > quota/2+size || got < quota/2-2*size { // the key of the last write does not count beforehand
+		t.Errorf("the log holds %d bytes of %d", got, quota)
 	}
-	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", int(free)+100)), ByDefaults); err != nil {
-		t.Errorf("the log refuses what it has no room for, not the limit: %v", err)
-	} else {
-		done(0)
+	if got, want := f.usage.all(), f.storedInLog(); got != want {
+		t.Errorf("%d bytes are counted, %d are stored", got, want)
+	}
+
+	if e := f.writes(ofSpace("d", "two"), object("", size), ByDefaults); e == nil || !strings.Contains(e.Error(), "of the whole log") {
+		t.Errorf("an object more is created: %v", e)
+	}
+	if e := f.writes(ofSpace("d", "one"), object("", 5*size), ByDefaults); e != nil {
+		t.Errorf("an object can't be changed because others create: %v", e)
+	}
+	if e := f.writes(ofSpace("d", "one"), object("", quota/8+5*size), ByDefaults); e == nil {
+		t.Error("updates take what is left to others")
+	}
+	for _, s := range spaces[:2] {
+		if e := f.writes(ofSpace(s, "0"), object("", size-1), ByDefaults); e != nil {
+			t.Errorf("an update that makes nothing larger is refused: %v", e)
+		}
+	}
+	if e := f.writes(ofSpace("d", "two"), object("", size), BySpace); e != nil {
+		t.Errorf("what the hub returns is refused: %v", e)
 	}
 	f.put(key.Space("a").Key(), `{"spec":{"limits":{"bytes":"1Mi"}}}`)
-	if done, err := f.limits.Reserve(configMap("y"), []byte(object("", 100)), ByDefaults); err != nil {
-		t.Errorf("the limit of the Space counts: %v", err)
-	} else {
-		done(0)
+	if e := f.writes(ofSpace("a", "more"), object("", quota/8), ByDefaults); e != nil {
+		t.Errorf("the limit of the Space does not count: %v", e)
+	}
+	rev := f.Rev() + 1
+	f.Reset(rev, []table.Update{{Key: key.Space("b").Key(), Value: []byte(`{}`), CreateRev: rev, ModRev: rev}})
+	if got, want := f.usage.all(), f.storedInLog(); got != want {
+		t.Errorf("after a reset %d bytes are counted, %d are stored", got, want)
+	}
+}
+
+// policy is the key of a Placement.
+func policy(s key.Space, name string) string {
+	return key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: name}}.Key()
+}
+
+// withTests is a Placement of one entry with so many tests.
+func withTests(n int, more string) string {
+	return `{"spec":{` + more + `"downsync":[{"labelSelectors":[{"matchExpressions":[` + strings.TrimSuffix(strings.Repeat(`{"key":"k","operator":"Exists"},`, n-1), ",") + `]}]}]}}`
+}
+
+// TestPolicyTests: the policies of a space have a budget of tests together, however small each of them is. A
+// space that has more, from before there was a budget, keeps it and can have less.
+func TestPolicyTests(t *testing.T) {
+	f := newFixture(t)
+	for _, s := range []key.Space{"a", "b", "old"} {
+		f.put(s.Key(), `{"spec":{}}`)
+	}
+	for _, s := range []key.Space{"a", key.Root} {
+		made := 0
+		for ; made <= selectors.MaxSpaceTests; made += 32 {
+			if e := f.writes(policy(s, fmt.Sprint(made)), withTests(32, ""), ByDefaults); e != nil {
+				if fmt.Sprint(e.Limits) != "[policyTests]" || !strings.Contains(e.Error(), "limited: policyTests=8192") || !strings.Contains(e.Error(), "have an operator set spec.limits.policyTests") {
+					t.Errorf("%q: %v", s, e)
+				}
+				break
+			}
+		}
+		if made != selectors.MaxSpaceTests || f.usage.Of(s).PolicyTests != int64(made) {
+			t.Errorf("%q: %d tests were written, %d are counted", s, made, f.usage.Of(s).PolicyTests)
+		}
+		if e := f.writes(policy(s, "0"), withTests(32, `"suspend":true,`), ByDefaults); e != nil {
+			t.Errorf("%q: an update that adds no test is refused: %v", s, e)
+		}
+	}
+	if e := f.writes(policy("b", "one"), withTests(32, ""), ByDefaults); e != nil {
+		t.Errorf("another space: %v", e)
+	}
+	first, err := f.limits.Reserve(policy("b", "two"), []byte(withTests(5000, "")), ByDefaults)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := f.writes(policy("b", "three"), withTests(5000, ""), ByDefaults); e == nil {
+		t.Error("two writes at once pass the budget")
+	}
+	first(0)
+
+	f.put(policy("old", "large"), withTests(10_000, "")) // by an older hub
+	for what, c := range seeds.Ordered(map[string]struct {
+		name    string
+		tests   int
+		refused bool
+	}{
+		"a new one": {"new", 1, true}, "more": {"large", 10_001, true}, "as many": {"large", 10_000, false}, "fewer": {"large", 9_000, false},
+	}) {
+		if e := f.writes(policy("old", c.name), withTests(c.tests, ""), ByDefaults); (e != nil) != c.refused {
+			t.Errorf("%s in a space above the budget: %v", what, e)
+		}
+		f.put(policy("old", "large"), withTests(10_000, ""))
+	}
+	f.put(key.Space("old").Key(), `{"spec":{"limits":{"policyTests":20000}}}`)
+	if e := f.writes(policy("old", "new"), withTests(5000, ""), ByDefaults); e != nil {
+		t.Errorf("the limit of the Space does not count: %v", e)
 	}
 }

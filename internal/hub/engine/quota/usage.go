@@ -8,27 +8,29 @@ import (
 	"slices"
 	"sync"
 
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // Amount is how much a space holds: objects of all kinds, their bytes as they
 // are stored, and how many of them are CRDs, policies (Placements and Customizers) and Summaries.
+// PolicyTests is how many tests the policies have; see selectors.TestsIn.
 type Amount struct {
-	Objects, Bytes, CRDs, Policies, Summaries int64
+	Objects, Bytes, CRDs, Policies, PolicyTests, Summaries int64
 }
 
 func (a Amount) plus(b Amount) Amount {
-	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs, a.Policies + b.Policies, a.Summaries + b.Summaries}
+	return Amount{a.Objects + b.Objects, a.Bytes + b.Bytes, a.CRDs + b.CRDs, a.Policies + b.Policies, a.PolicyTests + b.PolicyTests, a.Summaries + b.Summaries}
 }
 
 func (a Amount) minus(b Amount) Amount {
-	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs, a.Policies - b.Policies, a.Summaries - b.Summaries}
+	return Amount{a.Objects - b.Objects, a.Bytes - b.Bytes, a.CRDs - b.CRDs, a.Policies - b.Policies, a.PolicyTests - b.PolicyTests, a.Summaries - b.Summaries}
 }
 
 // grown is the amount without its negative parts.
 func (a Amount) grown() Amount {
-	return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0), max(a.Policies, 0), max(a.Summaries, 0)}
+	return Amount{max(a.Objects, 0), max(a.Bytes, 0), max(a.CRDs, 0), max(a.Policies, 0), max(a.PolicyTests, 0), max(a.Summaries, 0)}
 }
 
 // Usage counts what each space holds. It observes the table, and also counts the
@@ -40,7 +42,10 @@ type Usage struct {
 	// rev is the last revision that was observed.
 	rev    int64
 	spaces map[key.Space]*usage
-	landed []landing
+	// stored are the bytes of all keys and values of the table, pending those that spaces are about to
+	// hold besides.
+	stored, pending int64
+	landed          []landing
 	// writing are the writes that are not observed yet, by their keys.
 	writing map[string][]*reservation
 	// grown is by how many bytes objects that are being deleted have grown since they
@@ -86,10 +91,15 @@ func (u *Usage) Of(s key.Space) Amount {
 	return Amount{}
 }
 
+// all returns the bytes of all keys and values of the table, with those of pending writes. The caller
+// holds the lock.
+func (u *Usage) all() int64 { return u.stored + u.pending }
+
 // Reset implements table.Observer: it forgets what spaces hold, but not pending writes.
 func (u *Usage) Reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
+	u.stored = 0
 	for s, of := range u.spaces {
 		of.held = Amount{}
 		u.drop(s)
@@ -110,8 +120,12 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 	defer u.mu.Unlock()
 	u.rev = rev
 	for _, c := range changes {
+		if c.SameEntry() {
+			continue
+		}
+		u.stored += storedBytes(c.Cur) - storedBytes(c.Prev)
 		s, r, _, ok := key.Split(c.Row().Key)
-		if !ok || c.SameEntry() {
+		if !ok {
 			continue
 		}
 		of := u.of(s)
@@ -169,17 +183,17 @@ func (u *Usage) begin(s key.Space, k string) *reservation {
 }
 
 // reserve counts a pending write of a value in place of a row that was read since it began, unless
-// fits refuses it, which is given what the space holds with all other pending writes, and by how much
-// this makes it larger. done must be called with the revision of the write, or 0 if nothing was
+// fits refuses it, which is given what the space and the whole table hold with all other pending writes, and
+// by how much this makes the space larger. done must be called with the revision of the write, or 0 if nothing was
 // written.
-func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount) error) (done func(rev int64), err error) {
+func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount, all int64) error) (done func(rev int64), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	of := u.of(w.space)
 	if w.seen { // after it was read, or as it was
 		row = w.row
 	}
-	if err := fits(of.held.plus(of.pending), value.minus(row)); err != nil {
+	if err := fits(of.held.plus(of.pending), value.minus(row), u.all()); err != nil {
 		u.settle(w)
 		return nil, err
 	}
@@ -202,6 +216,7 @@ func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more 
 func (u *Usage) count(w *reservation) {
 	of, more := u.of(w.space), w.value.minus(w.row).grown()
 	of.pending = of.pending.minus(w.more).plus(more)
+	u.pending += more.Bytes - w.more.Bytes
 	w.more = more
 }
 
@@ -216,6 +231,7 @@ func (u *Usage) cancel(w *reservation) {
 func (u *Usage) settle(w *reservation) {
 	of := u.of(w.space)
 	of.pending = of.pending.minus(w.more)
+	u.pending -= w.more.Bytes
 	u.drop(w.space)
 	left := slices.DeleteFunc(u.writing[w.key], func(other *reservation) bool { return other == w })
 	if u.writing[w.key] = left; len(left) == 0 {
@@ -239,15 +255,25 @@ func (u *Usage) drop(s key.Space) {
 	}
 }
 
-// amountOf is what a row adds to its space.
+// amountOf returns what a row adds to its space.
 func amountOf(r key.Resource, row *table.Row) Amount {
 	if row == nil {
 		return Amount{}
 	}
-	return amount(r, len(row.Value))
+	return amountIn(r, row.Value)
 }
 
-func amount(r key.Resource, size int) Amount {
+// amountIn returns what a value adds to its space.
+func amountIn(r key.Resource, value []byte) Amount {
+	a := amountSized(r, len(value))
+	if a.Policies > 0 {
+		a.PolicyTests = int64(selectors.TestsIn(value))
+	}
+	return a
+}
+
+// amountSized returns what an object of a size adds to its space, but for the tests of a policy.
+func amountSized(r key.Resource, size int) Amount {
 	a := Amount{Objects: 1, Bytes: int64(size)}
 	switch r {
 	case key.CRDs:
@@ -258,4 +284,11 @@ func amount(r key.Resource, size int) Amount {
 		a.Summaries = 1
 	}
 	return a
+}
+
+func storedBytes(row *table.Row) int64 {
+	if row == nil {
+		return 0
+	}
+	return int64(len(row.Key) + len(row.Value))
 }

@@ -1,6 +1,7 @@
 package selectors
 
 import (
+	"encoding/json"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,22 +17,29 @@ type Field struct {
 	Selector *metav1.LabelSelector
 }
 
+// selecting has the fields of an object that have label selectors.
+type selecting struct {
+	Spec struct {
+		Spaces    *v1alpha1.SpaceSelector     `json:"spaces"`
+		Locations []v1alpha1.LocationSelector `json:"locations"`
+		Downsync  []v1alpha1.ObjectTest       `json:"downsync"`
+		Match     []v1alpha1.ObjectTest       `json:"match"`
+		Admit     []v1alpha1.Admit            `json:"admit"`
+		Claims    []v1alpha1.APIClaim         `json:"claims"`
+	} `json:"spec"`
+}
+
 // FieldsOf returns the label selectors of an object that the hub evaluates for others, in the order of
 // its fields.
-func FieldsOf(object map[string]any) (all []Field, err error) {
-	var read struct {
-		Spec struct {
-			Spaces    *v1alpha1.SpaceSelector     `json:"spaces"`
-			Locations []v1alpha1.LocationSelector `json:"locations"`
-			Downsync  []v1alpha1.ObjectTest       `json:"downsync"`
-			Match     []v1alpha1.ObjectTest       `json:"match"`
-			Admit     []v1alpha1.Admit            `json:"admit"`
-			Claims    []v1alpha1.APIClaim         `json:"claims"`
-		} `json:"spec"`
-	}
+func FieldsOf(object map[string]any) ([]Field, error) {
+	var read selecting
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &read); err != nil {
 		return nil, fmt.Errorf("read the selectors of an object: %w", err)
 	}
+	return read.fields(), nil
+}
+
+func (read *selecting) fields() (all []Field) {
 	spec := field.NewPath("spec")
 	add := func(path *field.Path, s *metav1.LabelSelector) {
 		if s != nil {
@@ -66,7 +74,21 @@ func FieldsOf(object map[string]any) (all []Field, err error) {
 	for i, c := range read.Spec.Claims {
 		add(spec.Child("claims").Index(i).Child("selector"), c.Selector)
 	}
-	return all, nil
+	return all
+}
+
+// TestsIn returns how many tests a stored Placement or Customizer has: one for each entry of downsync and
+// match, and one for each requirement of its label selectors. A value that cannot be decoded has none.
+func TestsIn(value []byte) int {
+	var read selecting
+	if json.Unmarshal(value, &read) != nil {
+		return 0
+	}
+	var w Weight
+	for _, one := range read.fields() {
+		w = w.Plus(WeightOf(one.Selector))
+	}
+	return len(read.Spec.Downsync) + len(read.Spec.Match) + w.Requirements
 }
 
 // WeightIn is the weight of all label selectors of an object. One that can't be read weighs nothing.

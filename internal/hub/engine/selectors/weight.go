@@ -9,9 +9,10 @@ const (
 	MaxRequirements = 1024
 	// MaxValues bounds the values of these requirements.
 	MaxValues = 4096
-	// MaxSpaceRequirements bounds the requirements of all Placements and Customizers of a space: about 0.15 ms
-	// for each object that a revision has evaluated again.
-	MaxSpaceRequirements = 4096
+	// MaxSpaceTests bounds the tests of all Placements and Customizers of a space whose Space sets no other
+	// limit; see TestsIn. Each may be evaluated for each object that a revision concerns. It leaves room for
+	// 5,000 Placements of one test.
+	MaxSpaceTests = 8192
 )
 
 // Weight is how many requirements label selectors have, and how many values these.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/hub/engine/quota"
+	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -35,6 +36,7 @@ func (h *hub) counted() quota.Amount {
 		}
 		if strings.Contains(row.Key, "/orrery.dev/placements/") || strings.Contains(row.Key, "/orrery.dev/customizers/") {
 			a.Policies++
+			a.PolicyTests += int64(selectors.TestsIn(row.Value))
 		}
 		if strings.Contains(row.Key, "/orrery.dev/summaries/") {
 			a.Summaries++

@@ -2,7 +2,6 @@ package write
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -210,33 +209,28 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-const (
-	// fewRequirements are so few that the other policies of the space are not weighed.
-	fewRequirements = 64
-	// maxAdmitKinds bounds the kinds in all entries of a Location's admit.
-	maxAdmitKinds = 4096
-)
+// maxAdmitKinds bounds the kinds in all entries of a Location's admit.
+const maxAdmitKinds = 4096
 
 // weighed is the strategy of a kind with label selectors: it refuses an object whose selectors cost
-// more than the hub evaluates in a bounded time. An object that was stored with more, or in a space that
-// has more, can be changed as long as its selectors do not grow.
+// more than the hub evaluates in a bounded time. An object that was stored with more can be changed as long
+// as its selectors do not grow. Package quota bounds the policies of a space together.
 type weighed struct {
 	rest.RESTCreateUpdateStrategy
-	table    *table.Table
 	resource key.Resource
 }
 
 func (s weighed) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return append(s.RESTCreateUpdateStrategy.Validate(ctx, obj), s.weigh(ctx, obj, nil)...)
+	return append(s.RESTCreateUpdateStrategy.Validate(ctx, obj), s.weigh(obj, nil)...)
 }
 
 func (s weighed) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	return append(s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old), s.weigh(ctx, obj, old)...)
+	return append(s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old), s.weigh(obj, old)...)
 }
 
 // weigh weighs the selectors of an object; old is nil if it is new. It has no errors for an object that
 // the schema refuses anyway.
-func (s weighed) weigh(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+func (s weighed) weigh(obj, old runtime.Object) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return nil
@@ -265,39 +259,7 @@ func (s weighed) weigh(ctx context.Context, obj, old runtime.Object) field.Error
 			return field.ErrorList{field.Invalid(one.Path, sum.Values, fmt.Sprintf("the label selectors up to this one have more than %d values, the limit of one object: use fewer, or several objects", selectors.MaxValues))}
 		}
 	}
-	space, _ := SpaceFromContext(ctx)
-	if sum.Requirements > max(fewRequirements, before.Requirements) && (s.resource == key.Placements || s.resource == key.Customizers) {
-		return s.weighSpace(space, u.GetName(), sum.Requirements)
-	}
 	return nil
-}
-
-// weighSpace weighs the policies of a space with one that is to have some requirements. Writers at the
-// same time may pass the limit.
-func (s weighed) weighSpace(space key.Space, name string, requirements int) field.ErrorList {
-	state, total := s.table.Snapshot(), requirements
-	own := key.Object{Space: space, Identity: key.Identity{Resource: s.resource, Name: name}}.Key()
-	for _, r := range []key.Resource{key.Placements, key.Customizers} {
-		state.Ascend(key.ResourcePrefix(space, r), func(row *table.Row) bool {
-			if row.Key != own {
-				total += requirementsOf(row)
-			}
-			return total <= selectors.MaxSpaceRequirements
-		})
-	}
-	if total <= selectors.MaxSpaceRequirements {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(field.NewPath("spec"), requirements, fmt.Sprintf("with these requirements the label selectors of all Placements and Customizers of the space have more than %d, the limit of a space: use fewer, or names", selectors.MaxSpaceRequirements))}
-}
-
-// requirementsOf is how many requirements a stored policy has. One that can't be read has none.
-func requirementsOf(row *table.Row) int {
-	var spec map[string]any
-	if json.Unmarshal([]byte(gjson.GetBytes(row.Value, "spec").Raw), &spec) != nil {
-		return 0
-	}
-	return selectors.WeightIn(map[string]any{"spec": spec}).Requirements
 }
 
 // weighKinds bounds what a Location admits by kind.

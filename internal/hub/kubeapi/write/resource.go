@@ -308,7 +308,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 		}
 		switch kind.Resource {
 		case key.Locations, key.Placements, key.Customizers, key.Summaries, key.Grants, key.APIExports:
-			main = weighed{main, s.config.Table, kind.Resource}
+			main = weighed{main, kind.Resource}
 		}
 		if kind.Resource == key.Spaces || kind.Resource == key.APIBindings {
 			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}

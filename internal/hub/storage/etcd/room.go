@@ -87,15 +87,6 @@ func (s Size) takes(need Need, more, bytes int64) bool {
 	return used+bytes <= limit && max(s.File, used)+bytes <= s.Quota-reserve
 }
 
-// Free is how many bytes what users and locations add may still take, once the bytes of history are forgotten;
-// 0 while etcd refuses every put.
-func (s Size) Free(history int64) int64 {
-	if s.Alarm {
-		return 0
-	}
-	return max(0, s.Quota/100*growthPart-(s.InUse-history))
-}
-
 // describe says why there is no room, and what to do.
 func (s Size) describe(external bool) string {
 	text := fmt.Sprintf("%d MiB are in use of a quota of %d MiB", s.InUse>>20, s.Quota>>20)
