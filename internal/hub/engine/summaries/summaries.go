@@ -9,6 +9,8 @@
 package summaries
 
 import (
+	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -36,6 +38,9 @@ const (
 	maxSpaceBytes = 64 << 20
 	// tryAgain is how long a Summary that would hold more than it may is not counted again.
 	tryAgain = time.Minute
+	// lateAfter is how long a change may wait until Summaries show that they are late, and the unit of the
+	// time that they show.
+	lateAfter = 10 * time.Second
 )
 
 // Config is what an Index needs.
@@ -65,6 +70,8 @@ type Index struct {
 	// sites are the locations; nil as long as no Summary has needed them.
 	sites map[key.Location]*site
 	dirty map[key.Object]struct{}
+	// last is the time of the last call of Work if that left something to do, else zero.
+	last time.Time
 }
 
 var _ table.Observer = (*Index)(nil)
@@ -96,10 +103,15 @@ type space struct {
 	// were looked at.
 	placed map[string]*placement.Membership
 	// todo are keys of objects and reports to be looked at, current is what was begun.
-	todo    map[string]struct{}
+	todo    queue
 	current *task
 	// filling are Summaries of which not all has been counted yet, and maybe others.
 	filling []*summary
+	// ahead is how much more changes have cost than counting for the first time, or less, since both had
+	// to wait for each other.
+	ahead int
+	// asOf is what Summaries show: all changes before it are counted. It is zero while none waits for long.
+	asOf time.Time
 	// bytes is what the Summaries hold together.
 	bytes int
 }
@@ -115,9 +127,11 @@ type summary struct {
 	// definition is nil if there are problems, state if it would hold more than it may.
 	definition *aggregate.Definition
 	state      *aggregate.State
-	// filling says that not all has been counted yet: the keys in fill are to be looked at.
-	filling bool
-	fill    scan
+	// filling says that not all has been counted yet: the keys in fill are to be looked at. began is when
+	// that began, isLate reports that it is shown.
+	filling, isLate bool
+	fill            scan
+	began           time.Time
 	// missed says that something has changed since it was given up, and until is the time
 	// before which it is not counted again.
 	missed bool
@@ -125,19 +139,19 @@ type summary struct {
 }
 
 // task is the work for one key: for an object at all its locations, or for a report at one. It is done
-// in parts, each in the state of its moment. A change meanwhile makes a task of its own. Its memory is
-// bounded by the number of the space's Summaries.
+// in parts, each in the state of its moment, and planned once. A change meanwhile makes a task of its own,
+// so that an object that always changes costs its space one task after the other, and others have their turn
+// between them. Its memory is bounded by the number of the space's Summaries.
 type task struct {
-	key string
+	// key waits since then, if it is that of a change.
+	waiting
 	// only is the Summary for which it is done; nil: all.
 	only *summary
 	// isPlanned reports that matching, removals and additions are set, for an object that was assigned
 	// as in assigned.
 	isPlanned bool
-	// isGone reports that there was no object when the task was planned.
-	isGone   bool
-	assigned *placement.Membership
-	matching map[*summary]struct{}
+	assigned  *placement.Membership
+	matching  map[*summary]struct{}
 	// removals come before additions.
 	removals, additions pairs
 }
@@ -181,7 +195,7 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	if n.empty() && len(x.spaces) == 0 {
 		return nil, false
 	}
-	w := &work{Index: x, Snapshot: state(), now: now, known: aggregate.Known{}}
+	w := &work{Index: x, Snapshot: state(), now: now, since: cmp.Or(x.last, now), known: aggregate.Known{}}
 	for s, of := range n.spaces {
 		w.take(s, of)
 	}
@@ -189,6 +203,9 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 		w.moved(l)
 	}
 	more = w.workOnAll()
+	if x.last = (time.Time{}); more {
+		x.last = now
+	}
 	if len(x.spaces) == 0 {
 		x.mu.Lock()
 		x.sites = nil
@@ -209,15 +226,18 @@ type Shown struct {
 }
 
 // Show puts what a Summary has counted into its status; ok is false if there is no such
-// Summary, or if not all has been counted yet.
+// Summary, or if not all has been counted yet. If that takes long, the status stays, and Complete says so.
 func (x *Index) Show(o key.Object, st *v1alpha1.SummaryStatus) (shown Shown, ok bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s := x.spaces[o.Space]
-	if s == nil || s.summaries[o.Name] == nil || s.summaries[o.Name].filling {
+	if s == nil || s.summaries[o.Name] == nil {
 		return shown, false
 	}
 	m := s.summaries[o.Name]
+	if m.filling {
+		return Shown{m.generation, m.problems, stillCounting(fmt.Sprintf("objects are counted for the first time since %s", m.began.UTC().Format(time.RFC3339)))}, m.isLate
+	}
 	shown = Shown{Generation: m.generation, Problems: m.problems}
 	conditions := st.Conditions
 	*st = v1alpha1.SummaryStatus{ObservedGeneration: m.generation, Conditions: conditions}
@@ -228,8 +248,23 @@ func (x *Index) Show(o key.Object, st *v1alpha1.SummaryStatus) (shown Shown, ok 
 		shown.Complete = aggregate.Overfull()
 	default:
 		shown.Complete = m.state.Status(st, func(l key.Location) bool { return x.sites[l] != nil && x.sites[l].away })
+		if s.asOf.IsZero() {
+			break
+		}
+		st.AsOf = new(metav1.NewTime(s.asOf))
+		if shown.Complete.Status == metav1.ConditionTrue {
+			shown.Complete = stillCounting(fmt.Sprintf("changes after %s are not all counted yet", s.asOf.UTC().Format(time.RFC3339)))
+		}
 	}
 	return shown, true
+}
+
+// stillCounting is the condition of a Summary that is late.
+func stillCounting(what string) metav1.Condition {
+	return metav1.Condition{
+		Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: "Counting",
+		Message: what + ": the Summaries of this space have more to count than their share of the hub's time. Use fewer Summaries, match less, or use cheaper expressions",
+	}
 }
 
 // Bytes is about how many bytes the Summaries of all spaces hold.

@@ -14,7 +14,7 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 	if seen == nil || t.only != nil && t.only.state == nil { // which was dropped
 		return cost, true
 	}
-	if !t.isPlanned || t.assigned != seen.as || t.isGone != (seen.row == nil) {
+	if !t.isPlanned {
 		cost += w.plan(s, t, seen)
 	}
 	for ; cost < most; cost += costOfRemoval {
@@ -22,7 +22,7 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 		if !ok {
 			break
 		}
-		if !t.matches(m) || seen.isObject && !seen.as.Has(l) {
+		if !t.matches(m) || seen.isObject && !t.assigned.Has(l) {
 			w.set(s, m, aggregate.Pair{Path: seen.path, Location: l}, aggregate.Contribution{})
 		}
 	}
@@ -37,7 +37,14 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 		if !ok {
 			return cost, true
 		}
-		cost += seen.contribute(s, m, l)
+		if seen.isThere() && (!seen.isObject || seen.as.Has(l)) {
+			cost += seen.contribute(s, m, l)
+			continue
+		}
+		// It has gone since the task was planned. The task of that change goes by where this one says
+		// that the object is counted.
+		w.set(s, m, aggregate.Pair{Path: seen.path, Location: l}, aggregate.Contribution{})
+		cost += costOfRemoval
 	}
 	return cost, false
 }
@@ -49,7 +56,7 @@ func (w *work) plan(s *space, t *task, seen *sight) (cost int) {
 		t.only = nil // the locations that the object has left are to be forgotten by all
 	}
 	candidates := s.candidates(seen.from, t.only)
-	t.isPlanned, t.isGone, t.assigned, t.matching, t.removals, t.additions = true, seen.row == nil, seen.as, map[*summary]struct{}{}, pairs{}, pairs{}
+	t.isPlanned, t.assigned, t.matching = true, seen.as, map[*summary]struct{}{}
 	var others []*summary
 	for _, m := range candidates {
 		cost += m.tests.Weight()/requirementsPerCost + 1
@@ -73,10 +80,10 @@ func (w *work) plan(s *space, t *task, seen *sight) (cost int) {
 	return cost
 }
 
-// note notes where an object is counted from now on.
+// note notes where an object is counted from now on: where it was assigned when the task was planned.
 func (s *space) note(t *task, seen *sight) {
 	if len(t.matching) > 0 {
-		s.placed[seen.path] = seen.as
+		s.placed[seen.path] = t.assigned
 	} else if t.only == nil {
 		delete(s.placed, seen.path)
 	}

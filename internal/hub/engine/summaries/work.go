@@ -23,6 +23,8 @@ type work struct {
 	*Index
 	*table.Snapshot
 	now time.Time
+	// since is a time before which nothing had changed of what this call takes.
+	since time.Time
 	// known is for the object that is looked at, at one location.
 	known aggregate.Known
 }
@@ -37,13 +39,13 @@ func (w *work) take(name key.Space, n *ofSpace) {
 		if len(n.summaries) == 0 {
 			return
 		}
-		s = &space{name: name, summaries: map[string]*summary{}, placed: map[string]*placement.Membership{}, todo: map[string]struct{}{}}
+		s = &space{name: name, summaries: map[string]*summary{}, placed: map[string]*placement.Membership{}}
 		w.mu.Lock()
 		w.spaces[name] = s
 		w.mu.Unlock()
 	}
 	for k := range n.keys {
-		s.todo[k] = struct{}{}
+		s.todo.push(k, w.since)
 	}
 	for m := range n.summaries {
 		w.config.Work.Step()
@@ -134,6 +136,7 @@ func (w *work) begin(s *space, m *summary) {
 	w.mu.Lock()
 	s.drop(m)
 	m.state, m.filling, m.fill, m.missed = aggregate.NewState(m.definition), true, fill, false
+	m.began, m.isLate = w.now, false
 	w.mu.Unlock()
 	s.filling = append(s.filling, m)
 }
@@ -178,6 +181,7 @@ func (w *work) workOnAll() (more bool) {
 	}
 	for _, s := range w.spaces {
 		w.workOn(s, min(w.budget, max(minBudget, maxBudget/max(busy, 1))))
+		w.noteLate(s)
 		if more = more || s.isBusy(); len(s.summaries) == 0 {
 			w.remove(s.name)
 		}
@@ -202,7 +206,37 @@ func (w *work) remove(name key.Space) {
 }
 
 // isBusy reports whether there is something to do in a space.
-func (s *space) isBusy() bool { return s.current != nil || len(s.todo) > 0 || len(s.filling) > 0 }
+func (s *space) isBusy() bool {
+	_, waits := s.todo.first()
+	return s.current != nil || waits || len(s.filling) > 0
+}
+
+// oldest returns the time since which a change of the space waits; zero if none does.
+func (s *space) oldest() time.Time {
+	if s.current != nil && !s.current.since.IsZero() {
+		return s.current.since
+	}
+	first, _ := s.todo.first()
+	return first.since
+}
+
+// noteLate has the Summaries of a space show since when they are late, or that they no longer are.
+func (w *work) noteLate(s *space) {
+	var asOf time.Time
+	if oldest := s.oldest(); !oldest.IsZero() && w.now.Sub(oldest) >= lateAfter {
+		asOf = oldest.Truncate(lateAfter)
+	}
+	moved := !asOf.Equal(s.asOf)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.asOf = asOf
+	for _, m := range s.summaries {
+		begins := m.filling && !m.isLate && w.now.Sub(m.began) >= lateAfter
+		if m.isLate = m.isLate || begins; begins || moved && !m.filling {
+			w.dirty[m.object] = struct{}{}
+		}
+	}
+}
 
 // workOn does some of what there is to do in a space, up to a cost that the last pair may exceed.
 func (w *work) workOn(s *space, most int) {
@@ -213,37 +247,55 @@ func (w *work) workOn(s *space, most int) {
 			}
 		}
 		cost, isDone := w.advance(s, s.current, most)
+		s.spend(s.current, cost)
 		if most -= cost; isDone {
 			s.current = nil
 		}
 	}
 }
 
-// choose chooses the next task, if there is one, and returns what that has cost: changes come before
-// objects that are counted for the first time. A Summary of which all was counted is shown.
+// spend notes the cost of a task. Nobody has got less than others while only one kind of task waits.
+func (s *space) spend(t *task, cost int) {
+	_, changes := s.todo.first()
+	switch {
+	case !changes || len(s.filling) == 0:
+		s.ahead = 0
+	case t.only == nil:
+		s.ahead += cost
+	default:
+		s.ahead -= cost
+	}
+}
+
+// choose chooses the next task, if there is one, and returns what that has cost. Changes, in their order,
+// and objects that are counted for the first time share the budget, and so do the Summaries that count
+// for the first time. A Summary of which all was counted is shown.
 func (w *work) choose(s *space) (cost int) {
-	for k := range s.todo {
-		delete(s.todo, k)
-		s.current = &task{key: k}
+	_, waits := s.todo.first()
+	if waits && (len(s.filling) == 0 || s.ahead <= 0) {
+		s.current = &task{waiting: s.todo.pop()}
 		return 0
 	}
 	if len(s.filling) == 0 {
 		return 0
 	}
 	m := s.filling[0]
+	s.filling = s.filling[1:]
 	if !m.filling || m.fill.isDone() {
-		s.filling = s.filling[1:]
 		if m.filling {
 			w.mu.Lock()
-			m.filling = false
+			m.filling, m.isLate = false, false
 			w.mu.Unlock()
 			w.mark(m)
 		}
 		return 1
 	}
 	k, rows := m.fill.take(w.Snapshot, func(row *table.Row) bool { return m.from != v1alpha1.SummaryDownsynced || assigned(row) != nil })
-	if k != "" {
-		s.current = &task{key: k, only: m}
+	if s.filling = append(s.filling, m); k != "" {
+		s.current = &task{waiting: waiting{key: k}, only: m}
+	}
+	if waits {
+		s.ahead -= rows + 1
 	}
 	return rows + 1
 }
@@ -326,12 +378,12 @@ func (w *work) lookAgain(s *space, l key.Location) {
 	for path, as := range s.placed {
 		if as.Has(l) {
 			if o, err := key.ParsePath(path); err == nil {
-				s.todo[key.Report{Location: l, Origin: key.Placed, Object: o}.Key()] = struct{}{}
+				s.todo.push(key.Report{Location: l, Origin: key.Placed, Object: o}.Key(), w.since)
 			}
 		}
 	}
 	w.Ascend(key.SpaceReports(l, s.name), func(row *table.Row) bool {
-		s.todo[row.Key] = struct{}{}
+		s.todo.push(row.Key, w.since)
 		return true
 	})
 }
