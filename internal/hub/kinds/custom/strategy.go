@@ -78,7 +78,7 @@ func (s strategy) charge(ctx context.Context, cost *schemacost.Schema, o runtime
 		return field.ErrorList{field.InternalError(nil, err)}
 	case steps > schemacost.MaxSteps:
 		return field.ErrorList{field.Forbidden(nil, fmt.Sprintf("the object takes more than %d steps to be validated by CRD %q: "+
-			"give it fewer items, or the schema fewer branches (anyOf, oneOf, allOf), values of enum, fields or patterns for each item", schemacost.MaxSteps, s.version.def.name()))}
+			"give it fewer items, or the schema fewer branches (anyOf, oneOf, allOf), values of enum, fields, patterns, or rules that compare objects and lists, for each item", schemacost.MaxSteps, s.version.def.name()))}
 	}
 	return nil
 }

@@ -59,6 +59,8 @@ type node struct {
 	steps, object, size int
 	// instructions are those of its patterns.
 	instructions int
+	// rules are those that can compare much.
+	rules []rule
 	// errors is how many there may be for a value itself. inherited has those that are found by
 	// a branch of a node above, and so count there, too.
 	errors, inherited int
@@ -107,6 +109,7 @@ func (b builder) node(s *structuralschema.Structural) *node {
 		n.items.object += len(s.XListMapKeys) * fieldSteps
 	}
 	b.values(n, s.ValueValidation)
+	n.rules = append(n.rules, rulesOf(s, s.XValidations)...)
 	n.size = n.steps + n.object
 	for _, below := range n.below() {
 		n.size = min(n.size+below.size, most)
@@ -183,6 +186,7 @@ func (b builder) branch(n *node, v *structuralschema.NestedValueValidation) (err
 		return 0
 	}
 	n.steps += valueSteps
+	n.rules = append(n.rules, rulesOf(nil, v.XValidations)...)
 	n.object += len(v.Properties) * fieldSteps
 	for name, field := range v.Properties {
 		if n.fields[name] == nil {
@@ -349,7 +353,7 @@ func (w *walk) visit(n *node, value any) (inherited int) {
 	if n == nil || w.isOver() {
 		return 0
 	}
-	w.steps += n.steps
+	w.steps += n.steps + n.compared(value)
 	below := 0
 	switch v := value.(type) {
 	case string:
@@ -369,6 +373,19 @@ func (w *walk) visit(n *node, value any) (inherited int) {
 		return 0 // no branch from above goes through here
 	}
 	return n.inherited + below
+}
+
+// compared is how many steps the comparisons of rules about a value take.
+func (n *node) compared(value any) (steps int) {
+	if len(n.rules) == 0 {
+		return 0
+	}
+	var of size
+	of.add(value)
+	for _, r := range n.rules {
+		steps = min(steps+int(min(r.steps(of), most)), most)
+	}
+	return steps
 }
 
 // squared is the number of pairs of n errors.
