@@ -43,10 +43,10 @@ func TestRevisionsAreBounded(t *testing.T) {
 	}
 	all, tests := map[key.Object]*thing{spaceAt("s"): {}, locationAt("l"): {}}, 0
 	for i := range policies {
-		own, of := smallSpec(i), smallSpec(policies+i)
-		of.Spaces = &v1alpha1.SpaceSelector{Names: []string{"s"}}
+		own, others := smallSpec(i), smallSpec(policies+i)
+		others.Spaces = &v1alpha1.SpaceSelector{Names: []string{"s"}}
 		all[placementAt("s", fmt.Sprint("p", i))] = &thing{spec: own}
-		all[placementAt(key.Root, fmt.Sprint("r", i))] = &thing{spec: of}
+		all[placementAt(key.Root, fmt.Sprint("r", i))] = &thing{spec: others}
 		tests += 2 * selectors.TestsIn(all[placementAt("s", fmt.Sprint("p", i))].value())
 	}
 	if tests != 2*selectors.MaxSpaceTests {

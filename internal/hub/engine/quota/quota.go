@@ -30,8 +30,8 @@ func New(t *table.Table, usage *Usage) *Limits {
 }
 
 // A Space without a limit of bytes has three default limits, in eighths of the log's quota. They go by
-// what is stored, not by what the log has free: history does not count, and the limit of a space is the
-// same whoever else comes. The rest of the quota is for spaces with limits, for reports and for history.
+// the bytes of objects and reports, not by what the log has free. So history does not count, and other
+// spaces do not change what one space may hold. The rest of the quota is for spaces with limits, for reports and for history.
 const (
 	// defaultEighths is how much one such space may hold.
 	defaultEighths = 2
@@ -84,12 +84,12 @@ func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int
 	before, _ := l.table.Get(k)
 	refuses := func(Amount, Amount, int64) *ExceededError { return nil }
 	if bound != Unbound && !ends(before, value, l.usage.slack(k)) {
-		of, err := l.of(s)
+		set, err := l.of(s)
 		if err != nil {
 			l.usage.cancel(w)
 			return nil, err
 		}
-		check := limits{space: s, of: of, size: int64(len(value)), creates: before == nil}
+		check := limits{space: s, set: set, size: int64(len(value)), creates: before == nil}
 		if bound == ByDefaults && s != key.Root {
 			check.eighth = l.logQuota() / 8
 		}
@@ -110,7 +110,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	if !ok || s == key.Root {
 		return nil, nil
 	}
-	of, err := l.of(s)
+	set, err := l.of(s)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	if before, _ := l.table.Get(k); before != nil {
 		more = more.minus(amountSized(r, len(before.Value)))
 	}
-	return limits{space: s, of: of, size: int64(size)}.exceeded(l.usage.Of(s), more, 0), nil
+	return limits{space: s, set: set, size: int64(size)}.exceeded(l.usage.Of(s), more, 0), nil
 }
 
 // Effect says whether a write makes an object larger, and whether it is a step of the
@@ -149,7 +149,7 @@ func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
 // limits are those of one write.
 type limits struct {
 	space key.Space
-	of    v1alpha1.SpaceLimits
+	set   v1alpha1.SpaceLimits
 	// size is that of the value.
 	size int64
 	// eighth is an eighth of the log's quota; 0: no default limit of bytes applies.
@@ -168,14 +168,14 @@ func (l limits) exceeded(used, more Amount, all int64) *ExceededError {
 			exceed(name, fmt.Sprintf("requested: %s=%d, used: %s=%d, limited: %s=%d%s", name, more, name, used, name, *limit, next))
 		}
 	}
-	check("objects", more.Objects, used.Objects, l.of.Objects, "")
-	check("crds", more.CRDs, used.CRDs, l.of.CRDs, "")
-	check("policies", more.Policies, used.Policies, l.of.Policies, "")
-	check("policyTests", more.PolicyTests, used.PolicyTests, cmp.Or(l.of.PolicyTests, new(int64(selectors.MaxSpaceTests))),
+	check("objects", more.Objects, used.Objects, l.set.Objects, "")
+	check("crds", more.CRDs, used.CRDs, l.set.CRDs, "")
+	check("policies", more.Policies, used.Policies, l.set.Policies, "")
+	check("policyTests", more.PolicyTests, used.PolicyTests, cmp.Or(l.set.PolicyTests, new(int64(selectors.MaxSpaceTests))),
 		" for the entries and the requirements of label selectors of all Placements and Customizers: use fewer, or names instead of selectors, or have an operator set spec.limits.policyTests")
-	check("summaries", more.Summaries, used.Summaries, l.of.Summaries, "")
-	if l.of.Bytes != nil {
-		check("bytes", more.Bytes, used.Bytes, new(l.of.Bytes.Value()), "")
+	check("summaries", more.Summaries, used.Summaries, l.set.Summaries, "")
+	if l.set.Bytes != nil {
+		check("bytes", more.Bytes, used.Bytes, new(l.set.Bytes.Value()), "")
 	} else if l.eighth > 0 {
 		const next = ": delete objects, or have an operator set spec.limits.bytes"
 		check("bytes", more.Bytes, used.Bytes, new(defaultEighths*l.eighth), ", a quarter of the log's quota, since the Space sets no limit"+next)
@@ -187,8 +187,8 @@ func (l limits) exceeded(used, more Amount, all int64) *ExceededError {
 			exceed("bytes", fmt.Sprintf("requested: bytes=%d, used: bytes=%d of the whole log, limited: bytes=%d, %d eighths of the log's quota, since the Space sets no limit%s", more.Bytes, all, eighths*l.eighth, eighths, next))
 		}
 	}
-	if l.of.ObjectBytes != nil && more.Bytes > 0 && l.size > l.of.ObjectBytes.Value() {
-		exceed("objectBytes", fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", l.size, l.of.ObjectBytes.Value()))
+	if l.set.ObjectBytes != nil && more.Bytes > 0 && l.size > l.set.ObjectBytes.Value() {
+		exceed("objectBytes", fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", l.size, l.set.ObjectBytes.Value()))
 	}
 	if len(texts) == 0 {
 		return nil

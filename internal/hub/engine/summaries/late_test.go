@@ -125,7 +125,7 @@ func TestMovingObject(t *testing.T) {
 	w, object, _ := manyAtMany(t)
 	w.settle()
 	w.index.budget = 20 * costOfLook
-	at := func(rest int) []byte {
+	movedBy := func(rest int) []byte {
 		var names []string
 		for i := range many {
 			if i%3 != rest {
@@ -136,26 +136,26 @@ func TestMovingObject(t *testing.T) {
 	}
 	other := objectIn("s1", apps, "n", "2").Key()
 	r, seen := seeds.Rand(t, 1), false
-	w.put(t, map[string][]byte{object: at(0)})
+	w.put(t, map[string][]byte{object: movedBy(0)})
 	w.work()
 	w.put(t, map[string][]byte{other: mustJSON(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AssignedLocationsAnnotation: `["l00"]`}}})})
 	for calls := 0; !seen; calls++ {
 		if calls > 4*many*many {
 			t.Fatalf("another object is not counted after %d calls of Work", calls)
 		}
-		w.put(t, map[string][]byte{object: at(r.IntN(3))})
+		w.put(t, map[string][]byte{object: movedBy(r.IntN(3))})
 		w.work()
 		_, waits := w.index.spaces["s1"].placed[otherPath(t, other)]
 		seen = waits
 	}
 	for range 50 {
-		w.put(t, map[string][]byte{object: at(r.IntN(3))})
+		w.put(t, map[string][]byte{object: movedBy(r.IntN(3))})
 		w.work()
 	}
 	for _, c := range []struct {
 		value []byte
 		want  int
-	}{{at(1), many*2/3 + 1}, {nil, 1}} {
+	}{{movedBy(1), many*2/3 + 1}, {nil, 1}} {
 		w.put(t, map[string][]byte{object: c.value})
 		w.settle()
 		if got := w.shown[objectIn("s1", key.Summaries, "", "7")]; !strings.Contains(got, fmt.Sprintf(`"counted":%d,`, c.want)) {

@@ -127,12 +127,12 @@ type summary struct {
 	// definition is nil if there are problems, state if it would hold more than it may.
 	definition *aggregate.Definition
 	state      *aggregate.State
-	// filling says that not all has been counted yet: the keys in fill are to be looked at. began is when
+	// filling reports that not all has been counted yet: the keys in fill are to be looked at. began is when
 	// that began, isLate reports that it is shown.
 	filling, isLate bool
 	fill            scan
 	began           time.Time
-	// missed says that something has changed since it was given up, and until is the time
+	// missed reports that something has changed since it was given up, and until is the time
 	// before which it is not counted again.
 	missed bool
 	until  time.Time

@@ -41,8 +41,8 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 			cost += seen.contribute(s, m, l)
 			continue
 		}
-		// It has gone since the task was planned. The task of that change goes by where this one says
-		// that the object is counted.
+		// It has gone since the task was planned. The task of that change forgets the object where this
+		// one counts it.
 		w.set(s, m, aggregate.Pair{Path: seen.path, Location: l}, aggregate.Contribution{})
 		cost += costOfRemoval
 	}

@@ -254,7 +254,7 @@ func (w *work) workOn(s *space, most int) {
 	}
 }
 
-// spend notes the cost of a task. Nobody has got less than others while only one kind of task waits.
+// spend notes the cost of a task. No kind of task is behind while only one kind waits.
 func (s *space) spend(t *task, cost int) {
 	_, changes := s.todo.first()
 	switch {

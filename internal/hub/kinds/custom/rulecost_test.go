@@ -9,7 +9,7 @@ import (
 )
 
 // TestRulesThatCompare: an object whose rules would compare very much is refused before they are evaluated,
-// also if its CRD was stored by an older hub, and says what to change. A smaller one is validated.
+// also if its CRD was stored by an older hub, and its error names the rules. A smaller one is validated.
 func TestRulesThatCompare(t *testing.T) {
 	k := kindOf(t, `{type: object, properties: {l: {type: array, maxItems: 20000, items: {type: integer}}},
 		x-kubernetes-validations: [{rule: "self.l.map(x, self) == self.l.map(x, self)"}]}`)

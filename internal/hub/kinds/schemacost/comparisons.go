@@ -23,7 +23,7 @@ const (
 	comparedSteps = 2
 	// fewParts is up to how many parts a value counts as one without parts.
 	fewParts = 8
-	// maxLoops is how many loops within each other are told apart by how large their elements are.
+	// maxLoops is how many loops within each other are counted both for many small elements and for few large ones.
 	maxLoops = 5
 	// sampleSize is that of a value by which rules are found that compare more than a value is large, by a
 	// factor of at least sampleFactor.
@@ -81,9 +81,9 @@ func rulesOf(s *structuralschema.Structural, rules apiextensionsv1.ValidationRul
 }
 
 // steps is what the comparisons of a rule about a value of a size take at most.
-func (r rule) steps(of size) float64 {
-	c := comparisons{longest: max(of.longest, 1)}
-	self := c.data(r.schema, of.all)
+func (r rule) steps(value size) float64 {
+	c := comparisons{longest: max(value.longest, 1)}
+	self := c.data(r.schema, value.all)
 	c.visit(r.expr, map[string]operand{"self": self, "oldSelf": self}, 1, 0)
 	return c.compared * comparedSteps
 }
@@ -91,7 +91,7 @@ func (r rule) steps(of size) float64 {
 // comparisons counts how many values an expression compares with others.
 type comparisons struct{ longest, compared float64 }
 
-// operand is what is known of a value in a rule.
+// operand describes a value in a rule.
 type operand struct {
 	// all is its size, element that of the largest element, count how many elements there are.
 	all, element, count float64
@@ -106,8 +106,8 @@ type operand struct {
 var scalar = operand{all: 1, element: 1, count: 1, isScalar: true}
 
 // data is a part of the object of some size.
-func (c *comparisons) data(s *structuralschema.Structural, of float64) operand {
-	o := operand{all: of, element: of, count: min(of, c.longest), isData: true, schema: s}
+func (c *comparisons) data(s *structuralschema.Structural, n float64) operand {
+	o := operand{all: n, element: n, count: min(n, c.longest), isData: true, schema: s}
 	if s == nil {
 		return o
 	}
@@ -121,14 +121,14 @@ func (c *comparisons) data(s *structuralschema.Structural, of float64) operand {
 			if len(v.Enum) == 0 {
 				bytes = float64(*v.MaxLength) * 4
 			}
-			o.all = min(of, 1+bytes/textBytes)
+			o.all = min(n, 1+bytes/textBytes)
 		}
 	}
 	return o
 }
 
-// part is what a field, or an index, of a value is.
-func (c *comparisons) part(o operand, s *structuralschema.Structural) operand {
+// elementAs describes a field, or an element, of a value.
+func (c *comparisons) elementAs(o operand, s *structuralschema.Structural) operand {
 	if o.isData {
 		return c.data(s, o.all)
 	}
@@ -137,12 +137,12 @@ func (c *comparisons) part(o operand, s *structuralschema.Structural) operand {
 
 func (c *comparisons) field(o operand, name string) operand {
 	if o.schema == nil {
-		return c.part(o, nil)
+		return c.elementAs(o, nil)
 	}
 	if s, ok := o.schema.Properties[name]; ok {
-		return c.part(o, &s)
+		return c.elementAs(o, &s)
 	}
-	return c.part(o, elementsOf(o.schema))
+	return c.elementAs(o, elementsOf(o.schema))
 }
 
 // elementsOf is the schema of the items of a list, or the values of a map; nil: it is not known.
@@ -158,7 +158,7 @@ func elementsOf(s *structuralschema.Structural) *structuralschema.Structural {
 	return nil
 }
 
-// visit returns what is known of the value of an expression that is evaluated so many times, in so many loops.
+// visit describes the value of an expression that is evaluated so many times, in so many loops.
 func (c *comparisons) visit(e ast.Expr, scope map[string]operand, times float64, loops int) operand {
 	switch e.Kind() {
 	case ast.LiteralKind:
@@ -188,8 +188,8 @@ func (c *comparisons) visit(e ast.Expr, scope map[string]operand, times float64,
 func (c *comparisons) literal(values []ast.Expr, scope map[string]operand, times float64, loops int) operand {
 	o := operand{all: 1, element: 1, count: float64(len(values))}
 	for _, v := range values {
-		part := c.visit(v, scope, times, loops)
-		o.all, o.element = o.all+part.all, max(o.element, part.all)
+		value := c.visit(v, scope, times, loops)
+		o.all, o.element = o.all+value.all, max(o.element, value.all)
 	}
 	return o
 }
@@ -231,7 +231,7 @@ func (c *comparisons) call(call ast.CallExpr, scope map[string]operand, times fl
 	case name == operators.Conditional:
 		return operand{all: max(all[1].all, all[2].all), element: max(all[1].element, all[2].element), count: max(all[1].count, all[2].count)}
 	case slices.Contains([]string{operators.Index, operators.OptIndex, operators.OptSelect}, name):
-		return c.part(all[0], elementsOf(all[0].schema))
+		return c.elementAs(all[0], elementsOf(all[0].schema))
 	case len(all) == 1 && all[0].isData:
 		return all[0]
 	}
@@ -280,8 +280,8 @@ func (c *comparisons) hasScalars(o operand) bool {
 	if o.isScalar || o.element <= fewParts && !o.isData {
 		return true
 	}
-	of := elementsOf(o.schema)
-	return of != nil && c.data(of, 1).isScalar
+	items := elementsOf(o.schema)
+	return items != nil && c.data(items, 1).isScalar
 }
 
 // loop is the value of a macro. The elements of data are either many that are small, or few that are large: each
@@ -314,9 +314,9 @@ func (c *comparisons) loop(name string, over operand, variables []string, args [
 	case !over.isData || loops >= maxLoops:
 		made = run(bound, times*count)
 	default:
-		of := elementsOf(over.schema)
-		made = run(c.data(of, max(1, over.all/max(1, count))), times*count)
-		if large := c.data(of, over.all); count > 1 && large.all > 1 {
+		items := elementsOf(over.schema)
+		made = run(c.data(items, max(1, over.all/max(1, count))), times*count)
+		if large := c.data(items, over.all); count > 1 && large.all > 1 {
 			few := run(large, times)
 			made.all, made.element = max(made.all, few.all), max(made.element, few.element)
 		}

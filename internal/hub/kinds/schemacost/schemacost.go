@@ -380,10 +380,10 @@ func (n *node) compared(value any) (steps int) {
 	if len(n.rules) == 0 {
 		return 0
 	}
-	var of size
-	of.add(value)
+	var measured size
+	measured.add(value)
 	for _, r := range n.rules {
-		steps = min(steps+int(min(r.steps(of), most)), most)
+		steps = min(steps+int(min(r.steps(measured), most)), most)
 	}
 	return steps
 }
