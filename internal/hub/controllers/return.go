@@ -25,7 +25,7 @@ const returners = 8
 type returner struct {
 	*Controllers
 	pace *pace
-	away objectstate.AwayRows
+	away awayLocations
 }
 
 // returned has objects given the statuses that come back, as Placements ask for it, and has

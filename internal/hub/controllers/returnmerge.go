@@ -1,8 +1,8 @@
 package controllers
 
 import (
-	"bytes"
 	"encoding/json"
+	"strings"
 
 	"github.com/tidwall/gjson"
 
@@ -67,14 +67,15 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 		return comes{from: l, stays: true}
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
-	part, _ := c.partOf(row, place, value, c.away.Away(state, l))
+	part, _ := c.partOf(row, place, value, c.away.isAway(state, l))
 	stays := len(r.Status) == 0 && r.StatusBytes == 0
-	if stays && !part.Sound && isReturned(row) { // the object at the location is gone, so that its last status is not the present one
-		part.Status = json.RawMessage(gjson.GetBytes(row.Value, "status").Raw)
-		stays = len(part.Status) == 0
-	}
-	if stays && part.Sound && bytes.Contains([]byte(gjson.GetBytes(row.Value, "status").Raw), []byte(`"`+rollup.ReasonNotEverywhere+`"`)) {
-		stays = false // the object was made anew and has no status, so that the marks of the last one are cleared
+	if stays && isReturned(row) {
+		stored := gjson.GetBytes(row.Value, "status").Raw
+		if part.Sound { // the object was made anew and has no status, so that the marks of the last one are cleared
+			stays = !strings.Contains(stored, `"`+rollup.ReasonNotEverywhere+`"`)
+		} else { // the object at the location is gone, so that its last status is not the present one
+			part.Status, stays = json.RawMessage(stored), stored == ""
+		}
 	}
 	return comes{status: rollup.Alone(row.Value, part), stays: stays, from: l, reports: report.ModRev}
 }
@@ -95,7 +96,7 @@ func (c *returner) partsOf(
 			value = report.Report()
 			reports += report.ModRev
 		}
-		part, isKnown := c.partOf(row, place, value, c.away.Away(state, l))
+		part, isKnown := c.partOf(row, place, value, c.away.isAway(state, l))
 		known = known || isKnown
 		parts = append(parts, part)
 	}

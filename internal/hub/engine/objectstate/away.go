@@ -1,15 +1,12 @@
 package objectstate
 
 import (
-	"sync"
-
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
-	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // Away is the one rule of what is stale. Reports of a location may be old once its
@@ -36,36 +33,4 @@ func RowAway(row *table.Row) bool {
 		return !away
 	})
 	return away
-}
-
-// AwayRows remembers RowAway of the rows of Locations. The zero value is ready to use, and safe for
-// concurrent use. It has as many entries as there are locations.
-type AwayRows struct {
-	mu   sync.Mutex
-	rows map[key.Location]awayRow
-}
-
-// awayRow is RowAway of a row of a revision.
-type awayRow struct {
-	rev  int64
-	away bool
-}
-
-// Away is RowAway of the row of a Location in a state.
-func (a *AwayRows) Away(state table.Reader, l key.Location) bool {
-	row := state.Get(l.Key())
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if row == nil {
-		delete(a.rows, l)
-		return false
-	}
-	if known, ok := a.rows[l]; ok && known.rev == row.ModRev {
-		return known.away
-	}
-	if a.rows == nil {
-		a.rows = map[key.Location]awayRow{}
-	}
-	a.rows[l] = awayRow{row.ModRev, RowAway(row)}
-	return a.rows[l].away
 }
