@@ -77,7 +77,7 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 			part.Status, stays = json.RawMessage(stored), stored == ""
 		}
 	}
-	return comes{status: rollup.Alone(row.Value, part), stays: stays, from: l, reports: report.ModRev}
+	return comes{status: rollup.Alone(o.Resource, row.Value, part), stays: stays, from: l, reports: report.ModRev}
 }
 
 // partsOf is what each of some locations contributes to a Rollup; known says that any of

@@ -1,6 +1,12 @@
 package rollup
 
-import "slices"
+import (
+	"slices"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+var jobs = key.Resource{Group: "batch", Resource: "jobs"}
 
 // Types of the conditions of a Job.
 const (
@@ -10,6 +16,10 @@ const (
 	jobFailureExpected = "FailureTarget"
 	jobSuspended       = "Suspended"
 )
+
+// jobEnds are the conditions of a Job that has reached its end. A cluster never takes them back, so they
+// count also while the location can't be seen.
+var jobEnds = []string{jobSuccess, jobComplete}
 
 // ends are the conditions of a Job, which are about its end: it is Complete if it is so
 // everywhere, and Failed if it is anywhere.
@@ -32,7 +42,7 @@ func (ends) of(m *merging, field string) any {
 			add(condition{negative: true}, where)
 		}
 	}
-	for _, t := range []string{jobSuccess, jobComplete} {
+	for _, t := range jobEnds {
 		if where := m.are(t); len(where) == len(m.parts) && !slices.ContainsFunc(where, func(s said) bool { return s.Behind }) {
 			add(condition{}, where)
 		}

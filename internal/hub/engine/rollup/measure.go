@@ -92,6 +92,9 @@ type least struct {
 	always        bool
 	// aside: no tool waits for it.
 	aside bool
+	// present reports that a location with an earlier version counts 0: nothing else in the status shows
+	// which version the counter is about.
+	present bool
 	// within is the counter of all that is there, if locations leave that lack some.
 	within string
 }
@@ -102,7 +105,7 @@ func (r least) count(m *merging, field string) int64 {
 	asked := m.asked(r.by)
 	n := asked
 	for _, p := range m.parts {
-		if !p.Sound {
+		if !p.Sound || r.present && p.Behind {
 			return 0
 		}
 		if want := m.wanted(r.by, p); want > 0 && !r.leaves(p) {
@@ -131,6 +134,9 @@ func (r least) text() string {
 	text := fmt.Sprintf("the least, in the measure of %s", r.by)
 	if r.unlessHealthy {
 		text += "; a Healthy location leaves"
+	}
+	if r.present {
+		text += "; a location with an earlier version counts 0"
 	}
 	return text
 }

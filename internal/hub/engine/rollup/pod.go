@@ -7,8 +7,16 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
+
+var pods = key.Resource{Group: key.CoreGroup, Resource: "pods"}
+
+const podPhasePending = "Pending"
+
+// hasSucceeded reports whether a Pod has run to its end.
+func (p part) hasSucceeded() bool { return p.status["phase"].Str == "Succeeded" }
 
 // worstPod are the rules of a Pod: what it says of its end and of its containers belongs
 // together, so all of it is of one location, the worst.
@@ -34,7 +42,7 @@ func (r ofWorst) of(m *merging, field string) any {
 	v := worst.status[field]
 	switch {
 	case missing && field == "phase":
-		return "Pending"
+		return podPhasePending
 	case missing, v.Type != gjson.String && !v.IsArray():
 		return nil
 	case r.named && v.Str != "" && !m.alone():
@@ -73,7 +81,7 @@ func (podConditions) of(m *merging, field string) any {
 func (m *merging) worstPod() (worst part, missing bool) {
 	rank := podBest
 	for i, p := range m.parts {
-		if !p.Sound {
+		if !p.Sound || p.Behind && p.hasSucceeded() { // another Pod of the present version is to run
 			missing = true
 			continue
 		}

@@ -73,14 +73,14 @@ var kinds = []kind{
 		{"numberMisscheduled", sum{always: true}},
 		{"conditions", conditions{}},
 	}},
-	{key.Resource{Group: "batch", Resource: "jobs"}, []rule{
-		{"succeeded", least{by: completions}},
+	{jobs, []rule{
+		{"succeeded", least{by: completions, present: true}},
 		{"failed", worst{by: completions}},
 		{"active", worst{by: parallelism}},
 		{"ready", share{among: "active", by: parallelism}},
 		{"terminating", worst{by: parallelism}},
 		{"startTime", earliest{}},
-		{"completionTime", latest{}},
+		{"completionTime", latest{present: true}},
 		{"uncountedTerminatedPods", own{}},
 		{"conditions", ends{}},
 	}},
@@ -89,7 +89,7 @@ var kinds = []kind{
 		{"lastScheduleTime", earliest{}},
 		{"lastSuccessfulTime", earliest{}},
 	}},
-	{key.Resource{Group: key.CoreGroup, Resource: "pods"}, worstPod},
+	{pods, worstPod},
 	{key.Resource{Group: key.CoreGroup, Resource: "services"}, []rule{
 		{"loadBalancer", union{list: "ingress", most: maxIngress}},
 		{"conditions", conditions{}},

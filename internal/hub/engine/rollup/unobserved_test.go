@@ -18,6 +18,7 @@ func TestUnobserved(t *testing.T) {
 	job := key.NewResource("batch", "jobs")
 	custom := key.NewResource("example.org", "gizmos")
 	const ready = `{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
+	const ended = `{"succeeded":1,"startTime":"2026-01-02T00:00:00Z","completionTime":"2026-01-02T00:00:01Z","conditions":[{"type":"Complete","status":"True","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
 	sound := func(l key.Location, status string) Part {
 		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
 	}
@@ -88,9 +89,24 @@ func TestUnobserved(t *testing.T) {
 		},
 		{
 			"a Job that has ended in an earlier version", job,
-			[]Part{behind(sound("a", `{"succeeded":1,"conditions":[{"type":"Complete","status":"True","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`))},
-			`{"succeeded":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null}]}`,
-			"",
+			[]Part{behind(sound("a", ended))},
+			`{"startTime":"2026-01-02T00:00:00Z","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null}]}`,
+			`{"startTime":"2026-01-02T00:00:00Z","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
+		},
+		{
+			"a Job that has ended at a site that can't be seen", job, []Part{stale(sound("a", ended))},
+			`{"succeeded":1,"startTime":"2026-01-02T00:00:00Z","completionTime":"2026-01-02T00:00:01Z","conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null},
+				{"type":"Complete","status":"True","message":"","lastTransitionTime":"2026-01-02T00:00:00Z","lastProbeTime":null}]}`,
+			`{"succeeded":1,"startTime":"2026-01-02T00:00:00Z","completionTime":"2026-01-02T00:00:01Z","conditions":[
+				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
+				{"type":"Complete","status":"True","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
+		},
+		{
+			"a Pod that has ended in an earlier version", pods,
+			[]Part{behind(sound("a", `{"phase":"Succeeded"}`))},
+			`{"phase":"Pending","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null}]}`,
+			`{"phase":"Pending","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
 			"a Deployment that can't be seen", deployment,
@@ -111,11 +127,11 @@ func TestUnobserved(t *testing.T) {
 				equal(t, "Merge", c.want, got)
 			}
 			if c.alone != "" {
-				alone := Alone([]byte(source), c.sites[0])
+				alone := Alone(c.resource, []byte(source), c.sites[0])
 				equal(t, "Alone", c.alone, alone)
 				if again := c.sites[0]; !c.sites[0].Sound { // its own status is marked while it is not there
 					again.Status = alone
-					equal(t, "Alone of what Alone returned", string(alone), Alone([]byte(source), again))
+					equal(t, "Alone of what Alone returned", string(alone), Alone(c.resource, []byte(source), again))
 				}
 			}
 		})

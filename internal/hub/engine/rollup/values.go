@@ -121,13 +121,28 @@ func (r union) text() string {
 // earliest and latest are times that all locations have.
 type (
 	earliest struct{}
-	latest   struct{}
+	latest   struct {
+		// present reports that there is none while a location has an earlier version.
+		present bool
+	}
 )
 
 func (earliest) of(m *merging, field string) any { return m.time(field, -1) }
-func (latest) of(m *merging, field string) any   { return m.time(field, 1) }
 func (earliest) text() string                    { return "the earliest, once all have one" }
-func (latest) text() string                      { return "the latest, once all have one" }
+
+func (r latest) of(m *merging, field string) any {
+	if r.present && slices.ContainsFunc(m.parts, func(p part) bool { return p.Behind }) {
+		return nil
+	}
+	return m.time(field, 1)
+}
+
+func (r latest) text() string {
+	if r.present {
+		return "the latest, once all have one of the present version"
+	}
+	return "the latest, once all have one"
+}
 
 // time is the first or last of the times of a field; nil if not all have one.
 func (m *merging) time(field string, direction int) any {

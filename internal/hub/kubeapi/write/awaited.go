@@ -13,6 +13,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/engine/rollup"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // awaitLocations marks a status that locations have reported as one of an earlier spec, in the write
@@ -20,8 +21,7 @@ import (
 // between would take the new spec for done. A built-in kind with an observedGeneration shows that by
 // it, so only Jobs and custom kinds are marked.
 //
-// It must be called after validation: the schema of a custom kind may not allow the condition that
-// it adds. The schema then removes the condition when the object is read.
+// It must be called after validation: the schema of a custom kind may not allow the condition that it adds.
 func awaitLocations(obj, old runtime.Object) {
 	now, err := meta.Accessor(obj)
 	if err != nil {
@@ -32,7 +32,7 @@ func awaitLocations(obj, old runtime.Object) {
 		!slices.ContainsFunc(previous.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool { return f.Manager == placement.StatusManager }) {
 		return
 	}
-	awaited := func(status any) json.RawMessage {
+	awaited := func(r key.Resource, status any) json.RawMessage {
 		text, err := json.Marshal(status)
 		if err != nil {
 			return nil
@@ -41,12 +41,12 @@ func awaitLocations(obj, old runtime.Object) {
 		if err != nil {
 			return nil
 		}
-		return rollup.Alone(source, rollup.Part{Location: "all locations", Sound: true, Behind: true, Generation: previous.GetGeneration(), Status: text})
+		return rollup.Alone(r, source, rollup.Part{Location: "all locations", Sound: true, Behind: true, Generation: previous.GetGeneration(), Status: text})
 	}
 	switch o := obj.(type) {
 	case *batchv1.Job:
 		var status batchv1.JobStatus
-		if json.Unmarshal(awaited(o.Status), &status) == nil {
+		if json.Unmarshal(awaited(key.NewResource(batchv1.GroupName, "jobs"), o.Status), &status) == nil {
 			o.Status = status
 		}
 	case *unstructured.Unstructured:
@@ -55,7 +55,7 @@ func awaitLocations(obj, old runtime.Object) {
 			return
 		}
 		var marked map[string]any
-		if utiljson.Unmarshal(awaited(status), &marked) == nil {
+		if utiljson.Unmarshal(awaited(key.Resource{}, status), &marked) == nil {
 			o.Object["status"] = marked
 		}
 	}
