@@ -238,6 +238,8 @@ func TestStorageReadsByTodaysSchema(t *testing.T) {
 		{"stored at another version", `v1beta1` + w + `,"other":1,"spec":{}}`, v1, `v1` + w + `,"spec":{}}`, `v1` + w + `,"spec":{}}`},
 		{"kept by a version that keeps all", `v1beta1` + w + `,"other":1}`, beta, `v1beta1` + w + `,"other":1}`, `v1` + w + `}`},
 		{"stored at a version that is gone", `v1alpha1` + w + `,"other":1,"spec":{}}`, v1, `v1` + w + `,"spec":{"colour":"red"}}`, `v1` + w + `,"spec":{"colour":"red"}}`},
+		{"conditions that the status lacks", `v1` + w + `,"status":{"conditions":[{"status":"True","type":"Reconciling"}],"size":1}}`, v1,
+			`v1` + w + `,"status":{"conditions":[{"status":"True","type":"Reconciling"}],"size":1}}`, `v1` + w + `,"status":{"conditions":[{"status":"True","type":"Reconciling"}],"size":1}}`},
 		{"malformed metadata", `v1","kind":"Widget","metadata":{"labels":{"a":1},"name":"w"}}`, v1, `v1` + w + `}`, `v1` + w + `}`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

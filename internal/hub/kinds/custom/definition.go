@@ -73,9 +73,43 @@ func canonical(crd *apiextensionsv1.CustomResourceDefinition) *apiextensionsv1.C
 	if c.Spec.Names.ListKind == "" {
 		c.Spec.Names.ListKind = c.Spec.Names.Kind + "List"
 	}
+	c.Spec.Versions = slices.Clone(c.Spec.Versions)
+	for i := range c.Spec.Versions {
+		c.Spec.Versions[i].Schema = withConditions(&c.Spec.Versions[i])
+	}
 	c.Spec.Conversion = &apiextensionsv1.CustomResourceConversion{Strategy: apiextensionsv1.NoneConverter}
 	c.Status.AcceptedNames = c.Spec.Names
 	return c
+}
+
+// withConditions returns the schema of a version, with room for conditions in a status that has none. The hub
+// adds the condition Reconciling to a status that comes back from locations which have an earlier version or
+// can't be seen; without it, tools take an object of such a kind for done. It returns the schema as it is if the
+// kind has no status, if that has conditions, or if that keeps fields of any name.
+func withConditions(v *apiextensionsv1.CustomResourceDefinitionVersion) *apiextensionsv1.CustomResourceValidation {
+	if v.Schema == nil || v.Schema.OpenAPIV3Schema == nil || v.Subresources == nil || v.Subresources.Status == nil {
+		return v.Schema
+	}
+	const statusField, conditionsField = "status", "conditions"
+	status, ok := v.Schema.OpenAPIV3Schema.Properties[statusField]
+	keepsAll := status.XPreserveUnknownFields != nil && *status.XPreserveUnknownFields
+	if _, exists := status.Properties[conditionsField]; !ok || exists || keepsAll || status.Type != "object" || status.AdditionalProperties != nil {
+		return v.Schema
+	}
+	all := true
+	schema := v.Schema.DeepCopy()
+	status = schema.OpenAPIV3Schema.Properties[statusField]
+	if status.Properties == nil {
+		status.Properties = map[string]apiextensionsv1.JSONSchemaProps{}
+	}
+	status.Properties[conditionsField] = apiextensionsv1.JSONSchemaProps{
+		Description: "Set by Orrery while locations have an earlier version or can't be seen.",
+		Type:        "array", Items: &apiextensionsv1.JSONSchemaPropsOrArray{Schema: &apiextensionsv1.JSONSchemaProps{
+			Type: "object", XPreserveUnknownFields: &all,
+		}},
+	}
+	schema.OpenAPIV3Schema.Properties[statusField] = status
+	return schema
 }
 
 // pack serializes a canonical CRD and names the content.
