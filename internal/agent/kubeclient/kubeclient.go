@@ -54,6 +54,8 @@ type Client struct {
 	unanswered atomic.Int64
 	// multiplexed says that the last answer came by HTTP/2.
 	multiplexed atomic.Bool
+	// advanced is when, in nanoseconds, a watch last showed that the target's store answers.
+	advanced atomic.Int64
 	// Pace limits requests for single objects, from whose answers it learns, and workers.
 	Pace *Pace
 }

@@ -20,6 +20,9 @@ const (
 	// unavailableAfter is how long a target may not answer before it counts as unavailable, so that
 	// the restart of an API server makes nothing stale.
 	unavailableAfter = 15 * time.Second
+	// storeSilence is for how long no watch may show a later revision before the gate reads from the target's
+	// store. Bookmarks come once a minute, so a cluster whose etcd is written to costs no request.
+	storeSilence = 3 * time.Minute
 )
 
 // Gate stops the workers while the target does not answer, the target's discovery is broken, or
@@ -31,6 +34,7 @@ type Gate struct {
 	log    *slog.Logger
 	signal retry.Signal
 	// Identity confirms, after each probe that the target has answered, which cluster it is; nil: nothing does.
+	// It reads from the target's store: an API server that has lost its etcd answers discovery from memory.
 	Identity func(ctx context.Context) error
 
 	mu   sync.Mutex
@@ -179,35 +183,63 @@ func (g *Gate) Confirm(why string) {
 	g.signal.Raise()
 }
 
-// probe probes the target once.
-func (g *Gate) probe(ctx context.Context) error {
+// probe probes the target once: its discovery, unless watches show that the target answers, and its store.
+func (g *Gate) probe(ctx context.Context, watched bool) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
-	if err := g.target.Probe(ctx); err != nil || g.Identity == nil {
-		return err
+	if !watched {
+		if err := g.target.Probe(ctx); err != nil {
+			return err
+		}
+	}
+	if g.Identity == nil {
+		return nil
 	}
 	return g.Identity(ctx)
 }
 
-// Run probes the target at the start and after each trouble, until ctx ends. While watches are open
-// there is none, and the target is seen by them.
+// Run probes the target at the start, after each trouble, and when its watches have shown no later revision for
+// storeSilence, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
+	watched := false
 	for {
+		var answered time.Time
 		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-			err := g.probe(ctx)
+			err := g.probe(ctx, watched)
 			if err == nil {
+				answered = time.Now()
 				g.setBroken("")
 				break
 			}
+			watched = false
 			if ctx.Err() == nil && !kubeclient.Busy(err) { // a busy target is not a broken one
 				g.setBroken(wire.Brief(kubeclient.Cause(err)))
 			}
 			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), kubeclient.RetryAfter(err)))
 		}
+		if watched = g.awaitSilence(ctx, answered); ctx.Err() != nil {
+			return
+		}
+	}
+}
+
+// awaitSilence waits for trouble, or until nothing has shown for storeSilence that the target's store answers.
+// It reports whether it was silence. answered is when the store last answered a probe.
+func (g *Gate) awaitSilence(ctx context.Context, answered time.Time) bool {
+	for {
+		if advanced := g.target.Advanced(); advanced.After(answered) {
+			answered = advanced
+		}
+		left := time.Until(answered.Add(storeSilence))
+		if left <= 0 {
+			return true
+		}
 		select {
 		case <-g.signal:
+			return false
+		case <-time.After(left):
 		case <-ctx.Done():
-			return
+			return false
 		}
 	}
 }

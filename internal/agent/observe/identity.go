@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -22,12 +23,14 @@ var errUnidentified = errors.New("the cluster has no Namespace kube-system yet, 
 
 // Identity finds out whether the target is still the cluster that the store is of. A cluster that was
 // rebuilt at the same address is another one. It asks when the target is probed: at the start, after it did not answer,
-// and when its revisions go back.
+// when its revisions go back, and when nothing shows that its etcd answers.
 type Identity struct {
 	engine *worklist.Worklist
 	store  *store.Store
 	target *kubeclient.Client
 	log    *slog.Logger
+	// warned is true once a missing right was logged.
+	warned atomic.Bool
 }
 
 // NewIdentity makes an Identity of the cluster that the store names.
@@ -42,9 +45,11 @@ func (i *Identity) Confirm(ctx context.Context) error {
 	m, err := i.target.Get(ctx, kubeclient.Namespaces, kubeSystem)
 	known := i.store.Meta().Cluster.UID
 	switch {
-	case apierrors.IsForbidden(err):
-		i.log.Warn("the agent may not read the Namespace kube-system, so it does not notice if the cluster is rebuilt at the same address", "error", err)
-		return nil
+	case apierrors.IsForbidden(err): // by the authorizer, which needs no etcd
+		if i.warned.CompareAndSwap(false, true) {
+			i.log.Warn("the agent may not read the Namespace kube-system, so it does not notice if the cluster is rebuilt at the same address", "error", err)
+		}
+		return i.target.ReadStore(ctx)
 	case known == "" && (kubeclient.MissingObject(err, kubeSystem) || kubeclient.MissingKind(err)):
 		return nil
 	case kubeclient.MissingObject(err, kubeSystem):
