@@ -133,8 +133,9 @@ const (
 const (
 	// ReasonJoined, of the condition Enrolled: an agent has joined and has a credential.
 	ReasonJoined = "Joined"
-	// ReasonClusterUnavailable, of ClusterAvailable being False and of Synced being Unknown: the API
-	// server of a location's cluster does not answer its agent.
+	// ReasonClusterUnavailable, of ClusterAvailable being False and of Synced being Unknown: the agent of a
+	// location does not see its cluster. The API server does not answer, or has lost its etcd, or the agent is halted
+	// for a reason that keeps it from observing the cluster.
 	ReasonClusterUnavailable = "ClusterUnavailable"
 	// ReasonStale, of the condition Synced of a Placement being Unknown: some of its objects are at
 	// locations that can't be seen now.

@@ -212,7 +212,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
 	s.Hub, s.Trusts = a.hub.Reached()
-	cluster := a.gate.Cluster()
+	cluster := a.gate.Observed()
 	if !m.Cluster.Replaced.IsZero() {
 		cluster.Replaced = m.Cluster.Replaced.Format(time.RFC3339)
 	}

@@ -41,7 +41,9 @@ type Gate struct {
 	halt string // why the hub halts the agent; empty: it does not
 	// observes is true if the agent goes on observing while the hub halts it.
 	observes bool
-	broken   string // what is wrong with the target; empty: nothing
+	// blind is since when a halted agent does not observe the target; zero: it does.
+	blind  time.Time
+	broken string // what is wrong with the target; empty: nothing
 	// since is when a broken target last answered, or the gate was made.
 	since time.Time
 	// reached reports that the target has answered, tried that it has or that a probe has failed.
@@ -120,6 +122,11 @@ func (g *Gate) Begin() {
 
 func (g *Gate) apply() {
 	halted := g.halt != ""
+	if blind := g.stopped != "" || halted && !g.observes; !blind {
+		g.blind = time.Time{}
+	} else if g.blind.IsZero() {
+		g.blind = time.Now()
+	}
 	switch {
 	case g.early, g.stopped != "", g.broken != "", g.taken != "", halted && !g.observes:
 		g.engine.SetMode(worklist.Closed, g.why())
@@ -157,6 +164,18 @@ func (g *Gate) Cluster() wire.ClusterStatus {
 		return wire.ClusterStatus{State: wire.ClusterUnknown}
 	}
 	return wire.ClusterStatus{State: wire.ClusterUnavailable, Since: g.since.UTC().Format(time.RFC3339), Message: g.broken}
+}
+
+// Observed returns whether what the agent reports is of the target as it is now: it is not while the target does
+// not answer, nor while a halted agent does not observe it.
+func (g *Gate) Observed() wire.ClusterStatus {
+	answers := g.Cluster()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if answers.State == wire.ClusterUnavailable || g.blind.IsZero() || time.Since(g.blind) < unavailableAfter {
+		return answers
+	}
+	return wire.ClusterStatus{State: wire.ClusterUnavailable, Since: g.blind.UTC().Format(time.RFC3339), Message: wire.Brief(cmp.Or(g.halt, g.stopped))}
 }
 
 // Reached reports whether the target has answered since the gate was made.

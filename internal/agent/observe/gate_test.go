@@ -90,3 +90,35 @@ func clusterOfGate(t *testing.T) {
 	g.setBroken("")
 	is("it answers again", wire.ClusterAvailable, time.Time{}, "")
 }
+
+// TestHaltedAgentObservesNothing shows that a cluster counts as unavailable to the hub while its agent is halted
+// and does not observe it: what the agent reported before may be old.
+func TestHaltedAgentObservesNothing(t *testing.T) { synctest.Test(t, haltedAgentObservesNothing) }
+
+func haltedAgentObservesNothing(t *testing.T) {
+	g := NewGate(worklist.New(), nil, quiet)
+	g.setBroken("")
+	is := func(when string, want wire.ClusterState, message string) {
+		t.Helper()
+		if got := g.Observed(); got.State != want || got.Message != message {
+			t.Errorf("%s: %+v, want %s %q", when, got, want, message)
+		}
+		if got := g.Cluster(); got.State != wire.ClusterAvailable {
+			t.Errorf("%s: the API server answers, not %+v", when, got)
+		}
+	}
+	halt := func(why string, observes bool) {
+		g.SetHalt(func() (string, bool) { return why, observes })
+		retry.Pause(t.Context(), unavailableAfter)
+	}
+	halt("paused", true)
+	is("a paused agent", wire.ClusterAvailable, "")
+	halt("moved", false)
+	is("an agent of another rule for namespaces", wire.ClusterUnavailable, "moved")
+	halt("", false)
+	is("one that goes on", wire.ClusterAvailable, "")
+	g.Stop("superseded")
+	is("one that has just been superseded", wire.ClusterAvailable, "")
+	retry.Pause(t.Context(), unavailableAfter)
+	is("a superseded one", wire.ClusterUnavailable, "superseded")
+}

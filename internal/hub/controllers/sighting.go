@@ -110,7 +110,7 @@ func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, ge
 	case cluster.State == wire.ClusterAvailable:
 	case cluster.State == wire.ClusterUnavailable:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonClusterUnavailable
-		condition.Message = clip("the API server of the cluster does not answer the agent since " + cluster.Since + ": " + cluster.Message)
+		condition.Message = clip("the agent does not see the cluster since " + cluster.Since + ": " + cluster.Message)
 	default:
 		return
 	}

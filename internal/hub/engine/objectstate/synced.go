@@ -32,7 +32,7 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 	case meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionConnected):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
 	case Away(s.Conditions):
-		return say(metav1.ConditionUnknown, v1alpha1.ReasonClusterUnavailable, "the API server of the cluster does not answer the agent: see the condition %s",
+		return say(metav1.ConditionUnknown, v1alpha1.ReasonClusterUnavailable, "the agent does not see the cluster: see the condition %s",
 			v1alpha1.ConditionClusterAvailable)
 	case a.Lineage == string(wire.Unproven):
 		return say(no, "LineageUnproven",
