@@ -306,6 +306,10 @@ type AgentStatus struct {
 	// Halted says why the agent changes nothing at the cluster; empty while it works.
 	// +optional
 	Halted string `json:"halted,omitempty"`
+	// StoreError is why the agent can't write its data directory: it keeps what it has, and takes nothing
+	// new. Empty while it can.
+	// +optional
+	StoreError string `json:"storeError,omitempty"`
 	// Lineage is Proven, or Unproven: the hub's log does not continue the one that
 	// the agent knows.
 	// +optional

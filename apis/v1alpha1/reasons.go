@@ -94,6 +94,8 @@ const (
 	ReasonTerminating = "Terminating"
 	// ReasonNamespaceTerminating, of Waiting: its namespace is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
+	// ReasonWaitsForNamespace, of Waiting: its Namespace is placed at the location, and is not there yet.
+	ReasonWaitsForNamespace = "WaitsForNamespace"
 	// ReasonRecreating, of Waiting: it is deleted to be created again, as onImmutable says.
 	ReasonRecreating = "Recreating"
 	// ReasonTargetUnavailable, of Waiting: the location's API server does not answer.
@@ -137,6 +139,8 @@ const (
 	// location does not see its cluster. The API server does not answer, or has lost its etcd, or the agent is halted
 	// for a reason that keeps it from observing the cluster.
 	ReasonClusterUnavailable = "ClusterUnavailable"
+	// ReasonStoreNotWritable, of Synced of a Location being False: the agent can't write its data directory.
+	ReasonStoreNotWritable = "StoreNotWritable"
 	// ReasonStale, of the condition Synced of a Placement being Unknown: some of its objects are at
 	// locations that can't be seen now.
 	ReasonStale = "Stale"

@@ -91,6 +91,7 @@ func New(c Config) (*Agent, error) {
 	if a.target, err = kubeclient.New(c.Target, name, c.Workers, a.metrics.request, a.log); err != nil {
 		return nil, err
 	}
+	kubeclient.Reload(a.target, c.ReloadTarget)
 	return a, nil
 }
 
@@ -117,7 +118,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		}
 		defer a.metrics.unregister(a.config.Metrics)
 	}
-	return errors.Join(a.work(ctx), writeStatus(a.config.DataDir, a.Status()))
+	return errors.Join(a.work(ctx), writeLast(a))
 }
 
 // openCredential reads the agent's credential. The store is open by then, so that no other
@@ -246,7 +247,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 		a.release(context.WithoutCancel(ctx))
 		if refused := (*hubclient.JoinError)(nil); errors.As(context.Cause(ctx), &refused) {
 			err = refused
-		} else if cause := context.Cause(ctx); errors.Is(cause, errOutdated) || errors.Is(cause, errOlder) {
+		} else if cause := context.Cause(ctx); errors.Is(cause, errOutdated) || beginsAgain(cause) {
 			err = cause
 		}
 	}()
@@ -399,27 +400,15 @@ func (a *Agent) identify() {
 	}
 }
 
-const (
-	// beginEvery is how often an agent that has started finds out whether it may begin.
-	beginEvery = 20 * time.Millisecond
-	// sessionWithin is how long it waits for the hub, and listsWithin for lists of the target.
-	sessionWithin = 10 * time.Second
-	listsWithin   = time.Minute
-)
-
-// errOlder ends an agent whose store is older than what is at the target, once the hub has said
-// hello to it.
-var errOlder = errors.New("the data directory is older than the cluster: the agent begins again with a new store")
-
 // RunAnew runs an agent. If its store turns out to be older than the target, another agent of the same
-// configuration runs with a new store. next is called with each such agent before it runs.
+// configuration runs with a new store, or with the same one if that can be written again. next is called with each such agent before it runs.
 func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 	for {
 		err := a.Run(ctx)
-		if !errors.Is(err, errOlder) || ctx.Err() != nil {
+		if !beginsAgain(err) || ctx.Err() != nil {
 			return err
 		}
-		a.log.Warn("the agent begins again with a new store", "why", err)
+		a.log.Warn("the agent begins again", "why", err)
 		config := a.config
 		config.Given = false
 		if a, err = New(config); err != nil {

@@ -26,6 +26,9 @@ type Config struct {
 	Given bool
 	// Target is the cluster to map to. Client-side rate limits in it are ignored.
 	Target *rest.Config
+	// ReloadTarget returns the configuration of the same cluster as it is now: credentials change while the
+	// agent runs. It may be called from any goroutine. Nil: Target never changes.
+	ReloadTarget func() (*rest.Config, error)
 	// DataDir holds the store. It is created readable by its owner only.
 	DataDir string
 	// StoreKey is a secret of at least store.MinKey bytes by which the store is encrypted,

@@ -104,6 +104,12 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 				}
 				return float64(s.ClusterReplaced.Unix())
 			}),
+		gauge("orrery_agent_cluster_unproven", "1 while the agent may not read which cluster it works at.", func(s Status) float64 {
+			if s.ClusterUnproven {
+				return 1
+			}
+			return 0
+		}),
 		gauge("orrery_agent_halted", "1 while nothing is changed at the target.", func(s Status) float64 {
 			if s.Halt != "" {
 				return 1

@@ -31,6 +31,10 @@ type weather struct {
 	refuse, breaks, lose, hang int
 	// slow is the longest time to an answer, lag that of a watch.
 	slow, lag time.Duration
+	// every is the time between two requests that the cluster takes; it refuses the others, or, if it queues,
+	// answers them one after the other.
+	every  time.Duration
+	queues bool
 	// hollow discovery names no groups, and nothing is served; dark answers nothing.
 	hollow, dark bool
 	// paints says that admission changes a value of what is applied.
@@ -108,6 +112,21 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 	if hang {
 		wait = 2 * time.Minute
 	}
+	l.mu.Lock()
+	refused := false
+	if w.every > 0 {
+		next := l.taken.Add(w.every)
+		switch now := time.Now(); {
+		case !now.Before(next):
+			l.taken = now
+		case w.queues:
+			l.taken = next
+			wait += next.Sub(now)
+		default:
+			refused = true
+		}
+	}
+	l.mu.Unlock()
 	if wait > 0 {
 		select {
 		case <-time.After(wait):
@@ -123,6 +142,8 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, r.Context().Err()
 	case l.dead.Load(), w.dark, luck < w.breaks, hang:
 		return nil, errCut
+	case refused:
+		return failed(apierrors.NewTooManyRequests("later", 1)), nil
 	case luck < w.breaks+w.refuse && luck%2 == 0:
 		return failed(apierrors.NewTooManyRequests("slow down", 1+l.rng.IntN(3))), nil
 	case luck < w.breaks+w.refuse:

@@ -31,6 +31,7 @@ type cluster struct {
 	epoch     int
 	changed   chan struct{} // closed and replaced at each change
 	weather   weather
+	taken     time.Time // when the last request was taken, or is to be
 	// judge is asked about each change that an agent makes, before it is made.
 	judge func(verb string, before, after *thing)
 	// listed are the revisions at which a resource was last listed as a whole, or as far

@@ -246,6 +246,8 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 		return "", "", errors.New("it is not adopted")
 	case orphaned && anew:
 		return wire.InConflict, v1alpha1.ReasonExists, nil
+	case o == nil && in == nil && id.Namespace != "" && w.assigned(key.Identity{Resource: key.Namespaces, Name: id.Namespace}):
+		return wire.Waiting, v1alpha1.ReasonWaitsForNamespace, nil
 	case bad && (o == nil || anew || !w.equals(o, s)):
 		return wire.Failed, "*", nil
 	case o == nil && (id.Namespace == "" || in == nil || !in.terminating):
@@ -264,6 +266,15 @@ func (w *world) expect(id key.Identity, o *thing, x *store.Want, r wire.Report) 
 		return wire.Failed, "Drifted", nil
 	}
 	return "", "", fmt.Errorf("it is %v, not %v, and owned by %v", o.fields, rest, o.owners)
+}
+
+// assigned reports whether some space has a desired entry of an identity.
+func (w *world) assigned(id key.Identity) bool {
+	desired := w.contentOf()
+	return slices.ContainsFunc(w.spaceKeys(id), func(k string) bool {
+		x, ok := desired[k]
+		return ok && x.Desired()
+	})
 }
 
 // equals says that an object has our marks and what is desired, and nothing that

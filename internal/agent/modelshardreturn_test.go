@@ -98,7 +98,7 @@ func TestModelShardCascades(t *testing.T) {
 					c.settles("it stays")
 					c.drop(inside)
 					c.settles("not used any more")
-					c.pass(2 * time.Minute)
+					c.pass(16 * time.Minute)
 					c.settles("in the end")
 					c.cluster.mu.Lock()
 					defer c.cluster.mu.Unlock()

@@ -173,7 +173,7 @@ func TestModelUseUnknown(t *testing.T) {
 			d.mute = false
 			cl.set(widgetsCRD.String(), d)
 		})
-		<-time.After(3 * time.Minute)
+		<-time.After(16 * time.Minute)
 		for _, id := range []key.Identity{identities[0], widgetsCRD} {
 			if w.there(id) != "" {
 				t.Errorf("%s is there", id)
@@ -209,6 +209,48 @@ func TestModelUncollected(t *testing.T) {
 		<-time.After(20 * time.Minute)
 		if now := w.reportsOf()["s/"+identities[0].String()]; now.Since != before.Since {
 			t.Errorf("the report was %+v, is %+v", before, now)
+		}
+	})
+}
+
+// TestModelInUseIsQuiet counts the requests for a Namespace that stays, since others have something in it: after the
+// first minutes, the agent looks at it every 15 minutes.
+func TestModelInUseIsQuiet(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer w.stop(true)
+		w.edit(identities[0], 8, 1)
+		<-time.After(20 * time.Second)
+		w.at(func(cl *cluster) {
+			n := (&thing{id: identities[3], kind: "ConfigMap", foreign: true}).edit("kubectl", map[string]*string{})
+			cl.set(identities[3].String(), n)
+		})
+		w.drop(identities[0], 0, 1)
+		<-time.After(time.Hour)
+		if r := w.reportsOf()["s/"+identities[0].String()]; r.State != wire.Orphaned || r.Reason != v1alpha1.ReasonInUse {
+			t.Fatalf("the report is %+v", r)
+		}
+		count := func() (gets, lists int) {
+			w.at(func(cl *cluster) {
+				gets = cl.asked[identities[0]]
+				for _, n := range cl.lists {
+					lists += n
+				}
+			})
+			return gets, lists
+		}
+		const hours, hourly = 10, 4
+		gets, lists := count()
+		<-time.After(hours * time.Hour)
+		nowGets, nowLists := count()
+		t.Logf("in %d hours: %d requests for the Namespace, %d lists", hours, nowGets-gets, nowLists-lists)
+		// A look reads the Namespace, discovery by two requests, and lists of kinds until one shows the object.
+		if got := nowGets - gets; got < hours*(hourly-1) || got > hours*hourly {
+			t.Errorf("%d requests for the Namespace in %d hours, want %d an hour", got, hours, hourly)
+		}
+		if got := nowLists - lists; got > 2*hours*hourly {
+			t.Errorf("%d lists in %d hours, want at most 2 in each of %d looks an hour", got, hours, hourly)
 		}
 	})
 }

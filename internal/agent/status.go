@@ -55,6 +55,8 @@ type Status struct {
 	// when the agent last found that it had taken the place of another one; zero: it has not.
 	ClusterUID      string    `json:"clusterUID,omitempty"`
 	ClusterReplaced time.Time `json:"clusterReplaced,omitzero"`
+	// ClusterUnproven is true while the agent may not read which cluster the target is.
+	ClusterUnproven bool `json:"clusterUnproven,omitempty"`
 	// Halt is why nothing is changed at the target; empty: it is.
 	Halt string `json:"halt,omitempty"`
 
@@ -212,6 +214,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
 	}
 	s.Hub, s.Trusts = a.hub.Reached()
+	s.StoreError = now.StoreError
 	cluster := a.gate.Observed()
 	if !m.Cluster.Replaced.IsZero() {
 		cluster.Replaced = m.Cluster.Replaced.Format(time.RFC3339)
@@ -235,7 +238,7 @@ func (a *Agent) Status() Status {
 	s := Status{
 		Location: m.Location, LocationUID: m.LocationUID, Target: a.config.Target.Host,
 		Shard: a.config.Shard.String(), Version: a.config.Version, PID: os.Getpid(), Updated: time.Now().UTC().Truncate(time.Second),
-		ClusterUID: m.Cluster.UID, ClusterReplaced: m.Cluster.Replaced, StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
+		ClusterUID: m.Cluster.UID, ClusterReplaced: m.Cluster.Replaced, ClusterUnproven: a.gate.Unproven(), StoreEncrypted: a.store.Encrypted(), Halt: a.gate.Why(), Revision: m.Revision, Marker: m.Marker, Desired: m.Count, Deferred: m.Deferred, Unsent: m.Unsent,
 	}
 	s.Hub, _ = a.hub.Reached()
 	if g := m.Guarded.Total(); g.Count > 0 {
@@ -274,10 +277,26 @@ func (a *Agent) Halted() string {
 	return "the agent looks at the cluster before it acts"
 }
 
+// StoreFailing is why the store can't be written; nil: it can. It may be called from any goroutine once Ready is closed.
+func StoreFailing(a *Agent) error { return a.store.Failing() }
+
+// writeLast writes the status at the end. It returns no error while the store can't be written.
+func writeLast(a *Agent) error {
+	err := writeStatus(a.config.DataDir, a.Status())
+	if err != nil && a.store.Failing() != nil {
+		a.log.Warn("the last status can't be written", "error", err)
+		return nil
+	}
+	return err
+}
+
 // keepStatus writes the status file whenever something has changed.
 func (a *Agent) keepStatus(ctx context.Context) {
 	var last Status
 	for ctx.Err() == nil {
+		if store.CanReopen(a.store) {
+			a.refuse(errWritable)
+		}
 		now := a.Status()
 		now.Running = true
 		if !now.equal(last) {

@@ -107,7 +107,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	registry := prometheus.NewRegistry()
 	running, err := agent.New(agent.Config{
-		Join: s.Join, Target: target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
+		Join: s.Join, Target: target, ReloadTarget: s.target, DataDir: f.dataDir, Version: version, Metrics: registry, Workers: f.workers,
 		StoreKey: storeKey, Logger: log, Given: s.Join.Token != before.Join.Token,
 		Proxy: hubclient.Proxy{URL: s.ProxyURL, File: s.ProxyFile},
 		Shard: shard, LeaseNamespace: s.LeaseNamespace, LeaseDuration: s.LeaseDuration,
@@ -122,7 +122,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 		return err
 	}
 	defer stopServer()
-	if err := s.save(f.dataDir); err != nil {
+	if err := s.saveAfter(before, f.dataDir, log); err != nil {
 		return err
 	}
 	done := make(chan error, 1)
@@ -219,11 +219,15 @@ func serveMetrics(address string, registry *prometheus.Registry, running func() 
 	}, nil
 }
 
-// notReady is why an agent changes nothing at its cluster; empty: it does.
+// notReady is why an agent changes nothing at its cluster, or nothing new; empty: it does.
 func notReady(a *agent.Agent) string {
 	select {
 	case <-a.Ready():
-		return a.Halted()
+		why := a.Halted()
+		if failing := agent.StoreFailing(a); why == "" && failing != nil {
+			why = "the store cannot be written, so nothing new is taken from the hub: " + failing.Error()
+		}
+		return why
 	default:
 		return "the agent is starting"
 	}

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"reflect"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -29,7 +31,7 @@ const (
 type setup struct {
 	Join wire.Join `json:"join"`
 	// Kubeconfig is the absolute path of the target's kubeconfig; empty: the cluster the
-	// agent runs in. The file is read at each start, since its credentials change.
+	// agent runs in. The file is read again while the agent runs, since its credentials change.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
 	// Shards is the part of the location that the agent has, K/N; empty: the whole.
 	Shards string `json:"shards,omitempty"`
@@ -134,6 +136,20 @@ func (f runFlags) readJoin(stdin io.Reader) (string, error) {
 func joined(dataDir string) bool {
 	_, err := os.Stat(filepath.Join(dataDir, setupFile))
 	return err == nil
+}
+
+// saveAfter saves the setup unless it is as before. An agent that has run before goes on if that fails, as on a full
+// disk: the next start needs the flags again.
+func (s setup) saveAfter(before setup, dataDir string, log *slog.Logger) error {
+	if reflect.DeepEqual(s, before) {
+		return nil
+	}
+	err := s.save(dataDir)
+	if err != nil && before.Join.Hub != "" {
+		log.Warn("the flags of this start can't be kept for the next one", "error", err)
+		return nil
+	}
+	return err
 }
 
 // save writes the setup to the data directory, readable by its owner only.

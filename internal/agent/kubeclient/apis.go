@@ -21,8 +21,6 @@ const (
 	apiDigest = 16
 	// current is the freshness of a version whose server answers discovery.
 	current = "Current"
-	// namespacedScope is the scope of namespaced resources.
-	namespacedScope = "Namespaced"
 )
 
 // groupDiscovery is one group in aggregated discovery.

@@ -113,17 +113,32 @@ func (t *Client) Version(ctx context.Context) (string, error) {
 	return v.GitVersion, err
 }
 
+// namespacedScope is the scope of namespaced resources.
+const namespacedScope = "Namespaced"
+
 // Definition is the part of a CustomResourceDefinition that the agent reads.
 type Definition struct {
 	Kind        string
+	Scope       string   // Namespaced or Cluster
 	Served      []string // versions
 	Established bool
+}
+
+// Defines reports whether objects of an identity can be of the definition: its scope never changes.
+func (d *Definition) Defines(id key.Identity) bool {
+	return d.Scope == "" || (d.Scope == namespacedScope) == (id.Namespace != "")
+}
+
+// DefinitionOf is the identity of the CustomResourceDefinition of a resource.
+func DefinitionOf(r key.Resource) key.Identity {
+	return key.Identity{Resource: key.CRDs, Name: r.Resource + "." + r.APIGroup()}
 }
 
 // Definition reads a CustomResourceDefinition.
 func (t *Client) Definition(ctx context.Context, id key.Identity) (d Definition, err error) {
 	var crd struct {
 		Spec struct {
+			Scope string `json:"scope"`
 			Names struct {
 				Kind string `json:"kind"`
 			} `json:"names"`
@@ -142,7 +157,7 @@ func (t *Client) Definition(ctx context.Context, id key.Identity) (d Definition,
 	if err := t.do(ctx, request{verb: "get", method: http.MethodGet, path: CRDs.object(id), accept: fullAnswer}, &crd); err != nil {
 		return d, err
 	}
-	d.Kind = crd.Spec.Names.Kind
+	d.Kind, d.Scope = crd.Spec.Names.Kind, crd.Spec.Scope
 	for _, v := range crd.Spec.Versions {
 		if v.Served {
 			d.Served = append(d.Served, v.Name)

@@ -42,11 +42,13 @@ const (
 
 // Client makes requests to the cluster. It is safe for concurrent use.
 type Client struct {
-	base   *url.URL
-	client *http.Client
-	agent  string
-	count  func(verb string, code int)
-	log    *slog.Logger
+	base  *url.URL
+	agent string
+	count func(verb string, code int)
+	log   *slog.Logger
+	// credentials has the HTTP client.
+	credentials *credentials
+	line        *line
 	// held says whether the agent may act; nil: it may.
 	held Held
 	// unanswered is when, in nanoseconds, a request of one that may act was last given up
@@ -64,18 +66,20 @@ type Client struct {
 // limit. agent is its User-Agent, most how many objects are worked on at once. count is called for each answer;
 // code 0: there was none.
 func New(config *rest.Config, agent string, most int, count func(verb string, code int), log *slog.Logger) (*Client, error) {
-	c := rest.CopyConfig(config)
-	c.Timeout = 0 // it would end watches
-	client, err := rest.HTTPClientFor(c)
+	credentials, err := newCredentials(config, log)
 	if err != nil {
 		return nil, fmt.Errorf("make client for target: %w", err)
 	}
-	base, _, err := rest.DefaultServerUrlFor(c)
+	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("parse target %q: %w", c.Host, err)
+		return nil, fmt.Errorf("parse target %q: %w", config.Host, err)
 	}
-	return &Client{base: base, client: client, agent: agent, count: count, log: log, Pace: newPace(most)}, nil
+	return &Client{base: base, credentials: credentials, line: newLine(), agent: agent, count: count, log: log, Pace: newPace(most)}, nil
 }
+
+// Reload has the client read the configuration of the target again, at most every 30 s and when the
+// target rejects the credentials. It is for before the first request.
+func Reload(t *Client, read func() (*rest.Config, error)) { t.credentials.read = read }
 
 // Place is a resource in one version: what the path of a request needs.
 type Place struct {
@@ -114,7 +118,7 @@ type request struct {
 	accept       string
 	content      string
 	body         []byte
-	// free says that the request is made whether or not the agent may act.
+	// free is set for requests about the Lease by which the agent acts, which are made whether or not it may act.
 	free bool
 }
 
@@ -132,8 +136,30 @@ func (t *Client) Silence() time.Duration {
 	return 45 * time.Second
 }
 
-// open sends a request and returns the answer's body, or a StatusError.
+// queues reports whether a request is sent by the line: discovery, lists and watches, and what is read for no object
+// of a worker. Requests about the Lease by which an agent acts never wait.
+func queues(ctx context.Context, r *request) bool {
+	if r.free || r.method != http.MethodGet {
+		return false
+	}
+	return r.verb != "get" || ctx.Value(worker{}) == nil
+}
+
+// open sends a request and returns the answer's body, or a StatusError. A request that the target did not
+// authenticate, or whose certificate the agent does not trust, is sent again if there are other
+// credentials by now.
 func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
+	send := func() (io.ReadCloser, error) {
+		return t.credentials.use(func(client *http.Client) (io.ReadCloser, error) { return sendOnce(ctx, t, client, r) })
+	}
+	if !queues(ctx, &r) {
+		return send()
+	}
+	return t.line.send(ctx, send)
+}
+
+// sendOnce sends a request by an HTTP client.
+func sendOnce(ctx context.Context, t *Client, client *http.Client, r request) (io.ReadCloser, error) {
 	u := *t.base
 	u.Path = path.Join("/", t.base.Path, r.path)
 	u.RawQuery = r.query.Encode()
@@ -152,7 +178,7 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	if r.content != "" {
 		req.Header.Set("Content-Type", r.content)
 	}
-	resp, err := t.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		if !errors.Is(err, context.Canceled) { // or nobody waited for an answer any more
 			t.count(r.verb, 0)

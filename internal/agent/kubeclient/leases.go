@@ -78,7 +78,7 @@ func (t *Client) ServesLeases(ctx context.Context) (bool, error) {
 func (t *Client) ListLeases(ctx context.Context, labels string) ([]coordinationv1.Lease, error) {
 	var all coordinationv1.LeaseList
 	err := t.exchange(ctx, request{
-		verb: "list", method: http.MethodGet, path: Leases.collection(""), accept: fullAnswer, query: url.Values{"labelSelector": {labels}},
+		verb: "list", method: http.MethodGet, path: Leases.collection(""), accept: fullAnswer, query: url.Values{"labelSelector": {labels}}, free: true,
 	}, &all)
 	return all.Items, err
 }

@@ -23,6 +23,9 @@ const (
 	// storeSilence is for how long no watch may show a later revision before the gate reads from the target's
 	// store. Bookmarks come once a minute, so a cluster whose etcd is written to costs no request.
 	storeSilence = 3 * time.Minute
+	// unprovenRetry is the first wait before the agent asks again which cluster the target is if it may not read
+	// that, and maxUnprovenRetry the longest.
+	unprovenRetry, maxUnprovenRetry = time.Minute, 15 * time.Minute
 )
 
 // Gate stops the workers while the target does not answer, the target's discovery is broken, or
@@ -33,8 +36,9 @@ type Gate struct {
 	target *kubeclient.Client
 	log    *slog.Logger
 	signal retry.Signal
-	// Identity confirms, after each probe that the target has answered, which cluster it is; nil: nothing does.
-	// It reads from the target's store: an API server that has lost its etcd answers discovery from memory.
+	// Identity confirms, after each probe that the target has answered, which cluster it is; nil: nothing does. It
+	// returns errUnproven if it can't. It reads from the target's store: an API server that has lost its etcd
+	// answers discovery from memory.
 	Identity func(ctx context.Context) error
 
 	mu   sync.Mutex
@@ -46,6 +50,8 @@ type Gate struct {
 	broken string // what is wrong with the target; empty: nothing
 	// since is when a broken target last answered, or the gate was made.
 	since time.Time
+	// unproven is true while the target answers and may be another cluster than before.
+	unproven bool
 	// reached reports that the target has answered, tried that it has or that a probe has failed.
 	reached, tried bool
 	taken          string // why the agent may not act by what stands at the target; empty: it may
@@ -178,6 +184,13 @@ func (g *Gate) Observed() wire.ClusterStatus {
 	return wire.ClusterStatus{State: wire.ClusterUnavailable, Since: g.blind.UTC().Format(time.RFC3339), Message: wire.Brief(cmp.Or(g.halt, g.stopped))}
 }
 
+// Unproven reports whether the agent can't prove that the target is the cluster that it knows.
+func (g *Gate) Unproven() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.unproven
+}
+
 // Reached reports whether the target has answered since the gate was made.
 func (g *Gate) Reached() bool {
 	g.mu.Lock()
@@ -221,13 +234,13 @@ func (g *Gate) probe(ctx context.Context, watched bool) error {
 // storeSilence, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
 	watched := false
-	for {
+	for unproven := uint8(0); ; {
 		var answered time.Time
 		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 			err := g.probe(ctx, watched)
-			if err == nil {
+			if proven := !errors.Is(err, errUnproven); err == nil || !proven {
 				answered = time.Now()
-				g.setBroken("")
+				unproven = g.answered(proven, unproven)
 				break
 			}
 			watched = false
@@ -236,20 +249,28 @@ func (g *Gate) Run(ctx context.Context) {
 			}
 			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxListRetry), kubeclient.RetryAfter(err)))
 		}
-		if watched = g.awaitSilence(ctx, answered); ctx.Err() != nil {
+		var again time.Time // zero: no other probe is due
+		if unproven > 0 {
+			again = time.Now().Add(retry.Backoff(unproven-1, unprovenRetry, maxUnprovenRetry))
+		}
+		if watched = g.awaitSilence(ctx, answered, again); ctx.Err() != nil {
 			return
 		}
 	}
 }
 
-// awaitSilence waits for trouble, or until nothing has shown for storeSilence that the target's store answers.
-// It reports whether it was silence. answered is when the store last answered a probe.
-func (g *Gate) awaitSilence(ctx context.Context, answered time.Time) bool {
+// awaitSilence waits for trouble, for the time again unless it is zero, or until nothing has shown for storeSilence
+// that the target's store answers. It reports whether it was no trouble. answered is when the store last answered a probe.
+func (g *Gate) awaitSilence(ctx context.Context, answered, again time.Time) bool {
 	for {
 		if advanced := g.target.Advanced(); advanced.After(answered) {
 			answered = advanced
 		}
-		left := time.Until(answered.Add(storeSilence))
+		due := answered.Add(storeSilence)
+		if !again.IsZero() && again.Before(due) {
+			due = again
+		}
+		left := time.Until(due)
 		if left <= 0 {
 			return true
 		}
@@ -261,4 +282,17 @@ func (g *Gate) awaitSilence(ctx context.Context, answered time.Time) bool {
 			return false
 		}
 	}
+}
+
+// answered notes that the target has answered a probe, and whether it is proven to be the same cluster. It returns
+// for how many probes in a row it was not.
+func (g *Gate) answered(proven bool, before uint8) uint8 {
+	g.mu.Lock()
+	g.unproven = !proven
+	g.mu.Unlock()
+	g.setBroken("")
+	if proven {
+		return 0
+	}
+	return min(before+1, retry.MaxFailures)
 }

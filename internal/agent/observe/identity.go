@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
@@ -15,11 +17,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// kubeSystem is the Namespace whose UID identifies a cluster.
-var kubeSystem = key.Identity{Resource: key.Namespaces, Name: "kube-system"}
+// kubeSystem is the Namespace whose UID identifies a cluster, and defaultNamespace the one that does if the agent
+// may not read kube-system. No user can delete either of them.
+var (
+	kubeSystem       = namespace(metav1.NamespaceSystem)
+	defaultNamespace = namespace(metav1.NamespaceDefault)
+)
+
+func namespace(name string) key.Identity { return key.Identity{Resource: key.Namespaces, Name: name} }
 
 // errUnidentified is why nothing is changed at a cluster that does not show yet which one it is.
 var errUnidentified = errors.New("the cluster has no Namespace kube-system yet, whose UID shows whether it is the cluster that the agent knows")
+
+// errUnproven is returned for a cluster of which the agent may not read the identity. It counts as the same one,
+// and the agent asks again.
+var errUnproven = errors.New("the agent may read no Namespace whose UID would show whether this is the cluster that it knows")
 
 // Identity finds out whether the target is still the cluster that the store is of. A cluster that was
 // rebuilt at the same address is another one. It asks when the target is probed: at the start, after it did not answer,
@@ -39,32 +51,84 @@ func NewIdentity(e *worklist.Worklist, s *store.Store, t *kubeclient.Client, log
 }
 
 // Confirm reads which cluster the target is. If it is another one than before, what was seen is forgotten, and
-// what has run to its end runs again, before Confirm returns. A cluster that has no identity, or does not
-// let the agent read it, counts as the same. An error means that the agent must not act yet.
+// what has run to its end runs again, before Confirm returns. A cluster that has no identity yet, and is not known,
+// counts as the same. So does one whose identity the agent may not read, for which Confirm returns errUnproven. Another
+// error means that the agent must not act yet.
 func (i *Identity) Confirm(ctx context.Context) error {
+	known := i.store.Meta().Cluster
 	m, err := i.target.Get(ctx, kubeclient.Namespaces, kubeSystem)
-	known := i.store.Meta().Cluster.UID
 	switch {
-	case apierrors.IsForbidden(err): // by the authorizer, which needs no etcd
-		if i.warned.CompareAndSwap(false, true) {
-			i.log.Warn("the agent may not read the Namespace kube-system, so it does not notice if the cluster is rebuilt at the same address", "error", err)
-		}
-		return i.target.ReadStore(ctx)
-	case known == "" && (kubeclient.MissingObject(err, kubeSystem) || kubeclient.MissingKind(err)):
+	case apierrors.IsForbidden(err):
+		return i.confirmDefault(ctx, err)
+	case known.UID == "" && (kubeclient.MissingObject(err, kubeSystem) || kubeclient.MissingKind(err)):
 		return nil
 	case kubeclient.MissingObject(err, kubeSystem):
 		return errUnidentified
 	case err != nil:
 		return err
-	case m.UID == known:
-		return nil
-	case known == "":
-		if err := i.store.Write(ctx, func(t *store.Tx) error { store.NameCluster(t, store.Cluster{UID: m.UID}); return nil }); err != nil && ctx.Err() == nil {
-			i.log.Warn("which cluster it is can't be stored; the next start finds out", "error", err)
+	case m.UID != known.UID && known.UID != "":
+		return i.replace(ctx, known.UID, store.Cluster{UID: m.UID})
+	case m.UID != known.UID:
+		known.UID = m.UID
+		i.record(ctx, known)
+	}
+	if known.Others[defaultNamespace.Name] == "" {
+		if other, err := i.target.Get(ctx, kubeclient.Namespaces, defaultNamespace); err == nil {
+			i.record(ctx, withOther(known, defaultNamespace.Name, other.UID))
 		}
+	}
+	return nil
+}
+
+// confirmDefault confirms a cluster by the Namespace default. The namespace of the agent is none that could: a
+// user can delete it and make it again, and Jobs would run again.
+func (i *Identity) confirmDefault(ctx context.Context, forbidden error) error {
+	known, name := i.store.Meta().Cluster, defaultNamespace.Name
+	m, err := i.target.Get(ctx, kubeclient.Namespaces, defaultNamespace)
+	switch previous := known.Others[name]; {
+	case apierrors.IsForbidden(err) || kubeclient.MissingObject(err, defaultNamespace):
+	case err != nil:
+		return err
+	case previous == m.UID:
+		return nil
+	case previous != "":
+		return i.replace(ctx, previous, withOther(store.Cluster{}, name, m.UID))
+	case known.UID == "": // nothing is known that would have to be proven
+		i.record(ctx, withOther(known, name, m.UID))
 		return nil
 	}
-	now, again := store.Cluster{UID: m.UID, Replaced: time.Now().UTC().Truncate(time.Second)}, 0
+	if err := i.target.ReadStore(ctx); err != nil { // the authorizer needs no etcd to forbid
+		return err
+	}
+	if i.warned.CompareAndSwap(false, true) {
+		i.log.Warn("the agent may not read the Namespaces kube-system and default, so it can't prove that the cluster is the same one; it asks again",
+			"error", forbidden)
+	}
+	return errUnproven
+}
+
+// withOther adds the UID of a Namespace to the identity of a cluster.
+func withOther(c store.Cluster, name, uid string) store.Cluster {
+	others := maps.Clone(c.Others)
+	if others == nil {
+		others = map[string]string{}
+	}
+	others[name] = uid
+	c.Others = others
+	return c
+}
+
+// record stores the identity of the same cluster.
+func (i *Identity) record(ctx context.Context, c store.Cluster) {
+	if err := i.store.Write(ctx, func(t *store.Tx) error { store.NameCluster(t, c); return nil }); err != nil && ctx.Err() == nil {
+		i.log.Warn("which cluster it is can't be stored; the next start finds out", "error", err)
+	}
+}
+
+// replace takes another cluster for the one before.
+func (i *Identity) replace(ctx context.Context, previous string, now store.Cluster) error {
+	now.Replaced = time.Now().UTC().Truncate(time.Second)
+	again := 0
 	if err := i.store.Write(ctx, func(t *store.Tx) (err error) {
 		again, err = store.ReplaceCluster(t, now)
 		return err
@@ -73,6 +137,6 @@ func (i *Identity) Confirm(ctx context.Context) error {
 	}
 	worklist.Rewind(i.engine, i.engine.Self(), nil)
 	i.log.Error("the cluster is another one than before: all that is desired is applied to it, and Jobs and Pods that ran to their end run again; "+
-		"if it should be the former one, check the address in the agent's kubeconfig", "was", known, "is", m.UID, "run again", again)
+		"if it should be the former one, check the address in the agent's kubeconfig", "was", previous, "is", now.UID+now.Others[defaultNamespace.Name], "run again", again)
 	return nil
 }

@@ -69,8 +69,10 @@ type observer struct {
 	listed atomic.Bool
 	// reached is the newest revision of its lists and watches; zero: there is none.
 	reached uint64
-	cancel  context.CancelFunc
-	done    chan struct{}
+	// origin is set when it is recorded whether the kind has a CustomResourceDefinition.
+	origin bool
+	cancel context.CancelFunc
+	done   chan struct{}
 }
 
 // miss notes that the store could not keep how objects were seen.
@@ -254,10 +256,41 @@ func (w *observer) list(ctx context.Context) (string, error) {
 	if err == nil {
 		w.age.listed(w.Resource)
 		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
+		w.findOrigin(ctx)
 		w.listed.Store(true)
 		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
 	}
 	return revision, err
+}
+
+// findOrigin records, once for a kind that was listed, whether the target serves it by a
+// CustomResourceDefinition or by an aggregated API. The objects of a definition are gone with it, while those
+// of an aggregated API are only out of sight. An error leaves that to the next list.
+func (w *observer) findOrigin(ctx context.Context) {
+	if w.origin || w.Builtin() {
+		return
+	}
+	definition := kubeclient.DefinitionOf(w.Resource)
+	_, err := w.target.Get(ctx, kubeclient.CRDs, definition)
+	aggregated := kubeclient.MissingObject(err, definition)
+	if aggregated { // or the definition was deleted right after the list
+		now, err := w.target.Find(ctx, w.Resource)
+		if err != nil || now.Version == "" {
+			return
+		}
+	} else if err != nil {
+		return
+	}
+	if w.store.Meta().IsAggregated(w.Resource) != aggregated {
+		if err := w.store.Write(ctx, func(t *store.Tx) error {
+			store.SetAggregated(t, w.Resource, aggregated)
+			return nil
+		}); err != nil {
+			w.log.Warn("whether a resource is of an aggregated API can't be stored", "resource", w.Resource.String(), "error", err)
+			return
+		}
+	}
+	w.origin = true
 }
 
 // begins takes note of the revision of a list that has begun. reached is the newest revision that was seen

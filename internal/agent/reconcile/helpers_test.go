@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"context"
+	"testing"
 	"time"
 
 	"orrery.dev/orrery/internal/agent/store"
@@ -20,3 +22,14 @@ func recordOf(space key.Space, uid, content string) *store.Record {
 
 // now is the time at which tests take place.
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// endsWith returns a context that ends when a channel is closed.
+func endsWith(t *testing.T, done <-chan struct{}) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-done
+		cancel()
+	}()
+	return ctx
+}

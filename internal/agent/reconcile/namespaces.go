@@ -28,28 +28,36 @@ func newNamespaces(t *kubeclient.Client, e *worklist.Worklist) *namespaces {
 	return &namespaces{target: t, engine: e, known: map[string]struct{}{}}
 }
 
-// need creates a namespace if it is missing. It returns errDependency if the namespace
-// is desired and has not been tried yet; refused says that it can neither be seen nor be
-// created. account is in whose name the context's requests are made.
+// need creates a namespace if it is missing and not desired itself. It returns errDependency if the namespace
+// is desired and has not been tried yet, and errNamespace if it is desired and missing: it would have none of
+// its labels. refused is true if it can neither be seen nor be created. account is the ServiceAccount in whose
+// name the context's requests are made.
 func (n *namespaces) need(ctx context.Context, account, name string, l ownership.Owner) (refused bool, err error) {
 	if name == "" || n.knows(name) {
 		return false, nil
 	}
-	if n.engine.Awaits(key.Identity{Resource: key.Namespaces, Name: name}) {
+	wanted, tried := n.engine.Awaits(key.Identity{Resource: key.Namespaces, Name: name})
+	if wanted && !tried {
 		return false, errDependency
 	}
-	of, err, _ := n.making.Do(account+" "+name, func() (any, error) { return n.make(ctx, name, l) })
+	of, err, _ := n.making.Do(account+" "+name, func() (any, error) { return n.make(ctx, name, l, wanted) })
 	refused, _ = of.(bool)
 	return refused, err
 }
 
-func (n *namespaces) make(ctx context.Context, name string, l ownership.Owner) (refused bool, err error) {
+// make creates a namespace unless it is there. One that is wanted is only looked for.
+func (n *namespaces) make(ctx context.Context, name string, l ownership.Owner, wanted bool) (refused bool, err error) {
 	if n.knows(name) { // another worker was faster
 		return false, nil
 	}
 	id := key.Identity{Resource: key.Namespaces, Name: name}
 	_, err = n.target.Get(ctx, kubeclient.Namespaces, id)
-	if kubeclient.MissingObject(err, id) || apierrors.IsForbidden(err) { // who may not read it may perhaps create it
+	switch missing := kubeclient.MissingObject(err, id); {
+	case missing && wanted:
+		return false, errNamespace
+	case apierrors.IsForbidden(err) && wanted:
+		return true, nil // the apply shows whether the namespace is there
+	case missing, apierrors.IsForbidden(err): // who may not read it may perhaps create it
 		err = n.target.CreateNamespace(ctx, name, l)
 	}
 	switch {

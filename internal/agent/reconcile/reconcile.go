@@ -106,7 +106,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		Seen: o.seen, As: t.view.As, History: t.view.History, Gone: gone, Wanted: t.winner >= 0, Forget: o.forget, State: t.view.State,
 		Retry: o.Retry, Failed: o.failed, Drifted: o.drifted, Slotted: o.slotted, Proof: o.Proof, Judged: t.judged,
 		Leaving: t.leaves(o), Held: o.held, Hurried: o.hurried, Space: t.object().Space,
-		Withheld: o.Withheld,
+		Withheld: o.Withheld, Homeless: o.homeless,
 	}
 	switch {
 	case o.forget && !o.again && t.confirms():
@@ -120,7 +120,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 	}
 	if err := r.Store.Submit(ctx, &store.Commit{
 		Do: func(x *store.Tx) error {
-			if t.outlived = x.Meta().Cluster.UID != t.cluster && t.cluster != ""; t.outlived { // by another cluster
+			if t.outlived = !x.Meta().Cluster.Replaced.Equal(t.replaced); t.outlived { // by another cluster
 				return nil
 			}
 			return o.write(x, it.ID, t, reports, time.Now())
@@ -187,7 +187,7 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 				return err
 			}
 		}
-		t.guarded, t.placing, t.shard, t.cluster = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.UID
+		t.guarded, t.placing, t.shard, t.replaced = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.Replaced
 		t.mark = ownership.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
 		t.formers = x.Meta().Formers()

@@ -35,6 +35,10 @@ func (r refusals) of(t *turn, err error) outcome {
 	case errors.Is(err, errDependency):
 		o.keep, o.failed, o.Retry = true, false, dependencyRetry
 		return o
+	case errors.Is(err, errNamespace):
+		o.State, o.Reason, o.failed, o.homeless, o.Retry = wire.Waiting, v1alpha1.ReasonWaitsForNamespace, false, true, maxRetry
+		o.Message = wire.Brief("the Namespace " + t.id.Namespace + " is placed at the location, too, and is not there yet; see its own state")
+		return o
 	case errors.Is(err, kubeclient.ErrReadOnly): // the halt began during the turn, and the next one reports it
 		o.keep, o.failed, o.Withheld, o.Retry = true, false, true, refusedRetry
 		return o

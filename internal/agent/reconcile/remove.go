@@ -11,15 +11,11 @@ import (
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/worklist"
 	"orrery.dev/orrery/internal/lib/retry"
-	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 const (
-	// inUseRetry is how long to wait before looking again whether an object is still in
-	// use: what others have in it is not observed.
-	inUseRetry = time.Minute
 	// emptyingRetry is the longest wait before looking again at what is being emptied.
 	emptyingRetry = 15 * time.Second
 )
@@ -62,7 +58,7 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 		case err != nil:
 			return o, err
 		case use.desired || !cascades(&m):
-			o.State, o.Reason, o.Message, o.Retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.by), inUseRetry
+			o.State, o.Reason, o.Message, o.Retry = wire.Orphaned, v1alpha1.ReasonInUse, wire.Brief(use.by), r.users.again(t.id, t.view.State != wire.Orphaned)
 			o.failed = use.lasting
 			if !use.desired {
 				o.Message += wayOut
@@ -70,6 +66,7 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 			return o, nil
 		}
 	}
+	r.users.unused(t.id)
 	how, err := r.propagation(ctx, t)
 	if err != nil {
 		return o, err
@@ -143,24 +140,34 @@ func (r *remover) removalRefused(ctx context.Context, t *turn, d decide.Decision
 }
 
 // verifyKind finds out whether the resource is gone, and all its objects with it, or
-// whether the target only fails to serve it, or serves it again. Objects of built-in
-// kinds are not gone when a target stops serving them.
+// whether the target only fails to serve it, or serves it again. Objects of built-in kinds and of
+// aggregated APIs are not gone when a target stops serving them.
 func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
-	crd := key.Identity{Resource: key.CRDs, Name: t.id.Resource.Resource + "." + t.id.APIGroup()}
-	_, err := r.target.Get(ctx, kubeclient.CRDs, crd)
+	crd := kubeclient.DefinitionOf(t.id.Resource)
+	d, err := r.target.Definition(ctx, crd)
 	if err != nil && !kubeclient.MissingKind(err) && !kubeclient.MissingObject(err, crd) {
 		return outcome{}, err
 	}
-	if kubeclient.MissingObject(err, crd) && !t.id.Builtin() {
-		switch now, err := r.target.Find(ctx, t.id.Resource); {
-		case err != nil:
-			return outcome{}, err
-		case now.Version == "":
-			return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
-		}
-	}
-	return outcome{record: t.record, Decision: decide.Decision{
+	gone := outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}
+	o := outcome{record: t.record, Decision: decide.Decision{
 		State: wire.Removing, Reason: v1alpha1.ReasonNoSuchResource, Retry: time.Minute,
 		Message: "the location does not serve this resource now",
-	}}, nil
+	}}
+	switch {
+	case err == nil && !d.Defines(t.id): // the definition of the object is gone, and has taken it along
+		return gone, nil
+	case !kubeclient.MissingObject(err, crd), t.id.Builtin():
+		return o, nil
+	case r.users.store.Meta().IsAggregated(t.id.Resource):
+		o.Message += "; the object may still be there, and is removed when an API server serves it again"
+		return o, nil
+	}
+	now, err := r.target.Find(ctx, t.id.Resource)
+	if err != nil {
+		return outcome{}, err
+	}
+	if now.Version == "" {
+		return gone, nil
+	}
+	return o, nil
 }

@@ -36,6 +36,8 @@ var (
 	errOutdated = errors.New("the desired object has changed meanwhile")
 	// errDependency says that the object's namespace is desired and must be tried first.
 	errDependency = errors.New("wait for the namespace")
+	// errNamespace is returned when the object's namespace is desired and is not there.
+	errNamespace = errors.New("the namespace is placed at the location and missing")
 )
 
 // turn is what a worker knows of one identity while it works on it.
@@ -50,9 +52,9 @@ type turn struct {
 	winner  int // index in wants; -1: no space desires it
 	guarded bool
 	settled bool
-	// cluster is the UID of the cluster that the turn began with, outlived is set if the store is of
-	// another one by the time when the outcome is written.
-	cluster  string
+	// replaced is when the cluster that the turn began with took the place of another one, outlived is set if the
+	// store is of yet another one by the time when the outcome is written.
+	replaced time.Time
 	outlived bool
 	// mark is the place of the last wire mark, delivered has the places at which the
 	// entries arrived.
@@ -92,6 +94,7 @@ type outcome struct {
 	drifted   bool
 	held      bool // it waits for others to be removed first
 	hurried   bool // the object no longer waits for its Pods
+	homeless  bool // it waits for its namespace
 }
 
 // want is the entry to follow; nil if no space desires the object.

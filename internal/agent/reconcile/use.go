@@ -22,6 +22,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
@@ -30,11 +32,15 @@ import (
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
 const (
+	// inUseRetry is the first wait before the next look whether an object is in use: what is inside is not
+	// observed. The wait doubles up to maxInUseRetry while a use is found.
+	inUseRetry, maxInUseRetry = time.Minute, 15 * time.Minute
 	// maxPages bounds the search for foreign objects of one kind.
 	maxPages = 50
 	// maxOwners bounds how many owners elsewhere are looked up in one turn.
@@ -59,6 +65,33 @@ type users struct {
 	engine *worklist.Worklist
 	target *kubeclient.Client
 	store  *store.Store
+
+	mu sync.Mutex
+	// counts has, by identity, how often in a row a use was found.
+	counts map[string]uint8
+}
+
+// again returns how long to wait before the next look whether an object is in use, after a look that has found
+// a use. first is true if the look before it has found none.
+func (u *users) again(id key.Identity, first bool) time.Duration {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.counts == nil {
+		u.counts = map[string]uint8{}
+	}
+	count := u.counts[id.String()]
+	if first {
+		count = 0
+	}
+	u.counts[id.String()] = min(count+1, retry.MaxFailures)
+	return min(inUseRetry<<count, maxInUseRetry)
+}
+
+// unused forgets how often a use of an object was found.
+func (u *users) unused(id key.Identity) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.counts, id.String())
 }
 
 // of finds out what is inside a Namespace or belongs to a CustomResourceDefinition.

@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
@@ -15,6 +17,19 @@ func NameCluster(t *Tx, c Cluster) { t.meta.Cluster = c }
 
 // Search notes that the target has to be searched for objects that the store does not know.
 func Search(t *Tx) { t.meta.Survey = true }
+
+// SetAggregated records whether the target serves a resource without a CustomResourceDefinition.
+func SetAggregated(t *Tx, r key.Resource, aggregated bool) {
+	all := slices.DeleteFunc(slices.Clone(t.meta.Aggregated), func(other string) bool { return other == r.String() })
+	if aggregated {
+		all = append(all, r.String())
+		slices.Sort(all)
+	}
+	t.meta.Aggregated = all
+}
+
+// IsAggregated reports whether the target has served a resource without a CustomResourceDefinition.
+func (m *Meta) IsAggregated(r key.Resource) bool { return slices.Contains(m.Aggregated, r.String()) }
 
 // ReplaceCluster notes that a cluster has taken the place of another one: Jobs and Pods that ran to their end
 // ran there, so they run again. It returns how many these are.

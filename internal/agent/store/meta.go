@@ -199,12 +199,17 @@ type Meta struct {
 	// hub wrote ReportsMarker, at its start.
 	ReportsAgreed bool   `json:"reportsAgreed,omitempty"`
 	ReportsMarker string `json:"reportsMarker,omitempty"`
+	// Aggregated has the resources, as RESOURCE.GROUP, that the target has served without a
+	// CustomResourceDefinition: their objects are not gone when the target ceases to serve them.
+	Aggregated []string `json:"aggregated,omitempty"`
 }
 
 // Cluster identifies a cluster.
 type Cluster struct {
 	// UID is that of the Namespace kube-system, which a cluster has as long as it is the same one.
 	UID string `json:"uid"`
+	// Others are the UIDs of other Namespaces, by name, for when the agent may not read kube-system.
+	Others map[string]string `json:"others,omitempty"`
 	// Replaced is when the cluster took the place of another one; zero: it has not.
 	Replaced time.Time `json:"replaced,omitzero"`
 }

@@ -47,7 +47,7 @@ func OpenWith(o bolt.Options, dir string, location key.Location, secret []byte, 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
 	}
-	if err := os.Chmod(dir, 0o700); err != nil {
+	if err := restrict(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("restrict access to data directory: %w", err)
 	}
 	s, err := tryStore(o, dir, location, secret, log)
@@ -101,10 +101,13 @@ func tryStore(o bolt.Options, dir string, location key.Location, secret []byte, 
 	file := filepath.Join(dir, File)
 	s := &Store{log: log, dir: dir, work: make(chan *Commit, maxGroup), recovered: retry.NewSignal(), roots: RootNews{Signal: retry.NewSignal()}}
 	err := guarded(func() (err error) {
-		if s.db, err = bolt.Open(file, 0o600, &o); err != nil {
+		if s.db, err = bolt.Open(file, 0o600, &o); isReadOnly(err) {
+			err = openReadOnly(s, file, o, err)
+		}
+		if err != nil {
 			return damage(err)
 		}
-		if err := os.Chmod(file, 0o600); err != nil {
+		if err := restrict(file, 0o600); err != nil {
 			return err
 		}
 		return s.check(&o, secret)
@@ -131,7 +134,11 @@ func (s *Store) check(o *bolt.Options, secret []byte) error {
 		return err
 	}
 	clean := true
-	err = os.Remove(filepath.Join(s.dir, cleanFile))
+	if ReadOnly(s) { // the store and the mark of its clean close stay as they are
+		_, err = os.Stat(filepath.Join(s.dir, cleanFile))
+	} else {
+		err = os.Remove(filepath.Join(s.dir, cleanFile))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		clean, err = false, nil
 	}
@@ -348,7 +355,7 @@ func (s *Store) Close() error {
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}
-	if s.unsound.Load() {
+	if s.unsound.Load() || ReadOnly(s) {
 		return nil // it is checked when it is opened again
 	}
 	if err := os.WriteFile(filepath.Join(s.dir, cleanFile), nil, 0o600); err != nil {

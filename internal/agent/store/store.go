@@ -79,6 +79,9 @@ func (s *Store) Failing() error {
 	return nil
 }
 
+// ReadOnly reports whether the store was opened on a read-only file system.
+func ReadOnly(s *Store) bool { return s.db.IsReadOnly() }
+
 // Recovered receives when commits succeed again after one that failed.
 func (s *Store) Recovered() <-chan struct{} { return s.recovered }
 
@@ -216,6 +219,9 @@ func (c *Commit) fail(err error) {
 // update does a batch in one transaction. If it fails, bad is the index of the write whose
 // Do failed; negative: the transaction itself failed.
 func (s *Store) update(batch []*Commit) (bad int, err error) {
+	if ReadOnly(s) {
+		return -1, s.Failing()
+	}
 	next := *s.current.Load()
 	bad = -1
 	var roots map[string]struct{}

@@ -168,3 +168,53 @@ func (it *Item) learn(w *store.Want) bool {
 	}
 	return changed || began
 }
+
+// homeless has, by the identity of a Namespace, the items that wait for that. It is guarded by the engine's
+// lock.
+type homeless map[string]map[*Item]struct{}
+
+// set records whether an item waits for its Namespace.
+func (h *homeless) set(it *Item, waits bool) {
+	if !waits && len(*h) == 0 {
+		return
+	}
+	in := home(it)
+	if !waits {
+		if delete((*h)[in], it); len((*h)[in]) == 0 {
+			delete(*h, in)
+		}
+		return
+	}
+	if *h == nil {
+		*h = homeless{}
+	}
+	if (*h)[in] == nil {
+		(*h)[in] = map[*Item]struct{}{}
+	}
+	(*h)[in][it] = struct{}{}
+}
+
+// home is the identity of the Namespace of an item.
+func home(it *Item) string {
+	return key.Identity{Resource: key.Namespaces, Name: it.Identity().Namespace}.String()
+}
+
+// housed reports whether an item waits for a Namespace that was seen since. It waits no more then.
+func (h *homeless) housed(it *Item, items map[string]*Item) bool {
+	if len(*h) == 0 {
+		return false
+	}
+	in := home(it)
+	if _, waits := (*h)[in][it]; !waits || items[in] == nil || items[in].seen.presence != decide.Present {
+		return false
+	}
+	h.set(it, false)
+	return true
+}
+
+// free returns the items that wait for a Namespace that has had its turn. They wait no more.
+func (h *homeless) free(namespace *Item) map[*Item]struct{} {
+	waiting := (*h)[namespace.ID]
+	delete(*h, namespace.ID)
+	return waiting
+}

@@ -27,9 +27,11 @@ type Worklist struct {
 	// endings has, by identity, how Jobs and Pods at the target ran to their end.
 	endings map[string]decide.Ending
 	leaves  *leaves
-	may     permission
-	open    openTime
-	timer   *time.Timer
+	// homeless are the items that wait for a Namespace.
+	homeless homeless
+	may      permission
+	open     openTime
+	timer    *time.Timer
 	// Worked, if not nil, is told how long something waited for an item's turn and was done
 	// in it. It must not block, nor call the engine.
 	Worked func(time.Duration)
@@ -235,12 +237,12 @@ func (e *Worklist) Find(id key.Identity) (*Item, bool) {
 	return it, ok
 }
 
-// Awaits says whether an identity is desired and its first turn has not ended yet.
-func (e *Worklist) Awaits(id key.Identity) bool {
+// Awaits reports whether an identity is desired, and whether its first turn has ended.
+func (e *Worklist) Awaits(id key.Identity) (wanted, tried bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	it, ok := e.items[id.String()]
-	return ok && it.wanted && it.state.empty()
+	return ok && it.wanted, ok && !it.state.empty()
 }
 
 // Namesakes returns the identities of the same name in other resources. desired says
@@ -299,6 +301,8 @@ type Result struct {
 	Space         key.Space // of the source
 	// Hurried says that the object was told to terminate without waiting for its Pods.
 	Hurried bool
+	// Homeless is true if the item waits for its Namespace, which is desired and missing.
+	Homeless bool
 	// Withheld is true if a change of the target waits until the worklist is open.
 	Withheld bool
 }
@@ -344,6 +348,12 @@ func (e *Worklist) Finish(it *Item, r Result) {
 	if r.Retry > 0 {
 		e.queue.pushAt(it, now.Add(r.Retry))
 	}
+	if e.homeless.set(it, r.Homeless); e.homeless.housed(it, e.items) {
+		e.queue.push(it)
+	}
+	for waiting := range e.homeless.free(it) {
+		e.queue.push(waiting)
+	}
 	unused := false
 	switch {
 	case !r.Forget || it.queue != idle:
@@ -377,6 +387,7 @@ func (e *Worklist) drop(it *Item) bool {
 	e.leaves.stays(it)
 	delete(e.endings, it.ID)
 	e.may.forget(it)
+	e.homeless.set(it, false)
 	emptied, changed := e.roster.remove(it)
 	for _, c := range emptied {
 		if !c.wanted { // it may go now

@@ -36,7 +36,7 @@ var areDigests = regexp.MustCompile(`^[0-9A-Za-z]{1,64}(-[0-9A-Za-z]{1,64})*$`)
 func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentStatus {
 	a := &v1alpha1.AgentStatus{
 		Version: clip(s.Version), Hub: clip(s.Hub), Trusts: first(s.Trusts), KubernetesVersion: clip(s.KubernetesVersion), StoreEncrypted: s.StoreEncrypted, APIsDigest: clip(s.APIsDigest),
-		Halted: clip(s.Halted), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
+		Halted: clip(s.Halted), StoreError: clip(s.StoreError), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
 	}
 	a.Prune = pendingPrune(s.Prune, has)
 	if p := s.Purge; p != nil {

@@ -20,6 +20,8 @@ type AgentStatus struct {
 	APIs       []API  `json:"apis,omitempty"`
 	// Halted says why the agent changes nothing at the target; empty while it works.
 	Halted string `json:"halted,omitempty"`
+	// StoreError is why the agent can't write its store, so that it takes nothing new from the hub; empty: it can.
+	StoreError string `json:"storeError,omitempty"`
 	// Cluster is whether the target's API server answers; nil from an agent of an earlier version.
 	Cluster *ClusterStatus `json:"cluster,omitempty"`
 	// Lineage says whether the hub's log continues the one that the agent knows.

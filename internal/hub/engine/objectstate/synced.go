@@ -42,6 +42,8 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 		return say(no, "Purging", "everything is being removed: %d objects left, %d kept since others use them", a.Purge.Left, a.Purge.Kept)
 	case a.Halted != "":
 		return say(no, "Halted", "the agent changes nothing: %s", a.Halted)
+	case a.StoreError != "":
+		return say(no, v1alpha1.ReasonStoreNotWritable, "the agent keeps what it has and takes nothing new, since it can't write its data directory: %s", a.StoreError)
 	case a.Prune != nil:
 		return say(no, v1alpha1.ReasonPruneGuard, "%d removals wait, more than spec.prune allows at once; to let them go, "+
 			"run: orrery location confirm-prune %s --digest %s", a.Prune.Pending, name, a.Prune.Digest)

@@ -21,7 +21,7 @@ const (
 // The list of APIs is not kept. No list or text of it is that of the status which was sent.
 func bounded(s wire.AgentStatus) *wire.AgentStatus {
 	s.APIs = nil
-	clip(maxText, &s.Version, &s.Hub, &s.KubernetesVersion, &s.APIsDigest, &s.Halted, &s.Awaits)
+	clip(maxText, &s.Version, &s.Hub, &s.KubernetesVersion, &s.APIsDigest, &s.Halted, &s.StoreError, &s.Awaits)
 	s.Lineage, s.Trusts = wire.Lineage(wire.Clip(string(s.Lineage), maxText)), first(s.Trusts)
 	if s.Cluster != nil {
 		c := *s.Cluster

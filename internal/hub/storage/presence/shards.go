@@ -74,6 +74,7 @@ func joined(all []*wire.AgentStatus) *wire.AgentStatus {
 	for _, s := range all[1:] {
 		sum.StoreEncrypted = sum.StoreEncrypted && s.StoreEncrypted
 		sum.Halted, sum.Awaits = cmp.Or(sum.Halted, s.Halted), cmp.Or(sum.Awaits, s.Awaits)
+		sum.StoreError = cmp.Or(sum.StoreError, s.StoreError)
 		if s.Lineage == wire.Unproven {
 			sum.Lineage = s.Lineage
 		}

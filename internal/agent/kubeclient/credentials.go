@@ -1,0 +1,172 @@
+package kubeclient
+
+import (
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/client-go/rest"
+)
+
+const (
+	// reloadAfter is the age at which a request reads the configuration of the target again, and
+	// rejectedAfter is that age if the target rejects the credentials or its certificate is not trusted.
+	reloadAfter   = 30 * time.Second
+	rejectedAfter = time.Second
+)
+
+// errOtherServer is returned when the configuration names another server than at the start.
+var errOtherServer = errors.New("the kubeconfig names another server now: start the agent again")
+
+// credentials keeps the HTTP client by which the target is reached, and makes a new one when its
+// configuration has changed: the kubeconfig was replaced, or a file that it names. The server always
+// stays the same. client-go itself runs exec plugins again.
+type credentials struct {
+	host   string
+	client atomic.Pointer[http.Client]
+	log    *slog.Logger
+
+	mu   sync.Mutex
+	read func() (*rest.Config, error) // nil: the configuration never changes
+	// readTime is when the configuration was last read, and state is what it was.
+	readTime time.Time
+	state    string
+	// err is why the configuration could not be used when it was last read.
+	err error
+}
+
+// newCredentials makes credentials of a configuration.
+func newCredentials(config *rest.Config, log *slog.Logger) (*credentials, error) {
+	c := &credentials{host: config.Host, log: log, readTime: time.Now()}
+	client, state, err := clientFor(config)
+	if err != nil {
+		return nil, err
+	}
+	c.state = state
+	c.client.Store(client)
+	return c, nil
+}
+
+// clientFor makes an HTTP client, and the text that differs if the configuration does. The files that the
+// configuration names are read, so that another content makes another client.
+func clientFor(config *rest.Config) (*http.Client, string, error) {
+	c := rest.CopyConfig(config)
+	c.Timeout = 0 // it would end watches
+	if err := rest.LoadTLSFiles(c); err != nil {
+		return nil, "", err
+	}
+	c.CAFile, c.CertFile, c.KeyFile = "", "", ""
+	if c.BearerTokenFile != "" { // client-go would read it once a minute, and not when the token is rejected
+		token, err := os.ReadFile(c.BearerTokenFile)
+		if err != nil {
+			return nil, "", fmt.Errorf("read the token file: %w", err)
+		}
+		c.BearerToken, c.BearerTokenFile = strings.TrimSpace(string(token)), ""
+	}
+	proxy := ""
+	if c.Proxy != nil {
+		if to, err := http.NewRequest(http.MethodGet, c.Host, http.NoBody); err == nil { //nolint:noctx // it is never sent
+			if u, err := c.Proxy(to); err == nil && u != nil {
+				proxy = u.String()
+			}
+		}
+	}
+	state, err := json.Marshal([]any{
+		c.Host, c.APIPath, c.Username, c.Password, c.BearerToken, c.Impersonate, c.ExecProvider, c.AuthProvider, proxy,
+		c.Insecure, c.ServerName, c.CAData, c.CertData, c.KeyData,
+	})
+	if err != nil {
+		return nil, "", fmt.Errorf("encode the client configuration: %w", err)
+	}
+	client, err := rest.HTTPClientFor(c)
+	return client, string(state), err
+}
+
+// use sends a request by the HTTP client that is current, and once more by another one if the request was not
+// authenticated and the configuration has changed.
+func (c *credentials) use(send func(*http.Client) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	_, _ = c.renew(c.client.Load(), reloadAfter) // the last credentials may still be good
+	client := c.client.Load()
+	body, err := send(client)
+	if !unauthenticated(err) {
+		return body, err
+	}
+	renewed, reload := c.renew(client, rejectedAfter)
+	if renewed {
+		body, err = send(c.client.Load())
+	}
+	if apierrors.IsUnauthorized(err) {
+		err = rejected(err, reload)
+	}
+	return body, err
+}
+
+// expire has the next request read the configuration.
+func (c *credentials) expire() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.readTime = time.Time{}
+}
+
+// renew replaces an HTTP client if the configuration has changed and was last read before age. It reports
+// whether there is another client now; err is why the configuration can't be used.
+func (c *credentials) renew(used *http.Client, age time.Duration) (renewed bool, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.read == nil || c.client.Load() != used || time.Since(c.readTime) < age {
+		return c.client.Load() != used, c.err
+	}
+	c.readTime = time.Now()
+	client, state, err := c.load()
+	if previous := c.err; err != nil && (previous == nil || previous.Error() != err.Error()) {
+		c.log.Warn("the configuration of the cluster can't be read again; the agent goes on with the last one", "error", err)
+	}
+	c.err = err
+	if err != nil || state == c.state {
+		return false, err
+	}
+	c.state = state
+	c.client.Store(client)
+	utilnet.CloseIdleConnectionsFor(used.Transport)
+	c.log.Info("the agent uses the new credentials for its cluster")
+	return true, nil
+}
+
+// load reads the configuration and makes a client of it.
+func (c *credentials) load() (*http.Client, string, error) {
+	config, err := c.read()
+	if err != nil {
+		return nil, "", err
+	}
+	if config.Host != c.host {
+		return nil, "", fmt.Errorf("%w: %q instead of %q", errOtherServer, config.Host, c.host)
+	}
+	return clientFor(config)
+}
+
+// unauthenticated reports whether either side did not authenticate the other, so that the target carried
+// nothing out.
+func unauthenticated(err error) bool {
+	var untrusted *tls.CertificateVerificationError
+	return apierrors.IsUnauthorized(err) || errors.As(err, &untrusted)
+}
+
+// rejected adds the cause to the error of a request that the target did not authenticate. reload is why other
+// credentials could not be read.
+func rejected(err, reload error) error {
+	if reload != nil {
+		return fmt.Errorf("the API server rejects the agent's credentials, and they can't be read again: %w: %w", reload, err)
+	}
+	return fmt.Errorf("the API server rejects the agent's credentials: %w", err)
+}

@@ -1,0 +1,90 @@
+package kubeclient
+
+import (
+	"context"
+	"io"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/lib/retry"
+)
+
+const (
+	// lineTimeout is how long a request stays in the line of a busy target before it fails.
+	lineTimeout = 20 * time.Second
+	// lineRest is the longest time between two requests of the line after the target has refused one.
+	lineRest = time.Second
+)
+
+// line sends reads that Pace does not limit one after the other while a busy target refuses some of them. Each
+// is sent again after the time for which the target has asked, and has its turn. So a probe, which needs several
+// answers in a row, gets them however few requests the target takes. A line is safe for concurrent use.
+type line struct {
+	turn chan struct{}
+	// waiting counts the requests that wait.
+	waiting atomic.Int32
+	// next is when the next request may be sent. Only the request that has the turn reads and sets it.
+	next time.Time
+}
+
+func newLine() *line { return &line{turn: make(chan struct{}, 1)} }
+
+// send sends a request, at once if no other waits. It returns the error of a busy target if the request was
+// refused for lineTimeout, or until the deadline of ctx.
+func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io.ReadCloser, error) {
+	var own time.Duration // how long the target has asked this request to wait
+	refused := error(apierrors.NewTooManyRequests("the cluster is busy, and other requests wait for it", 1))
+	if l.waiting.Load() == 0 {
+		body, err := send()
+		if !Busy(err) {
+			return body, err
+		}
+		refused, own = err, restAfter(err)
+	}
+	l.waiting.Add(1)
+	defer l.waiting.Add(-1)
+	limited, cancel := context.WithTimeout(ctx, lineTimeout) // it is not the request's: the answer may be read for longer
+	defer cancel()
+	for l.await(limited, own) {
+		retry.Pause(limited, time.Until(l.next))
+		if limited.Err() != nil {
+			<-l.turn
+			break
+		}
+		body, err := send()
+		l.next = time.Time{}
+		if Busy(err) {
+			refused, own = err, restAfter(err)
+			l.next = time.Now().Add(min(own, lineRest))
+		}
+		<-l.turn
+		if !Busy(err) {
+			return body, err
+		}
+	}
+	if err := ctx.Err(); err == context.Canceled { //nolint:errorlint // a context returns it as it is
+		return nil, err
+	}
+	return nil, refused
+}
+
+// await waits for a time, and then for the turn. It returns false if ctx ends before.
+func (l *line) await(ctx context.Context, own time.Duration) bool {
+	if end, ok := ctx.Deadline(); ok && time.Until(end) < own {
+		return false
+	}
+	if own > 0 {
+		retry.Pause(ctx, own)
+	}
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case l.turn <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

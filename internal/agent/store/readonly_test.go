@@ -1,0 +1,82 @@
+package store
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"context"
+	bolt "go.etcd.io/bbolt"
+	"sync"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// TestReadOnlyFileSystem opens a store of a file system that is read-only: what it holds is read, commits fail, and the
+// next open finds it closed as cleanly as before. A new store needs a file system that can be written.
+func TestReadOnlyFileSystem(t *testing.T) {
+	dir, quiet := t.TempDir(), slog.New(slog.DiscardHandler)
+	var readOnly atomic.Bool
+	options := bolt.Options{Timeout: lockWait, FreelistType: bolt.FreelistMapType, OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		if readOnly.Load() && flag&os.O_RDWR != 0 {
+			return nil, &os.PathError{Op: "open", Path: name, Err: syscall.EROFS}
+		}
+		return os.OpenFile(name, flag, mode)
+	}}
+	open := func(dir string) (*Store, error) { return OpenWith(options, dir, "paris", nil, quiet) }
+	readOnly.Store(true)
+	if _, err := open(t.TempDir()); !errors.Is(err, syscall.EROFS) && !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a new store on a read-only file system: %v", err)
+	}
+	readOnly.Store(false)
+	s, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writes := func(s *Store) (err error) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { s.Run(ctx) })
+		err = s.Write(t.Context(), func(x *Tx) error {
+			SetAggregated(x, key.NewResource("odd.example", "odds"), true)
+			return nil
+		})
+		cancel()
+		running.Wait()
+		return err
+	}
+	if err := writes(s); err != nil || ReadOnly(s) || CanReopen(s) {
+		t.Errorf("a commit: %v; read-only %v, can reopen %v", err, ReadOnly(s), CanReopen(s))
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	readOnly.Store(true)
+	s, err = open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ReadOnly(s) || s.Failing() == nil || len(s.Meta().Aggregated) != 1 {
+		t.Errorf("read-only %v, failing %v, meta %+v", ReadOnly(s), s.Failing(), s.Meta())
+	}
+	if err := writes(s); !errors.Is(err, syscall.EROFS) {
+		t.Errorf("a commit on a read-only file system: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, cleanFile)); err != nil {
+		t.Errorf("the store is not closed cleanly any more: %v", err)
+	}
+	readOnly.Store(false)
+	if s, err = open(dir); err != nil || ReadOnly(s) {
+		t.Fatalf("on a file system that can be written again: %v", err)
+	}
+	if err := errors.Join(writes(s), s.Close()); err != nil {
+		t.Error(err)
+	}
+}
