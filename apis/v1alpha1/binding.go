@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// APIBinding makes the resources of an APIExport available in its space. When it is deleted
-// their objects in the space are deleted first.
+// APIBinding makes the resources of an APIExport available in its space. Deleting the binding first
+// deletes the objects of these resources in the space.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=orrery
@@ -18,21 +18,21 @@ type APIBinding struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is bound.
+	// Spec defines the bound export, and the claims that are accepted.
 	Spec APIBindingSpec `json:"spec"`
-	// Status says what the space has by it.
+	// Status reports the bound resources and the accepted claims.
 	// +optional
 	Status APIBindingStatus `json:"status,omitempty,omitzero"`
 }
 
-// APIBindingSpec says what is bound, and what its provider may see.
+// APIBindingSpec defines the bound export, and what its provider may access.
 type APIBindingSpec struct {
-	// Export is what is bound. Another one takes another binding.
+	// Export is the bound export. To bind another one, create another binding.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a binding is of one export: delete it, and create another"
 	Export ExportReference `json:"export"`
-	// Claims accept and reject what the provider asks for. What is not named is not
-	// accepted. What was accepted is what the export claimed then: of a claim that grows
-	// later, the provider gets no more until it is accepted anew, which rejecting it first does.
+	// Claims are the decisions on the claims of the export. A claim without a decision is not
+	// accepted. A decision applies to the claim as it was when it was accepted. If the claim grows
+	// later, the provider gets no more until the consumer rejects it and accepts it again.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
@@ -43,11 +43,11 @@ type APIBindingSpec struct {
 
 // ExportReference names an APIExport.
 type ExportReference struct {
-	// Space is that of the provider.
+	// Space is the space of the provider.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=40
 	Space string `json:"space"`
-	// Name is that of the export.
+	// Name is the name of the export.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
@@ -69,36 +69,37 @@ type ClaimDecision struct {
 	State ClaimState `json:"state"`
 }
 
-// ClaimState is what a consumer says of a claim.
+// ClaimState is the decision of a consumer on a claim.
 type ClaimState string
 
 const (
-	// ClaimAccepted lets the provider have what it claims.
+	// ClaimAccepted gives the provider the claimed access.
 	ClaimAccepted ClaimState = "Accepted"
-	// ClaimRejected does not.
+	// ClaimRejected refuses the claimed access.
 	ClaimRejected ClaimState = "Rejected"
 )
 
-// APIBindingStatus is what the hub says of a binding.
+// APIBindingStatus is the observed state of a binding.
 type APIBindingStatus struct {
-	// Conditions: Ready says whether all that the export offers is bound and can be written,
-	// ClaimsDecided whether each claim of the export is accepted, as it is now, or rejected.
+	// Conditions are Ready and ClaimsDecided. Ready: all resources of the export are bound and can
+	// be written. ClaimsDecided: each claim of the export is either rejected, or accepted in its
+	// present form.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// SpaceUID is the UID of the provider's space; absent for root. A later space of the
-	// name is another provider.
+	// SpaceUID is the UID of the provider's space; absent for root. A later space of the same name
+	// is a different provider.
 	// +optional
 	SpaceUID string `json:"spaceUID,omitempty"`
-	// Resources are those that belong to the binding in its space, whatever becomes of the
-	// export: until it is deleted nothing else can define them there.
+	// Resources are the resources that belong to the binding in its space, even if the export no
+	// longer has them. Until the binding is deleted, no other object can define them there.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	Resources []BoundResource `json:"resources,omitempty"`
-	// Claims are what has been accepted, as it was claimed then.
+	// Claims are the accepted claims, as they were when they were accepted.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
@@ -106,24 +107,24 @@ type APIBindingStatus struct {
 	Claims []APIClaim `json:"claims,omitempty"`
 }
 
-// BoundResource is a resource of a space by a binding, with what it takes to read its objects
-// without its definition.
+// BoundResource is a resource that a binding adds to a space. It contains all that the hub needs to
+// read objects of the resource without its definition.
 type BoundResource struct {
 	ExportedResource `json:",inline"`
-	// Kind, ListKind, Singular and ShortNames are its names.
+	// Kind, ListKind, Singular and ShortNames are the names of the resource.
 	Kind     string `json:"kind"`
 	ListKind string `json:"listKind"`
 	Singular string `json:"singular"`
 	// +optional
 	// +listType=atomic
 	ShortNames []string `json:"shortNames,omitempty"`
-	// Namespaced says that its objects are in namespaces.
+	// Namespaced reports whether the resource is namespaced.
 	// +optional
 	Namespaced bool `json:"namespaced,omitempty"`
-	// Versions are those that were served last.
+	// Versions are the versions that were last served.
 	// +listType=atomic
 	Versions []string `json:"versions"`
-	// StorageVersion is the one that was stored last.
+	// StorageVersion is the version that was last stored.
 	StorageVersion string `json:"storageVersion"`
 }
 
@@ -138,41 +139,42 @@ type APIBindingList struct {
 	Items []APIBinding `json:"items"`
 }
 
-// Conditions of APIExports, APIBindings and APIExportViews, besides Ready.
+// Conditions of APIExports, APIBindings and APIExportViews, in addition to Ready.
 const (
-	// ConditionClaimsDecided of an APIBinding is True when each claim of the export is
-	// accepted as it is, or rejected.
+	// ConditionClaimsDecided of an APIBinding is True when each claim of the export is rejected, or
+	// accepted in its present form.
 	ConditionClaimsDecided = "ClaimsDecided"
 )
 
 // Reasons of the condition Ready of APIExports, APIBindings and APIExportViews.
 const (
-	// ReasonServed: all is there.
+	// ReasonServed: the hub serves all resources or slices.
 	ReasonServed = "Served"
 	// ReasonNoSuchSpace: the provider's space does not exist.
 	ReasonNoSuchSpace = "NoSuchSpace"
-	// ReasonAnotherSpace: the provider's space is another one of the same name.
+	// ReasonAnotherSpace: the provider's space was deleted, and another one of the same name
+	// exists.
 	ReasonAnotherSpace = "AnotherSpace"
 	// ReasonNoSuchExport: the export does not exist.
 	ReasonNoSuchExport = "NoSuchExport"
-	// ReasonNotExported: the export no longer has a resource that is bound.
+	// ReasonNotExported: the export no longer offers a bound resource.
 	ReasonNotExported = "NotExported"
 	// ReasonNoDefinition: no established CustomResourceDefinition defines a resource.
 	ReasonNoDefinition = "NoDefinition"
-	// ReasonIncompatible: a resource is defined again, with other names or another scope.
+	// ReasonIncompatible: a resource was defined again with other names or another scope.
 	ReasonIncompatible = "Incompatible"
-	// ReasonTaken: something else in the space has a resource, kind or another of its names.
+	// ReasonTaken: another definition in the space uses the resource name, kind or another name.
 	ReasonTaken = "Taken"
-	// ReasonUnbinding: the binding is being deleted, and objects are left.
+	// ReasonUnbinding: the binding is being deleted, and objects of its resources remain.
 	ReasonUnbinding = "Unbinding"
-	// ReasonUnclaimable: a claim is of a kind that not every space has, or that nobody may claim.
+	// ReasonUnclaimable: a claim selects a kind that not every space has, or that can't be claimed.
 	ReasonUnclaimable = "Unclaimable"
-	// ReasonNoSuchField: a version that is served has no such field to split by.
+	// ReasonNoSuchField: a served version does not have the field that splits objects.
 	ReasonNoSuchField = "NoSuchField"
-	// ReasonFieldDefaulted: a version that is served has a default for the field to split by.
+	// ReasonFieldDefaulted: a served version has a default for the field that splits objects.
 	ReasonFieldDefaulted = "FieldDefaulted"
-	// ReasonUndecided, of ClaimsDecided: the message names claims to accept or reject.
+	// ReasonUndecided, of ClaimsDecided: the message lists the claims to accept or reject.
 	ReasonUndecided = "Undecided"
-	// ReasonDecided, of ClaimsDecided.
+	// ReasonDecided, of ClaimsDecided: each claim is accepted or rejected.
 	ReasonDecided = "Decided"
 )

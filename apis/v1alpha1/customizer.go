@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Customizer says what is different about objects of its space at the locations
-// that get them. It assigns nothing to locations: Placements do.
+// Customizer changes objects of its space for the locations that get them. It assigns no objects to
+// locations; Placements do.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,shortName=cz,categories=orrery
@@ -17,114 +17,110 @@ type Customizer struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is different about which objects, and where.
+	// Spec defines the changes, and the objects and locations that they apply to.
 	Spec CustomizerSpec `json:"spec"`
-	// Status says whether the rules are in force.
+	// Status reports whether the rules are valid, and where they fail.
 	// +optional
 	Status CustomizerStatus `json:"status,omitempty,omitzero"`
 }
 
-// CustomizerSpec says what is different about which objects, and where.
+// CustomizerSpec defines changes, and the objects and locations that they apply to.
 type CustomizerSpec struct {
-	// Match says which objects of the space the rules are for: those that any
-	// entry matches.
+	// Match selects the objects of the space that the rules apply to: those that match any entry.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Match []ObjectTest `json:"match"`
-	// Locations where the rules are in force: those that any entry selects; all
-	// when absent.
+	// Locations selects the locations that the rules apply to, by any entry; all locations when
+	// absent.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Locations []LocationSelector `json:"locations,omitempty"`
-	// Priority orders Customizers: the rules of one with a lower priority come first, of
-	// equal ones by name.
+	// Priority orders Customizers. Lower priorities apply first; Customizers of equal priority
+	// apply in the order of their names.
 	// +optional
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
-	// Data are ConfigMaps of the space that expressions can use, each by a name.
+	// Data are ConfigMaps of the space that expressions can use, each under a name.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	Data []CustomizerData `json:"data,omitempty"`
-	// Rules say what is different. Those of all Customizers that match an object
-	// are in force together, each upon what those before have made.
+	// Rules are the changes. The rules of all Customizers that match an object apply in order, each
+	// to the result of the previous one.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Rules []Rule `json:"rules"`
 }
 
-// CustomizerData has expressions use a ConfigMap.
+// CustomizerData makes a ConfigMap available to expressions.
 type CustomizerData struct {
-	// Name is that under which expressions have it: data.NAME is a map of the texts in the
-	// ConfigMap's data, by key.
+	// Name is the name of the variable in expressions: data.NAME is a map with the strings in the
+	// data of the ConfigMap, by key.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-z][a-zA-Z0-9_]*$`
 	Name string `json:"name"`
-	// ConfigMap is the ConfigMap, in the Customizer's space. Who writes the Customizer needs
-	// the right to get it. If it is not there, rules that use it fail until it is.
+	// ConfigMap is a ConfigMap in the Customizer's space. The user that writes the Customizer needs
+	// the right to get it. While it does not exist, rules that use it fail.
 	ConfigMap ConfigMapReference `json:"configMap"`
 }
 
-// ConfigMapReference names a ConfigMap of the same space.
+// ConfigMapReference names a ConfigMap in the same space.
 type ConfigMapReference struct {
-	// Namespace is the ConfigMap's.
+	// Namespace is the namespace of the ConfigMap.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Namespace string `json:"namespace"`
-	// Name is the ConfigMap's.
+	// Name is the name of the ConfigMap.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name"`
 }
 
-// Rule says what is different about some values of an object: exactly one of value,
-// expression, remove and release does.
+// Rule changes values of an object. It has exactly one of value, expression, remove and release.
 //
 // +kubebuilder:validation:XValidation:rule="[has(self.expression), has(self.remove), has(self.release)].filter(x, x).size() <= 1",message="a rule is exactly one of value, expression, remove: true, release: true"
 // +kubebuilder:validation:XValidation:rule="(!has(self.remove) || self.remove) && (!has(self.release) || self.release)",message="remove and release are true where they are given"
 type Rule struct {
-	// Path selects the values: a JSONPath (RFC 9535), for example
-	// $.spec.replicas or $.spec.template.spec.containers[*].resources. It begins
-	// with the name of a field and goes on by names, indexes, [*] and filters for
-	// one string, such as [?@.name=="app"]. Of metadata it can select single labels
-	// and annotations only. For value and expression, fields that are not there are
-	// added, and [+] at the end appends to a list, unless that has an equal element.
+	// Path selects the values: a JSONPath (RFC 9535), for example $.spec.replicas or
+	// $.spec.template.spec.containers[*].resources. It starts with the name of a field and
+	// continues with names, indexes, [*] and filters for one string, such as [?@.name=="app"]. In
+	// metadata it can select only single labels and annotations. For value and expression, missing
+	// fields are added, and [+] at the end appends to a list unless the list has an equal element.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256
 	Path string `json:"path"`
-	// Value is what the location gets in its place: any JSON but null.
+	// Value replaces the selected values: any JSON except null.
 	// +optional
 	Value *apiextensionsv1.JSON `json:"value,omitempty"`
-	// Expression gives what the location gets in its place, in CEL with the libraries of
-	// Kubernetes: self is the value at the path (of [+], the list), object the object as
-	// the rules before have made it, location has the location's name, labels and
-	// properties, space the space's name and labels, data the texts of ConfigMaps, see
-	// spec.data; parseJSON(text) reads JSON. If it uses self, the value must be
-	// there, see onMissing. If it fails, the location keeps what it has of the object,
-	// which is Held there with reason RuleFailed.
+	// Expression computes the replacement, in CEL with the Kubernetes libraries. Variables: self,
+	// the value at the path (for [+], the list); object, with the previous rules applied; location,
+	// with name, labels and properties; space, with name and labels; data, the strings of
+	// ConfigMaps (see spec.data). parseJSON(text) parses JSON. If the expression uses self, the
+	// value must exist (see onMissing). If it fails, the location keeps its present object, which
+	// is Held with reason RuleFailed.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
-	// Remove removes the values.
+	// Remove removes the selected values.
 	// +optional
 	Remove bool `json:"remove,omitempty"`
-	// Release leaves the values to others at the location: they are set when the
-	// object is created there, and neither changed nor repaired afterwards, not even
-	// when they change in the space. If a path selects something that can't be owned
-	// on its own, such as an element of an atomic list, the object is not changed and
-	// is reported as Failed with reason CannotRelease.
+	// Release leaves the values to other writers at the location. They are set when the object is
+	// created there. Afterwards they are neither changed nor repaired, even if they change in the
+	// space. Some values can't have an owner of their own, such as an element of an atomic list. If
+	// a path selects such a value, the object is not changed, and reported as Failed with reason
+	// CannotRelease.
 	// +optional
 	Release bool `json:"release,omitempty"`
-	// OnMissing says what a rule does where its path selects nothing and nothing can be
-	// added: Ignore, also when absent, changes nothing; Fail fails.
+	// OnMissing is the policy for a path that selects nothing, where no field can be added. Ignore,
+	// also when absent, changes nothing; with Fail, the rule fails.
 	// +optional
 	OnMissing OnMissing `json:"onMissing,omitempty"`
 }
@@ -137,21 +133,21 @@ type OnMissing string
 const (
 	// OnMissingIgnore changes nothing; the default.
 	OnMissingIgnore OnMissing = "Ignore"
-	// OnMissingFail fails.
+	// OnMissingFail makes the rule fail.
 	OnMissingFail OnMissing = "Fail"
 )
 
-// CustomizerStatus says whether the rules are in force.
+// CustomizerStatus reports whether the rules are valid, and where they fail.
 type CustomizerStatus struct {
-	// Conditions has Accepted: all tests, selectors, paths and expressions are valid.
-	// Tests, selectors and releases that are not have no effect; another rule that is not
-	// fails wherever it is in force.
+	// Conditions are the conditions of the Customizer. Accepted: all tests, selectors, paths and
+	// expressions are valid. Invalid tests, selectors and releases have no effect. Other invalid
+	// rules fail for each object that they apply to.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Errors are up to 10 objects and locations where a rule failed; the location keeps
-	// what it has of the object.
+	// Errors are up to 10 objects and locations for which a rule failed. These locations keep their
+	// present object.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
@@ -166,9 +162,9 @@ type CustomizerError struct {
 	Location string `json:"location"`
 	// Rule is the index of the rule.
 	Rule int32 `json:"rule"`
-	// Reason is one word for programs.
+	// Reason is a machine-readable word.
 	Reason string `json:"reason"`
-	// Message is for people.
+	// Message is a text for users.
 	// +optional
 	Message string `json:"message,omitempty"`
 }

@@ -1,6 +1,6 @@
-// Package v1alpha1 holds the kinds that users of Orrery write: descriptions of
-// spaces, locations, placements, customizers and grants, and requests for tokens.
-// It is vocabulary only: no behaviour beyond deep copies lives here.
+// Package v1alpha1 defines the API kinds of Orrery, condition types and reasons: spaces, locations,
+// placements, customizers, grants, exports, summaries and tokens. It has no behaviour beyond deep
+// copies.
 //
 // +kubebuilder:object:generate=true
 // +groupName=orrery.dev
@@ -19,37 +19,37 @@ const (
 var GroupVersion = schema.GroupVersion{Group: Group, Version: Version}
 
 const (
-	// AssignedLocationsAnnotation on any object assigns it to locations without a
-	// Placement: a JSON list of their names.
+	// AssignedLocationsAnnotation assigns an object to locations without a Placement. Its value is
+	// a JSON list of location names.
 	AssignedLocationsAnnotation = "orrery.dev/assigned-locations"
-	// ReturnStatusAnnotation is the return-status policy of a direct assignment, as a
-	// Placement's returnStatus.
+	// ReturnStatusAnnotation sets the return-status policy of a direct assignment. Its values are
+	// those of returnStatus in a Placement.
 	ReturnStatusAnnotation = "orrery.dev/return-status"
-	// ForLabel with value ForBelow says that an Orrery object is for a lower hub.
+	// ForLabel with the value ForBelow marks an Orrery object as meant for a lower hub.
 	ForLabel = "orrery.dev/for"
 	// ForBelow is the value of ForLabel.
 	ForBelow = "below"
-	// AcceptAnnotation on a Location is a hub marker: its agent accepts the log that
-	// has this marker as the continuation of the one it knows.
+	// AcceptAnnotation on a Location is a log epoch. Its agent accepts the log with this epoch as
+	// the continuation of the log that it last followed.
 	AcceptAnnotation = "orrery.dev/accept"
-	// ConfirmPruneAnnotation is the digest of pending removals that may proceed: on a
-	// Location any that wait there, on a Placement those of objects of its space.
+	// ConfirmPruneAnnotation is the digest of pending removals that may proceed. On a Location it
+	// confirms any removals there; on a Placement it confirms removals of objects of its space.
 	ConfirmPruneAnnotation = "orrery.dev/confirm-prune"
-	// PurgeAnnotation with value "true" on a Location makes its agent remove
-	// everything that it created there.
+	// PurgeAnnotation with the value "true" on a Location makes its agent remove all objects that
+	// it created there.
 	PurgeAnnotation = "orrery.dev/purge"
-	// EndpointAnnotation on a Location is the name or URL of the hub's endpoint that its
-	// agent prefers, as "orrery hub --advertise" names them.
+	// EndpointAnnotation on a Location is the name or URL of the hub endpoint that its agent
+	// prefers, as given to "orrery hub --advertise".
 	EndpointAnnotation = "orrery.dev/endpoint"
-	// UnboundAnnotation names the APIBinding with which the hub deletes an object that is
-	// assigned to locations: at these that is a removal by policy, not a user's word.
+	// UnboundAnnotation names the APIBinding whose deletion makes the hub delete the object. At the
+	// locations of the object this counts as a removal by policy, and not as a deletion by a user.
 	UnboundAnnotation = "orrery.dev/unbound"
-	// SpaceAnnotation names the space of an object read through a wildcard path.
+	// SpaceAnnotation names the space of an object that was read through a wildcard path.
 	SpaceAnnotation = "orrery.dev/space"
 )
 
-// IsForBelow says that an object of Orrery with labels is for a lower hub: this one does
-// not act on it.
+// IsForBelow reports whether an Orrery object with these labels is meant for a lower hub. This hub
+// does not act on such an object.
 func IsForBelow(labels interface{ Get(name string) string }) bool {
 	return labels.Get(ForLabel) == ForBelow
 }

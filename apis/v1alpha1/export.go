@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// APIExport offers resources that CustomResourceDefinitions of its space define to other
-// spaces, whose APIBindings take them. Who has the right to the content of the export sees
-// and writes the objects of all spaces that have bound it.
+// APIExport offers resources that CustomResourceDefinitions of its space define to other spaces.
+// These use them by APIBindings. A user with rights to the content of the export can read and write
+// the exported objects of all spaces that have bound it.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=orrery
@@ -18,26 +18,26 @@ type APIExport struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is offered.
+	// Spec defines the offered resources.
 	Spec APIExportSpec `json:"spec"`
-	// Status says whether it can be bound, and where it is served.
+	// Status reports whether the export can be bound, and its URL.
 	// +optional
 	Status APIExportStatus `json:"status,omitempty,omitzero"`
 }
 
-// APIExportSpec says what an export offers, and what its provider asks for.
+// APIExportSpec defines the resources that an export offers, and the claims of its provider.
 type APIExportSpec struct {
-	// Resources that CustomResourceDefinitions of the space define. A resource that is taken
-	// away stays where it is bound: its objects can be read and deleted there, and are
-	// written again when it comes back.
+	// Resources are resources that CustomResourceDefinitions of the space define. A resource that
+	// is removed from the list stays in the spaces that have bound it. Its objects can be read and
+	// deleted there, and written again after the resource is added back.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
 	// +listMapKey=resource
 	// +kubebuilder:validation:MaxItems=16
 	Resources []ExportedResource `json:"resources,omitempty"`
-	// Claims are what else the provider asks to see in the spaces of its consumers, of kinds
-	// that every space has. Each consumer accepts or rejects each of them.
+	// Claims are kinds of all spaces whose objects the provider requests to access in the spaces of
+	// its consumers. Each consumer accepts or rejects each claim.
 	// +optional
 	// +listType=map
 	// +listMapKey=group
@@ -58,7 +58,7 @@ type ExportedResource struct {
 	Resource string `json:"resource"`
 }
 
-// APIClaim asks for objects of a kind that every space has.
+// APIClaim requests access to objects of a kind that every space has.
 type APIClaim struct {
 	// Group is the API group; empty for the core group.
 	// +optional
@@ -69,44 +69,45 @@ type APIClaim struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Resource string `json:"resource"`
-	// Selector says by their labels which objects; all when absent.
+	// Selector selects the claimed objects by label; all objects of the kind when absent.
 	// +optional
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
-	// Verbs are what the provider may do with them: get, list, watch, create, update, patch,
-	// delete, deletecollection; or * for all.
+	// Verbs are the requested verbs: get, list, watch, create, update, patch, delete,
+	// deletecollection; or * for all.
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:items:Enum=get;list;watch;create;update;patch;delete;deletecollection;*
 	Verbs []string `json:"verbs"`
-	// ReferredBy says where exported objects name claimed ones, in their own namespace. In a
-	// slice a claimed object that no exported one owns follows what refers to it like this.
+	// ReferredBy lists fields of exported objects that name claimed objects in their own namespace.
+	// In a slice, a claimed object that no exported object owns is in the slices of the objects
+	// that refer to it by these fields.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
 	ReferredBy []ClaimReference `json:"referredBy,omitempty"`
 }
 
-// ClaimReference is a field of an exported resource that has the name of a claimed object.
+// ClaimReference is a field of an exported resource that contains the name of a claimed object.
 type ClaimReference struct {
 	ExportedResource `json:",inline"`
-	// Path is the field: names behind dots, such as .spec.credentials.secretName.
+	// Path is the path of the field: names after dots, such as .spec.credentials.secretName.
 	// +kubebuilder:validation:Pattern=`^(\.[A-Za-z_][A-Za-z0-9_-]*){1,8}$`
 	// +kubebuilder:validation:MaxLength=256
 	Path string `json:"path"`
 }
 
-// APIExportStatus is what the hub says of an export.
+// APIExportStatus is the observed state of an export.
 type APIExportStatus struct {
-	// Conditions: Ready says whether all that is offered can be bound.
+	// Conditions are the conditions of the export. Ready: all offered resources can be bound.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Bindings is how many spaces have bound it.
+	// Bindings is the number of spaces that have bound the export.
 	// +optional
 	Bindings int32 `json:"bindings,omitempty"`
-	// URL is where the objects of all consumers are served.
+	// URL is the URL at which the hub serves the objects of all consumers.
 	// +optional
 	URL string `json:"url,omitempty"`
 }

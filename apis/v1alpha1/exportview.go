@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// APIExportView slices what an APIExport of its space shows, by the value of a label or a
-// field: the hub serves each slice by itself, and the rest. While there is one, the value
-// of an object can be set once, and not changed until the object is deleted.
+// APIExportView divides the objects of an APIExport of its space by the value of a label or field.
+// The hub serves each slice, and the rest, at its own URL. While a view exists, the value can be
+// set once on an object, and not be changed until the object is deleted.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=orrery
@@ -18,25 +18,25 @@ type APIExportView struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is sliced, and how.
+	// Spec defines which export is divided, and by which key.
 	Spec APIExportViewSpec `json:"spec"`
-	// Status says where slices are served.
+	// Status reports the URLs of the slices.
 	// +optional
 	Status APIExportViewStatus `json:"status,omitempty,omitzero"`
 }
 
-// APIExportViewSpec says what is sliced, and how.
+// APIExportViewSpec defines which export is divided, and by which key.
 type APIExportViewSpec struct {
 	// Export is the name of an APIExport of the space.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="a view is of one export: delete it, and create another"
 	Export string `json:"export"`
-	// Split is what the slices differ in.
+	// Split is the key whose value decides the slice of an object.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="slices are by one key: delete the view, and create another"
 	Split Split `json:"split"`
-	// Values that have a slice; all others are in the rest. Absent: each value that an object
-	// has gets one.
+	// Values are the values that have a slice; all other objects are in the rest. When absent, each
+	// value that occurs has a slice.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4096
@@ -49,57 +49,58 @@ type APIExportViewSpec struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.label) != has(self.field)",message="give a label or a field"
 type Split struct {
-	// Label is the name of a label. Claimed objects are sliced by it, too; one that does not
-	// have it follows the exported objects that own it or, if there are none, refer to it.
+	// Label is the key of a label. It divides claimed objects, too. A claimed object without the
+	// label is in the slices of the exported objects that own it or, if there are none, refer to
+	// it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^([a-z0-9]([a-z0-9.-]*[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?$`
 	Label string `json:"label,omitempty"`
-	// Field is that of exported objects: names behind dots, such as .spec.class. It must be
-	// a string, without a default, in every version that is served. Claimed objects follow the
-	// exported ones that own them or, if there are none, refer to them.
+	// Field is the path of a field of exported objects: names after dots, such as .spec.class. In
+	// each served version it must be a string without a default. A claimed object is in the slices
+	// of the exported objects that own it or, if there are none, refer to it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	// +kubebuilder:validation:Pattern=`^\.spec(\.[A-Za-z_][A-Za-z0-9_-]*){1,7}$`
 	Field string `json:"field,omitempty"`
 }
 
-// APIExportViewStatus is what the hub says of a view.
+// APIExportViewStatus is the observed state of a view.
 type APIExportViewStatus struct {
-	// Conditions: Ready says whether the slices are served.
+	// Conditions are the conditions of the view. Ready: the hub serves the slices.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Slices is how many values have one.
+	// Slices is the number of values that have a slice.
 	// +optional
 	Slices int32 `json:"slices,omitempty"`
-	// Endpoints are the slices by their values, the first 1,024 of them. All are served.
+	// Endpoints are the slices by value, at most the first 1,024. The hub serves all of them.
 	// +optional
 	// +listType=map
 	// +listMapKey=value
 	Endpoints []SliceEndpoint `json:"endpoints,omitempty"`
-	// Rest has what has no value, or none that has a slice.
+	// Rest is the slice of objects without a value, or whose value has no slice.
 	// +optional
 	Rest *RestEndpoint `json:"rest,omitempty"`
 }
 
 // SliceEndpoint is a slice.
 type SliceEndpoint struct {
-	// Value is that of the objects in it.
+	// Value is the value of the objects in the slice.
 	Value string `json:"value"`
-	// URL is where it is served, across all spaces below spaces/* and for one below
-	// spaces/NAME.
+	// URL is the URL of the slice. Below it, spaces/* has the objects of all spaces and spaces/NAME
+	// those of one.
 	URL string `json:"url"`
-	// Objects is how many exported and claimed objects it has.
+	// Objects is the number of exported and claimed objects in the slice.
 	Objects int64 `json:"objects"`
 }
 
-// RestEndpoint is the slice of what has no other.
+// RestEndpoint is the slice of all objects that are in no other slice.
 type RestEndpoint struct {
-	// URL is where it is served, as that of other slices.
+	// URL is the URL of the slice, with the same paths as other slices.
 	URL string `json:"url"`
-	// Objects is how many exported and claimed objects it has.
+	// Objects is the number of exported and claimed objects in the slice.
 	Objects int64 `json:"objects"`
 }
 

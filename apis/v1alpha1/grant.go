@@ -2,8 +2,8 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Grant says who may do what in its space. Grants add up; what none allows is
-// refused. A Grant in the space root can reach other spaces.
+// Grant gives users rights in its space. The rights of all Grants add up; a request that no Grant
+// allows is refused. A Grant in the space root can apply to other spaces.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=orrery
@@ -15,36 +15,36 @@ type Grant struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says who may do what.
+	// Spec defines the subjects and their rights.
 	Spec GrantSpec `json:"spec"`
 }
 
-// GrantSpec says who may do what. Whoever writes it has to hold all of it, in all
-// spaces that it reaches, or the verb escalate on grants.
+// GrantSpec defines subjects and their rights. The user that writes it needs all of these rights in
+// all selected spaces, or the verb escalate on grants.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.roles) || has(self.rules)",message="a grant needs roles, rules, or both"
 // +kubebuilder:validation:XValidation:rule="!has(self.spaces) || !has(self.rules) || self.rules.all(r, !has(r.nonResourceURLs))",message="nonResourceURLs are of the hub, not of the spaces that a grant reaches"
 type GrantSpec struct {
-	// Subjects are who gets the rights.
+	// Subjects are the users and groups that get the rights.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=128
 	Subjects []GrantSubject `json:"subjects"`
-	// Roles are given by name.
+	// Roles are built-in roles.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=3
 	Roles []GrantRole `json:"roles,omitempty"`
-	// Rules say one by one what may be done, with the semantics of RBAC rules.
+	// Rules give single rights, with the semantics of RBAC rules.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Rules []GrantRule `json:"rules,omitempty"`
-	// Spaces that a Grant in the space root reaches instead of root itself. It never
-	// reaches root. Absent: the Grant is about its own space.
+	// Spaces selects the spaces to which a Grant in the space root applies, instead of root. It
+	// never selects root. When absent, the Grant applies to its own space.
 	// +optional
 	Spaces *SpaceSelector `json:"spaces,omitempty"`
 }
@@ -54,31 +54,31 @@ type GrantSubject struct {
 	// Kind is User or Group.
 	// +kubebuilder:validation:Enum=User;Group
 	Kind GrantSubjectKind `json:"kind"`
-	// Name is that of the user or group as the hub knows them.
+	// Name is the name of the user or group, as the hub authenticates it.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Name string `json:"name"`
 }
 
-// GrantSubjectKind says what a name is of.
+// GrantSubjectKind is the kind of a subject: User or Group.
 type GrantSubjectKind string
 
 const (
-	// GrantSubjectUser is one user.
+	// GrantSubjectUser is a single user.
 	GrantSubjectUser GrantSubjectKind = "User"
-	// GrantSubjectGroup is everybody in a group.
+	// GrantSubjectGroup is all users of a group.
 	GrantSubjectGroup GrantSubjectKind = "Group"
 )
 
-// GrantRole gives a role.
+// GrantRole gives a built-in role.
 type GrantRole struct {
-	// Name is view: reads everything but Secrets, Grants, and what clusters have; edit:
-	// also Secrets, and what clusters have of all else, and writes what is in namespaces,
-	// and Namespaces, but not RBAC, quotas, limit ranges, nor Orrery's own kinds; or
-	// admin: everything in the space.
+	// Name is view, edit or admin. view reads everything except Secrets, Grants and live objects of
+	// clusters. edit also reads Secrets and live objects except Secrets, and writes Namespaces and
+	// namespaced objects, but not RBAC, quotas, limit ranges or Orrery's own kinds. admin has all
+	// rights in the space.
 	Name RoleName `json:"name"`
-	// Namespaces that the role is about; all, and what is in none, when absent. Of the
-	// Namespaces themselves a role with namespaces only reads.
+	// Namespaces limits the role to these namespaces. When absent, it applies to all namespaces and
+	// to cluster-scoped objects. A role with namespaces can only read the Namespaces themselves.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MinItems=1
@@ -88,42 +88,41 @@ type GrantRole struct {
 	Namespaces []string `json:"namespaces,omitempty"`
 }
 
-// RoleName is the name of a role that is built in.
+// RoleName is the name of a built-in role.
 //
 // +kubebuilder:validation:Enum=view;edit;admin
 type RoleName string
 
 const (
-	// RoleView reads everything but Secrets and Grants.
+	// RoleView reads everything except Secrets and Grants.
 	RoleView RoleName = "view"
-	// RoleEdit reads Secrets too, and writes what is in namespaces.
+	// RoleEdit also reads Secrets, and writes namespaced objects.
 	RoleEdit RoleName = "edit"
-	// RoleAdmin does everything in its space.
+	// RoleAdmin has all rights in its space.
 	RoleAdmin RoleName = "admin"
 )
 
-// GrantRule says what may be done with some resources, or at some paths, with the
-// semantics of a rule of Kubernetes RBAC.
+// GrantRule gives verbs on resources or on paths, with the semantics of a Kubernetes RBAC rule.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nonResourceURLs) ? !has(self.apiGroups) && !has(self.resources) && !has(self.resourceNames) && !has(self.namespaces) : has(self.apiGroups) && has(self.resources)",message="a rule needs apiGroups and resources, or nonResourceURLs alone"
 type GrantRule struct {
-	// Verbs are what may be done, such as get, list, watch, create, update, patch,
-	// delete, deletecollection; "*" is all.
+	// Verbs are the allowed verbs, such as get, list, watch, create, update, patch, delete,
+	// deletecollection; "*" is all.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=128
 	Verbs []string `json:"verbs"`
-	// APIGroups of the resources: "" is the core group, "*" all.
+	// APIGroups are the API groups of the resources: "" is the core group, "*" all.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=253
 	APIGroups []string `json:"apiGroups,omitempty"`
-	// Resources are plural names in lower case, with a subresource as in
-	// deployments/scale; "*" is all, and */scale that subresource of all.
+	// Resources are plural names in lower case, with a subresource as in deployments/scale; "*" is
+	// all resources, and */scale is that subresource of all resources.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -131,14 +130,15 @@ type GrantRule struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=253
 	Resources []string `json:"resources,omitempty"`
-	// ResourceNames are the only objects that the rule is about; all when absent.
+	// ResourceNames limits the rule to objects with these names; all objects when absent.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	// +kubebuilder:validation:items:MaxLength=253
 	ResourceNames []string `json:"resourceNames,omitempty"`
-	// Namespaces that the rule is about; all, and what is in none, when absent.
+	// Namespaces limits the rule to these namespaces. When absent, it applies to all namespaces and
+	// to cluster-scoped objects.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -146,8 +146,8 @@ type GrantRule struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +kubebuilder:validation:items:MaxLength=63
 	Namespaces []string `json:"namespaces,omitempty"`
-	// NonResourceURLs are paths of the hub, such as /metrics; a "*" at the end stands
-	// for anything. Only in the space root.
+	// NonResourceURLs are paths of the hub, such as /metrics; a "*" at the end matches any suffix.
+	// They are allowed only in the space root.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1

@@ -27,88 +27,87 @@ type Location struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says how the location is managed.
+	// Spec defines how Orrery manages the location.
 	// +optional
 	Spec LocationSpec `json:"spec,omitempty,omitzero"`
-	// Status is what the hub knows of the location.
+	// Status is the observed state of the location.
 	// +optional
 	Status LocationStatus `json:"status,omitempty,omitzero"`
 }
 
-// Mapping says whether the agent of a location works.
+// Mapping defines whether the agent of a location changes the cluster.
 //
 // +kubebuilder:validation:Enum=Active;Paused
 type Mapping string
 
 const (
-	// MappingActive keeps the location equal to what is assigned to it.
+	// MappingActive keeps the location equal to its assigned objects.
 	MappingActive Mapping = "Active"
 	// MappingPaused changes nothing at the location.
 	MappingPaused Mapping = "Paused"
 )
 
-// NamespacePlacing is into which namespaces of its cluster a location puts objects.
+// NamespacePlacing defines how namespaces of spaces map to namespaces of a location's cluster.
 //
 // +kubebuilder:validation:Enum=Same;Prefixed
 type NamespacePlacing string
 
 const (
-	// NamespacesSame puts objects into the namespace that they are in.
+	// NamespacesSame places an object in the namespace of the same name.
 	NamespacesSame NamespacePlacing = "Same"
-	// NamespacesPrefixed puts objects of each space into namespaces of that space.
+	// NamespacesPrefixed places the objects of each space in namespaces of that space.
 	NamespacesPrefixed NamespacePlacing = "Prefixed"
 )
 
-// LocationSpec says how a location is managed.
+// LocationSpec defines how Orrery manages a location.
 type LocationSpec struct {
-	// Mapping is Active, or Paused: then the agent changes nothing at the location.
+	// Mapping is Active or Paused. While it is Paused, the agent changes nothing at the location.
 	// +optional
 	// +kubebuilder:default=Active
 	Mapping Mapping `json:"mapping,omitempty"`
-	// Namespaces is Same, or Prefixed: then what is in namespace NS of a space S gets into
-	// namespace S--NS of the cluster, so that spaces can have the same namespaces there. A
-	// name of more than 63 characters is cut, and ends in a hash. Cluster-scoped objects
-	// other than Namespaces are refused. It can't be changed. Same when absent.
+	// Namespaces is Same or Prefixed; Same when absent. It can't be changed. With Prefixed, objects
+	// in namespace NS of space S are placed in namespace S--NS of the cluster, so spaces can use
+	// the same namespace names. A result of more than 63 characters is truncated and ends in a
+	// hash. Cluster-scoped objects other than Namespaces are refused.
 	// +optional
 	Namespaces NamespacePlacing `json:"namespaces,omitempty"`
-	// Properties are what Customizers may use of the location: any JSON by name.
+	// Properties are values of the location that Customizers may use: any JSON, by name.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=256
 	Properties map[string]apiextensionsv1.JSON `json:"properties,omitempty"`
-	// Taints keep objects away whose Placement does not tolerate them.
+	// Taints keep objects away from the location unless their Placement tolerates them.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
 	// +listMapKey=effect
 	// +kubebuilder:validation:MaxItems=64
 	Taints []Taint `json:"taints,omitempty"`
-	// Prune bounds the deletions that may follow from a change of policy.
+	// Prune limits the deletions that a change of policy may cause.
 	// +optional
 	Prune Prune `json:"prune,omitempty,omitzero"`
-	// Limits bound what the location reports.
+	// Limits limit how much the location reports.
 	// +optional
 	Limits LocationLimits `json:"limits,omitempty,omitzero"`
-	// Shards is how many agents share the location, each with the spaces that fall to it. They
-	// are started with --shards K/N, where N is this number. Agents that are started with
-	// another number are not heard; what they hold at the cluster stays theirs until they end.
-	// 1 when absent.
+	// Shards is how many agents share the location; 1 when absent. Each agent serves a fixed part
+	// of the spaces. Start the agents with --shards K/N, where N is this number. The hub rejects
+	// agents that were started with another number. These keep managing their objects in the
+	// cluster until they end.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=32
 	Shards int32 `json:"shards,omitempty"`
-	// Admit says which objects may be placed here, and with whose rights. For each
-	// object the first entry that matches it counts; what none matches does not come
-	// here. Absent: everything of every space may, with the rights of the agent. The
-	// empty list admits nothing.
+	// Admit lists the objects that may be placed here, and the identity that the agent uses for
+	// them. The first entry that matches an object applies; an object that no entry matches is not
+	// placed here. When absent, all objects of all spaces may be placed, with the rights of the
+	// agent. An empty list admits nothing.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
 	Admit []Admit `json:"admit,omitzero"`
-	// TakesOver are locations that are no more and whose objects at the cluster become
-	// this one's: each as NAME.UID8, the value of the label orrery.dev/location that their
-	// agent gave to objects. They can't be those of a Location that there is, nor of one
-	// that another Location takes over. What is not placed here stays until its removal is
-	// confirmed.
+	// TakesOver lists deleted locations whose objects in the cluster this location takes over. Each
+	// entry is NAME.UID8, the value of the label orrery.dev/location on their objects. An entry
+	// can't name an existing Location, nor one that another Location takes over. Objects that are
+	// not assigned here stay until an administrator confirms their removal.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=8
@@ -117,33 +116,33 @@ type LocationSpec struct {
 	TakesOver []string `json:"takesOver,omitempty"`
 }
 
-// LocationLimits bound what a location reports of objects that were not placed there.
+// LocationLimits limit how much a location reports about objects that Orrery did not place there.
 type LocationLimits struct {
-	// UpsyncObjects is how many objects come back that are born at the location, one that
-	// two spaces ask for being two. 20,000 when absent.
+	// UpsyncObjects is the maximum number of objects that the location reports for upsync; 20,000
+	// when absent. An object that two spaces select counts twice.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	UpsyncObjects *int64 `json:"upsyncObjects,omitempty"`
-	// UpsyncBytes is how large they may be together. 64Mi when absent.
+	// UpsyncBytes is the maximum total size of these objects; 64Mi when absent.
 	// +optional
 	UpsyncBytes *resource.Quantity `json:"upsyncBytes,omitempty"`
 }
 
 // Taint keeps objects away from a location unless their Placement tolerates it.
 type Taint struct {
-	// Key of the taint, as that of a label.
+	// Key is the key of the taint. It has the syntax of a label key.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=316
 	Key string `json:"key"`
-	// Value of the taint, as that of a label.
+	// Value is the value of the taint. It has the syntax of a label value.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	Value string `json:"value,omitempty"`
-	// Effect is NoPlace, or Evict.
+	// Effect is NoPlace or Evict.
 	Effect TaintEffect `json:"effect"`
 }
 
-// String is the taint as kubectl writes it.
+// String returns the taint in the notation of kubectl.
 func (t Taint) String() string {
 	if t.Value == "" {
 		return t.Key + ":" + string(t.Effect)
@@ -151,36 +150,35 @@ func (t Taint) String() string {
 	return t.Key + "=" + t.Value + ":" + string(t.Effect)
 }
 
-// TaintEffect is what a taint does to objects that do not tolerate it: NoPlace has no
-// more of them come, but keeps those that the location had when it was tainted; Evict
-// removes these, too. An object's annotation of direct assignment is stronger than
-// NoPlace, not than Evict.
+// TaintEffect is the effect of a taint on objects that do not tolerate it. NoPlace places no more
+// of them, but keeps those that were assigned before the taint was added. Evict removes these, too.
+// An object's annotation orrery.dev/assigned-locations overrides NoPlace, but not Evict.
 //
 // +kubebuilder:validation:Enum=NoPlace;Evict
 type TaintEffect string
 
 const (
-	// TaintNoPlace has no more objects come.
+	// TaintNoPlace places no more objects.
 	TaintNoPlace TaintEffect = "NoPlace"
-	// TaintEvict removes objects, too.
+	// TaintEvict also removes placed objects.
 	TaintEvict TaintEffect = "Evict"
 )
 
-// Admit matches objects that may be placed at a location: all fields that are given
-// must match. An entry without any matches everything. One that can't be used, for an
-// invalid selector, admits nothing, nor do those after it.
+// Admit matches objects that may be placed at a location. An object matches if all given fields
+// match; an entry without fields matches every object. An entry that is invalid, for example
+// because of its selector, admits nothing, and neither do the entries after it.
 type Admit struct {
-	// Spaces whose objects it matches; all, root included, when absent.
+	// Spaces selects the spaces of the objects; all spaces including root when absent.
 	// +optional
 	Spaces *SpaceSelector `json:"spaces,omitempty"`
-	// Kinds that it matches, by any entry; all when absent.
+	// Kinds match the kind of the object, by any entry; all kinds when absent.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=256
 	Kinds []KindTest `json:"kinds,omitzero"`
-	// Namespaces of the objects that it matches; all, and what is in none, when absent.
-	// Cluster-scoped objects, Namespaces among them, are in none.
+	// Namespaces are the namespaces of the objects. When absent, objects match in all namespaces
+	// and cluster-scoped. A Namespace itself is cluster-scoped.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -188,16 +186,17 @@ type Admit struct {
 	// +kubebuilder:validation:items:MaxLength=63
 	// +kubebuilder:validation:items:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	Namespaces []string `json:"namespaces,omitzero"`
-	// Impersonate names who acts for what it matches; the agent itself when absent.
+	// Impersonate is the identity that the agent uses for matching objects; its own when absent.
 	// +optional
 	Impersonate *Impersonate `json:"impersonate,omitempty"`
 }
 
-// KindTest matches kinds: all fields that are given must match.
+// KindTest matches kinds. All given fields must match.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.apiGroup) || has(self.resources)",message="give apiGroup, resources, or both"
 type KindTest struct {
-	// APIGroup of the kind: "" or core is the core group, "*" any; any when absent.
+	// APIGroup is the API group of the kind: "" or core is the core group, "*" any; any when
+	// absent.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	APIGroup *string `json:"apiGroup,omitempty"`
@@ -212,21 +211,21 @@ type KindTest struct {
 	Resources []string `json:"resources,omitzero"`
 }
 
-// Impersonate names who acts at a location.
+// Impersonate defines the identity that the agent uses at a location.
 type Impersonate struct {
-	// ServiceAccount of the location's cluster, as NAMESPACE/NAME: every request about
-	// the objects is made in its name, so that no more is done with them, nor heard of
-	// them, than it may do and read. The agent needs the right to impersonate it.
+	// ServiceAccount is a ServiceAccount of the location's cluster, as NAMESPACE/NAME. The agent
+	// impersonates it in each request about the objects, so the rights of the ServiceAccount limit
+	// what the agent can change and read. The agent needs the right to impersonate it.
 	// +kubebuilder:validation:MaxLength=317
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?/[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$`
 	ServiceAccount string `json:"serviceAccount"`
 }
 
-// Prune bounds the deletions at a location that follow from a change of policy
-// rather than from the deletion of the object itself.
+// Prune limits the deletions at a location that result from a change of policy, and not from the
+// deletion of the object itself.
 type Prune struct {
-	// MaxPercent is how many percent of the location's objects may be removed within
-	// ten minutes; 50 objects always may. Further removals wait for a confirmation.
+	// MaxPercent is the percentage of the location's objects that may be removed within ten
+	// minutes. Up to 50 objects may always be removed. Further removals wait for a confirmation.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100
@@ -234,20 +233,23 @@ type Prune struct {
 	MaxPercent *int32 `json:"maxPercent,omitempty"`
 }
 
-// LocationStatus is what the hub knows of a location.
+// LocationStatus is the observed state of a location.
 type LocationStatus struct {
-	// Conditions has Enrolled: an agent has joined, and its enrolment was not revoked
-	// since; Connected: the agents of all shards hold a session (written only when it changes); ClusterAvailable: the
-	// cluster's API server answers the agent; Synced: everything assigned is applied (computed when read); Compatible: agent and hub can work together.
-	// While Compatible is False the agent changes nothing.
+	// Conditions are Enrolled, Connected, ClusterAvailable, Synced and Compatible. Enrolled: an
+	// agent has joined, and its enrolment is not revoked. Connected: the agents of all shards hold
+	// a session; the hub writes it only when it changes. ClusterAvailable: the API server of the
+	// cluster answers the agent. Synced: all assigned objects are applied; the hub computes it at
+	// each read. Compatible: agent and hub can work together. While Compatible is False, the agent
+	// changes nothing.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// Agent is what the agent last said of itself.
+	// Agent is the last status that the agent reported about itself.
 	// +optional
 	Agent *AgentStatus `json:"agent,omitempty"`
-	// Taints says when each taint came: objects that the location had then stay.
+	// Taints record when each taint was added. Objects that were assigned before stay despite
+	// NoPlace.
 	// +optional
 	// +listType=map
 	// +listMapKey=key
@@ -257,26 +259,26 @@ type LocationStatus struct {
 	LeftCounts `json:",inline"`
 }
 
-// TaintStatus says when a taint came.
+// TaintStatus records when a taint was added.
 type TaintStatus struct {
 	Key    string      `json:"key"`
 	Effect TaintEffect `json:"effect"`
-	// ResourceVersion is the state of the hub when the taint came.
+	// ResourceVersion is the resource version of the hub at which the taint was added.
 	ResourceVersion string `json:"resourceVersion"`
 }
 
-// LeftCounts counts the objects that are not assigned to a location but still there.
+// LeftCounts counts objects that are no longer assigned to a location but still exist there.
 type LeftCounts struct {
-	// Leaving: the agent removes the object, or has yet to begin.
+	// Leaving counts objects that the agent is removing or has yet to remove.
 	// +optional
 	Leaving int64 `json:"leaving,omitempty"`
-	// Leftovers: the object stays because others at the location use it. "orrery
-	// status" and "orrery why" show who does, and how to get it removed.
+	// Leftovers counts objects that stay because other objects at the location use them. "orrery
+	// status" and "orrery why" show these users, and how to get the object removed.
 	// +optional
 	Leftovers int64 `json:"leftovers,omitempty"`
 }
 
-// AgentStatus is what an agent says of itself.
+// AgentStatus is the status that an agent reports about itself.
 type AgentStatus struct {
 	// Version is the version of orrery-agent.
 	// +optional
@@ -284,156 +286,155 @@ type AgentStatus struct {
 	// KubernetesVersion is the version of the cluster.
 	// +optional
 	KubernetesVersion string `json:"kubernetesVersion,omitempty"`
-	// Hub is the URL under which the agent reaches the hub, and Trusts are the certificate
-	// authorities that it trusts there: the first digits of their SHA-256 fingerprints, or
-	// "system" for those of its system.
+	// Hub is the URL at which the agent reaches the hub. Trusts are the certificate authorities
+	// that the agent trusts for it: the first digits of their SHA-256 fingerprints, or "system" for
+	// the system's certificate pool.
 	// +optional
 	Hub string `json:"hub,omitempty"`
 	// +optional
 	// +listType=atomic
 	Trusts []string `json:"trusts,omitempty"`
-	// SignedBy is the hub's certificate authority that has signed the certificate which the
-	// agent last showed, as in Trusts; empty if it has none.
+	// SignedBy is the certificate authority of the hub that signed the certificate which the agent
+	// last presented. It has the format of Trusts, and is empty if the agent has no certificate.
 	// +optional
 	SignedBy string `json:"signedBy,omitempty"`
-	// StoreEncrypted says that what the agent keeps on disk is encrypted, by a key that is
-	// kept elsewhere.
+	// StoreEncrypted reports whether the agent encrypts its store on disk with a key that is kept
+	// outside that disk.
 	// +optional
 	StoreEncrypted bool `json:"storeEncrypted,omitempty"`
 	// APIsDigest is a digest of the kinds, versions and schemas that the cluster serves.
 	// +optional
 	APIsDigest string `json:"apisDigest,omitempty"`
-	// Halted says why the agent changes nothing at the cluster; empty while it works.
+	// Halted is the reason why the agent changes nothing at the cluster; empty while it works.
 	// +optional
 	Halted string `json:"halted,omitempty"`
-	// StoreError is why the agent can't write its data directory: it keeps what it has, and takes nothing
-	// new. Empty while it can.
+	// StoreError is the reason why the agent can't write its data directory; empty while it can. The agent
+	// then keeps its objects and takes no new ones.
 	// +optional
 	StoreError string `json:"storeError,omitempty"`
-	// Lineage is Proven, or Unproven: the hub's log does not continue the one that
-	// the agent knows.
+	// Lineage is Proven or Unproven. Unproven means that the hub's log is not known to continue the
+	// log that the agent last followed.
 	// +optional
 	Lineage string `json:"lineage,omitempty"`
-	// Awaits is the marker of the log that "orrery location accept" would accept.
+	// Awaits is the epoch of the log that "orrery location accept" would accept.
 	// +optional
 	Awaits string `json:"awaits,omitempty"`
 	// Deferred counts the changes that wait until the log is accepted.
 	// +optional
 	Deferred int64 `json:"deferred,omitempty"`
-	// Shards says of each agent what is not the same of all, if several share the location.
-	// The other fields then are of all together.
+	// Shards is the status of each agent, if several share the location. The other fields then
+	// combine all agents.
 	// +optional
 	// +listType=atomic
 	Shards []ShardStatus `json:"shards,omitempty"`
-	// Prune are removals that wait for a confirmation.
+	// Prune describes removals that wait for a confirmation.
 	// +optional
 	Prune *PendingPrune `json:"prune,omitempty"`
-	// Purge is the progress of the removal of everything.
+	// Purge is the progress of the removal of all objects.
 	// +optional
 	Purge *PurgeProgress `json:"purge,omitempty"`
 }
 
-// ShardStatus is what is known of one of the agents that share a location.
+// ShardStatus is the status of one of the agents that share a location.
 type ShardStatus struct {
-	// Shard is K/N: number K of N.
+	// Shard is K/N: agent K of N.
 	Shard string `json:"shard"`
-	// Connected says that the agent holds a session.
+	// Connected reports whether the agent holds a session.
 	Connected bool `json:"connected"`
-	// Version is its version of orrery-agent.
+	// Version is the version of orrery-agent.
 	// +optional
 	Version string `json:"version,omitempty"`
-	// Halted says why it changes nothing at the cluster; empty while it works.
+	// Halted is the reason why the agent changes nothing at the cluster; empty while it works.
 	// +optional
 	Halted string `json:"halted,omitempty"`
 }
 
-// PendingPrune are removals at a location that wait for a confirmation, because
-// they are more than spec.prune allows.
+// PendingPrune describes removals at a location that wait for a confirmation, because they exceed
+// spec.prune.
 type PendingPrune struct {
-	// Pending counts them.
+	// Pending is the number of removals.
 	Pending int64 `json:"pending"`
-	// Digest names exactly these, for "orrery location confirm-prune --digest".
+	// Digest identifies exactly these removals, for "orrery location confirm-prune --digest".
 	Digest string `json:"digest"`
-	// Spaces are the same removals by space. The digest of one can be confirmed by
-	// the annotation orrery.dev/confirm-prune of a Placement of that space.
+	// Spaces are the same removals by space. The annotation orrery.dev/confirm-prune on a Placement
+	// of a space can confirm the digest of that space.
 	// +optional
 	// +listType=atomic
 	Spaces []SpacePrune `json:"spaces,omitempty"`
-	// Placements are the same removals by the Placement that no longer assigns the
-	// objects.
+	// Placements are the same removals by the Placement that no longer assigns the objects.
 	// +optional
 	// +listType=atomic
 	Placements []PlacementPrune `json:"placements,omitempty"`
-	// Objects are the first few of them, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// Objects are the first few of the objects to remove, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	// +optional
 	// +listType=atomic
 	Objects []string `json:"objects,omitempty"`
 }
 
-// PlacementPrune are the pending removals of objects that one Placement no longer
-// assigns.
+// PlacementPrune describes pending removals of objects that one Placement no longer assigns.
 type PlacementPrune struct {
 	// Space is the name of the space.
 	Space string `json:"space"`
-	// Placement is its name; empty for removals of which no Placement is known.
+	// Placement is the name of the Placement; empty for removals whose Placement is unknown.
 	// +optional
 	Placement string `json:"placement,omitempty"`
-	// Pending counts them.
+	// Pending is the number of removals.
 	Pending int64 `json:"pending"`
-	// Digest names exactly these, at this location.
+	// Digest identifies exactly these removals at this location.
 	Digest string `json:"digest"`
 }
 
-// SpacePrune are the pending removals of one space's objects.
+// SpacePrune describes pending removals of objects of one space.
 type SpacePrune struct {
 	// Space is the name of the space.
 	Space string `json:"space"`
-	// Pending counts them.
+	// Pending is the number of removals.
 	Pending int64 `json:"pending"`
-	// Digest names exactly these.
+	// Digest identifies exactly these removals.
 	Digest string `json:"digest"`
 }
 
-// PurgeProgress is the progress of the removal of everything from a location.
+// PurgeProgress is the progress of the removal of all objects from a location.
 type PurgeProgress struct {
-	// Left counts the objects that have yet to be removed.
+	// Left is the number of objects that have yet to be removed.
 	Left int64 `json:"left"`
-	// Kept counts the objects that stay because others at the cluster use them.
+	// Kept is the number of objects that stay because other objects at the cluster use them.
 	// +optional
 	Kept int64 `json:"kept,omitempty"`
-	// Objects are the first few of what stays.
+	// Objects are the first few of the remaining objects.
 	// +optional
 	// +listType=atomic
 	Objects []string `json:"objects,omitempty"`
 }
 
-// Counts counts pairs of object and location by their state.
+// Counts counts pairs of object and location by state.
 type Counts struct {
-	// Assigned: all pairs.
+	// Assigned is the number of all pairs.
 	// +optional
 	Assigned int64 `json:"assigned"`
-	// Applied: the location has the object as desired.
+	// Applied counts pairs whose location has the object as desired.
 	// +optional
 	Applied int64 `json:"applied"`
-	// Healthy: it is applied, and does at the location what its spec asks for.
+	// Healthy counts applied pairs whose object works as its spec requests.
 	// +optional
 	Healthy int64 `json:"healthy"`
-	// Mutated: it is applied, but admission at the location sets other values than
-	// it says. These count as Applied, too.
+	// Mutated counts applied pairs where admission at the location changed values. Applied includes
+	// them.
 	// +optional
 	Mutated int64 `json:"mutated"`
-	// Failed: the object can't be applied as it is.
+	// Failed counts pairs whose object can't be applied in its present form.
 	// +optional
 	Failed int64 `json:"failed"`
-	// Held: the location keeps the object as it has it.
+	// Held counts pairs whose location keeps the present object without applying changes.
 	// +optional
 	Held int64 `json:"held"`
-	// Stale: the location is not connected, or its agent can't see the cluster, so its reports may be old.
+	// Stale counts pairs whose reports may be outdated: the location is not connected, or its agent
+	// can't reach the cluster.
 	// +optional
 	Stale int64 `json:"stale"`
 }
 
-// Add adds other counts to these.
+// Add adds other to c.
 func (c *Counts) Add(other Counts) {
 	c.Assigned += other.Assigned
 	c.Applied += other.Applied
@@ -444,44 +445,45 @@ func (c *Counts) Add(other Counts) {
 	c.Stale += other.Stale
 }
 
-// Condition types, and reasons that only one of them has.
+// Condition types, and reasons that belong to only one of them.
 const (
-	// ConditionEnrolled says that an agent has joined. It is False once its enrolment was
+	// ConditionEnrolled reports whether an agent has joined. It is False after its enrolment was
 	// revoked.
 	ConditionEnrolled = "Enrolled"
-	// ConditionConnected says that an agent holds a session with the hub.
+	// ConditionConnected reports whether an agent holds a session with the hub.
 	ConditionConnected = "Connected"
 	// ConditionClusterAvailable of a Location reports whether the API server of its cluster answers
-	// the agent. While it is False, all that is known of the objects there may be old. A Location
-	// whose agent is of an earlier version does not have it.
+	// the agent. While it is False, all reports about objects there may be outdated. The condition
+	// is absent if the agent is of an earlier version.
 	ConditionClusterAvailable = "ClusterAvailable"
-	// ConditionUpsynced says, of a Location, whether what spaces ask to see of it comes back
-	// and, of a Placement, whether it is asked for at all its locations. Others don't have it.
+	// ConditionUpsynced, of a Location, reports whether the objects that spaces select by upsync
+	// come back from it. Of a Placement, it reports whether all its locations are asked for them.
+	// It is absent where no upsync is requested.
 	ConditionUpsynced = "Upsynced"
-	// ConditionSynced says that everything assigned is applied.
+	// ConditionSynced reports whether all assigned objects are applied.
 	ConditionSynced = "Synced"
-	// ConditionCompatible says that agent and hub can work together. While it is
-	// False the agent changes nothing.
+	// ConditionCompatible reports whether agent and hub can work together. While it is False, the
+	// agent changes nothing.
 	ConditionCompatible = "Compatible"
-	// ConditionReady says that a Space is served.
+	// ConditionReady reports whether the hub serves a Space.
 	ConditionReady = "Ready"
-	// ConditionAccepted says that a Placement's or Customizer's spec can be used.
+	// ConditionAccepted reports whether the spec of a Placement or Customizer is valid.
 	ConditionAccepted = "Accepted"
 	// ConditionLocationsKnown is False, with ReasonNoSuchLocation, while a Placement names
-	// locations that do not exist; others do not have it.
+	// locations that do not exist; otherwise it is absent.
 	ConditionLocationsKnown = "LocationsKnown"
-	// ConditionComplete says that the rows of a Summary have all that they should, but for
-	// what its limit leaves out. Otherwise its reason is ReasonTooLarge or ReasonMixedTypes.
+	// ConditionComplete reports whether the rows of a Summary are complete, apart from those beyond
+	// its limit. If not, its reason is ReasonTooLarge or ReasonMixedTypes.
 	ConditionComplete = "Complete"
 	// ConditionWholeReleases is False, with ReasonPartOfHelmRelease, while a Placement
 	// matches some objects of a Helm release but not all; otherwise it is absent.
 	ConditionWholeReleases = "WholeReleases"
-	// ReasonPartOfHelmRelease is that condition's reason.
+	// ReasonPartOfHelmRelease is the reason of ConditionWholeReleases.
 	ReasonPartOfHelmRelease = "PartOfHelmRelease"
-	// ConditionStatusReturned is False, with ReasonStatusLeftOut, while statuses that a
-	// Placement asks for are too large to come back; otherwise it is absent.
+	// ConditionStatusReturned is False, with ReasonStatusLeftOut, while statuses that a Placement
+	// requests are too large to return; otherwise it is absent.
 	ConditionStatusReturned = "StatusReturned"
-	// ReasonStatusLeftOut is that condition's reason.
+	// ReasonStatusLeftOut is the reason of ConditionStatusReturned.
 	ReasonStatusLeftOut = "StatusLeftOut"
 )
 

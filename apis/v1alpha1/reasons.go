@@ -1,82 +1,82 @@
 package v1alpha1
 
-// Reasons of the states of an object at a location, as reports, answers and the status
-// of Placements give them. Failed can also have the target's own reason for a refusal.
+// Reasons of the states of an object at a location, in reports, responses and the status of
+// Placements. Failed can also have the reason with which the location's API server refused it.
 const (
-	// ReasonMutated, of Applied: the cluster's admission sets other values in fields that
-	// the message names.
+	// ReasonMutated, of Applied: admission in the cluster changes fields that the message lists.
 	ReasonMutated = "Mutated"
-	// ReasonContested, of Applied: somebody at the location changes it again and again,
-	// and it is applied again each time.
+	// ReasonContested, of Applied: another client at the location repeatedly changes the object,
+	// and the agent applies it again each time.
 	ReasonContested = "Contested"
-	// ReasonUnobserved, of Applied: the kind can't be listed, so changes are not seen.
+	// ReasonUnobserved, of Applied: the kind can't be listed, so the agent does not see changes.
 	ReasonUnobserved = "Unobserved"
-	// ReasonCreateOnly, of Applied: it was created, and is left alone since, as createOnly says.
+	// ReasonCreateOnly, of Applied: the object was created and is not changed, because of
+	// createOnly.
 	ReasonCreateOnly = "CreateOnly"
-	// ReasonCompleted, of Applied: it ran to its end and is not created again.
+	// ReasonCompleted, of Applied: the object ran to completion and is not created again.
 	ReasonCompleted = "Completed"
-	// ReasonDegraded, of a pair among the errors of a Placement: the object is applied, and
-	// will not do by itself what its spec asks for.
+	// ReasonDegraded, of a pair among the errors of a Placement: the object is applied, but will
+	// not reach the state in its spec without a change.
 	ReasonDegraded = "Degraded"
 
-	// ReasonUnknownField, of Failed: the kind's schema at the location lacks a field.
+	// ReasonUnknownField, of Failed: the schema of the kind at the location lacks a field.
 	ReasonUnknownField = "UnknownField"
-	// ReasonImmutable, of Failed: an immutable field has changed, and onImmutable is Fail, or
-	// the object may not be deleted to be made anew.
+	// ReasonImmutable, of Failed: an immutable field has changed, and onImmutable is Fail, or the
+	// object may not be deleted and recreated.
 	ReasonImmutable = "Immutable"
-	// ReasonDrifted, of Failed: it is not as it was applied, and onDrift is Report.
+	// ReasonDrifted, of Failed: the object differs from its applied state, and onDrift is Report.
 	ReasonDrifted = "Drifted"
-	// ReasonCannotRelease, of Failed: it can't be applied without a value that is released.
+	// ReasonCannotRelease, of Failed: the object can't be applied without a released value.
 	ReasonCannotRelease = "CannotRelease"
-	// ReasonMalformed, of Failed: what the hub sent is not an object that can be applied.
+	// ReasonMalformed, of Failed: the hub sent an object that can't be applied.
 	ReasonMalformed = "Malformed"
-	// ReasonNotAdmitted, of Failed: the location does not admit the object, as its
-	// spec.admit says; nothing is sent to it.
+	// ReasonNotAdmitted, of Failed: spec.admit of the location does not admit the object, so the
+	// hub does not send it.
 	ReasonNotAdmitted = "NotAdmitted"
-	// ReasonClusterScoped, of Failed: the object is in no namespace, and the location keeps
-	// spaces apart by namespaces of their own (namespaces: Prefixed).
+	// ReasonClusterScoped, of Failed: the object is cluster-scoped, and the location places each
+	// space in namespaces of its own (namespaces: Prefixed).
 	ReasonClusterScoped = "ClusterScoped"
-	// ReasonNoSuchLocation, of Failed: the object's annotation names a location that does
-	// not exist; of LocationsKnown: a Placement does.
+	// ReasonNoSuchLocation, of Failed: the object's annotation names a location that does not
+	// exist. Of LocationsKnown: a Placement does.
 	ReasonNoSuchLocation = "NoSuchLocation"
-	// ReasonTainted, of Failed: the object's annotation names a location that has a taint
-	// which evicts.
+	// ReasonTainted, of Failed: the object's annotation names a location that has a taint with
+	// effect Evict.
 	ReasonTainted = "Tainted"
-	// ReasonRefused, of Failed: the target refuses it without a reason of its own.
+	// ReasonRefused, of Failed: the location's API server refuses the object without a reason.
 	ReasonRefused = "Refused"
 
 	// ReasonNoSuchResource, of Unsupported: the location does not serve the kind.
 	ReasonNoSuchResource = "NoSuchResource"
-	// ReasonNoSuchVersion, of Unsupported: it serves the kind, in other versions.
+	// ReasonNoSuchVersion, of Unsupported: the location serves the kind only in other versions.
 	ReasonNoSuchVersion = "NoSuchVersion"
 
-	// ReasonOtherSpace, of Conflict: the location has another space's object of the
-	// same kind and name, which was there first.
+	// ReasonOtherSpace, of Conflict: the location already has an object of the same kind and name
+	// from another space.
 	ReasonOtherSpace = "OtherSpace"
-	// ReasonDefinedOtherwise, of Conflict: the location has another space's definition of the
-	// resource, and this one contradicts it; of Held: the object does not fit the definition of
-	// its kind that the location has from another space. The message names the field.
+	// ReasonDefinedOtherwise, of Conflict: the location has a definition of the resource from
+	// another space, and this one contradicts it. Of Held: the object does not match the definition
+	// of its kind that the location has from another space. The message names the field.
 	ReasonDefinedOtherwise = "DefinedOtherwise"
-	// ReasonExists, of Conflict: somebody else's object has the name.
+	// ReasonExists, of Conflict: an object of the name exists that Orrery did not create.
 	ReasonExists = "Exists"
 
-	// ReasonUpsynced, of Held and Orphaned: an entry of a Placement's upsync matches the
-	// object, so it is not placed at the location, which keeps what it has.
+	// ReasonUpsynced, of Held and Orphaned: an entry of a Placement's upsync matches the object. It
+	// is not placed at the location, which keeps its present object.
 	ReasonUpsynced = "Upsynced"
-	// ReasonImpersonated, of Upsynced: the location has a ServiceAccount act for objects of
-	// the space, which therefore sees nothing of what is born there.
+	// ReasonImpersonated, of Upsynced: the agent of the location impersonates a ServiceAccount for
+	// the space. The location therefore reports no upsynced objects to this space.
 	ReasonImpersonated = "Impersonated"
-	// ReasonAsked, of Upsynced: what is asked for comes back, as far as the location says.
+	// ReasonAsked, of Upsynced: the requested objects are reported, as far as the location knows.
 	ReasonAsked = "Asked"
-	// ReasonUnread, of Upsynced: the location's agent may not read kinds that are asked for, or
-	// there are none.
+	// ReasonUnread, of Upsynced: requested kinds do not exist, or the location's agent may not read
+	// them.
 	ReasonUnread = "Unread"
-	// ReasonLimitExceeded, of Upsynced: more matches than the location's limits allow.
+	// ReasonLimitExceeded, of Upsynced: more objects match than the location's limits allow.
 	ReasonLimitExceeded = "LimitExceeded"
-	// ReasonSuspended, of Held: all Placements that place the object there are suspended.
+	// ReasonSuspended, of Held: all Placements that assign the object there are suspended.
 	ReasonSuspended = "Suspended"
-	// ReasonTooManyRules, of Held: the object's Customizers have more paths than can be
-	// sent with it.
+	// ReasonTooManyRules, of Held: the object's Customizers have more paths than the protocol can
+	// send with it.
 	ReasonTooManyRules = "TooManyRules"
 	// ReasonNotRendered, of Held: the object can't be rendered for the location.
 	ReasonNotRendered = "NotRendered"
@@ -85,38 +85,40 @@ const (
 	// ReasonTemplateFailed, of Held: a template in the object can't be expanded for the location.
 	ReasonTemplateFailed = "TemplateFailed"
 	// ReasonCannotImpersonate, of Held: the location admits the object with the rights of a
-	// ServiceAccount, for which its agent is too old.
+	// ServiceAccount, but its agent is too old to impersonate one.
 	ReasonCannotImpersonate = "CannotImpersonate"
-	// ReasonNothingToKeep, of Held: the location should keep what it has, but has nothing.
+	// ReasonNothingToKeep, of Held: the location should keep its present object, but has none.
 	ReasonNothingToKeep = "NothingToKeep"
 
-	// ReasonTerminating, of Waiting and Removing: what is there is being deleted.
+	// ReasonTerminating, of Waiting and Removing: the present object is being deleted.
 	ReasonTerminating = "Terminating"
-	// ReasonNamespaceTerminating, of Waiting: its namespace is being deleted.
+	// ReasonNamespaceTerminating, of Waiting: the namespace of the object is being deleted.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonWaitsForNamespace, of Waiting: its Namespace is placed at the location, and is not there yet.
+	// ReasonWaitsForNamespace, of Waiting: the Namespace of the object is placed at the location and does
+	// not exist there yet.
 	ReasonWaitsForNamespace = "WaitsForNamespace"
-	// ReasonRecreating, of Waiting: it is deleted to be created again, as onImmutable says.
+	// ReasonRecreating, of Waiting: the object is being deleted, to be recreated because of
+	// onImmutable.
 	ReasonRecreating = "Recreating"
 	// ReasonTargetUnavailable, of Waiting: the location's API server does not answer.
 	ReasonTargetUnavailable = "TargetUnavailable"
-	// ReasonAnnounced, of Waiting: it is made once the hub has noted that the location is about
-	// to have it, since its deletion waits until that is gone (waitForRemoval).
+	// ReasonAnnounced, of Waiting: the agent creates the object after the hub has recorded its
+	// location. Deletion of the object then waits for this location (waitForRemoval).
 	ReasonAnnounced = "Announced"
-	// ReasonHalted, of Waiting and Removing: a change waits, since the location's agent changes nothing
-	// now, as while the location is paused.
+	// ReasonHalted, of Waiting and Removing: a change is pending while the location's agent changes
+	// nothing, for example while the location is paused.
 	ReasonHalted = "Halted"
-	// ReasonLineageUnproven, of Waiting: the object there was written by a log that this
-	// hub's is not known to continue.
+	// ReasonLineageUnproven, of Waiting: the present object was written from another log, and the
+	// hub's log is not known to continue that log.
 	ReasonLineageUnproven = "LineageUnproven"
 
-	// ReasonPruneGuard, of Removing, of Waiting for what is to be made anew, and of the
-	// condition Synced: more would be removed at once than the location allows; it waits for
-	// a confirmation.
+	// ReasonPruneGuard, of Removing, of Waiting for an object to recreate, and of the condition
+	// Synced: the removals exceed the limit of the location, and wait for a confirmation.
 	ReasonPruneGuard = "PruneGuard"
-	// ReasonNotEmpty, of Removing: what is in it has to go first.
+	// ReasonNotEmpty, of Removing: the objects in it have to be removed first.
 	ReasonNotEmpty = "NotEmpty"
-	// ReasonWaitsForWebhooks, of Removing: webhooks and API services that leave, too, go first.
+	// ReasonWaitsForWebhooks, of Removing: webhooks and API services that are also removed go
+	// first.
 	ReasonWaitsForWebhooks = "WaitsForWebhooks"
 	// ReasonWaitsForCustomResources, of Removing: custom resources go first.
 	ReasonWaitsForCustomResources = "WaitsForCustomResources"
@@ -125,9 +127,9 @@ const (
 	// ReasonWaitsForClusterRoles, of Removing: the ClusterRoles that aggregate it go first.
 	ReasonWaitsForClusterRoles = "WaitsForClusterRoles"
 
-	// ReasonInUse, of Orphaned: others have something in it.
+	// ReasonInUse, of Orphaned: objects of other owners exist in it.
 	ReasonInUse = "InUse"
-	// ReasonReleased, of Orphaned: it stays, as onRemove says, and is no longer managed.
+	// ReasonReleased, of Orphaned: the object stays because of onRemove, and is no longer managed.
 	ReasonReleased = "Released"
 )
 
@@ -135,48 +137,48 @@ const (
 const (
 	// ReasonJoined, of the condition Enrolled: an agent has joined and has a credential.
 	ReasonJoined = "Joined"
-	// ReasonClusterUnavailable, of ClusterAvailable being False and of Synced being Unknown: the agent of a
-	// location does not see its cluster. The API server does not answer, or has lost its etcd, or the agent is halted
-	// for a reason that keeps it from observing the cluster.
+	// ReasonClusterUnavailable, of ClusterAvailable being False and Synced being Unknown: the agent of a
+	// location does not observe its cluster. The API server does not answer, or has lost its etcd, or the
+	// agent is halted for a reason that prevents observation.
 	ReasonClusterUnavailable = "ClusterUnavailable"
 	// ReasonStoreNotWritable, of Synced of a Location being False: the agent can't write its data directory.
 	ReasonStoreNotWritable = "StoreNotWritable"
-	// ReasonStale, of the condition Synced of a Placement being Unknown: some of its objects are at
-	// locations that can't be seen now.
+	// ReasonStale, of Synced of a Placement being Unknown: some of its objects are at locations
+	// that currently do not report.
 	ReasonStale = "Stale"
-	// ReasonRevoked, of Enrolled being False: somebody has revoked all that the agent was
-	// given. It takes another join token to go on.
+	// ReasonRevoked, of Enrolled being False: a user has revoked all credentials of the agent. The
+	// agent needs a new join token.
 	ReasonRevoked = "Revoked"
-	// ReasonCredentialReused, of Enrolled being False: a credential that was renewed was
-	// used again, so two agents have it, and all that the agent was given is revoked.
+	// ReasonCredentialReused, of Enrolled being False: a credential was used after its renewal, so
+	// two agents have it. The hub has revoked all credentials of the agent.
 	ReasonCredentialReused = "CredentialReused"
-	// ReasonLogFull is the reason of writes that are refused, and of the condition Ready of
-	// spaces, while the hub's log has no room.
+	// ReasonLogFull is the reason of refused writes, and of the condition Ready of spaces, while
+	// the hub's log is full.
 	ReasonLogFull = "LogFull"
-	// ReasonProtocol is the reason of the condition Compatible when the hub itself has set
-	// it. With any other reason an operator has set it, and the hub leaves it alone.
+	// ReasonProtocol is the reason of the condition Compatible when the hub has set it. A condition
+	// with any other reason was set by an administrator, and the hub does not change it.
 	ReasonProtocol = "Protocol"
 )
 
-// Reasons why nobody says how an object is at a location, see "orrery diff". Those of the
-// location's cluster are as reports have them.
+// Reasons why "orrery diff" can't show an object at a location. Reasons that come from the
+// location's cluster are those of reports.
 const (
-	// ReasonNotPlaced: the object is not assigned to the location, and the location has
-	// nothing of it.
+	// ReasonNotPlaced: the object is not assigned to the location, and the location does not have
+	// it.
 	ReasonNotPlaced = "NotPlaced"
-	// ReasonOtherShards: an agent is for a shard of another number of shards than the
-	// location's spec.shards.
+	// ReasonOtherShards: the agent was started with another number of shards than the location's
+	// spec.shards.
 	ReasonOtherShards = "OtherShards"
 	// ReasonNotConnected: the location's agent has no session with this hub.
 	ReasonNotConnected = "NotConnected"
-	// ReasonAgentTooOld: the location's agent does not know the question; of Upsynced: it does
-	// not report what is born there.
+	// ReasonAgentTooOld: the location's agent does not support the request. Of Upsynced: it does
+	// not report upsynced objects.
 	ReasonAgentTooOld = "AgentTooOld"
-	// ReasonNoAnswer: the location's agent has not answered in time.
+	// ReasonNoAnswer: the location's agent has not responded in time.
 	ReasonNoAnswer = "NoAnswer"
-	// ReasonBadAnswer: what the location's agent has answered is no answer.
+	// ReasonBadAnswer: the response of the location's agent is invalid.
 	ReasonBadAnswer = "BadAnswer"
-	// ReasonTooLarge: what is there is larger than an answer may be.
+	// ReasonTooLarge: the object at the location is larger than the maximum response.
 	ReasonTooLarge = "TooLarge"
 )
 

@@ -5,8 +5,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Space is a Kubernetes-compatible API that stores descriptions of workloads
-// and runs nothing. Spaces are created in the space root.
+// Space is a Kubernetes-compatible API that stores descriptions of workloads and runs nothing.
+// Spaces are created in the space root.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,categories=orrery
@@ -23,69 +23,69 @@ type Space struct {
 	// Spec is the desired state of the space.
 	// +optional
 	Spec SpaceSpec `json:"spec,omitempty,omitzero"`
-	// Status is what the hub says of it.
+	// Status is the observed state of the space.
 	// +optional
 	Status SpaceStatus `json:"status,omitempty,omitzero"`
 }
 
 // SpaceSpec is the desired state of a space.
 type SpaceSpec struct {
-	// Limits bound what the space may hold. Writes beyond them are refused as
-	// Forbidden; what the space already holds stays.
+	// Limits limit what the space may hold. The hub rejects writes beyond them as Forbidden;
+	// existing objects stay.
 	// +optional
 	Limits SpaceLimits `json:"limits,omitempty,omitzero"`
 }
 
-// SpaceLimits bound what a space may hold. A limit that is not set does not apply,
-// but for bytes and policyTests, which have defaults.
+// SpaceLimits limit what a space may hold. Except for bytes and policyTests, there is no limit if
+// the field is absent.
 type SpaceLimits struct {
-	// Objects is how many objects of all kinds the space may hold.
+	// Objects is the maximum number of objects of all kinds in the space.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Objects *int64 `json:"objects,omitempty"`
-	// Bytes is how large all objects may be together, as they are stored. When absent, they may
-	// have a quarter of the log's quota together. Then objects can be created while the whole log holds less than
-	// half of its quota, and made larger while it holds less than five eighths.
+	// Bytes is the maximum total size of all objects as stored. When absent, it is a quarter of the
+	// log's quota. Objects can then be created while the whole log holds less than half of its
+	// quota, and made larger while it holds less than five eighths.
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
-	// ObjectBytes is how large one object may be, as it is stored. No object is
-	// larger than 1472Ki.
+	// ObjectBytes is the maximum size of one object as stored. No object can be larger than 1472Ki.
 	// +optional
 	ObjectBytes *resource.Quantity `json:"objectBytes,omitempty"`
-	// CRDs is how many CustomResourceDefinitions the space may hold.
+	// CRDs is the maximum number of CustomResourceDefinitions in the space.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	CRDs *int64 `json:"crds,omitempty"`
-	// Policies is how many Placements and Customizers the space may hold. Each takes time at
-	// each change of an object and of a location, and memory for each location.
+	// Policies is the maximum number of Placements and Customizers in the space. The hub evaluates
+	// each of them at each change of an object or location, and each needs memory for each
+	// location.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Policies *int64 `json:"policies,omitempty"`
-	// PolicyTests is how many tests all Placements and Customizers of the space may have: one for each
-	// entry of downsync and match, and one for each requirement of their label selectors. 8,192 when
-	// absent. Each may be evaluated for each object of the space that a change concerns.
+	// PolicyTests is the maximum number of tests of all Placements and Customizers in the space; 8,192
+	// when absent. Each entry of downsync and match is one test, and so is each requirement of their
+	// label selectors. A change of an object may evaluate all of them.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	PolicyTests *int64 `json:"policyTests,omitempty"`
-	// Summaries is how many Summaries the space may hold. Each takes time at each change of an
-	// object and of a report.
+	// Summaries is the maximum number of Summaries in the space. The hub evaluates each of them at
+	// each change of an object or report.
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Summaries *int64 `json:"summaries,omitempty"`
 }
 
-// SpaceStatus is what the hub says of a space.
+// SpaceStatus is the observed state of a space.
 type SpaceStatus struct {
-	// URL is where the space's API is served.
+	// URL is the URL of the space's API.
 	// +optional
 	URL string `json:"url,omitempty"`
-	// Objects is how many objects the space holds at the time of the read.
+	// Objects is the number of objects in the space, computed at each read.
 	// +optional
 	Objects int64 `json:"objects,omitempty"`
-	// Bytes is how large they are together, as they are stored.
+	// Bytes is the total size of these objects as stored.
 	// +optional
 	Bytes int64 `json:"bytes,omitempty"`
-	// Conditions has Ready: the space is served.
+	// Conditions are the conditions of the space. Ready: the hub serves the space.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

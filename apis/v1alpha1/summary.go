@@ -5,10 +5,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// Summary is a table of what objects of its space, or those that come back from locations,
-// say: one row for each object at each location, or for each group of these. kubectl get of
-// one prints its rows. Whoever may read a Summary reads in it what its expressions take out
-// of objects, so whoever writes one needs the right to list what it matches.
+// Summary is a table about objects of its space, or about objects that locations report. It has one
+// row for each object at each location, or for each group of these. kubectl get of one Summary
+// prints its rows. Each user that may read a Summary reads the values that its expressions return.
+// The user that writes it therefore needs the right to list all matched objects.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:resource:scope=Cluster,path=summaries,shortName=sm,categories=orrery
@@ -25,44 +25,44 @@ type Summary struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec says what is summed up, and how.
+	// Spec defines the table.
 	Spec SummarySpec `json:"spec"`
-	// Status is what came of it. The hub writes it at most once a second, and only when it
-	// changes.
+	// Status contains the table. The hub writes it at most once a second, and only when it changes.
 	// +optional
 	Status SummaryStatus `json:"status,omitempty,omitzero"`
 }
 
-// SummarySpec says what is summed up, and how: combine has one row for each group, select one
+// SummarySpec defines a table. With combine there is one row for each group, with select one row
 // for each object at each location.
 //
-// Expressions are CEL with the libraries of Kubernetes. They have object: as it is in the space
-// or, for Upsynced and Associated, as its location reports it; status: its status at the
-// location; location: name, labels and properties; sync: state, applied (a boolean), health,
-// generation (the one that the location reports about), stale (a boolean), since (a text) and
-// error (a text). has(object.spec.x) says whether a field is there.
+// Expressions are CEL with the Kubernetes libraries. Variables: object, as it is in the space or,
+// for Upsynced and Associated, as its location reports it; status, its status at the location;
+// location, with name, labels and properties; sync, with state, applied (bool), health, generation
+// (of the report), stale (bool), since (string) and error (string). has(object.spec.x) tests
+// whether a field exists.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.combine) != has(self.select)",message="give combine or select, and not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.groupBy) || has(self.combine)",message="groupBy needs combine"
 // +kubebuilder:validation:XValidation:rule="!has(self.groupBy) || !has(self.combine) || self.groupBy.all(g, !self.combine.exists(c, c.name == g.name))",message="each column needs a name of its own"
 type SummarySpec struct {
-	// Match says what is looked at: what any entry matches.
+	// Match selects objects: those that match any entry.
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=64
 	Match []ObjectTest `json:"match"`
-	// From says what these are: Downsynced are the objects of the space at each location that
-	// they are assigned to; Upsynced those that were born at locations, as Placements ask by
-	// upsync; Associated those that belong to placed ones there, as they ask by associated.
+	// From is the source of the objects. Downsynced: objects of the space at each location that
+	// they are assigned to. Upsynced: objects created at locations that Placements select by
+	// upsync. Associated: objects at locations that placed objects own and Placements select by
+	// associated.
 	// +optional
 	// +kubebuilder:default=Downsynced
 	From SummarySource `json:"from,omitempty"`
-	// Filter is an expression; what it is false for is left out.
+	// Filter is an expression. Objects for which it is false are excluded.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Filter string `json:"filter,omitempty"`
-	// GroupBy are the expressions by whose values there are groups. Without any, all is one
+	// GroupBy are the expressions whose values define the groups. If it is absent, there is one
 	// group.
 	// +optional
 	// +listType=map
@@ -70,22 +70,22 @@ type SummarySpec struct {
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
 	GroupBy []SummaryColumnExpression `json:"groupBy,omitempty"`
-	// Combine are the columns of groups besides.
+	// Combine are the columns that combine values of a group.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Combine []SummaryCombine `json:"combine,omitempty"`
-	// Select are the columns of rows that are each about one object at one location.
+	// Select are the columns of a table with one row for each object at each location.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=16
 	Select []SummaryColumnExpression `json:"select,omitempty"`
-	// Limit is how many rows there are at most. Rows are in the order of groupBy's values, or
-	// of select's objects and locations.
+	// Limit is the maximum number of rows. Rows are sorted by the values of groupBy, or by object
+	// and location for select.
 	// +optional
 	// +kubebuilder:default=100
 	// +kubebuilder:validation:Minimum=1
@@ -93,57 +93,57 @@ type SummarySpec struct {
 	Limit int32 `json:"limit,omitempty"`
 }
 
-// SummarySource says what a Summary is of.
+// SummarySource is the source of the objects of a Summary.
 //
 // +kubebuilder:validation:Enum=Downsynced;Upsynced;Associated
 type SummarySource string
 
 const (
-	// SummaryDownsynced are placed objects; the default.
+	// SummaryDownsynced selects placed objects; the default.
 	SummaryDownsynced SummarySource = "Downsynced"
-	// SummaryUpsynced are objects that were born at locations.
+	// SummaryUpsynced selects objects that were created at locations.
 	SummaryUpsynced SummarySource = "Upsynced"
-	// SummaryAssociated are objects that belong to placed ones at locations.
+	// SummaryAssociated selects objects at locations that placed objects own.
 	SummaryAssociated SummarySource = "Associated"
 )
 
-// SummaryColumnExpression is a column whose values an expression gives.
+// SummaryColumnExpression is a column whose values an expression computes.
 type SummaryColumnExpression struct {
-	// Name is the column's.
+	// Name is the name of the column.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z][a-zA-Z0-9_.-]*$`
 	Name string `json:"name"`
-	// Expression gives its value.
+	// Expression computes the value.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression"`
 }
 
-// SummaryCombine is a column that combines values of a group.
+// SummaryCombine is a column that combines the values of a group.
 //
 // +kubebuilder:validation:XValidation:rule="self.type == 'COUNT' || has(self.expression)",message="only COUNT needs no expression"
 type SummaryCombine struct {
-	// Name is the column's.
+	// Name is the name of the column.
 	// +kubebuilder:validation:MaxLength=63
 	// +kubebuilder:validation:Pattern=`^[a-zA-Z][a-zA-Z0-9_.-]*$`
 	Name string `json:"name"`
-	// Type says how values are combined. Those that are null are left out. Of none, COUNT and
-	// SUM are 0, the others null.
+	// Type is the function that combines the values. Null values are ignored. Without any value,
+	// COUNT and SUM are 0, and all others are null.
 	Type SummaryCombineType `json:"type"`
-	// Expression gives the values: numbers, quantities or durations; for MIN and MAX also
-	// times and texts; for COUNT, which without one counts all, anything.
+	// Expression computes the values: numbers, quantities or durations; for MIN and MAX also times
+	// and strings; for COUNT any values. COUNT without an expression counts all objects.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
 	Expression string `json:"expression,omitempty"`
 }
 
-// SummaryCombineType says how values are combined.
+// SummaryCombineType is the function that combines values.
 //
 // +kubebuilder:validation:Enum=COUNT;SUM;AVG;MIN;MAX
 type SummaryCombineType string
 
-// How values are combined.
+// Functions that combine values.
 const (
 	SummaryCount   SummaryCombineType = "COUNT"
 	SummarySum     SummaryCombineType = "SUM"
@@ -152,33 +152,34 @@ const (
 	SummaryMax     SummaryCombineType = "MAX"
 )
 
-// SummaryStatus is what a Summary has found.
+// SummaryStatus is the observed table.
 type SummaryStatus struct {
-	// ObservedGeneration is the generation of the spec that the rest is about.
+	// ObservedGeneration is the generation of the spec that the status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// Columns say what each value of a row is.
+	// Columns describe the values of a row, in order.
 	// +optional
 	// +listType=atomic
 	Columns []SummaryColumn `json:"columns,omitempty"`
-	// Rows have a value for each column.
+	// Rows have one value for each column.
 	// +optional
 	// +listType=atomic
 	Rows []SummaryRow `json:"rows,omitempty"`
-	// Total is how many rows there are, with those that limit leaves out.
+	// Total is the number of rows, including those beyond the limit.
 	// +optional
 	Total int64 `json:"total,omitempty"`
-	// Truncated says that there are more rows than are shown.
+	// Truncated reports whether there are more rows than the limit.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
-	// Counted is how many objects are in the rows, each once for each of its locations.
+	// Counted is the number of objects in the rows; an object counts once for each location.
 	// +optional
 	Counted int64 `json:"counted"`
-	// Stale is how many of these are at locations that are away: what is known of them is
-	// their last report.
+	// Stale is the number of these that are at disconnected locations. Their values are from the
+	// last report.
 	// +optional
 	Stale int64 `json:"stale"`
-	// Failed is how many are not in the rows since an expression fails for them.
+	// Failed is the number of objects that are missing in the rows because an expression fails for
+	// them.
 	// +optional
 	Failed int64 `json:"failed"`
 	// Errors are the first error of each of up to 10 locations.
@@ -186,42 +187,42 @@ type SummaryStatus struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=10
 	Errors []SummaryError `json:"errors,omitempty"`
-	// AsOf is set while changes have waited to be counted for more than ten seconds: all changes before this
-	// time are in the rows. When absent, the rows are up to date.
+	// AsOf is set while changes have waited for more than ten seconds. All changes before this time are
+	// in the rows. When absent, the rows are up to date.
 	// +optional
 	AsOf *metav1.Time `json:"asOf,omitempty"`
-	// Conditions are Accepted: all tests and expressions can be used; and Complete: all that
-	// is to be in the rows is, but for what limit leaves out. Complete is False with the reason Counting
-	// while changes, or objects that are counted for the first time, wait.
+	// Conditions are Accepted and Complete. Accepted: all tests and expressions are valid.
+	// Complete: the rows are complete, apart from those beyond the limit. Complete is False with the
+	// reason Counting while changes, or objects that are counted for the first time, wait.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// SummaryRow has a value for each column: JSON, null where there is none. Quantities,
-// durations and times are texts.
+// SummaryRow has a JSON value for each column; null for no value. Quantities, durations and times
+// are strings.
 type SummaryRow []apiextensionsv1.JSON
 
-// SummaryColumn says what a column has.
+// SummaryColumn describes a column.
 type SummaryColumn struct {
-	// Name is the column's, as in the spec.
+	// Name is the name of the column, as in the spec.
 	Name string `json:"name"`
-	// Type is what all its values are that are not null: integer, number, quantity, duration,
-	// time, string, boolean, or any.
+	// Type is the type of all values that are not null: integer, number, quantity, duration, time,
+	// string, boolean, or any.
 	Type SummaryColumnType `json:"type"`
 }
 
-// SummaryColumnType is what the values of a column are.
+// SummaryColumnType is the type of the values of a column.
 //
 // +kubebuilder:validation:Enum=integer;number;quantity;duration;time;string;boolean;any
 type SummaryColumnType string
 
-// SummaryError is why nothing of some objects of a location is in the rows.
+// SummaryError is the reason why objects of a location are missing in the rows.
 type SummaryError struct {
 	// Location is the name of the location.
 	Location string `json:"location"`
-	// Message is for people.
+	// Message is a text for users.
 	Message string `json:"message"`
 }
 

@@ -2,66 +2,67 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// LocationToken is the answer to a create of a Location's subresource token. It
-// is never stored.
+// LocationToken is the response to a create request for the subresource token of a Location. The
+// hub never stores it.
 type LocationToken struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// Spec says what token is to be made.
+	// Spec defines the requested token.
 	// +optional
 	Spec LocationTokenSpec `json:"spec,omitempty,omitzero"`
-	// Status holds the token.
+	// Status has the token.
 	Status LocationTokenStatus `json:"status"`
 }
 
-// LocationTokenSpec says what token is to be made.
+// LocationTokenSpec defines the requested token.
 type LocationTokenSpec struct {
-	// ExpirationSeconds is for how long the token can be used, by default a day. It
-	// works once.
+	// ExpirationSeconds is the lifetime of the token in seconds; one day by default. The token can
+	// be used once.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=31536000
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
-	// Shard is the number, from 1, of the agent that the token is for, where several share the
-	// location (spec.shards). 1, which is also the one agent of a location, when absent.
+	// Shard is the number, from 1, of the agent that the token is for, if several agents share the
+	// location (spec.shards). 1 when absent.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=32
 	Shard int32 `json:"shard,omitempty"`
-	// Readmit lets in again, without a new token, the agent that is locked out since it has
-	// shown a credential that it had renewed, as after a snapshot of its machine was restored.
+	// Readmit admits the present agent again without a new token. The hub locks an agent out after
+	// it presents a credential that it had already renewed, for example after a snapshot of its
+	// machine was restored.
 	// +optional
 	Readmit bool `json:"readmit,omitempty"`
 }
 
-// LocationTokenStatus is what an agent needs to join.
+// LocationTokenStatus contains all that an agent needs to join.
 type LocationTokenStatus struct {
-	// Token holds the hub's address and authority, the location's name and the
-	// secret, which an agent trades for a credential. It is shown once; the hub
-	// keeps a hash of the secret.
+	// Token contains the hub's address and certificate authority, the location's name and the
+	// secret. An agent exchanges it for a credential. It is shown only once; the hub stores only a
+	// hash of the secret.
 	Token string `json:"token"`
-	// ExpirationTimestamp is until when it can be used.
+	// ExpirationTimestamp is the time at which the token expires.
 	// +optional
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp,omitempty,omitzero"`
 }
 
-// Token is a credential of a person or a program: a bearer token, or a certificate of an
-// hour at most. It is made, listed and revoked at /admin/v1/tokens of the hub, not
+// Token is a credential of a user or a program: a bearer token, or a certificate that is valid for
+// at most one hour. Tokens are created, listed and revoked at /admin/v1/tokens of the hub, and not
 // in a space.
 //
 // +kubebuilder:resource:scope=Cluster
 type Token struct {
 	metav1.TypeMeta `json:",inline"`
-	// The name is the token's ID, which is no secret.
+	// The name is the ID of the token, which is not secret.
 	metav1.ObjectMeta `json:"metadata,omitempty"`
-	// Spec says whose the token is.
+	// Spec defines the user, rights and lifetime of the token.
 	Spec TokenSpec `json:"spec"`
-	// Status is what the hub made of it.
+	// Status is the issued token.
 	// +optional
 	Status TokenStatus `json:"status,omitempty"`
 }
 
-// TokenList is the answer to a list of tokens.
+// TokenList is the response to a list of tokens.
 //
 // +kubebuilder:skip
 type TokenList struct {
@@ -70,61 +71,65 @@ type TokenList struct {
 	Items           []Token `json:"items"`
 }
 
-// TokenSpec says whose a token is. Whoever makes one for a user and for groups has to be
-// allowed to impersonate these; everybody makes tokens for themselves that can do no
-// more, and live no longer, than the credential they have.
+// TokenSpec defines the user, rights and lifetime of a token. To create a token for another user or
+// for groups, a user needs the right to impersonate them. Without that right, a user can create
+// tokens for themselves, with no more rights and no longer lifetime than their own credential.
 type TokenSpec struct {
-	// User the token is of. Default: with a space, a user of the token's own,
-	// orrery:token:ID; else whoever makes it.
+	// User is the user of the token. With a space, the default is a user of the token's own,
+	// orrery:token:ID; without one, it is the user that creates the token.
 	// +optional
 	User string `json:"user,omitempty"`
-	// Groups the user is in. Default: if the user is whoever makes the token, their groups.
+	// Groups are the groups of the user. If the user creates the token for themselves, the default
+	// is their own groups.
 	// +optional
 	// +listType=atomic
 	Groups []string `json:"groups,omitempty"`
-	// Space is the only one that the token is good for. One that is created again under the
-	// name is another.
+	// Space is the only space in which the token is valid. The token is not valid in a later space
+	// of the same name.
 	// +optional
 	Space string `json:"space,omitempty"`
-	// Role that the token has in the space, whatever Grants there are.
+	// Role is the role that the token has in the space, in addition to any Grants.
 	// +optional
 	Role RoleName `json:"role,omitempty"`
-	// ExpirationSeconds is how long it lives: 30 days by default, and 366 at most.
-	// A certificate lives for an hour at most, which is its default.
+	// ExpirationSeconds is the lifetime in seconds: 30 days by default, at most 366 days. For a
+	// certificate, default and maximum are one hour.
 	// +optional
 	ExpirationSeconds *int64 `json:"expirationSeconds,omitempty"`
-	// Description says what it is for.
+	// Description describes the purpose of the token.
 	// +optional
 	Description string `json:"description,omitempty"`
-	// Request is a certificate signing request, PEM. With it a certificate is made for the
-	// request's key instead of a token. Nothing else of the request counts.
+	// Request is a PEM-encoded certificate signing request. With it, the hub issues a certificate
+	// for the key of the request instead of a token. The hub ignores all other fields of the
+	// request.
 	// +optional
 	Request string `json:"request,omitempty"`
 }
 
-// TokenStatus is what the hub made.
+// TokenStatus is the issued token.
 type TokenStatus struct {
-	// User and groups that the token is of.
+	// User is the user of the token.
 	// +optional
 	User string `json:"user,omitempty"`
-	// Groups of the user, that of the role included.
+	// Groups are the groups of the user, including the group of the role.
 	// +optional
 	// +listType=atomic
 	Groups []string `json:"groups,omitempty"`
-	// ExpirationTimestamp is when it ends.
+	// ExpirationTimestamp is the time at which the token expires.
 	// +optional
 	ExpirationTimestamp metav1.Time `json:"expirationTimestamp,omitempty"`
-	// By is the user who made it.
+	// Creator is the user that created the token.
 	// +optional
-	By string `json:"by,omitempty"`
-	// From is the token that it was made with, by its owner for themselves. It ends with that.
+	Creator string `json:"by,omitempty"`
+	// From is the token with which its owner created this one for themselves. When that token ends,
+	// this one ends, too.
 	// +optional
 	From string `json:"from,omitempty"`
-	// Token is shown once, to whoever made it; the hub keeps a hash of it.
+	// Token is the bearer token. The hub returns it once, to the user that creates it, and stores
+	// only a hash.
 	// +optional
 	Token string `json:"token,omitempty"`
-	// Certificate is the certificate that was asked for, PEM. It is not listed, and can't
-	// be revoked.
+	// Certificate is the issued certificate, PEM-encoded. The hub does not list certificates, and
+	// can't revoke them.
 	// +optional
 	Certificate string `json:"certificate,omitempty"`
 }

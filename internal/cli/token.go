@@ -35,7 +35,7 @@ expires. Agents have no such tokens: see "orrery location --help".
 	return cmd
 }
 
-// tokenFlags say whose a token is, and for how long.
+// tokenFlags define the user and lifetime of a token.
 type tokenFlags struct {
 	user, role, expires, description string
 	groups                           []string
@@ -50,7 +50,7 @@ func (f *tokenFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.description, "description", "", "what the token is for")
 }
 
-// spec is what is asked of the hub.
+// spec returns the requested token.
 func (f *tokenFlags) spec(cmd *cobra.Command, space string) (v1alpha1.TokenSpec, error) {
 	spec := v1alpha1.TokenSpec{User: f.user, Groups: f.groups, Space: space, Role: v1alpha1.RoleName(f.role), Description: f.description}
 	roles := []v1alpha1.RoleName{"", v1alpha1.RoleView, v1alpha1.RoleEdit, v1alpha1.RoleAdmin}
@@ -72,7 +72,7 @@ func (f *tokenFlags) spec(cmd *cobra.Command, space string) (v1alpha1.TokenSpec,
 	return spec, nil
 }
 
-// parseLife reads a duration that may be in days.
+// parseLife parses a duration, which may be in days.
 func parseLife(text string) (time.Duration, error) {
 	days, ok := strings.CutSuffix(text, "d")
 	if !ok {
@@ -82,7 +82,7 @@ func parseLife(text string) (time.Duration, error) {
 	return time.Duration(n) * 24 * time.Hour, err
 }
 
-// makeToken has the hub make a token.
+// makeToken creates a token at the hub.
 func (h *hubClient) makeToken(ctx context.Context, spec v1alpha1.TokenSpec) (made v1alpha1.Token, err error) {
 	err = h.create(ctx, v1alpha1.Token{TypeMeta: typeMeta("Token"), Spec: spec}, &made, route.Tokens)
 	return made, err
@@ -95,15 +95,15 @@ func newTokenCreate(c *connection, streams genericiooptions.IOStreams) *cobra.Co
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a token, and print it",
-		Long: `Create a token, and print it to standard output; what is to be known of it goes to
-standard error. Without flags it is yours, can do what you can, and lives no
-longer than the credential that it is made with, with which it also ends.
+		Long: `Create a token, and print it to standard output. Its properties go to standard error.
+Without flags the token is for yourself, and has your rights. It ends with the
+credential that creates it, or before.
 
-To create one for somebody else you need "post" on the path /admin/v1/tokens, and
-"impersonate" on the user and the groups. To create one with a role in a space you
-need to be allowed to grant that role there; unless it has a user, the token is
-its own user then. With --space it is good for this space alone, and not for one
-that is created again under the name.
+To create a token for another user you need "post" on the path /admin/v1/tokens, and
+"impersonate" on the user and the groups. To create a token with a role in a space you
+need the right to grant that role there. Without --user, such a token is a user of its
+own. With --space the token is valid only in this space, and not in a later space of
+the same name.
 `,
 		Example: `  TOKEN=$(orrery token create --space shop --role edit --description ci --expires 90d)
   orrery token create --user jane --group developers`,
@@ -182,7 +182,7 @@ func tokenTable(tokens []v1alpha1.Token, now time.Time) *metav1.Table {
 		}
 		t.Rows = append(t.Rows, metav1.TableRow{Cells: []any{
 			token.Name, token.Status.User, strings.Join(token.Status.Groups, ","), token.Spec.Space, string(token.Spec.Role), expires,
-			duration.HumanDuration(now.Sub(token.CreationTimestamp.Time)), token.Status.By, token.Status.From, token.Spec.Description,
+			duration.HumanDuration(now.Sub(token.CreationTimestamp.Time)), token.Status.Creator, token.Status.From, token.Spec.Description,
 		}, Object: runtime.RawExtension{}})
 	}
 	return t

@@ -266,7 +266,7 @@ func shown(id string, rev int64, r *bearer.Record) v1alpha1.Token {
 	if r.Scope != nil {
 		t.Spec.Space = string(r.Scope.Space)
 	}
-	t.Status = v1alpha1.TokenStatus{User: r.User, Groups: r.Groups, ExpirationTimestamp: metav1.NewTime(r.Expires), By: r.By, From: r.From}
+	t.Status = v1alpha1.TokenStatus{User: r.User, Groups: r.Groups, ExpirationTimestamp: metav1.NewTime(r.Expires), Creator: r.By, From: r.From}
 	return t
 }
 
