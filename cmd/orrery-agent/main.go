@@ -1,5 +1,4 @@
-// Command orrery-agent keeps a cluster in the state that an Orrery hub desires for
-// its location.
+// Command orrery-agent keeps a cluster in the state that an Orrery hub desires for its location.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Command orrery is the hub and the command line of Orrery. Under the name
-// kubectl-orrery it is a kubectl plugin.
+// Command orrery is the hub and the command line of Orrery. Under the name kubectl-orrery it is a
+// kubectl plugin.
 package main
 
 import (
@@ -15,6 +15,6 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // so that a second signal ends the process at once
+	context.AfterFunc(ctx, stop) // a second signal ends the process immediately
 	os.Exit(cli.Main(ctx, os.Args, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}))
 }

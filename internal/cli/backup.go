@@ -20,7 +20,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// maxRefusal bounds what is read of an answer that is not a backup, in bytes.
+// maxRefusal is the maximum number of bytes that are read of an error response.
 const maxRefusal = 64 << 10
 
 func newHubBackup() *cobra.Command {
@@ -56,8 +56,8 @@ can be read. Copy them once, and after each change of the keys, to another place
 	return cmd
 }
 
-// getBackup asks for a copy of the log. If the hub could not send all of it, a trailer of
-// the answer says why, once the body has been read.
+// getBackup requests a copy of the log. If the hub can't send all of it, a trailer of the response
+// has the error. The trailer is available after the body has been read.
 func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, h.rest.Get().AbsPath(route.Backup).URL().String(), nil)
 	if err != nil {
@@ -71,7 +71,7 @@ func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil
 	}
-	defer func() { _ = resp.Body.Close() }() // only its content matters
+	defer func() { _ = resp.Body.Close() }() // only the content of the response matters
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxRefusal))
 	if err != nil {
 		return nil, fmt.Errorf("ask for a backup: %w", err)
@@ -83,7 +83,8 @@ func (h *hubClient) getBackup(ctx context.Context) (*http.Response, error) {
 	return nil, refused
 }
 
-// backup replaces a file by a copy of the log, once that is complete and on disk.
+// backup replaces file by a copy of the log. The file is replaced when the copy is complete and
+// synced to disk.
 func (h *hubClient) backup(ctx context.Context, file string) (size int64, err error) {
 	resp, err := h.getBackup(ctx)
 	if err != nil {
@@ -91,31 +92,31 @@ func (h *hubClient) backup(ctx context.Context, file string) (size int64, err er
 	}
 	defer func() { err = errors.Join(err, resp.Body.Close()) }()
 	dir := filepath.Dir(file)
-	part, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // for its owner only
+	temporary, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*") // readable only by its owner
 	if err != nil {
 		return 0, fmt.Errorf("make the backup: %w", err)
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, part.Close(), os.Remove(part.Name()))
+			err = errors.Join(err, temporary.Close(), os.Remove(temporary.Name()))
 		}
 	}()
-	if size, err = io.Copy(part, resp.Body); err != nil {
+	if size, err = io.Copy(temporary, resp.Body); err != nil {
 		return 0, fmt.Errorf("receive the backup: %w", err)
 	}
-	if said := resp.Trailer.Get(hub.BackupError); said != "" {
-		return 0, fmt.Errorf("receive the backup: %s", said)
+	if failure := resp.Trailer.Get(hub.BackupError); failure != "" {
+		return 0, fmt.Errorf("receive the backup: %s", failure)
 	}
-	if err = etcd.CheckBackup(part); err != nil {
+	if err = etcd.CheckBackup(temporary); err != nil {
 		return 0, err
 	}
-	if err = part.Sync(); err != nil {
+	if err = temporary.Sync(); err != nil {
 		return 0, fmt.Errorf("write the backup: %w", err)
 	}
-	if err = os.Rename(part.Name(), file); err != nil {
+	if err = os.Rename(temporary.Name(), file); err != nil {
 		return 0, fmt.Errorf("write the backup: %w", err)
 	}
-	if closed := part.Close(); closed != nil {
+	if closed := temporary.Close(); closed != nil {
 		return 0, fmt.Errorf("write the backup: %w", closed)
 	}
 	return size, atomicfile.SyncDir(dir)

@@ -1,9 +1,9 @@
-// Package cli is the command line of Orrery: the commands of the binary orrery,
-// which is also a kubectl plugin under the name kubectl-orrery.
+// Package cli implements the commands of the program orrery, which is also the kubectl plugin
+// kubectl-orrery.
 //
-// It reads flags, asks the hub through the same APIs that every client has, and
-// prints answers. It must never decide anything about workloads itself, never
-// read the hub's data, and never end the process: Main returns an exit code.
+// It parses flags, sends requests to the hub through its public APIs, and prints the responses. It
+// must not make decisions about workloads, read the hub's data, or end the process: Main returns an
+// exit code.
 package cli
 
 import (
@@ -22,18 +22,17 @@ import (
 
 // Exit codes.
 const (
-	// ExitOK says that the command succeeded.
+	// ExitOK is the exit code of a command that succeeded.
 	ExitOK = 0
-	// ExitError says that it failed.
+	// ExitError is the exit code of a command that failed.
 	ExitError = 1
-	// ExitUsage says that its arguments or flags were wrong.
+	// ExitUsage is the exit code for wrong arguments or flags.
 	ExitUsage = 2
-	// ExitNo says that the answer to a question is no: `orrery why` about an object that
-	// is not assigned to the location, or confirm-prune without --digest, which confirms
-	// nothing.
+	// ExitNo is the exit code for a negative result: `orrery why` about an object that is not
+	// assigned to the location, or confirm-prune without --digest, which confirms nothing.
 	ExitNo = 3
-	// ExitDiffers says that `orrery diff` has found a difference, and ExitDiffFailed that
-	// it could not look for one: its exit codes are those of kubectl diff.
+	// ExitDiffers is the exit code of `orrery diff` for a difference, and ExitDiffFailed that for
+	// an error. They are the exit codes of kubectl diff.
 	ExitDiffers    = 1
 	ExitDiffFailed = 2
 )
@@ -42,11 +41,11 @@ const exitCodes = `
 Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, confirm-prune without --digest).
 Of orrery diff: 0 no difference, 1 a difference, 2 an error.`
 
-// Main runs the command line args, whose first element is the name of the
-// program, until it is done or ctx ends, and returns the exit code.
+// Main runs the command line args, whose first element is the name of the program. It returns the
+// exit code when the command is done or ctx ends.
 func Main(ctx context.Context, args []string, streams genericiooptions.IOStreams) int {
 	klog.SetLogger(logr.Discard())    // client libraries return the errors that they log
-	root := newRoot(args[0], streams) //nolint:contextcheck // cobra hands the context to the commands
+	root := newRoot(args[0], streams) //nolint:contextcheck // cobra passes the context to the commands
 	root.SetArgs(args[1:])
 	err := root.ExecuteContext(ctx)
 	var usage usageError
@@ -111,8 +110,8 @@ each location keeps its cluster equal to that.
 	return root
 }
 
-// group makes a command that only has subcommands report wrong usage if it is called
-// without one, or with an unknown one.
+// group makes a command that only has subcommands report wrong usage if it is called without a
+// subcommand, or with an unknown one.
 func group(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -132,7 +131,7 @@ func group(cmd *cobra.Command) {
 	}
 }
 
-// want checks the number of arguments; what names them.
+// want checks the number of arguments; what describes them in the error message.
 func want(least, most int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < least || len(args) > most {

@@ -28,15 +28,15 @@ const (
 	asJSON  = "application/json"
 )
 
-// connection is how a command finds its hub: by the kubeconfig, with the flags
-// and conventions of kubectl.
+// connection finds the hub of a command: by the kubeconfig, with the flags and conventions of
+// kubectl.
 type connection struct {
 	flags *genericclioptions.ConfigFlags
-	// space is the one that the command is about, once open has found it.
+	// space is the space of the command; open sets it.
 	space key.Space
 }
 
-// newConnection makes a connection; namespaced commands also take --namespace.
+// newConnection returns a connection. Namespaced commands also accept --namespace.
 func newConnection(namespaced bool) *connection {
 	all := genericclioptions.NewConfigFlags(true)
 	all.Insecure, all.APIServer, all.TLSServerName, all.CAFile = nil, nil, nil, nil
@@ -53,14 +53,14 @@ func (c *connection) addFlags(flags *pflag.FlagSet) { c.flags.AddFlags(flags) }
 
 // hubClient makes requests to a hub as the user of a kubeconfig.
 type hubClient struct {
-	// hub is its URL, space the one that the command is about.
+	// hub is the URL of the hub, and space the space of the command.
 	hub   string
 	space key.Space
 	rest  *rest.RESTClient
 }
 
-// open makes a client of the kubeconfig's hub, without a request. space is the one that a
-// flag names; empty: the kubeconfig's.
+// open returns a client for the kubeconfig's hub, without a request. space is the value of a flag;
+// if it is empty, open uses the space of the kubeconfig.
 func (c *connection) open(space string) (*hubClient, error) {
 	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
@@ -98,8 +98,8 @@ func (c *connection) open(space string) (*hubClient, error) {
 	return &hubClient{hub, c.space, client}, nil
 }
 
-// splitServer splits the server of a kubeconfig, HUB/spaces/NAME, into HUB and NAME. One for
-// what is reported about a space is one of the space, too.
+// splitServer splits the server of a kubeconfig, HUB/spaces/NAME, into HUB and NAME. The server of
+// a space's reports view also belongs to the space.
 func splitServer(server string) (hub, space string, err error) {
 	u, err := url.Parse(server)
 	if err != nil {
@@ -119,7 +119,7 @@ func splitServer(server string) (hub, space string, err error) {
 	return strings.TrimSuffix(u.String(), "/"), space, nil
 }
 
-// statusCodecs decode the Status of an error.
+// statusCodecs decode the Status of an error response.
 func statusCodecs() runtime.NegotiatedSerializer {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, metav1.SchemeGroupVersion)
@@ -127,29 +127,28 @@ func statusCodecs() runtime.NegotiatedSerializer {
 	return serializer.NewCodecFactory(scheme).WithoutConversion()
 }
 
-// rootPath is the path of one of Orrery's resources in the space root, or of an object of
-// it, or of an object's subresource.
+// rootPath returns the path of a resource of Orrery in the space root, of an object, or of a
+// subresource.
 func rootPath(resource key.Resource, names ...string) []string {
 	return spacePath(key.Root, resource, names...)
 }
 
-// spacePath is the same in any space.
+// spacePath is rootPath for any space.
 func spacePath(space key.Space, resource key.Resource, names ...string) []string {
 	return append([]string{route.Space(space).String(), "apis", resource.Group, "v1alpha1", resource.Resource}, names...)
 }
 
-// get reads what is at a path into v, in the form that accept asks for.
+// get reads the resource at path into v, in the format accept.
 func (h *hubClient) get(ctx context.Context, accept string, v any, path ...string) error {
 	return decode(h.rest.Get().AbsPath(path...).SetHeader("Accept", accept).Do(ctx), v)
 }
 
-// ask reads the answer to a question about the space into v.
-func (h *hubClient) ask(ctx context.Context, question string, query url.Values, v any) error {
+// query sends a query about the space, and reads the response into v.
+func (h *hubClient) query(ctx context.Context, question string, query url.Values, v any) error {
 	return h.question(ctx, h.rest.Get(), question, query, v)
 }
 
-// stream asks for the status of the space and for what changes in it. The caller closes the
-// answer.
+// stream requests the status of the space and its changes. The caller closes the response.
 func (h *hubClient) stream(ctx context.Context, query url.Values) (io.ReadCloser, error) {
 	request := h.rest.Get().AbsPath(route.Question(h.space).Path(route.Status))
 	for name := range query {
@@ -158,7 +157,7 @@ func (h *hubClient) stream(ctx context.Context, query url.Values) (io.ReadCloser
 	return request.Stream(ctx)
 }
 
-// send asks a question about an object that is sent with it.
+// send sends a query about an object, which is in the request, and reads the response into v.
 func (h *hubClient) send(ctx context.Context, question string, query url.Values, object []byte, v any) error {
 	return h.question(ctx, h.rest.Post().SetHeader("Content-Type", asJSON).Body(object), question, query, v)
 }
@@ -171,7 +170,7 @@ func (h *hubClient) question(ctx context.Context, request *rest.Request, questio
 	return decode(request.Do(ctx), v)
 }
 
-// create creates an object at a path and reads the answer into v, which may be nil.
+// create creates an object at a path and reads the response into v, which may be nil.
 func (h *hubClient) create(ctx context.Context, object, v any, path ...string) error {
 	body, err := json.Marshal(object)
 	if err != nil {
@@ -193,11 +192,11 @@ func (h *hubClient) delete(ctx context.Context, path ...string) error {
 	return h.rest.Verb(http.MethodDelete).AbsPath(path...).Do(ctx).Error()
 }
 
-// decode reads the JSON of an answer; v may be nil.
+// decode reads the JSON of a response; v may be nil.
 func decode(result rest.Result, v any) error {
 	body, err := result.Raw()
 	if err != nil {
-		return result.Error() // Raw's error has no details
+		return result.Error() // the error of Raw has no details
 	}
 	if v == nil {
 		return nil

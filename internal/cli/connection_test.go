@@ -39,19 +39,20 @@ func TestShownAs(t *testing.T) {
 	}
 }
 
-// TestTokenOfAnotherShard: a hub that knows no shards drops what it does not know of a request,
-// and makes a join token for the first agent. Nobody is to start another one with it.
+// TestTokenOfAnotherShard: a hub without support for shards ignores the unknown field of the
+// request, and creates a join token for the first agent. The command must fail, so that no user
+// starts a second agent with that token.
 func TestTokenOfAnotherShard(t *testing.T) {
 	join := wire.Join{Hub: "https://h", CA: "x", Location: "paris", Token: "t"}
 	second := join
 	second.Shard = 2
 	for _, c := range []struct {
-		made  wire.Join
-		asked int32
-		good  bool
+		made      wire.Join
+		requested int32
+		good      bool
 	}{{join, 0, true}, {join, 1, true}, {join, 2, false}, {second, 2, true}, {second, 3, false}} {
-		if err := isOfShard(c.made.Encode(), c.asked); (err == nil) != c.good {
-			t.Errorf("asked for shard %d, the token is of %d: %v", c.asked, c.made.Shard, err)
+		if err := isOfShard(c.made.Encode(), c.requested); (err == nil) != c.good {
+			t.Errorf("asked for shard %d, the token is of %d: %v", c.requested, c.made.Shard, err)
 		}
 	}
 }

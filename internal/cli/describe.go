@@ -24,7 +24,7 @@ func newLocationDescribe(c *connection, streams genericiooptions.IOStreams) *cob
 	var o output
 	cmd := &cobra.Command{
 		Use:   "describe NAME",
-		Short: "Show what is known of a location",
+		Short: "Show the state of a location",
 		Args:  want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := o.check(cmd); err != nil {
@@ -54,7 +54,7 @@ func newLocationDescribe(c *connection, streams genericiooptions.IOStreams) *cob
 
 func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
-	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // Flush has the error
+	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // Flush returns the error
 	line := func(name string, value any) { printf("%s:\t%v\n", name, value) }
 	line("Name", l.Name)
 	line("Labels", formatLabels(l.Labels))
@@ -74,8 +74,8 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	} else if a := l.Status.Agent; a != nil && why != nil {
 		line("Agent", a.Version)
 		for _, one := range a.Shards {
-			said := map[bool]string{true: "connected", false: "not connected"}[one.Connected]
-			line("Shard "+one.Shard, strings.TrimSuffix(said+", "+one.Version, ", "))
+			state := map[bool]string{true: "connected", false: "not connected"}[one.Connected]
+			line("Shard "+one.Shard, strings.TrimSuffix(state+", "+one.Version, ", "))
 			if one.Halted != "" {
 				line("  halted", one.Halted)
 			}

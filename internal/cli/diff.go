@@ -14,14 +14,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// errDiffers says that there is a difference, which has been printed.
+// errDiffers is returned when there is a difference, which has been printed.
 var errDiffers = errors.New("there is a difference")
 
-// diffError is why a difference could not be found: the exit code of other errors says that
-// there is one.
+// diffError is returned when the comparison failed. The exit code of other errors would mean a
+// difference.
 type diffError struct{ error }
 
-// Unwrap is for errors.Is and errors.As.
+// Unwrap implements errors.Unwrap.
 func (e diffError) Unwrap() error { return e.error }
 
 // diffCommand is `orrery diff`.
@@ -34,15 +34,15 @@ func newDiff(streams genericiooptions.IOStreams) *cobra.Command {
 	y := &diffCommand{objectAtLocation: objectAtLocation{connection: newConnection(true), streams: streams}}
 	cmd := &cobra.Command{
 		Use:   "diff KIND/NAME --location L",
-		Short: "Compare what a location has of an object with what it should have",
-		Long: `Compare what a location has of an object (-) with what the next apply there would make of
-it (+). The location's agent is asked, also while it is paused: it reads the object, and
-has its cluster apply what is desired as a dry run.
+		Short: "Compare an object at a location with its desired state",
+		Long: `Compare the object at a location (-) with the result of the next apply there (+). The
+location's agent reads the object, and applies the desired object as a dry run. It does so
+even while the location is paused.
 
 Only fields that Orrery owns are compared, unless --all is given. Values of Secrets are
-never shown, only whether they differ. It takes the right to get the object and, in its
-space, locations/live, which the roles edit and admin have; for Secrets, locations/livesecrets,
-too, which admin has.
+never shown, only whether they differ. You need the right to get the object, and the right
+to get locations/live in its space, which the roles edit and admin have. For Secrets you
+also need locations/livesecrets, which admin has.
 
 ` + objectHelp + `.
 
@@ -59,7 +59,7 @@ Exit codes: 0 no difference, 1 a difference, 2 an error or wrong usage.`,
 		},
 	}
 	y.addFlags(cmd, "diff")
-	cmd.Flags().BoolVar(&y.all, "all", false, "show the fields of others, too (not of Secrets)")
+	cmd.Flags().BoolVar(&y.all, "all", false, "also show fields of other owners (except in Secrets)")
 	return cmd
 }
 
@@ -72,13 +72,13 @@ func (y *diffCommand) run(cmd *cobra.Command, args []string) error {
 		query.Set("all", "true")
 	}
 	var found queries.Diff
-	if err := h.ask(cmd.Context(), route.Diff, query, &found); err != nil {
+	if err := h.query(cmd.Context(), route.Diff, query, &found); err != nil {
 		return err
 	}
 	return y.print(found)
 }
 
-// print prints the difference, and to the other stream what else there is to know.
+// print prints the difference, and all other information to the error stream.
 func (y *diffCommand) print(found queries.Diff) error {
 	live, err := asYAML(found.Live)
 	if err != nil {
@@ -93,8 +93,8 @@ func (y *diffCommand) print(found queries.Diff) error {
 			return err
 		}
 	} else {
-		for _, note := range found.Notes {
-			if _, err := fmt.Fprintln(y.streams.ErrOut, "note: "+note); err != nil {
+		for _, remark := range found.Notes {
+			if _, err := fmt.Fprintln(y.streams.ErrOut, "note: "+remark); err != nil {
 				return err
 			}
 		}
@@ -109,7 +109,7 @@ func (y *diffCommand) print(found queries.Diff) error {
 	return nil
 }
 
-// asYAML is an object as it is compared; nothing, if there is none.
+// asYAML returns an object in the format that is compared; empty if there is none.
 func asYAML(object json.RawMessage) ([]byte, error) {
 	if len(object) == 0 {
 		return nil, nil

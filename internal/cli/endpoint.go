@@ -16,10 +16,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// endpoint is the endpoint of the hub with a name or URL; empty: its default.
+// endpoint returns the hub's endpoint with a name or URL; its default endpoint if name is empty.
 func (h *hubClient) endpoint(ctx context.Context, name string) (endpoint.Named, error) {
 	var all []endpoint.Named
-	if err := h.ask(ctx, route.Endpoints, nil, &all); err != nil {
+	if err := h.query(ctx, route.Endpoints, nil, &all); err != nil {
 		return endpoint.Named{}, fmt.Errorf("ask where the hub is: %w", err)
 	}
 	names := make([]string, 0, len(all))
@@ -32,11 +32,11 @@ func (h *hubClient) endpoint(ctx context.Context, name string) (endpoint.Named, 
 	return endpoint.Named{}, fmt.Errorf("the hub does not advertise %q, but %s; see: orrery hub --help", name, strings.Join(names, ", "))
 }
 
-// preferring are the annotations of a location whose agent prefers an endpoint; empty: the
-// default one.
+// preferring returns the annotations of a location whose agent prefers an endpoint; nil for the
+// default endpoint if name is empty.
 func (h *hubClient) preferring(ctx context.Context, name string) (map[string]string, error) {
 	if name == "" {
-		return nil, nil //nolint:nilnil // none are needed
+		return nil, nil //nolint:nilnil // no annotations
 	}
 	e, err := h.endpoint(ctx, name)
 	if err != nil {
@@ -45,8 +45,9 @@ func (h *hubClient) preferring(ctx context.Context, name string) (map[string]str
 	return map[string]string{v1alpha1.EndpointAnnotation: e.Name}, nil
 }
 
-// reach has a cluster of a kubeconfig reached as the flags say. What is trusted is in any
-// case what the hub says now, if it knows the URL: it may be about to be another.
+// reach sets server, proxy and certificate authorities of a kubeconfig's cluster as the flags
+// request. If the hub knows the URL, its present certificate authorities are used, since they may
+// be about to change.
 func (f *kubeconfigFlags) reach(cmd *cobra.Command, h *hubClient, cluster *clientcmdapi.Cluster) error {
 	if f.proxy != "" {
 		if err := hasNoPassword(f.proxy); err != nil {
@@ -57,7 +58,7 @@ func (f *kubeconfigFlags) reach(cmd *cobra.Command, h *hubClient, cluster *clien
 	e, err := h.endpoint(cmd.Context(), cmp.Or(f.url, h.hub))
 	switch {
 	case err != nil && f.url == "":
-		return nil // it was made by hand, for a URL that only its owner knows
+		return nil // the cluster was set by hand to a URL that the hub does not know
 	case err != nil:
 		return err
 	}
@@ -69,7 +70,7 @@ func (f *kubeconfigFlags) reach(cmd *cobra.Command, h *hubClient, cluster *clien
 	return nil
 }
 
-// hasNoPassword refuses a URL whose password others would see among the arguments.
+// hasNoPassword rejects a URL with a password, since other users could read it in the arguments.
 func hasNoPassword(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

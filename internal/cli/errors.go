@@ -11,10 +11,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// errNo says that the answer is no. The answer has been printed.
+// errNo is returned for a negative result, which has been printed.
 var errNo = errors.New("no")
 
-// usageError says that a command was called with wrong arguments or flags.
+// usageError is returned for wrong arguments or flags.
 type usageError struct{ command, problem string }
 
 func (e usageError) Error() string { return e.problem }
@@ -23,7 +23,7 @@ func badUsage(cmd *cobra.Command, format string, args ...any) error {
 	return usageError{cmd.CommandPath(), fmt.Sprintf(format, args...)}
 }
 
-// describe makes an error one line, with a hint if there is one.
+// describe formats an error as one line, with a hint if there is one.
 func describe(err error) string {
 	var refused *url.Error
 	switch {

@@ -21,10 +21,10 @@ func newHub(streams genericiooptions.IOStreams) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "hub",
 		Short: "Run a hub",
-		Long: `Run a hub until it is told to stop (SIGTERM or SIGINT).
+		Long: `Run a hub until it receives SIGTERM or SIGINT.
 
-When it serves it prints one line to standard output, with its URL and the file
-of the operator's kubeconfig. Its log goes to standard error.
+When the hub is ready, it prints one line to standard output, with its URL and the
+file of the operator's kubeconfig. It writes its log to standard error.
 ` + exitCodes,
 		Example: `  orrery hub --data-dir /var/lib/orrery --listen 0.0.0.0:8443 --advertise https://hub.example:8443
   export KUBECONFIG=/var/lib/orrery/admin.kubeconfig`,
@@ -39,7 +39,7 @@ of the operator's kubeconfig. Its log goes to standard error.
 			}
 			config.Logger, config.Memory = logger, process.AvailableMemory(os.DirFS("/"))
 			process.LimitMemory(config.Memory)
-			klog.SetSlogLogger(logger) // for the libraries of Kubernetes
+			klog.SetSlogLogger(logger) // for the Kubernetes libraries
 			logger.Info("starting", "version", process.Version())
 			return hub.Run(cmd.Context(), config, func(ready hub.Ready) {
 				cmd.Printf("orrery hub ready: %s (kubeconfig %s)\n", ready.URL, ready.Kubeconfig)
@@ -77,12 +77,12 @@ of the operator's kubeconfig. Its log goes to standard error.
 	flags.IntVar(&config.WindowRevisions, "window-revisions", config.WindowRevisions, "how many revisions watchers can go back")
 	flags.DurationVar(&config.CompactEvery, "compact-every", config.CompactEvery, "how often history that left the window is forgotten")
 	for _, name := range []string{"unsafe-no-fsync", "window-revisions", "compact-every"} {
-		_ = flags.MarkHidden(name) // for tests and benchmarks; it fails only for unknown flags
+		_ = flags.MarkHidden(name) // for tests and benchmarks; MarkHidden fails only for unknown flags
 	}
 	return cmd
 }
 
-// newLogger makes a logger that writes text to w; level is debug, info, warn or error.
+// newLogger returns a logger that writes text to w; level is debug, info, warn or error.
 func newLogger(w io.Writer, level string) (*slog.Logger, error) {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(strings.ToUpper(level))); err != nil {

@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// joinOutput is how a join token is made and printed.
+// joinOutput creates a join token and prints it.
 type joinOutput struct {
 	output
 	tokenOnly bool
@@ -26,13 +26,13 @@ type joinOutput struct {
 	manifest  bool
 	agent     manifest.Agent
 	rbac      []string
-	// shard is the number of the shard that the agent is for; 0: the first, or the whole.
+	// shard is the number of the agent's shard; 0 is the first shard, or the whole location.
 	shard int32
-	// of is how many agents share the location, if that was asked.
-	of int32
+	// shards is the number of agents that share the location, if it was requested.
+	shards int32
 }
 
-// check also checks for how long the token is to be good.
+// check also validates the lifetime of the token.
 func (j *joinOutput) check(cmd *cobra.Command) error {
 	if j.expires < time.Second {
 		return badUsage(cmd, "--expires %s: want 1s or more", j.expires)
@@ -43,7 +43,7 @@ func (j *joinOutput) check(cmd *cobra.Command) error {
 	return j.output.check(cmd)
 }
 
-// checkManifest also takes from the flags what the agent may do.
+// checkManifest also reads the rights of the agent from the flags.
 func (j *joinOutput) checkManifest(cmd *cobra.Command) error {
 	for _, only := range []string{"image", "agent-namespace", "rbac"} {
 		if !j.manifest && cmd.Flags().Changed(only) {
@@ -69,13 +69,13 @@ func (j *joinOutput) checkManifest(cmd *cobra.Command) error {
 	return nil
 }
 
-// parseRights reads "all", or resources as RESOURCE[.GROUP]; none: what an agent needs to
-// start.
+// parseRights parses "all", or a list of RESOURCE[.GROUP]. An empty list gives the rights that an
+// agent needs to start.
 func parseRights(all []string) (r manifest.Rights, err error) {
-	for _, of := range all {
-		if resource, group, grouped := strings.Cut(of, "."); of != "all" &&
+	for _, right := range all {
+		if resource, group, grouped := strings.Cut(right, "."); right != "all" &&
 			(len(validation.IsDNS1123Label(resource)) > 0 || grouped && len(validation.IsDNS1123Subdomain(group)) > 0) {
-			return r, fmt.Errorf("%q: want all, or resources as RESOURCE[.GROUP], such as deployments.apps", of)
+			return r, fmt.Errorf("%q: want all, or resources as RESOURCE[.GROUP], such as deployments.apps", right)
 		}
 	}
 	if slices.Contains(all, "all") {
@@ -94,7 +94,7 @@ func (j *joinOutput) addFlags(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&j.expires, "expires", 24*time.Hour, "for how long the token can be used; it works once")
 }
 
-// share finds out how many agents share the location for which a token is to be made.
+// share reads how many agents share the location of the token.
 func (j *joinOutput) share(cmd *cobra.Command, h *hubClient, name string) error {
 	if j.shard == 0 && !j.manifest {
 		return nil
@@ -103,14 +103,14 @@ func (j *joinOutput) share(cmd *cobra.Command, h *hubClient, name string) error 
 	if err != nil {
 		return err
 	}
-	if j.of = max(1, l.Spec.Shards); j.manifest && j.shard > j.of {
-		return fmt.Errorf("--shard %d: location %s is for %d (say for how many agents: orrery location shards %s N)", j.shard, name, j.of, name)
+	if j.shards = max(1, l.Spec.Shards); j.manifest && j.shard > j.shards {
+		return fmt.Errorf("--shard %d: location %s is for %d (to set another number: orrery location shards %s N)", j.shard, name, j.shards, name)
 	}
 	return nil
 }
 
-// isOfShard fails if a hub of a version without shards has made a join token, which lets in an
-// agent instead of the first, whatever was asked for.
+// isOfShard returns an error if the token is not for the shard. A hub of a version without shards
+// ignores the requested shard, and its token would replace the first agent.
 func isOfShard(token string, shard int32) error {
 	if shard <= 1 {
 		return nil
@@ -125,25 +125,25 @@ func isOfShard(token string, shard int32) error {
 	return nil
 }
 
-// print makes a token and prints it.
+// print creates a token and prints it.
 func (j *joinOutput) print(cmd *cobra.Command, h *hubClient, streams genericiooptions.IOStreams, name, what string) error {
 	var made v1alpha1.LocationToken
 	seconds := int64(j.expires / time.Second)
-	asked := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{ExpirationSeconds: &seconds, Shard: j.shard}}
-	if err := h.create(cmd.Context(), asked, &made, rootPath(key.Locations, name, "token")...); err != nil {
+	request := v1alpha1.LocationToken{TypeMeta: typeMeta("LocationToken"), Spec: v1alpha1.LocationTokenSpec{ExpirationSeconds: &seconds, Shard: j.shard}}
+	if err := h.create(cmd.Context(), request, &made, rootPath(key.Locations, name, "token")...); err != nil {
 		return fmt.Errorf("make a join token (try again with: orrery location token %s): %w", name, err)
 	}
 	token := made.Status.Token
 	if err := isOfShard(token, j.shard); err != nil {
 		return err
 	}
-	run := "echo " + token + " | orrery-agent --join - --kubeconfig FILE" // arguments are seen by all users of a machine
+	run := "echo " + token + " | orrery-agent --join - --kubeconfig FILE" // all users of a machine can read arguments
 	if j.shard > 0 {
-		run += fmt.Sprintf(" --shards %d/%d", j.shard, max(j.shard, j.of))
+		run += fmt.Sprintf(" --shards %d/%d", j.shard, max(j.shard, j.shards))
 	}
 	switch {
 	case j.manifest:
-		j.agent.Shard = key.NewShard(int(max(1, j.shard)), int(j.of))
+		j.agent.Shard = key.NewShard(int(max(1, j.shard)), int(j.shards))
 		j.agent.Location, j.agent.Join = key.Location(name), token
 		return manifest.Print(streams.Out, j.agent.Objects())
 	case j.tokenOnly:

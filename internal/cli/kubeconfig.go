@@ -25,18 +25,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// kubeconfigFlags say which credential a kubeconfig has.
+// kubeconfigFlags select the credential in a kubeconfig.
 type kubeconfigFlags struct {
 	tokenFlags
 	certificate bool
 	exec        execFlags
-	// url is the endpoint of the hub, and proxy by which proxy it is reached; empty: both as
-	// the kubeconfig in use has them.
+	// url is the endpoint of the hub, and proxy the proxy in front of it. Empty fields mean those
+	// of the present kubeconfig.
 	url, proxy string
 	view       viewFlags
 }
 
-// execFlags name a plugin that gets a credential when there is need of one.
+// execFlags select a plugin that gets a credential when it is needed.
 type execFlags struct {
 	command        string
 	args, env      []string
@@ -49,21 +49,24 @@ func newSpaceKubeconfig(c *connection, streams genericiooptions.IOStreams) *cobr
 	cmd := &cobra.Command{
 		Use:   "kubeconfig NAME",
 		Short: "Print a kubeconfig for a space, with a credential of its own",
-		Long: `Print a kubeconfig for a space, with a credential that is made for it and is good
-for this space alone. Your own is not in it. By default that is a token with the
-role admin in the space, for 30 days; it is listed and revoked by "orrery token".
-With --user or --group and no --role, the token has what Grants give those.
+		Long: `Print a kubeconfig for a space, with a new credential that is valid only in this
+space. It does not contain your own credential. By default the credential is a token
+with the role admin in the space, valid for 30 days. "orrery token" lists and revokes
+such tokens. With --user or --group and no --role, the token has the rights that
+Grants give the user and the groups.
 
-With --certificate it is a client certificate, which lives for an hour at most: it
-can't be revoked. With --oidc-issuer or --exec-command there is no credential in
-the kubeconfig: clients get one by running a program, as for instance kubelogin.
+With --certificate the credential is a client certificate. It is valid for at most an
+hour, and can't be revoked. With --oidc-issuer or --exec-command there is no credential
+in the kubeconfig: clients run a program to get one, for instance kubelogin.
 
-With --reports it is for what locations report about the space, to read: what was
-placed, with its status there, and what was born there, as Kubernetes objects.
+With --reports the kubeconfig is for the reports view, which is read-only. It shows the
+objects that locations report about the space as Kubernetes objects: placed objects with
+their status there, and objects that were created there.
 
-With --export or --slice it is for the provider of an API: the objects of all spaces
-that have bound it, or those of one slice. Give it to a controller with --user, who
-by a Grant in the space has the content of the export or slice, and nothing else.
+With --export or --slice the kubeconfig is for the provider of an API: for the objects
+of all spaces that have bound it, or for those of one slice. Give it to a controller
+with --user, and give this user a Grant in the space for the content of the export or
+slice only.
 `,
 		Example: `  orrery space kubeconfig shop > shop.kubeconfig
   orrery space kubeconfig shop --role view --expires 12h > look.kubeconfig
@@ -80,11 +83,11 @@ by a Grant in the space has the content of the export or slice, and nothing else
 			if err != nil {
 				return err
 			}
-			who, note, err := f.authInfo(cmd, h, name)
+			authInfo, notice, err := f.authInfo(cmd, h, name)
 			if err != nil {
 				return err
 			}
-			config, err := c.kubeconfigFor(name, h.hub+f.view.root(key.Space(name)).String(), who)
+			config, err := c.kubeconfigFor(name, h.hub+f.view.root(key.Space(name)).String(), authInfo)
 			if err != nil {
 				return err
 			}
@@ -95,7 +98,7 @@ by a Grant in the space has the content of the export or slice, and nothing else
 			if err != nil {
 				return fmt.Errorf("encode the kubeconfig: %w", err)
 			}
-			_, err = fmt.Fprintf(streams.Out, "# %s\n%s", note, text)
+			_, err = fmt.Fprintf(streams.Out, "# %s\n%s", notice, text)
 			return err
 		},
 	}
@@ -114,7 +117,7 @@ by a Grant in the space has the content of the export or slice, and nothing else
 	return cmd
 }
 
-// check completes the flags.
+// check sets defaults of flags.
 func (f *kubeconfigFlags) check(cmd *cobra.Command) error {
 	e := &f.exec
 	switch {
@@ -139,8 +142,8 @@ func (f *kubeconfigFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// authInfo makes the credential, or says how to get one. note is what its owner has to know.
-func (f *kubeconfigFlags) authInfo(cmd *cobra.Command, h *hubClient, space string) (info *clientcmdapi.AuthInfo, note string, err error) {
+// authInfo creates the credential, or the plugin that gets one. note is a message for its owner.
+func (f *kubeconfigFlags) authInfo(cmd *cobra.Command, h *hubClient, space string) (info *clientcmdapi.AuthInfo, notice string, err error) {
 	ctx := cmd.Context()
 	if f.exec.command != "" || f.exec.issuer != "" {
 		return f.exec.authInfo(), fmt.Sprintf("For space %s. It has no credential: clients run a program to get one.", space), h.spaceExists(ctx, key.Space(space))
@@ -160,16 +163,16 @@ func (f *kubeconfigFlags) authInfo(cmd *cobra.Command, h *hubClient, space strin
 	if err != nil {
 		return nil, "", err
 	}
-	note = fmt.Sprintf("Good for space %s until %s", space, until(&made))
+	notice = fmt.Sprintf("Good for space %s until %s", space, until(&made))
 	if f.certificate {
 		info.ClientCertificateData = []byte(made.Status.Certificate)
-		return info, note + ", by a certificate, which can't be revoked.", nil
+		return info, notice + ", by a certificate, which can't be revoked.", nil
 	}
 	info.Token = made.Status.Token
-	return info, fmt.Sprintf("%s. To revoke it: orrery token revoke %s", note, made.Name), nil
+	return info, fmt.Sprintf("%s. To revoke it: orrery token revoke %s", notice, made.Name), nil
 }
 
-// newRequest makes a key, which does not leave this machine, and a certificate signing
+// newRequest creates a private key, which does not leave this machine, and a certificate signing
 // request for it.
 func newRequest() (request string, keyPEM []byte, err error) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -186,7 +189,7 @@ func newRequest() (request string, keyPEM []byte, err error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), keyPEM, nil
 }
 
-// spaceExists fails if a space does not exist, as far as the caller may know.
+// spaceExists returns an error if the space does not exist, or the caller may not see it.
 func (h *hubClient) spaceExists(ctx context.Context, s key.Space) error {
 	err := h.get(ctx, asJSON, nil, route.Space(s).Path("version"))
 	if apierrors.IsForbidden(err) {
@@ -195,7 +198,7 @@ func (h *hubClient) spaceExists(ctx context.Context, s key.Space) error {
 	return err
 }
 
-// authInfo runs a plugin that clients of Kubernetes know how to run.
+// authInfo returns a plugin that Kubernetes clients can run.
 func (e *execFlags) authInfo() *clientcmdapi.AuthInfo {
 	run := &clientcmdapi.ExecConfig{
 		APIVersion: "client.authentication.k8s.io/v1", Command: e.command, Args: e.args, InteractiveMode: clientcmdapi.IfAvailableExecInteractiveMode,
@@ -215,9 +218,9 @@ func (e *execFlags) authInfo() *clientcmdapi.AuthInfo {
 	return &clientcmdapi.AuthInfo{Exec: run}
 }
 
-// kubeconfigFor makes a kubeconfig with a single context for whom it is, and with how the
-// hub is reached by the one in use.
-func (c *connection) kubeconfigFor(name, server string, who *clientcmdapi.AuthInfo) (*clientcmdapi.Config, error) {
+// kubeconfigFor returns a kubeconfig with a single context for a user. It reaches the hub as the
+// present kubeconfig does.
+func (c *connection) kubeconfigFor(name, server string, user *clientcmdapi.AuthInfo) (*clientcmdapi.Config, error) {
 	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
@@ -229,7 +232,7 @@ func (c *connection) kubeconfigFor(name, server string, who *clientcmdapi.AuthIn
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
 	cluster := raw.Clusters[raw.Contexts[raw.CurrentContext].Cluster]
-	raw.AuthInfos = nil // no file of those is even read
+	raw.AuthInfos = nil // files of other users are not read
 	if err := clientcmdapi.FlattenConfig(&raw); err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
@@ -237,13 +240,13 @@ func (c *connection) kubeconfigFor(name, server string, who *clientcmdapi.AuthIn
 	cluster.LocationOfOrigin = ""
 	config := clientcmdapi.NewConfig()
 	config.Clusters[name] = cluster
-	config.AuthInfos[name] = who
+	config.AuthInfos[name] = user
 	config.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name, Namespace: metav1.NamespaceDefault}
 	config.CurrentContext = name
 	return config, nil
 }
 
-// withoutUser is a URL without the name and password that may be in it.
+// withoutUser removes the name and password from a URL.
 func withoutUser(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.User == nil {

@@ -12,13 +12,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// viewFlags say which API of a space a kubeconfig is for, if not the space itself: what
-// locations report about it, or what it sees of others as the provider of an API.
+// viewFlags select the API of a kubeconfig: the space itself, the reports view of its locations, or
+// the view of an API provider.
 type viewFlags struct {
 	reports  bool
 	location string
-	// export is the name of an APIExport, slice that of an APIExportView and a value, as
-	// VIEW:VALUE, and consumer the one space that is shown of it.
+	// export is the name of an APIExport, slice a view and a value as VIEW:VALUE, and consumer the
+	// only consumer space to show.
 	export, slice, consumer string
 }
 
@@ -58,7 +58,7 @@ func (v *viewFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// root is the API of the space that the kubeconfig is for.
+// root returns the API of space s that the flags select.
 func (v *viewFlags) root(s key.Space) route.Root {
 	consumer := cmp.Or(key.Space(v.consumer), key.AllSpaces)
 	switch {

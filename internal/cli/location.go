@@ -39,26 +39,26 @@ func newLocation(streams genericiooptions.IOStreams) *cobra.Command {
 
 func newLocationAdd(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
 	var labels, properties, takesOver []string
-	var at, namespaces string
+	var endpointURL, namespaces string
 	var j joinOutput
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Create a location and print the command to run at its site",
 		Long: `Create a location and print the one command to run at its site: orrery-agent with
-a join token. The token is shown once, and works once, until it expires: the agent
-trades it for a credential that it renews by itself.
+a join token. The token is shown once, and can be used once before it expires. The agent
+exchanges it for a credential, which it renews automatically.
 
-With --manifest it prints instead, and nothing else, the Kubernetes objects by which
-the agent runs in the cluster itself: a Namespace, a ServiceAccount and what it may do,
-a Secret with the token, a PersistentVolumeClaim for its state, and a Deployment.
+With --manifest it prints only the Kubernetes objects that run the agent in the cluster
+itself: a Namespace, a ServiceAccount with its rights, a Secret with the token, a
+PersistentVolumeClaim for its state, and a Deployment.
 
-With --takes-over it takes over what a location that was removed, or whose hub was lost,
-has left at the cluster: its mark is the value of the label orrery.dev/location there.
-What is not placed any more stays until its removal is confirmed.
+With --takes-over the location takes over the objects in the cluster of a location that
+was removed, or whose hub was lost. Give the value of the label orrery.dev/location on
+these objects. Objects that are no longer placed stay until their removal is confirmed.
 
-With --namespaces Prefixed, what is in namespace NS of a space S gets into namespace S--NS
-of the cluster, so that spaces do not meet there. That can't be changed later, and what is
-in no namespace is refused.
+With --namespaces Prefixed, objects in namespace NS of space S are placed in namespace
+S--NS of the cluster, so that spaces can use the same names. This can't be changed later.
+Cluster-scoped objects are then refused.
 `,
 		Example: `  orrery location add berlin --label region=eu --label stage=prod
   orrery location add plant7 --url inside
@@ -89,7 +89,7 @@ in no namespace is refused.
 			if err != nil {
 				return err
 			}
-			annotations, err := h.preferring(cmd.Context(), at)
+			annotations, err := h.preferring(cmd.Context(), endpointURL)
 			if err != nil {
 				return err
 			}
@@ -103,9 +103,9 @@ in no namespace is refused.
 	}
 	cmd.Flags().StringArrayVarP(&labels, "label", "l", nil, "label KEY=VALUE, which placements select by; may be repeated")
 	cmd.Flags().StringArrayVar(&properties, "property", nil, "property NAME=VALUE, which Customizers may use; JSON, or else a string; may be repeated")
-	cmd.Flags().StringArrayVar(&takesOver, "takes-over", nil, "mark NAME.UID8 of a location that is no more, whose objects at the cluster become this one's; may be repeated")
-	cmd.Flags().StringVar(&namespaces, "namespaces", "", "Same, or Prefixed: each space has namespaces of its own at the cluster (default Same)")
-	cmd.Flags().StringVar(&at, "url", "", "name or URL under which the agent is to reach the hub, one of those that the hub advertises (default the first of them)")
+	cmd.Flags().StringArrayVar(&takesOver, "takes-over", nil, "label value NAME.UID8 of a deleted location whose objects in the cluster this location takes over; may be repeated")
+	cmd.Flags().StringVar(&namespaces, "namespaces", "", "Same, or Prefixed: each space has its own namespaces in the cluster (default Same)")
+	cmd.Flags().StringVar(&endpointURL, "url", "", "name or URL of the advertised hub endpoint that the agent uses (default the first one)")
 	j.addFlags(cmd)
 	return cmd
 }
@@ -114,11 +114,12 @@ func newLocationToken(c *connection, streams genericiooptions.IOStreams) *cobra.
 	var j joinOutput
 	cmd := &cobra.Command{
 		Use:   "token NAME",
-		Short: "Make a new join token for a location, for another agent or to let one in again",
-		Long: `Make a new join token for a location; one that was not used yet ends. When the new
-one is used, the agent that joined before is locked out; until then it goes on.
+		Short: "Create a join token for a location, for a new agent or to admit one again",
+		Long: `Create a join token for a location. An earlier token that was not used becomes invalid.
+The agent that joined before keeps working until the new token is used, and is then
+locked out.
 
-Where several agents share the location, each joins with a token of its own shard.
+If several agents share the location, each joins with a token for its own shard.
 `,
 		Example: `  orrery location token berlin
   TOKEN=$(orrery location token berlin --token-only)
@@ -142,17 +143,17 @@ Where several agents share the location, each joins with a token of its own shar
 		},
 	}
 	j.addFlags(cmd)
-	cmd.Flags().Int32Var(&j.shard, "shard", 0, "the number of the shard that the agent is for, where several share the location (default: the first, or the whole)")
+	cmd.Flags().Int32Var(&j.shard, "shard", 0, "shard number of the agent, if several share the location (default the first, or the whole)")
 	return cmd
 }
 
 func newLocationRevoke(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Lock out the agent of a location at once; its cluster keeps what it runs",
-		Long: `Lock out the agent of a location at once: its sessions end, and nothing that it was
-given is good any more, join tokens included. Its cluster keeps what it runs. To let
-an agent in again, make a join token for it with "orrery location token NAME".
+		Short: "Lock out the agent of a location; its cluster keeps running",
+		Long: `Lock out the agent of a location immediately. Its sessions end, and its credentials and
+join tokens become invalid. The workloads in its cluster keep running. To admit an agent
+again, create a join token for it with "orrery location token NAME".
 `,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -173,12 +174,12 @@ func newLocationReadmit(c *connection, streams genericiooptions.IOStreams) *cobr
 	var shard int32
 	cmd := &cobra.Command{
 		Use:   "readmit NAME",
-		Short: "Let in again an agent that was restored from a snapshot, without a visit to its site",
-		Long: `Let in again the agent that is locked out since it has shown a credential that it had
-renewed (condition Enrolled, reason CredentialReused), as after a snapshot of its machine
-or of its volume was restored. The agent renews that credential when it asks next, within
-a minute; what followed it is good no more. If the agent's disk may have been copied, use
-"orrery location token NAME" instead, and set the agent up anew.
+		Short: "Admit an agent again that was restored from a snapshot",
+		Long: `Admit an agent again without a new token. The hub locks an agent out if it presents a
+credential that it had already renewed (condition Enrolled, reason CredentialReused), for
+example after a snapshot of its machine or volume was restored. The agent renews that
+credential within a minute; later credentials become invalid. If the agent's disk may have
+been copied, use "orrery location token NAME" instead, and install the agent again.
 `,
 		Args: want(1, 1, "NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -198,7 +199,7 @@ a minute; what followed it is good no more. If the agent's disk may have been co
 			return err
 		},
 	}
-	cmd.Flags().Int32Var(&shard, "shard", 0, "the number of the agent, where several share the location")
+	cmd.Flags().Int32Var(&shard, "shard", 0, "shard number of the agent, if several share the location")
 	return cmd
 }
 
@@ -219,12 +220,12 @@ func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.C
 func newLocationShards(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
 	return &cobra.Command{
 		Use:   "shards NAME N",
-		Short: "Say how many agents share a location, each with the spaces that fall to it",
-		Long: `Say how many agents share a location, each with the spaces that fall to it. The hub
-then hears only agents that are started with --shards K/N for this N. What agents of
-another N hold at the cluster stays theirs until they end: stop them, and start those
-of N, each with a join token of its shard (orrery location token NAME --shard K); the
-first goes on with the credential that it has.
+		Short: "Set how many agents share a location",
+		Long: `Set how many agents share a location. Each agent serves a fixed part of the spaces.
+The hub then accepts only agents that were started with --shards K/N for this N. Agents
+with another N keep managing their objects in the cluster until they end. Stop them, and
+start agents with the new N, each with a join token for its shard (orrery location token
+NAME --shard K). The first agent keeps its present credential.
 `,
 		Example: `  orrery location shards berlin 2
   orrery location token berlin --shard 2`,
@@ -247,7 +248,7 @@ first goes on with the credential that it has.
 	}
 }
 
-// newLocationMapping makes a command that sets spec.mapping of a location.
+// newLocationMapping returns a command that sets spec.mapping of a location.
 func newLocationMapping(c *connection, streams genericiooptions.IOStreams, verb, done, short string, mapping v1alpha1.Mapping) *cobra.Command {
 	return &cobra.Command{
 		Use:   verb + " NAME",
@@ -268,7 +269,7 @@ func newLocationMapping(c *connection, streams genericiooptions.IOStreams, verb,
 	}
 }
 
-// parseLabels reads labels of the form KEY=VALUE.
+// parseLabels parses labels of the form KEY=VALUE.
 func parseLabels(all []string) (map[string]string, error) {
 	labels := map[string]string{}
 	for _, l := range all {

@@ -20,7 +20,7 @@ const (
 	objectHelp = "KIND may be a kind, a resource or a short name, with a group if need be (deployments.apps)"
 )
 
-// splitObject reads KIND/NAME, or KIND NAME as two arguments.
+// splitObject parses KIND/NAME, or KIND NAME as two arguments.
 func splitObject(cmd *cobra.Command, args []string) (kind, name string, err error) {
 	if len(args) == 2 {
 		kind, name = args[0], args[1]
@@ -33,13 +33,13 @@ func splitObject(cmd *cobra.Command, args []string) (kind, name string, err erro
 	return kind, name, nil
 }
 
-// identity resolves an object's kind by what the space serves.
+// identity resolves the kind of an object by the discovery of the space.
 func (c *connection) identity(kind, name string) (key.Identity, error) {
-	mapper, err := c.flags.ToRESTMapper()
+	kinds, err := c.flags.ToRESTMapper()
 	if err != nil {
 		return key.Identity{}, fmt.Errorf("find the kinds of the space: %w", err)
 	}
-	mapping, err := mappingFor(mapper, kind)
+	mapping, err := mappingFor(kinds, kind)
 	if err != nil {
 		return key.Identity{}, fmt.Errorf("space %q: %w", c.space, err)
 	}
@@ -53,14 +53,14 @@ func (c *connection) identity(kind, name string) (key.Identity, error) {
 }
 
 // mappingFor finds a kind as kubectl does: a resource first, then a kind.
-func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
+func mappingFor(kinds meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
 	full, group := schema.ParseResourceArg(strings.ToLower(arg))
 	gvk := schema.GroupVersionKind{}
 	if full != nil {
-		gvk, _ = mapper.KindFor(*full) // if not found, it may be a resource without a version
+		gvk, _ = kinds.KindFor(*full) // if this fails, it may be a resource without a version
 	}
 	if gvk.Empty() {
-		gvk, _ = mapper.KindFor(group.WithVersion("")) // if not found, it may be a kind
+		gvk, _ = kinds.KindFor(group.WithVersion("")) // if this fails, it may be a kind
 	}
 	if gvk.Empty() {
 		fullKind, groupKind := schema.ParseKindArg(arg)
@@ -74,13 +74,13 @@ func mappingFor(mapper meta.RESTMapper, arg string) (*meta.RESTMapping, error) {
 	if gvk.Version != "" {
 		versions = append(versions, gvk.Version)
 	}
-	mapping, err := mapper.RESTMapping(gvk.GroupKind(), versions...)
+	mapping, err := kinds.RESTMapping(gvk.GroupKind(), versions...)
 	switch {
 	case err == nil:
 		return mapping, nil
 	case meta.IsNoMatchError(err):
 		return nil, fmt.Errorf("the space has no kind or resource %q", arg)
-	case apierrors.IsNotFound(err): // from discovery of the space
+	case apierrors.IsNotFound(err): // the space's discovery returns this
 		return nil, errors.New("the hub has no such space")
 	case apierrors.IsForbidden(err):
 		return nil, errors.New("the kubeconfig's credential has no rights there")
@@ -118,8 +118,7 @@ func (o *objectAtLocation) addFlags(cmd *cobra.Command, format string) {
 	cmd.Flags().StringVarP(&o.location, "location", "L", "", "location (required)")
 }
 
-// open returns what leads to the hub, and the object and the location as it is asked about
-// them.
+// open returns a client for the hub, and the query parameters for object and location.
 func (o *objectAtLocation) open(cmd *cobra.Command, args []string) (*hubClient, url.Values, error) {
 	if err := o.output.check(cmd); err != nil {
 		return nil, nil, err

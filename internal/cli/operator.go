@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// purgePoll is how often the progress of a purge is read.
+// purgePoll is the interval at which the progress of a purge is read.
 const purgePoll = 500 * time.Millisecond
 
 // location reads one Location. Its Status.Agent is never nil.
@@ -31,7 +31,7 @@ func (h *hubClient) location(ctx context.Context, name string) (l v1alpha1.Locat
 	return l, err
 }
 
-// annotate sets one annotation of a Location; nil removes it.
+// annotate sets an annotation of a Location; a nil value removes it.
 func (h *hubClient) annotate(ctx context.Context, name, annotation string, value any) error {
 	patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{annotation: value}}}
 	return h.merge(ctx, patch, rootPath(key.Locations, name)...)
@@ -106,7 +106,7 @@ and none if others wait by now.
 			}
 			n, ok := pendingOf(p, digest)
 			if !ok {
-				return fmt.Errorf("digest %q is not that of what waits now; see: orrery location confirm-prune %s", digest, name)
+				return fmt.Errorf("digest %q is not the digest of the pending removals; see: orrery location confirm-prune %s", digest, name)
 			}
 			if err := h.annotate(cmd.Context(), name, v1alpha1.ConfirmPruneAnnotation, digest); err != nil {
 				return err
@@ -119,7 +119,7 @@ and none if others wait by now.
 	return cmd
 }
 
-// pendingOf counts the removals that a digest names: all, or those of one space.
+// pendingOf returns the number of removals that a digest identifies: all, or those of one space.
 func pendingOf(p *v1alpha1.PendingPrune, digest string) (int64, bool) {
 	if p.Digest == digest {
 		return p.Pending, true
@@ -172,7 +172,7 @@ created only for objects in them stay, and so does what others at the cluster us
 				return err
 			}
 			done, hint := "its cluster keeps what it runs", ""
-			if l, err := h.location(cmd.Context(), name); err == nil && !purge { // or else the deletion says why not
+			if l, err := h.location(cmd.Context(), name); err == nil && !purge { // otherwise the deletion returns the error
 				hint = fmt.Sprintf("to have that again: orrery location add %s --takes-over %s", name, key.OwnershipMark(key.Location(name), string(l.UID)))
 				if n := l.Spec.Namespaces; n != "" {
 					hint += " --namespaces " + string(n)
@@ -198,15 +198,15 @@ created only for objects in them stay, and so does what others at the cluster us
 	return cmd
 }
 
-// purge has everything removed from a location and waits for it. It writes the progress,
-// and returns a description of the result.
+// purge removes all objects from a location, and waits for the end. It writes the progress, and
+// returns a description of the result.
 func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) (string, error) {
 	l, err := h.location(ctx, name)
 	if err != nil {
 		return "", err
 	}
 	if meta.IsStatusConditionFalse(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
-		return "", fmt.Errorf("nobody can be told to remove anything: the enrolment of location %q is revoked; "+
+		return "", fmt.Errorf("no agent can remove the objects: the enrolment of location %q is revoked; "+
 			"let its agent join again (orrery location token %s), or remove the location without --purge", name, name)
 	}
 	if !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionEnrolled) {
@@ -221,7 +221,7 @@ func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) 
 		l, err := h.location(ctx, name)
 		switch {
 		case apierrors.IsNotFound(err):
-			return "", fmt.Errorf("location %q was removed by somebody else", name)
+			return "", fmt.Errorf("location %q was removed by another client", name)
 		case err != nil && ctx.Err() == nil:
 			return "", err
 		}
@@ -230,7 +230,7 @@ func (h *hubClient) purge(ctx context.Context, progress io.Writer, name string) 
 			return now, nil
 		}
 		if err == nil && now != last {
-			_, _ = fmt.Fprintf(progress, "location %s: %s\n", name, now) // progress is a courtesy
+			_, _ = fmt.Fprintf(progress, "location %s: %s\n", name, now) // an error here does not matter
 			last = now
 		}
 		select {
@@ -255,7 +255,7 @@ func purgeProgress(l *v1alpha1.Location) (now string, done bool) {
 	case a.Lineage == string(wire.Unproven):
 		return "waiting: the agent does not know this hub's log; see: orrery location describe " + l.Name, false
 	case a.Purge == nil:
-		return "finding out what is there", false
+		return "listing the objects to remove", false
 	case a.Purge.Left > 0:
 		return fmt.Sprintf("%d objects left", a.Purge.Left), false
 	case a.Purge.Kept > 0:

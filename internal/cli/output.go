@@ -13,7 +13,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// Formats of output.
+// Output formats.
 const (
 	formatTable = "table"
 	formatWide  = "wide"
@@ -21,13 +21,13 @@ const (
 	formatYAML  = "yaml"
 )
 
-// output is how a command prints its answer.
+// output is the format in which a command prints its result.
 type output struct {
 	format  string
 	allowed []string
 }
 
-// addFlag adds --output; the first format is the default.
+// addFlag adds the flag --output; the first format is the default.
 func (o *output) addFlag(cmd *cobra.Command, formats ...string) {
 	o.allowed = formats
 	cmd.Flags().StringVarP(&o.format, "output", "o", formats[0], "output format: "+strings.Join(formats, ", "))
@@ -45,7 +45,7 @@ func (o *output) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// structured says that the output is JSON or YAML.
+// structured reports whether the output is JSON or YAML.
 func (o *output) structured() bool { return o.format == formatJSON || o.format == formatYAML }
 
 // data prints v as JSON or YAML.
@@ -63,8 +63,8 @@ func (o *output) data(w io.Writer, v any) error {
 	return err
 }
 
-// table prints a table as kubectl does. If it has no rows, it prints "no", and empty,
-// to errOut.
+// table prints a table as kubectl does. If it has no rows, it prints "no" and the text empty to
+// errOut.
 func (o *output) table(w, errOut io.Writer, t *metav1.Table, empty string) error {
 	if len(t.Rows) == 0 {
 		_, err := fmt.Fprintln(errOut, "no "+empty)
@@ -74,8 +74,7 @@ func (o *output) table(w, errOut io.Writer, t *metav1.Table, empty string) error
 	return printers.NewTablePrinter(options).PrintObj(t, w)
 }
 
-// columns defines the columns of a table; those whose name ends in "+" are
-// shown by -o wide only.
+// columns returns the columns of a table. Those whose name ends in "+" are shown only with -o wide.
 func columns(names ...string) []metav1.TableColumnDefinition {
 	all := make([]metav1.TableColumnDefinition, 0, len(names))
 	for _, name := range names {

@@ -59,7 +59,7 @@ or of removals of which no Placement is known.
 				return err
 			}
 			var all []prune.Waiting
-			if err := h.ask(cmd.Context(), route.Waiting, nil, &all); err != nil {
+			if err := h.query(cmd.Context(), route.Waiting, nil, &all); err != nil {
 				return err
 			}
 			if digest == "" {
@@ -67,7 +67,7 @@ or of removals of which no Placement is known.
 			}
 			i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Digest == digest })
 			if i < 0 {
-				return fmt.Errorf("digest %q is not that of what waits now in space %q; see: orrery status", digest, h.space)
+				return fmt.Errorf("digest %q is not the digest of pending removals in space %q; see: orrery status", digest, h.space)
 			}
 			patch := map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.ConfirmPruneAnnotation: digest}}}
 			if err := h.merge(cmd.Context(), patch, spacePath(h.space, key.Placements, name)...); err != nil {
@@ -82,7 +82,7 @@ or of removals of which no Placement is known.
 	return cmd
 }
 
-// showWaiting shows the removals that wait of one Placement, and returns errNo.
+// showWaiting prints the pending removals of one Placement, and returns errNo.
 func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
 	i := slices.IndexFunc(all, func(w prune.Waiting) bool { return w.Placement == key.PlacementRef(name) })
 	if i < 0 {
@@ -94,8 +94,8 @@ func showWaiting(out io.Writer, name, space string, all []prune.Waiting) error {
 	return errNo
 }
 
-// printWaiting prints the removals that wait in a space, and how to confirm them. there
-// says whether a Placement exists.
+// printWaiting prints the pending removals of a space, and how to confirm them. there reports
+// whether a Placement exists.
 func printWaiting(out io.Writer, all []prune.Waiting, there func(key.PlacementRef) bool) error {
 	for _, w := range all {
 		if _, err := fmt.Fprintln(out, waitingLine(w, there(w.Placement))); err != nil {
@@ -105,11 +105,11 @@ func printWaiting(out io.Writer, all []prune.Waiting, there func(key.PlacementRe
 	return nil
 }
 
-// anyPlacement stands for a Placement of the space that confirms what another let go.
+// anyPlacement is shown where any Placement of the space can confirm a removal.
 const anyPlacement = "NAME"
 
-// confirmer is the Placement to name for what waits: that which let it go, unless it is one
-// of root.
+// confirmer returns the Placement that can confirm the pending removals: the one that no longer
+// assigns the objects, unless it is in root.
 func confirmer(w prune.Waiting) string {
 	if w.Placement.Of("").Space == key.Root {
 		return anyPlacement
@@ -118,21 +118,21 @@ func confirmer(w prune.Waiting) string {
 }
 
 func waitingLine(w prune.Waiting, there bool) string {
-	of, by, note := "Placement "+string(w.Placement), confirmer(w), ""
+	subject, confirming, hint := "Placement "+string(w.Placement), confirmer(w), ""
 	if !there {
-		by = anyPlacement
+		confirming = anyPlacement
 	}
-	if by == anyPlacement {
-		note = ", where NAME is any Placement of the space"
+	if confirming == anyPlacement {
+		hint = ", where NAME is any Placement of the space"
 	}
 	switch {
 	case w.Placement == "":
-		of = "No Placement known"
+		subject = "No Placement known"
 	case !there:
-		of += ", which is gone"
+		subject += ", which is gone"
 	}
 	if w.Digest == "" {
-		note = ""
+		hint = ""
 	}
-	return of + ": " + prune.Explain(&w.WaitingPrune, by) + note
+	return subject + ": " + prune.Explain(&w.WaitingPrune, confirming) + hint
 }

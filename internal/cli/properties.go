@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// parseProperties reads properties of the form NAME=VALUE; nil if there are none. A value
-// that is not JSON is a string.
+// parseProperties parses properties of the form NAME=VALUE; nil if there are none. A value that is
+// not JSON is a string.
 func parseProperties(all []string) (map[string]apiextensionsv1.JSON, error) {
 	var properties map[string]apiextensionsv1.JSON
 	for _, p := range all {
@@ -47,7 +47,7 @@ func formatProperties(properties map[string]apiextensionsv1.JSON) string {
 	return strings.Join(all, ",")
 }
 
-// formatTaints lists taints as kubectl does.
+// formatTaints formats taints as kubectl does.
 func formatTaints(taints []v1alpha1.Taint) string {
 	if len(taints) == 0 {
 		return "none"

@@ -39,15 +39,15 @@ func newRender(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "render (KIND/NAME | -f FILE) (--location L | --all-locations)",
 		Short: "Show an object as a location gets it",
 		Long: `Show an object of a space as a location gets it, or would get it if it were placed
-there: without what stays in the space, and with the rules of all Customizers that match.
-A location with namespaces: Prefixed puts it into another namespace, which is named above it.
-With --all-locations, those that get the same are one document.
+there: without the fields that are not sent, and with the rules of all matching Customizers.
+A location with namespaces: Prefixed places it in another namespace, which the output names.
+With --all-locations, there is one document for all locations that get the same object.
 
-With -f the object is read from a file and is not stored; the space is asked how it would
-store it, by an apply as a dry run, for which the rights to write it are needed.
+With -f the object is read from a file and is not stored. The space applies it as a dry run,
+for which you need the right to write it.
 
 ` + objectHelp + `.
-It fails if a location keeps what it has, since a rule fails.`,
+The command fails if a rule fails for a location, which then keeps its present object.`,
 		Example: `  orrery render deployment/web --location berlin
   orrery render -f web.yaml --all-locations`,
 		Args: want(0, 2, objectArgs),
@@ -105,21 +105,21 @@ func (y *renderCommand) askObject(cmd *cobra.Command, h *hubClient, args []strin
 	if err != nil {
 		return err
 	}
-	return h.ask(cmd.Context(), route.Render, y.query(id), made)
+	return h.query(cmd.Context(), route.Render, y.query(id), made)
 }
 
-// askFile asks about the object of a file, as the space would store it.
+// askFile renders the object in a file, as the space would store it.
 func (y *renderCommand) askFile(ctx context.Context, h *hubClient, made *queries.Renderings) error {
 	u, err := y.read()
 	if err != nil {
 		return err
 	}
-	mapper, err := y.connection.flags.ToRESTMapper()
+	kinds, err := y.connection.flags.ToRESTMapper()
 	if err != nil {
 		return fmt.Errorf("find the kinds of the space: %w", err)
 	}
 	gvk := u.GroupVersionKind()
-	mapping, err := mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := kinds.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return fmt.Errorf("space %q: %w", y.connection.space, err)
 	}
@@ -150,7 +150,7 @@ func (y *renderCommand) askFile(ctx context.Context, h *hubClient, made *queries
 	return h.send(ctx, route.Render, y.query(id), stored, made)
 }
 
-// read reads the file's object.
+// read reads the object in the file.
 func (y *renderCommand) read() (*unstructured.Unstructured, error) {
 	in := y.streams.In
 	if y.file != "-" {
@@ -179,10 +179,10 @@ func (y *renderCommand) read() (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// errHeld is returned when some locations keep what they have.
-var errHeld = errors.New("some locations keep what they have of the object")
+// errHeld is returned when some locations keep their present object.
+var errHeld = errors.New("some locations keep their present object")
 
-// print prints what locations get, and who gets it if there may be several.
+// print prints the rendered objects, with their locations if there may be several.
 func (y *renderCommand) print(made queries.Renderings) error {
 	var held error
 	for _, r := range made.Renderings {

@@ -13,13 +13,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// nextStep says what follows each state of a rotation.
+// nextStep describes each state of a rotation, and the next step.
 var nextStep = map[enroll.Rotation]string{
 	enroll.Settled: "one certificate authority is trusted, and signs",
 	enroll.Announced: `the next certificate authority is trusted, too; the present one still signs
 When all agents trust it, and all kubeconfigs were made anew: orrery hub rotate-ca switch`,
 	enroll.Switched: `the new certificate authority signs; the one before is still trusted
-When nobody uses what that has signed any more: orrery hub rotate-ca finish`,
+When no certificate of the previous authority is in use: orrery hub rotate-ca finish`,
 }
 
 func newHubRotateCA() *cobra.Command {
@@ -28,19 +28,20 @@ func newHubRotateCA() *cobra.Command {
 		Use:   "rotate-ca [start|switch|finish|undo]",
 		Short: "Replace the hub's certificate authority, one step at a time",
 		Long: `Replace the hub's certificate authority, one step at a time, while the hub runs.
-Without a step it shows how far that is, and for whom the next step waits.
+Without a step, show the state of the rotation, and the agents that the next step
+waits for.
 
-  start   makes the next authority; agents, kubeconfigs and join tokens are told
-          to trust both
-  switch  has the next one sign, certificates of the server included; agents renew
-          theirs within a minute or two
-  finish  ends the trust in the one before, and what goes on by it
-  undo    takes back start, or switch
+  start   creates the next authority; agents, kubeconfigs and join tokens get both
+          authorities as trusted
+  switch  signs with the next authority, certificates of the server included; agents
+          renew theirs within a minute or two
+  finish  removes the previous authority; its certificates are no longer accepted
+  undo    undoes start or switch
 
-A hub that runs takes over each step within seconds, for which the command waits;
-sessions and watches go on. A step is refused while an agent is known that it would
-lock out, and if the hub does not answer, which knows them; --wait waits for them,
---force takes it nevertheless.
+A running hub applies each step within seconds, and the command waits for that;
+sessions and watches continue. A step is refused while it would lock out an agent, or
+if the hub does not respond and the agents are unknown. --wait waits for these agents,
+--force takes the step regardless.
 ` + exitCodes,
 		Example: `  orrery hub rotate-ca start --data-dir /var/lib/orrery
   orrery hub rotate-ca --data-dir /var/lib/orrery
@@ -60,11 +61,11 @@ lock out, and if the hub does not answer, which knows them; --wait waits for the
 	cmd.Flags().StringVar(&r.dir, "data-dir", "", "data directory of the hub")
 	cmd.Flags().StringVar(&r.kubeconfig, "kubeconfig", "", "kubeconfig by which the hub is asked for its agents (default admin.kubeconfig in the data directory)")
 	cmd.Flags().DurationVar(&r.wait, "wait", 0, "for how long to wait for agents that the step would lock out")
-	cmd.Flags().BoolVar(&r.force, "force", false, "take the step also if it locks out agents, or if nobody can say so")
+	cmd.Flags().BoolVar(&r.force, "force", false, "take the step even if it locks out agents, or if the hub does not respond")
 	return cmd
 }
 
-// rotation is that of the authority in a directory.
+// rotation rotates the certificate authority in a data directory.
 type rotation struct {
 	dir, kubeconfig string
 	force           bool
@@ -72,7 +73,7 @@ type rotation struct {
 	wait time.Duration
 }
 
-// trusted names the authorities that are trusted, the one that signs first.
+// trusted returns the trusted authorities; the first one signs.
 func (r rotation) trusted() ([]string, error) {
 	certs, err := os.ReadFile(filepath.Join(r.dir, "ca.crt"))
 	if err != nil {
@@ -81,7 +82,7 @@ func (r rotation) trusted() ([]string, error) {
 	return wire.Fingerprints(certs), nil
 }
 
-// take takes a step, if it locks nobody out.
+// take takes a step if it locks out no agent.
 func (r rotation) take(cmd *cobra.Command, step enroll.Step) error {
 	switch step {
 	case enroll.Announce, enroll.Switch, enroll.Finish, enroll.Undo:
@@ -95,10 +96,10 @@ func (r rotation) take(cmd *cobra.Command, step enroll.Step) error {
 	if needs, ok := r.needs(is, step); ok && !r.force {
 		lost, err := r.await(cmd.Context(), needs)
 		if err != nil {
-			return fmt.Errorf("the hub can't be asked whom the step would lock out (--force takes it nevertheless): %w", err)
+			return fmt.Errorf("list the agents that the step would lock out (--force skips this check): %w", err)
 		}
 		if len(lost) > 0 {
-			return fmt.Errorf("the step would lock out agents (--force takes it nevertheless):\n%s", strings.Join(lost, "\n"))
+			return fmt.Errorf("the step would lock out agents (--force takes it regardless):\n%s", strings.Join(lost, "\n"))
 		}
 	}
 	if is, err = enroll.Rotate(r.dir, step, time.Now()); err != nil {
@@ -118,7 +119,7 @@ func (r rotation) print(cmd *cobra.Command, is enroll.Rotation) error {
 	return err
 }
 
-// show shows how far the rotation is, and for whom the next step waits.
+// show prints the state of the rotation, and the agents that the next step waits for.
 func (r rotation) show(cmd *cobra.Command) error {
 	is, err := enroll.RotationOf(r.dir)
 	if err != nil {
@@ -135,7 +136,7 @@ func (r rotation) show(cmd *cobra.Command) error {
 	lost, err := r.lost(cmd.Context(), needs)
 	switch {
 	case err != nil:
-		cmd.Printf("for whom the next step waits is not known: %v\n", err)
+		cmd.Printf("the agents that the next step waits for are unknown: %v\n", err)
 	case len(lost) == 0:
 		cmd.Printf("all agents are ready for the next step\n")
 	default:

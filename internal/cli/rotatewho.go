@@ -17,43 +17,45 @@ import (
 )
 
 const (
-	// maxLost is how many agents are named.
+	// maxLost is the maximum number of agents in an error message.
 	maxLost = 20
-	// locationsPage is how many locations are asked for at once, and locationsTimeout how
-	// long the hub may take for all.
+	// locationsPage is the number of locations per request, and locationsTimeout the time limit for
+	// all requests.
 	locationsPage    = 500
 	locationsTimeout = time.Minute
 )
 
-// needs are what agents need to be let in after a step.
+// needs is the set of requirements on agents after a step.
 type needs struct {
-	// signs is the authority of the hub's certificate, and goes one that is to be trusted
-	// no more; empty: none.
-	signs, goes string
-	// before are those that were trusted.
+	// signs is the authority that signs the hub's certificate. removed is the authority that is no
+	// longer trusted; empty if there is none.
+	signs, removed string
+	// before are the authorities that were trusted before the step.
 	before []string
 }
 
-// needs are those of a step. ok is false if it locks nobody out, or can't be taken.
+// needs returns the requirements of a step. ok is false if the step locks out no agent, or can't be
+// taken.
 func (r rotation) needs(is enroll.Rotation, step enroll.Step) (n needs, ok bool) {
 	before, err := r.trusted()
 	const both = 2
 	if err != nil || len(before) != both {
-		return n, false // the step itself fails, or makes the second one
+		return n, false // the step itself fails, or creates the second authority
 	}
 	n.before = before
 	switch {
 	case step == enroll.Switch && is == enroll.Announced, step == enroll.Undo && is == enroll.Switched:
 		n.signs = before[1]
 	case step == enroll.Finish && is == enroll.Switched, step == enroll.Undo && is == enroll.Announced:
-		n.signs, n.goes = before[0], before[1]
+		n.signs, n.removed = before[0], before[1]
 	default:
 		return n, false
 	}
 	return n, true
 }
 
-// await waits until a step would lock out nobody, and returns whom it still would then.
+// await waits until a step would lock out no agent. After r.wait it returns the agents that it
+// would still lock out.
 func (r rotation) await(ctx context.Context, n needs) (lost []string, err error) {
 	for end := time.Now().Add(r.wait); ; {
 		if lost, err = r.lost(ctx, n); err == nil && len(lost) == 0 || time.Until(end) <= 0 {
@@ -67,7 +69,7 @@ func (r rotation) await(ctx context.Context, n needs) (lost []string, err error)
 	}
 }
 
-// lost are the agents that a step would lock out, each with the reason.
+// lost returns the agents that a step would lock out, each with the reason.
 func (r rotation) lost(ctx context.Context, n needs) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, locationsTimeout)
 	defer cancel()
@@ -99,7 +101,7 @@ func (r rotation) lost(ctx context.Context, n needs) ([]string, error) {
 	return all, nil
 }
 
-// locations shows all locations of a hub, page by page.
+// locations calls each with all locations of a hub, page by page.
 func (h *hubClient) locations(ctx context.Context, each func(*v1alpha1.Location)) error {
 	for next := ""; ; {
 		request := h.rest.Get().AbsPath(rootPath(key.Locations)...).Param("limit", fmt.Sprint(locationsPage)).SetHeader("Accept", asJSON)
@@ -119,7 +121,8 @@ func (h *hubClient) locations(ctx context.Context, each func(*v1alpha1.Location)
 	}
 }
 
-// missing is what the agent of a location lacks; empty: nothing, or nobody is let in.
+// missing returns what the agent of a location lacks; empty if it lacks nothing, or no agent is
+// enrolled.
 func (n needs) missing(l *v1alpha1.Location) string {
 	enrolled := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionEnrolled)
 	if enrolled == nil || enrolled.Status != metav1.ConditionTrue {
@@ -132,13 +135,13 @@ func (n needs) missing(l *v1alpha1.Location) string {
 	own := slices.ContainsFunc(a.Trusts, func(one string) bool { return slices.Contains(n.before, one) })
 	switch {
 	case own && !slices.Contains(a.Trusts, n.signs):
-		return "it trusts " + strings.Join(a.Trusts, ", ") + " and has not been told of " + n.signs
-	case n.goes == "":
+		return "it trusts " + strings.Join(a.Trusts, ", ") + " and does not yet trust " + n.signs
+	case n.removed == "":
 		return ""
 	case a.SignedBy == "":
-		return "it has not said since this hub knows it by whom its certificate was signed"
-	case a.SignedBy == n.goes:
-		return "its certificate was signed by " + n.goes
+		return "it has not yet reported which authority signed its certificate"
+	case a.SignedBy == n.removed:
+		return "its certificate was signed by " + n.removed
 	}
 	return ""
 }

@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 )
 
-// TestWhoIsLockedOut: a step of a rotation is refused for exactly those agents that it would
-// lock out, as far as the hub knows.
+// TestWhoIsLockedOut: a step of a rotation is refused for exactly those agents that it would lock
+// out, as far as the hub knows.
 func TestWhoIsLockedOut(t *testing.T) {
 	location := func(enrolled metav1.ConditionStatus, a *v1alpha1.AgentStatus) *v1alpha1.Location {
 		l := &v1alpha1.Location{Status: v1alpha1.LocationStatus{Agent: a}}
@@ -23,10 +23,10 @@ func TestWhoIsLockedOut(t *testing.T) {
 	}
 	type all []string
 	switching := needs{signs: "new", before: []string{"old", "new"}}
-	finishing := needs{signs: "new", goes: "old", before: []string{"new", "old"}}
+	finishing := needs{signs: "new", removed: "old", before: []string{"new", "old"}}
 	for name, c := range map[string]struct {
 		location *v1alpha1.Location
-		// atSwitch and atFinish are what is said then; empty: nothing.
+		// atSwitch and atFinish are the expected messages; empty for none.
 		atSwitch, atFinish string
 	}{
 		"renewed":          {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"new", "old"}, SignedBy: "new"}), "", ""},
@@ -38,19 +38,19 @@ func TestWhoIsLockedOut(t *testing.T) {
 		"never joined":     {location("", nil), "", ""},
 		"revoked":          {location(metav1.ConditionFalse, &v1alpha1.AgentStatus{Trusts: all{"old"}, SignedBy: "old"}), "", ""},
 	} {
-		for step, of := range map[string]struct {
+		for step, expected := range map[string]struct {
 			needs needs
 			want  string
 		}{"switch": {switching, c.atSwitch}, "finish": {finishing, c.atFinish}} {
-			if got := of.needs.missing(c.location); !strings.Contains(got, of.want) || (got == "") != (of.want == "") {
-				t.Errorf("%s, %s: %q, want %q", name, step, got, of.want)
+			if got := expected.needs.missing(c.location); !strings.Contains(got, expected.want) || (got == "") != (expected.want == "") {
+				t.Errorf("%s, %s: %q, want %q", name, step, got, expected.want)
 			}
 		}
 	}
 }
 
-// TestNoHubNoStep: nobody knows whom a step locks out if the hub does not answer, and the
-// step is refused, unless it locks out nobody or is forced.
+// TestNoHubNoStep: if the hub does not respond, a step is refused, unless it locks out no agent or
+// is forced.
 func TestNoHubNoStep(t *testing.T) {
 	dir := t.TempDir()
 	if _, err := enroll.LoadOrCreate(dir, time.Now); err != nil {

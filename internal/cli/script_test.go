@@ -30,7 +30,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// The scripts run the real command line, each command a process of its own.
+// The scripts run the real command line, each command in its own process.
 func TestMain(m *testing.M) {
 	orrery := func() int {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -62,7 +62,7 @@ func exitBy(f func(context.Context) error) func() int {
 	}
 }
 
-// tokenID is the ID in the text of a token.
+// tokenID matches the ID in the text of a token.
 var tokenID = regexp.MustCompile(`orr_t_([a-z2-7]+)`)
 
 // printID prints the ID of the token in a file.
@@ -98,7 +98,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Values[started{}] = map[string]*running{}
 			env.Setenv("TIMEOUT", limit.Wait.String())
-			env.Setenv("GORACE", "atexit_sleep_ms=0") // else a program with the race detector takes a second to end
+			env.Setenv("GORACE", "atexit_sleep_ms=0") // without it, a program with the race detector takes a second to end
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -129,9 +129,9 @@ func exits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// timesout CODE REGEXP PROGRAM ARG... runs a program with a --timeout that is too short for what
-// it waits for, but long enough that its standard error matches: one second, or twice as long as
-// before. The exit code must be CODE then.
+// timesout CODE REGEXP PROGRAM ARG... runs a program whose --timeout ends before its work is done.
+// The timeout starts at one second and doubles until standard error matches. The exit code must be
+// CODE.
 func timesOut(ts *testscript.TestScript, _ bool, args []string) {
 	want := regexp.MustCompile("(?m)" + args[1])
 	for timeout := time.Second; ; timeout *= 2 {
@@ -150,8 +150,8 @@ func timesOut(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// eventually REGEXP PROGRAM ARG... runs a program again and again until its
-// standard output matches, and then once more as exec does.
+// eventually REGEXP PROGRAM ARG... runs a program repeatedly until its standard output matches, and
+// then once more as exec does.
 func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	want := regexp.MustCompile("(?m)" + args[0])
 	deadline := time.Now().Add(limit.Wait)
@@ -170,7 +170,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// program is a command that runs in the script's directory and environment.
+// program returns a command in the script's directory and environment.
 func program(ts *testscript.TestScript, args []string) *exec.Cmd {
 	dir, path := ts.Getenv("WORK"), args[0]
 	for _, d := range filepath.SplitList(ts.Getenv("PATH")) {
@@ -188,7 +188,7 @@ func program(ts *testscript.TestScript, args []string) *exec.Cmd {
 // started is the key of the programs that a script has started, by name.
 type started struct{}
 
-// running is one of them.
+// running is a started program.
 type running struct {
 	cmd  *exec.Cmd
 	done chan struct{}
@@ -198,9 +198,8 @@ func processes(ts *testscript.TestScript) map[string]*running {
 	return ts.Value(started{}).(map[string]*running)
 }
 
-// start NAME PROGRAM ARG... starts a program and waits for its first line on
-// standard output, which goes to the file NAME.ready. An argument @FILE stands
-// for what the file holds.
+// start NAME PROGRAM ARG... starts a program and waits for its first line on standard output, which
+// it writes to the file NAME.ready. An argument @FILE is replaced by the content of the file.
 func start(ts *testscript.TestScript, _ bool, args []string) {
 	name, dir := args[0], ts.Getenv("WORK")
 	for i, arg := range args {
@@ -222,7 +221,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	}()
 	processes(ts)[name] = p
 	ts.Defer(func() {
-		_ = cmd.Process.Kill() // it may have ended before
+		_ = cmd.Process.Kill() // it may have ended already
 		<-p.done
 	})
 	timer := time.NewTimer(limit.Wait)
@@ -237,7 +236,7 @@ func start(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// firstLine is a writer that gives away the first line.
+// firstLine is a writer that sends the first line to a channel.
 type firstLine struct {
 	written []byte
 	done    bool
@@ -255,7 +254,7 @@ func (f *firstLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// terminate NAME ends a program by SIGTERM, which it must obey with exit code 0.
+// terminate NAME ends a program by SIGTERM; it must end with exit code 0.
 func terminate(ts *testscript.TestScript, _ bool, args []string) {
 	p := processes(ts)[args[0]]
 	ts.Check(p.cmd.Process.Signal(syscall.SIGTERM))
@@ -271,8 +270,8 @@ func terminate(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// address VARIABLE listens on an address until the script ends, and puts it into
-// an environment variable.
+// address VARIABLE reserves an address until the script ends, and sets an environment variable to
+// it.
 func address(ts *testscript.TestScript, _ bool, args []string) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	ts.Check(err)
@@ -296,7 +295,7 @@ func apply(ctx context.Context, file string) error {
 	if err != nil {
 		return err
 	}
-	mapper, err := c.flags.ToRESTMapper()
+	kinds, err := c.flags.ToRESTMapper()
 	if err != nil {
 		return err
 	}
@@ -308,15 +307,15 @@ func apply(ctx context.Context, file string) error {
 		} else if err != nil {
 			return err
 		}
-		mapping, err := mapper.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+		mapping, err := kinds.RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
 		if err != nil {
 			return err
 		}
-		var at dynamic.ResourceInterface = client.Resource(mapping.Resource)
+		var objects dynamic.ResourceInterface = client.Resource(mapping.Resource)
 		if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
-			at = client.Resource(mapping.Resource).Namespace(o.GetNamespace())
+			objects = client.Resource(mapping.Resource).Namespace(o.GetNamespace())
 		}
-		if _, err := at.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
+		if _, err := objects.Apply(ctx, o.GetName(), o, metav1.ApplyOptions{FieldManager: "test", Force: true}); err != nil {
 			return err
 		}
 	}

@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// pollEvery is how often waitFor checks its condition.
+// pollEvery is the interval at which waitFor checks its condition.
 const pollEvery = 100 * time.Millisecond
 
 func newSpace(streams genericiooptions.IOStreams) *cobra.Command {
@@ -112,8 +112,8 @@ are removed from locations, as far as their spec.prune allows without confirmati
 	return cmd
 }
 
-// openFor is open for a command whose argument is the name of a space or location, which
-// it checks.
+// openFor is open for a command whose argument is the name of a space or location. It validates the
+// name.
 func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, string, error) {
 	if err := key.ValidateName(name); err != nil {
 		return nil, "", badUsage(cmd, "%v", err)
@@ -122,7 +122,7 @@ func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, strin
 	return h, name, err
 }
 
-// list prints the objects of one of Orrery's resources in root.
+// list prints the objects of an Orrery resource in root.
 func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams, o *output, resource key.Resource, empty string) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -145,7 +145,7 @@ func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams
 	return o.table(streams.Out, streams.ErrOut, &table, empty)
 }
 
-// waitGone waits until nothing is at a path.
+// waitGone waits until the object at a path is gone.
 func (h *hubClient) waitGone(ctx context.Context, timeout time.Duration, path []string) error {
 	return waitFor(ctx, timeout, func(ctx context.Context) (bool, error) {
 		err := h.get(ctx, asJSON, nil, path...)
@@ -156,7 +156,7 @@ func (h *hubClient) waitGone(ctx context.Context, timeout time.Duration, path []
 	})
 }
 
-// waitFor polls f until it returns true or an error, or timeout is over.
+// waitFor polls f until it returns true or an error, or until the timeout.
 func waitFor(ctx context.Context, timeout time.Duration, f wait.ConditionWithContextFunc) error {
 	err := wait.PollUntilContextTimeout(ctx, pollEvery, timeout, true, f)
 	if ctx.Err() == nil && wait.Interrupted(err) {

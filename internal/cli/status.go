@@ -23,7 +23,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// statusPage is how many objects are read at once.
+// statusPage is the number of objects per request.
 const statusPage = 1000
 
 // statusCommand is `orrery status`.
@@ -34,10 +34,10 @@ type statusCommand struct {
 	space      string
 	states     []string
 	placement  string
-	// one says that one object is asked for.
+	// one reports whether the arguments name a single object.
 	one   bool
 	watch bool
-	// wait waits for what, no longer than timeout.
+	// wait makes the command wait for the state what, up to timeout.
 	wait    bool
 	what    string
 	timeout time.Duration
@@ -75,7 +75,7 @@ that is asked for is so: applied everywhere, healthy besides, or at no location 
 	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that can't be seen now")
 	cmd.Flags().StringVar(&s.placement, "placement", "", "only objects that this Placement places")
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print what there is, and then what changes")
-	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait until what is asked for is so")
+	cmd.Flags().BoolVar(&s.wait, "wait", false, "wait until all objects are in the state of --for")
 	cmd.Flags().StringVar(&s.what, "for", forHealthy, "what --wait waits for: applied, healthy (and applied), gone")
 	cmd.Flags().DurationVar(&s.timeout, "timeout", 5*time.Minute, "how long --wait waits; after that the exit code is 3")
 	return cmd
@@ -129,18 +129,18 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// print asks, page by page, and prints.
+// print requests the status page by page, and prints it.
 func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values) error {
 	query = maps.Clone(query)
 	query.Set("limit", strconv.Itoa(statusPage))
 	var status queries.SpaceStatus
-	if err := h.ask(ctx, route.Status, query, &status); err != nil {
+	if err := h.query(ctx, route.Status, query, &status); err != nil {
 		return err
 	}
 	for status.Continue != "" {
 		query.Set("continue", status.Continue)
 		var next queries.SpaceStatus
-		if err := h.ask(ctx, route.Status, query, &next); err != nil {
+		if err := h.query(ctx, route.Status, query, &next); err != nil {
 			return err
 		}
 		status.Objects, status.Continue = append(status.Objects, next.Objects...), next.Continue
@@ -151,7 +151,7 @@ func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Value
 	return s.printStatus(status)
 }
 
-// printStatus prints a status for people.
+// printStatus prints a status as text.
 func (s *statusCommand) printStatus(status queries.SpaceStatus) error {
 	if !s.one {
 		if err := s.printHead(status); err != nil {
@@ -164,7 +164,7 @@ func (s *statusCommand) printStatus(status queries.SpaceStatus) error {
 	return s.output.table(s.streams.Out, s.streams.ErrOut, objectsTable(status.Objects, time.Now()), "placed objects in space "+string(status.Space))
 }
 
-// printHead prints what a status says besides the objects.
+// printHead prints a status without its objects.
 func (s *statusCommand) printHead(status queries.SpaceStatus) error {
 	if s.one {
 		return nil
@@ -184,7 +184,7 @@ func (s *statusCommand) printHead(status queries.SpaceStatus) error {
 	return printLeft(s.streams.Out, status.LeftCounts)
 }
 
-// blank prints an empty line. If that fails, so does what is printed next.
+// blank prints an empty line. If that fails, the next write fails, too.
 func (s *statusCommand) blank() { _, _ = fmt.Fprintln(s.streams.Out) }
 
 func placementsTable(all []queries.PlacementTotal) *metav1.Table {
@@ -199,9 +199,8 @@ func placementsTable(all []queries.PlacementTotal) *metav1.Table {
 	return t
 }
 
-// printProblems prints which parts of Placements are invalid, which locations they name do
-// not exist, which Helm releases they
-// match in part, and which statuses are not returned.
+// printProblems prints invalid parts of Placements, unknown locations, partly matched Helm
+// releases, and statuses that are not returned.
 func printProblems(w io.Writer, all []queries.PlacementTotal) error {
 	for _, p := range all {
 		problems := slices.Concat(p.Problems, p.PartOf)
@@ -223,7 +222,7 @@ func printProblems(w io.Writer, all []queries.PlacementTotal) error {
 	return nil
 }
 
-// printLeft prints how many objects are at locations where they are no longer desired.
+// printLeft prints how many objects remain at locations that they are no longer assigned to.
 func printLeft(w io.Writer, n v1alpha1.LeftCounts) error {
 	for _, one := range []struct {
 		n    int64
@@ -257,20 +256,20 @@ func objectsTable(all []queries.ObjectStatus, now time.Time) *metav1.Table {
 	return t
 }
 
-// messageOf is what is said of a place: why it is not assigned, if it is not, what the
-// location says, and why it is not healthy there.
+// messageOf describes an object at a location: why it is not assigned, the reported message, and
+// why it is not healthy.
 func messageOf(p *queries.PlaceStatus) string {
-	said := cmp.Or(p.Message, p.Reason)
+	text := cmp.Or(p.Message, p.Reason)
 	if p.HealthNote != "" {
-		said = strings.TrimPrefix(said+"; "+p.HealthNote, "; ")
+		text = strings.TrimPrefix(text+"; "+p.HealthNote, "; ")
 	}
 	if p.Cause == "" {
-		return said
+		return text
 	}
-	return strings.TrimSuffix(causeOf(p)+": "+said, ": ")
+	return strings.TrimSuffix(causeOf(p)+": "+text, ": ")
 }
 
-// causeOf says why a place is not assigned; empty if it is.
+// causeOf returns the reason why the object is not assigned to the location; empty if it is.
 func causeOf(p *queries.PlaceStatus) string {
 	if p.Cause == queries.CauseUnassigned && p.LetGoBy != "" {
 		return "unassigned by " + string(p.LetGoBy)
@@ -278,13 +277,13 @@ func causeOf(p *queries.PlaceStatus) string {
 	return strings.ToLower(p.Cause)
 }
 
-// age is how long ago an RFC 3339 time was; empty if there is none.
+// age formats the time since an RFC 3339 time; empty if there is none.
 func age(since string, now time.Time) string {
-	at, err := time.Parse(time.RFC3339, since)
+	start, err := time.Parse(time.RFC3339, since)
 	if err != nil {
 		return ""
 	}
-	return duration.HumanDuration(now.Sub(at))
+	return duration.HumanDuration(now.Sub(start))
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

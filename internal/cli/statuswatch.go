@@ -21,28 +21,28 @@ import (
 )
 
 const (
-	// watchAgain is how long a client waits before it asks again for what changes.
+	// watchAgain is the delay before a client watches again.
 	watchAgain = time.Second
-	// maxUnmet is how many places are named that do not have what was waited for.
+	// maxUnmet is the maximum number of objects at locations that an error lists.
 	maxUnmet = 5
 )
 
-// What --wait can wait for.
+// States that --wait can wait for.
 const (
 	forApplied = "applied"
 	forHealthy = "healthy"
 	forGone    = "gone"
 )
 
-// known is what a client knows of a space's status.
+// known is the part of a space's status that the client has received.
 type known struct {
 	head    queries.SpaceStatus
 	objects map[string]map[key.Location]queries.PlaceStatus
-	// begun are the objects told since the answer began, until all are.
+	// begun are the objects received since the response began; nil after the first complete list.
 	begun map[string]struct{}
 }
 
-// take notes an event, and says which places of its object have changed.
+// take processes an event, and returns the changed and removed locations of its object.
 func (k *known) take(e queries.StatusEvent) (changed []queries.PlaceStatus, gone []key.Location) {
 	switch {
 	case e.Status != nil:
@@ -87,8 +87,8 @@ func (k *known) take(e queries.StatusEvent) (changed []queries.PlaceStatus, gone
 	return changed, gone
 }
 
-// follow calls see with each event of a space's status until see says that it is done, or
-// ctx ends. What an answer that was cut off had begun is told anew.
+// follow calls see with each event of a space's status until see returns done, or ctx ends. After
+// an interrupted response, it receives the objects again.
 func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Values, see func(*known, queries.StatusEvent) (done bool, err error)) error {
 	query = maps.Clone(query)
 	query.Set("watch", "true")
@@ -102,7 +102,7 @@ func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Valu
 		case err == nil || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			answered = true
 		case !answered && !k.synced() || apierrors.IsNotFound(err) || apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err):
-			return err // the hub has refused it
+			return err // the hub has refused the request
 		}
 		select {
 		case <-time.After(watchAgain):
@@ -112,10 +112,10 @@ func (s *statusCommand) follow(ctx context.Context, h *hubClient, query url.Valu
 	}
 }
 
-// synced says that everything has been told once.
+// synced reports whether each object has been received once.
 func (k *known) synced() bool { return k.begun == nil }
 
-// once reads one answer to its end.
+// once reads one response to its end.
 func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values, k *known, see func(*known, queries.StatusEvent) (bool, error)) (done bool, err error) {
 	body, err := h.stream(ctx, query)
 	if err != nil {
@@ -134,7 +134,8 @@ func (s *statusCommand) once(ctx context.Context, h *hubClient, query url.Values
 	}
 }
 
-// printChanges prints what there is, and then what changes, until ctx ends, which is no error.
+// printChanges prints the present status and then its changes until ctx ends, which is not an
+// error.
 func (s *statusCommand) printChanges(ctx context.Context, h *hubClient, query url.Values) error {
 	var failed error
 	err := s.follow(ctx, h, query, func(k *known, e queries.StatusEvent) (bool, error) {
@@ -142,7 +143,7 @@ func (s *statusCommand) printChanges(ctx context.Context, h *hubClient, query ur
 		return failed != nil, nil
 	})
 	if ctx.Err() != nil {
-		err = nil // it was left
+		err = nil // the user ended it
 	}
 	return errors.Join(failed, err)
 }
@@ -158,7 +159,7 @@ func (s *statusCommand) printEvent(k *known, e queries.StatusEvent) error {
 	case e.Synced:
 		return s.printAll(k)
 	case !began:
-		return nil // until everything is known
+		return nil // the list is not complete yet
 	case e.Status != nil:
 		s.blank()
 		return s.printHead(*e.Status)
@@ -175,7 +176,7 @@ func (s *statusCommand) printEvent(k *known, e queries.StatusEvent) error {
 	return printers.NewTablePrinter(printers.PrintOptions{NoHeaders: true, Wide: s.output.format == formatWide}).PrintObj(table, s.streams.Out)
 }
 
-// printAll prints all that is known.
+// printAll prints the received status.
 func (s *statusCommand) printAll(k *known) error {
 	status := k.head
 	for _, name := range slices.Sorted(maps.Keys(k.objects)) {
@@ -188,8 +189,7 @@ func (s *statusCommand) printAll(k *known) error {
 	return s.printStatus(status)
 }
 
-// waitFor waits until what is asked for is so everywhere. It returns errNo if that takes
-// longer than it may.
+// waitFor waits until all objects have the requested state. It returns errNo after the timeout.
 func (s *statusCommand) waitFor(ctx context.Context, h *hubClient, query url.Values) error {
 	timed, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -224,8 +224,8 @@ func (s *statusCommand) waitFor(ctx context.Context, h *hubClient, query url.Val
 	return errNo
 }
 
-// unmet are the places that do not have what is waited for, in order. What is removed from
-// a location counts only for what is to be gone.
+// unmet returns the objects at locations that do not have the requested state, in order. Objects
+// that are no longer assigned count only when waiting for removal.
 func (k *known) unmet(what string) []string {
 	var all []string
 	some := false
@@ -233,17 +233,17 @@ func (k *known) unmet(what string) []string {
 		for _, l := range slices.Sorted(maps.Keys(k.objects[name])) {
 			p := k.objects[name][l]
 			some = some || !p.Unassigned
-			if what != forGone && (p.Unassigned || meets(p, what)) {
+			if what != forGone && (p.Unassigned || isInState(p, what)) {
 				continue
 			}
-			said := p.State
+			state := p.State
 			if p.Health != "" && what == forHealthy {
-				said += " " + string(p.Health)
+				state += " " + string(p.Health)
 			}
 			if p.Stale {
-				said += " (stale)"
+				state += " (stale)"
 			}
-			all = append(all, strings.TrimSuffix(fmt.Sprintf("%s at %s: %s, %s", name, l, said, oneLine(messageOf(&p))), ", "))
+			all = append(all, strings.TrimSuffix(fmt.Sprintf("%s at %s: %s, %s", name, l, state, oneLine(messageOf(&p))), ", "))
 		}
 	}
 	if what != forGone && !some {
@@ -252,7 +252,7 @@ func (k *known) unmet(what string) []string {
 	return all
 }
 
-// meets says whether an object at a location has what is waited for.
-func meets(p queries.PlaceStatus, what string) bool {
+// isInState reports whether an object at a location has the requested state.
+func isInState(p queries.PlaceStatus, what string) bool {
 	return p.State == string(wire.Applied) && !p.Stale && (what == forApplied || p.Health == wire.Healthy)
 }

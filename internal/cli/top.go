@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// topEvery is how often --watch reads the locations again: their counts are computed
-	// when they are read.
+	// topEvery is the interval at which --watch reads the locations. The hub computes their counts
+	// at each read.
 	topEvery = 2 * time.Second
-	// topAround is how many lines of a screen are not for locations.
+	// topAround is the number of lines on a screen that do not show locations.
 	topAround = 4
 )
 
@@ -93,7 +93,7 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	var list v1alpha1.LocationList
 	if err := h.get(ctx, asJSON, &list, spacePath(h.space, key.Locations)...); err != nil {
 		if t.watch && ctx.Err() != nil {
-			err = nil // it was left
+			err = nil // the user ended it
 		}
 		return err
 	}
@@ -115,13 +115,13 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 		fmt.Fprintf(&page, "and %d more\n", n)
 	}
 	if t.watch && screen {
-		page = *bytes.NewBufferString("\x1b[H\x1b[2J" + page.String()) // the top of an empty screen
+		page = *bytes.NewBufferString("\x1b[H\x1b[2J" + page.String()) // clear the screen, and start at its top
 	}
 	_, err := page.WriteTo(t.streams.Out)
 	return err
 }
 
-// room is how many locations are to be shown, 0 for all, and whether there is a screen.
+// room returns how many locations to show, 0 for all, and whether the output is a screen.
 func (t *topCommand) room() (rows int, screen bool) {
 	file, ok := t.streams.Out.(*os.File)
 	if ok && term.IsTerminal(int(file.Fd())) {
@@ -137,7 +137,7 @@ func (t *topCommand) room() (rows int, screen bool) {
 	return max(1, height-topAround), true
 }
 
-// fleet is what is known of locations, those with something wrong first.
+// fleet is the state of all locations. Locations with a problem come first.
 type fleet struct {
 	Connected int             `json:"connected"`
 	Wrong     int             `json:"wrong"`
@@ -145,10 +145,10 @@ type fleet struct {
 	Locations []fleetLocation `json:"locations"`
 }
 
-// fleetLocation is one location and the worst of what is wrong with it.
+// fleetLocation is a location and its worst problem.
 type fleetLocation struct {
 	Name string `json:"name"`
-	// Wrong says what is wrong, in a word; empty if nothing is.
+	// Wrong is a word for the problem; empty if there is none.
 	Wrong   string          `json:"wrong,omitempty"`
 	Message string          `json:"message,omitempty"`
 	Since   *metav1.Time    `json:"since,omitempty"`
@@ -162,7 +162,7 @@ type fleetLocation struct {
 func fleetOf(all []v1alpha1.Location) fleet {
 	f := fleet{Locations: []fleetLocation{}}
 	for i := range all {
-		l := judged(&all[i])
+		l := worstOf(&all[i])
 		f.Locations = append(f.Locations, l)
 		if meta.IsStatusConditionTrue(all[i].Status.Conditions, v1alpha1.ConditionConnected) {
 			f.Connected++
@@ -178,9 +178,9 @@ func fleetOf(all []v1alpha1.Location) fleet {
 	return f
 }
 
-// judged is a location with the worst of what is wrong with it. The order of the cases is
-// that of locations.
-func judged(l *v1alpha1.Location) fleetLocation {
+// worstOf returns a location with its worst problem. The order of the cases is the order in which
+// locations are shown.
+func worstOf(l *v1alpha1.Location) fleetLocation {
 	c := l.Status.Counts
 	f := fleetLocation{Name: l.Name, Counts: c, Leaving: l.Status.Leaving}
 	if l.Status.Agent != nil {
@@ -190,23 +190,23 @@ func judged(l *v1alpha1.Location) fleetLocation {
 	isFalse := func(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionFalse }
 	enrolled, connected, compatible := condition(v1alpha1.ConditionEnrolled), condition(v1alpha1.ConditionConnected), condition(v1alpha1.ConditionCompatible)
 	available := condition(v1alpha1.ConditionClusterAvailable)
-	said := func(c *metav1.Condition) { f.Message, f.Since = oneLine(c.Message), &c.LastTransitionTime }
-	noted := func(format string, args ...any) { f.Message = fmt.Sprintf(format, args...) }
+	fromCondition := func(c *metav1.Condition) { f.Message, f.Since = oneLine(c.Message), &c.LastTransitionTime }
+	fromCounts := func(format string, args ...any) { f.Message = fmt.Sprintf(format, args...) }
 	pending := c.Assigned - c.Applied - c.Failed - c.Held
 	for rank, wrong := range []struct {
 		is   bool
 		what string
 		say  func()
 	}{
-		{isFalse(connected) && !isFalse(enrolled), "Lost", func() { said(connected) }},
-		{isFalse(available), "Unavailable", func() { said(available) }},
-		{isFalse(compatible), "Incompatible", func() { said(compatible) }},
-		{c.Failed > 0, "Failed", func() { noted("%d of %d objects failed", c.Failed, c.Assigned) }},
-		{c.Healthy < c.Applied, "Unhealthy", func() { noted("%d of %d applied objects are not healthy", c.Applied-c.Healthy, c.Applied) }},
-		{l.Spec.Mapping == v1alpha1.MappingPaused, "Paused", func() { noted("its agent changes nothing") }},
-		{c.Held > 0, "Held", func() { noted("%d of %d objects are held", c.Held, c.Assigned) }},
-		{pending > 0, "Pending", func() { noted("%d of %d objects have yet to be applied", pending, c.Assigned) }},
-		{isFalse(enrolled) || connected == nil, "NoAgent", func() { noted("no agent is enrolled") }},
+		{isFalse(connected) && !isFalse(enrolled), "Lost", func() { fromCondition(connected) }},
+		{isFalse(available), "Unavailable", func() { fromCondition(available) }},
+		{isFalse(compatible), "Incompatible", func() { fromCondition(compatible) }},
+		{c.Failed > 0, "Failed", func() { fromCounts("%d of %d objects failed", c.Failed, c.Assigned) }},
+		{c.Healthy < c.Applied, "Unhealthy", func() { fromCounts("%d of %d applied objects are not healthy", c.Applied-c.Healthy, c.Applied) }},
+		{l.Spec.Mapping == v1alpha1.MappingPaused, "Paused", func() { fromCounts("its agent changes nothing") }},
+		{c.Held > 0, "Held", func() { fromCounts("%d of %d objects are held", c.Held, c.Assigned) }},
+		{pending > 0, "Pending", func() { fromCounts("%d of %d objects have yet to be applied", pending, c.Assigned) }},
+		{isFalse(enrolled) || connected == nil, "NoAgent", func() { fromCounts("no agent is enrolled") }},
 	} {
 		if f.rank = rank; wrong.is {
 			f.Wrong = wrong.what
@@ -218,7 +218,7 @@ func judged(l *v1alpha1.Location) fleetLocation {
 	return f
 }
 
-// head sums up the fleet in a line.
+// head summarizes the fleet in a line.
 func (f fleet) head() string {
 	t := f.Total
 	return fmt.Sprintf("%d locations: %d connected, %d with something wrong.  %d assigned, %d applied, %d healthy, %d failed, %d held, %d stale",

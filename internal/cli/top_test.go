@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// TestFleetOrder shows that locations with something wrong come first, the worst of all, and
-// what is said of each.
+// TestFleetOrder: locations with a problem come first, the worst problem at the top, each with a
+// message.
 func TestFleetOrder(t *testing.T) {
 	enrolled := metav1.Condition{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}
 	connected := metav1.Condition{Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue}
@@ -35,15 +35,15 @@ func TestFleetOrder(t *testing.T) {
 		location("a-good", v1alpha1.Counts{}, enrolled, connected),
 	}
 	f := fleetOf(all)
-	var said []string
+	var lines []string
 	for _, l := range f.Locations {
-		said = append(said, l.Name+" "+l.Wrong)
+		lines = append(lines, l.Name+" "+l.Wrong)
 	}
 	want := []string{
 		"lost Lost", "worse Failed", "failing Failed", "ill Unhealthy", "paused Paused", "held Held", "pending Pending", "new NoAgent", "a-good ", "b-good ",
 	}
-	if !slices.Equal(said, want) {
-		t.Errorf("it says %q, want %q", said, want)
+	if !slices.Equal(lines, want) {
+		t.Errorf("it says %q, want %q", lines, want)
 	}
 	const head = "10 locations: 8 connected, 8 with something wrong.  15 assigned, 10 applied, 8 healthy, 3 failed, 1 held, 1 stale"
 	if f.head() != head {

@@ -50,7 +50,7 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 		return err
 	}
 	var why queries.Why
-	if err := h.ask(cmd.Context(), route.Why, query, &why); err != nil {
+	if err := h.query(cmd.Context(), route.Why, query, &why); err != nil {
 		return err
 	}
 	if y.output.structured() {
@@ -90,9 +90,9 @@ func describeWhy(w io.Writer, why queries.Why, now time.Time) error {
 	if since := age(p.Since, now); since != "" {
 		text += ", for " + since
 	}
-	for _, part := range []string{p.Reason, p.Message} {
-		if part != "" {
-			text += ": " + part
+	for _, detail := range []string{p.Reason, p.Message} {
+		if detail != "" {
+			text += ": " + detail
 		}
 	}
 	if p.Health != "" {
@@ -108,17 +108,17 @@ func describeWhy(w io.Writer, why queries.Why, now time.Time) error {
 		text += "\nits status is not returned: " + p.StatusLeftOut
 	}
 	for i := range why.Waiting {
-		of := string(why.Waiting[i].Placement)
-		text += "\n" + cmp.Or(of, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, confirmer(why.Waiting[i]))
+		placement := string(why.Waiting[i].Placement)
+		text += "\n" + cmp.Or(placement, "no Placement") + ": " + prune.Explain(&why.Waiting[i].WaitingPrune, confirmer(why.Waiting[i]))
 	}
 	_, err := fmt.Fprintln(w, text)
 	return err
 }
 
-// shownValue is how many characters of a value people are shown.
+// shownValue is the maximum number of characters of a value in text output.
 const shownValue = 120
 
-// describeEffect is what one rule does to the object.
+// describeEffect describes the effect of one rule on the object.
 func describeEffect(e rules.Effect) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "  rules[%d] of Customizer %s, %s\n", e.Rule, e.Customizer, e.Path)

@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/hub/queries"
 )
 
-// TestWhySaysWhatIsLeftOut shows that `orrery why` names the limits that a status
-// passes which is not returned.
+// TestWhySaysWhatIsLeftOut: `orrery why` names the limits that a status exceeds which is not
+// returned.
 func TestWhySaysWhatIsLeftOut(t *testing.T) {
 	var out strings.Builder
 	const left = `exceeded limits of space "s": requested: objectBytes=9000, limited: objectBytes=4096`
@@ -26,7 +26,7 @@ func TestWhySaysWhatIsLeftOut(t *testing.T) {
 	}
 }
 
-// TestRemovalsSayWhy shows what is printed of an object that is being removed.
+// TestRemovalsSayWhy: the output for an object that is being removed has the reason.
 func TestRemovalsSayWhy(t *testing.T) {
 	for want, p := range map[string]queries.PlaceStatus{
 		"deleted: Terminating":                       {Reason: "Terminating", Cause: queries.CauseDeleted, LetGoBy: "p"},
@@ -40,8 +40,8 @@ func TestRemovalsSayWhy(t *testing.T) {
 	}
 }
 
-// TestWhyTellsWhatRulesDo shows each rule with the value before and after, cut where it is
-// long, and the one that fails; and what removals wait for.
+// TestWhyTellsWhatRulesDo: the output has each rule with the value before and after, with long
+// values cut, the rule that fails, and the reason why removals wait.
 func TestWhyTellsWhatRulesDo(t *testing.T) {
 	why := queries.Why{
 		Decision: placement.Explanation{Object: "s/core/configmaps/default/one", Location: "a"},

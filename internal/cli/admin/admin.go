@@ -1,7 +1,7 @@
-// Package admin is what an operator of a hub begins with: the kubeconfig that the hub
-// writes, clients made from it for each API of the hub, and join tokens of locations.
+// Package admin gives an operator access to a hub: it reads the kubeconfig that the hub writes,
+// creates clients for each API of the hub, and creates join tokens for locations.
 //
-// It must reach a hub only as a client does, over HTTPS.
+// It must access a hub only as a client, over HTTPS.
 package admin
 
 import (
@@ -22,14 +22,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Hub is a hub as its operator reaches it.
+// Hub is a hub, with the access of its operator.
 type Hub struct {
-	// URL is where the hub serves.
+	// URL is the URL of the hub.
 	URL        string
 	kubeconfig *clientcmdapi.Config
 }
 
-// Open reads the operator's kubeconfig of the hub that serves at a URL.
+// Open reads the operator's kubeconfig of the hub at url.
 func Open(url, kubeconfig string) (Hub, error) {
 	config, err := clientcmd.LoadFromFile(kubeconfig)
 	if err != nil {
@@ -38,7 +38,7 @@ func Open(url, kubeconfig string) (Hub, error) {
 	return Hub{URL: url, kubeconfig: config}, nil
 }
 
-// Kubeconfig is the operator's kubeconfig for a path of the hub, such as spaces/NAME or
+// Kubeconfig returns the operator's kubeconfig for a path of the hub, such as spaces/NAME or
 // views/locations/NAME; "" is the whole hub.
 func (h Hub) Kubeconfig(path string) *clientcmdapi.Config {
 	config := h.kubeconfig.DeepCopy()
@@ -48,8 +48,8 @@ func (h Hub) Kubeconfig(path string) *clientcmdapi.Config {
 	return config
 }
 
-// Config is the operator's configuration of a client for a path of the hub. It has no
-// rate limit, since the hub shares its capacity between all clients.
+// Config returns the operator's client configuration for a path of the hub. It has no rate limit,
+// since the hub divides its capacity between all clients.
 func (h Hub) Config(path string) (*rest.Config, error) {
 	config, err := clientcmd.NewDefaultClientConfig(*h.Kubeconfig(path), nil).ClientConfig()
 	if err != nil {
@@ -59,7 +59,7 @@ func (h Hub) Config(path string) (*rest.Config, error) {
 	return config, nil
 }
 
-// Client sends requests as the operator.
+// Client returns an HTTP client with the operator's credential.
 func (h Hub) Client() (*http.Client, error) {
 	config, err := h.Config("")
 	if err != nil {
@@ -68,7 +68,7 @@ func (h Hub) Client() (*http.Client, error) {
 	return rest.HTTPClientFor(config)
 }
 
-// Enrol makes a join token for a location. It replaces the one before.
+// Enrol creates a join token for a location. It replaces the previous token.
 func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, err error) {
 	body, err := h.post(ctx, route.Space(key.Root).Path("apis/"+v1alpha1.Group+"/"+v1alpha1.Version+"/locations/"+string(location)+"/token"))
 	var made v1alpha1.LocationToken
@@ -84,7 +84,7 @@ func (h Hub) Enrol(ctx context.Context, location key.Location) (join wire.Join, 
 	return join, nil
 }
 
-// post sends a POST without a body, and returns the body of the answer.
+// post sends a POST request without a body, and returns the body of the response.
 func (h Hub) post(ctx context.Context, path string) ([]byte, error) {
 	client, err := h.Client()
 	if err != nil {

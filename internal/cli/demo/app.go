@@ -26,14 +26,14 @@ var storefrontYAML []byte
 //go:embed app/placement.yaml
 var placementYAML []byte
 
-// The resources of the application, in the order in which a reader wants to see
-// them; campaigns is there only where the CRD is.
+// The resources of the application, in the order of the output. campaigns exists only where the CRD
+// does.
 var (
 	builtIn   = []string{"deployments", "services", "configmaps", "ingresses"}
 	resources = []string{"deployments", "services", "configmaps", "ingresses", "campaigns"}
 )
 
-// parse reads the objects of a YAML file.
+// parse parses the objects of a YAML file.
 func parse(file []byte) ([]*unstructured.Unstructured, error) {
 	var all []*unstructured.Unstructured
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(file), len(file))

@@ -21,18 +21,18 @@ import (
 
 // api is a client of one Kubernetes API: a space, or a cluster.
 type api struct {
-	// context is its name in the kubeconfig that the demo writes.
+	// context is the name of the context in the kubeconfig that the demo writes.
 	context   string
 	config    *rest.Config
 	discovery discovery.CachedDiscoveryInterface
-	mapper    *restmapper.DeferredDiscoveryRESTMapper
+	kinds     *restmapper.DeferredDiscoveryRESTMapper
 	dynamic   *dynamic.DynamicClient
 	tables    *rest.RESTClient
 }
 
 func newAPI(context string, config *rest.Config) (*api, error) {
 	config = rest.CopyConfig(config)
-	config.QPS = -1 // the servers are on this machine
+	config.QPS = -1 // the servers run on this machine
 	direct, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("make a client of %q: %w", context, err)
@@ -52,12 +52,12 @@ func newAPI(context string, config *rest.Config) (*api, error) {
 	cached := memory.NewMemCacheClient(direct)
 	return &api{
 		context: context, config: config, discovery: cached, dynamic: objects, tables: tables,
-		mapper: restmapper.NewDeferredDiscoveryRESTMapper(cached),
+		kinds: restmapper.NewDeferredDiscoveryRESTMapper(cached),
 	}, nil
 }
 
-// at is the client for the objects of a mapping.
-func (a *api) at(mapping *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
+// objects returns the client for the objects of a mapping.
+func (a *api) objects(mapping *meta.RESTMapping, namespace string) dynamic.ResourceInterface {
 	if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
 		return a.dynamic.Resource(mapping.Resource).Namespace(namespace)
 	}
@@ -65,10 +65,10 @@ func (a *api) at(mapping *meta.RESTMapping, namespace string) dynamic.ResourceIn
 }
 
 func (a *api) mapping(kind schema.GroupVersionKind) (*meta.RESTMapping, error) {
-	mapping, err := a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	if meta.IsNoMatchError(err) { // its CRD may be newer than the cached discovery
-		a.mapper.Reset()
-		mapping, err = a.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	mapping, err := a.kinds.RESTMapping(kind.GroupKind(), kind.Version)
+	if meta.IsNoMatchError(err) { // the CRD may be newer than the cached discovery
+		a.kinds.Reset()
+		mapping, err = a.kinds.RESTMapping(kind.GroupKind(), kind.Version)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("find %s in %s: %w", kind.Kind, a.context, err)
@@ -82,7 +82,7 @@ func (a *api) apply(ctx context.Context, object *unstructured.Unstructured) erro
 	if err != nil {
 		return err
 	}
-	_, err = a.at(mapping, object.GetNamespace()).Apply(ctx, object.GetName(), object,
+	_, err = a.objects(mapping, object.GetNamespace()).Apply(ctx, object.GetName(), object,
 		metav1.ApplyOptions{FieldManager: manager, Force: true})
 	if err != nil {
 		return fmt.Errorf("apply %s %q in %s: %w", object.GetKind(), object.GetName(), a.context, err)
@@ -90,22 +90,22 @@ func (a *api) apply(ctx context.Context, object *unstructured.Unstructured) erro
 	return nil
 }
 
-// get reads the object that has the kind, namespace and name of another.
+// get reads the object with the kind, namespace and name of like.
 func (a *api) get(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	mapping, err := a.mapping(like.GroupVersionKind())
 	if err != nil {
 		return nil, err
 	}
-	return a.at(mapping, like.GetNamespace()).Get(ctx, like.GetName(), metav1.GetOptions{})
+	return a.objects(mapping, like.GetNamespace()).Get(ctx, like.GetName(), metav1.GetOptions{})
 }
 
-// delete deletes the object that has the kind, namespace and name of another.
+// delete deletes the object with the kind, namespace and name of like.
 func (a *api) delete(ctx context.Context, like *unstructured.Unstructured) error {
 	mapping, err := a.mapping(like.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	if err := a.at(mapping, like.GetNamespace()).Delete(ctx, like.GetName(), metav1.DeleteOptions{}); err != nil {
+	if err := a.objects(mapping, like.GetNamespace()).Delete(ctx, like.GetName(), metav1.DeleteOptions{}); err != nil {
 		return fmt.Errorf("delete %s %q in %s: %w", like.GetKind(), like.GetName(), a.context, err)
 	}
 	return nil
@@ -124,7 +124,7 @@ func (a *api) merge(ctx context.Context, resource schema.GroupVersionResource, n
 	return nil
 }
 
-// table reads objects as kubectl get shows them.
+// table reads objects as a table, like kubectl get.
 func (a *api) table(ctx context.Context, mapping *meta.RESTMapping, namespace string) (*metav1.Table, error) {
 	resource := mapping.Resource
 	path := []string{"/apis", resource.Group, resource.Version}
@@ -143,7 +143,7 @@ func (a *api) table(ctx context.Context, mapping *meta.RESTMapping, namespace st
 	if err := json.Unmarshal(body, table); err != nil {
 		return nil, fmt.Errorf("list %s in %s: %w", resource.Resource, a.context, err)
 	}
-	for i := range table.Rows { // the printer looks at objects, not at bytes
+	for i := range table.Rows { // the printer needs decoded objects
 		object := &metav1.PartialObjectMetadata{}
 		if err := json.Unmarshal(table.Rows[i].Object.Raw, object); err == nil {
 			table.Rows[i].Object.Object = object

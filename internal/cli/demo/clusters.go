@@ -24,8 +24,8 @@ func locationName(i int) string {
 	return fmt.Sprintf("place-%d", i+1)
 }
 
-// stageOf is the value of the stage label that the i-th of n locations begins with:
-// production for all, but if there are three or more, the last is in test.
+// stageOf returns the initial stage label of the i-th of n locations: production for all, but test
+// for the last of three or more.
 func stageOf(i, n int) string {
 	if n > minLocations && i == n-1 {
 		return "test"
@@ -33,8 +33,7 @@ func stageOf(i, n int) string {
 	return production
 }
 
-// addClusters adds a cluster for each location: the given ones first, spaces of
-// a second hub for the others.
+// addClusters adds a cluster for each location: first the given ones, then spaces of a second hub.
 func (w *world) addClusters(ctx context.Context) error {
 	var simulator *inprocess.Hub
 	for i := range w.config.Locations {
@@ -67,8 +66,8 @@ func (w *world) addClusters(ctx context.Context) error {
 	return nil
 }
 
-// simulate makes a space that stands in for a cluster, and runs the controller that makes
-// its Deployments ready.
+// simulate creates a space that simulates a cluster, and runs the controller that makes its
+// Deployments ready.
 func (w *world) simulate(ctx context.Context, simulator *inprocess.Hub, l *location) error {
 	config, err := simulator.Config(route.Space(key.Root).String())
 	if err != nil {
@@ -88,12 +87,12 @@ func (w *world) simulate(ctx context.Context, simulator *inprocess.Hub, l *locat
 	return nil
 }
 
-// served waits until a new space can be used.
+// served waits until a new space is served.
 func (a *api) served(ctx context.Context) error {
 	return eventually(ctx, func(ctx context.Context) error {
 		_, err := a.get(ctx, newObject("v1", "Namespace", "", "default"))
 		if apierrors.IsNotFound(err) {
-			a.mapper.Reset()
+			a.kinds.Reset()
 		}
 		return err
 	})
@@ -103,7 +102,7 @@ func (w *world) anyReal() bool {
 	return slices.ContainsFunc(w.locations, func(l *location) bool { return !l.simulated })
 }
 
-// objectOf is one of Orrery's objects, without a spec.
+// objectOf returns an Orrery object without a spec.
 func objectOf(kind, name string) *unstructured.Unstructured {
 	return newObject(v1alpha1.GroupVersion.String(), kind, "", name)
 }

@@ -8,16 +8,16 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// compare returns where an object at a location differs from its source. Values that only
-// the location has, such as defaults, do not count.
+// compare returns the difference between an object at a location and its source. Values that exist
+// only at the location, such as defaults, are ignored.
 func compare(source, object *unstructured.Unstructured) error {
 	for field, want := range source.Object {
 		switch field {
 		case "metadata", "status":
 			continue
 		}
-		if at := differs(field, want, object.Object[field]); at != "" {
-			return fmt.Errorf("differs from its source at %s", at)
+		if path := differs(field, want, object.Object[field]); path != "" {
+			return fmt.Errorf("differs from its source at %s", path)
 		}
 	}
 	for k, v := range source.GetLabels() {
@@ -38,8 +38,8 @@ func differs(path string, want, have any) string {
 			return path
 		}
 		for k, v := range want {
-			if at := differs(path+"."+k, v, have[k]); at != "" {
-				return at
+			if difference := differs(path+"."+k, v, have[k]); difference != "" {
+				return difference
 			}
 		}
 		return ""
@@ -49,8 +49,8 @@ func differs(path string, want, have any) string {
 			return path
 		}
 		for i := range want {
-			if at := differs(fmt.Sprintf("%s[%d]", path, i), want[i], have[i]); at != "" {
-				return at
+			if difference := differs(fmt.Sprintf("%s[%d]", path, i), want[i], have[i]); difference != "" {
+				return difference
 			}
 		}
 		return ""

@@ -59,7 +59,7 @@ func TestCheckStatus(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		source *unstructured.Unstructured
-		at     []*unstructured.Unstructured
+		copies []*unstructured.Unstructured
 		ok     bool
 	}{
 		{"at one location", ready, []*unstructured.Unstructured{ready}, true},
@@ -69,13 +69,13 @@ func TestCheckStatus(t *testing.T) {
 		{"not cleared at two", ready, []*unstructured.Unstructured{ready, ready}, false},
 		{"empty is none", empty, nil, true},
 	} {
-		if err := checkStatus(c.source, c.at); (err == nil) != c.ok {
+		if err := checkStatus(c.source, c.copies); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
 }
 
-// TestProven shows that marks which a controller copied prove nothing.
+// TestProven: ownership metadata that a controller copied to another object proves nothing.
 func TestProven(t *testing.T) {
 	made := object(nil)
 	made.SetLabels(map[string]string{v1alpha1.SpaceLabel: shopSpace})

@@ -14,35 +14,33 @@ import (
 const (
 	minLocations = 2
 	maxLocations = 20
-	// stepTimeout bounds how long a step of the story may take to come true.
+	// stepTimeout is the time limit for a step of the demo.
 	stepTimeout = 3 * time.Minute
-	// lookEvery is the time between two looks at whether it has.
+	// lookEvery is the interval between checks of a step's result.
 	lookEvery = 50 * time.Millisecond
 	// manager is the demo's field manager.
 	manager = "orrery-demo"
 )
 
-// Config is what a demo needs.
+// Config configures a demo.
 type Config struct {
 	// Locations is the number of locations.
 	Locations int
-	// Kubeconfigs are files of clusters that stand for the first locations; the
-	// others are simulated.
+	// Kubeconfigs are files of clusters for the first locations; the other locations are simulated.
 	Kubeconfigs []string
-	// Once ends the demo when the story has been told and verified. Otherwise it
-	// leaves everything running until the context ends.
+	// Once ends the demo after its last step. Otherwise everything runs until the context ends.
 	Once bool
-	// DataDir holds everything that the demo writes. It must be empty or not
-	// exist, and stays. Empty: a temporary one, which goes with the demo.
+	// DataDir is the directory for all files of the demo. It must be empty or not exist, and is
+	// kept. If DataDir is empty, the demo uses a temporary directory and removes it.
 	DataDir string
-	// Program is how the user calls the command line.
+	// Program is the name by which the user calls the command line.
 	Program string
-	// Out gets the story; Colour says that it may be coloured.
+	// Out receives the text of the demo; Colour allows escape sequences for colours.
 	Out    io.Writer
 	Colour bool
 }
 
-// Validate returns what is wrong with the configuration, nil if nothing is.
+// Validate returns an error if the configuration is invalid.
 func (c Config) Validate() error {
 	if c.Locations < minLocations || c.Locations > maxLocations {
 		return fmt.Errorf("%d locations: want %d to %d", c.Locations, minLocations, maxLocations)
@@ -53,9 +51,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Run tells the story. It returns nil if every step came true and, unless the
-// story is told once, the context ended afterwards. What it started has ended
-// when it returns.
+// Run runs the demo. It returns nil if every step succeeded and, without Once, the context ended
+// afterwards. All parts have stopped when it returns.
 func Run(ctx context.Context, config Config) (err error) {
 	if err := config.Validate(); err != nil {
 		return err
@@ -63,7 +60,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	w := &world{config: config, narrator: &narrator{out: config.Out, colour: config.Colour}}
 	ctx, abort := context.WithCancelCause(ctx)
 	defer abort(nil)
-	w.Ended = abort // nothing ends by itself
+	w.Ended = abort // no part may end by itself
 	if err := w.openDir(); err != nil {
 		return err
 	}
@@ -86,7 +83,7 @@ func Run(ctx context.Context, config Config) (err error) {
 	return nil
 }
 
-// openDir makes the directory for everything that the demo writes, and its log.
+// openDir creates the directory for all files of the demo, and its log.
 func (w *world) openDir() (err error) {
 	w.dir = w.config.DataDir
 	if w.dir == "" {
@@ -117,8 +114,7 @@ func emptyDir(dir string) error {
 	return nil
 }
 
-// close stops what runs, and removes the data unless the user asked to keep them or they
-// show what went wrong.
+// close stops all parts. It removes the data, unless the user asked to keep them or a step failed.
 func (w *world) close(ctx context.Context, err error) error {
 	if w.anyReal() {
 		err = errors.Join(err, w.clean(context.WithoutCancel(ctx)))
@@ -134,8 +130,8 @@ func (w *world) close(ctx context.Context, err error) error {
 	return err
 }
 
-// eventually calls check until it returns nil, and returns its last error when the step
-// has timed out.
+// eventually calls check until it returns nil. After the time limit of a step, it returns the last
+// error.
 func eventually(ctx context.Context, check func(context.Context) error) error {
 	deadline, cancel := context.WithTimeoutCause(ctx, stepTimeout, fmt.Errorf("timed out after %s", stepTimeout))
 	defer cancel()
@@ -147,7 +143,7 @@ func eventually(ctx context.Context, check func(context.Context) error) error {
 		if err == nil {
 			return nil
 		}
-		if last == nil || deadline.Err() == nil { // else it says only that time is up
+		if last == nil || deadline.Err() == nil { // otherwise the error is only that of the time limit
 			last = err
 		}
 		select {

@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestOnce tells the story with real hubs and agents; the story checks itself.
+// TestOnce runs the demo with real hubs and agents; the demo checks itself.
 func TestOnce(t *testing.T) {
 	var out bytes.Buffer
 	dir := filepath.Join(t.TempDir(), "data")
@@ -38,8 +38,7 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// TestInterrupted shows that a story that is interrupted, at whatever moment, ends soon
-// and leaves nothing.
+// TestInterrupted: a demo that is interrupted at any time ends soon and leaves nothing behind.
 func TestInterrupted(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,7 +55,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestLeftRunning shows that after the story everything runs until the context ends.
+// TestLeftRunning: after the last step everything runs until the context ends.
 func TestLeftRunning(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +77,7 @@ func TestLeftRunning(t *testing.T) {
 	}
 }
 
-// untilWritten calls then once text has been written.
+// untilWritten calls then after text has been written.
 type untilWritten struct {
 	bytes.Buffer
 	text string

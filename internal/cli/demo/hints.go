@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 )
 
-// introduce says what there is.
+// introduce describes the parts of the demo.
 func (w *world) introduce() {
 	var given, simulated []string
 	for _, l := range w.locations {
@@ -32,7 +32,7 @@ After every step both sides are listed and compared. What must hold:
 	w.say("\nThe commands that are shown work in another terminal after\n\n  export KUBECONFIG=%s", w.kubeconfigFile())
 }
 
-// invite says what a user could try.
+// invite suggests commands to the user.
 func (w *world) invite() {
 	first, last := w.locations[0].name, w.locations[len(w.locations)-1].name
 	w.say("\nEverything keeps running until Ctrl-C. In another terminal:\n\n  export KUBECONFIG=%s\n", w.kubeconfigFile())
@@ -49,5 +49,5 @@ func (w *world) invite() {
 	} {
 		_, _ = fmt.Fprintf(table, "  %s\t# %s\n", hint[0], hint[1])
 	}
-	_ = table.Flush() // as the rest of the story, to nobody if it can't be written
+	_ = table.Flush() // errors of output are ignored, as everywhere in the demo
 }

@@ -19,8 +19,7 @@ const (
 	plain = "\x1b[0m"
 )
 
-// narrator tells the story. What can't be written is lost: there is nobody to
-// tell it to.
+// narrator prints the text of the demo. It ignores errors of the output.
 type narrator struct {
 	out    io.Writer
 	colour bool
@@ -36,30 +35,30 @@ func (n *narrator) in(style, text string) string {
 
 func (n *narrator) printf(format string, args ...any) { _, _ = fmt.Fprintf(n.out, format, args...) }
 
-// title begins a step.
+// title prints the title of a step.
 func (n *narrator) title(text string) {
 	n.step++
 	n.printf("\n%s\n\n", n.in(bold, fmt.Sprintf("%d. %s", n.step, text)))
 }
 
-// say tells something.
+// say prints a paragraph.
 func (n *narrator) say(format string, args ...any) { n.printf(format+"\n", args...) }
 
-// command shows the command that does, or shows, the same.
+// command prints a command that has the effect of the step, or shows it.
 func (n *narrator) command(format string, args ...any) {
 	n.printf("%s\n", n.in(cyan, "$ "+fmt.Sprintf(format, args...)))
 }
 
 func (n *narrator) ok(text string) { n.printf("%s\n", n.in(green, "✓ "+text)) }
 
-// show prints what `kubectl get` shows of some resources, in a namespace, which
-// is that of the API's context, if one is given.
+// show prints resources like `kubectl get`, in a namespace. If namespace is empty, it is that of
+// the API's context.
 func (n *narrator) show(ctx context.Context, a *api, namespace string, names ...string) error {
 	n.command("kubectl --context %s get %s", a.context, strings.Join(names, ","))
 	var tables []*metav1.Table
 	var kinds []schema.GroupKind
 	for _, name := range names {
-		kind, err := a.mapper.KindFor(schema.GroupVersionResource{Resource: name})
+		kind, err := a.kinds.KindFor(schema.GroupVersionResource{Resource: name})
 		if err != nil {
 			return fmt.Errorf("find %s in %s: %w", name, a.context, err)
 		}

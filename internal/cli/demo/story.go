@@ -18,13 +18,13 @@ var (
 	locations   = v1alpha1.GroupVersion.WithResource("locations")
 )
 
-// chapter is one step of the story.
+// chapter is one step of the demo.
 type chapter struct {
 	title string
 	tell  func(context.Context) error
 }
 
-// tell tells the whole story.
+// tell runs all steps.
 func (w *world) tell(ctx context.Context) error {
 	story := []chapter{
 		{"Locations", w.tellLocations},
@@ -32,7 +32,7 @@ func (w *world) tell(ctx context.Context) error {
 		{"Place it by label", w.tellPlacement},
 		{"Edit it", w.tellEdit},
 		{"The label of a location changes", w.tellLabel},
-		{"Somebody tampers with a cluster", w.tellTampering},
+		{"Objects change in a cluster", w.tellTampering},
 		{"An agent is away", w.tellAway},
 		{"Delete it", w.tellDeletion},
 	}
@@ -54,9 +54,9 @@ func (w *world) tell(ctx context.Context) error {
 	return nil
 }
 
-// holds waits until the invariants hold and also, if given, returns nil, and then tells
-// what was found.
-func (w *world) holds(ctx context.Context, also func(context.Context) error, away ...*location) error {
+// awaitInvariants waits until the invariants hold and, if also is not nil, it returns nil. Then it prints the
+// result.
+func (w *world) awaitInvariants(ctx context.Context, also func(context.Context) error, away ...*location) error {
 	began := time.Now()
 	err := eventually(ctx, func(ctx context.Context) (err error) {
 		if also != nil {
@@ -82,8 +82,7 @@ func (w *world) tellLocations(ctx context.Context) error {
 	return w.show(ctx, w.root, "", "locations")
 }
 
-// connected returns an error unless the condition Connected of each of some locations has
-// a status.
+// connected returns an error unless the condition Connected of all given locations has a status.
 func (w *world) connected(ctx context.Context, want string, all ...*location) error {
 	for _, l := range all {
 		object, err := w.root.get(ctx, objectOf("Location", l.name))
@@ -105,7 +104,7 @@ func (w *world) connected(ctx context.Context, want string, all ...*location) er
 }
 
 func (w *world) tellSpace(ctx context.Context) error {
-	w.say("A space is a Kubernetes API that stores what it is told and runs nothing. Any\nKubernetes client works with it.\n")
+	w.say("A space is a Kubernetes API that stores objects and runs nothing. Any\nKubernetes client works with it.\n")
 	w.command("%s space create %s", w.config.Program, shopSpace)
 	if err := w.root.apply(ctx, objectOf("Space", shopSpace)); err != nil {
 		return err
@@ -122,7 +121,7 @@ func (w *world) tellSpace(ctx context.Context) error {
 		return err
 	}
 	w.say("Nothing runs, and no location has any of it yet.")
-	return w.holds(ctx, nil)
+	return w.awaitInvariants(ctx, nil)
 }
 
 func (w *world) applyApp(ctx context.Context) error {
@@ -149,7 +148,7 @@ func (w *world) tellPlacement(ctx context.Context) error {
 	if err := w.shop.apply(ctx, placement[0]); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, func(ctx context.Context) error { return w.running(ctx, 3, w.locations[:2]...) }); err != nil {
+	if err := w.awaitInvariants(ctx, func(ctx context.Context) error { return w.running(ctx, 3, w.locations[:2]...) }); err != nil {
 		return err
 	}
 	if err := w.show(ctx, w.locations[0].api, namespace, resources...); err != nil {
@@ -166,9 +165,9 @@ func (w *world) tellPlacement(ctx context.Context) error {
 	return w.show(ctx, w.shop, "", "placements")
 }
 
-// running returns an error unless the Deployment at each of some locations has so many
-// ready replicas. At a real cluster it is enough that they are desired: whether Pods
-// start there is not up to the demo.
+// running returns an error unless the Deployment at each given location has the given number of
+// ready replicas. At a real cluster it is enough that the number is in the spec, since Pods may not
+// start there.
 func (w *world) running(ctx context.Context, replicas int64, all ...*location) error {
 	for _, l := range all {
 		object, err := l.get(ctx, newObject("apps/v1", "Deployment", namespace, "web"))
@@ -186,7 +185,7 @@ func (w *world) running(ctx context.Context, replicas int64, all ...*location) e
 	return nil
 }
 
-// counted returns an error if the Placement's status does not count what was found.
+// counted returns an error if the Placement's status has other counts than the last check.
 func (w *world) counted(ctx context.Context) error {
 	object, err := w.shop.get(ctx, objectOf("Placement", placementName))
 	if err != nil {
@@ -206,7 +205,7 @@ func (w *world) tellEdit(ctx context.Context) error {
 	if err := w.shop.merge(ctx, deployments, namespace, "web", map[string]any{"spec": map[string]any{"replicas": 5}}); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, func(ctx context.Context) error { return w.running(ctx, 5, w.locations[:2]...) }); err != nil {
+	if err := w.awaitInvariants(ctx, func(ctx context.Context) error { return w.running(ctx, 5, w.locations[:2]...) }); err != nil {
 		return err
 	}
 	for _, l := range w.locations[:2] {
@@ -223,7 +222,7 @@ func (w *world) tellLabel(ctx context.Context) error {
 	if err := w.setStage(ctx, south, "maintenance"); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, nil); err != nil {
+	if err := w.awaitInvariants(ctx, nil); err != nil {
 		return err
 	}
 	if err := w.show(ctx, south.api, namespace, builtIn...); err != nil {

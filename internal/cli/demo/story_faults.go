@@ -12,7 +12,7 @@ import (
 
 func (w *world) tellTampering(ctx context.Context) error {
 	north := w.locations[0]
-	w.say("What is changed or deleted at a location behind Orrery's back is put right by the\nagent, without the hub.\n")
+	w.say("The agent reverts changes and deletions that others make at a location. It does not\nneed the hub for this.\n")
 	config := newObject("v1", "ConfigMap", namespace, "web")
 	before, err := north.get(ctx, config)
 	if err != nil {
@@ -26,7 +26,7 @@ func (w *world) tellTampering(ctx context.Context) error {
 	if err := north.delete(ctx, config); err != nil {
 		return err
 	}
-	err = w.holds(ctx, func(ctx context.Context) error {
+	err = w.awaitInvariants(ctx, func(ctx context.Context) error {
 		after, err := north.get(ctx, config)
 		if err != nil {
 			return err
@@ -44,7 +44,7 @@ func (w *world) tellTampering(ctx context.Context) error {
 
 func (w *world) tellAway(ctx context.Context) error {
 	north := w.locations[0]
-	w.say("The agent of %s stops. The cluster goes on with what it has; the hub says that\nthe location is not connected.\n", north.name)
+	w.say("The agent of %s stops. The cluster keeps running its workloads; the hub reports that\nthe location is not connected.\n", north.name)
 	if err := w.stopAgent(north); err != nil {
 		return err
 	}
@@ -70,20 +70,20 @@ func (w *world) tellAway(ctx context.Context) error {
 	if err := w.show(ctx, north.api, namespace, "ingresses", "campaigns"); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, nil, north); err != nil {
+	if err := w.awaitInvariants(ctx, nil, north); err != nil {
 		return err
 	}
-	w.say("The agent is back. Agent and hub exchange what differs, and nothing else.\n")
+	w.say("The agent is back. Agent and hub exchange only the differences.\n")
 	if err := w.startAgent(ctx, north); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, nil); err != nil {
+	if err := w.awaitInvariants(ctx, nil); err != nil {
 		return err
 	}
 	return w.show(ctx, north.api, namespace, "ingresses", "campaigns")
 }
 
-// unchanged returns an error unless a location still has what it had before the edits of
+// unchanged returns an error unless a location still has its objects from before the edits of
 // tellAway.
 func (w *world) unchanged(ctx context.Context, l *location) error {
 	if _, err := l.get(ctx, newObject("networking.k8s.io/v1", "Ingress", namespace, "web")); err != nil {
@@ -109,15 +109,15 @@ func (w *world) tellDeletion(ctx context.Context) error {
 	if err := w.shop.delete(ctx, newObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", crdName)); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, w.allGone); err != nil {
+	if err := w.awaitInvariants(ctx, w.allGone); err != nil {
 		return err
 	}
 	return w.show(ctx, w.locations[0].api, namespace, builtIn...)
 }
 
-// allGone returns an error if something of the application is still in the space.
+// allGone returns an error if an object of the application still exists in the space.
 func (w *world) allGone(ctx context.Context) error {
-	w.shop.mapper.Reset()
+	w.shop.kinds.Reset()
 	for _, object := range []*unstructured.Unstructured{
 		newObject("v1", "Namespace", "", namespace),
 		newObject("apiextensions.k8s.io/v1", "CustomResourceDefinition", "", crdName),
@@ -131,7 +131,7 @@ func (w *world) allGone(ctx context.Context) error {
 	return nil
 }
 
-// tellAgain puts back the application, at all locations.
+// tellAgain restores the application at all locations.
 func (w *world) tellAgain(ctx context.Context) error {
 	for _, l := range w.locations[1:] {
 		if err := w.setStage(ctx, l, production); err != nil {
@@ -142,7 +142,7 @@ func (w *world) tellAgain(ctx context.Context) error {
 	if err := w.applyApp(ctx); err != nil {
 		return err
 	}
-	if err := w.holds(ctx, func(ctx context.Context) error { return w.running(ctx, 3, w.locations...) }); err != nil {
+	if err := w.awaitInvariants(ctx, func(ctx context.Context) error { return w.running(ctx, 3, w.locations...) }); err != nil {
 		return err
 	}
 	if err := eventually(ctx, w.counted); err != nil {
@@ -151,14 +151,14 @@ func (w *world) tellAgain(ctx context.Context) error {
 	return w.show(ctx, w.shop, "", "placements")
 }
 
-// clean empties real clusters of what the demo placed on them.
+// clean removes the objects of the demo from real clusters.
 func (w *world) clean(ctx context.Context) error {
 	if w.shop == nil {
 		return nil
 	}
 	err := w.shop.delete(ctx, objectOf("Placement", placementName))
 	if apierrors.IsNotFound(err) {
-		return nil // the story did not come so far
+		return nil // the demo did not get that far
 	}
 	if err != nil {
 		return fmt.Errorf("empty the clusters: %w", err)

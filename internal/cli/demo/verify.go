@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// count is what was found when the invariants held.
+// count is the result of a check in which the invariants held.
 type count struct{ objects, locations, copies int }
 
 func (c count) String() string {
@@ -50,8 +50,8 @@ func (i identity) String() string {
 	return i.Kind + " " + i.namespace + "/" + i.name
 }
 
-// verify lists both sides and returns an error if an invariant does not hold. It leaves
-// out the locations that are away.
+// verify lists both sides and returns an error if an invariant does not hold. It ignores
+// disconnected locations.
 func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
 	sources, err := w.sources(ctx)
 	if err != nil {
@@ -62,7 +62,7 @@ func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
 		return count{}, err
 	}
 	c := count{objects: len(sources), locations: len(selected)}
-	at := map[identity][]*unstructured.Unstructured{}
+	copies := map[identity][]*unstructured.Unstructured{}
 	for _, l := range w.locations {
 		if slices.Contains(away, l) {
 			continue
@@ -79,14 +79,14 @@ func (w *world) verify(ctx context.Context, away ...*location) (count, error) {
 		}
 		c.copies += len(found)
 		for _, object := range found {
-			at[identityOf(object)] = append(at[identityOf(object)], object)
+			copies[identityOf(object)] = append(copies[identityOf(object)], object)
 		}
 	}
-	if len(away) > 0 { // what they would report is not known
+	if len(away) > 0 { // their reports are unknown
 		return c, nil
 	}
 	for _, source := range sources {
-		if err := checkStatus(source, at[identityOf(source)]); err != nil {
+		if err := checkStatus(source, copies[identityOf(source)]); err != nil {
 			return count{}, err
 		}
 	}
@@ -103,7 +103,7 @@ func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, erro
 	for _, like := range app {
 		mapping, err := w.shop.mapping(like.GroupVersionKind())
 		if meta.IsNoMatchError(err) {
-			continue // its CRD has been deleted, and its objects with it
+			continue // the CRD was deleted, and its objects with it
 		}
 		if err != nil {
 			return nil, err
@@ -114,9 +114,9 @@ func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, erro
 		case like.GetName() == crdName:
 			options.FieldSelector = "metadata.name=" + crdName
 		default:
-			continue // the namespace, which goes where its objects go
+			continue // namespaces go to the locations of their objects
 		}
-		list, err := w.shop.at(mapping, like.GetNamespace()).List(ctx, options)
+		list, err := w.shop.objects(mapping, like.GetNamespace()).List(ctx, options)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
@@ -130,7 +130,7 @@ func (w *world) sources(ctx context.Context) ([]*unstructured.Unstructured, erro
 	return all, nil
 }
 
-// selected are the locations that the Placement selects by their labels now.
+// selected returns the locations that the Placement selects by their present labels.
 func (w *world) selected(ctx context.Context) ([]*location, error) {
 	object, err := w.shop.get(ctx, objectOf("Placement", placementName))
 	if apierrors.IsNotFound(err) {
@@ -163,7 +163,7 @@ func (w *world) selected(ctx context.Context) ([]*location, error) {
 	return selected, nil
 }
 
-// check compares what a location has with what is desired there, and returns what it has.
+// check compares the objects at a location with the desired objects, and returns the former.
 func (l *location) check(ctx context.Context, want map[identity]*unstructured.Unstructured) ([]*unstructured.Unstructured, error) {
 	var found []*unstructured.Unstructured
 	for id, source := range want {
@@ -197,11 +197,11 @@ func (l *location) check(ctx context.Context, want map[identity]*unstructured.Un
 	return found, nil
 }
 
-// marked lists, of all kinds that the location serves, what carries the ownership marks.
+// marked lists objects of all kinds that the location serves, if they have ownership metadata.
 func (l *location) marked(ctx context.Context) ([]identity, error) {
 	l.discovery.Invalidate()
 	lists, err := l.discovery.ServerPreferredResources()
-	if err != nil && len(lists) == 0 { // of some groups it may fail, as those of add-ons do
+	if err != nil && len(lists) == 0 { // some groups may fail, such as those of add-ons
 		return nil, fmt.Errorf("list the kinds: %w", err)
 	}
 	var all []identity
@@ -231,23 +231,23 @@ func (l *location) marked(ctx context.Context) ([]identity, error) {
 	return all, nil
 }
 
-// proven says whether the ownership marks of an object are its own: controllers copy
-// labels to what they make.
+// proven reports whether the ownership metadata of an object is its own. Controllers copy labels to
+// the objects that they create.
 func proven(o *unstructured.Unstructured) bool {
 	a := o.GetAnnotations()
 	return a[v1alpha1.SourceKindAnnotation] == o.GetKind() && a[v1alpha1.SourceNamespaceAnnotation] == o.GetNamespace() && a[v1alpha1.SourceNameAnnotation] == o.GetName() &&
 		o.GetLabels()[v1alpha1.SpaceLabel] == shopSpace && metav1.GetControllerOf(o) == nil
 }
 
-// checkStatus returns an error unless the status of a source is right: that of the only
-// location that has the object, or none.
-func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructured) error {
+// checkStatus returns an error unless the status of a source is that of the only location that has
+// the object, or empty.
+func checkStatus(source *unstructured.Unstructured, copies []*unstructured.Unstructured) error {
 	if source.GetName() == crdName {
-		return nil // a CRD's status is its space's own
+		return nil // a CRD's status is set by its space
 	}
 	var want any
-	if len(at) == 1 {
-		want = at[0].Object["status"]
+	if len(copies) == 1 {
+		want = copies[0].Object["status"]
 	}
 	have := source.Object["status"]
 	if isEmpty(want) && isEmpty(have) || equality.Semantic.DeepEqual(statusInSpace(want, source), have) {
@@ -256,8 +256,8 @@ func checkStatus(source *unstructured.Unstructured, at []*unstructured.Unstructu
 	return fmt.Errorf("the status of %s is %v in the space, but should be %v", identityOf(source), have, want)
 }
 
-// statusInSpace is what a status at a location becomes in the space: observedGeneration
-// is translated to the generation of the source.
+// statusInSpace translates a status at a location to its form in the space: observedGeneration
+// becomes the generation of the source.
 func statusInSpace(status any, source *unstructured.Unstructured) any {
 	m, ok := status.(map[string]any)
 	if !ok || m["observedGeneration"] == nil {
@@ -268,8 +268,8 @@ func statusInSpace(status any, source *unstructured.Unstructured) any {
 	return m
 }
 
-// isEmpty says whether a value holds nothing but empty maps, as the status of a
-// Service that has none.
+// isEmpty reports whether a value contains only empty maps, such as the status of a Service without
+// a load balancer.
 func isEmpty(v any) bool {
 	m, ok := v.(map[string]any)
 	for _, field := range m {

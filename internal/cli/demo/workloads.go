@@ -15,12 +15,12 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// resync is how often every Deployment is looked at again, in case an update of
-// its status was refused.
+// resync is the interval at which every Deployment is processed again, in case an update of its
+// status was refused.
 const resync = 5 * time.Second
 
-// runWorkloads stands in for the controllers and nodes of a cluster: it makes Deployments
-// ready, as if their containers ran, until the context ends.
+// runWorkloads simulates the controllers and nodes of a cluster: it makes Deployments ready without
+// running containers, until the context ends.
 func runWorkloads(ctx context.Context, config *rest.Config) error {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
@@ -37,8 +37,8 @@ func runWorkloads(ctx context.Context, config *rest.Config) error {
 		if equality.Semantic.DeepEqual(before, d.Status) {
 			return
 		}
-		// Refused: somebody else wrote first. The next event, or the next resync,
-		// brings the Deployment again.
+		// On a conflict with another client, the next event or resync processes the Deployment
+		// again.
 		_, _ = client.AppsV1().Deployments(d.Namespace).UpdateStatus(ctx, d, metav1.UpdateOptions{FieldManager: "stand-in"})
 	}
 	_, informer := cache.NewInformerWithOptions(cache.InformerOptions{
@@ -54,7 +54,7 @@ func runWorkloads(ctx context.Context, config *rest.Config) error {
 	return nil
 }
 
-// readyStatus is the status of a Deployment all of whose replicas run.
+// readyStatus returns the status of a Deployment whose replicas are all running.
 func readyStatus(d *appsv1.Deployment, now time.Time) appsv1.DeploymentStatus {
 	replicas := int32(1)
 	if d.Spec.Replicas != nil {

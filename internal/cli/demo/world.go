@@ -21,12 +21,12 @@ import (
 
 const (
 	rootSpace = string(key.Root)
-	// A location of the demo soon counts as disconnected, so that a user sees it.
+	// The heartbeat is short, so that a user soon sees a disconnected location.
 	heartbeat    = time.Second
 	disconnected = 2 * time.Second
 )
 
-// world is everything that runs in a demo.
+// world is all parts of a demo.
 type world struct {
 	*narrator
 	inprocess.World
@@ -35,12 +35,12 @@ type world struct {
 	log    *os.File
 	logger *slog.Logger
 
-	// kubeconfig has a context for each API of the story.
+	// kubeconfig has a context for each API of the demo.
 	kubeconfig *clientcmdapi.Config
 	hub        *inprocess.Hub
 	root, shop *api
 	locations  []*location
-	// found is what there was when the invariants last held.
+	// found is the result of the last check in which the invariants held.
 	found count
 }
 
@@ -50,18 +50,18 @@ type location struct {
 	name      string
 	simulated bool
 	join      wire.Join
-	// agent runs, or nil.
-	agent *inprocess.Part
+	// agent is the running agent, or nil.
+	agent *inprocess.Process
 }
 
-// startHub runs a hub. With simulates, its spaces look like clusters.
+// startHub starts a hub. If simulates is true, its spaces simulate clusters.
 func (w *world) startHub(ctx context.Context, name string, simulates bool) (*inprocess.Hub, error) {
 	config := hub.DefaultConfig()
 	config.PlainTables = simulates
 	config.DataDir = filepath.Join(w.dir, name)
 	config.Listen = "127.0.0.1:0"
 	config.Heartbeat, config.Disconnected = heartbeat, disconnected
-	config.UnsafeNoFsync = true // nothing of it is to outlive this process
+	config.UnsafeNoFsync = true // the data ends with this process
 	config.Logger = w.logger.With("hub", name)
 	return w.StartHub(ctx, name, config)
 }
@@ -99,8 +99,7 @@ func (w *world) begin(ctx context.Context) (err error) {
 
 func (w *world) kubeconfigFile() string { return filepath.Join(w.dir, "kubeconfig") }
 
-// addContext adds the current context of a kubeconfig under a name, and makes a
-// client of it.
+// addContext adds the current context of a kubeconfig under a name, and returns a client for it.
 func (w *world) addContext(from *clientcmdapi.Config, name, namespace string) (*api, error) {
 	from = from.DeepCopy()
 	if err := clientcmdapi.MinifyConfig(from); err != nil {
@@ -120,12 +119,12 @@ func (w *world) addContext(from *clientcmdapi.Config, name, namespace string) (*
 	return newAPI(name, config)
 }
 
-// inSpace is the operator's kubeconfig of a hub, for one space.
+// inSpace returns the operator's kubeconfig of a hub for one space.
 func inSpace(h *inprocess.Hub, space key.Space) *clientcmdapi.Config {
 	return h.Kubeconfig(route.Space(space).String())
 }
 
-// enrol creates a location and makes a join token for its agent.
+// enrol creates a location and a join token for its agent.
 func (w *world) enrol(ctx context.Context, l *location, stage string) (err error) {
 	object := objectOf("Location", l.name)
 	object.SetLabels(map[string]string{stageLabel: stage})
@@ -136,7 +135,7 @@ func (w *world) enrol(ctx context.Context, l *location, stage string) (err error
 	return err
 }
 
-// startAgent runs a location's agent.
+// startAgent starts the agent of a location.
 func (w *world) startAgent(ctx context.Context, l *location) (err error) {
 	l.agent, err = w.StartAgent(ctx, agent.Config{
 		Join: l.join, Target: l.api.config, Version: "demo",
@@ -146,7 +145,7 @@ func (w *world) startAgent(ctx context.Context, l *location) (err error) {
 	return err
 }
 
-// stopAgent stops a location's agent.
+// stopAgent stops the agent of a location.
 func (w *world) stopAgent(l *location) error {
 	err := l.agent.Stop()
 	l.agent = nil

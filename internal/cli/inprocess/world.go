@@ -1,9 +1,9 @@
-// Package inprocess runs hubs and agents in this process: it starts them, waits until they
-// are ready, and stops them in order.
+// Package inprocess runs hubs and agents in this process: it starts them, waits until they are
+// ready, and stops them in order.
 //
-// The demo and the tests of the hub and the agent use it. It must start them only as the
-// commands do, by hub.Run and agent.New, and must not know what its users do with them.
-// Tests of signals, flags, output and kill -9 need processes, which test/support/env has.
+// The demo and the tests of hub and agent use it. It must start them only as the commands do, by
+// hub.Run and agent.New. Tests of signals, flags, output and kill -9 need processes, which
+// test/support/env has.
 package inprocess
 
 import (
@@ -18,30 +18,30 @@ import (
 	"orrery.dev/orrery/internal/hub"
 )
 
-// World is all that runs. It is used by one goroutine.
+// World is a set of running parts. Only one goroutine may use it.
 type World struct {
-	// Ended, if it is set, is called when a part ends before it is stopped. It is called
-	// by the part's goroutine.
+	// Ended, if not nil, is called when a part ends before it is stopped. The part's goroutine
+	// calls it.
 	Ended func(error)
-	parts []*Part
+	all   []*Process
 }
 
-// Part is something that runs until it is stopped.
-type Part struct {
+// Process is a function that runs until it is stopped.
+type Process struct {
 	cancel context.CancelFunc
 	done   chan struct{}
 	err    error // after done
 }
 
-// errNotStopped is the error of a part that ended without one, before it was stopped.
+// errNotStopped is the error of a part that returned nil before it was stopped.
 var errNotStopped = errors.New("it was not stopped")
 
-// Start runs a function until the part is stopped. The end of ctx does not stop it, so
-// that parts can be stopped in order.
-func (w *World) Start(ctx context.Context, name string, run func(context.Context) error) *Part {
+// Start runs a function until the part is stopped. The end of ctx does not stop it, so that parts
+// can be stopped in order.
+func (w *World) Start(ctx context.Context, name string, run func(context.Context) error) *Process {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	p := &Part{cancel: cancel, done: make(chan struct{})}
-	w.parts = append(w.parts, p)
+	p := &Process{cancel: cancel, done: make(chan struct{})}
+	w.all = append(w.all, p)
 	go func() {
 		defer close(p.done)
 		p.err = run(ctx)
@@ -52,28 +52,28 @@ func (w *World) Start(ctx context.Context, name string, run func(context.Context
 	return p
 }
 
-// Stop stops a part, waits for it and returns its error. It may be called again.
-func (p *Part) Stop() error {
+// Stop stops a part, waits for it and returns its error. It can be called several times.
+func (p *Process) Stop() error {
 	p.cancel()
 	<-p.done
 	return p.err
 }
 
-// Stop stops all parts, the last first.
+// Stop stops all parts in the reverse order of their start.
 func (w *World) Stop() (err error) {
-	for _, p := range slices.Backward(w.parts) {
+	for _, p := range slices.Backward(w.all) {
 		err = errors.Join(err, p.Stop())
 	}
 	return err
 }
 
-// Hub is a hub that runs, and what its operator needs.
+// Hub is a running hub, with the access of its operator.
 type Hub struct {
-	*Part
+	*Process
 	admin.Hub
 }
 
-// StartHub runs a hub and waits until it serves.
+// StartHub starts a hub and waits until it serves.
 func (w *World) StartHub(ctx context.Context, name string, config hub.Config) (*Hub, error) {
 	served := make(chan hub.Ready, 1)
 	p := w.Start(ctx, "hub "+name, func(ctx context.Context) error {
@@ -90,8 +90,8 @@ func (w *World) StartHub(ctx context.Context, name string, config hub.Config) (*
 	return &Hub{p, operator}, nil
 }
 
-// StartAgent runs an agent and waits until it enforces what it has.
-func (w *World) StartAgent(ctx context.Context, config agent.Config) (*Part, error) {
+// StartAgent starts an agent and waits until it enforces its stored objects.
+func (w *World) StartAgent(ctx context.Context, config agent.Config) (*Process, error) {
 	a, err := agent.New(config)
 	if err != nil {
 		return nil, err
@@ -105,8 +105,8 @@ func (w *World) StartAgent(ctx context.Context, config agent.Config) (*Part, err
 	return p, nil
 }
 
-// await waits until a part is ready. If ctx ends first, the part is stopped.
-func await[T any](ctx context.Context, p *Part, ready <-chan T) (is T, err error) {
+// await waits until a part is ready. If ctx ends first, it stops the part.
+func await[T any](ctx context.Context, p *Process, ready <-chan T) (is T, err error) {
 	select {
 	case is = <-ready:
 		return is, nil

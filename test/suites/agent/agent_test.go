@@ -40,7 +40,7 @@ type site struct {
 	name   string
 	dir    string
 	world  inprocess.World
-	agent  *inprocess.Part
+	agent  *inprocess.Process
 	// config is how the agent reaches the cluster; nil: as an administrator.
 	config *rest.Config
 }
