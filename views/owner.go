@@ -6,25 +6,25 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Owner is what an owner of an object is called in its space, of an object that was read from
-// a view of all spaces; false if it was read elsewhere. namespaced says that owners of that
-// kind are in namespaces.
-func Owner(of metav1.Object, by metav1.OwnerReference, namespaced bool) (Object, bool) {
-	o, ok := Of(of)
+// Owner returns the identity in its space of an owner of an object that was read from a view of all
+// spaces; false if it was read elsewhere. namespaced reports whether the kind of the owner is
+// namespaced.
+func Owner(owned metav1.Object, ref metav1.OwnerReference, namespaced bool) (Object, bool) {
+	o, ok := Of(owned)
 	if !ok {
 		return Object{}, false
 	}
-	if namespaced { // in the namespace of what it owns, and called there as in its space
-		o.Name = by.Name
+	if namespaced { // in the namespace of the owned object, under its name in the space
+		o.Name = ref.Name
 		return o, o.Namespace != "" && o.Name != ""
 	}
-	owner, ok := Named(types.NamespacedName{Name: by.Name})
+	owner, ok := Named(types.NamespacedName{Name: ref.Name})
 	return owner, ok && owner.Space == o.Space
 }
 
-// Reference is a reference to an owner for what is written through a path of its space alone.
-// The owner may have been read there, or from a view of all spaces; through that view itself
-// one refers to it as anywhere.
+// Reference returns an owner reference for objects that are written through the path of one space.
+// The owner may come from there, or from a view of all spaces. Objects that are written through the
+// view itself use ordinary references.
 func Reference(to metav1.Object, kind schema.GroupVersionKind) metav1.OwnerReference {
 	name := to.GetName()
 	if o, ok := Of(to); ok {

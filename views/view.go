@@ -10,52 +10,52 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// AllSpaces stands for the spaces of all consumers.
+// AllSpaces selects the spaces of all consumers.
 const AllSpaces = string(key.AllSpaces)
 
-// View is what the provider of an API sees: all of an APIExport, a slice of it, or the rest
-// that is in no slice.
-type View struct{ shelf key.Shelf }
+// View is a view of an API provider: the whole of an APIExport, a slice of it, or the rest that is
+// in no slice.
+type View struct{ exposed key.Shelf }
 
-// Export is all that is bound of an APIExport of a space.
+// Export returns the view of an APIExport in a space.
 func Export(space, name string) View {
 	return View{key.Shelf{Space: key.Space(space), Name: name}}
 }
 
-// Slice is that of a value of an APIExportView of a space.
+// Slice returns the view of one value of an APIExportView in a space.
 func Slice(space, view, value string) View {
 	return View{key.Shelf{Space: key.Space(space), Name: view, View: true, Value: value}}
 }
 
-// Rest is what is in no slice of an APIExportView of a space.
+// Rest returns the view of all objects that are in no slice of an APIExportView.
 func Rest(space, view string) View { return Slice(space, view, "") }
 
-// Path is where a hub serves the view: of one space, or of AllSpaces.
+// Path returns the path at which a hub serves the view, for one space or AllSpaces.
 func (v View) Path(space string) string {
-	root := route.ShelfRoot(v.shelf, key.Space(space))
+	root := route.ShelfRoot(v.exposed, key.Space(space))
 	return string(root.API) + root.Name
 }
 
-// Config is how a client reaches the view of a space, or of AllSpaces. The host of hub is the
-// URL of the hub itself; all else is taken over from it.
+// Config returns a client configuration for the view, for one space or AllSpaces. The host of hub
+// is the URL of the hub itself; all other fields are copied from it.
 func (v View) Config(hub *rest.Config, space string) *rest.Config {
 	c := rest.CopyConfig(hub)
 	c.Host = strings.TrimRight(hub.Host, "/") + v.Path(space)
 	return c
 }
 
-// In is how a client that reaches a view reaches the same view of a space, or of AllSpaces:
-// for a controller that has been given the URL of its slice, and nothing else.
+// In returns the client configuration of a view for another space, or AllSpaces. It is for a
+// controller that has only the URL of its slice.
 func In(view *rest.Config, space string) (*rest.Config, error) {
 	for _, api := range []route.API{route.Exports, route.Slices} {
-		at := strings.LastIndex(view.Host, string(api))
-		if at < 0 {
+		index := strings.LastIndex(view.Host, string(api))
+		if index < 0 {
 			continue
 		}
-		name := strings.TrimRight(view.Host[at+len(api):], "/")
+		name := strings.TrimRight(view.Host[index+len(api):], "/")
 		if f, _, ok := (route.Root{API: api, Name: strings.ReplaceAll(name, "%2A", "*")}).Shelf(); ok {
 			hub := rest.CopyConfig(view)
-			hub.Host = view.Host[:at]
+			hub.Host = view.Host[:index]
 			return View{f}.Config(hub, space), nil
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/views"
 )
 
-// seen is an object as a view of all spaces shows it.
+// seen returns an object as a view of all spaces shows it.
 func seen(o views.Object) *metav1.ObjectMeta {
 	n := o.Seen()
 	m := &metav1.ObjectMeta{Namespace: n.Namespace, Name: n.Name, Annotations: map[string]string{"orrery.dev/space": o.Space, "orrery.dev/source-name": o.Name}}
@@ -34,8 +34,8 @@ func object(t *rapid.T) views.Object {
 	return o
 }
 
-// TestNames: what an object is called in its space follows of what a view shows, and of its
-// name there alone; no two objects have one name.
+// TestNames: the identity of an object in its space depends only on the metadata in a view and its
+// name there, and different objects have different names.
 func TestNames(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		o, other := object(t), object(t)
@@ -51,7 +51,7 @@ func TestNames(t *testing.T) {
 	})
 }
 
-// TestReadElsewhere: of what was not read from a view of all spaces nothing is said.
+// TestReadElsewhere: objects that were not read from a view of all spaces are rejected.
 func TestReadElsewhere(t *testing.T) {
 	for _, m := range []*metav1.ObjectMeta{
 		{Name: "x", Namespace: "default"},
@@ -74,7 +74,7 @@ func TestReadElsewhere(t *testing.T) {
 func TestOwners(t *testing.T) {
 	secret, node := seen(views.Object{Space: "a", Namespace: "default", Name: "s"}), seen(views.Object{Space: "a", Name: "n"})
 	for _, c := range []struct {
-		of         *metav1.ObjectMeta
+		owned      *metav1.ObjectMeta
 		name       string
 		namespaced bool
 		want       views.Object
@@ -88,9 +88,9 @@ func TestOwners(t *testing.T) {
 		{node, "x", true, views.Object{}, false},
 		{&metav1.ObjectMeta{Namespace: "default", Name: "s"}, "x", true, views.Object{}, false},
 	} {
-		got, ok := views.Owner(c.of, metav1.OwnerReference{Name: c.name}, c.namespaced)
+		got, ok := views.Owner(c.owned, metav1.OwnerReference{Name: c.name}, c.namespaced)
 		if ok != c.ok || ok && got != c.want {
-			t.Errorf("the owner %s of %s/%s, namespaced %v: %+v %v, want %+v %v", c.name, c.of.Namespace, c.of.Name, c.namespaced, got, ok, c.want, c.ok)
+			t.Errorf("the owner %s of %s/%s, namespaced %v: %+v %v, want %+v %v", c.name, c.owned.Namespace, c.owned.Name, c.namespaced, got, ok, c.want, c.ok)
 		}
 	}
 	node.UID = "u"

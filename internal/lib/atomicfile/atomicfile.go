@@ -1,4 +1,5 @@
-// Package atomicfile writes files that are whole or not there, also after a power cut.
+// Package atomicfile writes files atomically: after a crash or power failure, a file has either its
+// old or its new content.
 //
 // It must never write a file in place.
 package atomicfile
@@ -10,7 +11,8 @@ import (
 	"path/filepath"
 )
 
-// WriteFile puts a file in the place of what is there, whole, and returns when it stays.
+// WriteFile replaces the file atomically. It returns after the data and the rename are synced to
+// disk.
 func WriteFile(name string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(name+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, mode)
 	if err != nil {
@@ -26,7 +28,7 @@ func WriteFile(name string, data []byte, mode os.FileMode) error {
 	return SyncDir(filepath.Dir(name))
 }
 
-// SyncDir makes sure that what was renamed in a directory stays so.
+// SyncDir syncs a directory to disk, so that renames in it survive a power failure.
 func SyncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

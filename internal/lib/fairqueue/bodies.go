@@ -5,15 +5,15 @@ import (
 	"net/http"
 )
 
-// SmallBody is how many bytes every request may send without a turn.
+// SmallBody is the number of bytes that each request may send without a turn.
 const SmallBody = 256 << 10
 
-// Bodies bounds the memory that request bodies take: a large body needs a turn of the
-// Queue, which it holds until the request ends, and is refused if none is free.
+// Bodies limits the memory for request bodies. A large body needs a turn of the Queue until the
+// request ends, and is refused if no turn is free.
 type Bodies struct{ Queue *Queue }
 
-// Limit wraps the body of a request so that it takes a turn of a flow once it
-// is large. done gives the turn back; it must be called when the body's memory is free.
+// Limit wraps the body of a request so that it takes a turn for the flow when the body becomes
+// large. done returns the turn; the caller must call it when the body's memory is free.
 func (b Bodies) Limit(r *http.Request, flow Flow) (done func()) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return func() {}
@@ -27,7 +27,7 @@ func (b Bodies) Limit(r *http.Request, flow Flow) (done func()) {
 	}
 }
 
-// limited is a body that takes a turn once it is large.
+// limited is a body that takes a turn when it becomes large.
 type limited struct {
 	body  io.ReadCloser
 	enter func() (leave func(), err error)
@@ -35,7 +35,7 @@ type limited struct {
 	leave func()
 }
 
-// Read implements io.Reader. It takes a turn before it reads past SmallBody.
+// Read implements io.Reader. It takes a turn before it reads more than SmallBody bytes.
 func (l *limited) Read(p []byte) (int, error) {
 	if l.read >= SmallBody && l.leave == nil {
 		leave, err := l.enter()

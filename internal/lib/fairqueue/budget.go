@@ -6,10 +6,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Budget bounds how many bytes are held at once, and shares them between users and flows as a
-// Queue that yields shares turns. It is safe for concurrent use.
+// Budget limits how many bytes are in use, and shares them between users and flows like a Queue
+// with Yields. It is safe for concurrent use.
 type Budget struct {
-	// total is what there is, and reserve what of it is for flows that may have what is reserved.
+	// total is the size of the budget, and reserve the part for flows that may use reserved bytes.
 	total, reserve int64
 
 	mu    sync.Mutex
@@ -18,16 +18,17 @@ type Budget struct {
 	names map[string]int64
 }
 
-// NewBudget makes a Budget of some bytes, a sixteenth of which is reserved.
+// NewBudget returns a Budget of total bytes, a sixteenth of which is reserved.
 func NewBudget(total int64) *Budget {
 	const reserved = 16
 	return &Budget{total: total, reserve: total / reserved, users: map[string]int64{}, names: map[string]int64{}}
 }
 
-// share is how many times as much as is free one may hold.
+// A flow may use up to share times the number of free bytes.
 const share = 3
 
-// Take takes bytes for a flow; release gives them back, once. The error is a TooManyRequests for the client.
+// Take takes bytes for a flow; release returns them, and must be called once. The error is a
+// TooManyRequests for the client.
 func (b *Budget) Take(flow Flow, bytes int64) (release func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -60,7 +61,7 @@ func (b *Budget) add(payer, name string, bytes int64) {
 	}
 }
 
-// Used is how many bytes are held.
+// Used returns the number of bytes in use.
 func (b *Budget) Used() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

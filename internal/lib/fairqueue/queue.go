@@ -1,8 +1,8 @@
-// Package fairqueue shares what the hub can do at once, or per second, between users, and between
-// flows such as spaces and locations: one that asks without pause waits for itself, and does
-// not hold up the others.
+// Package fairqueue divides the capacity of the hub, concurrent or per second, between users, and
+// between flows such as spaces and locations. A flow that sends requests without pause delays only
+// itself.
 //
-// It must never know what the work is.
+// The package must not depend on the kind of work.
 package fairqueue
 
 import (
@@ -15,17 +15,17 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Flow is what a request belongs to.
+// Flow identifies the flow of a request.
 type Flow struct {
-	// Name is what the request is about, such as a space.
+	// Name is the subject of the request, such as a space.
 	Name string
-	// User is charged for it; empty: the flow itself.
+	// User is the user that is charged for the request; empty for the flow itself.
 	User string
-	// Reserved reports that the request may have the places that are reserved, too.
+	// Reserved reports whether the request may also use reserved turns.
 	Reserved bool
 }
 
-// payer is the name under which a flow is charged for.
+// payer returns the name that is charged for a flow.
 func (f Flow) payer() string {
 	if f.User == "" {
 		return "of " + f.Name
@@ -33,9 +33,9 @@ func (f Flow) payer() string {
 	return "user " + f.User
 }
 
-// Queue bounds how many requests are worked on at once. Each holds a turn. Turns are shared
-// between users first, and between the flows of a user then: the requests of a busy user wait for
-// each other, while a user that asks now and then gets the next free turn. It is safe for
+// Queue limits the number of concurrent requests. Each running request has a turn. Turns are
+// divided first between users, and then between the flows of a user. The requests of a busy user
+// wait for each other, while a user with few requests gets the next free turn. It is safe for
 // concurrent use.
 type Queue struct {
 	config QueueConfig
@@ -45,76 +45,76 @@ type Queue struct {
 	waiting int
 	refused int
 	users   map[string]*user
-	// names has how many requests of each name are worked on, of all users.
+	// names counts running requests by name, for all users.
 	names map[string]int
-	// ring holds the users with waiting requests, the next one to be served first.
+	// ring contains the users with waiting requests, in the order in which they are served.
 	ring []*user
 }
 
-// QueueConfig sizes a Queue.
+// QueueConfig configures a Queue.
 type QueueConfig struct {
-	// Limit is how many requests are worked on at once.
+	// Limit is the maximum number of concurrent requests.
 	Limit int
-	// Share is how many of them may be of one user, and of one name, while no other user has any.
+	// Share is how many of them one user, or one name, may have while no other user has any.
 	Share int
-	// Yields reports that this part shrinks while others have turns, so that some are always free:
-	// a user may have no more than Share/(Limit-Share) times what is free.
+	// Yields makes this share smaller while others have turns, so that some turns are always free:
+	// a user may have at most Share/(Limit-Share) times the number of free turns.
 	Yields bool
-	// Reserve is how many of them are for requests that may have reserved places.
+	// Reserve is the number of turns that only Reserved requests may use.
 	Reserve int
-	// Queue is how many requests of one flow of a user may wait. Of all flows of a user, flowsInQueue
-	// times as many may.
+	// Queue is the maximum number of waiting requests of one flow of a user. All flows of a user
+	// together may have flowsInQueue times as many.
 	Queue int
-	// Patience is how long a request waits at most.
+	// Patience is the maximum time that a request waits.
 	Patience time.Duration
 }
 
-// flowsInQueue is how many flows of one user may fill their part of the queue, so that a user's busy space
-// does not have its other spaces refused.
+// flowsInQueue is how many flows of one user may fill their part of the queue. A busy space of a
+// user thus does not block the user's other spaces.
 const flowsInQueue = 4
 
-// user has the requests that one is charged for.
+// user contains the requests for which one user is charged.
 type user struct {
 	name    string
 	working int
 	waiting int
-	// flows are those with waiting requests, the next one to be served first.
+	// flows are the flows with waiting requests, in the order in which they are served.
 	flows []*waiting
 }
 
-// waiting are the requests of one user and flow that wait.
+// waiting contains the waiting requests of one user and flow.
 type waiting struct {
 	flow     Flow
 	requests []chan struct{}
 }
 
-// Defaults is the configuration for limit requests at once, of which one user, and one flow, may have
-// three quarters while no other user has any.
+// Defaults returns the configuration for limit concurrent requests. One user, and one flow, may
+// have three quarters of them while no other user has any.
 func Defaults(limit int) QueueConfig {
 	const (
-		patience = 15 * time.Second
-		queue    = 4  // times what may be worked on
-		reserved = 16 // is the part that is reserved, one in so many
+		timeout  = 15 * time.Second
+		queue    = 4  // waiting requests per concurrent one
+		reserved = 16 // one of this many turns is reserved
 	)
 	return QueueConfig{
-		Limit: limit, Share: max(1, limit*3/4), Yields: true, Reserve: limit / reserved, Queue: queue * limit, Patience: patience,
+		Limit: limit, Share: max(1, limit*3/4), Yields: true, Reserve: limit / reserved, Queue: queue * limit, Patience: timeout,
 	}
 }
 
-// NewQueue makes a Queue.
+// NewQueue returns a Queue.
 func NewQueue(config QueueConfig) *Queue {
 	return &Queue{config: config, users: map[string]*user{}, names: map[string]int{}}
 }
 
-// place is one request in a Queue.
+// place is the position of one request in a Queue.
 type place struct {
 	user    *user
 	flow    Flow
 	granted chan struct{}
 }
 
-// Enter waits for a turn of a flow; leave gives it back. The error is a
-// TooManyRequests for the client, or the context's.
+// Enter waits for a turn for a flow; leave returns it. The error is a TooManyRequests for the
+// client, or the error of the context.
 func (q *Queue) Enter(ctx context.Context, flow Flow) (leave func(), err error) {
 	p, err := q.begin(flow)
 	if err != nil {
@@ -126,12 +126,12 @@ func (q *Queue) Enter(ctx context.Context, flow Flow) (leave func(), err error) 
 		return leave, nil
 	default:
 	}
-	patience := time.NewTimer(q.config.Patience)
-	defer patience.Stop()
+	timer := time.NewTimer(q.config.Patience)
+	defer timer.Stop()
 	select {
 	case <-p.granted:
 		return leave, nil
-	case <-patience.C:
+	case <-timer.C:
 		err = busy(flow.Name)
 	case <-ctx.Done():
 		err = ctx.Err()
@@ -139,11 +139,11 @@ func (q *Queue) Enter(ctx context.Context, flow Flow) (leave func(), err error) 
 	if q.giveUp(p) {
 		return nil, err
 	}
-	return leave, nil // the turn came at the same moment
+	return leave, nil // the turn was granted at the same time
 }
 
-// Try is Enter without waiting, for requests whose body is already being sent: while
-// nobody reads it, it blocks the other requests of its connection.
+// Try is Enter without waiting. It is for requests whose body is already being sent: an unread body
+// blocks all other requests of its connection.
 func (q *Queue) Try(flow Flow) (leave func(), err error) {
 	p, err := q.begin(flow)
 	if err != nil {
@@ -163,7 +163,7 @@ func busy(name string) error {
 	return apierrors.NewTooManyRequests(fmt.Sprintf("the hub has too many requests for %s to work on, please try again later", name), 1)
 }
 
-// begin takes a place in the queue of a flow. Its channel is closed when the request
+// begin adds a request to the queue of a flow. The channel of the place is closed when the request
 // gets its turn.
 func (q *Queue) begin(flow Flow) (place, error) {
 	q.mu.Lock()
@@ -193,8 +193,7 @@ func (q *Queue) begin(flow Flow) (place, error) {
 	return p, nil
 }
 
-// giveUp takes a request out of the queue; it returns false if the request already
-// has its turn.
+// giveUp removes a request from the queue. It returns false if the request already has its turn.
 func (q *Queue) giveUp(p place) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -234,7 +233,7 @@ func (q *Queue) leave(p place) {
 	q.forget(p.user)
 }
 
-// grant gives free turns, user by user, and flow by flow of each.
+// grant grants free turns, user by user, and flow by flow for each user.
 func (q *Queue) grant() {
 	for q.working < q.config.Limit {
 		if !slices.ContainsFunc(q.ring, q.grantTo) {
@@ -243,8 +242,8 @@ func (q *Queue) grant() {
 	}
 }
 
-// grantTo gives a user a turn for the next flow that may have one, and moves both behind the
-// others; false: there is none.
+// grantTo grants a turn to the user's next flow that may have one, and moves both to the end of
+// their rings. It returns false if there is no such flow.
 func (q *Queue) grantTo(u *user) bool {
 	i := slices.IndexFunc(u.flows, func(w *waiting) bool { return q.mayHave(w.flow, u) })
 	if i < 0 {
@@ -270,12 +269,12 @@ func (q *Queue) grantTo(u *user) bool {
 	return true
 }
 
-// firstOfName is how many times as many turns as else a name may have for a user that has none yet, so that
-// a user is not held up by another one of the same space.
+// A user without turns may have firstOfName times as many turns for a name as otherwise. Another
+// user of the same space thus does not block this one.
 const firstOfName = 4
 
-// mayHave reports whether a user may have one more turn for a flow. For a flow with reserved places it does not
-// count how many turns others have for the same name.
+// mayHave reports whether a user may have one more turn for a flow. For a flow with reserved turns,
+// it ignores the turns of other users for the same name.
 func (q *Queue) mayHave(flow Flow, u *user) bool {
 	held := q.names[flow.Name]
 	if u.working == 0 && q.config.Yields {
@@ -284,8 +283,8 @@ func (q *Queue) mayHave(flow Flow, u *user) bool {
 	return q.allows(flow, u.working) && (flow.Reserved || q.allows(flow, held))
 }
 
-// allows reports whether a flow may have one more turn of those that are free when its user, or its
-// name, has some.
+// allows reports whether a flow may have one more free turn when its user, or its name, already has
+// held turns.
 func (q *Queue) allows(flow Flow, held int) bool {
 	c := &q.config
 	free := c.Limit - q.working
@@ -307,7 +306,7 @@ func (q *Queue) forget(u *user) {
 	}
 }
 
-// Load returns how many requests are being worked on, wait now, and were refused so far.
+// Load returns how many requests are running and waiting, and how many were refused so far.
 func (q *Queue) Load() (working, waiting, refused int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// work asks for a turn, holds it for a time, and counts.
+// work takes a turn, holds it for a time, and counts.
 type work struct {
 	sync.Mutex
 	all    sync.WaitGroup
@@ -42,8 +42,8 @@ func (w *work) start(t *Queue, name string, d time.Duration) {
 	})
 }
 
-// While one space has many requests waiting, another one is served as if it
-// were alone, and both get an equal part when both want all they can get.
+// While one space has many requests waiting, another space is served as if it were alone. When both
+// have more requests than capacity, both get an equal part.
 func TestTurnsAreShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(Defaults(4))
@@ -66,7 +66,7 @@ func TestTurnsAreShared(t *testing.T) {
 			t.Errorf("done %v in %s, want everything in 5s", w.done, took)
 		}
 
-		// All turns are taken, so that both wait whoever comes first.
+		// All turns are taken, so that both requests wait, in any order.
 		for range 3 {
 			w.start(q, "before", time.Second)
 		}
@@ -91,7 +91,7 @@ func TestTurnsAreShared(t *testing.T) {
 	})
 }
 
-// Many flows wait: each has its turn before any has its second.
+// Many flows wait: each gets its first turn before any gets its second.
 func TestTurnsGoRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(Defaults(1))
@@ -104,8 +104,8 @@ func TestTurnsGoRound(t *testing.T) {
 			synctest.Wait()
 		}
 		w.all.Wait()
-		for at := 0; at < len(w.order); at += flows {
-			round := slices.Sorted(slices.Values(w.order[at : at+flows]))
+		for start := 0; start < len(w.order); start += flows {
+			round := slices.Sorted(slices.Values(w.order[start : start+flows]))
 			if len(slices.Compact(round)) != flows {
 				t.Errorf("a flow was served twice before another once: %v", w.order)
 			}
@@ -113,8 +113,8 @@ func TestTurnsGoRound(t *testing.T) {
 	})
 }
 
-// A request that waits too long, or behind too many, is told to come again; one whose
-// client goes away leaves nothing behind.
+// A request that waits too long, or behind too many others, is refused with a Retry-After. A
+// request whose client disconnects leaves nothing behind.
 func TestTurnsRefuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQueue(Defaults(1))

@@ -11,8 +11,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// Rates bounds how much each flow, such as a space, does per second. It forgets
-// flows that have been idle. It is safe for concurrent use.
+// Rates limits the work of each flow, such as a space, per second. It drops idle flows. It is safe
+// for concurrent use.
 type Rates struct {
 	limit rate.Limit
 	burst int
@@ -20,19 +20,18 @@ type Rates struct {
 
 	mu      sync.Mutex
 	all     map[string]*rate.Limiter
-	sweep   int // at how many flows the idle ones are dropped
+	sweep   int // number of flows at which idle ones are dropped
 	refused int
 }
 
 const firstSweep = 128
 
-// NewRates lets each flow do perSecond units per second, and burst at once.
+// NewRates allows each flow perSecond units per second, with bursts of up to burst units.
 func NewRates(perSecond, burst int) *Rates {
 	return &Rates{limit: rate.Limit(perSecond), burst: burst, now: time.Now, all: map[string]*rate.Limiter{}, sweep: firstSweep}
 }
 
-// WithClock has the rates measure time by a clock, unless it is nil, and returns them. It must be
-// called before they are used.
+// WithClock sets the clock, unless now is nil, and returns r. It must be called before r is used.
 func (r *Rates) WithClock(now func() time.Time) *Rates {
 	if now != nil {
 		r.now = now
@@ -40,37 +39,37 @@ func (r *Rates) WithClock(now func() time.Time) *Rates {
 	return r
 }
 
-func (r *Rates) of(name string) *rate.Limiter {
+func (r *Rates) limiter(name string) *rate.Limiter {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of := r.all[name]
-	if of != nil {
-		return of
+	limiter := r.all[name]
+	if limiter != nil {
+		return limiter
 	}
 	if len(r.all) >= r.sweep {
-		for name, of := range r.all {
-			if of.TokensAt(r.now()) >= float64(r.burst) {
+		for name, idle := range r.all {
+			if idle.TokensAt(r.now()) >= float64(r.burst) {
 				delete(r.all, name)
 			}
 		}
 		r.sweep = max(firstSweep, 2*len(r.all))
 	}
-	of = rate.NewLimiter(r.limit, r.burst)
-	r.all[name] = of
-	return of
+	limiter = rate.NewLimiter(r.limit, r.burst)
+	r.all[name] = limiter
+	return limiter
 }
 
-// Wait waits until the named flow may do n units. If that takes longer than patience,
-// it fails at once with a TooManyRequests that says when to come again. More than the
-// burst counts as the burst.
-func (r *Rates) Wait(ctx context.Context, name string, n int, patience time.Duration) error {
+// Wait waits until the named flow may do n units. If that takes longer than timeout, it fails
+// immediately with a TooManyRequests that has the time to retry. More than the burst counts as the
+// burst.
+func (r *Rates) Wait(ctx context.Context, name string, n int, timeout time.Duration) error {
 	now := r.now()
-	reserved := r.of(name).ReserveN(now, min(n, r.burst))
+	reserved := r.limiter(name).ReserveN(now, min(n, r.burst))
 	delay := reserved.DelayFrom(now)
 	if delay == 0 {
 		return nil
 	}
-	if delay > patience {
+	if delay > timeout {
 		reserved.CancelAt(now)
 		return r.tooMuch(name, delay)
 	}
@@ -85,18 +84,18 @@ func (r *Rates) Wait(ctx context.Context, name string, n int, patience time.Dura
 	}
 }
 
-// Begin fails with a TooManyRequests while the named flow has done more than it may.
-// It is for work whose size is known only afterwards, see Count.
+// Begin fails with a TooManyRequests while the named flow has exceeded its rate. It is for work
+// whose size is known only afterwards; see Count.
 func (r *Rates) Begin(name string) error {
-	if debt := -r.of(name).TokensAt(r.now()); debt > 0 {
+	if debt := -r.limiter(name).TokensAt(r.now()); debt > 0 {
 		return r.tooMuch(name, time.Duration(debt/float64(r.limit)*float64(time.Second)))
 	}
 	return nil
 }
 
-// Count notes that the named flow has done n units.
+// Count records that the named flow has done n units.
 func (r *Rates) Count(name string, n int) {
-	r.of(name).ReserveN(r.now(), min(n, r.burst))
+	r.limiter(name).ReserveN(r.now(), min(n, r.burst))
 }
 
 func (r *Rates) tooMuch(name string, delay time.Duration) error {
@@ -107,7 +106,7 @@ func (r *Rates) tooMuch(name string, delay time.Duration) error {
 		int(math.Ceil(max(delay.Seconds(), 1))))
 }
 
-// Refusals is how many requests were refused so far.
+// Refusals returns how many requests were refused so far.
 func (r *Rates) Refusals() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()

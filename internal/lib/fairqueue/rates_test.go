@@ -9,8 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// TestRates shows that a flow that exceeds its share is told when to come again, that
-// others are not held up, and that nothing is kept of idle flows.
+// TestRates: a flow that exceeds its rate gets the time to retry, other flows are not delayed, and
+// idle flows use no memory.
 func TestRates(t *testing.T) {
 	now := time.Unix(1000, 0)
 	r := NewRates(100, 500)

@@ -8,7 +8,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// fill takes turns of a flow until there are none for it.
+// fill takes turns for a flow until none is left for it.
 func fill(q *Queue, flow Flow) (leaves []func()) {
 	for {
 		leave, err := q.Try(flow)
@@ -19,9 +19,9 @@ func fill(q *Queue, flow Flow) (leaves []func()) {
 	}
 }
 
-// TestUsersShare: a user with many flows has no more turns than with one, many users of one flow
-// have no more than that flow may have, and however many have all that they may, some are left
-// for the next, and for users that may have reserved ones.
+// TestUsersShare: a user with many flows has no more turns than with one. Many users of one flow
+// have no more than that flow may have. Any number of users together leaves some turns for the next
+// user, and for users that may have reserved turns.
 func TestUsersShare(t *testing.T) {
 	q := NewQueue(Defaults(160))
 	all := 0
@@ -56,8 +56,8 @@ func TestUsersShare(t *testing.T) {
 	}
 }
 
-// TestUsersTakeTurns: waiting users are served one after the other, however many flows they have, and so
-// are the flows of a user. Nothing is left behind.
+// TestUsersTakeTurns: waiting users are served in rotation, regardless of the number of their
+// flows, and so are the flows of a user. Nothing is left behind.
 func TestUsersTakeTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		config := Defaults(1)
@@ -101,7 +101,7 @@ func TestUsersTakeTurns(t *testing.T) {
 	})
 }
 
-// TestBudget: bytes are shared like turns, and given back once.
+// TestBudget: bytes are shared like turns, and returned once.
 func TestBudget(t *testing.T) {
 	const total = 1600
 	b := NewBudget(total)

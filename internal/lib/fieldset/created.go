@@ -12,29 +12,30 @@ import (
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
-// Created finds the fields that an object's creator owns: all that it has, and an empty one has not.
-// It finds what a field manager of k8s.io/apimachinery does, which compares the two by way of
-// values and sets; here both are walked as the JSON that is stored. It is immutable.
+// Created finds the fields that the creator of an object owns: all fields except those of an empty
+// object. The result equals that of a field manager of k8s.io/apimachinery, which compares the two
+// objects as values and sets. Here both are read as stored JSON. It is immutable.
 type Created struct {
 	schema *schema.Schema
 	root   schema.TypeRef
-	// empty is an object that nobody has filled.
+	// empty is an object without any user's fields.
 	empty []byte
-	// status says that the field is not the creator's.
+	// status reports that the creator does not own the status.
 	status bool
 }
 
-// NewCreated is for objects of the type of an empty one, whose JSON is given as it would be stored.
-// withoutStatus says that a status is not written by whoever creates the object.
+// NewCreated returns a Created for objects of the type of an empty object. stored is the JSON of
+// the empty object as it is stored. withoutStatus reports that the creator of an object does not
+// write its status.
 func NewCreated(empty *typed.TypedValue, stored []byte, withoutStatus bool) *Created {
 	return &Created{empty.Schema(), empty.TypeRef(), stored, withoutStatus}
 }
 
-// Append appends the fields of a stored object as FieldsV1 has them; nothing, if there are none. It
-// reads JSON without spaces, as it is encoded. ok is false if the object has what is left to others:
-// what its type does not allow, names or keys that JSON escapes, elements that are there twice.
+// Append appends the owned fields of a stored object as FieldsV1; nothing if there are none. The
+// JSON of the object must have no spaces. ok is false for objects that need the standard method:
+// fields that the type does not allow, names or keys with JSON escapes, and repeated elements.
 func (c *Created) Append(to, object []byte) (all []byte, ok bool) {
-	w := creation{of: c, all: to}
+	w := creation{creator: c, all: to}
 	w.node(c.root, object, c.empty, 0)
 	if w.failed {
 		return to, false
@@ -42,24 +43,25 @@ func (c *Created) Append(to, object []byte) (all []byte, ok bool) {
 	return w.all, true
 }
 
-// creation walks an object.
+// creation visits one object.
 type creation struct {
-	of     *Created
-	all    []byte
-	failed bool
+	creator *Created
+	all     []byte
+	failed  bool
 }
 
-// Where a node is in an object: fields that are nobody's are at its top and in its metadata.
+// Positions of a node in an object. Fields without owner are at the top of the object and in its
+// metadata.
 const (
 	atTop = iota
 	inMetadata
 	deeper
 )
 
-// node appends the fields of a value, unless there are none: itself as ".", if it is owned and has
-// owned parts. without is the value in the empty object; nil: it is not there.
-func (w *creation) node(ref schema.TypeRef, v, without []byte, at int) (found bool) {
-	atom, ok := w.of.schema.Resolve(ref)
+// node appends the fields of a value, unless there are none. An owned value with owned parts adds
+// itself as ".". without is the value in the empty object, or nil if it has none.
+func (w *creation) node(ref schema.TypeRef, v, without []byte, position int) (found bool) {
+	atom, ok := w.creator.schema.Resolve(ref)
 	if !ok || len(v) == 0 {
 		w.failed = true
 		return false
@@ -69,15 +71,15 @@ func (w *creation) node(ref schema.TypeRef, v, without []byte, at int) (found bo
 	case w.failed:
 	case v[0] == '{' && atom.Map != nil && atom.Map.ElementRelationship != schema.Atomic && !(isEmpty(v) && isEmpty(without)):
 		w.all = append(w.all, '{')
-		parts := w.open(owned && at != inMetadata)
-		w.fields(atom.Map, v, without, at)
-		return w.close(before, parts)
+		begun := w.open(owned && position != inMetadata)
+		w.fields(atom.Map, v, without, position)
+		return w.close(before, begun)
 	case v[0] == '[' && atom.List != nil && atom.List.ElementRelationship != schema.Atomic && !(isEmpty(v) && isEmpty(without)):
 		w.failed = w.failed || !isEmpty(without)
 		w.all = append(w.all, '{')
-		parts := w.open(owned)
+		begun := w.open(owned)
 		w.elements(atom.List, v)
-		return w.close(before, parts)
+		return w.close(before, begun)
 	case v[0] == '{' && atom.Map == nil, v[0] == '[' && atom.List == nil, v[0] != '{' && v[0] != '[' && v[0] != 'n' && atom.Scalar == nil:
 		w.failed = true
 	case owned || !bytes.Equal(v, without):
@@ -87,7 +89,7 @@ func (w *creation) node(ref schema.TypeRef, v, without []byte, at int) (found bo
 	return false
 }
 
-// open begins the parts of a node, and returns where they begin: with the node itself, if it is owned.
+// open begins the parts of a node, and returns their offset. An owned node comes first.
 func (w *creation) open(owned bool) int {
 	if owned {
 		w.all = append(w.all, `".":{}`...)
@@ -95,12 +97,12 @@ func (w *creation) open(owned bool) int {
 	return len(w.all)
 }
 
-// close ends a node that began somewhere, with its parts. One that has none is as if it had not begun,
-// or, if it is owned, as a leaf.
-func (w *creation) close(began, parts int) bool {
-	owned := parts > began+1
+// close ends a node that began at an offset, with its parts. A node without parts is removed or, if
+// it is owned, becomes a leaf.
+func (w *creation) close(began, children int) bool {
+	owned := children > began+1
 	switch {
-	case len(w.all) > parts:
+	case len(w.all) > children:
 		w.all = append(w.all, '}')
 		return true
 	case owned:
@@ -111,23 +113,23 @@ func (w *creation) close(began, parts int) bool {
 	return false
 }
 
-// part appends a field or element by the name that it has in a set, if anything of it is owned.
-func (w *creation) part(of string, name []byte, ref schema.TypeRef, v, without []byte, at int) {
+// appendField appends a field or element under its name in the set, if any part of it is owned.
+func (w *creation) appendField(prefix string, name []byte, ref schema.TypeRef, v, without []byte, position int) {
 	before := len(w.all)
 	if w.all[before-1] != '{' {
 		w.all = append(w.all, ',')
 	}
 	w.all = append(w.all, '"')
-	w.all = append(w.all, of...)
+	w.all = append(w.all, prefix...)
 	w.all = append(w.all, name...)
 	w.all = append(w.all, `":`...)
-	if !w.node(ref, v, without, at) {
+	if !w.node(ref, v, without, position) {
 		w.all = w.all[:before]
 	}
 }
 
-// fields appends the fields of a map, in their order.
-func (w *creation) fields(m *schema.Map, v, without []byte, at int) {
+// fields appends the fields of a map in order.
+func (w *creation) fields(m *schema.Map, v, without []byte, position int) {
 	var room, less [16]member
 	all, ok := members(room[:0], v)
 	empty, ok2 := members(less[:0], without)
@@ -143,10 +145,10 @@ func (w *creation) fields(m *schema.Map, v, without []byte, at int) {
 		}
 		name := string(f.name)
 		below := deeper
-		if at == atTop && name == "metadata" {
+		if position == atTop && name == "metadata" {
 			below = inMetadata
 		}
-		if w.isNobodys(name, at) {
+		if w.isNobodys(name, position) {
 			continue
 		}
 		ref := m.ElementType
@@ -157,15 +159,15 @@ func (w *creation) fields(m *schema.Map, v, without []byte, at int) {
 		if i := slices.IndexFunc(empty, func(e member) bool { return bytes.Equal(e.name, f.name) }); i >= 0 {
 			before = empty[i].value
 		}
-		w.part("f:", f.name, ref, f.value, before, below)
+		w.appendField("f:", f.name, ref, f.value, before, below)
 	}
 }
 
-// isNobodys says of a field that it never is in a set, as field managers have it.
-func (w *creation) isNobodys(name string, at int) bool {
-	switch at {
+// isNobodys reports whether a field is never in a set, by the rules of field managers.
+func (w *creation) isNobodys(name string, position int) bool {
+	switch position {
 	case atTop:
-		return name == "apiVersion" || name == "kind" || name == "status" && w.of.status
+		return name == "apiVersion" || name == "kind" || name == "status" && w.creator.status
 	case inMetadata:
 		switch name {
 		case "name", "namespace", "creationTimestamp", "selfLink", "uid", "clusterName", "generation", "managedFields", "resourceVersion":
@@ -175,13 +177,13 @@ func (w *creation) isNobodys(name string, at int) bool {
 	return false
 }
 
-// element is one of a list that is told from others by its keys, or by itself.
+// element is an element of a list that its keys, or its value, identify.
 type element struct {
 	keys  []member
 	value []byte
 }
 
-// elements appends the elements of a list, in their order.
+// elements appends the elements of a list in order.
 func (w *creation) elements(l *schema.List, v []byte) {
 	var all []element
 	ok := values(v, func(value []byte) bool {
@@ -200,11 +202,12 @@ func (w *creation) elements(l *schema.List, v []byte) {
 			w.failed = true
 			return
 		}
-		w.part("", e.name(l), l.ElementType, e.value, nil, deeper)
+		w.appendField("", e.name(l), l.ElementType, e.value, nil, deeper)
 	}
 }
 
-// keys are those of an element, by their names; failed says that they are left to others.
+// keys returns the keys of an element, sorted by name; failed is true if the object needs the
+// standard method.
 func (w *creation) keys(l *schema.List, v []byte) (keys []member, failed bool) {
 	if len(l.Keys) == 0 {
 		return []member{{value: v}}, !isPlain(v)
@@ -223,7 +226,7 @@ func (w *creation) keys(l *schema.List, v []byte) (keys []member, failed bool) {
 			key.value = text
 		}
 		if key.value == nil {
-			continue // by which it is another one than with any value
+			continue // it differs from an element with any value of this key
 		}
 		if !isPlain(key.value) {
 			return nil, true
@@ -234,9 +237,9 @@ func (w *creation) keys(l *schema.List, v []byte) (keys []member, failed bool) {
 	return keys, len(keys) == 0
 }
 
-// keyOf is a key that an element does not have, if that has a default.
+// keyOf returns the default of a key that an element does not have.
 func (w *creation) keyOf(l *schema.List, name string) (text []byte, ok bool) {
-	atom, ok := w.of.schema.Resolve(l.ElementType)
+	atom, ok := w.creator.schema.Resolve(l.ElementType)
 	if !ok || atom.Map == nil {
 		w.failed = true
 		return nil, false
@@ -250,7 +253,7 @@ func (w *creation) keyOf(l *schema.List, name string) (text []byte, ok bool) {
 	return []byte(strconv.Quote(def)), ok
 }
 
-// compare orders elements as sets of fields do.
+// compare orders elements like sets of fields.
 func (w *creation) compare(a, b element) int {
 	for i := range min(len(a.keys), len(b.keys)) {
 		if c := bytes.Compare(a.keys[i].name, b.keys[i].name); c != 0 {
@@ -261,7 +264,7 @@ func (w *creation) compare(a, b element) int {
 		n, err2 := strconv.ParseInt(string(y), 10, 64)
 		switch {
 		case (err == nil) != (err2 == nil):
-			w.failed = true // a number and a text
+			w.failed = true // a number and a string
 			return 0
 		case err == nil && m != n:
 			return int(max(-1, min(m-n, 1)))
@@ -274,7 +277,7 @@ func (w *creation) compare(a, b element) int {
 	return len(a.keys) - len(b.keys)
 }
 
-// name is how an element is called in a set.
+// name returns the name of an element in a set.
 func (e element) name(l *schema.List) []byte {
 	if len(l.Keys) == 0 {
 		return []byte("v:" + escaped(e.value))
@@ -291,11 +294,11 @@ func (e element) name(l *schema.List) []byte {
 	return name.Bytes()
 }
 
-// escaped is a value that isPlain within a text.
+// escaped returns the JSON of a value for which isPlain is true, inside a string.
 func escaped(v []byte) string { return strings.ReplaceAll(string(v), `"`, `\"`) }
 
-// isPlain says of a value that it is a number without a fraction, or a text that is the same when
-// it is escaped.
+// isPlain reports whether a value is a number without a fraction, or a string that needs no
+// escapes.
 func isPlain(v []byte) bool {
 	if v[0] == '"' {
 		return len(v) >= 2 && jsonscan.IsPlain(v[1:len(v)-1])
@@ -304,5 +307,5 @@ func isPlain(v []byte) bool {
 	return err == nil
 }
 
-// isEmpty says that a value has no parts.
+// isEmpty reports whether a value has no parts.
 func isEmpty(v []byte) bool { return len(v) <= len("{}") || string(v) == "null" }

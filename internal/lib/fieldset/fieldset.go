@@ -1,5 +1,5 @@
-// Package fieldset says what of a decoded JSON value is in a set of fields, as managedFields
-// have them. It must know nothing of kinds and their schemas, nor of who has which fields.
+// Package fieldset selects parts of a decoded JSON value by a set of fields, in the format of
+// managedFields. It must not depend on kinds, schemas or owners of fields.
 package fieldset
 
 import (
@@ -9,34 +9,34 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Of is what of a value is in a set. Of what the set has without saying anything of its parts
-// that is all.
+// Of returns the part of a value that is in a set. If the set contains a field without its parts,
+// the whole field is included.
 func Of(v any, set *fieldpath.Set) any {
 	switch v := v.(type) {
 	case map[string]any:
-		part := map[string]any{}
+		selected := map[string]any{}
 		for name, in := range v {
 			if pe := fieldpath.FieldNameElement(name); Has(set, pe) {
-				part[name] = below(in, set, pe)
+				selected[name] = below(in, set, pe)
 			}
 		}
-		return part
+		return selected
 	case []any:
-		part := []any{}
+		selected := []any{}
 		all := Parts(set)
 		for i, in := range v {
-			at := slices.IndexFunc(all, func(pe fieldpath.PathElement) bool { return identifies(pe, in, i) })
-			if at >= 0 {
-				part = append(part, below(in, set, all[at]))
+			index := slices.IndexFunc(all, func(pe fieldpath.PathElement) bool { return identifies(pe, in, i) })
+			if index >= 0 {
+				selected = append(selected, below(in, set, all[index]))
 			}
 		}
-		return part
+		return selected
 	}
 	return v
 }
 
-// below is what of the value of an element is in a set: all of it, if the set says nothing
-// of its parts.
+// below returns the part of an element that is in a set: the whole element, if the set does not
+// contain its parts.
 func below(v any, set *fieldpath.Set, pe fieldpath.PathElement) any {
 	if _, some := set.Children.Get(pe); !some {
 		return v
@@ -44,7 +44,7 @@ func below(v any, set *fieldpath.Set, pe fieldpath.PathElement) any {
 	return Of(v, set.WithPrefix(pe))
 }
 
-// identifies says whether a path element is that of the i-th element of a list.
+// identifies reports whether a path element identifies the i-th element of a list.
 func identifies(pe fieldpath.PathElement, element any, i int) bool {
 	switch {
 	case pe.Key != nil:
@@ -56,7 +56,7 @@ func identifies(pe fieldpath.PathElement, element any, i int) bool {
 	return pe.Index != nil && *pe.Index == i
 }
 
-// Whole is a set that has all of each element of a list of which a set has a part.
+// Whole returns a set with the whole of each list element of which a set has a part.
 func Whole(set *fieldpath.Set) *fieldpath.Set {
 	whole := fieldpath.NewSet()
 	set.Iterate(func(p fieldpath.Path) {
@@ -69,7 +69,7 @@ func Whole(set *fieldpath.Set) *fieldpath.Set {
 	return whole
 }
 
-// Parts are the fields or elements directly below what a set is of.
+// Parts returns the fields or elements directly below the root of a set.
 func Parts(set *fieldpath.Set) (all []fieldpath.PathElement) {
 	set.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
 	set.Children.Iterate(func(pe fieldpath.PathElement) {
@@ -80,14 +80,14 @@ func Parts(set *fieldpath.Set) (all []fieldpath.PathElement) {
 	return all
 }
 
-// Has says whether a set has a field or element directly below what it is of, or some of it.
+// Has reports whether a set contains a field or element directly below its root, or a part of it.
 func Has(set *fieldpath.Set, pe fieldpath.PathElement) bool {
 	_, ok := set.Children.Get(pe)
 	return ok || set.Members.Has(pe)
 }
 
-// Matches says whether an element as it was written may be the one that list-map keys
-// identify, perhaps with defaults, and whether it surely is.
+// Matches reports whether an element as written may be the one that list-map keys identify,
+// possibly with defaults, and whether it surely is.
 func Matches(element any, pe fieldpath.PathElement) (is, surely bool) {
 	fields, ok := element.(map[string]any)
 	if !ok || pe.Key == nil {

@@ -9,10 +9,10 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// TestOf is what of an object is in sets of fields, and with whole elements.
+// TestOf tests the parts of an object that are in sets of fields, also with whole elements.
 func TestOf(t *testing.T) {
 	const object = `{"status":{"n":1,"list":[{"type":"A","status":"True","note":"x"},{"type":"B","status":"False"}],"set":["x","y"],"atomic":[1,2],"in":{"a":1,"b":{"c":2}}}}`
-	for _, c := range []struct{ set, of, whole string }{
+	for _, c := range []struct{ set, subset, whole string }{
 		{`{}`, `{}`, ``},
 		{`{"f:other":{}}`, `{}`, ``},
 		{`{"f:status":{}}`, object, ``},
@@ -30,9 +30,9 @@ func TestOf(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.whole == "" {
-			c.whole = c.of
+			c.whole = c.subset
 		}
-		for want, set := range map[string]*fieldpath.Set{"of " + c.of: set, "whole " + c.whole: Whole(set)} {
+		for want, set := range map[string]*fieldpath.Set{"of " + c.subset: set, "whole " + c.whole: Whole(set)} {
 			var all any
 			if err := utiljson.Unmarshal([]byte(object), &all); err != nil {
 				t.Fatal(err)

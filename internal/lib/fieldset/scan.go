@@ -2,11 +2,11 @@ package fieldset
 
 import "orrery.dev/orrery/internal/lib/jsonscan"
 
-// member is a field of a value, in JSON.
+// member is a field of a JSON object.
 type member struct{ name, value []byte }
 
-// members appends the fields of an object; of null, or of nothing, there are none. ok is false if it
-// is no object, or has names that are escaped.
+// members appends the fields of an object; null or an empty value has none. ok is false if the
+// value is not an object, or has names with escapes.
 func members(all []member, v []byte) (_ []member, ok bool) {
 	if len(v) == 0 || string(v) == "null" {
 		return all, true
@@ -29,7 +29,7 @@ func members(all []member, v []byte) (_ []member, ok bool) {
 	return all, c.Close()
 }
 
-// values goes through the elements of a list, until one is not liked.
+// values calls each for the elements of a list, until it returns false.
 func values(v []byte, each func(v []byte) bool) bool {
 	c := jsonscan.Of(v)
 	if !c.Open('[') {

@@ -1,5 +1,5 @@
-// Package jsonscan goes through JSON value by value, where what is in most of them is of no interest:
-// texts are jumped over, and nothing is decoded. It must know nothing of what the JSON says.
+// Package jsonscan reads JSON value by value without decoding it, for callers that need only few of
+// the values. It must not depend on the meaning of the JSON.
 package jsonscan
 
 import (
@@ -9,29 +9,29 @@ import (
 	"unicode/utf8"
 )
 
-// Cursor goes through the members of a JSON object, or the elements of an array, and through those
-// of a member if it is opened, too. It takes the JSON to be valid: of what is not, it may give anything,
-// but it ends.
+// Cursor visits the members of a JSON object or the elements of an array, and those of opened
+// members. It expects valid JSON. For invalid JSON the results are undefined, but it always ends.
 type Cursor struct {
 	text []byte
 	at   int
 }
 
-// Of is at the beginning of a text, which must not change meanwhile.
+// Of returns a cursor at the start of text, which must not change while the cursor is in use.
 func Of(text []byte) Cursor { return Cursor{text: text} }
 
-// End is where the value ends that begins at an offset of a text; ok is false if it does not.
+// End returns the offset after the value that starts at begin; ok is false if the value does not
+// end.
 func End(text []byte, begin int) (end int, ok bool) {
 	c := Cursor{text, begin}
 	_, ok = c.Value()
 	return c.at, ok
 }
 
-// At is the offset of what is next.
+// At returns the offset of the next value.
 func (c *Cursor) At() int { return c.at }
 
-// Open steps into the object or array that is next, by its bracket; it is false, and stays, if that is
-// something else.
+// Open enters the object or array that is next, by its opening bracket. It returns false, and does
+// not move, if the next value is different.
 func (c *Cursor) Open(bracket byte) bool {
 	c.space()
 	if c.at >= len(c.text) || c.text[c.at] != bracket {
@@ -41,7 +41,7 @@ func (c *Cursor) Open(bracket byte) bool {
 	return true
 }
 
-// More says whether there is another member or element, and steps to it.
+// More reports whether there is another member or element, and moves to it.
 func (c *Cursor) More() bool {
 	c.space()
 	if c.at < len(c.text) && c.text[c.at] == ',' {
@@ -51,7 +51,8 @@ func (c *Cursor) More() bool {
 	return c.at < len(c.text) && c.text[c.at] != '}' && c.text[c.at] != ']'
 }
 
-// Close steps out of an object or array that has no more; it is false if that does not end.
+// Close leaves an object or array without further elements; it returns false if the object or array
+// does not end.
 func (c *Cursor) Close() bool {
 	if c.at >= len(c.text) {
 		return false
@@ -60,7 +61,7 @@ func (c *Cursor) Close() bool {
 	return true
 }
 
-// Name is the name of a member, whose value is next, in its quotes and as it is written.
+// Name returns the name of a member in its quotes as written; the member's value is next.
 func (c *Cursor) Name() ([]byte, bool) {
 	name, ok := c.Value()
 	if !ok || name[0] != '"' {
@@ -74,7 +75,7 @@ func (c *Cursor) Name() ([]byte, bool) {
 	return name, true
 }
 
-// Value is the next value, as it is written; ok is false if there is none, or it does not end.
+// Value returns the next value as written; ok is false if there is none, or it does not end.
 func (c *Cursor) Value() (value []byte, ok bool) {
 	c.space()
 	from := c.at
@@ -114,7 +115,7 @@ func (c *Cursor) space() {
 	}
 }
 
-// quoted steps over a string: to the first quote that is not escaped.
+// quoted skips a string: up to the first unescaped quote.
 func (c *Cursor) quoted() bool {
 	begin := c.at + 1
 	for c.at = begin; ; c.at++ {
@@ -135,7 +136,7 @@ func (c *Cursor) quoted() bool {
 	}
 }
 
-// nested steps over an object or array with all that is in it.
+// nested skips an object or array with its content.
 func (c *Cursor) nested() bool {
 	for depth := 0; c.at < len(c.text); {
 		switch c.text[c.at] {
@@ -156,8 +157,9 @@ func (c *Cursor) nested() bool {
 	return false
 }
 
-// Deeper reports whether arrays and objects are nested more deeply than most, in what may be JSON. Code that reads
-// it by recursion must ask before, since a stack that is too deep ends the process.
+// Deeper reports whether arrays and objects are nested more than most levels deep, in text that may
+// be invalid JSON. Recursive readers must check this first, since a stack overflow ends the
+// process.
 func Deeper(text []byte, most int) bool {
 	if bytes.Count(text, []byte("["))+bytes.Count(text, []byte("{")) <= most {
 		return false
@@ -182,14 +184,16 @@ func Deeper(text []byte, most int) bool {
 	return false
 }
 
-// Nesting follows how deeply arrays and objects are nested in JSON that comes in chunks. It is for one reader.
+// Nesting tracks how deeply arrays and objects are nested in JSON that comes in chunks. It is for
+// one goroutine.
 type Nesting struct {
 	depth           int
 	quoted, escaped bool
 }
 
-// Exceeds reads the next chunk, and reports whether arrays and objects are nested more deeply than most there.
-// A bracket that closes nothing does not count, so text before a value does not make the value look less deep.
+// Exceeds reads the next chunk, and reports whether arrays and objects are nested more than most
+// levels deep in it. Unmatched closing brackets do not count, so text before a value can't hide its
+// depth.
 func (n *Nesting) Exceeds(chunk []byte, most int) bool {
 	for _, c := range chunk {
 		switch {
@@ -210,8 +214,9 @@ func (n *Nesting) Exceeds(chunk []byte, most int) bool {
 	return false
 }
 
-// Scalars calls visit with each string, number and literal of valid JSON, as it is written and in order, until
-// visit returns false. It leaves out the names of members. It reads the text once, however deeply it is nested.
+// Scalars calls visit with each string, number and literal of valid JSON, as written and in order,
+// until visit returns false. It skips the names of members. It reads the text once, regardless of
+// nesting.
 func Scalars(text []byte, visit func(value []byte) bool) {
 	for c := Of(text); ; {
 		value, isName, ok := c.scalar()
@@ -221,7 +226,7 @@ func Scalars(text []byte, visit func(value []byte) bool) {
 	}
 }
 
-// scalar steps over brackets and separators to the next scalar or name, and over that.
+// scalar skips brackets and separators up to the next scalar or name, and returns that.
 func (c *Cursor) scalar() (value []byte, isName, ok bool) {
 	for c.space(); c.at < len(c.text); c.space() {
 		switch c.text[c.at] {
@@ -237,16 +242,16 @@ func (c *Cursor) scalar() (value []byte, isName, ok bool) {
 	return nil, false, false
 }
 
-// fewNames is up to how many names of an object are compared with each other; more are sorted.
+// Up to fewNames names of an object are compared with each other; more are sorted.
 const fewNames = 16
 
-// Repeated returns a name that an object in valid JSON has more than once, in whatever spelling; ok is false if
-// there is none. Readers disagree about which of the values counts. It reads the text once, however deeply it
-// is nested, and takes memory for the names of the objects that are open at a time.
+// Repeated returns a name that an object in valid JSON has more than once, in any spelling; ok is
+// false if there is none. Readers disagree about which of the values is valid. It reads the text
+// once, regardless of nesting, and uses memory for the names of open objects.
 func Repeated(text []byte) (name string, ok bool) {
 	c := Of(text)
 	var names []string
-	var begins []int // of the open objects, where their names begin; -1: an array
+	var begins []int // for each open object, the index of its first name; -1 for an array
 	for c.space(); c.at < len(text); c.space() {
 		switch text[c.at] {
 		case '{':
@@ -255,7 +260,7 @@ func Repeated(text []byte) (name string, ok bool) {
 			begins = append(begins, -1)
 		case '}', ']':
 			if len(begins) == 0 {
-				return "", false // not valid
+				return "", false // invalid
 			}
 			begin := begins[len(begins)-1]
 			begins = begins[:len(begins)-1]
@@ -281,7 +286,7 @@ func Repeated(text []byte) (name string, ok bool) {
 	return "", false
 }
 
-// repeatedOf finds a name that is among names more than once. It may change their order.
+// repeatedOf returns a name that occurs more than once. It may reorder names.
 func repeatedOf(names []string) (name string, ok bool) {
 	if len(names) > fewNames {
 		slices.Sort(names)
@@ -300,7 +305,7 @@ func repeatedOf(names []string) (name string, ok bool) {
 	return "", false
 }
 
-// decoded is what a string in its quotes means.
+// decoded returns the value of a quoted string.
 func decoded(quoted []byte) string {
 	inner := quoted[1 : len(quoted)-1]
 	if !bytes.Contains(inner, []byte{'\\'}) && utf8.Valid(inner) {
@@ -313,8 +318,8 @@ func decoded(quoted []byte) string {
 	return text
 }
 
-// IsPlain says of what is in a JSON string that nobody writes it in another way, nor means anything
-// else by it: nothing in it is escaped, nor has to be.
+// IsPlain reports whether the content of a JSON string has only one spelling: it contains no
+// escapes, and no encoder escapes it.
 func IsPlain(text []byte) bool { return !slices.ContainsFunc(text, isEscaped) }
 
 func isEscaped(c byte) bool {

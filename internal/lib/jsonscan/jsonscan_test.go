@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzCursor: whoever steps through valid JSON meets all of it, value by value, and each value ends where
-// it does; what is not valid ends, too.
+// FuzzCursor: a cursor visits all values of valid JSON, and each value ends at its end. It also
+// ends on invalid JSON.
 func FuzzCursor(f *testing.F) {
 	for _, text := range []string{
 		`{}`, `[]`, `null`, `""`, `-1.5e3`, `{"a":{"b":[1,"}",{"c\"":"\\"}]},"d":""}`, " {\n\t\"a\" : [ ] ,\r\"a\":[1 , 2]} ",
@@ -35,7 +35,7 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// compacted appends the next value without spaces, stepping through all that is in it.
+// compacted appends the next value without spaces, by visiting all values in it.
 func compacted(to []byte, c *Cursor) (_ []byte, ok bool) {
 	object := c.Open('{')
 	if !object && !c.Open('[') {
@@ -68,7 +68,7 @@ func index(object bool) int {
 	return 0
 }
 
-// TestIsPlain: what is plain is encoded as it is, by who escapes what HTML would need and by who does not.
+// TestIsPlain: encoders with and without HTML escapes do not change plain text.
 func TestIsPlain(t *testing.T) {
 	for c := range 256 {
 		text := []byte{'a', byte(c)}
@@ -85,7 +85,7 @@ func TestIsPlain(t *testing.T) {
 	}
 }
 
-// TestDeeper: brackets in texts, and values beside each other, make nothing deeper.
+// TestDeeper: brackets in strings, and adjacent values, do not add depth.
 func TestDeeper(t *testing.T) {
 	const most = 1000
 	deep := func(n int) string { return strings.Repeat(`{"a":[`, n/2) + strings.Repeat("]}", n/2) }

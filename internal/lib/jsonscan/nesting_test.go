@@ -10,7 +10,8 @@ import (
 	"orrery.dev/orrery/test/support/cost"
 )
 
-// FuzzNesting: depth, scalars and repeated names are those that encoding/json finds, in whatever chunks the text comes.
+// FuzzNesting: depth, scalars and repeated names equal those that encoding/json finds, for any
+// division into chunks.
 func FuzzNesting(f *testing.F) {
 	for i, text := range []string{
 		`{}`, `[[[]]]`, `{"a":{"b":[1,"]",true]}}`, `{"a":1,"\u0061":2}`, `{"a\\":1,"a":2}`, `[{"a":1},{"a":2}]`, `{"a":{"b":1},"b":{"a":1}}`,
@@ -51,7 +52,7 @@ func FuzzNesting(f *testing.F) {
 	})
 }
 
-// description is what encoding/json finds in a text.
+// description contains what encoding/json finds in a text.
 type description struct {
 	depth, scalars int
 	repeated       bool
@@ -61,7 +62,7 @@ func described(t *testing.T, text []byte) (is description) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.UseNumber()
-	var open []map[string]bool // nil: an array
+	var open []map[string]bool // nil for an array
 	isValue := true
 	for {
 		token, err := d.Token()
@@ -97,7 +98,8 @@ func described(t *testing.T, text []byte) (is description) {
 	}
 }
 
-// TestNestingReadsOnce: a text is read once, however deeply it is nested and however many names an object has.
+// TestNestingReadsOnce: a text is read once, regardless of its nesting and the number of names in
+// an object.
 func TestNestingReadsOnce(t *testing.T) {
 	const levels = 9000
 	var many strings.Builder

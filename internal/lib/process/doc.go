@@ -1,9 +1,8 @@
-// Package process is what a binary of Orrery knows of itself and of the process that it runs
-// in: its version, as its build said or as Go has noted it; how much memory it may have, with
-// garbage collected before it takes more; and what the Go runtime measures, in the format of
-// `go tool pprof`.
+// Package process describes the running process and its binary: the version from the build or from
+// Go's build info, the memory limit, and profiles of the Go runtime in the format of `go tool
+// pprof`.
 //
-// Profiles must never show more than stacks and numbers: no command line, no environment, no
-// contents of memory. Who may read them is for the caller to decide. The package must never
-// name the version of an API, nor know what the memory is for.
+// Profiles must contain only stacks and numbers: no command line, no environment, no memory
+// contents. The caller authorizes access to them. The package must not contain API versions, nor
+// depend on the use of the memory.
 package process

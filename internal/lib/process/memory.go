@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// AvailableMemory is how many bytes of memory the process may have, by the files of the system's root:
-// what its control groups allow, or else the machine has. 0: nobody knows, as where there are no
-// such files.
+// AvailableMemory returns the number of bytes of memory that the process may use: the limit of its
+// control groups, or the memory of the machine. root is the root file system. It returns 0 if the
+// limit is unknown, as on systems without these files.
 func AvailableMemory(root fs.FS) int64 {
 	least := machine(root)
 	for _, file := range bounds(root) {
@@ -20,7 +20,7 @@ func AvailableMemory(root fs.FS) int64 {
 		if err != nil {
 			continue
 		}
-		// A group without a bound says "max".
+		// A group without a limit contains "max".
 		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && n > 0 && (least == 0 || n < least) {
 			least = n
 		}
@@ -28,7 +28,7 @@ func AvailableMemory(root fs.FS) int64 {
 	return least
 }
 
-// machine is what the machine has.
+// machine returns the memory of the machine.
 func machine(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/meminfo")
 	if err != nil {
@@ -40,17 +40,17 @@ func machine(root fs.FS) int64 {
 			continue
 		}
 		if n, err := strconv.ParseInt(fields[1], 10, 64); err == nil && n < math.MaxInt64>>10 {
-			return n << 10 // it is in KiB
+			return n << 10 // the value is in KiB
 		}
 	}
 	return 0
 }
 
-// bounds are the files with the bounds of the process' control group and of those around it. In a
-// container it is the outermost, and its files are where those of all groups are elsewhere.
+// bounds returns the files with the limits of the process' control group and its parents. In a
+// container its group is at the root, where other systems have the files of all groups.
 func bounds(root fs.FS) []string {
 	const groups = "sys/fs/cgroup"
-	all := []string{groups + "/memory.max", groups + "/memory/memory.limit_in_bytes"} // of both versions
+	all := []string{groups + "/memory.max", groups + "/memory/memory.limit_in_bytes"} // cgroup versions 2 and 1
 	text, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
 		return all
@@ -67,12 +67,12 @@ func bounds(root fs.FS) []string {
 	return all
 }
 
-// spare is the part of the available memory that Go is to leave: for stacks of the kernel, and
-// for what other libraries map.
+// One part in spare of the available memory is not for Go: kernel stacks and memory that other
+// libraries map need it.
 const spare = 10
 
-// LimitMemory has garbage collected more often when what the process takes comes near to the memory
-// that is available; 0: nobody knows that. GOMEMLIMIT in the environment goes before it.
+// LimitMemory makes the garbage collector run more often when the process comes near to the
+// available memory; 0 means unknown. GOMEMLIMIT in the environment takes precedence.
 func LimitMemory(available int64) {
 	if available > 0 && os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(available - available/spare)

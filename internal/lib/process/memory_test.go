@@ -6,26 +6,26 @@ import (
 	"testing/fstest"
 )
 
-// What is available is the least of what the machine has and what any group around the process
-// allows; where nothing says it, nobody knows.
+// The available memory is the minimum of the machine's memory and the limits of all control groups.
+// It is unknown if no file has it.
 func TestAvailable(t *testing.T) {
 	const (
 		machine = "proc/meminfo"
 		self    = "proc/self/cgroup"
-		has     = "MemFree:  1 kB\nMemTotal:       4096 kB\n"
+		meminfo = "MemFree:  1 kB\nMemTotal:       4096 kB\n"
 	)
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  int64
 	}{
 		"nothing":         {nil, 0},
-		"a machine":       {map[string]string{machine: has}, 4 << 20},
-		"a container":     {map[string]string{machine: has, "sys/fs/cgroup/memory.max": "1048576\n"}, 1 << 20},
-		"an older one":    {map[string]string{machine: has, "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576\n"}, 1 << 20},
-		"without a bound": {map[string]string{machine: has, "sys/fs/cgroup/memory.max": "max\n"}, 4 << 20},
-		"more than it":    {map[string]string{machine: has, "sys/fs/cgroup/memory.max": "9223372036854771712\n"}, 4 << 20},
+		"a machine":       {map[string]string{machine: meminfo}, 4 << 20},
+		"a container":     {map[string]string{machine: meminfo, "sys/fs/cgroup/memory.max": "1048576\n"}, 1 << 20},
+		"an older one":    {map[string]string{machine: meminfo, "sys/fs/cgroup/memory/memory.limit_in_bytes": "1048576\n"}, 1 << 20},
+		"without a bound": {map[string]string{machine: meminfo, "sys/fs/cgroup/memory.max": "max\n"}, 4 << 20},
+		"more than it":    {map[string]string{machine: meminfo, "sys/fs/cgroup/memory.max": "9223372036854771712\n"}, 4 << 20},
 		"a service": {map[string]string{
-			machine: has, self: "0::/system.slice/orrery.service\n",
+			machine: meminfo, self: "0::/system.slice/orrery.service\n",
 			"sys/fs/cgroup/system.slice/orrery.service/memory.max": "max\n", "sys/fs/cgroup/system.slice/memory.max": "2097152\n",
 		}, 2 << 20},
 		"only a bound": {map[string]string{"sys/fs/cgroup/memory.max": "1048576\n"}, 1 << 20},
@@ -41,9 +41,9 @@ func TestAvailable(t *testing.T) {
 	}
 }
 
-// The limit leaves a part of what there is, and gives way to that of the environment.
+// The limit leaves a part of the memory free, and GOMEMLIMIT takes precedence.
 func TestLimit(t *testing.T) {
-	const asItWas = -1 // asks for the limit alone
+	const asItWas = -1 // reads the limit without changing it
 	before := debug.SetMemoryLimit(asItWas)
 	defer debug.SetMemoryLimit(before)
 	LimitMemory(0)

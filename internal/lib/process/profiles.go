@@ -15,27 +15,28 @@ import (
 	"time"
 )
 
-// CPUProfile is the name of the profile of processor time, which takes as long as it is asked for.
+// CPUProfile is the name of the CPU profile, which runs for the requested time.
 const CPUProfile = "profile"
 
 const (
-	// defaultSeconds and maxSeconds are how long CPUProfile takes.
+	// defaultSeconds and maxSeconds are the durations of CPUProfile.
 	defaultSeconds = 30
 	maxSeconds     = 120
 )
 
-// ProfileNames are the profiles.
+// ProfileNames returns the names of the profiles.
 func ProfileNames() []string {
 	return []string{"allocs", "goroutine", "heap", CPUProfile, "threadcreate"}
 }
 
-// taking is locked while a profile is made: one at a time in a process, so that nobody
-// stops it by asking often.
+// taking is locked while a profile is taken. A process takes one profile at a time, so that
+// frequent requests do not slow it down.
 var taking sync.Mutex //nolint:gochecknoglobals // what it guards is one of the process
 
-// ProfileHandler serves the profiles, each by its name as the path. Parameters are those of net/http/pprof: seconds of CPU,
-// debug for stacks as text, and gc for a collection of garbage before a profile of the heap. It writes to a client when it has all, so a slow one holds up
-// nobody.
+// ProfileHandler serves the profiles, with the name as the path. Parameters are those of
+// net/http/pprof: seconds for CPU, debug for stacks as text, and gc to collect garbage before a
+// heap profile. It writes to a client when the profile is complete, so that a slow client blocks no
+// other.
 func ProfileHandler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Path
@@ -44,7 +45,7 @@ func ProfileHandler() http.Handler {
 			http.Error(w, "profiles are read by GET", http.StatusMethodNotAllowed)
 			return
 		case name == "":
-			_, _ = fmt.Fprintln(w, strings.Join(ProfileNames(), "\n")) // a client that is gone needs no answer
+			_, _ = fmt.Fprintln(w, strings.Join(ProfileNames(), "\n")) // errors of the connection are ignored
 			return
 		case !slices.Contains(ProfileNames(), name):
 			http.Error(w, "no profile "+strconv.Quote(name)+": want one of "+strings.Join(ProfileNames(), ", "), http.StatusNotFound)
@@ -75,14 +76,14 @@ func ProfileHandler() http.Handler {
 	})
 }
 
-// question is what a client asks for.
+// question is a request for a profile.
 type question struct {
 	name           string
 	seconds, debug int
 	collect        bool
 }
 
-// take makes a profile. It fails if another is being made.
+// take takes a profile. It fails if another one is being taken.
 func take(ctx context.Context, q question) ([]byte, error) {
 	if !taking.TryLock() {
 		return nil, fmt.Errorf("another profile is being taken, please try again later")
@@ -109,7 +110,7 @@ func take(ctx context.Context, q question) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// number is a parameter between 0 and most.
+// number returns a parameter between 0 and most.
 func number(r *http.Request, name string, missing, most int) (int, error) {
 	text := r.URL.Query().Get(name)
 	if text == "" {

@@ -19,7 +19,7 @@ func read(t *testing.T, target string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// TestProfiles: go tool pprof reads each, and none has anything of the command line.
+// TestProfiles: go tool pprof reads each profile, and none contains the command line.
 func TestProfiles(t *testing.T) {
 	for _, name := range ProfileNames() {
 		code, profile := read(t, name+"?seconds=1")
@@ -42,7 +42,7 @@ func TestProfiles(t *testing.T) {
 	}
 }
 
-// TestCollect: garbage is collected before a profile of the heap, if that is asked for.
+// TestCollect: garbage is collected before a heap profile if requested.
 func TestCollect(t *testing.T) {
 	for target, want := range map[string]uint32{"heap?gc=1": 1, "heap": 0, "heap?gc=0": 0, "goroutine?gc=1": 0} {
 		var before, after runtime.MemStats
@@ -55,7 +55,8 @@ func TestCollect(t *testing.T) {
 	}
 }
 
-// TestWhatIsRefused: what would tell more, take too long, or be done beside another.
+// TestWhatIsRefused: requests that would reveal more, take too long, or run beside another one are
+// refused.
 func TestWhatIsRefused(t *testing.T) {
 	for target, want := range map[string]int{
 		"cmdline": http.StatusNotFound, "trace": http.StatusNotFound, "heap/x": http.StatusNotFound,

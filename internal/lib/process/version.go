@@ -5,7 +5,7 @@ import "runtime/debug"
 // stamped is set by the linker, as make build does: -ldflags '-X orrery.dev/orrery/internal/lib/process.stamped=v1.2.3'.
 var stamped string //nolint:gochecknoglobals // the linker sets nothing else
 
-// unknown is the version of a binary of which nothing is known, as one of `go test`.
+// unknown is the version of a binary without version information, such as one of `go test`.
 const unknown = "devel"
 
 // Version is the version: a tag as v1.2.3, or what Go makes of a commit, which ends with
@@ -15,10 +15,10 @@ func Version() string {
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
-	return of(stamped, info)
+	return versionOf(stamped, info)
 }
 
-func of(stamped string, info *debug.BuildInfo) string {
+func versionOf(stamped string, info *debug.BuildInfo) string {
 	if stamped != "" {
 		return stamped
 	}

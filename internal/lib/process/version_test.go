@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestVersion: what the build says counts, then what Go knows; else the version is not made up.
+// TestVersion: the stamped version comes first, then Go's build info; otherwise the version is
+// unknown.
 func TestVersion(t *testing.T) {
 	for _, c := range []struct{ stamped, main, want string }{
 		{"v1.2.3", "v1.0.0", "v1.2.3"},
@@ -14,7 +15,7 @@ func TestVersion(t *testing.T) {
 		{"", "(devel)", "devel"},
 		{"", "", "devel"},
 	} {
-		if got := of(c.stamped, &debug.BuildInfo{Main: debug.Module{Version: c.main}}); got != c.want {
+		if got := versionOf(c.stamped, &debug.BuildInfo{Main: debug.Module{Version: c.main}}); got != c.want {
 			t.Errorf("stamped %q, of Go %q: %q, want %q", c.stamped, c.main, got, c.want)
 		}
 	}

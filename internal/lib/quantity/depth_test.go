@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/test/support/cost"
 )
 
-// TestCheckReadsOnce: a value is read once, however deeply it is nested.
+// TestCheckReadsOnce: a value is read once, regardless of its nesting.
 func TestCheckReadsOnce(t *testing.T) {
 	const levels = 9000
 	for name, level := range map[string][2]string{"lists": {"[", "]"}, "objects": {`{"a":`, "}"}} {

@@ -6,7 +6,8 @@ import (
 	"orrery.dev/orrery/internal/lib/quantity"
 )
 
-// TestHuge: what would take hours and all memory is none, what clusters have is one.
+// TestHuge: quantities that would take hours and all memory are refused; those of clusters are
+// accepted.
 func TestHuge(t *testing.T) {
 	for _, text := range []string{"1", "-2", "1.5Gi", "100m", "1E", "2e3", "1e+100", "12E-9", "1Ei"} {
 		if _, err := quantity.Parse(text); err != nil {

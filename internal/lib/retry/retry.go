@@ -11,13 +11,13 @@ import (
 const (
 	// First is the default wait after the first failure.
 	First = 100 * time.Millisecond
-	// MaxFailures is where the count of failures in a row stops.
+	// MaxFailures is the maximum count of consecutive failures.
 	MaxFailures = 20
 )
 
-// Backoff is how long to wait when failures attempts in a row have failed before this
-// one: first, doubled for each, at most most, less a random part of up to a quarter, so
-// that those who failed together do not retry together.
+// Backoff returns the wait after a number of consecutive failures: first, doubled for each failure
+// up to most, less a random part of up to a quarter. The random part keeps clients that failed
+// together from retrying together.
 func Backoff(failures uint8, first, most time.Duration) time.Duration {
 	d := most
 	if failures < MaxFailures {
@@ -36,11 +36,11 @@ func Pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// Signal tells one receiver that there is something to do. Raising it again before the
-// receiver has received has no effect.
+// Signal notifies one receiver that there is work. Raising it again before the receiver has
+// received has no effect.
 type Signal chan struct{}
 
-// NewSignal makes a signal that is not raised.
+// NewSignal returns a signal that is not raised.
 func NewSignal() Signal { return make(Signal, 1) }
 
 // Raise raises the signal. It does not block.

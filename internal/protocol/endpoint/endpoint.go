@@ -1,7 +1,7 @@
-// Package endpoint has the URLs under which a hub says that it is reached: what each is
-// called, by what its certificate is verified, and below which path it is.
+// Package endpoint contains the advertised URLs of a hub: the name of each, the authorities that
+// verify its certificate, and its path prefix.
 //
-// It must never know who asks, nor open a connection.
+// It must not depend on the client of a request, nor open a connection.
 package endpoint
 
 import (
@@ -18,34 +18,33 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// System in the place of a file says that clients verify the certificate by those that
-// their system trusts.
+// System, in place of a file, means that clients verify the certificate with the authorities of
+// their system.
 const System = "system"
 
-// maxFile bounds what is read of a file with certificates, in bytes.
+// maxFile is the maximum size of a file with certificates, in bytes.
 const maxFile = 48 << 10
 
-// Set are the endpoints of a hub, of which the first is the default. It is safe for
-// concurrent use.
+// Set contains the endpoints of a hub; the first is the default. It is safe for concurrent use.
 type Set struct {
 	all []advertised
-	// own is the hub's own authority.
+	// own returns the hub's own authority.
 	own func() []byte
-	// read has the content of the files, by name.
+	// read contains the content of the files, by name.
 	read atomic.Pointer[map[string]string]
 }
 
-// advertised is one endpoint.
+// advertised is one endpoint of a Set.
 type advertised struct {
 	name string
 	url  *url.URL
-	// trust is a file, System, or empty: the hub's own authority.
+	// trust is a file, System, or empty for the hub's own authority.
 	trust string
 }
 
-// Parse makes a Set of what is advertised, each [NAME=]URL, and of what is trusted there,
-// each NAME=FILE or NAME=system. own is the hub's own authority, which is trusted where
-// nothing else is said. The files are not read before Reload.
+// Parse returns a Set of the advertised URLs, each [NAME=]URL, with their authorities, each
+// NAME=FILE or NAME=system. Other URLs use own, the hub's own authority. Reload reads the files,
+// not Parse.
 func Parse(advertise, trust []string, own func() []byte) (*Set, error) {
 	s := &Set{own: own}
 	for _, text := range advertise {
@@ -86,13 +85,13 @@ func parse(text string) (one advertised, err error) {
 	return one, nil
 }
 
-// called says whether a name or a URL is that of the endpoint.
+// called reports whether name is the name or URL of the endpoint.
 func (a advertised) called(name string) bool {
 	return name == a.name || strings.TrimRight(name, "/") == a.url.String()
 }
 
-// Reload reads the files again, and says whether they have changed. After an error the
-// set is what it was.
+// Reload reads the files again, and reports whether they have changed. After an error the set is
+// unchanged.
 func (s *Set) Reload() (changed bool, err error) {
 	next := map[string]string{}
 	for _, a := range s.all {
@@ -113,7 +112,7 @@ func (s *Set) Reload() (changed bool, err error) {
 	return changed, nil
 }
 
-// readFile reads certificates, and leaves out all else, such as a key.
+// readFile reads the certificates in a file, and ignores all else, such as a key.
 func readFile(name string) (string, error) {
 	b, err := os.ReadFile(name)
 	if err != nil {
@@ -138,28 +137,28 @@ func readFile(name string) (string, error) {
 	return string(text), nil
 }
 
-// Named is an endpoint and what it is called.
+// Named is an endpoint and its name.
 type Named struct {
 	Name string `json:"name"`
 	wire.Endpoint
 }
 
-// Called says whether a name or a URL is that of the endpoint.
+// Called reports whether name is the name or URL of the endpoint.
 func (n Named) Called(name string) bool {
 	return name == n.Name || strings.TrimRight(name, "/") == n.URL
 }
 
-// All are all endpoints, the default first.
+// All returns all endpoints, the default first.
 func (s *Set) All() []Named {
 	all := make([]Named, 0, len(s.all))
 	for _, a := range s.all {
-		all = append(all, Named{a.name, s.of(a)})
+		all = append(all, Named{a.name, s.resolve(a)})
 	}
 	return all
 }
 
-// of is an endpoint as it is now.
-func (s *Set) of(a advertised) wire.Endpoint {
+// resolve returns the present state of an endpoint.
+func (s *Set) resolve(a advertised) wire.Endpoint {
 	e := wire.Endpoint{URL: a.url.String()}
 	switch a.trust {
 	case "":
@@ -172,10 +171,10 @@ func (s *Set) of(a advertised) wire.Endpoint {
 	return e
 }
 
-// Default is the first endpoint.
-func (s *Set) Default() wire.Endpoint { return s.of(s.all[0]) }
+// Default returns the first endpoint.
+func (s *Set) Default() wire.Endpoint { return s.resolve(s.all[0]) }
 
-// Find finds an endpoint by its name or URL; empty: the first.
+// Find returns the endpoint with a name or URL; the first one if it is empty.
 func (s *Set) Find(name string) (wire.Endpoint, error) {
 	if name == "" {
 		return s.Default(), nil
@@ -183,28 +182,28 @@ func (s *Set) Find(name string) (wire.Endpoint, error) {
 	names := make([]string, 0, len(s.all))
 	for _, a := range s.all {
 		if a.called(name) {
-			return s.of(a), nil
+			return s.resolve(a), nil
 		}
 		names = append(names, a.name)
 	}
 	return wire.Endpoint{}, fmt.Errorf("the hub does not advertise %q, but %s", name, strings.Join(names, ", "))
 }
 
-// Preferring are all endpoints. The one of a name or URL is first; if there is none of
-// that name, they are in their own order.
+// Preferring returns all endpoints, with the one of a name or URL first. If it does not exist, they
+// are in their own order.
 func (s *Set) Preferring(name string) wire.Endpoints {
 	var e wire.Endpoints
 	for _, a := range s.all {
 		if name != "" && a.called(name) {
-			e.Endpoints = slices.Insert(e.Endpoints, 0, s.of(a))
+			e.Endpoints = slices.Insert(e.Endpoints, 0, s.resolve(a))
 			continue
 		}
-		e.Endpoints = append(e.Endpoints, s.of(a))
+		e.Endpoints = append(e.Endpoints, s.resolve(a))
 	}
 	return e
 }
 
-// Hosts are the names and addresses in the URLs.
+// Hosts returns the host names and addresses in the URLs.
 func (s *Set) Hosts() []string {
 	hosts := make([]string, 0, len(s.all))
 	for _, a := range s.all {
@@ -213,7 +212,7 @@ func (s *Set) Hosts() []string {
 	return hosts
 }
 
-// Check fails if the path of a URL is one of those below which something else is served.
+// Check fails if the path of a URL is one for which taken returns true.
 func (s *Set) Check(taken func(path string) bool) error {
 	for _, a := range s.all {
 		if a.url.Path != "" && taken(a.url.Path) {
@@ -223,8 +222,8 @@ func (s *Set) Check(taken func(path string) bool) error {
 	return nil
 }
 
-// Strip is a request without the path of the endpoint that it was sent to, if a balancer
-// has left that in it.
+// Strip removes the path prefix of an endpoint from a request, in case a load balancer has left it
+// there.
 func (s *Set) Strip(r *http.Request) *http.Request {
 	longest := ""
 	for _, a := range s.all {

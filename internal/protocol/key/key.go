@@ -1,9 +1,8 @@
-// Package key names the things of the log: spaces, locations, and the key of
-// every object, report, marker, enrolment and token below the hub's etcd prefix.
+// Package key defines the keys of the log: the key of each space, location, object, report, hub
+// marker, enrolment and token below the hub's etcd prefix.
 //
-// The space of an object is in its key and nowhere else, so the functions here
-// are the only ones that may compose or take apart a key. The package must
-// never know what is stored under a key.
+// The space of an object is stored only in its key, so only the functions of this package may
+// compose or parse a key. The package must not depend on the value of a key.
 package key
 
 import (
@@ -19,28 +18,28 @@ import (
 // Space is the name of a space, or AllSpaces.
 type Space string
 
-// Location is the name of a location. In frames, objects and requests it is text, as a
-// space's is, and becomes a name where that is read; ValidateName says whether it is one.
+// Location is the name of a location. Frames, objects and requests contain it as a string, which
+// becomes a Location where it is parsed. ValidateName reports whether it is valid.
 type Location string
 
-// Key is the key of the Space object. The space root has no such object.
+// Key returns the key of the Space object. The space root has no such object.
 func (s Space) Key() string { return inRoot(Spaces, string(s)) }
 
-// Key is the key of the Location object.
+// Key returns the key of the Location object.
 func (l Location) Key() string { return inRoot(Locations, string(l)) }
 
 func inRoot(r Resource, name string) string {
 	return Object{Space: Root, Identity: Identity{Resource: r, Name: name}}.Key()
 }
 
-// OwnershipMark is the value of the label by which an agent finds what it created for the
-// location with a UID: NAME.UID8.
+// OwnershipMark returns the value of LocationLabel on objects that the agent of a location with
+// this UID created: NAME.UID8.
 func OwnershipMark(l Location, uid string) string {
 	const short = 8
 	return string(l) + "." + uid[:min(short, len(uid))]
 }
 
-// ValidateMark returns an error unless a text is an OwnershipMark.
+// ValidateMark returns an error unless mark is an OwnershipMark.
 func ValidateMark(mark string) error {
 	name, uid, _ := strings.Cut(mark, ".")
 	if ValidateName(name) != nil || !mark8.MatchString(uid) {
@@ -51,51 +50,53 @@ func ValidateMark(mark string) error {
 
 var mark8 = regexp.MustCompile(`^[0-9a-f]{8}$`)
 
-// MarkedLocation is the location that an OwnershipMark names, whichever its UID.
+// MarkedLocation returns the location in an OwnershipMark, for any UID.
 func MarkedLocation(mark string) Location {
 	name, _, _ := strings.Cut(mark, ".")
 	return Location(name)
 }
 
 const (
-	// Root is the operators' space: Space and Location objects live in it.
+	// Root is the administrators' space, which contains the Space and Location objects.
 	Root Space = "root"
 	// AllSpaces is the wildcard of paths that read every space.
 	AllSpaces Space = "*"
-	// AllLocations is the wildcard of paths that read what all locations report.
+	// AllLocations is the wildcard of paths that read the reports of all locations.
 	AllLocations Location = "*"
-	// CoreGroup stands for the empty API group in keys.
+	// CoreGroup replaces the empty API group in keys.
 	CoreGroup = "core"
 
 	maxNameLength = 40
 )
 
-// Class is the first segment of a key: what kind of thing it holds.
+// Class is the first segment of a key, which defines the kind of its value.
 type Class string
 
 const (
-	// Objects holds what users store: o/SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// Objects contains the objects of users: o/SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Objects Class = "o"
-	// Reports holds what locations report: r/LOCATION/SPACE/ORIGIN/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	// Reports contains the reports of locations:
+	// r/LOCATION/SPACE/ORIGIN/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Reports Class = "r"
-	// Markers holds one random marker per hub start: m/MARKER.
+	// Markers contains one random log epoch for each start of a hub: m/MARKER.
 	Markers Class = "m"
-	// Enrolments holds hashed join tokens: e/LOCATION.
+	// Enrolments contains hashed join tokens: e/LOCATION.
 	Enrolments Class = "e"
-	// Tokens holds hashed tokens of people and programs: t/ID.
+	// Tokens contains hashed tokens of users and programs: t/ID.
 	Tokens Class = "t"
 )
 
-// ClassOf is the class of a key.
+// ClassOf returns the class of a key.
 func ClassOf(k string) Class {
 	class, _, _ := strings.Cut(k, "/")
 	return Class(class)
 }
 
-// Prefix is the prefix of all keys of a class.
+// Prefix returns the prefix of all keys of a class.
 func (c Class) Prefix() string { return string(c) + "/" }
 
-// ValidateName says why a space's or location's name is not allowed; nil if it is.
+// ValidateName returns the reason why the name of a space or location is invalid; nil if it is
+// valid.
 func ValidateName(name string) error {
 	if len(name) > maxNameLength {
 		return fmt.Errorf("name %q: must be no more than %d characters", name, maxNameLength)
@@ -115,7 +116,7 @@ type Resource struct {
 	Resource string
 }
 
-// NewResource takes an API group as Kubernetes writes it ("" for core).
+// NewResource returns the resource of an API group in the form of Kubernetes ("" for core).
 func NewResource(group, resource string) Resource {
 	if group == "" {
 		group = CoreGroup
@@ -123,7 +124,7 @@ func NewResource(group, resource string) Resource {
 	return Resource{Group: group, Resource: resource}
 }
 
-// APIGroup is the group as Kubernetes writes it ("" for core).
+// APIGroup returns the group in the form of Kubernetes ("" for core).
 func (r Resource) APIGroup() string {
 	if r.Group == CoreGroup {
 		return ""
@@ -131,15 +132,15 @@ func (r Resource) APIGroup() string {
 	return r.Group
 }
 
-// String is GROUP/RESOURCE.
+// String returns GROUP/RESOURCE.
 func (r Resource) String() string { return r.Group + "/" + r.Resource }
 
-// Concealed says that not everybody who may read a space may know which objects of the
-// resource there are: the role view leaves them out. What is told to all who read a policy
-// or a Location, as its status is, has none of their names.
+// Concealed reports whether the names of the resource's objects are hidden from readers with the
+// role view. Data for all readers of a policy or Location, such as its status, does not contain
+// these names.
 func (r Resource) Concealed() bool { return r == Secrets }
 
-// SplitVersion takes apart GROUP/VERSION, or VERSION in the core group.
+// SplitVersion splits GROUP/VERSION, or VERSION in the core group.
 func SplitVersion(groupVersion string) (group, version string) {
 	group, version, ok := strings.Cut(groupVersion, "/")
 	if !ok {
@@ -148,16 +149,15 @@ func SplitVersion(groupVersion string) (group, version string) {
 	return group, version
 }
 
-// Identity is what an object is called within one API: its resource, namespace
-// (empty when cluster-scoped) and name. It is the same in a space and at a location, unless
-// that is Prefixed.
+// Identity identifies an object within one API: by resource, namespace (empty if cluster-scoped)
+// and name. It is the same in a space and at a location, unless namespaces are Prefixed there.
 type Identity struct {
 	Resource
 	Namespace string
 	Name      string
 }
 
-// String is GROUP/RESOURCE/[NAMESPACE/]NAME.
+// String returns GROUP/RESOURCE/[NAMESPACE/]NAME.
 func (i Identity) String() string {
 	if i.Namespace == "" {
 		return i.Group + "/" + i.Resource.Resource + "/" + i.Name
@@ -165,16 +165,16 @@ func (i Identity) String() string {
 	return i.Group + "/" + i.Resource.Resource + "/" + i.Namespace + "/" + i.Name
 }
 
-// ParseIdentity takes apart GROUP/RESOURCE/[NAMESPACE/]NAME.
+// ParseIdentity parses GROUP/RESOURCE/[NAMESPACE/]NAME.
 func ParseIdentity(id string) (Identity, error) {
 	o, err := ParseIn("-", id)
 	return o.Identity, err
 }
 
-// ParseIn takes apart GROUP/RESOURCE/[NAMESPACE/]NAME, which is of a space.
+// ParseIn parses GROUP/RESOURCE/[NAMESPACE/]NAME of an object in a space.
 func ParseIn(s Space, id string) (Object, error) { return ParsePath(PathPrefix(s) + id) }
 
-// Validate refuses segments that could change the meaning of a key.
+// Validate rejects segments that could change the meaning of a key.
 func (i Identity) Validate() error {
 	if slices.Contains([]string{i.Group, i.Resource.Resource, i.Name}, "") {
 		return fmt.Errorf("key %q: empty segment", i.String())
@@ -193,13 +193,13 @@ type Object struct {
 	Identity
 }
 
-// Path is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME: the object's key in the agents' protocol.
+// Path returns SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME: the key of the object in the agent protocol.
 func (o Object) Path() string { return string(o.Space) + "/" + o.Identity.String() }
 
-// Key is the key of the object below the hub's prefix.
+// Key returns the key of the object below the hub's prefix.
 func (o Object) Key() string { return OfPath(o.Path()) }
 
-// ParseObject takes apart an object's key.
+// ParseObject parses the key of an object.
 func ParseObject(k string) (Object, error) {
 	path, ok := PathOf(k)
 	if !ok {
@@ -208,7 +208,7 @@ func ParseObject(k string) (Object, error) {
 	return ParsePath(path)
 }
 
-// ParsePath takes apart SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+// ParsePath parses SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 func ParsePath(p string) (Object, error) {
 	if n := strings.Count(p, "/"); n != 3 && n != 4 {
 		return Object{}, fmt.Errorf("object path %q: want SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME", p)
@@ -220,8 +220,8 @@ func ParsePath(p string) (Object, error) {
 	return o, nil
 }
 
-// Split takes apart an object's key, or the beginning of one, without allocating: rest
-// is [NAMESPACE/]NAME. It returns false for a key of another class.
+// Split splits the key of an object, or a prefix of one, without allocating: rest is
+// [NAMESPACE/]NAME. It returns false for a key of another class.
 func Split(k string) (s Space, r Resource, rest string, ok bool) {
 	path, ok := PathOf(k)
 	if !ok {
@@ -238,8 +238,8 @@ func cut(path string) (s Space, r Resource, rest string) {
 	return Space(space), r, rest
 }
 
-// ResourceOf is the GROUP/RESOURCE of an object's key, or of a prefix of keys that goes
-// on behind it, without a copy; false if there is none.
+// ResourceOf returns the GROUP/RESOURCE in the key of an object, or in a longer prefix, without
+// copying; false if there is none.
 func ResourceOf(k string) (text string, ok bool) {
 	path, ok := PathOf(k)
 	if !ok {
@@ -257,7 +257,7 @@ func ResourceOf(k string) (text string, ok bool) {
 	return rest[:i+1+j], true
 }
 
-// SplitName takes apart [NAMESPACE/]NAME.
+// SplitName splits [NAMESPACE/]NAME.
 func SplitName(rest string) (namespace, name string) {
 	if namespace, name, ok := strings.Cut(rest, "/"); ok {
 		return namespace, name
@@ -265,14 +265,14 @@ func SplitName(rest string) (namespace, name string) {
 	return "", rest
 }
 
-// PathOf is the path of an object's key; false for a key of another class.
+// PathOf returns the path in the key of an object; false for a key of another class.
 func PathOf(k string) (path string, ok bool) { return strings.CutPrefix(k, string(Objects)+"/") }
 
-// OfPath is the key of the object of a path.
+// OfPath returns the key of the object with a path.
 func OfPath(path string) string { return string(Objects) + "/" + path }
 
-// LocationOf is the location that a key of a Location, of an enrolment, of a session or of
-// what an agent says is about.
+// LocationOf returns the location in the key of a Location, an enrolment, a session or an agent
+// status.
 func LocationOf(k string) (Location, bool) {
 	if l, ok := EnrolmentOf(k); ok {
 		return l, true
@@ -284,24 +284,24 @@ func LocationOf(k string) (Location, bool) {
 	return Location(name), ok && s == Root && r == Locations
 }
 
-// EnrolmentOf is the location that a key of an enrolment is about.
+// EnrolmentOf returns the location in the key of an enrolment.
 func EnrolmentOf(k string) (Location, bool) {
 	l, ok := strings.CutPrefix(k, string(Enrolments)+"/")
 	return Location(l), ok
 }
 
-// MarkerOf is the marker that a key is about.
+// MarkerOf returns the marker in a key.
 func MarkerOf(k string) (string, bool) { return strings.CutPrefix(k, string(Markers)+"/") }
 
-// Origin tells reports about placed objects from those born at a location.
+// Origin distinguishes reports about placed objects from those about other objects at a location.
 type Origin string
 
 const (
-	// Placed reports are about objects that the hub assigned.
+	// Placed reports describe objects that the hub assigned.
 	Placed Origin = "placed"
-	// Born reports are about objects that came to be at the location.
+	// Born reports describe objects that were created at the location.
 	Born Origin = "born"
-	// Owned reports are about objects that belong to placed ones at the location.
+	// Owned reports describe objects at the location that placed objects own.
 	Owned Origin = "owned"
 )
 
@@ -312,14 +312,14 @@ type Report struct {
 	Object
 }
 
-// Key is the key of the report below the hub's prefix.
+// Key returns the key of the report below the hub's prefix.
 func (r Report) Key() string {
 	return string(Reports) + "/" + string(r.Location) + "/" + string(r.Space) + "/" + string(r.Origin) + "/" + r.Identity.String()
 }
 
-// Line is the report's key in the agents' protocol: the path of its object, after ~ORIGIN: if
-// it is not Placed. In order, Placed reports come first. No space has a name that begins like
-// that, so an agent or hub that knows Placed reports only takes no other for one of them.
+// Line returns the key of the report in the agent protocol: the path of its object, with the prefix
+// ~ORIGIN: unless it is Placed. Placed reports sort first. No space name starts with ~, so a hub or
+// agent of an older version does not mistake another report for a Placed one.
 func (r Report) Line() string {
 	if r.Origin == Placed {
 		return r.Path()
@@ -327,7 +327,7 @@ func (r Report) Line() string {
 	return LinePrefix(r.Origin) + r.Path()
 }
 
-// LinePrefix is what the Lines of all reports of an origin begin with.
+// LinePrefix returns the prefix of the Lines of all reports with an origin.
 func LinePrefix(o Origin) string {
 	if o == Placed {
 		return ""
@@ -335,10 +335,10 @@ func LinePrefix(o Origin) string {
 	return otherOrigin + string(o) + ":"
 }
 
-// otherOrigin begins the Lines of all reports that are not Placed.
+// otherOrigin starts the Lines of all reports that are not Placed.
 const otherOrigin = "~"
 
-// ParseLine takes apart a Line of a location's report.
+// ParseLine parses the Line of a location's report.
 func ParseLine(l Location, line string) (Report, error) {
 	r := Report{Location: l, Origin: Placed}
 	path := line
@@ -354,7 +354,7 @@ func ParseLine(l Location, line string) (Report, error) {
 	return r, err
 }
 
-// ParseReport takes apart a report's key.
+// ParseReport parses the key of a report.
 func ParseReport(k string) (Report, error) {
 	s := strings.SplitN(k, "/", 5)
 	if len(s) != 5 || s[0] != string(Reports) {
@@ -367,8 +367,8 @@ func ParseReport(k string) (Report, error) {
 	return Report{Location: Location(s[1]), Origin: Origin(s[3]), Object: o}, nil
 }
 
-// ReportOf is the location and space of a report's key, and the GROUP/RESOURCE that it is
-// about, without a copy. It returns false for a key of another class.
+// ReportOf returns the location, space and GROUP/RESOURCE in the key of a report, without copying.
+// It returns false for a key of another class.
 func ReportOf(k string) (l Location, s Space, resource string, ok bool) {
 	class, rest, _ := strings.Cut(k, "/")
 	if Class(class) != Reports {
@@ -388,15 +388,15 @@ func ReportOf(k string) (l Location, s Space, resource string, ok bool) {
 	return Location(location), Space(space), rest[:group+1+end], true
 }
 
-// ReportPrefix is the prefix of all reports of a location about objects of an origin and a
-// resource of a space.
+// ReportPrefix returns the prefix of all reports of a location about objects with an origin and
+// resource in a space.
 func ReportPrefix(l Location, s Space, origin Origin, r Resource) string {
 	return SpaceReports(l, s) + string(origin) + "/" + r.String() + "/"
 }
 
-// About is the resource of the object that an object key or a report key is about, without
-// a copy. It returns false for a key of another class.
-func About(k string) (r Resource, ok bool) {
+// SubjectOf returns the resource in the key of an object or report, without copying. It returns false
+// for a key of another class.
+func SubjectOf(k string) (r Resource, ok bool) {
 	class, rest, _ := strings.Cut(k, "/")
 	before := 1 // the space
 	switch Class(class) {
@@ -416,50 +416,50 @@ func About(k string) (r Resource, ok bool) {
 	return r, ok
 }
 
-// Marker is the key of a hub marker.
+// Marker returns the key of a hub marker.
 func Marker(marker string) string { return string(Markers) + "/" + marker }
 
-// Enrolment is the key of a location's enrolment.
+// Enrolment returns the key of a location's enrolment.
 func Enrolment(l Location) string { return string(Enrolments) + "/" + string(l) }
 
-// Token is the key of the token with an ID.
+// Token returns the key of the token with an ID.
 func Token(id string) string { return string(Tokens) + "/" + id }
 
-// TokenOf is the ID of the token that a key is of.
+// TokenOf returns the ID in the key of a token.
 func TokenOf(k string) (id string, ok bool) { return strings.CutPrefix(k, string(Tokens)+"/") }
 
-// The prefixes below end in "/" so that no name can be a prefix of another.
+// The prefixes below end in "/", so that no name is a prefix of another.
 
-// PathPrefix is the prefix of the paths of all objects of a space.
+// PathPrefix returns the prefix of the paths of all objects in a space.
 func PathPrefix(s Space) string { return string(s) + "/" }
 
-// SpacePrefix is the prefix of all objects of a space.
+// SpacePrefix returns the prefix of the keys of all objects in a space.
 func SpacePrefix(s Space) string { return string(Objects) + "/" + string(s) + "/" }
 
-// ResourcePrefix is the prefix of all objects of a resource in a space.
+// ResourcePrefix returns the prefix of the keys of all objects of a resource in a space.
 func ResourcePrefix(s Space, r Resource) string { return SpacePrefix(s) + r.String() + "/" }
 
-// NamespacePrefix is the prefix of all objects of a resource in a namespace of a space.
+// NamespacePrefix returns the prefix of the keys of all objects of a resource in a namespace.
 func NamespacePrefix(s Space, r Resource, namespace string) string {
 	return ResourcePrefix(s, r) + namespace + "/"
 }
 
-// After is the first key after all keys that begin with a prefix.
+// After returns the first key after all keys with a prefix.
 func After(prefix string) string { return strings.TrimSuffix(prefix, "/") + "0" } // "0" follows "/"
 
-// LocationReports is the prefix of all reports of a location.
+// LocationReports returns the prefix of all reports of a location.
 func LocationReports(l Location) string { return string(Reports) + "/" + string(l) + "/" }
 
-// SpaceReports is the prefix of all reports of a location about objects of a space.
+// SpaceReports returns the prefix of all reports of a location about objects in a space.
 func SpaceReports(l Location, s Space) string { return LocationReports(l) + string(s) + "/" }
 
-// OriginReports is the prefix of the reports of an origin that a location has about objects of
-// a space.
+// OriginReports returns the prefix of the reports of a location about objects in a space with an
+// origin.
 func OriginReports(l Location, s Space, o Origin) string {
 	return SpaceReports(l, s) + string(o) + "/"
 }
 
-// The resources whose objects the hub itself acts on.
+// The resources whose objects the hub itself processes.
 var (
 	Spaces                 = Resource{"orrery.dev", "spaces"}
 	Locations              = Resource{"orrery.dev", "locations"}

@@ -44,7 +44,7 @@ func TestObjects(t *testing.T) {
 			t.Errorf("%q is not in %q", report.Key(), p)
 		}
 		for _, k := range []string{k, report.Key()} {
-			if r, ok := About(k); !ok || r != o.Resource {
+			if r, ok := SubjectOf(k); !ok || r != o.Resource {
 				t.Errorf("%q is about %v, %v", k, r, ok)
 			}
 		}
@@ -54,9 +54,8 @@ func TestObjects(t *testing.T) {
 	}
 }
 
-// TestOtherKeys shows that other keys are no objects, and that nothing is made of them.
-// TestLines: a report's line names it, Placed reports come first in order, and no line of
-// another origin is one of a Placed report for those who know no other.
+// TestLines: the line of a report identifies it, and Placed reports sort first. Older versions,
+// which know only Placed reports, reject all other lines.
 func TestLines(t *testing.T) {
 	for _, o := range objects {
 		placed := Report{"l", Placed, o}.Line()
@@ -101,7 +100,7 @@ func TestOtherKeys(t *testing.T) {
 		t.Errorf("the prefix of a resource is that of %q, %v", r, ok)
 	}
 	for _, k := range []string{"", "o", "o/", "o/a", "o/a/core/pods", "r/l", "r/l/a/placed", "r/l/a/placed/core/pods", "e/l", "m/x"} {
-		if r, ok := About(k); ok {
+		if r, ok := SubjectOf(k); ok {
 			t.Errorf("%q is about %v", k, r)
 		}
 	}
@@ -113,7 +112,7 @@ func TestOtherKeys(t *testing.T) {
 	}
 }
 
-// TestWhatKeysAreAbout turns names into keys and back.
+// TestWhatKeysAreAbout converts names to keys and back.
 func TestWhatKeysAreAbout(t *testing.T) {
 	l, s := Location("l"), Space("l")
 	for k, is := range map[string]bool{l.Key(): true, Enrolment(l): true, s.Key(): false, Marker("l"): false, "o/l/orrery.dev/locations/l": false} {
@@ -137,7 +136,7 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-// TestPrefixes shows that no name is taken for the beginning of another.
+// TestPrefixes: no name is mistaken for a prefix of another.
 func TestPrefixes(t *testing.T) {
 	r := NewResource("apps", "deployments")
 	in := Object{"a", Identity{r, "n", "x"}}.Key()
@@ -156,8 +155,8 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-// TestSplitMakesNothing shows that what is asked of every change, and of every row of a
-// list, allocates nothing.
+// TestSplitMakesNothing: functions that run for every change, and every row of a list, do not
+// allocate.
 func TestSplitMakesNothing(t *testing.T) {
 	k := Object{"a", Identity{NewResource("apps", "deployments"), "n", "x"}}.Key()
 	if n := testing.AllocsPerRun(100, func() {
@@ -167,7 +166,7 @@ func TestSplitMakesNothing(t *testing.T) {
 		if _, err := ParseObject(k); err != nil {
 			t.Error(err)
 		}
-		if _, ok := About(k); !ok {
+		if _, ok := SubjectOf(k); !ok {
 			t.Error("no resource")
 		}
 		if _, ok := LocationOf(k); ok {

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// Placement names a Placement, which may be gone.
+// Placement identifies a Placement, which may no longer exist.
 type Placement struct {
 	Space Space
 	Name  string
 }
 
-// PlacementRef names a Placement among those that place objects of one space: NAME if it is
-// of that space itself, root/NAME if it is one of root's, which reach spaces, and SPACE/NAME
-// if it is one of a space that binds what the object defines.
+// PlacementRef identifies a Placement among those that place objects of one space. It is NAME for a
+// Placement of that space, root/NAME for one of root, and SPACE/NAME for one of a space that binds
+// the API which the object defines.
 type PlacementRef string
 
-// In is how the Placement is named among those that place objects of a space.
+// In returns the name of the Placement among those that place objects of space s.
 func (p Placement) In(s Space) PlacementRef {
 	if p.Space == s {
 		return PlacementRef(p.Name)
@@ -24,7 +24,7 @@ func (p Placement) In(s Space) PlacementRef {
 	return PlacementRef(string(p.Space) + "/" + p.Name)
 }
 
-// Of is the Placement that a name stands for among those that place objects of a space.
+// Of returns the Placement with this name among those that place objects of space s.
 func (r PlacementRef) Of(s Space) Placement {
 	if space, name, ok := strings.Cut(string(r), "/"); ok {
 		return Placement{Space(space), name}
@@ -32,19 +32,19 @@ func (r PlacementRef) Of(s Space) Placement {
 	return Placement{s, string(r)}
 }
 
-// Binds says, of a Placement among those that place objects of a space, that it is one of
-// another space, which is not root: it places the definition of what its space has bound.
+// Binds reports whether the Placement belongs to another space than s and root: it places the
+// definition of an API that its space has bound.
 func (r PlacementRef) Binds(s Space) bool {
-	of := r.Of(s).Space
-	return of != s && of != Root
+	owner := r.Of(s).Space
+	return owner != s && owner != Root
 }
 
-// Object is the Placement as an object of its space.
+// Object returns the Placement as an object of its space.
 func (p Placement) Object() Object {
 	return Object{Space: p.Space, Identity: Identity{Resource: Placements, Name: p.Name}}
 }
 
-// Compare orders by space, then by name.
+// Compare orders Placements by space, then by name.
 func (p Placement) Compare(o Placement) int {
 	return cmp.Or(cmp.Compare(p.Space, o.Space), cmp.Compare(p.Name, o.Name))
 }

@@ -2,9 +2,9 @@ package key
 
 import "testing"
 
-// TestPlacementRef shows that a name in a space stands for one Placement.
+// TestPlacementRef: a name in a space identifies exactly one Placement.
 func TestPlacementRef(t *testing.T) {
-	for _, of := range []struct {
+	for _, want := range []struct {
 		p     Placement
 		space Space
 		ref   PlacementRef
@@ -14,11 +14,11 @@ func TestPlacementRef(t *testing.T) {
 		{Placement{Root, "web"}, Root, "web"},
 		{Placement{"shop", ""}, "shop", ""},
 	} {
-		if got := of.p.In(of.space); got != of.ref {
-			t.Errorf("%v in %s is %q, want %q", of.p, of.space, got, of.ref)
+		if got := want.p.In(want.space); got != want.ref {
+			t.Errorf("%v in %s is %q, want %q", want.p, want.space, got, want.ref)
 		}
-		if got := of.ref.Of(of.space); got != of.p {
-			t.Errorf("%q of %s is %v, want %v", of.ref, of.space, got, of.p)
+		if got := want.ref.Of(want.space); got != want.p {
+			t.Errorf("%q of %s is %v, want %v", want.ref, want.space, got, want.p)
 		}
 	}
 }

@@ -6,29 +6,29 @@ import (
 	"strings"
 )
 
-// Placing is where at its cluster a location puts what it gets: the location's
+// Placing maps namespaces of spaces to namespaces of a location's cluster: the location's
 // spec.namespaces.
 type Placing string
 
 const (
-	// Same puts every object where it is in its space.
+	// Same keeps the namespace of every object.
 	Same Placing = ""
-	// Prefixed puts what is in a namespace of a space into a namespace of that space alone.
+	// Prefixed maps each namespace of a space to a namespace that only this space uses.
 	Prefixed Placing = "Prefixed"
 )
 
 const (
 	maxLabel = 63
-	// placeHash is how many digits of a hash stand for a namespace that is too long: 100 bits.
+	// placeHash is the number of hash digits in the name of a namespace that is too long: 100 bits.
 	placeHash = 20
-	// prefixEnd is between a space and its namespace. No space has it in its name, nor ends
-	// with a hyphen, so the first one is the end of the space. No namespace begins with a
-	// hyphen, so what follows hashedEnd is none.
+	// prefixEnd separates a space from its namespace. No space name contains it or ends with a
+	// hyphen, so the first one ends the space. No namespace starts with a hyphen, so hashedEnd
+	// never starts a namespace.
 	prefixEnd, hashedEnd = "--", "---"
 )
 
-// At is the identity at the cluster of an object of a space. Objects of different spaces, of
-// kinds with namespaces or Namespaces themselves, have different ones if they are Prefixed.
+// At returns the identity in the cluster of an object of a space. With Prefixed, namespaced objects
+// and Namespaces of different spaces have different identities.
 func (p Placing) At(o Object) Identity {
 	id := o.Identity
 	switch {
@@ -41,34 +41,34 @@ func (p Placing) At(o Object) Identity {
 	return id
 }
 
-// Admits says whether what is in a namespace, empty for none, of a kind can be kept apart
-// from what other spaces have.
+// Admits reports whether objects of a kind in a namespace, empty for none, can be kept apart from
+// those of other spaces.
 func (p Placing) Admits(r Resource, namespace string) bool {
 	return p != Prefixed || namespace != "" || r == Namespaces
 }
 
-// Located is an object as it is at a cluster: its space, and its identity there.
+// Located is an object in a cluster: its space, and its identity there.
 type Located struct {
 	Object
-	// Moved is the namespace of the space that the object's namespace at the cluster stands
-	// for, or that it is; empty if they have the same name.
+	// Moved is the namespace in the space that the object's namespace in the cluster represents;
+	// for a Namespace it is the name. It is empty if both have the same name.
 	Moved string
 }
 
-// Locate is an object of a space as it is at the cluster.
+// Locate returns an object of a space as it is in the cluster.
 func (p Placing) Locate(o Object) Located {
-	at := Located{Object: Object{o.Space, p.At(o)}}
+	located := Located{Object: Object{o.Space, p.At(o)}}
 	switch {
-	case at.Object == o:
+	case located.Object == o:
 	case o.Namespace != "":
-		at.Moved = o.Namespace
+		located.Moved = o.Namespace
 	default:
-		at.Moved = o.Name
+		located.Moved = o.Name
 	}
-	return at
+	return located
 }
 
-// Source is the object in its space.
+// Source returns the object in its space.
 func (l Located) Source() Object {
 	o := l.Object
 	switch {
@@ -81,25 +81,24 @@ func (l Located) Source() Object {
 	return o
 }
 
-// From is the object of a space that would be at the cluster under an identity; false: there
-// is none, or where namespaces are Prefixed, the name of its namespace is too long to tell it
-// from the one at the cluster.
-func (p Placing) From(s Space, at Identity) (Object, bool) {
-	o := Object{Space: s, Identity: at}
+// From returns the object of a space that has an identity in the cluster. It returns false if there
+// is none, or if the name of the namespace was too long and can't be reconstructed.
+func (p Placing) From(s Space, target Identity) (Object, bool) {
+	o := Object{Space: s, Identity: target}
 	if p != Prefixed {
 		return o, true
 	}
 	name := &o.Namespace
-	if at.Namespace == "" && at.Resource == Namespaces {
+	if target.Namespace == "" && target.Resource == Namespaces {
 		name = &o.Name
 	}
 	var ok bool
 	*name, ok = strings.CutPrefix(*name, string(s)+prefixEnd)
-	return o, ok && *name != "" && (*name)[0] != '-' && p.At(o) == at
+	return o, ok && *name != "" && (*name)[0] != '-' && p.At(o) == target
 }
 
-// prefixed is the namespace at a cluster of a namespace of a space: SPACE--NAMESPACE, or, if
-// that is too long, SPACE---BEGINNING-HASH.
+// prefixed returns the namespace in a cluster for a namespace of a space: SPACE--NAMESPACE, or
+// SPACE---BEGINNING-HASH if that is too long.
 func prefixed(s Space, namespace string) string {
 	if name := string(s) + prefixEnd + namespace; len(name) <= maxLabel {
 		return name

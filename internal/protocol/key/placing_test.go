@@ -16,8 +16,8 @@ func TestPlacing(t *testing.T) {
 	}
 	long := strings.Repeat("n", 63)
 	for name, c := range map[string]struct {
-		of   Object
-		want string
+		object Object
+		want   string
 	}{
 		"in a namespace":     {configmap("s", "default"), "core/configmaps/s--default/x"},
 		"a Namespace":        {Object{"s", Identity{Namespaces, "", "default"}}, "core/namespaces/s--default"},
@@ -27,7 +27,7 @@ func TestPlacing(t *testing.T) {
 		"in no namespace":    {Object{"s", Identity{NewResource("rbac.authorization.k8s.io", "clusterroles"), "", "x"}}, "rbac.authorization.k8s.io/clusterroles/x"},
 		"with two separated": {configmap("s", "a--b"), "core/configmaps/s--a--b/x"},
 	} {
-		got := Prefixed.At(c.of).String()
+		got := Prefixed.At(c.object).String()
 		if i := strings.Index(c.want, "HASH"); i >= 0 {
 			if len(got) < i+placeHash || got[:i] != c.want[:i] || got[i+placeHash:] != c.want[i+len("HASH"):] {
 				t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -35,7 +35,7 @@ func TestPlacing(t *testing.T) {
 		} else if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if Same.At(c.of) != c.of.Identity || Same.Locate(c.of) != (Located{Object: c.of}) {
+		if Same.At(c.object) != c.object.Identity || Same.Locate(c.object) != (Located{Object: c.object}) {
 			t.Errorf("%s: it does not stay where it is", name)
 		}
 	}
@@ -47,17 +47,17 @@ func TestPlacing(t *testing.T) {
 	if !Prefixed.Admits(Namespaces, "") {
 		t.Error("a Namespace is not admitted")
 	}
-	// The place of what is there must not change with a version of the agent.
+	// The name must not change with a version of the agent, since clusters contain such namespaces.
 	if got := prefixed("space", long); got != "space---nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn-"+got[len(got)-placeHash:] || got[len(got)-placeHash:] != "0957gmhjdg655nqk8nfv" {
 		t.Errorf("a namespace that is too long became %s", got)
 	}
 }
 
-// TestPlacesAreApart shows that no two namespaces share a place, whatever they and their
-// spaces are called, and that a place is a name that a cluster takes.
+// TestPlacesAreApart: different namespaces of spaces have different namespaces in a cluster, and
+// their names are valid there.
 func TestPlacesAreApart(t *testing.T) {
 	label := func(most int) *rapid.Generator[string] {
-		// Few letters, so that names are beginnings of each other.
+		// The names have few letters, so that many are prefixes of others.
 		return rapid.Custom(func(t *rapid.T) string {
 			inner := rapid.StringOfN(rapid.RuneFrom([]rune("ab---")), 0, most-2, -1).Draw(t, "inner")
 			return "a" + inner + rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "end")
@@ -67,23 +67,23 @@ func TestPlacesAreApart(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		one := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
 		other := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
-		at := Prefixed.At(one)
-		if rapid.Bool().Draw(t, "by the place") { // what the other's namespace would have to be
-			if rest, ok := strings.CutPrefix(at.Name, string(other.Space)+prefixEnd); ok && len(utilvalidation.IsDNS1123Label(rest)) == 0 {
+		identity := Prefixed.At(one)
+		if rapid.Bool().Draw(t, "by the place") { // the name that the other space's namespace would need
+			if rest, ok := strings.CutPrefix(identity.Name, string(other.Space)+prefixEnd); ok && len(utilvalidation.IsDNS1123Label(rest)) == 0 {
 				other.Name = rest
 			}
 		}
-		if problems := utilvalidation.IsDNS1123Label(at.Name); len(problems) > 0 {
-			t.Fatalf("%s is at %q: %v", one.Path(), at.Name, problems)
+		if problems := utilvalidation.IsDNS1123Label(identity.Name); len(problems) > 0 {
+			t.Fatalf("%s is at %q: %v", one.Path(), identity.Name, problems)
 		}
-		if one != other && at == Prefixed.At(other) {
-			t.Fatalf("%s and %s are both at %s", one.Path(), other.Path(), at)
+		if one != other && identity == Prefixed.At(other) {
+			t.Fatalf("%s and %s are both at %s", one.Path(), other.Path(), identity)
 		}
 		if back := Prefixed.Locate(one).Source(); back != one {
 			t.Fatalf("%s came back as %s", one.Path(), back.Path())
 		}
 		in := Object{one.Space, Identity{NewResource("apps", "deployments"), one.Name, "x"}}
-		if got := Prefixed.Locate(in); got.Namespace != at.Name || got.Source() != in {
+		if got := Prefixed.Locate(in); got.Namespace != identity.Name || got.Source() != in {
 			t.Fatalf("what is in %s is at %s", one.Path(), got.Path())
 		}
 	})

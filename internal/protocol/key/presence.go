@@ -3,47 +3,48 @@ package key
 import "strings"
 
 const (
-	// Hubs holds one key for each hub that lives, under its lease: h/ID.
+	// Hubs contains one key for each running hub, under its lease: h/ID.
 	Hubs Class = "h"
-	// Sessions holds who has the session of a location's agent, under the lease of that hub:
+	// Sessions contains the hub that holds the session of an agent, under the lease of that hub:
 	// s/LOCATION/SHARD.
 	Sessions Class = "s"
-	// Sayings holds what agents say of themselves, whichever hub has heard it: a/LOCATION/SHARD.
-	Sayings Class = "a"
-	// Drops holds, for each location, when the hub has last removed reports of it that nobody
-	// wants any more: d/LOCATION.
+	// AgentStatuses contains the status of each agent, from the hub that last received it:
+	// a/LOCATION/SHARD.
+	AgentStatuses Class = "a"
+	// Drops contains, for each location, the time at which the hub last removed reports that no
+	// space requests any more: d/LOCATION.
 	Drops Class = "d"
-	// Elections holds who writes what a concern is about, under its lease: l/CONCERN.
+	// Elections contains the leader of each elected task, under its lease: l/TASK.
 	Elections Class = "l"
 )
 
-// Leased says that the keys of a class go with the lease of the hub that has written them:
-// etcd deletes them by itself, so that they are gone is no proof of anybody's writes.
+// Leased reports whether the keys of a class belong to the lease of the hub that wrote them. etcd
+// deletes them when the lease ends, so their deletion does not prove that a hub wrote it.
 func (c Class) Leased() bool { return c == Hubs || c == Sessions || c == Elections }
 
-// Session names the session of the agent of one shard of a location.
+// Session identifies the session of the agent of one shard of a location.
 type Session struct {
 	Location Location
 	Shard    Shard
 }
 
-// WholeOf is the session of a location that is not divided.
+// WholeOf returns the session of a location without shards.
 func WholeOf(l Location) Session { return Session{Location: l} }
 
-// Key is the key of who has the session.
+// Key returns the key of the session, whose value is the hub that holds it.
 func (s Session) Key() string { return s.below(Sessions) }
 
-// Said is the key of what the agent of the session says of itself.
-func (s Session) Said() string { return s.below(Sayings) }
+// StatusKey returns the key of the agent's status.
+func (s Session) StatusKey() string { return s.below(AgentStatuses) }
 
 func (s Session) below(c Class) string {
 	return c.Prefix() + string(s.Location) + "/" + s.Shard.String()
 }
 
-// SessionOf is the session that a key of Sessions or Sayings is about; false for another key.
+// SessionOf returns the session in a key of Sessions or AgentStatuses; false for another key.
 func SessionOf(k string) (s Session, ok bool) {
 	class, rest, _ := strings.Cut(k, "/")
-	if c := Class(class); c != Sessions && c != Sayings {
+	if c := Class(class); c != Sessions && c != AgentStatuses {
 		return Session{}, false
 	}
 	l, text, _ := strings.Cut(rest, "/")
@@ -51,17 +52,17 @@ func SessionOf(k string) (s Session, ok bool) {
 	return Session{Location(l), shard}, err == nil
 }
 
-// LocationSessions is the prefix of the sessions of a location.
+// LocationSessions returns the prefix of the sessions of a location.
 func LocationSessions(l Location) string { return Sessions.Prefix() + string(l) + "/" }
 
-// LocationSayings is the prefix of what the agents of a location say of themselves.
-func LocationSayings(l Location) string { return Sayings.Prefix() + string(l) + "/" }
+// LocationAgentStatuses returns the prefix of the statuses of a location's agents.
+func LocationAgentStatuses(l Location) string { return AgentStatuses.Prefix() + string(l) + "/" }
 
-// Dropped is the key of when the hub has last removed reports of a location.
+// Dropped returns the key of the time at which the hub last removed reports of a location.
 func Dropped(l Location) string { return Drops.Prefix() + string(l) }
 
-// Hub is the key of a hub that lives.
+// Hub returns the key of a running hub.
 func Hub(id string) string { return Hubs.Prefix() + id }
 
-// Election is the key of who writes what a concern is about.
-func Election(concern string) string { return Elections.Prefix() + concern }
+// Election returns the key of the leader of an elected task.
+func Election(task string) string { return Elections.Prefix() + task }

@@ -1,11 +1,11 @@
 package key
 
-// Rank is the place of a resource in the order of creation; objects that are removed
-// together go in reverse order. Correctness does not depend on it: it saves refusals
+// Rank is the position of a resource in the order of creation; objects that are removed together
+// are removed in reverse order. The order is not needed for correctness: it avoids refused requests
 // and retries, and lets workloads end in good order.
 type Rank uint8
 
-// The ranks, in the order of creation; Ranks is their number.
+// The ranks, in the order of creation; Ranks is the number of ranks.
 const (
 	RankNamespaces Rank = iota
 	RankDefinitions
@@ -16,7 +16,7 @@ const (
 	Ranks
 )
 
-// builtinGroups has the rank of each API group of Kubernetes itself.
+// builtinGroups contains the rank of each API group of Kubernetes itself.
 var builtinGroups = map[string]Rank{
 	CoreGroup:                      RankConfig,
 	"admissionregistration.k8s.io": RankHooks,
@@ -43,13 +43,13 @@ var builtinGroups = map[string]Rank{
 	"storagemigration.k8s.io":      RankConfig,
 }
 
-// Builtin says whether the resource is of a group of Kubernetes itself.
+// Builtin reports whether the resource belongs to an API group of Kubernetes itself.
 func (r Resource) Builtin() bool {
 	_, ok := builtinGroups[r.Group]
 	return ok
 }
 
-// Rank is the rank of a resource.
+// Rank returns the rank of a resource.
 func (r Resource) Rank() Rank {
 	switch r {
 	case Namespaces:

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// MaxShards is how many agents can share a location.
+// MaxShards is the maximum number of agents that share a location.
 const MaxShards = 32
 
-// Shard is the part of a location that one of several agents has: the spaces that fall to
-// number Index, from 1, of Count. The zero value is the whole: the one agent of a location.
+// Shard is one of the agents that share a location: number Index, from 1, of Count. It serves the
+// spaces with that ShardOf. The zero value is the whole: the only agent of a location.
 type Shard struct{ Index, Count int }
 
-// ParseShard reads K/N. 1/1 is the whole.
+// ParseShard parses K/N. 1/1 is the whole.
 func ParseShard(s string) (Shard, error) {
 	k, n, ok := strings.Cut(s, "/")
 	index, errIndex := strconv.Atoi(k)
@@ -25,7 +25,7 @@ func ParseShard(s string) (Shard, error) {
 	return NewShard(index, count), nil
 }
 
-// NewShard is number index of count.
+// NewShard returns shard index of count.
 func NewShard(index, count int) Shard {
 	if count <= 1 {
 		return Shard{}
@@ -33,43 +33,42 @@ func NewShard(index, count int) Shard {
 	return Shard{index, count}
 }
 
-// Whole says that it is all of the location.
+// Whole reports whether the shard is the whole location.
 func (s Shard) Whole() bool { return s.Count <= 1 }
 
-// Number is which of the location's agents has it, from 1. The agent that has the whole is
-// number 1, too.
+// Number returns the number of the agent, from 1. The agent of the whole location is number 1, too.
 func (s Shard) Number() int { return max(1, s.Index) }
 
-// Of is how many agents share the location.
+// Of returns the number of agents that share the location.
 func (s Shard) Of() int { return max(1, s.Count) }
 
-// String is K/N.
+// String returns K/N.
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Number(), s.Of()) }
 
-// MarshalText encodes as String does.
+// MarshalText encodes the shard like String.
 func (s Shard) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText decodes what MarshalText encodes.
+// UnmarshalText decodes the output of MarshalText.
 func (s *Shard) UnmarshalText(b []byte) (err error) {
 	*s, err = ParseShard(string(b))
 	return err
 }
 
-// Has says whether a space falls to the shard.
+// Has reports whether a space belongs to the shard.
 func (s Shard) Has(space Space) bool { return s.Whole() || ShardOf(space, s.Count) == s.Index }
 
-// ShardOf is the number, from 1, of the shard that a space falls to if there are count. It is
-// the one that scores highest for the space (rendezvous hashing), so when shards are added,
-// spaces move to the new ones only, and when some are taken away, only theirs move: of N+1
-// shards, one in N+1 spaces on the average. It must never change: agents and hubs of several
-// versions, and what stands at clusters, go by it.
+// ShardOf returns the number, from 1, of a space's shard if there are count shards. It is the shard
+// with the highest score for the space (rendezvous hashing). If shards are added, spaces move only
+// to the new ones; if shards are removed, only their spaces move. With one more shard, one in N+1
+// spaces moves on average. The function must never change: agents and hubs of several versions, and
+// objects in clusters, depend on it.
 func ShardOf(space Space, count int) int {
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(space)) // a hash takes every write
-	of := h.Sum64()
+	_, _ = h.Write([]byte(space)) // a hash accepts every write
+	spaceHash := h.Sum64()
 	best, most := 1, uint64(0)
 	for k := 1; k <= count; k++ {
-		if score := mix(of + uint64(k)*0x9e3779b97f4a7c15); score > most {
+		if score := mix(spaceHash + uint64(k)*0x9e3779b97f4a7c15); score > most {
 			best, most = k, score
 		}
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestShards: each space is in exactly one shard, shards are about equal, and another number
-// of them moves spaces only to the shards that are new, or from those that are no more.
+// TestShards: each space is in exactly one shard, and shards are about equal. Another number of
+// shards moves spaces only to new shards, or from removed ones.
 func TestShards(t *testing.T) {
 	const spaces = 20_000
 	for count := 1; count < MaxShards; count++ {
@@ -14,16 +14,16 @@ func TestShards(t *testing.T) {
 		moved := 0
 		for i := range spaces {
 			space := Space(fmt.Sprintf("team-%d", i))
-			was, is := ShardOf(space, count), ShardOf(space, count+1)
-			sizes[was]++
-			if was != is {
+			before, is := ShardOf(space, count), ShardOf(space, count+1)
+			sizes[before]++
+			if before != is {
 				if moved++; is != count+1 {
-					t.Fatalf("with %d shards instead of %d, %s moves from %d to %d", count+1, count, space, was, is)
+					t.Fatalf("with %d shards instead of %d, %s moves from %d to %d", count+1, count, space, before, is)
 				}
 			}
 			for k := 1; k <= count; k++ {
-				if NewShard(k, count).Has(space) != (k == was) {
-					t.Fatalf("%d/%d and %s, which is in %d", k, count, space, was)
+				if NewShard(k, count).Has(space) != (k == before) {
+					t.Fatalf("%d/%d and %s, which is in %d", k, count, space, before)
 				}
 			}
 		}
@@ -38,7 +38,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// TestShardsStay: clusters have what other versions have decided.
+// TestShardsStay: the shard of a space equals that of other versions, which clusters depend on.
 func TestShardsStay(t *testing.T) {
 	for space, want := range map[Space][]int{"root": {1, 3, 10}, "team-a": {1, 3, 28}, "team-b": {1, 1, 29}, "payments": {1, 2, 11}} {
 		for i, count := range []int{1, 3, 32} {

@@ -2,20 +2,19 @@ package key
 
 import "strings"
 
-// Shelf is where objects of many spaces are shown together to the provider of an API: all
-// that is bound and claimed by an APIExport, or one slice of that by an APIExportView. It is
-// comparable, and says nothing of whether there is such an export, view or value.
+// Shelf identifies an export view, which shows objects of many spaces to the provider of an API:
+// all that an APIExport binds and claims, or one slice by an APIExportView. It is comparable. The
+// export, view or value need not exist.
 type Shelf struct {
-	// Space is the provider's, and Name that of the APIExport or, if View is set, of the
-	// APIExportView.
+	// Space is the provider's space, and Name the APIExport or, if View is set, the APIExportView.
 	Space Space
 	Name  string
 	View  bool
-	// Value is that of the slice; empty for the rest.
+	// Value is the value of the slice; empty for the rest.
 	Value string
 }
 
-// Key is the key of the APIExport or APIExportView.
+// Key returns the key of the APIExport or APIExportView.
 func (f Shelf) Key() string {
 	r := APIExports
 	if f.View {
@@ -24,7 +23,7 @@ func (f Shelf) Key() string {
 	return Object{Space: f.Space, Identity: Identity{Resource: r, Name: f.Name}}.Key()
 }
 
-// String is e/SPACE/NAME or v/SPACE/NAME/VALUE; no two shelves have the same.
+// String returns e/SPACE/NAME or v/SPACE/NAME/VALUE, which is unique for each export view.
 func (f Shelf) String() string {
 	if f.View {
 		return "v/" + string(f.Space) + "/" + f.Name + "/" + f.Value
@@ -32,7 +31,7 @@ func (f Shelf) String() string {
 	return "e/" + string(f.Space) + "/" + f.Name
 }
 
-// Compare orders shelves: by their space, exports before views, by name and by value.
+// Compare orders export views by space, exports before views, by name and by value.
 func (f Shelf) Compare(o Shelf) int {
 	kind := func(f Shelf) string {
 		if f.View {

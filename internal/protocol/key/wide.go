@@ -2,17 +2,16 @@ package key
 
 import "strings"
 
-// Wide says how objects of several spaces, or locations, are called where they are shown
-// together: so that no two have one name, and each name says which object it is.
+// Wide defines the names of objects in views that combine several spaces or locations. Names are
+// unique, and each identifies its object.
 type Wide struct {
-	// Spaces: what is in a namespace is in SPACE--NAMESPACE, what is in none is called
-	// SPACE--NAME.
+	// Spaces: namespaces are called SPACE--NAMESPACE, and cluster-scoped objects SPACE--NAME.
 	Spaces bool
-	// Locations: names begin with LOCATION and a dot.
+	// Locations: names start with LOCATION and a dot.
 	Locations bool
 }
 
-// At is what an object of a space is called, as it is at a location.
+// At returns the name of an object of a space at a location.
 func (w Wide) At(l Location, o Object) (namespace, name string) {
 	namespace, name = o.Namespace, o.Name
 	switch {
@@ -28,16 +27,16 @@ func (w Wide) At(l Location, o Object) (namespace, name string) {
 	return namespace, name
 }
 
-// Called is what a namespace and a name stand for, each empty if it is not given. What is
-// not Wide, or not said, is empty.
+// Called is the parsed form of a namespace and a name, each empty if it is not given. Parts that
+// are not Wide, or are not given, are empty.
 type Called struct {
 	Location        Location
 	Space           Space
 	Namespace, Name string
 }
 
-// Split takes apart what At has made. It returns false for what it makes of nothing. namespaced
-// says that the kind of the object is.
+// Split parses a name that At returned. It returns false for a name that At can't return.
+// namespaced reports whether the kind is namespaced.
 func (w Wide) Split(namespaced bool, namespace, name string) (c Called, ok bool) {
 	c.Namespace, c.Name = namespace, name
 	if w.Locations && name != "" {
@@ -47,17 +46,17 @@ func (w Wide) Split(namespaced bool, namespace, name string) (c Called, ok bool)
 		}
 		c.Location, c.Name = Location(l), rest
 	}
-	of := &c.Namespace
+	current := &c.Namespace
 	if !namespaced {
-		of = &c.Name
+		current = &c.Name
 	}
-	if !w.Spaces || *of == "" {
+	if !w.Spaces || *current == "" {
 		return c, true
 	}
-	s, rest, ok := strings.Cut(*of, prefixEnd)
+	s, rest, ok := strings.Cut(*current, prefixEnd)
 	if !ok || ValidateName(s) != nil || rest == "" {
 		return Called{}, false
 	}
-	c.Space, *of = Space(s), rest
+	c.Space, *current = Space(s), rest
 	return c, true
 }

@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestWideNamesAreApart: no two objects have one name, and each says which one it is.
+// TestWideNamesAreApart: names are unique, and each identifies its object.
 func TestWideNamesAreApart(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		label := rapid.StringMatching(`[a-z0-9]|[a-z0-9][a-z0-9]|[a-z0-9]-[a-z0-9]`)

@@ -5,18 +5,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Anybodys says whether the object proves to be placed, or made for what is placed, by the agent
-// of any location. Labels alone prove nothing, since controllers copy them.
-func (m *Meta) Anybodys(of key.Resource, kind string) bool {
-	if of == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] != "" {
+// Anybodys reports whether the agent of any location placed the object, or created it for a placed
+// object, by its ownership metadata. Labels alone prove nothing, since controllers copy them.
+func (m *Meta) Anybodys(resource key.Resource, kind string) bool {
+	if resource == key.Namespaces && m.Annotations[v1alpha1.ImpliedAnnotation] != "" {
 		return true
 	}
-	by := m.Labels[v1alpha1.LocationLabel]
-	if by == "" || key.ValidateMark(by) != nil {
+	mark := m.Labels[v1alpha1.LocationLabel]
+	if mark == "" || key.ValidateMark(mark) != nil {
 		return false
 	}
 	for _, placing := range []key.Placing{key.Same, key.Prefixed} {
-		if _, ours := m.ProvesOurs(Owner(by), Kind{Resource: of, Name: kind, Placing: placing}); ours {
+		if _, ours := m.ProvesOurs(Owner(mark), Kind{Resource: resource, Name: kind, Placing: placing}); ours {
 			return true
 		}
 	}

@@ -1,8 +1,8 @@
-// Package ownership has the ownership marks by which the agent knows its objects at the
-// target: the labels, annotations and managed fields that it writes, how it reads them
-// from an object, and the patches that set or remove them.
+// Package ownership defines the ownership metadata by which the agent recognizes its objects in the
+// cluster: labels, annotations and managed fields. It reads them from objects, and creates the
+// patches that set or remove them.
 //
-// The package is pure: bytes and values in, bytes and values out. What the agent may
-// change or delete rests on these marks, so the package must never take an object for
-// the agent's if a mark is missing or differs.
+// The package is pure: bytes and values in, bytes and values out. The agent changes or deletes only
+// objects that this package recognizes. It must therefore never recognize an object whose metadata
+// is incomplete or differs.
 package ownership

@@ -15,14 +15,13 @@ import (
 type Observation struct {
 	Kind     string
 	Metadata Meta
-	// Spec has the small values of the spec alone.
+	// Spec contains only the small values of the spec.
 	Spec   json.RawMessage
 	Status json.RawMessage
 }
 
-// UnmarshalJSON reads the fields that the agent needs in one pass, without reflection,
-// which took a tenth of a full sync: answers and watch events are most of what the agent
-// decodes. Nothing it keeps shares memory with b.
+// UnmarshalJSON reads the fields that the agent needs in one pass without reflection, since
+// responses and watch events are most of the agent's decoding. The result shares no memory with b.
 func (o *Observation) UnmarshalJSON(b []byte) error {
 	root, err := Parse(b)
 	if err != nil {
@@ -32,12 +31,12 @@ func (o *Observation) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// deepest is how deeply arrays and objects may lie in each other, as encoding/json has it.
+// deepest is the maximum nesting of arrays and objects, the limit of encoding/json.
 const deepest = 10_000
 
-// Parse checks that b is a JSON value, and returns it.
+// Parse validates that b is a JSON value, and returns it.
 func Parse(b []byte) (gjson.Result, error) {
-	if jsonscan.Deeper(b, deepest) { // gjson would go as deep by itself, and the process would end where its stack does
+	if jsonscan.Deeper(b, deepest) { // gjson recurses without a limit, and a stack overflow ends the process
 		return gjson.Result{}, fmt.Errorf("a JSON value deeper than %d", deepest)
 	}
 	if !gjson.ValidBytes(b) {
@@ -46,8 +45,8 @@ func Parse(b []byte) (gjson.Result, error) {
 	return gjson.ParseBytes(b), nil
 }
 
-// Read reads the fields that the agent needs of a JSON value that is known to be one. Nothing it
-// keeps shares memory with that.
+// Read reads the fields that the agent needs from a valid JSON value. The result shares no memory
+// with it.
 func (o *Observation) Read(from gjson.Result) {
 	from.ForEach(func(k, v gjson.Result) bool {
 		switch k.Str {
@@ -126,7 +125,7 @@ func readManagedFields(from gjson.Result) (f ManagedFields) {
 	return f
 }
 
-// text copies a string, so that keeping it does not keep the whole answer in memory.
+// text copies a string, so that a reference to it does not keep the whole response in memory.
 func text(v gjson.Result) string { return strings.Clone(v.String()) }
 
 func texts(from gjson.Result) map[string]string {
@@ -141,10 +140,10 @@ func texts(from gjson.Result) map[string]string {
 	return all
 }
 
-// Answer is an object at the target, as the answer to a request has it.
+// Answer is an object in the cluster as returned by a request.
 type Answer struct {
 	Observation
-	JSON string // the whole object; not to be kept beyond the request
+	JSON string // the whole object; valid only during the request
 }
 
 // UnmarshalJSON keeps the JSON of the object, and reads an Observation from it.
@@ -157,19 +156,18 @@ func (a *Answer) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// Read keeps the JSON of the object, which shares memory with what it is read from, and reads
-// an Observation.
+// Read keeps the JSON of the object, which shares memory with from, and reads an Observation.
 func (a *Answer) Read(from gjson.Result) {
 	a.JSON = from.Raw
 	a.Observation.Read(from)
 }
 
-// maxSmall is the length of the longest value in a spec that a rule may be about: numbers,
-// names, and strategies that hold some of these.
+// maxSmall is the maximum length of a spec value that health rules use: numbers, names, and
+// strategies with some of these.
 const maxSmall = 512
 
-// smallOf leaves of a spec the values that rules of health are about. The others, such as the templates
-// of Pods and the schemas of CRDs, are most of what an object is.
+// smallOf keeps only the spec values that health rules use. Others, such as Pod templates and CRD
+// schemas, are most of an object's size.
 func smallOf(spec gjson.Result) []byte {
 	if !spec.IsObject() {
 		return nil

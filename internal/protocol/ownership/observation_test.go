@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// An observation is decoded as encoding/json would decode it.
+// An observation equals the result of encoding/json.
 func TestObservationIsDecoded(t *testing.T) {
 	const answer = `{"apiVersion":"meta.k8s.io/v1","kind":"PartialObjectMetadata","spec":{"replicas":3,"strategy":{"type":"x"}},"metadata":{
 "name":"a","namespace":"n\u0061","uid":"u","resourceVersion":"12","generation":3,"deletionTimestamp":"2026-01-01T00:00:00Z",
@@ -43,7 +43,8 @@ func TestObservationIsDecoded(t *testing.T) {
 	}
 }
 
-// TestTooDeep: a value that is deeper than encoding/json reads is refused, and ends no process.
+// TestTooDeep: a value that is nested deeper than the limit of encoding/json is refused, and does
+// not end the process.
 func TestTooDeep(t *testing.T) {
 	for text, good := range map[string]bool{
 		strings.Repeat("[", deepest) + strings.Repeat("]", deepest): true, strings.Repeat("[", 32<<20): false,

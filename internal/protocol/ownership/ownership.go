@@ -20,23 +20,23 @@ const (
 	managerPrefix  = "orrery/"
 	onRemoveOrphan = "Orphan"
 	applyOperation = "Apply"
-	// neverAVersion is a resourceVersion that no object has, since nothing is written at
-	// etcd's first revision. An apply that requires it creates the object or fails.
+	// neverAVersion is a resourceVersion that no object has, since etcd's first revision writes
+	// nothing. An apply that requires it creates the object or fails.
 	neverAVersion = "1"
 )
 
-// Owner identifies, at the target, the location that owns objects: NAME.UID8, so that a
-// location that is removed and added again under its name is another owner.
+// Owner identifies, in the cluster, the location that owns objects: NAME.UID8. A location that is
+// removed and added again under its name is another owner.
 type Owner string
 
-// NewOwner is the owner for a location's name and UID at the hub.
+// NewOwner returns the owner for a location's name and UID at the hub.
 func NewOwner(l key.Location, uid string) Owner {
 	return Owner(key.OwnershipMark(l, uid))
 }
 
 func (l Owner) name() key.Location { return key.MarkedLocation(string(l)) }
 
-// Manager is the field manager of everything the agent applies.
+// Manager returns the field manager of all objects that the agent applies.
 func (l Owner) Manager() string { return managerPrefix + string(l) }
 
 // Meta is the part of an object's metadata that the agent reads.
@@ -54,7 +54,7 @@ type Meta struct {
 	ManagedFields     []ManagedFields   `json:"managedFields"`
 }
 
-// OwnerReference is an owner of an object at the target.
+// OwnerReference is an owner reference of an object in the cluster.
 type OwnerReference struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -63,7 +63,7 @@ type OwnerReference struct {
 	Controller bool   `json:"controller"`
 }
 
-// ManagedFields are the fields of an object that one manager owns, in one way.
+// ManagedFields is the entry of one field manager for one operation.
 type ManagedFields struct {
 	Manager     string          `json:"manager,omitempty"`
 	Operation   string          `json:"operation,omitempty"`
@@ -74,10 +74,10 @@ type ManagedFields struct {
 	FieldsV1    json.RawMessage `json:"fieldsV1,omitempty"`
 }
 
-// Controlled says whether a controller at the target owns the object.
+// Controlled reports whether a controller in the cluster owns the object.
 func (m *Meta) Controlled() bool { return m.Controller() != nil }
 
-// Controller is the controlling owner of the object; nil: there is none.
+// Controller returns the controlling owner of the object; nil if there is none.
 func (m *Meta) Controller() *OwnerReference {
 	for i := range m.OwnerReferences {
 		if m.OwnerReferences[i].Controller {
@@ -87,46 +87,47 @@ func (m *Meta) Controller() *OwnerReference {
 	return nil
 }
 
-// Kind is a kind of objects at the target, and where the location puts them.
+// Kind is a kind of objects in the cluster, and the namespace mapping of the location.
 type Kind struct {
 	Resource key.Resource
 	Name     string // ConfigMap
 	Placing  key.Placing
-	// Shard is the part of the location that is looked for.
+	// Shard is the shard of the location to look for.
 	Shard key.Shard
 }
 
-// ProvesOurs says whether the object has all marks that the agent gives to an object of
-// this kind and identity, of the shard, and returns it. Labels alone prove nothing, since controllers
-// copy them; the kind, namespace and name in the marks tell an object from one that was
-// restored from a backup under another identity: what they name has exactly this place.
-func (m *Meta) ProvesOurs(l Owner, of Kind) (key.Located, bool) {
-	at := key.Identity{Resource: of.Resource, Namespace: m.Namespace, Name: m.Name}
+// ProvesOurs reports whether the object has all ownership metadata that the agent gives to an
+// object of this kind and identity, of the shard, and returns its source. Labels alone prove
+// nothing, since controllers copy them. Kind, namespace and name in the metadata must match the
+// object's own. They exclude objects that were restored from a backup under another identity.
+func (m *Meta) ProvesOurs(l Owner, wanted Kind) (key.Located, bool) {
+	identity := key.Identity{Resource: wanted.Resource, Namespace: m.Namespace, Name: m.Name}
 	source := key.Object{Space: key.Space(m.Labels[v1alpha1.SpaceLabel]), Identity: key.Identity{
-		Resource: of.Resource, Namespace: m.Annotations[v1alpha1.SourceNamespaceAnnotation], Name: m.Annotations[v1alpha1.SourceNameAnnotation],
+		Resource: wanted.Resource, Namespace: m.Annotations[v1alpha1.SourceNamespaceAnnotation], Name: m.Annotations[v1alpha1.SourceNameAnnotation],
 	}}
 	ours := m.Labels[v1alpha1.LocationLabel] == string(l) &&
 		key.ValidateName(string(source.Space)) == nil &&
-		m.Annotations[v1alpha1.SourceKindAnnotation] == of.Name &&
-		of.Placing.At(source) == at &&
+		m.Annotations[v1alpha1.SourceKindAnnotation] == wanted.Name &&
+		wanted.Placing.At(source) == identity &&
 		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
-		of.Shard.Has(source.Space) &&
+		wanted.Shard.Has(source.Space) &&
 		!m.Controlled()
 	if !ours {
-		return key.Located{Object: key.Object{Identity: at}}, false
+		return key.Located{Object: key.Object{Identity: identity}}, false
 	}
-	return of.Placing.Locate(source), true
+	return wanted.Placing.Locate(source), true
 }
 
-// ProvesOthers says whether the object has all marks of the location, and is of another shard.
-func (m *Meta) ProvesOthers(l Owner, of Kind) bool {
-	shard := of.Shard
-	of.Shard = key.Shard{}
-	at, ours := m.ProvesOurs(l, of)
-	return ours && !shard.Has(at.Space)
+// ProvesOthers reports whether the object has all ownership metadata of the location, but belongs
+// to another shard.
+func (m *Meta) ProvesOthers(l Owner, wanted Kind) bool {
+	shard := wanted.Shard
+	wanted.Shard = key.Shard{}
+	located, ours := m.ProvesOurs(l, wanted)
+	return ours && !shard.Has(located.Space)
 }
 
-// WrittenAs says that the location wrote the object in the resource's API group. An API
+// WrittenAs reports whether the location wrote the object in the resource's API group. An API
 // server may serve the same object in two groups.
 func (m *Meta) WrittenAs(l Owner, r key.Resource) bool {
 	return slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
@@ -138,23 +139,23 @@ func (m *Meta) WrittenAs(l Owner, r key.Resource) bool {
 	})
 }
 
-// FieldsHash is a hash of the set of fields that the agent's manager owns in an object;
-// zero: none. It changes when another writer changes or removes one of them.
+// FieldsHash is a hash of the fields that the agent's manager owns in an object; zero for none. It
+// changes when another writer changes or removes one of them.
 type FieldsHash uint64
 
-// MarshalText encodes in hexadecimal, since JSON numbers do not hold 64 bits.
+// MarshalText encodes the hash in hexadecimal, since JSON numbers do not hold 64 bits.
 func (h FieldsHash) MarshalText() ([]byte, error) {
 	return strconv.AppendUint(nil, uint64(h), 16), nil
 }
 
-// UnmarshalText decodes what MarshalText encodes.
+// UnmarshalText decodes the output of MarshalText.
 func (h *FieldsHash) UnmarshalText(b []byte) error {
 	n, err := strconv.ParseUint(string(b), 16, 64)
 	*h = FieldsHash(n)
 	return err
 }
 
-// Fields hashes what the location's manager owns in the object.
+// Fields returns the hash of the fields that the location's manager owns in the object.
 func (m *Meta) Fields(l Owner) FieldsHash {
 	for i := range m.ManagedFields {
 		f := &m.ManagedFields[i]
@@ -162,14 +163,14 @@ func (m *Meta) Fields(l Owner) FieldsHash {
 			continue
 		}
 		h := sha256.New()
-		h.Write([]byte(f.APIVersion)) // a hash takes every write
+		h.Write([]byte(f.APIVersion)) // a hash accepts every write
 		h.Write(f.FieldsV1)
 		return FieldsHash(binary.BigEndian.Uint64(h.Sum(nil)))
 	}
 	return 0
 }
 
-// Revision is the object's resourceVersion; zero if it is not a number.
+// Revision returns the object's resourceVersion; zero if it is not a number.
 func (m *Meta) Revision() uint64 {
 	n, err := strconv.ParseUint(m.ResourceVersion, 10, 64)
 	if err != nil {
@@ -178,9 +179,9 @@ func (m *Meta) Revision() uint64 {
 	return n
 }
 
-// Origin is what the marks say of the source of an object: its UID in its space, its
-// place in the log, whether the object is orphaned when it is removed, and the
-// ServiceAccount that acts for it, empty for the agent itself.
+// Origin is the source of an object in its ownership metadata: its UID in its space, its log
+// position, whether it is orphaned when it is removed, and the impersonated ServiceAccount, which
+// is empty for the agent itself.
 type Origin struct {
 	UID     string
 	Log     Pair
@@ -188,21 +189,21 @@ type Origin struct {
 	Account string
 }
 
-// Dress makes the body of an apply: the rendering at its place, with the marks and a
-// precondition. uid is the UID that the object at the target must have; empty: there must be
-// none. Nothing but metadata is decoded; the rest is copied as it is.
-func Dress(object []byte, l Owner, at key.Located, of Origin, uid string) ([]byte, error) {
+// ApplyBody returns the body of an apply request: the rendered object in its namespace, with ownership
+// metadata and a precondition. uid is the required UID of the object in the cluster; if it is
+// empty, the object must not exist. Only metadata is decoded; the rest is copied unchanged.
+func ApplyBody(object []byte, l Owner, located key.Located, origin Origin, uid string) ([]byte, error) {
 	old := gjson.GetBytes(object, "metadata")
 	if !old.IsObject() {
 		return nil, errors.New("object: there is no metadata")
 	}
 	dec := json.NewDecoder(strings.NewReader(old.Raw))
-	dec.UseNumber() // numbers stay as they were written
+	dec.UseNumber() // keeps numbers as written
 	var meta map[string]any
 	if err := dec.Decode(&meta); err != nil {
 		return nil, fmt.Errorf("decode metadata: %w", err)
 	}
-	o := at.Source()
+	o := located.Source()
 	if meta["name"] != o.Name || o.Namespace != "" && meta["namespace"] != o.Namespace {
 		return nil, fmt.Errorf("object: metadata does not name %q", o.Identity.String())
 	}
@@ -215,22 +216,22 @@ func Dress(object []byte, l Owner, at key.Located, of Origin, uid string) ([]byt
 		return nil, err
 	}
 	labels[v1alpha1.LocationLabel], labels[v1alpha1.SpaceLabel] = string(l), string(o.Space)
-	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), of.UID
+	annotations[v1alpha1.SourceKindAnnotation], annotations[v1alpha1.SourceUIDAnnotation] = gjson.GetBytes(object, "kind").String(), origin.UID
 	annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation] = o.Namespace, o.Name
-	if at.Moved != "" {
-		move(meta, labels, at)
+	if located.Moved != "" {
+		move(meta, labels, located)
 	}
-	for _, name := range []string{v1alpha1.CascadeAnnotation, v1alpha1.RecreateAnnotation} { // as older hubs send them
+	for _, name := range []string{v1alpha1.CascadeAnnotation, v1alpha1.RecreateAnnotation} { // older hubs send them
 		delete(annotations, name)
 	}
-	if of.Orphan {
+	if origin.Orphan {
 		annotations[v1alpha1.OnRemoveAnnotation] = onRemoveOrphan
 	}
-	if of.Account != "" {
-		annotations[v1alpha1.ServiceAccountAnnotation] = of.Account
+	if origin.Account != "" {
+		annotations[v1alpha1.ServiceAccountAnnotation] = origin.Account
 	}
-	if !of.Log.IsZero() {
-		annotations[v1alpha1.LogAnnotation] = of.Log.String()
+	if !origin.Log.IsZero() {
+		annotations[v1alpha1.LogAnnotation] = origin.Log.String()
 	}
 	delete(meta, "managedFields")
 	delete(meta, "uid")
@@ -247,20 +248,20 @@ func Dress(object []byte, l Owner, at key.Located, of Origin, uid string) ([]byt
 	return slices.Concat(object[:old.Index], dressed, object[old.Index+len(old.Raw):]), nil
 }
 
-// move gives metadata the name of the object's place.
-func move(meta, labels map[string]any, at key.Located) {
-	meta["name"] = at.Name
-	if at.Namespace != "" {
-		meta["namespace"] = at.Namespace
+// move sets the name and namespace of the object in the cluster.
+func move(meta, labels map[string]any, located key.Located) {
+	meta["name"] = located.Name
+	if located.Namespace != "" {
+		meta["namespace"] = located.Namespace
 	} else if _, named := labels[namespaceLabel]; named { // Kubernetes sets it to the name
-		labels[namespaceLabel] = at.Name
+		labels[namespaceLabel] = located.Name
 	}
 }
 
-// namespaceLabel is what every Namespace of Kubernetes has, with its name.
+// namespaceLabel is the label with the name of a Namespace, which Kubernetes sets.
 const namespaceLabel = "kubernetes.io/metadata.name"
 
-// child returns the map under a name in m, which it makes if it is missing.
+// child returns the map under a name in m, and creates it if it is missing.
 func child(m map[string]any, name string) (map[string]any, error) {
 	switch v := m[name].(type) {
 	case map[string]any:
@@ -274,28 +275,27 @@ func child(m map[string]any, name string) (map[string]any, error) {
 	}
 }
 
-// Former says whether a field manager is that of an earlier location of the same name.
+// Former reports whether a field manager belongs to an earlier location of the same name.
 func (l Owner) Former(manager string) bool {
 	return manager != l.Manager() && strings.HasPrefix(manager, managerPrefix+string(l.name())+".")
 }
 
-// AppliedBy says whether the entry has what a manager owns by server-side apply.
+// AppliedBy reports whether the entry contains the fields that a manager owns by server-side apply.
 func (f *ManagedFields) AppliedBy(manager string) bool {
 	return f.Manager == manager && f.Operation == applyOperation && f.Subresource == ""
 }
 
-// AnotherLocation says whether a label is that of a location of another name. One of the
-// same name and another UID is an earlier location of the name.
+// AnotherLocation reports whether a label value belongs to a location of another name. The same
+// name with another UID is an earlier location of the name.
 func AnotherLocation(label string, l Owner) bool {
 	return label != "" && key.MarkedLocation(label) != l.name()
 }
 
-// Log is the object's pair: the place in the log at which it was last written; zero:
-// there is none.
+// Log returns the object's log position, at which it was last written; zero if there is none.
 func (m *Meta) Log() Pair { return ParsePair(m.Annotations[v1alpha1.LogAnnotation]) }
 
-// WroteLog reports whether the location's manager owns the annotation with the object's pair:
-// no other manager has written that since.
+// WroteLog reports whether the location's manager owns the annotation with the log position: no
+// other manager has written it since.
 func (m *Meta) WroteLog(l Owner) bool {
 	return slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
 		return f.Manager == l.Manager() && f.Subresource == "" && f.hasAnnotation(v1alpha1.LogAnnotation)
@@ -306,20 +306,18 @@ func (f *ManagedFields) hasAnnotation(name string) bool {
 	return gjson.GetBytes(f.FieldsV1, "f:metadata.f:annotations.f:"+strings.ReplaceAll(name, ".", `\.`)).Exists()
 }
 
-// Allows reports whether an annotation of the object has the value "true" and was set at the
-// target by another field manager than those of Orrery, of whatever location: an annotation
-// that comes from a space allows nothing.
+// Allows reports whether an annotation of the object is "true" and was set in the cluster by a
+// field manager that is not one of Orrery's. An annotation from a space allows nothing.
 func (m *Meta) Allows(annotation string) bool {
 	return m.Annotations[annotation] == "true" && slices.ContainsFunc(m.ManagedFields, func(f ManagedFields) bool {
 		return !strings.HasPrefix(f.Manager, managerPrefix) && f.Manager != ReleasedManager && f.hasAnnotation(annotation)
 	})
 }
 
-// ReleasedManager is the field manager that owns released values until another writer
-// changes them.
+// ReleasedManager is the field manager that owns released values until another writer changes them.
 const ReleasedManager = "orrery-released"
 
-// Released says whether the object has fields of ReleasedManager.
+// Released reports whether ReleasedManager owns fields of the object.
 func (m *Meta) Released() bool {
 	for i := range m.ManagedFields {
 		if m.ManagedFields[i].AppliedBy(ReleasedManager) {
@@ -329,7 +327,7 @@ func (m *Meta) Released() bool {
 	return false
 }
 
-// Written says that the location's manager has written the object, in whatever group.
+// Written reports whether the location's manager has written the object, in any API group.
 func (m *Meta) Written(l Owner) bool {
 	for i := range m.ManagedFields {
 		if m.ManagedFields[i].Manager == l.Manager() && m.ManagedFields[i].Subresource == "" {
@@ -339,14 +337,14 @@ func (m *Meta) Written(l Owner) bool {
 	return false
 }
 
-// Orphan says that the object is marked to be orphaned when it is removed.
+// Orphan reports whether the object is to be orphaned when it is removed.
 func (m *Meta) Orphan() bool {
 	return m.Annotations[v1alpha1.OnRemoveAnnotation] == onRemoveOrphan
 }
 
-// Account is the ServiceAccount that acts for the object by its marks; empty: the agent
-// itself.
+// Account returns the ServiceAccount that the agent impersonates for the object; empty for the
+// agent itself.
 func (m *Meta) Account() string { return m.Annotations[v1alpha1.ServiceAccountAnnotation] }
 
-// Selector finds what has the label of the owner's location.
+// Selector returns a label selector for the objects of the owner's location.
 func (l Owner) Selector() string { return v1alpha1.LocationLabel + "=" + string(l) }

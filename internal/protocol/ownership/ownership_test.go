@@ -34,7 +34,7 @@ func TestMarksOnly(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := Dress([]byte(`{"apiVersion":"v1","data":{"x":"y"},"kind":"ConfigMap","metadata":{"labels":{"a.b/c":"d"},"name":"a","namespace":"n"}}`),
+	body, err := ApplyBody([]byte(`{"apiVersion":"v1","data":{"x":"y"},"kind":"ConfigMap","metadata":{"labels":{"a.b/c":"d"},"name":"a","namespace":"n"}}`),
 		"edge.0a1b2c3d", key.Located{Object: o}, Origin{UID: "u", Orphan: true}, "f")
 	if err != nil {
 		t.Fatal(err)

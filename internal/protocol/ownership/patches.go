@@ -11,18 +11,18 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// Only returns a merge patch that sets the marks of an object to those in the body of an
-// apply, with the body's preconditions, and changes nothing else.
+// Only returns a merge patch that sets the ownership metadata of an object to that in the body of
+// an apply, with the preconditions of the body. It changes nothing else.
 func Only(body []byte) ([]byte, error) {
 	var err error
 	only := []byte(`{}`)
-	marks := []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion"}
+	paths := []string{"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.resourceVersion"}
 	for field, names := range markNames {
 		for _, name := range names {
-			marks = append(marks, "metadata."+field+"."+strings.ReplaceAll(name, ".", `\.`))
+			paths = append(paths, "metadata."+field+"."+strings.ReplaceAll(name, ".", `\.`))
 		}
 	}
-	for _, path := range marks {
+	for _, path := range paths {
 		if v := gjson.GetBytes(body, path); v.Exists() {
 			if only, err = sjson.SetRawBytes(only, path, []byte(v.Raw)); err != nil {
 				return nil, fmt.Errorf("make body of marks: %w", err)
@@ -41,7 +41,8 @@ func Only(body []byte) ([]byte, error) {
 	return only, nil
 }
 
-// markNames are the names of all marks, by the field of metadata that they are in.
+// markNames contains the names of all ownership metadata, by the field of metadata that they are
+// in.
 var markNames = map[string][]string{
 	"labels": {v1alpha1.LocationLabel, v1alpha1.SpaceLabel},
 	"annotations": {
@@ -51,8 +52,8 @@ var markNames = map[string][]string{
 	},
 }
 
-// othersFields are the managed fields without those of the location, of earlier locations
-// of its name, and of ReleasedManager.
+// othersFields returns the managed fields without those of the location, of earlier locations of
+// its name, and of ReleasedManager.
 func othersFields(all []ManagedFields, l Owner) []ManagedFields {
 	var others []ManagedFields
 	for _, f := range all {
@@ -63,8 +64,8 @@ func othersFields(all []ManagedFields, l Owner) []ManagedFields {
 	return others
 }
 
-// orNone are managed fields as an API server takes them: one empty entry stands for none,
-// since it takes an empty list for no change.
+// orNone returns managed fields as an API server accepts them: one empty entry means none, since an
+// empty list means no change.
 func orNone(all []ManagedFields) []ManagedFields {
 	if len(all) == 0 {
 		return []ManagedFields{{}}
@@ -72,15 +73,14 @@ func orNone(all []ManagedFields) []ManagedFields {
 	return all
 }
 
-// patch is a merge patch of metadata, for an object that has not changed since m was
-// read.
+// patch returns a merge patch of metadata that fails if the object has changed since m was read.
 func patch(m *Meta, fields map[string]any) any {
 	fields["uid"], fields["resourceVersion"] = m.UID, m.ResourceVersion
 	return map[string]any{"metadata": fields}
 }
 
-// LetGo removes the location's marks and managed fields from the object that m was
-// read from, and changes nothing else.
+// LetGo returns a patch that removes the location's ownership metadata and managed fields from the
+// object that m was read from, and changes nothing else.
 func LetGo(m *Meta, l Owner) any {
 	fields := map[string]any{"managedFields": orNone(othersFields(m.ManagedFields, l))}
 	for field, names := range markNames {
@@ -93,29 +93,29 @@ func LetGo(m *Meta, l Owner) any {
 	return patch(m, fields)
 }
 
-// SetFields replaces the managed fields of the object that m was read from, and changes
-// nothing else.
+// SetFields returns a patch that replaces the managed fields of the object that m was read from,
+// and changes nothing else.
 func SetFields(m *Meta, all []ManagedFields) any {
 	return patch(m, map[string]any{"managedFields": orNone(all)})
 }
 
-// SetPair writes a pair to the object that has the UID and the resourceVersion, and
-// changes nothing else.
+// SetPair returns a patch that writes a log position to the object with the UID and
+// resourceVersion, and changes nothing else.
 func SetPair(uid, version string, log Pair) any {
 	return patch(&Meta{UID: uid, ResourceVersion: version}, map[string]any{
 		"annotations": map[string]any{v1alpha1.LogAnnotation: log.String()},
 	})
 }
 
-// TakeOver moves the managed fields of an earlier location of the name to this location;
-// otherwise those that are no longer desired would stay. Entries that the earlier one did
-// not apply have only marks, which the next apply owns; they are dropped. moved says that
-// there are any fields of an earlier location.
+// TakeOver moves the managed fields of an earlier location of the name to this location; otherwise
+// the next apply would not remove fields that are no longer desired. Entries that the earlier
+// location did not apply contain only ownership metadata, which the next apply owns; they are
+// dropped. moved reports whether there are fields of an earlier location.
 func TakeOver(all []ManagedFields, l Owner) (fields []ManagedFields, moved bool) {
 	return takeOver(all, l, l.Former)
 }
 
-// takeOver is TakeOver from the owners whose managers former returns true for.
+// takeOver is TakeOver for all managers for which former returns true.
 func takeOver(all []ManagedFields, l Owner, former func(manager string) bool) (fields []ManagedFields, moved bool) {
 	mine := slices.ContainsFunc(all, func(f ManagedFields) bool { return f.AppliedBy(l.Manager()) })
 	for _, f := range all {

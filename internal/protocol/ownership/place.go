@@ -6,18 +6,18 @@ import (
 	"unique"
 )
 
-// maxMarker bounds the length of a hub marker.
+// maxMarker is the maximum length of a hub marker.
 const maxMarker = 64
 
-// Pair is a place in a hub's log: a revision, and the newest hub marker at or below it.
-// The zero pair is none. There is one for each observed object but there are few
-// markers, so markers are interned.
+// Pair is a position in a hub's log: a revision, and the newest hub marker (log epoch) at or below
+// it. The zero value means none. There is one for each observed object but there are few markers,
+// so markers are interned.
 type Pair struct {
 	name     unique.Handle[string]
 	Revision int64
 }
 
-// NewPair is the place of a revision; the zero pair if marker or revision is not valid.
+// NewPair returns the position of a revision; zero if marker or revision is invalid.
 func NewPair(marker string, revision int64) Pair {
 	if marker == "" || len(marker) > maxMarker || revision <= 0 {
 		return Pair{}
@@ -25,7 +25,7 @@ func NewPair(marker string, revision int64) Pair {
 	return Pair{unique.Make(strings.Clone(marker)), revision}
 }
 
-// ParsePair reads what String writes. It returns the zero pair for anything else.
+// ParsePair parses the output of String. It returns zero for anything else.
 func ParsePair(s string) Pair {
 	dot := strings.LastIndexByte(s, '.')
 	if dot < 0 {
@@ -38,10 +38,10 @@ func ParsePair(s string) Pair {
 	return NewPair(s[:dot], revision)
 }
 
-// IsZero says that there is no pair.
+// IsZero reports whether p is the zero value.
 func (p Pair) IsZero() bool { return p == Pair{} }
 
-// Marker is the newest marker at or below the revision; empty for the zero pair.
+// Marker returns the newest marker at or below the revision; empty for the zero value.
 func (p Pair) Marker() string {
 	if p.IsZero() {
 		return ""
@@ -49,7 +49,7 @@ func (p Pair) Marker() string {
 	return p.name.Value()
 }
 
-// String is the pair as the annotation has it; empty for the zero pair.
+// String returns the value of the annotation; empty for the zero value.
 func (p Pair) String() string {
 	if p.IsZero() {
 		return ""
@@ -57,10 +57,10 @@ func (p Pair) String() string {
 	return p.Marker() + "." + strconv.FormatInt(p.Revision, 10)
 }
 
-// MarshalText encodes as String does.
+// MarshalText encodes the position like String.
 func (p Pair) MarshalText() ([]byte, error) { return []byte(p.String()), nil }
 
-// UnmarshalText decodes what MarshalText encodes.
+// UnmarshalText decodes the output of MarshalText.
 func (p *Pair) UnmarshalText(b []byte) error {
 	*p = ParsePair(string(b))
 	return nil

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// of is an object that has all marks of an owner.
-func of(l Owner) *Meta {
+// of returns an object that has all ownership metadata of an owner.
+func owned(l Owner) *Meta {
 	return &Meta{
 		Name: "a", Namespace: "n", UID: "u", ResourceVersion: "7",
 		Labels: map[string]string{v1alpha1.LocationLabel: string(l), v1alpha1.SpaceLabel: "s"},
@@ -35,7 +35,7 @@ const (
 	third  = Owner("plant.33333333")
 )
 
-// after is the object that a patch has changed, as an API server merges it.
+// after returns an object to which an API server has applied a merge patch.
 func after(t *testing.T, m *Meta, patch any) *Meta {
 	t.Helper()
 	b, err := json.Marshal(patch)
@@ -62,12 +62,12 @@ func after(t *testing.T, m *Meta, patch any) *Meta {
 	return &next
 }
 
-// TestSucceed shows that what was taken over is the new owner's alone, and names the former
-// ones, whose agents know by that who has it.
+// TestSucceed: an object that was taken over belongs only to the new owner. It names the former
+// owners, whose agents recognize the takeover by that.
 func TestSucceed(t *testing.T) {
-	m := of(first)
-	if by := m.Successor(first, configMaps); by != "" {
-		t.Errorf("it has a successor %s at once", by)
+	m := owned(first)
+	if successor := m.Successor(first, configMaps); successor != "" {
+		t.Errorf("it has a successor %s at once", successor)
 	}
 	fields := m.Fields(first)
 	m = after(t, m, Succeed(m, first, second))
@@ -84,14 +84,14 @@ func TestSucceed(t *testing.T) {
 	if m.Successor(first, configMaps) != third || m.Successor(second, configMaps) != third || m.Successor(third, configMaps) != "" {
 		t.Errorf("its successors are wrong: %v", m.TakenFrom())
 	}
-	// It may go back, as when a hub was restored.
+	// The object may return to a former owner, for example after a hub was restored.
 	m = after(t, m, Succeed(m, third, second))
 	if m.Successor(third, configMaps) != second || m.Successor(second, configMaps) != "" {
 		t.Errorf("its successors are wrong: %v", m.TakenFrom())
 	}
 }
 
-// TestNoSuccessor shows what does not make an agent believe that it was succeeded.
+// TestNoSuccessor lists metadata that an agent must not accept as a takeover.
 func TestNoSuccessor(t *testing.T) {
 	for name, change := range map[string]func(*Meta){
 		"the label alone":   func(m *Meta) { delete(m.Annotations, v1alpha1.TakenFromAnnotation) },
@@ -100,7 +100,7 @@ func TestNoSuccessor(t *testing.T) {
 		"never written":     func(m *Meta) { m.ManagedFields = m.ManagedFields[len(m.ManagedFields)-1:] },
 		"without the label": func(m *Meta) { delete(m.Labels, v1alpha1.LocationLabel) },
 	} {
-		m := of(first)
+		m := owned(first)
 		m = after(t, m, Succeed(m, first, second))
 		if change(m); m.Successor(first, configMaps) != "" {
 			t.Errorf("%s: %s", name, m.Successor(first, configMaps))
@@ -109,7 +109,7 @@ func TestNoSuccessor(t *testing.T) {
 }
 
 func TestLetGoForgetsWhoHadIt(t *testing.T) {
-	m := of(first)
+	m := owned(first)
 	b, err := json.Marshal(LetGo(after(t, m, Succeed(m, first, second)), second))
 	if err != nil || !strings.Contains(string(b), `"`+v1alpha1.TakenFromAnnotation+`":null`) {
 		t.Errorf("%s, %v", b, err)

@@ -7,12 +7,13 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// maxTakenFrom bounds how many former owners an object names.
+// maxTakenFrom is the maximum number of former owners that an object names.
 const maxTakenFrom = 8
 
-// ProvesAny is the owner, of some, that the object proves to be of; empty: of none.
-func (m *Meta) ProvesAny(of []Owner, kind Kind) Owner {
-	for _, l := range of {
+// ProvesAny returns which of the owners the object belongs to by its ownership metadata; empty for
+// none.
+func (m *Meta) ProvesAny(owners []Owner, kind Kind) Owner {
+	for _, l := range owners {
 		if _, proves := m.ProvesOurs(l, kind); proves {
 			return l
 		}
@@ -20,7 +21,7 @@ func (m *Meta) ProvesAny(of []Owner, kind Kind) Owner {
 	return ""
 }
 
-// TakenFrom are those as whom the object was marked before its owner took it over.
+// TakenFrom returns the former owners of the object.
 func (m *Meta) TakenFrom() []Owner {
 	text := m.Annotations[v1alpha1.TakenFromAnnotation]
 	if text == "" {
@@ -33,18 +34,18 @@ func (m *Meta) TakenFrom() []Owner {
 	return all
 }
 
-// Successor is the owner that has taken the object over from l; empty: none has. All marks
-// have to prove that, since controllers copy labels and annotations.
+// Successor returns the owner that has taken the object over from l; empty if there is none. The
+// complete ownership metadata must prove it, since controllers copy labels and annotations.
 func (m *Meta) Successor(l Owner, kind Kind) Owner {
-	by := Owner(m.Labels[v1alpha1.LocationLabel])
-	if by == l || !slices.Contains(m.TakenFrom(), l) || m.ProvesAny([]Owner{by}, kind) == "" || !m.Written(by) {
+	successor := Owner(m.Labels[v1alpha1.LocationLabel])
+	if successor == l || !slices.Contains(m.TakenFrom(), l) || m.ProvesAny([]Owner{successor}, kind) == "" || !m.Written(successor) {
 		return ""
 	}
-	return by
+	return successor
 }
 
-// Remarked is the owner, a location of the same name with another UID, that the object proves to be
-// of; empty: it is of none. All marks have to prove that, as for Successor.
+// Remarked returns the owner of the object if it is a location of the same name with another UID;
+// empty otherwise. The complete ownership metadata must prove it, as for Successor.
 func (m *Meta) Remarked(l Owner, kind Kind) Owner {
 	owner := Owner(m.Labels[v1alpha1.LocationLabel])
 	if owner == l || owner.name() != l.name() || m.ProvesAny([]Owner{owner}, kind) == "" || !m.Written(owner) {
@@ -53,8 +54,8 @@ func (m *Meta) Remarked(l Owner, kind Kind) Owner {
 	return owner
 }
 
-// Succeed makes an object of a former owner, that m was read from, one of l: its label and
-// managed fields, and who it was taken from. Nothing else of it changes.
+// Succeed returns a patch that makes an object of a former owner, which m was read from, one of l.
+// It sets label, managed fields and the list of former owners, and changes nothing else.
 func Succeed(m *Meta, from, l Owner) any {
 	before := slices.DeleteFunc(m.TakenFrom(), func(o Owner) bool { return o == l || o == from })
 	before = append(before, from)
@@ -70,10 +71,10 @@ func Succeed(m *Meta, from, l Owner) any {
 	})
 }
 
-// SelectorOf finds what has the label of any of some owners.
-func SelectorOf(of []Owner) string {
+// SelectorOf returns a label selector for the objects of any of the owners.
+func SelectorOf(owners []Owner) string {
 	var values []string
-	for _, o := range of {
+	for _, o := range owners {
 		values = append(values, string(o))
 	}
 	return v1alpha1.LocationLabel + " in (" + strings.Join(values, ",") + ")"

@@ -9,27 +9,27 @@ import (
 	"github.com/theory/jsonpath/spec"
 )
 
-// Location is the path of one value in an object, from the outside in: names of fields
-// (string) and indexes in lists (int).
+// Location is the path of one value in an object, from the outside in: field names (string) and
+// list indexes (int).
 type Location []any
 
-// maxSteps bounds how many elements and fields of an object [*] and filters visit, over
-// all rules.
+// maxSteps is the maximum number of elements and fields of an object that [*] and filters of all
+// rules visit.
 const maxSteps = 100_000
 
-// errTooLarge says that an object has more values than rules may visit.
+// errTooLarge is returned if an object has more values than rules may visit.
 var errTooLarge = fmt.Errorf("the paths lead through more than %d elements of the object", maxSteps)
 
-// walk follows paths through one object.
+// walk follows paths in one object.
 type walk struct {
 	steps int
 	found []Location
 }
 
-// follow adds the locations of what path selects in value, which is at the location at.
-func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
+// follow adds the locations of the values that path selects in value, which is at location at.
+func (w *walk) follow(path []*spec.Segment, value any, location Location) error {
 	if len(path) == 0 {
-		w.found = append(w.found, slices.Clone(at))
+		w.found = append(w.found, slices.Clone(location))
 		return nil
 	}
 	selector, path := path[0].Selectors()[0], path[1:]
@@ -38,7 +38,7 @@ func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
 	switch s := selector.(type) {
 	case spec.Name:
 		if below, ok := fields[string(s)]; ok {
-			return w.follow(path, below, append(at, string(s)))
+			return w.follow(path, below, append(location, string(s)))
 		}
 		return nil
 	case spec.Index:
@@ -49,34 +49,34 @@ func (w *walk) follow(path []*spec.Segment, value any, at Location) error {
 		if i < 0 || i >= len(elements) {
 			return nil
 		}
-		return w.follow(path, elements[i], append(at, i))
+		return w.follow(path, elements[i], append(location, i))
 	}
-	filter, _ := selector.(*spec.FilterSelector) // or else [*]
+	filter, _ := selector.(*spec.FilterSelector) // otherwise [*]
 	for name, below := range fields {
-		if err := w.choose(filter, path, below, append(at, name)); err != nil {
+		if err := w.choose(filter, path, below, append(location, name)); err != nil {
 			return err
 		}
 	}
 	for i, below := range elements {
-		if err := w.choose(filter, path, below, append(at, i)); err != nil {
+		if err := w.choose(filter, path, below, append(location, i)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// choose follows path into one of several values, if the filter selects it or is nil.
-func (w *walk) choose(filter *spec.FilterSelector, path []*spec.Segment, value any, at Location) error {
+// choose follows path in one of several values, if the filter selects it or is nil.
+func (w *walk) choose(filter *spec.FilterSelector, path []*spec.Segment, value any, location Location) error {
 	if w.steps++; w.steps > maxSteps {
 		return errTooLarge
 	}
 	if filter == nil || filter.Eval(value, nil) {
-		return w.follow(path, value, at)
+		return w.follow(path, value, location)
 	}
 	return nil
 }
 
-// compare orders locations, a value before what is in it.
+// compare orders locations, with a value before the values in it.
 func compare(a, b Location) int {
 	return slices.CompareFunc(a, b, func(a, b any) int {
 		i, isIndex := a.(int)
@@ -96,7 +96,7 @@ func compare(a, b Location) int {
 	})
 }
 
-// contains says whether the value at other is the value at l, or inside it.
+// contains reports whether the value at other is the value at l, or inside it.
 func (l Location) contains(other Location) bool {
 	return len(l) <= len(other) && compare(l, other[:len(l)]) == 0
 }
@@ -104,7 +104,7 @@ func (l Location) contains(other Location) bool {
 // Paths are the paths of several rules.
 type Paths []Path
 
-// ParsePaths reads what Join wrote.
+// ParsePaths parses the output of Join.
 func ParsePaths(lines string) (Paths, error) {
 	var all Paths
 	for line := range strings.Lines(lines) {
@@ -117,19 +117,19 @@ func ParsePaths(lines string) (Paths, error) {
 	return all, nil
 }
 
-// MaxJoined bounds, in bytes, the joined paths of all rules of one object at one
-// location: they are sent to the location with the object.
+// MaxJoined is the maximum size in bytes of the joined paths of all rules for one object at one
+// location, which the hub sends with the object.
 const MaxJoined = 16 << 10
 
-// Join encodes paths as a wire.Policy has them: sorted, without repeats, one per line.
+// Join encodes paths for wire.Policy: sorted, without duplicates, one per line.
 func Join(paths []string) string {
 	paths = slices.Sorted(slices.Values(paths))
 	return strings.Join(slices.Compact(paths), "\n")
 }
 
-// Locate gives the locations of the values that the paths select, in order, without
-// those inside others. The object is as encoding/json or apimachinery decode it. The only
-// error says that the object is too large.
+// Locate returns the locations of the values that the paths select, in order, without those inside
+// others. The object is decoded as by encoding/json or apimachinery. The only possible error is
+// errTooLarge.
 func (ps Paths) Locate(object any) ([]Location, error) {
 	var w walk
 	for _, p := range ps {

@@ -1,8 +1,7 @@
-// Package rulepath has the rules that Customizers apply to one object: which values of
-// the object a rule's path selects. Hub and agent both import it, so that what the hub
-// accepts is what an agent can follow.
+// Package rulepath parses the paths of Customizer rules and finds the values that they select in an
+// object. Hub and agent both import it, so that an agent can follow each path that the hub accepts.
 //
-// It is pure. It must never know where an object comes from or goes to.
+// It is pure. It must not depend on where an object comes from.
 package rulepath
 
 import (
@@ -17,21 +16,21 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// MaxCustomizers bounds how many Customizers can change one object for one location by rules.
-// Each costs something at each rendering, whatever its rules do.
+// MaxCustomizers is the maximum number of Customizers that can change one object for one location
+// by rules. Each takes time at each rendering.
 const MaxCustomizers = 64
 
-// maxPath bounds the text of a path, in bytes.
+// maxPath is the maximum length of a path, in bytes.
 const maxPath = 256
 
-// Path says which values of an object a rule is about. It is a subset of JSONPath (RFC
-// 9535) that costs no more to follow than the values it visits, since users write paths
-// that agents follow: it begins with the name of a field, and goes on by names, indexes,
-// [*] and filters for one string, such as [?@.name=="app"].
+// Path selects values in an object. It is a subset of JSONPath (RFC 9535). Users write paths that
+// agents follow, so following one costs no more than the values it visits. It starts with the name
+// of a field and continues with names, indexes, [*] and filters for one string, such as
+// [?@.name=="app"].
 type Path struct{ segments []*spec.Segment }
 
-// Parse parses a path. It refuses what is not JSONPath or not in the subset, and paths
-// that may select fields that identify the object.
+// Parse parses a path. It rejects paths that are not in the subset, and paths that may select
+// fields that identify the object.
 func Parse(text string) (Path, error) {
 	if len(text) > maxPath {
 		return Path{}, fmt.Errorf("may not be longer than %d bytes", maxPath)
@@ -53,16 +52,16 @@ func Parse(text string) (Path, error) {
 	return Path{segments}, nil
 }
 
-// Segments are what the path goes on by, each with one selector. The caller must not change
+// Segments returns the segments of the path, each with one selector. The caller must not change
 // them.
 func (p Path) Segments() []*spec.Segment { return p.segments }
 
-// oneString matches a filter that compares one value in an element with a string, as the
-// library prints it.
+// oneString matches a filter that compares one value of an element with a string, in the notation
+// of the library.
 var oneString = regexp.MustCompile(`^\?@(\["(\\.|[^"\\])*"\])+ == "(\\.|[^"\\])*"$`)
 
-// simple refuses selectors that are not in the subset: those left cost no more than the
-// values they visit, and can't select one twice.
+// simple rejects selectors that are not in the subset. The remaining ones cost no more than the
+// values they visit, and can't select a value twice.
 func simple(segments []*spec.Segment) error {
 	for _, s := range segments {
 		switch {
@@ -84,9 +83,9 @@ func simple(segments []*spec.Segment) error {
 	return nil
 }
 
-// allowed refuses paths that may select apiVersion, kind, Orrery's marks, or any metadata
-// but single labels and annotations: these say what the object is, and whose. Status does
-// not travel.
+// allowed rejects paths that may select apiVersion, kind, ownership metadata, status, or any
+// metadata except single labels and annotations. These identify the object and its owner; status is
+// not sent.
 func allowed(segments []*spec.Segment) error {
 	field, ok := name(segments, 0)
 	if !ok {
@@ -115,7 +114,7 @@ func allowed(segments []*spec.Segment) error {
 	return nil
 }
 
-// name is the name of the field that the i-th segment selects; ok is false if it may
+// name returns the name of the field that the i-th segment selects; ok is false if the segment may
 // select anything else.
 func name(segments []*spec.Segment, i int) (field string, ok bool) {
 	if i >= len(segments) {

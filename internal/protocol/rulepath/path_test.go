@@ -143,7 +143,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// What rules cost is bounded, whatever the paths and the object.
+// The cost of rules is limited for all paths and objects.
 func TestLocateIsBounded(t *testing.T) {
 	paths, err := ParsePaths("$.spec.*[*]\n$.spec.l[*]")
 	if err != nil {
@@ -158,7 +158,7 @@ func TestLocateIsBounded(t *testing.T) {
 	}
 }
 
-// Users write paths, and agents follow them: no path may crash either side.
+// Users write paths, and agents follow them: no path may crash either of them.
 func FuzzPath(f *testing.F) {
 	for _, path := range []string{
 		"$.spec.replicas", "$.spec.*[*]", "$.a[-2]", "$.a[0].b", `$.spec.template.spec.containers[?@.name=="a"].image`,

@@ -9,11 +9,11 @@ import (
 	"io"
 )
 
-// MaxLine bounds one line of a body, in bytes: the largest object that a space
-// accepts, as JSON within JSON, with room to spare.
+// MaxLine is the maximum length in bytes of one line of a body: the largest object that a space
+// accepts, as JSON within JSON, with a margin.
 const MaxLine = 4 << 20
 
-// ErrLineTooLong says that a line exceeds MaxLine.
+// ErrLineTooLong is returned for a line longer than MaxLine.
 var ErrLineTooLong = errors.New("line too long")
 
 // Encoder writes one JSON value per line. It is for one goroutine.
@@ -22,7 +22,7 @@ type Encoder struct{ json *json.Encoder }
 // NewEncoder returns an encoder that writes each value to w in one call.
 func NewEncoder(w io.Writer) *Encoder {
 	e := json.NewEncoder(w)
-	e.SetEscapeHTML(false) // an object's bytes, which have a digest, stay as they are
+	e.SetEscapeHTML(false) // the object's bytes, which have a digest, must not change
 	return &Encoder{json: e}
 }
 
@@ -60,18 +60,18 @@ func (d *Decoder) Decode(v any) error {
 	}
 }
 
-// Buffered is how many bytes can be read without waiting.
+// Buffered returns the number of bytes that can be read without blocking.
 func (d *Decoder) Buffered() int { return d.r.Buffered() }
 
 // next returns the next line without its end; it is valid until the next call.
 func (d *Decoder) next() ([]byte, error) {
-	part, err := d.r.ReadSlice('\n')
+	chunk, err := d.r.ReadSlice('\n')
 	if err == nil {
-		return bytes.TrimSpace(part), nil
+		return bytes.TrimSpace(chunk), nil
 	}
 	d.line = d.line[:0]
 	for {
-		d.line = append(d.line, part...)
+		d.line = append(d.line, chunk...)
 		switch {
 		case len(d.line) > MaxLine:
 			return nil, ErrLineTooLong
@@ -82,6 +82,6 @@ func (d *Decoder) next() ([]byte, error) {
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		}
-		part, err = d.r.ReadSlice('\n')
+		chunk, err = d.r.ReadSlice('\n')
 	}
 }

@@ -10,12 +10,12 @@ import (
 	"strconv"
 )
 
-// Sum is a digest, or a sum of digests modulo 2^256. Adding digests of leaves
-// makes a digest of a set that does not depend on order and that one addition
-// and one subtraction keep up to date (AdHash, Bellare and Micciancio 1997).
+// Sum is a digest, or a sum of digests modulo 2^256. The sum of the digests of leaves is a digest
+// of their set. It is independent of order, and one addition and one subtraction update it (AdHash,
+// Bellare and Micciancio 1997).
 type Sum [4]uint64
 
-// SumOf is the SHA-256 digest of some bytes.
+// SumOf returns the SHA-256 digest of some bytes.
 func SumOf(b []byte) Sum { return sumOf(sha256.Sum256(b)) }
 
 func sumOf(h [sha256.Size]byte) Sum {
@@ -28,17 +28,17 @@ func sumOf(h [sha256.Size]byte) Sum {
 	return s
 }
 
-// LeafSum is what one object adds to the sum of a location's content: its key, the
-// source's UID, the digest of the rendered object and how it is treated.
+// LeafSum returns the part of one object in the content hash of a location: a digest of its key,
+// the source's UID, the digest of the rendered object and its policy.
 func LeafSum(k, uid string, digest Sum, policy Policy) Sum {
 	b := make([]byte, 0, 256)
-	for _, part := range []string{k, uid} {
-		b = append(append(strconv.AppendInt(b, int64(len(part)), 10), ':'), part...)
+	for _, text := range []string{k, uid} {
+		b = append(append(strconv.AppendInt(b, int64(len(text)), 10), ':'), text...)
 	}
 	b = digest.appendTo(b)
 	if policy != (Policy{}) {
 		p, err := json.Marshal(policy)
-		if err != nil { // a struct of plain fields
+		if err != nil { // a struct of plain fields always encodes
 			panic(err)
 		}
 		b = append(b, p...)
@@ -64,21 +64,21 @@ func (s Sum) Sub(o Sum) Sum {
 	return s
 }
 
-// IsZero says whether s is the sum of nothing.
+// IsZero reports whether s is the sum of the empty set.
 func (s Sum) IsZero() bool { return s == Sum{} }
 
-// String is the sum in hexadecimal.
+// String returns the sum in hexadecimal.
 func (s Sum) String() string { return string(s.appendTo(nil)) }
 
 func (s Sum) appendTo(text []byte) []byte {
 	var b [32]byte
-	for i, part := range s {
-		binary.BigEndian.PutUint64(b[8*i:], part)
+	for i, word := range s {
+		binary.BigEndian.PutUint64(b[8*i:], word)
 	}
 	return hex.AppendEncode(text, b[:])
 }
 
-// MarshalText encodes in hexadecimal; the zero sum is empty.
+// MarshalText encodes the sum in hexadecimal; the zero sum is empty.
 func (s Sum) MarshalText() ([]byte, error) {
 	if s.IsZero() {
 		return nil, nil
@@ -86,7 +86,7 @@ func (s Sum) MarshalText() ([]byte, error) {
 	return s.appendTo(nil), nil
 }
 
-// UnmarshalText decodes what MarshalText encodes.
+// UnmarshalText decodes the output of MarshalText.
 func (s *Sum) UnmarshalText(text []byte) error {
 	if len(text) == 0 {
 		*s = Sum{}

@@ -15,25 +15,23 @@ import (
 	"strings"
 )
 
-// MaxEndpoints is how many endpoints a hub may have.
+// MaxEndpoints is the maximum number of endpoints of a hub.
 const MaxEndpoints = 16
 
-// maxEndpoint bounds the length of an endpoint's URL, and of the certificates that are
-// trusted there, in bytes.
+// maxEndpoint is the maximum length in bytes of an endpoint's URL, and of its certificates.
 const maxEndpoint = 64 << 10
 
-// Endpoint is a URL under which a hub is reached, and by what the certificate that is
-// shown there is verified.
+// Endpoint is a URL of the hub, with the authorities that verify the certificate there.
 type Endpoint struct {
 	// URL is https://HOST[:PORT][/PREFIX], without a slash at its end.
 	URL string `json:"url"`
-	// CA are the certificates that are trusted, in PEM; SystemRoots says that instead of
-	// them those are that the client's system trusts.
+	// CA contains the trusted certificates, PEM-encoded. With SystemRoots, the client trusts the
+	// certificates of its system instead.
 	CA          string `json:"ca,omitempty"`
 	SystemRoots bool   `json:"systemRoots,omitempty"`
 }
 
-// Validate says what is wrong with an endpoint.
+// Validate returns an error if the endpoint is invalid.
 func (e Endpoint) Validate() error {
 	u, err := ParseHubURL(e.URL)
 	if err == nil && u.String() != e.URL {
@@ -51,10 +49,10 @@ func (e Endpoint) Validate() error {
 	return err
 }
 
-// Roots are the certificates that are trusted; nil: those of the system.
+// Roots returns the trusted certificates; nil for those of the system.
 func (e Endpoint) Roots() (*x509.CertPool, error) {
 	if e.SystemRoots {
-		return nil, nil //nolint:nilnil // as crypto/tls has it
+		return nil, nil //nolint:nilnil // the convention of crypto/tls
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM([]byte(e.CA)) {
@@ -63,7 +61,7 @@ func (e Endpoint) Roots() (*x509.CertPool, error) {
 	return roots, nil
 }
 
-// Fingerprints name what is trusted, for people to compare.
+// Fingerprints identify the trusted certificates in output for users.
 func (e Endpoint) Fingerprints() []string {
 	if e.SystemRoots {
 		return []string{"system"}
@@ -71,7 +69,7 @@ func (e Endpoint) Fingerprints() []string {
 	return Fingerprints([]byte(e.CA))
 }
 
-// Fingerprints are the first digits of the SHA-256 fingerprints of certificates in PEM.
+// Fingerprints returns the first digits of the SHA-256 fingerprints of certificates, PEM-encoded.
 func Fingerprints(text []byte) (all []string) {
 	for block, rest := pem.Decode(text); block != nil; block, rest = pem.Decode(rest) {
 		all = append(all, Fingerprint(block.Bytes))
@@ -79,24 +77,24 @@ func Fingerprints(text []byte) (all []string) {
 	return all
 }
 
-// Fingerprint is that of a certificate, DER.
+// Fingerprint returns the fingerprint of a certificate, DER-encoded.
 func Fingerprint(certificate []byte) string {
 	sum := sha256.Sum256(certificate)
 	return hex.EncodeToString(sum[:])[:fingerprint]
 }
 
-// fingerprint is how many digits of a fingerprint are shown.
+// fingerprint is the number of digits in a fingerprint.
 const fingerprint = 16
 
-// ParseHubURL parses the URL of a hub. What it returns has no slash at its end.
+// ParseHubURL parses the URL of a hub. The result has no slash at its end.
 func ParseHubURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
-	if err != nil { // its message has the text, and that may have a password
+	if err != nil { // its message contains the text, which may have a password
 		return nil, errors.New("the hub's URL can't be parsed: want https://HOST[:PORT][/PREFIX]")
 	}
 	plain := u.User == nil && u.RawQuery == "" && u.Fragment == "" && u.RawPath == "" && u.Opaque == ""
 	if u.Scheme != "https" || u.Hostname() == "" || !plain {
-		shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // the rest may have a password
+		shown := url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path} // the rest may contain a password
 		return nil, fmt.Errorf("hub %q: want https://HOST[:PORT][/PREFIX]", &shown)
 	}
 	u.Path = strings.TrimRight(u.Path, "/")
@@ -106,13 +104,13 @@ func ParseHubURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Endpoints are those of a hub for a location, the one that it prefers first. One without
-// a URL is whatever the agent uses.
+// Endpoints are the endpoints of a hub for a location, the preferred one first. An endpoint without
+// a URL has the URL that the agent uses.
 type Endpoints struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// At is the same with a URL in the place of none.
+// At returns the endpoints with url in place of an empty URL.
 func (e Endpoints) At(url string) Endpoints {
 	all := slices.Clone(e.Endpoints)
 	for i := range all {
@@ -121,7 +119,7 @@ func (e Endpoints) At(url string) Endpoints {
 	return Endpoints{all}
 }
 
-// Validate says what is wrong with what a hub announces, once all have a URL.
+// Validate returns an error if the announced endpoints are invalid, once all have a URL.
 func (e Endpoints) Validate() error {
 	if n := len(e.Endpoints); n == 0 || n > MaxEndpoints {
 		return fmt.Errorf("%d endpoints of the hub: want 1 to %d", n, MaxEndpoints)
@@ -134,13 +132,13 @@ func (e Endpoints) Validate() error {
 	return nil
 }
 
-// Equal says whether two are the same.
+// Equal reports whether two sets of endpoints are the same.
 func (e Endpoints) Equal(o Endpoints) bool { return slices.Equal(e.Endpoints, o.Endpoints) }
 
-// Digest names them.
+// Digest returns a digest of the endpoints.
 func (e Endpoints) Digest() string {
 	b, err := json.Marshal(e)
-	if err != nil { // structs of strings
+	if err != nil { // structs of strings always encode
 		panic(err)
 	}
 	return SumOf(b).String()[:32]

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// certified is a key and a certificate of it.
+// certified returns a key and a certificate for it.
 func certified(t *testing.T) (certificate []byte, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -26,8 +26,8 @@ func certified(t *testing.T) (certificate []byte, key *ecdsa.PrivateKey) {
 	return certificate, key
 }
 
-// TestBearersAndRenewals: both are made by who has the key of a certificate, and one is
-// never the other.
+// TestBearersAndRenewals: both are created with the key of a certificate, and one is never accepted
+// as the other.
 func TestBearersAndRenewals(t *testing.T) {
 	certificate, key := certified(t)
 	others, otherKey := certified(t)
@@ -42,8 +42,8 @@ func TestBearersAndRenewals(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	parts := strings.Split(bearer, ".")
-	for _, bad := range []string{"", "orr_b_", "paris.secret", stolen, strings.Join(parts[:2], "."), parts[0] + ".!." + parts[2], bearer + ".x", strings.TrimPrefix(bearer, "orr_b_")} {
+	fields := strings.Split(bearer, ".")
+	for _, bad := range []string{"", "orr_b_", "paris.secret", stolen, strings.Join(fields[:2], "."), fields[0] + ".!." + fields[2], bearer + ".x", strings.TrimPrefix(bearer, "orr_b_")} {
 		if _, err := ParseBearer(bad); err == nil {
 			t.Errorf("%q is read", bad)
 		}

@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// MaxReport is how many bytes a report may take in the log.
+	// MaxReport is the maximum size of a report in the log, in bytes.
 	MaxReport = 512 << 10
-	// MaxStatusDepth is how deeply objects and lists may be nested in the status of a report. An object of a space that
-	// has such a status is within what the hub takes from its users, who could not write it otherwise.
+	// MaxStatusDepth is the maximum nesting of objects and lists in the status of a report. An
+	// object of a space with such a status is below the limit for objects that users write.
 	MaxStatusDepth = 100
-	// MaxObjectDepth is the same of the object of a report.
+	// MaxObjectDepth is the maximum nesting in the object of a report.
 	MaxObjectDepth = 200
-	// maxReportText is how many bytes each of a report's texts may take.
+	// maxReportText is the maximum size of each string of a report, in bytes.
 	maxReportText = 4 << 10
-	// maxBrief is how many bytes a report quotes of an error.
+	// maxBrief is the maximum number of bytes that a report quotes of an error.
 	maxBrief = 1024
-	// escaped is how many bytes one byte can take in JSON.
+	// escaped is the maximum number of bytes of one byte in JSON.
 	escaped = 6
 )
 
-// Fit is the report as the log takes it: a status or object that is too large, nested too deeply, or has a name
-// twice is left out, with the reason in the message, so that at least the state arrives. Bytes that are no UTF-8 become
-// U+FFFD, as Kubernetes has it. Agents and hubs both apply it, and a report that fits is unchanged, so both keep
-// the same bytes.
+// Fit returns the report in the form of the log. It omits a status or object that is too large,
+// nested too deeply, or has duplicate names, and gives the reason in the message, so that at least
+// the state arrives. Invalid UTF-8 becomes U+FFFD, as in Kubernetes. Agents and hubs both apply
+// Fit, and it does not change its own result, so both have the same bytes.
 func (r Report) Fit() Report {
 	r.UID, r.Reason, r.Message = clip(r.UID), clip(r.Reason), clip(r.Message)
 	r.Since, r.Completed, r.State = clip(r.Since), clip(r.Completed), State(clip(string(r.State)))
@@ -59,10 +59,10 @@ func (r Report) Fit() Report {
 	return r
 }
 
-// tooLarge is the reason to leave out a status or object that exceeds MaxReport.
+// tooLarge returns the reason for omitting a status or object larger than MaxReport.
 func tooLarge() string { return fmt.Sprintf("a report may have %d", MaxReport) }
 
-// validUTF8 is JSON without bytes that are no UTF-8, which only its texts may have.
+// validUTF8 returns JSON without invalid UTF-8, which only its strings can contain.
 func validUTF8(text json.RawMessage) json.RawMessage {
 	if len(text) > MaxReport || utf8.Valid(text) {
 		return text
@@ -70,8 +70,8 @@ func validUTF8(text json.RawMessage) json.RawMessage {
 	return bytes.ToValidUTF8(text, []byte("\uFFFD"))
 }
 
-// unfit is the reason to leave a status or object out of a report, whatever else the report has; empty: there is
-// none. The order bounds the work: size, depth, and then the names.
+// unfit returns the reason for omitting a status or object, independent of the rest of the report;
+// empty if it can stay. The order limits the work: size, depth, and then names.
 func unfit(text json.RawMessage, depth int) (why string) {
 	if len(text) > MaxReport {
 		return tooLarge()
@@ -85,7 +85,7 @@ func unfit(text json.RawMessage, depth int) (why string) {
 	return ""
 }
 
-// maxName is how many bytes of a field's name a message quotes.
+// maxName is the maximum number of bytes that a message quotes of a field's name.
 const maxName = 100
 
 func (r *Report) dropObject(why string) {
@@ -98,23 +98,23 @@ func (r *Report) dropStatus(why string) {
 	r.leftOut("status", r.StatusBytes, why)
 }
 
-// leftOut has the message say what is left out.
+// leftOut adds an omitted field and the reason to the message.
 func (r *Report) leftOut(what string, size int, why string) {
-	said := fmt.Sprintf("its %s of %d bytes is left out: %s", what, size, why)
+	omission := fmt.Sprintf("its %s of %d bytes is left out: %s", what, size, why)
 	if r.Message != "" {
-		said = r.Message + "; " + said
+		omission = r.Message + "; " + omission
 	}
-	r.Message = clip(said)
+	r.Message = clip(omission)
 }
 
 func clip(s string) string { return Clip(s, maxReportText) }
 
-// Brief shortens an error's text to what a report quotes of it.
+// Brief shortens the text of an error for a report.
 func Brief(s string) string { return Clip(s, maxBrief) }
 
-// Clip is a text as it may be shown to people: one line of printable characters in valid
-// UTF-8, of at most limit bytes. What is from a cluster may hold what tells a terminal to
-// show something else than what is there.
+// Clip returns a text that is safe to print: one line of printable characters in valid UTF-8, of at
+// most limit bytes. Texts from a cluster may contain escape sequences that make a terminal show
+// wrong output.
 func Clip(s string, limit int) string {
 	s = printable(s)
 	if len(s) <= limit {
@@ -124,7 +124,7 @@ func Clip(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(more)], "") + more
 }
 
-// printable replaces what does not show as a character of its own.
+// printable replaces characters that are not printable.
 func printable(s string) string {
 	plain := true
 	for i := range len(s) {

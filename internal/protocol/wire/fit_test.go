@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFit shows that a report that is too large loses its status and nothing else, that
-// the message tells its size, and that what fits stays as it is.
+// TestFit: a report that is too large loses only its status, the message has the size, and a report
+// within the limit does not change.
 func TestFit(t *testing.T) {
 	status := func(text string, n int) json.RawMessage {
 		b, err := json.Marshal(map[string]string{"text": strings.Repeat(text, n)})
@@ -43,7 +43,7 @@ func TestFit(t *testing.T) {
 	}
 }
 
-// TestFitObject: an object that is too large is left out as a status is.
+// TestFitObject: an object that is too large is omitted like a status.
 func TestFitObject(t *testing.T) {
 	large := json.RawMessage(`{"a":"` + strings.Repeat("x", MaxReport) + `"}`)
 	r := Report{UID: "u", State: Present, Owner: "apps/deployments/n/x", Object: large, LeftOut: 3}
@@ -61,8 +61,8 @@ func TestFitObject(t *testing.T) {
 	}
 }
 
-// TestClip: texts are one line of characters that show, within their limit, and stay as they are
-// the next time.
+// TestClip: the results are one line of printable characters within the limit, and clipping them
+// again does not change them.
 func TestClip(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                           "",

@@ -1,9 +1,9 @@
-// Package wire defines the protocol of hub and agent: the frames of the desired
-// stream, reports, and the digests by which both sides find out what differs. The two
-// binaries may be one minor version apart, so fields are only ever added.
+// Package wire defines the protocol of hub and agent: the frames of the stream of desired objects,
+// reports, and the digests by which both sides find differences. The two programs may be one minor
+// version apart, so fields are only ever added.
 //
-// Bodies are JSON values, one per line. The package must never do I/O of its
-// own beyond encoding to and decoding from a stream it is given.
+// Bodies are JSON values, one per line. The package must not do I/O other than encoding to and
+// decoding from a given stream.
 package wire
 
 import (
@@ -21,32 +21,32 @@ const (
 )
 
 const (
-	// CapabilitiesHeader lists, separated by commas, what the agent can do that agents of
-	// the version before can't. The hub sends others nothing that needs it.
+	// CapabilitiesHeader lists, separated by commas, the features of the agent that agents of the
+	// previous version lack. The hub sends frames that need a feature only to agents that list it.
 	CapabilitiesHeader = "Orrery-Capabilities"
-	// Impersonates: the agent obeys Policy.ServiceAccount.
+	// Impersonates: the agent supports Policy.ServiceAccount.
 	Impersonates = "Impersonates"
-	// Confirms: the agent says of what is to be gone that it is (Gone). Others are told of
-	// the removal only, so that nothing waits for their word but in vain.
+	// Confirms: the agent confirms removals (Gone). To other agents the hub sends only the removal,
+	// so no deletion waits for a confirmation that never comes.
 	Confirms = "Confirms"
-	// Looks: the agent answers Look frames.
+	// Looks: the agent responds to Look frames.
 	Looks = "Looks"
-	// Prefixes: the agent obeys Settings.Namespaces.
+	// Prefixes: the agent supports Settings.Namespaces.
 	Prefixes = "Prefixes"
-	// Sees: the agent obeys Settings.Upsync and Policy.Associated, and its reports have
-	// other origins than key.Placed, too. It lets go of what is held for Upsynced.
+	// Sees: the agent supports Settings.Upsync and Policy.Associated, and sends reports with other
+	// origins than key.Placed. It releases objects that are held for Upsynced.
 	Sees = "Sees"
 )
 
-// ShardParam is the parameter of every request but for credentials that names the agent's
-// shard, K/N, if it does not have the whole location.
+// ShardParam is the query parameter with the agent's shard, K/N, in all requests except those for
+// credentials. It is absent for an agent that serves the whole location.
 const ShardParam = "shard"
 
-// ShardHeader is in each answer to such a request, and says for which shard it was answered. A
-// hub that knows nothing of shards answers for the whole location, and does not send it.
+// ShardHeader, in each response to such a request, is the shard that the response is for. A hub
+// without support for shards responds for the whole location, and does not send the header.
 const ShardHeader = "Orrery-Shard"
 
-// Capable says whether the header of a request lists a capability.
+// Capable reports whether the headers of a request list a capability.
 func Capable(header http.Header, capability string) bool {
 	for _, line := range header.Values(CapabilitiesHeader) {
 		for one := range strings.SplitSeq(line, ",") {
@@ -58,7 +58,7 @@ func Capable(header http.Header, capability string) bool {
 	return false
 }
 
-// Frame is one line of the desired stream or of a walk's answer; exactly one
+// Frame is one line of the stream of desired objects, or of a comparison response; exactly one
 // field is set.
 type Frame struct {
 	Hello    *Hello    `json:"hello,omitempty"`
@@ -70,13 +70,13 @@ type Frame struct {
 	Del      *Del      `json:"del,omitempty"`
 	Mark     *Mark     `json:"mark,omitempty"`
 	Ping     *Ping     `json:"ping,omitempty"`
-	// Part answers one span of a paged walk.
+	// Part is the response for one span of a comparison.
 	Part *Part `json:"part,omitempty"`
-	// Endpoints are all URLs under which the agent is to reach the hub. They come after the
-	// hello and whenever they change, if the agent asks for that by naming the digest of
-	// those that it has, and never if they are the same.
+	// Endpoints are all URLs of the hub for the agent. The agent requests them with the digest of
+	// its present endpoints. They are sent after the hello and after each change, but never if they
+	// are the same.
 	Endpoints *Endpoints `json:"endpoints,omitempty"`
-	// Look asks what is at the target.
+	// Look requests the present object in the cluster.
 	Look *Look `json:"look,omitempty"`
 	// Bye is the last frame of a session that the hub ends.
 	Bye *Bye `json:"bye,omitempty"`
@@ -84,83 +84,83 @@ type Frame struct {
 
 // Hello opens a session.
 type Hello struct {
-	// UID is the location's UID: a location of the same name with another UID
-	// is another location.
+	// UID is the location's UID. A location of the same name with another UID is another location.
 	UID string `json:"uid"`
-	// Marker is the newest hub marker at or below Revision.
+	// Marker is the newest hub marker (log epoch) at or below Revision.
 	Marker   string `json:"marker"`
 	Revision int64  `json:"revision"`
-	// Root and Count describe the location's content, what is desired there, at
+	// Root and Count are the content hash and the number of the objects desired at the location, at
 	// Revision.
 	Root  Sum `json:"root"`
 	Count int `json:"count"`
-	// Continuous says that the marker and revision the agent named are known to be
-	// of this hub's log. It is true for an agent that named none.
+	// Continuous reports whether the marker and revision that the agent sent are known to be in
+	// this hub's log. It is true for an agent that sent none.
 	Continuous bool `json:"continuous"`
-	// Resumed says that the frames up to the next mark are the difference
-	// between the agent's revision and that mark's. Otherwise only what happens
-	// after Revision follows, and an agent whose root differs has to walk.
+	// Resumed reports that the frames up to the next mark are the difference between the agent's
+	// revision and the revision of that mark. Otherwise only changes after Revision follow, and an
+	// agent with another content hash must compare.
 	Resumed  bool     `json:"resumed"`
 	Settings Settings `json:"settings"`
 }
 
-// Settings are what a location's spec, annotations and conditions mean for its agent. A
-// settings frame replaces those of the hello.
+// Settings are the location's spec, annotations and conditions in the form that its agent needs. A
+// settings frame replaces the settings of the hello.
 type Settings struct {
-	// Halt says why the agent must change nothing; empty while it works.
+	// Halt is the reason why the agent must change nothing; empty while it works.
 	Halt string `json:"halt,omitempty"`
 	// PruneMaxPercent is the location's spec.prune.maxPercent.
 	PruneMaxPercent int `json:"pruneMaxPercent"`
-	// HeartbeatSeconds is how often the hub sends a ping on a quiet stream.
+	// HeartbeatSeconds is the interval of pings on a stream without other frames.
 	HeartbeatSeconds int `json:"heartbeatSeconds"`
-	// Accept is a marker: the operator accepts a log whose hello names it as the
-	// continuation of what the agent knows.
+	// Accept is a marker. An administrator accepts a log whose hello has this marker as the
+	// continuation of the log that the agent last followed.
 	Accept string `json:"accept,omitempty"`
-	// Confirm lets guarded removals proceed.
+	// Confirm confirms removals that the removal guard holds back.
 	Confirm []Confirmation `json:"confirm,omitempty"`
-	// Purge says that the operator has everything removed: the location's content is
-	// empty, and no removal is guarded.
+	// Purge reports that an administrator removes all objects: the location's content is empty, and
+	// the removal guard is off.
 	Purge bool `json:"purge,omitempty"`
-	// TakesOver are the marks of locations that are no more, as NAME.UID8, whose objects at
-	// the target the location takes over. Agents of the version before leave these alone.
+	// TakesOver are the ownership labels, NAME.UID8, of deleted locations whose objects in the
+	// cluster the location takes over. Agents of the previous version ignore them.
 	TakesOver []string `json:"takesOver,omitempty"`
-	// Namespaces is the location's spec.namespaces if that is not Same. Keys and objects of
-	// frames and reports are those of the space all the same: the agent alone knows places. An
-	// agent that does not announce Prefixes has nothing desired where there is one.
+	// Namespaces is the location's spec.namespaces if it is not Same. Frames and reports always
+	// have the keys and objects of the space; only the agent maps namespaces. An agent without the
+	// capability Prefixes gets no desired objects at such a location.
 	Namespaces string `json:"namespaces,omitempty"`
-	// Upsync says which objects that are born at the location come back, for each space that
-	// asks. An agent that does not announce Sees is never asked.
+	// Upsync selects objects created at the location that the agent reports, for each space that
+	// requests them. An agent without the capability Sees gets no such request.
 	Upsync []Upsync `json:"upsync,omitempty"`
-	// UpsyncObjects and UpsyncBytes bound what comes back of born objects, over all spaces.
+	// UpsyncObjects and UpsyncBytes limit the upsynced objects of all spaces together.
 	UpsyncObjects int   `json:"upsyncObjects,omitempty"`
 	UpsyncBytes   int64 `json:"upsyncBytes,omitempty"`
-	// Dropped is another number whenever the hub has removed reports of what was not placed,
-	// since nobody asked for it any more: by the time the agent hears, somebody may again. An
-	// agent compares its reports then.
+	// Dropped changes whenever the hub has removed reports of upsynced objects because no space
+	// requested them. A space may request them again before the agent receives the change. The
+	// agent therefore compares its reports when Dropped changes.
 	Dropped int64 `json:"dropped,omitempty"`
 }
 
-// Upsync are objects that a space wants to see: those that match all fields that are given.
-// Where there are Namespaces, nothing that is in none matches.
+// Upsync selects objects for a space: those that match all given fields. If Namespaces is given,
+// cluster-scoped objects do not match.
 type Upsync struct {
 	Space string `json:"space"`
-	// Group is that of the kinds; core group: core; "*": any of Resources.
+	// Group is the API group of the kinds; core for the core group; "*" for any group of Resources.
 	Group      string   `json:"group"`
 	Resources  []string `json:"resources"`
-	Namespaces []string `json:"namespaces,omitzero"` // an empty list is not one that is missing
+	Namespaces []string `json:"namespaces,omitzero"` // an empty list differs from a missing one
 	Names      []string `json:"names,omitzero"`
 }
 
-// Equal says whether two are the same.
+// Equal reports whether two selections are the same.
 func (u Upsync) Equal(o Upsync) bool {
 	return u.Space == o.Space && u.Group == o.Group && slices.Equal(u.Resources, o.Resources) &&
 		sameList(u.Namespaces, o.Namespaces) && sameList(u.Names, o.Names)
 }
 
-// sameList says whether two lists are the same, of which one that is nil matches all.
+// sameList reports whether two lists are the same; a nil list, which matches all, differs from an
+// empty one.
 func sameList(a, b []string) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }
 
-// Equal says whether two settings are the same.
+// Equal reports whether two settings are the same.
 func (s Settings) Equal(o Settings) bool {
 	lists := slices.Equal(s.Confirm, o.Confirm) && slices.Equal(s.TakesOver, o.TakesOver) &&
 		slices.EqualFunc(s.Upsync, o.Upsync, Upsync.Equal) && s.UpsyncObjects == o.UpsyncObjects && s.UpsyncBytes == o.UpsyncBytes && s.Dropped == o.Dropped
@@ -168,7 +168,7 @@ func (s Settings) Equal(o Settings) bool {
 		s.HeartbeatSeconds == o.HeartbeatSeconds && s.Accept == o.Accept && s.Purge == o.Purge && s.Namespaces == o.Namespaces
 }
 
-// Put says that an object is desired at the location.
+// Put sends an object that is desired at the location.
 type Put struct {
 	// Key is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME (core group: core).
 	Key string `json:"key"`
@@ -178,112 +178,111 @@ type Put struct {
 	// Digest is the digest of Object.
 	Digest Sum    `json:"digest"`
 	Policy Policy `json:"policy"`
-	// ReportFirst: where the location has nothing of the object yet, the log is to have a
-	// report of it before it is made, since its deletion waits for all locations that may
-	// have it. It is part of no digest. Agents of the version before pass over it.
+	// ReportFirst: if the location does not have the object yet, the log must have a report of it
+	// before the agent creates it, since its deletion waits for all locations that may have it. It
+	// is part of no digest. Agents of the previous version ignore it.
 	ReportFirst bool `json:"reportFirst,omitempty"`
-	// Object is the rendered object in canonical JSON, without ownership marks.
+	// Object is the rendered object in canonical JSON, without ownership metadata.
 	Object json.RawMessage `json:"object"`
-	// Revision and Marker are the place in the log at which the object is delivered;
-	// an empty Marker is that of the hello. They are part of no digest.
+	// Revision and Marker are the log position at which the object is delivered; an empty Marker is
+	// that of the hello. They are part of no digest.
 	Revision int64  `json:"revision,omitempty"`
 	Marker   string `json:"marker,omitempty"`
 }
 
-// Policy is how the agent treats one object. It is part of the object's leaf, so the
-// default policy must stay the zero value, and a field is absent unless it differs.
+// Policy is the set of policies for one object. It is part of the object's leaf, so the default
+// policy must be the zero value, and fields with default values are absent.
 type Policy struct {
-	// ReturnStatus asks for the object's status in its report.
+	// ReturnStatus requests the object's status in its report.
 	ReturnStatus bool `json:"returnStatus,omitempty"`
-	// CreateOnly: the object is created if it is missing, and never changed.
+	// CreateOnly: the agent creates a missing object, and never changes it.
 	CreateOnly bool `json:"createOnly,omitempty"`
-	// Adopt: a foreign object of the identity is taken over.
+	// Adopt: the agent takes over an existing object that Orrery did not create.
 	Adopt bool `json:"adopt,omitempty"`
-	// Recreate: if a change is refused because a field is immutable, the object is
-	// deleted and created anew.
+	// Recreate: if a change is refused because a field is immutable, the agent deletes and
+	// recreates the object.
 	Recreate bool `json:"recreate,omitempty"`
-	// Orphan: when the object is no longer desired, it stays without ownership marks.
+	// Orphan: an object that is no longer desired stays without ownership metadata.
 	Orphan bool `json:"orphan,omitempty"`
-	// ReportDrift: drift is reported and not repaired.
+	// ReportDrift: the agent reports drift and does not repair it.
 	ReportDrift bool `json:"reportDrift,omitempty"`
-	// Release are JSONPaths (RFC 9535) of values that are written when the object is
-	// created and then left to others: sorted, one per line, empty if none. It is a
-	// string to keep a Policy comparable.
+	// Release are JSONPaths (RFC 9535) of values that are written when the object is created, and
+	// then left to other writers: sorted, one per line, empty if none. It is a string to keep a
+	// Policy comparable.
 	Release string `json:"release,omitempty"`
-	// ServiceAccount, as NAMESPACE/NAME, is in whose name every request about the object
-	// is made; the agent's own if empty. An agent that does not announce Impersonates is
-	// not sent what has one.
+	// ServiceAccount, as NAMESPACE/NAME, is the identity that the agent impersonates in all
+	// requests about the object; empty for its own. Objects with a ServiceAccount are not sent to
+	// an agent without the capability Impersonates.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// Associated are the kinds whose objects come back that the object owns at the location,
-	// directly or not: GROUP/RESOURCE (core group: core), sorted, one per line, empty if
-	// none. An agent that does not announce Sees is never asked.
+	// Associated are the kinds whose objects the agent reports if the object owns them, directly or
+	// not: GROUP/RESOURCE (core group: core), sorted, one per line, empty if none. An agent without
+	// the capability Sees gets no such request.
 	Associated string `json:"associated,omitempty"`
 }
 
-// Hold says that the location keeps what it has of an object, whatever that is: the
-// hub can't or must not say now what is desired. It takes the place of a put in the
-// location's content, with Digest as its leaf's digest.
+// Hold makes the location keep its present object, because the hub currently can't or must not send
+// the desired one. It replaces a put in the location's content, and Digest is the digest of its
+// leaf.
 //
-// Of the reason Upsynced the object is the location's own from then on: an agent that
-// announces Sees lets go of what it has of it, as by Policy.Orphan, and has no report of it.
-// Others keep it, so that none deletes what its space has begun to watch.
+// With the reason Upsynced the object belongs to the location from then on. An agent with the
+// capability Sees releases it as with Policy.Orphan, and does not report it. Other agents keep it,
+// so that no agent deletes an object that its space has begun to watch.
 type Hold struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
 	Digest Sum    `json:"digest"`
-	// Reason and Error say why; the agent reports them with the state Held. Hubs of the
-	// version before sent no reason.
+	// Reason and Error explain the hold; the agent reports them with the state Held. Hubs of the
+	// previous version sent no reason.
 	Reason string `json:"reason,omitempty"`
 	Error  string `json:"error"`
 }
 
-// Conflict says that an assigned object is held back because the location has another
-// space's object of the same identity. It takes part in the content like a hold.
+// Conflict reports that an assigned object is held back, because the location has an object of the
+// same identity from another space. It is part of the content like a hold.
 type Conflict struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
 	Digest Sum    `json:"digest"`
-	// Owner is the key of the object that wins.
+	// Owner is the key of the object that is placed.
 	Owner string `json:"owner"`
 }
 
-// Gone says that an object is to be gone from the location, and that the location is to
-// say so: by the state Removed, once nothing of it is there. It takes the place of a put in
-// the location's content, with Digest as its leaf's digest, until that is known of all
-// locations.
+// Gone requests the removal of an object with a confirmation: the agent reports the state Removed
+// once nothing of the object exists. Until all locations have confirmed, it replaces a put in the
+// location's content, and Digest is the digest of its leaf.
 type Gone struct {
 	Key    string `json:"key"`
 	UID    string `json:"uid"`
 	Digest Sum    `json:"digest"`
-	// APIVersion and Kind are those of the object, by which it is looked for.
+	// APIVersion and Kind are those of the object; the agent finds the object by them.
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
 }
 
-// Cause tells a user's deletion from one that follows from policy.
+// Cause distinguishes a deletion by a user from a removal by policy.
 type Cause string
 
 const (
-	// Deleted: the source object itself was deleted, or the Placement that placed it.
+	// Deleted: a user deleted the source object, or the Placement that placed it.
 	Deleted Cause = "deleted"
 	// Unassigned: a selector or label changed, or the space is being deleted.
 	Unassigned Cause = "unassigned"
-	// Walked: a completed walk found that the object is not desired.
+	// Walked: a completed comparison found that the object is not desired.
 	Walked Cause = "walked"
 )
 
-// Del says that an object is no longer desired at the location.
+// Del reports that an object is no longer desired at the location.
 type Del struct {
 	Key   string `json:"key"`
 	UID   string `json:"uid,omitempty"`
 	Cause Cause  `json:"cause"`
-	// Placement is the name of the Placement that had assigned it, the first of
-	// several; empty if there was none or it is not known.
+	// Placement is the name of the Placement that had assigned the object, the first of several;
+	// empty if there was none or it is unknown.
 	Placement string `json:"placement,omitempty"`
 }
 
-// Mark says that everything up to a revision has been sent, and what the location's
-// content then adds up to. Marker is the hub marker that the revision is under.
+// Mark ends the frames up to a revision, with the content hash of the location at that revision.
+// Marker is the hub marker of the revision.
 type Mark struct {
 	Revision int64  `json:"revision"`
 	Root     Sum    `json:"root"`
@@ -291,13 +290,13 @@ type Mark struct {
 	Marker   string `json:"marker"`
 }
 
-// Ping keeps a quiet stream alive.
+// Ping keeps an idle stream alive.
 type Ping struct {
-	// Renew asks the agent to renew its credential now, as RenewHeader does in answers.
+	// Renew makes the agent renew its credential now, as RenewHeader does in responses.
 	Renew bool `json:"renew,omitempty"`
 }
 
-// Bye says why the hub ends a session.
+// Bye has the reason why the hub ends a session.
 type Bye struct {
 	// Reason is one of the Bye reasons.
 	Reason  string `json:"reason"`
@@ -305,54 +304,53 @@ type Bye struct {
 }
 
 const (
-	// ByeReplaced: a newer session of the same location and shard took over.
+	// ByeReplaced: a newer session of the same location and shard exists.
 	ByeReplaced = "Replaced"
-	// ByeExpired: the session fell out of the hub's window; connect again.
+	// ByeExpired: the session is too far behind the hub's log; connect again.
 	ByeExpired = "Expired"
 	// ByeShutdown: the hub stops; connect again.
 	ByeShutdown = "Shutdown"
-	// ByeRevoked: the token that the session began with was replaced.
+	// ByeRevoked: the session's credential was revoked.
 	ByeRevoked = "Revoked"
-	// ByeRemoved: the location is gone at the hub; the agent keeps what it runs.
+	// ByeRemoved: the location was deleted at the hub; the agent keeps its objects.
 	ByeRemoved = "Removed"
 )
 
-// Walk is the first line of the body of a walk request, of the desired content or
-// of the reports; spans follow, at most MaxSpans. The answer is a hello, a part
-// for each span that differs, and a mark. The agent keeps asking until it knows what
-// differs, fetches what it needs, and resumes the stream after the revision of the
-// first answer. Only when all of that has been answered may it take objects that only
-// it has for removed. A walk of the reports changes nothing at the hub.
+// Walk is the first line of a comparison request, of the desired objects or of the reports; spans
+// follow, at most MaxSpans. The response is a hello, a part for each span that differs, and a mark.
+// The agent sends further requests until it knows all differences, fetches the objects that it
+// needs, and resumes the stream after the revision of the first response. Only after all responses
+// may it treat objects that only it has as removed. A comparison of reports changes nothing at the
+// hub.
 type Walk struct {
-	// At is the revision of the walk's first answer, so that the later ones are about
-	// the same revision if the hub still has it.
+	// At is the revision of the first response. Later responses are for the same revision if the
+	// hub still has it.
 	At     int64  `json:"at,omitempty"`
 	Shard  string `json:"shard,omitempty"`
 	After  int64  `json:"after,omitempty"`
 	Marker string `json:"marker,omitempty"`
 }
 
-// Leaf is one key of a side's content and its sum: that of LeafSum in a walk of
-// the desired content; the Sum of the report in one of the reports.
+// Leaf is one key of a side's content and its sum: LeafSum for desired objects, and the Sum of the
+// report for reports.
 type Leaf struct {
 	Key string `json:"key"`
 	Sum Sum    `json:"sum"`
 }
 
-// Fetch is one line of the body of a fetch request, of which there are at most
-// MaxFetch. The answer is a put, hold, conflict or gone frame for each key in order, or a
-// del (cause Walked) if the object is not desired, and a mark. It ends early when it
-// has grown large; the agent asks again for the rest. A fetch of
-// reports is answered with a ReportLine for each key in order, Removed if the hub
-// has none, and no mark.
+// Fetch is one line of a fetch request, at most MaxFetch lines. The response has a put, hold,
+// conflict or gone frame for each key in order, or a del (cause Walked) if the object is not
+// desired, and a mark. It ends early if it becomes large; the agent requests the rest again. The
+// response to a fetch of reports has a ReportLine for each key in order, Removed if the hub has
+// none, and no mark.
 type Fetch struct {
 	Key string `json:"key"`
 }
 
-// MaxFetch is how many keys one fetch request may name.
+// MaxFetch is the maximum number of keys in a fetch request.
 const MaxFetch = 1000
 
-// State is how far an object is at a location.
+// State is the state of an object at a location.
 type State string
 
 // The states of a report.
@@ -365,81 +363,80 @@ const (
 	Waiting     State = "Waiting"
 	Removing    State = "Removing"
 	Orphaned    State = "Orphaned"
-	// Removed: nothing of the object is at the location, or what is there is no longer
-	// Orrery's. It is reported only of what is to be gone (Gone).
+	// Removed: the location has nothing of the object, or the existing object no longer belongs to
+	// Orrery. It is reported only in response to Gone.
 	Removed State = "Removed"
-	// Present: the object is at the location, where it was not placed: it was born there, or
-	// belongs to what was placed.
+	// Present: the object exists at the location but was not placed. It was created there, or a
+	// placed object owns it.
 	Present State = "Present"
 )
 
-// OtherSpace is the message of hub and agent about an object in whose place the
-// location has another space's. It does not name that space, which is for its own
-// readers to know.
+// OtherSpace is the message about an object that the location has from another space. It does not
+// name that space, since readers of one space may not know others.
 const OtherSpace = "the location has another space's object in its place"
 
-// Report is what a location says of one object. Its JSON is the value that the
-// hub's log keeps.
+// Report is a location's report about one object. Its JSON is the value in the hub's log.
 type Report struct {
-	// UID and Generation are those of the source object the report is about.
+	// UID and Generation are those of the reported source object.
 	UID        string `json:"uid"`
 	Generation int64  `json:"generation,omitempty"`
-	// Digest is that of the last rendered object that was applied; zero if none was.
+	// Digest is the digest of the last applied rendering; zero if there is none.
 	Digest  Sum    `json:"digest"`
 	State   State  `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	// Since is when State and Reason last changed, RFC 3339 in UTC.
 	Since string `json:"since,omitempty"`
-	// Cause says why the object is no longer desired, and LetGoBy which Placement had assigned
-	// it, as the location was told; empty while it is desired, or if it was not told.
+	// Cause is the reason why the object is no longer desired, and LetGoBy the Placement that had
+	// assigned it, as received from the hub. They are empty while it is desired, or if the hub did
+	// not send them.
 	Cause   Cause  `json:"cause,omitempty"`
 	LetGoBy string `json:"letGoBy,omitempty"`
-	// Health says how the object does at the location; empty if that is not known. It and
-	// all else that is small comes before the status, which readers stop at.
+	// Health is the health of the object at the location; empty if unknown. It and all other small
+	// fields come before the status, so that readers can stop there.
 	Health Health `json:"health,omitempty"`
-	// HealthNote says to people why the object is not Healthy.
+	// HealthNote explains to users why the object is not Healthy.
 	HealthNote string `json:"healthNote,omitempty"`
-	// Wanted are the numbers of the object's live spec at the location that its status is
-	// measured by, if the policy asks for the status.
+	// Wanted are numbers of the live spec to compare the status with, if the policy requests the
+	// status.
 	Wanted *Wanted `json:"wanted,omitempty"`
-	// Owner is the identity of the placed object that an object of origin Owned belongs to.
+	// Owner is the identity of the placed object that owns an object of origin Owned.
 	Owner string `json:"owner,omitempty"`
-	// LeftOut counts the objects that belong to a placed one and do not come back, since
-	// there are more, or larger ones, than may. Events are not counted.
+	// LeftOut is the number of owned objects that are not reported because they exceed the limits.
+	// Events are not counted.
 	LeftOut int `json:"leftOut,omitempty"`
-	// Status is the object's status at the location, if the policy asks for it.
+	// Status is the object's status at the location, if the policy requests it.
 	Status json.RawMessage `json:"status,omitempty"`
-	// StatusBytes is how large the status is, if Fit left it out.
+	// StatusBytes is the size of a status that Fit omitted.
 	StatusBytes int `json:"statusBytes,omitempty"`
-	// Completed says that a Job or Pod ran to its end for UID and Digest.
+	// Completed reports that a Job or Pod ran to completion for UID and Digest.
 	Completed string `json:"completed,omitempty"`
-	// Orphan says that by its last policy the object stays when it is no longer
-	// desired: an agent that has lost its store needs to know.
+	// Orphan reports that by its last policy the object stays when it is no longer desired. An
+	// agent that has lost its store reads it.
 	Orphan bool `json:"orphan,omitempty"`
-	// Object is the object as the cluster shows it, without managedFields: of what was born
-	// at the location, or is owned there by what was placed.
+	// Object is the object in the cluster, without managedFields. It is set for objects that were
+	// created at the location, or that placed objects own.
 	Object json.RawMessage `json:"object,omitempty"`
-	// ObjectBytes is how large the object is, if Fit left it out.
+	// ObjectBytes is the size of an object that Fit omitted.
 	ObjectBytes int `json:"objectBytes,omitempty"`
 }
 
-// Health is how an object does at a location, by the rules of kstatus.
+// Health is the health of an object at a location, by the rules of kstatus.
 type Health string
 
-// What Health can be.
+// The values of Health.
 const (
-	// Healthy: the object is what its spec asks for (kstatus: Current).
+	// Healthy: the object has the state that its spec requests (kstatus: Current).
 	Healthy Health = "Healthy"
-	// Progressing: it is on its way (InProgress, Terminating).
+	// Progressing: the object is changing towards that state (InProgress, Terminating).
 	Progressing Health = "Progressing"
-	// Degraded: it will not get there by itself (Failed).
+	// Degraded: the object will not reach that state without a change (Failed).
 	Degraded Health = "Degraded"
-	// HealthUnknown: the rules have no answer.
+	// HealthUnknown: the rules have no result.
 	HealthUnknown Health = "Unknown"
 )
 
-// Wanted are numbers of a live spec; nil where the spec has none.
+// Wanted are numbers of a live spec; nil for missing numbers.
 type Wanted struct {
 	Replicas    *int64 `json:"replicas,omitempty"`
 	Partition   *int64 `json:"partition,omitempty"`
@@ -447,11 +444,11 @@ type Wanted struct {
 	Parallelism *int64 `json:"parallelism,omitempty"`
 }
 
-// Sum is the digest by which a walk compares reports. It is a function of what
-// the report says, not of how a stream happened to encode it.
+// Sum returns the digest by which reports are compared. It depends on the content of the report,
+// and not on its encoding in a stream.
 func (r Report) Sum() Sum {
 	b, err := json.Marshal(r)
-	if err != nil { // a status that is not JSON; a decoder accepts none
+	if err != nil { // a status that is not JSON, which no decoder accepts
 		return Sum{}
 	}
 	return SumOf(b)
@@ -459,21 +456,21 @@ func (r Report) Sum() Sum {
 
 // ReportLine is one line of a reports request: a report, or the removal of one.
 type ReportLine struct {
-	// Key is the report's key.Report.Line, as it is in walks and fetches of reports: that of
-	// the object, behind the origin if that is not Placed.
+	// Key is the key.Report.Line of the report, as in comparisons and fetches of reports: the key
+	// of the object, after the origin if that is not Placed.
 	Key     string  `json:"key"`
 	Report  *Report `json:"report,omitempty"`
 	Removed bool    `json:"removed,omitempty"`
 }
 
-// ReportsAnswer names the revision that holds the reports of a request.
+// ReportsAnswer is the response to a reports request, with the revision that contains the reports.
 type ReportsAnswer struct {
 	Revision int64 `json:"revision"`
-	// Refused lists lines the hub did not take, and why.
+	// Refused lists the lines that the hub rejected, with reasons.
 	Refused []RefusedReport `json:"refused,omitempty"`
 }
 
-// RefusedReport is one report that the hub did not take.
+// RefusedReport is one report that the hub rejected.
 type RefusedReport struct {
 	Key     string `json:"key"`
 	Message string `json:"message"`

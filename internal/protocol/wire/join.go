@@ -9,35 +9,35 @@ import (
 	"strings"
 )
 
-// Join is what an agent needs to find its hub, to trust it and to authenticate to it.
-// It holds a secret, so it shows only hub and location when printed.
+// Join contains all that an agent needs to find, trust and authenticate to its hub. It contains a
+// secret, so only hub and location are printed.
 type Join struct {
 	// Hub is the URL of the hub: https://HOST[:PORT][/PREFIX].
 	Hub string `json:"hub"`
-	// CA are the certificates of the authorities that sign the hub's own, in PEM;
-	// SystemRoots says that instead of them those are that the agent's system trusts.
+	// CA contains the certificates of the authorities that sign the hub's certificate, PEM-encoded.
+	// With SystemRoots, the agent trusts the certificates of its system instead.
 	CA          string `json:"ca,omitempty"`
 	SystemRoots bool   `json:"systemRoots,omitempty"`
 	// Location is the name of the location that the agent is for.
 	Location string `json:"location"`
-	// Shard is the number of the shard that the agent is for, if it is not the first, or has
-	// the whole.
+	// Shard is the number of the agent's shard; absent for the first shard and for the whole
+	// location.
 	Shard int `json:"shard,omitempty"`
 	// Token is the secret that authenticates the agent as its location.
 	Token string `json:"token"`
 }
 
-// Encode is the join token: one word, for a command line.
+// Encode returns the join token: one word, for a command line.
 func (j Join) Encode() string {
 	b, err := json.Marshal(j)
-	if err != nil { // a struct of strings and a number
+	if err != nil { // a struct of strings and a number always encodes
 		panic(err)
 	}
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseJoin decodes what Encode encodes. It accepts padding and surrounding
-// white space, which copying adds.
+// ParseJoin decodes the output of Encode. It accepts padding and surrounding white space, which
+// copying adds.
 func ParseJoin(token string) (Join, error) {
 	b, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(strings.TrimSpace(token), "="))
 	if err != nil {
@@ -50,7 +50,7 @@ func ParseJoin(token string) (Join, error) {
 	return j, j.Validate()
 }
 
-// Validate fails if a field is missing or the hub's URL is not usable. Its error never
+// Validate returns an error if a field is missing or the hub's URL is invalid. The error never
 // contains the secret.
 func (j Join) Validate() error {
 	for _, f := range []struct{ name, value string }{
@@ -66,16 +66,16 @@ func (j Join) Validate() error {
 	return nil
 }
 
-// Endpoint is how the hub is reached at first.
+// Endpoint returns the first endpoint of the hub for the agent.
 func (j Join) Endpoint() Endpoint {
 	return Endpoint{URL: strings.TrimRight(j.Hub, "/"), CA: j.CA, SystemRoots: j.SystemRoots}
 }
 
-// String leaves out the secret.
+// String omits the secret.
 func (j Join) String() string { return fmt.Sprintf("location %q at %s", j.Location, j.Hub) }
 
-// GoString leaves out the secret.
+// GoString omits the secret.
 func (j Join) GoString() string { return j.String() }
 
-// LogValue leaves out the secret.
+// LogValue omits the secret.
 func (j Join) LogValue() slog.Value { return slog.StringValue(j.String()) }

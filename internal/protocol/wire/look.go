@@ -2,44 +2,45 @@ package wire
 
 import "encoding/json"
 
-// MaxLooked bounds the body of an answer to a Look, in bytes.
+// MaxLooked is the maximum size of a Looked body, in bytes.
 const MaxLooked = 1 << 20
 
-// Masked stands for a value of a Secret in the answer to a Look. MaskedBefore and
-// MaskedAfter stand for two of one name that differ.
+// Masked replaces a value of a Secret in a Looked body. MaskedBefore and MaskedAfter replace two
+// values of one name that differ.
 const (
 	Masked       = "***"
 	MaskedBefore = "*** (before)"
 	MaskedAfter  = "*** (after)"
 )
 
-// IsMask says whether a value stands for one of a Secret.
+// IsMask reports whether a value replaces one of a Secret.
 func IsMask(value string) bool {
 	return value == Masked || value == MaskedBefore || value == MaskedAfter
 }
 
-// Look asks the agent of a session what is at the target in the place of an object of the
-// location's. It is sent to agents that announce Looks. It is no part of the content, and
-// neither its answer nor its loss changes anything.
+// Look requests the present object in the cluster, and the result of the next apply, for an object
+// of the location. It is sent to agents with the capability Looks. It is not part of the content,
+// and losing it changes nothing.
 type Look struct {
-	// ID names the question, by chance, so that nobody can answer who was not asked.
+	// ID identifies the request. It is random, so that only the receiver of the request can
+	// respond.
 	ID string `json:"id"`
-	// Key is that of the object, as in a Put.
+	// Key is the key of the object, as in a Put.
 	Key string `json:"key"`
-	// All asks for the values of others in the object, too.
+	// All also requests the values of other owners in the object.
 	All bool `json:"all,omitempty"`
 }
 
-// Looked is the body by which an agent answers a Look.
+// Looked is the body of the response to a Look.
 type Looked struct {
-	// Digest is that of the rendering that Desired was made by, zero if there is none.
+	// Digest is the digest of the rendering that Desired was created from, zero if there is none.
 	Digest Sum `json:"digest"`
-	// Live is the object at the target, nil if there is none; Desired what the next apply
-	// would make of it, nil if it is not desired. Both name it as the space does, and have no
+	// Live is the object in the cluster, nil if there is none. Desired is the result of the next
+	// apply, nil if the object is not desired. Both have the object's name in the space, and no
 	// status. Values of Secrets are masked.
 	Live    json.RawMessage `json:"live,omitempty"`
 	Desired json.RawMessage `json:"desired,omitempty"`
-	// Reason, a constant of the API, and Message say why the agent does not tell.
+	// Reason, a constant of the API, and Message explain why the agent can't return the object.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Of a packed report, the first byte is packedForm, which no JSON begins with, and the second
-// has flags. The UID, the digest and the numbers follow as bytes, and then the rest of the JSON.
+// The first byte of a packed report is packedForm, which never starts JSON, and the second contains
+// flags. The UID, the digest and the numbers follow in binary, and then the rest of the JSON.
 const (
 	packedForm = 1
 
@@ -21,19 +21,19 @@ const (
 	healthShift   = 4 // the health is in the other half of the flags
 )
 
-// packedStates and packedHealths are numbered by their places, so nothing is ever put before
-// another, nor taken away: logs have the numbers.
+// packedStates and packedHealths are numbered by position. New values are only appended, since logs
+// contain the numbers.
 var (
 	packedStates  = []State{Applied, Failed, Held, InConflict, Unsupported, Waiting, Removing, Orphaned, Removed, Present}
 	packedHealths = []Health{"", Healthy, Progressing, Degraded, HealthUnknown}
 )
 
-// uidDashes are where the dashes of a UID are.
+// uidDashes are the positions of the dashes in a UID.
 var uidDashes = []int{8, 13, 18, 23}
 
-// PackReport makes the JSON of a Report shorter, as the log and the table keep those of placed
-// objects: what nearly all of them have takes 60 bytes and not 200. What it can't give back as it
-// is, byte by byte, stays JSON.
+// PackReport makes the JSON of a Report of a placed object shorter for log and table. The fields
+// that nearly all reports have take 60 bytes instead of 200. A report that could not be unpacked to
+// the same bytes stays JSON.
 func PackReport(text []byte) []byte {
 	packed, ok := pack(text)
 	if !ok || !bytes.Equal(ReportText(packed), text) {
@@ -73,17 +73,17 @@ func pack(text []byte) (packed []byte, ok bool) {
 		flags |= hasRest
 	}
 	b := make([]byte, 0, len(text))
-	b = append(append(b, packedForm, flags|byte(health)<<healthShift, byte(state)), uid...) // #nosec G115 -- there are few of both
+	b = append(append(b, packedForm, flags|byte(health)<<healthShift, byte(state)), uid...) // few values of both exist
 	if flags&hasGeneration != 0 {
 		b = binary.AppendUvarint(b, generation)
 	}
 	if flags&hasDigest != 0 {
-		for _, part := range digest {
-			b = binary.BigEndian.AppendUint64(b, part)
+		for _, word := range digest {
+			b = binary.BigEndian.AppendUint64(b, word)
 		}
 	}
 	if flags&hasSince != 0 {
-		b = binary.AppendUvarint(b, uint64(since.Unix())) // #nosec G115 -- it is above 0
+		b = binary.AppendUvarint(b, uint64(since.Unix())) // it is positive
 	}
 	if flags&hasRest != 0 {
 		b = append(b, in.left...)
@@ -91,8 +91,8 @@ func pack(text []byte) (packed []byte, ok bool) {
 	return b, true
 }
 
-// ReportText is the JSON of a report that was packed, or is JSON. What is neither is empty. The
-// caller must not change it.
+// ReportText returns the JSON of a report that is packed or JSON; empty for other bytes. The caller
+// must not change it.
 func ReportText(kept []byte) []byte {
 	if len(kept) == 0 || kept[0] != packedForm {
 		return kept
@@ -104,8 +104,8 @@ func ReportText(kept []byte) []byte {
 	flags, state, health, left := kept[1], packedStates[kept[2]], packedHealths[kept[1]>>healthShift], kept[head:]
 	b := make([]byte, 0, len(kept)+200)
 	b = append(b, `{"uid":"`...)
-	for i, part := range kept[3:head] {
-		b = hex.AppendEncode(b, []byte{part})
+	for i, word := range kept[3:head] {
+		b = hex.AppendEncode(b, []byte{word})
 		if slices.Contains([]int{3, 5, 7, 9}, i) {
 			b = append(b, '-')
 		}
@@ -131,8 +131,8 @@ func ReportText(kept []byte) []byte {
 		if size <= 0 {
 			return nil
 		}
-		at := time.Unix(int64(n), 0).UTC() // #nosec G115 -- no report is of then
-		b, left = append(at.AppendFormat(append(b, `,"since":"`...), time.RFC3339), '"'), left[size:]
+		since := time.Unix(int64(n), 0).UTC() // no report has such a date
+		b, left = append(since.AppendFormat(append(b, `,"since":"`...), time.RFC3339), '"'), left[size:]
 	}
 	if health != "" {
 		b = append(append(append(b, `,"health":"`...), health...), '"')
@@ -143,7 +143,7 @@ func ReportText(kept []byte) []byte {
 	return append(b, '}')
 }
 
-// packUID are the bytes of a UID as Kubernetes makes them.
+// packUID returns the bytes of a UID in the format of Kubernetes.
 func packUID(uid []byte) (b []byte, ok bool) {
 	if len(uid) != 36 {
 		return nil, false
@@ -158,14 +158,14 @@ func packUID(uid []byte) (b []byte, ok bool) {
 	return b, err == nil
 }
 
-// scanner takes apart the beginning of a report's JSON.
+// scanner parses the beginning of a report's JSON.
 type scanner struct {
 	left []byte
-	// ok says that all fields were there that must be.
+	// ok reports whether all required fields were present.
 	ok bool
 }
 
-// text is the text after a prefix, up to the next quote. There must be one.
+// text returns the text after a prefix, up to the next quote. The prefix is required.
 func (s *scanner) text(prefix string) []byte {
 	before := len(s.left)
 	v := s.option(prefix)
@@ -173,7 +173,7 @@ func (s *scanner) text(prefix string) []byte {
 	return v
 }
 
-// option is text where there may be none.
+// option is text for an optional prefix.
 func (s *scanner) option(prefix string) []byte {
 	rest, found := bytes.CutPrefix(s.left, []byte(prefix))
 	if !found {
@@ -187,7 +187,7 @@ func (s *scanner) option(prefix string) []byte {
 	return v
 }
 
-// number is the digits after a prefix, if it is there.
+// number returns the digits after an optional prefix.
 func (s *scanner) number(prefix string) []byte {
 	rest, found := bytes.CutPrefix(s.left, []byte(prefix))
 	if !found {

@@ -14,7 +14,7 @@ import (
 
 const packedUID = "0b9e7f3a-55aa-4c1e-9d2f-0123456789ab"
 
-// Whatever a report is, its packed form gives back the same bytes.
+// The packed form of any report unpacks to the same bytes.
 func TestPackedReportsAreTheSame(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		r := wire.Report{
@@ -43,7 +43,7 @@ func TestPackedReportsAreTheSame(t *testing.T) {
 	})
 }
 
-// What nearly all reports have takes less than a third.
+// The fields that nearly all reports have take less than a third.
 func TestPackedReportsAreShort(t *testing.T) {
 	text, err := json.Marshal(wire.Report{
 		UID: packedUID, Generation: 7, Digest: wire.SumOf(nil), State: wire.Applied, Since: "2026-11-23T17:00:00Z", Health: wire.Healthy,
@@ -56,7 +56,7 @@ func TestPackedReportsAreShort(t *testing.T) {
 	}
 }
 
-// Bytes that nobody packed are no report, and do no harm; JSON stays what it is.
+// Bytes that are not a packed report are rejected without harm; JSON stays unchanged.
 func FuzzReportText(f *testing.F) {
 	f.Add([]byte{1, 0x1f, 0})
 	f.Add([]byte(`{"uid":"` + packedUID + `","digest":"","state":"Applied"}`))

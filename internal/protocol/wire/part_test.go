@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestAppendPart shows that a part is written as an Encoder says it: byte by byte but for how texts are
-// escaped, and of texts of any bytes the same comes out of both.
+// TestAppendPart: a part equals the output of an Encoder, byte by byte except for escapes, and both
+// decode to the same strings.
 func TestAppendPart(t *testing.T) {
 	sum := func(t *rapid.T) Sum {
 		if rapid.Bool().Draw(t, "empty") {
@@ -60,7 +60,7 @@ func TestAppendPart(t *testing.T) {
 	}
 }
 
-// BenchmarkPart is what the line of a part with as many leaves as one has costs.
+// BenchmarkPart measures the line of a part with the maximum number of leaves.
 func BenchmarkPart(b *testing.B) {
 	var p Part
 	for i := range splitAbove {

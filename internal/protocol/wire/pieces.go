@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// pieceBytes is how much of a body is sent at once.
+// pieceBytes is the maximum number of bytes of a body that are sent together.
 const pieceBytes = 4 << 10
 
-// InPieces has the body of an agent's request sent in pieces. HTTP/2 makes one frame of what it
-// reads at once, and TLS one record. Of the largest of each that ever came over a connection the hub
-// keeps a buffer while the connection lasts, and it has one of each agent.
+// InPieces sends the body of an agent's request in pieces. HTTP/2 makes one frame of each read, and
+// TLS one record. For each connection the hub keeps a buffer of the largest frame and record so
+// far, and it has a connection to each agent.
 func InPieces(r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		r.Body = pieces{r.Body}

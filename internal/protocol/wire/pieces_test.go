@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// A body is the same in pieces, none of which is larger than it may be, and its length is known
-// as before.
+// A body in pieces has the same content and length, and no piece exceeds the limit.
 func TestInPieces(t *testing.T) {
 	body := bytes.Repeat([]byte("0123456789"), pieceBytes/4)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "https://hub", bytes.NewReader(body))
@@ -27,7 +26,7 @@ func TestInPieces(t *testing.T) {
 		}
 		got = append(got, b[:n]...)
 	}
-	if err != io.EOF || !bytes.Equal(got, body) { //nolint:errorlint // readers end with it as it is
+	if err != io.EOF || !bytes.Equal(got, body) { //nolint:errorlint // readers return io.EOF unwrapped
 		t.Errorf("%d bytes come, then %v", len(got), err)
 	}
 	if r, err = http.NewRequestWithContext(t.Context(), http.MethodGet, "https://hub", http.NoBody); err != nil {

@@ -5,9 +5,8 @@ import (
 	"testing"
 )
 
-// The leaf of an object that is treated by default, or in a way that earlier versions
-// know, must stay as it was: otherwise two sides one version apart would take all content
-// of a location for different.
+// The leaf of an object with the default policy, or with a policy of earlier versions, must not
+// change. Otherwise two sides that are one version apart would find that all content differs.
 func TestPolicyKeepsLeaves(t *testing.T) {
 	digest := SumOf([]byte("object"))
 	for policy, want := range map[Policy]string{
@@ -20,7 +19,7 @@ func TestPolicyKeepsLeaves(t *testing.T) {
 	}
 }
 
-// Every policy has a leaf of its own.
+// Each policy has a different leaf.
 func TestPolicyIsInLeaf(t *testing.T) {
 	seen := map[Sum]Policy{}
 	fields := reflect.TypeFor[Policy]().NumField()

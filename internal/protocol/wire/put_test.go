@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What WritePut writes is what an Encoder says, in one line, and has the object byte by byte.
+// The output of WritePut equals that of an Encoder, in one line, with the object's bytes unchanged.
 func TestWritePut(t *testing.T) {
 	for _, p := range []Put{
 		{Key: "s/core/configmaps/n/x", UID: "u", Object: []byte(`{"data":{"a":"<&>\u2028"},"kind":"ConfigMap"}`)},
@@ -38,8 +38,7 @@ func TestWritePut(t *testing.T) {
 	}
 }
 
-// BenchmarkPut is what the line of a put of four kilobytes costs, which each location has of its
-// own.
+// BenchmarkPut measures the line of a put of four kilobytes, which is written for each location.
 func BenchmarkPut(b *testing.B) {
 	p := Put{Key: "s/core/configmaps/n/x", UID: "u", Object: []byte(`{"data":{"a":"` + strings.Repeat("x", 4<<10) + `"}}`)}
 	var to bytes.Buffer

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// Two sides that hold sets of leaves find out what differs by comparing sums of spans
-// of keys: for a span that differs one side gets from the other either the sums of its
-// parts, to compare those, or, if it is small, its leaves. A difference of d leaves
-// among n costs O(d log n) bytes, and equal sets cost one comparison of their roots.
+// Two sides with sets of leaves find the differences by comparing sums of spans of keys. For a span
+// that differs, one side gets from the other either the sums of its parts, to compare those, or, if
+// the span is small, its leaves. A difference of d leaves among n costs O(d log n) bytes, and equal
+// sets cost one comparison of their roots.
 
 const (
-	// splitWays is how many parts a large span is split into.
+	// splitWays is the number of parts that a large span is split into.
 	splitWays = 16
-	// splitAbove is how many leaves a span lists at most; a larger one is split.
+	// splitAbove is the maximum number of leaves that a span lists; a larger one is split.
 	splitAbove = 128
-	// MaxSpans is how many spans one request may ask for, which bounds the
-	// answer to MaxSpans times splitAbove leaves.
+	// MaxSpans is the maximum number of spans in one request. It limits the response to MaxSpans
+	// times splitAbove leaves.
 	MaxSpans = 64
 )
 
-// Span is a range of keys, and what one side's leaves in it add up to. From is
-// included, To is not; an empty one is no bound.
+// Span is a range of keys, with the sum of one side's leaves in it. From is included, To is not; an
+// empty value is no bound.
 type Span struct {
 	From  string `json:"from,omitempty"`
 	To    string `json:"to,omitempty"`
@@ -30,8 +30,8 @@ type Span struct {
 	Count int    `json:"count"`
 }
 
-// Part is what one side has in a span in which it differs from the other: Split if the
-// span is large, else Leaves; both are nil if the side has nothing there.
+// Part is one side's content of a span that differs: Split if the span is large, otherwise Leaves.
+// Both are nil if the side has no leaves there.
 type Part struct {
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
@@ -39,15 +39,14 @@ type Part struct {
 	Leaves []Leaf `json:"leaves,omitempty"`
 }
 
-// Index is one side's leaves, in key order, with sums over spans. It is
-// immutable.
+// Index contains one side's leaves in key order, with sums over spans. It is immutable.
 type Index struct {
 	leaves []Leaf
 	// sums[i] is the sum of the first i leaves.
 	sums []Sum
 }
 
-// NewIndex indexes leaves, which must be in key order without repeats.
+// NewIndex indexes leaves, which must be in key order without duplicates.
 func NewIndex(leaves []Leaf) (*Index, error) {
 	ix := &Index{leaves: leaves, sums: make([]Sum, len(leaves)+1)}
 	for i, leaf := range leaves {
@@ -59,19 +58,19 @@ func NewIndex(leaves []Leaf) (*Index, error) {
 	return ix, nil
 }
 
-// Span is a range of keys as this side has it.
+// Span returns a range of keys with the sum of this side.
 func (ix *Index) Span(from, to string) Span {
 	i, j := ix.bounds(from, to)
 	return Span{From: from, To: to, Sum: ix.sums[j].Sub(ix.sums[i]), Count: j - i}
 }
 
-// Equal says whether two indexes have the same leaves.
+// Equal reports whether two indexes have the same leaves.
 func (ix *Index) Equal(o *Index) bool {
 	n := len(ix.leaves)
 	return n == len(o.leaves) && ix.sums[n] == o.sums[n] && slices.Equal(ix.leaves, o.leaves)
 }
 
-// bounds are the positions of the first leaf in a range and the first after it.
+// bounds returns the positions of the first leaf in a range and the first after it.
 func (ix *Index) bounds(from, to string) (i, j int) {
 	i, _ = slices.BinarySearchFunc(ix.leaves, from, compareLeaf)
 	if to == "" {
@@ -83,26 +82,26 @@ func (ix *Index) bounds(from, to string) (i, j int) {
 
 func compareLeaf(l Leaf, k string) int { return strings.Compare(l.Key, k) }
 
-// Answer has a part for each span in which the other side differs from this one.
-func (ix *Index) Answer(asked []Span) []Part {
-	var parts []Part
-	for _, s := range asked {
+// Answer returns a part for each span in which the other side differs from this one.
+func (ix *Index) Answer(requested []Span) []Part {
+	var answer []Part
+	for _, s := range requested {
 		mine := ix.Span(s.From, s.To)
 		if mine.Sum == s.Sum && mine.Count == s.Count {
 			continue
 		}
-		part := Part{From: s.From, To: s.To}
+		answered := Part{From: s.From, To: s.To}
 		if i, j := ix.bounds(s.From, s.To); j-i > splitAbove {
-			part.Split = ix.split(s.From, s.To, i, j)
+			answered.Split = ix.split(s.From, s.To, i, j)
 		} else if j > i {
-			part.Leaves = ix.leaves[i:j]
+			answered.Leaves = ix.leaves[i:j]
 		}
-		parts = append(parts, part)
+		answer = append(answer, answered)
 	}
-	return parts
+	return answer
 }
 
-// split divides a range into parts of about equally many leaves, without gaps.
+// split divides a range into parts with about the same number of leaves, without gaps.
 func (ix *Index) split(from, to string, i, j int) []Span {
 	spans := make([]Span, 0, splitWays)
 	for n := range splitWays {
@@ -116,16 +115,15 @@ func (ix *Index) split(from, to string, i, j int) []Span {
 	return spans
 }
 
-// Difference is what one side learns from a part of the other: spans to ask about
-// next, keys for which the other side has a different leaf or the only one, and keys
-// that only this side has.
+// Difference is the result of comparing a part of the other side: spans to request next, keys for
+// which the other side has a different leaf or the only one, and keys that only this side has.
 type Difference struct {
 	Ask    []Span
 	Theirs []string
 	Mine   []string
 }
 
-// Compare compares what the other side said of a span with this side's leaves.
+// Compare compares a part of the other side with this side's leaves.
 func (ix *Index) Compare(p Part) Difference {
 	var d Difference
 	if p.Split != nil {

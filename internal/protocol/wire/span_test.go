@@ -27,28 +27,28 @@ func (s leafSet) index(t testing.TB) *Index {
 	return ix
 }
 
-// difference finds what differs, counting requests and the bytes of both ways.
+// difference finds all differences, and counts requests and the bytes of both directions.
 func difference(t testing.TB, mine, theirs *Index) (all Difference, requests, bytes int) {
 	t.Helper()
-	ask := []Span{mine.Span("", "")}
-	if ask[0] == theirs.Span("", "") {
+	pending := []Span{mine.Span("", "")}
+	if pending[0] == theirs.Span("", "") {
 		return all, 0, 0
 	}
-	for len(ask) > 0 {
-		page := ask[:min(len(ask), MaxSpans)]
-		ask = ask[len(page):]
-		parts := theirs.Answer(page)
+	for len(pending) > 0 {
+		page := pending[:min(len(pending), MaxSpans)]
+		pending = pending[len(page):]
+		answer := theirs.Answer(page)
 		requests++
-		for _, v := range []any{page, parts} {
+		for _, v := range []any{page, answer} {
 			text, err := json.Marshal(v)
 			if err != nil {
 				t.Fatal(err)
 			}
 			bytes += len(text)
 		}
-		for _, p := range parts {
+		for _, p := range answer {
 			d := mine.Compare(p)
-			ask = append(ask, d.Ask...)
+			pending = append(pending, d.Ask...)
 			all.Theirs = append(all.Theirs, d.Theirs...)
 			all.Mine = append(all.Mine, d.Mine...)
 		}
@@ -58,7 +58,7 @@ func difference(t testing.TB, mine, theirs *Index) (all Difference, requests, by
 	return all, requests, bytes
 }
 
-// TestDifferenceIsExact compares with the plain difference of two sets.
+// TestDifferenceIsExact compares the result with the difference of two sets.
 func TestDifferenceIsExact(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		mine, theirs := leafSet{}, leafSet{}
@@ -99,7 +99,7 @@ func TestDifferenceIsExact(t *testing.T) {
 	})
 }
 
-// TestFewDifferencesCostLittle shows that the cost follows the difference.
+// TestFewDifferencesCostLittle: the cost depends on the size of the difference.
 func TestFewDifferencesCostLittle(t *testing.T) {
 	mine, theirs := leafSet{}, leafSet{}
 	for i := range 50000 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestUpsyncLists: a list that is empty matches nothing and one that is missing all, on both sides.
+// TestUpsyncLists: an empty list matches nothing and a missing one matches all, on both sides.
 func TestUpsyncLists(t *testing.T) {
 	all := []Upsync{{Space: "s", Group: "core"}, {Space: "s", Group: "core", Namespaces: []string{}}, {Space: "s", Group: "core", Names: []string{}}, {Space: "s", Group: "core", Names: []string{"n"}}}
 	for i, u := range all {

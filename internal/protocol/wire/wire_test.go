@@ -81,19 +81,19 @@ func TestCodec(t *testing.T) {
 	var b bytes.Buffer
 	enc := NewEncoder(&b)
 	object := []byte(`{"data":{"html":"<a&b>\u2028"},"kind":"ConfigMap"}`)
-	puts := []Frame{
+	frames := []Frame{
 		{Put: &Put{Key: "s/core/configmaps/n/a", UID: "1", Digest: SumOf(object), Object: object}},
 		{Put: &Put{Key: "s/core/configmaps/n/b", UID: "2", Object: []byte(`"` + strings.Repeat("x", 1<<20) + `"`)}},
 		{Ping: &Ping{}},
 	}
-	for _, f := range puts {
+	for _, f := range frames {
 		if err := enc.Encode(f); err != nil {
 			t.Fatal(err)
 		}
 	}
 	whole := b.String()
 	dec := NewDecoder(iotest.HalfReader(strings.NewReader(whole)))
-	for i, want := range puts {
+	for i, want := range frames {
 		var f Frame
 		if err := dec.Decode(&f); err != nil {
 			t.Fatalf("frame %d: %v", i, err)
