@@ -53,7 +53,7 @@ func TestSessionsWithoutPause(t *testing.T) {
 
 	writes := func() (version int64) {
 		if err := tries(func() error {
-			got, err := r.Log.Client().Client.Get(t.Context(), etcd.Prefix+key.WholeOf("a").Said())
+			got, err := r.Log.Client().Client.Get(t.Context(), etcd.Prefix+key.WholeOf("a").StatusKey())
 			if err == nil && len(got.Kvs) != 1 {
 				t.Fatalf("there are %d rows of the status of an agent", len(got.Kvs))
 			}

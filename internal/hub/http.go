@@ -140,7 +140,7 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		f.kubernetes.ServeShelf(w, r, root)
 	case route.Agents:
 		f.agents.Serve(w, r, root)
-	case route.Questions:
+	case route.Queries:
 		turns := f.reads
 		switch _, question := route.Of(r.URL.Path); question {
 		case route.Endpoints:

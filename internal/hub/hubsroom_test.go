@@ -152,7 +152,7 @@ func TestWalkAtAnotherHub(t *testing.T) {
 	one.session(nil)
 	writes := 0
 	row := func() int64 {
-		if row, _ := one.Table.Get(key.WholeOf("a").Said()); row != nil {
+		if row, _ := one.Table.Get(key.WholeOf("a").StatusKey()); row != nil {
 			return row.ModRev
 		}
 		return 0

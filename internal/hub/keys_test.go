@@ -260,7 +260,7 @@ func (r *running) quiet() map[string]int64 {
 	}
 	all := map[string]int64{}
 	r.Table.Snapshot().Ascend("", func(row *table.Row) bool {
-		if of, ok := key.About(row.Key); !ok || of != key.NewResource("", "secrets") {
+		if of, ok := key.SubjectOf(row.Key); !ok || of != key.NewResource("", "secrets") {
 			all[row.Key] = row.ModRev
 		}
 		return true

@@ -74,7 +74,7 @@ func asked(r *http.Request) (api, verb string, lasts bool) {
 		verb = oneOf(below, route.Desired, route.Walk, route.Fetch, route.Lineage, route.AgentStatus, route.Renew,
 			route.Reports, route.ReportsWalk, route.ReportsFetch, route.Looked)
 		return "agents", verb, verb == route.Desired
-	case route.Questions:
+	case route.Queries:
 		verb = oneOf(below, route.Status, route.Why, route.Waiting, route.Render, route.Diff, route.Endpoints)
 		return "questions", verb, verb == route.Status && queries.Follows(r)
 	case "":

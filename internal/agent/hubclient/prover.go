@@ -55,7 +55,7 @@ type spans struct {
 	at   time.Time
 }
 
-func (s spans) has(revision int64) bool { return wire.Among(s.all, revision) }
+func (s spans) has(revision int64) bool { return wire.InRanges(s.all, revision) }
 
 // Judge says whether the hub's log has the pair that an object names. If the object has
 // to wait, its identity is queued again when the answer may have changed.

@@ -63,7 +63,7 @@ func (w *writer) body(t *turn, uid string) ([]byte, error) {
 }
 
 func (w *writer) dressed(t *turn, object []byte, of *store.Source, uid string) ([]byte, error) {
-	body, err := ownership.Dress(object, t.view.As, t.located(), ownership.Origin{
+	body, err := ownership.ApplyBody(object, t.view.As, t.located(), ownership.Origin{
 		UID: of.UID, Log: of.Log, Orphan: of.Policy.Orphan, Account: of.Policy.ServiceAccount,
 	}, uid)
 	if err != nil {

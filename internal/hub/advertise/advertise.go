@@ -1,9 +1,8 @@
-// Package advertise is how a hub is reached and by what it is trusted: the URLs that it
-// advertises, the certificate that it shows there, what joining agents, connected agents and
-// the operator's kubeconfig are told of both, and taking over what changes in the files of
-// authorities while the hub runs.
+// Package advertise manages the advertised URLs and the certificate of a hub. It provides both to
+// joining agents, connected agents and the administrator's kubeconfig. It reloads the files of
+// certificate authorities while the hub runs.
 //
-// It must never decide who may do what.
+// It must not authorize requests.
 package advertise
 
 import (
@@ -26,38 +25,38 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Config is what a Endpoints needs.
+// Config configures Endpoints.
 type Config struct {
 	// Addr is the address that the hub listens on.
 	Addr net.Addr
-	// Advertise are the URLs under which clients and agents reach the hub, each [NAME=]URL,
-	// the default first; if empty, one is derived from Addr. AdvertiseCA says what is
-	// trusted there, each NAME=FILE or NAME=system, where that is not the authority.
+	// Advertise are the URLs of the hub for clients and agents, each [NAME=]URL, the default first.
+	// If it is empty, one URL is derived from Addr. AdvertiseCA are the authorities for these URLs,
+	// each NAME=FILE or NAME=system, where it is not Authority.
 	Advertise, AdvertiseCA []string
-	// Kubeconfig is the file of the operator's kubeconfig.
+	// Kubeconfig is the file of the administrator's kubeconfig.
 	Kubeconfig string
-	// Authority is the hub's own.
+	// Authority is the hub's own certificate authority.
 	Authority *enroll.Authority
-	// Table has the Locations, which may prefer one of the URLs.
+	// Table contains the Locations, which may prefer one of the URLs.
 	Table *table.Table
-	// Changed is called when agents are to be told again what is trusted.
+	// Changed is called when agents must receive the trusted authorities again.
 	Changed func()
-	// Logger gets what has changed, or can't be taken over.
+	// Logger logs changes, and errors of reloads.
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Endpoints is how a hub is reached. It is safe for concurrent use.
+// Endpoints are the advertised URLs of a hub. It is safe for concurrent use.
 type Endpoints struct {
 	config Config
 	urls   *endpoint.Set
-	// cert is what is shown to clients, and clients are those with open connections.
+	// cert is the server certificate, and clients are the open connections.
 	cert    *serverCertificate
 	clients clients
 }
 
-// Open makes a Endpoints.
+// Open returns the Endpoints for a configuration.
 func Open(config Config) (*Endpoints, error) {
 	urls, err := advertised(&config)
 	if err != nil {
@@ -71,7 +70,7 @@ func Open(config Config) (*Endpoints, error) {
 	return c, nil
 }
 
-// Check says what is wrong with what is to be advertised.
+// Check returns an error if the advertised URLs or authorities are invalid.
 func Check(advertise, trust []string) error {
 	_, err := parse(advertise, trust, nil)
 	return err
@@ -85,7 +84,7 @@ func parse(advertise, trust []string, own func() []byte) (*endpoint.Set, error) 
 	return all, all.Check(route.Own)
 }
 
-// advertised are the endpoints of a hub.
+// advertised returns the endpoints of a hub.
 func advertised(config *Config) (*endpoint.Set, error) {
 	advertise := config.Advertise
 	if len(advertise) == 0 {
@@ -103,7 +102,7 @@ func advertised(config *Config) (*endpoint.Set, error) {
 	return all, err
 }
 
-// listening is the URL of an address that the hub listens on.
+// listening returns the URL of an address that the hub listens on.
 func listening(addr net.Addr) (string, error) {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {
@@ -117,7 +116,7 @@ func listening(addr net.Addr) (string, error) {
 	return "https://" + net.JoinHostPort(host, port), nil
 }
 
-// serverHosts are the names and addresses that the server's certificate is for.
+// serverHosts returns the host names and addresses for the server's certificate.
 func serverHosts(advertised []string) []string {
 	hosts := append([]string{"localhost", "127.0.0.1", "::1"}, advertised...)
 	if name, err := os.Hostname(); err == nil {
@@ -127,26 +126,26 @@ func serverHosts(advertised []string) []string {
 	return slices.Compact(hosts)
 }
 
-// URL is the one that is told to those who do not ask for another.
+// URL returns the default URL.
 func (c *Endpoints) URL() string { return c.urls.Default().URL }
 
-// All are all endpoints, the default first.
+// All returns all endpoints, the default first.
 func (c *Endpoints) All() []endpoint.Named { return c.urls.All() }
 
-// Strip is a request without the path of the URL that it was sent to, if a balancer has
-// left that in it.
+// Strip removes the path prefix of an endpoint from a request, in case a load balancer has left it
+// there.
 func (c *Endpoints) Strip(r *http.Request) *http.Request { return c.urls.Strip(r) }
 
-// SpaceURL is where a space is served.
+// SpaceURL returns the URL of a space.
 func (c *Endpoints) SpaceURL(s key.Space) string { return c.URL() + route.Space(s).String() }
 
-// ShelfURL is where a shelf is served: below it, each space at spaces/NAME, and all at
-// spaces/*.
+// ShelfURL returns the URL of an export view. Below it, each space is at spaces/NAME, and all
+// spaces are at spaces/*.
 func (c *Endpoints) ShelfURL(f key.Shelf) string {
 	return c.URL() + strings.TrimSuffix(route.ShelfRoot(f, "").String(), "/spaces/")
 }
 
-// Join is a join token for a location, by the endpoint that it prefers.
+// Join returns a join token for a location, with the endpoint that it prefers.
 func (c *Endpoints) Join(l key.Location, token string) (string, error) {
 	e, err := c.urls.Find(c.preferred(l))
 	if err != nil {
@@ -159,7 +158,7 @@ func (c *Endpoints) Join(l key.Location, token string) (string, error) {
 	return join.Encode(), nil
 }
 
-// preferred is the name or URL of the endpoint that a location prefers; empty: none.
+// preferred returns the name or URL of the endpoint that a location prefers; empty for none.
 func (c *Endpoints) preferred(l key.Location) string {
 	row, _ := c.config.Table.Get(l.Key())
 	if row == nil {
@@ -168,8 +167,8 @@ func (c *Endpoints) preferred(l key.Location) string {
 	return row.Annotation(v1alpha1.EndpointAnnotation)
 }
 
-// For are the endpoints that the agent of a location is told. A hub that was not told how
-// it is reached has agents stay where they are: they hear only whom to trust.
+// For returns the endpoints for the agent of a location. Without --advertise, agents keep their
+// URL, and receive only the trusted authorities.
 func (c *Endpoints) For(l key.Location) wire.Endpoints {
 	if len(c.config.Advertise) == 0 {
 		return wire.Endpoints{Endpoints: []wire.Endpoint{{CA: string(c.config.Authority.PEM())}}}

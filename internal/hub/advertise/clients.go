@@ -11,14 +11,13 @@ import (
 	"time"
 )
 
-// clients are the open connections, once they have begun a request. It is safe for
-// concurrent use.
+// clients are the open connections that have sent a request. It is safe for concurrent use.
 type clients struct {
 	mu   sync.Mutex
 	open map[net.Conn]struct{}
 }
 
-// note is for http.Server.ConnState.
+// note implements http.Server.ConnState.
 func (c *clients) note(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -34,8 +33,8 @@ func (c *clients) note(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// closeUntrusted closes the connections of clients that have shown a certificate which is
-// trusted no more: watches over them would go on.
+// closeUntrusted closes connections whose client certificate is no longer trusted; their watches
+// would otherwise continue.
 func (c *clients) closeUntrusted(roots *x509.CertPool) {
 	c.mu.Lock()
 	open := slices.Collect(maps.Keys(c.open))

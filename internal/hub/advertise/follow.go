@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// reloadEvery is how often the files of authorities are read: of the hub's own, and of what
-// clients trust at an advertised URL.
+// reloadEvery is the interval at which files of certificate authorities are read: the hub's own,
+// and those of advertised URLs.
 const reloadEvery = time.Second
 
-// Follow takes over what changes in the files of authorities, and has agents and the
-// operator's kubeconfig told of it, until the context ends.
+// Follow reloads the files of certificate authorities until the context ends. After a change it
+// updates agents and the administrator's kubeconfig.
 func (c *Endpoints) Follow(ctx context.Context) error {
-	said, stale := "", false
+	reported, stale := "", false
 	tick := time.NewTicker(reloadEvery)
 	defer tick.Stop()
 	for {
@@ -24,11 +24,11 @@ func (c *Endpoints) Follow(ctx context.Context) error {
 		}
 		changed, err := c.reload(&stale)
 		switch {
-		case err != nil && err.Error() != said:
-			said = err.Error()
+		case err != nil && err.Error() != reported:
+			reported = err.Error()
 			c.config.Logger.Error("what has changed in the files of authorities can't be taken over; the hub goes on as before", "error", err)
 		case err == nil:
-			said = ""
+			reported = ""
 		}
 		if changed {
 			c.config.Logger.Info("the authorities that are trusted, or the one that signs, have changed", "signs", c.config.Authority.Signer().SerialNumber)
@@ -36,8 +36,8 @@ func (c *Endpoints) Follow(ctx context.Context) error {
 	}
 }
 
-// reload says whether anything has changed. stale says that the operator's kubeconfig could
-// not be written yet.
+// reload reports whether anything has changed. stale reports that the administrator's kubeconfig
+// could not be written yet.
 func (c *Endpoints) reload(stale *bool) (changed bool, err error) {
 	authority, err := c.config.Authority.Reload()
 	if err != nil {

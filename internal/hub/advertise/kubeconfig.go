@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// WriteKubeconfig writes a kubeconfig of the space root whose user may do everything,
-// and says in which file it is.
+// WriteKubeconfig writes a kubeconfig of the space root for the administrator, who has all rights,
+// and returns its file name.
 func (c *Endpoints) WriteKubeconfig() (file string, err error) {
 	pair, err := c.config.Authority.Client(auth.AdminUser, user.SystemPrivilegedGroup)
 	if err != nil {

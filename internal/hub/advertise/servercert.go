@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 )
 
-// Serve has a server show the certificate, and know its clients by theirs. They are told
-// which authorities theirs may be of, which changes when the hub's own is replaced.
+// Serve configures the certificate of a server and the authentication of client certificates. The
+// server sends clients the accepted authorities, which change when the hub's own is replaced.
 func (c *Endpoints) Serve(s *http.Server) {
 	config := &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -29,8 +29,9 @@ func (c *Endpoints) Serve(s *http.Server) {
 	s.TLSConfig, s.ConnState = config, c.clients.note
 }
 
-// serverCertificate is the hub's own certificate. It is renewed well before it expires, if
-// the clock was set back to before it was made, and when another authority is to sign. It is safe for concurrent use.
+// serverCertificate is the hub's server certificate. It is renewed well before it expires, if the
+// clock was set back to before its creation, and when another authority signs. It is safe for
+// concurrent use.
 type serverCertificate struct {
 	ca    *enroll.Authority
 	hosts []string
@@ -38,9 +39,9 @@ type serverCertificate struct {
 
 	mu   sync.Mutex
 	cert *tls.Certificate
-	// signer has signed cert.
+	// signer is the authority that signed cert.
 	signer *x509.Certificate
-	// made is when cert was made, and renewal when two thirds of its life are over.
+	// made is when cert was created, and renewal when two thirds of its lifetime are over.
 	made, renewal time.Time
 }
 
@@ -48,7 +49,7 @@ type serverCertificate struct {
 func (s *serverCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	now := s.now().Round(0) // by the wall clock, as clients check it
+	now := s.now().Round(0) // use the wall clock, like clients
 	signer := s.ca.Signer()
 	if s.cert != nil && s.signer == signer && now.Before(s.renewal) && !now.Before(s.made) {
 		return s.cert, nil

@@ -33,7 +33,7 @@ func TestServerCertificateIsRenewed(t *testing.T) {
 	if err != nil || right == next || right.Leaf.NotBefore.After(now) {
 		t.Fatalf("after the clock was set back it is the same, or not valid yet, %v", err)
 	}
-	for range 20 { // through the life of the authority: not made anew each time
+	for range 20 { // over the lifetime of the authority: not created anew each time
 		now = now.Add(120 * 24 * time.Hour)
 		first, err := s.get(nil)
 		if again, err2 := s.get(nil); err != nil || err2 != nil || again != first {

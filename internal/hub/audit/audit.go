@@ -1,8 +1,8 @@
-// Package audit writes who asked the hub for what, and what came of it, in the format of
-// Kubernetes and by a policy file of Kubernetes. Every event names its space or location.
+// Package audit writes the audit log: each request to the hub with its user and result, in the
+// format and by a policy file of Kubernetes. Each event has its space or location.
 //
-// It must never write a credential or what is in a Secret, whatever the policy says, and
-// never keep a request from being served.
+// It must not write credentials or the contents of Secrets, whatever the policy requests. A failure
+// of the log must not keep a request from being served.
 package audit
 
 import (
@@ -32,22 +32,22 @@ import (
 )
 
 const (
-	// SpaceAnnotation of an event has the name of the space that the request is about.
+	// SpaceAnnotation of an event is the name of the space in the request.
 	SpaceAnnotation = "orrery.dev/space"
-	// LocationAnnotation is the same of a location.
+	// LocationAnnotation of an event is the name of the location in the request.
 	LocationAnnotation = "orrery.dev/location"
 )
 
-// Config is how a Log is written.
+// Config configures a Log.
 type Config struct {
-	// PolicyFile has the Policy of audit.k8s.io, Path is the file that is written.
+	// PolicyFile contains a Policy of audit.k8s.io, and Path is the log file.
 	PolicyFile, Path string
-	// MaxSize is how large the file becomes before another is begun, in megabytes. Of
-	// those before, MaxBackups are kept, for MaxAge days; 0: all, or for ever.
+	// MaxSize is the size in megabytes at which a new file begins. MaxBackups old files are kept
+	// for MaxAge days; 0 means all, or without limit.
 	MaxSize, MaxBackups, MaxAge int
 }
 
-// Validate says what is wrong with a configuration.
+// Validate returns an error if the configuration is invalid.
 func (c Config) Validate() error {
 	switch {
 	case (c.PolicyFile == "") != (c.Path == ""):
@@ -66,11 +66,11 @@ type Log struct {
 	policy audit.PolicyRuleEvaluator
 }
 
-// Open opens the log; nil: there is none. The logger is told of events that can't be
-// written. The caller must Close it.
+// Open opens the log; it returns nil if no log is configured. The logger logs events that can't be
+// written. The caller must call Close.
 func Open(config Config, logger *slog.Logger) (*Log, error) {
 	if config.PolicyFile == "" {
-		return nil, nil //nolint:nilnil // there is no log
+		return nil, nil //nolint:nilnil // no log is configured
 	}
 	rules, err := policy.LoadPolicyFromFile(config.PolicyFile)
 	if err != nil {
@@ -87,8 +87,8 @@ func Open(config Config, logger *slog.Logger) (*Log, error) {
 	}, nil
 }
 
-// touch makes a file that only its owner reads, unless there is one, and finds out
-// whether it can be written.
+// touch creates a file that only its owner can read, unless it exists, and returns an error if it
+// can't be written.
 func touch(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
@@ -108,10 +108,10 @@ func (l *Log) Close() error {
 	return l.file.Close()
 }
 
-// Lost is how many events could not be written.
+// Lost returns the number of events that could not be written.
 func (l *Log) Lost() int64 { return l.writer.count() }
 
-// Admitted logs requests of users who are known, if there is a log.
+// Admitted logs requests of authenticated users, if there is a log.
 func (l *Log) Admitted(next http.Handler) http.Handler {
 	if l == nil {
 		return next
@@ -119,8 +119,7 @@ func (l *Log) Admitted(next http.Handler) http.Handler {
 	return named(filters.WithAudit(next, l.sink, l.policy, lasts))
 }
 
-// Refused logs requests that are refused since nobody knows who sends them, if there is a
-// log.
+// Refused logs requests that fail authentication, if there is a log.
 func (l *Log) Refused(failed http.Handler) http.Handler {
 	if l == nil {
 		return failed
@@ -128,13 +127,13 @@ func (l *Log) Refused(failed http.Handler) http.Handler {
 	return named(filters.WithFailedAuthenticationAudit(failed, l.sink, l.policy))
 }
 
-// named annotates the events of requests with what they are about.
+// named annotates the events of requests with space and location.
 func named(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch root := auth.RootOf(r.Context()); root.API {
-		case route.Spaces, route.Questions:
+		case route.Spaces, route.Queries:
 			audit.AddAuditAnnotation(r.Context(), SpaceAnnotation, root.Name)
-			if root.API == route.Questions && strings.HasSuffix(r.URL.Path, "/"+route.Diff) { // which the agent there is asked
+			if root.API == route.Queries && strings.HasSuffix(r.URL.Path, "/"+route.Diff) { // the agent of the location receives the request
 				audit.AddAuditAnnotation(r.Context(), LocationAnnotation, r.URL.Query().Get("location"))
 			}
 		case route.ReportViews:
@@ -153,7 +152,7 @@ func named(next http.Handler) http.Handler {
 	})
 }
 
-// lasts says of a request that its answer has no end of its own.
+// lasts reports whether the response to a request continues without an end.
 func lasts(r *http.Request, info *request.RequestInfo) bool {
 	if info != nil && info.IsResourceRequest {
 		return info.Verb == "watch"
@@ -161,8 +160,7 @@ func lasts(r *http.Request, info *request.RequestInfo) bool {
 	return auth.RootOf(r.Context()).API == route.Agents && strings.HasSuffix(r.URL.Path, "/"+route.Desired)
 }
 
-// withoutSecrets keeps the bodies of Secrets, and of what credentials are made by, out of
-// the log.
+// withoutSecrets keeps the bodies of Secrets and credential requests out of the log.
 type withoutSecrets struct{ policy audit.PolicyRuleEvaluator }
 
 // EvaluatePolicyRule implements audit.PolicyRuleEvaluator.
@@ -174,10 +172,10 @@ func (p withoutSecrets) EvaluatePolicyRule(a authorizer.Attributes) audit.Reques
 	return config
 }
 
-// hasSecrets says of a request that its body or its answer has a Secret or a credential.
+// hasSecrets reports whether the body or response of a request contains a Secret or credential.
 func hasSecrets(a authorizer.Attributes) bool {
 	if !a.IsResourceRequest() {
-		return true // tokens, enrolments, the log itself: none of these is an object
+		return true // tokens, enrolments, and the log itself are not objects
 	}
 	switch (schema.GroupResource{Group: a.GetAPIGroup(), Resource: a.GetResource()}) {
 	case corev1.Resource("secrets"):

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// sayEvery is how often the hub's log says at most that events can't be written.
+// sayEvery is the minimum interval between messages about lost events in the hub's log.
 const sayEvery = time.Minute
 
-// patient writes to a file as long as that takes anything, and says of each event that it
-// was written: one that was not is counted, and the request is served all the same. It is
-// safe for concurrent use.
+// patient writes to a file and always reports success, so that a failure does not affect the
+// request. It counts events that could not be written. It is safe for concurrent use.
 type patient struct {
 	to     io.Writer
 	logger *slog.Logger
 
 	mu   sync.Mutex
 	lost int64
-	// said is when it was said last; torn says that the last line may have no end.
-	said time.Time
-	torn bool
+	// reported is the time of the last message; torn reports that the last line may be incomplete.
+	reported time.Time
+	torn     bool
 }
 
 // Write writes one event.
@@ -37,14 +36,14 @@ func (p *patient) Write(event []byte) (int, error) {
 		return len(event), nil
 	}
 	p.lost++
-	if time.Since(p.said) >= sayEvery {
-		p.said = time.Now()
+	if time.Since(p.reported) >= sayEvery {
+		p.reported = time.Now()
 		p.logger.Error("events can't be written to the audit log; requests are served", "lost", p.lost, "error", err)
 	}
 	return len(event), nil
 }
 
-// count is how many events were lost.
+// count returns the number of lost events.
 func (p *patient) count() int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// disk takes so many bytes.
+// disk accepts a limited number of bytes.
 type disk struct {
 	bytes.Buffer
 	room int
@@ -24,12 +24,12 @@ func (d *disk) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestFullDisk: events that can't be written are counted and said once, and those behind
-// them are whole lines.
+// TestFullDisk: events that can't be written are counted and logged once, and later events are
+// complete lines.
 func TestFullDisk(t *testing.T) {
-	var said strings.Builder
+	var logged strings.Builder
 	d := &disk{room: 10}
-	p := &patient{to: d, logger: slog.New(slog.NewTextHandler(&said, nil))}
+	p := &patient{to: d, logger: slog.New(slog.NewTextHandler(&logged, nil))}
 	write := func(text string) {
 		t.Helper()
 		if n, err := p.Write([]byte(text + "\n")); n != len(text)+1 || err != nil {
@@ -44,7 +44,7 @@ func TestFullDisk(t *testing.T) {
 	if got := d.String(); !strings.HasPrefix(got, "first\n") || !strings.HasSuffix(got, "\nfourth\n") || strings.Contains(got, "third") {
 		t.Errorf("written: %q", got)
 	}
-	if p.count() != 2 || strings.Count(said.String(), "\n") != 1 {
-		t.Errorf("%d lost, said: %s", p.count(), said.String())
+	if p.count() != 2 || strings.Count(logged.String(), "\n") != 1 {
+		t.Errorf("%d lost, said: %s", p.count(), logged.String())
 	}
 }

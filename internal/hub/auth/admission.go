@@ -19,13 +19,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// admitter refuses what would give somebody more than they have: Grants of what they
-// do not hold, and objects by which the hub reads or writes for them what they may not.
+// admitter rejects writes that would give a user more rights: Grants of rights that the writer does
+// not have, and objects by which the hub reads or writes for the writer without the writer's own
+// rights.
 type admitter struct{ authorizer *Authorizer }
 
 var _ admission.ValidationInterface = admitter{}
 
-// Admission refuses writes that would give their writer more than they have.
+// Admission rejects writes that would give their writer more rights.
 func (g *Guard) Admission() admission.ValidationInterface { return admitter{g.authorizer} }
 
 // Handles implements admission.Interface.
@@ -80,8 +81,8 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 	return nil
 }
 
-// assigns says that an update assigns an object to locations by its own annotation. Who
-// creates one knows what is in it.
+// assigns reports whether an update newly assigns an object to locations by its annotation. A user
+// that creates an object knows its content.
 func assigns(a admission.Attributes) bool {
 	if a.GetOperation() != admission.Update || a.GetOldObject() == nil {
 		return false
@@ -95,7 +96,7 @@ func assigns(a admission.Attributes) bool {
 	return value != "" && value != was.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]
 }
 
-// gets says that who writes an object may get it.
+// gets returns an error unless the writer of an object may get it.
 func (m admitter) gets(root route.Root, a admission.Attributes) bool {
 	q := about("get", a.GetResource().Group, a.GetResource().Resource, "", a.GetNamespace(), a.GetName())
 	ok := false
@@ -108,7 +109,8 @@ func (m admitter) gets(root route.Root, a admission.Attributes) bool {
 	return ok
 }
 
-// isSameSpec says that an update leaves the spec of an object as it is, and whether it acts.
+// isSameSpec reports whether an update does not change the spec of an object, nor whether it is
+// active.
 func isSameSpec(now, was runtime.Object) bool {
 	a, ok := now.(*unstructured.Unstructured)
 	b, ok2 := was.(*unstructured.Unstructured)
@@ -116,18 +118,18 @@ func isSameSpec(now, was runtime.Object) bool {
 		apiequality.Semantic.DeepEqual(a.Object["spec"], b.Object["spec"])
 }
 
-// writer is somebody who writes an object into a space.
+// writer is a user that writes an object into a space.
 type writer struct {
 	*Authorizer
 	who    user.Info
 	space  key.Space
 	name   string
 	object runtime.Object
-	// was is what an update changes; nil if it creates.
+	// was is the object before an update; nil for a create.
 	was runtime.Object
 }
 
-// into makes the object that is written one of Orrery's types.
+// into decodes the written object as one of Orrery's types.
 func (w writer) into(typed any) error { return convert(w.object, typed) }
 
 func convert(object runtime.Object, typed any) error {
@@ -141,14 +143,14 @@ func convert(object runtime.Object, typed any) error {
 	return nil
 }
 
-// may says whether the writer has a verb in their space, on something of Orrery's.
+// may reports whether the writer has a verb in the space, on an Orrery resource.
 func (w writer) may(verb, resource, name string) bool {
 	q := about(verb, v1alpha1.Group, resource, "", "", name)
 	_, ok := w.inSpace(w.space, w.who, &q)
 	return ok
 }
 
-// lacksForGrant adds what the writer of a Grant does not hold of it.
+// lacksForGrant adds the rights in a Grant that its writer does not have.
 func (w writer) lacksForGrant(l *lacks) (*held, error) {
 	var g v1alpha1.Grant
 	if err := w.into(&g); err != nil {
@@ -159,7 +161,7 @@ func (w writer) lacksForGrant(l *lacks) (*held, error) {
 	}
 	reach := w.space
 	if g.Spec.Spaces != nil {
-		reach = key.AllSpaces // those that it is to reach may change
+		reach = key.AllSpaces // the set of selected spaces may change
 	}
 	h := w.heldIn(reach, w.who)
 	for i := range g.Spec.Rules {
@@ -178,13 +180,14 @@ func (w writer) lacksForGrant(l *lacks) (*held, error) {
 	return h, nil
 }
 
-// upsyncVerb is the right to see, in a space, what is born at locations or belongs there to
-// what is placed: with the rights of the agent, which may read more than anybody in the space.
+// upsyncVerb is the right to see, in a space, objects that were created at locations or that placed
+// objects own. The agent reads them with its own rights, which may exceed those of all users of the
+// space.
 const upsyncVerb = "upsync"
 
-// lacksForPlacement adds what the writer of a Placement may not read of what it takes to
-// locations, or not see of what comes back from there. One that reaches other spaces is written by who may read it in all there may be:
-// which it reaches changes, with their labels, and as spaces of a name come and go.
+// lacksForPlacement adds the rights that the writer of a Placement lacks on the objects that it
+// assigns or requests. The writer of one that selects other spaces needs the rights in all spaces,
+// since the selection changes with labels and with new spaces.
 func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	var p v1alpha1.Placement
 	if err := w.into(&p); err != nil {
@@ -193,7 +196,7 @@ func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	var tests, seen []v1alpha1.ObjectTest
 	for _, d := range p.Spec.Downsync {
 		tests = append(tests, d.ObjectTest)
-		for _, k := range d.Associated { // which have names of their own
+		for _, k := range d.Associated { // its fields have other names
 			seen = append(seen, v1alpha1.ObjectTest{APIGroup: &k.APIGroup, Resources: k.Resources, Namespaces: d.Namespaces})
 		}
 	}
@@ -210,8 +213,8 @@ func (w writer) lacksForPlacement(l *lacks) (*held, error) {
 	return h, nil
 }
 
-// lacksForCustomizer adds what the writer of a Customizer may not read or change of what
-// it is about, and which of its ConfigMaps they may not get.
+// lacksForCustomizer adds the rights that the writer of a Customizer lacks: to read and change the
+// matched objects, and to get its ConfigMaps.
 func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	var c v1alpha1.Customizer
 	if err := w.into(&c); err != nil {
@@ -227,8 +230,8 @@ func (w writer) lacksForCustomizer(l *lacks) (*held, error) {
 	return h, nil
 }
 
-// lacksForSummary adds what the writer of a Summary may not read of what it is about: whoever
-// reads the Summary reads that there.
+// lacksForSummary adds the rights that the writer of a Summary lacks to read the matched objects.
+// Every reader of the Summary reads their values.
 func (w writer) lacksForSummary(l *lacks) (*held, error) {
 	var s v1alpha1.Summary
 	if err := w.into(&s); err != nil {
@@ -244,13 +247,12 @@ func (w writer) lacksForSummary(l *lacks) (*held, error) {
 	return h, nil
 }
 
-// addLacks adds what the writer may not do, by what they hold, with objects that tests match. A test
-// that does not say of what kind they are is about all kinds; what labels say is not asked,
-// since that changes.
+// addLacks adds the rights that the writer lacks on objects that tests match. A test without kinds
+// applies to all kinds. Labels are ignored, since they change.
 func (w writer) addLacks(h *held, tests []v1alpha1.ObjectTest, verbs []string, l *lacks) {
 	for _, t := range tests {
 		rule := rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{all}, Resources: t.Resources, ResourceNames: t.Names}
-		if t.APIGroup != nil { // as the test takes it: the core group has two names
+		if t.APIGroup != nil { // the test's notation: the core group has two names
 			rule.APIGroups = []string{key.NewResource(*t.APIGroup, "").APIGroup()}
 		}
 		if len(t.Resources) == 0 {

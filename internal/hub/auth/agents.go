@@ -18,10 +18,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// authenticate says which agent sends a request, by the certificate of its connection,
-// by the bearer that stands for it, or by a token of a former version. ok is false if
-// the request shows nothing of an agent: then others may know who sends it. renew says
-// that the agent is to renew its credential.
+// authenticate returns the agent that sends a request, by its client certificate, its bearer token,
+// or a token of a former version. ok is false if the request has no agent credentials; other
+// authenticators may then accept it. renew reports that the agent should renew its credential.
 func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Response, renew, ok bool, err error) {
 	token := bearerOf(r)
 	var c enroll.Credential
@@ -56,13 +55,13 @@ func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Resp
 	return agent(c.Location, c.Shard), e.due(&c), true, nil
 }
 
-// due says whether a credential is to be renewed now.
+// due reports whether a credential should be renewed now.
 func (e *Enrolments) due(c *enroll.Credential) bool {
 	return !e.config.Authority.Signer().Equal(c.Signer) || e.config.Now().After(c.NotAfter.Add(-e.config.Life/3))
 }
 
-// Due says whether the agent that has sent the request of a context is to renew its
-// credential now. It fails if that is good no more since its authority was replaced.
+// Due reports whether the agent that sent the request should renew its credential now. It fails if
+// the credential is no longer valid because its authority was replaced.
 func (e *Enrolments) Due(ctx context.Context) (bool, error) {
 	c := CredentialOf(ctx).agent
 	switch {
@@ -74,8 +73,8 @@ func (e *Enrolments) Due(ctx context.Context) (bool, error) {
 	return e.due(c), nil
 }
 
-// SignedBy names the authority that has signed the credential of the agent that has sent
-// the request of a context; empty: none has.
+// SignedBy returns the authority that signed the credential of the agent that sent the request;
+// empty if there is none.
 func SignedBy(ctx context.Context) string {
 	c := CredentialOf(ctx).agent
 	if c == nil {
@@ -84,8 +83,8 @@ func SignedBy(ctx context.Context) string {
 	return wire.Fingerprint(c.Signer.Raw)
 }
 
-// ShardOf is the number of the shard, from 1, of the agent that has sent the request of a
-// context; that of the whole is 1, too.
+// ShardOf returns the shard number, from 1, of the agent that sent the request; 1 for the whole
+// location.
 func ShardOf(ctx context.Context) int {
 	c := CredentialOf(ctx).agent
 	if c == nil {
@@ -94,12 +93,12 @@ func ShardOf(ctx context.Context) int {
 	return max(1, c.Shard)
 }
 
-// read reads the credential that a client shows, which is verified once in a while. The
-// handshake, or what the client has signed, has proved that it holds the key.
+// read reads the credential of a client, which is verified from time to time. The handshake, or a
+// signature of the client, has proved that the client has the key.
 func (e *Enrolments) read(shown []byte, parse func() (*x509.Certificate, error)) (enroll.Credential, error) {
 	sum := sha256.Sum256(shown)
 	if known, ok := e.known.Get(sum); ok {
-		c := known.(enroll.Credential) //nolint:forcetypeassert // nothing else is in there
+		c := known.(enroll.Credential) //nolint:forcetypeassert // the cache contains only credentials
 		if e.config.Authority.Trusts(c.Signer) {
 			return c, nil
 		}
@@ -119,8 +118,8 @@ func (e *Enrolments) read(shown []byte, parse func() (*x509.Certificate, error))
 	return c, nil
 }
 
-// former reads a credential of an authority that was replaced, if such can still be
-// renewed: that ends with the authority for all of them at once, whatever they say.
+// former reads a credential of a replaced authority, if such credentials can still be renewed. That
+// ends for all of them together with the authority, whatever their expiry.
 func (e *Enrolments) former(cert *x509.Certificate) (enroll.Credential, error) {
 	c, dropped, err := e.config.Authority.FormerCredential(cert)
 	if err == nil && !e.config.Now().Before(dropped.Add(e.config.Late)) {
@@ -129,9 +128,9 @@ func (e *Enrolments) former(cert *x509.Certificate) (enroll.Credential, error) {
 	return c, err
 }
 
-// authenticateLasting knows agents of the version before by tokens that last.
+// authenticateLasting authenticates agents of the previous version by long-lived tokens.
 func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*authenticator.Response, bool, error) {
-	l, _, ok := enroll.TokenOf(token) // such are of the whole
+	l, _, ok := enroll.TokenOf(token) // such tokens are for the whole location
 	if !ok {
 		return nil, false, nil
 	}
@@ -150,15 +149,15 @@ func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*au
 	return agent(l, 0), true, nil
 }
 
-// isLocation is the premise that a location is the one that has a UID.
+// isLocation is the stream condition that a location has a UID.
 func isLocation(l key.Location, uid string) table.Premise {
 	return table.Premise{Key: l.Key(), Holds: func(row *table.Row) bool { return row != nil && row.Meta.UID == uid }}
 }
 
-// shardExtra says of the user that an agent is which shard it has, if that is not the first.
+// shardExtra is the extra field of an agent's user with its shard, if it is not the first.
 const shardExtra = "orrery.dev/shard"
 
-// agent is whom the agent of a location is known as, by the number of its shard.
+// agent returns the user of a location's agent, by the number of its shard.
 func agent(l key.Location, shard int) *authenticator.Response {
 	is := &user.DefaultInfo{Name: enroll.UserPrefix + string(l), Groups: []string{enroll.Agents, user.AllAuthenticated}}
 	if shard > 1 {
@@ -167,7 +166,7 @@ func agent(l key.Location, shard int) *authenticator.Response {
 	return &authenticator.Response{User: is}
 }
 
-// bearerOf is the bearer token of a request; empty: there is none.
+// bearerOf returns the bearer token of a request; empty if there is none.
 func bearerOf(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "bearer") {

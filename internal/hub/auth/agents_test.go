@@ -23,8 +23,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// desk has enrolments over a table without a log: what would have to be written is not
-// asked for.
+// desk has enrolments over a table without a log: these tests write nothing.
 type desk struct {
 	*Enrolments
 	t   *testing.T
@@ -32,8 +31,8 @@ type desk struct {
 	ca  *enroll.Authority
 	key *ecdsa.PrivateKey
 	of  string
-	// writer changes the table, as another hub would, and committed is called when it is
-	// waited for what others have written.
+	// writer changes the table, as another hub would, and committed is called by waits for earlier
+	// writes.
 	writer    *table.Writer
 	committed func()
 }
@@ -75,7 +74,7 @@ func newDesk(t *testing.T, record enroll.Record) *desk {
 	return d
 }
 
-// certificate is one of the agent of a location.
+// certificate returns a certificate for the agent of a location.
 func (d *desk) certificate(l key.Location, uid string) *x509.Certificate {
 	d.t.Helper()
 	der, err := d.ca.Agent(enroll.Credential{Location: l, UID: uid, Number: 1, Joined: 1, Key: d.of}, &d.key.PublicKey, life)
@@ -89,7 +88,7 @@ func (d *desk) certificate(l key.Location, uid string) *x509.Certificate {
 	return cert
 }
 
-// bearer is a certificate as a bearer token.
+// bearer returns a certificate as a bearer token.
 func (d *desk) bearer(cert *x509.Certificate, k *ecdsa.PrivateKey) string {
 	d.t.Helper()
 	token, err := wire.NewBearer("edge", cert.Raw, k)
@@ -112,8 +111,8 @@ func requestWith(ctx context.Context, cert *x509.Certificate, token string) *htt
 
 var issuedOnce = enroll.Record{Location: "u", Joined: 1, Issued: enroll.Mark{Number: 1}, Used: enroll.Mark{Number: 1}}
 
-// TestAgentsAreKnown: by a certificate, or by the bearer that stands for it, and by nothing
-// that others could make of what they see.
+// TestAgentsAreKnown: agents are authenticated by a certificate, or by the bearer token for it, and
+// not by anything that others could derive from what they see.
 func TestAgentsAreKnown(t *testing.T) {
 	d := newDesk(t, issuedOnce)
 	good := d.certificate("edge", "u")
@@ -166,8 +165,7 @@ func TestAgentsAreKnown(t *testing.T) {
 	}
 }
 
-// TestAgentsAndClocks: the hub's clock says when a credential ends, and never that it has
-// not begun.
+// TestAgentsAndClocks: by the hub's clock a credential can have expired, but is never too new.
 func TestAgentsAndClocks(t *testing.T) {
 	d := newDesk(t, issuedOnce)
 	cert, begin := d.certificate("edge", "u"), d.now
@@ -186,7 +184,7 @@ func TestAgentsAndClocks(t *testing.T) {
 	}
 }
 
-// TestPremisesOfAgents: what an agent asks for goes on while its credential is good.
+// TestPremisesOfAgents: the streams of an agent last while its credential is valid.
 func TestPremisesOfAgents(t *testing.T) {
 	d := newDesk(t, issuedOnce)
 	r := requestWith(t.Context(), d.certificate("edge", "u"), "")
@@ -232,7 +230,7 @@ func TestPremisesOfAgents(t *testing.T) {
 	}
 }
 
-// says has the table show another record of the location.
+// says sets another enrolment record of the location in the table.
 func (d *desk) says(rev int64, record enroll.Record) {
 	d.t.Helper()
 	if err := d.writer.Apply(rev, []table.Update{{Key: key.Enrolment("edge"), Value: record.Encode(), CreateRev: 4, ModRev: rev}}); err != nil {
@@ -240,8 +238,8 @@ func (d *desk) says(rev int64, record enroll.Record) {
 	}
 }
 
-// TestSpentAtAnotherHub: what was sent before a credential was spent may arrive at another
-// hub than the one by which it was.
+// TestSpentAtAnotherHub: a request that was sent before a credential was renewed may arrive at
+// another hub than the renewal.
 func TestSpentAtAnotherHub(t *testing.T) {
 	d := newDesk(t, issuedOnce)
 	d.config.Moves.started = time.Now().Add(-2 * life) // it runs for long
@@ -257,8 +255,8 @@ func TestSpentAtAnotherHub(t *testing.T) {
 	}
 }
 
-// TestJoinAtAnotherHub: a join token that one hub has made is good at all, also at one that
-// has not heard of it yet; and what strangers are told is the same for each location.
+// TestJoinAtAnotherHub: a join token of one hub is valid at all hubs, including one whose table is
+// older. Unauthenticated clients get the same response for each location.
 func TestJoinAtAnotherHub(t *testing.T) {
 	d := newDesk(t, enroll.Record{Location: "u"})
 	token, record := enroll.Record{Location: "u"}.WithJoin("edge", d.now.Add(time.Hour))
@@ -295,8 +293,8 @@ func TestJoinAtAnotherHub(t *testing.T) {
 	}
 }
 
-// TestStrangersLearnNothing: who shows a token of a former version that is none is told the
-// same of each location, of those that are not there and of those that were revoked.
+// TestStrangersLearnNothing: a client with an invalid token of a former version gets the same
+// response for existing, missing and revoked locations.
 func TestStrangersLearnNothing(t *testing.T) {
 	said := map[string]bool{}
 	for _, record := range []enroll.Record{issuedOnce, {Location: "u"}, issuedOnce.Revoke(enroll.Revocation{Message: "x"}), {Location: "u", Hash: "0"}} {
@@ -314,8 +312,8 @@ func TestStrangersLearnNothing(t *testing.T) {
 	}
 }
 
-// TestSpentIsForgivenAtFirst: what may have been sent before a credential was spent is
-// refused, and no more.
+// TestSpentIsForgivenAtFirst: a request that may have been sent before a credential was renewed is
+// only refused.
 func TestSpentIsForgivenAtFirst(t *testing.T) {
 	record := issuedOnce
 	record.Issued.Number, record.Used.Number = 2, 2

@@ -16,14 +16,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// receiveTimeout bounds how long a client may take to send what it asks for.
+// receiveTimeout limits the time in which a client must send its request body.
 const receiveTimeout = 15 * time.Second
 
-// Receive reads what a request for a credential says, so that who is slow to send it holds
-// up nobody: until it is there nobody knows who they are.
+// Receive reads the body of a request for a credential before a turn is taken. A slow client, which
+// is not yet authenticated, thus delays no others.
 func (e *Enrolments) Receive(w http.ResponseWriter, r *http.Request) (*http.Request, error) {
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	// A writer without deadlines, as in tests, goes without.
+	// A writer without deadlines, as in tests, has no limit.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(receiveTimeout))
 	body, err := requestbody.Read(r, requestbody.Limits{Bytes: wire.MaxEnrol})
 	if err != nil {
@@ -34,8 +34,8 @@ func (e *Enrolments) Receive(w http.ResponseWriter, r *http.Request) (*http.Requ
 	return received, nil
 }
 
-// ServeEnrol gives whoever shows a join token a credential, for the key of the request
-// in the body, which was received. Nobody is known by the token otherwise.
+// ServeEnrol gives a client with a join token a credential for the key of the request in the body,
+// which was received. A join token authenticates no other requests.
 func (e *Enrolments) ServeEnrol(w http.ResponseWriter, r *http.Request) {
 	issued, err := e.enrol(r)
 	if err != nil {
@@ -45,7 +45,7 @@ func (e *Enrolments) ServeEnrol(w http.ResponseWriter, r *http.Request) {
 	respond.JSON(w, issued)
 }
 
-// ServeRenew gives who has the key of a credential of the location the one that follows.
+// ServeRenew gives a client with the key of a location's credential the next credential.
 func (e *Enrolments) ServeRenew(w http.ResponseWriter, r *http.Request, l key.Location) {
 	issued, err := e.renew(r, l)
 	if err != nil {
@@ -59,7 +59,7 @@ func (e *Enrolments) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if refused := refusalOf(err); refused.cause != "" {
 		level := slog.LevelWarn
 		if refused.cause == wire.RefusedJoin || refused.cause == wire.RefusedForeign {
-			level = slog.LevelDebug // anybody can have that said
+			level = slog.LevelDebug // unauthenticated clients can cause this message
 		}
 		e.config.Logger.Log(r.Context(), level, "an agent was not given a credential", "path", r.URL.Path, "from", r.RemoteAddr, "error", err)
 		err = refused
@@ -78,7 +78,7 @@ func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
 	}
 	token := bearerOf(r)
 	issued, err = e.trade(r, token, public, of)
-	if errors.Is(err, enroll.ErrUnknownJoin) { // it may have been made just now, by another hub
+	if errors.Is(err, enroll.ErrUnknownJoin) { // another hub may have created it just now
 		if err := e.fresh.wait(r.Context()); err != nil {
 			return issued, err
 		}
@@ -87,7 +87,7 @@ func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
 	return issued, err
 }
 
-// trade trades a join token for a credential of a key, by what the table has.
+// trade exchanges a join token for a credential of a key, by the table.
 func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKey, of string) (issued wire.Issued, err error) {
 	l, shard, ok := enroll.TokenOf(token)
 	if !ok {
@@ -131,7 +131,7 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 		return issued, respond.BadRequest("%v", err)
 	}
 	return e.issue(r, agentOf{l, c.Shard}, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
-		if former { // of which the end is not believed either
+		if former { // its expiry is not trusted either
 			if err := now.JudgeFormer(c); err != nil {
 				return enroll.Credential{}, now, err
 			}
@@ -142,15 +142,14 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 			return next, now, nil
 		}
 		next, now, err := now.Renew(c, of)
-		// A clock that is behind for a while must not make a credential that has ended, perhaps
-		// for too long to be renewed, once the clock is right.
+		// If the clock is late for a while, it must not extend a credential that has expired,
+		// perhaps for too long to be renewed.
 		next.NotAfter = c.NotAfter
 		return next, now, err
 	})
 }
 
-// renewable reads a certificate that is to be renewed. former says that its authority was
-// replaced.
+// renewable reads a certificate to renew. former reports that its authority was replaced.
 func (e *Enrolments) renewable(cert *x509.Certificate) (c enroll.Credential, former bool, err error) {
 	c, err = e.config.Authority.Credential(cert)
 	if err == nil {
@@ -162,8 +161,8 @@ func (e *Enrolments) renewable(cert *x509.Certificate) (c enroll.Credential, for
 	return c, false, fmt.Errorf("%w: %w", enroll.ErrOther, err)
 }
 
-// issue writes what a step makes of the record of an agent of a location, and signs the
-// credential that it leads to for a key.
+// issue applies a step to the record of an agent, writes the result, and signs the credential for a
+// key.
 func (e *Enrolments) issue(r *http.Request, one agentOf, uid string, public *ecdsa.PublicKey,
 	step func(enroll.Record) (enroll.Credential, enroll.Record, error),
 ) (issued wire.Issued, err error) {
@@ -173,7 +172,7 @@ func (e *Enrolments) issue(r *http.Request, one agentOf, uid string, public *ecd
 		if made, next, err = step(now); err != nil || counted {
 			return next, err
 		}
-		counted = true // only who has shown something good is counted
+		counted = true // only requests with valid credentials are counted
 		return next, e.rates.Wait(ctx, string(one.location), 1, 0)
 	}); err != nil {
 		return issued, err
@@ -186,7 +185,7 @@ func (e *Enrolments) issue(r *http.Request, one agentOf, uid string, public *ecd
 	return issued, nil
 }
 
-// decode decodes a body that was received.
+// decode decodes a received body.
 func decode(r *http.Request, into any) error {
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		return respond.BadRequest("header %s is %q: this hub speaks version %s", wire.Header, v, wire.ProtocolVersion)

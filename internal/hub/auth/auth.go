@@ -1,9 +1,8 @@
-// Package auth says who sends a request and whether they may: authentication,
-// authorization, impersonation, and reviews that clients ask for about themselves. It
-// goes by what a request is about (its root and its RequestInfo), with the filters of
-// k8s.io/apiserver.
+// Package auth authenticates and authorizes requests, including impersonation and the reviews of
+// clients about their own rights. It decides by the root and the RequestInfo of a request, with the
+// filters of k8s.io/apiserver.
 //
-// It must never know how a request is served.
+// It must not depend on the handlers of requests.
 package auth
 
 import (
@@ -34,44 +33,44 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Config is what a Guard needs.
+// Config configures a Guard.
 type Config struct {
 	// Authority signs the certificates of users.
 	Authority *enroll.Authority
 	// Enrolments authenticate agents.
 	Enrolments *Enrolments
-	// Table has the Grants, and Grants observes it.
+	// Table contains the Grants, and Grants observes it.
 	Table  *table.Table
 	Grants *Grants
-	// Catalog has the kinds of a space.
+	// Catalog returns the kinds of a space.
 	Catalog func(key.Space) *kinds.Catalog
-	// Committed waits until the table shows what was acknowledged to anybody before the
-	// call. What is refused by the table as it was is judged once more behind that.
+	// Committed waits until the table contains all earlier writes. A request that the table refuses
+	// is decided again after that.
 	Committed func(context.Context) error
-	// Allowed says what the exports of a shelf let be done with a resource in a space; nil:
-	// everything. It is asked for reviews: a request is answered by who serves it.
+	// Allowed reports which verbs an export view allows; nil allows all. It is used for reviews:
+	// for requests, their handler decides.
 	Allowed Allowed
-	// Issuers know people by the tokens of others; nil: there are none.
+	// Issuers authenticate users by tokens of OIDC issuers; nil if there are none.
 	Issuers *oidc.Issuers
-	// Audit sees requests, let in or not; nil: nobody does.
+	// Audit logs all requests, authorized or not; nil for no log.
 	Audit Audit
 	// Codecs encode refusals.
 	Codecs runtime.NegotiatedSerializer
-	// Logger gets unauthenticated requests, at level debug.
+	// Logger logs unauthenticated requests at level debug.
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Allowed says whether a verb may be used on a resource of a space, or of AllSpaces, on a
-// shelf: because it is exported, or because the verb is claimed.
+// Allowed reports whether a verb is allowed on a resource of a space, or of AllSpaces, in an export
+// view: the resource is exported, or the verb is claimed.
 type Allowed func(f key.Shelf, s key.Space, r key.Resource, verb string) bool
 
-// Audit sees requests. What it returns serves them by what it is given.
+// Audit wraps handlers to log requests.
 type Audit interface {
-	// Admitted sees requests of users who are known, before they act as somebody else.
+	// Admitted logs requests of authenticated users, before impersonation.
 	Admitted(next http.Handler) http.Handler
-	// Refused sees requests that are answered 401.
+	// Refused logs requests that are answered with 401.
 	Refused(failed http.Handler) http.Handler
 }
 
@@ -83,7 +82,7 @@ type Guard struct {
 	fresh         *fresh
 }
 
-// New makes a Guard.
+// New returns a Guard.
 func New(config Config) *Guard {
 	fresh := newFresh(config.Committed)
 	return &Guard{
@@ -94,13 +93,13 @@ func New(config Config) *Guard {
 	}
 }
 
-// Authorizer is for what a handler finds to decide later, such as an update that creates.
+// Authorizer returns the authorizer for later decisions of handlers, such as for an update that
+// creates.
 func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 
-// Handler passes on to next the requests of authenticated clients that are authorized,
-// and refuses the others. The context of a request must have its RequestInfo and root
-// (WithRoot). Next finds in it the user, who may be impersonated, and what the access
-// rests on (PremisesOf).
+// Handler passes authorized requests of authenticated clients to next, and refuses all others. The
+// context of a request must have its RequestInfo and root (WithRoot). For next it contains the
+// user, who may be impersonated, and the stream conditions of the access (PremisesOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
 	next = respond.Shallow(g.impersonating(next), lasts)
@@ -110,8 +109,8 @@ func (g *Guard) Handler(next http.Handler) http.Handler {
 	return g.authenticated(next)
 }
 
-// lasts says that a request is served for as long as its client likes: a watch, or the session
-// of an agent.
+// lasts reports whether a request lasts as long as its client likes: a watch, or the session of an
+// agent.
 func lasts(r *http.Request) bool {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if ok && info.IsResourceRequest && info.Verb == "watch" {
@@ -121,7 +120,7 @@ func lasts(r *http.Request) bool {
 	return RootOf(r.Context()).API == route.Agents && call == route.Desired && r.Method == http.MethodGet
 }
 
-// refuse answers a request of nobody who is known.
+// refuse responds to an unauthenticated request.
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
 	var answer http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -133,14 +132,13 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	answer.ServeHTTP(w, r)
 }
 
-// authorize decides about a request, and once more before it is refused: what was
-// granted just now counts.
+// authorize decides about a request, and again before refusing it, so that a recent Grant counts.
 func (g *Guard) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if why, is := outside(ctx, a.GetPath()); is {
 		return authorizer.DecisionDeny, why, nil
 	}
 	if _, ok := route.Token(a.GetPath()); ok && !a.IsResourceRequest() && RootOf(ctx) == (route.Root{}) {
-		return authorizer.DecisionAllow, "", nil // whose tokens they are is for the handler to see
+		return authorizer.DecisionAllow, "", nil // the handler checks the owner of the tokens
 	}
 	decision, why, err := g.authorizer.Authorize(ctx, a)
 	if decision == authorizer.DecisionAllow || err != nil {
@@ -171,13 +169,13 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// May says whether who sends the request of a context may do something with an object of
-// a space, or, if it has no name, with those of its kind and namespace.
+// May reports whether the user of a request may use a verb on an object of a space or, if it has no
+// name, on all objects of its kind and namespace.
 func (g *Guard) May(ctx context.Context, verb string, o key.Object) bool {
 	return g.MaySub(ctx, verb, o, "")
 }
 
-// MaySub is May of a subresource; empty: of the object itself.
+// MaySub is May for a subresource; empty for the object itself.
 func (g *Guard) MaySub(ctx context.Context, verb string, o key.Object, sub string) bool {
 	who, ok := request.UserFrom(ctx)
 	if !ok {
@@ -190,7 +188,8 @@ func (g *Guard) MaySub(ctx context.Context, verb string, o key.Object, sub strin
 	return ok
 }
 
-// authenticate says who sends a request. Who shows what only agents have is one, or nobody.
+// authenticate returns the user of a request. A request with agent credentials is authenticated as
+// an agent or rejected.
 func (g *Guard) authenticate(w http.ResponseWriter, r *http.Request) (*authenticator.Response, bool, error) {
 	if g.config.Enrolments != nil {
 		response, renew, ok, err := g.config.Enrolments.authenticate(r)
@@ -204,8 +203,8 @@ func (g *Guard) authenticate(w http.ResponseWriter, r *http.Request) (*authentic
 	return g.authenticator.AuthenticateRequest(r)
 }
 
-// asUnauthorized is what somebody is told who is not known. An agent hears why, since it
-// may be able to help itself.
+// asUnauthorized returns the error for an unauthenticated client. An agent gets the reason, since
+// it may be able to recover.
 func asUnauthorized(err error, root route.Root) error {
 	var refused refusedError
 	switch {
@@ -219,8 +218,8 @@ func asUnauthorized(err error, root route.Root) error {
 
 type rootKey struct{}
 
-// WithRoot puts the API that a request is for into its context, see RootOf. For the
-// APIs of Kubernetes it also strips the root from the path.
+// WithRoot adds the API of a request to its context, see RootOf. For Kubernetes APIs it also
+// removes the root from the path.
 func WithRoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		root, rest := route.Of(r.URL.Path)
@@ -234,7 +233,7 @@ func WithRoot(next http.Handler) http.Handler {
 	})
 }
 
-// RootOf is the API that the request of a context is for, as WithRoot put it there.
+// RootOf returns the API of a request, as set by WithRoot.
 func RootOf(ctx context.Context) route.Root {
 	root, _ := ctx.Value(rootKey{}).(route.Root)
 	return root

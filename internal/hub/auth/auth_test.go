@@ -25,14 +25,14 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// somebody sends a request to a Guard, and is seen by what is behind it.
+// somebody is a user that sends a request to a Guard.
 type somebody struct {
 	user.Info
 	t          *testing.T
 	authorizer *Authorizer
 }
 
-// premises are what a request that is let through rests on.
+// premises returns the stream conditions of an authorized request.
 func (s somebody) premises(method, target string) (all []table.Premise) {
 	s.t.Helper()
 	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { all = PremisesOf(r.Context()) }))
@@ -40,7 +40,7 @@ func (s somebody) premises(method, target string) (all []table.Premise) {
 	return all
 }
 
-// send returns the code of the answer, and as whom the request was let through.
+// send returns the status code of the response, and the user that the handler received.
 func (s somebody) send(method, path string, header ...string) (code int, as user.Info) {
 	s.t.Helper()
 	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -63,7 +63,7 @@ func (s somebody) send(method, path string, header ...string) (code int, as user
 	return w.Code, as
 }
 
-// guard takes everybody for this somebody.
+// guard returns a Guard that authenticates all requests as this user.
 func (s somebody) guard() *Guard {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -90,7 +90,7 @@ var (
 	impostor = &user.DefaultInfo{Name: enroll.UserPrefix + "edge", Groups: []string{user.AllAuthenticated}}
 )
 
-// TestWhoMayDoWhat asks for each root as everybody there is.
+// TestWhoMayDoWhat sends requests to each root as each kind of user.
 func TestWhoMayDoWhat(t *testing.T) {
 	const ok, no = http.StatusOK, http.StatusForbidden
 	for _, c := range []struct {
@@ -114,7 +114,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 		{"GET", "/agent/v1/locations/edge/desired", ok},
 		{"POST", "/agent/v1/locations/edge/reports", ok},
 		{"POST", "/agent/v1/locations/core/reports", no},
-		{"POST", "/agent/v1/locations/edge/../core/reports", ok}, // which is no call of the protocol
+		{"POST", "/agent/v1/locations/edge/../core/reports", ok}, // not a call of the protocol
 		{"GET", "/agent/v1/locations/../../spaces/root", no},
 		{"GET", "/ask/v1/spaces/a/status", no},
 		{"GET", "/admin/v1/backup", no},
@@ -134,7 +134,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 	}
 }
 
-// TestActingAs changes who is judged, and only for those who may do everything.
+// TestActingAs: impersonation changes the authorized user, and only users with all rights may use
+// it.
 func TestActingAs(t *testing.T) {
 	const path = "/agent/v1/locations/edge/desired"
 	masters := []string{"Impersonate-User", AdminUser, "Impersonate-Group", user.SystemPrivilegedGroup}

@@ -20,12 +20,12 @@ import (
 // AdminUser is the user of the kubeconfig that the hub writes at its start.
 const AdminUser = "orrery:admin"
 
-// authentication accepts certificates of the hub's authority, and tokens: those of
-// people and programs, and those of issuers. Agents are authenticated by Enrolments.
+// authentication accepts certificates of the hub's authority, tokens of users and programs, and
+// tokens of issuers. Enrolments authenticate agents.
 func authentication(config *Config, fresh *fresh) authenticator.Request {
 	verify := func() (x509.VerifyOptions, bool) {
 		options := x509request.DefaultVerifyOptions()
-		options.Roots = config.Authority.Pool() // another one, while the authority is replaced
+		options.Roots = config.Authority.Pool() // changes while the authority is replaced
 		options.KeyUsages = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}
 		return options, true
 	}
@@ -37,7 +37,7 @@ func authentication(config *Config, fresh *fresh) authenticator.Request {
 	))
 }
 
-// locationOf is the location that a user is the agent of.
+// locationOf returns the location whose agent a user is.
 func locationOf(u user.Info) (key.Location, bool) {
 	if !slices.Contains(u.GetGroups(), enroll.Agents) {
 		return "", false

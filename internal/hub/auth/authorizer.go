@@ -16,24 +16,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Authorizer decides who may do what at the root that is in the context: members of
-// system:masters everything, an agent what is about its own location, and everybody
-// what Grants allow them. It answers from the table as it is, and is safe for
-// concurrent use.
+// Authorizer authorizes requests by the root in their context. Members of system:masters have all
+// rights, an agent has those of its own location, and all users those of Grants. It uses the
+// present table, and is safe for concurrent use.
 type Authorizer struct {
 	grants *Grants
 	table  *table.Table
-	// catalog has the kinds of a space.
+	// catalog returns the kinds of a space.
 	catalog func(key.Space) *kinds.Catalog
 }
 
 var _ authorizer.Authorizer = (*Authorizer)(nil)
 
-// impersonates says that a verb is one of acting as somebody else.
+// impersonates reports whether a verb is for impersonation.
 func impersonates(verb string) bool { return strings.HasPrefix(verb, "impersonate") }
 
-// Authorize implements authorizer.Authorizer. What is allowed rests on the Grant that
-// allows it.
+// Authorize implements authorizer.Authorizer. A stream that a Grant allows depends on that Grant.
 func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if z.mayAll(a.GetUser()) {
 		return authorizer.DecisionAllow, "", nil
@@ -48,12 +46,12 @@ func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (au
 	return authorizer.DecisionAllow, "", nil
 }
 
-// mayAll says that somebody may do everything.
+// mayAll reports whether a user has all rights.
 func (z *Authorizer) mayAll(who user.Info) bool {
 	return who != nil && slices.Contains(who.GetGroups(), user.SystemPrivilegedGroup)
 }
 
-// decide says whether a request at a root is allowed, and by what.
+// decide reports whether a request at a root is allowed, with its stream conditions.
 func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.Premise, bool) {
 	who, q := a.GetUser(), questionOf(a)
 	if who == nil {
@@ -74,11 +72,11 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 		return z.inReports(root, who, &q)
 	case route.Exports, route.Slices:
 		return z.onShelf(root, who, &q)
-	case route.Questions:
+	case route.Queries:
 		if _, question := route.Of(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
 			return nil, false
 		}
-		// What they are told is for the answer to say; nothing is written.
+		// The handler decides what the response contains; nothing is written.
 		return z.enters(key.Space(root.Name), who)
 	case "":
 		if !q.isPath {
@@ -89,8 +87,8 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.P
 	return nil, false
 }
 
-// ofAgent says whether a request is one of those that a location's agent makes. All that the
-// location has may be read by the agent of the whole alone.
+// ofAgent reports whether a request is a call of the location's agent. Only the agent of the whole
+// location may read its whole content.
 func (z *Authorizer) ofAgent(l key.Location, who user.Info, root route.Root, q *question) bool {
 	switch root {
 	case route.Agent(l):
@@ -102,13 +100,13 @@ func (z *Authorizer) ofAgent(l key.Location, who user.Info, root route.Root, q *
 	return false
 }
 
-// inView decides by the right to the content of a location: its API is what that is.
+// inView decides by the right to the content of a location, which is what its API contains.
 func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
 	if !slices.Contains(reads, q.verb) {
 		return nil, false
 	}
 	verbs := []string{q.verb}
-	if q.isPath { // discovery, for who may read in any way
+	if q.isPath { // discovery, for users with any right to read
 		verbs = reads
 	}
 	for _, verb := range verbs {
@@ -120,9 +118,9 @@ func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]tabl
 	return nil, false
 }
 
-// inReports decides about reads of what locations report: it takes the right to reports in
-// the space, and the one to read there what is read here, by the names that it has there. Who
-// may not get Secrets of a space does not get what is reported of them either.
+// inReports decides about reads of reports. The user needs the right to reports in the space, and
+// the right to read the object there under its name in the space. A user that may not get Secrets
+// of a space does not get reports about them either.
 func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
 	s, l, ok := root.Reported()
 	if !ok || !slices.Contains(reads, q.verb) {
@@ -130,10 +128,10 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 	}
 	wide := key.Wide{Spaces: s == key.AllSpaces, Locations: l == key.AllLocations}
 	if wide.Locations {
-		l = "" // those of some names are not all
+		l = "" // the right to some names is not the right to all
 	}
 	verbs := []string{q.verb}
-	if q.isPath { // discovery, for who may read in any way
+	if q.isPath { // discovery, for users with any right to read
 		verbs = reads
 	}
 	for _, verb := range verbs {
@@ -147,8 +145,8 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 		}
 		called, ok := wide.Split(q.namespace != "", q.namespace, q.name)
 		if !ok || wide.Spaces && q.namespace == "" && q.verb != "get" {
-			// There is nothing of that name, or it depends on whether the kind is in namespaces
-			// which object it is: then it takes the right to all.
+			// The object does not exist, or whether the kind is namespaced decides which object it
+			// is. Then the right to all objects is needed.
 			called = key.Called{}
 		}
 		object := about(verb, q.group, q.resource, q.sub, called.Namespace, called.Name)
@@ -158,7 +156,7 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 	return nil, false
 }
 
-// within decides what somebody may do in a space or, for AllSpaces, in all of them at once.
+// within decides about a request in a space or, for AllSpaces, in all of them together.
 func (z *Authorizer) within(s key.Space, who user.Info, q *question) ([]table.Premise, bool) {
 	if s == key.AllSpaces {
 		return z.inAllSpaces(who, q)
@@ -166,7 +164,7 @@ func (z *Authorizer) within(s key.Space, who user.Info, q *question) ([]table.Pr
 	return z.inSpace(s, who, q)
 }
 
-// inAllSpaces decides about reads of all spaces, root included, at once.
+// inAllSpaces decides about reads of all spaces together, including root.
 func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Premise, bool) {
 	if !isBasic(q) && !slices.Contains(reads, q.verb) {
 		return nil, false
@@ -179,8 +177,7 @@ func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Premise, b
 	return slices.Concat(inRoot, elsewhere), ok
 }
 
-// inSpace decides what somebody may do in a space, whether there is one of that name
-// or not.
+// inSpace decides about a request in a space, whether that exists or not.
 func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.Premise, bool) {
 	a := asking{question: q, space: s, isNamespaced: func(group, resource string) bool { return s != key.AllSpaces && z.namespaced(s, group, resource) }}
 	if !impersonates(q.verb) {
@@ -193,20 +190,20 @@ func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.P
 	return z.byGrant(s, who, a.by)
 }
 
-// enters decides whether somebody has any right in a space.
+// enters decides whether a user has any right in a space.
 func (z *Authorizer) enters(s key.Space, who user.Info) ([]table.Premise, bool) {
 	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
 	return z.inSpace(s, who, &locations)
 }
 
-// asking is a question about a space.
+// asking is a request in a space.
 type asking struct {
 	*question
 	space        key.Space
 	isNamespaced func(group, resource string) bool
 }
 
-// by says whether a Grant that is about the space allows what is asked.
+// by reports whether a Grant for the space allows the request.
 func (a *asking) by(g *grant) bool {
 	if g.isRight && isBasic(a.question) {
 		return true
@@ -220,7 +217,7 @@ func (a *asking) by(g *grant) bool {
 		}
 	}
 	if impersonates(a.verb) {
-		return false // no role has that
+		return false // no role allows that
 	}
 	for _, r := range g.spec.Roles {
 		if (role{r.Name, a.space, r.Namespaces}).allows(a.question, a.isNamespaced) {
@@ -230,8 +227,8 @@ func (a *asking) by(g *grant) bool {
 	return false
 }
 
-// byGrant looks for a Grant that is about a space (AllSpaces: about all that there may
-// be), concerns somebody and suffices.
+// byGrant finds a Grant that applies to a space (AllSpaces: to all possible spaces), has the user
+// as subject, and suffices.
 func (z *Authorizer) byGrant(s key.Space, who user.Info, suffices func(*grant) bool) ([]table.Premise, bool) {
 	for g := range z.about(s, who) {
 		if suffices(g) {
@@ -241,17 +238,17 @@ func (z *Authorizer) byGrant(s key.Space, who user.Info, suffices func(*grant) b
 	return nil, false
 }
 
-// about are the Grants that concern somebody and are about a space.
+// about returns the Grants that apply to a space and have the user as subject.
 func (z *Authorizer) about(s key.Space, who user.Info) func(yield func(*grant) bool) {
 	return func(yield func(*grant) bool) {
 		if z.grants == nil {
 			return
 		}
 		spaces := []key.Space{s, key.AllSpaces}
-		if s == key.Root || s == key.AllSpaces { // the one has no others, the other is the second
+		if s == key.Root || s == key.AllSpaces { // root has no other Grants, and AllSpaces is in the list
 			spaces = spaces[:1]
 		}
-		var space *table.Row // read when it matters
+		var space *table.Row // read when needed
 		for _, of := range spaces {
 			for i := -1; i < len(who.GetGroups()); i++ {
 				h := holder{of, v1alpha1.GrantSubjectUser, who.GetName()}
@@ -271,8 +268,8 @@ func (z *Authorizer) about(s key.Space, who user.Info) func(yield func(*grant) b
 	}
 }
 
-// isAbout says whether a Grant is about a space whose row is given; of AllSpaces, that
-// it is about any there may be.
+// isAbout reports whether a Grant applies to a space with a row; for AllSpaces, to any possible
+// space.
 func isAbout(g *grant, s key.Space, row *table.Row) bool {
 	if s == key.AllSpaces {
 		return g.everywhere()
@@ -280,8 +277,8 @@ func isAbout(g *grant, s key.Space, row *table.Row) bool {
 	return g.reaches(s, row)
 }
 
-// premises are that a Grant still suffices, as it is then. An edit of it that leaves
-// that as it is ends nothing.
+// premises returns the stream condition that a Grant still suffices. An edit of the Grant that does
+// not change this ends no stream.
 func (z *Authorizer) premises(g *grant, s key.Space, who user.Info, suffices func(*grant) bool) []table.Premise {
 	holds := func(now *grant, space *table.Row) bool {
 		return now != nil && now.concerns(who) && isAbout(now, s, space) && suffices(now)
@@ -302,7 +299,7 @@ func (z *Authorizer) premises(g *grant, s key.Space, who user.Info, suffices fun
 	return all
 }
 
-// namespaced says whether the objects of a resource of a space are in namespaces.
+// namespaced reports whether a resource of a space is namespaced.
 func (z *Authorizer) namespaced(s key.Space, group, resource string) bool {
 	if z.catalog == nil {
 		return false
@@ -313,15 +310,14 @@ func (z *Authorizer) namespaced(s key.Space, group, resource string) bool {
 
 func never(string, string) bool { return false }
 
-// discovery are the paths of a space that everybody reads who has a right there; what
-// ends with a slash is the beginning of more.
+// discovery lists the paths of a space that each user with any right there may read. A path that
+// ends with a slash is a prefix.
 var discovery = []string{
 	"/", "/api", "/api/", "/apis", "/apis/", "/openapi", "/openapi/", "/version", "/version/", route.Healthz, route.Livez, route.Readyz,
 }
 
-// isBasic says that something is allowed to everybody who has any right in a space: to
-// find out what the space serves, who they are and what they may do, and which
-// locations there are.
+// isBasic reports whether each user with any right in a space is allowed to do something:
+// discovery, reviews of their own rights, and reading the list of locations.
 func isBasic(q *question) bool {
 	if q.isPath {
 		return q.verb == "get" && slices.ContainsFunc(discovery, func(path string) bool {

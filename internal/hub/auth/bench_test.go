@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// BenchmarkAuthorize decides with 10,000 Grants of others, half of them of the same
-// space: it costs what the Grants cost that concern who asks.
+// BenchmarkAuthorize decides with 10,000 Grants of others, half of them in the same space. The cost
+// depends on the Grants of the requesting user.
 func BenchmarkAuthorize(b *testing.B) {
 	grants := NewGrants()
 	t := table.New(table.Config{Observer: grants, WindowSteps: 10, WindowBytes: 1 << 20})

@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// lacksForBinding adds what the writer of an APIBinding lacks: the right to bind the export,
-// in its provider's space, and all rights to what they let the provider see and change. What
-// a binding has had by others' rights is not asked for again.
+// lacksForBinding adds the rights that the writer of an APIBinding lacks: to bind the export in its
+// provider's space, and all rights that the provider gets. Rights that the binding already gave are
+// not checked again.
 func (w writer) lacksForBinding(l *lacks) (*held, error) {
 	var b, was v1alpha1.APIBinding
 	if err := w.into(&b); err != nil {
@@ -36,14 +36,14 @@ func (w writer) lacksForBinding(l *lacks) (*held, error) {
 		if d.State != v1alpha1.ClaimAccepted || slices.Contains(was.Spec.Claims, d) {
 			continue
 		}
-		// Which verbs are claimed may change until it is written.
+		// The claimed verbs may change until the write.
 		rule := rbacv1.PolicyRule{Verbs: everyVerb(), APIGroups: []string{d.Group}, Resources: []string{d.Resource}}
 		h.lacking(rule, nil, l)
 	}
 	return h, nil
 }
 
-// binds says whether the writer may bind an export, whether there is one of that name or not.
+// binds reports whether the writer may bind an export, whether it exists or not.
 func (w writer) binds(provider key.Space, export string) bool {
 	if provider == key.AllSpaces {
 		return false

@@ -18,14 +18,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// bind is what somebody is told who has an APIBinding of space c be as a spec says; empty: it
-// may be.
+// bind returns the error for a user that writes an APIBinding of space c with a spec; empty if it
+// is allowed.
 func (w *world) bind(who user.Info, spec, was string) string {
 	w.t.Helper()
 	return w.bindLabeled(who, [2]string{spec}, [2]string{was})
 }
 
-// bindLabeled is bind of a spec and labels each.
+// bindLabeled is bind for specs and labels.
 func (w *world) bindLabeled(who user.Info, now, was [2]string) string {
 	w.t.Helper()
 	decode := func(of [2]string) runtime.Object {
@@ -51,8 +51,8 @@ func (w *world) bindLabeled(who user.Info, now, was [2]string) string {
 	return err.Error()
 }
 
-// TestWhoMayBind: it takes the right to bind in the provider's space, and says the same of
-// an export that is not there.
+// TestWhoMayBind: binding needs the right to bind in the provider's space. The error is the same
+// for an export that does not exist.
 func TestWhoMayBind(t *testing.T) {
 	w := newWorld(t)
 	jane := named("jane")
@@ -105,8 +105,8 @@ func TestWhoMayBind(t *testing.T) {
 	}
 }
 
-// TestBelowTakesEffect: a binding that was for the spaces below binds nothing until it is for
-// its own, which takes what creating it so does.
+// TestBelowTakesEffect: a binding for lower hubs binds nothing until its label is removed, which
+// needs the same rights as creating it without the label.
 func TestBelowTakesEffect(t *testing.T) {
 	w := newWorld(t)
 	jane := named("jane")
@@ -125,8 +125,8 @@ func TestBelowTakesEffect(t *testing.T) {
 	}
 }
 
-// TestWhoMayAcceptClaims: nobody lets a provider have what they have not themselves, and
-// what was let stays when others write the binding.
+// TestWhoMayAcceptClaims: no user can give a provider rights that the user does not have. Rights
+// that were given before stay when other users write the binding.
 func TestWhoMayAcceptClaims(t *testing.T) {
 	w := newWorld(t)
 	jane := named("jane")

@@ -10,11 +10,11 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// body is that of a request. Whoever sends it decides how long that takes, so it is not
-// read to its end when what let the request in has ended meanwhile.
+// body is the body of a request. The client decides how long sending takes, so reading fails when
+// the conditions of the request's access have ended in the meantime.
 type body struct {
 	io.ReadCloser
-	ctx   context.Context //nolint:containedctx // the request's, as the body is
+	ctx   context.Context //nolint:containedctx // the context of the request, like the body
 	table *table.Table
 	now   func() time.Time
 }
@@ -35,7 +35,7 @@ func (b body) ended() error {
 	return Confirm(b.ctx, b.table)
 }
 
-// hasEnded says that the credential has expired, or that its issuer is gone.
+// hasEnded reports whether the credential has expired, or its issuer was removed.
 func (l *letIn) hasEnded(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -18,24 +18,24 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Credential is what a request was sent with.
+// Credential is the credential of a request.
 type Credential struct {
-	// User is whose it is; a request may act as somebody else.
+	// User is the user of the credential; a request may impersonate another user.
 	User user.Info
-	// Token is the ID of the token; "" if it is something else.
+	// Token is the ID of the token; "" for other credentials.
 	Token string
-	// Until is when it ends; zero: it has no end.
+	// Until is when the credential expires; zero for never.
 	Until time.Time
-	// Scope is what it is limited to; nil: nothing.
+	// Scope is the limit of the credential; nil for none.
 	Scope *bearer.Scope
-	// payer is charged for requests, if that is not the user: the owners of a space can make as many users
-	// by tokens and certificates of the space as they like.
+	// payer is charged for requests, if it is not the user: the owners of a space can create any
+	// number of users by tokens and certificates of the space.
 	payer string
-	// agent is that of an agent; nil: it is something else, or lasts.
+	// agent is the credential of an agent; nil for others and for long-lived tokens.
 	agent *enroll.Credential
 }
 
-// CredentialOf is what the request of a context was sent with.
+// CredentialOf returns the credential of a request.
 func CredentialOf(ctx context.Context) Credential {
 	l, ok := ctx.Value(letInKey{}).(*letIn)
 	if !ok {
@@ -46,7 +46,7 @@ func CredentialOf(ctx context.Context) Credential {
 	return l.credential
 }
 
-// showing notes of the request of a context with what it was sent.
+// showing records the credential of a request in its context.
 func showing(ctx context.Context, note func(*Credential)) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
@@ -55,7 +55,7 @@ func showing(ctx context.Context, note func(*Credential)) {
 	}
 }
 
-// during has the streams of a request end with another context.
+// during makes the streams of a request end with another context.
 func during(ctx, other context.Context) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
@@ -64,12 +64,11 @@ func during(ctx, other context.Context) {
 	}
 }
 
-// errCredentialEnded says why a stream ends.
+// errCredentialEnded is the reason for the end of a stream.
 var errCredentialEnded = errors.New("the credential that it was opened with has ended")
 
-// lasting returns the context of a request that has been let in. If it may be a stream,
-// the context ends with the request's credential at the latest. The caller must call
-// cancel.
+// lasting returns the context of an authorized request. If the request may be a stream, the context
+// ends at the latest with the credential. The caller must call cancel.
 func lasting(ctx context.Context, r *http.Request, now time.Time) (_ context.Context, cancel func()) {
 	cancel = func() {}
 	l, ok := ctx.Value(letInKey{}).(*letIn)
@@ -91,8 +90,8 @@ func lasting(ctx context.Context, r *http.Request, now time.Time) (_ context.Con
 	return lived{life, ctx}, cancel
 }
 
-// lived is a context that ends as one does, and has the values of another, which that one does
-// not keep.
+// lived is a context that ends with one context, and has the values of another. The first does not
+// keep a reference to these values.
 type lived struct {
 	context.Context
 	values context.Context
@@ -106,8 +105,8 @@ func (l lived) Value(k any) any {
 	return l.values.Value(k)
 }
 
-// limit has a credential be good for one space, if that is still the one that it was made
-// for.
+// limit limits a credential to one space, if that space is still the one that the credential was
+// created for.
 func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
 	if scope == nil {
 		return nil
@@ -123,8 +122,8 @@ func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
 	return nil
 }
 
-// outside says that a request is about something else than what its credential is limited
-// to. Tokens are not: whoever makes some by such a credential has them limited, too.
+// outside reports whether a request is outside the limit of its credential. Requests for tokens are
+// not: tokens that a user creates with such a credential have the same limit.
 func outside(ctx context.Context, path string) (why string, is bool) {
 	return outsideOf(CredentialOf(ctx).Scope, RootOf(ctx), path)
 }
@@ -136,7 +135,7 @@ func outsideOf(scope *bearer.Scope, root route.Root, path string) (why string, i
 	if s, _, ok := root.Reported(); ok && s == scope.Space {
 		return "", false
 	}
-	if f, _, ok := root.Shelf(); ok && f.Space == scope.Space { // who has a right there has it in the provider's space
+	if f, _, ok := root.Shelf(); ok && f.Space == scope.Space { // a right there is a right in the provider's space
 		return "", false
 	}
 	switch root {
@@ -150,14 +149,14 @@ func outsideOf(scope *bearer.Scope, root route.Root, path string) (why string, i
 	return fmt.Sprintf("the credential is for space %q alone", scope.Space), true
 }
 
-// toldError says, for whoever showed a credential, why it is not accepted. Other errors
-// are not for them to see.
+// toldError is the reason why a credential is not accepted, for the client. Clients do not see
+// other errors.
 type toldError string
 
 // Error implements error.
 func (e toldError) Error() string { return string(e) }
 
-// toldOf is what a client is told of why it is refused.
+// toldOf returns the error for a client that is refused.
 func toldOf(err error) string {
 	if told, ok := errors.AsType[toldError](err); ok {
 		return string(told)
@@ -173,5 +172,5 @@ func toldOf(err error) string {
 	return unauthorized
 }
 
-// unauthorized is what a client is told that shows nothing, or something nobody knows.
+// unauthorized is the error for a client without a credential, or with an unknown one.
 const unauthorized = "Unauthorized"

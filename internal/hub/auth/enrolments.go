@@ -21,56 +21,56 @@ import (
 )
 
 const (
-	// enrolRate and enrolBurst bound how often one location gets a credential.
+	// enrolRate and enrolBurst limit how often one location gets a credential.
 	enrolRate, enrolBurst = 2, 20
-	// changeTries and changeTimeout bound a write that others may be faster with.
+	// changeTries and changeTimeout limit a write that conflicts with writes of others.
 	changeTries   = 8
 	changeTimeout = 10 * time.Second
 )
 
-// EnrolmentsConfig is what Enrolments need.
+// EnrolmentsConfig configures Enrolments.
 type EnrolmentsConfig struct {
 	// Authority signs credentials.
 	Authority *enroll.Authority
-	// Table and Log have the records of enrolments.
+	// Table and Log contain the records of enrolments.
 	Table *table.Table
 	Log   *etcd.Log
 	// Moves observes the table.
 	Moves *Moves
-	// Committed waits until the table shows what was acknowledged to anybody before.
+	// Committed waits until the table contains all earlier writes.
 	Committed func(context.Context) error
-	// Life is how long a credential is good, and Late for how long after that it can
-	// be renewed; 0: not at all.
+	// Life is the lifetime of a credential, and Late how long after that it can be renewed; 0 for
+	// not at all.
 	Life, Late time.Duration
 	Logger     *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Enrolments gives agents their credentials, and knows them by these. It is safe for
+// Enrolments issues the credentials of agents, and authenticates agents by them. It is safe for
 // concurrent use.
 type Enrolments struct {
 	config EnrolmentsConfig
-	// known has what was found in certificates and bearers that were verified.
+	// known caches verified certificates and bearer tokens.
 	known  *utilcache.LRUExpireCache
 	fresh  *fresh
 	rates  *fairqueue.Rates
 	reused atomic.Int64
 }
 
-// NewEnrolments makes Enrolments.
+// NewEnrolments returns Enrolments.
 func NewEnrolments(config EnrolmentsConfig) *Enrolments {
 	return &Enrolments{
 		config: config, known: utilcache.NewLRUExpireCache(maxKnown), fresh: newFresh(config.Committed), rates: fairqueue.NewRates(enrolRate, enrolBurst),
 	}
 }
 
-// Reused is how many enrolments were revoked since a spent credential was shown.
+// Reused returns how many enrolments were revoked because a renewed credential was used again.
 func (e *Enrolments) Reused() int64 { return e.reused.Load() }
 
-// NewToken makes a join token for an agent of a location that has a UID, by the number of its
-// shard, and keeps what is to be known of it. It replaces the one before; an agent that has
-// joined goes on until it is used.
+// NewToken creates a join token for an agent of a location with a UID, by the number of its shard,
+// and stores its hash. It replaces the previous token. An agent that has joined keeps working until
+// the new token is used.
 func (e *Enrolments) NewToken(ctx context.Context, l key.Location, shard int, uid string, valid time.Duration) (token string, expires time.Time, err error) {
 	err = e.changeOf(ctx, l, shard, uid, func(r enroll.Record) (enroll.Record, error) {
 		token, r = r.WithJoin(l, e.config.Now().Add(valid))
@@ -80,8 +80,7 @@ func (e *Enrolments) NewToken(ctx context.Context, l key.Location, shard int, ui
 	return token, expires, err
 }
 
-// Revoke ends that anything is good that the agents of a location were given, join tokens
-// included.
+// Revoke invalidates all credentials and join tokens of the agents of a location.
 func (e *Enrolments) Revoke(ctx context.Context, l key.Location, uid, who string) error {
 	err := e.change(ctx, l, uid, func(r enroll.Record) (enroll.Record, error) {
 		return r.RevokeAll(enroll.Revocation{At: e.config.Now(), Message: "revoked by " + who}), nil
@@ -92,7 +91,7 @@ func (e *Enrolments) Revoke(ctx context.Context, l key.Location, uid, who string
 	return err
 }
 
-// Readmit lets the agent in again that has shown a spent credential, by the number of its shard.
+// Readmit admits the agent again that used a renewed credential, by the number of its shard.
 func (e *Enrolments) Readmit(ctx context.Context, l key.Location, shard int, uid, who string) error {
 	err := e.changeOf(ctx, l, shard, uid, enroll.Record.Readmit)
 	if err == nil {
@@ -101,8 +100,8 @@ func (e *Enrolments) Readmit(ctx context.Context, l key.Location, shard int, uid
 	return err
 }
 
-// record is that of a location as the table has it, and the row that it is in. Without
-// the location there is none.
+// record returns the record of a location in the table, and its row; none if the location does not
+// exist.
 func (e *Enrolments) record(l key.Location) (r enroll.Record, row *table.Row, ok bool) {
 	row, _ = e.config.Table.Get(key.Enrolment(l))
 	of, _ := e.config.Table.Get(l.Key())
@@ -119,10 +118,10 @@ func recordOf(row *table.Row, uid string) enroll.Record {
 	return enroll.ParseRecord(row.Value, uid)
 }
 
-// errBusy says that others wrote the same record again and again.
+// errBusy is returned if other clients repeatedly write the same record.
 var errBusy = errors.New("the location's enrolment is being changed by others; try again")
 
-// changeOf is change of the part of the record that is about one of the location's agents.
+// changeOf is change for the part of the record that belongs to one agent of the location.
 func (e *Enrolments) changeOf(ctx context.Context, l key.Location, shard int, uid string, step func(enroll.Record) (enroll.Record, error)) error {
 	return e.change(ctx, l, uid, func(all enroll.Record) (enroll.Record, error) {
 		part, err := step(all.Of(shard))
@@ -130,8 +129,8 @@ func (e *Enrolments) changeOf(ctx context.Context, l key.Location, shard int, ui
 	})
 }
 
-// change writes what a step makes of the record of the location that has a UID, unless it
-// is as it was, and waits until the table has it. The step may be called more than once.
+// change applies a step to the record of the location with a UID, writes the result unless it is
+// unchanged, and waits until the table contains it. The step may be called several times.
 func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, step func(enroll.Record) (enroll.Record, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, changeTimeout)
 	defer cancel()
@@ -164,12 +163,12 @@ func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, ste
 	return errBusy
 }
 
-// judge says what is wrong with a credential; nil: it is good. The first use of one is
-// noted, and that of one that is spent revokes the enrolment.
+// judge returns an error if a credential is invalid. The first use of a credential is recorded. The
+// use of one that was already renewed revokes the enrolment.
 func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 	news, err := e.look(c)
 	if errors.Is(err, enroll.ErrOther) || errors.Is(err, enroll.ErrRevoked) {
-		// The location may have been added, or joined, just now, by another hub.
+		// Another hub may have just added the location or enrolled its agent.
 		if err := e.fresh.wait(r.Context()); err != nil {
 			return err
 		}
@@ -191,14 +190,14 @@ func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 		return now.Use(c), nil
 	})
 	if err != nil && refusalOf(err).cause == "" {
-		// It is as good as before; the next request notes it.
+		// The credential stays valid; the next request records its use.
 		e.config.Logger.Warn("the use of a new credential can't be noted", "location", c.Location, "error", err)
 		return nil
 	}
 	return err
 }
 
-// look judges a credential by what the table has.
+// look checks a credential by the table.
 func (e *Enrolments) look(c enroll.Credential) (news bool, err error) {
 	record, _, ok := e.record(c.Location)
 	if !ok {
@@ -207,8 +206,8 @@ func (e *Enrolments) look(c enroll.Credential) (news bool, err error) {
 	return record.Of(c.Shard).Judge(c)
 }
 
-// spent is what is said to somebody with a spent credential. If it can't be from before
-// it was spent, there are two who have it, and none of them is believed any more.
+// spent returns the error for a renewed credential. If the request can't be from before the
+// renewal, two clients have the credential, and both are locked out.
 func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
 	if e.config.Moves.just(agentOf{c.Location, max(1, c.Shard)}, e.config.Life/4) {
 		return enroll.ErrSpent
@@ -234,7 +233,7 @@ func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
 	return err
 }
 
-// refusedError is an answer to who is not known as an agent.
+// refusedError is the error for a client that is not authenticated as an agent.
 type refusedError struct {
 	cause wire.Refusal
 	err   error
@@ -254,13 +253,13 @@ func (r refusedError) Status() metav1.Status {
 
 var (
 	errExpired = errors.New("the credential has expired")
-	// To the agent this is the same: it has to renew what it has.
+	// The agent reacts to both in the same way: it renews its credential.
 	errReplaced = fmt.Errorf("%w: the certificate authority that has signed it was replaced", errExpired)
 	errTooLate  = errors.New("the credential has expired for longer than it can be renewed")
 	errNothing  = errors.New("no credential arrived")
 )
 
-// refusals are how what is wrong is told to agents.
+// refusals are the errors that agents receive.
 var refusals = []refusedError{
 	{wire.RefusedNone, errNothing},
 	{wire.RefusedJoin, enroll.ErrUnknownJoin}, {wire.RefusedJoinUsed, enroll.ErrJoinUsed}, {wire.RefusedJoinLate, enroll.ErrJoinExpired},
@@ -268,7 +267,7 @@ var refusals = []refusedError{
 	{wire.RefusedSuperseded, enroll.ErrSuperseded}, {wire.RefusedSpent, enroll.ErrSpent}, {wire.RefusedRevoked, enroll.ErrRevoked},
 }
 
-// refusalOf is how an error is told to an agent; without a cause: it is none of those.
+// refusalOf returns the error that an agent receives; without a cause if it is not in the list.
 func refusalOf(err error) refusedError {
 	for _, r := range refusals {
 		if errors.Is(err, r.err) {

@@ -13,11 +13,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Follows says for the entries of a Placement with followReferences which kinds of objects
-// who writes it may read wherever the entry may match what refers to them: these follow.
-// The hub takes to locations what a Placement says, so this is as for what it matches; but
-// what its writer may not read is left behind instead of refused, since nobody knows when
-// it is written what will refer to what. It is nil if the log does not say now what they may.
+// Follows returns, for the entries of a Placement with followReferences, the kinds that its writer
+// may read wherever the entry may match referring objects: only these are placed. The hub thus
+// places nothing that the writer may not read. Other kinds are omitted and not refused, since
+// references are unknown at the time of the write. The result is nil if the log can't confirm the
+// rights now.
 func (g *Guard) Follows(ctx context.Context, p *v1alpha1.Placement) (all []v1alpha1.Follows) {
 	who, _ := request.UserFrom(ctx)
 	may := g.readerOf(ctx, who)
@@ -29,7 +29,7 @@ func (g *Guard) Follows(ctx context.Context, p *v1alpha1.Placement) (all []v1alp
 		if !d.FollowReferences {
 			continue
 		}
-		f := v1alpha1.Follows{Entry: int32(i)} // #nosec G115 -- the schema has 64 at most
+		f := v1alpha1.Follows{Entry: int32(i)} // the schema allows at most 64
 		for _, k := range refs.All() {
 			if may(k, &d.ObjectTest, p.Spec.Spaces != nil) {
 				f.Resources = append(f.Resources, k.String())
@@ -40,9 +40,9 @@ func (g *Guard) Follows(ctx context.Context, p *v1alpha1.Placement) (all []v1alp
 	return all
 }
 
-// readerOf says whether somebody who writes a policy may read objects of a kind wherever a
-// test of it may match, in all spaces there may be if it reaches others. What is granted and revoked just now counts, since it is noted for
-// good.
+// readerOf reports whether the writer of a policy may read objects of a kind wherever a test may
+// match; in all possible spaces if the policy selects others. The most recent Grants count, since
+// the result is stored.
 func (g *Guard) readerOf(ctx context.Context, who user.Info) func(k refs.Kind, t *v1alpha1.ObjectTest, reaches bool) bool {
 	root := RootOf(ctx)
 	switch {
@@ -56,7 +56,7 @@ func (g *Guard) readerOf(ctx context.Context, who user.Info) func(k refs.Kind, t
 	return writer{Authorizer: g.authorizer, who: who, space: key.Space(root.Name)}.reads
 }
 
-// reads says whether the writer may read objects of a kind wherever a test may match.
+// reads reports whether the writer may read objects of a kind wherever a test may match.
 func (w writer) reads(k refs.Kind, t *v1alpha1.ObjectTest, reaches bool) bool {
 	space := w.space
 	if reaches {
@@ -64,7 +64,7 @@ func (w writer) reads(k refs.Kind, t *v1alpha1.ObjectTest, reaches bool) bool {
 	}
 	namespaces := t.Namespaces
 	if k == refs.Definitions {
-		namespaces = nil // they are in none
+		namespaces = nil // Namespaces are cluster-scoped
 	}
 	h, lacking := w.heldIn(space, w.who), lacks(nil)
 	h.lacking(rbacv1.PolicyRule{Verbs: reads, APIGroups: []string{k.Resource().APIGroup()}, Resources: []string{k.String()}}, namespaces, &lacking)

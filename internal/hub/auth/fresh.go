@@ -6,26 +6,25 @@ import (
 	"time"
 )
 
-// freshEvery is how often the log is asked at most how far it is for the sake of
-// requests that would be refused.
+// freshEvery is the minimum interval at which the log is read because of requests that would be
+// refused.
 const freshEvery = 5 * time.Millisecond
 
-// fresh waits until the table shows what was acknowledged to anybody before. All who
-// wait at a time share what that takes: whoever is refused again and again costs the log
-// little. It is safe for concurrent use.
+// fresh waits until the table contains all earlier writes. Concurrent callers share one read of the
+// log, so clients that are refused repeatedly cost little. It is safe for concurrent use.
 type fresh struct {
 	committed func(context.Context) error
-	// turn is held by the round that is under way.
+	// turn is held by the running round.
 	turn chan struct{}
-	// began is when the last round did; who has the turn has it.
+	// began is when the last round began; the holder of the turn may use it.
 	began time.Time
 
 	mu sync.Mutex
-	// next is the round that has not begun; nil: there is none.
+	// next is the round that has not begun; nil if there is none.
 	next *round
 }
 
-// round is one time that the log is asked.
+// round is one read of the log.
 type round struct {
 	done chan struct{}
 	err  error
@@ -35,7 +34,7 @@ func newFresh(committed func(context.Context) error) *fresh {
 	return &fresh{committed: committed, turn: make(chan struct{}, 1)}
 }
 
-// wait joins the round that begins next. The first to join leads it, to its end.
+// wait joins the next round. The first caller leads it to its end.
 func (f *fresh) wait(ctx context.Context) error {
 	if f == nil || f.committed == nil {
 		return nil
@@ -48,7 +47,7 @@ func (f *fresh) wait(ctx context.Context) error {
 	}
 	f.mu.Unlock()
 	if leads {
-		// What let the leader in says nothing of the others.
+		// The conditions of the leader do not apply to the others.
 		f.lead(withPremises(context.WithoutCancel(ctx)), r)
 	}
 	select {
@@ -64,7 +63,7 @@ func (f *fresh) lead(ctx context.Context, r *round) {
 	defer func() { <-f.turn }()
 	<-time.After(freshEvery - time.Since(f.began))
 	f.mu.Lock()
-	f.next = nil // who comes from now on may know of more than this round sees
+	f.next = nil // later callers may know of newer writes
 	f.mu.Unlock()
 	f.began = time.Now()
 	r.err = f.committed(ctx)

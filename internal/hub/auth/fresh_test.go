@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// TestRefusalsShareReads: a flood of refusals asks the log now and then; each has waited
-// for a read that began after it came.
+// TestRefusalsShareReads: many refusals cause few reads of the log; each waits for a read that
+// began after its request.
 func TestRefusalsShareReads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var reads, began atomic.Int64
@@ -46,8 +46,8 @@ func TestRefusalsShareReads(t *testing.T) {
 	})
 }
 
-// TestNobodyWaitsForOthers: who leaves holds up nobody, and an error is everybody's of
-// its round alone.
+// TestNobodyWaitsForOthers: a client that disconnects delays no other, and all clients of a round
+// get its error.
 func TestNobodyWaitsForOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		away := errors.New("away")
@@ -78,7 +78,7 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 	})
 }
 
-// TestRoundsRestOnNothing: what ends of the request that leads a round is nobody else's.
+// TestRoundsRestOnNothing: the end of the leading request's conditions affects no other request.
 func TestRoundsRestOnNothing(t *testing.T) {
 	f := newFresh(func(ctx context.Context) error {
 		if len(PremisesOf(ctx)) > 0 {
@@ -93,8 +93,8 @@ func TestRoundsRestOnNothing(t *testing.T) {
 	}
 }
 
-// TestGrantedJustNow: what the table does not show yet is waited for before a request is
-// refused, and what is allowed waits for nothing.
+// TestGrantedJustNow: before a request is refused, the table catches up with the log. Allowed
+// requests do not wait.
 func TestGrantedJustNow(t *testing.T) {
 	w := newWorld(t)
 	waited := 0
@@ -116,7 +116,7 @@ func TestGrantedJustNow(t *testing.T) {
 		{"/spaces/a/api/v1/pods", http.StatusForbidden, 1},
 		{"/spaces/a/api/v1/pods", http.StatusOK, 2},
 		{"/spaces/a/api/v1/pods", http.StatusOK, 2},
-		{"/spaces/b/api/v1/pods", http.StatusInternalServerError, 3}, // it is not known
+		{"/spaces/b/api/v1/pods", http.StatusInternalServerError, 3}, // the state of the log is unknown
 		{"/spaces/b/api/v1/pods", http.StatusForbidden, 4},
 	} {
 		r := httptest.NewRequest(http.MethodGet, c.target, nil)
@@ -128,7 +128,8 @@ func TestGrantedJustNow(t *testing.T) {
 	}
 }
 
-// TestConfirm: a request that has waited is not served by what ended meanwhile.
+// TestConfirm: a request that has waited is not served if its conditions have ended in the
+// meantime.
 func TestConfirm(t *testing.T) {
 	w := newWorld(t)
 	const view = `{subjects: [{kind: User, name: jane}], roles: [{name: view}]}`

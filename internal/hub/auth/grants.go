@@ -14,22 +14,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// grant is a Grant, compiled. It is immutable.
+// grant is a compiled Grant. It is immutable.
 type grant struct {
-	// entry is what it was made of.
+	// entry is the stored Grant.
 	entry *table.Entry
-	// space is its own.
+	// space is the space of the Grant.
 	space key.Space
 	spec  v1alpha1.GrantSpec
-	// selector is that of the spaces it reaches; nil without one.
+	// selector selects spaces by label; nil if there is none.
 	selector labels.Selector
-	// isRight says that it gives a right in the spaces that it is about. What is
-	// about the hub, or about acting as somebody, is none.
+	// isRight reports whether the Grant gives rights in spaces. Rights on the hub and impersonation
+	// do not count.
 	isRight bool
 }
 
-// compile makes a grant of its row; nil: it is none, is being deleted, or is
-// for a lower hub.
+// compile compiles the Grant of a row; nil if it is not a Grant, is being deleted, or is for a
+// lower hub.
 func compile(row *table.Row) *grant {
 	s, resource, _, ok := key.Split(row.Key)
 	if !ok || resource != key.Grants || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
@@ -37,7 +37,7 @@ func compile(row *table.Row) *grant {
 	}
 	var object v1alpha1.Grant
 	if json.Unmarshal(row.Value, &object) != nil {
-		return nil // it can't be written like this
+		return nil // the API rejects such a Grant
 	}
 	g := &grant{entry: row.Entry, space: s, spec: object.Spec}
 	if of := g.spec.Spaces; of != nil {
@@ -58,18 +58,18 @@ func compile(row *table.Row) *grant {
 	return g
 }
 
-// own says that the Grant is about its own space.
+// own reports whether the Grant applies to its own space.
 func (g *grant) own() bool { return g.spec.Spaces == nil }
 
-// everywhere says that the Grant reaches all spaces but root, those to come included.
+// everywhere reports whether the Grant applies to all spaces except root, including future ones.
 func (g *grant) everywhere() bool {
 	return !g.own() && g.selector != nil && g.selector.Empty() && len(g.spec.Spaces.Names) == 0
 }
 
-// byLabels says that it depends on the labels of a space whether the Grant reaches it.
+// byLabels reports whether the labels of a space decide if the Grant applies to it.
 func (g *grant) byLabels() bool { return !g.own() && g.selector != nil && !g.selector.Empty() }
 
-// reaches says whether the Grant is about a space, whose row has its labels.
+// reaches reports whether the Grant applies to a space, whose row has its labels.
 func (g *grant) reaches(s key.Space, row *table.Row) bool {
 	if g.own() {
 		return g.space == s
@@ -83,7 +83,7 @@ func (g *grant) reaches(s key.Space, row *table.Row) bool {
 	return row != nil && g.selector.Matches(row.Meta.Labels)
 }
 
-// concerns says whether somebody is a subject of the Grant.
+// concerns reports whether a user is a subject of the Grant.
 func (g *grant) concerns(who user.Info) bool {
 	return slices.ContainsFunc(g.spec.Subjects, func(s v1alpha1.GrantSubject) bool {
 		switch s.Kind {
@@ -96,7 +96,7 @@ func (g *grant) concerns(who user.Info) bool {
 	})
 }
 
-// roles are those of the Grant in a space.
+// roles returns the roles of the Grant in a space.
 func (g *grant) roles(s key.Space) []role {
 	var roles []role
 	for _, r := range g.spec.Roles {
@@ -105,16 +105,16 @@ func (g *grant) roles(s key.Space) []role {
 	return roles
 }
 
-// holder is a subject of Grants that are about a space; of those that reach others by names
-// or by a selector, the space is AllSpaces: one for each name would make of a Grant of a
-// few kilobytes, whose subjects may be many, too, an index of megabytes.
+// holder is a subject of Grants for a space. For Grants that select others by name or selector, the
+// space is AllSpaces: entries for each name could make the index of a small Grant with many
+// subjects very large.
 type holder struct {
 	space key.Space
 	kind  v1alpha1.GrantSubjectKind
 	name  string
 }
 
-// holders are those under whom the Grant is found.
+// holders returns the keys of the Grant in the index.
 func (g *grant) holders() []holder {
 	s := g.space
 	if !g.own() {
@@ -122,25 +122,24 @@ func (g *grant) holders() []holder {
 	}
 	all := make([]holder, 0, len(g.spec.Subjects))
 	for _, subject := range g.spec.Subjects {
-		if h := (holder{s, subject.Kind, subject.Name}); !slices.Contains(all, h) { // one may be named twice
+		if h := (holder{s, subject.Kind, subject.Name}); !slices.Contains(all, h) { // a subject may be listed twice
 			all = append(all, h)
 		}
 	}
 	return all
 }
 
-// Grants knows the Grants of all spaces, by whom they are for. It is safe for
-// concurrent use.
+// Grants indexes the Grants of all spaces by subject. It is safe for concurrent use.
 type Grants struct {
 	mu  sync.RWMutex
 	all map[string]*grant
-	// by has slices that may be added to behind their end, and are never changed.
+	// by contains slices that are only appended to.
 	by map[holder][]*grant
 }
 
 var _ table.Observer = (*Grants)(nil)
 
-// NewGrants makes an index of no Grants.
+// NewGrants returns an empty index.
 func NewGrants() *Grants {
 	g := &Grants{}
 	g.Reset()
@@ -166,7 +165,7 @@ func (g *Grants) Observe(_ int64, changes []table.Change) {
 	}
 }
 
-// replace has the Grant of a key be as its row says, nil for none.
+// replace sets the Grant of a key to that of a row, nil for none.
 func (g *Grants) replace(k string, row *table.Row) {
 	var now *grant
 	if row != nil {
@@ -192,14 +191,14 @@ func (g *Grants) replace(k string, row *table.Row) {
 	}
 }
 
-// of are the Grants under a holder. The caller must not change the slice.
+// of returns the Grants of a holder. The caller must not change the slice.
 func (g *Grants) of(h holder) []*grant {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
 	return g.by[h]
 }
 
-// at is the Grant of a row; nil: there is none.
+// at returns the Grant of a row; nil if there is none.
 func (g *Grants) at(row *table.Row) *grant {
 	if row == nil {
 		return nil

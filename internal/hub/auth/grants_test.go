@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// world is a table with spaces and Grants, and an Authorizer over it.
+// world is a table with spaces and Grants, and an Authorizer for it.
 type world struct {
 	t       *testing.T
 	table   *table.Writer
@@ -39,7 +39,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// put writes an object, or deletes it if there is nothing to write.
+// put writes an object, or deletes it if it is nil.
 func (w *world) put(o key.Object, value []byte) {
 	w.t.Helper()
 	w.rev++
@@ -52,14 +52,14 @@ func objectIn(s key.Space, r key.Resource, name string) key.Object {
 	return key.Object{Space: s, Identity: key.Identity{Resource: r, Name: name}}
 }
 
-// space makes a space with labels, KEY=VALUE.
+// space creates a space with labels, KEY=VALUE.
 func (w *world) space(s key.Space, labels string) {
 	w.t.Helper()
 	k, v, _ := strings.Cut(labels, "=")
 	w.put(objectIn(key.Root, key.Spaces, string(s)), fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":"u","labels":{%q:%q}}}`, s, k, v))
 }
 
-// grant writes a Grant of which the spec is given; none deletes it.
+// grant writes a Grant with a spec; an empty spec deletes it.
 func (w *world) grant(s key.Space, name, spec string) {
 	w.t.Helper()
 	if spec == "" {
@@ -77,7 +77,7 @@ func (w *world) grant(s key.Space, name, spec string) {
 	w.put(objectIn(s, key.Grants, name), value)
 }
 
-// code is the answer to a request of somebody, METHOD PATH.
+// code returns the status code for a user's request, METHOD PATH.
 func (w *world) code(who user.Info, request string, header ...string) int {
 	w.t.Helper()
 	method, path, _ := strings.Cut(request, " ")
@@ -89,7 +89,7 @@ func named(name string, groups ...string) *user.DefaultInfo {
 	return &user.DefaultInfo{Name: name, Groups: append(groups, user.AllAuthenticated)}
 }
 
-// TestGrants: what a Grant says is allowed where it is, and nothing else anywhere.
+// TestGrants: Grants allow exactly their rights, in the spaces that they apply to.
 func TestGrants(t *testing.T) {
 	w := newWorld(t)
 	w.space("a", "team=x")
@@ -171,7 +171,7 @@ func TestGrants(t *testing.T) {
 	}
 }
 
-// TestAllSpacesAtOnce: reads of all spaces take the right in root and in all others.
+// TestAllSpacesAtOnce: reads of all spaces need the right in root and in all other spaces.
 func TestAllSpacesAtOnce(t *testing.T) {
 	w := newWorld(t)
 	jane := named("jane")
@@ -187,7 +187,7 @@ func TestAllSpacesAtOnce(t *testing.T) {
 	}
 }
 
-// TestSpaceGroups: a group named after a space and a role has that role there.
+// TestSpaceGroups: a group with the name of a space and a role has that role there.
 func TestSpaceGroups(t *testing.T) {
 	w := newWorld(t)
 	for request, want := range map[string]int{
@@ -205,8 +205,8 @@ func TestSpaceGroups(t *testing.T) {
 	}
 }
 
-// TestActingAsByGrants: who may act as whom is for root's own Grants to say, and what
-// they may then is theirs.
+// TestActingAsByGrants: only Grants of root allow impersonation. An impersonating user has the
+// rights of the impersonated one.
 func TestActingAsByGrants(t *testing.T) {
 	w := newWorld(t)
 	const mine = `{subjects: [{kind: User, name: joe}], rules: [{apiGroups: [""], resources: [users], resourceNames: [jane], verbs: [impersonate]}]}`
@@ -230,7 +230,7 @@ func TestActingAsByGrants(t *testing.T) {
 		code   int
 	}{
 		{"/spaces/a/api/v1/pods", jane, http.StatusOK},
-		{"/spaces/a/api/v1/secrets", jane, http.StatusForbidden}, // which joe might read
+		{"/spaces/a/api/v1/secrets", jane, http.StatusForbidden}, // joe might read it
 		{"/spaces/root/api/v1/pods", jane, http.StatusForbidden},
 		{"/spaces/a/api/v1/pods", []string{"Impersonate-User", "jim"}, http.StatusForbidden},
 		{"/spaces/a/api/v1/pods", append([]string{"Impersonate-Group", user.SystemPrivilegedGroup}, jane...), http.StatusForbidden},
@@ -253,8 +253,8 @@ func TestActingAsByGrants(t *testing.T) {
 	}
 }
 
-// TestGrantsArePremises: what a Grant allows rests on it, and on the labels of the space
-// by which it reaches it, and on nothing more.
+// TestGrantsArePremises: a stream that a Grant allows depends on it, and on the space labels by
+// which it applies, and on nothing else.
 func TestGrantsArePremises(t *testing.T) {
 	const pods = `rules: [{apiGroups: [""], resources: [pods], verbs: [watch]}]`
 	const by = `{subjects: [{kind: Group, name: devs}], ` + pods

@@ -12,22 +12,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxSteps is how many comparisons of what is asked for with what is held one write may
-// take. What would take more is refused: it can be written in parts.
+// maxSteps is the maximum number of comparisons between requested and held rights in one write. A
+// larger write is refused: it can be split.
 const maxSteps = 500_000
 
-// held is all that somebody holds in a space, by Grants and by groups.
+// held contains all rights of a user in a space, by Grants and by groups.
 type held struct {
 	z     *Authorizer
 	space key.Space
 	roles []role
 	rules []heldRule
-	// steps is how many comparisons were made.
+	// steps counts comparisons.
 	steps int
 }
 
 // heldRule is a rule and the namespaces that it is limited to, if any. Names of objects and
-// namespaces, of which there may be many, are in order.
+// namespaces, which may be many, are sorted.
 type heldRule struct {
 	rbacv1.PolicyRule
 	namespaces []string
@@ -38,8 +38,8 @@ func newHeldRule(r rbacv1.PolicyRule, namespaces []string) heldRule {
 	return heldRule{r, slices.Sorted(slices.Values(namespaces))}
 }
 
-// covers says whether the rule allows what a part of another does, as RBAC would say, but
-// for the names of objects.
+// covers reports whether the rule allows what a part of another rule allows, like RBAC, except for
+// object names.
 func (r *heldRule) covers(part *rbacv1.PolicyRule, namespace string) bool {
 	if len(r.namespaces) > 0 {
 		if _, in := slices.BinarySearch(r.namespaces, namespace); namespace == "" || !in {
@@ -57,8 +57,7 @@ func (r *heldRule) covers(part *rbacv1.PolicyRule, namespace string) bool {
 	return has(r.APIGroups, q.group) && slices.ContainsFunc(r.Resources, func(of string) bool { return resourceMatches(of, &q) })
 }
 
-// heldIn is what somebody holds in a space; in AllSpaces, what they hold in all that there
-// may be.
+// heldIn returns all rights of a user in a space; for AllSpaces, those in all possible spaces.
 func (z *Authorizer) heldIn(s key.Space, who user.Info) *held {
 	h := &held{z: z, space: s}
 	for _, group := range who.GetGroups() {
@@ -82,8 +81,8 @@ func (h *held) namespaced(group, resource string) bool {
 	return h.space != key.AllSpaces && h.z.namespaced(h.space, group, resource)
 }
 
-// lacking adds what of a rule is not held in some namespaces, or, if there are none, in
-// the whole of the space, as far as an error names it.
+// lacking adds the parts of a rule that are not held in some namespaces or, without namespaces, in
+// the whole space, as far as an error names them.
 func (h *held) lacking(rule rbacv1.PolicyRule, namespaces []string, l *lacks) {
 	for one := range parts(rule) {
 		if h.steps > maxSteps {
@@ -103,8 +102,8 @@ func (h *held) lacking(rule rbacv1.PolicyRule, namespaces []string, l *lacks) {
 	}
 }
 
-// parts are what a rule allows, one verb and one resource or path at a time. The names
-// of objects stay together, of which there may be many.
+// parts splits a rule into parts with one verb and one resource or path. The names of objects,
+// which may be many, stay together.
 func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
 	return func(yield func(rbacv1.PolicyRule) bool) {
 		names := rule.ResourceNames
@@ -128,8 +127,8 @@ func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
 	}
 }
 
-// has says whether a part of a rule is held in a namespace, or, if it is "", in the whole
-// of the space. Different rules may have different names of objects.
+// has reports whether a part of a rule is held in a namespace or, for "", in the whole space.
+// Different rules may have different object names.
 func (h *held) has(part rbacv1.PolicyRule, namespace string) bool {
 	h.steps += len(h.roles) + len(h.rules)
 	if slices.ContainsFunc(h.roles, func(r role) bool { return r.covers(&part, namespace, h.namespaced) }) {
@@ -154,8 +153,8 @@ func (h *held) has(part rbacv1.PolicyRule, namespace string) bool {
 	})
 }
 
-// within is what of a part of a rule is held in the whole of the space: all, some of its
-// names, or nothing.
+// within returns the part of a rule's part that is held in the whole space: all, some of its names,
+// or nothing.
 func (h *held) within(part rbacv1.PolicyRule) rbacv1.PolicyRule {
 	if h.has(part, "") {
 		return part
@@ -174,7 +173,7 @@ func (h *held) within(part rbacv1.PolicyRule) rbacv1.PolicyRule {
 	return part
 }
 
-// holds says whether a role, or more, is held in a namespace or in the whole of the space.
+// holds reports whether a role, or a stronger one, is held in a namespace or in the whole space.
 func (h *held) holds(name v1alpha1.RoleName, namespace string) bool {
 	if slices.ContainsFunc(h.roles, func(r role) bool { return r.holds(name, namespace) }) {
 		return true
@@ -185,7 +184,7 @@ func (h *held) holds(name v1alpha1.RoleName, namespace string) bool {
 	return len(missing) == 0 && h.steps <= maxSteps
 }
 
-// orAll are the namespaces that something is limited to, or the whole of the space.
+// orAll returns the namespaces of a limit, or the whole space.
 func orAll(namespaces []string) []string {
 	if len(namespaces) == 0 {
 		return []string{""}
@@ -193,15 +192,15 @@ func orAll(namespaces []string) []string {
 	return namespaces
 }
 
-// maxNamed is how many missing rights an error names.
+// maxNamed is the maximum number of missing rights in an error.
 const maxNamed = 10
 
-// lacks are what somebody lacks, for an error.
+// lacks are the missing rights of a user, for an error.
 type lacks []string
 
 func (l *lacks) add(what string) { *l = append(*l, what) }
 
-// full says that no more is named.
+// full reports whether the error names no more rights.
 func (l *lacks) full() bool { return len(*l) > maxNamed }
 
 func (l lacks) String() string {
@@ -219,7 +218,7 @@ func in(namespace string) string {
 	return fmt.Sprintf(" in namespace %q", namespace)
 }
 
-// describe names a rule of one verb and one resource or path.
+// describe formats a rule with one verb and one resource or path.
 func describe(r *rbacv1.PolicyRule) string {
 	if len(r.NonResourceURLs) > 0 {
 		return fmt.Sprintf("%s %q", strings.Join(r.Verbs, ","), r.NonResourceURLs)

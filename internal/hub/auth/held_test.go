@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// numbered are so many different strings.
+// numbered returns different strings.
 func numbered(prefix string, n int) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -22,8 +22,7 @@ func numbered(prefix string, n int) []string {
 	return all
 }
 
-// TestEscalationBombs: a rule that stands for more than anybody would look at costs no
-// more than is bounded, and is refused.
+// TestEscalationBombs: checking a very large rule takes limited time, and the rule is refused.
 func TestEscalationBombs(t *testing.T) {
 	w := newWorld(t)
 	w.grant("a", "admin", `{subjects: [{kind: User, name: admin}], roles: [{name: admin}]}`)
@@ -49,7 +48,7 @@ func TestEscalationBombs(t *testing.T) {
 	}
 }
 
-// TestHeldEqualsRBAC: what is not held is what Kubernetes says is not covered.
+// TestHeldEqualsRBAC: the missing rights equal those that Kubernetes finds.
 func TestHeldEqualsRBAC(t *testing.T) {
 	words := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c", "*"}), 1, 3, rapid.ID)
 	names := rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"x", "y", "z"}), 0, 3, rapid.ID)
@@ -73,7 +72,7 @@ func TestHeldEqualsRBAC(t *testing.T) {
 	})
 }
 
-// TestMissingRightsAreNamed, as far as somebody reads them.
+// TestMissingRightsAreNamed: an error names a readable number of missing rights.
 func TestMissingRightsAreNamed(t *testing.T) {
 	w := newWorld(t)
 	var lacking lacks

@@ -9,9 +9,9 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// impersonating serves requests as whom their headers name, for those who may act as
-// them. The library's filter remembers for a while whom it let do so, also once what
-// allowed it is gone; so each such request, of which there are few, has a filter of its own.
+// impersonating serves requests with the user in their headers, if the authenticated user may
+// impersonate it. The library's filter caches its decisions, even after a Grant is revoked. Each
+// such request, of which there are few, therefore has its own filter.
 func (g *Guard) impersonating(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !asksToImpersonate(r.Header) {
@@ -19,8 +19,8 @@ func (g *Guard) impersonating(next http.Handler) http.Handler {
 			return
 		}
 		if who, ok := request.UserFrom(r.Context()); !ok || !g.authorizer.mayAll(who) {
-			// Which of the ways to ask for it is refused says nothing yet, so that a refusal
-			// is not judged twice here.
+			// The form of impersonation that is refused first is not final, so the refusal is not
+			// decided twice here.
 			if err := g.fresh.wait(r.Context()); err != nil {
 				responsewriters.InternalError(w, r, err)
 				return

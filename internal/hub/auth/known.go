@@ -17,27 +17,26 @@ import (
 )
 
 const (
-	// knownFor is for how long an accepted certificate is not verified again, and
-	// maxKnown how many are remembered.
+	// knownFor is how long an accepted certificate is not verified again, and maxKnown the size of
+	// the cache.
 	knownFor = time.Minute
 	maxKnown = 4096
 )
 
-// knownCertificates authenticates as next does, and caches for a while which
-// certificates it has accepted: a client shows the same one with each request, and
-// verifying its signature takes longer than many requests. The handshake has already
-// proved that the client holds the key. Nothing is cached beyond the end of a
-// certificate, and refusals are not cached.
+// knownCertificates authenticates like next, and caches accepted certificates for a limited time: a
+// client presents the same one with each request, and verifying a signature is expensive. The
+// handshake has already proved that the client has the key. Nothing is cached beyond the expiry of
+// a certificate, and refusals are not cached.
 type knownCertificates struct {
 	next  authenticator.Request
 	table *table.Table
 	now   func() time.Time
 	known *utilcache.LRUExpireCache
-	// roots are what certificates are verified by; nil: always the same.
+	// roots returns the trusted authorities; nil if they never change.
 	roots func() *x509.CertPool
 }
 
-// shown is a certificate, and by what it was verified.
+// shown is a certificate, with the authorities that verified it.
 type shown struct {
 	leaf  [sha256.Size]byte
 	roots *x509.CertPool
@@ -64,7 +63,7 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 	return response, true, nil
 }
 
-// verify verifies a client's certificate, unless it is known.
+// verify verifies a client's certificate, unless it is cached.
 func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bool, error) {
 	leaf := shown{leaf: sha256.Sum256(r.TLS.PeerCertificates[0].Raw)}
 	if k.roots != nil {
@@ -79,7 +78,7 @@ func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bo
 		return nil, false, cmp.Or(k.told(r.TLS.PeerCertificates[0], err), err)
 	}
 	valid := knownFor
-	for _, c := range r.TLS.PeerCertificates { // also those of the issuers
+	for _, c := range r.TLS.PeerCertificates { // including those of the issuers
 		valid = min(valid, c.NotAfter.Sub(k.now()))
 	}
 	remembered := *response
@@ -87,7 +86,7 @@ func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bo
 	return response, true, nil
 }
 
-// told is what a client is told of its certificate, nil if that is nothing.
+// told returns the error about its certificate for a client, nil if there is none.
 func (k *knownCertificates) told(c *x509.Certificate, err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {
@@ -99,8 +98,8 @@ func (k *knownCertificates) told(c *x509.Certificate, err error) error {
 	return nil
 }
 
-// clockFunc is a clock made of a function.
+// clockFunc is a clock from a function.
 type clockFunc func() time.Time
 
-// Now is the time.
+// Now returns the time.
 func (f clockFunc) Now() time.Time { return f() }

@@ -47,7 +47,7 @@ func TestKnownCertificates(t *testing.T) {
 	expect("ann", time.Hour, 1)
 	expect("ann", time.Hour, 1)
 	expect("bob", 10*time.Second, 1)
-	now = now.Add(11 * time.Second) // bob's has ended
+	now = now.Add(11 * time.Second) // bob's certificate has expired
 	expect("ann", time.Hour, 1)
 	expect("bob", 0, 2)
 	now = now.Add(knownFor)

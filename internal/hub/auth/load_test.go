@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// load makes many Grants in a space, as a hub that starts finds them.
+// load creates many Grants in a space, like those that a starting hub finds.
 func (w *world) load(s key.Space, n int, spec func(i int) v1alpha1.GrantSpec) {
 	w.t.Helper()
 	var state []table.Update
@@ -36,7 +36,7 @@ func users(names ...string) (all []v1alpha1.GrantSubject) {
 	return all
 }
 
-// largest is as large a rule as a Grant takes, with so many names of objects.
+// largest returns the largest rule that a Grant accepts, with a number of object names.
 func largest(names int) v1alpha1.GrantRule {
 	const n = 64
 	return v1alpha1.GrantRule{
@@ -44,8 +44,8 @@ func largest(names int) v1alpha1.GrantRule {
 	}
 }
 
-// TestIndexIsAsLargeAsGrants: what is kept of a Grant grows with its subjects, not with
-// subjects times spaces; and it is found for each of them.
+// TestIndexIsAsLargeAsGrants: the index of a Grant grows with its subjects, not with subjects times
+// spaces, and finds the Grant for each subject.
 func TestIndexIsAsLargeAsGrants(t *testing.T) {
 	w := newWorld(t)
 	const grants, subjects = 50, 128
@@ -78,8 +78,8 @@ func TestIndexIsAsLargeAsGrants(t *testing.T) {
 	}
 }
 
-// TestReviewsOfRulesAreBounded: rules that stand for more than anybody would look at are
-// listed as far as that is cheap, and the answer says that it is not all.
+// TestReviewsOfRulesAreBounded: a review of very large rules lists a limited part of them, and
+// reports that it is incomplete.
 func TestReviewsOfRulesAreBounded(t *testing.T) {
 	review := func(w *world, s key.Space) (size int, text string) {
 		t.Helper()
@@ -93,7 +93,7 @@ func TestReviewsOfRulesAreBounded(t *testing.T) {
 		}
 		return len(answer), status.EvaluationError
 	}
-	const most = 2 * maxReviewed // an answer has names of fields, too
+	const most = 2 * maxReviewed // a response also contains field names
 
 	w := newWorld(t)
 	w.load("a", 1000, func(int) v1alpha1.GrantSpec {
@@ -127,8 +127,7 @@ func TestReviewsOfRulesAreBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkEscalation looks at as much of a Grant as is allowed, for a writer who holds the
-// largest rules.
+// BenchmarkEscalation checks the largest allowed Grant, for a writer with the largest rules.
 func BenchmarkEscalation(b *testing.B) {
 	h := &held{z: &Authorizer{grants: NewGrants()}, space: "a"}
 	for range 64 {

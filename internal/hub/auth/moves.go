@@ -9,17 +9,17 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// reuseGrace bounds for how long a credential that has just been renewed is refused
-// and no more: requests that were sent before may still arrive, since networks repeat for
-// two minutes what was not acknowledged.
+// reuseGrace is the time after a renewal in which the use of the previous credential is only
+// refused. Requests that were sent before may still arrive, since networks retransmit for two
+// minutes.
 const reuseGrace = 2 * time.Minute
 
-// Moves knows which agents have begun to use a new credential just now, by whichever
-// hub. It goes by how much time has passed, not by any clock that can be set. It observes
-// a table, and is safe for concurrent use.
+// Moves records which agents have recently begun to use a new credential, at any hub. It measures
+// elapsed time, and does not depend on clocks that can be set. It observes a table, and is safe for
+// concurrent use.
 type Moves struct {
 	mu sync.Mutex
-	// at is when an agent was seen to; of what was before started nothing is known.
+	// at is when a change of an agent was observed; nothing is known from before started.
 	at      map[agentOf]time.Time
 	started time.Time
 }
@@ -30,7 +30,7 @@ type agentOf struct {
 	shard    int
 }
 
-// NewMoves makes Moves of a table that is not loaded yet.
+// NewMoves returns Moves for a table that is not loaded yet.
 func NewMoves() *Moves { return &Moves{at: map[agentOf]time.Time{}, started: time.Now()} }
 
 // Reset implements table.Observer.
@@ -69,8 +69,8 @@ func (m *Moves) note(one agentOf) {
 	m.at[one] = time.Now()
 }
 
-// just says whether an agent may have begun to use a new credential within a while, or
-// within reuseGrace if that is shorter.
+// just reports whether an agent may have begun to use a new credential within a duration, or within
+// reuseGrace if that is shorter.
 func (m *Moves) just(one agentOf, while time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/hub/auth/oidc"
 )
 
-// issued authenticates people by the tokens of issuers. What is open by one ends when it
-// expires, and with its issuer.
+// issued authenticates users by tokens of issuers. Streams end when the token expires, or its
+// issuer is removed.
 type issued struct {
 	issuers *oidc.Issuers
 	now     func() time.Time

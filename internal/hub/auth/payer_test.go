@@ -7,8 +7,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestPayers: requests with credentials of a space, whose users its owners can make as they like, are
-// charged to the space; those with others are charged to the user.
+// TestPayers: requests with credentials of a space are charged to the space, since its owners can
+// create any number of users; all others are charged to the user.
 func TestPayers(t *testing.T) {
 	for scope, want := range map[*bearer.Scope]string{nil: "", {Space: key.Root}: "space root"} {
 		ctx := withPremises(t.Context())

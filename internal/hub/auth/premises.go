@@ -8,26 +8,25 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// letIn collects the premises of a request's access, from those who decide about it:
-// for instance the row of its token; and with what it was sent. It is safe for concurrent
-// use.
+// letIn collects the stream conditions of a request's access from the code that decides about it,
+// for instance the row of its token, and its credential. It is safe for concurrent use.
 type letIn struct {
 	mu         sync.Mutex
 	all        []table.Premise
 	credential Credential
-	// during is a context that the request's streams end with; nil: there is none.
+	// during is a context that the request's streams end with; nil if there is none.
 	during context.Context
 }
 
 type letInKey struct{}
 
-// withPremises returns a context in which restOn collects premises.
+// withPremises returns a context in which restOn collects stream conditions.
 func withPremises(ctx context.Context) context.Context {
 	return context.WithValue(ctx, letInKey{}, &letIn{})
 }
 
-// restOn notes a premise that must hold for as long as the request is served. A stream
-// ends when it no longer holds. The premise has no End: each kind of stream sets its own.
+// restOn adds a condition that must hold as long as the request is served. A stream ends when it no
+// longer holds. The condition has no End: each kind of stream sets its own.
 func restOn(ctx context.Context, premise table.Premise) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
@@ -36,8 +35,8 @@ func restOn(ctx context.Context, premise table.Premise) {
 	}
 }
 
-// PremisesOf are the premises of a request's access. A stream must end when one of them
-// no longer holds.
+// PremisesOf returns the stream conditions of a request's access. A stream must end when one of
+// them no longer holds.
 func PremisesOf(ctx context.Context) []table.Premise {
 	l, ok := ctx.Value(letInKey{}).(*letIn)
 	if !ok {
@@ -48,8 +47,8 @@ func PremisesOf(ctx context.Context) []table.Premise {
 	return slices.Clip(l.all)
 }
 
-// Confirm fails if what let the request of a context in does not hold any more. What is
-// answered behind it is not by a state in which it would have been refused.
+// Confirm fails if a condition of the request's access no longer holds. A response after it never
+// shows a state in which the request would have been refused.
 func Confirm(ctx context.Context, t *table.Table) error {
 	for _, p := range PremisesOf(ctx) {
 		if row, _ := t.Get(p.Key); !p.Holds(row) {

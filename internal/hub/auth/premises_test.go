@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// TestPremisesOfDecisions: whoever decides about a request in apiserver's filters can
-// note what they go by, and who serves it finds that; of others there is nothing.
+// TestPremisesOfDecisions: code that decides about a request in apiserver's filters can add stream
+// conditions, and only the handler of that request finds them.
 func TestPremisesOfDecisions(t *testing.T) {
 	var served []table.Premise
 	handler := filters.WithAuthorization(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served = PremisesOf(r.Context()) }),

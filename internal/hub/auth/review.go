@@ -26,14 +26,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// reviewer answers what clients ask about themselves: who they are and what they
-// may do at one API root. It asks the hub's own authorizer; RBAC objects in a space
-// grant nothing.
+// reviewer answers reviews of clients about themselves: their user, and their rights at an API
+// root. It uses the hub's own authorizer; RBAC objects in a space give no rights.
 type reviewer struct {
 	kind       *kinds.Kind
 	catalog    *kinds.Catalog
 	authorizer *Authorizer
-	// allowed is that of a Config.
+	// allowed is Config.Allowed.
 	allowed Allowed
 }
 
@@ -42,11 +41,10 @@ var _ interface {
 	rest.Scoper
 } = &reviewer{}
 
-// ReviewHandler answers reviews of a kind by the authorizer, and by what the catalog
-// allows at all.
+// ReviewHandler serves reviews of a kind, by the authorizer and the catalog.
 func (g *Guard) ReviewHandler(catalog *kinds.Catalog, kind *kinds.Kind) http.HandlerFunc {
 	scope := kind.Scope("")
-	scope.TableConvertor = nil // as in Kubernetes, an answer is no row of a table
+	scope.TableConvertor = nil // as in Kubernetes, a review has no table
 	scope.Serializer = requestbody.Serializer{NegotiatedSerializer: scope.Serializer}
 	create := handlers.CreateResource(&reviewer{kind, catalog, g.authorizer, g.config.Allowed}, scope, nil)
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -58,13 +56,13 @@ func (g *Guard) ReviewHandler(catalog *kinds.Catalog, kind *kinds.Kind) http.Han
 	}
 }
 
-// New is an empty review.
+// New returns an empty review.
 func (r *reviewer) New() runtime.Object { return r.kind.New() }
 
-// Destroy has nothing to clean up.
+// Destroy does nothing.
 func (r *reviewer) Destroy() {}
 
-// NamespaceScoped says that reviews are in no namespace.
+// NamespaceScoped returns false: reviews are cluster-scoped.
 func (r *reviewer) NamespaceScoped() bool { return false }
 
 // Create answers a review.
@@ -124,7 +122,7 @@ func problemsOf(spec *authorizationv1.SelfSubjectAccessReviewSpec) field.ErrorLi
 	return nil
 }
 
-// decide asks the authorizer, and then the catalog whether the verb is served at all.
+// decide calls the authorizer, and then checks by the catalog whether the verb is served.
 func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizationv1.SelfSubjectAccessReviewSpec) (authorizationv1.SubjectAccessReviewStatus, error) {
 	decision, reason, err := r.authorizer.Authorize(ctx, attributesOf(who, spec))
 	if err != nil {
@@ -132,7 +130,7 @@ func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizatio
 	}
 	a := spec.ResourceAttributes
 	if n := spec.NonResourceAttributes; n != nil && !isBasic(&question{verb: n.Verb, path: n.Path, isPath: true}) {
-		// Those that are not of every space are the hub's own.
+		// All other paths belong to the hub itself.
 		if why, is := outsideOf(CredentialOf(ctx).Scope, route.Root{}, n.Path); is {
 			return statusOf(false, why), nil
 		}
@@ -156,7 +154,7 @@ func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizatio
 	return statusOf(true, reason), nil
 }
 
-// offered says whether a resource is exported or the verb claimed, where it takes that.
+// offered reports whether a resource is exported or the verb is claimed, in export views.
 func (r *reviewer) offered(root route.Root, resource key.Resource, verb string) bool {
 	f, s, ok := root.Shelf()
 	if r.allowed == nil || !ok || resource.Group == "authentication.k8s.io" || resource.Group == "authorization.k8s.io" {
@@ -165,7 +163,7 @@ func (r *reviewer) offered(root route.Root, resource key.Resource, verb string) 
 	return r.allowed(f, s, resource, verb)
 }
 
-// attributesOf is the request that is asked about.
+// attributesOf returns the attributes of the reviewed request.
 func attributesOf(who user.Info, spec *authorizationv1.SelfSubjectAccessReviewSpec) authorizer.Attributes {
 	if a := spec.NonResourceAttributes; a != nil {
 		return authorizer.AttributesRecord{User: who, Verb: a.Verb, Path: a.Path}
@@ -181,7 +179,7 @@ func statusOf(may bool, why string) authorizationv1.SubjectAccessReviewStatus {
 	return authorizationv1.SubjectAccessReviewStatus{Allowed: may, Reason: why}
 }
 
-// rules are all that a user may do at the root.
+// rules returns all rules of a user at the root.
 func (r *reviewer) rules(ctx context.Context, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
 	root := RootOf(ctx)
 	status := r.authorizer.rulesFor(root, r.catalog, who, namespace)

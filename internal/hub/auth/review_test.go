@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// TestReviews asks as an operator and as an agent, in a space and across all.
+// TestReviews creates reviews as an administrator and as an agent, in one space and in all.
 func TestReviews(t *testing.T) {
 	registry, err := registry.New()
 	if err != nil {
@@ -67,7 +67,7 @@ func TestReviews(t *testing.T) {
 	}
 }
 
-// TestBadReviews are refused as Kubernetes refuses them.
+// TestBadReviews: invalid reviews are refused as in Kubernetes.
 func TestBadReviews(t *testing.T) {
 	registry, err := registry.New()
 	if err != nil {

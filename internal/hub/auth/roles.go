@@ -11,44 +11,43 @@ import (
 )
 
 const (
-	// ContentSubresource of a Location is what the location gets: the right to it is
-	// the right to its view.
+	// ContentSubresource of a Location is the content of the location: the right to it is the right
+	// to the location's view.
 	ContentSubresource = "content"
-	// ReportsResource, by locations, is what these report about the objects of a space: the
-	// right to its content is one of who reads their view. There are no such objects.
+	// ReportsResource, by location, is the reports about objects of a space. The right to its
+	// content is needed to read the reports view. No such objects exist.
 	ReportsResource = "reports"
-	// LiveSubresource of a Location in a space is what the location's cluster has of the
-	// space's objects. There is nothing at its path: the right to it is one of who asks for
-	// a difference.
+	// LiveSubresource of a Location in a space is the live state of the space's objects in the
+	// location's cluster. It has no path of its own: the right to it is needed for diff.
 	LiveSubresource = "live"
-	// LiveSecretsSubresource is the same of Secrets.
+	// LiveSecretsSubresource is the same for Secrets.
 	LiveSecretsSubresource = "livesecrets"
-	// spaceGroup is how groups begin whose members have a role in one space:
+	// spaceGroup is the prefix of groups whose members have a role in one space:
 	// orrery:space:NAME:ROLE.
 	spaceGroup = "orrery:space:"
-	// rolesResource is what the verb bind is about; there are no such objects.
+	// rolesResource is the resource of the verb bind; no such objects exist.
 	rolesResource = "roles"
 
 	rbacGroup = "rbac.authorization.k8s.io"
 )
 
 var (
-	// reads are the verbs that change nothing, writes those that do.
+	// reads are the verbs that change nothing, and writes all others.
 	reads  = []string{"get", "list", "watch"}
 	writes = []string{"create", "update", "patch", "delete", "deletecollection"}
-	// roleOrder has the roles from the weakest on; each has what those before it have.
+	// roleOrder lists the roles from the weakest; each includes the previous ones.
 	roleOrder = []v1alpha1.RoleName{v1alpha1.RoleView, v1alpha1.RoleEdit, v1alpha1.RoleAdmin}
 )
 
-// role is a role as somebody has it: in one space, in some of its namespaces or, if
-// none is named, in the whole of it.
+// role is a role of a user: in one space, in some of its namespaces or, if none is named, in the
+// whole space.
 type role struct {
 	name       v1alpha1.RoleName
 	space      key.Space
 	namespaces []string
 }
 
-// kindTest names resources that a role leaves out; what is "" is any.
+// kindTest matches resources that a role excludes; empty fields match any.
 type kindTest struct{ group, resource, sub string }
 
 var (
@@ -56,7 +55,7 @@ var (
 	contentTest     = kindTest{group: v1alpha1.Group, sub: ContentSubresource}
 	liveTest        = kindTest{group: v1alpha1.Group, sub: LiveSubresource}
 	liveSecretsTest = kindTest{group: v1alpha1.Group, sub: LiveSecretsSubresource}
-	// unread is what each role does not read, unwritten what edit does not write.
+	// unread lists what each role does not read, and unwritten what edit does not write.
 	unread = map[v1alpha1.RoleName][]kindTest{
 		v1alpha1.RoleView: {{resource: "secrets"}, grantsTest, contentTest, liveTest, liveSecretsTest},
 		v1alpha1.RoleEdit: {grantsTest, contentTest, liveSecretsTest},
@@ -64,18 +63,17 @@ var (
 	unwritten = []kindTest{{group: rbacGroup}, {group: v1alpha1.Group}, {resource: "resourcequotas"}, {resource: "limitranges"}}
 )
 
-// touches says whether resources that a rule or a question names are among those of a
-// test, if only some of them.
+// touches reports whether resources of a rule or request may be among those of a test, even if only
+// some of them.
 func (t kindTest) touches(group, resource, sub string) bool {
-	// The group of a test that names only a resource is the core group.
+	// The group of a test with only a resource is the core group.
 	return (group == all || group == t.group) &&
 		(t.resource == "" || resource == all || resource == t.resource) &&
 		(t.sub == "" || sub == t.sub || sub == all || resource == all && sub == "")
 }
 
-// allows says whether the role allows all that a question names, which may be more
-// than one thing where it has a "*". isNamespaced says of a resource whether its objects are in
-// namespaces; it is asked only where the question does not tell.
+// allows reports whether the role allows a request, all of it if it has a "*". isNamespaced reports
+// whether a resource is namespaced; it is called only if the request does not show it.
 func (r role) allows(q *question, isNamespaced func(group, resource string) bool) bool {
 	if q.isPath || !within(r.namespaces, q.namespace) {
 		return false
@@ -88,12 +86,12 @@ func (r role) allows(q *question, isNamespaced func(group, resource string) bool
 	}
 	namespaces := kindTest{resource: "namespaces"}
 	if len(r.namespaces) > 0 && left([]kindTest{namespaces}) {
-		return false // it is about what is in them
+		return false // a role with namespaces applies only to objects in them
 	}
 	switch {
 	case r.name == v1alpha1.RoleAdmin && r.space == key.Root:
-		// Other verbs there reach beyond root: who acts as somebody, or grants what they
-		// do not have, is not bound to it. An export of root is its own.
+		// Other verbs in root have effects beyond it: impersonation, and granting rights that the
+		// user does not have. Binding an export of root affects only root.
 		return slices.Contains(writes, q.verb) || q.binds()
 	case r.name == v1alpha1.RoleAdmin:
 		return true
@@ -103,8 +101,8 @@ func (r role) allows(q *question, isNamespaced func(group, resource string) bool
 	return false
 }
 
-// covers says whether the role allows all that a rule of RBAC does that has one verb
-// and one resource, in one namespace or, if it is "", in the whole of the space.
+// covers reports whether the role allows everything that an RBAC rule with one verb and one
+// resource allows, in one namespace or, for "", in the whole space.
 func (r role) covers(rule *rbacv1.PolicyRule, namespace string, isNamespaced func(group, resource string) bool) bool {
 	if len(rule.NonResourceURLs) > 0 {
 		return false
@@ -114,13 +112,12 @@ func (r role) covers(rule *rbacv1.PolicyRule, namespace string, isNamespaced fun
 	return r.allows(&q, isNamespaced)
 }
 
-// holds says whether who has the role has another one, too, in a namespace or in the
-// whole of the space.
+// holds reports whether the role includes another role, in a namespace or in the whole space.
 func (r role) holds(other v1alpha1.RoleName, namespace string) bool {
 	return slices.Index(roleOrder, r.name) >= slices.Index(roleOrder, other) && within(r.namespaces, namespace)
 }
 
-// verbsOf are the verbs of a role in a space.
+// verbsOf returns the verbs of a role in a space.
 func verbsOf(name v1alpha1.RoleName, s key.Space) []string {
 	switch {
 	case name == v1alpha1.RoleView:
@@ -131,7 +128,7 @@ func verbsOf(name v1alpha1.RoleName, s key.Space) []string {
 	return slices.Concat(reads, writes)
 }
 
-// roleOfGroup is the role that members of a group have in a space by its name.
+// roleOfGroup returns the role that members of a group have in a space by its name.
 func roleOfGroup(group string, s key.Space) (role, bool) {
 	rest, ok := strings.CutPrefix(group, spaceGroup)
 	if !ok {

@@ -12,13 +12,13 @@ import (
 
 const all = "*"
 
-// question is what is asked of Grants: one request, as far as they know requests.
+// question is a request in the form that Grants decide about.
 type question struct {
 	verb string
-	// path is asked for, if isPath says so, else the rest.
+	// path is the requested path if isPath is set; otherwise the other fields are used.
 	path   string
 	isPath bool
-	// group, resource and sub are the resource's, whole is RESOURCE[/SUB].
+	// group, resource and sub identify the resource; whole is RESOURCE[/SUB].
 	group, resource, sub, whole string
 	namespace, name             string
 }
@@ -38,8 +38,8 @@ func about(verb, group, resource, sub, namespace, name string) question {
 	return q
 }
 
-// ruleAllows says whether a rule of a Grant allows what is asked, as a rule of RBAC
-// would; of paths, those of the space root alone do.
+// ruleAllows reports whether a rule of a Grant allows a request, like an RBAC rule; only Grants in
+// root allow paths.
 func ruleAllows(r *v1alpha1.GrantRule, q *question) bool {
 	if !has(r.Verbs, q.verb) {
 		return false
@@ -73,13 +73,13 @@ func pathMatches(url, path string) bool {
 	return ok && strings.HasPrefix(path, prefix)
 }
 
-// within says whether what is limited to namespaces, if to any, is about one; "" is
-// what is in none, or all of them at once.
+// within reports whether a list of namespaces, which is empty for all, includes a namespace; ""
+// means cluster-scoped objects, or all namespaces.
 func within(namespaces []string, namespace string) bool {
 	return len(namespaces) == 0 || namespace != "" && slices.Contains(namespaces, namespace)
 }
 
-// policyRule is the rule as RBAC has it, without its namespaces.
+// policyRule returns the rule as an RBAC rule, without its namespaces.
 func policyRule(r *v1alpha1.GrantRule) rbacv1.PolicyRule {
 	return rbacv1.PolicyRule{
 		Verbs: r.Verbs, APIGroups: r.APIGroups, Resources: r.Resources, ResourceNames: r.ResourceNames, NonResourceURLs: r.NonResourceURLs,

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// rulesFor are all rules by which somebody may do something at a root, in a namespace:
-// those of Grants as they are, those of roles with the kinds of a catalog.
+// rulesFor returns all rules of a user at a root, in a namespace: rules of Grants unchanged, and
+// roles by the kinds of a catalog.
 func (z *Authorizer) rulesFor(root route.Root, catalog *kinds.Catalog, who user.Info, namespace string) authorizationv1.SubjectRulesReviewStatus {
 	isAll := root == route.Space(key.AllSpaces)
 	var status authorizationv1.SubjectRulesReviewStatus
@@ -32,7 +32,7 @@ func (z *Authorizer) rulesFor(root route.Root, catalog *kinds.Catalog, who user.
 		return status
 	}
 	rules := z.rulesIn(key.Space(root.Name), catalog, who, namespace)
-	if isAll { // what is held in root and everywhere else
+	if isAll { // rights that hold in root and in all other spaces
 		var complete bool
 		status.Incomplete = true
 		if rules, complete = common(z.rulesIn(key.Root, catalog, who, namespace), rules); !complete {
@@ -51,13 +51,13 @@ func (z *Authorizer) rulesFor(root route.Root, catalog *kinds.Catalog, who user.
 }
 
 const (
-	// maxReviewed bounds, in bytes, the rules that a review lists: a Grant has no more
-	// than its share of a space's limits, but somebody may have all of them.
+	// maxReviewed limits the rules in a review, in bytes. One Grant is limited by its space, but a
+	// user may have many.
 	maxReviewed = 1 << 20
 	errTooMuch  = "there are more rules than are listed at once; ask about single things"
 )
 
-// sizeOf is about how large a rule is in an answer.
+// sizeOf returns the approximate size of a rule in a response.
 func sizeOf(r *rbacv1.PolicyRule) int {
 	const quotes = 3
 	size := 0
@@ -80,7 +80,7 @@ func addTo(status *authorizationv1.SubjectRulesReviewStatus, r *rbacv1.PolicyRul
 	})
 }
 
-// rulesIn are the rules of somebody in one space, or in all that there may be.
+// rulesIn returns the rules of a user in one space, or in all possible spaces.
 func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info, namespace string) []rbacv1.PolicyRule {
 	h := z.heldIn(s, who)
 	var rules []rbacv1.PolicyRule
@@ -89,7 +89,7 @@ func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info,
 	if len(h.roles) > 0 || slices.ContainsFunc(slices.Collect(z.about(s, who)), asking.by) {
 		rules = append(rules, basics()...)
 	}
-	type kind struct { // of roles that are one and the same here
+	type kind struct { // kinds with the same rules
 		name    v1alpha1.RoleName
 		isLocal bool
 	}
@@ -108,13 +108,13 @@ func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info,
 	return rules
 }
 
-// basics are what everybody may who has any right in a space.
+// basics are the rules of each user with any right in a space.
 func basics() []rbacv1.PolicyRule {
 	locations := rbacv1.PolicyRule{Verbs: reads, APIGroups: []string{key.Locations.Group}, Resources: []string{key.Locations.Resource}}
 	return append([]rbacv1.PolicyRule{locations}, findingOut()...)
 }
 
-// findingOut are what it takes to find out what is served and who one is, at any root.
+// findingOut are the rules for discovery and reviews of one's own user, at any root.
 func findingOut() []rbacv1.PolicyRule {
 	var paths []string
 	for _, path := range discovery {
@@ -130,7 +130,7 @@ func findingOut() []rbacv1.PolicyRule {
 	}
 }
 
-// over is the role as rules about the kinds of a catalog, in a namespace.
+// over returns the role as rules for the kinds of a catalog, in a namespace.
 func (r role) over(catalog *kinds.Catalog, namespace string) []rbacv1.PolicyRule {
 	everything := rbacv1.PolicyRule{Verbs: verbsOf(r.name, r.space), APIGroups: []string{all}, Resources: []string{all}}
 	if r.name == v1alpha1.RoleAdmin && len(r.namespaces) == 0 {
@@ -157,7 +157,7 @@ func (r role) over(catalog *kinds.Catalog, namespace string) []rbacv1.PolicyRule
 	return rules
 }
 
-// addRule adds a resource to the rule that has its verbs and group.
+// addRule adds a resource to the rule with the same verbs and group.
 func addRule(rules []rbacv1.PolicyRule, verbs []string, group, resource string) []rbacv1.PolicyRule {
 	if len(verbs) == 0 {
 		return rules
@@ -173,8 +173,8 @@ func addRule(rules []rbacv1.PolicyRule, verbs []string, group, resource string) 
 	return append(rules, rbacv1.PolicyRule{Verbs: verbs, APIGroups: []string{group}, Resources: []string{resource}})
 }
 
-// common are the parts of rules that others cover, and that read or are basic. It is not
-// complete if there is more than somebody would look at.
+// common returns the parts of rules that other rules cover, and that read or are basic. It is
+// incomplete if there are too many.
 func common(others, rules []rbacv1.PolicyRule) (both []rbacv1.PolicyRule, complete bool) {
 	h := &held{}
 	for _, r := range others {

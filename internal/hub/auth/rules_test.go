@@ -18,8 +18,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestRulesAreExact: a review of rules lists what the authorizer allows, of every kind and
-// verb there is, and nothing else.
+// TestRulesAreExact: a review of rules lists exactly the rights that the authorizer allows, for
+// each kind and verb.
 func TestRulesAreExact(t *testing.T) {
 	w := newWorld(t)
 	w.space("a", "team=x")
@@ -58,7 +58,7 @@ func TestRulesAreExact(t *testing.T) {
 	}
 }
 
-// compare asks about every kind of a catalog, one by one and at once.
+// compare checks each kind of a catalog, separately and together.
 func (w *world) compare(s key.Space, catalog *kinds.Catalog, who user.Info) {
 	w.t.Helper()
 	status := w.decides.rulesFor(route.Space(s), catalog, who, "m")
@@ -82,7 +82,7 @@ func (w *world) compare(s key.Space, catalog *kinds.Catalog, who user.Info) {
 	}
 	for _, k := range catalog.Kinds() {
 		namespace := ""
-		if k.Namespaced || k.Resource == key.Namespaces { // which are in themselves
+		if k.Namespaced || k.Resource == key.Namespaces { // Namespaces are in themselves
 			namespace = "m"
 		}
 		verbs := slices.Concat(reads, writes)
@@ -91,7 +91,7 @@ func (w *world) compare(s key.Space, catalog *kinds.Catalog, who user.Info) {
 		}
 		for _, verb := range verbs {
 			if s == key.AllSpaces && catalog.Access(k) == kinds.Review && w.decides.mayAll(who) {
-				continue // which a master may, though the rules say that they read
+				continue // administrators may write, although the rules list only reads
 			}
 			check(rbacv1.PolicyRule{Verbs: []string{verb}, APIGroups: []string{k.GVR.Group}, Resources: []string{k.GVR.Resource}},
 				authorizer.AttributesRecord{APIGroup: k.GVR.Group, Resource: k.GVR.Resource, Namespace: namespace, ResourceRequest: true})

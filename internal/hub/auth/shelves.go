@@ -15,15 +15,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// bindVerb is the right, on an APIExport, to have it bound in other spaces.
+// bindVerb is the right to bind an APIExport in other spaces.
 const bindVerb = "bind"
 
-// everyVerb are those of objects.
+// everyVerb returns all verbs on objects.
 func everyVerb() []string { return slices.Concat(reads, writes) }
 
-// onShelf decides by the right to the content of an APIExport, or of a slice of an
-// APIExportView, in its provider's space: verb by verb, and alike for the objects of one
-// consumer and of all. Whether there is such an export, view or consumer is not looked at.
+// onShelf decides by the right to the content of an APIExport, or of a slice of an APIExportView,
+// in its provider's space. It decides for each verb, equally for the objects of one consumer and of
+// all. The export, view or consumer need not exist.
 func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
 	f, _, ok := root.Shelf()
 	if !ok || f.Space == key.AllSpaces {
@@ -31,7 +31,7 @@ func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]tab
 	}
 	var verbs []string
 	switch {
-	case isBasic(q) && q.group != key.Locations.Group: // discovery and reviews, for who has any right
+	case isBasic(q) && q.group != key.Locations.Group: // discovery and reviews, for users with any right
 		verbs = everyVerb()
 	case !q.isPath && slices.Contains(everyVerb(), q.verb):
 		verbs = []string{q.verb}
@@ -45,8 +45,8 @@ func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]tab
 	return nil, false
 }
 
-// lackingOnShelf names the right that it takes to do something on a shelf, by the path
-// alone: it tells nothing of what is there. It is "" elsewhere.
+// lackingOnShelf names the missing right for a request to an export view. It depends only on the
+// path, so it does not reveal what exists. It is "" for other requests.
 func lackingOnShelf(root route.Root, a authorizer.Attributes) string {
 	f, _, ok := root.Shelf()
 	if !ok || f.Space == key.AllSpaces {
@@ -60,7 +60,7 @@ func lackingOnShelf(root route.Root, a authorizer.Attributes) string {
 	return fmt.Sprintf("it takes the right %s on %s %q in the space %q", verb, content.whole, content.name, f.Space)
 }
 
-// contentOf is the right to do something with what is on a shelf.
+// contentOf returns the request for a verb on the content of an export view.
 func contentOf(f key.Shelf, verb string) question {
 	if !f.View {
 		return about(verb, key.APIExports.Group, key.APIExports.Resource, ContentSubresource, "", f.Name)
@@ -68,12 +68,13 @@ func contentOf(f key.Shelf, verb string) question {
 	return about(verb, key.APIExportViews.Group, key.APIExportViews.Resource, ContentSubresource, "", f.Name+":"+f.Value)
 }
 
-// binds says whether a question is about binding an export.
+// binds reports whether a request is for binding an export.
 func (q *question) binds() bool {
 	return q.verb == bindVerb && q.group == key.APIExports.Group && q.whole == key.APIExports.Resource
 }
 
-// rulesOnShelf are the kinds of a shelf with the verbs that are both granted and offered.
+// rulesOnShelf returns the kinds of an export view with the verbs that are both granted and
+// offered.
 func (r *reviewer) rulesOnShelf(root route.Root, who user.Info) (status authorizationv1.SubjectRulesReviewStatus) {
 	var granted []string
 	for _, verb := range everyVerb() {

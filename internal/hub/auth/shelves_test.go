@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// shelfRequests are requests of each verb there is, and of the same on subresources.
+// shelfRequests returns requests for each verb, and the same for subresources.
 func shelfRequests() map[string][]string {
 	const all, one = "/apis/example.org/v1/namespaces/n/widgets", "/apis/example.org/v1/namespaces/n/widgets/w"
 	return map[string][]string{
@@ -25,7 +25,7 @@ func shelfRequests() map[string][]string {
 	}
 }
 
-// below is a request METHOD PATH below a root.
+// below returns a request METHOD PATH below a root.
 func below(root route.Root, request string) string {
 	var method, path string
 	if _, err := fmt.Sscan(request, &method, &path); err != nil {
@@ -34,8 +34,8 @@ func below(root route.Root, request string) string {
 	return method + " " + root.String() + path
 }
 
-// TestShelvesVerbByVerb: each verb on each shelf takes the right to it, for the objects of
-// one space as for those of all; and no right to one shelf is one to another.
+// TestShelvesVerbByVerb: each verb on each export view needs the right to it, for the objects of
+// one space as for those of all. A right to one export view is no right to another.
 func TestShelvesVerbByVerb(t *testing.T) {
 	w := newWorld(t)
 	w.space("p", "team=x")
@@ -71,7 +71,7 @@ func TestShelvesVerbByVerb(t *testing.T) {
 	}
 }
 
-// TestShelvesByGrant: what else a right to a shelf is, and what is none.
+// TestShelvesByGrant lists other rights that include an export view, and rights that do not.
 func TestShelvesByGrant(t *testing.T) {
 	w := newWorld(t)
 	w.space("p", "team=x")
@@ -114,7 +114,7 @@ func TestShelvesByGrant(t *testing.T) {
 	}
 }
 
-// TestShelvesArePremises: what is served of a shelf rests on the Grant.
+// TestShelvesArePremises: a stream of an export view depends on the Grant.
 func TestShelvesArePremises(t *testing.T) {
 	w := newWorld(t)
 	const spec = `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexportviews/content], resourceNames: [%q], verbs: [watch]}]}`
@@ -135,7 +135,7 @@ func TestShelvesArePremises(t *testing.T) {
 	}
 }
 
-// TestReviewsOfShelves: on a shelf nobody may more than is exported or claimed.
+// TestReviewsOfShelves: in an export view, no user may do more than is exported or claimed.
 func TestReviewsOfShelves(t *testing.T) {
 	builtin, err := registry.New()
 	if err != nil {

@@ -19,18 +19,18 @@ import (
 )
 
 const (
-	// TokenUser is how the names of users begin that are tokens' own.
+	// TokenUser is the prefix of the users that belong to tokens.
 	TokenUser = "orrery:token:"
-	// MaxFrom is how many tokens a token may be made from, one by the other.
+	// MaxFrom is the maximum length of a chain of tokens that were created with each other.
 	MaxFrom = 4
 )
 
-// errUnknown does not tell a token that was never there from one that was revoked, nor
-// from one with another secret.
+// errUnknown is the same for a token that never existed, one that was revoked, and one with another
+// secret.
 const errUnknown toldError = "the token is unknown to this hub: it was revoked, has expired long ago, or is of another hub"
 
-// tokens authenticates people and programs by the hashed tokens in the log. Nothing is
-// cached: to look one up and hash it takes less than the request's headers do.
+// tokens authenticates users and programs by the hashed tokens in the log. Nothing is cached, since
+// a lookup and a hash are cheap.
 type tokens struct {
 	table *table.Table
 	fresh *fresh
@@ -44,7 +44,7 @@ func (a tokens) AuthenticateToken(ctx context.Context, text string) (*authentica
 		return nil, false, nil
 	}
 	r, err := a.find(ctx, id, secret)
-	if errors.Is(err, errUnknown) { // it may have been made just now, by another hub
+	if errors.Is(err, errUnknown) { // another hub may have created it just now
 		if err := a.fresh.wait(ctx); err != nil {
 			return nil, false, err
 		}
@@ -65,7 +65,8 @@ func (a tokens) AuthenticateToken(ctx context.Context, text string) (*authentica
 	}}, true, nil
 }
 
-// find finds a token, which rests on those that it was made from.
+// find finds a token. The request's streams depend on it and on the tokens that it was created
+// from.
 func (a tokens) find(ctx context.Context, id, secret string) (found bearer.Record, err error) {
 	var premises []table.Premise
 	for depth := 0; id != ""; depth++ {
@@ -91,13 +92,13 @@ func (a tokens) find(ctx context.Context, id, secret string) (found bearer.Recor
 	return found, nil
 }
 
-// RoleGroup is the group whose members have a role in a space.
+// RoleGroup returns the group whose members have a role in a space.
 func RoleGroup(s key.Space, r v1alpha1.RoleName) string {
 	return spaceGroup + string(s) + ":" + string(r)
 }
 
-// MayHandOut says whether somebody may give others a role in a space: whether they could
-// write a Grant of it there.
+// MayHandOut reports whether a user may give others a role in a space: whether the user could write
+// a Grant of it there.
 func (z *Authorizer) MayHandOut(who user.Info, s key.Space, r v1alpha1.RoleName) bool {
 	if z.mayAll(who) {
 		return true
@@ -107,8 +108,8 @@ func (z *Authorizer) MayHandOut(who user.Info, s key.Space, r v1alpha1.RoleName)
 		(w.may("escalate", key.Grants.Resource, "") || w.may("bind", rolesResource, string(r)) || z.heldIn(s, who).holds(r, ""))
 }
 
-// MayKnow says whether somebody may know whether a space is there: they have any right in
-// it, or may get it in root.
+// MayKnow reports whether a user may know whether a space exists: the user has any right in it, or
+// may get it in root.
 func (z *Authorizer) MayKnow(who user.Info, s key.Space) bool {
 	if z.mayAll(who) {
 		return true
@@ -121,21 +122,21 @@ func (z *Authorizer) MayKnow(who user.Info, s key.Space) bool {
 	return ok
 }
 
-// MayAll says whether somebody may do everything.
+// MayAll reports whether a user has all rights.
 func (z *Authorizer) MayAll(who user.Info) bool { return z.mayAll(who) }
 
-// IsAgent says whether a name is of an agent, or of all of them. Only an enrolment gives
-// those.
+// IsAgent reports whether a name belongs to an agent, or to the group of agents. Only an enrolment
+// gives such names.
 func IsAgent(name string) bool {
 	return strings.HasPrefix(name, enroll.UserPrefix) || name == enroll.Agents
 }
 
-// IsReserved says whether a name of a user or a group comes from the hub alone.
+// IsReserved reports whether only the hub itself assigns a name of a user or group.
 func IsReserved(name string) bool {
 	return slices.ContainsFunc([]string{"system:", "orrery:"}, func(prefix string) bool { return strings.HasPrefix(name, prefix) })
 }
 
-// SpaceOfGroup is the space that a group gives a role in.
+// SpaceOfGroup returns the space in which a group gives a role.
 func SpaceOfGroup(group string) (key.Space, bool) {
 	rest, ok := strings.CutPrefix(group, spaceGroup)
 	name, _, _ := strings.Cut(rest, ":")

@@ -22,7 +22,7 @@ import (
 func (c *Controllers) locations() *controller {
 	var watches []watch
 	for _, prefix := range []string{
-		key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.Sayings.Prefix(),
+		key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.AgentStatuses.Prefix(),
 	} {
 		watches = append(watches, c.follow(source{table.Under(prefix), below(prefix), byLocation}))
 	}
@@ -151,7 +151,7 @@ func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error 
 		ops = append(ops, etcd.Op{Key: row.Key})
 		return true
 	})
-	snapshot.Ascend(key.LocationSayings(l), func(row *table.Row) bool {
+	snapshot.Ascend(key.LocationAgentStatuses(l), func(row *table.Row) bool {
 		ops = append(ops, etcd.Op{Key: row.Key})
 		return true
 	})

@@ -21,21 +21,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Diff answers GET /ask/v1/spaces/NAME/diff?object=PATH&location=L[&all=true]: what a
-// location has of an object, and what its next apply would make of that. Values of Secrets
-// are masked, so that only whether they differ is to be seen.
+// Diff is the response to GET /ask/v1/spaces/NAME/diff?object=PATH&location=L[&all=true]: the
+// object at a location, and the result of its next apply. Values of Secrets are masked, so that
+// only differences are visible.
 type Diff struct {
 	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Object   string       `json:"object"`
 	Location key.Location `json:"location"`
-	// Live is what is there, and Desired what it is to be; either may be absent.
+	// Live is the object in the cluster, and Desired the result of the next apply; both may be
+	// absent.
 	Live    json.RawMessage `json:"live,omitempty"`
 	Desired json.RawMessage `json:"desired,omitempty"`
-	// Notes say what else there is to know.
+	// Notes are further information for users.
 	Notes []string `json:"notes,omitempty"`
 }
 
-// serveDiff answers what a location has of an object. It waits for the location's agent.
+// serveDiff responds with a Diff. It waits for the location's agent.
 func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *rights) {
 	o, err := key.ParseIn(rights.space, r.URL.Query().Get("object"))
 	if err != nil {
@@ -49,7 +50,7 @@ func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *right
 	}
 	answer, err := q.diff(r.Context(), o, l, r.URL.Query().Get("all") == "true")
 	if err == nil {
-		err = rights.looks(o, l) // they may have been taken away while the agent was asked
+		err = rights.looks(o, l) // the rights may have been revoked while the agent responded
 	}
 	if err != nil {
 		respond.Error(w, r, err)
@@ -58,16 +59,16 @@ func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *right
 	respond.JSON(w, answer)
 }
 
-// looks fails if the reader may not see how an object is at a location.
+// looks fails if the reader may not read the live object at a location.
 func (r *rights) looks(o key.Object, l key.Location) error {
 	if err := r.gets(o); err != nil {
 		return err
 	}
-	takes := []string{auth.LiveSubresource}
+	subresources := []string{auth.LiveSubresource}
 	if o.Resource.Concealed() {
-		takes = append(takes, auth.LiveSecretsSubresource)
+		subresources = append(subresources, auth.LiveSecretsSubresource)
 	}
-	for _, sub := range takes {
+	for _, sub := range subresources {
 		if !r.mayLook(l, sub) {
 			return apierrors.NewForbidden(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource + "/" + sub}, string(l),
 				errors.New("it takes the right to get that"))
@@ -84,32 +85,33 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 	row := state.Get(o.Key())
 	_, p, assigned := placeOf(row, l)
 	if _, left := leftStatus(state, o, l, false); !assigned && !left {
-		return answer, refusedLook(o, l, v1alpha1.ReasonNotPlaced, "it is not placed there; orrery why says why")
+		return answer, refusedLook(o, l, v1alpha1.ReasonNotPlaced, "the object is not placed there; orrery why shows the reason")
 	}
 	if assigned && p.Owner != "" {
 		return answer, refusedLook(o, l, v1alpha1.ReasonOtherSpace, wire.OtherSpace)
 	}
-	looked, err := q.config.Look(ctx, l, o, all)
+	inspected, err := q.config.Look(ctx, l, o, all)
 	switch {
 	case err != nil:
 		return answer, err
-	case looked.Reason != "":
-		return answer, refusedLook(o, l, looked.Reason, looked.Message)
+	case inspected.Reason != "":
+		return answer, refusedLook(o, l, inspected.Reason, inspected.Message)
 	}
-	answer = Diff{Object: o.Identity.String(), Location: l, Live: looked.Live, Desired: looked.Desired}
-	if looked.Message != "" {
-		answer.Notes = append(answer.Notes, looked.Message)
+	answer = Diff{Object: o.Identity.String(), Location: l, Live: inspected.Live, Desired: inspected.Desired}
+	if inspected.Message != "" {
+		answer.Notes = append(answer.Notes, inspected.Message)
 	}
-	if note := q.lag(row, p, assigned, looked); note != "" {
-		answer.Notes = append(answer.Notes, note)
+	if remark := q.lag(row, p, assigned, inspected); remark != "" {
+		answer.Notes = append(answer.Notes, remark)
 	}
 	return answer, nil
 }
 
-// lag says in what way the location goes by something else than what is desired now.
-func (q *Server) lag(row *table.Row, p placement.Place, assigned bool, looked wire.Looked) string {
+// lag describes in what way the location works with an older object than the desired one; empty if
+// it does not.
+func (q *Server) lag(row *table.Row, p placement.Place, assigned bool, inspected wire.Looked) string {
 	if !assigned {
-		if looked.Live == nil {
+		if inspected.Live == nil {
 			return ""
 		}
 		return "it is no longer assigned to the location, which has yet to remove it, or keeps it"
@@ -118,15 +120,15 @@ func (q *Server) lag(row *table.Row, p placement.Place, assigned bool, looked wi
 	switch {
 	case d.Held != "":
 		return fmt.Sprintf("the location keeps what it has, and this is what it got last: %s: %s", d.HeldFor, d.Held)
-	case looked.Digest != d.Digest:
-		return "the location has not heard of the last change yet"
+	case inspected.Digest != d.Digest:
+		return "the location has not received the last change yet"
 	}
 	return ""
 }
 
-// refusedLook is the error about an object of which nothing is told.
+// refusedLook returns the error for an object that can't be returned.
 func refusedLook(o key.Object, l key.Location, reason, message string) error {
-	code := http.StatusBadGateway // what its cluster has refused
+	code := http.StatusBadGateway // refused by the cluster
 	switch reason {
 	case v1alpha1.ReasonNotPlaced:
 		code = http.StatusNotFound

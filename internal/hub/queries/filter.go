@@ -17,17 +17,16 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Stale, given as a state, asks for objects at locations that are away.
+// Stale, as a state in a filter, selects objects at disconnected locations.
 const Stale = "stale"
 
-// statusFilter says which rows of a SpaceStatus are asked for; an empty field asks for
-// all.
+// statusFilter selects rows of a SpaceStatus; an empty field selects all.
 type statusFilter struct {
 	object, namespace string
 	placement         key.PlacementRef
 	// states are in lower case.
 	states []string
-	// lists says whether the reader may know of objects like one.
+	// lists reports whether the reader may list objects of this resource and namespace.
 	lists func(key.Identity) bool
 }
 
@@ -39,28 +38,27 @@ func statusFilterOf(query url.Values) statusFilter {
 	return f
 }
 
-// all says that no state and no Placement is asked for.
+// all reports whether the filter has neither states nor a Placement.
 func (f statusFilter) all() bool { return f.states == nil && f.placement == "" }
 
-// wants says whether an object is asked for, and for the reader to know of.
+// wants reports whether an object is selected and the reader may list it.
 func (f statusFilter) wants(id key.Identity) bool {
 	return (f.object == "" || id.String() == f.object) && (f.namespace == "" || id.Namespace == f.namespace) && f.lists(id)
 }
 
-// shows says whether a row in a state is asked for.
+// shows reports whether a row is in a selected state.
 func (f statusFilter) shows(ps *PlaceStatus) bool {
 	return f.states == nil || slices.Contains(f.states, strings.ToLower(ps.State)) || ps.Stale && slices.Contains(f.states, Stale)
 }
 
-// placed says whether the Placement that is asked for, if one is, has an object at a
-// location.
+// placed reports whether the selected Placement, if any, assigns an object to a location.
 func (f statusFilter) placed(m *placement.Membership, location key.Location) bool {
 	return f.placement == "" || slices.ContainsFunc(m.Sources(), func(s placement.Source) bool {
 		return s.Placement == f.placement && s.Selects(location)
 	})
 }
 
-// known fails if an object is neither in its space nor reported.
+// known fails if an object neither exists in its space nor is reported.
 func (q *Server) known(state table.Reader, o key.Object) error {
 	left := q.config.Tally.LeftOf(o.Path())
 	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l progress.Left) bool { return l.Path == o.Path() }) {
@@ -69,7 +67,7 @@ func (q *Server) known(state table.Reader, o key.Object) error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name)
 }
 
-// leftStatuses are, by path, the places of objects that locations report though they are
+// leftStatuses returns, by path, the statuses of objects that locations report although they are
 // not assigned there.
 func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
@@ -94,8 +92,8 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 	return paths, all
 }
 
-// leftStatus is the place of an object that is not assigned to a location; false if the
-// location does not report it, nor is to confirm that it is gone.
+// leftStatus returns the status of an object that is not assigned to a location. It returns false
+// if the location neither reports the object nor has to confirm its removal.
 func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
 	report, row := reportOf(state, o, l), state.Get(o.Key())
 	_, p, _ := placeOf(row, l)
@@ -103,16 +101,16 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (Pl
 		return PlaceStatus{}, false
 	}
 	ps := placeStatusOf(l, objectstate.Left(report, away))
-	told, by := objectstate.LetGo(report)
-	ps.LetGoBy = by
-	if ps.Cause = CauseUnassigned; told != wire.Unassigned && (row == nil || row.Meta.Deleting) {
+	cause, placement := objectstate.LetGo(report)
+	ps.LetGoBy = placement
+	if ps.Cause = CauseUnassigned; cause != wire.Unassigned && (row == nil || row.Meta.Deleting) {
 		ps.Cause = CauseDeleted
 	}
 	return ps, true
 }
 
-// leftOf counts the objects of a space that locations report though they are not
-// assigned there, of those that the reader may know of.
+// leftOf counts the objects of a space that locations report although they are not assigned there,
+// if the reader may list them.
 func (q *Server) leftOf(state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
 	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s)) {
 		o, err := key.ParsePath(l.Path)

@@ -18,55 +18,53 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// StatusEvent is one line of the answer to GET /ask/v1/spaces/NAME/status?watch=true: first
-// what there is, a line for each object, then Synced, then what changes.
+// StatusEvent is one line of the response to GET /ask/v1/spaces/NAME/status?watch=true: first the
+// present state with a line for each object, then Synced, then changes.
 type StatusEvent struct {
-	// Status is what the SpaceStatus says besides its objects. It comes first, and again
-	// whenever it has changed.
+	// Status is the SpaceStatus without its objects. It is sent first, and again after each change.
 	Status *SpaceStatus `json:"status,omitempty"`
-	// Object has the places of an object that are new or have changed, and Gone those that
-	// are no more, or that are not asked for any more.
+	// Object contains new and changed locations of an object, and Gone the locations that were
+	// removed or no longer match the filter.
 	Object *ObjectStatus  `json:"object,omitempty"`
 	Gone   []key.Location `json:"gone,omitempty"`
-	// Whole says that the object has no other places than those of Object.
+	// Whole reports that the object has no other locations than those of Object.
 	Whole bool `json:"whole,omitempty"`
-	// Synced says that everything that there was has been told.
+	// Synced reports that the present state is complete.
 	Synced bool `json:"synced,omitempty"`
-	// Ping keeps a quiet answer alive.
+	// Ping keeps an idle response alive.
 	Ping bool `json:"ping,omitempty"`
 }
 
 const (
-	// gather is how long changes wait for others to be told together.
+	// gather is how long changes wait for further changes to send together.
 	gather = 20 * time.Millisecond
-	// headEvery is the least time between looks at the totals of Placements while something
-	// changes, and headShare how much of the time is for that at most, as a divisor.
+	// headEvery is the minimum interval between computations of the totals of Placements while
+	// objects change. headShare limits the share of time for them, as a divisor.
 	headEvery = time.Second
 	headShare = 20
-	// pingEvery is how often something is sent; a write that takes longer ends the answer.
+	// pingEvery is the interval of pings; a write that takes longer ends the response.
 	pingEvery = 30 * time.Second
 )
 
-// errEnded ends an answer that goes on: the client may ask again.
+// errEnded ends a watch; the client may send the request again.
 var errEnded = errors.New("the reader's access has changed")
 
-// Follows says whether a request for a status goes on with what changes.
+// Follows reports whether a status request is a watch.
 func Follows(r *http.Request) bool { return r.URL.Query().Get("watch") == "true" }
 
-// follower tells one client what changes in the status of a space.
+// follower sends changes in the status of a space to one client.
 type follower struct {
 	*Server
 	rights *rights
 	filter statusFilter
 	out    *json.Encoder
 	http   *http.ResponseController
-	// subs are about objects, reports and locations.
+	// subs are the subscriptions to objects, reports and locations.
 	subs [3]*table.Subscription
-	// dirty are the objects that have changed: all their places, or some.
+	// dirty are the objects that have changed, at all locations or at some.
 	dirty map[key.Identity]*changedPlaces
-	// head is what was said last besides the objects; headDue fires when it is to be looked
-	// at again, and is pending from the first change until then. looking is how long the last
-	// look took.
+	// head is the last Status that was sent. headDue fires when it is computed again, and is
+	// pending from the first change until then. looking is how long the last computation took.
 	head    []byte
 	headDue *time.Timer
 	pending bool
@@ -78,19 +76,19 @@ type changedPlaces struct {
 	at    map[key.Location]struct{}
 }
 
-// follow answers with the status of a space, and then with what changes in it, until the
-// client goes, its access changes or it falls out of the window.
+// follow responds with the status of a space, and then with its changes, until the client
+// disconnects, its rights change, or it is too far behind.
 func (q *Server) follow(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
 	snapshot := q.config.Table.Snapshot()
 	c := &follower{Server: q, rights: rights, filter: f, out: json.NewEncoder(w), http: http.NewResponseController(w), dirty: map[key.Identity]*changedPlaces{}}
-	premises := table.Ending(q.config.Premises(r.Context()), errEnded)
+	conditions := table.Ending(q.config.Premises(r.Context()), errEnded)
 	if rights.space != key.Root {
-		premises = append(premises, table.Stands(rights.space.Key(), snapshot.Rev, errEnded))
+		conditions = append(conditions, table.Stands(rights.space.Key(), snapshot.Rev, errEnded))
 	}
 	for i, topic := range []table.Topic{
 		table.Under(key.SpacePrefix(rights.space)), table.About(rights.space), table.Under(key.ResourcePrefix(key.Root, key.Locations)),
 	} {
-		sub, err := q.config.Table.Subscribe(snapshot.Rev, premises, topic)
+		sub, err := q.config.Table.Subscribe(snapshot.Rev, conditions, topic)
 		if err != nil {
 			respond.Error(w, r, apierrors.NewServiceUnavailable("the state has moved on, or the access was just changed: ask again"))
 			return
@@ -100,27 +98,27 @@ func (q *Server) follow(w http.ResponseWriter, r *http.Request, rights *rights, 
 	}
 	w.Header().Set("Content-Type", "application/json")
 	if err := c.begin(snapshot); err != nil {
-		return // the client is gone
+		return // the client has disconnected
 	}
 	flowcontrol.WatchInitialized(r.Context())
 	c.run(r.Context())
 }
 
-// send writes a line. It fails if the client does not take it.
+// send writes a line. It fails if the client does not receive it.
 func (c *follower) send(e StatusEvent) error { return c.out.Encode(e) }
 
-// flush has the client see what was sent, within the time that it has for that.
+// flush sends the written lines to the client, within the time limit.
 func (c *follower) flush() error {
 	err := c.http.Flush()
 	c.allow()
 	return err
 }
 
-// allow gives the client time for what is sent next. A writer without deadlines, as in tests,
-// goes without.
+// allow sets the time limit for the next write. A writer without deadlines, as in tests, has no
+// limit.
 func (c *follower) allow() { _ = c.http.SetWriteDeadline(time.Now().Add(2 * pingEvery)) }
 
-// begin tells what there is.
+// begin sends the present state.
 func (c *follower) begin(state *table.Snapshot) error {
 	c.allow()
 	if err := c.tellHead(state); err != nil {
@@ -138,7 +136,7 @@ func (c *follower) begin(state *table.Snapshot) error {
 	return c.flush()
 }
 
-// run tells what changes until the client or its access is gone.
+// run sends changes until the client disconnects or its rights end.
 func (c *follower) run(ctx context.Context) {
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
@@ -175,7 +173,7 @@ func (c *follower) run(ctx context.Context) {
 	}
 }
 
-// changes notes what has changed, after a moment in which more may come.
+// changes collects changes for a short time.
 func (c *follower) changes(ctx context.Context) error {
 	timer := time.NewTimer(gather)
 	defer timer.Stop()
@@ -184,7 +182,7 @@ func (c *follower) changes(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for i, note := range []func(table.Change){c.noteObject, c.noteReport, c.noteLocation} {
+	for i, record := range []func(table.Change){c.noteObject, c.noteReport, c.noteLocation} {
 		for {
 			steps, _, err := c.subs[i].Poll()
 			if err != nil {
@@ -195,7 +193,7 @@ func (c *follower) changes(ctx context.Context) error {
 			}
 			for _, step := range steps {
 				for _, ch := range step.Changes {
-					note(ch)
+					record(ch)
 				}
 			}
 		}
@@ -214,14 +212,14 @@ func (c *follower) noteObject(ch table.Change) {
 	o, err := key.ParseObject(ch.Row().Key)
 	switch {
 	case err != nil:
-	case o.Resource == key.Placements: // its spec, or its counts have settled
+	case o.Resource == key.Placements: // its spec has changed, or its counts are stable
 		c.lookAgain()
 	case placement.Never(o.Resource) == "":
 		c.note(o.Identity).whole = true
 	}
 }
 
-// lookAgain has the totals of Placements looked at soon.
+// lookAgain schedules a computation of the totals of Placements.
 func (c *follower) lookAgain() {
 	if !c.pending {
 		c.pending = true
@@ -235,7 +233,7 @@ func (c *follower) noteReport(ch table.Change) {
 	}
 }
 
-// noteLocation notes what is at a location that has become away, or is not any more.
+// noteLocation records the objects of a location that was disconnected or connected.
 func (c *follower) noteLocation(ch table.Change) {
 	if objectstate.RowAway(ch.Cur) == objectstate.RowAway(ch.Prev) {
 		return
@@ -258,8 +256,8 @@ func (c *follower) noteLocation(ch table.Change) {
 	}
 }
 
-// assignedTo are the keys of the space's objects that are assigned to a location. It costs as
-// much as these are.
+// assignedTo returns the keys of the space's objects that are assigned to a location. Its cost is
+// proportional to their number.
 func (c *follower) assignedTo(l key.Location) (keys []string) {
 	prefix := key.SpacePrefix(c.rights.space)
 	c.config.Table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
@@ -277,7 +275,7 @@ func (c *follower) assignedTo(l key.Location) (keys []string) {
 	return keys
 }
 
-// tell tells of what is dirty as it is now. What the reader may know is looked at anew.
+// tell sends the present state of dirty objects. It checks the reader's rights again.
 func (c *follower) tell(state *table.Snapshot) error {
 	clear(c.rights.known)
 	if c.filter.object != "" {
@@ -303,7 +301,7 @@ func (c *follower) tell(state *table.Snapshot) error {
 	return c.flush()
 }
 
-// event is what there is to tell of an object.
+// event returns the event for an object.
 func (c *follower) event(state *table.Snapshot, id key.Identity, changed *changedPlaces, away func(key.Location) bool) StatusEvent {
 	o, f := key.Object{Space: c.rights.space, Identity: id}, c.filter
 	f.object = id.String()
@@ -336,7 +334,7 @@ func (c *follower) event(state *table.Snapshot, id key.Identity, changed *change
 	return e
 }
 
-// tellHead tells what is said besides the objects, if that has changed.
+// tellHead sends the Status if it has changed.
 func (c *follower) tellHead(state table.Reader) error {
 	began := time.Now()
 	head := c.Server.head(state, c.rights, c.filter)

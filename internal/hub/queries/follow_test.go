@@ -16,9 +16,9 @@ func numbered(s key.Space, i int) key.Object {
 	return key.Object{Space: s, Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "n", Name: fmt.Sprintf("%06d", i)}}
 }
 
-// following is a follower of space s, beside which there are r and t, each with as many
-// objects. at says where each is assigned.
-func following(objects int, at func(i int) key.Location) (*follower, *table.Writer) {
+// following returns a follower of space s in a table that also has spaces r and t, each with the
+// same number of objects. at returns the location that an object is assigned to.
+func following(objects int, locationOf func(i int) key.Location) (*follower, *table.Writer) {
 	w := table.New(table.Config{Deriver: placement.New(), WindowSteps: 10, WindowBytes: 1 << 20})
 	var all []table.Update
 	add := func(k, value string) {
@@ -30,27 +30,27 @@ func following(objects int, at func(i int) key.Location) (*follower, *table.Writ
 	for _, s := range []key.Space{"r", "s", "t"} {
 		add(key.Object{Space: s, Identity: key.Identity{Resource: key.Placements, Name: "p"}}.Key(), `{}`)
 		for i := range objects {
-			add(numbered(s, i).Key(), fmt.Sprintf(`{"metadata":{"annotations":{%q:"[\"%s\"]"}}}`, v1alpha1.AssignedLocationsAnnotation, at(i)))
+			add(numbered(s, i).Key(), fmt.Sprintf(`{"metadata":{"annotations":{%q:"[\"%s\"]"}}}`, v1alpha1.AssignedLocationsAnnotation, locationOf(i)))
 		}
 	}
 	w.Reset(1, all)
 	return &follower{Server: New(Config{Table: w.Table}), rights: &rights{space: "s"}, dirty: map[key.Identity]*changedPlaces{}}, w
 }
 
-// away is the change by which a location becomes away.
+// away returns the change by which a location becomes disconnected.
 func away(t testing.TB, w *table.Writer, rev int64, l key.Location) table.Change {
 	t.Helper()
-	was, _ := w.Get(l.Key())
+	before, _ := w.Get(l.Key())
 	value := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Connected","status":"False","message":"%d"}]}}`, rev)
 	if err := w.Apply(rev, []table.Update{{Key: l.Key(), Value: value, CreateRev: 1, ModRev: rev}}); err != nil {
 		t.Fatal(err)
 	}
 	is, _ := w.Get(l.Key())
-	return table.Change{Prev: was, Cur: is}
+	return table.Change{Prev: before, Cur: is}
 }
 
-// TestLocationBecomesAway: what is told anew is what is assigned to the location in the space,
-// and what the location reports of it, though it is not assigned there any more.
+// TestLocationBecomesAway: the follower sends the objects that are assigned to the location, and
+// those that the location still reports without an assignment.
 func TestLocationBecomesAway(t *testing.T) {
 	c, w := following(4, func(i int) key.Location { return []key.Location{"a", "b"}[i%2] })
 	left := key.Report{Location: "a", Origin: key.Placed, Object: numbered("s", 3)}
@@ -73,7 +73,7 @@ func TestLocationBecomesAway(t *testing.T) {
 	}
 }
 
-// BenchmarkLocationBecomesAway is of one that has one of 20,000 objects of a space.
+// BenchmarkLocationBecomesAway measures a location with one of 20,000 objects of a space.
 func BenchmarkLocationBecomesAway(b *testing.B) {
 	c, w := following(20_000, func(i int) key.Location { return map[bool]key.Location{true: "a", false: "b"}[i == 0] })
 	change := away(b, w, 2, "a")

@@ -1,8 +1,8 @@
-// Package queries answers questions about a space that no object of it answers: what is
-// where, why an object is or is not at a location, what a location gets of it and has of it,
-// and which removals wait.
+// Package queries answers queries about a space that no object of it answers: the status of all
+// objects, why an object is or is not at a location, its rendering and live state there, and
+// pending removals.
 //
-// It only reads, and must never decide by itself how far an object is: judge does.
+// It only reads. It must not compute the state of an object itself; package objectstate does.
 package queries
 
 import (
@@ -34,36 +34,36 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// SpaceStatus answers GET /ask/v1/spaces/NAME/status: what of a space is where. With
-// limit=N it has about N objects and says where the next ones begin (continue=TOKEN); of
-// these later answers only the objects count.
+// SpaceStatus is the response to GET /ask/v1/spaces/NAME/status: the status of the objects of a
+// space at locations. With limit=N it has about N objects and the start of the next page
+// (continue=TOKEN). Of later pages, only the objects are used.
 type SpaceStatus struct {
 	Space      key.Space        `json:"space"`
 	Placements []PlacementTotal `json:"placements"`
 	// Waiting are the removals that wait for a confirmation, by Placement.
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
-	// LeftCounts are of the space's objects at locations that they are not assigned to.
+	// LeftCounts count objects of the space at locations that they are not assigned to.
 	v1alpha1.LeftCounts
-	// Continue is where the objects after these begin; empty if there are none.
+	// Continue is the token of the next page; empty on the last page.
 	Continue string         `json:"continue,omitempty"`
 	Objects  []ObjectStatus `json:"objects"`
 }
 
-// PlacementTotal sums up one Placement.
+// PlacementTotal summarizes one Placement.
 type PlacementTotal struct {
-	// Name is the Placement, as it is named in the space.
+	// Name is the name of the Placement in the space.
 	Name      key.PlacementRef `json:"name"`
 	Suspended bool             `json:"suspended,omitempty"`
-	// Problems say why parts of its spec can't be used.
+	// Problems are the reasons why parts of its spec are invalid.
 	Problems []string `json:"problems,omitempty"`
-	// Unknown are the locations that it names and that do not exist.
+	// Unknown are locations in its spec that do not exist.
 	Unknown []string `json:"unknown,omitempty"`
-	// PartOf says which Helm releases it matches only in part.
+	// PartOf lists the Helm releases that match only partly.
 	PartOf []string `json:"partOf,omitempty"`
-	// StatusLeftOut says which statuses that it asks for are not returned.
+	// StatusLeftOut describes requested statuses that are not returned.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
-	// Spaces is how many spaces it reaches, if it is one of root that reaches others. What is
-	// counted of it in one of them is of that space alone.
+	// Spaces is the number of spaces that a Placement of root with spec.spaces selects. In the
+	// status of one of these spaces, the counts include only that space.
 	Spaces    int64 `json:"spaces,omitempty"`
 	Locations int64 `json:"locations"`
 	Objects   int64 `json:"objects"`
@@ -71,7 +71,7 @@ type PlacementTotal struct {
 	Errors []v1alpha1.PlacementError `json:"errors,omitempty"`
 }
 
-// ObjectStatus is one object, and the locations where it is or is assigned to.
+// ObjectStatus is an object with the locations where it exists or is assigned to.
 type ObjectStatus struct {
 	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Object     string        `json:"object"`
@@ -82,89 +82,88 @@ type ObjectStatus struct {
 // PlaceStatus is one object at one location.
 type PlaceStatus struct {
 	Location key.Location `json:"location"`
-	// State is that of the verdict, see package objectstate.
+	// State is the state of package objectstate.
 	State   string `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Since   string `json:"since,omitempty"`
-	// Health is how the object does at the location: Healthy, Progressing, Degraded or
-	// Unknown; empty if that is not known. HealthNote says why it is not Healthy.
+	// Health is the health of the object at the location: Healthy, Progressing, Degraded or
+	// Unknown; empty if it is not known. HealthNote explains why it is not Healthy.
 	Health     wire.Health `json:"health,omitempty"`
 	HealthNote string      `json:"healthNote,omitempty"`
-	// Stale says that the location is away, see objectstate.Away.
+	// Stale reports whether the location is disconnected, see objectstate.Away.
 	Stale bool `json:"stale,omitempty"`
-	// Unassigned says that the object is not assigned to the location: the location
-	// removes it, or reports why it stays.
+	// Unassigned reports that the object is not assigned to the location: the location removes it,
+	// or reports why it stays.
 	Unassigned bool `json:"unassigned,omitempty"`
-	// Cause says why it is not assigned, one of the Cause constants.
+	// Cause is the reason why it is not assigned, one of the Cause constants.
 	Cause string `json:"cause,omitempty"`
-	// LetGoBy is the Placement by which it was assigned until then, the first of several; empty
-	// if that is not known, or the reader may not list Placements.
+	// LetGoBy is the Placement that had assigned the object, the first of several. It is empty if
+	// it is unknown, or the reader may not list Placements.
 	LetGoBy key.PlacementRef `json:"letGoBy,omitempty"`
-	// StatusLeftOut says why the status there is not returned, though it is asked for.
+	// StatusLeftOut is the reason why the requested status there is not returned.
 	StatusLeftOut string `json:"statusLeftOut,omitempty"`
 }
 
-// Why an object is not assigned to a location that has it, or may have it.
+// Reasons why an object is not assigned to a location that has it, or may have it.
 const (
 	// CauseDeleted: the object was deleted.
 	CauseDeleted = "Deleted"
-	// CauseUnassigned: the object is there, and no policy places it at the location now.
+	// CauseUnassigned: the object exists, and no policy assigns it to the location now.
 	CauseUnassigned = "Unassigned"
 )
 
-// Why answers GET /ask/v1/spaces/NAME/why?object=PATH&location=L: why an object is or is
-// not assigned to a location, and how far it is there.
+// Why is the response to GET /ask/v1/spaces/NAME/why?object=PATH&location=L: why an object is or is
+// not assigned to a location, and its state there.
 type Why struct {
 	Decision placement.Explanation `json:"decision"`
-	// Rules are what each rule of a Customizer does to the object for the location, in
-	// order, up to one that fails.
+	// Rules are the effects of each rule of a Customizer on the object for the location, in order,
+	// up to a rule that fails.
 	Rules []rules.Effect `json:"rules,omitempty"`
 	// Place is the object at the location; nil if it is neither assigned nor reported.
 	Place *PlaceStatus `json:"place,omitempty"`
-	// Waiting are the removals of the space that wait for a confirmation, if that of the
-	// object is among them.
+	// Waiting are the pending removals of the space, if the removal of the object is among them.
 	Waiting []prune.Waiting `json:"waiting,omitempty"`
-	// Digest is that of the desired object, Applied that of the one last applied.
+	// Digest is the digest of the desired object, and Applied that of the last applied one.
 	Digest  string `json:"digest,omitempty"`
 	Applied string `json:"applied,omitempty"`
 }
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
-	// Table has the objects and reports; Digest gives the digests of rendered objects.
+	// Table contains the objects and reports; Digest returns the digests of rendered objects.
 	Table  *table.Table
 	Digest objectstate.Digest
-	// Renderer renders objects by the rules that Rules gives.
+	// Renderer renders objects by the rules in Rules.
 	Renderer *render.Renderer
 	Rules    placement.RulesOf
-	// Counts of states, removals that wait, Helm releases matched in part, and statuses
-	// that do not fit.
+	// Counts of states, pending removals, Helm releases that match partly, and statuses that are
+	// too large.
 	Tally    *progress.Tracker
 	Pruned   *prune.Index
 	Releases *helm.Index
 	LeftOut  *unreturned.Index
-	// Committed waits until the table shows what was acknowledged to anybody before.
+	// Committed waits until the table contains all earlier writes.
 	Committed func(context.Context) error
-	// May says whether who sends the request of a context may do something with an object:
-	// with those of its kind and namespace, if it has no name. nil: they may.
-	// MaySub says the same of a subresource.
+	// May reports whether the user of a request may use a verb on an object, or on all objects of
+	// its kind and namespace if it has no name. If it is nil, all users may. MaySub reports the
+	// same for a subresource.
 	May    func(ctx context.Context, verb string, o key.Object) bool
 	MaySub func(ctx context.Context, verb string, o key.Object, sub string) bool
-	// Premises are those of a request's access.
+	// Premises returns the stream conditions of a request's access.
 	Premises func(ctx context.Context) []table.Premise
-	// Look asks a location's agent what is there in the place of an object.
+	// Look requests the live object from a location's agent.
 	Look   func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
 	Logger *slog.Logger
 }
 
-// Server answers questions. It is safe for concurrent use.
+// Server answers queries. It is safe for concurrent use.
 type Server struct{ config Config }
 
-// New makes a Server.
+// New returns a Server.
 func New(config Config) *Server { return &Server{config} }
 
-// ServeHTTP answers a question about the space whose root the request is for.
+// ServeHTTP answers a query about the space of the request's root.
 func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	root, question := route.Of(r.URL.Path)
 	s := key.Space(root.Name)
@@ -214,8 +213,8 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// admits fails if the reader may not read what a filter names, or if that is not there,
-// and narrows the filter to what the reader may list.
+// admits fails if the reader may not read the objects in a filter, or if they do not exist. It
+// limits the filter to objects that the reader may list.
 func (q *Server) admits(rights *rights, f *statusFilter) error {
 	f.lists = rights.lists
 	if f.placement != "" {
@@ -237,7 +236,7 @@ func (q *Server) admits(rights *rights, f *statusFilter) error {
 	return q.known(q.config.Table.Snapshot(), o)
 }
 
-// waiting are the removals that wait, for who may list Placements.
+// waiting returns the pending removals, if the reader may list Placements.
 func (q *Server) waiting(rights *rights) []prune.Waiting {
 	if !rights.lists(key.Identity{Resource: key.Placements}) {
 		return []prune.Waiting{}
@@ -245,11 +244,11 @@ func (q *Server) waiting(rights *rights) []prune.Waiting {
 	return q.config.Pruned.Waiting(rights.space)
 }
 
-// placementTotals sums up the Placements of a space. Counts may be behind by at most a
-// settling time.
+// placementTotals summarizes the Placements of a space. Counts may be outdated by at most the delay
+// of the progress tracker.
 func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space) []PlacementTotal {
 	all := []PlacementTotal{}
-	unknown := func(object string) bool { // which may be a whole kind
+	unknown := func(object string) bool { // the name may stand for a whole kind
 		id, err := key.ParseIdentity(object)
 		return err == nil && !rights.lists(id)
 	}
@@ -264,13 +263,13 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 			return true
 		}
 		counts := q.config.Tally.Placement(p)
-		var parts []string
-		for _, part := range q.config.Releases.Parts(p, s) {
-			part.Missing = slices.DeleteFunc(part.Missing, unknown)
-			parts = append(parts, part.String())
+		var partly []string
+		for _, partial := range q.config.Releases.Parts(p, s) {
+			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
+			partly = append(partly, partial.String())
 		}
 		all = append(all, PlacementTotal{
-			Unknown: resolved.Unknown, PartOf: parts, StatusLeftOut: q.config.LeftOut.Of(p, s).Without(unknown).String(),
+			Unknown: resolved.Unknown, PartOf: partly, StatusLeftOut: q.config.LeftOut.Of(p, s).Without(unknown).String(),
 			Name: p.In(s), Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Spaces: int64(resolved.Spaces), Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
 			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return e.Space == "" && unknown(e.Object) }),
@@ -280,7 +279,7 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 	return all
 }
 
-// awayIn says of a location whether it is away, and remembers it.
+// awayIn returns a function that reports whether a location is disconnected, with cached results.
 func awayIn(state table.Reader) func(key.Location) bool {
 	known := map[key.Location]bool{}
 	return func(l key.Location) bool {
@@ -293,7 +292,7 @@ func awayIn(state table.Reader) func(key.Location) bool {
 	}
 }
 
-// placeStatus is what is known of one object at one of its locations.
+// placeStatus returns the status of an object at one of its locations.
 func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
 	ps := placeStatusOf(p.Location, objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, p.Location), away))
 	if u, ok := q.config.LeftOut.Get(row.Key); ok && (u.Location == p.Location || u.Location == "" && p.Policy.ReturnStatus) {
@@ -309,7 +308,7 @@ func placeStatusOf(location key.Location, v objectstate.Status) PlaceStatus {
 	}
 }
 
-// placeOf is how a row's object is placed at a location; false if it is not.
+// placeOf returns how a row's object is placed at a location; false if it is not.
 func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.Place, bool) {
 	if row == nil {
 		return nil, placement.Place{}, false
@@ -322,7 +321,7 @@ func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.P
 	return m, p, ok
 }
 
-// reportOf is a location's report as the log has it; nil if there is none.
+// reportOf returns a location's report in the log; nil if there is none.
 func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
 	if row == nil {
@@ -331,8 +330,8 @@ func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
 	return row.Report()
 }
 
-// effects are what the rules of a class do to a row's object. What can't be rendered for
-// another reason is told as the object's state.
+// effects returns the effects of a class's rules on a row's object. The object's state has all
+// other reasons for a failed rendering.
 func (q *Server) effects(ctx context.Context, row *table.Row, class *placement.Class) []rules.Effect {
 	effects, err := q.config.Renderer.Effects(ctx, row.Entry, class)
 	if err != nil {
@@ -364,7 +363,7 @@ func (q *Server) why(ctx context.Context, rights *rights, o key.Object, l key.Lo
 	}
 	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l))
 	answer.Place = &ps
-	if ps.Reason == v1alpha1.ReasonPruneGuard { // its deletion waits, to make it anew
+	if ps.Reason == v1alpha1.ReasonPruneGuard { // the object is to be recreated, and its deletion is pending
 		answer.Waiting = q.waiting(rights)
 	}
 	if rights.lists(key.Identity{Resource: key.Customizers}) {

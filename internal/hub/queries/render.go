@@ -19,40 +19,40 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Renderings answers GET and POST /ask/v1/spaces/NAME/render?object=PATH&location=L: what
-// locations get of an object, or would get of the one that is sent. Without a location it is
-// about all that the space sees; those that get the same share a Rendering.
+// Renderings is the response to GET and POST /ask/v1/spaces/NAME/render?object=PATH&location=L: the
+// renderings of a stored object, or of the object in the body. Without a location it includes all
+// locations that the space may see. Locations with the same result share a Rendering.
 type Renderings struct {
 	// Object is GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Object     string      `json:"object"`
 	Renderings []Rendering `json:"renderings"`
 }
 
-// Rendering is what some locations get.
+// Rendering is the result for some locations.
 type Rendering struct {
 	Locations []key.Location `json:"locations"`
-	// Assigned are those of the locations that the object is assigned to.
+	// Assigned are the locations that the object is assigned to.
 	Assigned []key.Location `json:"assigned,omitempty"`
 	gotten
 }
 
-// gotten is what a location gets of an object.
+// gotten is the result for one location.
 type gotten struct {
 	// Content is the object as the hub sends it, in canonical JSON, and Digest its digest.
 	Content string `json:"content,omitempty"`
 	Digest  string `json:"digest,omitempty"`
-	// Namespace is the one that the object is in at the locations, or that it is, if that has
-	// another name there: their agents put it there.
+	// Namespace is the namespace of the object in the clusters, if it differs from the one in the
+	// space. Agents place the object there.
 	Namespace string `json:"namespace,omitempty"`
-	// Reason and Message say why there is none: locations keep what they have.
+	// Reason and Message explain why there is no rendering: locations keep their present object.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 }
 
-// maxObject bounds the body of a question.
+// maxObject is the maximum size of a request body.
 const maxObject = 3 << 20
 
-// serveRender answers what locations get of an object.
+// serveRender responds with Renderings.
 func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rights) {
 	o, err := key.ParseIn(rights.space, r.URL.Query().Get("object"))
 	if err != nil {
@@ -87,7 +87,7 @@ func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rig
 	respond.JSON(w, answer)
 }
 
-// rowOf is the row that an object would have that is sent.
+// rowOf returns the row that the object in a request would have.
 func rowOf(r *http.Request, o key.Object) (*table.Row, error) {
 	value, err := requestbody.Read(r, requestbody.Limits{Bytes: maxObject})
 	if err != nil {
@@ -98,23 +98,23 @@ func rowOf(r *http.Request, o key.Object) (*table.Row, error) {
 	}
 	metadata := gjson.GetBytes(value, "metadata")
 	if metadata.Get("name").String() != o.Name || metadata.Get("namespace").String() != o.Namespace {
-		return nil, respond.BadRequest("what is sent is not the object %s", o.Identity)
+		return nil, respond.BadRequest("the object in the request is not %s", o.Identity)
 	}
 	return &table.Row{Entry: table.NewEntry(o.Key(), value, 0, 0)}, nil
 }
 
-// maxRendered bounds the renderings of one answer together, in bytes: of an object that each
-// location gets otherwise there are as many as locations.
+// maxRendered is the maximum total size of the renderings in a response, in bytes. If each location
+// gets a different object, there are as many renderings as locations.
 const maxRendered = 32 << 20
 
-// sheet are renderings; locations that get the same share one.
+// sheet collects renderings; locations with the same result share one.
 type sheet struct {
 	all  []Rendering
 	at   map[gotten]int
 	size int
 }
 
-// add adds what a location gets. It fails if that is too much together.
+// add adds the result for a location. It fails if the total is too large.
 func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
 	i, ok := s.at[what]
 	if !ok {
@@ -133,8 +133,8 @@ func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
 	return nil
 }
 
-// render renders a row for one location, or for all that its space sees if there is none
-// given, for as long as its context lasts.
+// render renders a row for one location, or for all that its space may see if none is given, until
+// the context ends.
 func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
 	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
 	class := placement.ClassesOf(state, o, row, q.config.Rules)
@@ -166,30 +166,30 @@ func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, r
 	return answer, err
 }
 
-// at is what is got where a location puts it.
+// at returns the result in the namespace that a location uses.
 func (g gotten) at(p key.Placing, o key.Object) gotten {
-	at := p.Locate(o)
+	located := p.Locate(o)
 	switch {
 	case !p.Admits(o.Resource, o.Namespace):
 		v := objectstate.Refused(v1alpha1.ReasonClusterScoped)
 		return gotten{Reason: v.Reason, Message: v.Message}
-	case at.Moved == "" || g.Reason != "":
-	case at.Namespace != "":
-		g.Namespace = at.Namespace
+	case located.Moved == "" || g.Reason != "":
+	case located.Namespace != "":
+		g.Namespace = located.Namespace
 	default:
-		g.Namespace = at.Name
+		g.Namespace = located.Name
 	}
 	return g
 }
 
-// gotten is what a place gets of a row's object, or why it gets nothing else than it has.
+// gotten returns the result for one location, or the reason why it keeps its present object.
 func (q *Server) gotten(row *table.Row, p placement.Place) gotten {
 	d := objectstate.DesiredOf(q.config.Renderer.Digest, row, p)
 	if d.Held != "" {
 		return gotten{Reason: d.HeldFor, Message: d.Held}
 	}
 	made, err := q.config.Renderer.Render(row.Entry, p.Class)
-	if err != nil { // its digest would have said so
+	if err != nil { // its digest would have had the error
 		return gotten{Reason: v1alpha1.ReasonNotRendered, Message: err.Error()}
 	}
 	return gotten{Content: string(made.Object), Digest: made.Digest.String()}

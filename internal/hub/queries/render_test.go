@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// What one answer has of renderings is bounded, however many locations get the object
-// otherwise; what is alike counts once.
+// The size of a response is limited, even if each location gets a different object; equal results
+// count once.
 func TestRenderingsAreBounded(t *testing.T) {
 	s, large := &sheet{at: map[gotten]int{}}, strings.Repeat("x", 1<<20)
 	for i := range 2 * maxRendered >> 20 {

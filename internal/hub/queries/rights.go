@@ -12,24 +12,23 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// rights are what the reader of an answer may read of a space: what is listed takes the
-// right to list its kind, what is asked for by name the right to get it. Every answer
-// about objects is to go by them.
+// rights are the rights of a reader in a space: listed objects need the right to list their kind,
+// and named objects the right to get them. All responses about objects must use them.
 type rights struct {
 	may func(verb string, o key.Object) bool
-	// mayLook is the right to a subresource of a location.
+	// mayLook reports whether the reader may get a subresource of a location.
 	mayLook func(l key.Location, sub string) bool
 	space   key.Space
 	known   map[listed]bool
 }
 
-// listed is what the right to list is about.
+// listed is the subject of a right to list.
 type listed struct {
 	resource  key.Resource
 	namespace string
 }
 
-// rightsOf are the rights of who sends the request of a context.
+// rightsOf returns the rights of the user of a request.
 func (q *Server) rightsOf(ctx context.Context, s key.Space) *rights {
 	return &rights{
 		may: func(verb string, o key.Object) bool { return q.config.May == nil || q.config.May(ctx, verb, o) },
@@ -42,18 +41,18 @@ func (q *Server) rightsOf(ctx context.Context, s key.Space) *rights {
 	}
 }
 
-// lists says whether the reader may list objects like one.
+// lists reports whether the reader may list objects of this resource and namespace.
 func (r *rights) lists(id key.Identity) bool {
-	of := listed{id.Resource, id.Namespace}
-	may, ok := r.known[of]
+	kind := listed{id.Resource, id.Namespace}
+	may, ok := r.known[kind]
 	if !ok {
-		may = r.may("list", key.Object{Space: r.space, Identity: key.Identity{Resource: of.resource, Namespace: of.namespace}})
-		r.known[of] = may
+		may = r.may("list", key.Object{Space: r.space, Identity: key.Identity{Resource: kind.resource, Namespace: kind.namespace}})
+		r.known[kind] = may
 	}
 	return may
 }
 
-// gets fails if the reader may not get an object, in the same way whether it is there or not.
+// gets fails if the reader may not get an object, with the same error whether it exists or not.
 func (r *rights) gets(o key.Object) error {
 	if r.may("get", o) {
 		return nil
@@ -62,8 +61,8 @@ func (r *rights) gets(o key.Object) error {
 		errors.New("it takes the right to get it"))
 }
 
-// names fails if the reader may not name a Placement: one of root that reaches the space is
-// told by name to all who may list those of the space.
+// names fails if the reader may not know the name of a Placement. All readers that may list
+// Placements of the space may know the names of root's Placements that select it.
 func (r *rights) names(ref key.PlacementRef) error {
 	p := ref.Of(r.space)
 	if p.Space != r.space && r.lists(key.Identity{Resource: key.Placements}) {
@@ -72,8 +71,8 @@ func (r *rights) names(ref key.PlacementRef) error {
 	return r.gets(p.Object())
 }
 
-// writes fails if the reader may not change an object: who sends what rules are to be
-// applied to could otherwise find out what these are.
+// writes fails if the reader may not change an object. A user that sends an object to render could
+// otherwise find out the rules.
 func (r *rights) writes(o key.Object) error {
 	if r.may("patch", o) {
 		return nil
@@ -82,23 +81,23 @@ func (r *rights) writes(o key.Object) error {
 		errors.New("it takes the right to change it"))
 }
 
-// narrow leaves out of an explanation what the reader may not know: policies, what those of
-// root say, and an object of another space.
+// narrow removes parts of an explanation that the reader may not know: policies, contents of root's
+// policies, and objects of other spaces.
 func (r *rights) narrow(e *placement.Explanation) {
 	if !r.lists(key.Identity{Resource: key.Placements}) {
 		e.Placements = nil
 	}
-	var told []placement.PlacementExplanation
+	var visible []placement.PlacementExplanation
 	for _, p := range e.Placements {
 		ok := true
-		if of := p.Name.Of(r.space); of.Space != r.space && !r.may("get", of.Object()) {
+		if owner := p.Name.Of(r.space); owner.Space != r.space && !r.may("get", owner.Object()) {
 			p, ok = p.Conceal()
 		}
 		if ok {
-			told = append(told, p)
+			visible = append(visible, p)
 		}
 	}
-	e.Placements = told
+	e.Placements = visible
 	if !r.lists(key.Identity{Resource: key.Customizers}) {
 		e.Customizers = nil
 	}
@@ -115,8 +114,8 @@ func (r *rights) narrow(e *placement.Explanation) {
 	}
 }
 
-// narrowFollowing leaves out what the reader may not get of what refers to an object, and
-// of what it refers to: whether that is there.
+// narrowFollowing removes referring and referenced objects that the reader may not get, and whether
+// they exist.
 func (r *rights) narrowFollowing(f *placement.FollowExplanation) {
 	if f == nil {
 		return
@@ -130,5 +129,5 @@ func (r *rights) narrowFollowing(f *placement.FollowExplanation) {
 	f.References = slices.DeleteFunc(f.References, func(to placement.Reference) bool { return hidden(to.Object) })
 }
 
-// otherSpace stands for an object of another space that the reader may not get.
+// otherSpace replaces an object of another space that the reader may not get.
 const otherSpace = "an object of another space"

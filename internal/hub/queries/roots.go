@@ -12,19 +12,19 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// maxErrors is how many failing pairs are told of a Placement of root.
+// maxErrors is the maximum number of failed pairs in the status of a Placement of root.
 const maxErrors = 10
 
-// rootTotal adds up what a Placement of root does in one space.
+// rootTotal counts the effects of a Placement of root in one space.
 type rootTotal struct {
 	PlacementTotal
 	locations map[key.Location]struct{}
-	degraded  []v1alpha1.PlacementError // come after those that fail
+	degraded  []v1alpha1.PlacementError // listed after the failed pairs
 }
 
-// totalsOfRoot sums up the Placements of root that reach a space, as far as they are about
-// it. Nothing is kept of that, since there may be one for each of them and each space: it
-// looks at all objects of the space, as the rest of the answer does.
+// totalsOfRoot summarizes the Placements of root that select a space, for that space only. It
+// computes the totals from all objects of the space, since storing them would need an entry for
+// each Placement and space.
 func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTotal {
 	s := rights.space
 	reaching := placement.Reaching(state, s)
@@ -39,9 +39,9 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 	by := map[key.PlacementRef]*rootTotal{}
 	for i, p := range reaching {
 		t := &rootTotal{PlacementTotal: PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, locations: map[key.Location]struct{}{}}
-		for _, part := range q.config.Releases.Parts(p.Placement, s) {
-			part.Missing = slices.DeleteFunc(part.Missing, unknown)
-			t.PartOf = append(t.PartOf, part.String())
+		for _, partial := range q.config.Releases.Parts(p.Placement, s) {
+			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
+			t.PartOf = append(t.PartOf, partial.String())
 		}
 		t.StatusLeftOut = q.config.LeftOut.Of(p.Placement, s).Without(unknown).String()
 		totals[i], by[t.Name] = t, t
@@ -80,7 +80,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 	return all
 }
 
-// verdict is how far an object is at a location that a policy selects for it.
+// verdict returns the state of an object at a location that a policy selects for it.
 func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, away bool) objectstate.Status {
 	p, ok := m.Place(l)
 	if !ok {

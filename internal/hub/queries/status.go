@@ -21,19 +21,20 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// statusPiece is how much of a SpaceStatus is sent at once, in bytes.
+// statusPiece is the number of bytes of a SpaceStatus that are sent together.
 const statusPiece = 64 << 10
 
-// page is the part of the objects that is asked for: about limit of them (0: all), from a
-// path on that an answer before has named.
+// page is the requested page of objects: about limit objects (0 for all), from the path in the
+// continue token on.
 type page struct {
 	limit int
-	// from is where it begins, among what is placed or, if left, among what is not.
+	// from is the path at which the page begins: among placed objects or, if left is set, among
+	// objects that are no longer assigned.
 	from string
 	left bool
 }
 
-// pageOf reads the parameters limit and continue.
+// pageOf parses the parameters limit and continue.
 func pageOf(query url.Values) (p page, err error) {
 	if text := query.Get("limit"); text != "" {
 		if p.limit, err = strconv.Atoi(text); err != nil || p.limit < 0 {
@@ -53,10 +54,10 @@ func pageOf(query url.Values) (p page, err error) {
 	return p, nil
 }
 
-// first says that it is the first page.
+// first reports whether it is the first page.
 func (p page) first() bool { return p.from == "" }
 
-// token names the page that begins at a path.
+// token returns the continue token for a path.
 func token(left bool, path string) string {
 	kind := "placed"
 	if left {
@@ -65,8 +66,8 @@ func token(left bool, path string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(kind + ":" + path))
 }
 
-// writeStatus writes the SpaceStatus of a space, filtered. It writes one object at a
-// time, since all of them may be more than the hub has memory for.
+// writeStatus writes the filtered SpaceStatus of a space. It writes one object at a time, since the
+// complete status may exceed the hub's memory.
 func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
 	p, err := pageOf(r.URL.Query())
 	if err != nil {
@@ -85,14 +86,14 @@ func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rig
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	// Objects come last, so they can be written before the brackets that end it.
+	// Objects come last, so they can be written before the closing brackets.
 	out := bufio.NewWriterSize(w, statusPiece)
-	_, _ = out.Write(bytes.TrimSuffix(head, []byte("]}"))) // a write error sticks until Flush
+	_, _ = out.Write(bytes.TrimSuffix(head, []byte("]}"))) // write errors persist until Flush
 	separator, next := "", ""
 	for one := range q.objectStatuses(snapshot, rights.space, f, p, &next) {
 		text, err := json.Marshal(one)
 		if err != nil || r.Context().Err() != nil {
-			panic(http.ErrAbortHandler) // a truncated answer must not look complete
+			panic(http.ErrAbortHandler) // a truncated response must not look complete
 		}
 		_, _ = out.WriteString(separator)
 		_, _ = out.Write(text)
@@ -103,10 +104,10 @@ func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rig
 		_, _ = out.WriteString(`,"continue":"` + next + `"`)
 	}
 	_, _ = out.WriteString("}\n")
-	_ = out.Flush() // a client that is gone needs no answer
+	_ = out.Flush() // errors of the connection are ignored
 }
 
-// head is the SpaceStatus of a space without its objects.
+// head returns the SpaceStatus of a space without its objects.
 func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceStatus {
 	s := rights.space
 	totals := slices.DeleteFunc(slices.Concat(q.placementTotals(state, rights, s), q.totalsOfRoot(state, rights)), func(p PlacementTotal) bool {
@@ -115,7 +116,7 @@ func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceS
 	for i := range totals {
 		totals[i].Errors = slices.DeleteFunc(totals[i].Errors, func(e v1alpha1.PlacementError) bool {
 			o, err := key.ParseIn(s, e.Object)
-			return e.Space == "" && (err != nil || !f.lists(o.Identity)) // of other spaces nothing is named
+			return e.Space == "" && (err != nil || !f.lists(o.Identity)) // objects of other spaces are not named
 		})
 	}
 	return SpaceStatus{
@@ -123,15 +124,15 @@ func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceS
 	}
 }
 
-// objectStatuses are the objects of a page of a space that are asked for: first, in order of
-// keys, those that are placed, then those that are not but are still at locations. next is
-// set to the token of the page after it, if there is one.
+// objectStatuses returns the selected objects of a page in order of keys: first placed objects,
+// then objects that are no longer assigned but still exist at locations. It sets next to the token
+// of the next page, if there is one.
 func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilter, p page, next *string) iter.Seq[ObjectStatus] {
 	away := awayIn(state)
 	paths, left := q.leftStatuses(state, s, f, away)
 	n := 0
 	return func(yield func(ObjectStatus) bool) {
-		// show yields an object, unless the page is full: then the next one begins with it.
+		// show yields an object. If the page is full, the next page begins with it instead.
 		show := func(isLeft bool, at string, status ObjectStatus) bool {
 			if p.limit > 0 && n == p.limit {
 				*next = token(isLeft, at)
@@ -153,8 +154,8 @@ func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilt
 	}
 }
 
-// placedStatuses calls fn for the rows of a space's objects that are asked for, from a key
-// on, until it returns false; then it returns false, too.
+// placedStatuses calls fn for the selected rows of a space's objects, from a key on, until fn
+// returns false. It then returns false, too.
 func (q *Server) placedStatuses(state *table.Snapshot, s key.Space, f statusFilter, from string, fn func(*table.Row, key.Object) bool) bool {
 	more, prefix := true, key.SpacePrefix(s)+f.object
 	state.AscendFrom(max(from, prefix), func(row *table.Row) bool {
@@ -169,7 +170,7 @@ func (q *Server) placedStatuses(state *table.Snapshot, s key.Space, f statusFilt
 	return more
 }
 
-// isPlaced says that an object is told among those that are placed.
+// isPlaced reports whether an object is listed among placed objects.
 func (q *Server) isPlaced(state table.Reader, o key.Object, f statusFilter, away func(key.Location) bool) bool {
 	row := state.Get(o.Key())
 	if row == nil {
@@ -179,12 +180,12 @@ func (q *Server) isPlaced(state table.Reader, o key.Object, f statusFilter, away
 	return m != nil || len(q.places(state, o, row, f, away)) > 0
 }
 
-// objectStatus is one object of a space, with what is left of it; nil if there is nothing to
-// tell of what is asked for.
+// objectStatus returns the status of an object of a space, with locations that it is no longer
+// assigned to; nil if no row is selected.
 func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool, left []PlaceStatus) *ObjectStatus {
 	status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, away)}
 	if m, _ := row.In.(*placement.Membership); m == nil && len(status.Places) == 0 {
-		return nil // what is left of it is told by itself
+		return nil // its remaining locations are listed separately
 	}
 	status.Places = append(status.Places, left...)
 	if len(status.Places) == 0 && !f.all() {
@@ -193,15 +194,15 @@ func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, 
 	return &status
 }
 
-// places are what is asked for of the locations that an object is assigned to, those that
-// refuse it included.
+// places returns the selected locations that an object is assigned to, including those that refuse
+// it.
 func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool) (all []PlaceStatus) {
 	add := func(ps PlaceStatus) {
 		if f.shows(&ps) {
 			all = append(all, ps)
 		}
 	}
-	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // or else it is among what is left
+	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // otherwise it is listed with the remaining locations
 		for _, p := range m.Places() {
 			if f.placed(m, p.Location) {
 				add(q.placeStatus(state, o, row, p, away(p.Location)))
@@ -213,7 +214,7 @@ func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f stat
 			}
 		}
 	}
-	if f.placement == "" { // by no Placement
+	if f.placement == "" { // no Placement is selected
 		unknown := placement.UnknownLocations(state, o, row)
 		for _, l := range slices.Sorted(maps.Keys(unknown)) {
 			add(placeStatusOf(l, objectstate.UnknownLocation(unknown[l])))

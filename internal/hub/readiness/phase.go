@@ -5,24 +5,24 @@ import (
 	"time"
 )
 
-// phase says whether requests are served: not before the table is loaded and the hub's
-// marker is in the log or found to have no room, and not while the table is lost. It is
-// safe for concurrent use.
+// phase reports whether the hub serves requests. It does once the table is loaded, and the hub's
+// marker is in the log or the log is full. It does not while the table is lost. It is safe for
+// concurrent use.
 type phase struct {
-	// wake receives when the table is loaded.
+	// wake receives a value when the table is loaded.
 	wake chan struct{}
 
 	mu sync.Mutex
 	// epoch counts how often the table was lost or loaded.
 	epoch         int
 	loaded, ready bool
-	// marked says that the marker of this epoch is in the log.
+	// marked reports whether the marker of this epoch is in the log.
 	marked bool
 }
 
 func newPhase() *phase { return &phase{wake: make(chan struct{}, 1)} }
 
-// lose notes that the table is lost: no requests are served.
+// lose records that the table is lost: no requests are served.
 func (p *phase) lose() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -41,16 +41,15 @@ func (p *phase) load() {
 	}
 }
 
-// now is the current epoch. todo says that its marker has yet to be written; again, that
-// requests are served already and only the marker is missing.
+// now returns the current epoch. todo reports that its marker has yet to be written; again reports
+// that requests are already served and only the marker is missing.
 func (p *phase) now() (epoch int, todo, again bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.epoch, p.loaded && !p.marked, p.ready
 }
 
-// serve begins to serve requests, unless the epoch has passed. It says whether requests
-// are served.
+// serve starts serving requests, unless the epoch is over. It reports whether requests are served.
 func (p *phase) serve(epoch int, marked bool) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -66,8 +65,8 @@ func (p *phase) serves() bool {
 	return p.ready
 }
 
-// answering notes since when the log answers, by the requests to it. It is safe for
-// concurrent use.
+// answering records since when the log responds, by the requests to it. It is safe for concurrent
+// use.
 type answering struct {
 	now func() time.Time
 
@@ -78,7 +77,7 @@ type answering struct {
 
 func newAnswering(now func() time.Time) *answering { return &answering{now: now} }
 
-// note notes the outcome of a request to the log.
+// note records the result of a request to the log.
 func (a *answering) note(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -88,7 +87,7 @@ func (a *answering) note(err error) {
 	a.fails = err != nil
 }
 
-// state is since when the log answers, zero if it always did, and whether it does.
+// state returns since when the log responds, zero if it always did, and whether it does.
 func (a *answering) state() (since time.Time, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

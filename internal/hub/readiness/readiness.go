@@ -1,9 +1,8 @@
-// Package readiness is when a hub serves requests: once its table is loaded and its marker
-// is in the log, or found to have no room there, and not while the table is lost. It also
-// has each request wait until the table shows what was acknowledged before, and knows since
-// when the log answers.
+// Package readiness decides when a hub serves requests: once its table is loaded, and its marker is
+// in the log or the log is full, and not while the table is lost. It also lets each request wait
+// until the table contains all earlier writes, and knows since when the log responds.
 //
-// It must never know what a request is about.
+// It must not depend on the content of requests.
 package readiness
 
 import (
@@ -25,57 +24,57 @@ import (
 )
 
 const (
-	// committedWait bounds how long a request waits for the table to show what
-	// was acknowledged before it.
+	// committedWait is the maximum time that a request waits until the table contains all earlier
+	// writes.
 	committedWait = 10 * time.Second
-	// silence is after which time a client that leaves without an answer shows that the
-	// log does not answer.
+	// silence is the time after which a client that disconnects without a response is evidence that
+	// the log does not respond.
 	silence = 2 * time.Second
-	// retryEvery is how long it takes until what failed is tried again.
+	// retryEvery is the interval of retries after a failure.
 	retryEvery = time.Second
 )
 
-// errNoMarker says that the log has no room for the hub's marker.
+// errNoMarker is returned if the log has no space for the hub's marker.
 var errNoMarker = errors.New("the log has no room for the hub's marker; until it has, new revisions are not proven to agents")
 
-// Config is what a Gate needs.
+// Config configures a Gate.
 type Config struct {
-	// Log fills Table, and Lineage observes that.
+	// Log fills Table, and Lineage observes it.
 	Log     *etcd.Log
 	Table   *table.Table
 	Lineage *lineage.Lineage
-	// Waited is told how long a request waited until the table showed what was acknowledged
-	// before it.
+	// Waited is called with the time that a request waited for the table.
 	Waited func(time.Duration)
-	// Silent says that the log has not answered for so long that others take the hub for dead.
+	// Silent reports whether the log has not responded for so long that other hubs consider this
+	// one dead.
 	Silent func() bool
-	// Confirm fails for a request that the table would not let in any more.
+	// Confirm fails for a request that the present table would no longer authorize.
 	Confirm func(context.Context) error
-	// Logger gets why nothing is served.
+	// Logger logs the reason why no requests are served.
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Gate lets requests in when they can be served. It is safe for concurrent use.
+// Gate admits requests when they can be served. It is safe for concurrent use.
 type Gate struct {
 	config  Config
 	phase   *phase
 	answers *answering
 }
 
-// New makes a Gate, which is closed.
+// New returns a Gate, which is closed.
 func New(config Config) *Gate {
 	return &Gate{config: config, phase: newPhase(), answers: newAnswering(config.Now)}
 }
 
-// Hooks are how the tail of the log tells of itself.
+// Hooks returns the callbacks for the log.
 func (g *Gate) Hooks() etcd.Hooks {
 	return etcd.Hooks{Lost: g.lost, Loaded: g.phase.load, Asked: g.answers.note}
 }
 
-// lost stops serving requests until the table is loaded again. restored says that the log
-// was replaced by another one.
+// lost stops serving requests until the table is loaded again. restored reports that the log was
+// replaced by another one.
 func (g *Gate) lost(restored bool) {
 	g.phase.lose()
 	g.answers.note(errors.New("the table is lost"))
@@ -84,16 +83,15 @@ func (g *Gate) lost(restored bool) {
 	}
 }
 
-// Open waits until the table is loaded, and begins to serve requests; it does so anew
-// whenever it is called again. prepare creates what the hub needs in the log. It fails only
-// when the context ends: what the log refuses now it may accept later. Requests are
-// served even if the log has no room for the marker, since deletions make room; the
-// marker follows.
+// Open waits until the table is loaded, and starts serving requests; it can be called again.
+// prepare creates the hub's own objects in the log. Open fails only when the context ends, since
+// the log may later accept what it refuses now. Requests are served even if the log has no space
+// for the marker, since deletions free space; the marker is written later.
 func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) error {
-	for said := false; ; {
+	for logged := false; ; {
 		losses := g.config.Log.Losses()
 		epoch, todo, again := g.phase.now()
-		if g.config.Log.Losses() != losses { // losses and epoch are of different tables
+		if g.config.Log.Losses() != losses { // losses and epoch belong to different tables
 			continue
 		}
 		if !todo {
@@ -117,8 +115,8 @@ func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) er
 			g.answers.note(nil)
 			return nil
 		}
-		if err != nil && !full && !said && ctx.Err() == nil {
-			said = true
+		if err != nil && !full && !logged && ctx.Err() == nil {
+			logged = true
 			g.config.Logger.Error("can't begin to serve, trying again", "error", err)
 		}
 		select {
@@ -129,9 +127,9 @@ func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) er
 	}
 }
 
-// begin writes the hub's marker, which tells a log that continues from an older copy from
-// the one before, and creates what the hub needs. losses is how often the table was lost
-// before the one that is served.
+// begin writes the hub's marker, and creates the hub's own objects. The marker distinguishes a log
+// that continues from an older copy from the original. losses is how often the table was lost
+// before the present one.
 func (g *Gate) begin(ctx context.Context, losses int, prepare func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
@@ -146,15 +144,15 @@ func (g *Gate) begin(ctx context.Context, losses int, prepare func(context.Conte
 	if err := g.config.Table.WaitFor(ctx, rev); err != nil {
 		return err
 	}
-	if err := g.settle(ctx, name); err != nil {
+	if err := g.completeMarker(ctx, name); err != nil {
 		return err
 	}
 	return prepare(ctx)
 }
 
-// settle has the hub's marker say how far the log was right before it, if others may have
-// written meanwhile.
-func (g *Gate) settle(ctx context.Context, marker string) error {
+// completeMarker records in the hub's marker up to which revision the log was valid before it, in case
+// other hubs have written in the meantime.
+func (g *Gate) completeMarker(ctx context.Context, marker string) error {
 	value, open, err := g.config.Lineage.Settle(marker)
 	row, _ := g.config.Table.Get(key.Marker(marker))
 	if err != nil || !open || row == nil {
@@ -167,8 +165,8 @@ func (g *Gate) settle(ctx context.Context, marker string) error {
 	return g.config.Table.WaitFor(ctx, rev)
 }
 
-// LeaveTrace writes the hub's marker again if the log would no longer show how far it
-// reached once it is compacted up to floor. It writes nothing to a log without changes.
+// LeaveTrace writes the hub's marker again if a compaction up to floor would remove the evidence of
+// the log's last revision. It writes nothing to a log without changes.
 func (g *Gate) LeaveTrace(ctx context.Context, floor int64) error {
 	marker, hides := g.config.Lineage.Hides(floor)
 	if !hides {
@@ -184,14 +182,14 @@ func (g *Gate) LeaveTrace(ctx context.Context, floor int64) error {
 	return err
 }
 
-// Committed waits until the table shows everything that was acknowledged to anybody before
-// the call. It fails for a request that the table would not let in any more then.
+// Committed waits until the table contains all writes that any client knew before the call. It
+// fails for a request that the table would no longer authorize.
 func (g *Gate) Committed(ctx context.Context) error {
 	begun := time.Now()
 	limited, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
 	rev, err := g.config.Log.Committed(limited)
-	g.heard(ctx, err, time.Since(begun))
+	g.recordAnswer(ctx, err, time.Since(begun))
 	if err != nil {
 		return err
 	}
@@ -203,9 +201,9 @@ func (g *Gate) Committed(ctx context.Context) error {
 	return g.config.Confirm(ctx)
 }
 
-// heard notes what the outcome of a request says about the log. A client that leaves at once says
-// nothing about it, nor does what an embedded one answered to others: it was not asked.
-func (g *Gate) heard(ctx context.Context, err error, after time.Duration) {
+// recordAnswer records what the result of a request shows about the log. A client that disconnects early
+// shows nothing. Neither do requests that an embedded log did not have to answer.
+func (g *Gate) recordAnswer(ctx context.Context, err error, after time.Duration) {
 	switch {
 	case err == nil && g.config.Log.Embedded():
 	case err == nil, ctx.Err() == nil, after > silence:
@@ -213,7 +211,7 @@ func (g *Gate) heard(ctx context.Context, err error, after time.Duration) {
 	}
 }
 
-// Answers is since when the log answers; zero if it always did, and now if it does not.
+// Answers returns since when the log responds; zero if it always did, and now if it does not.
 func (g *Gate) Answers() time.Time {
 	since, ok := g.answers.state()
 	if !ok {
@@ -222,8 +220,8 @@ func (g *Gate) Answers() time.Time {
 	return since
 }
 
-// Asked is Committed that fails, too, if the log does not answer: one that is embedded is not asked
-// by Committed.
+// Asked is Committed that also fails if the log does not respond. Committed sends no request to an
+// embedded log.
 func (g *Gate) Asked(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
@@ -237,7 +235,7 @@ func (g *Gate) Asked(ctx context.Context) error {
 func (g *Gate) Handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !g.phase.serves() {
-			w.Header().Set("Connection", "close") // a balancer has a hub that serves for the next
+			w.Header().Set("Connection", "close") // makes a load balancer choose another hub for the next request
 			respond.Error(w, r, respond.NotNow("the hub is loading its log"))
 			return
 		}
@@ -245,15 +243,15 @@ func (g *Gate) Handler(next http.Handler) http.Handler {
 	})
 }
 
-// Ready says whether requests are served and the log answers.
+// Ready reports whether requests are served and the log responds.
 func (g *Gate) Ready() bool {
 	_, ok := g.answers.state()
 	return ok && g.phase.serves() && !g.config.Silent()
 }
 
-// ServeReady says whether requests are served.
+// ServeReady responds whether requests are served.
 func (g *Gate) ServeReady(w http.ResponseWriter, _ *http.Request) {
-	w.Header().Set(wire.Header, wire.ProtocolVersion) // agents know a hub by it
+	w.Header().Set(wire.Header, wire.ProtocolVersion) // agents recognize a hub by this header
 	if !g.phase.serves() {
 		http.Error(w, "loading the log", http.StatusServiceUnavailable)
 		return
@@ -264,8 +262,8 @@ func (g *Gate) ServeReady(w http.ResponseWriter, _ *http.Request) {
 	}
 	answer := "ok"
 	if u := g.config.Log.Usage(); u.Full {
-		// The hub stays ready: reads and deletions work, and deletions make room.
+		// The hub stays ready: reads and deletions work, and deletions free space.
 		answer = "ok, but the log is out of space: " + u.Why
 	}
-	_, _ = io.WriteString(w, answer) // a client that is gone needs no answer
+	_, _ = io.WriteString(w, answer) // errors of the connection are ignored
 }

@@ -17,14 +17,15 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 )
 
-// TestNotYet: a stock client that watches at a hub that still loads its log waits until it serves, by
-// another connection, and is not told that its watch failed, after which an informer asks for all there is.
+// TestNotYet: a Kubernetes client that watches at a hub which is loading its log waits on another
+// connection until the hub serves. It does not receive a failed watch, after which informers list
+// everything again.
 func TestNotYet(t *testing.T) {
 	g := New(Config{Now: time.Now})
-	var asked, connections atomic.Int64
+	var watches, connections atomic.Int64
 	gate := g.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }))
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if asked.Add(1) > 1 {
+		if watches.Add(1) > 1 {
 			g.phase.serve(0, true)
 		}
 		gate.ServeHTTP(w, r)
@@ -43,13 +44,13 @@ func TestNotYet(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Stop()
-	if asked.Load() != 2 || connections.Load() != 2 {
-		t.Errorf("%d requests, %d connections", asked.Load(), connections.Load())
+	if watches.Load() != 2 || connections.Load() != 2 {
+		t.Errorf("%d requests, %d connections", watches.Load(), connections.Load())
 	}
 }
 
-// TestHeard: requests that an embedded log lets go on, without asking it, don't make a hub ready whose
-// log does not answer.
+// TestHeard: a request that needs no response of an embedded log does not make a hub ready while
+// the log does not respond.
 func TestHeard(t *testing.T) {
 	l, err := etcd.Open(t.Context(), etcd.Config{DataDir: t.TempDir(), UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -64,7 +65,7 @@ func TestHeard(t *testing.T) {
 	g.phase.ready = true
 	tail := g.Hooks().Asked
 	tail(errors.New("the log does not answer"))
-	if g.heard(t.Context(), nil, 0); g.Ready() {
+	if g.recordAnswer(t.Context(), nil, 0); g.Ready() {
 		t.Error("ready, though the log does not answer")
 	}
 	if begun := time.Now(); g.Answers().Before(begun) {
@@ -73,7 +74,7 @@ func TestHeard(t *testing.T) {
 	if tail(nil); !g.Ready() {
 		t.Error("not ready, though the log answers")
 	}
-	if g.heard(t.Context(), errors.New("closed"), 0); g.Ready() {
+	if g.recordAnswer(t.Context(), errors.New("closed"), 0); g.Ready() {
 		t.Error("ready, though a request has failed")
 	}
 }

@@ -1,7 +1,7 @@
-// Package respond has what answers share that no kind's own handler gives: errors as a
-// Status that clients of Kubernetes understand, JSON, and turns for requests.
+// Package respond contains shared helpers for HTTP responses: errors as Status objects that
+// Kubernetes clients understand, JSON, and turns for requests.
 //
-// It must never know what is asked.
+// It must not depend on the content of requests.
 package respond
 
 import (
@@ -26,11 +26,11 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 )
 
-// lateRetry is after how many seconds a client should retry a write for which room was
-// not found in time.
+// lateRetry is the number of seconds after which a client should retry a write that timed out in
+// the queue for the log.
 const lateRetry = 5
 
-// Codecs encode Status objects for errors outside of any kind's handler.
+// Codecs encode Status objects for errors outside the handlers of kinds.
 var Codecs = sync.OnceValue(func() serializer.CodecFactory {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
@@ -38,7 +38,7 @@ var Codecs = sync.OnceValue(func() serializer.CodecFactory {
 	return serializer.NewCodecFactory(scheme)
 })
 
-// Error answers with a Status. A client that has gone away gets none.
+// Error responds with a Status, unless the client has disconnected.
 func Error(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case r.Context().Err() != nil && errors.Is(err, context.Canceled):
@@ -58,20 +58,21 @@ func Error(w http.ResponseWriter, r *http.Request, err error) {
 	responsewriters.ErrorNegotiated(err, Codecs(), schema.GroupVersion{Version: "v1"}, w, r)
 }
 
-// JSON answers with a value.
+// JSON responds with a value.
 func JSON(w http.ResponseWriter, v any) {
 	w.Header().Set("Content-Type", "application/json")
-	// A client that is gone needs no answer.
+	// Errors of the connection are ignored.
 	_ = json.NewEncoder(w).Encode(v)
 }
 
-// BadRequest says what is wrong with a request.
+// BadRequest returns a BadRequest error with a message.
 func BadRequest(format string, args ...any) error {
 	return apierrors.NewBadRequest(fmt.Sprintf(format, args...))
 }
 
-// BadBody is the answer when a body could not be read: it is malformed, or err says itself what the answer is, such
-// as of a body that exceeds a limit, or is too large to be read without a turn when none is free.
+// BadBody returns the error for a body that could not be read. The body is malformed, or err is a
+// Status error itself: for example, a body that exceeds a limit, or that needs a turn when none is
+// free.
 func BadBody(err error, format string, args ...any) error {
 	if status := apierrors.APIStatus(nil); errors.As(err, &status) {
 		refused := status.Status()
@@ -84,7 +85,7 @@ func BadBody(err error, format string, args ...any) error {
 	return BadRequest("%s: %v", fmt.Sprintf(format, args...), err)
 }
 
-// NotFound says that nothing is served at a path.
+// NotFound returns the error for a path that is not served.
 func NotFound(path string) error {
 	err := apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "", 0, false)
 	err.ErrStatus.Message = fmt.Sprintf("the server could not find the requested resource (path %q)", path)
@@ -92,44 +93,45 @@ func NotFound(path string) error {
 	return err
 }
 
-// Unrouted is the answer of Kubernetes' router to a request without a handler.
+// Unrouted returns the error of Kubernetes' router for a request without a handler.
 func Unrouted(code int) error {
 	return apierrors.NewGenericServerResponse(code, "", schema.GroupResource{}, "", "", 0, false)
 }
 
-// NoRoom says whether an error says that the log has no room.
+// NoRoom reports whether the cause of an error is a full log.
 func NoRoom(err error) bool {
 	return errors.Is(err, etcd.ErrFull) || errors.Is(err, rpctypes.ErrNoSpace)
 }
 
-// Late says whether an error says that etcd did not answer in time.
+// Late reports whether the cause of an error is a timeout of etcd.
 func Late(err error) bool {
 	return errors.Is(err, rpctypes.ErrTimeout) || errors.Is(err, rpctypes.ErrTimeoutDueToLeaderFail) || errors.Is(err, rpctypes.ErrTimeoutDueToConnectionLost)
 }
 
-// Unanswered is the answer to a write that etcd did not answer in time. It does not say when to
-// try again, which libraries would do by themselves: an object with a generated name would be
-// made twice.
+// Unanswered returns the error for a write to which etcd did not respond in time. It has no
+// Retry-After, since libraries would then retry automatically: an object with a generated name
+// would be created twice.
 func Unanswered() error {
 	return apierrors.NewTimeoutError("etcd did not answer in time; the write may have been done all the same", 0)
 }
 
-// NotNow is the answer of a hub that does not serve yet, or no more, to what it has not begun to do.
-// Clients of Kubernetes ask again after the second that it names, and do not take it for the end of a watch.
+// NotNow returns the error of a hub that does not serve yet, or is stopping, for a request that it
+// has not begun. Kubernetes clients retry after the second that it names, and do not treat it as
+// the end of a watch.
 func NotNow(message string) error {
 	err := apierrors.NewServiceUnavailable(message)
 	err.ErrStatus.Details = &metav1.StatusDetails{RetryAfterSeconds: 1}
 	return err
 }
 
-// LogFull is the answer to a write for which the log has no room.
+// LogFull returns the error for a write for which the log has no space.
 func LogFull(err error) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: v1alpha1.ReasonLogFull, Message: err.Error(),
 	}}
 }
 
-// Admitted is the answer to a write that Log.Admit refused with err.
+// Admitted returns the error for a write that Log.Admit refused with err.
 func Admitted(err error) error {
 	switch {
 	case errors.Is(err, etcd.ErrFull):

@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 )
 
-// TestErrors: what the log says is said so that clients know what to do.
+// TestErrors: errors of the log become responses that clients handle correctly.
 func TestErrors(t *testing.T) {
-	for says, c := range map[string]struct {
+	for want, c := range map[string]struct {
 		err  error
 		code int
 	}{
@@ -24,7 +24,7 @@ func TestErrors(t *testing.T) {
 	} {
 		w := httptest.NewRecorder()
 		Error(w, httptest.NewRequest(http.MethodPut, "/", http.NoBody), c.err)
-		if w.Code != c.code || !strings.Contains(w.Body.String(), says) {
+		if w.Code != c.code || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%v is answered with %d %s", c.err, w.Code, w.Body)
 		}
 		if again := w.Header().Get("Retry-After"); again != "" {

@@ -7,11 +7,11 @@ import (
 	"k8s.io/apiserver/pkg/server/routine"
 )
 
-// Shallow serves what lasts, such as a watch, from the stack that it is called on, once next has
-// found out in a goroutine of its own what there is to serve: it would otherwise keep, for as
-// long as it lasts, the frames of all handlers that have let it in, which is several times the stack.
-// What a handler within does when a request has been served, it does by After. The contexts
-// that they make must not end before that either. Within another Shallow it does nothing.
+// Shallow serves long requests, such as watches, on the stack of its caller, after next has
+// prepared the response in a separate goroutine. Otherwise the stack frames of all handlers would
+// stay in memory as long as the request, which is several times the size. Handlers in next use
+// After for work at the end of the request. Their contexts must not end before that. Within another
+// Shallow it has no effect.
 func Shallow(next http.Handler, lasts func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if routine.TaskFrom(r.Context()) != nil || !lasts(r) {
@@ -25,19 +25,19 @@ func Shallow(next http.Handler, lasts func(*http.Request) bool) http.Handler {
 	})
 }
 
-// prepare has next find out what there is to serve.
+// prepare lets next prepare the response.
 func prepare(next http.Handler, w http.ResponseWriter, r *http.Request) *routine.Task {
 	task := &routine.Task{}
 	r = r.WithContext(routine.WithTask(context.WithValue(r.Context(), bareKey{}, r.Context()), task))
-	_ = Aside(func() error { // there is no error
+	_ = Aside(func() error { // f returns no error
 		next.ServeHTTP(w, r)
 		return nil
 	})
 	return task
 }
 
-// Aside calls f in a goroutine of its own, and panics if it does: who calls it keeps a stack
-// that is no larger than before.
+// Aside calls f in a separate goroutine, and panics if f does. The stack of the caller does not
+// grow.
 func Aside(f func() error) error {
 	ended := make(chan any, 1)
 	var err error
@@ -51,8 +51,8 @@ func Aside(f func() error) error {
 	return err
 }
 
-// forget lets go of what a request has said, once everybody has read it. Of a request by
-// HTTP/2, net/http holds all until it has been served, and looks at the method.
+// forget releases the content of a request after all handlers have read it. For HTTP/2, net/http
+// keeps the request until it is served, and reads the method.
 func forget(r *http.Request) {
 	if r.ProtoMajor == 2 {
 		r.URL, r.Header = nil, nil
@@ -61,9 +61,9 @@ func forget(r *http.Request) {
 
 type bareKey struct{}
 
-// Bare is the context of a request without what handlers have put into it since; it is the one
-// that is given if Shallow serves nothing of it. What lasts as long as the request does, and
-// hangs on that one, does not keep what they have put there.
+// Bare returns the context of a request without the values that handlers have added; ctx itself if
+// Shallow does not serve the request. Objects that live as long as the request use it, so that
+// these values can be released.
 func Bare(ctx context.Context) context.Context {
 	if bare, ok := ctx.Value(bareKey{}).(context.Context); ok {
 		return bare
@@ -71,8 +71,8 @@ func Bare(ctx context.Context) context.Context {
 	return ctx
 }
 
-// Serve has the request of a context served by f: at once or, if Shallow is about to, by that.
-// K8s.io/apiserver does the same of its watches.
+// Serve serves the request of a context by f: immediately or, inside Shallow, when Shallow serves
+// it. K8s.io/apiserver does the same for its watches.
 func Serve(ctx context.Context, f func()) {
 	if task := routine.TaskFrom(ctx); task != nil {
 		task.Func = f
@@ -81,8 +81,8 @@ func Serve(ctx context.Context, f func()) {
 	f()
 }
 
-// After calls f when the request of a context has been served: at once or, if Shallow is about
-// to serve it, at its end.
+// After calls f when the request of a context has been served: immediately or, inside Shallow, at
+// the end of the request.
 func After(ctx context.Context, f func()) {
 	task := routine.TaskFrom(ctx)
 	if task == nil || task.Func == nil {

@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/hub/respond"
 )
 
-// TestShallow: a watch is served when the handlers that let it in have returned, and what
-// they do afterwards follows it, whatever becomes of it.
+// TestShallow: a watch is served after its handlers have returned, and their deferred work runs
+// after the watch in all cases.
 func TestShallow(t *testing.T) {
 	for name, c := range map[string]struct {
 		lasts bool
@@ -26,23 +26,23 @@ func TestShallow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var done []string
-			note := func(what string) { done = append(done, what) }
+			record := func(what string) { done = append(done, what) }
 			inner := func(_ http.ResponseWriter, r *http.Request) {
-				defer respond.After(r.Context(), func() { note("after") })
+				defer respond.After(r.Context(), func() { record("after") })
 				if c.ends == nil {
 					return
 				}
-				respond.Serve(r.Context(), func() { note("served"); c.ends() })
+				respond.Serve(r.Context(), func() { record("served"); c.ends() })
 			}
 			handler := respond.Shallow(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				inner(w, r)
-				note("returned")
+				record("returned")
 			}), func(*http.Request) bool { return c.lasts })
 			r := httptest.NewRequest(http.MethodGet, "/", http.NoBody)
 			func() {
 				defer func() {
 					if recover() != nil {
-						note("panicked")
+						record("panicked")
 					}
 				}()
 				handler.ServeHTTP(httptest.NewRecorder(), r)
@@ -54,8 +54,8 @@ func TestShallow(t *testing.T) {
 	}
 }
 
-// TestShallowForgets: what lasts does not keep what handlers have put into its context, nor, by
-// HTTP/2, what was asked.
+// TestShallowForgets: a long request releases the context values of its handlers and, for HTTP/2,
+// the content of the request.
 func TestShallowForgets(t *testing.T) {
 	type key struct{}
 	served := false

@@ -17,36 +17,37 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Timeout bounds requests that are neither watches, walks nor sessions. It is the default
-// of kube-apiserver.
+// Timeout is the time limit for requests other than watches, comparisons and sessions. It is the
+// default of kube-apiserver.
 const Timeout = time.Minute
 
-// ArrivalTimeout is how long a body may take to arrive before its request gets a turn, or as much
-// of it as is read without one.
+// ArrivalTimeout is the time limit for receiving a body, or the part that is read without a turn,
+// before its request gets a turn.
 const ArrivalTimeout = 30 * time.Second
 
-// Turns serves requests in turn.
+// Turns serves requests when they get a turn.
 type Turns struct {
-	// Queue bounds how many are served at once; Bodies bounds how many of them send large
+	// Queue limits the number of concurrent requests; Bodies limits how many of them send large
 	// bodies.
 	Queue  *fairqueue.Queue
 	Bodies fairqueue.Bodies
-	// Lasting bounds the requests that go on, which hold no turn; nil: there are none.
+	// Lasting limits long requests, which hold no turn; nil if there are none.
 	Lasting *fairqueue.Queue
-	// Arrivals has the bodies of requests that have no turn yet; nil: a body is read in its turn.
+	// Arrivals receives the bodies of requests before their turn; nil to read bodies in their turn.
 	Arrivals *Arrivals
 }
 
-// Arrivals are bodies that arrive. A request waits for the first fairqueue.SmallBody bytes of its body, or for all of
-// a smaller one, before it gets a turn: a client that is slow, or never ends, holds up no other.
+// Arrivals receives the first part of bodies. A request waits for the first fairqueue.SmallBody
+// bytes of its body, or for all of a smaller one, before it gets a turn. A slow client thus does
+// not delay others.
 type Arrivals struct {
-	// Budget bounds the bytes of all that arrive.
+	// Budget limits the total size of the bodies that are being received.
 	Budget *fairqueue.Budget
-	// Read reads the first bytes of a body, up to most, and puts them back. Expected is how many
-	// there may be; 0: there is no body.
+	// Read reads the first bytes of a body, up to most, and puts them back. Expected returns how
+	// many bytes there may be; 0 for no body.
 	Read     func(r *http.Request, most int64) error
 	Expected func(r *http.Request, most int64) int64
-	// Timeout is how long that may take; 0: ArrivalTimeout.
+	// Timeout is the time limit for that; 0 for ArrivalTimeout.
 	Timeout time.Duration
 }
 
@@ -56,31 +57,31 @@ type requesterKey struct{}
 type Requester struct {
 	// Name is that of a user.
 	Name string
-	// Operator reports that the request may have what is reserved for operators.
+	// Operator reports whether the request may use capacity that is reserved for administrators.
 	Operator bool
 }
 
-// WithRequester puts the user that is charged for a request into its context.
+// WithRequester adds the charged user to the context of a request.
 func WithRequester(ctx context.Context, user Requester) context.Context {
 	return context.WithValue(ctx, requesterKey{}, user)
 }
 
-// flowOf is the flow of a request about a root.
+// flowOf returns the flow of a request below a root.
 func flowOf(r *http.Request, root route.Root) fairqueue.Flow {
 	user, _ := r.Context().Value(requesterKey{}).(Requester)
 	return fairqueue.Flow{Name: root.String(), User: user.Name, Reserved: user.Operator}
 }
 
-// RetryLasting is after how many seconds a client is to try again whose watch has no room.
+// RetryLasting is the number of seconds after which a client should retry a watch that was refused.
 const RetryLasting = 10
 
-// Serve serves a request when it gets a turn; the flow is its root, of the user that sends it. It has a deadline, so
-// that a client that is slow to send or to read does not hold its turn for ever.
+// Serve serves a request when it gets a turn; its flow is the root and the user. A deadline ends a
+// request whose client is slow to send or receive, so that it returns its turn.
 func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	flow, control := flowOf(r, root), http.NewResponseController(w)
 	arrived, err := t.Arrivals.await(control, r, flow)
 	if err != nil {
-		if r.ProtoMajor == 1 { // else the answer is sent when the body has ended, which it may not
+		if r.ProtoMajor == 1 { // otherwise the response is sent only after the end of the body
 			w.Header().Set("Connection", "close")
 		}
 		Error(w, r, err)
@@ -95,16 +96,16 @@ func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, se
 	defer leave()
 	defer t.Bodies.Limit(r, flow)()
 	deadline := time.Now().Add(Timeout)
-	// A writer without deadlines, as in tests, goes without.
+	// A writer without deadlines, as in tests, has no limit.
 	_ = control.SetReadDeadline(deadline)
 	_ = control.SetWriteDeadline(deadline)
-	// The connection may be reused, for instance by a watch.
+	// A later request, for instance a watch, may reuse the connection.
 	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
 	serve(w, r)
 }
 
-// await returns when the first part of a body has arrived. arrived must be called when the
-// request has its turn, or gets none: then what the body takes is bounded by turns.
+// await returns when the first part of a body has been received. arrived must be called when the
+// request gets its turn, or fails; from then on turns limit the memory of the body.
 func (a *Arrivals) await(control *http.ResponseController, r *http.Request, flow fairqueue.Flow) (arrived func(), err error) {
 	if a == nil {
 		return func() {}, nil
@@ -133,7 +134,7 @@ func (a *Arrivals) await(control *http.ResponseController, r *http.Request, flow
 	return nil, err
 }
 
-// slowBody is the answer to a request whose body does not arrive in time.
+// slowBody returns the error for a request whose body is not received in time.
 func slowBody(wait time.Duration) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusRequestTimeout, Reason: metav1.StatusReasonTimeout,
@@ -141,9 +142,9 @@ func slowBody(wait time.Duration) error {
 	}}
 }
 
-// Start serves a request that goes on, such as a watch, when it gets a turn. It holds its
-// turn until flowcontrol.WatchInitialized says that it has begun, but no longer than Timeout: from then on
-// it takes no work while nothing changes, but memory: one more than there is room for is refused.
+// Start serves a long request, such as a watch, when it gets a turn. It holds its turn until
+// flowcontrol.WatchInitialized reports the start, but at most for Timeout. From then on the request
+// uses little CPU, but memory, so it is refused if Lasting has no turn left.
 func (t Turns) Start(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	flow := flowOf(r, root)
 	end, err := t.Lasting.Try(flow)
@@ -162,7 +163,7 @@ func (t Turns) Start(root route.Root, w http.ResponseWriter, r *http.Request, se
 	defer After(r.Context(), begun.Signal)
 	once := sync.OnceFunc(leave)
 	late := time.AfterFunc(Timeout, once)
-	go func() { // ends with the request at the latest
+	go func() { // ends at the latest with the request
 		begun.Wait()
 		late.Stop()
 		once()

@@ -59,7 +59,7 @@ func TestMarksAreRead(t *testing.T) {
 	controller := []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}}
 	for _, placing := range []key.Placing{key.Same, key.Prefixed} {
 		// As an agent applies it.
-		body, err := ownership.Dress([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"n"}}`), "berlin.0a1b2c3d", placing.Locate(one), ownership.Origin{UID: "source"}, "")
+		body, err := ownership.ApplyBody([]byte(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"n"}}`), "berlin.0a1b2c3d", placing.Locate(one), ownership.Origin{UID: "source"}, "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,9 +1,10 @@
-// Package election has one hub of those on a log do what only one may do at a time.
+// Package election elects, for each task that only one hub may do at a time, one of the hubs on a
+// log.
 //
-// What is to be done is divided into concerns. A hub is elected for a concern by writing its
-// key, under its lease, when nobody else has it, and stays until the lease ends. All that it
-// writes meanwhile depends on that key as it was written, so a hub that has been deposed
-// without knowing it writes nothing. The package must never know what a concern is about.
+// A hub is elected for a task by writing the task's key under its lease when no other hub has it,
+// and stays leader until the lease ends. All its writes meanwhile require that key to be unchanged.
+// A hub that is no longer leader, and does not know it, thus writes nothing. The package must not
+// depend on the tasks.
 package election
 
 import (
@@ -19,25 +20,26 @@ import (
 )
 
 const (
-	// retry is how long it takes until what failed is tried again.
+	// retry is the delay before a retry after a failure.
 	retry = time.Second
-	// shownWithin is how long the table may take to show what was written.
+	// shownWithin is the maximum time until the table contains a write.
 	shownWithin = 10 * time.Second
 )
 
-// Member is this hub among those on the log.
+// Member is this hub among the hubs on the log.
 type Member interface {
-	// ID names it.
+	// ID returns the ID of the hub.
 	ID() string
-	// Lease is its lease, nil if it has none; full: since the log has no room. changed is
-	// closed when that is no longer so.
+	// Lease returns the hub's lease, nil if it has none; full reports that the log has no space for
+	// one. changed is closed when the result changes.
 	Lease() (lease *etcd.Lease, full bool, changed <-chan struct{})
-	// Newer reports whether a hub with newer schemas lives. Such a hub is elected instead of this
-	// one, which would drop what it does not know. changed is closed when that is no longer so.
+	// Newer reports whether a running hub has newer schemas. Such a hub is elected instead of this
+	// one, which would drop fields that it does not know. changed is closed when the result
+	// changes.
 	Newer() (lives bool, changed <-chan struct{})
 }
 
-// Elections elects this hub. It is safe for concurrent use.
+// Elections elects this hub for tasks. It is safe for concurrent use.
 type Elections struct {
 	log    *etcd.Log
 	table  *table.Table
@@ -48,12 +50,12 @@ type Elections struct {
 	held map[string]struct{}
 }
 
-// New makes Elections.
+// New returns Elections for a member.
 func New(log *etcd.Log, table *table.Table, member Member, logger *slog.Logger) *Elections {
 	return &Elections{log: log, table: table, member: member, logger: logger, held: map[string]struct{}{}}
 }
 
-// Held says whether this hub is elected for a concern, as far as it knows.
+// Held reports whether this hub is elected for a task, as far as it knows.
 func (e *Elections) Held(concern string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -61,7 +63,7 @@ func (e *Elections) Held(concern string) bool {
 	return held
 }
 
-// Count is for how many concerns it is elected.
+// Count returns the number of tasks that the hub is elected for.
 func (e *Elections) Count() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -78,9 +80,9 @@ func (e *Elections) note(concern string, held bool) {
 	}
 }
 
-// Run runs a loop whenever this hub is elected for a concern, until the context ends. The
-// loop's context ends when it is deposed; what is written by it is not written any more then.
-// A loop that fails is run again.
+// Run runs loop whenever this hub is elected for a task, until the context ends. The loop's context
+// ends when the hub is no longer leader; writes with that context then fail. If the loop fails, it
+// is run again.
 func (e *Elections) Run(ctx context.Context, concern string, loop func(context.Context) error) error {
 	for {
 		term, end, err := e.elected(ctx, key.Election(concern))
@@ -101,7 +103,7 @@ func (e *Elections) Run(ctx context.Context, concern string, loop func(context.C
 	}
 }
 
-// serve runs a loop for a term.
+// serve runs loop for a term.
 func (e *Elections) serve(ctx, term context.Context, concern string, loop func(context.Context) error) {
 	for {
 		err := loop(term)
@@ -121,7 +123,7 @@ func (e *Elections) serve(ctx, term context.Context, concern string, loop func(c
 	}
 }
 
-// untilNewer is a term until a hub with newer schemas lives.
+// untilNewer returns a term that also ends when a hub with newer schemas runs.
 func (e *Elections) untilNewer(term context.Context) (serving context.Context, stop func()) {
 	serving, cancel := context.WithCancel(term)
 	watched := make(chan struct{})
@@ -143,8 +145,8 @@ func (e *Elections) untilNewer(term context.Context) (serving context.Context, s
 	return serving, func() { cancel(); <-watched }
 }
 
-// resign removes the key by which this hub is elected, so that another need not wait for the end of
-// its lease, which lasts as long as this hub lives. It tries again until the term ends.
+// resign removes the key by which this hub is elected, so that another hub need not wait for the
+// end of its lease, which lasts as long as the hub runs. It retries until the term ends.
 func (e *Elections) resign(term context.Context, k string) {
 	for !e.resigns(term, k) {
 		select {
@@ -155,12 +157,12 @@ func (e *Elections) resign(term context.Context, k string) {
 	}
 }
 
-// resigns tries once, and returns false if that has failed.
+// resigns tries once, and returns false after a failure.
 func (e *Elections) resigns(term context.Context, k string) bool {
 	ctx, cancel := context.WithTimeout(term, shownWithin)
 	defer cancel()
 	if row, _ := e.table.Get(k); row == nil || string(row.Value) != e.member.ID() {
-		return true // no hub is elected, since the log has no room
+		return true // no hub is elected, since the log is full
 	}
 	rev, err := e.log.Write(ctx, []etcd.Op{{Key: k}}) // under the guard of the term
 	if err == nil {
@@ -172,10 +174,9 @@ func (e *Elections) resigns(term context.Context, k string) bool {
 	return err == nil
 }
 
-// elected waits until this hub is elected for a key, for which it does not stand while a hub with
-// newer schemas lives. The term ends when it no longer is.
-// While nobody can be elected since the log has no room, every hub is, so that the deletions
-// that make room go on.
+// elected waits until this hub is elected for a key. It is no candidate while a hub with newer
+// schemas runs. The term ends when the hub is no longer elected. While the log is full and no hub
+// can be elected, all hubs count as elected, so that the deletions that free space continue.
 func (e *Elections) elected(ctx context.Context, k string) (term context.Context, end context.CancelFunc, err error) {
 	for ctx.Err() == nil {
 		if lives, left := e.member.Newer(); lives {
@@ -207,7 +208,7 @@ func (e *Elections) elected(ctx context.Context, k string) (term context.Context
 			return e.unelected(ctx, k, lease, changed)
 		case errors.Is(err, etcd.ErrGuard):
 			row := e.shown(ctx, k, changed)
-			if row != nil && string(row.Value) == e.member.ID() { // from before the table was loaded anew, or the answer was lost
+			if row != nil && string(row.Value) == e.member.ID() { // the table was reloaded, or the response was lost
 				return e.term(ctx, etcd.Guard{Key: k, CreateRev: row.CreateRev}, lease.Ended())
 			}
 			if row != nil {
@@ -226,8 +227,8 @@ func (e *Elections) elected(ctx context.Context, k string) (term context.Context
 
 func gone(row *table.Row) bool { return row == nil }
 
-// write writes a key under a lease if nobody has it, and waits until the table shows that. The
-// wait is bounded: the log may have been replaced by an older one meanwhile.
+// write writes a key under a lease if no hub has it, and waits until the table contains it. The
+// wait is limited, since an older log may have replaced this one in the meantime.
 func (e *Elections) write(ctx context.Context, k string, lease *etcd.Lease) (rev int64, err error) {
 	rev, err = e.log.Write(ctx, []etcd.Op{{Key: k, Value: []byte(e.member.ID()), Under: lease}}, etcd.Guard{Key: k})
 	if err != nil {
@@ -238,9 +239,9 @@ func (e *Elections) write(ctx context.Context, k string, lease *etcd.Lease) (rev
 	return rev, e.table.WaitFor(waiting, rev)
 }
 
-// shown is the row of a key that the log has refused to make anew, as soon as the table shows
-// it; nil: it did not for a while. Without that pause a table that lags would have the log
-// asked as fast as it answers.
+// shown returns the row of a key that the log refused to create, once the table contains it; nil
+// after a timeout. Without that wait, a hub with an outdated table would send requests to the log
+// without a pause.
 func (e *Elections) shown(ctx context.Context, k string, changed <-chan struct{}) *table.Row {
 	waiting, cancel := context.WithTimeout(ctx, retry)
 	defer cancel()
@@ -249,14 +250,14 @@ func (e *Elections) shown(ctx context.Context, k string, changed <-chan struct{}
 	return row
 }
 
-// unelected is a term for which nobody is elected, since etcd refuses every write though this
-// hub has a lease. It ends when somebody is, which is tried throughout.
+// unelected returns a term without an elected hub, since etcd refuses all writes although this hub
+// has a lease. It ends when a hub is elected, which is tried throughout the term.
 func (e *Elections) unelected(ctx context.Context, k string, lease *etcd.Lease, changed <-chan struct{}) (term context.Context, end context.CancelFunc, err error) {
 	term, stop, err := e.term(ctx, etcd.Guard{Key: k}, changed)
 	if err != nil {
 		return nil, nil, err
 	}
-	trying, cancel := context.WithCancel(ctx) // its writes are not those of the term
+	trying, cancel := context.WithCancel(ctx) // its writes do not belong to the term
 	tried := make(chan struct{})
 	go func() {
 		defer close(tried)
@@ -266,14 +267,14 @@ func (e *Elections) unelected(ctx context.Context, k string, lease *etcd.Lease, 
 			case <-term.Done():
 				return
 			}
-			_, _ = e.write(trying, k, lease) // the table shows what came of it
+			_, _ = e.write(trying, k, lease) // the table shows the result
 		}
 	}()
 	return term, func() { stop(); cancel(); <-tried }, nil
 }
 
-// term is the time for which a guard holds: until a channel is closed, or the table shows
-// another one.
+// term returns a context for which a guard holds: until a channel is closed, or the table contains
+// another value.
 func (e *Elections) term(ctx context.Context, g etcd.Guard, over <-chan struct{}) (term context.Context, end context.CancelFunc, err error) {
 	term, cancel := context.WithCancel(etcd.Guarded(ctx, g))
 	watched := make(chan struct{})
@@ -287,7 +288,8 @@ func (e *Elections) term(ctx context.Context, g etcd.Guard, over <-chan struct{}
 	return term, func() { cancel(); <-watched }, nil
 }
 
-// await returns when the row of a key is as wanted, a channel is closed, or the context ends.
+// await returns when the row of a key has the wanted value, a channel is closed, or the context
+// ends.
 func (e *Elections) await(ctx context.Context, k string, wanted func(*table.Row) bool, over <-chan struct{}) {
 	for {
 		sub, err := e.table.Subscribe(e.table.Rev(), nil, table.At(k))
@@ -298,13 +300,13 @@ func (e *Elections) await(ctx context.Context, k string, wanted func(*table.Row)
 				return
 			}
 		}
-		if ctx.Err() != nil { // else the table was loaded anew
+		if ctx.Err() != nil { // otherwise the table was reloaded
 			return
 		}
 	}
 }
 
-// follow is await by a subscription; false: it has ended.
+// follow is await on one subscription; it returns false if the subscription has ended.
 func (e *Elections) follow(ctx context.Context, sub *table.Subscription, k string, wanted func(*table.Row) bool, over <-chan struct{}) bool {
 	for {
 		if row, _ := e.table.Get(k); wanted(row) {

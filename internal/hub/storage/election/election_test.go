@@ -17,17 +17,17 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// candidate is a hub that stands for elections.
+// candidate is a hub that takes part in elections.
 type candidate struct {
 	log    *etcd.Log
 	table  *table.Table
 	member *presence.Member
 	*election.Elections
-	// broken has its table lost.
+	// broken makes its table lost while it is set.
 	broken *atomic.Bool
-	// looks counts how often it has looked whether to say how far it is.
+	// looks counts how often the hub has checked whether to publish its progress.
 	looks *atomic.Int64
-	// stop ends it as a clean stop does.
+	// stop ends the hub like a normal stop.
 	stop func()
 }
 
@@ -98,21 +98,21 @@ func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 				t.Error(err)
 			}
 		}
-		_ = log.Close() // of a client whose context has ended
+		_ = log.Close() // the context of the client has ended
 	}
 	t.Cleanup(c.stop)
 	return c
 }
 
-// term is a term of a candidate. Candidates give no other sign of their election in time: a deposed one
-// may still count itself as elected when the next one begins.
+// term is a term of a candidate. It is the only timely sign of an election: a former leader may
+// still count itself as elected when the next term begins.
 type term struct {
 	ctx       context.Context
 	candidate *candidate
 }
 
-// TestDeposed: who is no longer elected writes nothing, whether or not it knows; who is, is
-// only one, and follows at once when the one before stops.
+// TestDeposed: a former leader writes nothing, whether or not it knows that its term ended. At any
+// time there is only one leader, and another follows at once when it stops.
 func TestDeposed(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
@@ -141,7 +141,7 @@ func TestDeposed(t *testing.T) {
 	if len(terms) > 0 || other.Held("test") {
 		t.Fatal("both are elected")
 	}
-	// etcd takes the election away, as when the lease ends.
+	// etcd removes the key, as when the lease ends.
 	if _, err := one.log.Write(ctx, []etcd.Op{{Key: key.Election("test")}}); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// leased is a Member whose lease stays as it is. asked gets when it was asked for it.
+// leased is a Member with a constant lease. asked receives the time of each call of Lease.
 type leased struct {
 	lease *etcd.Lease
 	full  bool
@@ -38,10 +38,10 @@ func (m leased) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{}) 
 	return m.lease, m.full, nil
 }
 
-// concern is what they are elected for here.
+// concern is the task of these tests.
 const concern = "test"
 
-// runs has a loop run for the concern until the test ends, and tells of each term.
+// runs runs a loop for the task until the test ends, and sends each term to a channel.
 func runs(t *testing.T, e *election.Elections) <-chan context.Context {
 	t.Helper()
 	terms, ended := make(chan context.Context, 10), make(chan struct{})
@@ -58,14 +58,14 @@ func runs(t *testing.T, e *election.Elections) <-chan context.Context {
 	return terms
 }
 
-// next is the next term.
+// next returns the next term.
 func next(t *testing.T, terms <-chan context.Context) context.Context {
 	t.Helper()
 	return limit.Receive(t, terms, "a hub is elected")
 }
 
-// TestFullFollows: a hub that gets no lease for want of room goes on when the one that was
-// elected before has ended.
+// TestFullFollows: a hub that gets no lease because the log is full continues when the previous
+// leader has ended.
 func TestFullFollows(t *testing.T) {
 	one := stand(t, etcdtest.Listen(t, nil))
 	rev, err := one.log.Write(t.Context(), []etcd.Op{{Key: key.Election("test"), Value: []byte("other")}})
@@ -84,8 +84,8 @@ func TestFullFollows(t *testing.T) {
 	next(t, terms)
 }
 
-// TestElectedUnderAlarm: when etcd refuses every write and the elected hub ends, one that has
-// a lease from before goes on, so that room can be made; once there is some, one is elected.
+// TestElectedUnderAlarm: when etcd refuses all writes and the leader ends, a hub with an earlier
+// lease continues, so that space can be freed. Once there is space, one hub is elected.
 func TestElectedUnderAlarm(t *testing.T) {
 	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })
 	one, other := stand(t, at), stand(t, at)
@@ -136,8 +136,8 @@ func TestElectedUnderAlarm(t *testing.T) {
 	next(t, terms)
 }
 
-// TestLaggingTable: a hub whose table does not show yet that another was elected does not ask
-// the log as fast as it answers.
+// TestLaggingTable: a hub whose table does not yet contain another hub's election does not send
+// requests to the log without a pause.
 func TestLaggingTable(t *testing.T) {
 	one := stand(t, etcdtest.Listen(t, nil))
 	next(t, runs(t, one.Elections))

@@ -24,11 +24,12 @@ func until(t *testing.T, what string, holds func() bool) {
 	})
 }
 
-// TestLostTable: a hub that reaches the log but has lost its table gives back what it is
-// elected for, and comes back when the table is loaded.
+// TestLostTable: a hub that reaches the log but has lost its table resigns, and is a candidate
+// again when the table is loaded.
 func TestLostTable(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
-	// The hub gives up a lost table after the TTL. A lease that ends earlier changes nothing here.
+	// The hub resigns after the TTL without a table. An earlier end of the lease changes nothing
+	// here.
 	one, other := standFor(t, at, 6*time.Second), stand(t, at)
 	term := next(t, runs(t, one.Elections))
 	terms := runs(t, other.Elections)
@@ -49,13 +50,13 @@ func TestLostTable(t *testing.T) {
 	})
 }
 
-// TestSeenIsTold: while history is to be forgotten for its size each hub says how far it is,
-// also who is elected, after a few revisions; and that comes to an end.
+// TestSeenIsTold: while the history is to be compacted because of its size, each hub publishes its
+// progress after a few revisions, also the leader; and this ends.
 func TestSeenIsTold(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	one, other := stand(t, at), stand(t, at)
 	rev := int64(0)
-	for range 20 { // more than the part of the quota that history may take
+	for range 20 { // more than the share of the quota for history
 		var err error
 		if rev, err = one.log.Write(t.Context(), []etcd.Op{{Key: key.Marker("x"), Value: make([]byte, 1<<20)}}); err != nil {
 			t.Fatal(err)
@@ -65,7 +66,7 @@ func TestSeenIsTold(t *testing.T) {
 		hubs := presence.Hubs(other.table.Snapshot())
 		return hubs[one.member.ID()].Seen >= rev-2 && hubs[other.member.ID()].Seen >= rev-2
 	})
-	const looks = 3 // of each, after which nothing is written
+	const looks = 3 // of each hub, after which nothing is written
 	var since [2]int64
 	until(t, "they go on saying so", func() bool {
 		if now := other.table.Rev(); now != rev {

@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// outdated is a Member beside which a newer hub lives, or not.
+// outdated is a Member that reports a newer hub, or none.
 type outdated struct {
 	*presence.Member
 	mu      sync.Mutex
@@ -35,8 +35,8 @@ func (o *outdated) set(lives bool) {
 	o.changed = make(chan struct{})
 }
 
-// TestNewerIsElected: a hub gives up what it is elected for when a newer one appears, though its
-// lease goes on, and stands again when that is gone.
+// TestNewerIsElected: a hub resigns when a newer one appears, although its lease continues, and is
+// a candidate again when the newer one is gone.
 func TestNewerIsElected(t *testing.T) {
 	server := etcdtest.Listen(t, nil)
 	one, newer := stand(t, server), stand(t, server)

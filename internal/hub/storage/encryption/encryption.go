@@ -1,9 +1,8 @@
-// Package encryption encrypts values of the log at rest, by the EncryptionConfiguration of
-// Kubernetes: those of objects of the resources that it names, and of what locations
-// report of these. A value is bound to its key, so that none can be put in the place of
-// another.
+// Package encryption encrypts values of the log at rest, by an EncryptionConfiguration of
+// Kubernetes: objects of the configured resources, and reports about them. A value is bound to its
+// key, so it can't be moved to another key.
 //
-// It must know no cryptography of its own: all of it is that of k8s.io/apiserver.
+// It must not implement cryptography; it uses that of k8s.io/apiserver.
 package encryption
 
 import (
@@ -19,32 +18,32 @@ import (
 )
 
 const (
-	// look is how often it is looked whether the file has changed, and retry how often a
-	// changed one that can't be used is tried again: what stands against it may be gone.
+	// look is the interval of checks for a changed file. retry is the interval at which a changed
+	// file that can't be used is tried again, since the reason may have gone.
 	look  = 5 * time.Second
 	retry = time.Minute
 )
 
-// Sealer seals and opens values by a file that may change. It is safe for concurrent use.
+// Sealer encrypts and decrypts values by a file that may change. It is safe for concurrent use.
 type Sealer struct {
 	file   string
 	logger *slog.Logger
-	// ctx is what follows KMS plugins until Close.
+	// ctx is the context of KMS plugins until Close.
 	ctx    context.Context
 	cancel context.CancelFunc
 
 	now atomic.Pointer[Keys]
-	// adopted counts the times that a changed file was taken over.
+	// adopted counts how often a changed file was loaded.
 	adopted atomic.Int64
-	// retired are the keys before those, which requests may still use.
+	// retired are the previous keys, which running requests may still use.
 	retired *Keys
 
 	mu sync.Mutex
-	// refused is why the file, as it is now, is not used; nil: it is.
+	// refused is the reason why the present file is not used; nil if it is used.
 	refused error
 }
 
-// Open reads a file. Close ends what follows its KMS plugins.
+// Open loads a file. Close stops its KMS plugins.
 func Open(file string, logger *slog.Logger) (*Sealer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	keys, err := load(ctx, file)
@@ -60,27 +59,27 @@ func Open(file string, logger *slog.Logger) (*Sealer, error) {
 	return s, nil
 }
 
-// Close ends what follows KMS plugins.
+// Close stops the KMS plugins.
 func (s *Sealer) Close() { s.cancel() }
 
-// Covers says whether the file names the resource that a key of the log is about.
+// Covers reports whether the file configures the resource in a key of the log.
 func (s *Sealer) Covers(k string) bool { return s.now.Load().Covers(k) }
 
-// Seal is how a value of a key is kept.
+// Seal returns the stored form of a key's value.
 func (s *Sealer) Seal(ctx context.Context, k string, plain []byte) ([]byte, error) {
 	return s.now.Load().Seal(ctx, k, plain)
 }
 
-// Open gives the value of a key from how it is kept. stale says that it would be kept
-// in another way now.
+// Open returns the value of a key from its stored form. stale reports that Seal would now return
+// another form.
 func (s *Sealer) Open(ctx context.Context, k string, kept []byte) (plain []byte, stale bool, err error) {
 	return s.now.Load().Open(ctx, k, kept)
 }
 
-// Adopted is how often a changed file was taken over.
+// Adopted returns how often a changed file was loaded.
 func (s *Sealer) Adopted() int64 { return s.adopted.Load() }
 
-// Refused is why the file, as it is now, is not used; nil: it is.
+// Refused returns the reason why the present file is not used; nil if it is used.
 func (s *Sealer) Refused() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -95,9 +94,9 @@ func (s *Sealer) setRefused(err error) (changed bool) {
 	return changed
 }
 
-// Follow takes over the file whenever it has changed, until the context ends. check says
-// why new keys don't do for what is there: then those of before stay. adopted is called
-// when they have been taken over.
+// Follow loads the file after each change until the context ends. check returns an error if the new
+// keys can't read present values; then the previous keys stay. Follow calls adopted after loading
+// new keys.
 func (s *Sealer) Follow(ctx context.Context, check func(ctx context.Context, keys *Keys) error, adopted func()) error {
 	tick := time.NewTicker(look)
 	defer tick.Stop()
@@ -134,9 +133,9 @@ func (s *Sealer) Follow(ctx context.Context, check func(ctx context.Context, key
 	}
 }
 
-// adopt takes over the file as it is now.
+// adopt loads the present file.
 func (s *Sealer) adopt(ctx context.Context, check func(ctx context.Context, keys *Keys) error) error {
-	keys, err := load(s.ctx, s.file) //nolint:contextcheck // what follows KMS plugins outlives the loop
+	keys, err := load(s.ctx, s.file) //nolint:contextcheck // the KMS plugins outlive the loop
 	if err != nil {
 		return err
 	}
@@ -146,7 +145,7 @@ func (s *Sealer) adopt(ctx context.Context, check func(ctx context.Context, keys
 	}
 	if err := check(ctx, keys); err != nil {
 		keys.close()
-		return fmt.Errorf("what is there could not be read: %w", err)
+		return fmt.Errorf("present values could not be read: %w", err)
 	}
 	if s.retired != nil {
 		s.retired.close()

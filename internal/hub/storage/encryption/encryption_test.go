@@ -95,7 +95,7 @@ func seal(t *testing.T, s *Sealer, k string) []byte {
 	return kept
 }
 
-// reads checks that a value is opened.
+// reads checks that a value is decrypted.
 func reads(t *testing.T, s *Sealer, k string, kept []byte, wantStale bool) {
 	t.Helper()
 	got, stale, err := s.Open(t.Context(), k, kept)
@@ -104,8 +104,8 @@ func reads(t *testing.T, s *Sealer, k string, kept []byte, wantStale bool) {
 	}
 }
 
-// refuses checks that a value is not opened, and that what is said names its key and
-// nothing of its content.
+// refuses checks that a value is not decrypted, and that the error names its key and contains
+// nothing of the value.
 func refuses(t *testing.T, s *Sealer, k string, kept []byte) {
 	t.Helper()
 	got, _, err := s.Open(t.Context(), k, kept)
@@ -114,10 +114,10 @@ func refuses(t *testing.T, s *Sealer, k string, kept []byte) {
 	}
 }
 
-// TestDefault shows what the file does that is made at the first start.
+// TestDefault tests the configuration that the first start creates.
 func TestDefault(t *testing.T) {
 	file := filepath.Join(t.TempDir(), FileName)
-	for _, want := range []bool{true, false} { // a second time it stays
+	for _, want := range []bool{true, false} { // the second time, it stays
 		if made, err := Create(file); err != nil || made != want {
 			t.Fatal(made, err)
 		}
@@ -135,7 +135,7 @@ func TestDefault(t *testing.T) {
 			t.Errorf("%s is kept in the same way twice", k)
 		}
 		reads(t, s, k, kept, false)
-		reads(t, s, k, plaintext, true) // from before there was a key
+		reads(t, s, k, plaintext, true) // written without encryption
 		for i := range kept {
 			broken := bytes.Clone(kept)
 			broken[i] ^= 1
@@ -158,8 +158,8 @@ func TestDefault(t *testing.T) {
 	refuses(t, opened(t, other), secret("a"), seal(t, s, secret("a")))
 }
 
-// TestProviders shows for each provider that what it has sealed is good for its key of
-// the log alone, and by its own key alone.
+// TestProviders: for each provider, an encrypted value is valid only for its key of the log, and
+// only with its own encryption key.
 func TestProviders(t *testing.T) {
 	for name, rules := range map[string][2]string{
 		"secretbox": {provider("secretbox", key1), provider("secretbox", key2)},
@@ -177,7 +177,7 @@ func TestProviders(t *testing.T) {
 			for _, k := range []string{secret("b"), report(secret("a"), key.Placed), strings.Replace(secret("a"), "o/s/", "o/z/", 1)} {
 				refuses(t, s, k, kept)
 			}
-			refuses(t, s, secret("a"), plaintext) // this configuration takes none that is not encrypted
+			refuses(t, s, secret("a"), plaintext) // this configuration rejects values that are not encrypted
 			refuses(t, configured(t, rule("secrets", rules[1], identity)), secret("a"), kept)
 			next := configured(t, rule("secrets", rules[1], rules[0], identity))
 			reads(t, next, secret("a"), kept, true)
@@ -195,7 +195,7 @@ func TestProviders(t *testing.T) {
 // plugin runs a KMS plugin, as a provider.
 func plugin(t *testing.T, name string) string {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "kms") //nolint:usetesting // the path of a socket has to be short
+	dir, err := os.MkdirTemp("", "kms") //nolint:usetesting // the path of a socket must be short
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func plugin(t *testing.T, name string) string {
 	return fmt.Sprintf(`{kms: {apiVersion: v2, name: %s, endpoint: "unix://%s"}}`, name, socket)
 }
 
-// TestWildcards shows which resources a configuration is about, as for an API server.
+// TestWildcards tests which resources a configuration covers, as for an API server.
 func TestWildcards(t *testing.T) {
 	s := configured(t, rule("configmaps, pandas.example.com", provider("secretbox", key1)), rule("'*.apps'", provider("aesgcm", key1)), rule("'*.*'", provider("aescbc", key1)))
 	for k, want := range map[string]string{
@@ -224,7 +224,7 @@ func TestWildcards(t *testing.T) {
 	}
 }
 
-// TestBadFiles are refused, and what is said has nothing of a key.
+// TestBadFiles: invalid files are refused, and the error contains no part of a key.
 func TestBadFiles(t *testing.T) {
 	dir := t.TempDir()
 	for name, rules := range map[string]string{
@@ -247,14 +247,14 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestFollow changes the file while it is used: keys that do not read what is there, or
-// what is written until then, are not taken over.
+// TestFollow changes the file while it is used. Keys that can't read present values, or values that
+// are written in the meantime, are not loaded.
 func TestFollow(t *testing.T) {
 	one, two := provider("secretbox", key1), provider("secretbox", key2)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t, write(t, file, rule("secrets", one, identity)))
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the variables below
 		there := map[string][]byte{secret("a"): seal(t, s, secret("a"))}
 		adoptions := 0
 		adopted := func() int {
@@ -336,7 +336,7 @@ func TestFollow(t *testing.T) {
 	})
 }
 
-// TestOthersCostNothing holds what is asked of every value that is not encrypted.
+// TestOthersCostNothing measures the work for each value that is not encrypted.
 func TestOthersCostNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), FileName)
 	if _, err := Create(file); err != nil {

@@ -14,28 +14,27 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// ErrUnreadable says that no key of the configuration opens a value.
+// ErrUnreadable is returned if no key of the configuration decrypts a value.
 var ErrUnreadable = errors.New("no key of the encryption configuration opens it")
 
 const (
-	// mark is how every value begins that is sealed, as Kubernetes writes it. No JSON
-	// begins so.
+	// mark is the prefix of all encrypted values, as in Kubernetes. JSON never starts with it.
 	mark = "k8s:enc:"
-	// everything stands for all groups, or all resources of one, in a configuration.
+	// everything stands for all groups, or all resources of a group, in a configuration.
 	everything = "*"
-	// hubID tells API servers apart in metrics of KMS plugins.
+	// hubID identifies the hub in metrics of KMS plugins.
 	hubID = "orrery-hub"
 )
 
-// Keys are what one EncryptionConfiguration says. They are safe for concurrent use.
+// Keys are the keys of one EncryptionConfiguration. They are safe for concurrent use.
 type Keys struct {
 	hash         string
 	transformers map[schema.GroupResource]value.Transformer
-	// close ends what follows KMS plugins.
+	// close stops the KMS plugins.
 	close context.CancelFunc
 }
 
-// load reads a configuration. What follows KMS plugins runs until close is called.
+// load reads a configuration. Its KMS plugins run until close is called.
 func load(ctx context.Context, file string) (*Keys, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -50,13 +49,12 @@ func load(ctx context.Context, file string) (*Keys, error) {
 	return &Keys{hash: config.EncryptionFileContentHash, transformers: config.Transformers, close: cancel}, nil
 }
 
-// Covers says whether the configuration names the resource that a key of the log is
-// about.
+// Covers reports whether the configuration names the resource in a key of the log.
 func (s *Keys) Covers(k string) bool { return s.of(k) != nil }
 
-// of is what seals the value of a key; nil: nothing does.
+// of returns the transformer for the value of a key; nil if there is none.
 func (s *Keys) of(k string) value.Transformer {
-	r, ok := key.About(k)
+	r, ok := key.SubjectOf(k)
 	if !ok {
 		return nil
 	}
@@ -70,7 +68,7 @@ func (s *Keys) of(k string) value.Transformer {
 	return s.transformers[schema.GroupResource{Group: everything, Resource: everything}]
 }
 
-// Seal is how a value of a key is kept.
+// Seal returns the stored form of a key's value.
 func (s *Keys) Seal(ctx context.Context, k string, plain []byte) ([]byte, error) {
 	t := s.of(k)
 	if t == nil {
@@ -80,14 +78,14 @@ func (s *Keys) Seal(ctx context.Context, k string, plain []byte) ([]byte, error)
 	if err != nil {
 		return nil, fmt.Errorf("encrypt the value of %q: %w", k, err)
 	}
-	if !isSealed(sealed) { // the configuration has it kept as it is
+	if !isSealed(sealed) { // the configuration does not encrypt it
 		return plain, nil
 	}
 	return sealed, nil
 }
 
-// Open gives the value of a key from how it is kept. stale says that it would be kept
-// in another way now.
+// Open returns the value of a key from its stored form. stale reports that Seal would now return
+// another form.
 func (s *Keys) Open(ctx context.Context, k string, kept []byte) (plain []byte, stale bool, err error) {
 	t := s.of(k)
 	if t == nil {
@@ -112,14 +110,14 @@ func (s *Keys) Open(ctx context.Context, k string, kept []byte) (plain []byte, s
 
 func isSealed(kept []byte) bool { return bytes.HasPrefix(kept, []byte(mark)) }
 
-// bind puts the key of a value before it: of the providers there are, secretbox and
-// aescbc do not authenticate what a value is about by themselves.
+// bind puts the key before the value, since the providers secretbox and aescbc do not authenticate
+// the context of a value.
 func bind(k string, plain []byte) []byte {
 	b := make([]byte, 0, len(k)+1+len(plain))
 	return append(append(append(b, k...), 0), plain...)
 }
 
-// unbind is the value behind its key; false: it is another's.
+// unbind returns the value after its key; false if the key differs.
 func unbind(k string, data []byte) ([]byte, bool) {
 	n := len(k)
 	if len(data) <= n || string(data[:n]) != k || data[n] != 0 {
@@ -128,8 +126,8 @@ func unbind(k string, data []byte) ([]byte, bool) {
 	return data[n+1:], true
 }
 
-// continues fails unless the keys open what others write now, of whatever resource:
-// while they replace those, writes go on.
+// continues fails unless the keys decrypt all resources that the previous keys encrypt: writes
+// continue while the keys are replaced.
 func (s *Keys) continues(ctx context.Context, before *Keys) error {
 	for _, of := range []*Keys{before, s} {
 		for gr := range of.transformers {
@@ -139,18 +137,17 @@ func (s *Keys) continues(ctx context.Context, before *Keys) error {
 				return fmt.Errorf("try the keys of before: %w", err)
 			}
 			if _, _, err := s.Open(ctx, k, kept); err != nil {
-				return fmt.Errorf("what is written for %q until then could not be read: %w", gr.String(), err)
+				return fmt.Errorf("values of %q that are written in the meantime could not be read: %w", gr.String(), err)
 			}
 		}
 	}
 	return nil
 }
 
-// probe seals and opens something of each resource.
+// probe encrypts and decrypts a value of each resource.
 func (s *Keys) probe(ctx context.Context) error { return s.continues(ctx, s) }
 
-// probeKey is the key of an object that is not there, of a resource that a
-// configuration names.
+// probeKey returns the key of an object that does not exist, for a resource in a configuration.
 func probeKey(gr schema.GroupResource) string {
 	const some = "some"
 	if gr.Group == everything {

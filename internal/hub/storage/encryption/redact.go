@@ -9,31 +9,30 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// errChanging stands for what is wrong with a file that is being written.
+// errChanging replaces errors about a file that is being written.
 var errChanging = errors.New("the file has changed while it was read")
 
-// redacted is an error without the keys of the file that it is about, which had a content
-// before it was read: the validation of k8s.io/apiserver shows the whole of a provider that
-// it refuses.
+// redacted removes the keys in a file from an error about it. before is the content of the file
+// before it was read. The validation of k8s.io/apiserver prints the whole provider that it refuses.
 func redacted(err error, file string, before []byte) error {
 	now, failed := os.ReadFile(file)
-	if failed != nil || !bytes.Equal(before, now) { // nobody knows what keys it had in between
+	if failed != nil || !bytes.Equal(before, now) { // the keys in between are unknown
 		return errors.Join(errChanging, failed)
 	}
 	var content any
-	if yaml.Unmarshal(now, &content) != nil { // then nothing of it was looked at
+	if yaml.Unmarshal(now, &content) != nil { // then nothing of it was validated
 		return err
 	}
 	text := err.Error()
 	for _, secret := range secretsIn(content) {
-		for _, part := range append(strings.Fields(secret), secret) { // ends of lines are shown in another way
+		for _, part := range append(strings.Fields(secret), secret) { // line breaks are printed differently
 			text = strings.ReplaceAll(text, part, "REDACTED")
 		}
 	}
 	return errors.New(text)
 }
 
-// secretsIn are the values of all fields of the name of a key's.
+// secretsIn returns the values of all fields with the name of a key's secret.
 func secretsIn(content any) (all []string) {
 	switch content := content.(type) {
 	case map[string]any:

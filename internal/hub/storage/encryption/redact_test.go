@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestErrorsShowNoKey: whatever is wrong with a file, and however a key is written in it.
+// TestErrorsShowNoKey: errors about any invalid file contain no key, in any notation.
 func TestErrorsShowNoKey(t *testing.T) {
 	const part = "SGVyZUlzQS" // of each key here
 	for what, provider := range map[string]string{
@@ -46,8 +46,8 @@ func TestErrorsShowNoKey(t *testing.T) {
 	}
 }
 
-// TestErrorsOfAFileThatIsWritten: what is wrong with the half of a file shows nothing of
-// it, although the file has another content by then.
+// TestErrorsOfAFileThatIsWritten: an error about half of a file contains no part of it, although
+// the file has changed by then.
 func TestErrorsOfAFileThatIsWritten(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "keys.yaml")
 	if err := os.WriteFile(file, []byte("secret: the-whole-of-a-key"), 0o600); err != nil {

@@ -1,7 +1,7 @@
-// Package lineage tells the revisions of one log from those of another that shares its
+// Package lineage distinguishes the revisions of one log from those of another with the same
 // beginning, by the hub markers in it.
 //
-// It must never write to the log: the hub writes the marker when it begins to serve.
+// It must not write to the log: the hub writes the marker when it starts to serve.
 package lineage
 
 import (
@@ -19,65 +19,60 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// hubMarker is the trace that one start of a hub, or a reload of its table, leaves in
-// the log.
+// hubMarker is the marker in the log of one start of a hub, or of one reload of its table.
 type hubMarker struct {
 	name string
-	// rev is the revision that created it, 0 while it is not in the log. from is the
-	// first revision under its name.
+	// rev is the revision that created it, 0 while it is not in the log. from is the first revision
+	// that belongs to it.
 	rev, from int64
-	// says is what its hub found in the log before it; nil if the hub did not say.
+	// says is the value of the marker, which describes the log before it; nil if it has none.
 	says *markerValue
-	// seen is the newest revision under it of which the log itself shows that it
-	// changed something.
+	// seen is the newest revision of the marker that changed something, by the content of the log.
 	seen int64
 }
 
 // markerValue is the value of a hub marker in the log.
 type markerValue struct {
 	Started string `json:"started"`
-	// Of is the marker before this one, and After the last revision under that one
-	// that this log holds.
+	// Of is the previous marker, and After the last revision of that marker in this log.
 	Of    string `json:"of,omitempty"`
 	After *int64 `json:"after,omitempty"`
-	// Open says that other hubs may have written between After and the marker: what the log
-	// shows of that counts, too. The hub says how far that was right after, see Settle.
+	// Open reports that other hubs may have written between After and the marker, so the content of
+	// the log in between also counts. The hub later records how far it was valid; see Settle.
 	Open bool `json:"open,omitempty"`
 }
 
-// Lineage tells the revisions of this log from those of another that shares its
-// beginning: the log before a restore, whose agents remember revisions that the
-// copy never had. The zero Lineage knows of no log yet. One goroutine tells it of
-// changes; any may ask.
+// Lineage distinguishes the revisions of this log from those of another with the same beginning:
+// the log before a restore, whose agents know revisions that the copy never had. The zero Lineage
+// knows no log yet. Only one goroutine may call its observer methods; others may be called
+// concurrently.
 //
-// An agent that remembers a marker and a revision has seen this log if the hub of
-// that marker wrote this log up to the revision. How far it did is shown by what the
-// log holds, never by the revision number that etcd has reached: others may use the
-// same etcd, and a restore may skip any number of revisions. So each hub notes in its
-// marker, before it writes anything else, where it found the one before to end.
+// An agent that knows a marker and a revision has seen this log if the hub of that marker wrote
+// this log up to that revision. The content of the log proves this, and never etcd's revision
+// number: other clients may use the same etcd, and a restore may skip any number of revisions. Each
+// hub therefore first records in its marker where the previous marker ended.
 type Lineage struct {
 	mu  sync.RWMutex
 	all []hubMarker // by revision; one that is not in the log yet is last
-	// least is the least of the first revisions of each marker and those behind it, and
-	// last the newest revision of which the log shows that it changed something: each
-	// start leaves a marker, so a log may have many, and both are asked of every change.
+	// least is the minimum of the first revisions of each marker and all later ones. last is the
+	// newest revision that changed something, by the content of the log. Both are needed for each
+	// change, and a log may have many markers, since each start adds one.
 	least []int64
 	last  int64
-	// loaded says that the initial state has been observed since the last Reset.
+	// loaded reports whether the initial state has been observed since the last Reset.
 	loaded bool
-	// base is the revision of that state: what was deleted up to it left no trace.
+	// base is the revision of that state: deletions up to it left no evidence.
 	base int64
-	// shown is the newest revision that a row still shows.
+	// shown is the newest revision in a present row.
 	shown int64
-	// foreign says that the log may not be the one that this process wrote to, until
-	// a new marker says where that one ended.
+	// foreign reports that the log may not be the one that this process wrote to, until a new
+	// marker records where that one ended.
 	foreign bool
 }
 
 var _ table.Observer = (*Lineage)(nil)
 
-// Reset implements table.Observer: it forgets all markers but one that has yet to be
-// written.
+// Reset implements table.Observer: it forgets all markers except one that has yet to be written.
 func (l *Lineage) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +81,8 @@ func (l *Lineage) Reset() {
 	l.loaded, l.shown = false, 0
 }
 
-// Observe implements table.Observer: it notes the markers among the changes of a
-// revision, and that the log reaches up to it.
+// Observe implements table.Observer: it records the markers among the changes of a revision, and
+// the revision.
 func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -117,7 +112,7 @@ func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	switch {
 	case !l.loaded:
 		l.base = rev
-	case own: // what goes with a lease goes by itself, also in a copy
+	case own: // a key with a lease also disappears from a copy
 		if moved {
 			l.opened(rev, before)
 		}
@@ -126,7 +121,7 @@ func (l *Lineage) Observe(rev int64, changes []table.Change) {
 	for _, ch := range changes {
 		if ch.Cur != nil && !ch.SameEntry() && !key.ClassOf(ch.Row().Key).Leased() {
 			l.shown = max(l.shown, ch.Cur.ModRev)
-			l.reaches(ch.Cur.ModRev) // in the initial state each row shows when it was written
+			l.reaches(ch.Cur.ModRev) // in the initial state, each row has the revision that wrote it
 		}
 	}
 	l.loaded = true
@@ -135,7 +130,7 @@ func (l *Lineage) Observe(rev int64, changes []table.Change) {
 func markerOf(name string, row *table.Row, seen int64) hubMarker {
 	m := hubMarker{name: name, rev: row.CreateRev, from: row.CreateRev, seen: max(seen, row.CreateRev)}
 	var says markerValue
-	// What can't be read says nothing.
+	// An unreadable value is ignored.
 	if json.Unmarshal(row.Value, &says) == nil && says.After != nil {
 		if m.says = &says; !says.Open {
 			m.from = *says.After + 1
@@ -144,8 +139,8 @@ func markerOf(name string, row *table.Row, seen int64) hubMarker {
 	return m
 }
 
-// opened notes that what came before an open marker, which a revision has created, is under
-// the marker before: up to the newest revision that the log was seen to have until then.
+// opened records that revisions before an open marker belong to the previous marker, up to the
+// newest revision that was observed until then.
 func (l *Lineage) opened(rev, before int64) {
 	for i, m := range l.all {
 		if i > 0 && m.rev == rev && m.says != nil && m.says.Open {
@@ -156,10 +151,10 @@ func (l *Lineage) opened(rev, before int64) {
 	}
 }
 
-// order puts a marker without a revision after all others: 0 wraps around on purpose.
+// order sorts a marker without a revision after all others: 0 wraps around on purpose.
 func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 }
 
-// reaches notes that the log holds a revision that changed something.
+// reaches records that the log contains a revision that changed something.
 func (l *Lineage) reaches(rev int64) {
 	if i := l.find(rev); i >= 0 {
 		l.all[i].seen = max(l.all[i].seen, rev)
@@ -167,7 +162,7 @@ func (l *Lineage) reaches(rev int64) {
 	}
 }
 
-// index keeps least and last when markers have changed.
+// index updates least and last after markers have changed.
 func (l *Lineage) index() {
 	l.least, l.last = make([]int64, len(l.all)), 0
 	least := int64(math.MaxInt64)
@@ -177,8 +172,7 @@ func (l *Lineage) index() {
 	}
 }
 
-// find is the index of the newest marker that a revision can be under; -1 if there is
-// none.
+// find returns the index of the newest marker that a revision can belong to; -1 if there is none.
 func (l *Lineage) find(rev int64) int {
 	return newest(len(l.least), rev, func(i int) int64 { return l.least[i] })
 }
@@ -189,11 +183,10 @@ func newest(n int, rev int64, at func(int) int64) int {
 	return sort.Search(n, func(i int) bool { return at(i) > rev }) - 1
 }
 
-// Begin returns the key's name and the value of the marker to write to the log: one
-// named random, or the one before if that is not written yet. From now on new revisions
-// are under its name, so that a hub whose log has no room for the marker yet proves
-// nothing by an older one. shared says that other hubs may write meanwhile, so that Settle
-// is to follow.
+// Begin returns the key's name and the value of the marker to write to the log: a new one named
+// random, or the previous one if it is not written yet. From now on new revisions belong to it, so
+// a hub whose log has no space for the marker does not use an older one as proof. shared reports
+// that other hubs may write in the meantime, so that Settle must follow.
 func (l *Lineage) Begin(random string, now time.Time, shared bool) (name string, value []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -215,8 +208,8 @@ func (l *Lineage) Begin(random string, now time.Time, shared bool) (name string,
 	return m.name, value, nil
 }
 
-// Settle returns the value that an open marker is to have now that it is in the log and
-// observed: by what this process has seen to be right before it. ok is false for a marker
+// Settle returns the final value of an open marker that has been written and observed. It records
+// which revisions before the marker this process has observed as valid. ok is false for a marker
 // that is not open.
 func (l *Lineage) Settle(name string) (value []byte, ok bool, err error) {
 	l.mu.RLock()
@@ -236,15 +229,15 @@ func (l *Lineage) Settle(name string) (value []byte, ok bool, err error) {
 	return value, true, nil
 }
 
-// Distrust says that the log does not continue what this process knew: of the state
-// that is loaded next, nothing after its newest marker is proven until Begin.
+// Distrust records that the log does not continue the one that this process knew. In the next
+// loaded state, nothing after its newest marker is proven until Begin.
 func (l *Lineage) Distrust() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.foreign = true
 }
 
-// end is the last revision under a marker that this log is known to hold.
+// end returns the last revision of a marker that this log is known to contain.
 func (l *Lineage) end(i int) int64 {
 	m := l.all[i]
 	if i == len(l.all)-1 {
@@ -254,21 +247,21 @@ func (l *Lineage) end(i int) int64 {
 		return m.seen
 	}
 	switch next := l.all[i+1].says; {
-	case next == nil: // of a hub that did not say: what the log shows
+	case next == nil: // the hub recorded no value: use the content of the log
 		return m.seen
 	case next.Open && next.Of != m.name:
 		return m.seen
 	case next.Open:
 		return max(m.seen, *next.After)
-	case next.Of != m.name: // a marker between them is gone
+	case next.Of != m.name: // a marker between them is missing
 		return m.rev
 	default:
 		return *next.After
 	}
 }
 
-// Spans are the revisions up to now that this log is known to have had under a marker:
-// an agent that remembers the marker and one of them has seen this log.
+// Spans returns the revisions up to now that this log is known to have had under a marker. An agent
+// that knows the marker and one of them has seen this log.
 func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -283,9 +276,8 @@ func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
 	return nil
 }
 
-// At is what an agent that has seen the table up to a revision remembers: the marker,
-// and the revision or, if nothing has changed since, that of the last change. Below the
-// first marker the marker is "".
+// At returns the log position that an agent knows which has the table up to a revision: the marker,
+// and the revision of the last change at or below rev. The marker is "" below the first marker.
 func (l *Lineage) At(rev int64) (marker string, revision int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -296,8 +288,8 @@ func (l *Lineage) At(rev int64) (marker string, revision int64) {
 	return marker, rev
 }
 
-// Continuous says whether an agent that remembers a marker and a revision has
-// seen this hub's log. An agent that remembers nothing has nothing to lose.
+// Continuous reports whether an agent that knows a marker and a revision has seen this hub's log.
+// It is true for an agent that knows none.
 func (l *Lineage) Continuous(marker string, rev int64) bool {
 	if marker == "" && rev == 0 {
 		return true
@@ -305,9 +297,9 @@ func (l *Lineage) Continuous(marker string, rev int64) bool {
 	return slices.ContainsFunc(l.Spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
 }
 
-// Hides says whether compaction up to a revision would hide how far the log reached: a
-// deletion that nothing followed leaves no trace. marker is one in the log that can be
-// written again to keep a trace.
+// Hides reports whether compaction up to a revision would remove the evidence of the log's last
+// revision: a deletion without later changes leaves none. marker is one in the log that can be
+// written again to keep evidence.
 func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -320,8 +312,8 @@ func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
 	return marker, marker != "" && floor >= last && last > l.shown
 }
 
-// Deliver sets in a put, unless it is nil, the place in the log at which it is
-// delivered. The marker is left out if it equals hello, the session's own.
+// Deliver sets the log position in a put, unless put is nil. It omits the marker if it equals
+// hello, the marker of the session.
 func (l *Lineage) Deliver(p *wire.Put, rev int64, hello string) {
 	if p == nil {
 		return

@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestLineageOfOlderMarkers shows that what a marker of an older hub does not say is
-// taken from what the log shows, so that an upgrade leaves agents proven.
+// TestLineageOfOlderMarkers: for markers of an older hub without a value, the content of the log
+// counts, so that agents stay proven after an upgrade.
 func TestLineageOfOlderMarkers(t *testing.T) {
 	var l Lineage
 	old := func(name string, rev int64) table.Change {
@@ -47,7 +47,7 @@ func TestLineageOfOlderMarkers(t *testing.T) {
 	if got := l.Spans("B", 11); len(got) != 1 || got[0] != (wire.Revisions{First: 10, Last: 11}) {
 		t.Errorf("up to revision 11 B proves %v", got)
 	}
-	if got := l.Spans("C", 9); got != nil { // it is yet to come
+	if got := l.Spans("C", 9); got != nil { // it does not exist yet
 		t.Errorf("a marker of the future proves %v", got)
 	}
 }
@@ -60,15 +60,15 @@ func row(name string, rev int64) table.Change {
 	return table.Change{Cur: &table.Row{Entry: table.NewEntry("o/"+name, []byte(`{}`), 1, rev)}}
 }
 
-// write is one change of a log that is made up: a nil value deletes. id is of this
-// write alone, wherever it was copied to.
+// write is one change of a simulated log: a nil value deletes. id is unique to this write, and the
+// same in copies.
 type write struct {
 	key   string
 	value []byte
 	id    int
 }
 
-// etcdLog is a made-up log, and what a copy of it has.
+// etcdLog is a simulated log, and the content of a copy.
 type etcdLog struct {
 	rev, floor int64 // history below the floor is compacted
 	writes     map[int64]write
@@ -76,7 +76,7 @@ type etcdLog struct {
 
 func (e *etcdLog) copy() *etcdLog { return &etcdLog{e.rev, e.floor, maps.Clone(e.writes)} }
 
-// state is what there is at a revision.
+// state returns the state at a revision.
 func (e *etcdLog) state(at int64) (all []table.Update) {
 	rows := map[string]table.Update{}
 	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
@@ -97,7 +97,7 @@ func (e *etcdLog) state(at int64) (all []table.Update) {
 	return all
 }
 
-// history is what identifies the log up to a revision. What goes with a lease is no part of it.
+// history identifies the log up to a revision. Keys with a lease are not part of it.
 func (e *etcdLog) history(at int64) string {
 	var ids []int
 	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
@@ -108,15 +108,15 @@ func (e *etcdLog) history(at int64) string {
 	return fmt.Sprint(ids)
 }
 
-// memory is what an agent remembers, and of which history.
+// memory is the position that an agent knows, with the history of its log.
 type memory struct {
 	marker  string
 	rev     int64
 	history string
-	life    int // how many restores there were
+	life    int // number of restores
 }
 
-// lineageModel is a hub on a made-up log, whose copies are restored below it.
+// lineageModel is a hub on a simulated log, which is restored from copies.
 type lineageModel struct {
 	log      *etcdLog
 	copies   []*etcdLog
@@ -125,7 +125,7 @@ type lineageModel struct {
 	ids      int
 	names    int
 	lives    int
-	full     bool // there is room for deletions only
+	full     bool // there is space only for deletions
 	window   int64
 	memories []memory
 }
@@ -140,7 +140,7 @@ func (m *lineageModel) write(k string, value []byte) bool {
 	return true
 }
 
-// tell shows the table what the log has beyond it.
+// tell applies to the table all revisions of the log that it lacks.
 func (m *lineageModel) tell(t *rapid.T) {
 	for rev := m.table.Rev() + 1; rev <= m.log.rev; rev++ {
 		w, ok := m.log.writes[rev]
@@ -158,7 +158,7 @@ func (m *lineageModel) tell(t *rapid.T) {
 	m.table.Progress(m.log.rev)
 }
 
-// load is what the tail does when it begins.
+// load does the work of loading the table.
 func (m *lineageModel) load(t *rapid.T) {
 	from := max(m.log.floor, 1)
 	m.table.Reset(from, m.log.state(from))
@@ -185,17 +185,17 @@ func (m *lineageModel) start(t *rapid.T) {
 	m.load(t)
 }
 
-// remember is an agent's mark.
+// remember adds a memory of an agent.
 func (m *lineageModel) remember() {
 	marker, rev := m.lineage.At(m.table.Rev())
 	life := m.lives
-	if m.full { // without a marker of its own a hub may have to say less than it knows
+	if m.full { // without its own marker, a hub may prove less than it knows
 		life = -1
 	}
 	m.memories = append(m.memories, memory{marker, rev, m.log.history(m.log.rev), life})
 }
 
-// check compares what the hub takes for proven with what the log and its copies hold.
+// check compares the proven positions with the contents of the log and its copies.
 func (m *lineageModel) check(t *rapid.T) {
 	for _, a := range m.memories {
 		same := a.rev <= m.log.rev && m.log.history(a.rev) == a.history
@@ -209,9 +209,9 @@ func (m *lineageModel) check(t *rapid.T) {
 	}
 }
 
-// TestLineageModel takes a log through writes, compactions, restarts and restores, also
-// to where as many revisions are left out as the log had meanwhile: nothing is
-// proven that the log never had, and without a restore everything is.
+// TestLineageModel tests writes, compactions, restarts and restores, also restores that skip as
+// many revisions as the log had in the meantime. No position is proven that the log never had, and
+// without a restore all positions are proven.
 func TestLineageModel(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		m := &lineageModel{log: &etcdLog{rev: 1, writes: map[int64]write{}}, window: rapid.Int64Range(1, 20).Draw(t, "window")}
@@ -255,7 +255,7 @@ func TestLineageModel(t *testing.T) {
 				m.compact(t, rapid.Int64Range(0, m.window).Draw(t, "kept"))
 			},
 			"restart": func(t *rapid.T) {
-				if !m.full { // not before there is room for the marker
+				if !m.full { // not before there is space for the marker
 					m.start(t)
 				}
 			},
@@ -269,7 +269,7 @@ func TestLineageModel(t *testing.T) {
 				m.log = m.copies[rapid.IntRange(0, len(m.copies)-1).Draw(t, "copy")].copy()
 				m.lives++
 				if has := slices.ContainsFunc(m.log.state(m.log.rev), func(u table.Update) bool { return u.Key == session }); has && rapid.Bool().Draw(t, "lease ends") {
-					m.write(session, nil) // by etcd itself
+					m.write(session, nil) // as etcd does when the lease ends
 				}
 				if rapid.Bool().Draw(t, "bump") {
 					m.log.rev += rapid.Int64Range(1, 30).Draw(t, "by")
@@ -290,10 +290,10 @@ func TestLineageModel(t *testing.T) {
 	})
 }
 
-// session is a key that goes with a lease.
+// session is a key with a lease.
 var session = key.WholeOf("a").Key()
 
-// beside starts another hub while the first one writes, and lets one of them go on alone.
+// beside starts another hub while the first one writes, and then one of them continues alone.
 func (m *lineageModel) beside(t *rapid.T) {
 	m.names++
 	other := &lineageModel{log: m.log, lineage: &Lineage{}, memories: m.memories, lives: m.lives}
@@ -337,20 +337,20 @@ func (m *lineageModel) beside(t *rapid.T) {
 	}
 }
 
-// compact forgets history but the newest revisions.
+// compact removes all history except the newest revisions.
 func (m *lineageModel) compact(t *rapid.T, kept int64) {
 	floor := m.log.rev - kept
 	if name, hides := m.lineage.Hides(floor); hides {
 		row, _ := m.table.Get(key.Marker(name))
 		if !m.write(row.Key, row.Value) {
-			return // there is no room
+			return // there is no space
 		}
 		m.tell(t)
 	}
 	m.log.floor = max(m.log.floor, floor)
 }
 
-// running restores the log below a hub, which may write before it notices.
+// running restores the log below a running hub, which may write before it notices.
 func (m *lineageModel) running(t *rapid.T) {
 	for range rapid.IntRange(0, 5).Draw(t, "writes") {
 		m.write("o/late", []byte(`{}`))
@@ -361,8 +361,8 @@ func (m *lineageModel) running(t *rapid.T) {
 
 const manyRevisions = 50_000
 
-// withMarkers returns a Lineage that has observed a number of markers, and the changes between
-// them, which it has not observed.
+// withMarkers returns a Lineage that has observed a number of markers, with changes between them
+// that it has not observed.
 func withMarkers(markers int64) (l *Lineage, rows []table.Change) {
 	l, every := &Lineage{}, manyRevisions/markers
 	var starts []table.Change
@@ -378,8 +378,8 @@ func withMarkers(markers int64) (l *Lineage, rows []table.Change) {
 	return l, rows
 }
 
-// TestManyMarkers shows that the state of a log with very many markers is read in about as many
-// steps as any, and that each revision keeps its marker. BenchmarkManyMarkers measures the time.
+// TestManyMarkers: loading a log with many markers takes about as many steps as any other, and each
+// revision keeps its marker. BenchmarkManyMarkers measures the time.
 func TestManyMarkers(t *testing.T) {
 	allocations := func(markers int64) (*Lineage, float64) {
 		l, rows := withMarkers(markers)

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// maxShown, maxText and maxName bound what is kept of an agent's lists, texts and names,
-	// maxPruned how many Placements' pending removals; agents send about half as many.
-	// maxSaid bounds, in bytes, all that one says.
+	// maxShown, maxText and maxName limit the stored lists, strings and names of an agent, and
+	// maxPruned the Placements with pending removals; agents send about half as many. maxSaid
+	// limits the total size in bytes of an agent's status.
 	maxShown  = 10
 	maxText   = 1024
 	maxName   = 512
@@ -17,12 +17,13 @@ const (
 	maxSaid   = 256 << 10
 )
 
-// bounded is what is kept of an agent's status: no more than a Location's status shows of it.
-// The list of APIs is not kept. No list or text of it is that of the status which was sent.
+// bounded returns the stored part of an agent's status: at most what the status of a Location
+// contains. The list of APIs is not stored. The result shares no list or string with the received
+// status.
 func bounded(s wire.AgentStatus) *wire.AgentStatus {
 	s.APIs = nil
 	clip(maxText, &s.Version, &s.Hub, &s.KubernetesVersion, &s.APIsDigest, &s.Halted, &s.StoreError, &s.Awaits)
-	s.Lineage, s.Trusts = wire.Lineage(wire.Clip(string(s.Lineage), maxText)), first(s.Trusts)
+	s.Lineage, s.Trusts = wire.LogIdentity(wire.Clip(string(s.Lineage), maxText)), first(s.Trusts)
 	if s.Cluster != nil {
 		c := *s.Cluster
 		c.State = wire.ClusterState(wire.Clip(string(c.State), maxName))
@@ -59,8 +60,8 @@ func bounded(s wire.AgentStatus) *wire.AgentStatus {
 	return &s
 }
 
-// encode is a Said as it is kept. What is too large loses its lists of removals, which a
-// proper agent's are not, and if it still is, its status: cut says so.
+// encode returns the stored form of a Said. If it is too large, it omits the lists of removals,
+// which are never so large for a correct agent, and then the status; cut reports that.
 func encode(said Said) (value []byte, cut bool, err error) {
 	value, err = json.Marshal(said)
 	if err == nil && len(value) > maxSaid && said.Status != nil && said.Status.Prune != nil {
@@ -90,7 +91,7 @@ func first(all []string) []string {
 	return some
 }
 
-// head is a copy of the first n of a list, or of all; nil: there are none.
+// head returns a copy of the first n elements of a list, or of all; nil if it is empty.
 func head[T any](all []T, n int) []T {
 	return append([]T(nil), all[:min(n, len(all))]...)
 }

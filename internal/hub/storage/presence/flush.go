@@ -15,14 +15,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// A part of what is written together has up to partChanges and partBytes, or one change: it
-// is one transaction, so all of it is written or nothing.
+// A group of changes that are written together has up to partChanges and partBytes, or one change.
+// It is one transaction, so all or none of it is written.
 const (
 	partChanges = 64
 	partBytes   = 512 << 10
 )
 
-// Run writes until the context ends. Under a new lease it writes all sessions anew.
+// Run writes until the context ends. Under a new lease it writes all sessions again.
 func (w *Writer) Run(ctx context.Context) error {
 	var under *etcd.Lease
 	for {
@@ -61,7 +61,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// anew has all sessions written that are not at another hub now.
+// anew marks all sessions to be written again that no other hub has now.
 func (w *Writer) anew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -72,19 +72,19 @@ func (w *Writer) anew() {
 	}
 }
 
-// taken is what waited to be written.
+// taken is the set of pending writes.
 type taken struct {
 	sessions map[key.Session]noted
 	said     map[key.Session]Patch
 }
 
-// noted is a session that is to be written, nil if it has ended, and why.
+// noted is a session to write, nil if it has ended, and the reason.
 type noted struct {
 	is  *Session
 	why dirt
 }
 
-// flush writes what waits: sessions only under a lease.
+// flush writes the pending changes; it writes sessions only under a lease.
 func (w *Writer) flush(ctx context.Context, lease *etcd.Lease) error {
 	for {
 		t := w.take(lease != nil)
@@ -104,7 +104,7 @@ func (w *Writer) flush(ctx context.Context, lease *etcd.Lease) error {
 	}
 }
 
-// take are what waits.
+// take returns the pending changes.
 func (w *Writer) take(leased bool) taken {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,8 +124,8 @@ func (w *Writer) take(leased bool) taken {
 	return t
 }
 
-// back has what was taken wait again: of the keys that are left, since others have written them
-// meanwhile or it failed. What has come since is newer. Who has told a status hears of it.
+// back makes the changes to the remaining keys pending again, because other hubs wrote them or the
+// write failed. Later changes take precedence. Callers that wait for a status get the result.
 func (w *Writer) back(t taken, left []string, failed error) {
 	is := make(map[string]struct{}, len(left))
 	for _, k := range left {
@@ -139,7 +139,7 @@ func (w *Writer) back(t taken, left []string, failed error) {
 		}
 	}
 	for of, old := range t.said {
-		if _, ok := is[of.Said()]; !ok {
+		if _, ok := is[of.StatusKey()]; !ok {
 			old.told.answer(nil)
 			continue
 		}
@@ -151,7 +151,7 @@ func (w *Writer) back(t taken, left []string, failed error) {
 	}
 }
 
-// over is what two patches change together, of which old is the older.
+// over merges two patches, of which old is the older.
 func (p Patch) over(old Patch) Patch {
 	if p.Status == nil {
 		p.Status, p.Text, p.SignedBy, p.told = old.Status, old.Text, old.SignedBy, old.told
@@ -173,15 +173,15 @@ func (p Patch) over(old Patch) Patch {
 	return p
 }
 
-// change is one write, the agent that it is of, and what it is for.
+// change is one write, with its agent and its purpose.
 type change struct {
 	etcd.Change
 	of   key.Session
 	need etcd.Need
 }
 
-// changes are what was taken as writes to a state of the log, those that can wait least first.
-// What is so already is none.
+// changes returns the pending changes as writes to a state of the log, the most urgent first.
+// Changes without effect are omitted.
 func (w *Writer) changes(state table.Reader, t taken, lease *etcd.Lease) []change {
 	var all []change
 	for of, n := range t.sessions {
@@ -198,9 +198,9 @@ func (w *Writer) changes(state table.Reader, t taken, lease *etcd.Lease) []chang
 	return all
 }
 
-// write writes changes, and returns the revision of the last and the keys of those that are
-// left to be written: others have written them meanwhile, or it failed. A change that the log
-// takes never is left out, and held against nothing else.
+// write writes changes, and returns the revision of the last one and the keys that remain to be
+// written, because other hubs wrote them or the write failed. A change that the log never accepts
+// is dropped, without effect on others.
 func (w *Writer) write(ctx context.Context, all []change, lease *etcd.Lease) (rev int64, left []string, err error) {
 	for len(all) > 0 {
 		n := part(all)
@@ -237,10 +237,10 @@ func (w *Writer) alone(ctx context.Context, all []change, lease *etcd.Lease) (re
 	return rev, left, nil
 }
 
-// neverTaken says that the log refused a transaction for what it is.
+// neverTaken reports whether the log refused a transaction because of its content.
 func neverTaken(err error) bool { return errors.Is(err, rpctypes.ErrRequestTooLarge) }
 
-// part is how many changes are written together: all of them can wait equally.
+// part returns how many changes to write together: all of them are equally urgent.
 func part(all []change) int {
 	size := 0
 	for i, c := range all {
@@ -268,7 +268,7 @@ func keys(all []change) []string {
 	return some
 }
 
-// wrote notes under which lease sessions were written.
+// wrote records under which lease sessions were written.
 func (w *Writer) wrote(all []change, stale []string, lease *etcd.Lease) {
 	for _, c := range all {
 		if c.Key == c.of.Key() && c.Value != nil && !slices.Contains(stale, c.Key) {
@@ -277,8 +277,8 @@ func (w *Writer) wrote(all []change, stale []string, lease *etcd.Lease) {
 	}
 }
 
-// session is the change that makes a session what it is; false: there is nothing to write.
-// A session that another hub has is not ended, and under a new lease it stays there.
+// session returns the change that writes a session; false if nothing has to be written. It does not
+// end a session that another hub has, and leaves it there under a new lease.
 func (w *Writer) session(state table.Reader, of key.Session, n noted, lease *etcd.Lease) (etcd.Change, bool) {
 	row := state.Get(of.Key())
 	c := etcd.Change{Op: etcd.Op{Key: of.Key()}}
@@ -299,11 +299,11 @@ func (w *Writer) session(state table.Reader, of key.Session, n noted, lease *etc
 	return c, err == nil && !same
 }
 
-// patched is the change that brings a patch into what an agent has said; false: there is
-// nothing to write, or no such location.
+// patched returns the change that applies a patch to the stored status of an agent; false if
+// nothing has to be written, or the location does not exist.
 func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (etcd.Change, bool) {
-	location, row := state.Get(of.Location.Key()), state.Get(of.Said())
-	c := etcd.Change{Op: etcd.Op{Key: of.Said()}}
+	location, row := state.Get(of.Location.Key()), state.Get(of.StatusKey())
+	c := etcd.Change{Op: etcd.Op{Key: of.StatusKey()}}
 	if location == nil {
 		return c, false
 	}
@@ -332,7 +332,7 @@ func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (etcd.Chan
 	if p.Heard != nil {
 		said.Heard = p.Heard.UTC().Truncate(time.Second)
 	}
-	if row == nil && p.Status == nil && said == before { // a session that has begun says nothing yet
+	if row == nil && p.Status == nil && said == before { // a new session has no status yet
 		return c, false
 	}
 	value, cut, err := encode(said)

@@ -12,43 +12,45 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Index is since when agents have no session, as this process has seen it, and tells when
-// another hub has taken one over. It is safe for concurrent use, and a table.Observer.
+// Index records since when agents have no session, as observed by this process, and notifies the
+// hub when another hub has taken a session over. It is safe for concurrent use, and a
+// table.Observer.
 type Index struct {
 	now func() time.Time
-	// own is the ID of this hub; claims says that it is about to write that it has a session,
-	// which will be newer. taken is called for each session that another hub has now.
+	// own is the ID of this hub. claims reports that it is about to write a session, which will be
+	// newer. taken is called for each session that another hub now has.
 	own    string
 	claims func(key.Session) bool
 	taken  func(key.Session)
-	// left is called for each Location that is gone.
+	// left is called for each deleted Location.
 	left func(key.Location)
 
 	mu   sync.Mutex
 	open map[key.Session]struct{}
-	// gone is only of agents whose Locations are there, which are located; nil: all are to be
-	// observed anew.
+	// gone has only agents of existing Locations, which are in located; nil means that all are to
+	// be observed again.
 	gone    map[key.Session]time.Time
 	located map[key.Location]struct{}
-	// before are those that were open before a Reset.
+	// before are the sessions that were open before a Reset.
 	before []key.Session
 }
 
 var _ table.Observer = (*Index)(nil)
 
-// NewIndex makes an Index that has observed nothing.
+// NewIndex returns an Index that has observed nothing.
 func NewIndex(now func() time.Time) *Index {
 	return &Index{now: now, open: map[key.Session]struct{}{}, gone: map[key.Session]time.Time{}}
 }
 
-// Follow has the index tell of the sessions of this hub's writer that others take over, and of
-// Locations that are gone. It must be called before anything is observed; both must be quick.
+// Follow makes the index call functions for sessions that other hubs take over from this hub, and
+// for deleted Locations. It must be called before the first observation; both functions must be
+// fast.
 func (x *Index) Follow(w *Writer, taken func(key.Session), left func(key.Location)) {
 	x.own, x.claims, x.taken, x.left = w.member.ID(), w.claims, taken, left
 }
 
-// Gone is since when an agent has no session at any hub, nor is heard without one, as far as this
-// process has seen one end, or that it was heard; zero: it has not, or the Location was gone since.
+// Gone returns since when an agent has no session at any hub and sends no requests without one, as
+// observed by this process. It is zero if that was not observed, or the Location was deleted since.
 func (x *Index) Gone(of key.Session) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -71,18 +73,18 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	x.mu.Lock()
 	left := x.locate(changes)
 	var taken []key.Session
-	ended := x.before // as were those that are heard without one
+	ended := x.before // like agents that send requests without a session
 	x.before = nil
 	for _, ch := range changes {
 		k := ch.Row().Key
 		class := key.ClassOf(k)
-		if class != key.Sessions && class != key.Sayings {
+		if class != key.Sessions && class != key.AgentStatuses {
 			continue
 		}
 		of, ok := key.SessionOf(k)
 		switch {
 		case !ok:
-		case class == key.Sayings:
+		case class == key.AgentStatuses:
 			if heard(ch) {
 				ended = append(ended, of)
 			}
@@ -116,8 +118,8 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	}
 }
 
-// locate notes which Locations are there, and forgets what was of those that are not. It returns
-// those that have gone now.
+// locate records which Locations exist, and forgets the agents of all others. It returns the
+// Locations that were deleted now.
 func (x *Index) locate(changes []table.Change) (left []key.Location) {
 	anew := x.located == nil
 	if anew {
@@ -144,10 +146,11 @@ func (x *Index) locate(changes []table.Change) (left []key.Location) {
 	return left
 }
 
-// heard says whether a change of what an agent has said says that it was heard without a session.
+// heard reports whether a change of an agent's status means that the agent sent requests without a
+// session.
 func heard(ch table.Change) bool {
 	if ch.Cur == nil || ch.Prev == nil {
-		return false // what is loaded may be of any time
+		return false // the loaded state may be of any time
 	}
 	const field = "heard"
 	now := gjson.GetBytes(ch.Cur.Value, field).Raw

@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestGone: since when agents are gone is known of those whose Locations are there, whatever became
-// of the others, and in which order.
+// TestGone: the time since which agents are gone is known if their Locations exist, for any order
+// of events.
 func TestGone(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	index := NewIndex(func() time.Time { return now })
@@ -43,11 +43,11 @@ func TestGone(t *testing.T) {
 		s := key.WholeOf(key.Location(fmt.Sprint("l", i)))
 		change(there(s.Location.Key()), there(s.Key()))
 		switch i % 3 {
-		case 0: // the Location goes last
+		case 0: // the Location is deleted last
 			change(gone(s.Key()))
 			is(s, now)
 			change(gone(s.Location.Key()))
-		case 1: // the session does
+		case 1: // the session ends last
 			change(gone(s.Location.Key()))
 			change(gone(s.Key()))
 		case 2:
@@ -59,7 +59,7 @@ func TestGone(t *testing.T) {
 		t.Errorf("of one agent and its Location are kept %v, %v, %v", index.gone, index.located, index.open)
 	}
 
-	// What a new reading of the log does not have has gone meanwhile.
+	// Keys that are missing after the table was reloaded were deleted in the meantime.
 	ends, lost := key.WholeOf("ends"), key.WholeOf("lost")
 	change(there(ends.Location.Key()), there(ends.Key()), there(lost.Location.Key()), there(lost.Key()))
 	at := now

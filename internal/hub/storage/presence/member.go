@@ -16,48 +16,48 @@ import (
 )
 
 const (
-	// retry is how long a hub waits until it asks again for a lease that it did not get.
+	// retry is the delay before the hub requests a lease again after a failure.
 	retry = 500 * time.Millisecond
-	// revokeWithin bounds how long a hub that stops takes to give its lease back.
+	// revokeWithin limits the time to revoke the lease when the hub stops.
 	revokeWithin = 2 * time.Second
-	// tellEvery is how often a hub looks whether what it needs of the log's history is to be
-	// said again, and tellPart the part of its window (one in tellPart) that makes it so. It
-	// is more than what hubs write by saying so, which ends by itself.
+	// tellEvery is the interval at which a hub checks whether to publish again which history it
+	// needs. It does so after one part in tellPart of its window. That is more than the hubs write
+	// by publishing, so they do not trigger each other.
 	tellEvery = time.Second
 	tellPart  = 32
 	tellLeast = 64
 )
 
-// Config is what a Member needs.
+// Config configures a Member.
 type Config struct {
 	Log   *etcd.Log
 	Table *table.Table
-	// Is is what the hub says of itself but for Needs and Seen; Needs is the oldest revision
-	// that its readers resume from, and Window how many revisions it keeps for them.
+	// Is is the published state of the hub except for Needs and Seen. Needs returns the oldest
+	// revision that its readers resume from, and Window how many revisions it keeps for them.
 	Is     Hub
 	Needs  func() int64
 	Window int
-	// Alone says that this hub need not tell what it needs while there is room, since it is
-	// the one who asks.
+	// Alone reports that this hub need not publish what it needs while there is space, since it
+	// compacts the log itself.
 	Alone func() bool
-	// TTL is for how long the log takes the hub for living that it does not hear of.
+	// TTL is the lease duration: a hub that does not renew its lease in time is considered dead.
 	TTL time.Duration
-	// Silent is called with true when the log has not answered for that time, or the table
-	// was lost for it, and with false when that is over. Nil: nobody asks.
+	// Silent is called with true when the log has not responded, or the table was lost, for that
+	// time, and with false when that is over. It may be nil.
 	Silent func(bool)
-	// Newer has the hubs with newer schemas; nil: there are none.
+	// Newer contains the hubs with newer schemas; nil if they are not needed.
 	Newer  *Newer
 	Logger *slog.Logger
 }
 
-// Member is this hub among those on the log. It is safe for concurrent use.
+// Member is this hub among the hubs on the log. It is safe for concurrent use.
 type Member struct {
 	config Config
 	id     string
 
 	mu    sync.Mutex
 	lease *etcd.Lease
-	// full says that the log has no room for a lease.
+	// full reports that the log has no space for a lease.
 	full   bool
 	silent bool
 	heard  time.Time
@@ -65,24 +65,24 @@ type Member struct {
 	changed chan struct{}
 }
 
-// NewMember makes a Member, which has no lease until it runs.
+// NewMember returns a Member, which has no lease until it runs.
 func NewMember(config Config) *Member {
 	return &Member{config: config, id: rand.Text(), changed: make(chan struct{})}
 }
 
-// ID names this process of the hub among all that there ever are.
+// ID returns the unique ID of this hub process.
 func (m *Member) ID() string { return m.id }
 
-// Lease is the hub's lease; nil while it has none. full says that it has none since the log
-// has no room for it. changed is closed when that is no longer so.
+// Lease returns the hub's lease; nil if it has none. full reports that it has none because the log
+// has no space for it. changed is closed when the result changes.
 func (m *Member) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{}) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.lease, m.full, m.changed
 }
 
-// Newer reports whether a hub with newer schemas lives, to which this one leaves all that one hub
-// is elected for. changed is closed when that is no longer so.
+// Newer reports whether a hub with newer schemas runs, which is elected for all tasks instead of
+// this one. changed is closed when the result changes.
 func (m *Member) Newer() (lives bool, changed <-chan struct{}) {
 	if m.config.Newer == nil {
 		return false, nil
@@ -90,8 +90,8 @@ func (m *Member) Newer() (lives bool, changed <-chan struct{}) {
 	return m.config.Newer.Live()
 }
 
-// Silent says that the log has not answered, or the table was lost, for so long that others
-// take this hub for dead.
+// Silent reports whether the log has not responded, or the table was lost, for so long that other
+// hubs consider this one dead.
 func (m *Member) Silent() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,7 +109,7 @@ func (m *Member) set(lease *etcd.Lease, full bool) {
 	m.changed = make(chan struct{})
 }
 
-// answers notes that the log has answered.
+// answers records a response of the log.
 func (m *Member) answers() {
 	m.mu.Lock()
 	was := m.silent
@@ -120,7 +120,7 @@ func (m *Member) answers() {
 	}
 }
 
-// unanswered notes that it has not.
+// unanswered records a missing response.
 func (m *Member) unanswered() {
 	m.mu.Lock()
 	late := !m.heard.IsZero() && time.Since(m.heard) >= m.config.TTL
@@ -130,7 +130,7 @@ func (m *Member) unanswered() {
 	}
 }
 
-// silence has others take this hub for dead.
+// silence records that other hubs consider this one dead.
 func (m *Member) silence(why string) {
 	m.mu.Lock()
 	news := !m.silent
@@ -144,8 +144,8 @@ func (m *Member) silence(why string) {
 	}
 }
 
-// Run keeps a lease until the context ends, and then gives it back. It must run once the
-// table is loaded.
+// Run keeps a lease until the context ends, and then revokes it. It must be called after the table
+// is loaded.
 func (m *Member) Run(ctx context.Context) error {
 	if m.config.Log.Embedded() {
 		if err := m.bury(ctx); err != nil {
@@ -182,9 +182,9 @@ func (m *Member) Run(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// follows returns true when the context ends, and false when the table is lost for so long
-// that others have to go on: a hub that sees nothing writes nothing. An embedded log has no
-// others.
+// follows returns true when the context ends, and false when the table is lost for so long that
+// other hubs must take over: a hub without a table writes nothing. On an embedded log there are no
+// other hubs.
 func (m *Member) follows(ctx context.Context) bool {
 	tick := time.NewTicker(tellEvery)
 	defer tick.Stop()
@@ -212,8 +212,8 @@ func (m *Member) grant(ctx context.Context) (*etcd.Lease, error) {
 	return m.config.Log.Grant(ctx, m.config.TTL)
 }
 
-// hold keeps a lease until it or the context ends, or, which it returns as false, the table
-// does not follow the log any more.
+// hold keeps a lease until it or the context ends. It returns false if the table no longer follows
+// the log.
 func (m *Member) hold(ctx context.Context, lease *etcd.Lease) (follows bool) {
 	keeping, stop := context.WithCancel(ctx)
 	var beside sync.WaitGroup
@@ -232,7 +232,7 @@ func (m *Member) hold(ctx context.Context, lease *etcd.Lease) (follows bool) {
 	if ctx.Err() == nil {
 		m.config.Logger.Warn("the hub's lease has ended, asking for another", "error", err)
 	}
-	// What is under it is not to wait for its end.
+	// Keys under the lease should not wait for its end.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeWithin)
 	defer cancel()
 	if err := lease.Revoke(ending); err != nil {
@@ -241,8 +241,8 @@ func (m *Member) hold(ctx context.Context, lease *etcd.Lease) (follows bool) {
 	return follows
 }
 
-// bury removes what a process before this one has left under its lease: of an embedded log
-// there is no other that could live.
+// bury removes the keys that an earlier process left under its lease. On an embedded log no other
+// process can be running.
 func (m *Member) bury(ctx context.Context) error {
 	var ops []etcd.Op
 	state := m.config.Table.Snapshot()
@@ -262,8 +262,8 @@ func (m *Member) bury(ctx context.Context) error {
 	return m.config.Table.WaitFor(ctx, rev)
 }
 
-// tell writes what the hub is under a lease, and what it needs whenever that is much newer
-// than what it has said.
+// tell publishes the state of the hub under a lease, and again whenever the history that it needs
+// is much newer than published.
 func (m *Member) tell(ctx context.Context, lease *etcd.Lease) {
 	said, first := m.config.Is, true
 	tick := time.NewTicker(tellEvery)
@@ -294,9 +294,9 @@ func (m *Member) is() Hub {
 	return is
 }
 
-// worthTelling says whether what the hub needs is to be said again. While history is to be
-// forgotten for its size everyone waits for who has said the least, also who is elected: then
-// all that was written counts, but for what hubs write by saying so, which would have no end.
+// worthTelling reports whether to publish again which history the hub needs. While history is to be
+// compacted because of its size, all wait for the hub with the oldest state, also the leader. Then
+// all writes count, except for those by which hubs publish their state, which would never end.
 func (m *Member) worthTelling(said, now Hub) bool {
 	if m.config.Log.Presses() && now.Seen-said.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
 		return true

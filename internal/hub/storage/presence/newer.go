@@ -10,36 +10,37 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Newer has the live hubs on the log whose schemas are newer than those of this hub. It is safe for
+// Newer contains the running hubs on the log with newer schemas than this hub. It is safe for
 // concurrent use, and a table.Observer.
 type Newer struct {
 	schema int
 	logger *slog.Logger
 
 	mu sync.Mutex
-	// hubs are the newer hubs, by ID; anew: the next change is of a table that was loaded anew.
+	// hubs are the newer hubs, by ID; anew reports that the next change belongs to a reloaded
+	// table.
 	hubs map[string]Hub
 	anew bool
-	// changed is closed and replaced when there is a newer hub, or no longer one.
+	// changed is closed and replaced when the first newer hub appears, or the last one ends.
 	changed chan struct{}
 }
 
 var _ table.Observer = (*Newer)(nil)
 
-// NewNewer makes a Newer of a hub whose schemas have a version.
+// NewNewer returns a Newer for a hub whose schemas have a version.
 func NewNewer(schema int, logger *slog.Logger) *Newer {
 	return &Newer{schema: schema, logger: logger, hubs: map[string]Hub{}, changed: make(chan struct{})}
 }
 
-// Live reports whether there is a newer hub. changed is closed when that is no longer so.
+// Live reports whether a newer hub runs. changed is closed when the result changes.
 func (n *Newer) Live() (live bool, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return len(n.hubs) > 0, n.changed
 }
 
-// Knowing is a hub that knows more of a kind, such as placements.orrery.dev, than this one: the
-// newest of them.
+// Knowing returns the newest hub that has a newer schema for a kind, such as placements.orrery.dev,
+// than this one.
 func (n *Newer) Knowing(kind string) (newest Hub, ok bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

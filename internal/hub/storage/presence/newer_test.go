@@ -8,8 +8,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestNewer: hubs with newer schemas count while they live, the newest first, and older ones and
-// those that do not number their schemas never do; a table that is loaded anew begins from nothing.
+// TestNewer: hubs with newer schemas count while they run, the newest first. Older hubs, and hubs
+// without schema versions, never count. A reloaded table starts from nothing.
 func TestNewer(t *testing.T) {
 	newer := NewNewer(5, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	rows := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20, Observer: newer})

@@ -1,9 +1,9 @@
-// Package presence is who is there, as all hubs on a log see it: the hubs that live, the
-// sessions of agents, and what agents say of themselves.
+// Package presence is the membership of hubs and agents on a log: the running hubs, the sessions of
+// agents, and the status of each agent.
 //
-// Each hub has a lease, and writes its own key and those of its sessions under it: when it
-// dies they go, all at once. They are written when a session begins and when it ends; a
-// heartbeat is never a write. The package must never decide what follows from who is there.
+// Each hub has a lease, and writes its own key and the keys of its sessions under it. When the hub
+// dies, all of them disappear together. They are written when a session begins or ends; a heartbeat
+// never causes a write. The package must not decide what the hub does about missing members.
 package presence
 
 import (
@@ -15,57 +15,58 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Hub is what a hub that lives says of itself, at key.Hub.
+// Hub is the published state of a running hub, at key.Hub.
 type Hub struct {
-	// URL is where it serves, and Version its own.
+	// URL is the URL of the hub, and Version its version.
 	URL     string `json:"url"`
 	Version string `json:"version"`
-	// Needs is the oldest revision that its readers resume from, and Seen one that its table
-	// has reached; 0: it has not said so. Both are said again now and then.
+	// Needs is the oldest revision that its readers resume from, and Seen a revision that its table
+	// has reached; 0 if unknown. Both are published again from time to time.
 	Needs int64 `json:"needs,omitempty"`
 	Seen  int64 `json:"seen,omitempty"`
-	// Schema is the version of the schemas of its kinds, and Kinds those of the kinds that have
-	// changed since version 1, such as placements.orrery.dev. 0: a hub that does not number them.
+	// Schema is the version of the schemas of its kinds. Kinds are the versions of kinds that have
+	// changed since version 1, such as placements.orrery.dev. Schema is 0 for a hub without schema
+	// versions.
 	Schema int            `json:"schema,omitempty"`
 	Kinds  map[string]int `json:"kinds,omitempty"`
 }
 
-// Session is who has the session of an agent, at Session.Key: the hub that has written it
-// last. It says what is so of the session as long as it lasts.
+// Session is the session of an agent, at Session.Key, as written by the hub that holds it. Its
+// fields hold for the whole session.
 type Session struct {
 	// Hub is the ID of the hub, and Since when the session began, by the hub's clock.
 	Hub   string    `json:"hub"`
 	Since time.Time `json:"since"`
-	// Lacks is what of the location's spec the agent does not know, and may not ignore; empty:
-	// nothing. Blind says that it does not report what was not placed.
+	// Lacks names parts of the location's spec that the agent does not support and may not ignore;
+	// empty for none. Blind reports that the agent does not report upsynced or owned objects.
 	Lacks string `json:"lacks,omitempty"`
 	Blind bool   `json:"blind,omitempty"`
 }
 
-// Said is what an agent has said last, at Session.Said, to whichever hub, and what that hub
-// has to say of it. It stays when the session ends.
+// Said is the last status that an agent sent to any hub, at Session.StatusKey, with what that hub
+// has recorded about the agent. It stays when the session ends.
 type Said struct {
-	// UID is that of the Location.
+	// UID is the UID of the Location.
 	UID string `json:"uid"`
-	// Status is what it said of itself; nil: nothing yet. SignedBy names the authority that had
-	// signed the credential which that was sent with; empty: none.
+	// Status is the agent's status of itself; nil if it has sent none. SignedBy is the authority
+	// that signed the credential of that request; empty for none.
 	Status   *wire.AgentStatus `json:"status,omitempty"`
 	SignedBy string            `json:"signedBy,omitempty"`
-	// Refused is the protocol version for which an agent was refused; empty if none was,
-	// or one has connected since.
+	// Refused is the protocol version of a refused agent; empty if none was refused, or an agent
+	// has connected since.
 	Refused string `json:"refused,omitempty"`
-	// Strange is the shard for which an agent has asked that the location does not have; empty
-	// if none has, or one has connected since.
+	// Strange is the shard of a refused agent that the location does not have; empty if there was
+	// none, or an agent has connected since.
 	Strange string `json:"strange,omitempty"`
-	// Heard is when a hub has last noted, by its clock, that the agent has asked something for a
-	// while though it has no session, as one does that walks for long. Others go by that it has
-	// changed.
+	// Heard is when a hub last recorded, by its clock, that the agent sends requests without a
+	// session, for example during a long comparison. Other hubs only use that it has changed.
 	Heard time.Time `json:"heard,omitzero"`
-	// Exceeds is how many reports of what was not placed of its last request had no room.
+	// Exceeds is how many reports of upsynced or owned objects in its last request exceeded the
+	// limits.
 	Exceeds int `json:"exceeds,omitempty"`
 }
 
-// Hubs are the hubs that live in a state of the log, by ID.
+// Hubs returns the running hubs in a state of the log, by ID.
 func Hubs(state table.Reader) map[string]Hub {
 	all := map[string]Hub{}
 	state.Ascend(key.Hubs.Prefix(), func(row *table.Row) bool {
@@ -78,7 +79,7 @@ func Hubs(state table.Reader) map[string]Hub {
 	return all
 }
 
-// SessionsOf are the sessions of a location's agents in a state of the log, by shard.
+// SessionsOf returns the sessions of a location's agents in a state of the log, by shard.
 func SessionsOf(state table.Reader, l key.Location) map[key.Shard]Session {
 	var all map[key.Shard]Session
 	state.Ascend(key.LocationSessions(l), func(row *table.Row) bool {
@@ -93,16 +94,15 @@ func SessionsOf(state table.Reader, l key.Location) map[key.Shard]Session {
 	return all
 }
 
-// Open says whether an agent of a location holds a session, at any hub.
+// Open reports whether an agent of a location has a session at any hub.
 func Open(state table.Reader, l key.Location) (open bool) {
 	state.Ascend(key.LocationSessions(l), func(*table.Row) bool { open = true; return false })
 	return open
 }
 
-// SaidBy is what the agent of a session of the location with a UID has said last; nil:
-// nothing.
+// SaidBy returns the last status of an agent of the location with a UID; nil if there is none.
 func SaidBy(state table.Reader, s key.Session, uid string) *Said {
-	row := state.Get(s.Said())
+	row := state.Get(s.StatusKey())
 	if row == nil {
 		return nil
 	}
@@ -114,6 +114,6 @@ func SaidBy(state table.Reader, s key.Session, uid string) *Said {
 }
 
 func readSession(row *table.Row) (s Session) {
-	_ = json.Unmarshal(row.Value, &s) // what can't be read is a session of nobody known
+	_ = json.Unmarshal(row.Value, &s) // an unreadable value is a session of an unknown hub
 	return s
 }

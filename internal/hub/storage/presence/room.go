@@ -10,12 +10,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// roomPatience bounds how long what is written waits for room in the log: what comes after it,
-// such as that a session has ended, waits behind it. What got no room is tried again.
+// roomPatience is how long a write waits for space in the log, since later writes, such as the end
+// of a session, wait for it. A write that got no space is tried again.
 const roomPatience = time.Second
 
-// needOf is what a change is for. That a session ends is written always, that it begins for
-// longer than anything that is not the end of something. What agents say is growth, as reports are, unless it gets smaller.
+// needOf returns the purpose of a change. The end of a session is always written. Its beginning is
+// written longer than anything except deletions. A larger status of an agent counts as growth, like
+// a report.
 func needOf(state table.Reader, c etcd.Change) etcd.Need {
 	switch {
 	case c.Value == nil:
@@ -29,7 +30,7 @@ func needOf(state table.Reader, c etcd.Change) etcd.Need {
 	return etcd.Growth
 }
 
-// admitted is WriteChanges, of changes that can wait equally, if the log has room for them.
+// admitted is WriteChanges for equally urgent changes, if the log has space for them.
 func (w *Writer) admitted(ctx context.Context, all []change) (rev int64, stale []string, err error) {
 	if need := all[0].need; need != etcd.Ending {
 		bytes := 0

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/support/etcdtest"
 )
 
-// TestRoom: what agents say never has etcd reach its quota. Sessions begin and end while there
-// is no room for more of that, and before the operators make some, and once there is, all of it is there.
+// TestRoom: statuses of agents never make etcd reach its quota. While there is no space for them,
+// sessions still begin and end. Once an administrator has freed space, all statuses are written.
 func TestRoom(t *testing.T) {
 	const (
 		quota  = 64 << 20
@@ -31,12 +31,12 @@ func TestRoom(t *testing.T) {
 	said := func(i int) key.Session { return key.WholeOf(key.Location(fmt.Sprint("l", i))) }
 	for i := range agents {
 		a.location(t, said(i).Location)
-		for _, h := range []*one{a, b} { // also at both at once
+		for _, h := range []*one{a, b} { // also at both hubs at once
 			h.Say(said(i), Patch{Status: &wire.AgentStatus{Version: "v", Prune: large}})
 		}
 	}
 	eventually(t, "something waits for room", func() bool { return a.log.Usage().Refused+b.log.Usage().Refused > 0 })
-	defragment := func() { // which is the operators' to do: free space in the file counts
+	defragment := func() { // an administrator does this: free space in the file counts
 		if _, err := a.log.Client().Defragment(t.Context(), at); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestRoom(t *testing.T) {
 	const gone = agents / 2
 	var ends []etcd.Op
 	for i := range gone {
-		ends = append(ends, etcd.Op{Key: said(i).Location.Key()}, etcd.Op{Key: said(i).Said()})
+		ends = append(ends, etcd.Op{Key: said(i).Location.Key()}, etcd.Op{Key: said(i).StatusKey()})
 	}
 	if _, err := a.log.Write(t.Context(), ends); err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// ShardsOf is how many agents share a location, by its row: 1 unless its spec says otherwise.
+// ShardsOf returns the number of agents that share a location, by its row: 1 by default.
 func ShardsOf(location *table.Row) int {
 	var of struct {
 		Spec struct {
@@ -24,7 +24,7 @@ func ShardsOf(location *table.Row) int {
 	return min(max(1, of.Spec.Shards), key.MaxShards)
 }
 
-// AgentsOf are the agents that share a location, by its row, in order.
+// AgentsOf returns the agents that share a location, by its row, in order.
 func AgentsOf(l key.Location, location *table.Row) (all []key.Session) {
 	n := ShardsOf(location)
 	for k := range n {
@@ -33,8 +33,7 @@ func AgentsOf(l key.Location, location *table.Row) (all []key.Session) {
 	return all
 }
 
-// AllOpen says whether all the agents that share a location, by its row, hold a session, at
-// any hub.
+// AllOpen reports whether all agents that share a location, by its row, have a session at any hub.
 func AllOpen(state table.Reader, l key.Location, location *table.Row) bool {
 	open := SessionsOf(state, l)
 	return !slices.ContainsFunc(AgentsOf(l, location), func(of key.Session) bool {
@@ -43,9 +42,9 @@ func AllOpen(state table.Reader, l key.Location, location *table.Row) bool {
 	})
 }
 
-// Joined is what several agents of a location have said, as if it were one; nil: nothing. whole
-// says that all who share it have a session and have said something: without that nobody knows
-// how far a purge is.
+// Joined returns the combined status of several agents of a location; nil if there is none. whole
+// reports that all of them have a session and a status; otherwise the progress of a purge is
+// unknown.
 func Joined(all []*Said, whole bool) *Said {
 	if len(all) == 0 {
 		return nil
@@ -68,7 +67,7 @@ func Joined(all []*Said, whole bool) *Said {
 	return sum
 }
 
-// joined is what several agents of a location say of themselves, as if it were one.
+// joined combines the statuses of several agents of a location.
 func joined(all []*wire.AgentStatus) *wire.AgentStatus {
 	sum := *all[0]
 	for _, s := range all[1:] {
@@ -86,15 +85,15 @@ func joined(all []*wire.AgentStatus) *wire.AgentStatus {
 	return &sum
 }
 
-// digestsJoin is between the digests of several agents' pending removals, which together
-// name those of the location.
+// digestsJoin separates the digests of several agents' pending removals, which together identify
+// those of the location.
 const digestsJoin = "-"
 
-// DigestsOf are the digests of agents that a confirmation for a location names.
+// DigestsOf returns the digests of agents in a confirmation for a location.
 func DigestsOf(confirmation string) []string { return strings.Split(confirmation, digestsJoin) }
 
-// joinedCluster returns the worst of what two agents report of their one cluster, and of two that are as bad
-// what the first reports. A state that this hub does not know counts as the worst.
+// joinedCluster returns the worse of two agents' states of their common cluster, and the first of
+// two equal ones. A state that this hub does not know counts as the worst.
 func joinedCluster(a, b *wire.ClusterStatus) *wire.ClusterStatus {
 	states := []wire.ClusterState{wire.ClusterUnavailable, wire.ClusterUnknown, wire.ClusterAvailable}
 	switch {
@@ -136,7 +135,7 @@ func joinedSees(a, b *wire.SeesStatus) *wire.SeesStatus {
 	return sum
 }
 
-// joinedPurge is the progress of all, nil unless whole, and all have begun.
+// joinedPurge returns the progress of all agents; nil unless whole, and all have begun.
 func joinedPurge(all []*wire.AgentStatus, whole bool) *wire.PurgeStatus {
 	if !whole {
 		return nil

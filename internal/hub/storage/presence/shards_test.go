@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestJoined: what the agents that share a location say adds up, and what waits for a
-// confirmation is confirmed for all by one.
+// TestJoined: the statuses of agents that share a location add up, and one confirmation confirms
+// the pending removals of all.
 func TestJoined(t *testing.T) {
 	prune := func(digest, space string) *wire.PruneStatus {
 		return &wire.PruneStatus{Pending: 2, Digest: digest, Spaces: []wire.SpacePrune{{Space: space, Pending: 2, Digest: digest}}}

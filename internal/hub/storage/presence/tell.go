@@ -7,33 +7,34 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// telling is a status that somebody waits for to be written. The Writer's lock guards withdrawn.
+// telling is a status with a caller that waits until it is written. The Writer's lock guards
+// withdrawn.
 type telling struct {
 	answered chan error
-	// withdrawn says that nobody waits any more: it is not to be tried again.
+	// withdrawn reports that the caller no longer waits, so the write is not retried.
 	withdrawn bool
 }
 
-// answer ends the wait. It is called once; nil: nobody waits.
+// answer ends the wait. It is called once; nil if no caller waits.
 func (t *telling) answer(err error) {
 	if t != nil {
 		t.answered <- err
 	}
 }
 
-// Statement is what an agent says of itself, as it has sent it.
+// Statement is the status that an agent has sent.
 type Statement struct {
 	Status wire.AgentStatus
-	// Text is the text of Status, which may have fields that this version does not know; nil: it has none.
+	// Text is the received text of Status, which may have fields that this version does not know; nil if
+	// it has none.
 	Text []byte
-	// SignedBy names the authority of the credential that was used; empty: none.
+	// SignedBy names the authority of the credential that was used; empty if there is none.
 	SignedBy string
 }
 
-// Tell is Say of what an agent says of itself, and returns when the log
-// has that, or something newer that the agent has said to this hub. If it fails, nothing of it is
-// written any more: what the agent says next may come to another hub, and what came before must
-// not be written over it.
+// Tell is Say for a status from an agent. It returns when the log contains the status, or a newer one
+// that the agent sent to this hub. If it fails, the status is not written later: the agent may send its
+// next status to another hub, and an older one must not overwrite that.
 func (w *Writer) Tell(ctx context.Context, of key.Session, s Statement) error {
 	t := &telling{answered: make(chan error, 1)}
 	w.Say(of, Patch{Status: &s.Status, Text: s.Text, SignedBy: s.SignedBy, told: t})
@@ -48,8 +49,8 @@ func (w *Writer) Tell(ctx context.Context, of key.Session, s Statement) error {
 	}
 }
 
-// withdraw takes back what nobody waits for. A transaction that is under way with it may still
-// write it, but over nothing newer: it compares what was there before.
+// withdraw cancels a write that no caller waits for. A running transaction may still write it, but
+// not over a newer status, since it compares the previous value.
 func (w *Writer) withdraw(of key.Session, t *telling) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -59,7 +60,7 @@ func (w *Writer) withdraw(of key.Session, t *telling) {
 	}
 }
 
-// untold is the patch without a status.
+// untold returns the patch without its status.
 func (p Patch) untold() Patch {
 	p.Status, p.Text, p.SignedBy, p.told = nil, nil, "", nil
 	return p

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestToldIsWritten: an agent tells what it says of itself to one hub and then to another, as a
-// balancer has it; what it said last is what stays.
+// TestToldIsWritten: an agent sends its status to one hub and then to another, as with a load
+// balancer; the last status stays.
 func TestToldIsWritten(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	hubs := []*one{hubAt(t, at), hubAt(t, at)}
@@ -26,7 +26,7 @@ func TestToldIsWritten(t *testing.T) {
 	tell := func(h *one, l key.Location, version string) {
 		t.Helper()
 		ctx := limit.Context(t, "a hub writes "+version)
-		for { // as an agent does: the hub gives up a write that takes long
+		for { // like an agent: the hub gives up slow writes
 			err := h.Tell(ctx, key.WholeOf(l), Statement{Status: wire.AgentStatus{Version: version}})
 			if err == nil {
 				return
@@ -39,7 +39,7 @@ func TestToldIsWritten(t *testing.T) {
 	for i := range 20 {
 		tell(hubs[(i+1)%2], "l", fmt.Sprint("before-", i))
 		tell(hubs[i%2], "l", fmt.Sprint("last-", i))
-		for j, h := range hubs { // what either was late with is written before this
+		for j, h := range hubs { // late writes of both hubs are written before this one
 			l := key.Location(fmt.Sprintf("fence-%d-%d", i, j))
 			h.location(t, l)
 			tell(h, l, "fence")
@@ -51,13 +51,13 @@ func TestToldIsWritten(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits: what is told and not written when nobody waits any more, or could not be
-// written, is not written later; what came since is.
+// TestNobodyWaits: a status whose caller stopped waiting, or that could not be written, is not
+// written later; newer patches are.
 func TestNobodyWaits(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	of := key.WholeOf("l")
-	left := []string{of.Said()}
+	left := []string{of.StatusKey()}
 	start := func() *Writer { return NewWriter(nil, nil, nil, slog.New(slog.DiscardHandler)) }
 
 	w := start()

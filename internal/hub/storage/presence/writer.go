@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// linger is how long what is to be written waits for more, so that a thousand agents that
-	// connect anew take few transactions.
+	// linger is how long a change waits for further changes, so that a thousand agents that
+	// reconnect need few transactions.
 	linger = 10 * time.Millisecond
-	// retryWrite is how long it waits after a failure, and awaitWritten bounds how long for the
-	// table to show what was written.
+	// retryWrite is the delay after a failure, and awaitWritten limits the time until the table
+	// contains a write.
 	retryWrite, awaitWritten = time.Second, 10 * time.Second
 )
 
-// Patch is what becomes otherwise of Said; nil: it stays.
+// Patch changes fields of Said; nil fields stay.
 type Patch struct {
-	// Status comes with SignedBy, and with Text, which is the status as the agent has sent it; nil: it has no
-	// fields that this version does not know.
+	// Status is set together with SignedBy, and with Text: the status as the agent has sent it, or nil if
+	// it has no fields that this version does not know.
 	Status   *wire.AgentStatus
 	Text     []byte
 	SignedBy string
@@ -32,13 +32,13 @@ type Patch struct {
 	Exceeds  *int
 	Heard    *time.Time
 
-	// told is answered when Status is written, or will not be; nil: nobody waits.
+	// told receives the result of writing Status; nil if no caller waits.
 	told *telling
 }
 
-// Writer brings the sessions of this hub, and what agents say, into the log. Of each it writes
-// what is so last, so what waits is bounded by the number of agents. It is safe for concurrent
-// use; only who tells a status waits for it.
+// Writer writes the sessions of this hub, and the statuses of agents, to the log. It writes only
+// the last state of each, so the number of pending writes is at most the number of agents. It is
+// safe for concurrent use; only Tell waits for the write.
 type Writer struct {
 	log    *etcd.Log
 	table  *table.Table
@@ -47,26 +47,26 @@ type Writer struct {
 	wake   chan struct{}
 
 	mu sync.Mutex
-	// mine are the sessions of this hub; dirty are those to be written. said has what waits to
-	// be written of what agents say.
+	// mine are the sessions of this hub, and dirty those to write. said has the pending patches of
+	// agents.
 	mine  map[key.Session]Session
 	dirty map[key.Session]dirt
 	said  map[key.Session]Patch
-	// under are the leases that sessions were written under; of the writing goroutine alone.
+	// under are the leases that sessions were written under; only the writing goroutine uses it.
 	under map[key.Session]*etcd.Lease
 }
 
-// dirt is why a session is to be written.
+// dirt is the reason why a session is to be written.
 type dirt bool
 
 const (
-	// moved: it has begun or ended, which is newer than what another hub has written.
+	// moved: the session began or ended, which is newer than the writes of other hubs.
 	moved dirt = true
-	// released: the hub has a new lease. What another hub has written is newer.
+	// released: the hub has a new lease. Writes of other hubs are newer.
 	released dirt = false
 )
 
-// NewWriter makes a Writer, which writes while it runs.
+// NewWriter returns a Writer, which writes while it runs.
 func NewWriter(log *etcd.Log, table *table.Table, member *Member, logger *slog.Logger) *Writer {
 	return &Writer{
 		log: log, table: table, member: member, logger: logger, wake: make(chan struct{}, 1),
@@ -75,7 +75,7 @@ func NewWriter(log *etcd.Log, table *table.Table, member *Member, logger *slog.L
 	}
 }
 
-// Begin notes that this hub has the session of an agent from now on.
+// Begin records that this hub holds the session of an agent from now on.
 func (w *Writer) Begin(of key.Session, is Session) {
 	is.Hub = w.member.ID()
 	none, zero := "", 0
@@ -85,7 +85,7 @@ func (w *Writer) Begin(of key.Session, is Session) {
 	w.Say(of, Patch{Refused: &none, Strange: &none, Exceeds: &zero})
 }
 
-// End notes that it has it no longer.
+// End records that this hub no longer holds it.
 func (w *Writer) End(of key.Session) {
 	w.mu.Lock()
 	delete(w.mine, of)
@@ -94,7 +94,7 @@ func (w *Writer) End(of key.Session) {
 	w.raise()
 }
 
-// Say notes what an agent says of itself, or is to be said of it.
+// Say records a patch of an agent's status.
 func (w *Writer) Say(of key.Session, now Patch) {
 	w.mu.Lock()
 	p := w.said[of]
@@ -120,7 +120,7 @@ func (w *Writer) Say(of key.Session, now Patch) {
 	w.raise()
 }
 
-// claims says that this hub is about to write that it has a session.
+// claims reports whether this hub is about to write a session.
 func (w *Writer) claims(of key.Session) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

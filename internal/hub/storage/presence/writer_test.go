@@ -20,14 +20,14 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// one is the part of a hub that is here.
+// one is the part of a hub under test.
 type one struct {
 	*Writer
 	index *Index
 	taken chan key.Session
 }
 
-// hubAt is a hub on a log, until the test ends.
+// hubAt returns a hub on a log, which runs until the test ends.
 func hubAt(t *testing.T, at string) *one {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -65,12 +65,12 @@ func hubAt(t *testing.T, at string) *one {
 		for range cap(ended) {
 			<-ended
 		}
-		_ = log.Close() // of a client whose context has ended
+		_ = log.Close() // the context of the client has ended
 	})
 	return h
 }
 
-// location adds a Location, of whom agents are.
+// location adds a Location for agents.
 func (h *one) location(t *testing.T, l key.Location) {
 	t.Helper()
 	rev, err := h.log.Write(t.Context(), []etcd.Op{{Key: l.Key(), Value: fmt.Appendf(nil, `{"metadata":{"name":%q,"uid":%q}}`, l, l)}})
@@ -82,12 +82,12 @@ func (h *one) location(t *testing.T, l key.Location) {
 	}
 }
 
-// holder is the hub that has the session of a location; empty: none.
+// holder returns the hub that has the session of a location; empty for none.
 func (h *one) holder(l key.Location) string {
 	return SessionsOf(h.table.Snapshot(), l)[key.WholeOf(l).Shard].Hub
 }
 
-// version is that of the agent of a location, as it has said last.
+// version returns the agent version in the last status of a location.
 func (h *one) version(l key.Location) string {
 	said := SaidBy(h.table.Snapshot(), key.WholeOf(l), string(l))
 	if said == nil || said.Status == nil {
@@ -106,8 +106,9 @@ func eventually(t *testing.T, what string, is func() bool) {
 	})
 }
 
-// TestSessions: one that begins is there for all hubs, one that ends is not; who takes it over
-// has it, and the one before is told, whose end ends nothing.
+// TestSessions: all hubs see a session that begins, and no hub sees one that ended. A hub that
+// takes a session over has it; the previous hub is notified, and its end of the session changes
+// nothing.
 func TestSessions(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
@@ -130,8 +131,8 @@ func TestSessions(t *testing.T) {
 	eventually(t, "it has ended", func() bool { return a.holder(l) == "" && !a.index.Gone(s).IsZero() })
 }
 
-// TestNewLease: under a new lease a hub's sessions are there again, but for those that another
-// hub has now.
+// TestNewLease: under a new lease a hub writes its sessions again, except for those that another
+// hub now has.
 func TestNewLease(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
@@ -140,7 +141,7 @@ func TestNewLease(t *testing.T) {
 		eventually(t, "they have begun", func() bool { return b.holder(l) == a.member.ID() })
 	}
 	b.Begin(key.WholeOf("moved"), Session{Since: time.Now()})
-	limit.Receive(t, a.taken, "a session is taken over") // whose handler has not come to its end
+	limit.Receive(t, a.taken, "a session is taken over") // its handler has not ended
 	before, _, _ := a.member.Lease()
 	row, _ := b.table.Get(key.WholeOf("kept").Key())
 	if err := before.Revoke(limit.Context(t, "revoke a lease")); err != nil {
@@ -155,7 +156,7 @@ func TestNewLease(t *testing.T) {
 	}
 }
 
-// TestSaid: what an agent says last is there, to whichever hub, and without its Location nothing.
+// TestSaid: the last status of an agent is stored, from any hub; without its Location none is.
 func TestSaid(t *testing.T) {
 	at := etcdtest.Listen(t, nil)
 	a, b := hubAt(t, at), hubAt(t, at)
@@ -165,19 +166,19 @@ func TestSaid(t *testing.T) {
 	a.Say(s, Patch{Status: &wire.AgentStatus{Version: "v1"}})
 	eventually(t, "v1", func() bool { return b.version("l") == "v1" })
 	b.Say(s, Patch{Refused: &refused})
-	eventually(t, "refused", func() bool { // the table of a may still be behind that of b
+	eventually(t, "refused", func() bool { // the table of a may be older than that of b
 		status := SaidBy(a.table.Snapshot(), s, "l")
 		return status != nil && status.Refused == refused && a.version("l") == "v1"
 	})
 	a.Begin(s, Session{})
 	eventually(t, "it has connected since", func() bool { return SaidBy(b.table.Snapshot(), s, "l").Refused == "" })
-	if SaidBy(a.table.Snapshot(), s, "a Location of before") != nil || a.table.Snapshot().Get(key.WholeOf("none").Said()) != nil {
+	if SaidBy(a.table.Snapshot(), s, "a Location of before") != nil || a.table.Snapshot().Get(key.WholeOf("none").StatusKey()) != nil {
 		t.Fatal("something is said of who is not there")
 	}
 }
 
-// TestPoison: what the log takes never holds up nobody, and nothing is written again
-// for it.
+// TestPoison: a change that the log never accepts delays no other change, and causes no repeated
+// writes.
 func TestPoison(t *testing.T) {
 	h := hubAt(t, etcdtest.Listen(t, func(c *embed.Config) { c.MaxRequestBytes = 64 << 10 }))
 	for _, l := range []key.Location{"a", "bad", "c"} {
@@ -205,12 +206,12 @@ func TestPoison(t *testing.T) {
 	}
 }
 
-// TestBounded: whatever an agent says, what is kept is no larger than maxSaid, and a proper
-// agent's is kept whole.
+// TestBounded: the stored status of any agent is at most maxSaid, and that of a correct agent is
+// stored completely.
 func TestBounded(t *testing.T) {
 	for _, text := range []string{strings.Repeat("<", 5000), strings.Repeat("\x00é", 2000)} {
 		lists := []string{text, text}
-		s := wire.AgentStatus{Version: "v1", Halted: text, Lineage: wire.Lineage(text), Trusts: lists, Purge: &wire.PurgeStatus{Objects: lists},
+		s := wire.AgentStatus{Version: "v1", Halted: text, Lineage: wire.LogIdentity(text), Trusts: lists, Purge: &wire.PurgeStatus{Objects: lists},
 			Prune: &wire.PruneStatus{Digest: text, Objects: lists}, Sees: &wire.SeesStatus{}}
 		for range 1000 {
 			s.Prune.Spaces = append(s.Prune.Spaces, wire.SpacePrune{Space: text, Digest: text})
