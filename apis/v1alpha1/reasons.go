@@ -117,8 +117,8 @@ const (
 	ReasonPruneGuard = "PruneGuard"
 	// ReasonNotEmpty, of Removing: the objects in it have to be removed first.
 	ReasonNotEmpty = "NotEmpty"
-	// ReasonWaitsForWebhooks, of Removing: webhooks and API services that are also removed go
-	// first.
+	// ReasonWaitsForWebhooks, of Removing: webhooks and API services that are also to be removed
+	// have to be removed first.
 	ReasonWaitsForWebhooks = "WaitsForWebhooks"
 	// ReasonWaitsForCustomResources, of Removing: custom resources go first.
 	ReasonWaitsForCustomResources = "WaitsForCustomResources"
