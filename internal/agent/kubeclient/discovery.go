@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/internal/protocol/key"
@@ -26,16 +25,6 @@ func (t *Client) Probe(ctx context.Context) error {
 		return errHollow
 	}
 	_, err := t.groups(ctx)
-	return err
-}
-
-// ReadStore checks that the target reads from its store, by the first page of its Leases. An agent
-// always has the right to list Leases; if it has not, ReadStore checks nothing.
-func (t *Client) ReadStore(ctx context.Context) error {
-	_, err := t.Pages(ctx, Leases, "", "", false, func(*Page) (more bool, err error) { return false, nil })
-	if apierrors.IsForbidden(err) || MissingKind(err) {
-		return nil
-	}
 	return err
 }
 

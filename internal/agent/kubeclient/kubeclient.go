@@ -56,8 +56,9 @@ type Client struct {
 	unanswered atomic.Int64
 	// multiplexed says that the last answer came by HTTP/2.
 	multiplexed atomic.Bool
-	// advanced is when, in nanoseconds, a watch last showed that the target's store answers.
-	advanced atomic.Int64
+	// Advanced is when a watch of a built-in kind last showed a later revision than before, which the API server
+	// has from its etcd. One that has lost its etcd goes on sending bookmarks, with the last revision that it knows.
+	Advanced Moment
 	// Pace limits requests for single objects, from whose answers it learns, and workers.
 	Pace *Pace
 }

@@ -115,7 +115,7 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 		revision = o.Metadata.ResourceVersion // empty: Follow returns, and the kind is listed again
 		// The revisions of an aggregated API are those of its own store.
 		if p.Builtin() && precedes(previous, revision) {
-			t.advanced.Store(time.Now().UnixNano())
+			t.Advanced.set(time.Now())
 		}
 		if e.Type == "BOOKMARK" {
 			if precedes(revision, previous) {
@@ -129,17 +129,6 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 			return revision, err
 		}
 	}
-}
-
-// Advanced returns when a watch of a built-in kind last showed a later revision than before; zero: none did.
-// The API server has such a revision from its etcd. One that has lost its etcd goes on sending bookmarks, with
-// the last revision that it knows.
-func (t *Client) Advanced() time.Time {
-	advanced := t.advanced.Load()
-	if advanced == 0 {
-		return time.Time{}
-	}
-	return time.Unix(0, advanced)
 }
 
 // precedes reports whether one revision is below another. An API server accepts a watch from a revision

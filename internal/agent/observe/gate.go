@@ -263,7 +263,7 @@ func (g *Gate) Run(ctx context.Context) {
 // that the target's store answers. It reports whether it was no trouble. answered is when the store last answered a probe.
 func (g *Gate) awaitSilence(ctx context.Context, answered, again time.Time) bool {
 	for {
-		if advanced := g.target.Advanced(); advanced.After(answered) {
+		if advanced := g.target.Advanced.Time(); advanced.After(answered) {
 			answered = advanced
 		}
 		due := answered.Add(storeSilence)

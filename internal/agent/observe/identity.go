@@ -97,7 +97,7 @@ func (i *Identity) confirmDefault(ctx context.Context, forbidden error) error {
 		i.record(ctx, withOther(known, name, m.UID))
 		return nil
 	}
-	if err := i.target.ReadStore(ctx); err != nil { // the authorizer needs no etcd to forbid
+	if err := readStore(ctx, i.target); err != nil { // the authorizer needs no etcd to forbid
 		return err
 	}
 	if i.warned.CompareAndSwap(false, true) {
@@ -139,4 +139,14 @@ func (i *Identity) replace(ctx context.Context, previous string, now store.Clust
 	i.log.Error("the cluster is another one than before: all that is desired is applied to it, and Jobs and Pods that ran to their end run again; "+
 		"if it should be the former one, check the address in the agent's kubeconfig", "was", previous, "is", now.UID+now.Others[defaultNamespace.Name], "run again", again)
 	return nil
+}
+
+// readStore checks that a target reads from its store, by the first page of its Leases. An agent has the right
+// to list Leases from its manifest. Without that right, readStore checks nothing.
+func readStore(ctx context.Context, target *kubeclient.Client) error {
+	_, err := target.Pages(ctx, kubeclient.Leases, "", "", false, func(*kubeclient.Page) (more bool, err error) { return false, nil })
+	if apierrors.IsForbidden(err) || kubeclient.MissingKind(err) {
+		return nil
+	}
+	return err
 }

@@ -92,7 +92,8 @@ func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 		t.Fatalf("prepare cluster %q: %v", name, err)
 	}
 	c.Etcd = c.process("etcd")
-	c.etcd = newEtcd(t, c.Etcd, c.Dir, o.etcdArgs...)
+	// As kubeadm sets it: bookmarks then show the revisions of all writes, so an agent sees that etcd answers.
+	c.etcd = newEtcd(t, c.Etcd, c.Dir, append([]string{"--watch-progress-notify-interval=5s"}, o.etcdArgs...)...)
 	c.etcd.Start()
 	c.APIServer = c.process("kube-apiserver")
 	c.StartAPIServer()
