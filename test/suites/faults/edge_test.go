@@ -218,12 +218,12 @@ func connectedOf(location *unstructured.Unstructured) metav1.ConditionStatus {
 // or came to no answer, is repeated, and does not count again.
 func (e *edge) deletions(since time.Time) int {
 	e.t.Helper()
-	asked := map[string]bool{}
+	paths := map[string]bool{}
 	for _, r := range e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Verbs: []string{"delete", "deletecollection"}, After: since}) {
 		path, _, _ := strings.Cut(r.RequestURI, "?")
-		asked[path] = true
+		paths[path] = true
 	}
-	return len(asked)
+	return len(paths)
 }
 
 // deleted waits until the agent has asked the target for so many deletions since a

@@ -148,14 +148,14 @@ const maxDescents = 8
 // firstErrors returns the errors of a value; if there are too many to find all, those of the first value below it
 // that has few. Which ones these are depends on the value alone.
 func firstErrors(value any, v schemacost.Validator) field.ErrorList {
-	at := schemacost.Part{Value: value, Validator: v}
+	at := schemacost.Child{Value: value, Validator: v}
 	for range maxDescents {
 		errs, isCut := schemacost.IsCut(validation.ValidateCustomResource(at.Path, at.Value, at.Validator))
 		if !isCut {
 			return errs
 		}
 		isFound := false
-		for below := range at.Validator.Parts(at.Path, at.Value) {
+		for below := range at.Validator.Children(at.Path, at.Value) {
 			if isFound = len(validation.ValidateCustomResource(below.Path, below.Value, below.Validator)) > 0; isFound {
 				at = below
 				break

@@ -129,26 +129,26 @@ func (p place) below(options *validate.SchemaValidatorOptions) {
 }
 
 // IsCut reports whether errors are not all that there are, and which of them are errors of the value.
-func IsCut(errs field.ErrorList) (of field.ErrorList, isCut bool) {
-	of = slices.DeleteFunc(slices.Clone(errs), func(e *field.Error) bool { return e.Detail == errMore.Error() })
-	return of, len(of) < len(errs)
+func IsCut(errs field.ErrorList) (all field.ErrorList, isCut bool) {
+	all = slices.DeleteFunc(slices.Clone(errs), func(e *field.Error) bool { return e.Detail == errMore.Error() })
+	return all, len(all) < len(errs)
 }
 
-// Part is a value in another one, with its validator.
-type Part struct {
+// Child is a value in another one, with its validator.
+type Child struct {
 	Path      *field.Path
 	Value     any
 	Validator Validator
 }
 
-// Parts yields the values that are right below a value at a path, in the order of their names or indices, so
+// Children yields the values that are right below a value at a path, in the order of their names or indices, so
 // that it does not vary which error is found first. Values without a schema are left out.
-func (v Validator) Parts(path *field.Path, value any) iter.Seq[Part] {
-	return func(yield func(Part) bool) {
+func (v Validator) Children(path *field.Path, value any) iter.Seq[Child] {
+	return func(yield func(Child) bool) {
 		switch value := value.(type) {
 		case map[string]any:
 			for _, name := range slices.Sorted(maps.Keys(value)) {
-				if below := v.property(name); below != nil && !yield(Part{path.Child(name), value[name], Validator{below}}) {
+				if below := v.property(name); below != nil && !yield(Child{path.Child(name), value[name], Validator{below}}) {
 					return
 				}
 			}
@@ -157,7 +157,7 @@ func (v Validator) Parts(path *field.Path, value any) iter.Seq[Part] {
 				return
 			}
 			for i := range value {
-				if !yield(Part{path.Index(i), value[i], Validator{v.schema.Items.Schema}}) {
+				if !yield(Child{path.Index(i), value[i], Validator{v.schema.Items.Schema}}) {
 					return
 				}
 			}

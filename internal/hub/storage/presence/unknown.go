@@ -16,7 +16,7 @@ import (
 // During an upgrade, hubs of two versions and agents of a newer one share a log. A hub keeps the fields that its
 // version does not know: those of a status that an agent sends, and those of a value that another hub has written.
 
-// textOf returns what is kept of a status that an agent has sent as text, if that has fields that this version
+// textOf returns the stored text of a status that an agent has sent, if that has fields that this version
 // does not know. They keep their bytes, also those in fields that this version keeps whole. It returns nil if
 // there are none, or if they are too large.
 func textOf(text []byte, sent wire.AgentStatus, kept *wire.AgentStatus) []byte {
@@ -72,12 +72,12 @@ func isKnown(name string) (is, exact bool) {
 }
 
 // over returns the text of a value that takes the place of another one of the same location: fields of the other
-// that this version does not know stay. was is the other as this version reads it; status replaces the status, if
+// that this version does not know stay. previous is the other as this version reads it; status replaces the status, if
 // it is not nil. If the result is too large, it is the value itself.
-func over(value, old []byte, was Said, status []byte) []byte {
+func over(value, old []byte, previous Said, status []byte) []byte {
 	result := value
 	if old != nil {
-		known, err := json.Marshal(was)
+		known, err := json.Marshal(previous)
 		if err != nil {
 			return value
 		}
@@ -105,11 +105,11 @@ func over(value, old []byte, was Said, status []byte) []byte {
 
 // status is the text of the status in a value; nil: it has none.
 func status(value []byte) []byte {
-	var said struct {
+	var stored struct {
 		Status json.RawMessage `json:"status"`
 	}
-	if json.Unmarshal(value, &said) != nil {
+	if json.Unmarshal(value, &stored) != nil {
 		return nil
 	}
-	return said.Status
+	return stored.Status
 }

@@ -15,8 +15,8 @@ import (
 type older struct {
 	t *testing.T
 	*Writer
-	rows *table.Writer
-	of   key.Session
+	rows    *table.Writer
+	session key.Session
 }
 
 func newOlder(t *testing.T) *older {
@@ -24,7 +24,7 @@ func newOlder(t *testing.T) *older {
 	rows := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
 	rows.Reset(1, nil)
 	o := &older{t, NewWriter(nil, rows.Table, nil, slog.New(slog.DiscardHandler)), rows, key.WholeOf("l")}
-	o.put(o.of.Location.Key(), `{"metadata":{"uid":"u"}}`)
+	o.put(o.session.Location.Key(), `{"metadata":{"uid":"u"}}`)
 	return o
 }
 
@@ -49,12 +49,12 @@ func (o *older) sent(text string) Patch {
 // writes has the hub write a patch, and compares the value in the log.
 func (o *older) writes(what string, p Patch, want string) {
 	o.t.Helper()
-	o.Say(o.of, p)
+	o.Say(o.session, p)
 	state := o.rows.Snapshot()
-	if c, ok := o.patched(state, o.of, o.take(false).said[o.of]); ok {
+	if c, ok := o.patched(state, o.session, o.take(false).said[o.session]); ok {
 		o.put(c.Key, string(c.Value))
 	}
-	if got := string(o.rows.Snapshot().Get(o.of.Said()).Value); got != want {
+	if got := string(o.rows.Snapshot().Get(o.session.StatusKey()).Value); got != want {
 		o.t.Errorf("%s: the log has\n%s, want\n%s", what, got, want)
 	}
 }
@@ -68,7 +68,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	sent := `{"version":"v9","cluster":{"state":"Available","zone":"a"},"news":{"b":1,"a":[2.50]}}`
 	o.writes("a newer agent", o.sent(sent), `{"uid":"u","status":`+sent+`}`)
 	o.writes("a word of the hub itself", Patch{Refused: &refused}, `{"uid":"u","status":`+sent+`,"refused":"v0"}`)
-	o.put(o.of.Said(), `{"uid":"u","hubs":[1],"status":`+sent+`,"refused":"v0"}`) // a newer hub
+	o.put(o.session.StatusKey(), `{"uid":"u","hubs":[1],"status":`+sent+`,"refused":"v0"}`) // a newer hub
 	o.writes("the same of another hub's", Patch{Refused: &none}, `{"uid":"u","hubs":[1],"status":`+sent+`}`)
 	o.writes("an older agent", o.sent(`{"version":"v1"}`), `{"uid":"u","hubs":[1],"status":{"version":"v1"}}`)
 
@@ -80,6 +80,6 @@ func TestUnknownFieldsStay(t *testing.T) {
 	o.writes("a field that is there twice", o.sent(`{"version":"v3","news":1,"news":2}`), `{"uid":"u","hubs":[1],"status":{"version":"v3"}}`)
 	o.writes("what is too large", o.sent(`{"version":"v4","news":"`+strings.Repeat("x", maxSaid)+`"}`), `{"uid":"u","hubs":[1],"status":{"version":"v4"}}`)
 
-	o.put(o.of.Said(), `{"uid":"another","hubs":[1],"status":`+sent+`}`)
+	o.put(o.session.StatusKey(), `{"uid":"another","hubs":[1],"status":`+sent+`}`)
 	o.writes("another location of the name", o.sent(`{"version":"v5"}`), `{"uid":"u","status":{"version":"v5"}}`)
 }
