@@ -80,7 +80,6 @@ var newNames = map[string]string{
 	"internal/protocol/wire.Gone":             "RemovalRequest",
 	"internal/protocol/wire.Issued":           "Credential",
 	"internal/protocol/wire.Join":             "JoinToken",
-	"internal/protocol/wire.Lineage":          "LogIdentity",
 	"internal/protocol/wire.LineageAnswer":    "LogIdentityResponse",
 	"internal/protocol/wire.LineageAsk":       "LogIdentityRequest",
 	"internal/protocol/wire.Look":             "InspectRequest",

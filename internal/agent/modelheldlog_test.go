@@ -50,7 +50,7 @@ func TestModelHeldAndRestored(t *testing.T) {
 	})
 }
 
-// TestModelLostBeforeRestored has an agent lose its store, and its hub restored before the agent has heard of
+// TestModelLostBeforeRestored has an agent lose its store, and its hub restored before the agent receives
 // the log again. An object whose place only the lost log has is left alone, although its content is the same.
 func TestModelLostBeforeRestored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

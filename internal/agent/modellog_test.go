@@ -87,7 +87,7 @@ func (w *world) judgeLog(verb string, before *thing, wrong func(string, ...any))
 }
 
 // waits reports whether an object may not be touched until the log is accepted. If only an earlier log has
-// it, an agent that has heard of that log may touch it, and one that has not leaves it alone: the report decides.
+// it, an agent that knows that log may touch it, and one that does not leaves it alone: the report decides.
 func (w *world) waits(o *thing) bool {
 	switch {
 	case o == nil || o.foreign || implied(o) || w.recordOf(o.id) != nil:

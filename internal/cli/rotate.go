@@ -105,8 +105,8 @@ func (r rotation) take(cmd *cobra.Command, step enroll.Step) error {
 	if is, err = enroll.Rotate(r.dir, step, time.Now()); err != nil {
 		return fmt.Errorf("rotate the certificate authority: %w", err)
 	}
-	if r.follow(cmd.Context()) {
-		cmd.PrintErrf("the hub has not taken over the step within %s; it may not use this data directory, or its log says why\n", followTimeout)
+	if awaitReload(cmd.Context(), r.dir) {
+		cmd.PrintErrf("the hub has not taken over the step within %s; check whether it uses this data directory, and its log\n", followTimeout)
 	}
 	return r.print(cmd, is)
 }

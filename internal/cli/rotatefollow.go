@@ -19,24 +19,24 @@ import (
 
 const (
 	// followTimeout bounds how long a command waits for the hub to take over a step, and followInterval is how
-	// often it looks.
+	// often it checks.
 	followTimeout, followInterval = 10 * time.Second, 50 * time.Millisecond
 	// dialTimeout bounds how long it takes to find out that no hub listens.
 	dialTimeout = time.Second
 )
 
-// follow waits until the hub of the directory has taken over the files of the authority, so that a command that
-// follows uses a kubeconfig of them. It does not wait for a hub that does not listen. It reports whether a hub
+// awaitReload waits until the hub of a data directory has taken over the files of the authority, so that the next
+// command uses a kubeconfig of them. It does not wait for a hub that does not listen. It reports whether a hub
 // listens that has not taken them over in time.
-func (r rotation) follow(ctx context.Context) (isLate bool) {
+func awaitReload(ctx context.Context, dir string) (isLate bool) {
 	ctx, cancel := context.WithTimeout(ctx, followTimeout)
 	defer cancel()
 	for {
-		config, err := clientcmd.LoadFromFile(filepath.Join(r.dir, "admin.kubeconfig"))
+		config, err := clientcmd.LoadFromFile(filepath.Join(dir, "admin.kubeconfig"))
 		if err != nil {
 			return false // no hub has been here
 		}
-		ca, err := os.ReadFile(filepath.Join(r.dir, "ca.crt"))
+		ca, err := os.ReadFile(filepath.Join(dir, "ca.crt"))
 		if err != nil || isOf(config, ca) || !listens(ctx, config) {
 			return false
 		}

@@ -64,7 +64,7 @@ func TestFollowedSteps(t *testing.T) {
 		if _, err := hub.Reload(); err != nil {
 			t.Fatal(err)
 		}
-		if !isOf(config(hub.PEM()), ca) || r.follow(t.Context()) {
+		if !isOf(config(hub.PEM()), ca) || awaitReload(t.Context(), r.dir) {
 			t.Errorf("%s: the hub has taken it over, and the kubeconfig is not of it", step)
 		}
 		if i == 0 {
@@ -75,7 +75,7 @@ func TestFollowedSteps(t *testing.T) {
 		}
 	}
 	listener.Close()
-	if r.follow(t.Context()) {
+	if awaitReload(t.Context(), r.dir) {
 		t.Error("a command waits for a hub that does not listen")
 	}
 }

@@ -29,7 +29,7 @@ type refusals struct {
 func (r refusals) of(t *turn, err error) outcome {
 	o := outcome{record: t.record, failed: true}
 	switch {
-	case errors.Is(err, errOutdated): // the next turn is about what is desired now
+	case errors.Is(err, errOutdated): // the next turn is about the present entry
 		o.keep, o.failed, o.Retry = true, false, 1
 		return o
 	case errors.Is(err, errDependency):

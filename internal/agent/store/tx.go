@@ -61,11 +61,11 @@ func (t *Tx) Meta() *Meta { return t.meta }
 func (t *Tx) Object(k string, digest wire.Sum) []byte {
 	entry, _ := t.get(desiredBucket, k)
 	head, object, _ := bytes.Cut(entry, []byte("\n"))
-	of := "leaf.digest"
+	field := "leaf.digest"
 	if gjson.GetBytes(head, "kind").Str != string(WantPut) {
-		of = "kept.digest"
+		field = "kept.digest"
 	}
-	if gjson.GetBytes(head, of).Str != digest.String() {
+	if gjson.GetBytes(head, field).Str != digest.String() {
 		return nil
 	}
 	return object

@@ -22,7 +22,7 @@ type Presence interface {
 	// Say says what is to be said of an agent. Like Begin and End it waits for nothing.
 	Say(of key.Session, now presence.Patch)
 	// Tell says what an agent says of itself, and returns when all hubs have it, or never will.
-	Tell(ctx context.Context, of key.Session, s presence.Statement) error
+	Tell(ctx context.Context, session key.Session, s presence.Statement) error
 }
 
 // Sessions knows which agents are connected to this hub. Each, which has a shard of its
@@ -227,16 +227,16 @@ func (s *Sessions) PokeAll() {
 // tell passes on what an agent says of itself, and waits until all hubs have it: the agent says
 // something else only then, maybe to another hub. sendAPIs says that this process does not have
 // the list of APIs that goes with its digest.
-func (s *Sessions) tell(ctx context.Context, of key.Session, said presence.Statement) (sendAPIs bool, err error) {
-	status := said.Status
+func (s *Sessions) tell(ctx context.Context, session key.Session, statement presence.Statement) (sendAPIs bool, err error) {
+	status := statement.Status
 	s.mu.Lock()
-	seen := s.seen[of]
+	seen := s.seen[session]
 	if status.APIs != nil {
 		seen.apis, seen.apisDigest = status.APIs, status.APIsDigest
-		s.seen[of] = seen
+		s.seen[session] = seen
 	}
 	s.mu.Unlock()
-	err = s.presence.Tell(ctx, of, said)
+	err = s.presence.Tell(ctx, session, statement)
 	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest, err
 }
 

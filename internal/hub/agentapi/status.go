@@ -26,19 +26,19 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key
 	}
 	a.reported.statuses.Count(name, 1)
 	var text json.RawMessage
-	said := presence.Statement{}
+	statement := presence.Statement{}
 	err := requestbody.Decode(r, requestbody.Limits{Bytes: maxStatusBytes}, &text)
 	if err == nil {
-		said.Text, err = text, json.Unmarshal(text, &said.Status)
+		statement.Text, err = text, json.Unmarshal(text, &statement.Status)
 	}
 	if err != nil {
 		respond.Error(w, r, respond.BadBody(err, "status"))
 		return
 	}
 	if a.config.SignedBy != nil {
-		said.SignedBy = a.config.SignedBy(r.Context())
+		statement.SignedBy = a.config.SignedBy(r.Context())
 	}
-	sendAPIs, err := a.sessions.tell(r.Context(), of, said)
+	sendAPIs, err := a.sessions.tell(r.Context(), of, statement)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = respond.Unanswered()

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// given is what a client was given by a hub: certificates to trust, and one to show.
+// given has the credentials that a hub gave to a client: certificates to trust, and one to show.
 type given struct {
 	trusts *x509.CertPool
 	shows  *x509.Certificate
@@ -31,11 +31,11 @@ func newFollower(t *testing.T, dir string) *follower {
 		t.Fatal(err)
 	}
 	f := &follower{t: t, authority: a}
-	f.last = f.gives()
+	f.last = f.give()
 	return f
 }
 
-func (f *follower) gives() given {
+func (f *follower) give() given {
 	f.t.Helper()
 	pair, err := f.authority.Client("user")
 	if err != nil {
@@ -48,8 +48,8 @@ func (f *follower) gives() given {
 	return given{f.authority.Pool(), cert.Leaf}
 }
 
-// look has the hub read its files once. What clients were given before must be good after that.
-func (f *follower) look(what string) (changed bool) {
+// reload has the hub read its files once. What clients were given before must be good after that.
+func (f *follower) reload(what string) (changed bool) {
 	f.t.Helper()
 	changed, err := f.authority.Reload()
 	if err != nil {
@@ -63,13 +63,13 @@ func (f *follower) look(what string) (changed bool) {
 		f.t.Errorf("%s: the hub does not accept a client: %v", what, err)
 	}
 	if changed {
-		f.last = f.gives()
+		f.last = f.give()
 	}
 	return changed
 }
 
 // TestHubsFollowAnyPrefix takes several steps of rotations, write by write, while a hub reads the files after
-// some of the writes. After each look, the hub and its clients accept what they were given before it, and in the
+// some of the writes. After each reload, the hub and its clients accept what they were given before it, and in the
 // end the hub has what the files have.
 func TestHubsFollowAnyPrefix(t *testing.T) {
 	for _, steps := range [][]Step{
@@ -97,20 +97,20 @@ func TestHubsFollowAnyPrefix(t *testing.T) {
 				states = append(states, copyOf(t, dir))
 			}
 		}
-		// Each pair of states, with no look between them: the hub reads one, and then the other.
+		// Each pair of states, with no reload between them: the hub reads one, and then the other.
 		for i := range states {
 			for j := i; j < len(states); j++ {
 				what := fmt.Sprintf("%v: from state %d to %d", steps, i, j)
-				at := copyOf(t, states[i])
-				f := newFollower(t, at)
-				replaceBy(t, at, states[j])
-				looks := 0
-				for f.look(what) {
-					if looks++; looks > 3 {
-						t.Fatalf("%s: the hub has not taken over the files after %d looks", what, looks)
+				copied := copyOf(t, states[i])
+				f := newFollower(t, copied)
+				replaceBy(t, copied, states[j])
+				reads := 0
+				for f.reload(what) {
+					if reads++; reads > 3 {
+						t.Fatalf("%s: the hub has not taken over the files after %d reads", what, reads)
 					}
 				}
-				if files, err := os.ReadFile(filepath.Join(at, certFile)); err != nil || string(files) != string(f.authority.PEM()) {
+				if files, err := os.ReadFile(filepath.Join(copied, certFile)); err != nil || string(files) != string(f.authority.PEM()) {
 					t.Errorf("%s: the hub has other certificates than the files: %v", what, err)
 				}
 			}
@@ -125,22 +125,22 @@ func tornReads(t *testing.T, steps []Step, states []string) {
 	t.Helper()
 	for i := range states {
 		for j := i; j < len(states); j++ {
-			at := copyOf(t, states[i])
-			f := newFollower(t, at)
-			was := f.authority.Signer()
-			replaceBy(t, at, states[j])
+			copied := copyOf(t, states[i])
+			f := newFollower(t, copied)
+			signer := f.authority.Signer()
+			replaceBy(t, copied, states[j])
 			certs, err := os.ReadFile(filepath.Join(states[i], certFile))
 			if err == nil {
-				err = os.WriteFile(filepath.Join(at, certFile), certs, 0o600)
+				err = os.WriteFile(filepath.Join(copied, certFile), certs, 0o600)
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			if changed, err := f.authority.Reload(); changed || err != nil && f.authority.Signer() != was {
+			if changed, err := f.authority.Reload(); changed || err != nil && f.authority.Signer() != signer {
 				t.Errorf("%v: certificates of state %d, keys of %d: changed %v, %v", steps, i, j, changed, err)
 			}
-			replaceBy(t, at, states[j])
-			f.look(fmt.Sprintf("%v: after certificates of state %d with keys of %d", steps, i, j))
+			replaceBy(t, copied, states[j])
+			f.reload(fmt.Sprintf("%v: after certificates of state %d with keys of %d", steps, i, j))
 		}
 	}
 }

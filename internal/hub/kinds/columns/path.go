@@ -116,7 +116,7 @@ func parseName(text string) (steps path, rest string, err error) {
 // words are what Kubernetes reads as keywords behind a $ or @. Those that it does not know have no result.
 var words = regexp.MustCompile(`^[_a-zA-Z][^ \t\r\n.,\[\]$@{}]*`)
 
-// parseWord parses what follows a $ or @, such as ref in .spec.$ref: to Kubernetes that is no name.
+// parseWord parses the text behind a $ or @, such as ref in .spec.$ref: to Kubernetes that is no name.
 func parseWord(text string) (steps path, rest string, err error) {
 	switch word := words.FindString(text); word {
 	case "":

@@ -148,28 +148,28 @@ const maxDescents = 8
 // firstErrors returns the errors of a value; if there are too many to find all, those of the first value below it
 // that has few. Which ones these are depends on the value alone.
 func firstErrors(value any, v schemacost.Validator) field.ErrorList {
-	at := schemacost.Child{Value: value, Validator: v}
+	child := schemacost.Child{Value: value, Validator: v}
 	for range maxDescents {
-		errs, isCut := schemacost.IsCut(validation.ValidateCustomResource(at.Path, at.Value, at.Validator))
+		errs, isCut := schemacost.IsCut(validation.ValidateCustomResource(child.Path, child.Value, child.Validator))
 		if !isCut {
 			return errs
 		}
 		isFound := false
-		for below := range at.Validator.Children(at.Path, at.Value) {
+		for below := range child.Validator.Children(child.Path, child.Value) {
 			if isFound = len(validation.ValidateCustomResource(below.Path, below.Value, below.Validator)) > 0; isFound {
-				at = below
+				child = below
 				break
 			}
 		}
 		switch {
 		case isFound:
-		case at.Validator.IsPlain(): // they are of the value itself
+		case child.Validator.IsPlain(): // they are of the value itself
 			return errs
 		default:
-			return field.ErrorList{manyErrors(at.Path)}
+			return field.ErrorList{manyErrors(child.Path)}
 		}
 	}
-	return field.ErrorList{manyErrors(at.Path)}
+	return field.ErrorList{manyErrors(child.Path)}
 }
 
 func manyErrors(path *field.Path) *field.Error {
