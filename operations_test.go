@@ -2,6 +2,7 @@ package orrery_test
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -46,7 +47,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 func TestTroubleshootingIsComplete(t *testing.T) {
 	source := messages(t)
 	chapter := ""
-	for _, section := range strings.Split("\n"+readFile(t, troubleshooting), "\n#") {
+	for section := range strings.SplitSeq("\n"+readFile(t, troubleshooting), "\n#") {
 		heading, text, _ := strings.Cut(section, "\n")
 		name, isEntry := strings.CutPrefix(heading, "## ")
 		if !isEntry {
@@ -180,9 +181,7 @@ func linkedPages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := map[string]string{"bench/README.md": readFile(t, "bench/README.md"), "test/README.md": readFile(t, "test/README.md")}
 	for _, pattern := range []string{"docs/*.md", operations + "/*.md"} {
-		for file, text := range pagesOf(t, pattern) {
-			pages[file] = text
-		}
+		maps.Copy(pages, pagesOf(t, pattern))
 	}
 	return pages
 }

@@ -283,11 +283,13 @@ func StoreFailing(a *Agent) error { return a.store.Failing() }
 // writeLast writes the status at the end. It returns no error while the store can't be written.
 func writeLast(a *Agent) error {
 	err := writeStatus(a.config.DataDir, a.Status())
-	if err != nil && a.store.Failing() != nil {
-		a.log.Warn("the last status can't be written", "error", err)
-		return nil
+	if a.store.Failing() == nil {
+		return err
 	}
-	return err
+	if err != nil {
+		a.log.Warn("the last status can't be written", "error", err)
+	}
+	return nil
 }
 
 // keepStatus writes the status file whenever something has changed.

@@ -2,6 +2,7 @@ package kubeclient
 
 import (
 	"context"
+	"errors"
 	"io"
 	"sync/atomic"
 	"time"
@@ -64,7 +65,7 @@ func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io
 			return body, err
 		}
 	}
-	if err := ctx.Err(); err == context.Canceled { //nolint:errorlint // a context returns it as it is
+	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, err
 	}
 	return nil, refused

@@ -20,11 +20,9 @@ import (
 // kubeSystem is the Namespace whose UID identifies a cluster, and defaultNamespace the one that does if the agent
 // may not read kube-system. No user can delete either of them.
 var (
-	kubeSystem       = namespace(metav1.NamespaceSystem)
-	defaultNamespace = namespace(metav1.NamespaceDefault)
+	kubeSystem       = key.Identity{Resource: key.Namespaces, Name: metav1.NamespaceSystem}
+	defaultNamespace = key.Identity{Resource: key.Namespaces, Name: metav1.NamespaceDefault}
 )
-
-func namespace(name string) key.Identity { return key.Identity{Resource: key.Namespaces, Name: name} }
 
 // errUnidentified is why nothing is changed at a cluster that does not show yet which one it is.
 var errUnidentified = errors.New("the cluster has no Namespace kube-system yet, whose UID shows whether it is the cluster that the agent knows")

@@ -1,17 +1,17 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
 
-	"context"
 	bolt "go.etcd.io/bbolt"
-	"sync"
 
 	"orrery.dev/orrery/internal/protocol/key"
 )

@@ -164,12 +164,11 @@ func ofSpace(s key.Space, name string) string {
 	return key.Object{Space: s, Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: name}}.Key()
 }
 
-// writes writes a value, and returns the limits that refuse it.
+// writes puts a value, and returns the limits that refuse it.
 func (f fixture) writes(k, value string, bound Bound) *ExceededError {
 	f.Helper()
 	done, err := f.limits.Reserve(k, []byte(value), bound)
-	var exceeded *ExceededError
-	if errors.As(err, &exceeded) {
+	if exceeded, is := errors.AsType[*ExceededError](err); is {
 		return exceeded
 	}
 	if err != nil {

@@ -41,7 +41,7 @@ func (m leased) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{}) 
 // concern is the task of these tests.
 const concern = "test"
 
-// runs runs a loop for the task until the test ends, and sends each term to a channel.
+// runs starts a loop for the task until the test ends, and sends each term to a channel.
 func runs(t *testing.T, e *election.Elections) <-chan context.Context {
 	t.Helper()
 	terms, ended := make(chan context.Context, 10), make(chan struct{})

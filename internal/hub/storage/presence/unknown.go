@@ -63,9 +63,8 @@ func membersOf(s wire.AgentStatus) (all map[string]json.RawMessage) {
 
 // isKnown reports whether a decoder of this version reads a field of a status, and whether that is its exact name.
 func isKnown(name string) (is, exact bool) {
-	t := reflect.TypeFor[wire.AgentStatus]()
-	for i := range t.NumField() {
-		known, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ",")
+	for f := range reflect.TypeFor[wire.AgentStatus]().Fields() {
+		known, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		is, exact = is || strings.EqualFold(known, name), exact || known == name
 	}
 	return is, exact
