@@ -57,7 +57,8 @@ func TestModelSlowAdmission(t *testing.T) {
 					}
 					halted := time.Duration(0)
 					for n := late(); n > 0; n = late() {
-						if time.Since(began) > 10*time.Minute {
+						// Which request the cluster takes is chance, so the last object can need many tries.
+						if time.Since(began) > time.Hour {
 							t.Fatalf("%d of %d are not applied after %s; the agent says %q", n, many, time.Since(began), w.agent.Halted())
 						}
 						<-time.After(time.Second)

@@ -30,10 +30,10 @@ func TestWhoIsLockedOut(t *testing.T) {
 		atSwitch, atFinish string
 	}{
 		"renewed":          {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"new", "old"}, SignedBy: "new"}), "", ""},
-		"told":             {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"old", "new"}, SignedBy: "old"}), "", "signed by old"},
-		"not told":         {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"old"}, SignedBy: "old"}), "not been told of new", "not been told of new"},
+		"trusts both":      {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"old", "new"}, SignedBy: "old"}), "", "signed by old"},
+		"trusts one":       {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"old"}, SignedBy: "old"}), "does not yet trust new", "does not yet trust new"},
 		"behind another":   {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"system"}, SignedBy: "new"}), "", ""},
-		"not heard of":     {location(metav1.ConditionTrue, nil), "", "has not said"},
+		"no status":        {location(metav1.ConditionTrue, nil), "", "not yet reported which authority"},
 		"of the one older": {location(metav1.ConditionTrue, &v1alpha1.AgentStatus{Trusts: all{"new"}, SignedBy: "oldest"}), "", ""},
 		"never joined":     {location("", nil), "", ""},
 		"revoked":          {location(metav1.ConditionFalse, &v1alpha1.AgentStatus{Trusts: all{"old"}, SignedBy: "old"}), "", ""},
