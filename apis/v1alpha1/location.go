@@ -235,7 +235,7 @@ type Prune struct {
 
 // LocationStatus is the observed state of a location.
 type LocationStatus struct {
-	// Conditions are Enrolled, Connected, ClusterAvailable, Synced and Compatible. Enrolled: an
+	// Conditions are Enrolled, Connected, ClusterAvailable, Synced, Compatible and Upsynced. Enrolled: an
 	// agent has joined, and its enrolment is not revoked. Connected: the agents of all shards hold
 	// a session; the hub writes it only when it changes. ClusterAvailable: the API server of the
 	// cluster answers the agent. Synced: all assigned objects are applied; the hub computes it at

@@ -82,8 +82,8 @@ type PlacementSpec struct {
 	// +kubebuilder:default=Fail
 	OnImmutable OnImmutable `json:"onImmutable,omitempty"`
 	// OnRemove is the policy for an object that is no longer assigned to a location. Delete deletes
-	// it. Orphan keeps it without Orrery's ownership metadata. Of several Placements, the last one
-	// that assigned the object decides. If several ended together, Orphan wins.
+	// it. Orphan keeps it without Orrery's ownership metadata. If several Placements assigned
+	// the object, the one whose assignment ended last decides. If several ended together, Orphan wins.
 	// +optional
 	// +kubebuilder:default=Delete
 	OnRemove OnRemove `json:"onRemove,omitempty"`

@@ -411,6 +411,11 @@ func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 		a.log.Warn("the agent begins again", "why", err)
 		config := a.config
 		config.Given = false
+		if config.ReloadTarget != nil { // the files that the first configuration names can be gone
+			if target, err := config.ReloadTarget(); err == nil && target.Host == config.Target.Host {
+				config.Target = target
+			}
+		}
 		if a, err = New(config); err != nil {
 			return err
 		}

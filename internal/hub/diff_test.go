@@ -193,7 +193,7 @@ func TestDiffs(t *testing.T) {
 		t.Errorf("%d %+v %+v", code, status, found)
 	}
 	answer.Digest, answer.Message = wire.Sum{1}, ""
-	if _, _, found = r.diff(op, mapOne, "a"); len(found.Notes) != 1 || !strings.Contains(found.Notes[0], "has not heard") {
+	if _, _, found = r.diff(op, mapOne, "a"); len(found.Notes) != 1 || !strings.Contains(found.Notes[0], "has not received the last change") {
 		t.Errorf("of what it has not heard yet: %+v", found)
 	}
 	for reason, code := range map[string]int{

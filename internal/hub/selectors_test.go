@@ -159,7 +159,7 @@ func TestStoredBeyondBounds(t *testing.T) {
 	})); code != http.StatusCreated {
 		t.Fatalf("%d %s", code, body)
 	}
-	downsync := append(objectTests(59, 64, 9, 0), map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": "app"}}}})
+	downsync := append(objectTests(20, 64, 9, 0), map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"what": "app"}}}})
 	r.eventually(func() string { // the hub writes its status meanwhile
 		row := r.row(key.Object{Space: "s", Identity: key.Identity{Resource: key.Placements, Name: "old"}}.Key())
 		value, err := sjson.SetBytes(row.Value, "spec.downsync", downsync)

@@ -29,11 +29,18 @@ const (
 // errOtherServer is returned when the configuration names another server than at the start.
 var errOtherServer = errors.New("the kubeconfig names another server now: start the agent again")
 
+// errNoCredentials is returned for a configuration without credentials if the first one had some: the file is being
+// written. Without credentials, a target could take the agent for an anonymous user.
+var errNoCredentials = errors.New("the kubeconfig has no credentials now")
+
 // credentials keeps the HTTP client by which the target is reached, and makes a new one when its
 // configuration has changed: the kubeconfig was replaced, or a file that it names. The server always
 // stays the same. client-go itself runs exec plugins again.
 type credentials struct {
-	host   string
+	host string
+	// authenticated reports whether the first configuration had credentials.
+	authenticated bool
+
 	client atomic.Pointer[http.Client]
 	log    *slog.Logger
 
@@ -48,7 +55,7 @@ type credentials struct {
 
 // newCredentials makes credentials of a configuration.
 func newCredentials(config *rest.Config, log *slog.Logger) (*credentials, error) {
-	c := &credentials{host: config.Host, log: log, readTime: time.Now()}
+	c := &credentials{host: config.Host, authenticated: isAuthenticated(config), log: log, readTime: time.Now()}
 	client, state, err := clientFor(config)
 	if err != nil {
 		return nil, err
@@ -73,6 +80,9 @@ func clientFor(config *rest.Config) (*http.Client, string, error) {
 			return nil, "", fmt.Errorf("read the token file: %w", err)
 		}
 		c.BearerToken, c.BearerTokenFile = strings.TrimSpace(string(token)), ""
+		if c.BearerToken == "" {
+			return nil, "", errors.New("read the token file: it is empty")
+		}
 	}
 	proxy := ""
 	if c.Proxy != nil {
@@ -152,7 +162,16 @@ func (c *credentials) load() (*http.Client, string, error) {
 	if config.Host != c.host {
 		return nil, "", fmt.Errorf("%w: %q instead of %q", errOtherServer, config.Host, c.host)
 	}
+	if !isAuthenticated(config) && c.authenticated {
+		return nil, "", errNoCredentials
+	}
 	return clientFor(config)
+}
+
+// isAuthenticated reports whether a configuration has any credentials.
+func isAuthenticated(c *rest.Config) bool {
+	return c.Username != "" || c.BearerToken != "" || c.BearerTokenFile != "" || c.CertFile != "" || len(c.CertData) > 0 ||
+		c.ExecProvider != nil || c.AuthProvider != nil
 }
 
 // unauthenticated reports whether either side did not authenticate the other, so that the target carried

@@ -167,6 +167,11 @@ func TestUnusableKubeconfig(t *testing.T) {
 	if _, err := c.Version(t.Context()); !errors.Is(err, errOtherServer) || other.refused.Load() > 0 {
 		t.Errorf("the kubeconfig names another server: %v; that one was asked %d times", err, other.refused.Load())
 	}
+	s.write(t, func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {}) // it is being written
+	c.credentials.expire()
+	if _, err := c.Version(t.Context()); !errors.Is(err, errNoCredentials) {
+		t.Errorf("the kubeconfig has no credentials: %v", err)
+	}
 	s.write(t, token("second"))
 	c.credentials.expire()
 	if _, err := c.Version(t.Context()); err != nil {

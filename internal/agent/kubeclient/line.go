@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,6 +16,9 @@ import (
 const (
 	// lineTimeout is how long a request stays in the line of a busy target before it fails.
 	lineTimeout = 20 * time.Second
+	// lineHold is how long a request without an answer keeps others from their turn. A watch can have none until
+	// its first event.
+	lineHold = 5 * time.Second
 	// lineRest is the longest time between two requests of the line after the target has refused one.
 	lineRest = time.Second
 )
@@ -44,8 +48,9 @@ func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io
 		}
 		refused, own = err, restAfter(err)
 	}
+	leave := sync.OnceFunc(func() { l.waiting.Add(-1) })
 	l.waiting.Add(1)
-	defer l.waiting.Add(-1)
+	defer leave()
 	limited, cancel := context.WithTimeout(ctx, lineTimeout) // it is not the request's: the answer may be read for longer
 	defer cancel()
 	for l.await(limited, own) {
@@ -54,21 +59,32 @@ func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io
 			<-l.turn
 			break
 		}
-		body, err := send()
-		l.next = time.Time{}
-		if Busy(err) {
-			refused, own = err, restAfter(err)
-			l.next = time.Now().Add(min(own, lineRest))
-		}
-		<-l.turn
+		body, err := l.hold(send, leave)
 		if !Busy(err) {
 			return body, err
 		}
+		refused, own = err, restAfter(err)
 	}
 	if err := ctx.Err(); errors.Is(err, context.Canceled) {
 		return nil, err
 	}
 	return nil, refused
+}
+
+// hold sends a request in its turn. If it has no answer in time, it leaves the line and the next one has its turn.
+func (l *line) hold(send func() (io.ReadCloser, error), leave func()) (io.ReadCloser, error) {
+	end := sync.OnceFunc(func() { <-l.turn })
+	late := time.AfterFunc(lineHold, func() {
+		leave()
+		end()
+	})
+	l.next = time.Time{}
+	body, err := send()
+	if late.Stop() && Busy(err) {
+		l.next = time.Now().Add(min(restAfter(err), lineRest))
+	}
+	end()
+	return body, err
 }
 
 // await waits for a time, and then for the turn. It returns false if ctx ends before.

@@ -67,8 +67,7 @@ func (i *Identity) Confirm(ctx context.Context) error {
 	case m.UID != known.UID && known.UID != "":
 		return i.replace(ctx, known.UID, store.Cluster{UID: m.UID})
 	case m.UID != known.UID:
-		known.UID = m.UID
-		i.record(ctx, known)
+		return i.learn(ctx, known, m.UID)
 	}
 	if known.Others[defaultNamespace.Name] == "" {
 		if other, err := i.target.Get(ctx, kubeclient.Namespaces, defaultNamespace); err == nil {
@@ -78,12 +77,33 @@ func (i *Identity) Confirm(ctx context.Context) error {
 	return nil
 }
 
+// learn records the UID of kube-system of a cluster that was known by the Namespace default alone, or not at all.
+func (i *Identity) learn(ctx context.Context, known store.Cluster, uid string) error {
+	name := defaultNamespace.Name
+	other, err := i.target.Get(ctx, kubeclient.Namespaces, defaultNamespace)
+	switch previous := known.Others[name]; {
+	case err != nil && !apierrors.IsForbidden(err) && !kubeclient.MissingObject(err, defaultNamespace):
+		return err
+	case err != nil: // nothing can prove more, and the UID of a former cluster must not count later
+		known.Others = nil
+	case previous != "" && previous != other.UID:
+		return i.replace(ctx, previous, withOther(store.Cluster{UID: uid}, name, other.UID))
+	default:
+		known = withOther(known, name, other.UID)
+	}
+	known.UID = uid
+	i.record(ctx, known)
+	return nil
+}
+
 // confirmDefault confirms a cluster by the Namespace default. The namespace of the agent is none that could: a
 // user can delete it and make it again, and Jobs would run again.
 func (i *Identity) confirmDefault(ctx context.Context, forbidden error) error {
 	known, name := i.store.Meta().Cluster, defaultNamespace.Name
 	m, err := i.target.Get(ctx, kubeclient.Namespaces, defaultNamespace)
 	switch previous := known.Others[name]; {
+	case kubeclient.MissingObject(err, defaultNamespace) && previous != "":
+		return errUnidentified
 	case apierrors.IsForbidden(err) || kubeclient.MissingObject(err, defaultNamespace):
 	case err != nil:
 		return err

@@ -70,6 +70,9 @@ func TestIdentityOfForbiddenCluster(t *testing.T) {
 			{uids: first}, {uids: first, forbidden: names{"kube-system": true}}, {uids: rebuilt, forbidden: names{"kube-system": true}, replaced: true},
 			{uids: rebuilt, forbidden: names{"kube-system": true}}, {uids: rebuilt},
 		},
+		"kube-system becomes readable at another cluster": {
+			{uids: first, forbidden: names{"kube-system": true}}, {uids: rebuilt, replaced: true}, {uids: rebuilt}, {uids: rebuilt, forbidden: names{"kube-system": true}},
+		},
 		"nothing proves it": {
 			{uids: first}, {uids: first, forbidden: names{"kube-system": true, "default": true}, unproven: true},
 			{uids: rebuilt, forbidden: names{"kube-system": true, "default": true}, unproven: true},

@@ -256,6 +256,7 @@ func (w *observer) list(ctx context.Context) (string, error) {
 	if err == nil {
 		w.age.listed(w.Resource)
 		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
+		w.origin = false // the API can have moved to a definition, or from one, since the last list
 		w.findOrigin(ctx)
 		w.listed.Store(true)
 		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
@@ -263,7 +264,7 @@ func (w *observer) list(ctx context.Context) (string, error) {
 	return revision, err
 }
 
-// findOrigin records, once for a kind that was listed, whether the target serves it by a
+// findOrigin records, for each list of a kind, whether the target serves it by a
 // CustomResourceDefinition or by an aggregated API. The objects of a definition are gone with it, while those
 // of an aggregated API are only out of sight. An error leaves that to the next list.
 func (w *observer) findOrigin(ctx context.Context) {

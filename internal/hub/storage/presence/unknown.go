@@ -16,9 +16,13 @@ import (
 // During an upgrade, hubs of two versions and agents of a newer one share a log. A hub keeps the fields that its
 // version does not know: those of a status that an agent sends, and those of a value that another hub has written.
 
+// maxFields is how many fields a status may have of which any is kept that this version does not know. Each of
+// them is copied by itself.
+const maxFields = 64
+
 // textOf returns the stored text of a status that an agent has sent, if that has fields that this version
 // does not know. They keep their bytes, also those in fields that this version keeps whole. It returns nil if
-// there are none, or if they are too large.
+// there are none, or if they are too many or too large.
 func textOf(text []byte, sent wire.AgentStatus, kept *wire.AgentStatus) []byte {
 	if len(text) == 0 {
 		return nil
@@ -29,7 +33,7 @@ func textOf(text []byte, sent wire.AgentStatus, kept *wire.AgentStatus) []byte {
 	sent.APIs = nil
 	known, all := membersOf(sent), map[string]json.RawMessage{}
 	result, err := json.Marshal(kept)
-	if err != nil || json.Unmarshal(text, &all) != nil {
+	if err != nil || json.Unmarshal(text, &all) != nil || len(all) > maxFields {
 		return nil
 	}
 	bounded, isChanged := membersOf(*kept), false

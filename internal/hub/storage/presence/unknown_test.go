@@ -2,6 +2,7 @@ package presence
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -57,6 +58,16 @@ func (o *older) writes(what string, p Patch, want string) {
 	if got := string(o.rows.Snapshot().Get(o.session.StatusKey()).Value); got != want {
 		o.t.Errorf("%s: the log has\n%s, want\n%s", what, got, want)
 	}
+}
+
+// TestManyUnknownFields: a status with very many fields costs a hub no work for each of them, and none is kept.
+func TestManyUnknownFields(t *testing.T) {
+	o := newOlder(t)
+	many := []string{`"version":"v9"`}
+	for i := range 20_000 {
+		many = append(many, fmt.Sprintf(`"news-%05d":1`, i))
+	}
+	o.writes("very many fields", o.sent("{"+strings.Join(many, ",")+"}"), `{"uid":"u","status":{"version":"v9"}}`)
 }
 
 // TestUnknownFieldsStay: a hub keeps what it does not know, with the bytes that it was written with: in a status

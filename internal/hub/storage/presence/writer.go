@@ -96,12 +96,16 @@ func (w *Writer) End(of key.Session) {
 
 // Say records a patch of an agent's status.
 func (w *Writer) Say(of key.Session, now Patch) {
+	if now.Status != nil { // before the lock: this takes time by the size of the status
+		sent := *now.Status
+		now.Status = bounded(sent)
+		now.Text = textOf(now.Text, sent, now.Status)
+	}
 	w.mu.Lock()
 	p := w.said[of]
 	if now.Status != nil {
 		p.told.answer(nil) // what is newer comes in its place
-		p.Status, p.SignedBy, p.told = bounded(*now.Status), now.SignedBy, now.told
-		p.Text = textOf(now.Text, *now.Status, p.Status)
+		p.Status, p.Text, p.SignedBy, p.told = now.Status, now.Text, now.SignedBy, now.told
 	}
 	if now.Refused != nil {
 		p.Refused = now.Refused
