@@ -57,7 +57,7 @@ func (n *namespaces) make(ctx context.Context, name string, l ownership.Owner, w
 		return false, errNamespace
 	case apierrors.IsForbidden(err) && wanted:
 		return true, nil // the apply shows whether the namespace is there
-	case missing, apierrors.IsForbidden(err): // who may not read it may perhaps create it
+	case missing, apierrors.IsForbidden(err): // the right to create it can exist without the right to read it
 		err = n.target.CreateNamespace(ctx, name, l)
 	}
 	switch {

@@ -99,7 +99,7 @@ func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 
 // Handler passes authorized requests of authenticated clients to next, and refuses all others. The
 // context of a request must have its RequestInfo and root (WithRoot). For next it contains the
-// user, who may be impersonated, and the stream conditions of the access (PremisesOf).
+// user, the users that it may impersonate, and the stream conditions of the access (PremisesOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
 	next = respond.Shallow(g.impersonating(next), lasts)

@@ -1,6 +1,6 @@
 // Package route defines the paths of the hub's API, for hub, agents and the command line.
 //
-// It must not depend on the handler of a path, nor on who may access it.
+// It must not depend on the handler of a path, nor on the rights of its users.
 package route
 
 import (

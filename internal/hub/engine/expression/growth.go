@@ -9,6 +9,8 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/parser"
+
+	"orrery.dev/orrery/internal/lib/celmacro"
 )
 
 const (
@@ -101,7 +103,7 @@ func (g *growth) call(c ast.CallExpr, scope map[string]size) size {
 	args := c.Args()
 	if c.IsMemberFunction() {
 		target = g.sizeOf(c.Target(), scope)
-		if variables, step := boundBy(c.FunctionName(), args); step != nil {
+		if variables, step := celmacro.BoundBy(c.FunctionName(), args); step != nil {
 			return g.comprehension(c, target, variables, step, scope)
 		}
 	}
@@ -127,23 +129,6 @@ func (g *growth) call(c ast.CallExpr, scope map[string]size) size {
 		sum.element = sum.all // it may have flattened lists
 	}
 	return sum
-}
-
-// boundBy are the variables that a macro binds, and what it evaluates for them.
-func boundBy(macro string, args []ast.Expr) (variables []string, step ast.Expr) {
-	if !slices.Contains([]string{
-		"map", "filter", "all", "exists", "exists_one", "existsOne", "sortBy", "optMap", "optFlatMap", "bind",
-		"transformList", "transformMap", "transformMapEntry",
-	}, macro) || len(args) < 2 {
-		return nil, nil
-	}
-	for _, arg := range args[:len(args)-1] {
-		if arg.Kind() != ast.IdentKind {
-			break
-		}
-		variables = append(variables, arg.AsIdent())
-	}
-	return variables, args[len(args)-1]
 }
 
 func (g *growth) comprehension(c ast.CallExpr, over size, variables []string, step ast.Expr, scope map[string]size) size {

@@ -236,7 +236,7 @@ func TestDefaultLimit(t *testing.T) {
 		t.Errorf("an object can't be changed because others create: %v", e)
 	}
 	if e := f.writes(ofSpace("d", "one"), object("", quota/8+5*size), ByDefaults); e == nil {
-		t.Error("updates take what is left to others")
+		t.Error("updates grow into the room of other spaces")
 	}
 	for _, s := range spaces[:2] {
 		if e := f.writes(ofSpace(s, "0"), object("", size-1), ByDefaults); e != nil {

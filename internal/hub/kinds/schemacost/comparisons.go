@@ -10,6 +10,8 @@ import (
 	"github.com/google/cel-go/parser"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+
+	"orrery.dev/orrery/internal/lib/celmacro"
 )
 
 // The library evaluates the rules in x-kubernetes-validations, and charges a comparison of lists or objects
@@ -215,7 +217,7 @@ func (c *comparisons) call(call ast.CallExpr, scope map[string]operand, times fl
 			name = "sets." + name
 		} else {
 			over := c.visit(target, scope, times, loops)
-			if variables, step := boundBy(name, args); step != nil {
+			if variables, step := celmacro.BoundBy(name, args); step != nil {
 				return c.loop(name, over, variables, args, scope, times, loops)
 			}
 			all = append(all, over)
@@ -331,21 +333,4 @@ func (c *comparisons) loop(name string, over operand, variables []string, args [
 		return operand{all: count, element: made.all, count: count}
 	}
 	return operand{all: count * made.all, element: made.all, count: count}
-}
-
-// boundBy are the variables that a macro binds, and what it evaluates for them.
-func boundBy(macro string, args []ast.Expr) (variables []string, step ast.Expr) {
-	if !slices.Contains([]string{
-		"map", "filter", "all", "exists", "exists_one", "existsOne", "sortBy", "optMap", "optFlatMap", "bind",
-		"transformList", "transformMap", "transformMapEntry",
-	}, macro) || len(args) < 2 {
-		return nil, nil
-	}
-	for _, arg := range args[:len(args)-1] {
-		if arg.Kind() != ast.IdentKind {
-			break
-		}
-		variables = append(variables, arg.AsIdent())
-	}
-	return variables, args[len(args)-1]
 }
