@@ -1,15 +1,40 @@
 package conformance
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
 
-// send sends a request. The path goes out as it is written, with its escapes.
+// notReady is what Kubernetes answers, with 429, to lists and watches of a resource whose watch
+// cache has not been filled since its CRD changed. Clients are meant to ask again.
+const notReady = "storage is (re)initializing"
+
+// send sends a request, and sends it again while the answer is notReady. The path goes out as
+// it is written, with its escapes.
 func (s *server) send(ctx context.Context, method, path, body string, headers ...string) (*http.Response, error) {
+	for deadline := time.Now().Add(patience); ; {
+		resp, err := s.sendOnce(ctx, method, path, body, headers...)
+		if err != nil || resp.StatusCode != http.StatusTooManyRequests || time.Now().After(deadline) {
+			return resp, err
+		}
+		said, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(said, []byte(notReady)) {
+			resp.Body = io.NopCloser(bytes.NewReader(said))
+			return resp, nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func (s *server) sendOnce(ctx context.Context, method, path, body string, headers ...string) (*http.Response, error) {
 	var reader io.Reader
 	if body != "" {
 		reader = strings.NewReader(body)

@@ -24,7 +24,7 @@ func TestFullExternalLog(t *testing.T) {
 	t.Parallel()
 	h := startHubAt(t, env.StartEtcd(t, fmt.Sprint("--quota-backend-bytes=", fullQuota)))
 	s := h.space("s")
-	for i := range 8 {
+	for i := range 4 {
 		s.post(configMaps, large(fmt.Sprint("large-", i))).is(t, http.StatusCreated, "create")
 	}
 	h.Stop()
