@@ -8,10 +8,12 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"orrery.dev/orrery/internal/lib/retry"
 )
 
 // notReady is what Kubernetes answers, with 429, to lists and watches of a resource whose watch
-// cache has not been filled since its CRD changed. Clients are meant to ask again.
+// cache has not been filled since its CRD changed. Clients repeat such requests.
 const notReady = "storage is (re)initializing"
 
 // send sends a request, and sends it again while the answer is notReady. The path goes out as
@@ -22,15 +24,15 @@ func (s *server) send(ctx context.Context, method, path, body string, headers ..
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || time.Now().After(deadline) {
 			return resp, err
 		}
-		said, err := io.ReadAll(resp.Body)
+		content, err := io.ReadAll(resp.Body)
 		if err != nil {
 			return nil, err
 		}
-		if !bytes.Contains(said, []byte(notReady)) {
-			resp.Body = io.NopCloser(bytes.NewReader(said))
+		if !bytes.Contains(content, []byte(notReady)) {
+			resp.Body = io.NopCloser(bytes.NewReader(content))
 			return resp, nil
 		}
-		time.Sleep(20 * time.Millisecond)
+		retry.Pause(ctx, 20*time.Millisecond)
 	}
 }
 
