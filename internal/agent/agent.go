@@ -426,10 +426,10 @@ func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 // lasting is the state of the store as the cluster is to have it.
 func (a *Agent) lasting() fencing.Copy {
 	m := a.store.Meta()
-	if m.Newest() == 0 || m.Fresh { // it is new, and what is at the cluster is not proven yet
+	if m.Newest() == 0 { // there is nothing to act by
 		return fencing.Copy{}
 	}
-	return fencing.Copy{ID: m.Life, Moves: m.Moves}
+	return fencing.Copy{ID: m.Life, Moves: m.Moves, New: m.Fresh}
 }
 
 // begin has the agent act after its start, once it knows whether its store is older than the target:

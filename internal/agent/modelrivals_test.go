@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/agent/manifest"
 	"orrery.dev/orrery/internal/agent/store"
@@ -43,15 +45,18 @@ func newFormer(t *testing.T, policy wire.Policy) *rivals {
 	t.Helper()
 	r := &rivals{crew: newCrew(t, 1, t.TempDir(), 1)}
 	r.former = r.lives[0]
-	home := key.Identity{Resource: key.Namespaces, Name: manifest.Namespace} // of the Lease of the location
-	r.inCluster(func(c *cluster) {
-		c.set(home.String(), (&thing{id: home, kind: "Namespace", foreign: true}).edit("kubectl", map[string]*string{}))
-	})
+	r.inCluster((*cluster).makeHome)
 	for _, id := range identities[2:6] {
 		r.offer(id, "1", policy)
 	}
 	<-time.After(time.Minute)
 	return r
+}
+
+// makeHome makes the Namespace of the Lease of the location.
+func (c *cluster) makeHome() {
+	home := key.Identity{Resource: key.Namespaces, Name: manifest.Namespace}
+	c.set(home.String(), (&thing{id: home, kind: "Namespace", foreign: true}).edit("kubectl", map[string]*string{}))
 }
 
 func (r *rivals) end() {
@@ -297,6 +302,51 @@ func playOlderStore(t *testing.T, dir string, away bool) {
 	}
 	p.offerAll("3", changed)
 	p.has("after that", map[key.Identity]string{changed: "3"})
+}
+
+// TestModelOlderUntrustedStore starts an agent on a copy of its store from before that was trusted,
+// while the hub is away. Only the Lease shows that an object was removed since: it does not return.
+func TestModelOlderUntrustedStore(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 1, dir)
+		defer w.stop(true)
+		w.at(func(c *cluster) {
+			c.leases = map[string]*coordinationv1.Lease{}
+			c.makeHome()
+		})
+		p := &proofModel{world: w, t: t}
+		kept, dropped := identities[2], identities[3]
+		p.offerAll("1", kept, dropped)
+		<-time.After(28 * time.Second) // between two reads of the Lease
+		trusted := func(is bool) {
+			if err := w.agent.store.Write(t.Context(), func(x *store.Tx) error { x.Meta().Fresh = !is; return nil }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		trusted(false) // as if that had not come yet
+		older := w.snapshot()
+		trusted(true)
+		w.drop(dropped, 0, 1)
+		<-time.After(30 * time.Second)
+		want := map[key.Identity]string{kept: "1", dropped: ""}
+		p.has("before", want)
+		w.stop(false)
+		w.hub.mu.Lock()
+		w.hub.mood.away = true
+		w.hub.mu.Unlock()
+		w.start(older)
+		<-time.After(5 * time.Minute)
+		p.has("rolled back", want)
+		w.heal()
+		<-time.After(5 * time.Minute)
+		w.anew()
+		<-time.After(5 * time.Minute)
+		p.has("settled", want)
+		if why := w.agent.Halted(); why != "" {
+			t.Errorf("it is halted: %s", why)
+		}
+	})
 }
 
 // offerJob has the hub desire a Job.

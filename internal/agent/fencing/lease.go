@@ -111,14 +111,23 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 	return out
 }
 
-// Copy is a state of a store: which one, and how often it has changed what it records.
+// Copy is a state of a store: which one, and how often it has changed what it records. New is set
+// until all that was found at the cluster is proven to be of the hub's log; the Lease names no such
+// state.
 type Copy struct {
 	ID    string
 	Moves uint64
+	New   bool
 }
 
-// precedes reports whether a state is of another store, or an older one of the same.
-func (c Copy) precedes(o Copy) bool { return c.ID != o.ID || c.Moves < o.Moves }
+// precedes reports whether a state is an older one of the store that a Lease names, or of another
+// store. A new store does not precede the state of another store, which it may replace.
+func (c Copy) precedes(o Copy) bool {
+	if c.ID != o.ID {
+		return !c.New
+	}
+	return c.New || c.Moves < o.Moves
+}
 
 // copyOf is the state of a store that a Lease names.
 func copyOf(annotations map[string]string) Copy {
@@ -126,5 +135,5 @@ func copyOf(annotations map[string]string) Copy {
 	if err != nil {
 		moves = 0 // anybody may have changed it
 	}
-	return Copy{annotations[storeAnnotation], moves}
+	return Copy{ID: annotations[storeAnnotation], Moves: moves}
 }

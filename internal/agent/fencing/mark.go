@@ -33,7 +33,7 @@ type Marked struct {
 	Leases            Leases
 	Target            *kubeclient.Client
 	Namespace, Holder string
-	// Now is the state of the store, without an ID while that is new. May reports whether the
+	// Now is the state of the store, without an ID while that has nothing. May reports whether the
 	// agent acts, and Proves whether a session proves the desired content, so that no other agent
 	// works for the location.
 	Now         func() Copy
@@ -101,7 +101,7 @@ func (m *Mark) due() (self ownership.Owner, next *coordinationv1.Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.Now()
-	if !m.seen || now.ID == "" || now.Moves == 0 {
+	if !m.seen || now.ID == "" || now.New || now.Moves == 0 {
 		return "", nil
 	}
 	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: nameOfMark(m.self)}}
