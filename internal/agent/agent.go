@@ -173,6 +173,7 @@ func (a *Agent) build(was key.Shard) {
 	if a.mark = nil; a.config.Shard.Whole() {
 		a.mark = fencing.NewMark(fencing.Marked{
 			Leases: a.target, Target: a.target, Namespace: home, Holder: holder, Now: a.lasting,
+			Empty: a.store.Meta().Newest() == 0, Found: a.found, Former: fencing.Copy(a.store.Meta().Replaces),
 			May: func() bool { return a.Halted() == "" }, Proves: a.state.Proves, Newer: a.older, Log: a.log,
 		})
 		marker = a.mark
@@ -180,7 +181,7 @@ func (a *Agent) build(was key.Shard) {
 	a.tenure = fencing.New(fencing.Config{
 		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
 		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
-		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0, FromWhole: was.Whole(),
+		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Newest() == 0, FromWhole: was.Whole(),
 	})
 	a.target.Guard(a.tenure.Held)
 	a.gate.Identity = observe.NewIdentity(a.engine, a.store, a.target, a.log).Confirm
@@ -308,15 +309,14 @@ func (a *Agent) outdated(why error) {
 	}
 }
 
-// release lets go of the agent's Lease, so that another need not wait until it ends: unless
-// something may still be carried out that the agent has asked for.
+// release lets go of the agent's Lease, so that another need not wait until it ends: unless the cluster may
+// still carry out a request of the agent. It has the other Lease name the last state of the store.
 func (a *Agent) release(ctx context.Context) {
-	if a.target.Unanswered() {
-		return
-	}
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
-	a.tenure.Release(ctx)
+	if !a.target.Unanswered() {
+		a.tenure.Release(ctx)
+	}
 	if m := a.store.Meta(); a.mark == nil || a.aged.Load() || m.Newer != "" || m.Superseded != "" {
 		return
 	}
@@ -426,10 +426,17 @@ func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 // lasting is the state of the store as the cluster is to have it.
 func (a *Agent) lasting() fencing.Copy {
 	m := a.store.Meta()
-	if m.Newest() == 0 { // there is nothing to act by
-		return fencing.Copy{}
+	return fencing.Copy{ID: m.Life, Moves: m.Moves}
+}
+
+// found keeps which state of a store the Lease named before this one was used.
+func (a *Agent) found(named fencing.Copy) {
+	if err := a.store.Submit(a.running, &store.Commit{Do: func(t *store.Tx) error {
+		t.Replace(store.State(named))
+		return nil
+	}}); err != nil {
+		a.log.Debug("the store does not keep which one it replaces", "error", err)
 	}
-	return fencing.Copy{ID: m.Life, Moves: m.Moves, New: m.Fresh}
 }
 
 // begin has the agent act after its start, once it knows whether its store is older than the target:

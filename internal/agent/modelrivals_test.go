@@ -305,37 +305,52 @@ func playOlderStore(t *testing.T, dir string, away bool) {
 }
 
 // TestModelOlderUntrustedStore starts an agent on a copy of its store from before that was trusted,
-// while the hub is away. Only the Lease shows that an object was removed since: it does not return.
+// while the hub is away: twice on the same copy, with another store between. Only the Lease shows that
+// objects were removed since: they do not return.
 func TestModelOlderUntrustedStore(t *testing.T) {
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 1, dir)
-		defer w.stop(true)
-		w.at(func(c *cluster) {
-			c.leases = map[string]*coordinationv1.Lease{}
-			c.makeHome()
+	for name, trusted := range map[string]bool{"trusted later": true, "never trusted": false} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) { playUntrustedStore(t, dir, trusted) })
 		})
-		p := &proofModel{world: w, t: t}
-		kept, dropped := identities[2], identities[3]
-		p.offerAll("1", kept, dropped)
-		<-time.After(28 * time.Second) // between two reads of the Lease
-		trusted := func(is bool) {
-			if err := w.agent.store.Write(t.Context(), func(x *store.Tx) error { x.Meta().Fresh = !is; return nil }); err != nil {
-				t.Fatal(err)
-			}
+	}
+}
+
+func playUntrustedStore(t *testing.T, dir string, trusted bool) {
+	w := newWorld(t, 1, dir)
+	defer w.stop(true)
+	w.at(func(c *cluster) {
+		c.leases = map[string]*coordinationv1.Lease{}
+		c.makeHome()
+	})
+	p := &proofModel{world: w, t: t}
+	kept, dropped, later := identities[2], identities[3], identities[4]
+	p.offerAll("1", kept, dropped, later)
+	<-time.After(28 * time.Second) // between two reads of the Lease
+	fresh := func(is bool) {
+		if err := w.agent.store.Write(t.Context(), func(x *store.Tx) error { x.Meta().Fresh = is; return nil }); err != nil {
+			t.Fatal(err)
 		}
-		trusted(false) // as if that had not come yet
-		older := w.snapshot()
-		trusted(true)
-		w.drop(dropped, 0, 1)
+	}
+	fresh(true) // as if it had not been trusted yet
+	copies := []string{w.snapshot(), w.snapshot()}
+	w.at(func(c *cluster) {
+		for name := range c.leases { // it was written by a store that is trusted
+			c.evict(name)
+		}
+	})
+	fresh(!trusted)
+	want := map[key.Identity]string{kept: "1", dropped: "1", later: "1"}
+	for i, id := range []key.Identity{dropped, later} {
+		w.drop(id, 0, 1)
 		<-time.After(30 * time.Second)
-		want := map[key.Identity]string{kept: "1", dropped: ""}
+		want[id] = ""
 		p.has("before", want)
 		w.stop(false)
 		w.hub.mu.Lock()
 		w.hub.mood.away = true
 		w.hub.mu.Unlock()
-		w.start(older)
+		w.start(copies[i])
 		<-time.After(5 * time.Minute)
 		p.has("rolled back", want)
 		w.heal()
@@ -346,7 +361,7 @@ func TestModelOlderUntrustedStore(t *testing.T) {
 		if why := w.agent.Halted(); why != "" {
 			t.Errorf("it is halted: %s", why)
 		}
-	})
+	}
 }
 
 // offerJob has the hub desire a Job.

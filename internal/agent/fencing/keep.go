@@ -274,13 +274,12 @@ func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
 		last = mine.Annotations[storeAnnotation]
 	}
 	switch {
+	case last != "" && last == k.config.Store: // an older copy of it has counted less
+		return k.config.Moves != nil && copyOf(mine.Annotations).Moves > k.config.Moves()
 	case k.config.New:
 		return false
-	case last == "":
-		return !k.config.FromWhole
 	}
-	// An older copy of the store has counted less.
-	return last != k.config.Store || k.config.Moves != nil && copyOf(mine.Annotations).Moves > k.config.Moves()
+	return last != "" || !k.config.FromWhole
 }
 
 // stands says that a Lease of another keeps the agent from acting: it is held, for another

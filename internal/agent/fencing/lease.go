@@ -88,11 +88,9 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 		out.Annotations = map[string]string{}
 	}
 	out.Labels[sharesLabel], out.Annotations[shardAnnotation] = string(k.self), k.config.Shard.String()
-	if holder != "" {
-		out.Annotations[storeAnnotation] = k.config.Store
-		if k.config.Moves != nil {
-			out.Annotations[movesAnnotation] = strconv.FormatUint(k.config.Moves(), 10)
-		}
+	out.Annotations[storeAnnotation] = k.config.Store
+	if k.config.Moves != nil {
+		out.Annotations[movesAnnotation] = strconv.FormatUint(k.config.Moves(), 10)
 	}
 	if k.acts {
 		out.Annotations[knownAnnotation] = knownValue
@@ -111,22 +109,19 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 	return out
 }
 
-// Copy is a state of a store: which one, and how often it has changed what it records. New is set
-// until all that was found at the cluster is proven to be of the hub's log; the Lease names no such
-// state.
+// Copy is a state of a store: which one, and how often it has changed what it records.
 type Copy struct {
 	ID    string
 	Moves uint64
-	New   bool
 }
 
-// precedes reports whether a state is an older one of the store that a Lease names, or of another
-// store. A new store does not precede the state of another store, which it may replace.
-func (c Copy) precedes(o Copy) bool {
-	if c.ID != o.ID {
-		return !c.New
+// precedes reports whether the state that a Lease names shows that an agent has acted since c, with
+// that store or another. former is what the Lease named before c's store was first used.
+func (c Copy) precedes(named, former Copy) bool {
+	if c.ID == named.ID {
+		return c.Moves < named.Moves
 	}
-	return c.New || c.Moves < o.Moves
+	return named != former
 }
 
 // copyOf is the state of a store that a Lease names.

@@ -21,8 +21,8 @@ import (
 )
 
 const (
-	// markEvery is how often the Lease is written at most, and markRest after how long it is tried
-	// again where it can't be.
+	// markEvery is how often the Lease is written at most, and markRest the longest wait between two
+	// attempts that fail.
 	markEvery, markRest = 5 * time.Second, 10 * time.Minute
 )
 
@@ -33,13 +33,18 @@ type Marked struct {
 	Leases            Leases
 	Target            *kubeclient.Client
 	Namespace, Holder string
-	// Now is the state of the store, without an ID while that has nothing. May reports whether the
-	// agent acts, and Proves whether a session proves the desired content, so that no other agent
-	// works for the location.
+	// Now returns the state of the store. May reports whether the agent acts, and Proves whether a
+	// session proves the desired content, so that no other agent works for the location.
 	Now         func() Copy
 	May, Proves func() bool
+	// Empty reports that the store had no desired content when the process started: nothing was done
+	// by it yet, so it may replace the store that the Lease names. Found keeps that one in the store.
+	// Former is what Found kept when the store was empty.
+	Empty  bool
+	Found  func(Copy)
+	Former Copy
 	// Newer is called when the Lease names a newer state of the store, or, while no session proves
-	// the desired content, another store.
+	// the desired content, another store than Former.
 	Newer func(why string)
 	Log   *slog.Logger
 }
@@ -76,39 +81,54 @@ func (m *Mark) show(self ownership.Owner, meta *ownership.Meta) {
 			Labels: meta.Labels, Annotations: meta.Annotations,
 		}}
 	}
-	m.keep(self, lease)
+	var named Copy
+	if meta != nil {
+		named = copyOf(meta.Annotations)
+	}
+	former, first := m.note(self, lease, named)
 	if meta == nil {
 		return
 	}
-	now, there := m.Now(), copyOf(meta.Annotations)
-	if there.ID != now.ID && m.Proves() { // the Lease is this agent's from now on
+	if first {
+		m.Found(named)
 		return
 	}
-	if now.ID != "" && now.precedes(there) {
+	now := m.Now()
+	if named.ID != now.ID && m.Proves() { // the Lease is this agent's from now on
+		return
+	}
+	if now.precedes(named, former) {
 		m.Newer(fmt.Sprintf("the Lease %s names another data directory, or a newer state of this one, by which an agent has acted since", pathOf(lease)))
 	}
 }
 
-// keep keeps the last known Lease.
-func (m *Mark) keep(self ownership.Owner, lease *coordinationv1.Lease) {
+// note keeps the last known Lease. It returns what the Lease named before the store was first used, and
+// whether that is known from now on.
+func (m *Mark) note(self ownership.Owner, lease *coordinationv1.Lease, named Copy) (former Copy, first bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	if first = m.Empty && !m.seen && named.ID != m.Now().ID; first {
+		m.Former = named
+	}
 	m.self, m.lease, m.seen = self, lease, true
+	return m.Former, first
 }
 
-// due is what is to be written by an agent that acts, or has acted until now; nil: nothing is.
-func (m *Mark) due() (self ownership.Owner, next *coordinationv1.Lease) {
+// due returns what an agent that acts, or has acted until now, has to write, and the Lease that it
+// replaces; nil: nothing. A Lease that names another store is replaced only while a session proves the
+// content.
+func (m *Mark) due() (next, from *coordinationv1.Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.Now()
-	if !m.seen || now.ID == "" || now.New || now.Moves == 0 {
-		return "", nil
+	if !m.seen || m.lease == nil && now.Moves == 0 {
+		return nil, nil
 	}
 	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: nameOfMark(m.self)}}
 	if m.lease != nil {
-		there := copyOf(m.lease.Annotations)
-		if there.ID == now.ID && there.Moves >= now.Moves || there.ID != now.ID && !m.Proves() {
-			return "", nil
+		named := copyOf(m.lease.Annotations)
+		if named.ID == now.ID && named.Moves >= now.Moves || named.ID != now.ID && !m.Proves() {
+			return nil, nil
 		}
 		out = m.lease.DeepCopy()
 	}
@@ -116,31 +136,36 @@ func (m *Mark) due() (self ownership.Owner, next *coordinationv1.Lease) {
 	out.Labels = map[string]string{sharesLabel: string(m.self)}
 	out.Annotations = map[string]string{storeAnnotation: now.ID, movesAnnotation: strconv.FormatUint(now.Moves, 10)}
 	out.Spec.HolderIdentity, out.Spec.RenewTime = &m.Holder, &stamp
-	return m.self, out
+	return out, m.lease
 }
 
-// Run writes the Lease when the store has changed, until ctx ends. What could not be written is tried
-// again every markRest: a Lease that names a former store would be evidence against this one.
+// Run writes the Lease when the store has changed, until ctx ends. A write that fails is tried again:
+// a Lease that names a former store would be evidence against this one.
 func (m *Mark) Run(ctx context.Context) {
-	for ; ctx.Err() == nil; retry.Pause(ctx, markEvery) {
-		if !m.May() {
-			continue
+	failures := uint8(0)
+	for ctx.Err() == nil {
+		wait := retry.Backoff(failures, markEvery, markRest)
+		if m.May() {
+			switch err := m.Write(ctx); {
+			case err == nil || apierrors.IsConflict(err): // the watch shows what it has become
+				failures, wait = 0, markEvery
+			case ctx.Err() == nil:
+				m.Log.Info("the Lease that names the store can't be written", "error", wire.Brief(err.Error()), "retry", wait)
+				failures = min(failures+1, retry.MaxFailures)
+			}
 		}
-		if err := m.Write(ctx); err != nil && ctx.Err() == nil && !apierrors.IsConflict(err) {
-			m.Log.Info("the Lease that names the store can't be written", "error", wire.Brief(err.Error()), "retry", markRest)
-			retry.Pause(ctx, markRest)
-		}
+		retry.Pause(ctx, wait)
 	}
 }
 
 // Write writes the Lease if that is due, for an agent that acts, or has acted until now.
 func (m *Mark) Write(ctx context.Context) error {
-	self, next := m.due()
+	next, from := m.due()
 	if next == nil {
 		return nil
 	}
 	write := m.Leases.UpdateLease
-	if next.UID == "" {
+	if from == nil {
 		home := key.Identity{Resource: key.Namespaces, Name: m.Namespace}
 		if _, err := m.Target.Get(ctx, kubeclient.Namespaces, home); kubeclient.MissingObject(err, home) {
 			return fmt.Errorf("there is no namespace %q: create it, and apply what \"orrery-agent rbac\" prints: %w", m.Namespace, err)
@@ -148,8 +173,16 @@ func (m *Mark) Write(ctx context.Context) error {
 		write = m.Leases.CreateLease
 	}
 	written, err := write(ctx, next)
-	if err == nil {
-		m.keep(self, written)
+	if apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("the Lease %s has lost its label %s: delete the Lease: %w", pathOf(next), sharesLabel, err)
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.lease == from { // or else the watch has shown a newer one
+		m.lease = written
+	}
+	return nil
 }

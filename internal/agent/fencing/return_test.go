@@ -23,10 +23,12 @@ func TestOldStoreReturns(t *testing.T) {
 		deleted bool
 		may     bool
 	}{
-		"the store of an earlier owner":                {returns: Config{Store: "one"}},
-		"that of the last owner":                       {returns: Config{Store: "two"}, may: true},
-		"that of the last owner, as it was before":     {returns: Config{Store: "two", Moves: func() uint64 { return 1 }}},
-		"that of the last owner, as it was at its end": {returns: Config{Store: "two", Moves: func() uint64 { return 2 }}, may: true},
+		"the store of an earlier owner":                        {returns: Config{Store: "one"}},
+		"that of the last owner":                               {returns: Config{Store: "two"}, may: true},
+		"that of the last owner, as it was before":             {returns: Config{Store: "two", Moves: func() uint64 { return 1 }}},
+		"that of the last owner, as it was before its end":     {returns: Config{Store: "two", Moves: func() uint64 { return 2 }}},
+		"that of the last owner, as it was at its end":         {returns: Config{Store: "two", Moves: func() uint64 { return 3 }}, may: true},
+		"that of the last owner, as it was before it knew all": {returns: Config{Store: "two", New: true, Moves: func() uint64 { return 1 }}},
 		"a new one":          {returns: Config{Store: "three", New: true}, may: true},
 		"one from the whole": {returns: Config{Store: "three", FromWhole: true}},
 		"the store of an earlier owner, the Lease deleted":  {returns: Config{Store: "one"}, deleted: true},
@@ -38,11 +40,14 @@ func TestOldStoreReturns(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				at := newCluster(1)
 				for _, store := range []string{"one", "two"} {
-					a := startBy(t, at, Config{Shard: shard, Holder: store, Store: store, New: true, Moves: func() uint64 { return 2 }, Outdated: func() { t.Error("a new store is outdated") }})
+					moves := atomic.Uint64{}
+					moves.Store(2)
+					a := startBy(t, at, Config{Shard: shard, Holder: store, Store: store, New: true, Moves: moves.Load, Outdated: func() { t.Error("a new store is outdated") }})
 					<-time.After(first)
 					if _, _, err := a.Held(); err != nil {
 						t.Fatalf("%s does not act: %v", store, err)
 					}
+					moves.Store(3) // since it was last renewed
 					a.end(true)
 				}
 				if c.deleted {

@@ -184,6 +184,9 @@ type Meta struct {
 	// what is recorded, and of reports that something has run to its end.
 	Life  string `json:"life,omitempty"`
 	Moves uint64 `json:"moves,omitempty"`
+	// Replaces is the state of a store that the Lease of the location named before this store had
+	// anything. Zero: none.
+	Replaces State `json:"replaces,omitzero"`
 	// Cluster is the cluster to which what is recorded and reported belongs.
 	Cluster Cluster `json:"cluster,omitzero"`
 	// Survey says that the target has yet to be searched for objects that a new store
@@ -202,6 +205,12 @@ type Meta struct {
 	// Aggregated has the resources, as RESOURCE.GROUP, that the target has served without a
 	// CustomResourceDefinition: their objects are not gone when the target ceases to serve them.
 	Aggregated []string `json:"aggregated,omitempty"`
+}
+
+// State is a state of a store: its Life, and its Moves.
+type State struct {
+	ID    string `json:"id"`
+	Moves uint64 `json:"moves"`
 }
 
 // Cluster identifies a cluster.
@@ -266,6 +275,9 @@ func (t *Tx) Surveyed() {
 
 // Outdate notes that another agent has acted with another store, or a newer copy of this one.
 func (t *Tx) Outdate() { t.meta.Outdated = true }
+
+// Replace notes which state of a store the Lease of the location named before this one had anything.
+func (t *Tx) Replace(s State) { t.meta.Replaces = s }
 
 // Inherits notes that objects are taken over.
 func (t *Tx) Inherits() { t.meta.Inherits = true }
