@@ -1,6 +1,7 @@
 package kubeclient
 
 import (
+	"context"
 	"crypto/tls"
 	"encoding/json"
 	"errors"
@@ -24,7 +25,13 @@ const (
 	// rejectedAfter is that age if the target rejects the credentials or its certificate is not trusted.
 	reloadAfter   = 30 * time.Second
 	rejectedAfter = time.Second
+	// reloadWithin bounds how long requests wait for that: its files can be on a file system that does
+	// not answer.
+	reloadWithin = 2 * time.Second
 )
+
+// errSlowConfiguration is returned while the configuration is being read for longer than requests wait.
+var errSlowConfiguration = fmt.Errorf("the kubeconfig, or a file that it names, can't be read within %s", reloadWithin)
 
 // errOtherServer is returned when the configuration names another server than at the start.
 var errOtherServer = errors.New("the kubeconfig names another server now: start the agent again")
@@ -46,9 +53,11 @@ type credentials struct {
 
 	mu   sync.Mutex
 	read func() (*rest.Config, error) // nil: the configuration never changes
-	// readTime is when the configuration was last read, and state is what it was.
+	// readTime is when the configuration was last read, or began to be, and state is what it was.
 	readTime time.Time
 	state    string
+	// reading is closed once the configuration was read; nil: it is not being read.
+	reading chan struct{}
 	// err is why the configuration could not be used when it was last read.
 	err error
 }
@@ -105,14 +114,14 @@ func clientFor(config *rest.Config) (*http.Client, string, error) {
 
 // use sends a request by the HTTP client that is current, and once more by another one if the request was not
 // authenticated and the configuration has changed.
-func (c *credentials) use(send func(*http.Client) (io.ReadCloser, error)) (io.ReadCloser, error) {
-	_, _ = c.renew(c.client.Load(), reloadAfter) // the last credentials may still be good
+func (c *credentials) use(ctx context.Context, send func(*http.Client) (io.ReadCloser, error)) (io.ReadCloser, error) {
+	_, _ = c.renew(ctx, c.client.Load(), reloadAfter) // the last credentials may still be good
 	client := c.client.Load()
 	body, err := send(client)
 	if !unauthenticated(err) {
 		return body, err
 	}
-	renewed, reload := c.renew(client, rejectedAfter)
+	renewed, reload := c.renew(ctx, client, rejectedAfter)
 	if renewed {
 		body, err = send(c.client.Load())
 	}
@@ -130,27 +139,61 @@ func (c *credentials) expire() {
 }
 
 // renew replaces an HTTP client if the configuration has changed and was last read before age. It reports
-// whether there is another client now; err is why the configuration can't be used.
-func (c *credentials) renew(used *http.Client, age time.Duration) (renewed bool, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read == nil || c.client.Load() != used || time.Since(c.readTime) < age {
+// whether there is another client now; err is why the configuration can't be used. One goroutine reads the
+// configuration, and requests wait for it until reloadWithin after it began, or until they end.
+func (c *credentials) renew(ctx context.Context, used *http.Client, age time.Duration) (renewed bool, err error) {
+	reading, began := c.reload(used, age)
+	if reading == nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
 		return c.client.Load() != used, c.err
 	}
-	c.readTime = time.Now()
+	late := time.NewTimer(time.Until(began.Add(reloadWithin)))
+	defer late.Stop()
+	select {
+	case <-reading:
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.client.Load() != used, c.err
+	case <-late.C:
+		return c.client.Load() != used, errSlowConfiguration
+	case <-ctx.Done():
+		return c.client.Load() != used, ctx.Err()
+	}
+}
+
+// reload begins to read the configuration if that is due. It returns what is closed once the configuration
+// was read, and when that began; nil: it is not being read.
+func (c *credentials) reload(used *http.Client, age time.Duration) (reading <-chan struct{}, began time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.reading != nil || c.read == nil || c.client.Load() != used || time.Since(c.readTime) < age:
+	default:
+		c.reading, c.readTime = make(chan struct{}), time.Now()
+		go c.replace(used)
+	}
+	return c.reading, c.readTime
+}
+
+// replace reads the configuration, and replaces an HTTP client if that has changed.
+func (c *credentials) replace(used *http.Client) {
 	client, state, err := c.load()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	close(c.reading)
+	c.reading = nil
 	if previous := c.err; err != nil && (previous == nil || previous.Error() != err.Error()) {
 		c.log.Warn("the configuration of the cluster can't be read again; the agent goes on with the last one", "error", err)
 	}
 	c.err = err
 	if err != nil || state == c.state {
-		return false, err
+		return
 	}
 	c.state = state
 	c.client.Store(client)
 	utilnet.CloseIdleConnectionsFor(used.Transport)
 	c.log.Info("the agent uses the new credentials for its cluster")
-	return true, nil
 }
 
 // load reads the configuration and makes a client of it.

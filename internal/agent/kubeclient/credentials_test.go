@@ -3,14 +3,18 @@ package kubeclient
 import (
 	"encoding/pem"
 	"errors"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -177,4 +181,53 @@ func TestUnusableKubeconfig(t *testing.T) {
 	if _, err := c.Version(t.Context()); err != nil {
 		t.Errorf("the kubeconfig is whole again: %v", err)
 	}
+}
+
+// TestHungKubeconfig reads the kubeconfig from a file system that does not answer. Requests go on with the
+// last credentials after a bounded wait, and one goroutine reads. Once the file system answers, the next
+// request uses the new credentials.
+func TestHungKubeconfig(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, err := newCredentials(&rest.Config{Host: "https://target", BearerToken: "first"}, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers, reads := make(chan struct{}), atomic.Int32{}
+		c.read = func() (*rest.Config, error) {
+			reads.Add(1)
+			<-answers
+			return &rest.Config{Host: "https://target", BearerToken: "second"}, nil
+		}
+		first, began := c.client.Load(), time.Now()
+		send := func(client *http.Client) (io.ReadCloser, error) {
+			if (client == first) != (time.Since(began) < time.Hour) {
+				t.Errorf("after %s a request has other credentials than it should", time.Since(began))
+			}
+			return nil, nil
+		}
+		c.expire()
+		var requests sync.WaitGroup
+		for range 5 {
+			requests.Go(func() {
+				for range 3 {
+					if _, err := c.use(t.Context(), send); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		requests.Wait()
+		if took := time.Since(began); took > reloadWithin || reads.Load() != 1 {
+			t.Errorf("the requests took %s, by %d reads", took, reads.Load())
+		}
+		if _, err := c.renew(t.Context(), first, 0); !errors.Is(err, errSlowConfiguration) {
+			t.Errorf("the cause is %v", err)
+		}
+		<-time.After(time.Hour)
+		close(answers)
+		synctest.Wait()
+		if _, err := c.use(t.Context(), send); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -151,7 +151,7 @@ func queues(ctx context.Context, r *request) bool {
 // credentials by now.
 func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	send := func() (io.ReadCloser, error) {
-		return t.credentials.use(func(client *http.Client) (io.ReadCloser, error) { return sendOnce(ctx, t, client, r) })
+		return t.credentials.use(ctx, func(client *http.Client) (io.ReadCloser, error) { return sendOnce(ctx, t, client, r) })
 	}
 	if !queues(ctx, &r) {
 		return send()
