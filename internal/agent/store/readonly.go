@@ -1,13 +1,18 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
+	"time"
 
 	bolt "go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"orrery.dev/orrery/internal/lib/retry"
 )
 
 // isReadOnly reports whether an error is that of a file system that nothing can be written to.
@@ -17,13 +22,42 @@ func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 // commit fails.
 func openReadOnly(s *Store, file string, o bolt.Options, why error) (err error) {
 	o.ReadOnly = true
+	if err = s.lockDir(o.Timeout); err != nil {
+		return err
+	}
 	if s.db, err = bolt.Open(file, 0o600, &o); err != nil {
+		s.unlockDir()
 		return err
 	}
 	why = fmt.Errorf("the file system is read-only: %w", why)
 	s.failing.Store(&why)
 	s.log.Error("the store cannot be written; what it holds is still enforced", "error", why)
 	return nil
+}
+
+// lockDir keeps other processes from opening the store read-only, which bbolt would let any number do at a time. It
+// waits for one that is ending. A file system without such locks is one of the network; nothing is locked then.
+func (s *Store) lockDir(wait time.Duration) error {
+	d, err := os.Open(s.dir)
+	if err != nil {
+		return err
+	}
+	const every = 50 * time.Millisecond
+	for end := time.Now().Add(wait); errors.Is(syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK); {
+		if !time.Now().Before(end) {
+			return errors.Join(berrors.ErrTimeout, d.Close())
+		}
+		retry.Pause(context.Background(), every)
+	}
+	s.lock = d
+	return nil
+}
+
+// unlockDir ends lockDir.
+func (s *Store) unlockDir() {
+	if s.lock != nil {
+		_ = s.lock.Close() // nothing was written
+	}
 }
 
 // CanReopen reports whether a store that is read-only can be written if it is opened again.

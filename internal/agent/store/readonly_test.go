@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -62,6 +63,9 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	}
 	if !ReadOnly(s) || s.Failing() == nil || len(s.Meta().Aggregated) != 1 {
 		t.Errorf("read-only %v, failing %v, meta %+v", ReadOnly(s), s.Failing(), s.Meta())
+	}
+	if _, err := open(dir); err == nil || !strings.Contains(err.Error(), "another agent is running on it") {
+		t.Errorf("a second agent on it: %v", err)
 	}
 	if err := writes(s); !errors.Is(err, syscall.EROFS) {
 		t.Errorf("a commit on a read-only file system: %v", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -52,6 +53,8 @@ type Store struct {
 	work    chan *Commit
 	current atomic.Pointer[Meta]
 	dir     string
+	// lock is the directory, locked while the store is read-only; nil: it is not.
+	lock *os.File
 	// failing is why the last commit failed; nil: it did not.
 	failing atomic.Pointer[error]
 	// unsound says that a transaction may have found damage.
