@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -22,7 +23,9 @@ type inbox struct {
 // news are the changes since they were taken last.
 type news struct {
 	// reset says that everything known before is void.
-	reset     bool
+	reset bool
+	// since is when the first of them came; zero: there are none.
+	since     time.Time
 	spaces    map[key.Space]*ofSpace
 	locations map[key.Location]struct{}
 }
@@ -67,9 +70,13 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	for _, c := range changes {
 		in.note(c)
 	}
-	if !in.news.empty() {
-		x.changed()
+	if in.news.empty() {
+		return
 	}
+	if in.news.since.IsZero() {
+		in.news.since = x.config.Now()
+	}
+	x.changed()
 }
 
 func (in *inbox) note(c table.Change) {

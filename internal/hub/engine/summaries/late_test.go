@@ -118,6 +118,27 @@ func TestLateIsShown(t *testing.T) {
 	}
 }
 
+// TestAsOfIsNotTooNew: a Summary that is late shows a time before the first change that it has not counted,
+// also if the call of Work that took that change came later.
+func TestAsOfIsNotTooNew(t *testing.T) {
+	f := newFlood(t)
+	changed := f.now
+	updates := map[string][]byte{}
+	for i := range f.objects {
+		k, value := placed(i, "changed")
+		updates[k] = value
+	}
+	f.put(t, updates)
+	f.now = f.now.Add(3 * lateAfter)
+	for more := true; more; {
+		more = f.work()
+		st := v1alpha1.SummaryStatus{}
+		if f.index.Show(objectIn("s1", key.Summaries, "", "x"), &st); more && (st.AsOf == nil || st.AsOf.After(changed)) {
+			t.Fatalf("it shows a state as of %s, and has not counted all changes of %s", st.AsOf, changed)
+		}
+	}
+}
+
 // TestMovingObject: an object whose assignment changes with each call of Work, and that one call cannot
 // count, is counted with bounded work for each of the changes that it comes to, and others have their turn.
 // In the end it is counted where it is.

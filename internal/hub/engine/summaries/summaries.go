@@ -53,6 +53,8 @@ type Config struct {
 	Work *watchdog.Work
 	// Changed is called when there is something to do. It must not block.
 	Changed func()
+	// Now is the clock of the times that are given to Work.
+	Now func() time.Time
 }
 
 // Index is safe for concurrent use. It is a table.Observer: Observe only notes changes; Work
@@ -70,8 +72,6 @@ type Index struct {
 	// sites are the locations; nil as long as no Summary has needed them.
 	sites map[key.Location]*site
 	dirty map[key.Object]struct{}
-	// last is the time of the last call of Work if that left something to do, else zero.
-	last time.Time
 }
 
 var _ table.Observer = (*Index)(nil)
@@ -195,7 +195,7 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	if n.empty() && len(x.spaces) == 0 {
 		return nil, false
 	}
-	w := &work{Index: x, Snapshot: state(), now: now, since: cmp.Or(x.last, now), known: aggregate.Known{}}
+	w := &work{Index: x, Snapshot: state(), now: now, since: cmp.Or(n.since, now), known: aggregate.Known{}}
 	for s, of := range n.spaces {
 		w.take(s, of)
 	}
@@ -203,9 +203,6 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 		w.moved(l)
 	}
 	more = w.workOnAll()
-	if x.last = (time.Time{}); more {
-		x.last = now
-	}
 	if len(x.spaces) == 0 {
 		x.mu.Lock()
 		x.sites = nil

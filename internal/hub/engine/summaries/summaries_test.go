@@ -58,7 +58,7 @@ type world struct {
 
 func newWorld(l *aggregate.Language) *world {
 	w := &world{shown: map[key.Object]string{}}
-	w.index = New(Config{Digest: digest, Language: l})
+	w.index = New(Config{Digest: digest, Language: l, Now: func() time.Time { return w.now }})
 	w.table = table.New(table.Config{Deriver: placement.New(), Observer: w.index, WindowSteps: 10, WindowBytes: 1 << 20})
 	return w
 }

@@ -23,7 +23,7 @@ type work struct {
 	*Index
 	*table.Snapshot
 	now time.Time
-	// since is a time before which nothing had changed of what this call takes.
+	// since is the time before which nothing had changed of what this call takes.
 	since time.Time
 	// known is for the object that is looked at, at one location.
 	known aggregate.Known
