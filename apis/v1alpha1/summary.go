@@ -174,7 +174,7 @@ type SummaryStatus struct {
 	// Counted is the number of objects in the rows; an object counts once for each location.
 	// +optional
 	Counted int64 `json:"counted"`
-	// Stale is the number of these that are at disconnected locations. Their values are from the
+	// Stale is the number of these whose reports are stale. Their values are from the
 	// last report.
 	// +optional
 	Stale int64 `json:"stale"`

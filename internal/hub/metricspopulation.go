@@ -70,7 +70,7 @@ func (p *population) Collect(to chan<- prometheus.Metric) {
 				gone = at
 			}
 		}
-		if !open || objectstate.RowAway(row) {
+		if !open || objectstate.IsRowStale(row) {
 			counts.Stale = counts.Assigned
 		}
 		sum.Add(counts)

@@ -45,13 +45,13 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		return c.forgetLocation(ctx, l)
 	}
 	seen := sightingOf(snapshot, l, row)
-	away, wait := false, time.Duration(0)
+	disconnected, wait := false, time.Duration(0)
 	if seen.session == nil {
 		var err error
 		if wait, err = c.grace(ctx, seen.missing); err != nil {
 			return err
 		}
-		away = wait <= 0 // until then the condition stays as it is
+		disconnected = wait <= 0 // until then the condition stays as it is
 	}
 	err := c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var location v1alpha1.Location
@@ -70,7 +70,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		switch {
 		case seen.session != nil:
 			c.condition(&st.Conditions, row, seen.connected())
-		case away:
+		case disconnected:
 			c.condition(&st.Conditions, row, seen.disconnected())
 		}
 		seen.setClusterAvailable(&st.Conditions, c.config.Now(), row.Meta.Generation)

@@ -24,8 +24,8 @@ const returners = 8
 // returner gives objects the statuses that come back from their locations.
 type returner struct {
 	*Controllers
-	pace *pace
-	away awayLocations
+	pace  *pace
+	stale staleLocations
 }
 
 // returned has objects given the statuses that come back, as Placements ask for it, and has
@@ -71,7 +71,7 @@ func (c *returner) withOtherLimits(ch table.Change) []string {
 // atMovedLocation names the objects that a location reports which can't be seen any more, or is
 // seen again.
 func (c *returner) atMovedLocation(ch table.Change) (all []string) {
-	if ch.Cur == nil || ch.Prev != nil && objectstate.RowAway(ch.Cur) == objectstate.RowAway(ch.Prev) {
+	if ch.Cur == nil || ch.Prev != nil && objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
 		return nil // without a row before, changes may have been missed
 	}
 	l, ok := key.LocationOf(ch.Row().Key)

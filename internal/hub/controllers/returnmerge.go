@@ -67,7 +67,7 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 		return comes{from: l, stays: true}
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
-	part, _ := c.partOf(row, place, value, c.away.isAway(state, l))
+	part, _ := c.partOf(row, place, value, c.stale.isStale(state, l))
 	stays := len(r.Status) == 0 && r.StatusBytes == 0
 	if stays && isReturned(row) {
 		stored := gjson.GetBytes(row.Value, "status").Raw
@@ -96,17 +96,17 @@ func (c *returner) partsOf(
 			value = report.Report()
 			reports += report.ModRev
 		}
-		part, isKnown := c.partOf(row, place, value, c.away.isAway(state, l))
+		part, isKnown := c.partOf(row, place, value, c.stale.isStale(state, l))
 		known = known || isKnown
 		parts = append(parts, part)
 	}
 	return parts, reports, known
 }
 
-// partOf is what a location contributes by its report, nil if there is none. away reports that the
-// location can't be seen now, and known that the report is about the object.
-func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, away bool) (part rollup.Part, known bool) {
-	verdict := objectstate.Assigned(c.config.Digest, row, place, report, away)
+// partOf is what a location contributes by its report, nil if there is none. stale reports that the
+// report may be old, and known that it is about the object.
+func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (part rollup.Part, known bool) {
+	verdict := objectstate.Assigned(c.config.Digest, row, place, report, stale)
 	part = rollup.Part{Location: place.Location, Why: verdict.Reason, Since: verdict.Since, Stale: verdict.Stale}
 	if part.Why == "" {
 		part.Why = string(verdict.State)

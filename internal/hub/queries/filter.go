@@ -69,7 +69,7 @@ func (q *Server) known(state table.Reader, o key.Object) error {
 
 // leftStatuses returns, by path, the statuses of objects that locations report although they are
 // not assigned there.
-func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, away func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
+func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, stale func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
 	named := f.lists(key.Identity{Resource: key.Placements})
 	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s) + f.object) {
@@ -77,7 +77,7 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 		if err != nil || !f.wants(o.Identity) {
 			continue
 		}
-		ps, ok := leftStatus(state, o, l.Location, away(l.Location))
+		ps, ok := leftStatus(state, o, l.Location, stale(l.Location))
 		if !ok || !f.shows(&ps) || f.placement != "" && ps.LetGoBy != f.placement {
 			continue
 		}
@@ -94,13 +94,13 @@ func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, a
 
 // leftStatus returns the status of an object that is not assigned to a location. It returns false
 // if the location neither reports the object nor has to confirm its removal.
-func leftStatus(state table.Reader, o key.Object, l key.Location, away bool) (PlaceStatus, bool) {
+func leftStatus(state table.Reader, o key.Object, l key.Location, stale bool) (PlaceStatus, bool) {
 	report, row := reportOf(state, o, l), state.Get(o.Key())
 	_, p, _ := placeOf(row, l)
 	if p.Leaves && objectstate.Removed(report, row.Meta.UID) || !p.Leaves && (report == nil || objectstate.Removed(report, "")) {
 		return PlaceStatus{}, false
 	}
-	ps := placeStatusOf(l, objectstate.Left(report, away))
+	ps := placeStatusOf(l, objectstate.Left(report, stale))
 	cause, placement := objectstate.LetGo(report)
 	ps.LetGoBy = placement
 	if ps.Cause = CauseUnassigned; cause != wire.Unassigned && (row == nil || row.Meta.Deleting) {

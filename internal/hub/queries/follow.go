@@ -235,7 +235,7 @@ func (c *follower) noteReport(ch table.Change) {
 
 // noteLocation records the objects of a location that was disconnected or connected.
 func (c *follower) noteLocation(ch table.Change) {
-	if objectstate.RowAway(ch.Cur) == objectstate.RowAway(ch.Prev) {
+	if objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
 		return
 	}
 	o, err := key.ParseObject(ch.Row().Key)
@@ -288,10 +288,10 @@ func (c *follower) tell(state *table.Snapshot) error {
 		}
 	}
 	c.allow()
-	away := awayIn(state)
+	stale := staleIn(state)
 	for id, changed := range c.dirty {
 		if c.filter.wants(id) {
-			if err := c.send(c.event(state, id, changed, away)); err != nil {
+			if err := c.send(c.event(state, id, changed, stale)); err != nil {
 				return err
 			}
 		}
@@ -302,13 +302,13 @@ func (c *follower) tell(state *table.Snapshot) error {
 }
 
 // event returns the event for an object.
-func (c *follower) event(state *table.Snapshot, id key.Identity, changed *changedPlaces, away func(key.Location) bool) StatusEvent {
+func (c *follower) event(state *table.Snapshot, id key.Identity, changed *changedPlaces, stale func(key.Location) bool) StatusEvent {
 	o, f := key.Object{Space: c.rights.space, Identity: id}, c.filter
 	f.object = id.String()
-	_, left := c.leftStatuses(state, o.Space, f, away)
+	_, left := c.leftStatuses(state, o.Space, f, stale)
 	status := &ObjectStatus{Object: f.object}
 	if row := state.Get(o.Key()); row != nil {
-		if now := c.objectStatus(state, o, row, f, away, left[o.Path()]); now != nil {
+		if now := c.objectStatus(state, o, row, f, stale, left[o.Path()]); now != nil {
 			status = now
 		} else {
 			status.Places = left[o.Path()]

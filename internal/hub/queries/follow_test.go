@@ -37,8 +37,8 @@ func following(objects int, locationOf func(i int) key.Location) (*follower, *ta
 	return &follower{Server: New(Config{Table: w.Table}), rights: &rights{space: "s"}, dirty: map[key.Identity]*changedPlaces{}}, w
 }
 
-// away returns the change by which a location becomes disconnected.
-func away(t testing.TB, w *table.Writer, rev int64, l key.Location) table.Change {
+// stale returns the change by which a location becomes disconnected.
+func stale(t testing.TB, w *table.Writer, rev int64, l key.Location) table.Change {
 	t.Helper()
 	before, _ := w.Get(l.Key())
 	value := fmt.Appendf(nil, `{"status":{"conditions":[{"type":"Connected","status":"False","message":"%d"}]}}`, rev)
@@ -49,9 +49,9 @@ func away(t testing.TB, w *table.Writer, rev int64, l key.Location) table.Change
 	return table.Change{Prev: before, Cur: is}
 }
 
-// TestLocationBecomesAway: the follower sends the objects that are assigned to the location, and
+// TestLocationBecomesStale: the follower sends the objects that are assigned to the location, and
 // those that the location still reports without an assignment.
-func TestLocationBecomesAway(t *testing.T) {
+func TestLocationBecomesStale(t *testing.T) {
 	c, w := following(4, func(i int) key.Location { return []key.Location{"a", "b"}[i%2] })
 	left := key.Report{Location: "a", Origin: key.Placed, Object: numbered("s", 3)}
 	others := []key.Report{{Location: "a", Origin: key.Born, Object: numbered("s", 1)}, {Location: "a", Origin: key.Placed, Object: numbered("t", 1)}}
@@ -62,7 +62,7 @@ func TestLocationBecomesAway(t *testing.T) {
 	if err := w.Apply(2, reports); err != nil {
 		t.Fatal(err)
 	}
-	c.noteLocation(away(t, w, 3, "a"))
+	c.noteLocation(stale(t, w, 3, "a"))
 	var got []string
 	for id, changed := range c.dirty {
 		got = append(got, fmt.Sprintf("%s%v%v", id.Name, slices.Collect(maps.Keys(changed.at)), changed.whole))
@@ -73,10 +73,10 @@ func TestLocationBecomesAway(t *testing.T) {
 	}
 }
 
-// BenchmarkLocationBecomesAway measures a location with one of 20,000 objects of a space.
-func BenchmarkLocationBecomesAway(b *testing.B) {
+// BenchmarkLocationBecomesStale measures a location with one of 20,000 objects of a space.
+func BenchmarkLocationBecomesStale(b *testing.B) {
 	c, w := following(20_000, func(i int) key.Location { return map[bool]key.Location{true: "a", false: "b"}[i == 0] })
-	change := away(b, w, 2, "a")
+	change := stale(b, w, 2, "a")
 	for b.Loop() {
 		c.noteLocation(change)
 	}

@@ -91,7 +91,7 @@ type PlaceStatus struct {
 	// Unknown; empty if it is not known. HealthNote explains why it is not Healthy.
 	Health     wire.Health `json:"health,omitempty"`
 	HealthNote string      `json:"healthNote,omitempty"`
-	// Stale reports whether the location is disconnected, see objectstate.Away.
+	// Stale reports whether the state may be old, see objectstate.IsStale.
 	Stale bool `json:"stale,omitempty"`
 	// Unassigned reports that the object is not assigned to the location: the location removes it,
 	// or reports why it stays.
@@ -279,22 +279,22 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 	return all
 }
 
-// awayIn returns a function that reports whether a location is disconnected, with cached results.
-func awayIn(state table.Reader) func(key.Location) bool {
+// staleIn returns a function that reports whether the reports of a location are stale, with cached results.
+func staleIn(state table.Reader) func(key.Location) bool {
 	known := map[key.Location]bool{}
 	return func(l key.Location) bool {
-		away, ok := known[l]
+		stale, ok := known[l]
 		if !ok {
-			away = objectstate.RowAway(state.Get(l.Key()))
-			known[l] = away
+			stale = objectstate.IsRowStale(state.Get(l.Key()))
+			known[l] = stale
 		}
-		return away
+		return stale
 	}
 }
 
 // placeStatus returns the status of an object at one of its locations.
-func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, away bool) PlaceStatus {
-	ps := placeStatusOf(p.Location, objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, p.Location), away))
+func (q *Server) placeStatus(state table.Reader, o key.Object, row *table.Row, p placement.Place, stale bool) PlaceStatus {
+	ps := placeStatusOf(p.Location, objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, p.Location), stale))
 	if u, ok := q.config.LeftOut.Get(row.Key); ok && (u.Location == p.Location || u.Location == "" && p.Policy.ReturnStatus) {
 		ps.StatusLeftOut = u.Why
 	}
@@ -347,7 +347,7 @@ func (q *Server) why(ctx context.Context, rights *rights, o key.Object, l key.Lo
 	row := snapshot.Get(o.Key())
 	m, p, ok := placeOf(row, l)
 	if m == nil || !ok || p.Leaves {
-		if ps, left := leftStatus(snapshot, o, l, awayIn(snapshot)(l)); left {
+		if ps, left := leftStatus(snapshot, o, l, staleIn(snapshot)(l)); left {
 			if answer.Place = &ps; !rights.lists(key.Identity{Resource: key.Placements}) {
 				ps.LetGoBy = ""
 			}
@@ -355,13 +355,13 @@ func (q *Server) why(ctx context.Context, rights *rights, o key.Object, l key.Lo
 				answer.Waiting = q.waiting(rights)
 			}
 		} else if ok {
-			answer.Place = new(q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l)))
+			answer.Place = new(q.placeStatus(snapshot, o, row, p, staleIn(snapshot)(l)))
 		} else if m != nil && m.RefusedBy(l) {
 			answer.Place = new(placeStatusOf(l, objectstate.Refused(m.Refusal(l))))
 		}
 		return answer
 	}
-	ps := q.placeStatus(snapshot, o, row, p, awayIn(snapshot)(l))
+	ps := q.placeStatus(snapshot, o, row, p, staleIn(snapshot)(l))
 	answer.Place = &ps
 	if ps.Reason == v1alpha1.ReasonPruneGuard { // the object is to be recreated, and its deletion is pending
 		answer.Waiting = q.waiting(rights)

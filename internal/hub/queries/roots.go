@@ -46,7 +46,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 		t.StatusLeftOut = q.config.LeftOut.Of(p.Placement, s).Without(unknown).String()
 		totals[i], by[t.Name] = t, t
 	}
-	away := awayIn(state)
+	stale := staleIn(state)
 	state.Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
 		m, ok := row.In.(*placement.Membership)
 		if !ok {
@@ -66,7 +66,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 				if m.Yields(l) {
 					continue
 				}
-				t.add(o, l, q.verdict(state, o, row, m, l, away(l)), rights)
+				t.add(o, l, q.verdict(state, o, row, m, l, stale(l)), rights)
 			}
 		}
 		return true
@@ -81,12 +81,12 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 }
 
 // verdict returns the state of an object at a location that a policy selects for it.
-func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, away bool) objectstate.Status {
+func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
 	p, ok := m.Place(l)
 	if !ok {
 		return objectstate.Refused(m.Refusal(l))
 	}
-	return objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, l), away)
+	return objectstate.Assigned(q.config.Digest, row, p, reportOf(state, o, l), stale)
 }
 
 // add counts an object at a location.

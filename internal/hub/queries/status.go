@@ -128,8 +128,8 @@ func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceS
 // then objects that are no longer assigned but still exist at locations. It sets next to the token
 // of the next page, if there is one.
 func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilter, p page, next *string) iter.Seq[ObjectStatus] {
-	away := awayIn(state)
-	paths, left := q.leftStatuses(state, s, f, away)
+	stale := staleIn(state)
+	paths, left := q.leftStatuses(state, s, f, stale)
 	n := 0
 	return func(yield func(ObjectStatus) bool) {
 		// show yields an object. If the page is full, the next page begins with it instead.
@@ -142,12 +142,12 @@ func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilt
 			return yield(status)
 		}
 		more := p.left || q.placedStatuses(state, s, f, p.from, func(row *table.Row, o key.Object) bool {
-			status := q.objectStatus(state, o, row, f, away, left[o.Path()])
+			status := q.objectStatus(state, o, row, f, stale, left[o.Path()])
 			return status == nil || show(false, row.Key, *status)
 		})
 		for _, path := range paths {
 			o, err := key.ParsePath(path)
-			if places := left[path]; more && err == nil && places != nil && (!p.left || path >= p.from) && !q.isPlaced(state, o, f, away) {
+			if places := left[path]; more && err == nil && places != nil && (!p.left || path >= p.from) && !q.isPlaced(state, o, f, stale) {
 				more = show(true, path, ObjectStatus{Object: o.Identity.String(), Places: places})
 			}
 		}
@@ -171,19 +171,19 @@ func (q *Server) placedStatuses(state *table.Snapshot, s key.Space, f statusFilt
 }
 
 // isPlaced reports whether an object is listed among placed objects.
-func (q *Server) isPlaced(state table.Reader, o key.Object, f statusFilter, away func(key.Location) bool) bool {
+func (q *Server) isPlaced(state table.Reader, o key.Object, f statusFilter, stale func(key.Location) bool) bool {
 	row := state.Get(o.Key())
 	if row == nil {
 		return false
 	}
 	m, _ := row.In.(*placement.Membership)
-	return m != nil || len(q.places(state, o, row, f, away)) > 0
+	return m != nil || len(q.places(state, o, row, f, stale)) > 0
 }
 
 // objectStatus returns the status of an object of a space, with locations that it is no longer
 // assigned to; nil if no row is selected.
-func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool, left []PlaceStatus) *ObjectStatus {
-	status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, away)}
+func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, f statusFilter, stale func(key.Location) bool, left []PlaceStatus) *ObjectStatus {
+	status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, stale)}
 	if m, _ := row.In.(*placement.Membership); m == nil && len(status.Places) == 0 {
 		return nil // its remaining locations are listed separately
 	}
@@ -196,7 +196,7 @@ func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, 
 
 // places returns the selected locations that an object is assigned to, including those that refuse
 // it.
-func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, away func(key.Location) bool) (all []PlaceStatus) {
+func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, stale func(key.Location) bool) (all []PlaceStatus) {
 	add := func(ps PlaceStatus) {
 		if f.shows(&ps) {
 			all = append(all, ps)
@@ -205,7 +205,7 @@ func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f stat
 	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // otherwise it is listed with the remaining locations
 		for _, p := range m.Places() {
 			if f.placed(m, p.Location) {
-				add(q.placeStatus(state, o, row, p, away(p.Location)))
+				add(q.placeStatus(state, o, row, p, stale(p.Location)))
 			}
 		}
 		for _, l := range m.Refused() {

@@ -50,9 +50,9 @@ func asJSON(v any) string {
 }
 
 // said is all that a State says.
-func said(s *State, away func(key.Location) bool) string {
+func said(s *State, stale func(key.Location) bool) string {
 	var st v1alpha1.SummaryStatus
-	c := s.Status(&st, away)
+	c := s.Status(&st, stale)
 	return asJSON(st) + " " + c.Reason
 }
 
@@ -136,8 +136,8 @@ func TestStateEqualsRecomputation(t *testing.T) {
 		for _, p := range order {
 			anew.Set(p, there[p])
 		}
-		away := func(l key.Location) bool { return l == "b" }
-		if got, want := said(s, away), said(anew, away); got != want {
+		stale := func(l key.Location) bool { return l == "b" }
+		if got, want := said(s, stale), said(anew, stale); got != want {
 			t.Fatalf("incrementally\n%s\nanew\n%s", got, want)
 		}
 		if got, want := table(s), shown(d, s.Rows()); got != want {

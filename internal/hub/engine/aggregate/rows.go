@@ -137,12 +137,12 @@ func Overfull() metav1.Condition {
 	return incomplete(v1alpha1.ReasonTooLarge, "it would take too much memory to count: let match, filter or groupBy be about less")
 }
 
-// Status puts what it has counted into a status, and says whether that is complete. away are
+// Status puts what it has counted into a status, and says whether that is complete. stale are
 // the locations of which only the last report is known.
-func (s *State) Status(st *v1alpha1.SummaryStatus, away func(key.Location) bool) metav1.Condition {
+func (s *State) Status(st *v1alpha1.SummaryStatus, stale func(key.Location) bool) metav1.Condition {
 	st.Counted, st.Stale, st.Failed, st.Errors = s.n, 0, int64(s.failing.Len()), nil
 	for l, n := range s.at {
-		if away(l) {
+		if stale(l) {
 			st.Stale += n
 		}
 	}

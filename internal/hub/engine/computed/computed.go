@@ -87,7 +87,7 @@ func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 		return nil
 	}
 	counts := s.config.Tally.Location(name)
-	if objectstate.Away(l.Status.Conditions) {
+	if objectstate.IsStale(l.Status.Conditions) {
 		counts.Stale = counts.Assigned
 	}
 	value, err := setFields(bytes.Clone(row.Value), counts)

@@ -3,7 +3,7 @@
 // all follow this one rule.
 //
 // A status is a function of the object's row, how it is placed, what the location
-// reports and whether the location is away. The package must never look at anything
+// reports and whether these are stale. The package must never look at anything
 // else.
 package objectstate
 
@@ -78,7 +78,7 @@ type Status struct {
 	// Since is when the state and reason last changed, as the report says (RFC 3339);
 	// empty if the state is not from a report.
 	Since string
-	// Stale says that the location is away, see Away: the status is that of its last report.
+	// Stale reports that the status is that of a last report which may be old, see IsStale.
 	Stale bool
 	// Unassigned says that the object is not assigned to the location: the location
 	// removes it, or reports why it stays.
@@ -115,27 +115,27 @@ func (v Status) Mutated() bool { return v.State == wire.Applied && v.Reason == v
 
 // Assigned is the status of an object that is assigned to a location. report is the
 // location's report as the log has it, nil if there is none.
-func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, away bool) Status {
+func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, stale bool) Status {
 	d := DesiredOf(digest, row, p)
 	switch {
 	case p.Leaves:
 	case d.Owner != "":
-		v := Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: away}
+		v := Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: stale}
 		if said := contradiction(digest, row, p); said != "" {
 			v.Reason, v.Message = v1alpha1.ReasonDefinedOtherwise, said
 		}
 		return v
 	case d.Held != "":
-		return Status{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: away, FailedRule: d.FailedRule}
+		return Status{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: stale, FailedRule: d.FailedRule}
 	}
 	said := read(report)
 	if p.Leaves {
-		return leaving(report, row.Meta.UID, away)
+		return leaving(report, row.Meta.UID, stale)
 	}
 	if said.uid != row.Meta.UID || said.State == wire.Applied && said.digest != d.Digest {
-		return Status{State: Pending, Stale: away} // the report is about an earlier object of the name, or an earlier desired state
+		return Status{State: Pending, Stale: stale} // the report is about an earlier object of the name, or an earlier desired state
 	}
-	said.Stale = away
+	said.Stale = stale
 	return said.Status
 }
 
@@ -175,7 +175,7 @@ func UnknownLocation(reason string) Status {
 
 // Left is the status of an object that a location reports, or is to confirm to be gone,
 // though it is not assigned to it. report is nil if it has not reported it.
-func Left(report []byte, away bool) Status {
+func Left(report []byte, stale bool) Status {
 	said := read(report).Status
 	switch {
 	case report == nil:
@@ -185,17 +185,17 @@ func Left(report []byte, away bool) Status {
 	case said.State != wire.Removing && said.State != wire.Orphaned:
 		said = Status{State: wire.Removing, Message: "the location has yet to remove it"}
 	}
-	said.Stale, said.Unassigned = away, true
+	said.Stale, said.Unassigned = stale, true
 	return said
 }
 
 // leaving is the status of an object with a UID that is being deleted, at a location
 // that is to confirm that it is gone.
-func leaving(report []byte, uid string, away bool) Status {
+func leaving(report []byte, uid string, stale bool) Status {
 	if Removed(report, uid) {
-		return Status{State: wire.Removed, Since: read(report).Since, Stale: away, Unassigned: true}
+		return Status{State: wire.Removed, Since: read(report).Since, Stale: stale, Unassigned: true}
 	}
-	return Left(report, away)
+	return Left(report, stale)
 }
 
 // Removed says that a report says that nothing of the object with a UID is at the location;

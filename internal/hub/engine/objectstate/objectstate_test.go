@@ -116,9 +116,9 @@ func TestAssigned(t *testing.T) {
 			if c.report != nil {
 				b = encode(t, *c.report)
 			}
-			for _, away := range []bool{false, true} {
-				c.want.Stale = away
-				got := Assigned(c.digest, row, c.place, b, away)
+			for _, stale := range []bool{false, true} {
+				c.want.Stale = stale
+				got := Assigned(c.digest, row, c.place, b, stale)
 				if got.Healthy() || got.Degraded() != (got.State == wire.Applied) {
 					t.Errorf("%+v is healthy or not degraded", got)
 				}
@@ -167,10 +167,10 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-func TestAway(t *testing.T) {
+func TestStale(t *testing.T) {
 	for _, c := range []struct {
 		status metav1.ConditionStatus
-		away   bool
+		stale  bool
 	}{{"", false}, {metav1.ConditionTrue, false}, {metav1.ConditionUnknown, false}, {metav1.ConditionFalse, true}} {
 		l := v1alpha1.Location{}
 		if c.status != "" {
@@ -180,12 +180,12 @@ func TestAway(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := RowAway(&table.Row{Entry: &table.Entry{Value: b}}); got != c.away || Away(l.Status.Conditions) != c.away {
-			t.Errorf("connected %q: away %v", c.status, got)
+		if got := IsRowStale(&table.Row{Entry: &table.Entry{Value: b}}); got != c.stale || IsStale(l.Status.Conditions) != c.stale {
+			t.Errorf("connected %q: stale %v", c.status, got)
 		}
 	}
-	if RowAway(nil) {
-		t.Error("a location that is gone is away")
+	if IsRowStale(nil) {
+		t.Error("a location that is gone is stale")
 	}
 }
 

@@ -31,7 +31,7 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
 	case meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionConnected):
 		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
-	case Away(s.Conditions):
+	case IsStale(s.Conditions):
 		return say(metav1.ConditionUnknown, v1alpha1.ReasonClusterUnavailable, "the agent does not see the cluster: see the condition %s",
 			v1alpha1.ConditionClusterAvailable)
 	case a.Lineage == string(wire.Unproven):

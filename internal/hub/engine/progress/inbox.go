@@ -109,7 +109,7 @@ func (t *Tracker) notePlacement(o key.Object, row *table.Row) {
 func (t *Tracker) noteLocation(o key.Object, row *table.Row) {
 	l := key.Location(o.Name)
 	t.dirtyLocation[l] = struct{}{}
-	t.noteConnection(l, objectstate.RowAway(row))
+	t.noteConnection(l, objectstate.IsRowStale(row))
 	was, before := t.there[l]
 	now, after := selectable{}, row != nil && !row.Meta.Deleting
 	if after {
@@ -171,21 +171,21 @@ func (t *Tracker) noteSpace(s key.Space, row *table.Row) {
 }
 
 // noteConnection updates the counts of stale pairs.
-func (t *Tracker) noteConnection(location key.Location, away bool) {
-	if _, was := t.away[location]; was == away {
+func (t *Tracker) noteConnection(location key.Location, stale bool) {
+	if _, was := t.stale[location]; was == stale {
 		return
 	}
-	if away {
-		t.away[location] = struct{}{}
+	if stale {
+		t.stale[location] = struct{}{}
 	} else {
-		delete(t.away, location)
+		delete(t.stale, location)
 	}
 	for p, sum := range t.placements {
 		n := sum.at[location]
 		if n == 0 {
 			continue
 		}
-		if !away {
+		if !stale {
 			n = -n
 		}
 		sum.counts.Stale += n

@@ -80,7 +80,7 @@ type Tracker struct {
 	// known are the Placements that have a row.
 	known          map[key.Placement]struct{}
 	left           lefts
-	away           map[key.Location]struct{} // locations that are away, see Away
+	stale          map[key.Location]struct{} // locations whose reports are stale, see objectstate.IsStale
 	dirtyPlacement map[key.Placement]struct{}
 	dirtyLocation  map[key.Location]struct{}
 	// moved are the locations that have changed for who selects them, see Dirty.
@@ -144,7 +144,7 @@ func (t *Tracker) clear() {
 	t.locations = map[key.Location]*locationTally{}
 	t.there = map[key.Location]selectable{}
 	t.spaces = map[key.Space]reachable{}
-	t.away = map[key.Location]struct{}{}
+	t.stale = map[key.Location]struct{}{}
 	t.known = map[key.Placement]struct{}{}
 	t.left = newLefts()
 	t.blames.clear()
@@ -178,7 +178,7 @@ func (t *Tracker) Placement(p key.Placement) PlacementCounts {
 }
 
 // Location gives the counts of a location as of the last Dirty. Stale is left out: the
-// Location's own row says whether all of them are, and may be newer, see objectstate.Away.
+// Location's own row says whether all of them are, and may be newer, see objectstate.IsStale.
 func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -232,7 +232,7 @@ func (t *Tracker) add(o *object, as *placement.Membership, location key.Location
 	if here.counts == (v1alpha1.Counts{}) {
 		delete(t.locations, location)
 	}
-	_, away := t.away[location]
+	_, stale := t.stale[location]
 	for _, source := range as.Sources() {
 		if source.Placement == "" || !source.Selects(location) {
 			continue
@@ -240,7 +240,7 @@ func (t *Tracker) add(o *object, as *placement.Membership, location key.Location
 		p := source.Placement.Of(o.id.Space)
 		sum := t.placement(p)
 		s.addTo(&sum.counts, n)
-		if away {
+		if stale {
 			sum.counts.Stale += n
 		}
 		if sum.at[location] += n; sum.at[location] == 0 {

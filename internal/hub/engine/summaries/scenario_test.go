@@ -17,7 +17,7 @@ import (
 
 // TestScenarios runs testdata/*.txtar. The files of an archive are YAML, all of one space:
 //
-//	location NAME        labels, properties, away
+//	location NAME        labels, properties, stale
 //	object PATH at NAME… an object, and the locations that it is assigned to; none: it stays
 //	report NAME PATH     what a location reports of it
 //	born NAME PATH       an object that was born at a location; owned: that belongs to a placed one
@@ -64,7 +64,7 @@ func step(t *testing.T, words []string, data []byte) (k string, value []byte) {
 	switch words[0] {
 	case "location":
 		connected := "True"
-		if away, _ := content["away"].(bool); away {
+		if stale, _ := content["stale"].(bool); stale {
 			connected = "False"
 		}
 		metadata["labels"] = content["labels"]

@@ -152,6 +152,6 @@ func (w *work) input(l key.Location, object *aggregate.Tree, status []byte, said
 	if at == nil {
 		at = &site{values: aggregate.Location(l, nil, nil)}
 	}
-	said.Stale = at.away
+	said.Stale = at.stale
 	return aggregate.Input{Object: object, Status: aggregate.NewTree(status), At: at.values, Sync: said.Values()}
 }

@@ -244,7 +244,7 @@ func (x *Index) Show(o key.Object, st *v1alpha1.SummaryStatus) (shown Shown, ok 
 	case m.state == nil:
 		shown.Complete = aggregate.Overfull()
 	default:
-		shown.Complete = m.state.Status(st, func(l key.Location) bool { return x.sites[l] != nil && x.sites[l].away })
+		shown.Complete = m.state.Status(st, func(l key.Location) bool { return x.sites[l] != nil && x.sites[l].stale })
 		if s.asOf.IsZero() {
 			break
 		}

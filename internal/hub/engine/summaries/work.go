@@ -302,7 +302,7 @@ func (w *work) choose(s *space) (cost int) {
 
 // site is what is known of a location.
 type site struct {
-	away bool
+	stale bool
 	// raw identifies values, which expressions see.
 	raw    string
 	labels table.Labels
@@ -329,12 +329,12 @@ func (w *work) needSites() {
 func siteOf(l key.Location, row *table.Row) *site {
 	raw := gjson.GetBytes(row.Value, "spec.properties").Raw
 	return &site{
-		away: objectstate.RowAway(row), raw: strings.Clone(raw), labels: row.Meta.Labels,
+		stale: objectstate.IsRowStale(row), raw: strings.Clone(raw), labels: row.Meta.Labels,
 		values: aggregate.Location(l, row.Meta.Labels.Map(), []byte(raw)),
 	}
 }
 
-// moved follows a location: that it is away or back, and its values.
+// moved follows a location: whether its reports are stale, and its values.
 func (w *work) moved(l key.Location) {
 	if w.sites == nil {
 		return
@@ -353,7 +353,7 @@ func (w *work) moved(l key.Location) {
 	if was == nil {
 		was = &site{}
 	}
-	flipped, changed := was.away != now.away, was.raw != now.raw || !slices.Equal(was.labels, now.labels)
+	flipped, changed := was.stale != now.stale, was.raw != now.raw || !slices.Equal(was.labels, now.labels)
 	if !flipped && !changed && !came {
 		return
 	}

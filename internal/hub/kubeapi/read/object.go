@@ -79,7 +79,7 @@ func (o *object) document() (document, addition, error) {
 	l := o.reader.look
 	switch {
 	case l.reports:
-		d, err := parse(o.reader.show(o.row, o.reader.away(o.row.In.(*reported).location)))
+		d, err := parse(o.reader.show(o.row, o.reader.stale(o.row.In.(*reported).location)))
 		return d, a, err
 	case l.at != "":
 		r, err := o.reader.rendered(o.row)

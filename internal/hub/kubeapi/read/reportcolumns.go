@@ -31,14 +31,14 @@ func (r *reader) addReported(to *metav1.TableRow, of *table.Row) {
 	if of != nil {
 		o, t := of.In.(*reported), r.accountOf(of)
 		cells = []any{string(o.location), string(t.State), t.health, "Live"}
-		if row, _ := r.server.config.Table.Get(o.location.Key()); r.away(o.location) {
+		if row, _ := r.server.config.Table.Get(o.location.Key()); r.stale(o.location) {
 			cells[3] = "Stale" + forHowLong(row)
 		}
 	}
 	to.Cells = append(slices.Clip(to.Cells), cells...)
 }
 
-// forHowLong says since when the Location of a row is away; empty if it does not say.
+// forHowLong returns for how long the reports of the Location of a row have been stale; empty if its conditions lack that.
 func forHowLong(location *table.Row) string {
 	var since time.Time
 	for _, name := range []string{v1alpha1.ConditionConnected, v1alpha1.ConditionClusterAvailable} {

@@ -107,10 +107,10 @@ func (r *reader) accountOf(row *table.Row) *account {
 	return t
 }
 
-// away says whether what a location reports may be old. It is of now, and causes no events.
-func (r *reader) away(l key.Location) bool {
+// stale reports whether the reports of a location are stale at this moment. A change causes no events.
+func (r *reader) stale(l key.Location) bool {
 	row, _ := r.server.config.Table.Get(l.Key())
-	return objectstate.RowAway(row)
+	return objectstate.IsRowStale(row)
 }
 
 // labelsOf are the labels that the view adds to a row's object.
@@ -126,7 +126,7 @@ func (r *reader) labelsOf(row *table.Row) []field {
 }
 
 // annotationsOf are the annotations that the view adds to a row's object.
-func (r *reader) annotationsOf(row *table.Row, away bool) []field {
+func (r *reader) annotationsOf(row *table.Row, stale bool) []field {
 	o, t := row.In.(*reported), r.accountOf(row)
 	all := []field{
 		{v1alpha1.SpaceAnnotation, string(o.object.Space)}, {v1alpha1.LocationLabel, string(o.location)},
@@ -141,7 +141,7 @@ func (r *reader) annotationsOf(row *table.Row, away bool) []field {
 			all = append(all, f)
 		}
 	}
-	if away {
+	if stale {
 		all = append(all, field{v1alpha1.StaleAnnotation, "true"})
 	}
 	return all
@@ -171,11 +171,11 @@ func (o *reported) template(row *table.Row) []byte {
 // show is a row's object as JSON, without its resourceVersion. Of a placed object that is
 // what is in the space, with the status of the location in place of the space's; metadata
 // that the space or the cluster keeps for itself is left out.
-func (r *reader) show(row *table.Row, away bool) []byte {
+func (r *reader) show(row *table.Row, stale bool) []byte {
 	o, t := row.In.(*reported), r.accountOf(row)
 	template := gjson.ParseBytes(o.template(row))
 	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(template), r.kind.GVK.GroupVersion())
-	b = r.showMeta(b, row, template.Get("metadata"), away)
+	b = r.showMeta(b, row, template.Get("metadata"), stale)
 	template.ForEach(func(name, value gjson.Result) bool {
 		switch name.String() {
 		case "kind", "apiVersion", "metadata":
@@ -217,7 +217,7 @@ var (
 )
 
 // showMeta appends the metadata of a row's object.
-func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, away bool) []byte {
+func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, stale bool) []byte {
 	o := row.In.(*reported)
 	namespace, name := r.look.wide.At(o.location, o.object)
 	fields := []field{{"name", name}}
@@ -241,7 +241,7 @@ func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, away 
 		return true
 	})
 	b = showMap(append(b, `,"labels":`...), template.Get("labels"), r.labelsOf(row))
-	b = showMap(append(b, `,"annotations":`...), template.Get("annotations"), r.annotationsOf(row, away))
+	b = showMap(append(b, `,"annotations":`...), template.Get("annotations"), r.annotationsOf(row, stale))
 	return append(b, '}')
 }
 

@@ -136,7 +136,7 @@ func bodyOf(t *testing.T, url string, header ...string) string {
 	return string(body)
 }
 
-// TestStaleReports: that a location is away is shown when it is read, and told to nobody.
+// TestStaleReports: a read shows that the reports of a location are stale, and a watch sends no event for it.
 func TestStaleReports(t *testing.T) {
 	f := newFixture(t)
 	s := f.serve()
