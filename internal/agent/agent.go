@@ -173,15 +173,15 @@ func (a *Agent) build(was key.Shard) {
 	if a.mark = nil; a.config.Shard.Whole() {
 		a.mark = fencing.NewMark(fencing.Marked{
 			Leases: a.target, Target: a.target, Namespace: home, Holder: holder, Now: a.lasting,
-			Empty: a.store.Meta().Newest() == 0, Found: a.found, Former: fencing.Copy(a.store.Meta().Replaces),
-			May: func() bool { return a.Halted() == "" }, Proves: a.state.Proves, Newer: a.older, Log: a.log,
+			Former: a.former(), Found: a.found, Newer: a.older, Sound: a.sound,
+			May: func() bool { return a.Halted() == "" }, Assures: a.state.Assures, Proves: a.state.Proves, Log: a.log,
 		})
 		marker = a.mark
 	}
 	a.tenure = fencing.New(fencing.Config{
 		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
 		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
-		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Newest() == 0, FromWhole: was.Whole(),
+		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0 && a.store.Meta().Moves == 0, FromWhole: was.Whole(),
 	})
 	a.target.Guard(a.tenure.Held)
 	a.gate.Identity = observe.NewIdentity(a.engine, a.store, a.target, a.log).Confirm
@@ -317,10 +317,10 @@ func (a *Agent) release(ctx context.Context) {
 	if !a.target.Unanswered() {
 		a.tenure.Release(ctx)
 	}
-	if m := a.store.Meta(); a.mark == nil || a.aged.Load() || m.Newer != "" || m.Superseded != "" {
+	if a.mark == nil {
 		return
 	}
-	if err := a.mark.Write(ctx); err != nil {
+	if err := a.mark.Write(ctx, true); err != nil {
 		a.log.Debug("the Lease that names the store is not written at the end", "error", err)
 	}
 }
@@ -409,6 +409,24 @@ func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 			return err
 		}
 		a.log.Warn("the agent begins again", "why", err)
+		again, err := successor(ctx, a)
+		if err != nil {
+			return err
+		}
+		a = again
+		next(a)
+	}
+}
+
+// successor makes another agent of the same configuration. It reads the files of the cluster's configuration
+// again, which can hang with their file system, until ctx ends.
+func successor(ctx context.Context, a *Agent) (*Agent, error) {
+	type result struct {
+		agent *Agent
+		err   error
+	}
+	made := make(chan result, 1)
+	go func() {
 		config := a.config
 		config.Given = false
 		if config.ReloadTarget != nil { // the files that the first configuration names can be gone
@@ -416,10 +434,14 @@ func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 				config.Target = target
 			}
 		}
-		if a, err = New(config); err != nil {
-			return err
-		}
-		next(a)
+		again, err := New(config)
+		made <- result{again, err}
+	}()
+	select {
+	case r := <-made:
+		return r.agent, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
@@ -429,14 +451,28 @@ func (a *Agent) lasting() fencing.Copy {
 	return fencing.Copy{ID: m.Life, Moves: m.Moves}
 }
 
+// former is the state of a store that the Lease named before this one was used; nil: that has yet to be found
+// out. A store that is trusted has been used.
+func (a *Agent) former() *fencing.Copy {
+	m := a.store.Meta()
+	switch {
+	case m.Replaces != nil:
+		return new(fencing.Copy(*m.Replaces))
+	case m.Fresh:
+		return nil
+	}
+	return &fencing.Copy{} // an agent of before kept none
+}
+
 // found keeps which state of a store the Lease named before this one was used.
 func (a *Agent) found(named fencing.Copy) {
-	if err := a.store.Submit(a.running, &store.Commit{Do: func(t *store.Tx) error {
-		t.Replace(store.State(named))
-		return nil
-	}}); err != nil {
-		a.log.Debug("the store does not keep which one it replaces", "error", err)
-	}
+	a.record(func(t *store.Tx) { t.Replace(store.State(named)) }, func() {})
+}
+
+// sound reports whether the store has all that was done by it: it is no older copy, and no other agent acts.
+func (a *Agent) sound() bool {
+	m := a.store.Meta()
+	return !a.aged.Load() && m.Newer == "" && m.Superseded == ""
 }
 
 // begin has the agent act after its start, once it knows whether its store is older than the target:

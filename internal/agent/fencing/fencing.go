@@ -66,8 +66,8 @@ type Config struct {
 	Namespace, Holder string
 	// Store names what the agent knows of its shard, and Outdated is called, and nothing taken,
 	// if another has acted with another store since. It must not block; nil: nobody asks. New
-	// says that the agent knows nothing at first that can be outdated, and FromWhole that it
-	// knows what it had as the agent of the whole, which an agent of the shard has outdated.
+	// says that the store is one that no other can have outdated, since nothing was done with it, and FromWhole that
+	// it has what the agent of the whole knew, which an agent of the shard has outdated.
 	Store          string
 	Outdated       func()
 	New, FromWhole bool

@@ -115,13 +115,19 @@ type Copy struct {
 	Moves uint64
 }
 
-// precedes reports whether the state that a Lease names shows that an agent has acted since c, with
-// that store or another. former is what the Lease named before c's store was first used.
+// precedes reports whether an agent has acted since the state c, with that store or another, as shown by the
+// state that a Lease names. former is what the Lease named before c's store was first used: an older state of
+// that one, as after a restore of the cluster, shows nothing. Nor does a Lease that names none.
 func (c Copy) precedes(named, former Copy) bool {
-	if c.ID == named.ID {
-		return c.Moves < named.Moves
+	switch named.ID {
+	case "":
+		return false
+	case c.ID:
+		return named.Moves > c.Moves
+	case former.ID:
+		return named.Moves > former.Moves
 	}
-	return named != former
+	return true
 }
 
 // copyOf is the state of a store that a Lease names.

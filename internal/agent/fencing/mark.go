@@ -23,28 +23,28 @@ import (
 const (
 	// markEvery is how often the Lease is written at most, and markRest the longest wait between two
 	// attempts that fail.
-	markEvery, markRest = 5 * time.Second, 10 * time.Minute
+	markEvery, markRest = 5 * time.Second, time.Minute
 )
 
-// Marked is what a Mark works with. None of its functions may block.
+// Marked is what a Mark works with. Of its functions only Found and Newer may block.
 type Marked struct {
 	// Leases are those of the cluster, and Target is asked whether the Namespace is there: none is
 	// made for a Lease alone.
 	Leases            Leases
 	Target            *kubeclient.Client
 	Namespace, Holder string
-	// Now returns the state of the store. May reports whether the agent acts, and Proves whether a
-	// session proves the desired content, so that no other agent works for the location.
-	Now         func() Copy
-	May, Proves func() bool
-	// Empty reports that the store had no desired content when the process started: nothing was done
-	// by it yet, so it may replace the store that the Lease names. Found keeps that one in the store.
-	// Former is what Found kept when the store was empty.
-	Empty  bool
+	// Now returns the state of the store. Former is what the Lease named when an agent of the store
+	// first looked for it, which was before it first acted. It is nil before that, and Found keeps it
+	// in the store.
+	Now    func() Copy
+	Former *Copy
 	Found  func(Copy)
-	Former Copy
-	// Newer is called when the Lease names a newer state of the store, or, while no session proves
-	// the desired content, another store than Former.
+	// May reports whether the agent acts, and Sound whether the store has all that it has done.
+	May, Sound func() bool
+	// Assures reports whether a session has let this agent in, and Proves whether it proves the desired
+	// content, so that no other agent works for the location.
+	Assures, Proves func() bool
+	// Newer is called when the Lease names a state of which the store can't know: see Copy.
 	Newer func(why string)
 	Log   *slog.Logger
 }
@@ -85,49 +85,50 @@ func (m *Mark) show(self ownership.Owner, meta *ownership.Meta) {
 	if meta != nil {
 		named = copyOf(meta.Annotations)
 	}
-	former, first := m.note(self, lease, named)
-	if meta == nil {
-		return
-	}
-	if first {
-		m.Found(named)
-		return
-	}
-	now := m.Now()
-	if named.ID != now.ID && m.Proves() { // the Lease is this agent's from now on
-		return
-	}
-	if now.precedes(named, former) {
+	own := m.Now()
+	former, news, again := m.remember(self, lease, named, own)
+	switch {
+	case news:
+		m.Found(former)
+	case again && named.ID != own.ID && m.Proves(): // the Lease is this agent's from now on
+	case own.precedes(named, former):
 		m.Newer(fmt.Sprintf("the Lease %s names another data directory, or a newer state of this one, by which an agent has acted since", pathOf(lease)))
 	}
 }
 
-// note keeps the last known Lease. It returns what the Lease named before the store was first used, and
-// whether that is known from now on.
-func (m *Mark) note(self ownership.Owner, lease *coordinationv1.Lease, named Copy) (former Copy, first bool) {
+// remember keeps the last known Lease. It returns what the Lease named before the store was first used,
+// whether that is news, and whether the Lease was looked for before. An agent of the former store that the
+// hub is about to lock out may move that on.
+func (m *Mark) remember(self ownership.Owner, lease *coordinationv1.Lease, named, own Copy) (former Copy, news, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if first = m.Empty && !m.seen && named.ID != m.Now().ID; first {
-		m.Former = named
-	}
+	again = m.seen
 	m.self, m.lease, m.seen = self, lease, true
-	return m.Former, first
+	switch {
+	case m.Former == nil && !again && named.ID != own.ID:
+		m.Former, news = &named, true
+	case m.Former == nil:
+		m.Former = &Copy{}
+	case named.ID == m.Former.ID && named.Moves > m.Former.Moves && named.ID != own.ID && m.Assures():
+		m.Former, news = &named, true
+	}
+	return *m.Former, news, again
 }
 
-// due returns what an agent that acts, or has acted until now, has to write, and the Lease that it
-// replaces; nil: nothing. A Lease that names another store is replaced only while a session proves the
-// content.
-func (m *Mark) due() (next, from *coordinationv1.Lease) {
+// due returns the Lease that is to be written, and the one that it replaces; nil: none is. claims reports
+// whether the agent acts, or has acted until now: otherwise it only counts on in its own Lease. A Lease that
+// names another store is replaced only while a session proves the content.
+func (m *Mark) due(claims bool) (next, from *coordinationv1.Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := m.Now()
-	if !m.seen || m.lease == nil && now.Moves == 0 {
+	if !m.seen || !m.Sound() || m.lease == nil && (now.Moves == 0 || !claims) {
 		return nil, nil
 	}
 	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: nameOfMark(m.self)}}
 	if m.lease != nil {
 		named := copyOf(m.lease.Annotations)
-		if named.ID == now.ID && named.Moves >= now.Moves || named.ID != now.ID && !m.Proves() {
+		if named.ID == now.ID && named.Moves >= now.Moves || named.ID != now.ID && !(claims && m.Proves()) {
 			return nil, nil
 		}
 		out = m.lease.DeepCopy()
@@ -145,22 +146,20 @@ func (m *Mark) Run(ctx context.Context) {
 	failures := uint8(0)
 	for ctx.Err() == nil {
 		wait := retry.Backoff(failures, markEvery, markRest)
-		if m.May() {
-			switch err := m.Write(ctx); {
-			case err == nil || apierrors.IsConflict(err): // the watch shows what it has become
-				failures, wait = 0, markEvery
-			case ctx.Err() == nil:
-				m.Log.Info("the Lease that names the store can't be written", "error", wire.Brief(err.Error()), "retry", wait)
-				failures = min(failures+1, retry.MaxFailures)
-			}
+		switch err := m.Write(ctx, m.May()); {
+		case err == nil || apierrors.IsConflict(err): // the watch shows what it has become
+			failures, wait = 0, markEvery
+		case ctx.Err() == nil:
+			m.Log.Info("the Lease that names the store can't be written", "error", wire.Brief(err.Error()), "retry", wait)
+			failures = min(failures+1, retry.MaxFailures)
 		}
 		retry.Pause(ctx, wait)
 	}
 }
 
-// Write writes the Lease if that is due, for an agent that acts, or has acted until now.
-func (m *Mark) Write(ctx context.Context) error {
-	next, from := m.due()
+// Write writes the Lease if that is due. claims reports whether the agent acts, or has acted until now.
+func (m *Mark) Write(ctx context.Context, claims bool) error {
+	next, from := m.due(claims)
 	if next == nil {
 		return nil
 	}
@@ -174,14 +173,14 @@ func (m *Mark) Write(ctx context.Context) error {
 	}
 	written, err := write(ctx, next)
 	if apierrors.IsAlreadyExists(err) {
-		return fmt.Errorf("the Lease %s has lost its label %s: delete the Lease: %w", pathOf(next), sharesLabel, err)
+		return fmt.Errorf("the Lease %s exists, and lists by the label %s=%s do not show it; add the label: %w", pathOf(next), sharesLabel, next.Labels[sharesLabel], err)
 	}
 	if err != nil {
 		return err
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.lease == from { // or else the watch has shown a newer one
+	if m.lease == from && written.Name == nameOfMark(m.self) { // or else the watch has shown a newer one
 		m.lease = written
 	}
 	return nil

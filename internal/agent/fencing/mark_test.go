@@ -27,39 +27,46 @@ func names(c Copy, version string) *ownership.Meta {
 // TestMarkShowsANewerStore shows an agent, after its start, the Lease of the location, which is evidence
 // against its store if an agent has acted since with that store or another.
 func TestMarkShowsANewerStore(t *testing.T) {
-	own, former := Copy{"own", 5}, Copy{"former", 7}
+	own, former, none := Copy{"own", 5}, Copy{"former", 7}, Copy{}
 	for name, c := range map[string]struct {
-		first, second Copy // what the Lease names; without an ID: there is none
-		empty, proves bool
-		former        Copy
-		want          bool
+		first, second   Copy // what the Lease names; without an ID: there is none
+		former          *Copy
+		assures, proves bool
+		found           *Copy
+		want            bool
 	}{
-		"no Lease":                              {},
-		"its own state":                         {first: own},
-		"an older state of its own":             {first: Copy{"own", 4}},
-		"a newer state of its own":              {first: Copy{"own", 6}, want: true},
-		"a newer state of its own, later":       {first: own, second: Copy{"own", 6}, want: true},
-		"another store":                         {first: former, want: true},
-		"another store, in a session":           {first: former, proves: true},
-		"the store that it replaces":            {first: former, former: former},
-		"the store that it replaces, acting":    {first: Copy{"former", 8}, former: former, want: true},
-		"one that has replaced it":              {first: Copy{"next", 1}, former: former, want: true},
-		"a Lease where there was none":          {second: former, want: true},
-		"another store, to an empty one":        {first: former, empty: true},
-		"the same later, to an empty one":       {first: former, second: former, empty: true},
-		"a newer state of its own, to an empty": {first: Copy{"own", 6}, empty: true, want: true},
-		"a second store, to an empty one":       {first: former, second: Copy{"next", 1}, empty: true, want: true},
-		"a Lease later, to an empty one":        {second: Copy{"next", 1}, empty: true, want: true},
+		"no Lease":                               {former: &none},
+		"its own state":                          {first: own, former: &none},
+		"an older state of its own":              {first: Copy{"own", 4}, former: &none},
+		"a newer state of its own":               {first: Copy{"own", 6}, former: &none, want: true},
+		"a newer state of its own, later":        {first: own, second: Copy{"own", 6}, former: &none, want: true},
+		"another store":                          {first: former, former: &none, want: true},
+		"another store, although a session":      {first: former, former: &none, assures: true, proves: true, want: true},
+		"another store later, in a session":      {first: own, second: former, former: &none, proves: true},
+		"a Lease that names nothing":             {first: Copy{"", 8}, former: &former},
+		"the store that it replaces":             {first: former, former: &former},
+		"an older state of that":                 {first: Copy{"former", 2}, former: &former},
+		"a newer state of that":                  {first: Copy{"former", 8}, former: &former, want: true},
+		"a newer state of that, in a session":    {first: former, second: Copy{"former", 8}, former: &former, assures: true, found: &Copy{"former", 8}},
+		"one that has replaced it":               {first: Copy{"next", 1}, former: &former, want: true},
+		"one that has replaced it, in a session": {first: Copy{"next", 1}, former: &former, assures: true, want: true},
+		"a Lease where there was none":           {second: former, former: &none, want: true},
+		"unused, with no Lease":                  {found: &none},
+		"unused, with another store":             {first: former, second: former, found: &former},
+		"unused, with a newer state of its own":  {first: Copy{"own", 6}, want: true},
+		"unused, with a second store later":      {first: former, second: Copy{"next", 1}, found: &former, want: true},
+		"unused, with a Lease later":             {second: Copy{"next", 1}, found: &none, want: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			found, newer := Copy{}, false
+			var found *Copy
+			newer := false
 			m := NewMark(Marked{
-				Namespace: "orrery-system", Empty: c.empty, Former: c.former,
-				Now: func() Copy { return own }, Proves: func() bool { return c.proves },
-				Found: func(named Copy) { found = named }, Newer: func(string) { newer = true },
+				Namespace: "orrery-system", Former: c.former, Now: func() Copy { return own },
+				Assures: func() bool { return c.assures }, Proves: func() bool { return c.proves },
+				Found: func(named Copy) { found = &named }, Newer: func(string) { newer = true },
 			})
 			for i, named := range []Copy{c.first, c.second} {
-				if named.ID != "" {
+				if named != none {
 					m.show(location, names(named, strconv.Itoa(i)))
 				} else if i == 0 {
 					m.show(location, nil)
@@ -68,8 +75,8 @@ func TestMarkShowsANewerStore(t *testing.T) {
 			if newer != c.want {
 				t.Errorf("the Lease is evidence against the store: %t", newer)
 			}
-			if c.empty && c.first.ID == former.ID && found != c.first {
-				t.Errorf("the store keeps that it replaces %v", found)
+			if (found == nil) != (c.found == nil) || found != nil && *found != *c.found {
+				t.Errorf("the store keeps that it replaces %v, want %v", found, c.found)
 			}
 		})
 	}
@@ -94,12 +101,13 @@ func (f *markLeases) UpdateLease(_ context.Context, l *coordinationv1.Lease) (*c
 func newMarkOf(f *markLeases, now func() Copy) *Mark {
 	return NewMark(Marked{
 		Leases: f, Namespace: "orrery-system", Holder: "h", Now: now, Newer: func(string) {}, Found: func(Copy) {},
-		May: func() bool { return true }, Proves: func() bool { return true }, Log: slog.New(slog.DiscardHandler),
+		May: func() bool { return true }, Sound: func() bool { return true }, Assures: func() bool { return true }, Proves: func() bool { return true },
+		Log: slog.New(slog.DiscardHandler),
 	})
 }
 
-// TestMarkTriesAgain fails the first writes of the Lease. The next ones come soon, and more and more
-// seldom while the failure lasts.
+// TestMarkTriesAgain fails the first writes of the Lease. The next ones come soon, and less often while the
+// failure lasts.
 func TestMarkTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ends := time.Now().Add(12 * time.Second)
@@ -121,7 +129,7 @@ func TestMarkTriesAgain(t *testing.T) {
 		before := f.writes
 		m.Now = func() Copy { return Copy{"own", 2} }
 		<-time.After(23 * time.Hour)
-		if n := f.writes - before; n < 100 || n > 250 {
+		if n := f.writes - before; n < 1000 || n > 2500 {
 			t.Errorf("%d writes that fail within a day", n)
 		}
 		cancel()
@@ -139,10 +147,10 @@ func TestMarkKeepsTheNewest(t *testing.T) {
 		return nil
 	}
 	m.show(location, names(Copy{"former", 7}, "1"))
-	if err := m.Write(t.Context()); err != nil {
+	if err := m.Write(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if next, from := m.due(); next == nil || from.ResourceVersion != "3" {
+	if next, from := m.due(true); next == nil || from.ResourceVersion != "3" {
 		t.Errorf("what is due replaces %v", from)
 	}
 }
@@ -153,16 +161,37 @@ func TestMarkNamesTheStoreFirst(t *testing.T) {
 	f := &markLeases{answer: func(*coordinationv1.Lease) error { return nil }}
 	m := newMarkOf(f, func() Copy { return Copy{ID: "own"} })
 	m.show(location, nil)
-	if next, _ := m.due(); next != nil {
+	due := func(claims bool) *coordinationv1.Lease {
+		next, _ := m.due(claims)
+		return next
+	}
+	if due(true) != nil {
 		t.Error("a Lease is made for a store that has nothing")
 	}
 	m.show(location, names(Copy{"former", 7}, "1"))
 	m.Proves = func() bool { return false }
-	if next, _ := m.due(); next != nil {
+	if due(true) != nil {
 		t.Error("the Lease is taken without a session that proves the content")
 	}
 	m.Proves = func() bool { return true }
-	if next, _ := m.due(); next == nil || copyOf(next.Annotations) != (Copy{ID: "own"}) || next.ResourceVersion != "1" {
+	if due(false) != nil {
+		t.Error("the Lease is taken by an agent that does not act")
+	}
+	if next := due(true); next == nil || copyOf(next.Annotations) != (Copy{ID: "own"}) || next.ResourceVersion != "1" {
 		t.Errorf("due is %v", next)
+	}
+}
+
+// TestMarkCountsOn has an agent that no longer acts count on in its own Lease, as when a Job ends while the
+// location is paused; but not if its store is an older copy.
+func TestMarkCountsOn(t *testing.T) {
+	m := newMarkOf(&markLeases{}, func() Copy { return Copy{"own", 3} })
+	m.show(location, names(Copy{"own", 2}, "1"))
+	if next, _ := m.due(false); next == nil || copyOf(next.Annotations).Moves != 3 {
+		t.Errorf("due is %v", next)
+	}
+	m.Sound = func() bool { return false }
+	if next, _ := m.due(true); next != nil {
+		t.Errorf("an agent on an older copy writes %v", next)
 	}
 }

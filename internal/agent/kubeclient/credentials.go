@@ -138,7 +138,7 @@ func (c *credentials) expire() {
 	c.readTime = time.Time{}
 }
 
-// renew replaces an HTTP client if the configuration has changed and was last read before age. It reports
+// renew replaces an HTTP client if the configuration has changed and what was read of it is older than age. It reports
 // whether there is another client now; err is why the configuration can't be used. One goroutine reads the
 // configuration, and requests wait for it until reloadWithin after it began, or until they end.
 func (c *credentials) renew(ctx context.Context, used *http.Client, age time.Duration) (renewed bool, err error) {
@@ -162,8 +162,8 @@ func (c *credentials) renew(ctx context.Context, used *http.Client, age time.Dur
 	}
 }
 
-// reload begins to read the configuration if that is due. It returns what is closed once the configuration
-// was read, and when that began; nil: it is not being read.
+// reload begins to read the configuration if that is due. It returns when that began, and a channel that is
+// closed once the configuration is read; nil: it is not being read.
 func (c *credentials) reload(used *http.Client, age time.Duration) (reading <-chan struct{}, began time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

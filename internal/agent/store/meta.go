@@ -184,9 +184,9 @@ type Meta struct {
 	// what is recorded, and of reports that something has run to its end.
 	Life  string `json:"life,omitempty"`
 	Moves uint64 `json:"moves,omitempty"`
-	// Replaces is the state of a store that the Lease of the location named before this store had
-	// anything. Zero: none.
-	Replaces State `json:"replaces,omitzero"`
+	// Replaces is the state of a store that the Lease of the location named before an agent first acted
+	// with this one; the zero State if there was no Lease. Nil: no agent has looked for it yet.
+	Replaces *State `json:"replaces,omitempty"`
 	// Cluster is the cluster to which what is recorded and reported belongs.
 	Cluster Cluster `json:"cluster,omitzero"`
 	// Survey says that the target has yet to be searched for objects that a new store
@@ -276,8 +276,8 @@ func (t *Tx) Surveyed() {
 // Outdate notes that another agent has acted with another store, or a newer copy of this one.
 func (t *Tx) Outdate() { t.meta.Outdated = true }
 
-// Replace notes which state of a store the Lease of the location named before this one had anything.
-func (t *Tx) Replace(s State) { t.meta.Replaces = s }
+// Replace keeps which state of a store the Lease of the location named before an agent acted with this one.
+func (t *Tx) Replace(s State) { t.meta.Replaces = &s }
 
 // Inherits notes that objects are taken over.
 func (t *Tx) Inherits() { t.meta.Inherits = true }

@@ -36,18 +36,24 @@ func openReadOnly(s *Store, file string, o bolt.Options, why error) (err error) 
 }
 
 // lockDir keeps other processes from opening the store read-only, which bbolt would let any number do at a time. It
-// waits for one that is ending. A file system without such locks is one of the network; nothing is locked then.
+// waits for one that is ending. File systems of a network may not lock a directory: then a second agent is not noticed.
 func (s *Store) lockDir(wait time.Duration) error {
 	d, err := os.Open(s.dir)
 	if err != nil {
 		return err
 	}
 	const every = 50 * time.Millisecond
-	for end := time.Now().Add(wait); errors.Is(syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK); {
+	for end := time.Now().Add(wait); ; retry.Pause(context.Background(), every) {
+		err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if !errors.Is(err, syscall.EWOULDBLOCK) {
+			if err != nil {
+				s.log.Warn("the directory of the store can't be locked; no other agent may run on it", "error", err)
+			}
+			break
+		}
 		if !time.Now().Before(end) {
 			return errors.Join(berrors.ErrTimeout, d.Close())
 		}
-		retry.Pause(context.Background(), every)
 	}
 	s.lock = d
 	return nil
