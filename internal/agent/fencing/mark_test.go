@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -85,12 +86,12 @@ func TestMarkShowsANewerStore(t *testing.T) {
 // markLeases answers writes of the Lease, each by the next function, and reads by nothing.
 type markLeases struct {
 	Leases
-	writes int
+	writes atomic.Int64
 	answer func(l *coordinationv1.Lease) error
 }
 
 func (f *markLeases) UpdateLease(_ context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
-	f.writes++
+	f.writes.Add(1)
 	if err := f.answer(l); err != nil {
 		return nil, err
 	}
@@ -110,26 +111,29 @@ func newMarkOf(f *markLeases, now func() Copy) *Mark {
 // failure lasts.
 func TestMarkTriesAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		ends := time.Now().Add(12 * time.Second)
+		var ends, moves atomic.Int64
+		ends.Store(time.Now().Add(12 * time.Second).UnixNano())
+		moves.Store(1)
 		f := &markLeases{answer: func(*coordinationv1.Lease) error {
-			if time.Now().Before(ends) {
+			if time.Now().UnixNano() < ends.Load() {
 				return errors.New("etcdserver: request timed out")
 			}
 			return nil
 		}}
-		m := newMarkOf(f, func() Copy { return Copy{"own", 1} })
+		m := newMarkOf(f, func() Copy { return Copy{"own", uint64(moves.Load())} })
 		m.show(location, names(Copy{"former", 7}, "1"))
 		ctx, cancel := context.WithCancel(t.Context())
 		go m.Run(ctx)
 		<-time.After(40 * time.Second)
-		if got := copyOf(m.lease.Annotations); got.ID != "own" {
-			t.Errorf("after %d writes the Lease names %v", f.writes, got)
+		synctest.Wait()
+		if next, _ := m.due(true); next != nil {
+			t.Errorf("after %d writes %v is due", f.writes.Load(), next)
 		}
-		ends = time.Now().Add(24 * time.Hour)
-		before := f.writes
-		m.Now = func() Copy { return Copy{"own", 2} }
+		ends.Store(time.Now().Add(24 * time.Hour).UnixNano())
+		before := f.writes.Load()
+		moves.Store(2)
 		<-time.After(23 * time.Hour)
-		if n := f.writes - before; n < 1000 || n > 2500 {
+		if n := f.writes.Load() - before; n < 1000 || n > 2500 {
 			t.Errorf("%d writes that fail within a day", n)
 		}
 		cancel()
