@@ -122,10 +122,11 @@ func TestVolumeTestsExist(t *testing.T) {
 	}
 }
 
-// TestReducedInputsRunWhole shows that packages whose tests have fewer random inputs with the race
-// detector also run without it.
+// TestReducedInputsRunWhole shows that tests which have fewer inputs with the race detector also run
+// without it: all of their package, or by their names.
 func TestReducedInputsRunWhole(t *testing.T) {
-	whole := append(listIn(t, "DEEP"), listIn(t, "PLAIN")...)
+	whole, named := append(listIn(t, "DEEP"), listIn(t, "PLAIN")...), listIn(t, "DEEPHUB")
+	found := map[string]bool{}
 	for _, root := range []string{"internal", "apis", "views"} {
 		err := filepath.WalkDir(root, func(name string, d os.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(name, "_test.go") {
@@ -136,8 +137,17 @@ func TestReducedInputsRunWhole(t *testing.T) {
 				return err
 			}
 			pkg := "./" + filepath.ToSlash(filepath.Dir(name))
-			if reduces := regexp.MustCompile(`\bseeds\.(All|Check)\(`).Find(source); reduces != nil && !slices.Contains(whole, pkg) {
+			reduces := regexp.MustCompile(`\bseeds\.(All|Check|Reduced)\(`).Find(source)
+			if reduces == nil || slices.Contains(whole, pkg) {
+				return nil
+			}
+			if pkg != "./internal/hub" {
 				t.Errorf("%s calls %s…), which has fewer inputs with the race detector: add %s to the list DEEP of the Makefile", name, reduces, pkg)
+			}
+			for _, test := range testsIn(string(source)) {
+				if found[test] = true; !slices.Contains(named, test) {
+					t.Errorf("%s calls %s…), which has fewer inputs with the race detector: add %s to the list DEEPHUB of the Makefile, or move it to another file", name, reduces, test)
+				}
 			}
 			return nil
 		})
@@ -145,4 +155,17 @@ func TestReducedInputsRunWhole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for _, test := range named {
+		if !found[test] {
+			t.Errorf("the list DEEPHUB of the Makefile names %s, but no file of internal/hub with fewer inputs has it", test)
+		}
+	}
+}
+
+// testsIn returns the names of the tests in the source of a file.
+func testsIn(source string) (names []string) {
+	for _, declared := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllStringSubmatch(source, -1) {
+		names = append(names, declared[1])
+	}
+	return names
 }

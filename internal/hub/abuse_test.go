@@ -68,7 +68,7 @@ func TestFloodOfStatuses(t *testing.T) {
 	r := fixture(t, func(c *hub.Config) { c.Now = func() time.Time { return stands } })
 	a := r.join("a")
 	_, before := r.Table.Get(key.Location("a").Key())
-	const posts, waiting, atOnce = 400, 200, 8
+	const posts, waiting, atOnce = 130, 200, 8 // at most 100 are taken at once
 	var busy atomic.Int64
 	var group errgroup.Group
 	group.SetLimit(atOnce) // each is answered when it is written

@@ -21,8 +21,8 @@ var moving = regexp.MustCompile(`"(resourceVersion|revision|time|heartbeat|lastH
 // readings is what everybody who reads reports says of what was placed: counts, conditions and
 // returned statuses of objects, what is where and why, what waits, what the locations' views have,
 // and Summaries.
-func (r *running) readings() map[string]string {
-	r.t.Helper()
+func (c client) readings() map[string]string {
+	c.r.t.Helper()
 	all := map[string]string{}
 	for _, path := range []string{
 		route.Question("s").Path(route.Status), route.Question("s").Path(route.Status) + "?state=Removing", route.Question("s").Path(route.Waiting),
@@ -30,7 +30,7 @@ func (r *running) readings() map[string]string {
 		string(route.Spaces) + "s/api/v1/configmaps", string(route.Spaces) + "s/apis/apps/v1/deployments", orreryOf("s", "placements"), orreryOf("s", "summaries"),
 		orreryOf(key.Root, "locations"), orreryOf(key.Root, "spaces"), route.View("a").Path("api/v1/configmaps"), route.View("b").Path("apis/apps/v1/deployments"),
 	} {
-		code, body := r.as("admin", masters).send("GET "+path, "")
+		code, body := c.send("GET "+path, "")
 		all[path] = moving.ReplaceAllString(fmt.Sprint(code, " ", body), "")
 	}
 	return all
@@ -77,9 +77,10 @@ func TestReadersOfReports(t *testing.T) {
 			r.says(l, key.Placed, path, said)
 		}
 	}
+	reader := r.as("admin", masters)
 	var before map[string]string
 	r.eventually(func() string { // until all have followed
-		now := r.readings()
+		now := reader.readings()
 		for path, said := range now {
 			if said != before[path] {
 				before = now
@@ -96,11 +97,11 @@ func TestReadersOfReports(t *testing.T) {
 		return ""
 	})
 	r.idle() // what nothing waits for is written by then
-	before = r.readings()
+	before = reader.readings()
 	same := func(what string) {
 		t.Helper()
 		r.throughout(time.Second, func() string {
-			for path, said := range r.readings() {
+			for path, said := range reader.readings() {
 				if said != before[path] {
 					return fmt.Sprintf("%s: %s says\n%s\nand has said\n%s", what, path, said, before[path])
 				}

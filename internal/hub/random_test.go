@@ -41,7 +41,7 @@ func TestRandomLife(t *testing.T) {
 		l.agents[name] = &follower{agent: r.join(name), have: holding{}}
 	}
 	before, reports := readTruth(t, r), &watcher{}
-	for step := range 200 {
+	for step := range seeds.Reduced(200) {
 		l.rng = seeds.Rand(t, uint64(step)) // later steps do not depend on what this one draws
 		what, cause := l.act()
 		t.Logf("step %d: %s", step, what)

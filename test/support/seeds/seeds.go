@@ -39,9 +39,9 @@ const (
 	minInputs = 20
 )
 
-// reduced returns how many of n inputs this run has: all of them, or with the race detector a
-// fifth, but at least minInputs.
-func reduced(n int) int { return max(min(n, minInputs), n/raceDivisor) }
+// Reduced returns how many of n inputs or steps this run has: all of them, or with the race detector
+// a fifth, but at least minInputs. A test that calls it also runs without the race detector.
+func Reduced(n int) int { return max(min(n, minInputs), n/raceDivisor) }
 
 // settings are what the environment selects.
 type settings struct {
@@ -139,7 +139,7 @@ func All(t testing.TB, n int) iter.Seq[int] {
 			t.Logf("seeds from %d", s.seed)
 		}
 		first := int(s.seed)
-		end := first + reduced(n)*s.factor
+		end := first + Reduced(n)*s.factor
 		if s.isSingle {
 			end = first + 1
 		}
@@ -173,7 +173,7 @@ func Count(t testing.TB, n int) int {
 }
 
 // Check is rapid.Check with the seed of the run. It tests the property with 100
-// inputs times ORRERY_SOAK; with the race detector, fewer (see reduced). ORRERY_SEED accepts the seed
+// inputs times ORRERY_SOAK; with the race detector, fewer (see Reduced). ORRERY_SEED accepts the seed
 // that rapid reports.
 func Check(t *testing.T, property func(*rapid.T)) {
 	t.Helper()
@@ -189,7 +189,7 @@ var configure = sync.OnceFunc(func() {
 	s := current()
 	for _, f := range [][2]string{
 		{"rapid.seed", strconv.FormatUint(s.seed, 10)},
-		{"rapid.checks", strconv.Itoa(reduced(checks) * s.factor)},
+		{"rapid.checks", strconv.Itoa(Reduced(checks) * s.factor)},
 		{"rapid.nofailfile", "true"}, // a seed is enough
 	} {
 		if isGiven[f[0]] {

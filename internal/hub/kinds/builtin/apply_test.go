@@ -3,7 +3,6 @@ package builtin
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,7 +55,7 @@ func TestEveryKindCanBeApplied(t *testing.T) {
 
 // TestConversionsKeepEverything goes to the other version of a kind and back.
 func TestConversionsKeepEverything(t *testing.T) {
-	m, err := newMachinery(time.Now)
+	m, err := sharedMachinery()
 	if err != nil {
 		t.Fatal(err)
 	}

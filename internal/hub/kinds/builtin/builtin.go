@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
@@ -18,23 +19,45 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/handlers"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kinds/columns"
 	"orrery.dev/orrery/internal/lib/fieldset"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // Kinds makes the kinds that every space has, except Orrery's own: all generally available
 // kinds of Kubernetes whose objects can be stored. They are ordered by group, a group's
-// preferred version first, and by resource. They share one scheme, so one call per process
-// is enough. now is the clock of tables.
+// preferred version first, and by resource. now is the clock of tables. All else is the same in
+// each call, so a process makes it once.
 func Kinds(now func() time.Time) ([]*kinds.Kind, error) {
-	m, err := newMachinery(now)
+	m, err := sharedMachinery()
 	if err != nil {
 		return nil, err
 	}
-	var all []*kinds.Kind
+	untimed, err := untimedKinds()
+	if err != nil {
+		return nil, err
+	}
+	tables := columns.New(now)
+	all := make([]*kinds.Kind, len(untimed))
+	for i, k := range untimed {
+		k.Columns = tables.Of(k.Storage.WithKind(k.GVK.Kind).GroupKind())
+		if all[i], err = kinds.New(k, m.serving(tables)); err != nil {
+			return nil, fmt.Errorf("built-in kind %s: %w", k.GVK, err)
+		}
+	}
+	return all, nil
+}
+
+// untimedKinds are the kinds without their tables, which have a clock.
+var untimedKinds = sync.OnceValues(func() ([]kinds.Kind, error) {
+	m, err := sharedMachinery()
+	if err != nil {
+		return nil, err
+	}
+	var all []kinds.Kind
 	for _, group := range builtinTable() {
 		for _, row := range group.kinds {
-			k, err := m.newKind(group.gv.WithKind(row.kind), row)
+			k, err := m.untimedKind(group.gv.WithKind(row.kind), row)
 			if err != nil {
 				return nil, fmt.Errorf("built-in kind %s: %w", group.gv.WithKind(row.kind), err)
 			}
@@ -42,9 +65,9 @@ func Kinds(now func() time.Time) ([]*kinds.Kind, error) {
 		}
 	}
 	return all, nil
-}
+})
 
-func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin) (*kinds.Kind, error) {
+func (m machinery) untimedKind(gvk schema.GroupVersionKind, row builtin) (kinds.Kind, error) {
 	stored, hub := gvk.GroupVersion(), gvk.GroupVersion()
 	if !row.stored.Empty() {
 		stored, hub = row.stored, row.stored
@@ -81,23 +104,22 @@ func (m machinery) newKind(gvk schema.GroupVersionKind, row builtin) (*kinds.Kin
 	}
 	object, err := m.scheme.New(stored.WithKind(row.kind))
 	if err != nil {
-		return nil, err
+		return k, err
 	}
 	list, err := m.scheme.New(stored.WithKind(k.ListKind))
 	if err != nil {
-		return nil, err
+		return k, err
 	}
 	k.New, k.NewList = makerOf(object), makerOf(list)
 	k.StorageCodec = m.storage(stored)
 	if k.StoredAsServed() && hub == stored {
 		k.Protobuf = m.transcoders.Of(gvk, reflect.TypeOf(object).Elem())
 		if k.Created, err = created(&k); err != nil {
-			return nil, err
+			return k, err
 		}
 	}
-	k.Columns = m.tables.Of(stored.WithKind(row.kind).GroupKind())
 	k.Travels = m.travels.Of(reflect.TypeOf(object).Elem(), k.Resource, k.HasStatus)
-	return kinds.New(k, m.serving())
+	return k, nil
 }
 
 // created finds the fields of objects of a kind that their creators own.
@@ -113,10 +135,10 @@ func created(k *kinds.Kind) (*fieldset.Created, error) {
 }
 
 // serving is how handlers treat objects of built-in kinds.
-func (m machinery) serving() kinds.Machinery {
+func (m machinery) serving(tables columns.Tables) kinds.Machinery {
 	serving := kinds.Machinery{Objects: scopeOf(m.scheme, m.codecs), ScaleHub: autoscalingv1.SchemeGroupVersion}
 	serving.Scale = serving.Objects
-	serving.Scale.TableConvertor = m.tables.Scale()
+	serving.Scale.TableConvertor = tables.Scale()
 	return serving
 }
 

@@ -3,7 +3,7 @@ package builtin
 import (
 	"errors"
 	"fmt"
-	"time"
+	"sync"
 
 	"github.com/tidwall/gjson"
 	admissionregistrationv1 "k8s.io/api/admissionregistration/v1"
@@ -36,7 +36,6 @@ import (
 	apiregistrationschema "k8s.io/kube-aggregator/pkg/client/applyconfiguration"
 	"k8s.io/kube-openapi/pkg/spec3"
 
-	"orrery.dev/orrery/internal/hub/kinds/columns"
 	"orrery.dev/orrery/internal/hub/kinds/downsync"
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
 	"orrery.dev/orrery/internal/hub/kinds/protobuf"
@@ -50,12 +49,14 @@ type machinery struct {
 	// schemas has a schema for server-side apply per group; "*" is for the rest.
 	schemas map[string]managedfields.TypeConverter
 	travels downsync.Types
-	tables  columns.Tables
 	// transcoders are shared by kinds that have types in common.
 	transcoders *protobuf.Types
 }
 
-func newMachinery(now func() time.Time) (machinery, error) {
+// sharedMachinery is made once in a process: it takes long, and no caller changes it.
+var sharedMachinery = sync.OnceValues(newMachinery)
+
+func newMachinery() (machinery, error) {
 	scheme, err := newScheme()
 	if err != nil {
 		return machinery{}, err
@@ -71,7 +72,6 @@ func newMachinery(now func() time.Time) (machinery, error) {
 	return machinery{
 		scheme:  scheme,
 		travels: downsync.Types{},
-		tables:  columns.New(now),
 		codecs:  codecs,
 
 		transcoders: &protobuf.Types{},

@@ -10,6 +10,7 @@ import (
 	"compress/gzip"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -62,7 +63,13 @@ type Compiler struct {
 	artefacts   *lru[string, *artefacts]
 }
 
-// NewCompiler makes a compiler with empty caches.
+// sharedArtefacts are the artefacts that all compilers with the default limits keep: they follow from
+// the content of a CRD alone, so a process with several hubs compiles each CRD once, within one bound.
+var sharedArtefacts = sync.OnceValue(func() *lru[string, *artefacts] {
+	return newLRU[string, *artefacts](DefaultLimits().Artefacts)
+})
+
+// NewCompiler makes a compiler that knows no definitions.
 func NewCompiler(limits Limits) (*Compiler, error) {
 	if limits.Definitions <= 0 || limits.Artefacts <= 0 {
 		return nil, errors.New("make CRD compiler: limits must be positive")
@@ -75,11 +82,15 @@ func NewCompiler(limits Limits) (*Compiler, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make CRD compiler: %w", err)
 	}
+	kept := sharedArtefacts()
+	if limits != DefaultLimits() {
+		kept = newLRU[string, *artefacts](limits.Artefacts)
+	}
 	return &Compiler{
 		machinery:   shared,
 		converters:  converters,
 		definitions: newLRU[string, *Definition](limits.Definitions),
-		artefacts:   newLRU[string, *artefacts](limits.Artefacts),
+		artefacts:   kept,
 	}, nil
 }
 
@@ -137,20 +148,36 @@ func (c *Compiler) define(crd *apiextensionsv1.CustomResourceDefinition, data []
 	if d.storage == "" {
 		return nil, fmt.Errorf("compile CRD %q: no version is stored", crd.Name)
 	}
-	var packed bytes.Buffer
-	w := gzip.NewWriter(&packed)
-	if _, err := w.Write(data); err != nil {
-		return nil, fmt.Errorf("pack CRD %q: %w", crd.Name, err)
-	}
-	if err := w.Close(); err != nil {
-		return nil, fmt.Errorf("pack CRD %q: %w", crd.Name, err)
-	}
-	d.source = bytes.Clone(packed.Bytes())
 	var err error
+	if d.source, err = compress(data); err != nil {
+		return nil, fmt.Errorf("pack CRD %q: %w", crd.Name, err)
+	}
 	if d.convertor, d.unsafeConvertor, err = c.converters.NewConverter(crd); err != nil {
 		return nil, fmt.Errorf("compile CRD %q: %w", crd.Name, err)
 	}
 	return d, nil
+}
+
+// compressors are reused: a new one takes most of a megabyte.
+var compressors = sync.Pool{New: func() any {
+	w, _ := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed) // it fails only for a level that does not exist
+	return w
+}}
+
+// compress compresses data at the lowest level. Each start of a hub waits for it, and the standard
+// level takes several times as long for a sixth less.
+func compress(data []byte) ([]byte, error) {
+	var packed bytes.Buffer
+	w := compressors.Get().(*gzip.Writer)
+	defer compressors.Put(w)
+	w.Reset(&packed)
+	if _, err := w.Write(data); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return bytes.Clone(packed.Bytes()), nil
 }
 
 // known finds a definition that is in use or was used lately.
