@@ -51,7 +51,9 @@ type Cluster struct {
 	address    string
 	serverArgs []string
 	parts      []*Process
-	requests   auditEvents
+	requests   *auditEvents
+	// isReplaced is set when the data in etcd may no longer be those that the cluster began with.
+	isReplaced bool
 }
 
 // ClusterOption changes how a cluster is started.
@@ -80,17 +82,30 @@ func EtcdArgs(args ...string) ClusterOption {
 }
 
 // StartCluster returns a cluster that is ready: namespaces have their service
-// accounts, nodes take pods. It ends with the test.
+// accounts, nodes take pods. It ends with the test, unless ReuseClusters keeps it for later tests.
 func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 	t.Helper()
 	var o clusterOptions
 	for _, option := range options {
 		option(&o)
 	}
-	c := &Cluster{Name: name, Dir: t.TempDir(), t: t, address: ports.Reserve(t), serverArgs: o.serverArgs}
-	if err := c.writeFiles(); err != nil {
-		t.Fatalf("prepare cluster %q: %v", name, err)
+	if reused != nil && len(o.serverArgs) == 0 && len(o.etcdArgs) == 0 {
+		return reused.take(t, name, o)
 	}
+	c := &Cluster{Name: name, t: t}
+	c.startParts(o)
+	return c
+}
+
+// startParts starts the processes of the cluster and waits until it is ready.
+func (c *Cluster) startParts(o clusterOptions) {
+	t := c.t
+	t.Helper()
+	c.Dir, c.address, c.serverArgs = t.TempDir(), ports.Reserve(t), o.serverArgs
+	if err := c.writeFiles(); err != nil {
+		t.Fatalf("prepare cluster %q: %v", c.Name, err)
+	}
+	c.requests = &auditEvents{}
 	c.Etcd = c.process("etcd")
 	// As kubeadm sets it: bookmarks then show the revisions of all writes, so an agent sees that etcd answers.
 	c.etcd = newEtcd(t, c.Etcd, c.Dir, append([]string{"--watch-progress-notify-interval=5s"}, o.etcdArgs...)...)
@@ -101,7 +116,6 @@ func StartCluster(t T, name string, options ...ClusterOption) *Cluster {
 		c.startControllers()
 		c.startNodes()
 	}
-	return c
 }
 
 // Stop ends the whole cluster at once, as a power cut would.
@@ -155,10 +169,31 @@ func (c *Cluster) startControllers() {
 		"--kube-api-qps=500", "--kube-api-burst=1000")
 	scheduler := c.process("kube-scheduler")
 	scheduler.start("--kubeconfig="+c.kubeconfig("kube-scheduler"), "--leader-elect=false", "--secure-port=0")
-	c.eventually(manager, func(ctx context.Context) error {
-		_, err := c.Client.CoreV1().ServiceAccounts(metav1.NamespaceDefault).Get(ctx, "default", metav1.GetOptions{})
+	c.eventually(manager, c.hasNamespaces)
+}
+
+// systemNamespaces is how many Namespaces an API server makes.
+const systemNamespaces = 4
+
+// hasNamespaces returns an error unless the Namespaces of a new cluster have what controllers put there.
+func (c *Cluster) hasNamespaces(ctx context.Context) error {
+	core := c.Client.CoreV1()
+	namespaces, err := core.Namespaces().List(ctx, metav1.ListOptions{})
+	if err != nil {
 		return err
-	})
+	}
+	accounts, err := core.ServiceAccounts("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=default"})
+	if err != nil {
+		return err
+	}
+	authorities, err := core.ConfigMaps("").List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=kube-root-ca.crt"})
+	if err != nil {
+		return err
+	}
+	if n := len(namespaces.Items); n < systemNamespaces || len(accounts.Items) != n || len(authorities.Items) != n {
+		return fmt.Errorf("%d namespaces, %d default service accounts, %d authorities", n, len(accounts.Items), len(authorities.Items))
+	}
+	return nil
 }
 
 func (c *Cluster) startNodes() {

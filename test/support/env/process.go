@@ -55,13 +55,16 @@ func processOf(t T, name, path, dir string) *Process {
 		stdout: filepath.Join(dir, name+".out"),
 		stderr: filepath.Join(dir, name+".log"),
 	}
-	t.Cleanup(func() {
-		p.Kill()
-		if t.Failed() {
-			t.Logf("--- end of %s's log:\n%s", name, tail(p.stderr))
-		}
-	})
+	t.Cleanup(p.end)
 	return p
+}
+
+// end kills the process, and shows the end of its log if the test failed.
+func (p *Process) end() {
+	p.Kill()
+	if p.t.Failed() {
+		p.t.Logf("--- end of %s's log:\n%s", p.name, tail(p.stderr))
+	}
 }
 
 // start runs the binary with args. It must not be running.

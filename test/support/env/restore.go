@@ -2,6 +2,7 @@ package env
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ func (c *Cluster) Snapshot() (file string) {
 // saveSnapshot reads a snapshot by the JSON gateway of etcd: etcd's client would be a dependency of all
 // modules that use this package.
 func saveSnapshot(t T, url, file string) (err error) {
-	answer, err := askEtcd(t, url+"/v3/maintenance/snapshot", struct{}{})
+	answer, err := askEtcd(t.Context(), url+"/v3/maintenance/snapshot", struct{}{})
 	if err != nil {
 		return err
 	}
@@ -55,12 +56,12 @@ func saveSnapshot(t T, url, file string) (err error) {
 }
 
 // askEtcd sends a request to the JSON gateway of etcd and returns the body of the answer.
-func askEtcd(t T, url string, request any) (io.ReadCloser, error) {
+func askEtcd(ctx context.Context, url string, request any) (io.ReadCloser, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
 		return nil, err
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +79,7 @@ func askEtcd(t T, url string, request any) (io.ReadCloser, error) {
 // operator of a cluster does. Before the API server starts, writes further revisions are written.
 func (c *Cluster) Restore(snapshot string, writes int) {
 	c.t.Helper()
+	c.isReplaced = true
 	c.APIServer.Kill()
 	c.etcd.Kill()
 	c.etcd.Restore(snapshot)
@@ -91,7 +93,7 @@ func (c *Cluster) Restore(snapshot string, writes int) {
 // writeRevisions writes a key that no API server reads, so often.
 func writeRevisions(t T, url string, writes int) error {
 	for range writes {
-		answer, err := askEtcd(t, url+"/v3/kv/put", map[string][]byte{"key": []byte("/none")})
+		answer, err := askEtcd(t.Context(), url+"/v3/kv/put", map[string][]byte{"key": []byte("/none")})
 		if err != nil {
 			return err
 		}
@@ -105,6 +107,7 @@ func writeRevisions(t T, url string, writes int) error {
 // Rebuild stops the API server and etcd, and starts an empty cluster at the same address.
 func (c *Cluster) Rebuild() {
 	c.t.Helper()
+	c.isReplaced = true
 	c.APIServer.Kill()
 	c.etcd.Kill()
 	if err := os.RemoveAll(c.etcd.dir); err != nil {
