@@ -132,12 +132,8 @@ func TestOutage(t *testing.T) {
 // connected returns an error unless a location's condition Connected has a status.
 func (s *site) connected(name string, want metav1.ConditionStatus) func() error {
 	return func() error {
-		out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "describe", name, "-o", "json"}}.Try(s.t)
-		if err != nil {
-			return err
-		}
 		var l v1alpha1.Location
-		if err := json.Unmarshal([]byte(out), &l); err != nil {
+		if err := s.read(name, &l); err != nil {
 			return err
 		}
 		if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionConnected); c == nil || c.Status != want {
@@ -237,12 +233,8 @@ func (s *site) heldBack() {
 	t := s.t
 	t.Helper()
 	s.Eventually("the agent is not proven", func() error {
-		out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "describe", siteName, "-o", "json"}}.Try(t)
+		l, err := s.described()
 		if err != nil {
-			return err
-		}
-		var l v1alpha1.Location
-		if err := json.Unmarshal([]byte(out), &l); err != nil {
 			return err
 		}
 		if a := l.Status.Agent; a == nil || a.Lineage != "Unproven" || a.Deferred < 2 {

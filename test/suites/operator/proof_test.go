@@ -51,10 +51,20 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 	if out := env.Orrery(t, s.Root, "location", "describe", siteName); !strings.Contains(out, "orrery location accept "+siteName) {
 		t.Errorf("describe says %s", out)
 	}
+	former := s.location().Status.Agent.Awaits
 	s.Agent.Kill()
 	s.Agent.Start()
 	s.Hub.Restart()
+	// The status is that of the time before the restart until the agent has connected again.
+	s.Eventually("the agent awaits the log of the restarted hub", func() error {
+		l, err := s.described()
+		if err == nil && l.Status.Agent.Awaits == former {
+			err = errors.New("it awaits " + former)
+		}
+		return err
+	})
 	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.unproven(1)
 	s.untouched(before)
 
 	env.Orrery(t, s.Root, "location", "accept", siteName)

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
@@ -138,20 +139,19 @@ func (s *site) uids(names ...string) (all []types.UID) {
 	return all
 }
 
-// read reads a Location.
+// read reads a Location. It starts no process, so waits can afford it.
 func (s *site) read(name string, into *v1alpha1.Location) error {
-	out, err := env.TryKubectl(s.t, s.Root, "get", "location", name, "-o", "json")
+	u, err := world.Dynamic(s.t, s.Hub.PathConfig("spaces/root")).Resource(world.Locations).Get(s.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal([]byte(out), into)
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into)
 }
 
 // location reads the Location as the command line shows it.
-func (s *site) location() v1alpha1.Location {
+func (s *site) location() (l v1alpha1.Location) {
 	s.t.Helper()
-	l, err := s.described()
-	if err != nil {
+	if err := json.Unmarshal([]byte(env.Orrery(s.t, s.Root, "location", "describe", siteName, "-o", "json")), &l); err != nil {
 		s.t.Fatal(err)
 	}
 	return l
@@ -159,10 +159,7 @@ func (s *site) location() v1alpha1.Location {
 
 // described is location for use in Eventually.
 func (s *site) described() (l v1alpha1.Location, err error) {
-	out, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "describe", siteName, "-o", "json"}}.Try(s.t)
-	if err == nil {
-		err = json.Unmarshal([]byte(out), &l)
-	}
+	err = s.read(siteName, &l)
 	return l, err
 }
 

@@ -10,11 +10,15 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/jsonpath"
 
 	"orrery.dev/orrery/internal/agent"
+	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/test/support/env"
 	"orrery.dev/orrery/test/support/world"
 )
@@ -135,8 +139,18 @@ func (s *suite) there(args ...string) string {
 
 // field reads a field at the location; "" if there is none.
 func (s *suite) field(namespace, object, path string) (string, error) {
-	out, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "-n", namespace, "get", object, "-o", "jsonpath={"+path+"}")
-	return strings.TrimSpace(out), err
+	s.Helper()
+	u, err := s.site.Find(s, namespace, object)
+	if err != nil {
+		return "", err
+	}
+	field := jsonpath.New(path).AllowMissingKeys(true)
+	if err := field.Parse("{" + path + "}"); err != nil {
+		s.Fatal(err)
+	}
+	var value strings.Builder
+	err = field.Execute(&value, u.Object)
+	return strings.TrimSpace(value.String()), err
 }
 
 // has waits until a field at the location has a value.
@@ -162,15 +176,17 @@ func (s *suite) eventually(what string, f func() error) {
 func (s *suite) gone(namespace, object string) {
 	s.Helper()
 	s.eventually(object+" is gone", func() error {
-		out, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "-n", namespace, "get", object, "--ignore-not-found", "-o", "name")
-		if err == nil && out != "" {
-			err = fmt.Errorf("%s is there", object)
+		switch _, err := s.site.Find(s, namespace, object); {
+		case apierrors.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
 		}
-		return err
+		return fmt.Errorf("%s is there", object)
 	})
 }
 
-// report is what orrery status says of an object at the location.
+// report is what the hub answers to orrery status about an object at the location.
 type report struct{ State, Reason, Message, Health, HealthNote string }
 
 func (s *suite) report(object string) (report, error) {
@@ -180,11 +196,15 @@ func (s *suite) report(object string) (report, error) {
 			Places []report `json:"places"`
 		} `json:"objects"`
 	}
-	out, err := env.Command{Binary: "orrery", Kubeconfig: s.w.Root, Args: []string{"status", "--space", space, "-o", "json"}}.Try(s)
+	client, err := rest.UnversionedRESTClientFor(world.Unversioned(s.w.Hub.PathConfig("")))
 	if err != nil {
 		return report{}, err
 	}
-	if err := json.Unmarshal([]byte(out), &answer); err != nil {
+	out, err := client.Get().AbsPath(route.Question(space).Path(route.Status)).Do(s.Context()).Raw()
+	if err != nil {
+		return report{}, err
+	}
+	if err := json.Unmarshal(out, &answer); err != nil {
 		return report{}, err
 	}
 	for _, o := range answer.Objects {
