@@ -26,6 +26,7 @@ import (
 // artefacts are the compiled parts of a CRD, which take much memory. Each is made when it
 // is first asked for, so making artefacts itself is cheap.
 type artefacts struct {
+	source     *source
 	structural func() (map[string]*structuralschema.Structural, error)
 	// costs are what objects of each version take.
 	costs      func() (map[string]*schemacost.Schema, error)
@@ -36,11 +37,12 @@ type artefacts struct {
 
 func newArtefacts(d *Definition) *artefacts {
 	a := &artefacts{
-		structural: sync.OnceValues(d.compileStructural),
-		types:      sync.OnceValues(d.compileTypes),
+		source:     &source{unpack: d.unpack},
 		strategies: map[string]func() (*strategies, error){},
 		documents:  map[string]*openapi.Custom{},
 	}
+	a.structural = sync.OnceValues(func() (map[string]*structuralschema.Structural, error) { return d.compileStructural(a.source) })
+	a.types = sync.OnceValues(func() (managedfields.TypeConverter, error) { return d.compileTypes(a.source) })
 	a.costs = sync.OnceValues(a.compileCosts)
 	for _, v := range d.versions {
 		a.strategies[v.Name] = sync.OnceValues(func() (*strategies, error) { return d.compileStrategies(a, v) })
@@ -67,8 +69,8 @@ func schemaOf(crd *apiextensionsv1.CustomResourceDefinition, version string) (*a
 	return nil, fmt.Errorf("find schema in CRD %q: no version %q", crd.Name, version)
 }
 
-func (d *Definition) compileStructural() (map[string]*structuralschema.Structural, error) {
-	crd, err := d.unpack()
+func (d *Definition) compileStructural(from *source) (map[string]*structuralschema.Structural, error) {
+	crd, err := from.get()
 	if err != nil {
 		return nil, err
 	}
@@ -114,8 +116,8 @@ func (a *artefacts) compileCosts() (map[string]*schemacost.Schema, error) {
 
 // compileTypes makes one set of merge rules of all versions: managed fields may
 // have been written in any of them.
-func (d *Definition) compileTypes() (managedfields.TypeConverter, error) {
-	crd, err := d.unpack()
+func (d *Definition) compileTypes(from *source) (managedfields.TypeConverter, error) {
+	crd, err := from.get()
 	if err != nil {
 		return nil, err
 	}
@@ -146,7 +148,7 @@ func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomRes
 	if err != nil {
 		return nil, err
 	}
-	crd, err := d.unpack()
+	crd, err := a.source.get()
 	if err != nil {
 		return nil, err
 	}

@@ -153,6 +153,9 @@ func TestValidationIsBounded(t *testing.T) {
 		if errs := s.Validate(ended, u); len(errs) != 1 {
 			t.Errorf("%s: a request that has ended: %.300v", name, errs)
 		}
+		if errs := s.Validate(ended, small(t, k)); len(errs) != 1 {
+			t.Errorf("%s: a request that has ended, for an object that is right: %.300v", name, errs)
+		}
 	}
 }
 

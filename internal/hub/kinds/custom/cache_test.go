@@ -48,12 +48,12 @@ func TestEqualCRDsShareTheirKinds(t *testing.T) {
 
 func TestArtefactsAreBoundedAndComeBack(t *testing.T) {
 	first := readCRD(t, "widgets")
-	data, _, err := pack(canonical(first))
+	content, err := pack(canonical(first), first)
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Room for two CRDs of this size.
-	c, err := NewCompiler(Limits{Definitions: 1 << 20, Artefacts: artefactsWeight(data) * 5 / 2})
+	c, err := NewCompiler(Limits{Definitions: 1 << 20, Artefacts: artefactsWeight(content.data) * 5 / 2})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,8 @@ package custom
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io"
@@ -47,6 +49,9 @@ func artefactsWeight(data []byte) int64 {
 	return int64(len(data))*byteWeight + int64(bytes.Count(data, []byte(`"rule":`)))*ruleWeight
 }
 
+// maxStored is how many stored texts a Compiler knows the definitions of. One takes about 300 bytes.
+const maxStored = 8 << 10
+
 // kindWeight is about what a kind takes, in bytes, apart from its artefacts.
 const kindWeight = 8 << 10
 
@@ -61,6 +66,8 @@ type Compiler struct {
 	definitions *lru[string, *Definition]
 	alive       sync.Map // of weak.Pointer[Definition], by hash
 	artefacts   *lru[string, *artefacts]
+	// stored has the hashes of definitions by the texts that are stored of them.
+	stored *lru[[sha256.Size]byte, string]
 }
 
 // sharedArtefacts are the artefacts that all compilers with the default limits keep: they follow from
@@ -91,21 +98,23 @@ func NewCompiler(limits Limits) (*Compiler, error) {
 		converters:  converters,
 		definitions: newLRU[string, *Definition](limits.Definitions),
 		artefacts:   kept,
+		stored:      newLRU[[sha256.Size]byte, string](maxStored),
 	}, nil
 }
 
 // Compile makes a kind of each served version of a CRD. It does not look at the CRD's
 // conditions, and compiles no schema: use Check for a CRD that may be wrong.
 func (c *Compiler) Compile(crd *apiextensionsv1.CustomResourceDefinition) (*Definition, error) {
-	crd = canonical(crd)
-	data, hash, err := pack(crd)
+	made := canonical(crd)
+	content, err := pack(made, crd)
 	if err != nil {
 		return nil, err
 	}
-	if d := c.known(hash); d != nil {
+	c.stored.get(content.text, 1, func() string { return content.hash })
+	if d := c.known(content.hash); d != nil {
 		return d, nil
 	}
-	d, err := c.define(crd, data, hash)
+	d, err := c.define(made, content.data, content.hash)
 	if err != nil {
 		return nil, err
 	}
@@ -216,16 +225,21 @@ func (c *Compiler) keep(d *Definition) *Definition {
 	return c.definitions.get(d.hash, d.Weight(), func() *Definition { return d })
 }
 
-// Check compiles everything in a CRD and says what is wrong with it.
-func (c *Compiler) Check(crd *apiextensionsv1.CustomResourceDefinition) error {
+// Check compiles everything in a CRD and reports what is wrong with it. It ends between two parts
+// when its context does.
+func (c *Compiler) Check(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) error {
 	d, err := c.Compile(crd)
 	if err != nil {
 		return err
 	}
 	compiled := d.artefacts()
+	defer compiled.source.hold()()
 	for _, v := range d.versions {
 		if !v.Served {
 			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("check CRD %q: %w", d.name(), err)
 		}
 		if _, err := compiled.structural(); err != nil {
 			return err

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -97,8 +98,7 @@ func withConditions(v *apiextensionsv1.CustomResourceDefinitionVersion) *apiexte
 		return v.Schema
 	}
 	all := true
-	schema := v.Schema.DeepCopy()
-	status = schema.OpenAPIV3Schema.Properties[statusField]
+	status.Properties = maps.Clone(status.Properties) // all else is shared
 	if status.Properties == nil {
 		status.Properties = map[string]apiextensionsv1.JSONSchemaProps{}
 	}
@@ -108,18 +108,61 @@ func withConditions(v *apiextensionsv1.CustomResourceDefinitionVersion) *apiexte
 			Type: "object", XPreserveUnknownFields: &all,
 		}},
 	}
-	schema.OpenAPIV3Schema.Properties[statusField] = status
-	return schema
+	schema := *v.Schema.OpenAPIV3Schema
+	schema.Properties = maps.Clone(schema.Properties)
+	schema.Properties[statusField] = status
+	return &apiextensionsv1.CustomResourceValidation{OpenAPIV3Schema: &schema}
 }
 
-// pack serializes a canonical CRD and names the content.
-func pack(crd *apiextensionsv1.CustomResourceDefinition) (data []byte, hash string, err error) {
-	data, err = json.Marshal(crd)
-	if err != nil {
-		return nil, "", fmt.Errorf("encode CRD %q: %w", crd.Name, err)
+// content is a CRD as JSON.
+type content struct {
+	// data is the canonical CRD, and hash names it.
+	data []byte
+	hash string
+	// text names the stored text, as far as the canonical CRD depends on it.
+	text [sha256.Size]byte
+}
+
+// pack serializes the canonical form of a CRD.
+func pack(canonical, original *apiextensionsv1.CustomResourceDefinition) (c content, err error) {
+	var stored, versions [][]byte // most are the same
+	for i := range original.Spec.Versions {
+		v, err := json.Marshal(&original.Spec.Versions[i])
+		if err != nil {
+			return content{}, fmt.Errorf("encode CRD %q: %w", original.Name, err)
+		}
+		stored = append(stored, v)
+		if canonical.Spec.Versions[i].Schema != original.Spec.Versions[i].Schema {
+			if v, err = json.Marshal(&canonical.Spec.Versions[i]); err != nil {
+				return content{}, fmt.Errorf("encode CRD %q: %w", original.Name, err)
+			}
+		}
+		versions = append(versions, v)
 	}
-	sum := sha256.Sum256(data)
-	return data, hex.EncodeToString(sum[:]), nil
+	outline := *canonical
+	outline.Spec.Versions = nil
+	if c.data, err = json.Marshal(&outline); err != nil {
+		return content{}, fmt.Errorf("encode CRD %q: %w", original.Name, err)
+	}
+	c.text = textOf(c.data, string(jsonList(stored)))
+	const none = `"versions":null`
+	c.data = bytes.Replace(c.data, []byte(none), slices.Concat([]byte(`"versions":`), jsonList(versions)), 1)
+	sum := sha256.Sum256(c.data)
+	c.hash = hex.EncodeToString(sum[:])
+	return c, nil
+}
+
+// jsonList is a list of JSON values.
+func jsonList(values [][]byte) []byte {
+	return slices.Concat([]byte("["), bytes.Join(values, []byte(",")), []byte("]"))
+}
+
+// textOf names the outline of a canonical CRD, which has no versions, with versions as they are stored.
+func textOf(outline []byte, versions string) [sha256.Size]byte {
+	h := sha256.New()
+	_, _ = h.Write(outline) // it never fails
+	_, _ = io.WriteString(h, versions)
+	return [sha256.Size]byte(h.Sum(nil))
 }
 
 // subresources are those of a version, in the library's own form; nil for none.

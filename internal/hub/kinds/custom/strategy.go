@@ -68,12 +68,13 @@ func (s strategy) compiled() (kinds.Strategy, *schemacost.Schema, error) {
 
 // charge refuses an object whose validation would take too many steps, or is not wanted any more.
 func (s strategy) charge(ctx context.Context, cost *schemacost.Schema, o runtime.Object) field.ErrorList {
-	u, ok := o.(*unstructured.Unstructured)
-	if !ok || cost == nil {
-		return nil
+	steps, err := 0, error(nil)
+	if u, ok := o.(*unstructured.Unstructured); ok && cost != nil {
+		steps, err = cost.Steps(ctx, u.Object, schemacost.MaxSteps)
 	}
-	steps, err := cost.Steps(ctx, u.Object, schemacost.MaxSteps)
 	switch {
+	case err == nil && ctx.Err() != nil: // the library does not look at the context
+		return field.ErrorList{field.InternalError(nil, fmt.Errorf("validate an object of CRD %q: %w", s.version.def.name(), ctx.Err()))}
 	case err != nil:
 		return field.ErrorList{field.InternalError(nil, err)}
 	case steps > schemacost.MaxSteps:

@@ -1,16 +1,14 @@
 package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
 
-	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/binding"
+	"orrery.dev/orrery/internal/hub/kinds/custom"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -109,15 +107,15 @@ func (r *Registry) provided(provider key.Space, row *table.Row, of v1alpha1.Boun
 		}
 	}
 	d := definedBy{entry: row.Entry}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := json.Unmarshal(row.Value, crd); err != nil {
+	crd, err := custom.ReadStored(row.Value)
+	if err != nil {
 		d.failed = fmt.Errorf("decode %q: %w", row.Key, err)
 		return d
 	}
 	names := binding.Names(of)
-	names.Categories = crd.Status.AcceptedNames.Categories
-	crd.Status.AcceptedNames = names
-	d.definition, d.failed = r.compiler.Compile(crd)
+	names.Categories = crd.Status().AcceptedNames.Categories
+	crd.Status().AcceptedNames = names
+	d.definition, d.failed = r.compiler.CompileStored(crd)
 	if d.failed == nil && len(d.definition.Kinds()) == 0 {
 		d.definition, d.failed = nil, errors.New("no version is served")
 	}

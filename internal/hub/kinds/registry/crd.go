@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"context"
 	"fmt"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -11,7 +12,7 @@ import (
 
 // ValidateCRD validates what a space requires of a CRD beyond Kubernetes' own validation: it
 // must not redefine kinds that every space has, and it must compile.
-func (r *Registry) ValidateCRD(crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
+func (r *Registry) ValidateCRD(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	spec := field.NewPath("spec")
 	if crd.Spec.Group == v1alpha1.Group {
 		return field.ErrorList{field.Forbidden(spec.Child("group"), fmt.Sprintf("group %q is Orrery's own", crd.Spec.Group))}
@@ -32,7 +33,7 @@ func (r *Registry) ValidateCRD(crd *apiextensionsv1.CustomResourceDefinition) fi
 	if len(errs) > 0 {
 		return errs
 	}
-	if err := r.compiler.Check(crd); err != nil {
+	if err := r.compiler.Check(ctx, crd); err != nil {
 		return field.ErrorList{field.Invalid(spec.Child("versions"), field.OmitValueType{}, err.Error())}
 	}
 	return nil

@@ -57,7 +57,7 @@ func measureMemory(b *testing.B, crds, fields, rules int) {
 	all := s.catalog(r, "a")
 	light := heap()
 	for i := range crds {
-		if err := r.compiler.Check(largeCRD(b, i, fields, rules)); err != nil {
+		if err := r.compiler.Check(b.Context(), largeCRD(b, i, fields, rules)); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -5,7 +5,6 @@
 package registry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -148,13 +147,13 @@ func (r *Registry) read(e *table.Entry, old *spaceCatalog) definedBy {
 		}
 	}
 	d := definedBy{entry: e}
-	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := json.Unmarshal(e.Value, crd); err != nil {
+	crd, err := custom.ReadStored(e.Value)
+	if err != nil {
 		d.failed = fmt.Errorf("decode %q: %w", e.Key, err)
 		return d
 	}
 	established := false
-	for _, c := range crd.Status.Conditions {
+	for _, c := range crd.Status().Conditions {
 		if c.Status != apiextensionsv1.ConditionTrue {
 			continue
 		}
@@ -166,7 +165,7 @@ func (r *Registry) read(e *table.Entry, old *spaceCatalog) definedBy {
 		}
 	}
 	if established {
-		d.definition, d.failed = r.compiler.Compile(crd)
+		d.definition, d.failed = r.compiler.CompileStored(crd)
 	}
 	return d
 }

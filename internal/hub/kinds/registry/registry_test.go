@@ -188,7 +188,7 @@ func TestNoCRDRedefinesWhatIsBuiltIn(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			crd := readCRD(t, "widgets")
 			test.change(&crd.Spec)
-			checkErrors(t, r.ValidateCRD(crd), test.want)
+			checkErrors(t, r.ValidateCRD(t.Context(), crd), test.want)
 		})
 	}
 }

@@ -48,30 +48,30 @@ var _ objectStorage = (*containers)(nil)
 
 func (c *containers) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	var out runtime.Object
-	var err error
-	if takesNames(c.kind.Resource) {
-		err = c.server.defining(ctx, func(ctx context.Context) (err error) {
-			out, err = c.objects.Create(ctx, obj.DeepCopyObject(), validate, options)
-			return err
-		})
-	} else {
-		out, err = c.objects.Create(ctx, obj, validate, options)
-	}
+	err := definitionWrites{c.server}.write(ctx, c.kind.Resource, func(ctx context.Context) (err error) {
+		writes := obj
+		if c.kind.Resource == key.APIBindings { // which may be decided again
+			writes = obj.DeepCopyObject()
+		}
+		out, err = c.objects.Create(ctx, writes, validate, options)
+		return err
+	})
 	if err != nil {
+		return nil, err
+	}
+	if err := (definitionWrites{c.server}).previewNames(ctx, out, options.DryRun); err != nil {
 		return nil, err
 	}
 	return out, c.created(ctx, out, options.DryRun)
 }
 
 func (c *containers) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (out runtime.Object, created bool, err error) {
-	write := func(ctx context.Context) (err error) {
+	err = definitionWrites{c.server}.write(ctx, c.kind.Resource, func(ctx context.Context) (err error) {
 		out, created, err = c.objects.Update(ctx, name, info, create, update, forceCreate, options)
 		return err
-	}
-	if takesNames(c.kind.Resource) {
-		err = c.server.defining(ctx, write)
-	} else {
-		err = write(ctx)
+	})
+	if err == nil {
+		err = definitionWrites{c.server}.previewNames(ctx, out, options.DryRun)
 	}
 	if err != nil || !created {
 		return out, created, err

@@ -8,16 +8,13 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresourcedefinition"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
-
-	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // definitions is the strategy of CRDs: Kubernetes' own validation, on a copy with defaults,
-// while the spec is stored as it was written. The status is set in the same write, so that
+// while the spec is stored as it was written. Storage sets the status in the same write, so that
 // objects can be created right after their CRD.
 type definitions struct {
 	inert
@@ -31,38 +28,32 @@ func (s *Server) newDefinitions(plain inert) definitions {
 
 func (d definitions) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	d.inert.PrepareForCreate(ctx, obj)
-	d.settle(ctx, obj)
+	storeVersions(obj)
 }
 
 func (d definitions) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
-	if crd, ok := old.(*apiextensionsv1.CustomResourceDefinition); ok {
-		// The status is settled in place, and the old object must not change.
-		old = crd.DeepCopy()
-	}
 	d.inert.PrepareForUpdate(ctx, obj, old)
-	d.settle(ctx, obj)
+	storeVersions(obj)
 }
 
-// settle sets the status that follows from the spec, and from the other CRDs and the
-// APIBindings of the space.
-func (d definitions) settle(ctx context.Context, obj runtime.Object) {
+// storeVersions adds the version that is stored from now on to the status. The rest of the status
+// depends on other objects of the space, see namedStorage. The old object may share the list.
+func storeVersions(obj runtime.Object) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	space, ok2 := SpaceFromContext(ctx)
-	if !ok || !ok2 {
+	if !ok {
 		return
 	}
 	for _, v := range crd.Spec.Versions {
 		if v.Storage && !slices.Contains(crd.Status.StoredVersions, v.Name) {
-			crd.Status.StoredVersions = append(crd.Status.StoredVersions, v.Name)
+			crd.Status.StoredVersions = append(slices.Clip(crd.Status.StoredVersions), v.Name)
 		}
 	}
-	now := d.server.config.Now()
-	acceptNames(crd, d.server.namesTaken(d.server.config.Table.Snapshot(), space, crd.Spec.Group, key.Identity{Resource: key.CRDs, Name: crd.Name}), now)
-	setConversion(crd, metav1.NewTime(now))
-	setApproval(crd, metav1.NewTime(now))
 }
 
 func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
+	if problems := checkWanted(ctx); len(problems) > 0 {
+		return problems
+	}
 	if problems := validateWeight(ctx, obj); len(problems) > 0 {
 		return problems
 	}
@@ -72,24 +63,41 @@ func (d definitions) Validate(ctx context.Context, obj runtime.Object) field.Err
 	}
 	// The names in the status are copies of those in the spec, which are validated.
 	crd.Status.AcceptedNames, crd.Status.Conditions = apiextensions.CustomResourceDefinitionNames{}, nil
+	if problems := checkWanted(ctx); len(problems) > 0 {
+		return problems
+	}
 	if problems := d.rules.Validate(ctx, crd); len(problems) > 0 {
 		return problems
 	}
 	if problems := validateColumns(obj, nil); len(problems) > 0 {
 		return problems
 	}
-	return d.validateKind(obj)
+	return d.validateKind(ctx, obj)
+}
+
+// checkWanted fails if the request of a context has ended. It is called before each long step.
+func checkWanted(ctx context.Context) field.ErrorList {
+	if err := ctx.Err(); err != nil {
+		return field.ErrorList{field.InternalError(nil, fmt.Errorf("validate a CustomResourceDefinition: %w", err))}
+	}
+	return nil
 }
 
 // validateKind refuses kinds that are built in or can't be compiled. It goes by the names
 // that the CRD asks for, not by those that it has been given.
-func (d definitions) validateKind(obj runtime.Object) field.ErrorList {
+func (d definitions) validateKind(ctx context.Context, obj runtime.Object) field.ErrorList {
+	if problems := checkWanted(ctx); len(problems) > 0 {
+		return problems
+	}
 	crd := *obj.(*apiextensionsv1.CustomResourceDefinition)
 	crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	return d.server.config.Kinds.ValidateCRD(&crd)
+	return d.server.config.Kinds.ValidateCRD(ctx, &crd)
 }
 
 func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if problems := checkWanted(ctx); len(problems) > 0 {
+		return problems
+	}
 	crd, problem := internalCRD(obj)
 	if problem != nil {
 		return field.ErrorList{problem}
@@ -104,14 +112,17 @@ func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 			return problems
 		}
 	}
-	problems := d.rules.ValidateUpdate(ctx, crd, was)
+	problems := checkWanted(ctx)
+	if len(problems) == 0 {
+		problems = d.rules.ValidateUpdate(ctx, crd, was)
+	}
 	if len(problems) > 0 || crd.Generation == was.Generation {
 		return problems
 	}
 	if problems := validateColumns(obj, old); len(problems) > 0 {
 		return problems
 	}
-	return d.validateKind(obj)
+	return d.validateKind(ctx, obj)
 }
 
 func (d definitions) WarningsOnCreate(ctx context.Context, obj runtime.Object) []string {
@@ -151,7 +162,7 @@ func (d definitionStatus) PrepareForUpdate(ctx context.Context, obj, old runtime
 		was.Status.DeepCopyInto(&now.Status)
 		now.Status.StoredVersions = stored
 	}
-	d.settle(ctx, obj)
+	storeVersions(obj)
 }
 
 func (d definitionStatus) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -167,16 +178,18 @@ func (d definitionStatus) ValidateUpdate(ctx context.Context, obj, old runtime.O
 }
 
 // internalCRD is a CRD with Kubernetes' defaults, in the internal version that its
-// validation takes.
+// validation takes. What it refers to is the CRD's, and must not be changed.
 func internalCRD(obj runtime.Object) (*apiextensions.CustomResourceDefinition, *field.Error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return nil, field.InternalError(nil, fmt.Errorf("want a CustomResourceDefinition, got %T", obj))
 	}
-	crd = crd.DeepCopy()
-	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(crd)
+	defaulted := *crd // which change no more than this copy, the conversion and the list of versions
+	defaulted.Spec.Conversion = crd.Spec.Conversion.DeepCopy()
+	defaulted.Status.StoredVersions = slices.Clip(crd.Status.StoredVersions)
+	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&defaulted)
 	internal := &apiextensions.CustomResourceDefinition{}
-	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(crd, internal, nil); err != nil {
+	if err := apiextensionsv1.Convert_v1_CustomResourceDefinition_To_apiextensions_CustomResourceDefinition(&defaulted, internal, nil); err != nil {
 		return nil, field.InternalError(nil, fmt.Errorf("convert CRD %q: %w", crd.Name, err))
 	}
 	return internal, nil

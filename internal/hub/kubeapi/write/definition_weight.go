@@ -33,6 +33,8 @@ const (
 type weight struct {
 	rules, instructions, branches int
 	patterns                      map[string]struct{}
+	// hasDefaults reports whether a value has a default.
+	hasDefaults bool
 	// growing is a rule that can't be used, with the reason.
 	growing *field.Error
 }
@@ -60,6 +62,9 @@ func validateWeight(ctx context.Context, obj runtime.Object) field.ErrorList {
 		return field.ErrorList{field.Forbidden(path, "the patterns are too many, or too large when they are compiled")}
 	case w.branches > maxBranches:
 		return field.ErrorList{field.Forbidden(path, fmt.Sprintf("more than %d branches of anyOf, oneOf, allOf and not", maxBranches))}
+	}
+	if !w.hasDefaults {
+		return nil
 	}
 	return validateDefaults(ctx, crd)
 }
@@ -116,6 +121,7 @@ func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
 	if s == nil || w.tooMuch() {
 		return
 	}
+	w.hasDefaults = w.hasDefaults || s.Default != nil
 	w.addRules(s.XValidations)
 	w.branches += len(s.AllOf) + len(s.OneOf) + len(s.AnyOf)
 	w.addPattern(s.Pattern)

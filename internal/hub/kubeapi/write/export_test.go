@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // CreatePlainly creates an object without the library; made is the answer, and nil if it is left to
@@ -20,4 +21,11 @@ func (s *Server) CreatePlainly(ctx context.Context, kind *kinds.Kind, body []byt
 		return nil, true
 	}
 	return made, true
+}
+
+// IsDefining reports whether a request has the turn of a space's definitions, or waits for it.
+func (s *Server) IsDefining(space key.Space) bool {
+	s.definitions.mu.Lock()
+	defer s.definitions.mu.Unlock()
+	return s.definitions.of[space] != nil
 }

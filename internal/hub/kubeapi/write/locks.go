@@ -7,15 +7,19 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// locks has a lock for each space. It is safe for concurrent use and keeps nothing of
-// spaces that nobody locks.
+// locks has a lock for each space, which a number of callers may hold at a time. It is safe for
+// concurrent use and keeps nothing of spaces that nobody locks.
 type locks struct {
+	holders int
+
 	mu sync.Mutex
 	of map[key.Space]*lock
 }
 
+func newLocks(holders int) *locks { return &locks{holders: holders, of: map[key.Space]*lock{}} }
+
 type lock struct {
-	held chan struct{} // has an element while the lock is held
+	held chan struct{} // has an element for each holder
 	// users counts those who hold it or wait for it; without any it is dropped.
 	users int
 }
@@ -25,7 +29,7 @@ func (l *locks) acquire(ctx context.Context, space key.Space) (done func(), err 
 	l.mu.Lock()
 	of := l.of[space]
 	if of == nil {
-		of = &lock{held: make(chan struct{}, 1)}
+		of = &lock{held: make(chan struct{}, l.holders)}
 		l.of[space] = of
 	}
 	of.users++

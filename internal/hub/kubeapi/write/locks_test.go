@@ -5,15 +5,13 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // One caller waits for another in the same space, and not for one in another space;
 // nothing is kept afterwards.
 func TestLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		all := locks{of: map[key.Space]*lock{}}
+		all := newLocks(1)
 		first, err := all.acquire(t.Context(), "a")
 		if err != nil {
 			t.Fatal(err)
@@ -39,6 +37,36 @@ func TestLocks(t *testing.T) {
 		synctest.Wait()
 		first()
 		(<-second)()
+		if len(all.of) != 0 {
+			t.Errorf("locks of %d spaces are kept", len(all.of))
+		}
+	})
+}
+
+// A lock for two is held by two at a time.
+func TestLocksForTwo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newLocks(2)
+		acquired := make(chan func())
+		for range 3 {
+			go func() {
+				done, err := all.acquire(t.Context(), "a")
+				if err != nil {
+					t.Error(err)
+				}
+				acquired <- done
+			}()
+		}
+		first, second := <-acquired, <-acquired
+		synctest.Wait()
+		select {
+		case <-acquired:
+			t.Error("three hold the lock of one space")
+		default:
+		}
+		first()
+		(<-acquired)()
+		second()
 		if len(all.of) != 0 {
 			t.Errorf("locks of %d spaces are kept", len(all.of))
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tidwall/gjson"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,17 +31,6 @@ func (t taken) add(by string, names apiextensionsv1.CustomResourceDefinitionName
 	t.kinds[names.Kind], t.kinds[names.ListKind] = by, by
 }
 
-// crdOutline is the part of a stored CRD that tells its names.
-type crdOutline struct {
-	Spec struct {
-		Group string `json:"group"`
-	} `json:"spec"`
-	Status struct {
-		AcceptedNames apiextensionsv1.CustomResourceDefinitionNames       `json:"acceptedNames"`
-		Conditions    []apiextensionsv1.CustomResourceDefinitionCondition `json:"conditions"`
-	} `json:"status"`
-}
-
 // namesTaken are the names in a group that an object of the space can't have for what it
 // defines: those of built-in kinds, and those that other CRDs and APIBindings have.
 func (s *Server) namesTaken(state table.Reader, space key.Space, group string, except key.Identity) taken {
@@ -59,9 +49,12 @@ func (s *Server) namesTaken(state table.Reader, space key.Space, group string, e
 		if except == (key.Identity{Resource: key.CRDs, Name: name}) || !strings.HasSuffix(name, "."+group) {
 			return true
 		}
-		var other crdOutline
-		if json.Unmarshal(row.Value, &other) == nil && other.Spec.Group == group {
-			t.add(fmt.Sprintf("CustomResourceDefinition %q", name), other.Status.AcceptedNames)
+		if gjson.GetBytes(row.Value, "spec.group").Str != group {
+			return true
+		}
+		var names apiextensionsv1.CustomResourceDefinitionNames
+		if accepted := gjson.GetBytes(row.Value, "status.acceptedNames"); json.Unmarshal([]byte(accepted.Raw), &names) == nil {
+			t.add(fmt.Sprintf("CustomResourceDefinition %q", name), names)
 		}
 		return true
 	})

@@ -116,10 +116,14 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 	codec := boundedCodec{Codec: kind.StorageCodec, limit: s.config.ObjectBytes}
 	versioner := storage.APIObjectVersioner{}
 	resource := kind.GVR.GroupResource()
+	var backend storage.Interface
 	backend, err := etcd3.New(s.client, nil, codec, kind.New, kind.NewList, "/", path.Join(s.config.Prefix, key.Objects.Prefix()),
 		resource, identity.NewEncryptCheckTransformer(), etcd3.NewDefaultLeaseManagerConfig(), countingDecoder{etcd3.NewDefaultDecoder(codec, versioner)}, versioner)
 	if err != nil {
 		return nil, fmt.Errorf("make the storage of %s: %w", kind.GVK, err)
+	}
+	if kind.Resource == key.CRDs {
+		backend = namedStorage{backend, definitionWrites{s}}
 	}
 	store := &genericregistry.Store{
 		NewFunc:                   kind.New,
@@ -266,15 +270,15 @@ func (s *statusStorage) Get(ctx context.Context, name string, options *metav1.Ge
 
 func (s *statusStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, _ bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	ctx, info = textual.With(ctx, s.kind), withDefaults(s.kind, info)
-	if !takesNames(s.kind.Resource) {
-		return s.store.Update(ctx, name, info, create, update, false, options)
-	}
 	var out runtime.Object
 	var created bool
-	err := s.server.defining(ctx, func(ctx context.Context) (err error) {
+	err := definitionWrites{s.server}.write(ctx, s.kind.Resource, func(ctx context.Context) (err error) {
 		out, created, err = s.store.Update(ctx, name, info, create, update, false, options)
 		return err
 	})
+	if err == nil {
+		err = definitionWrites{s.server}.previewNames(ctx, out, options.DryRun)
+	}
 	return out, created, err
 }
 

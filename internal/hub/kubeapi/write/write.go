@@ -47,6 +47,10 @@ const cachedCustomKinds = 1024
 // largest take about 1 MB.
 const cachedSchemas = 16
 
+// maxDeciding is how many CRDs of a space are validated at a time. Validation may take a hundred
+// times the memory of a CRD.
+const maxDeciding = 4
+
 // Config is what a Server needs.
 type Config struct {
 	// Client reads and writes the log.
@@ -117,8 +121,10 @@ type Server struct {
 	// schemas has the schemas of kinds, by document.
 	schemas *lru.Cache
 
-	// definitions serializes the writes of CRDs of a space, which must agree on names.
-	definitions locks
+	// definitions serializes the writes of CRDs and APIBindings of a space, which must agree on names.
+	definitions *locks
+	// deciding bounds the CRDs of a space that are validated at a time.
+	deciding *locks
 }
 
 // New makes a Server.
@@ -162,7 +168,8 @@ func New(config Config) (*Server, error) {
 		builtins:    map[*kinds.Kind]*resource{},
 		customs:     lru.New(cachedCustomKinds),
 		schemas:     lru.New(cachedSchemas),
-		definitions: locks{of: map[key.Space]*lock{}},
+		definitions: newLocks(1),
+		deciding:    newLocks(maxDeciding),
 	}
 	s.client = &kubernetes.Client{
 		Client: config.Client.Client,
@@ -184,6 +191,7 @@ const (
 	admissionKey
 	oneStepKey
 	passageKey
+	namingKey
 )
 
 // WithSpace puts the space that a request is about into its context.

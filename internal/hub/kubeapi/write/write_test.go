@@ -41,7 +41,7 @@ const prefix = "/orrery/"
 
 // hub is the least around a write.Server that HTTP clients need.
 type hub struct {
-	t      *testing.T
+	t      testing.TB
 	ctx    context.Context
 	client *kubernetes.Client
 	usage  *quota.Usage
@@ -94,13 +94,13 @@ func run(m *testing.M) (int, error) {
 }
 
 // newHub serves an empty log with the spaces a and b.
-func newHub(t *testing.T) *hub {
+func newHub(t testing.TB) *hub {
 	t.Helper()
 	return newPlacingHub(t, nil)
 }
 
 // newPlacingHub is newHub with memberships.
-func newPlacingHub(t *testing.T, placed table.Deriver) *hub {
+func newPlacingHub(t testing.TB, placed table.Deriver) *hub {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	usage, shown := quota.NewUsage(), exports.New()
