@@ -171,9 +171,10 @@ func (a *Agent) build(was key.Shard) {
 	home, holder := cmp.Or(a.config.LeaseNamespace, manifest.Namespace), holder()
 	var marker fencing.Marker
 	if a.mark = nil; a.config.Shard.Whole() {
+		kept := lasting{a.store, &a.aged, a.record}
 		a.mark = fencing.NewMark(fencing.Marked{
-			Leases: a.target, Target: a.target, Namespace: home, Holder: holder, Now: a.lasting,
-			Former: a.former(), Found: a.found, Newer: a.older, Sound: a.sound,
+			Leases: a.target, Target: a.target, Namespace: home, Holder: holder, Now: kept.state,
+			Former: kept.former(), Found: kept.found, Newer: a.older, Sound: kept.isSound,
 			May: func() bool { return a.Halted() == "" }, Assures: a.state.Assures, Proves: a.state.Proves, Log: a.log,
 		})
 		marker = a.mark
@@ -398,81 +399,6 @@ func (a *Agent) identify() {
 		a.tenure.Identify(self)
 		a.engine.Identify(self)
 	}
-}
-
-// RunAnew runs an agent. If its store turns out to be older than the target, another agent of the same
-// configuration runs with a new store, or with the same one if that can be written again. next is called with each such agent before it runs.
-func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
-	for {
-		err := a.Run(ctx)
-		if !beginsAgain(err) || ctx.Err() != nil {
-			return err
-		}
-		a.log.Warn("the agent begins again", "why", err)
-		again, err := successor(ctx, a)
-		if err != nil {
-			return err
-		}
-		a = again
-		next(a)
-	}
-}
-
-// successor makes another agent of the same configuration. It reads the files of the cluster's configuration
-// again, which can hang with their file system, until ctx ends.
-func successor(ctx context.Context, a *Agent) (*Agent, error) {
-	type result struct {
-		agent *Agent
-		err   error
-	}
-	made := make(chan result, 1)
-	go func() {
-		config := a.config
-		config.Given = false
-		if config.ReloadTarget != nil { // the files that the first configuration names can be gone
-			if target, err := config.ReloadTarget(); err == nil && target.Host == config.Target.Host {
-				config.Target = target
-			}
-		}
-		again, err := New(config)
-		made <- result{again, err}
-	}()
-	select {
-	case r := <-made:
-		return r.agent, r.err
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
-
-// lasting is the state of the store as the cluster is to have it.
-func (a *Agent) lasting() fencing.Copy {
-	m := a.store.Meta()
-	return fencing.Copy{ID: m.Life, Moves: m.Moves}
-}
-
-// former is the state of a store that the Lease named before this one was used; nil: that has yet to be found
-// out. A store that is trusted has been used.
-func (a *Agent) former() *fencing.Copy {
-	m := a.store.Meta()
-	switch {
-	case m.Replaces != nil:
-		return new(fencing.Copy(*m.Replaces))
-	case m.Fresh:
-		return nil
-	}
-	return &fencing.Copy{} // an agent of before kept none
-}
-
-// found keeps which state of a store the Lease named before this one was used.
-func (a *Agent) found(named fencing.Copy) {
-	a.record(func(t *store.Tx) { t.Replace(store.State(named)) }, func() {})
-}
-
-// sound reports whether the store has all that was done by it: it is no older copy, and no other agent acts.
-func (a *Agent) sound() bool {
-	m := a.store.Meta()
-	return !a.aged.Load() && m.Newer == "" && m.Superseded == ""
 }
 
 // begin has the agent act after its start, once it knows whether its store is older than the target:

@@ -164,7 +164,7 @@ func TestMarkKeepsTheNewest(t *testing.T) {
 func TestMarkNamesTheStoreFirst(t *testing.T) {
 	f := &markLeases{answer: func(*coordinationv1.Lease) error { return nil }}
 	m := newMarkOf(f, func() Copy { return Copy{ID: "own"} })
-	m.show(location, nil)
+	m.show("rome.0a1b2c3d", nil)
 	due := func(claims bool) *coordinationv1.Lease {
 		next, _ := m.due(claims)
 		return next

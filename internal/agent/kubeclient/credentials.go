@@ -138,7 +138,7 @@ func (c *credentials) expire() {
 	c.readTime = time.Time{}
 }
 
-// renew replaces an HTTP client if the configuration has changed and what was read of it is older than age. It reports
+// renew replaces an HTTP client if the configuration has changed and was last read longer ago than age. It reports
 // whether there is another client now; err is why the configuration can't be used. One goroutine reads the
 // configuration, and requests wait for it until reloadWithin after it began, or until they end.
 func (c *credentials) renew(ctx context.Context, used *http.Client, age time.Duration) (renewed bool, err error) {

@@ -3,6 +3,7 @@ package kubeclient
 import (
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -201,9 +202,9 @@ func TestHungKubeconfig(t *testing.T) {
 		first, began := c.client.Load(), time.Now()
 		send := func(client *http.Client) (io.ReadCloser, error) {
 			if (client == first) != (time.Since(began) < time.Hour) {
-				t.Errorf("after %s a request has other credentials than it should", time.Since(began))
+				return nil, fmt.Errorf("after %s a request has other credentials than it should", time.Since(began))
 			}
-			return nil, nil
+			return http.NoBody, nil
 		}
 		c.expire()
 		var requests sync.WaitGroup

@@ -277,7 +277,7 @@ func (t *Tx) Surveyed() {
 func (t *Tx) Outdate() { t.meta.Outdated = true }
 
 // Replace keeps which state of a store the Lease of the location named before an agent acted with this one.
-func (t *Tx) Replace(s State) { t.meta.Replaces = &s }
+func Replace(t *Tx, s State) { t.meta.Replaces = &s }
 
 // Inherits notes that objects are taken over.
 func (t *Tx) Inherits() { t.meta.Inherits = true }

@@ -121,7 +121,7 @@ func tryStore(o bolt.Options, dir string, location key.Location, secret []byte, 
 		err = s.prepare(location)
 	}
 	if err != nil && s.db != nil {
-		s.unlockDir()
+		_ = s.lock.Close() // it may be nil
 		return nil, errors.Join(err, guarded(s.db.Close))
 	}
 	return s, err
@@ -353,7 +353,7 @@ func (s *Store) prepare(location key.Location) error {
 
 // Close closes the store. Run must have returned, and no other call may be under way.
 func (s *Store) Close() error {
-	defer s.unlockDir()
+	defer func() { _ = s.lock.Close() }() // it may be nil
 	if err := s.db.Close(); err != nil {
 		return fmt.Errorf("close store: %w", err)
 	}

@@ -1,9 +1,9 @@
 package store
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -11,8 +11,6 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-
-	"orrery.dev/orrery/internal/lib/retry"
 )
 
 // isReadOnly reports whether an error is that of a file system that nothing can be written to.
@@ -22,11 +20,11 @@ func isReadOnly(err error) bool { return errors.Is(err, syscall.EROFS) }
 // commit fails.
 func openReadOnly(s *Store, file string, o bolt.Options, why error) (err error) {
 	o.ReadOnly = true
-	if err = s.lockDir(o.Timeout); err != nil {
+	if s.lock, err = lockDir(s.dir, o.Timeout, s.log); err != nil {
 		return err
 	}
 	if s.db, err = bolt.Open(file, 0o600, &o); err != nil {
-		s.unlockDir()
+		_ = s.lock.Close() // nothing was written
 		return err
 	}
 	why = fmt.Errorf("the file system is read-only: %w", why)
@@ -36,33 +34,25 @@ func openReadOnly(s *Store, file string, o bolt.Options, why error) (err error) 
 }
 
 // lockDir keeps other processes from opening the store read-only, which bbolt would let any number do at a time. It
-// waits for one that is ending. File systems of a network may not lock a directory: then a second agent is not noticed.
-func (s *Store) lockDir(wait time.Duration) error {
-	d, err := os.Open(s.dir)
+// waits for one that is ending. File systems of a network may not lock a directory: then a second agent is not
+// noticed. Closing the directory unlocks it.
+func lockDir(dir string, wait time.Duration, log *slog.Logger) (*os.File, error) {
+	d, err := os.Open(dir)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	const every = 50 * time.Millisecond
-	for end := time.Now().Add(wait); ; retry.Pause(context.Background(), every) {
+	for end := time.Now().Add(wait); ; <-time.After(every) {
 		err := syscall.Flock(int(d.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 		if !errors.Is(err, syscall.EWOULDBLOCK) {
 			if err != nil {
-				s.log.Warn("the directory of the store can't be locked; no other agent may run on it", "error", err)
+				log.Warn("the directory of the store can't be locked; no other agent may run on it", "error", err)
 			}
-			break
+			return d, nil
 		}
 		if !time.Now().Before(end) {
-			return errors.Join(berrors.ErrTimeout, d.Close())
+			return nil, errors.Join(berrors.ErrTimeout, d.Close())
 		}
-	}
-	s.lock = d
-	return nil
-}
-
-// unlockDir ends lockDir.
-func (s *Store) unlockDir() {
-	if s.lock != nil {
-		_ = s.lock.Close() // nothing was written
 	}
 }
 

@@ -31,7 +31,7 @@ const (
 )
 
 // restlessRecords begin the keys that the parts of a cluster write while nothing changes.
-var restlessRecords = []string{registry + "leases/", registry + "masterleases/", registry + "peerserverleases/", registry + "events/"}
+var restlessRecords = []string{registry + "leases/kube-", registry + "masterleases/", registry + "peerserverleases/", registry + "events/"}
 
 // readRecords reads what a cluster's etcd has, without restlessRecords.
 func readRecords(ctx context.Context, url string) (records, error) {

@@ -1,0 +1,48 @@
+package agent
+
+import "context"
+
+// RunAnew runs an agent. If its store turns out to be older than the target, another agent of the same
+// configuration runs with a new store, or with the same one if that can be written again. next is called with each such agent before it runs.
+func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
+	for {
+		err := a.Run(ctx)
+		if !beginsAgain(err) || ctx.Err() != nil {
+			return err
+		}
+		a.log.Warn("the agent begins again", "why", err)
+		again, err := successor(ctx, a)
+		if err != nil {
+			return err
+		}
+		a = again
+		next(a)
+	}
+}
+
+// successor makes another agent of the same configuration. It reads the files of the cluster's configuration
+// again, which can hang with their file system, until ctx ends.
+func successor(ctx context.Context, a *Agent) (*Agent, error) {
+	type result struct {
+		agent *Agent
+		err   error
+	}
+	made := make(chan result, 1)
+	go func() {
+		config := a.config
+		config.Given = false
+		if config.ReloadTarget != nil { // the files that the first configuration names can be gone
+			if target, err := config.ReloadTarget(); err == nil && target.Host == config.Target.Host {
+				config.Target = target
+			}
+		}
+		again, err := New(config)
+		made <- result{again, err}
+	}()
+	select {
+	case r := <-made:
+		return r.agent, r.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
