@@ -23,7 +23,7 @@ func (w *censusWorld) compare() error {
 			have[k], _ = w.Report(k)
 		}
 	}
-	if told := w.Told(); told.Sees == nil && w.limit() < 1000 && len(w.wants(true)) > w.limit() {
+	if status := w.AgentStatus(); status.Sees == nil && w.limit() < 1000 && len(w.wants(true)) > w.limit() {
 		return errors.New("the agent does not say that some are left out")
 	}
 	w.cluster.mu.Lock()

@@ -64,12 +64,12 @@ func TestWhatKeepsChanging(t *testing.T) {
 		set(1)
 		shows(1, soon)
 		const changes = 600
-		before := hub.Asked(route.Reports)
+		before := hub.Calls(route.Reports)
 		for n := range changes {
 			set(2 + n)
 			<-time.After(time.Second)
 		}
-		if reports := hub.Asked(route.Reports) - before; reports < changes/11 || reports > changes/10+1 {
+		if reports := hub.Calls(route.Reports) - before; reports < changes/11 || reports > changes/10+1 {
 			t.Errorf("of %d changes, one each second, %d are reported", changes, reports)
 		}
 		shows(changes+1, 15*time.Second)

@@ -82,8 +82,8 @@ type Config struct {
 	// Quiet is how long an embedded log must be without writes before it is defragmented
 	// to give free space back to the disk.
 	Quiet time.Duration
-	// Pace limits what an embedded log does to make room, which holds up writes.
-	Pace etcd.Pace
+	// Throttle limits the work by which an embedded log makes room, which blocks writes.
+	Throttle etcd.Throttle
 	// MaxReads and MaxWrites are how many requests that read, or write, are worked on at
 	// once. The others wait for a turn, shared fairly between spaces.
 	MaxReads, MaxWrites int
@@ -126,7 +126,7 @@ func DefaultConfig() Config {
 		WindowBytes:     128 << 20,
 		CompactEvery:    time.Minute,
 		Quiet:           30 * time.Second,
-		Pace:            etcd.DefaultPace(),
+		Throttle:        etcd.DefaultThrottle(),
 		MaxReads:        200,
 		MaxWrites:       100,
 		MaxWatches:      10_000,
@@ -178,8 +178,8 @@ func (c Config) Validate() error {
 	if c.Quota != 0 && c.Quota < etcd.MinQuota {
 		return fmt.Errorf("quota of %d bytes: want at least %d", c.Quota, etcd.MinQuota)
 	}
-	if c.Pace.Factor < 0 || c.Pace.Least <= 0 {
-		return fmt.Errorf("pauses of %d times the work and at least %s: want 0 or more, and more than 0", c.Pace.Factor, c.Pace.Least)
+	if c.Throttle.Factor < 0 || c.Throttle.Least <= 0 {
+		return fmt.Errorf("pauses of %d times the work and at least %s: want 0 or more, and more than 0", c.Throttle.Factor, c.Throttle.Least)
 	}
 	if c.MaxReads <= 0 || c.MaxWrites <= 0 || c.MaxWatches <= 0 {
 		return fmt.Errorf("%d reads, %d writes and %d watches at once: want all above 0", c.MaxReads, c.MaxWrites, c.MaxWatches)

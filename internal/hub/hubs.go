@@ -107,7 +107,7 @@ func (h *Hub) reached() int64 {
 		return reached
 	}
 	others, now := h.others(), time.Now()
-	if !h.log.Presses() {
+	if !h.log.IsTight() {
 		clear(h.hubs.behind)
 	} else {
 		maps.DeleteFunc(h.hubs.behind, func(id string, _ halt) bool { _, lives := others[id]; return !lives })
@@ -123,7 +123,7 @@ func (h *Hub) reached() int64 {
 func (h *Hub) keep(ctx context.Context) error {
 	return h.log.Keep(ctx, etcd.Keeping{
 		Every: h.config.CompactEvery, Seen: h.table.Rev, Floor: h.floor, Reached: h.reached, Elected: h.compacts,
-		Before: h.gate.LeaveTrace, Quiet: h.config.Quiet, Pace: h.config.Pace,
+		Before: h.gate.LeaveTrace, Quiet: h.config.Quiet, Throttle: h.config.Throttle,
 	})
 }
 

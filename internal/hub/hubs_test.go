@@ -304,7 +304,7 @@ func TestHubsStartUnderWrites(t *testing.T) {
 			continue
 		}
 		for _, r := range []*running{one, last} {
-			answer, err := a.at(r).now().Lineage(t.Context(), h.marker)
+			answer, err := a.at(r).now().LogIdentity(t.Context(), h.marker)
 			if err != nil {
 				t.Fatal(err)
 			}

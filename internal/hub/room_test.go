@@ -39,7 +39,7 @@ func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
 
 // hurried has the hub make room as soon as it is asked to, for tests in which nobody else
 // has to get on meanwhile.
-func hurried(c *hub.Config) { c.Pace = etcd.Pace{Least: 20 * time.Millisecond} }
+func hurried(c *hub.Config) { c.Throttle = etcd.Throttle{Least: 20 * time.Millisecond} }
 
 // mayFill has the space s fill the log, by a limit of its own.
 func (r *running) mayFill() {

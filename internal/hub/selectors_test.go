@@ -173,7 +173,7 @@ func TestStoredBeyondBounds(t *testing.T) {
 	})
 	one := r.row("o/s/core/configmaps/default/one")
 	if m, ok := one.In.(*placement.Membership); !ok || !m.Has("b") {
-		t.Errorf("the object is placed at %v, want b among them", one.In.Told())
+		t.Errorf("the object is placed at %v, want b among them", one.In.Locations())
 	}
 	const merge = "application/merge-patch+json"
 	for _, c := range []struct {

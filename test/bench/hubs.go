@@ -46,7 +46,7 @@ type sharedLog struct {
 // add starts one more hub.
 func (s *sharedLog) add() error {
 	if len(s.hubs) > 0 {
-		s.hubs = append(s.hubs, s.hubs[0].Beside(s.etcd.Flags()...))
+		s.hubs = append(s.hubs, s.hubs[0].StartSibling(s.etcd.Flags()...))
 		return nil
 	}
 	hub := env.StartHub(s.t, s.etcd.Flags()...)

@@ -191,7 +191,7 @@ func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) 
 		return true
 	}
 	row, _ := a.config.Table.Get(object.Key())
-	return row != nil && row.In != nil && row.In.Tells(l)
+	return row != nil && row.In != nil && row.In.Includes(l)
 }
 
 // noteLetGo notes that an agent is told that an object, by its path, is no longer desired.

@@ -43,7 +43,7 @@ func newReporting(t *testing.T) *reporting {
 	loaded := make(chan struct{})
 	var group errgroup.Group
 	group.Go(func() error {
-		return log.Tail(ctx, r.table, etcd.Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
+		return log.Tail(ctx, r.table, etcd.Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Probed: func(error) {}})
 	})
 	group.Go(func() error { return r.reports.run(ctx) })
 	t.Cleanup(func() {

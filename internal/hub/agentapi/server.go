@@ -47,7 +47,7 @@ type Config struct {
 	Confirmations func(key.Location) []wire.Confirmation
 	// Premises, if set, are the premises of a request's access. Sessions end when one of
 	// them no longer holds; its End is not used.
-	Premises func(context.Context) []table.Premise
+	Premises func(context.Context) []table.Condition
 	// Due, if set, says whether the credential that a request was sent with is to be renewed
 	// now, and fails if it is good no more; SignedBy, if set, names the authority that has
 	// signed it.

@@ -115,15 +115,15 @@ var (
 // premises are what a session rests on that read its Location at a revision. A location
 // that is removed has nothing assigned, but its cluster keeps what it runs: the agent
 // must not be told of deletions.
-func (s *session) premises(ctx context.Context, at int64) []table.Premise {
+func (s *session) premises(ctx context.Context, at int64) []table.Condition {
 	location, purged := s.content.location.Key(), s.content.purged
-	all := []table.Premise{table.Stands(location, at, errLocationRemoved), {
+	all := []table.Condition{table.ObjectExists(location, at, errLocationRemoved), {
 		Key: location, End: errContentChanged,
-		Holds: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
+		IsMet: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
 	}}
 	all = append(all, keepsShards(s.content.location, s.content.shard.Of()))
 	if let := s.server.config.Premises; let != nil {
-		all = append(all, table.Ending(let(ctx), errTokenReplaced)...)
+		all = append(all, table.WithEnd(let(ctx), errTokenReplaced)...)
 	}
 	return all
 }
@@ -171,7 +171,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 // revision. at is the revision for which the session's premises were read.
 func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
 	l := s.content.location
-	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.Of(l), table.At(l.Key()), table.At(key.Dropped(l)))
+	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.LocationTopic(l), table.KeyTopic(l.Key()), table.KeyTopic(key.Dropped(l)))
 	return err
 }
 

@@ -64,6 +64,6 @@ func (a *Server) sessionFor(l key.Location, space key.Space) key.Session {
 }
 
 // keepsShards is the premise that as many agents share a location as do now.
-func keepsShards(l key.Location, n int) table.Premise {
-	return table.Premise{Key: l.Key(), End: errContentChanged, Holds: func(row *table.Row) bool { return row == nil || presence.ShardsOf(row) == n }}
+func keepsShards(l key.Location, n int) table.Condition {
+	return table.Condition{Key: l.Key(), End: errContentChanged, IsMet: func(row *table.Row) bool { return row == nil || presence.ShardsOf(row) == n }}
 }

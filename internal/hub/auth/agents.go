@@ -46,7 +46,7 @@ func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Resp
 	if err := e.judge(r, c); err != nil {
 		return nil, false, false, refusalOf(err)
 	}
-	restOn(r.Context(), table.Premise{Key: key.Enrolment(c.Location), Holds: func(row *table.Row) bool {
+	restOn(r.Context(), table.Condition{Key: key.Enrolment(c.Location), IsMet: func(row *table.Row) bool {
 		_, err := recordOf(row, c.UID).Of(c.Shard).Judge(c)
 		return err == nil
 	}})
@@ -142,7 +142,7 @@ func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*au
 		return nil, false, refusalOf(err)
 	}
 	uid := record.Location
-	restOn(ctx, table.Premise{Key: key.Enrolment(l), Holds: func(row *table.Row) bool {
+	restOn(ctx, table.Condition{Key: key.Enrolment(l), IsMet: func(row *table.Row) bool {
 		return row != nil && recordOf(row, uid).JudgeLasting(token) == nil
 	}})
 	restOn(ctx, isLocation(l, uid))
@@ -150,8 +150,8 @@ func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*au
 }
 
 // isLocation is the stream condition that a location has a UID.
-func isLocation(l key.Location, uid string) table.Premise {
-	return table.Premise{Key: l.Key(), Holds: func(row *table.Row) bool { return row != nil && row.Meta.UID == uid }}
+func isLocation(l key.Location, uid string) table.Condition {
+	return table.Condition{Key: l.Key(), IsMet: func(row *table.Row) bool { return row != nil && row.Meta.UID == uid }}
 }
 
 // shardExtra is the extra field of an agent's user with its shard, if it is not the first.

@@ -203,7 +203,7 @@ func TestPremisesOfAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := map[string]table.Premise{}
+	at := map[string]table.Condition{}
 	for _, p := range PremisesOf(r.Context()) {
 		at[p.Key] = p
 	}
@@ -218,14 +218,14 @@ func TestPremisesOfAgents(t *testing.T) {
 		"a token was made": {row(tokened), true}, "joined anew": {row(rejoined), false},
 		"revoked": {row(record.Revoke(enroll.Revocation{Message: "x"})), false}, "garbage": {&table.Row{Entry: table.NewEntry("e/edge", []byte("{"), 4, 9)}, false},
 	} {
-		if got := at[key.Enrolment("edge")].Holds(c.row); got != c.want {
+		if got := at[key.Enrolment("edge")].IsMet(c.row); got != c.want {
 			t.Errorf("%s: holds %v", what, got)
 		}
 	}
 	location := func(uid string) *table.Row {
 		return &table.Row{Entry: table.NewEntry(key.Location("edge").Key(), []byte(`{"metadata":{"name":"edge","uid":"`+uid+`"}}`), 4, 9)}
 	}
-	if holds := at[key.Location("edge").Key()].Holds; !holds(location("u")) || holds(location("v")) || holds(nil) {
+	if holds := at[key.Location("edge").Key()].IsMet; !holds(location("u")) || holds(location("v")) || holds(nil) {
 		t.Error("it does not rest on its location")
 	}
 }

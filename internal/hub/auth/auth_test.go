@@ -33,7 +33,7 @@ type somebody struct {
 }
 
 // premises returns the stream conditions of an authorized request.
-func (s somebody) premises(method, target string) (all []table.Premise) {
+func (s somebody) premises(method, target string) (all []table.Condition) {
 	s.t.Helper()
 	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { all = PremisesOf(r.Context()) }))
 	WithRoot(filters.WithRequestInfo(handler, newResolver())).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))

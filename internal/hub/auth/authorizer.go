@@ -52,7 +52,7 @@ func (z *Authorizer) mayAll(who user.Info) bool {
 }
 
 // decide reports whether a request at a root is allowed, with its stream conditions.
-func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.Premise, bool) {
+func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.Condition, bool) {
 	who, q := a.GetUser(), questionOf(a)
 	if who == nil {
 		return nil, false
@@ -101,7 +101,7 @@ func (z *Authorizer) ofAgent(l key.Location, who user.Info, root route.Root, q *
 }
 
 // inView decides by the right to the content of a location, which is what its API contains.
-func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
+func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]table.Condition, bool) {
 	if !slices.Contains(reads, q.verb) {
 		return nil, false
 	}
@@ -121,7 +121,7 @@ func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]tabl
 // inReports decides about reads of reports. The user needs the right to reports in the space, and
 // the right to read the object there under its name in the space. A user that may not get Secrets
 // of a space does not get reports about them either.
-func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
+func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]table.Condition, bool) {
 	s, l, ok := root.Reported()
 	if !ok || !slices.Contains(reads, q.verb) {
 		return nil, false
@@ -157,7 +157,7 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 }
 
 // within decides about a request in a space or, for AllSpaces, in all of them together.
-func (z *Authorizer) within(s key.Space, who user.Info, q *question) ([]table.Premise, bool) {
+func (z *Authorizer) within(s key.Space, who user.Info, q *question) ([]table.Condition, bool) {
 	if s == key.AllSpaces {
 		return z.inAllSpaces(who, q)
 	}
@@ -165,7 +165,7 @@ func (z *Authorizer) within(s key.Space, who user.Info, q *question) ([]table.Pr
 }
 
 // inAllSpaces decides about reads of all spaces together, including root.
-func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Premise, bool) {
+func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Condition, bool) {
 	if !isBasic(q) && !slices.Contains(reads, q.verb) {
 		return nil, false
 	}
@@ -178,7 +178,7 @@ func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Premise, b
 }
 
 // inSpace decides about a request in a space, whether that exists or not.
-func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.Premise, bool) {
+func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.Condition, bool) {
 	a := asking{question: q, space: s, isNamespaced: func(group, resource string) bool { return s != key.AllSpaces && z.namespaced(s, group, resource) }}
 	if !impersonates(q.verb) {
 		for _, group := range who.GetGroups() {
@@ -191,7 +191,7 @@ func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.P
 }
 
 // enters decides whether a user has any right in a space.
-func (z *Authorizer) enters(s key.Space, who user.Info) ([]table.Premise, bool) {
+func (z *Authorizer) enters(s key.Space, who user.Info) ([]table.Condition, bool) {
 	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
 	return z.inSpace(s, who, &locations)
 }
@@ -229,7 +229,7 @@ func (a *asking) by(g *grant) bool {
 
 // byGrant finds a Grant that applies to a space (AllSpaces: to all possible spaces), has the user
 // as subject, and suffices.
-func (z *Authorizer) byGrant(s key.Space, who user.Info, suffices func(*grant) bool) ([]table.Premise, bool) {
+func (z *Authorizer) byGrant(s key.Space, who user.Info, suffices func(*grant) bool) ([]table.Condition, bool) {
 	for g := range z.about(s, who) {
 		if suffices(g) {
 			return z.premises(g, s, who, suffices), true
@@ -279,11 +279,11 @@ func isAbout(g *grant, s key.Space, row *table.Row) bool {
 
 // premises returns the stream condition that a Grant still suffices. An edit of the Grant that does
 // not change this ends no stream.
-func (z *Authorizer) premises(g *grant, s key.Space, who user.Info, suffices func(*grant) bool) []table.Premise {
+func (z *Authorizer) premises(g *grant, s key.Space, who user.Info, suffices func(*grant) bool) []table.Condition {
 	holds := func(now *grant, space *table.Row) bool {
 		return now != nil && now.concerns(who) && isAbout(now, s, space) && suffices(now)
 	}
-	all := []table.Premise{{Key: g.entry.Key, Holds: func(row *table.Row) bool {
+	all := []table.Condition{{Key: g.entry.Key, IsMet: func(row *table.Row) bool {
 		var space *table.Row
 		if s != key.AllSpaces {
 			space, _ = z.table.Get(s.Key())
@@ -291,7 +291,7 @@ func (z *Authorizer) premises(g *grant, s key.Space, who user.Info, suffices fun
 		return holds(z.grants.at(row), space)
 	}}}
 	if g.byLabels() {
-		all = append(all, table.Premise{Key: s.Key(), Holds: func(space *table.Row) bool {
+		all = append(all, table.Condition{Key: s.Key(), IsMet: func(space *table.Row) bool {
 			row, _ := z.table.Get(g.entry.Key)
 			return holds(z.grants.at(row), space)
 		}})

@@ -116,7 +116,7 @@ func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
 		if row, _ := t.Get(scope.Space.Key()); !holds(row) {
 			return toldError(fmt.Sprintf("the credential is for a space %q that is gone", scope.Space))
 		}
-		restOn(ctx, table.Premise{Key: scope.Space.Key(), Holds: holds})
+		restOn(ctx, table.Condition{Key: scope.Space.Key(), IsMet: holds})
 	}
 	showing(ctx, func(c *Credential) { c.Scope, c.payer = scope, "space "+string(scope.Space) })
 	return nil

@@ -87,7 +87,7 @@ func TestRoundsRestOnNothing(t *testing.T) {
 		return nil
 	})
 	ctx := withPremises(t.Context())
-	restOn(ctx, table.Premise{Key: "x"})
+	restOn(ctx, table.Condition{Key: "x"})
 	if err := f.wait(ctx); err != nil || len(PremisesOf(ctx)) != 1 {
 		t.Errorf("got %v", err)
 	}

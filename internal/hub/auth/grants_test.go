@@ -272,7 +272,7 @@ func TestGrantsArePremises(t *testing.T) {
 	premises := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.premises("GET", "/spaces/a/api/v1/pods?watch=1")
 	still := func() bool {
 		for _, p := range premises {
-			if row, _ := w.table.Get(p.Key); !p.Holds(row) {
+			if row, _ := w.table.Get(p.Key); !p.IsMet(row) {
 				return false
 			}
 		}

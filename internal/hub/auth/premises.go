@@ -12,7 +12,7 @@ import (
 // for instance the row of its token, and its credential. It is safe for concurrent use.
 type letIn struct {
 	mu         sync.Mutex
-	all        []table.Premise
+	all        []table.Condition
 	credential Credential
 	// during is a context that the request's streams end with; nil if there is none.
 	during context.Context
@@ -27,7 +27,7 @@ func withPremises(ctx context.Context) context.Context {
 
 // restOn adds a condition that must hold as long as the request is served. A stream ends when it no
 // longer holds. The condition has no End: each kind of stream sets its own.
-func restOn(ctx context.Context, premise table.Premise) {
+func restOn(ctx context.Context, premise table.Condition) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -37,7 +37,7 @@ func restOn(ctx context.Context, premise table.Premise) {
 
 // PremisesOf returns the stream conditions of a request's access. A stream must end when one of
 // them no longer holds.
-func PremisesOf(ctx context.Context) []table.Premise {
+func PremisesOf(ctx context.Context) []table.Condition {
 	l, ok := ctx.Value(letInKey{}).(*letIn)
 	if !ok {
 		return nil
@@ -51,7 +51,7 @@ func PremisesOf(ctx context.Context) []table.Premise {
 // shows a state in which the request would have been refused.
 func Confirm(ctx context.Context, t *table.Table) error {
 	for _, p := range PremisesOf(ctx) {
-		if row, _ := t.Get(p.Key); !p.Holds(row) {
+		if row, _ := t.Get(p.Key); !p.IsMet(row) {
 			return errJustEnded()
 		}
 	}

@@ -16,10 +16,10 @@ import (
 // TestPremisesOfDecisions: code that decides about a request in apiserver's filters can add stream
 // conditions, and only the handler of that request finds them.
 func TestPremisesOfDecisions(t *testing.T) {
-	var served []table.Premise
+	var served []table.Condition
 	handler := filters.WithAuthorization(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served = PremisesOf(r.Context()) }),
 		authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
-			restOn(ctx, table.Premise{Key: "o/root/orrery.dev/somethings/" + a.GetUser().GetName()})
+			restOn(ctx, table.Condition{Key: "o/root/orrery.dev/somethings/" + a.GetUser().GetName()})
 			return authorizer.DecisionAllow, "", nil
 		}), nil)
 	g := somebody{&user.DefaultInfo{Name: "x"}, t, &Authorizer{}}.guard()
@@ -28,7 +28,7 @@ func TestPremisesOfDecisions(t *testing.T) {
 	if len(served) != 1 || served[0].Key != "o/root/orrery.dev/somethings/x" {
 		t.Errorf("rests on %+v", served)
 	}
-	restOn(t.Context(), table.Premise{Key: "nobody"})
+	restOn(t.Context(), table.Condition{Key: "nobody"})
 	if all := PremisesOf(t.Context()); len(all) != 0 {
 		t.Errorf("without a request: %+v", all)
 	}

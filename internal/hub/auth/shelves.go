@@ -24,7 +24,7 @@ func everyVerb() []string { return slices.Concat(reads, writes) }
 // onShelf decides by the right to the content of an APIExport, or of a slice of an APIExportView,
 // in its provider's space. It decides for each verb, equally for the objects of one consumer and of
 // all. The export, view or consumer need not exist.
-func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]table.Premise, bool) {
+func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]table.Condition, bool) {
 	f, _, ok := root.Shelf()
 	if !ok || f.Space == key.AllSpaces {
 		return nil, false

@@ -129,7 +129,7 @@ func TestShelvesArePremises(t *testing.T) {
 		want bool
 	}{{fmt.Sprintf(spec, "v:a"), true}, {fmt.Sprintf(spec, "v:b"), false}, {fmt.Sprintf(spec, "v:a"), true}, {"", false}} {
 		w.grant("p", "g", c.spec)
-		if row, _ := w.table.Get(premises[0].Key); premises[0].Holds(row) != c.want {
+		if row, _ := w.table.Get(premises[0].Key); premises[0].IsMet(row) != c.want {
 			t.Errorf("%s: want %v", c.spec, c.want)
 		}
 	}

@@ -68,7 +68,7 @@ func (a tokens) AuthenticateToken(ctx context.Context, text string) (*authentica
 // find finds a token. The request's streams depend on it and on the tokens that it was created
 // from.
 func (a tokens) find(ctx context.Context, id, secret string) (found bearer.Record, err error) {
-	var premises []table.Premise
+	var premises []table.Condition
 	for depth := 0; id != ""; depth++ {
 		row, _ := a.table.Get(key.Token(id))
 		if row == nil || depth > MaxFrom {
@@ -83,7 +83,7 @@ func (a tokens) find(ctx context.Context, id, secret string) (found bearer.Recor
 				return found, errUnknown
 			}
 		}
-		premises = append(premises, table.Premise{Key: row.Key, Holds: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
+		premises = append(premises, table.Condition{Key: row.Key, IsMet: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
 		id = r.From
 	}
 	for _, p := range premises {

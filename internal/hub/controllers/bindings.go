@@ -52,10 +52,10 @@ func (c *Controllers) bindings() *controller {
 	}
 	rows := inAllSpaces(key.APIBindings)
 	all = c.controller("apibindings", reconcile,
-		c.follow(source{table.AcrossSpaces(key.APIBindings), rows, c.besides}),
-		c.follow(source{table.AcrossSpaces(key.APIExports), rows, c.exporting}),
-		c.follow(source{table.AcrossSpaces(key.CRDs), rows, c.exporting}),
-		c.follow(source{table.Under(key.ResourcePrefix(key.Root, key.Spaces)), rows, c.exporting}))
+		c.follow(source{table.ResourceTopic(key.APIBindings), rows, c.besides}),
+		c.follow(source{table.ResourceTopic(key.APIExports), rows, c.exporting}),
+		c.follow(source{table.ResourceTopic(key.CRDs), rows, c.exporting}),
+		c.follow(source{table.PrefixTopic(key.ResourcePrefix(key.Root, key.Spaces)), rows, c.exporting}))
 	return all
 }
 

@@ -42,13 +42,13 @@ func deletingByKey(ch table.Change) []string {
 // namespaces empties namespaces that are being deleted.
 func (c *Controllers) namespaces() *controller {
 	return c.controller("namespaces", c.finish(c.config.Spaces.FinishNamespace),
-		c.follow(source{table.AcrossSpaces(key.Namespaces), inAllSpaces(key.Namespaces), deletingByKey}))
+		c.follow(source{table.ResourceTopic(key.Namespaces), inAllSpaces(key.Namespaces), deletingByKey}))
 }
 
 // crds deletes the objects of CRDs that are being deleted.
 func (c *Controllers) crds() *controller {
 	return c.controller("customresourcedefinitions", c.finish(c.config.Spaces.FinishCRD),
-		c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), deletingByKey}))
+		c.follow(source{table.ResourceTopic(key.CRDs), inAllSpaces(key.CRDs), deletingByKey}))
 }
 
 // pods completes deletions of Pods that stopped between their two steps.
@@ -60,7 +60,7 @@ func (c *Controllers) pods() *controller {
 		}
 		return progressed(c.config.Spaces.FinishPod(ctx, o))
 	}
-	return c.controller("pods", reconcile, c.follow(source{table.AcrossSpaces(write.Pods), inAllSpaces(write.Pods), func(ch table.Change) []string {
+	return c.controller("pods", reconcile, c.follow(source{table.ResourceTopic(write.Pods), inAllSpaces(write.Pods), func(ch table.Change) []string {
 		if !write.LeftBehind(ch.Cur) {
 			return nil
 		}
@@ -79,8 +79,8 @@ func (c *Controllers) names() *controller {
 		return []string{string(s)}
 	}
 	return c.controller("names", settle,
-		c.follow(source{table.AcrossSpaces(key.CRDs), inAllSpaces(key.CRDs), letGo}),
-		c.follow(source{table.AcrossSpaces(key.APIBindings), inAllSpaces(key.CRDs), letGo}))
+		c.follow(source{table.ResourceTopic(key.CRDs), inAllSpaces(key.CRDs), letGo}),
+		c.follow(source{table.ResourceTopic(key.APIBindings), inAllSpaces(key.CRDs), letGo}))
 }
 
 // finish makes a reconcile function of end, which does the next step of one object's

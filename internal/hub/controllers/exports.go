@@ -24,9 +24,9 @@ const exportPace = time.Second
 func (c *Controllers) exported() *controller {
 	exports := inAllSpaces(key.APIExports)
 	return c.controller("apiexports", c.paced(c.reconcileExport),
-		c.follow(source{table.AcrossSpaces(key.APIExports), exports, byKey}),
-		c.follow(source{table.AcrossSpaces(key.APIBindings), exports, byExport}),
-		c.follow(source{table.AcrossSpaces(key.CRDs), exports, c.besidesCRD(key.APIExports)}))
+		c.follow(source{table.ResourceTopic(key.APIExports), exports, byKey}),
+		c.follow(source{table.ResourceTopic(key.APIBindings), exports, byExport}),
+		c.follow(source{table.ResourceTopic(key.CRDs), exports, c.besidesCRD(key.APIExports)}))
 }
 
 // byExport names a change of an APIBinding by the key of what it binds.

@@ -32,9 +32,9 @@ const (
 func (c *Controllers) sliced() *controller {
 	views := inAllSpaces(key.APIExportViews)
 	return c.controller("apiexportviews", c.paced(c.reconcileExportView), c.config.Shelved.watch,
-		c.follow(source{table.AcrossSpaces(key.APIExportViews), views, byKey}),
-		c.follow(source{table.AcrossSpaces(key.APIExports), views, c.ofExport}),
-		c.follow(source{table.AcrossSpaces(key.CRDs), views, c.besidesCRD(key.APIExportViews)}))
+		c.follow(source{table.ResourceTopic(key.APIExportViews), views, byKey}),
+		c.follow(source{table.ResourceTopic(key.APIExports), views, c.ofExport}),
+		c.follow(source{table.ResourceTopic(key.CRDs), views, c.besidesCRD(key.APIExportViews)}))
 }
 
 // ofExport names a change of an APIExport by the views of its space that slice it.
@@ -83,7 +83,7 @@ func (c *Controllers) reconcileExportView(ctx context.Context, k string) (time.D
 // slices sets the slices that a view has, by their values.
 func (c *Controllers) slices(o key.Object, v *v1alpha1.APIExportView) {
 	st, of := &v.Status, key.Shelf{Space: o.Space, Name: o.Name, View: true}
-	counted, _ := c.config.Table.SlicesOf(o.Space, o.Name)
+	counted, _ := c.config.Table.Slices(o.Space, o.Name)
 	st.Rest = &v1alpha1.RestEndpoint{URL: c.config.ShelfURL(of)}
 	objects := map[string]int64{}
 	for _, f := range counted {

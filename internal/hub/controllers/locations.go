@@ -24,7 +24,7 @@ func (c *Controllers) locations() *controller {
 	for _, prefix := range []string{
 		key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.AgentStatuses.Prefix(),
 	} {
-		watches = append(watches, c.follow(source{table.Under(prefix), below(prefix), byLocation}))
+		watches = append(watches, c.follow(source{table.PrefixTopic(prefix), below(prefix), byLocation}))
 	}
 	return c.controller("locations", c.reconcileLocation, watches...)
 }

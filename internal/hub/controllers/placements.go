@@ -46,7 +46,7 @@ func (c *Controllers) policies() *controller {
 		return c.reconcilePlacement(ctx, k)
 	}
 	return c.controller("policies", reconcile, c.watchCounts,
-		c.follow(source{table.AcrossSpaces(key.Customizers), inAllSpaces(key.Customizers), byKey}))
+		c.follow(source{table.ResourceTopic(key.Customizers), inAllSpaces(key.Customizers), byKey}))
 }
 
 // Count counts how far locations have come, and notes which are synced, until the context

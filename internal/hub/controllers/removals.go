@@ -22,13 +22,13 @@ func (c *Controllers) removals() *controller {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
 	none := func(*table.Snapshot, func(*table.Row) bool) {}
 	return c.controller("removals", c.reconcileRemoval,
-		c.follow(source{table.Under(objects), below(objects), func(ch table.Change) []string {
+		c.follow(source{table.PrefixTopic(objects), below(objects), func(ch table.Change) []string {
 			if !write.KeptUntilRemoved(ch.Cur) {
 				return nil
 			}
 			return byKey(ch)
 		}}),
-		c.follow(source{table.Under(reports), none, byReportedRemoval}))
+		c.follow(source{table.PrefixTopic(reports), none, byReportedRemoval}))
 }
 
 // byReportedRemoval names the object of a report by which a location may have settled it.

@@ -35,21 +35,21 @@ func (c *Controllers) returned() *controller {
 	spaces, locations := key.ResourcePrefix(key.Root, key.Spaces), key.ResourcePrefix(key.Root, key.Locations)
 	r := &returner{Controllers: c, pace: newPace(c.config.Now)}
 	one := c.controller("returned status", r.paced,
-		c.follow(source{table.Under(reports), below(reports), func(ch table.Change) []string {
+		c.follow(source{table.PrefixTopic(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)
 			if err != nil || r.Origin != key.Placed {
 				return nil
 			}
 			return []string{r.Object.Key()}
 		}}),
-		c.follow(source{table.Under(objects), below(objects), func(ch table.Change) []string {
+		c.follow(source{table.PrefixTopic(objects), below(objects), func(ch table.Change) []string {
 			if !asks(ch.Cur) && !asks(ch.Prev) && (ch.Cur == nil || !isReturned(ch.Cur)) {
 				return nil
 			}
 			return byKey(ch)
 		}}),
-		c.follow(source{table.Under(spaces), below(spaces), r.withOtherLimits}),
-		c.follow(source{table.Under(locations), below(locations), r.atMovedLocation}))
+		c.follow(source{table.PrefixTopic(spaces), below(spaces), r.withOtherLimits}),
+		c.follow(source{table.PrefixTopic(locations), below(locations), r.atMovedLocation}))
 	one.workers = returners
 	return one
 }

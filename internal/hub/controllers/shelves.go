@@ -36,9 +36,9 @@ func (s *Shelves) Observe(_ int64, changes []table.Change) {
 		if was == now {
 			continue
 		}
-		for _, on := range []table.Showing{was, now} {
+		for _, on := range []table.Exposure{was, now} {
 			if on != nil {
-				s.note(on.Shelves())
+				s.note(on.ExportViews())
 			}
 		}
 	}
@@ -50,11 +50,11 @@ func (s *Shelves) Observe(_ int64, changes []table.Change) {
 	}
 }
 
-func shownOf(row *table.Row) table.Showing {
+func shownOf(row *table.Row) table.Exposure {
 	if row == nil {
 		return nil
 	}
-	return row.On
+	return row.Exposure
 }
 
 func (s *Shelves) note(all []key.Shelf) {

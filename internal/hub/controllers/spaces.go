@@ -17,7 +17,7 @@ import (
 // are being deleted.
 func (c *Controllers) spaces() *controller {
 	prefix := key.ResourcePrefix(key.Root, key.Spaces)
-	return c.controller("spaces", c.reconcileSpace, c.follow(source{table.Under(prefix), below(prefix), byKey}))
+	return c.controller("spaces", c.reconcileSpace, c.follow(source{table.PrefixTopic(prefix), below(prefix), byKey}))
 }
 
 func (c *Controllers) reconcileSpace(ctx context.Context, k string) error {

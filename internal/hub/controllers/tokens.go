@@ -24,8 +24,8 @@ func (c *Controllers) tokens() *controller {
 	all, spaces := key.Tokens.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
 	none := func(*table.Snapshot, func(*table.Row) bool) {}
 	return c.controller("tokens", c.reconcileToken,
-		c.follow(source{table.Under(all), below(all), c.byToken}),
-		c.follow(source{table.Under(spaces), none, c.byTokenOfSpace}))
+		c.follow(source{table.PrefixTopic(all), below(all), c.byToken}),
+		c.follow(source{table.PrefixTopic(spaces), none, c.byTokenOfSpace}))
 }
 
 // byToken names a change by its token; if that is gone, by those that were made from it.

@@ -29,9 +29,9 @@ func (c *Controllers) born() *controller {
 	none := func(*table.Snapshot, func(*table.Row) bool) {}
 	locations := key.ResourcePrefix(key.Root, key.Locations)
 	return c.controller("born", c.reconcileBorn,
-		c.follow(source{table.Under(locations), below(locations), byAsked}),
-		c.follow(source{table.Under(key.Objects.Prefix()), none, c.byAssociated}),
-		c.follow(source{table.Under(key.Reports.Prefix()), none, c.byUnwanted}))
+		c.follow(source{table.PrefixTopic(locations), below(locations), byAsked}),
+		c.follow(source{table.PrefixTopic(key.Objects.Prefix()), none, c.byAssociated}),
+		c.follow(source{table.PrefixTopic(key.Reports.Prefix()), none, c.byUnwanted}))
 }
 
 // byAsked names a Location of which something else is asked than before.

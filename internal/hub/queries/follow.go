@@ -81,12 +81,12 @@ type changedPlaces struct {
 func (q *Server) follow(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
 	snapshot := q.config.Table.Snapshot()
 	c := &follower{Server: q, rights: rights, filter: f, out: json.NewEncoder(w), http: http.NewResponseController(w), dirty: map[key.Identity]*changedPlaces{}}
-	conditions := table.Ending(q.config.Premises(r.Context()), errEnded)
+	conditions := table.WithEnd(q.config.Premises(r.Context()), errEnded)
 	if rights.space != key.Root {
-		conditions = append(conditions, table.Stands(rights.space.Key(), snapshot.Rev, errEnded))
+		conditions = append(conditions, table.ObjectExists(rights.space.Key(), snapshot.Rev, errEnded))
 	}
 	for i, topic := range []table.Topic{
-		table.Under(key.SpacePrefix(rights.space)), table.About(rights.space), table.Under(key.ResourcePrefix(key.Root, key.Locations)),
+		table.PrefixTopic(key.SpacePrefix(rights.space)), table.SpaceReportTopic(rights.space), table.PrefixTopic(key.ResourcePrefix(key.Root, key.Locations)),
 	} {
 		sub, err := q.config.Table.Subscribe(snapshot.Rev, conditions, topic)
 		if err != nil {

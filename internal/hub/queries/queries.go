@@ -151,7 +151,7 @@ type Config struct {
 	May    func(ctx context.Context, verb string, o key.Object) bool
 	MaySub func(ctx context.Context, verb string, o key.Object, sub string) bool
 	// Premises returns the stream conditions of a request's access.
-	Premises func(ctx context.Context) []table.Premise
+	Premises func(ctx context.Context) []table.Condition
 	// Look requests the live object from a location's agent.
 	Look   func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
 	Logger *slog.Logger

@@ -70,7 +70,7 @@ func New(config Config) *Gate {
 
 // Hooks returns the callbacks for the log.
 func (g *Gate) Hooks() etcd.Hooks {
-	return etcd.Hooks{Lost: g.lost, Loaded: g.phase.load, Asked: g.answers.note}
+	return etcd.Hooks{Lost: g.lost, Loaded: g.phase.load, Probed: g.answers.note}
 }
 
 // lost stops serving requests until the table is loaded again. restored reports that the log was
@@ -225,7 +225,7 @@ func (g *Gate) Answers() time.Time {
 func (g *Gate) Asked(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
-	if err := g.config.Log.Ask(limited); err != nil {
+	if err := g.config.Log.Ping(limited); err != nil {
 		return err
 	}
 	return g.Committed(ctx)

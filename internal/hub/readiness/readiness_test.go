@@ -63,7 +63,7 @@ func TestHeard(t *testing.T) {
 	}()
 	g := New(Config{Log: l, Now: time.Now, Silent: func() bool { return false }})
 	g.phase.ready = true
-	tail := g.Hooks().Asked
+	tail := g.Hooks().Probed
 	tail(errors.New("the log does not answer"))
 	if g.recordAnswer(t.Context(), nil, 0); g.Ready() {
 		t.Error("ready, though the log does not answer")

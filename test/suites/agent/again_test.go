@@ -210,7 +210,7 @@ func (a *again) check() {
 	a.complete("done")
 	a.says(a.key("batch/jobs/done"), wire.Applied, v1alpha1.ReasonCompleted)
 	env.Eventually(t, soon, func() error {
-		if n := a.hub.Told().Prune; n != nil {
+		if n := a.hub.AgentStatus().Prune; n != nil {
 			return errors.New("a removal waits")
 		}
 		return nil

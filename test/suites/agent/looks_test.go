@@ -17,7 +17,7 @@ import (
 // look asks the site's agent about an object.
 func (s *site) look(key string, all bool) wire.Looked {
 	s.t.Helper()
-	answer, err := s.hub.Look(s.t.Context(), key, all)
+	answer, err := s.hub.Inspect(s.t.Context(), key, all)
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func offline(s *site) {
 	if err := s.has("b", "1")(); err != nil {
 		t.Error(err)
 	}
-	if n := s.hub.Asked(route.Walk); n > 1 {
+	if n := s.hub.Calls(route.Walk); n > 1 {
 		t.Errorf("%d walks: the agent should have resumed", n)
 	}
 }

@@ -213,7 +213,7 @@ func recreateGuard(s *site) {
 				}
 			}
 			pending := 0
-			if p := s.hub.Told().Prune; p != nil {
+			if p := s.hub.AgentStatus().Prune; p != nil {
 				pending = p.Pending
 			}
 			if n := have(value); n != made || waiting != wait || pending != wait {
@@ -234,7 +234,7 @@ func recreateGuard(s *site) {
 		return nil
 	})
 	are("2", free, many-free)
-	digest := s.hub.Told().Prune.Digest
+	digest := s.hub.AgentStatus().Prune.Digest
 	s.hub.Set(func(now *wire.Settings) { now.Confirm = []wire.Confirmation{{Digest: digest}} })
 	are("2", many, 0)
 	// What was confirmed lets go nothing that is refused later.

@@ -85,7 +85,7 @@ func TestRebuiltCluster(t *testing.T) {
 	runs()
 	s.says(job, wire.Applied, "Completed")
 	s.says(s.key("a"), wire.Applied, "")
-	if reported := s.hub.Told().Cluster; reported == nil || reported.Replaced != "" {
+	if reported := s.hub.AgentStatus().Cluster; reported == nil || reported.Replaced != "" {
 		t.Errorf("of the first cluster the agent reports %+v", reported)
 	}
 	for _, running := range []bool{true, false} {
@@ -100,7 +100,7 @@ func TestRebuiltCluster(t *testing.T) {
 		runs()
 		s.says(job, wire.Applied, "Completed")
 		env.Eventually(t, soon, func() error {
-			if reported := s.hub.Told().Cluster; reported == nil || reported.Replaced == "" {
+			if reported := s.hub.AgentStatus().Cluster; reported == nil || reported.Replaced == "" {
 				return fmt.Errorf("the agent reports %+v", reported)
 			}
 			return nil

@@ -28,7 +28,7 @@ spec:
 // name, which that space is told.
 func TestAtALocation(t *testing.T) {
 	h := hubOfAll{env.StartHub(t)}
-	w := world.At(t, h.Hub)
+	w := world.ForHub(t, h.Hub)
 	edge := w.Join("edge", nil, env.APIOnly())
 	// All that one space has there goes at once, which is more than goes unasked.
 	env.Kubectl(t, h.Kubeconfig, "patch", "location", "edge", "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)

@@ -15,7 +15,7 @@ import (
 // none that would be cut, or refused, is ever sent. When the first one leaves, all are.
 func TestDefinitionsMeet(t *testing.T) {
 	h := hubOfAll{env.StartHub(t)}
-	edge := world.At(t, h.Hub).Join("edge", nil, env.APIOnly())
+	edge := world.ForHub(t, h.Hub).Join("edge", nil, env.APIOnly())
 	env.Kubectl(t, h.Kubeconfig, "patch", "location", "edge", "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
 	one, two := h.space(t, "one"), h.space(t, "two")
 	const id = "apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example"

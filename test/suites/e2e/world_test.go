@@ -40,7 +40,7 @@ func newShop(t *testing.T, locations ...string) *shop {
 // shopAt is the space shop of a hub, which need not be there yet.
 func shopAt(t *testing.T, hub *env.Hub) *shop {
 	t.Helper()
-	return &shop{World: world.At(t, hub), t: t, space: hub.PathKubeconfig("spaces/" + spaceName)}
+	return &shop{World: world.ForHub(t, hub), t: t, space: hub.PathKubeconfig("spaces/" + spaceName)}
 }
 
 // bearer is what an agent is known by that has joined.

@@ -42,7 +42,7 @@ func TestHubClock(t *testing.T) {
 	hub.MoveClock(-month)
 	hub.Start()
 	hub.MoveClock(0)
-	w := world.At(t, hub)
+	w := world.ForHub(t, hub)
 	e := edgeOf(t, w, env.StartLink(t, hub.URL))
 	e.put("kept", "1")
 	e.has("kept", "1")

@@ -85,7 +85,7 @@ func newHubs(t *testing.T, n int, pulses pulses, change func(*env.Hub)) *hubs {
 		if i == 0 {
 			h.all = append(h.all, env.StartHub(t, flags...))
 		} else {
-			h.all = append(h.all, h.all[0].Beside(flags...))
+			h.all = append(h.all, h.all[0].StartSibling(flags...))
 		}
 		if change != nil {
 			h.all[i].Stop()
@@ -98,7 +98,7 @@ func newHubs(t *testing.T, n int, pulses pulses, change func(*env.Hub)) *hubs {
 		config += fmt.Sprintf("  server hub%d %s check check-ssl verify none inter 2s downinter 500ms fall 1 rise 1 on-marked-down shutdown-sessions\n", i, strings.TrimPrefix(hub.URL, "https://"))
 	}
 	env.StartBalancer(t, balancer, config)
-	h.edge = edgeOf(t, world.At(t, h.all[0]), nil)
+	h.edge = edgeOf(t, world.ForHub(t, h.all[0]), nil)
 	h.balanced = h.all[0].PathConfig("spaces/" + spaceName)
 	h.balanced.Host = strings.Replace(h.balanced.Host, strings.TrimPrefix(h.all[0].URL, "https://"), balancer, 1)
 	h.space = world.Dynamic(t, h.balanced)

@@ -14,7 +14,7 @@ import (
 func TestNetwork(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)
-	w := world.At(t, n.StartHub("--heartbeat", heartbeat.String(), "--disconnected-after", "3s"))
+	w := world.ForHub(t, n.StartHub("--heartbeat", heartbeat.String(), "--disconnected-after", "3s"))
 	e := edgeOf(t, w, nil)
 	e.Agent.Kill()
 	e.Agent.Within(n)

@@ -22,7 +22,7 @@ import (
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)
-	w := world.At(t, n.StartHub("--heartbeat", heartbeat.String()))
+	w := world.ForHub(t, n.StartHub("--heartbeat", heartbeat.String()))
 	e := edgeOf(t, w, nil)
 	hub := strings.TrimPrefix(e.Hub.URL, "https://")
 	certificate, key, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
@@ -30,7 +30,7 @@ func TestPaths(t *testing.T) {
 		t.Fatal(err)
 	}
 	passing, terminating := env.StartPassing(t, hub), env.StartTerminating(t, hub, certificate, key)
-	forwarding := env.StartForwarding(t, n.Beside)
+	forwarding := env.StartForwarding(t, n.ClusterSide)
 	for _, path := range []struct {
 		name, address string
 		// variables are what the agent's environment says.

@@ -32,7 +32,7 @@ func TestHubDiskStandsStill(t *testing.T) {
 	hub.Kill()
 	disk := env.StartDisk(t, hub.Dir)
 	hub.Start()
-	e := edgeOf(t, world.At(t, hub), env.StartLink(t, hub.URL))
+	e := edgeOf(t, world.ForHub(t, hub), env.StartLink(t, hub.URL))
 	e.put("kept", "1")
 	e.has("kept", "1")
 	for round := range 3 {

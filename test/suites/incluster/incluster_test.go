@@ -138,10 +138,10 @@ func (s *inCluster) pod() (user int64, mounts []env.Mount, environment, args []s
 	if strings.Join(c.Command, " ") != "/orrery-agent" || c.Image != image || !*c.SecurityContext.ReadOnlyRootFilesystem {
 		s.t.Fatalf("the container is %+v", c)
 	}
-	mounts = []env.Mount{{From: s.serviceAccount(pod.ServiceAccountName), At: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
+	mounts = []env.Mount{{From: s.serviceAccount(pod.ServiceAccountName), Path: "/var/run/secrets/kubernetes.io/serviceaccount", ReadOnly: true}}
 	for _, m := range c.VolumeMounts {
 		i := slices.IndexFunc(pod.Volumes, func(v corev1.Volume) bool { return v.Name == m.Name })
-		mounts = append(mounts, env.Mount{From: s.volume(pod.Volumes[i], *pod.SecurityContext.FSGroup), At: m.MountPath, ReadOnly: m.ReadOnly})
+		mounts = append(mounts, env.Mount{From: s.volume(pod.Volumes[i], *pod.SecurityContext.FSGroup), Path: m.MountPath, ReadOnly: m.ReadOnly})
 	}
 	server, err := url.Parse(s.cluster.Config.Host)
 	if err != nil {

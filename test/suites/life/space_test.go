@@ -251,7 +251,7 @@ func uids(a *api) map[string]string {
 func TestDeletedSpaceAtALocation(t *testing.T) {
 	t.Parallel()
 	h := startHub(t)
-	w := world.At(t, h.Hub)
+	w := world.ForHub(t, h.Hub)
 	site := w.Join("edge", nil, env.APIOnly())
 	const many, free, others = 70, 50, 5
 	place := func(name string, n int) {

@@ -15,7 +15,7 @@ import (
 func TestOnlyAgentsConnect(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)
-	s := siteOf(t, world.At(t, n.StartHub()))
+	s := siteOf(t, world.ForHub(t, n.StartHub()))
 	kubeconfig := n.Kubeconfig(s.cluster)
 	env.Eventually(t, world.Soon, func() error {
 		if !n.Reach() {

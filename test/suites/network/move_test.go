@@ -25,7 +25,7 @@ func TestMove(t *testing.T) {
 		return env.StartBalancer(t, listen, fmt.Sprintf("listen hub\n  mode tcp\n  bind %s\n  server hub %s\n", listen, strings.TrimPrefix(hub.URL, "https://")))
 	}
 	before := pass(old)
-	s := siteOf(t, world.At(t, hub))
+	s := siteOf(t, world.ForHub(t, hub))
 	a := s.join(nil)
 	s.reaches(a, "https://"+old)
 

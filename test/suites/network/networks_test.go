@@ -106,7 +106,7 @@ func behind(t *testing.T, ways []way, args ...string) *balanced {
 		).Replace(w.balancer)
 	}
 	env.StartBalancer(t, first, sections)
-	b.site = siteOf(t, world.At(t, hub))
+	b.site = siteOf(t, world.ForHub(t, hub))
 	return b
 }
 

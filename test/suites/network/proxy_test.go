@@ -19,16 +19,16 @@ import (
 func TestProxy(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)
-	s := siteOf(t, world.At(t, n.StartHub()))
+	s := siteOf(t, world.ForHub(t, n.StartHub()))
 	const right, wrong = "r1ght-s3cret", "wr0ng-s3cret"
-	squid := env.StartAsking(t, n.Beside, "site", right)
+	squid := env.StartAsking(t, n.ClusterSide, "site", right)
 	with := func(password string) string { return fmt.Sprintf("http://site:%s@%s", password, squid.Address) }
 	kubeconfig := n.Kubeconfig(s.cluster)
 	n.Lose()
 
 	a := s.join(func(a *env.Agent) {
 		a.Within(n)
-		a.Setenv("HTTPS_PROXY="+with(wrong), "NO_PROXY="+n.Beside)
+		a.Setenv("HTTPS_PROXY="+with(wrong), "NO_PROXY="+n.ClusterSide)
 	}, "--kubeconfig", kubeconfig)
 	s.says(a, "refuses the user and password that it was given (407")
 	a.Stop()

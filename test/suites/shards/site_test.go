@@ -38,7 +38,7 @@ type site struct {
 // newSite is a location with spaces in each shard of two and of three, at a hub with further flags.
 func newSite(t *testing.T, hubArgs ...string) *site {
 	hub := env.StartHub(t, hubArgs...)
-	w := &site{World: world.At(t, hub), t: t, hub: hub, Cluster: env.StartCluster(t, location, env.APIOnly()), uids: map[key.Space]types.UID{}, value: "1"}
+	w := &site{World: world.ForHub(t, hub), t: t, hub: hub, Cluster: env.StartCluster(t, location, env.APIOnly()), uids: map[key.Space]types.UID{}, value: "1"}
 	w.orrery("location", "add", location, "--label", "site="+location)
 	have := map[[2]int]bool{} // one space for each way from a shard of two to one of three
 	for i := range 100 {

@@ -68,11 +68,11 @@ func write(dir string) error {
 	replace := map[string]string{file: filepath.Join(dir, "time.go")}
 	contents := map[string]string{"time.go": text, "follow.go": follow}
 	for _, program := range []string{"orrery", "orrery-agent"} {
-		at, err := filepath.Abs(filepath.Join("cmd", program, "follow.go"))
+		added, err := filepath.Abs(filepath.Join("cmd", program, "follow.go"))
 		if err != nil {
 			return err
 		}
-		replace[at] = filepath.Join(dir, "follow.go")
+		replace[added] = filepath.Join(dir, "follow.go")
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replace})
 	if err != nil {

@@ -30,9 +30,8 @@ type Agent struct {
 	late *atomic.Int32
 }
 
-// StartAgent starts an agent with an empty data directory of its own, for the
-// location that token names and the cluster that kubeconfig names, and waits until
-// it says that it is ready.
+// StartAgent starts an agent with an empty data directory of its own, for the location of the token and
+// the cluster of the kubeconfig, and waits until it prints that it is ready.
 func StartAgent(t T, name, token, kubeconfig string, args ...string) *Agent {
 	t.Helper()
 	a := NewAgent(t, name)
@@ -40,7 +39,7 @@ func StartAgent(t T, name, token, kubeconfig string, args ...string) *Agent {
 	return a
 }
 
-// NewAgent is an agent with an empty data directory of its own that is yet to be started.
+// NewAgent returns an agent with an empty data directory of its own, which is not started.
 func NewAgent(t T, name string) *Agent {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,8 +51,8 @@ func NewAgent(t T, name string) *Agent {
 	}
 }
 
-// Start starts the agent after Kill or Stop with its data directory only, and
-// waits until it says that it is ready.
+// Start starts the agent after Kill or Stop with its data directory only, and waits until it prints that
+// it is ready.
 func (a *Agent) Start(args ...string) {
 	a.t.Helper()
 	a.run(args...)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// OwnClock gives the process a wall clock of its own from its next start, with the binary
-// that `make clock` builds. It is right until MoveClock.
+// OwnClock gives the process a wall clock of its own from its next start, with the binary that `make
+// clock` builds. Until MoveClock it shows the real time.
 func (p *Process) OwnClock() {
 	p.t.Helper()
 	p.binary = Binary(p.t, filepath.Join("clock", filepath.Base(p.binary)))
@@ -18,8 +18,8 @@ func (p *Process) OwnClock() {
 	p.setClock(0)
 }
 
-// MoveClock sets the process's own wall clock ahead of the right time, as if somebody set
-// the clock of the machine. The process need not run.
+// MoveClock sets the process's own wall clock ahead of the real time, as if the clock of its machine was
+// set. The process need not run.
 func (p *Process) MoveClock(ahead time.Duration) {
 	p.t.Helper()
 	text := p.setClock(ahead)

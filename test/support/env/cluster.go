@@ -16,17 +16,17 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// Users of a cluster, all of them in system:masters. Requests tells them apart.
+// Users of a cluster, all of them in system:masters. Requests distinguishes them.
 const (
 	AdminUser = "admin"
 	AgentUser = "orrery-agent"
 )
 
-// startTimeout is how long a part may take to be ready on a busy machine, and lookTimeout bounds one
-// of the looks whether it is.
 const (
+	// startTimeout is the maximum time that a process needs to be ready on a busy machine.
 	startTimeout = 4 * time.Minute
-	lookTimeout  = 30 * time.Second
+	// checkTimeout is the timeout of one check whether a process is ready.
+	checkTimeout = 30 * time.Second
 )
 
 // Cluster is a real Kubernetes cluster whose nodes are simulated: pods are
@@ -35,22 +35,22 @@ type Cluster struct {
 	Name string
 	// Dir holds data, certificates and logs.
 	Dir string
-	// Kubeconfig is that of AdminUser, AgentKubeconfig that of AgentUser.
+	// Kubeconfig is the file for AdminUser, and AgentKubeconfig that for AgentUser.
 	Kubeconfig, AgentKubeconfig string
-	// Config is that of AdminUser, without a client-side rate limit.
+	// Config is the configuration for AdminUser, without a client-side rate limit.
 	Config *rest.Config
 	// Client is made from Config.
 	Client kubernetes.Interface
-	// APIServer is there to be measured or made to hang.
+	// APIServer is exported so that tests can measure or suspend it.
 	APIServer *Process
-	// Etcd is what the API server keeps its objects in.
+	// Etcd is the etcd of the API server.
 	Etcd *Process
 
 	t          T
 	etcd       *Etcd
 	address    string
 	serverArgs []string
-	parts      []*Process
+	processes  []*Process
 	requests   *auditEvents
 	// isReplaced is set when the data in etcd may no longer be those that the cluster began with.
 	isReplaced bool
@@ -64,14 +64,12 @@ type clusterOptions struct {
 	serverArgs, etcdArgs []string
 }
 
-// APIOnly leaves out everything but etcd and the API server: no controllers, no
-// nodes.
+// APIOnly omits everything except etcd and the API server: there are no controllers and no nodes.
 func APIOnly() ClusterOption {
 	return func(o *clusterOptions) { o.apiOnly = true }
 }
 
-// APIServerArgs gives the API server further flags, which win over those of the
-// harness.
+// APIServerArgs gives the API server further flags, which override those of the harness.
 func APIServerArgs(args ...string) ClusterOption {
 	return func(o *clusterOptions) { o.serverArgs = append(o.serverArgs, args...) }
 }
@@ -118,14 +116,14 @@ func (c *Cluster) startParts(o clusterOptions) {
 	}
 }
 
-// Stop ends the whole cluster at once, as a power cut would.
+// Stop ends all processes of the cluster at once, like a power failure.
 func (c *Cluster) Stop() {
-	for _, p := range c.parts {
+	for _, p := range c.processes {
 		p.Kill()
 	}
 }
 
-// KillAPIServer ends the API server by SIGKILL and leaves all else running.
+// KillAPIServer ends the API server by SIGKILL. The other processes continue.
 func (c *Cluster) KillAPIServer() {
 	c.APIServer.Kill()
 }
@@ -140,22 +138,22 @@ func (c *Cluster) StartAPIServer() {
 	})
 }
 
-// process describes one part of the cluster, named after its binary.
+// process returns a process of the cluster, which is not started. Its name is that of its binary.
 func (c *Cluster) process(binary string) *Process {
 	c.t.Helper()
 	p := newProcess(c.t, c.Name+"-"+binary, binary, c.Dir)
-	c.parts = append(c.parts, p)
+	c.processes = append(c.processes, p)
 	return p
 }
 
-// eventually waits for p to have brought about what f checks.
+// eventually waits until f succeeds. It fails the test if p ends first.
 func (c *Cluster) eventually(p *Process, f func(context.Context) error) {
 	c.t.Helper()
 	Eventually(c.t, startTimeout, func() error {
 		if !p.Running() {
 			c.t.Fatalf("%s ended: %s\n%s", p.name, p.cmd.ProcessState, tail(p.stderr))
 		}
-		ctx, cancel := context.WithTimeout(c.t.Context(), lookTimeout)
+		ctx, cancel := context.WithTimeout(c.t.Context(), checkTimeout)
 		defer cancel()
 		return f(ctx)
 	})
@@ -215,13 +213,14 @@ func (c *Cluster) startNodes() {
 			return err
 		}
 		for i := range nodes.Items {
-			err = errors.Join(err, takesPods(&nodes.Items[i]))
+			err = errors.Join(err, acceptsPods(&nodes.Items[i]))
 		}
 		return err
 	})
 }
 
-func takesPods(node *corev1.Node) error {
+// acceptsPods returns an error unless a node is ready and has no taints.
+func acceptsPods(node *corev1.Node) error {
 	if len(node.Spec.Taints) > 0 {
 		return fmt.Errorf("node %q has taints %v", node.Name, node.Spec.Taints)
 	}
@@ -250,10 +249,10 @@ func (c *Cluster) apiServerArgs() []string {
 
 func (c *Cluster) path(file string) string { return filepath.Join(c.Dir, file) }
 
-// EtcdURL is where the cluster's etcd takes clients.
+// EtcdURL returns the client URL of the cluster's etcd.
 func (c *Cluster) EtcdURL() string { return c.etcd.URL }
 
-// AuditLog is the file that Requests reads, one JSON value per line.
+// AuditLog returns the name of the file that Requests reads, with one JSON value per line.
 func (c *Cluster) AuditLog() string { return c.path(auditLog) }
 
 func (c *Cluster) writeFile(name string, data []byte) error {

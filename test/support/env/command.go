@@ -12,15 +12,15 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// commandTimeout bounds a command that is run to its end.
+// commandTimeout is the timeout of a command.
 const commandTimeout = 15 * time.Minute
 
-// Command is a built binary to be run to its end.
+// Command is a call of a built binary that ends by itself.
 type Command struct {
-	// Binary is a name in .bin, Args what follows it.
+	// Binary is the name of a file in .bin, and Args are the arguments.
 	Binary string
 	Args   []string
-	// Kubeconfig is what KUBECONFIG names; commands see no other configuration.
+	// Kubeconfig is the value of KUBECONFIG. Commands have no other configuration.
 	Kubeconfig string
 	Stdin      string
 }
@@ -31,7 +31,7 @@ func (c Command) Try(t T) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, Binary(t, c.Binary), c.Args...)
-	home := filepath.Dir(c.Kubeconfig) // so that what kubectl caches goes with the server
+	home := filepath.Dir(c.Kubeconfig) // kubectl's cache is deleted with the kubeconfig
 	cmd.Env = append(os.Environ(), "HOME="+home, "KUBECONFIG="+c.Kubeconfig)
 	cmd.Stdin = strings.NewReader(c.Stdin)
 	var stdout, stderr bytes.Buffer
@@ -87,8 +87,8 @@ func TryKubectl(t T, kubeconfig string, args ...string) (string, error) {
 	return Command{Binary: "kubectl", Kubeconfig: kubeconfig, Args: args}.Try(t)
 }
 
-// StartKubectl runs kubectl until the test ends, for watches: Stdout has what it
-// has printed so far.
+// StartKubectl runs kubectl until the test ends, for watches. Stdout of the process has its output so
+// far.
 func StartKubectl(t T, kubeconfig string, args ...string) *Process {
 	t.Helper()
 	p := newProcess(t, "kubectl", "kubectl", t.TempDir())

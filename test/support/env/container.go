@@ -8,24 +8,23 @@ import (
 	"strings"
 )
 
-// Container is a process that sees of this machine what a container of an image with one
-// static binary sees: that binary, its mounts, and a root directory that can't be written.
-// It has no rights and no environment but those that it is given; its network is this
-// machine's.
+// Container is a process with the file system of a container whose image has one static binary: the
+// binary, the mounts, and a read-only root directory. It has no other rights and environment than those
+// that it is given. It uses the network of this machine.
 type Container struct {
 	*Process
 	root string
 }
 
-// Mount is a directory of this machine at a path in a container.
+// Mount mounts the directory From of this machine at Path in a container.
 type Mount struct {
-	From, At string
-	ReadOnly bool
+	From, Path string
+	ReadOnly   bool
 }
 
-// contain makes the root directory $1 as seen by nobody else, mounts there what follows as
-// FROM AT ro|rw, up to an empty word, and runs what follows that as user and group $2, with
-// the environment in the words up to another empty one.
+// contain is a shell script. Its arguments are the root directory, the ID of user and group, mounts as
+// FROM PATH ro|rw, an empty word, and the arguments of env: the environment and the command. It makes
+// the root directory in a private mount namespace, and runs the command.
 const contain = `set -e
 root=$1 id=$2; shift 2
 mount --bind "$root" "$root"
@@ -38,7 +37,7 @@ shift
 mount -o remount,bind,ro "$root"
 exec env -i "$@"`
 
-// NewContainer makes the container of a static binary, which is not started yet.
+// NewContainer returns the container of a static binary, which is not started.
 func NewContainer(t T, name, binary string) *Container {
 	t.Helper()
 	c := &Container{root: t.TempDir()}
@@ -53,8 +52,8 @@ func NewContainer(t T, name, binary string) *Container {
 	return c
 }
 
-// Start runs the binary as a user with mounts and an environment, and waits for the line
-// by which it says that it is ready.
+// Start runs the binary as a user with mounts and an environment. It waits for the line that shows that
+// the process is ready, and returns it.
 func (c *Container) Start(user int64, mounts []Mount, environment []string, args ...string) string {
 	c.t.Helper()
 	before := c.lines()
@@ -62,20 +61,20 @@ func (c *Container) Start(user int64, mounts []Mount, environment []string, args
 	return c.waitLine(before)
 }
 
-// Run is Start, which does not wait.
+// Run is Start without the wait.
 func (c *Container) Run(user int64, mounts []Mount, environment []string, args ...string) {
 	c.t.Helper()
 	id := fmt.Sprint(user)
 	c.within = []string{"unshare", "--mount", "--propagation", "private", "setpriv", "--no-new-privs", "sh", "-c", contain, "sh", c.root, id}
 	for _, m := range mounts {
-		if err := os.MkdirAll(filepath.Join(c.root, m.At), 0o755); err != nil {
-			c.t.Fatalf("make %q: %v", m.At, err)
+		if err := os.MkdirAll(filepath.Join(c.root, m.Path), 0o755); err != nil {
+			c.t.Fatalf("make %q: %v", m.Path, err)
 		}
 		mode := "rw"
 		if m.ReadOnly {
 			mode = "ro"
 		}
-		c.within = append(c.within, m.From, m.At, mode)
+		c.within = append(c.within, m.From, m.Path, mode)
 	}
 	chroot, err := exec.LookPath("chroot")
 	if err != nil {
@@ -86,7 +85,7 @@ func (c *Container) Run(user int64, mounts []Mount, environment []string, args .
 	c.start(args...)
 }
 
-// Arguments are those of the running process as everybody at this machine sees them.
+// Arguments returns the arguments of the running process, which all users of this machine can read.
 func (c *Container) Arguments() string {
 	c.t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", c.cmd.Process.Pid))

@@ -8,38 +8,38 @@ import (
 	"strings"
 )
 
-// diskSize is how large the file system of a Disk is.
+// diskSize is the size of the file system of a Disk.
 const diskSize = "512M"
 
-// Disk is a file system of its own that can be made to stand still.
+// Disk is a file system that can be frozen.
 type Disk struct {
 	t   T
 	dir string
 }
 
-// StartDisk has a directory, with what is in it, on a file system of its own until the test
-// ends, which needs root. Nobody may use the directory meanwhile.
+// StartDisk moves a directory with its files to a file system of its own, until the test ends. It needs
+// root. No process may use the directory during the call.
 func StartDisk(t T, dir string) *Disk {
 	t.Helper()
-	image, was := filepath.Join(t.TempDir(), "disk"), dir+".was"
+	image, previous := filepath.Join(t.TempDir(), "disk"), dir+".previous"
 	d := &Disk{t, dir}
 	d.run("mkfs.ext4", "-q", image, diskSize)
-	if err := errors.Join(os.Rename(dir, was), os.Mkdir(dir, 0o700)); err != nil {
+	if err := errors.Join(os.Rename(dir, previous), os.Mkdir(dir, 0o700)); err != nil {
 		t.Fatalf("%v", err)
 	}
 	d.run("mount", "-o", "loop", image, dir)
-	t.Cleanup(func() { // whoever uses it still may end later
+	t.Cleanup(func() { // processes that use it may end later
 		_, _ = d.try("fsfreeze", "--unfreeze", dir) // it may not be frozen
 		d.run("umount", "--lazy", dir)
 	})
-	d.run("cp", "--archive", was+"/.", dir)
-	if err := os.RemoveAll(was); err != nil {
+	d.run("cp", "--archive", previous+"/.", dir)
+	if err := os.RemoveAll(previous); err != nil {
 		t.Fatalf("%v", err)
 	}
 	return d
 }
 
-// Freeze has whoever writes wait, and whoever waits for what was written, until Thaw.
+// Freeze blocks writes and syncs until Thaw.
 func (d *Disk) Freeze() {
 	d.t.Helper()
 	d.run("fsfreeze", "--freeze", d.dir)

@@ -2,9 +2,8 @@
 // clusters with pods that run, hubs, agents and kubectl, each a process of its
 // own that ends with the test, however the test ends.
 //
-// It knows processes, ports and files, and nothing of what Orrery does: what
-// ought to hold is for the test to say. It never skips: a part that was not
-// built fails the test. It must not be imported by anything that ships.
+// It knows processes, ports and files, and nothing of the behavior of Orrery, which tests check. It
+// never skips a test: a program that was not built fails the test. No shipped program may import it.
 package env
 
 import (
@@ -19,8 +18,8 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// T is what the harness asks of a test. *testing.T and *testing.B have it, and
-// Main gives it to a program that is not a test.
+// T has the methods of a test that this package needs. *testing.T and *testing.B implement it, and Main
+// passes an implementation to programs that are no tests.
 type T interface {
 	Helper()
 	Name() string
@@ -35,25 +34,25 @@ type T interface {
 }
 
 const (
-	// pollEvery is the time between two looks at something that has no way to tell.
-	pollEvery = 25 * time.Millisecond
-	// pollSeldom is the longest time between two looks. On the way there it is 1/shareOf
-	// of the time that has passed: a look often starts a process, so waiting must be cheap.
-	pollSeldom = 500 * time.Millisecond
-	shareOf    = 20
-	// restOf is how much longer than a look took nobody looks again: tests that only wait are not to
-	// be what others wait for.
+	// minPoll and maxPoll are the shortest and the longest pause between two attempts. Between them
+	// the pause is 1/shareOf of the time that has passed: an attempt often starts a process, so
+	// waiting must be cheap.
+	minPoll = 25 * time.Millisecond
+	maxPoll = 500 * time.Millisecond
+	shareOf = 20
+	// A pause is at least restOf times the duration of the last attempt, so that a waiting test does
+	// not slow down others.
 	restOf = 2
 )
 
 // Soon is limit.Wait.
 const Soon = limit.Wait
 
-// Eventually calls f until it returns nil. It fails the test when timeout passes first, with the
-// last error and with those before it: which, how often and when.
+// Eventually calls f until it returns nil. After the timeout it fails the test with the last error, and
+// a list of the distinct errors of all attempts.
 func Eventually(t T, timeout time.Duration, f func() error) {
 	t.Helper()
-	var errs looks
+	var errs attempts
 	err := poll(t.Context(), timeout, func() error {
 		err := f()
 		errs.add(err, time.Now())
@@ -64,10 +63,10 @@ func Eventually(t T, timeout time.Duration, f func() error) {
 	}
 }
 
-// Throughout calls f again and again for as long as d, and fails the test with the first error
-// that shows a state. An error that shows none, since a server did not answer or was busy, is
-// looked at again, and d does not pass meanwhile. Such errors are logged, and fail the test when
-// they have lasted limit.Wait, all together.
+// Throughout calls f repeatedly for the duration d, and fails the test with the first error that shows a
+// state. An error that shows none, because a server did not answer or was busy, is no failure; the time
+// without an answer does not count toward d. Such errors are logged. They fail the test when their total
+// duration reaches limit.Wait.
 func Throughout(t T, d time.Duration, f func() error) {
 	t.Helper()
 	forgiven, err := throughout(t.Context(), d, limit.Wait, f)
@@ -75,30 +74,30 @@ func Throughout(t T, d time.Duration, f func() error) {
 		t.Fatalf("%v", err)
 	}
 	if forgiven.count > 0 {
-		t.Logf("looks without an answer, %d in %s, beside %s with one%s", forgiven.count, forgiven.lasted, d, &forgiven.looks)
+		t.Logf("attempts without an answer: %d in %s, besides %s with answers%s", forgiven.count, forgiven.lasted, d, &forgiven.attempts)
 	}
 }
 
-// unansweredLooks are the looks of Throughout that showed no state.
-type unansweredLooks struct {
-	looks
-	// lasted is how long there was no answer, all together.
+// unansweredAttempts are the attempts of Throughout that showed no state.
+type unansweredAttempts struct {
+	attempts
+	// lasted is the total time without an answer.
 	lasted time.Duration
 }
 
-// throughout is Throughout that waits for patience, all together, while f gets no answer.
-func throughout(ctx context.Context, d, patience time.Duration, f func() error) (unansweredLooks, error) {
+// throughout is Throughout that allows a total time without an answer.
+func throughout(ctx context.Context, d, allowed time.Duration, f func() error) (unansweredAttempts, error) {
 	pause := time.NewTimer(0)
 	defer pause.Stop()
-	var without unansweredLooks
-	var since time.Time // until when lasted is counted; zero: the last look had an answer
+	var without unansweredAttempts
+	var since time.Time // lasted includes the time before; zero if the last attempt had an answer
 	for end := time.Now().Add(d); ; {
 		began := time.Now()
 		err := f()
 		now := time.Now()
 		if err != nil {
 			if !unanswered(err) {
-				return without, fmt.Errorf("no longer so: %w%s", err, &without.looks)
+				return without, fmt.Errorf("no longer so: %w%s", err, &without.attempts)
 			}
 			if since.IsZero() {
 				since = began
@@ -112,24 +111,24 @@ func throughout(ctx context.Context, d, patience time.Duration, f func() error) 
 				since = time.Time{}
 			}
 		}
-		if without.lasted >= patience {
-			return without, fmt.Errorf("no answer for %s: %w%s", patience, err, &without.looks)
+		if without.lasted >= allowed {
+			return without, fmt.Errorf("no answer for %s: %w%s", allowed, err, &without.attempts)
 		}
 		if err == nil && !now.Before(end) {
 			return without, nil
 		}
-		pause.Reset(pollEvery)
+		pause.Reset(minPoll)
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
-			return without, fmt.Errorf("look on for %s: %w", d, errors.Join(context.Cause(ctx), err))
+			return without, fmt.Errorf("check for %s: %w", d, errors.Join(context.Cause(ctx), err))
 		}
 	}
 }
 
-// seldom is the pause after so long a wait, of which the last look took so much.
-func seldom(waited, took time.Duration) time.Duration {
-	return max(min(max(pollEvery, waited/shareOf), pollSeldom), restOf*took)
+// pauseAfter returns the pause after an attempt that took some time, of a wait that has lasted waited.
+func pauseAfter(waited, took time.Duration) time.Duration {
+	return max(min(max(minPoll, waited/shareOf), maxPoll), restOf*took)
 }
 
 // poll calls f until it returns nil, with pauses between.
@@ -144,7 +143,7 @@ func poll(ctx context.Context, timeout time.Duration, f func() error) error {
 		if err == nil || waited > timeout {
 			return err
 		}
-		pause.Reset(seldom(waited, took))
+		pause.Reset(pauseAfter(waited, took))
 		select {
 		case <-pause.C:
 		case <-ctx.Done():
@@ -153,7 +152,7 @@ func poll(ctx context.Context, timeout time.Duration, f func() error) error {
 	}
 }
 
-// Binary returns the path of a part built by `make build` or `make kube`.
+// Binary returns the path of a program that `make build` or `make kube` builds.
 func Binary(t T, name string) string {
 	t.Helper()
 	root, err := moduleRoot()

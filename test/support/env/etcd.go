@@ -11,11 +11,11 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// Etcd is an etcd process, for a hub whose log is not in its own process.
+// Etcd is an etcd process, for a hub with an external log.
 // Process.Kill and Process.Stop end it; it can then be started again.
 type Etcd struct {
 	*Process
-	// URL is where clients reach it, without TLS.
+	// URL is the client URL, without TLS.
 	URL string
 
 	t    T
@@ -24,7 +24,7 @@ type Etcd struct {
 	args []string
 }
 
-// StartEtcd returns an empty etcd, with further flags, that is ready.
+// StartEtcd starts an empty etcd with further flags, and waits until it is ready.
 func StartEtcd(t T, args ...string) *Etcd {
 	t.Helper()
 	dir := t.TempDir()
@@ -38,7 +38,7 @@ func newEtcd(t T, p *Process, dir string, args ...string) *Etcd {
 	return &Etcd{Process: p, URL: "http://" + ports.Reserve(t), t: t, dir: filepath.Join(dir, "etcd"), peer: "http://" + ports.Reserve(t), args: args}
 }
 
-// Dir is the data directory.
+// Dir returns the data directory.
 func (e *Etcd) Dir() string { return e.dir }
 
 // Start starts etcd, also after Kill or Stop, and waits until it is healthy.
@@ -53,7 +53,7 @@ func (e *Etcd) Start() {
 		if !e.Running() {
 			e.t.Fatalf("%s ended: %s\n%s", e.name, e.cmd.ProcessState, tail(e.stderr))
 		}
-		ctx, cancel := context.WithTimeout(e.t.Context(), lookTimeout)
+		ctx, cancel := context.WithTimeout(e.t.Context(), checkTimeout)
 		defer cancel()
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, e.URL+"/health", nil)
 		if err != nil {
@@ -73,8 +73,8 @@ func (e *Etcd) Start() {
 	})
 }
 
-// Restore puts a snapshot in the place of the data of an etcd that does not run, by
-// etcd's own command and with its further flags.
+// Restore replaces the data of an etcd that does not run by a snapshot. It uses etcdutl with further
+// flags.
 func (e *Etcd) Restore(snapshot string, args ...string) {
 	e.t.Helper()
 	if e.Running() {
@@ -87,14 +87,14 @@ func (e *Etcd) Restore(snapshot string, args ...string) {
 		"--name=test", "--initial-cluster=test=" + e.peer, "--initial-advertise-peer-urls=" + e.peer}, args...)}.Run(e.t)
 }
 
-// WithoutClients runs etcd at another URL while f runs: those who use it don't see it.
+// WithoutClients runs etcd at another URL while f runs, so that its clients cannot reach it.
 func (e *Etcd) WithoutClients(f func(url string)) {
 	e.t.Helper()
 	url := e.URL
 	e.URL = "http://" + ports.Reserve(e.t)
 	e.Start()
 	f(e.URL)
-	e.Signal(syscall.SIGTERM) // which it ends by
+	e.Signal(syscall.SIGTERM) // its exit code is not 0
 	if _, ended := e.Wait(Soon); !ended {
 		e.t.Fatalf("stop %s: it was still running after %s", e.name, Soon)
 	}

@@ -15,19 +15,17 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// EtcdCluster is an etcd of several members, which clients reach over TLS and only with a
-// certificate.
+// EtcdCluster is an etcd of several members. Clients need TLS and a client certificate.
 type EtcdCluster struct {
 	Members []*EtcdMember
-	// CA, Cert and Key are the files of the authority, and of a client's certificate.
+	// CA is the file of the certificate authority, and Cert and Key are those of a client certificate.
 	CA, Cert, Key string
 }
 
-// EtcdMember is one of its processes. Process.Kill and Process.Stop end it; Start starts it
-// again.
+// EtcdMember is the process of a member. Process.Kill and Process.Stop end it; Start starts it again.
 type EtcdMember struct {
 	*Process
-	// URL is where clients reach it.
+	// URL is the client URL.
 	URL string
 
 	t       T
@@ -35,7 +33,7 @@ type EtcdMember struct {
 	args    []string
 }
 
-// StartEtcdCluster returns an empty etcd of so many members that is ready.
+// StartEtcdCluster starts an empty etcd with a number of members, and waits until it is ready.
 func StartEtcdCluster(t T, members int) *EtcdCluster {
 	t.Helper()
 	dir := t.TempDir()
@@ -85,34 +83,33 @@ func StartEtcdCluster(t T, members int) *EtcdCluster {
 	return c
 }
 
-// Start starts the member after Kill or Stop, and waits until it serves with the others.
+// Start starts the member after Kill or Stop, and waits until it is healthy.
 func (m *EtcdMember) Start() {
 	m.t.Helper()
 	m.start(m.args...)
 	m.healthy()
 }
 
-// Begin starts the member after Kill or Stop and does not wait: without the others it can't
-// serve.
+// Begin starts the member after Kill or Stop without a wait: it cannot be healthy without a quorum.
 func (m *EtcdMember) Begin() {
 	m.t.Helper()
 	m.start(m.args...)
 }
 
-// Leads says whether the member is the leader.
+// Leads reports whether the member is the leader.
 func (m *EtcdMember) Leads() bool {
 	m.t.Helper()
-	return m.says("/metrics", "\netcd_server_is_leader 1\n") == nil
+	return m.contains("/metrics", "\netcd_server_is_leader 1\n") == nil
 }
 
 func (m *EtcdMember) healthy() {
 	m.t.Helper()
-	Eventually(m.t, startTimeout, func() error { return m.says("/health", `"health":"true"`) })
+	Eventually(m.t, startTimeout, func() error { return m.contains("/health", `"health":"true"`) })
 }
 
-// says fails unless a path answers with a text.
-func (m *EtcdMember) says(path, text string) error {
-	ctx, cancel := context.WithTimeout(m.t.Context(), lookTimeout)
+// contains returns an error unless the response of a path contains a text.
+func (m *EtcdMember) contains(path, text string) error {
+	ctx, cancel := context.WithTimeout(m.t.Context(), checkTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, m.metrics+path, nil)
 	if err != nil {
@@ -122,18 +119,18 @@ func (m *EtcdMember) says(path, text string) error {
 	if err != nil {
 		return err
 	}
-	said, err := io.ReadAll(resp.Body)
+	body, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return err
 	}
-	if !strings.Contains(string(said), text) {
-		return fmt.Errorf("%s: %s does not say %q", m.name, path, text)
+	if !strings.Contains(string(body), text) {
+		return fmt.Errorf("%s: %s does not contain %q", m.name, path, text)
 	}
 	return nil
 }
 
-// Flags are those of a hub that uses the cluster, by URLs that may be others than the
-// members' own; none: those.
+// Flags returns the flags of a hub that uses the cluster at some URLs, or, without URLs, at those of the
+// members.
 func (c *EtcdCluster) Flags(urls ...string) []string {
 	if len(urls) == 0 {
 		for _, m := range c.Members {

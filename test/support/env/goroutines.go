@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Goroutines ends a process of ours, and says what its goroutines were doing: how many of
-// them there were of each kind, by who had started them and where they waited.
+// Goroutines ends a Go process by SIGQUIT, and returns a summary of its goroutines: their number by
+// state, current function and creator.
 func (p *Process) Goroutines() string {
 	p.t.Helper()
 	before := len(p.Stderr())
@@ -20,7 +20,7 @@ func (p *Process) Goroutines() string {
 	return summary(p.Stderr()[before:])
 }
 
-// summary counts the stacks that the runtime has printed.
+// summary counts the stacks in the output of the runtime.
 func summary(stacks string) string {
 	counts := map[string]int{}
 	for stack := range strings.SplitSeq(stacks, "\n\n") {
@@ -36,7 +36,7 @@ func summary(stacks string) string {
 			}
 		}
 		if len(calls) == 0 || strings.HasPrefix(calls[0], "created by runtime.") {
-			continue // the runtime's own, which it does not count either
+			continue // a goroutine of the runtime, which runtime.NumGoroutine does not count either
 		}
 		_, state, _ := strings.Cut(head, "[")
 		state, _, _ = strings.Cut(strings.TrimSuffix(state, "]:"), ",")
@@ -49,7 +49,7 @@ func summary(stacks string) string {
 	return strings.Join(lines, "\n")
 }
 
-// withoutArguments is a call in a stack without the values of its arguments.
+// withoutArguments removes the arguments of a call in a stack.
 func withoutArguments(call string) string {
 	if i := strings.LastIndex(call, "("); i > 0 && !strings.HasPrefix(call, "created by") {
 		return call[:i]

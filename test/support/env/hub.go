@@ -21,9 +21,9 @@ type Hub struct {
 	*Process
 	// Dir is the data directory.
 	Dir string
-	// URL is where the hub listens.
+	// URL is the URL at which the hub listens.
 	URL string
-	// Kubeconfig is the operator's, as the hub wrote it.
+	// Kubeconfig is the operator's kubeconfig, which the hub writes.
 	Kubeconfig string
 	// Ready is the line that the hub printed when it was last ready.
 	Ready string
@@ -32,14 +32,14 @@ type Hub struct {
 	args []string
 }
 
-// StartHub starts a hub with an empty data directory of its own and the given
-// further flags, and waits until it says that it is ready.
+// StartHub starts a hub with an empty data directory of its own and further flags, and waits until it
+// prints that it is ready.
 func StartHub(t T, args ...string) *Hub {
 	t.Helper()
 	return startHub(t, ports.Reserve(t), args...)
 }
 
-// StartHub is env.StartHub of a hub that the network reaches.
+// StartHub is env.StartHub for a hub that the network can reach.
 func (n *Network) StartHub(args ...string) *Hub {
 	n.t.Helper()
 	_, port := splitAddress(ports.Reserve(n.t))
@@ -53,16 +53,16 @@ func startHub(t T, listen string, args ...string) *Hub {
 	return h
 }
 
-// sharedFiles are what hubs on one etcd have in common.
+// sharedFiles are the files that all hubs on one etcd need.
 var sharedFiles = []string{"ca.crt", "ca.key", "encryption.yaml"}
 
-// Beside is StartHub of one more hub on the etcd of this one, with further flags and what they
-// share: the authority, and the keys of what is encrypted.
-func (h *Hub) Beside(args ...string) *Hub {
+// StartSibling starts one more hub on the etcd of this one, with further flags. It copies the shared
+// files: the certificate authority and the encryption keys.
+func (h *Hub) StartSibling(args ...string) *Hub {
 	h.t.Helper()
 	other := newHub(h.t, ports.Reserve(h.t), args...)
 	if err := os.Mkdir(other.Dir, 0o700); err != nil {
-		h.t.Fatalf("start a hub beside another: %v", err)
+		h.t.Fatalf("start a sibling of a hub: %v", err)
 	}
 	for _, name := range sharedFiles {
 		content, err := os.ReadFile(filepath.Join(h.Dir, name))
@@ -70,14 +70,14 @@ func (h *Hub) Beside(args ...string) *Hub {
 			err = os.WriteFile(filepath.Join(other.Dir, name), content, 0o600)
 		}
 		if err != nil {
-			h.t.Fatalf("start a hub beside another: %v", err)
+			h.t.Fatalf("start a sibling of a hub: %v", err)
 		}
 	}
 	other.Start()
 	return other
 }
 
-// newHub describes a hub that is yet to be started.
+// newHub returns a hub that is not started.
 func newHub(t T, listen string, args ...string) *Hub {
 	t.Helper()
 	dir := t.TempDir()
@@ -92,8 +92,8 @@ func newHub(t T, listen string, args ...string) *Hub {
 	}
 }
 
-// Start starts the hub after Kill or Stop, with the same flags, and waits until it
-// says that it is ready.
+// Start starts the hub after Kill or Stop, with the same flags, and waits until it prints that it is
+// ready.
 func (h *Hub) Start() {
 	h.t.Helper()
 	before := h.lines()
@@ -101,7 +101,7 @@ func (h *Hub) Start() {
 	h.Ready = h.waitLine(before)
 }
 
-// Flags adds flags for the next start. Of a flag that has one value the last one counts.
+// Flags adds flags for the next start. A later value of a flag overrides an earlier one.
 func (h *Hub) Flags(args ...string) { h.args = append(h.args, args...) }
 
 // Restart stops the hub cleanly and starts it again.
@@ -111,7 +111,7 @@ func (h *Hub) Restart() {
 	h.Start()
 }
 
-// Admin is the hub as its operator reaches it.
+// Admin returns the API of the hub for its operator.
 func (h *Hub) Admin() admin.Hub {
 	h.t.Helper()
 	a, err := admin.Open(h.URL, h.Kubeconfig)
@@ -121,8 +121,8 @@ func (h *Hub) Admin() admin.Hub {
 	return a
 }
 
-// Certificate is another of the hub's own authority for 127.0.0.1, for what stands before
-// the hub, or in its place: agents trust what their hub has announced.
+// Certificate returns a new certificate for 127.0.0.1 by the hub's authority, for a proxy or a fake hub:
+// agents trust the authority of their hub.
 func (h *Hub) Certificate() tls.Certificate {
 	h.t.Helper()
 	pair := h.pair()
@@ -133,7 +133,8 @@ func (h *Hub) Certificate() tls.Certificate {
 	return certificate
 }
 
-// StartTerminating is env.StartTerminating before the hub, with such a certificate.
+// StartTerminating starts a proxy in front of the hub by env.StartTerminating, with a certificate of the
+// hub's authority.
 func (h *Hub) StartTerminating() *Proxy {
 	h.t.Helper()
 	pair := h.pair()

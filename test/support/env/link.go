@@ -9,14 +9,13 @@ import (
 	"time"
 )
 
-// linkChunk is how many bytes a link forwards at once.
+// linkChunk is the maximum number of bytes that a link forwards at once.
 const linkChunk = 16 << 10
 
-// Link is a TCP proxy that can be made to fail: clients connect to Address, and what
-// they send is forwarded to the target. It is safe for concurrent use. Faults affect
-// existing and new connections, until Heal.
+// Link is a TCP proxy with injectable faults: it forwards connections to Address to the target. It is
+// safe for concurrent use. Faults affect existing and new connections, until Heal.
 type Link struct {
-	// Address is HOST:PORT of where the link listens.
+	// Address is the HOST:PORT at which the link listens.
 	Address string
 
 	listener net.Listener
@@ -31,26 +30,26 @@ type Link struct {
 	conns   map[*linked]struct{}
 }
 
-// fault is what is wrong with a link.
+// fault is the set of active faults of a link.
 type fault struct {
 	cut              bool
 	holdUp, holdDown bool
 	latency          time.Duration
 	bytesPerSecond   int
-	dropAfter        int64 // bytes of one connection on the way down; 0: none
+	dropAfter        int64 // bytes from the target of one connection; 0 means no limit
 }
 
 // linked is one connection over the link.
 type linked struct {
 	client, target net.Conn
-	// down counts bytes passed on the way down since the last DropMidFrame.
+	// down counts the bytes forwarded from the target since the last DropMidFrame.
 	down atomic.Int64
-	// forgotten says that nothing is forwarded any more, not even the end.
+	// forgotten is true if nothing is forwarded any more, not even the end of the connection.
 	forgotten atomic.Bool
 }
 
 func (c *linked) close() {
-	_ = c.client.Close() // it is given up in any case
+	_ = c.client.Close() // the connection is dropped in any case
 	_ = c.target.Close()
 }
 
@@ -88,27 +87,26 @@ func hostPort(target string) string {
 	return target
 }
 
-// Cut ends all connections, and every new one at once.
+// Cut closes all connections, and each new one at once.
 func (l *Link) Cut() {
 	l.set(func(f *fault) { f.cut = true })
 	l.each((*linked).close)
 }
 
-// CutUp silently holds back what clients send. It is delivered when the link is healed, as
-// TCP does when packets are lost.
+// CutUp silently delays all bytes from clients until Heal, as TCP does when packets are lost.
 func (l *Link) CutUp() { l.set(func(f *fault) { f.holdUp = true }) }
 
-// CutDown silently holds back what the target sends.
+// CutDown silently delays all bytes from the target until Heal.
 func (l *Link) CutDown() { l.set(func(f *fault) { f.holdDown = true }) }
 
-// Forget makes existing connections silent for good, as a NAT does that has lost its
-// table. New ones are not affected.
+// Forget silently stops to forward existing connections, like a NAT that has lost its table. It does not
+// affect new ones.
 func (l *Link) Forget() {
 	l.each(func(c *linked) { c.forgotten.Store(true) })
 }
 
-// Slow adds a latency to each piece that is passed on, and bounds the rate of
-// each direction of a connection; 0: no bound.
+// Slow adds a latency to each forwarded chunk, and limits the rate of each direction of a connection; 0
+// means no limit.
 func (l *Link) Slow(latency time.Duration, bytesPerSecond int) {
 	l.set(func(f *fault) { f.latency, f.bytesPerSecond = latency, bytesPerSecond })
 }
@@ -119,11 +117,10 @@ func (l *Link) DropMidFrame(n int64) {
 	l.set(func(f *fault) { f.dropAfter = n })
 }
 
-// Heal ends all faults. Connections that were cut or forgotten stay so.
+// Heal ends all faults. Closed and forgotten connections do not recover.
 func (l *Link) Heal() { l.set(func(f *fault) { *f = fault{} }) }
 
-// Redirect ends all connections and forwards new ones to another target, which is
-// HOST:PORT or a URL.
+// Redirect closes all connections and forwards new ones to another target, which is HOST:PORT or a URL.
 func (l *Link) Redirect(target string) {
 	l.mu.Lock()
 	l.target = hostPort(target)
@@ -131,8 +128,7 @@ func (l *Link) Redirect(target string) {
 	l.each((*linked).close)
 }
 
-// Bytes counts what was passed on so far, from the clients up to the target and
-// down to the clients.
+// Bytes returns the numbers of bytes forwarded so far, up to the target and down to clients.
 func (l *Link) Bytes() (up, down int64) { return l.up.Load(), l.down.Load() }
 
 func (l *Link) set(change func(*fault)) {
@@ -151,7 +147,7 @@ func (l *Link) each(do func(*linked)) {
 	}
 }
 
-// state is the current fault; changed is closed when that changes.
+// state returns the current faults. changed is closed at the next change.
 func (l *Link) state() (f fault, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -168,7 +164,7 @@ func (l *Link) accept() {
 	}
 }
 
-// serve joins a connection with one to the target until either ends.
+// serve forwards between a connection and a new one to the target until one of them ends.
 func (l *Link) serve(client net.Conn) {
 	defer client.Close()
 	l.mu.Lock()
@@ -191,7 +187,7 @@ func (l *Link) serve(client net.Conn) {
 	both.Wait()
 }
 
-// add keeps the connection, unless the link is cut.
+// add registers a connection. It returns false if the link is cut.
 func (l *Link) add(c *linked) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -208,8 +204,8 @@ func (l *Link) remove(c *linked) {
 	delete(l.conns, c)
 }
 
-// pass copies one direction until the connection ends, and ends the other, which
-// hears of it unless the connection is forgotten.
+// pass copies one direction until the connection ends, and then closes both ends, or, if the connection
+// is forgotten, only the one that has ended.
 func (l *Link) pass(c *linked, up bool) {
 	from, to := c.target, c.client
 	if up {
@@ -231,35 +227,33 @@ func (l *Link) pass(c *linked, up bool) {
 	}
 }
 
-// forward passes on a piece when the faults let it, and says whether the
-// connection goes on.
-func (l *Link) forward(c *linked, to net.Conn, piece []byte, up bool) bool {
-	f, ok := l.wait(up, len(piece))
+// forward writes a chunk when the faults allow it, and reports whether the connection continues.
+func (l *Link) forward(c *linked, to net.Conn, chunk []byte, up bool) bool {
+	f, ok := l.wait(up, len(chunk))
 	if !ok {
 		return false
 	}
 	if c.forgotten.Load() {
 		return true
 	}
-	whole, count := len(piece), &l.up
+	whole, count := len(chunk), &l.up
 	if !up {
 		count = &l.down
 		if f.dropAfter > 0 {
-			piece = piece[:min(int64(whole), max(0, f.dropAfter-c.down.Load()))]
+			chunk = chunk[:min(int64(whole), max(0, f.dropAfter-c.down.Load()))]
 		}
 	}
-	// It is counted before: who has read it may look at once.
-	count.Add(int64(len(piece)))
+	// Count before the write: a receiver may call Bytes at once.
+	count.Add(int64(len(chunk)))
 	if !up {
-		c.down.Add(int64(len(piece)))
+		c.down.Add(int64(len(chunk)))
 	}
-	n, err := to.Write(piece)
-	count.Add(int64(n - len(piece)))
+	n, err := to.Write(chunk)
+	count.Add(int64(n - len(chunk)))
 	return err == nil && n == whole
 }
 
-// wait waits until a piece of some size may pass. It returns false when the link
-// ends first.
+// wait waits until a chunk of a size may be forwarded. It returns false if the link ends first.
 func (l *Link) wait(up bool, size int) (fault, bool) {
 	for {
 		f, changed := l.state()
@@ -274,8 +268,7 @@ func (l *Link) wait(up bool, size int) (fault, bool) {
 	}
 }
 
-// delay waits as long as a slow link takes for size bytes. It returns false when the link
-// ends first.
+// delay waits as long as a slow link needs for size bytes. It returns false if the link ends first.
 func (l *Link) delay(f fault, size int) bool {
 	d := f.latency
 	if f.bytesPerSecond > 0 {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// A proxy of kubectl is a process that prints one line when it is ready and does
-// not exit with 0 when it is told to stop.
+// startProxy starts `kubectl proxy`, which prints one line when it is ready, and whose exit code after
+// SIGTERM is not 0.
 func startProxy(t T) *Process {
 	t.Helper()
 	p := newProcess(t, "proxy", "kubectl", t.TempDir())
@@ -28,7 +28,7 @@ func TestProcessRestarts(t *testing.T) {
 	if p.Running() {
 		t.Fatal("it runs after Kill")
 	}
-	p.Kill() // again does no harm
+	p.Kill() // again has no effect
 	before := p.lines()
 	p.start("proxy", "--port=0")
 	second := p.waitLine(before)
@@ -64,7 +64,8 @@ func TestEndingTooEarlyIsReported(t *testing.T) {
 	}
 }
 
-// victim makes this binary start a process, print its id and wait to be killed.
+// victim is the environment variable that makes this binary start a process, print its ID and wait to be
+// killed.
 const victim = "ORRERY_ENV_VICTIM"
 
 func TestProcessesEndWithTheTest(t *testing.T) {
@@ -108,19 +109,19 @@ func TestProcessesEndWithTheTest(t *testing.T) {
 	})
 }
 
-// alive reports whether a process runs; one that nobody has waited for does not.
+// alive reports whether a process runs. A zombie does not.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	return err == nil && !strings.Contains(string(stat), ") Z ")
 }
 
-// TestAgentThatGivesUpAStop: of all agents of a process, mostLateStops stops may take longer than
-// the agent's own limit.
+// TestAgentThatGivesUpAStop shows that mostLateStops stops of agents, of all agents of a test process, may
+// take longer than the agent's own limit.
 func TestAgentThatGivesUpAStop(t *testing.T) {
 	for _, test := range []struct {
-		says  string
-		times int
-		fails bool
+		prints string
+		times  int
+		fails  bool
 	}{
 		{gaveUp + "10s", mostLateStops, false},
 		{gaveUp + "10s", mostLateStops + 1, true},
@@ -132,13 +133,13 @@ func TestAgentThatGivesUpAStop(t *testing.T) {
 			for i := range test.times {
 				a := &Agent{Process: processOf(t, fmt.Sprint("agent-", i), "/bin/sh", t.TempDir()), t: t, late: &late}
 				before := a.lines()
-				a.start("-c", fmt.Sprintf("trap 'printf %%b\\\\n %q >&2; exit 1' TERM; echo ready; while :; do sleep 0.01; done", test.says))
+				a.start("-c", fmt.Sprintf("trap 'printf %%b\\\\n %q >&2; exit 1' TERM; echo ready; while :; do sleep 0.01; done", test.prints))
 				a.waitLine(before)
 				a.Stop()
 			}
 		})
 		if fails := err != nil; fails != test.fails {
-			t.Errorf("stopped %d times with %q: fails is %t, want %t", test.times, test.says, fails, test.fails)
+			t.Errorf("stopped %d times with %q: fails is %t, want %t", test.times, test.prints, fails, test.fails)
 		}
 	}
 }

@@ -13,16 +13,15 @@ import (
 	"syscall"
 )
 
-// shownTexts and shownBytes bound what the error of a program repeats of what it
-// reported, and of each text.
+// shownTexts is the maximum number of failures in the error of a program, and shownBytes the maximum
+// number of bytes of each.
 const (
 	shownTexts = 5
 	shownBytes = 1000
 )
 
-// Main runs f with what a test has, for programs such as benchmarks. Everything
-// that f started has ended when Main returns. The error says what f reported to
-// have failed.
+// Main runs f with a T, for programs such as benchmarks. All processes that f started have ended when
+// Main returns. The error has the failures that f reported.
 func Main(name string, f func(t T)) error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -40,8 +39,7 @@ func Main(name string, f func(t T)) error {
 	return p.err()
 }
 
-// program is the T of a program. Fatalf ends the goroutine that Main started, as
-// it does in a test.
+// program is the T of a program. Fatalf ends the goroutine that Main started, as in a test.
 type program struct {
 	name string
 	ctx  context.Context
@@ -71,8 +69,8 @@ func (p *program) Errorf(format string, args ...any) {
 	}
 }
 
-// excerpt is the beginning and the end of a long text: a failure begins with what
-// failed, and may end with the end of a log.
+// excerpt returns the beginning and the end of a long text: a failure begins with a description, and may
+// end with the end of a log.
 func excerpt(text string) string {
 	if len(text) <= shownBytes {
 		return text
@@ -91,7 +89,7 @@ func (p *program) Failed() bool {
 	return p.failures > 0
 }
 
-// err is what was reported to have failed.
+// err returns the reported failures, or nil if there are none.
 func (p *program) err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

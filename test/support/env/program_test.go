@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// What a program reported is in its error: whoever reads that may not have seen what
-// went to standard error.
-func TestProgramSaysWhatFailed(t *testing.T) {
+// TestProgramFailures shows that the error of a program has its failures: readers of the error may not
+// have the standard error.
+func TestProgramFailures(t *testing.T) {
 	var order []string
 	err := Main("demo", func(t T) {
 		t.Cleanup(func() {

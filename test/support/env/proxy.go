@@ -12,18 +12,16 @@ import (
 	"orrery.dev/orrery/test/support/ports"
 )
 
-// Proxy is a proxy as sites have them between an agent and its hub. It runs until
-// the test ends.
+// Proxy is a proxy between an agent and its hub. It runs until the test ends.
 type Proxy struct {
 	*Process
-	// Address is HOST:PORT of where it listens.
+	// Address is the HOST:PORT at which it listens.
 	Address string
 
 	args []string
 }
 
-// StartPassing starts HAProxy, which passes on connections to target, HOST:PORT,
-// as they are.
+// StartPassing starts HAProxy, which forwards TCP connections to target, HOST:PORT.
 func StartPassing(t T, target string) *Proxy {
 	t.Helper()
 	listen := ports.Reserve(t)
@@ -35,8 +33,8 @@ listen hub
 `, listen, target))
 }
 
-// StartTerminating starts HAProxy, which speaks HTTP/1.1 to both sides, to clients
-// with a certificate and its key, and passes on requests to target, HOST:PORT.
+// StartTerminating starts HAProxy, which terminates TLS with a certificate and its key, and forwards
+// requests to target, HOST:PORT. It uses HTTP/1.1 on both sides.
 func StartTerminating(t T, target string, cert, key []byte) *Proxy {
 	t.Helper()
 	listen, file := ports.Reserve(t), filepath.Join(t.TempDir(), "haproxy.pem")
@@ -51,18 +49,17 @@ listen hub
 `, listen, file, target))
 }
 
-// StartBalancer starts HAProxy with a configuration, which listens at an address, among
-// others. Its time-outs are those that the configuration says, or a minute.
+// StartBalancer starts HAProxy with a configuration, which must listen at an address. The default of its
+// timeouts is a minute.
 func StartBalancer(t T, listen, config string) *Proxy {
 	t.Helper()
 	return startHAProxy(t, listen, "\n"+config)
 }
 
-// StartAsking starts Squid, which connects those who have a user's name and password to
-// wherever they ask for.
+// StartAsking starts Squid as a forward proxy that requires the name and password of a user.
 func StartAsking(t T, host, user, password string) *Proxy {
 	t.Helper()
-	// The helper is run by the user whom Squid works as, who may not read the test's files.
+	// Squid runs the helper as another user, which cannot read the test's files.
 	dir, err := os.MkdirTemp("", "orrery-squid-")
 	if err == nil {
 		t.Cleanup(func() { _ = os.RemoveAll(dir) })
@@ -93,8 +90,7 @@ func startHAProxy(t T, listen, config string) *Proxy {
 	return startProxyServer(t, listen, "haproxy", file, config, "-db", "-f", file)
 }
 
-// StartForwarding starts Squid, which connects its clients to wherever they ask
-// for, at a host of this machine.
+// StartForwarding starts Squid as a forward proxy without authentication, at an address of this machine.
 func StartForwarding(t T, host string) *Proxy {
 	t.Helper()
 	return startSquid(t, host, "http_access allow all\n")
@@ -104,8 +100,8 @@ func startSquid(t T, host, access string) *Proxy {
 	t.Helper()
 	_, port := splitAddress(ports.Reserve(t))
 	listen, file := net.JoinHostPort(host, port), filepath.Join(t.TempDir(), "squid.conf")
-	// It works as a user who may not write where the test may, and leaves memory
-	// under its name when it is killed.
+	// Squid runs as another user, which cannot write the test's files. When it is killed, it leaves
+	// files of shared memory with its name.
 	name := "orrery" + port
 	shared, err := filepath.Glob("/dev/shm/" + name + "-*")
 	if err != nil {
@@ -132,8 +128,7 @@ shutdown_lifetime 1 second
 	return p
 }
 
-// startProxyServer writes a file of configuration and starts a program of this
-// machine with it.
+// startProxyServer writes a configuration file, and starts an installed program with it.
 func startProxyServer(t T, listen, program, file, config string, args ...string) *Proxy {
 	t.Helper()
 	path := installed(t, program)
@@ -155,13 +150,13 @@ func startProxyServer(t T, listen, program, file, config string, args ...string)
 	return p
 }
 
-// Again starts the proxy again, after Kill or Stop.
+// Again starts the proxy after Kill or Stop.
 func (p *Proxy) Again() {
 	p.t.Helper()
 	p.start(p.args...)
 }
 
-// installed returns the path of a program that a Debian package brings.
+// installed returns the path of a program of a Debian package.
 func installed(t T, name string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)

@@ -41,12 +41,12 @@ type AuditEvent struct {
 	Received time.Time `json:"requestReceivedTimestamp"`
 }
 
-// Write reports whether the request asked for a change, be it granted or not.
+// Write reports whether the request was for a change, successful or not.
 func (e AuditEvent) Write() bool {
 	return slices.Contains([]string{"create", "update", "patch", "delete", "deletecollection"}, e.Verb)
 }
 
-// Filter says which requests to return; an empty field lets all pass.
+// Filter selects requests. An empty field matches all.
 type Filter struct {
 	User string
 	// UserAgent is a prefix.
@@ -55,13 +55,13 @@ type Filter struct {
 	Resource  string
 	Namespace string
 	Name      string
-	// After leaves out what was received before.
+	// After excludes requests that were received before.
 	After time.Time
-	// Writes leaves out what only reads.
+	// Writes excludes reads.
 	Writes bool
 }
 
-func (f Filter) lets(e AuditEvent) bool {
+func (f Filter) matches(e AuditEvent) bool {
 	if f.User != "" && f.User != e.User.Username ||
 		!strings.HasPrefix(e.UserAgent, f.UserAgent) ||
 		len(f.Verbs) > 0 && !slices.Contains(f.Verbs, e.Verb) ||
@@ -78,9 +78,8 @@ func (f Filter) lets(e AuditEvent) bool {
 		(f.Name == "" || f.Name == e.Object.Name)
 }
 
-// Requests returns the requests that f lets pass, in the order in which they were
-// answered. A watch is among them only once it has ended, and an answer can
-// arrive at the client a moment before its request is here.
+// Requests returns the requests that match f, in the order of their responses. It includes a watch only
+// after its end. A client can receive a response a moment before Requests returns the request.
 func (c *Cluster) Requests(t T, f Filter) []AuditEvent {
 	t.Helper()
 	all, err := c.requests.read(c.AuditLog())
@@ -89,15 +88,15 @@ func (c *Cluster) Requests(t T, f Filter) []AuditEvent {
 	}
 	var events []AuditEvent
 	for _, e := range all {
-		if f.lets(e) {
+		if f.matches(e) {
 			events = append(events, e)
 		}
 	}
 	return events
 }
 
-// AllRequests is Requests once the audit log has caught up: it has a request that was answered
-// after all that the test knows of.
+// AllRequests is Requests after a wait until the audit log has all requests that were answered before the
+// call.
 func (c *Cluster) AllRequests(t T, f Filter) []AuditEvent {
 	t.Helper()
 	marker := Filter{User: AdminUser, Verbs: []string{"get"}, Resource: "configmaps", Namespace: metav1.NamespaceDefault, Name: "marker-" + strings.ToLower(rand.Text())}
@@ -114,17 +113,17 @@ func (c *Cluster) AllRequests(t T, f Filter) []AuditEvent {
 	return c.Requests(t, f)
 }
 
-// auditEvents are those of an audit log, which only grows: who asks again and again
-// has what is new read and decoded, not all of it. It is safe for concurrent use.
+// auditEvents has the events of an audit log. Each read decodes only the lines that were appended since
+// the last one. It is safe for concurrent use.
 type auditEvents struct {
 	mu     sync.Mutex
-	offset int64 // of the first line that was not read
+	offset int64 // of the first unread line
 	events []AuditEvent
 	// since leaves out requests that were received before: they are of earlier tests.
 	since time.Time
 }
 
-// read reads on, and returns all events.
+// read reads the appended lines, and returns all events.
 func (a *auditEvents) read(file string) ([]AuditEvent, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -102,7 +102,7 @@ func (p *clusterPool) next(apiOnly bool) *keptCluster {
 // put takes back the cluster of a test that has ended.
 func (p *clusterPool) put(k *keptCluster) {
 	stopped := func(p *Process) bool { return !p.Running() }
-	if k.t.Failed() || k.isReplaced || k.objects == nil || slices.ContainsFunc(k.parts, stopped) {
+	if k.t.Failed() || k.isReplaced || k.objects == nil || slices.ContainsFunc(k.processes, stopped) {
 		p.drop(k)
 		return
 	}
@@ -114,7 +114,7 @@ func (p *clusterPool) put(k *keptCluster) {
 
 // drop ends a cluster for good, and shows its logs if the test failed.
 func (p *clusterPool) drop(k *keptCluster) {
-	for _, process := range slices.Backward(k.parts) {
+	for _, process := range slices.Backward(k.processes) {
 		process.end()
 	}
 	k.use(p.keeper)
@@ -126,7 +126,7 @@ func (k *keptCluster) use(t T) {
 	if k.etcd != nil {
 		k.etcd.t = t
 	}
-	for _, process := range k.parts {
+	for _, process := range k.processes {
 		process.t = t
 	}
 }
@@ -139,7 +139,7 @@ func (k *keptCluster) lend(t T, name string) {
 	k.Cluster = &c
 	k.use(t)
 	c.Name = name
-	for _, process := range c.parts {
+	for _, process := range c.processes {
 		process.name = name + "-" + filepath.Base(process.binary)
 	}
 	dir := t.TempDir()

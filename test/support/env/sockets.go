@@ -11,15 +11,15 @@ import (
 
 // Socket is a TCP socket of a process.
 type Socket struct {
-	// Port is its own, and Listens says that it waits for others to connect.
+	// Port is the local port. Listens is true for a listening socket.
 	Port    int
 	Listens bool
 }
 
-// listening is the state of a socket that listens, in /proc/net/tcp.
+// listening is the state of a listening socket in /proc/net/tcp.
 const listening = "0A"
 
-// Sockets are the TCP sockets that the process has now.
+// Sockets returns the current TCP sockets of the process.
 func (p *Process) Sockets() (all []Socket) {
 	p.t.Helper()
 	dir := filepath.Join("/proc", strconv.Itoa(p.cmd.Process.Pid))

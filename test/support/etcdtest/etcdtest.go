@@ -1,6 +1,6 @@
-// Package etcdtest runs an etcd in the process of a test, at which several hubs can be. It knows
-// nothing of Orrery, and must not be imported by anything that ships. Whole systems use
-// processes of their own, by the package env.
+// Package etcdtest runs an etcd in the process of a test, which several hubs can use. It knows nothing of
+// Orrery, and no shipped program may import it. Tests of whole systems use etcd processes, by the package
+// env.
 package etcdtest
 
 import (
@@ -16,11 +16,11 @@ import (
 // members has no port.
 func Listen(t testing.TB, change func(*embed.Config)) string {
 	t.Helper()
-	at := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // etcd listens at a port that the kernel chooses
+	address := url.URL{Scheme: "http", Host: "127.0.0.1:0"} // etcd listens at a port that the kernel chooses
 	c := embed.NewConfig()
 	c.Dir, c.UnsafeNoFsync, c.ZapLoggerBuilder = t.TempDir(), true, embed.NewZapLoggerBuilder(zap.NewNop())
 	c.EnableGRPCGateway = false // it dials the address of the configuration
-	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{at}, []url.URL{at}, nil
+	c.ListenClientUrls, c.AdvertiseClientUrls, c.ListenPeerUrls = []url.URL{address}, []url.URL{address}, nil
 	if change != nil {
 		change(c)
 	}
@@ -30,6 +30,6 @@ func Listen(t testing.TB, change func(*embed.Config)) string {
 	}
 	t.Cleanup(etcd.Close)
 	<-etcd.Server.ReadyNotify()
-	at.Host = etcd.Clients[0].Addr().String()
-	return at.String()
+	address.Host = etcd.Clients[0].Addr().String()
+	return address.String()
 }

@@ -10,32 +10,33 @@ import (
 )
 
 const (
-	// causeLines and causeBytes bound what is said of one failure at the end.
+	// causeLines and causeBytes are the maximum numbers of lines and bytes of one failure in the
+	// summary.
 	causeLines = 5
 	causeBytes = 1000
 )
 
-// failure is a test that failed, or a package of which nothing else did.
+// failure is a failed test, or a failed package without a failed test.
 type failure struct{ pkg, name, cause string }
 
 var (
-	// message matches how a message of the test itself begins; testscript says in the
-	// middle of its log where it failed.
+	// message matches the beginning of a message of the test itself, or of testscript, which prints
+	// its failure in the middle of its log.
 	message = regexp.MustCompile(`^ {4}\S+\.go:\d+: |^ *FAIL: |^panic: |^fatal error: |^WARNING: DATA RACE|^\S+\.go:\d+(:\d+)?: `)
-	// processLog is what test/support/env shows of a process when a test has failed, crashed
-	// is a test process that ended by itself, and frame is what the testing package says.
+	// processLog matches the beginning of the log of a process, which test/support/env prints when a
+	// test has failed. crashed matches the output of a crash of the test process. frame matches lines
+	// of the testing package and of stack traces.
 	processLog = regexp.MustCompile(`^ {4}\S+\.go:\d+: --- end of .*'s log:`)
 	crashed    = regexp.MustCompile(`(?m)^(panic|fatal error): `)
 	frame      = regexp.MustCompile(`^\s*(=== |--- |# )|^\s*$|^goroutine |^created by |^(testing|runtime|panic)\b.*\)$|^\t\S*/src/(testing|runtime)/`)
 )
 
-// causeOf picks from the output of a test what the test itself said: the first lines of
-// its first and last messages, and more lines when there are few messages. An error can't
-// be told from a note; the error at which a test ended is the last. None takes so much that another
-// is not seen.
+// causeOf returns the messages of the test itself from its output: the first lines of its first and last
+// messages, and more lines if there are few messages. Errors and logs look the same, but the error at
+// which a test ended is the last message. The length of each message is limited so that all are visible.
 func causeOf(output string) string {
 	var messages [][]string
-	ours := true // what is read is part of a message that counts
+	ours := true // the line belongs to a message of the test
 	var rest []string
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\n")
@@ -68,7 +69,7 @@ func causeOf(output string) string {
 	return text
 }
 
-// cut returns what of a text fits into so many bytes.
+// cut returns at most the first bytes of a text.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -76,9 +77,9 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most], "") + "…"
 }
 
-// summary repeats what failed, in a package or if that is empty in all, and why: after each
-// package and at the very end, since of a long output often only a part is kept.
-func (t *tally) summary(title, pkg string, out io.Writer) error {
+// summary prints the failures of a package, or of all if pkg is empty, with their causes. It is printed
+// after each package and at the end, because often only a part of a long output is kept.
+func (t *results) summary(title, pkg string, out io.Writer) error {
 	for _, f := range t.failures {
 		if pkg != "" && f.pkg != pkg {
 			continue
@@ -94,26 +95,26 @@ func (t *tally) summary(title, pkg string, out io.Writer) error {
 	return nil
 }
 
-// noteFailure keeps what is to be said at the end about a test or package that has
-// failed. A failure that only follows from that of a part is not worth a line.
-func (t *tally) noteFailure(e event) {
+// recordFailure records a failed test or package for the summary, unless it has no message of its own and
+// failed only because of a subtest or test.
+func (t *results) recordFailure(e event) {
 	name := strings.TrimSpace(e.Package + " " + e.Test)
 	var output, crash string
 	for _, key := range t.keysOf(e) {
 		if text := t.output[key].String(); crashed.MatchString(text) {
-			crash += text // which is the last that a process says
+			crash += text // the last output of a process
 		} else {
 			output += text
 		}
 	}
 	cause := causeOf(output + crash)
-	parts := slices.ContainsFunc(t.failures, func(f failure) bool {
+	hasFailedChild := slices.ContainsFunc(t.failures, func(f failure) bool {
 		return strings.HasPrefix(f.name, name+"/") || strings.HasPrefix(f.name, name+" ")
 	})
-	if e.Test == "" && !parts && cause == "" {
-		cause = causeOf(t.said[cmp.Or(e.FailedBuild, e.Package)])
+	if e.Test == "" && !hasFailedChild && cause == "" {
+		cause = causeOf(t.packageOutput[cmp.Or(e.FailedBuild, e.Package)])
 	}
-	if cause != "" || !parts {
+	if cause != "" || !hasFailedChild {
 		t.failures = append(t.failures, failure{e.Package, name, cause})
 	}
 }

@@ -1,7 +1,7 @@
-// Command gate reads `go test -json` and prints what `go test` would have: a line
-// for each package, and the output of tests that failed; at its end, in short, what
-// failed and why, and how long all took. It fails when a test failed, when one was skipped,
-// since every test is required, and when none ran. Its argument is the name of what ran.
+// Command gate reads `go test -json` and prints the output of `go test`: a line for each package, and the
+// output of failed tests. At its end it prints a summary of failures and the duration. It fails if a test
+// failed, if one was skipped, because every test is required, and if none ran. Its argument is the name
+// of the run.
 package main
 
 import (
@@ -18,7 +18,7 @@ import (
 )
 
 func main() {
-	begin, t := time.Now(), newTally()
+	begin, t := time.Now(), newResults()
 	err := t.run(os.Stdin, os.Stdout)
 	fmt.Printf("--- %s: %d passed, %d failed, %s\n", strings.Join(os.Args[1:], " "), t.passed, t.failed, time.Since(begin).Round(time.Second))
 	if err != nil {
@@ -34,23 +34,23 @@ type event struct {
 	FailedBuild                   string // of a package that failed
 }
 
-// tally is what has been seen so far.
-type tally struct {
+// results are the results so far.
+type results struct {
 	passed, failed int
 	skipped        []string
 	failures       []failure
-	// output is what each test that still runs has printed, and said what was
-	// printed for a package: by the compiler, or outside of its tests.
-	output map[string]*strings.Builder
-	said   map[string]string
+	// output has the output of each running test, and packageOutput that of the compiler, or outside of
+	// tests, for each package.
+	output        map[string]*strings.Builder
+	packageOutput map[string]string
 }
 
-func newTally() *tally {
-	return &tally{output: map[string]*strings.Builder{}, said: map[string]string{}}
+func newResults() *results {
+	return &results{output: map[string]*strings.Builder{}, packageOutput: map[string]string{}}
 }
 
 // run reads the events of in, and prints to out.
-func (t *tally) run(in io.Reader, out io.Writer) error {
+func (t *results) run(in io.Reader, out io.Writer) error {
 	lines := bufio.NewReader(in)
 	for {
 		line, err := lines.ReadString('\n')
@@ -69,10 +69,10 @@ func (t *tally) run(in io.Reader, out io.Writer) error {
 	if err := t.summary("In short:", "", out); err != nil {
 		return err
 	}
-	return t.verdict()
+	return t.err()
 }
 
-func (t *tally) line(line string, out io.Writer) error {
+func (t *results) line(line string, out io.Writer) error {
 	var e event
 	if err := json.Unmarshal([]byte(line), &e); err != nil {
 		_, err := io.WriteString(out, line) // the go command itself
@@ -85,7 +85,7 @@ func (t *tally) line(line string, out io.Writer) error {
 			return nil
 		}
 		if !strings.HasPrefix(e.Output, "FAIL\t") {
-			t.said[e.Package+e.ImportPath] += e.Output // an event has one of them
+			t.packageOutput[e.Package+e.ImportPath] += e.Output // an event has one of them
 		}
 		_, err := io.WriteString(out, e.Output)
 		return err
@@ -102,7 +102,7 @@ func (t *tally) line(line string, out io.Writer) error {
 		delete(t.output, key)
 	case e.Action == "fail":
 		t.failed++
-		t.noteFailure(e)
+		t.recordFailure(e)
 		if err := t.show(e, out); err != nil || e.Test != "" {
 			return err
 		}
@@ -111,9 +111,8 @@ func (t *tally) line(line string, out io.Writer) error {
 	return nil
 }
 
-// keysOf names what is kept of a test; of a package, what is of those of its tests
-// that did not come to an end.
-func (t *tally) keysOf(e event) (keys []string) {
+// keysOf returns the keys of the output of a test, or, for a package, of its tests that did not end.
+func (t *results) keysOf(e event) (keys []string) {
 	for _, k := range slices.Sorted(maps.Keys(t.output)) {
 		if k == e.Package+" "+e.Test || e.Test == "" && strings.HasPrefix(k, e.Package+" ") {
 			keys = append(keys, k)
@@ -122,8 +121,8 @@ func (t *tally) keysOf(e event) (keys []string) {
 	return keys
 }
 
-// show prints what the test or the package has printed.
-func (t *tally) show(e event, out io.Writer) error {
+// show prints the output of a test, or of the tests of a package that did not end.
+func (t *results) show(e event, out io.Writer) error {
 	for _, k := range t.keysOf(e) {
 		if _, err := io.WriteString(out, t.output[k].String()); err != nil {
 			return err
@@ -133,7 +132,8 @@ func (t *tally) show(e event, out io.Writer) error {
 	return nil
 }
 
-func (t *tally) verdict() error {
+// err returns an error unless all tests ran and passed.
+func (t *results) err() error {
 	switch {
 	case t.failed > 0:
 		return errors.New("tests failed")

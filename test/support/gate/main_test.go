@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestVerdict(t *testing.T) {
+func TestResults(t *testing.T) {
 	const pass = `{"Action":"output","Package":"p","Test":"A","Output":"noise\n"}
 {"Action":"pass","Package":"p","Test":"A"}
 {"Action":"output","Package":"p","Output":"PASS\n"}
@@ -50,7 +50,7 @@ func TestVerdict(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			err := newTally().run(strings.NewReader(test.in), &out)
+			err := newResults().run(strings.NewReader(test.in), &out)
 			if out.String() != test.out {
 				t.Errorf("printed %q, want %q", out.String(), test.out)
 			}
@@ -78,7 +78,7 @@ func TestInShort(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	if err := newTally().run(failures, &out); err == nil || err.Error() != "tests failed" {
+	if err := newResults().run(failures, &out); err == nil || err.Error() != "tests failed" {
 		t.Errorf("error is %v", err)
 	}
 	before, short, _ := strings.Cut(out.String(), "\nIn short:\n")

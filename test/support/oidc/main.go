@@ -27,7 +27,7 @@ func main() {
 	cert := flag.String("cert", "", "the server's certificate, PEM")
 	key := flag.String("key", "", "its key, PEM")
 	users := flag.String("users", "", "the users, JSON")
-	redirect := flag.String("redirect", "http://localhost:9999/auth/callback", "where the client hears of a code")
+	redirect := flag.String("redirect", "http://localhost:9999/auth/callback", "URL at which the client receives a code")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

@@ -14,23 +14,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Agent is an agent of a hub's location. Stop ends it, and Start starts it again with the
-// state that it kept.
+// Agent is an agent of a hub's location. Start after Stop starts it again with its stored state.
 type Agent interface {
 	Start()
 	Stop()
 }
 
-// agentCase is one thing that every agent does.
+// agentCase is one requirement on every agent.
 type agentCase struct {
 	name string
 	run  func(*trial)
 }
 
-// TestAgent judges an agent. with makes a hub for each case and one of its agents, which
-// has not started, and hands both to judge. Cases take minutes of an agent's time, so it
-// is to be that of a synctest bubble.
-func TestAgent(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*testing.T, *Hub, Agent))) {
+// TestAgent tests an agent. For each case, with makes a hub and one of its agents, which is not
+// started, and passes both to test. A case takes minutes of the agent's time, so with should run it in
+// a synctest bubble.
+func TestAgent(t *testing.T, lacks Lacks, with func(t *testing.T, test func(*testing.T, *Hub, Agent))) {
 	t.Helper()
 	cases := slices.Concat(followCases(), hubFaultCases())
 	names := make([]string, len(cases))
@@ -53,14 +52,14 @@ func TestAgent(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*te
 	}
 }
 
-// trial is a case under way.
+// trial is a running case.
 type trial struct {
 	*testing.T
 	hub   *Hub
 	agent Agent
 }
 
-// put has the location desire an object of a name, with a value.
+// put makes an object with a name and a value desired at the location.
 func (e *trial) put(name, value string) {
 	uid := "uid-" + name
 	object := fmt.Sprintf(`{"apiVersion":"v1","data":{"k":%q},"kind":"ConfigMap","metadata":{"name":%q,"namespace":"default"}}`, value, name)
@@ -69,23 +68,22 @@ func (e *trial) put(name, value string) {
 
 func (e *trial) del(name string) { e.hub.Del(KeyOf(name), wire.Deleted) }
 
-// within waits until f says that nothing is wrong.
+// within waits until f returns an empty string. It fails the test with the last result of f.
 func (e *trial) within(f func() string) {
 	e.Helper()
-	for deadline := time.Now().Add(patience); ; <-time.After(50 * time.Millisecond) {
+	for deadline := time.Now().Add(caseTimeout); ; <-time.After(50 * time.Millisecond) {
 		wrong := f()
 		if wrong == "" {
 			return
 		}
 		if time.Now().After(deadline) {
-			e.Fatalf("after %s: %s; the agent is at fault: %q", patience, wrong, e.hub.Faults())
+			e.Fatalf("after %s: %s; faults of the agent: %q", caseTimeout, wrong, e.hub.Faults())
 		}
 	}
 }
 
-// settled waits until the agent has reported that it has applied what is desired, and
-// nothing of anything else.
-func (e *trial) settled() {
+// converged waits until the agent has reported all desired objects as applied, and no other objects.
+func (e *trial) converged() {
 	e.Helper()
 	e.within(func() string {
 		h := e.hub
@@ -106,18 +104,18 @@ func (e *trial) settled() {
 	})
 }
 
-// connected waits for another session than those before.
-func (e *trial) connected(than int) {
+// connected waits until the agent has opened more than a number of sessions.
+func (e *trial) connected(previous int) {
 	e.Helper()
 	e.within(func() string {
-		if n := e.hub.Asked(route.Desired); n <= than {
+		if n := e.hub.Calls(route.Desired); n <= previous {
 			return fmt.Sprintf("the agent has opened %d sessions", n)
 		}
 		return ""
 	})
 }
 
-// followCases are about what an agent does with a sound hub.
+// followCases are requirements on an agent whose hub works.
 func followCases() []agentCase {
 	return []agentCase{
 		{"Follows", agentFollows},
@@ -138,34 +136,33 @@ func followCases() []agentCase {
 	}
 }
 
-// agentFollows: an agent applies what a session sends, and reports it.
+// agentFollows: an agent applies the objects that a session sends, and reports them.
 func agentFollows(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.connected(0)
 	e.put("one", "1")
 	e.put("two", "1")
-	e.settled()
+	e.converged()
 	e.put("one", "2")
 	e.del("two")
-	e.settled()
+	e.converged()
 }
 
-// agentBegins: an agent without state compares, and fetches what differs.
+// agentBegins: an agent without state compares, and fetches the differences.
 func agentBegins(e *trial) {
 	for i := range 5 {
 		e.put(fmt.Sprint("n", i), "1")
 	}
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
-	if e.hub.Asked(route.Walk) == 0 || e.hub.Asked(route.Fetch) == 0 {
-		e.Error("the agent has what it never asked for")
+	e.converged()
+	if e.hub.Calls(route.Walk) == 0 || e.hub.Calls(route.Fetch) == 0 {
+		e.Error("the agent has objects without a request for them")
 	}
 }
 
-// agentImpersonates: an agent says with each request that it obeys who is to act for an
-// object.
+// agentImpersonates: an agent announces with each request that it supports impersonation.
 func agentImpersonates(e *trial) {
 	e.hub.Instead(func(_ http.ResponseWriter, r *http.Request, call string) bool {
 		if !wire.Capable(r.Header, wire.Impersonates) {
@@ -176,70 +173,70 @@ func agentImpersonates(e *trial) {
 	e.put("one", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	e.put("one", "2")
-	e.settled()
+	e.converged()
 }
 
-// unasked fails if a call was made more often than since.
+// unasked fails the test if a call was made more often than since.
 func (e *trial) unasked(call string, since int) {
 	e.Helper()
-	if n := e.hub.Asked(call); n != since {
-		e.Errorf("%s was called %d times, for nothing", call, n-since)
+	if n := e.hub.Calls(call); n != since {
+		e.Errorf("%s was called %d times without a need", call, n-since)
 	}
 }
 
-// agentResumes: a session that was cut is resumed, and nothing is compared.
+// agentResumes: an agent resumes an interrupted session without a comparison.
 func agentResumes(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.connected(0)
 	e.put("one", "1")
-	e.settled()
-	walks := e.hub.Asked(route.Walk)
+	e.converged()
+	walks := e.hub.Calls(route.Walk)
 	for i := range 3 {
-		sessions := e.hub.Asked(route.Desired)
+		sessions := e.hub.Calls(route.Desired)
 		e.hub.HangUp()
 		e.put(fmt.Sprint("n", i), "1")
 		e.connected(sessions)
 		e.put("one", fmt.Sprint("value-", i))
-		e.settled()
+		e.converged()
 	}
 	e.unasked(route.Walk, walks)
 }
 
-// agentKeeps: an agent that restarts resumes from the state that it kept.
+// agentKeeps: an agent resumes from its stored state after a restart.
 func agentKeeps(e *trial) {
 	e.put("one", "1")
 	e.put("two", "1")
 	e.agent.Start()
-	e.settled()
+	e.converged()
 	e.agent.Stop()
-	walks, fetches := e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
+	walks, fetches := e.hub.Calls(route.Walk), e.hub.Calls(route.Fetch)
 	e.del("one")
 	e.put("three", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	e.unasked(route.Walk, walks)
 	e.unasked(route.Fetch, fetches)
 }
 
-// agentWalks: if a session can't be resumed, the agent finds out what differs.
+// agentWalks: if a session cannot be resumed, the agent compares and finds the differences.
 func agentWalks(e *trial) {
 	for i := range 5 {
 		e.put(fmt.Sprint("n", i), "1")
 	}
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
-	walks, fetches := e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
-	sessions := e.hub.Asked(route.Desired)
+	e.converged()
+	walks, fetches := e.hub.Calls(route.Walk), e.hub.Calls(route.Fetch)
+	sessions := e.hub.Calls(route.Desired)
 	e.hub.Forget()
 	e.connected(sessions)
-	<-time.After(time.Second) // it has heard that it has all there is
+	<-time.After(time.Second) // the hello has shown that the agent has the whole content
 	e.put("n1", "2")
-	e.settled()
+	e.converged()
 	e.unasked(route.Walk, walks)
 	e.unasked(route.Fetch, fetches)
 
@@ -248,90 +245,91 @@ func agentWalks(e *trial) {
 	e.del("n3")
 	e.hub.Forget()
 	e.agent.Start()
-	e.settled()
-	if e.hub.Asked(route.Walk) == walks || e.hub.Asked(route.Fetch) == fetches {
-		e.Error("the agent has what it never asked for")
+	e.converged()
+	if e.hub.Calls(route.Walk) == walks || e.hub.Calls(route.Fetch) == fetches {
+		e.Error("the agent has objects without a request for them")
 	}
 }
 
-// agentWalksInPages: a large walk keeps to the bounds of each request.
+// agentWalksInPages: a large comparison obeys the limits of each request.
 func agentWalksInPages(e *trial) {
-	const many = 2200 // so that there are more spans to ask for than one request may have
+	const many = 2200 // so that the agent needs more spans than one request may have
 	for i := range many {
 		e.put(fmt.Sprintf("n%05d", i), "1")
 	}
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
-	if walks, fetches := e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch); walks < 3 || fetches < 1+many/wire.MaxFetch {
-		e.Errorf("%d requests for pages, and %d for what differs", walks, fetches)
+	e.converged()
+	if walks, fetches := e.hub.Calls(route.Walk), e.hub.Calls(route.Fetch); walks < 3 || fetches < 1+many/wire.MaxFetch {
+		e.Errorf("%d requests for pages, and %d for the differences", walks, fetches)
 	}
 }
 
-// agentCompares: an agent compares its reports with the hub's once after each start of the
-// hub, since the hub's log may lack some.
+// agentCompares: an agent compares its reports with those of the hub once after each start of the
+// hub, because the hub's log may lack some.
 func agentCompares(e *trial) {
 	e.put("one", "1")
 	e.put("two", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
-	walks, sessions := e.hub.Asked(route.ReportsWalk), e.hub.Asked(route.Desired)
+	e.converged()
+	walks, sessions := e.hub.Calls(route.ReportsWalk), e.hub.Calls(route.Desired)
 	e.hub.do(func() { delete(e.hub.reports, KeyOf("one")) })
 	e.hub.Restart()
-	e.settled()
-	if e.hub.Asked(route.ReportsWalk) == walks || e.hub.Asked(route.Desired) == sessions {
+	e.converged()
+	if e.hub.Calls(route.ReportsWalk) == walks || e.hub.Calls(route.Desired) == sessions {
 		e.Error("the agent has not compared its reports")
 	}
 }
 
-// agentWaitsForProof: from a log that does not continue the one it knows, an agent takes
-// new objects only; changes and removals wait until the log is accepted.
+// agentWaitsForProof: from a log that does not continue the known one, an agent applies only new
+// objects, and defers changes and removals until the log is accepted.
 func agentWaitsForProof(e *trial) {
 	e.put("kept", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	copied := e.hub.Revision()
 	e.put("lost", "1")
 	e.put("kept", "2")
-	e.settled()
+	e.converged()
 	edited, _ := e.hub.Report(KeyOf("kept"))
 	e.hub.Restore(copied)
 	e.put("new", "1")
 	marker := e.hub.hello(e.hub.Revision(), place{}, true).Marker
 	e.within(func() string {
-		if s := e.hub.Told(); s.Lineage != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
-			return fmt.Sprintf("the agent says %+v, the marker is %q", s, marker)
+		if s := e.hub.AgentStatus(); s.Lineage != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
+			return fmt.Sprintf("the status of the agent is %+v, the marker is %q", s, marker)
 		}
 		if r, ok := e.hub.Report(KeyOf("new")); !ok || r.State != wire.Applied {
-			return fmt.Sprintf("what is new is reported as %+v", r)
+			return fmt.Sprintf("the new object is reported as %+v", r)
 		}
 		return ""
 	})
 	if r, ok := e.hub.Report(KeyOf("kept")); ok && r.Digest != edited.Digest {
-		e.Errorf("what is there was changed by a log without proof: %+v", r)
+		e.Errorf("an object was changed by a log without proof: %+v", r)
 	}
 	e.hub.Set(func(s *wire.Settings) { s.Accept = marker })
-	e.settled()
+	e.converged()
 	e.within(func() string {
-		if s := e.hub.Told(); s.Lineage != wire.Proven || s.Deferred != 0 {
-			return fmt.Sprintf("the agent says %+v", s)
+		if s := e.hub.AgentStatus(); s.Lineage != wire.Proven || s.Deferred != 0 {
+			return fmt.Sprintf("the status of the agent is %+v", s)
 		}
 		return ""
 	})
 }
 
-// agentHalts: an agent that the hub halts changes nothing and says so, until it may go on.
+// agentHalts: an agent that the hub halts changes nothing, and reports that it is halted, until the
+// hub ends the halt.
 func agentHalts(e *trial) {
 	e.put("one", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	e.hub.Set(func(s *wire.Settings) { s.Halt = "for a while" })
 	e.within(func() string {
-		if s := e.hub.Told(); !strings.Contains(s.Halted, "for a while") {
-			return fmt.Sprintf("the agent says %+v", s)
+		if s := e.hub.AgentStatus(); !strings.Contains(s.Halted, "for a while") {
+			return fmt.Sprintf("the status of the agent is %+v", s)
 		}
 		return ""
 	})
@@ -341,53 +339,53 @@ func agentHalts(e *trial) {
 		e.Error("it was applied meanwhile")
 	}
 	e.hub.Set(func(s *wire.Settings) { s.Halt = "" })
-	e.settled()
+	e.converged()
 	e.within(func() string {
-		if s := e.hub.Told(); s.Halted != "" {
-			return fmt.Sprintf("the agent says %+v", s)
+		if s := e.hub.AgentStatus(); s.Halted != "" {
+			return fmt.Sprintf("the status of the agent is %+v", s)
 		}
 		return ""
 	})
 }
 
-// agentAnnounces: an agent sends its status, and nothing while nothing changes.
+// agentAnnounces: an agent sends its status, and makes no calls while nothing changes.
 func agentAnnounces(e *trial) {
 	e.put("one", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	e.within(func() string {
-		if s := e.hub.Told(); s.Version == "" || s.KubernetesVersion == "" || s.APIsDigest == "" || len(s.APIs) == 0 || s.Lineage != wire.Proven {
-			return fmt.Sprintf("the agent says %+v", s)
+		if s := e.hub.AgentStatus(); s.Version == "" || s.KubernetesVersion == "" || s.APIsDigest == "" || len(s.APIs) == 0 || s.Lineage != wire.Proven {
+			return fmt.Sprintf("the status of the agent is %+v", s)
 		}
 		return ""
 	})
 	<-time.After(time.Minute)
 	before := map[string]int{}
 	for _, call := range append(calls, route.Desired) {
-		before[call] = e.hub.Asked(call)
+		before[call] = e.hub.Calls(call)
 	}
 	<-time.After(10 * time.Minute)
 	for call, n := range before {
 		e.unasked(call, n)
 	}
-	if e.hub.Told().APIs == nil {
+	if e.hub.AgentStatus().APIs == nil {
 		e.Error("the list of APIs is gone")
 	}
 }
 
-// refuse answers with a code.
+// refuse returns a handler that answers with a status code.
 func refuse(code int) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { refused(code, "no").write(w) }
 }
 
-// agentConfirms: of what is to be gone the agent says so, once nothing of it is there, also if
-// it never had it, and until the hub has heard.
+// agentConfirms: an agent confirms the removal of an object when it no longer exists, even if it never
+// existed there, and repeats the confirmation until the hub has received it.
 func agentConfirms(e *trial) {
 	e.agent.Start()
 	e.put("one", "1")
 	e.put("two", "1")
-	e.settled()
+	e.converged()
 	for _, name := range []string{"one", "never"} {
 		e.hub.Write(wire.Frame{Gone: &wire.Gone{Key: KeyOf(name), UID: "uid-" + name, Digest: wire.SumOf([]byte("gone")), APIVersion: "v1", Kind: "ConfigMap"}})
 	}
@@ -400,23 +398,23 @@ func agentConfirms(e *trial) {
 		})
 		e.del(name)
 	}
-	e.settled()
+	e.converged()
 }
 
-// agentYields: what is left to the location is not reported as placed any more, but as what it
-// is there, as long as it is asked for; also by an agent that starts again, or has not heard that
-// nobody asked for a while, in which the hub has forgotten it.
+// agentYields: an agent reports an object that is left to the location no longer as placed, but as
+// upsynced, while a space requests it. It does so also after a restart, and if there was no request
+// for a while, in which the hub has dropped the report, and the agent did not notice.
 func agentYields(e *trial) {
-	born := key.Report{Origin: key.Born, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "one"}}}.Line()
+	upsynced := key.Report{Origin: key.Born, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "one"}}}.Line()
 	e.agent.Start()
 	e.put("one", "1")
 	e.put("two", "1")
-	e.settled()
+	e.converged()
 	e.hub.Set(func(s *wire.Settings) {
 		s.Upsync = []wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps"}, Names: []string{"one", "two"}}}
 		s.UpsyncObjects, s.UpsyncBytes = 10, 1<<20
 	})
-	e.hub.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf("one"), UID: "uid-one", Digest: wire.SumOf([]byte("hold")), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
+	e.hub.Write(wire.Frame{Hold: &wire.Hold{Key: KeyOf("one"), UID: "uid-one", Digest: wire.SumOf([]byte("hold")), Reason: v1alpha1.ReasonUpsynced, Error: "it is requested"}})
 	is := func(want ...string) {
 		e.Helper()
 		e.within(func() string {
@@ -426,27 +424,27 @@ func agentYields(e *trial) {
 			return ""
 		})
 	}
-	is(KeyOf("two"), born)
-	if r, _ := e.hub.Report(born); r.State != wire.Present || len(r.Object) == 0 || strings.Contains(string(r.Object), v1alpha1.Group+"/") {
+	is(KeyOf("two"), upsynced)
+	if r, _ := e.hub.Report(upsynced); r.State != wire.Present || len(r.Object) == 0 || strings.Contains(string(r.Object), v1alpha1.Group+"/") {
 		e.Errorf("it is reported as %+v: %s", r, r.Object)
 	}
 	e.agent.Stop()
-	sessions := e.hub.Asked(route.Desired)
+	sessions := e.hub.Calls(route.Desired)
 	e.hub.Restart()
 	e.agent.Start()
 	e.connected(sessions)
-	is(KeyOf("two"), born)
-	for _, away := range []bool{true, false} { // or hears of the end of it together with what comes after it
+	is(KeyOf("two"), upsynced)
+	for _, away := range []bool{true, false} { // without: the agent receives the end of the request together with the next one
 		if away {
 			e.agent.Stop()
 		}
-		var asked []wire.Upsync
-		e.hub.Set(func(s *wire.Settings) { asked, s.Upsync = s.Upsync, nil })
-		e.hub.Set(func(s *wire.Settings) { s.Upsync = asked })
+		var requested []wire.Upsync
+		e.hub.Set(func(s *wire.Settings) { requested, s.Upsync = s.Upsync, nil })
+		e.hub.Set(func(s *wire.Settings) { s.Upsync = requested })
 		if away {
 			e.agent.Start()
 		}
-		is(KeyOf("two"), born)
+		is(KeyOf("two"), upsynced)
 	}
 	e.hub.Set(func(s *wire.Settings) { s.Upsync = nil })
 	is(KeyOf("two"))

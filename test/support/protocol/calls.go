@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// callCases are about the calls that an agent makes beside its session, and how they are refused.
+// callCases are requirements on the calls of an agent besides its session, and on their refusals.
 func callCases() []hubCase {
 	return []hubCase{
 		{"Reports", takesReports},
@@ -32,7 +32,7 @@ func report(name string, r wire.Report) wire.ReportLine {
 	return wire.ReportLine{Key: KeyOf(name), Report: &r}
 }
 
-// kept is the report that the hub has of a name.
+// kept returns the hub's report of the object with a name, or nil.
 func (e *exam) kept(name string) *wire.Report {
 	e.Helper()
 	lines, err := e.Client().Reports(e.ctx, KeyOf(name))
@@ -43,13 +43,13 @@ func (e *exam) kept(name string) *wire.Report {
 	return lines[0].Report
 }
 
-// isQuiet sees that to send again what is there writes nothing. A hub may write for other
-// reasons meanwhile, but not each time.
-func (e *exam) isQuiet(said wire.ReportLine) {
+// isQuiet checks that a repeated report writes nothing. A hub may write for other reasons meanwhile,
+// but not each time.
+func (e *exam) isQuiet(line wire.ReportLine) {
 	e.Helper()
 	var before int64
 	for range 50 {
-		answer, err := e.Client().Report(e.ctx, said)
+		answer, err := e.Client().Report(e.ctx, line)
 		e.ok(err)
 		if answer.Revision == before {
 			return
@@ -59,24 +59,24 @@ func (e *exam) isQuiet(said wire.ReportLine) {
 	e.Errorf("each time the same is reported, the log grows: it is at %d", before)
 }
 
-// takesReports: a report is kept until the next one of its key.
+// takesReports: the hub keeps a report until the next one of its key.
 func takesReports(e *exam) {
 	e.Desire("one", "1")
-	said := wire.Report{UID: "u", Generation: 3, Digest: wire.SumOf([]byte("x")), State: wire.Failed, Reason: "Refused", Message: "<no>", Since: "2030-01-01T00:00:00Z", Status: json.RawMessage(`{"a":"<b>"}`)}
-	first, err := e.Client().Report(e.ctx, report("one", said))
+	reported := wire.Report{UID: "u", Generation: 3, Digest: wire.SumOf([]byte("x")), State: wire.Failed, Reason: "Refused", Message: "<no>", Since: "2030-01-01T00:00:00Z", Status: json.RawMessage(`{"a":"<b>"}`)}
+	first, err := e.Client().Report(e.ctx, report("one", reported))
 	e.ok(err)
 	if first.Revision <= 0 || len(first.Refused) > 0 {
 		e.Errorf("the answer is %+v", first)
 	}
-	if got := e.kept("one"); got == nil || got.Sum() != said.Sum() {
-		e.Fatalf("it is kept as %+v, was %+v", got, said)
+	if got := e.kept("one"); got == nil || got.Sum() != reported.Sum() {
+		e.Fatalf("it is kept as %+v, was %+v", got, reported)
 	}
-	e.isQuiet(report("one", said))
-	// Objects that are no longer desired can be reported, too, until they are gone.
+	e.isQuiet(report("one", reported))
+	// Objects that are no longer desired can also be reported, until they are removed.
 	e.Delete("one")
-	said.State = wire.Removing
-	if a, err := e.Client().Report(e.ctx, report("one", said)); err != nil || len(a.Refused) > 0 || a.Revision <= first.Revision {
-		e.Errorf("of what is being removed the answer is %+v, %v", a, err)
+	reported.State = wire.Removing
+	if a, err := e.Client().Report(e.ctx, report("one", reported)); err != nil || len(a.Refused) > 0 || a.Revision <= first.Revision {
+		e.Errorf("the answer for an object that is being removed is %+v, %v", a, err)
 	}
 	_, err = e.Client().Report(e.ctx, wire.ReportLine{Key: KeyOf("one"), Removed: true})
 	e.ok(err)
@@ -84,11 +84,11 @@ func takesReports(e *exam) {
 		e.Errorf("removed it is %+v", got)
 	}
 	if _, err = e.Client().Report(e.ctx, wire.ReportLine{Key: KeyOf("one"), Removed: true}); err != nil {
-		e.Errorf("what is not there can't be removed: %v", err)
+		e.Errorf("the removal of an unknown report fails: %v", err)
 	}
 }
 
-// refusesReports: a line that is refused does not affect the others.
+// refusesReports: a refused line does not affect the others.
 func refusesReports(e *exam) {
 	e.Desire("one", "1")
 	good := wire.Report{UID: "u", State: wire.Applied}
@@ -110,11 +110,11 @@ func refusesReports(e *exam) {
 		e.Errorf("the good one is kept as %+v", got)
 	}
 	if e.kept("never-desired") != nil {
-		e.Error("what was refused is kept")
+		e.Error("the refused report is kept")
 	}
 }
 
-// cutsReports: the status of a report that is too large is left out, on both sides alike.
+// cutsReports: hub and agent omit the status of a report that is too large.
 func cutsReports(e *exam) {
 	e.Desire("one", "1")
 	large := wire.Report{UID: "u", State: wire.Applied, Status: json.RawMessage(fmt.Sprintf("%q", strings.Repeat("x", wire.MaxReport)))}
@@ -128,27 +128,27 @@ func cutsReports(e *exam) {
 	}
 }
 
-// walksReports: reports are compared as content is.
+// walksReports: reports are compared in the same way as content.
 func walksReports(e *exam) {
 	mine := Holding{}
 	for i := range 3 {
 		name := fmt.Sprint("n", i)
 		e.Desire(name, "1")
-		said := wire.Report{UID: "u", State: wire.Applied, Message: name}
-		_, err := e.Client().Report(e.ctx, report(name, said))
+		reported := wire.Report{UID: "u", State: wire.Applied, Message: name}
+		_, err := e.Client().Report(e.ctx, report(name, reported))
 		e.ok(err)
-		mine[KeyOf(name)] = said.Sum()
+		mine[KeyOf(name)] = reported.Sum()
 	}
 	frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
 	e.ok(err)
 	if len(frames) != 2 || frames[0].Hello == nil || frames[1].Mark.Root != mine.Root() || frames[1].Mark.Count != len(mine) {
-		e.Errorf("in sync a walk of the reports has %+v", frames)
+		e.Errorf("in sync, a comparison of reports has %+v", frames)
 	}
 	mine[KeyOf("n1")], mine[KeyOf("other")] = wire.SumOf([]byte("x")), wire.SumOf([]byte("y"))
 	frames, err = e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
 	e.ok(err)
 	if len(frames) != 3 || frames[1].Part == nil {
-		e.Fatalf("a walk of the reports has %+v", frames)
+		e.Fatalf("a comparison of reports has %+v", frames)
 	}
 	if d := mine.Index().Compare(*frames[1].Part); !slices.Equal(d.Theirs, []string{KeyOf("n1")}) || !slices.Equal(d.Mine, []string{KeyOf("other")}) {
 		e.Errorf("it finds %+v", d)
@@ -160,30 +160,30 @@ func walksReports(e *exam) {
 	}
 }
 
-// takesStatus: the list of APIs is asked for once.
+// takesStatus: the hub requests the list of APIs once for each digest.
 func takesStatus(e *exam) {
 	e.open()
-	said := wire.AgentStatus{Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Proven}
-	tell := func(asked bool, what string) {
+	status := wire.AgentStatus{Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Proven}
+	tell := func(isRequested bool, description string) {
 		e.Helper()
-		answer, err := e.Client().Tell(e.ctx, said)
+		answer, err := e.Client().Tell(e.ctx, status)
 		e.ok(err)
-		if answer.SendAPIs != asked {
-			e.Errorf("%s: the list of APIs is asked for: %v", what, answer.SendAPIs)
+		if answer.SendAPIs != isRequested {
+			e.Errorf("%s: the list of APIs is requested: %v", description, answer.SendAPIs)
 		}
 	}
 	tell(true, "a digest that is new")
-	said.APIs = []wire.API{{GroupVersion: "v1", Resources: []string{"pods"}}}
+	status.APIs = []wire.API{{GroupVersion: "v1", Resources: []string{"pods"}}}
 	tell(false, "the list")
-	said.APIs = nil
+	status.APIs = nil
 	tell(false, "a digest that is known")
-	said.APIsDigest = "d2"
+	status.APIsDigest = "d2"
 	tell(true, "another digest")
-	said.APIsDigest = ""
+	status.APIsDigest = ""
 	tell(false, "no digest")
 }
 
-// passesOver: unknown fields, as of a newer agent, are ignored.
+// passesOver: the hub ignores unknown fields, for example of a newer agent.
 func passesOver(e *exam) {
 	e.Desire("one", "1")
 	for call, body := range map[string]string{
@@ -209,14 +209,14 @@ func passesOver(e *exam) {
 		if err := wire.NewDecoder(answer).Decode(&line); err != nil {
 			e.Errorf("%s: %v", call, err)
 		}
-		_ = answer.Close() // it has been read as far as it matters
+		_ = answer.Close() // the first line has been read
 	}
 	if got := e.kept("one"); got == nil || got.State != wire.Applied {
 		e.Errorf("the report is kept as %+v", got)
 	}
 }
 
-// malformed says what is wrong with a refusal; empty: nothing.
+// malformed returns an error message about a refusal, or an empty string if it is correct.
 func (r *RefusedError) malformed(codes ...int) string {
 	var status metav1.Status
 	switch err := json.Unmarshal(r.Body, &status); {
@@ -232,7 +232,7 @@ func (r *RefusedError) malformed(codes ...int) string {
 	return ""
 }
 
-// refuses: a malformed request is refused as a whole, with the reason.
+// refuses: the hub refuses a malformed request as a whole, with a reason.
 func refuses(e *exam) {
 	e.Desire("one", "1")
 	good, err := json.Marshal(report("one", wire.Report{UID: "u", State: wire.Applied}))
@@ -266,14 +266,15 @@ func refuses(e *exam) {
 		e.refused(err, c.code)
 	}
 	if e.kept("one") != nil {
-		e.Error("a report of a request that was refused is kept")
+		e.Error("a report of a refused request is kept")
 	}
 }
 
-// refusesOthers: a token is valid for its own location only, and for this version of the protocol.
+// refusesOthers: a token is valid only for its own location, and the hub refuses other versions of the
+// protocol.
 func refusesOthers(e *exam) {
 	for _, c := range []struct {
-		what, header, value, location string
+		name, header, value, location string
 		code                          int
 	}{
 		{"another protocol", wire.Header, "7", "", http.StatusBadRequest},
@@ -284,7 +285,7 @@ func refusesOthers(e *exam) {
 	} {
 		for _, call := range append([]string{route.Desired}, calls...) {
 			method, client := http.MethodPost, *e.Client()
-			if c.location == "" && client.Identity != nil { // it shows what its headers say, and no more
+			if c.location == "" && client.Identity != nil { // without a client certificate, only the headers count
 				stranger, err := TokenClient(client.Join)
 				e.ok(err)
 				client.HTTP = stranger.HTTP
@@ -303,7 +304,7 @@ func refusesOthers(e *exam) {
 			e.ok(err)
 			r.Header.Set(c.header, c.value)
 			_, err = client.send(r, call)
-			e.Log(c.what)
+			e.Log(c.name)
 			e.refused(err, c.code)
 		}
 	}

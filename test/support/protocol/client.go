@@ -15,22 +15,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Client speaks the protocol as a location's agent does, one call at a time. What it
-// holds is for the caller to keep.
+// Client makes the calls of a location's agent, one at a time. It has no state of objects; the caller
+// keeps that.
 type Client struct {
-	// Join names the hub and the location. A token in it goes with each request.
+	// Join names the hub and the location. If it has a token, each request sends it.
 	Join wire.Join
 	HTTP *http.Client
-	// Capabilities are what it announces, as wire.CapabilitiesHeader has them.
+	// Capabilities is the value of wire.CapabilitiesHeader.
 	Capabilities string
-	// Identity is by what the hub knows the client; nil: by what HTTP or Join have.
+	// Identity is the identity by which the hub authenticates the client; nil if HTTP or Join have it.
 	Identity *Identity
 }
 
-// NewClient makes a client with connections of its own, which has traded its join token
-// for a certificate. Close closes them.
+// NewClient exchanges the join token for a certificate, and returns a client with it, and with
+// connections of its own. Close closes them.
 func NewClient(join wire.Join) (*Client, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
 	defer cancel()
 	id, err := Enrol(ctx, join)
 	if err != nil {
@@ -39,10 +39,10 @@ func NewClient(join wire.Join) (*Client, error) {
 	return id.Client()
 }
 
-// Close closes the connections that are idle.
+// Close closes idle connections.
 func (c *Client) Close() { c.HTTP.CloseIdleConnections() }
 
-// RefusedError is an answer that is not what was asked for.
+// RefusedError is a response with another status code than 200.
 type RefusedError struct {
 	Call   string
 	Code   int
@@ -54,7 +54,7 @@ func (r *RefusedError) Error() string {
 	return fmt.Sprintf("%s: %d %s: %s", r.Call, r.Code, http.StatusText(r.Code), bytes.TrimSpace(r.Body))
 }
 
-// New makes a request of a call, which may have a query.
+// New returns a request for a call, which may have a query.
 func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (*http.Request, error) {
 	url := strings.TrimRight(c.Join.Hub, "/") + route.Agent(key.Location(c.Join.Location)).Path(call)
 	r, err := http.NewRequestWithContext(ctx, method, url, body)
@@ -72,8 +72,8 @@ func (c *Client) New(ctx context.Context, method, call string, body io.Reader) (
 	return r, nil
 }
 
-// Do sends a request and returns the body of the answer, which the caller closes. An
-// answer other than 200 is a RefusedError.
+// Do sends a request and returns the body of the response, which the caller must close. It returns a
+// RefusedError if the status code is not 200.
 func (c *Client) Do(ctx context.Context, method, call string, body io.Reader) (io.ReadCloser, error) {
 	r, err := c.New(ctx, method, call, body)
 	if err != nil {
@@ -91,11 +91,11 @@ func (c *Client) send(r *http.Request, call string) (io.ReadCloser, error) {
 		return resp.Body, nil
 	}
 	defer resp.Body.Close()
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16)) // what there is of it
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<16)) // an error leaves a shorter text
 	return nil, &RefusedError{Call: call, Code: resp.StatusCode, Header: resp.Header, Body: text}
 }
 
-// Lines are values as a body has them.
+// Lines returns values in the format of a body.
 func Lines(values ...any) []byte {
 	var b bytes.Buffer
 	encoder := wire.NewEncoder(&b)
@@ -107,9 +107,9 @@ func Lines(values ...any) []byte {
 	return b.Bytes()
 }
 
-// ask posts lines and decodes each line of the answer until read says that it was the
-// last, or the answer ends.
-func ask[T any](ctx context.Context, c *Client, call string, lines []any, read func(T) (last bool)) error {
+// post posts lines and decodes each line of the response until read reports that it was the last, or
+// the response ends.
+func post[T any](ctx context.Context, c *Client, call string, lines []any, read func(T) (last bool)) error {
 	body, err := c.Do(ctx, http.MethodPost, call, bytes.NewReader(Lines(lines...)))
 	if err != nil {
 		return err
@@ -126,54 +126,54 @@ func ask[T any](ctx context.Context, c *Client, call string, lines []any, read f
 	}
 }
 
-// Exchange posts lines and returns the frames of the answer, of which the last is a mark.
+// Exchange posts lines and returns the frames of the response, of which the last is a mark.
 func (c *Client) Exchange(ctx context.Context, call string, lines ...any) (frames []wire.Frame, err error) {
-	err = ask(ctx, c, call, lines, func(f wire.Frame) bool {
+	err = post(ctx, c, call, lines, func(f wire.Frame) bool {
 		frames = append(frames, f)
 		return f.Mark != nil
 	})
 	return frames, err
 }
 
-// Report reports.
+// Report sends reports.
 func (c *Client) Report(ctx context.Context, lines ...wire.ReportLine) (answer wire.ReportsAnswer, err error) {
 	all := make([]any, len(lines))
 	for i, l := range lines {
 		all[i] = l
 	}
-	err = ask(ctx, c, route.Reports, all, func(a wire.ReportsAnswer) bool { answer = a; return true })
+	err = post(ctx, c, route.Reports, all, func(a wire.ReportsAnswer) bool { answer = a; return true })
 	return answer, err
 }
 
-// Reports fetches reports: as many as the answer has, at least one.
+// Reports fetches reports. It returns as many as the response has, at least one.
 func (c *Client) Reports(ctx context.Context, keys ...string) (lines []wire.ReportLine, err error) {
-	asked := make([]any, len(keys))
+	fetches := make([]any, len(keys))
 	for i, k := range keys {
-		asked[i] = wire.Fetch{Key: k}
+		fetches[i] = wire.Fetch{Key: k}
 	}
-	err = ask(ctx, c, route.ReportsFetch, asked, func(l wire.ReportLine) bool {
+	err = post(ctx, c, route.ReportsFetch, fetches, func(l wire.ReportLine) bool {
 		lines = append(lines, l)
 		return len(lines) == len(keys)
 	})
 	if errors.Is(err, io.EOF) && len(lines) > 0 {
-		err = nil // it has grown large
+		err = nil // the hub ends a large response early
 	}
 	return lines, err
 }
 
-// Tell says what an agent says of itself.
+// Tell sends the status of an agent.
 func (c *Client) Tell(ctx context.Context, s wire.AgentStatus) (answer wire.StatusAnswer, err error) {
-	err = ask(ctx, c, route.AgentStatus, []any{s}, func(a wire.StatusAnswer) bool { answer = a; return true })
+	err = post(ctx, c, route.AgentStatus, []any{s}, func(a wire.StatusAnswer) bool { answer = a; return true })
 	return answer, err
 }
 
-// Lineage asks about markers.
-func (c *Client) Lineage(ctx context.Context, markers ...string) (answer wire.LineageAnswer, err error) {
-	err = ask(ctx, c, route.Lineage, []any{wire.LineageAsk{Markers: markers}}, func(a wire.LineageAnswer) bool { answer = a; return true })
+// LogIdentity requests the log's revisions of markers.
+func (c *Client) LogIdentity(ctx context.Context, markers ...string) (answer wire.LineageAnswer, err error) {
+	err = post(ctx, c, route.Lineage, []any{wire.LineageAsk{Markers: markers}}, func(a wire.LineageAnswer) bool { answer = a; return true })
 	return answer, err
 }
 
-// Open opens a session, which ends with the context.
+// Open opens a session from a log position. It ends with the context.
 func (c *Client) Open(ctx context.Context, after int64, marker string) (*Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	body, err := c.Do(ctx, http.MethodGet, fmt.Sprintf("%s?after=%d&marker=%s", route.Desired, after, marker), http.NoBody)
@@ -183,7 +183,7 @@ func (c *Client) Open(ctx context.Context, after int64, marker string) (*Stream,
 	}
 	return &Stream{frames: wire.NewDecoder(body), end: sync.OnceFunc(func() {
 		cancel()
-		_ = body.Close() // nothing is read any more
+		_ = body.Close() // the caller no longer reads
 	})}, nil
 }
 

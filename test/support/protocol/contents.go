@@ -10,14 +10,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// contentCases are about the desired content of a location.
+// contentCases are requirements on the desired content of a location.
 func contentCases() []hubCase {
 	return []hubCase{
 		{"FromNothing", fromNothing},
 		{"Changes", changes},
 		{"Causes", causes},
 		{"Policies", policies},
-		{"Holds", holds},
+		{"Holds", keepsHeld},
 		{"Impersonates", impersonates},
 		{"ImpersonatesNot", impersonatesNot},
 		{"Admits", admits},
@@ -26,14 +26,14 @@ func contentCases() []hubCase {
 		{"Walk", walks},
 		{"WalkInPages", walkInPages},
 		{"Fetch", fetches},
-		{"FetchOfWhatIsLarge", fetchesWhatIsLarge},
+		{"FetchOfWhatIsLarge", fetchesLarge},
 	}
 }
 
-// fromNothing: the first session of an agent says what there is, and a walk finds it.
+// fromNothing: the hello of an agent's first session describes the content, and a comparison finds it.
 func fromNothing(e *exam) {
 	if s := e.open(); s.hello.Count != 0 || !s.hello.Root.IsZero() || !s.hello.Continuous || s.hello.Resumed {
-		e.Errorf("of nothing the hello is %+v", s.hello)
+		e.Errorf("the hello of an empty content is %+v", s.hello)
 	}
 	e.Desire("one", "1")
 	e.Desire("two", "2")
@@ -43,38 +43,38 @@ func fromNothing(e *exam) {
 	}
 	e.walk()
 	e.mustHave("one", "two")
-	if e.have.Root() != s.hello.Root || e.at.Root != s.hello.Root || e.at.Revision < s.hello.Revision {
-		e.Errorf("the walk found %+v, the hello is %+v", e.at, s.hello)
+	if e.have.Root() != s.hello.Root || e.last.Root != s.hello.Root || e.last.Revision < s.hello.Revision {
+		e.Errorf("the comparison found %+v, the hello is %+v", e.last, s.hello)
 	}
-	// The session goes on meanwhile.
+	// The session continues after the comparison.
 	e.Desire("three", "3")
-	s.follow(e.has("one", "two", "three"))
+	s.follow(e.contains("one", "two", "three"))
 }
 
-// changes: each change is sent, and marks say what the content adds up to.
+// changes: the hub sends each change, and marks have the content hash.
 func changes(e *exam) {
 	s := e.open()
 	e.Desire("one", "1")
-	made := putOf(e, s.follow(e.has("one")), "one")
+	made := putOf(e, s.follow(e.contains("one")), "one")
 	e.Desire("one", "2")
 	if edited := putOf(e, s.follow(always), "one"); edited.UID != made.UID || edited.Digest == made.Digest {
 		e.Errorf("edited it is %+v, was %+v", edited, made)
 	}
 	e.Desire("two", "1")
-	s.follow(e.has("one", "two"))
+	s.follow(e.contains("one", "two"))
 	e.Delete("one")
 	e.Delete("two")
-	s.follow(e.has())
-	if !e.at.Root.IsZero() || e.at.Count != 0 {
-		e.Errorf("the mark of nothing is %+v", e.at)
+	s.follow(e.contains())
+	if !e.last.Root.IsZero() || e.last.Count != 0 {
+		e.Errorf("the mark of an empty content is %+v", e.last)
 	}
 	e.Desire("one", "1")
-	if again := putOf(e, s.follow(e.has("one")), "one"); again.UID == made.UID {
-		e.Error("what was deleted and made again has the same UID")
+	if again := putOf(e, s.follow(e.contains("one")), "one"); again.UID == made.UID {
+		e.Error("an object that was deleted and created again has the same UID")
 	}
 }
 
-// putOf is the last put of a name among frames, which makes sense by itself.
+// putOf returns the last put of a name among frames, and checks its fields.
 func putOf(e *exam, frames []wire.Frame, name string) (p *wire.Put) {
 	e.Helper()
 	for _, f := range frames {
@@ -102,7 +102,7 @@ func putOf(e *exam, frames []wire.Frame, name string) (p *wire.Put) {
 	return p
 }
 
-// causes: a user's deletion can be told from one by policy.
+// causes: frames distinguish a deletion by a user from one by policy.
 func causes(e *exam) {
 	e.Desire("one", "1")
 	e.Desire("two", "2")
@@ -114,6 +114,7 @@ func causes(e *exam) {
 	e.removed(s, "two", wire.Unassigned)
 }
 
+// removed reads frames up to a removal, which must be of a name and have a cause.
 func (e *exam) removed(s *session, name string, cause wire.Cause) {
 	e.Helper()
 	for {
@@ -131,22 +132,22 @@ func (e *exam) removed(s *session, name string, cause wire.Cause) {
 	}
 }
 
-// policies: how an object is treated is part of its leaf.
+// policies: the policy of an object is part of its leaf.
 func policies(e *exam) {
 	s := e.open()
 	e.Protect("one")
-	if p := putOf(e, s.follow(e.has("one")), "one"); p.Policy != (wire.Policy{CreateOnly: true}) {
+	if p := putOf(e, s.follow(e.contains("one")), "one"); p.Policy != (wire.Policy{CreateOnly: true}) {
 		e.Errorf("the policy is %+v", p.Policy)
 	}
 	e.have = Holding{}
 	e.walk()
-	if e.have.Root() != e.at.Root {
-		e.Error("a walk does not find the policy")
+	if e.have.Root() != e.last.Root {
+		e.Error("a comparison does not find the policy")
 	}
 }
 
-// holds: of what is held the location keeps what it has; that is part of its content.
-func holds(e *exam) {
+// keepsHeld: a hold is part of the content, and names an object that the location must not change.
+func keepsHeld(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
 	s := e.open()
@@ -165,7 +166,8 @@ func holds(e *exam) {
 	e.alsoFetched(func(f wire.Frame) bool { return f.Hold != nil && *f.Hold == *held })
 }
 
-// impersonates: an agent that can is told who acts for an object, and of each change.
+// impersonates: an agent that supports it receives the ServiceAccount for an object, and each change
+// of that.
 func impersonates(e *exam) {
 	e.capabilities = "Other, " + wire.Impersonates
 	e.Desire("one", "1")
@@ -173,20 +175,20 @@ func impersonates(e *exam) {
 	e.walk()
 	for _, account := range []string{"tenants/a", "tenants/b", ""} {
 		e.Impersonate(account)
-		if p := putOf(e, s.follow(e.has("one")), "one"); p.Policy != (wire.Policy{ServiceAccount: account}) {
+		if p := putOf(e, s.follow(e.contains("one")), "one"); p.Policy != (wire.Policy{ServiceAccount: account}) {
 			e.Fatalf("admitted for %q the policy is %+v", account, p.Policy)
 		}
 		have := e.have
 		e.have = Holding{}
-		if e.walk(); e.have.Root() != have.Root() || e.have.Root() != e.at.Root {
-			e.Fatalf("admitted for %q, a walk finds something else", account)
+		if e.walk(); e.have.Root() != have.Root() || e.have.Root() != e.last.Root {
+			e.Fatalf("admitted for %q, a comparison finds a difference", account)
 		}
 		e.alsoFetched(func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == account })
 	}
 }
 
-// impersonatesNot: an agent that can't is told to leave alone what a ServiceAccount is to
-// act for, however it asks; one that can by then is told all.
+// impersonatesNot: an agent that does not support impersonation receives a hold for an object with a
+// ServiceAccount, from all calls. When it supports impersonation later, it receives the object.
 func impersonatesNot(e *exam) {
 	e.Impersonate("tenants/a")
 	e.Desire("one", "1")
@@ -197,44 +199,45 @@ func impersonatesNot(e *exam) {
 	held := func(f wire.Frame) bool {
 		return f.Put == nil && (f.Hold == nil || f.Hold.Reason == v1alpha1.ReasonCannotImpersonate && f.Hold.Error != "")
 	}
-	for _, f := range s.follow(e.has("one", "two")) {
+	for _, f := range s.follow(e.contains("one", "two")) {
 		if !held(f) {
 			e.Errorf("an agent that can't impersonate is sent %+v", f)
 		}
 	}
-	if e.have.Root() != e.at.Root {
-		e.Error("the session has not all")
+	if e.have.Root() != e.last.Root {
+		e.Error("the session does not have the whole content")
 	}
 	e.alsoFetched(func(f wire.Frame) bool { return f.Hold != nil && held(f) })
 	e.Impersonate("")
-	putOf(e, s.follow(e.has("one", "two")), "one")
+	putOf(e, s.follow(e.contains("one", "two")), "one")
 	e.Impersonate("tenants/a")
-	s.follow(func() bool { return e.has("one", "two")() && e.have.Root() == e.at.Root })
+	s.follow(func() bool { return e.contains("one", "two")() && e.have.Root() == e.last.Root })
 	e.capabilities = wire.Impersonates
 	if s = e.open(); s.hello.Root == e.have.Root() {
-		e.Error("an agent that can impersonate by now is to have the same")
+		e.Error("the content for an agent that supports impersonation is the same")
 	}
 	e.walk()
 	e.alsoFetched(func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.ServiceAccount == "tenants/a" })
 }
 
-// admits: what the location does not admit is not its content, and leaves it by policy.
+// admits: objects that the location does not admit are not part of its content, and are removed by
+// policy.
 func admits(e *exam) {
 	e.Desire("one", "1")
 	s := e.open()
 	e.walk()
 	e.Admit(false)
-	for _, f := range s.follow(e.has()) {
+	for _, f := range s.follow(e.contains()) {
 		if f.Del != nil && f.Del.Cause != wire.Unassigned {
-			e.Errorf("what is no longer admitted goes as %+v", f.Del)
+			e.Errorf("an object that is no longer admitted is removed by %+v", f.Del)
 		}
 	}
 	e.Desire("two", "1")
 	e.Admit(true)
-	s.follow(e.has("one", "two"))
+	s.follow(e.contains("one", "two"))
 }
 
-// conflicts: the location hears of whom it has instead.
+// conflicts: the location receives the owner of the object that it has instead.
 func conflicts(e *exam) {
 	s := e.open()
 	e.Conflict("one")
@@ -252,8 +255,8 @@ func conflicts(e *exam) {
 	e.alsoFetched(func(f wire.Frame) bool { return f.Conflict != nil && *f.Conflict == *conflict })
 }
 
-// confirmed: of what is to be gone, and waits for the location's word, an agent that can give
-// it is told so, until it has; another is told that it is not desired.
+// confirmed: for an object whose deletion waits for a confirmation, an agent that can confirm receives
+// a gone frame until it has confirmed. Another agent receives a removal.
 func confirmed(e *exam) {
 	e.capabilities = wire.Confirms
 	e.Await("one")
@@ -274,8 +277,8 @@ func confirmed(e *exam) {
 			}
 		}
 	}
-	if gone.Key != KeyOf("one") || gone.UID != uid || gone.APIVersion != "v1" || gone.Kind != "ConfigMap" || e.have.Root() != e.at.Root {
-		e.Fatalf("it is to be gone as %+v", gone)
+	if gone.Key != KeyOf("one") || gone.UID != uid || gone.APIVersion != "v1" || gone.Kind != "ConfigMap" || e.have.Root() != e.last.Root {
+		e.Fatalf("the gone frame is %+v", gone)
 	}
 	e.alsoFetched(func(f wire.Frame) bool { return f.Gone != nil && *f.Gone == *gone })
 	e.capabilities = ""
@@ -283,10 +286,10 @@ func confirmed(e *exam) {
 	e.capabilities = wire.Confirms
 	_, err = e.Client().Report(e.ctx, report("one", wire.Report{UID: uid, State: wire.Removed}))
 	e.ok(err)
-	s.follow(e.has())
+	s.follow(e.contains())
 }
 
-// alsoFetched sees that a fetch of the object "one" answers as the session did.
+// alsoFetched checks the frame with which a fetch answers for the object "one".
 func (e *exam) alsoFetched(is func(wire.Frame) bool) {
 	e.Helper()
 	frames, err := e.Client().Exchange(e.ctx, route.Fetch, wire.Fetch{Key: KeyOf("one")})
@@ -296,33 +299,33 @@ func (e *exam) alsoFetched(is func(wire.Frame) bool) {
 	}
 }
 
-// walks: what differs is found, whatever the agent has.
+// walks: a comparison finds the differences for any content of the agent.
 func walks(e *exam) {
 	for i := range 5 {
 		e.Desire(fmt.Sprint("n", i), "1")
 	}
 	e.walk()
 	e.mustHave("n0", "n1", "n2", "n3", "n4")
-	frames, err := e.Client().Exchange(e.ctx, route.Walk, wire.Walk{After: e.at.Revision, Marker: e.at.Marker}, e.have.Index().Span("", ""))
+	frames, err := e.Client().Exchange(e.ctx, route.Walk, wire.Walk{After: e.last.Revision, Marker: e.last.Marker}, e.have.Index().Span("", ""))
 	e.ok(err)
 	if len(frames) != 2 || frames[0].Hello == nil || frames[1].Mark == nil {
-		e.Fatalf("in sync a walk has %+v", frames)
+		e.Fatalf("in sync, a comparison has %+v", frames)
 	}
 	hello, mark := frames[0].Hello, frames[1].Mark
 	if hello.Revision != mark.Revision || hello.Root != mark.Root || hello.Count != mark.Count || hello.Marker != mark.Marker || !hello.Continuous || mark.Root != e.have.Root() {
-		e.Errorf("a walk begins with %+v and ends with %+v", hello, mark)
+		e.Errorf("a comparison begins with %+v and ends with %+v", hello, mark)
 	}
 	e.have[KeyOf("ghost")], e.have[KeyOf("n3")] = wire.SumOf([]byte("x")), wire.SumOf([]byte("y"))
 	delete(e.have, KeyOf("n1"))
 	e.Delete("n2")
 	e.walk()
 	e.mustHave("n0", "n1", "n3", "n4")
-	if e.have.Root() != e.at.Root {
-		e.Errorf("after a walk the root is not %+v", e.at)
+	if e.have.Root() != e.last.Root {
+		e.Errorf("after a comparison the root is not %+v", e.last)
 	}
 }
 
-// walkInPages: a walk of much is paged, about one state or about later ones.
+// walkInPages: a large comparison has pages, which are about the same state or about later ones.
 func walkInPages(e *exam) {
 	var names []string
 	for i := range 150 {
@@ -347,19 +350,19 @@ func walkInPages(e *exam) {
 	}
 	hello := second[0].Hello
 	if hello.Revision < first[0].Hello.Revision || hello.Root != total || hello.Count != count {
-		e.Errorf("the second page has %d leaves, and says %+v after %+v", count, hello, first[0].Hello)
+		e.Errorf("the second page has %d leaves, and the hello %+v after %+v", count, hello, first[0].Hello)
 	}
 	if hello.Revision == first[0].Hello.Revision && hello.Root != first[0].Hello.Root {
-		e.Error("two pages of one revision are of another content")
+		e.Error("two pages of one revision differ in content")
 	}
 	e.walk()
 	e.mustHave(append(names, "more")...)
 	if pages := e.walk(); pages != 1 {
-		e.Errorf("a walk in sync took %d pages", pages)
+		e.Errorf("a comparison in sync took %d pages", pages)
 	}
 }
 
-// fetches: each key has an answer, in order.
+// fetches: a fetch answers for each key, in order.
 func fetches(e *exam) {
 	e.Desire("one", "1")
 	frames, err := e.Client().Exchange(e.ctx, route.Fetch,
@@ -370,7 +373,7 @@ func fetches(e *exam) {
 	}
 	for i, k := range map[int]string{0: KeyOf("none"), 2: "../../e/a", 3: ""} {
 		if d := frames[i].Del; d == nil || d.Key != k || d.Cause != wire.Walked {
-			e.Errorf("of %q it says %+v", k, frames[i])
+			e.Errorf("for %q it answers %+v", k, frames[i])
 		}
 	}
 	p := putOf(e, frames, "one")
@@ -379,8 +382,8 @@ func fetches(e *exam) {
 	}
 }
 
-// fetchesWhatIsLarge: an answer may end early, with some of what was asked for.
-func fetchesWhatIsLarge(e *exam) {
+// fetchesLarge: a response may end early, with some of the requested objects.
+func fetchesLarge(e *exam) {
 	var names []string
 	var all []any
 	for i := range 7 {

@@ -1,8 +1,8 @@
-// Package protocol is the contract of the agents' protocol as tests. TestHub judges a
-// hub: the real one, and each that stands in for it in tests of agents. TestAgent judges
-// an agent, by a hub that notes what an agent may not send. Client and Hub are the light
-// side of each, for tests of the other.
+// Package protocol has the contract of the protocol between hub and agents, as tests. TestHub tests a
+// hub: the real one, and each fake hub in tests of agents. TestAgent tests an agent, with a hub that
+// records requests that an agent must not send. Client is a minimal agent for tests of hubs, and Hub a
+// minimal hub for tests of agents.
 //
-// It knows what both sides say to each other, and must never know how either does it: it
-// imports neither. It must not be imported by anything that ships.
+// The package knows the messages of both sides, and must never depend on the implementation of
+// either: it imports neither. No shipped program may import it.
 package protocol

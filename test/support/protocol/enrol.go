@@ -20,17 +20,17 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Identity is what an agent has that has joined.
+// Identity is the identity of an agent that has joined.
 type Identity struct {
 	Join wire.Join
-	// Certificate is DER, of Key.
+	// Certificate is the DER certificate of Key.
 	Certificate []byte
 	Key         *ecdsa.PrivateKey
-	// Issued is the answer that it came with.
+	// Issued is the response that had the certificate.
 	Issued wire.Issued
 }
 
-// NewKey makes a key and a certificate request of it.
+// NewKey returns a new key and a certificate request for it.
 func NewKey() (k *ecdsa.PrivateKey, request []byte, err error) {
 	if k, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err == nil {
 		request, err = x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, k)
@@ -38,7 +38,7 @@ func NewKey() (k *ecdsa.PrivateKey, request []byte, err error) {
 	return k, request, err
 }
 
-// Enrol trades a join token for a certificate of a new key.
+// Enrol exchanges a join token for a certificate of a new key.
 func Enrol(ctx context.Context, join wire.Join) (*Identity, error) {
 	k, request, err := NewKey()
 	if err != nil {
@@ -47,14 +47,14 @@ func Enrol(ctx context.Context, join wire.Join) (*Identity, error) {
 	return EnrolWith(ctx, join, k, request)
 }
 
-// EnrolWith is Enrol for a key, and a certificate request of it.
+// EnrolWith is Enrol with a key and a certificate request for it.
 func EnrolWith(ctx context.Context, join wire.Join, k *ecdsa.PrivateKey, request []byte) (*Identity, error) {
 	issued, err := issue(ctx, join, route.Enrol, wire.Enrol{Request: request})
 	join.Token = ""
 	return &Identity{Join: join, Certificate: issued.Certificate, Key: k, Issued: issued}, err
 }
 
-// Renew asks for the identity after this one, for a new key.
+// Renew requests the next identity, with a new key.
 func (i *Identity) Renew(ctx context.Context) (*Identity, error) {
 	k, request, err := NewKey()
 	if err != nil {
@@ -63,7 +63,7 @@ func (i *Identity) Renew(ctx context.Context) (*Identity, error) {
 	return i.RenewWith(ctx, k, request)
 }
 
-// RenewWith is Renew for a key, and a certificate request of it.
+// RenewWith is Renew with a key and a certificate request for it.
 func (i *Identity) RenewWith(ctx context.Context, k *ecdsa.PrivateKey, request []byte) (*Identity, error) {
 	renewal, err := wire.NewRenewal(i.Certificate, request, i.Key)
 	if err != nil {
@@ -73,7 +73,7 @@ func (i *Identity) RenewWith(ctx context.Context, k *ecdsa.PrivateKey, request [
 	return &Identity{Join: i.Join, Certificate: issued.Certificate, Key: k, Issued: issued}, err
 }
 
-// Client is one that shows the identity's certificate, over connections of its own.
+// Client returns a client that authenticates by the certificate, with connections of its own.
 func (i *Identity) Client() (*Client, error) {
 	transport, err := transportTo(i.Join)
 	if err != nil {
@@ -83,12 +83,12 @@ func (i *Identity) Client() (*Client, error) {
 	return &Client{Join: i.Join, HTTP: &http.Client{Transport: transport}, Identity: i}, nil
 }
 
-// Bearer is the identity as a bearer token.
+// Bearer returns the identity as a bearer token.
 func (i *Identity) Bearer() (string, error) {
 	return wire.NewBearer(i.Join.Location, i.Certificate, i.Key)
 }
 
-// BearerClient is one that shows the identity as a bearer token alone.
+// BearerClient returns a client that authenticates by the bearer token only.
 func (i *Identity) BearerClient() (*Client, error) {
 	join := i.Join
 	var err error
@@ -98,7 +98,7 @@ func (i *Identity) BearerClient() (*Client, error) {
 	return TokenClient(join)
 }
 
-// TokenClient is one that shows the token in a join token, as it is.
+// TokenClient returns a client that sends the token of join as its bearer token.
 func TokenClient(join wire.Join) (*Client, error) {
 	transport, err := transportTo(join)
 	return &Client{Join: join, HTTP: &http.Client{Transport: transport}}, err
@@ -112,14 +112,14 @@ func transportTo(join wire.Join) (*http.Transport, error) {
 	return &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true}, nil
 }
 
-// issue asks for a certificate.
-func issue(ctx context.Context, join wire.Join, path string, asked any) (issued wire.Issued, err error) {
+// issue requests a certificate.
+func issue(ctx context.Context, join wire.Join, path string, request any) (issued wire.Issued, err error) {
 	transport, err := transportTo(join)
 	if err != nil {
 		return issued, err
 	}
 	defer transport.CloseIdleConnections()
-	body, err := json.Marshal(asked)
+	body, err := json.Marshal(request)
 	if err != nil {
 		return issued, err
 	}

@@ -10,10 +10,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Holding is what an agent has: the sum of the leaf of each key.
+// Holding is the content of an agent: the hash of the leaf of each key.
 type Holding map[string]wire.Sum
 
-// Root is what it adds up to.
+// Root returns the content hash.
 func (h Holding) Root() (root wire.Sum) {
 	for _, sum := range h {
 		root = root.Add(sum)
@@ -21,10 +21,10 @@ func (h Holding) Root() (root wire.Sum) {
 	return root
 }
 
-// Keys are in order.
+// Keys returns the keys in order.
 func (h Holding) Keys() []string { return slices.Sorted(maps.Keys(h)) }
 
-// Index is what a walk compares.
+// Index returns the index for a comparison.
 func (h Holding) Index() *wire.Index {
 	leaves := make([]wire.Leaf, 0, len(h))
 	for _, k := range h.Keys() {
@@ -37,9 +37,9 @@ func (h Holding) Index() *wire.Index {
 	return index
 }
 
-// Subject is the key of what a frame puts into the content, takes out of it or holds, and
-// the sum of its leaf, if it then has one; empty: the frame is about no object.
-func Subject(f wire.Frame) (k string, leaf wire.Sum, has bool) {
+// Subject returns the key of the object of a frame, or an empty string if the frame has none, and the
+// hash of the object's leaf. exists is false if the frame removes the object from the content.
+func Subject(f wire.Frame) (k string, leaf wire.Sum, exists bool) {
 	switch {
 	case f.Put != nil:
 		return f.Put.Key, wire.LeafSum(f.Put.Key, f.Put.UID, f.Put.Digest, f.Put.Policy), true
@@ -55,32 +55,32 @@ func Subject(f wire.Frame) (k string, leaf wire.Sum, has bool) {
 	return "", leaf, false
 }
 
-// Apply does what a frame says. Of a mark it says whether it is true.
+// Apply applies a frame. It returns an error if a mark does not match the content.
 func (h Holding) Apply(f wire.Frame) error {
-	k, leaf, has := Subject(f)
+	k, leaf, exists := Subject(f)
 	switch {
-	case has:
+	case exists:
 		h[k] = leaf
 	case k != "":
 		delete(h, k)
 	case f.Mark != nil && (f.Mark.Root != h.Root() || f.Mark.Count != len(h)):
-		return fmt.Errorf("at revision %d there are %d objects with root %s, the hub says %d with %s", f.Mark.Revision, len(h), h.Root(), f.Mark.Count, f.Mark.Root)
+		return fmt.Errorf("at revision %d there are %d objects with root %s, but in the mark %d with %s", f.Mark.Revision, len(h), h.Root(), f.Mark.Count, f.Mark.Root)
 	}
 	return nil
 }
 
-// Walk makes a holding equal to the hub's by a walk and what it fetches, of which it calls
-// fetched with each frame. It returns how many pages that took, and the place in the log
-// from which a session goes on.
+// Walk makes a holding equal to the hub's content by a comparison and by fetches. It calls fetched with
+// each fetched frame. It returns the number of pages of the comparison, and the log position from which
+// a session can resume.
 func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame)) (pages int, from wire.Mark, err error) {
 	mine, fetch, gone := have.Index(), []any(nil), []string(nil)
-	for asked := []wire.Span{mine.Span("", "")}; len(asked) > 0; pages++ {
-		n := min(len(asked), wire.MaxSpans)
-		frames, err := c.walkPage(ctx, wire.Walk{At: from.Revision}, asked[:n])
+	for spans := []wire.Span{mine.Span("", "")}; len(spans) > 0; pages++ {
+		n := min(len(spans), wire.MaxSpans)
+		frames, err := c.walkPage(ctx, wire.Walk{At: from.Revision}, spans[:n])
 		if err != nil {
 			return pages, from, err
 		}
-		asked = asked[n:]
+		spans = spans[n:]
 		if hello := frames[0].Hello; pages == 0 {
 			from = wire.Mark{Revision: hello.Revision, Marker: hello.Marker, Root: hello.Root, Count: hello.Count}
 		}
@@ -89,7 +89,7 @@ func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame
 				continue
 			}
 			d := mine.Compare(*f.Part)
-			asked, gone = append(asked, d.Ask...), append(gone, d.Mine...)
+			spans, gone = append(spans, d.Ask...), append(gone, d.Mine...)
 			for _, k := range d.Theirs {
 				fetch = append(fetch, wire.Fetch{Key: k})
 			}
@@ -103,8 +103,8 @@ func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame
 		if len(frames) < 2 {
 			return pages, from, fmt.Errorf("a fetch of %d keys was answered with none", len(fetch))
 		}
-		for _, f := range frames[:len(frames)-1] { // its mark has no root
-			_ = have.Apply(f) // nor is any of the others one
+		for _, f := range frames[:len(frames)-1] { // the mark of a fetch has no root
+			_ = have.Apply(f) // returns errors only for marks
 			fetched(f)
 		}
 		fetch = fetch[len(frames)-1:]
@@ -115,14 +115,14 @@ func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame
 	return pages, from, nil
 }
 
-func (c *Client) walkPage(ctx context.Context, walk wire.Walk, asked []wire.Span) ([]wire.Frame, error) {
+func (c *Client) walkPage(ctx context.Context, walk wire.Walk, spans []wire.Span) ([]wire.Frame, error) {
 	lines := []any{walk}
-	for _, s := range asked {
+	for _, s := range spans {
 		lines = append(lines, s)
 	}
 	frames, err := c.Exchange(ctx, route.Walk, lines...)
 	if err == nil && frames[0].Hello == nil {
-		err = fmt.Errorf("the answer to a walk begins with %+v", frames[0])
+		err = fmt.Errorf("the response to a comparison begins with %+v", frames[0])
 	}
 	return frames, err
 }

@@ -18,9 +18,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Hub is a naive hub in memory, with one location: a log of frames, of which what the
-// location is to have is computed anew each time. It keeps what agents report, and notes
-// what they send that no agent may. Its methods may be called from any goroutine.
+// Hub is a naive hub in memory with one location. It has a log of frames, and computes the desired
+// content of the location from the log at each request. It stores the reports of agents, and records
+// requests that an agent must not send. It is safe for concurrent use.
 type Hub struct {
 	mu       sync.Mutex
 	location key.Location
@@ -33,40 +33,40 @@ type Hub struct {
 	markers  []place
 	reports  map[string]wire.Report
 	settings wire.Settings
-	told     wire.AgentStatus
-	// window is the revision from which on a session can be resumed.
+	status   wire.AgentStatus
+	// window is the oldest revision from which a session can be resumed.
 	window  int64
 	changed chan struct{} // closed and replaced at each change
-	// newest is the newest session, life counts starts, and cut cuts sessions.
+	// newest is the number of the newest session, life counts starts, and cut counts calls of HangUp.
 	newest, life, cut int
-	asked             map[string]int
-	// looks are what the agent is to be asked next, waits who waits for the answers, by ID,
-	// and questions how many there were.
-	looks     []wire.Look
-	waits     map[string]chan []byte
-	questions int
-	rules     rules
-	// instead answers in the hub's place if it says that it did.
+	calls             map[string]int
+	// inspections are requests that have to be sent to the agent, waits has the receivers of the
+	// responses, by ID, and inspectCount counts requests.
+	inspections  []wire.Look
+	waits        map[string]chan []byte
+	inspectCount int
+	rules        rules
+	// instead, if not nil, may answer a request instead of the hub. It reports whether it did.
 	instead func(w http.ResponseWriter, r *http.Request, call string) bool
 }
 
-// logged is what one revision did: the frame of a key.
+// logged is the change of one revision: the frame of a key.
 type logged struct {
 	revision int64
 	frame    wire.Frame
 }
 
-// place is a marker, and a revision that goes by its name.
+// place is a log position: a revision under a marker.
 type place struct {
 	marker   string
 	revision int64
 }
 
-// NewHub makes a hub whose log has its first marker.
+// NewHub returns a hub with the first marker in its log.
 func NewHub(location key.Location) *Hub {
 	h := &Hub{
 		location: location, uid: "0a1b2c3d-location", revision: 10, reports: map[string]wire.Report{},
-		changed: make(chan struct{}), asked: map[string]int{}, waits: map[string]chan []byte{}, rules: newRules(),
+		changed: make(chan struct{}), calls: map[string]int{}, waits: map[string]chan []byte{}, rules: newRules(),
 		settings: wire.Settings{PruneMaxPercent: 30, HeartbeatSeconds: 1},
 	}
 	h.NewToken()
@@ -74,7 +74,7 @@ func NewHub(location key.Location) *Hub {
 	return h
 }
 
-// do changes something and wakes those who wait.
+// do makes a change and wakes all sessions.
 func (h *Hub) do(change func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -83,7 +83,7 @@ func (h *Hub) do(change func()) {
 	h.changed = make(chan struct{})
 }
 
-// Restart starts the hub anew on its log.
+// Restart ends all sessions and adds a marker to the log, as a restart of the hub does.
 func (h *Hub) Restart() {
 	h.do(func() {
 		h.life++
@@ -92,7 +92,7 @@ func (h *Hub) Restart() {
 	})
 }
 
-// Restore starts the hub anew on a copy of its log, which ends at a revision.
+// Restore restarts the hub with a copy of its log that ends at a revision.
 func (h *Hub) Restore(to int64) {
 	h.do(func() {
 		h.log = slices.DeleteFunc(h.log, func(l logged) bool { return l.revision > to })
@@ -102,17 +102,17 @@ func (h *Hub) Restore(to int64) {
 	h.Restart()
 }
 
-// Forget leaves no history to resume a session from.
+// Forget drops the history, so that no session can be resumed.
 func (h *Hub) Forget() { h.do(func() { h.window = h.revision + 1; h.revision++ }) }
 
-// Revision is the newest one.
+// Revision returns the newest revision.
 func (h *Hub) Revision() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.revision
 }
 
-// Write appends a frame to the log: a put, hold, conflict or del.
+// Write appends a frame of an object to the log.
 func (h *Hub) Write(f wire.Frame) {
 	h.do(func() {
 		h.revision++
@@ -121,10 +121,10 @@ func (h *Hub) Write(f wire.Frame) {
 	})
 }
 
-// Put has the location desire an object, which is JSON.
+// Put makes an object, in JSON, desired at the location.
 func (h *Hub) Put(k, uid, object string) { h.PutWith(k, uid, object, wire.Policy{}) }
 
-// PutWith has the location desire an object that is treated by a policy.
+// PutWith is Put with a policy.
 func (h *Hub) PutWith(k, uid, object string, policy wire.Policy) {
 	var b bytes.Buffer
 	if err := json.Compact(&b, []byte(object)); err != nil {
@@ -133,12 +133,12 @@ func (h *Hub) PutWith(k, uid, object string, policy wire.Policy) {
 	h.Write(wire.Frame{Put: &wire.Put{Key: k, UID: uid, Digest: wire.SumOf(b.Bytes()), Policy: policy, Object: b.Bytes()}})
 }
 
-// Del has the location desire an object no longer.
+// Del ends that an object is desired at the location.
 func (h *Hub) Del(k string, cause wire.Cause) {
 	h.Write(wire.Frame{Del: &wire.Del{Key: k, Cause: cause}})
 }
 
-// Set changes what the hub tells the location about itself.
+// Set changes the settings that the hub sends to the location's agent.
 func (h *Hub) Set(change func(*wire.Settings)) {
 	h.do(func() {
 		change(&h.settings)
@@ -157,18 +157,18 @@ func (h *Hub) NewToken() {
 // Remove removes the location.
 func (h *Hub) Remove() { h.do(func() { h.gone = true }) }
 
-// HangUp ends all sessions without a word.
+// HangUp ends all sessions without a bye frame.
 func (h *Hub) HangUp() { h.do(func() { h.cut++ }) }
 
-// Instead has answer called for each request of the location's agent first; the hub
-// answers those of which it says that it did not. nil: all.
+// Instead sets a function that is called first for each authenticated request. The hub answers the
+// request if the function returns false. nil removes the function.
 func (h *Hub) Instead(answer func(w http.ResponseWriter, r *http.Request, call string) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instead = answer
 }
 
-// Report is what was reported of an object.
+// Report returns the last report with a key.
 func (h *Hub) Report(k string) (wire.Report, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -176,42 +176,42 @@ func (h *Hub) Report(k string) (wire.Report, bool) {
 	return r, ok
 }
 
-// Reported are the keys of all reports, in order.
+// Reported returns the keys of all reports, in order.
 func (h *Hub) Reported() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Sorted(maps.Keys(h.reports))
 }
 
-// Told is what the agent last said of itself.
-func (h *Hub) Told() wire.AgentStatus {
+// AgentStatus returns the last status that the agent has sent.
+func (h *Hub) AgentStatus() wire.AgentStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.told
+	return h.status
 }
 
-// Asked is how often a call was made.
-func (h *Hub) Asked(call string) int {
+// Calls returns how often a call was made.
+func (h *Hub) Calls(call string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.asked[call]
+	return h.calls[call]
 }
 
-// Faults are what agents have sent that no agent may.
+// Faults describes the requests that an agent must not send.
 func (h *Hub) Faults() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Clone(h.rules.faults)
 }
 
-// Join is what an agent needs that reaches the hub at a URL.
+// Join returns a join token for an agent that reaches the hub at a URL.
 func (h *Hub) Join(url, ca string) wire.Join {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return wire.Join{Hub: url, CA: ca, Location: string(h.location), Token: h.token}
 }
 
-// Client reaches the hub without a network.
+// Client returns a client that reaches the hub without a network.
 func (h *Hub) Client() *Client {
 	return &Client{Join: h.Join("https://hub", ""), HTTP: &http.Client{Transport: Memory{h}}}
 }
@@ -221,7 +221,7 @@ func (h *Hub) Start(t testing.TB) wire.Join {
 	t.Helper()
 	server := httptest.NewUnstartedServer(h)
 	server.EnableHTTP2 = true
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // agents hang up
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // agents close connections
 	server.StartTLS()
 	t.Cleanup(func() {
 		h.HangUp()
@@ -231,7 +231,7 @@ func (h *Hub) Start(t testing.TB) wire.Join {
 	return h.Join(server.URL, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 }
 
-// marker is the name that a revision goes by.
+// marker returns the marker of a revision.
 func (h *Hub) marker(revision int64) (name string) {
 	for _, m := range h.markers {
 		if m.revision <= revision {
@@ -241,6 +241,7 @@ func (h *Hub) marker(revision int64) (name string) {
 	return name
 }
 
+// continuous reports whether the log contains a log position.
 func (h *Hub) continuous(marker string, revision int64) bool {
 	if marker == "" || revision == 0 {
 		return marker == "" && revision == 0
@@ -248,45 +249,45 @@ func (h *Hub) continuous(marker string, revision int64) bool {
 	return revision <= h.revision && h.marker(revision) == marker
 }
 
-// content is the desired content of the location at a revision, by key.
-func (h *Hub) content(at int64) map[string]wire.Frame {
+// content returns the desired content of the location at a revision, by key.
+func (h *Hub) content(rev int64) map[string]wire.Frame {
 	all := map[string]wire.Frame{}
 	if h.settings.Purge {
 		return all
 	}
 	for _, l := range h.log {
-		if l.revision > at {
+		if l.revision > rev {
 			break
 		}
-		k, _, has := Subject(l.frame)
-		if all[k] = l.frame; !has {
+		k, _, exists := Subject(l.frame)
+		if all[k] = l.frame; !exists {
 			delete(all, k)
 		}
 	}
 	return all
 }
 
-// mark is for an agent that reports what was not placed, or does not, as is hello.
-func (h *Hub) mark(at int64, sees bool) *wire.Mark {
-	m := &wire.Mark{Revision: at, Marker: h.marker(at)}
-	for _, f := range h.content(at) {
-		_, leaf, _ := Subject(told(f, sees))
+// mark returns the mark of a revision, for an agent that supports upsync or does not.
+func (h *Hub) mark(rev int64, canUpsync bool) *wire.Mark {
+	m := &wire.Mark{Revision: rev, Marker: h.marker(rev)}
+	for _, f := range h.content(rev) {
+		_, leaf, _ := Subject(frameFor(f, canUpsync))
 		m.Root, m.Count = m.Root.Add(leaf), m.Count+1
 	}
 	return m
 }
 
-// hello is the first frame of a session or a walk, about a revision, for who remembers a
-// place in the log.
-func (h *Hub) hello(at int64, remembers place, sees bool) *wire.Hello {
-	m := h.mark(at, sees)
+// hello returns the first frame of a session or a comparison at a revision. known is the log position
+// of the agent. canUpsync is as for mark.
+func (h *Hub) hello(rev int64, known place, canUpsync bool) *wire.Hello {
+	m := h.mark(rev, canUpsync)
 	return &wire.Hello{
 		UID: h.uid, Marker: m.Marker, Revision: m.Revision, Root: m.Root, Count: m.Count,
-		Continuous: h.continuous(remembers.marker, remembers.revision), Settings: asked(h.settings, sees),
+		Continuous: h.continuous(known.marker, known.revision), Settings: settingsFor(h.settings, canUpsync),
 	}
 }
 
-// delivered says in a put where in the log it is delivered.
+// delivered sets the log position of a put. It omits the marker if that is the one of the hello.
 func (h *Hub) delivered(f wire.Frame, revision int64, greeted string) wire.Frame {
 	if f.Put == nil {
 		return f

@@ -13,20 +13,20 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestStandInHub shows that the hub that stands in for the real one does as that does.
+// TestStandInHub shows that the fake hub keeps the contract.
 func TestStandInHub(t *testing.T) {
 	lacks := Lacks{
-		"Impersonates":    "it stands in for a hub of which no location has spec.admit",
+		"Impersonates":    "no location of the fake hub has spec.admit",
 		"ImpersonatesNot": "the same", "Admits": "the same",
-		"Confirmed": "no deletion at it waits",
+		"Confirmed": "no deletion waits for a confirmation",
 	}
 	maps.Copy(lacks, Before())
-	TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, States)) {
-		synctest.Test(t, func(t *testing.T) { judge(t, &standIn{Hub: NewHub("paris")}) })
+	TestHub(t, lacks, func(t *testing.T, test func(*testing.T, States)) {
+		synctest.Test(t, func(t *testing.T) { test(t, &standIn{Hub: NewHub("paris")}) })
 	})
 }
 
-// standIn brings about states of the hub that stands in.
+// standIn implements States for the fake hub.
 type standIn struct {
 	*Hub
 	made int
@@ -73,10 +73,10 @@ func (s *standIn) Upsync(names ...string) {
 		if err != nil {
 			panic(err)
 		}
-		switch asked := slices.Contains(names, o.Name); {
-		case asked && f.Put != nil:
-			s.Write(wire.Frame{Hold: &wire.Hold{Key: k, UID: f.Put.UID, Digest: wire.SumOf([]byte("yield")), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
-		case !asked && f.Hold != nil && f.Hold.Reason == v1alpha1.ReasonUpsynced:
+		switch isRequested := slices.Contains(names, o.Name); {
+		case isRequested && f.Put != nil:
+			s.Write(wire.Frame{Hold: &wire.Hold{Key: k, UID: f.Put.UID, Digest: wire.SumOf([]byte("yield")), Reason: v1alpha1.ReasonUpsynced, Error: "it is requested"}})
+		case !isRequested && f.Hold != nil && f.Hold.Reason == v1alpha1.ReasonUpsynced:
 			s.put(o.Name, "1", wire.Policy{})
 		}
 	}

@@ -16,11 +16,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// hubFaultCases are about what an agent does when its hub is not as it should be.
+// hubFaultCases are requirements on an agent whose hub has faults.
 func hubFaultCases() []agentCase {
 	return []agentCase{
 		{"Refusals", agentIsRefused},
-		{"Silence", agentHearsNothing},
+		{"Silence", agentReceivesNothing},
 		{"Replaced", agentIsReplaced},
 		{"RetryAfter", agentIsAskedToWait},
 		{"ReportsAgain", agentReportsAgain},
@@ -29,74 +29,74 @@ func hubFaultCases() []agentCase {
 	}
 }
 
-// said answers with lines, as a hub does.
-func said(lines ...any) http.HandlerFunc {
+// respond returns a handler that answers with lines, as a hub does.
+func respond(lines ...any) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) { answer{lines: lines}.write(w) }
 }
 
-// agentIsRefused: whatever a hub answers, an agent keeps what it has, and asks again
-// without haste.
+// agentIsRefused: for any error of a hub, an agent keeps its objects, and repeats the request at a low
+// rate.
 func agentIsRefused(e *trial) {
 	e.put("one", "1")
 	e.put("two", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	answers := map[string]http.HandlerFunc{
 		"401": refuse(http.StatusUnauthorized), "403": refuse(http.StatusForbidden), "404": refuse(http.StatusNotFound),
 		"410": refuse(http.StatusGone), "500": refuse(http.StatusInternalServerError), "503": refuse(http.StatusServiceUnavailable),
-		"nothing": said(), "garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "\x00\xff{]\n{\"hello\":7}\n") },
+		"nothing": respond(), "garbage": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "\x00\xff{]\n{\"hello\":7}\n") },
 		"a page":     func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>please log in</html>") },
-		"a list":     said(map[string]any{"kind": "List", "apiVersion": "v1", "items": []any{}}),
-		"no hello":   said(wire.Frame{Del: &wire.Del{Key: KeyOf("one"), Cause: wire.Deleted}}),
-		"a location": said(wire.Frame{Bye: &wire.Bye{Reason: wire.ByeRemoved}}),
+		"a list":     respond(map[string]any{"kind": "List", "apiVersion": "v1", "items": []any{}}),
+		"no hello":   respond(wire.Frame{Del: &wire.Del{Key: KeyOf("one"), Cause: wire.Deleted}}),
+		"a location": respond(wire.Frame{Bye: &wire.Bye{Reason: wire.ByeRemoved}}),
 		"another protocol": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(wire.Header, "7")
 			w.Write(Lines(wire.Frame{Hello: &wire.Hello{UID: "u", Marker: "m", Revision: 1, Continuous: true}})) //nolint:errcheck // an agent that is gone needs none
 		},
 	}
-	for _, what := range slices.Sorted(maps.Keys(answers)) {
-		answer := answers[what]
-		sessions, walks, fetches := e.hub.Asked(route.Desired), e.hub.Asked(route.Walk), e.hub.Asked(route.Fetch)
+	for _, name := range slices.Sorted(maps.Keys(answers)) {
+		answer := answers[name]
+		sessions, walks, fetches := e.hub.Calls(route.Desired), e.hub.Calls(route.Walk), e.hub.Calls(route.Fetch)
 		e.hub.Instead(func(w http.ResponseWriter, r *http.Request, _ string) bool {
 			answer(w, r)
 			return true
 		})
 		e.hub.HangUp()
 		<-time.After(10 * time.Minute)
-		if n := e.hub.Asked(route.Desired) - sessions; n < 5 || n > 60 {
-			e.Errorf("%s: the agent has asked %d times in ten minutes", what, n)
+		if n := e.hub.Calls(route.Desired) - sessions; n < 5 || n > 60 {
+			e.Errorf("%s: the agent has opened %d sessions in ten minutes", name, n)
 		}
 		e.hub.Instead(nil)
-		e.put("two", what)
-		e.settled()
-		if e.hub.Asked(route.Walk) > walks+len(calls)*60 || e.hub.Asked(route.Fetch) > fetches+60 {
-			e.Errorf("%s: the agent asks without end", what)
+		e.put("two", name)
+		e.converged()
+		if e.hub.Calls(route.Walk) > walks+len(calls)*60 || e.hub.Calls(route.Fetch) > fetches+60 {
+			e.Errorf("%s: the agent repeats its calls without end", name)
 		}
 	}
 }
 
-// agentHearsNothing: a session without heartbeats is given up.
-func agentHearsNothing(e *trial) {
+// agentReceivesNothing: an agent ends a session without heartbeats.
+func agentReceivesNothing(e *trial) {
 	e.hub.Set(func(s *wire.Settings) { s.HeartbeatSeconds = 10 })
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.put("one", "1")
-	e.settled()
-	var at []time.Time
+	e.converged()
+	var opened []time.Time
 	var mu sync.Mutex
 	e.hub.Instead(func(w http.ResponseWriter, r *http.Request, call string) bool {
 		if call != route.Desired {
 			return false
 		}
 		mu.Lock()
-		at = append(at, time.Now())
+		opened = append(opened, time.Now())
 		mu.Unlock()
 		e.hub.mu.Lock()
 		hello := wire.Frame{Hello: e.hub.hello(e.hub.revision, place{}, true)}
 		e.hub.rules.learn(call, []any{hello})
 		e.hub.mu.Unlock()
-		said(hello)(w, r)
+		respond(hello)(w, r)
 		<-r.Context().Done()
 		return true
 	})
@@ -104,42 +104,42 @@ func agentHearsNothing(e *trial) {
 	e.within(func() string {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(at) < 3 {
-			return fmt.Sprintf("it has asked %d times", len(at))
+		if len(opened) < 3 {
+			return fmt.Sprintf("it has opened %d sessions", len(opened))
 		}
-		// Once it has heard a hello it waits for three heartbeats, and then a little.
-		if d := at[2].Sub(at[1]); d < 30*time.Second || d > 100*time.Second {
+		// After a hello the agent waits for three heartbeats, and then for its backoff.
+		if d := opened[2].Sub(opened[1]); d < 30*time.Second || d > 100*time.Second {
 			e.Errorf("it waited for %s", d)
 		}
 		return ""
 	})
 	e.hub.Instead(nil)
 	e.put("one", "2")
-	e.settled()
+	e.converged()
 }
 
-// agentIsReplaced: who has been replaced gives the other one time.
+// agentIsReplaced: an agent whose session was replaced waits before it opens another one.
 func agentIsReplaced(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.connected(0)
 	e.put("one", "1")
-	e.settled()
+	e.converged()
 	other, err := e.hub.Client().Open(e.Context(), 0, "")
 	if err != nil {
 		e.Fatal(err)
 	}
-	sessions, begun := e.hub.Asked(route.Desired), time.Now()
+	sessions, begun := e.hub.Calls(route.Desired), time.Now()
 	e.connected(sessions)
 	if d := time.Since(begun); d < 10*time.Second {
 		e.Errorf("it is back after %s", d)
 	}
 	other.Close()
 	e.put("one", "2")
-	e.settled()
+	e.converged()
 }
 
-// agentIsAskedToWait: an agent does not ask again before the time that it is asked to wait.
+// agentIsAskedToWait: an agent obeys Retry-After.
 func agentIsAskedToWait(e *trial) {
 	for _, call := range []string{route.Desired, route.Reports} {
 		var last atomic.Int64
@@ -159,22 +159,22 @@ func agentIsAskedToWait(e *trial) {
 		})
 		e.agent.Start()
 		e.put(call[:3], "1")
-		e.settled()
+		e.converged()
 		e.agent.Stop()
 		if early.Load() {
-			e.Errorf("%s: it asked again too early", call)
+			e.Errorf("%s: it repeated the call too early", call)
 		}
 	}
 }
 
-// agentReportsAgain: a report is sent until a hub says in which revision it is.
+// agentReportsAgain: an agent repeats a report until the response has its revision.
 func agentReportsAgain(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.connected(0)
 	answers := []http.HandlerFunc{
 		refuse(http.StatusServiceUnavailable), refuse(http.StatusConflict), refuse(http.StatusInsufficientStorage),
-		said(), said(wire.ReportsAnswer{}), said("x"),
+		respond(), respond(wire.ReportsAnswer{}), respond("x"),
 	}
 	var mu sync.Mutex
 	e.hub.Instead(func(w http.ResponseWriter, r *http.Request, call string) bool {
@@ -188,14 +188,14 @@ func agentReportsAgain(e *trial) {
 		return true
 	})
 	e.put("one", "1")
-	e.settled()
+	e.converged()
 	if len(answers) > 0 {
-		e.Errorf("%d answers were not asked for", len(answers))
+		e.Errorf("%d responses were not used", len(answers))
 	}
 }
 
-// agentsReportIsRefused: a report that is refused holds up no other, and is sent again
-// while what it is about is desired.
+// agentsReportIsRefused: a refused report does not delay others, and is repeated while its object is
+// desired.
 func agentsReportIsRefused(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
@@ -225,18 +225,18 @@ func agentsReportIsRefused(e *trial) {
 		e.hub.mu.Unlock()
 		answered := a.lines[0].(wire.ReportsAnswer)
 		answered.Refused = append(answered.Refused, refused...)
-		said(answered)(w, r)
+		respond(answered)(w, r)
 		return true
 	})
 	e.put("one", "1")
 	e.put("two", "1")
-	e.settled()
+	e.converged()
 	if refusing.Load() > 0 {
 		e.Error("the report was not sent again")
 	}
 }
 
-// agentOfANewerHub: frames and fields that an agent does not know are passed over.
+// agentOfANewerHub: an agent ignores unknown frames and fields.
 func agentOfANewerHub(e *trial) {
 	for i := range 3 {
 		e.put(fmt.Sprint("n", i), "1")
@@ -246,21 +246,21 @@ func agentOfANewerHub(e *trial) {
 			return false
 		}
 		e.hub.mu.Lock()
-		e.hub.asked[call]-- // it is counted once more
+		e.hub.calls[call]-- // ServeHTTP counts it again
 		e.hub.mu.Unlock()
 		e.hub.ServeHTTP(&newerWriter{w}, r)
 		return true
 	})
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
+	e.converged()
 	e.put("n0", "2")
 	e.del("n1")
-	e.settled()
-	walks := e.hub.Asked(route.Walk)
+	e.converged()
+	walks := e.hub.Calls(route.Walk)
 	e.hub.HangUp()
 	e.put("n2", "3")
-	e.settled()
+	e.converged()
 	e.unasked(route.Walk, walks)
 }
 
@@ -270,9 +270,9 @@ type newerWriter struct{ http.ResponseWriter }
 var firstField = regexp.MustCompile(`(?m)^\{"([a-z]+)":\{"`)
 
 func (w *newerWriter) Write(b []byte) (int, error) {
-	said := firstField.ReplaceAll(b, []byte(`{"$1":{"newer":[1],"`))
-	said = bytes.ReplaceAll(said, []byte("\n"), []byte("\n\n{\"newer\":{\"x\":1}}\n"))
-	_, err := w.ResponseWriter.Write(said)
+	extended := firstField.ReplaceAll(b, []byte(`{"$1":{"newer":[1],"`))
+	extended = bytes.ReplaceAll(extended, []byte("\n"), []byte("\n\n{\"newer\":{\"x\":1}}\n"))
+	_, err := w.ResponseWriter.Write(extended)
 	return len(b), err
 }
 

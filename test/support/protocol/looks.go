@@ -13,47 +13,47 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Look asks the location's agent what is at its target in the place of an object. It waits
-// for the answer until the context ends.
-func (h *Hub) Look(ctx context.Context, k string, all bool) (answer wire.Looked, err error) {
-	told := make(chan []byte, 1)
+// Inspect requests from the location's agent the live object of a key. It waits for the response until
+// the context ends.
+func (h *Hub) Inspect(ctx context.Context, k string, all bool) (answer wire.Looked, err error) {
+	response := make(chan []byte, 1)
 	h.do(func() {
-		h.questions++
-		q := wire.Look{ID: fmt.Sprintf("look-%d", h.questions), Key: k, All: all}
-		h.looks = append(h.looks, q)
-		h.waits[q.ID] = told
+		h.inspectCount++
+		q := wire.Look{ID: fmt.Sprintf("look-%d", h.inspectCount), Key: k, All: all}
+		h.inspections = append(h.inspections, q)
+		h.waits[q.ID] = response
 	})
 	select {
-	case body := <-told:
+	case body := <-response:
 		return answer, json.Unmarshal(body, &answer)
 	case <-ctx.Done():
-		return answer, fmt.Errorf("ask about %q: %w", k, ctx.Err())
+		return answer, fmt.Errorf("inspect %q: %w", k, ctx.Err())
 	}
 }
 
-// serveLooked takes an answer that the hub has asked for.
+// serveLooked receives the response to an inspect request.
 func (h *Hub) serveLooked(r *http.Request, body []byte) answer {
 	id := r.URL.Query().Get("id")
-	told := h.waits[id]
-	if told == nil {
-		h.rules.wrong("an answer to %q, which was not asked", id)
+	response := h.waits[id]
+	if response == nil {
+		h.rules.wrong("a response to %q, which is no inspect request", id)
 		return refused(http.StatusNotFound, "%s", r.URL.Path)
 	}
 	if len(body) > wire.MaxLooked {
-		h.rules.wrong("an answer of %d bytes", len(body))
+		h.rules.wrong("an inspect response of %d bytes", len(body))
 	}
 	delete(h.waits, id)
-	told <- body
+	response <- body
 	return answer{lines: []any{struct{}{}}}
 }
 
-// agentReportsFirst: what an agent is to report before it makes it is not there before the
-// hub has taken the report, however long it takes, and is there then.
+// agentReportsFirst: an agent creates an object with ReportFirst only after the hub has accepted its
+// report.
 func agentReportsFirst(e *trial) {
 	e.agent.Start()
 	defer e.agent.Stop()
 	e.put("other", "1")
-	e.settled()
+	e.converged()
 	var refused atomic.Int64
 	e.hub.Instead(func(w http.ResponseWriter, _ *http.Request, call string) bool {
 		if call != route.Reports {
@@ -71,27 +71,27 @@ func agentReportsFirst(e *trial) {
 		}
 		return ""
 	})
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
 	defer cancel()
-	if answer, err := e.hub.Look(ctx, KeyOf("one"), false); err != nil || answer.Live != nil {
-		e.Errorf("what it was to report first is there: %s %+v %v", answer.Live, answer, err)
+	if answer, err := e.hub.Inspect(ctx, KeyOf("one"), false); err != nil || answer.Live != nil {
+		e.Errorf("it was created before its report was accepted: %s %+v %v", answer.Live, answer, err)
 	}
 	e.hub.Instead(nil)
-	e.settled()
+	e.converged()
 }
 
-// agentLooks: an agent tells what is at its target of what is its own, and of nothing else,
-// also while it is halted. That changes nothing.
+// agentLooks: an agent answers inspect requests for its own objects, and for no others, also while it
+// is halted. They change nothing.
 func agentLooks(e *trial) {
 	e.put("one", "1")
 	e.agent.Start()
 	defer e.agent.Stop()
-	e.settled()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	e.converged()
+	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
 	defer cancel()
-	look := func(name string) wire.Looked {
+	inspect := func(name string) wire.Looked {
 		e.Helper()
-		answer, err := e.hub.Look(ctx, KeyOf(name), false)
+		answer, err := e.hub.Inspect(ctx, KeyOf(name), false)
 		if err != nil {
 			e.Fatal(err)
 		}
@@ -99,33 +99,33 @@ func agentLooks(e *trial) {
 	}
 	same := func(value string) {
 		e.Helper()
-		answer := look("one")
+		answer := inspect("one")
 		if answer.Reason != "" || string(answer.Live) != string(answer.Desired) || !strings.Contains(string(answer.Live), value) {
-			e.Errorf("of what is there as desired it tells %s %+v", answer.Live, answer)
+			e.Errorf("for an object that is as desired it answers %s %+v", answer.Live, answer)
 		}
 	}
 	same(`"k":"1"`)
 	e.hub.Set(func(s *wire.Settings) { s.Halt = "the location's mapping is Paused" })
-	before := e.hub.Asked(route.Reports)
+	before := e.hub.Calls(route.Reports)
 	e.put("one", "2")
 	e.within(func() string {
-		answer := look("one")
+		answer := inspect("one")
 		if !strings.Contains(string(answer.Live), `"k":"1"`) || !strings.Contains(string(answer.Desired), `"k":"2"`) {
-			return fmt.Sprintf("halted, it tells %s and %s: %s", answer.Live, answer.Desired, answer.Message)
+			return fmt.Sprintf("halted, it answers %s and %s: %s", answer.Live, answer.Desired, answer.Message)
 		}
 		return ""
 	})
 	for _, k := range []string{KeyOf("two"), "other/core/configmaps/default/one", "team/core/secrets/kube-system/x", "nonsense", "", strings.Repeat("/", 4)} {
-		answer, err := e.hub.Look(ctx, k, true)
+		answer, err := e.hub.Inspect(ctx, k, true)
 		if err != nil || answer.Reason == "" || answer.Live != nil || answer.Desired != nil {
-			e.Errorf("of %q it tells %+v: %v", k, answer, err)
+			e.Errorf("for %q it answers %+v: %v", k, answer, err)
 		}
 	}
-	if after := e.hub.Asked(route.Reports); after > before+1 {
+	if after := e.hub.Calls(route.Reports); after > before+1 {
 		e.Errorf("it has reported %d times", after-before)
 	}
 	e.hub.Set(func(s *wire.Settings) { s.Halt = "" })
-	e.settled()
+	e.converged()
 	<-time.After(time.Second)
 	same(`"k":"2"`)
 }

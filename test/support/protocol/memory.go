@@ -8,8 +8,7 @@ import (
 	"sync"
 )
 
-// Memory serves requests by a handler without any network, and so within a synctest
-// bubble.
+// Memory is a transport that calls a handler without a network, so it works in a synctest bubble.
 type Memory struct{ Handler http.Handler }
 
 // RoundTrip implements http.RoundTripper.
@@ -21,12 +20,12 @@ func (m Memory) RoundTrip(r *http.Request) (*http.Response, error) {
 	if served.Body == nil {
 		served.Body = http.NoBody
 	}
-	go func() { // ends with the request, at the latest when its answer is closed
+	go func() { // ends with the request, at the latest when the response body is closed
 		defer cancel()
-		defer func() { _ = served.Body.Close() }() // there is nobody to tell
+		defer func() { _ = served.Body.Close() }() // an error has no receiver
 		err := io.EOF
 		defer func() {
-			if recover() != nil { // as a server that aborts
+			if recover() != nil { // like a server that aborts
 				err = io.ErrUnexpectedEOF
 			}
 			w.WriteHeader(http.StatusOK)

@@ -12,41 +12,41 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// rules are what an agent may send, as far as a hub can tell. They are guarded by the
-// hub's lock.
+// rules checks the requests of an agent as far as a hub can. The hub's lock guards it.
 type rules struct {
 	faults []string
-	// told are the places in the log that an agent may remember, and pages the revisions
-	// of walks, by call, that it may go on with.
-	told  map[place]bool
+	// sent has the log positions that an agent may know, and pages, by call, the revisions of
+	// comparisons that it may continue.
+	sent  map[place]bool
 	pages map[string]map[int64]bool
-	// greeted says that a session has begun, and apis that the list of APIs was asked for.
+	// greeted is true after the first hello, and apis after a request for the list of APIs.
 	greeted, apis bool
 }
 
 func newRules() rules {
-	return rules{told: map[place]bool{{}: true}, pages: map[string]map[int64]bool{route.Walk: {0: true}, route.ReportsWalk: {0: true}}}
+	return rules{sent: map[place]bool{{}: true}, pages: map[string]map[int64]bool{route.Walk: {0: true}, route.ReportsWalk: {0: true}}}
 }
 
+// wrong records a fault.
 func (r *rules) wrong(format string, args ...any) {
 	r.faults = append(r.faults, fmt.Sprintf(format, args...))
 }
 
-// fault notes a fault without the hub's lock.
+// fault is wrong for callers without the hub's lock.
 func (r *rules) fault(h *Hub, format string, args ...any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	r.wrong(format, args...)
 }
 
-// opens judges what a session begins from.
+// opens checks the log position from which a session begins.
 func (r *rules) opens(from place) {
-	if !r.told[from] {
-		r.wrong("a session goes on from %+v, which no hub has told", from)
+	if !r.sent[from] {
+		r.wrong("a session resumes from %+v, which no hub has sent", from)
 	}
 }
 
-// learn takes note of what an agent was told.
+// learn records the contents of a response.
 func (r *rules) learn(call string, lines []any) {
 	for _, line := range lines {
 		switch l := line.(type) {
@@ -55,39 +55,39 @@ func (r *rules) learn(call string, lines []any) {
 		case wire.Frame:
 			switch {
 			case l.Hello != nil:
-				r.told[place{l.Hello.Marker, l.Hello.Revision}] = true
+				r.sent[place{l.Hello.Marker, l.Hello.Revision}] = true
 				if r.greeted = true; r.pages[call] != nil {
 					r.pages[call][l.Hello.Revision] = true
 				}
 			case l.Mark != nil && call != route.Fetch:
-				r.told[place{l.Mark.Marker, l.Mark.Revision}] = true
+				r.sent[place{l.Mark.Marker, l.Mark.Revision}] = true
 			}
 		}
 	}
 }
 
-// judge judges the body of a call.
-func (r *rules) judge(call string, body []byte) {
+// check checks the body of a call.
+func (r *rules) check(call string, body []byte) {
 	if !r.greeted {
 		r.wrong("%s comes before the first session", call)
 	}
 	var err error
 	switch call {
 	case route.Walk, route.ReportsWalk:
-		err = r.judgeWalk(call, body)
+		err = r.checkWalk(call, body)
 	case route.Fetch, route.ReportsFetch:
-		err = r.judgeFetch(body)
+		err = r.checkFetch(body)
 	case route.Reports:
-		err = r.judgeReports(body)
+		err = r.checkReports(body)
 	case route.Lineage:
-		var asked []wire.LineageAsk
-		if asked, err = strictly[wire.LineageAsk](body); err == nil && (len(asked) != 1 || len(asked[0].Markers) == 0 || len(asked[0].Markers) > wire.MaxMarkers) {
-			err = fmt.Errorf("%+v", asked)
+		var requests []wire.LineageAsk
+		if requests, err = strictly[wire.LineageAsk](body); err == nil && (len(requests) != 1 || len(requests[0].Markers) == 0 || len(requests[0].Markers) > wire.MaxMarkers) {
+			err = fmt.Errorf("%+v", requests)
 		}
 	case route.AgentStatus:
-		var said []wire.AgentStatus
-		if said, err = strictly[wire.AgentStatus](body); err == nil && (len(said) != 1 || said[0].APIs != nil && !r.apis) {
-			err = errors.New("a list of APIs that nobody asked for")
+		var statuses []wire.AgentStatus
+		if statuses, err = strictly[wire.AgentStatus](body); err == nil && (len(statuses) != 1 || statuses[0].APIs != nil && !r.apis) {
+			err = errors.New("a list of APIs that the hub did not request")
 		}
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (r *rules) judge(call string, body []byte) {
 	}
 }
 
-// strictly reads lines that have no fields but those of the contract.
+// strictly decodes lines, and returns an error for unknown fields.
 func strictly[T any](body []byte) (all []T, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
@@ -110,7 +110,7 @@ func strictly[T any](body []byte) (all []T, err error) {
 	}
 }
 
-func (r *rules) judgeWalk(call string, body []byte) error {
+func (r *rules) checkWalk(call string, body []byte) error {
 	first, rest, _ := bytes.Cut(body, []byte("\n"))
 	walks, err := strictly[wire.Walk](first)
 	if err != nil {
@@ -121,11 +121,11 @@ func (r *rules) judgeWalk(call string, body []byte) error {
 	case err != nil:
 		return err
 	case len(walks) != 1 || len(spans) == 0 || len(spans) > wire.MaxSpans:
-		return fmt.Errorf("it asks for %d spans", len(spans))
+		return fmt.Errorf("it requests %d spans", len(spans))
 	case !r.pages[call][walks[0].At]:
-		return fmt.Errorf("it goes on at revision %d, which is of no answer", walks[0].At)
-	case !r.told[place{walks[0].Marker, walks[0].After}]:
-		return fmt.Errorf("it is by who remembers %+v, which no hub has told", walks[0])
+		return fmt.Errorf("it continues at revision %d, which no response had", walks[0].At)
+	case !r.sent[place{walks[0].Marker, walks[0].After}]:
+		return fmt.Errorf("it has the log position %+v, which no hub has sent", walks[0])
 	}
 	for _, s := range spans {
 		if s.To != "" && s.To <= s.From {
@@ -135,10 +135,10 @@ func (r *rules) judgeWalk(call string, body []byte) error {
 	return nil
 }
 
-func (r *rules) judgeFetch(body []byte) error {
+func (r *rules) checkFetch(body []byte) error {
 	keys, err := strictly[wire.Fetch](body)
 	if err == nil && (len(keys) == 0 || len(keys) > wire.MaxFetch) {
-		err = fmt.Errorf("it asks for %d keys", len(keys))
+		err = fmt.Errorf("it requests %d keys", len(keys))
 	}
 	for _, f := range keys {
 		if _, bad := key.ParseLine("", f.Key); bad != nil {
@@ -148,7 +148,7 @@ func (r *rules) judgeFetch(body []byte) error {
 	return err
 }
 
-func (r *rules) judgeReports(body []byte) error {
+func (r *rules) checkReports(body []byte) error {
 	lines, err := strictly[wire.ReportLine](body)
 	if err == nil && len(lines) == 0 {
 		err = errors.New("nothing is reported")

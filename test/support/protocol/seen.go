@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// seenCases are about reports of what was not placed.
+// seenCases are requirements on reports of objects that were not placed.
 func seenCases() []hubCase {
 	return []hubCase{
 		{"Upsync", upsyncs},
@@ -24,7 +24,7 @@ func seenCases() []hubCase {
 	}
 }
 
-// lineOf is the line of an object of a name that was not placed.
+// lineOf returns the key of a report about the object with a name.
 func lineOf(origin key.Origin, name string) string {
 	o, err := key.ParsePath(KeyOf(name))
 	if err != nil {
@@ -33,7 +33,8 @@ func lineOf(origin key.Origin, name string) string {
 	return key.Report{Origin: origin, Object: o}.Line()
 }
 
-// seen is a report of an object of a name that was not placed; owner is that of an owned one.
+// seen returns a report about an upsynced object with a name, or, if owner is not empty, about an
+// associated one.
 func seen(name, value, owner string) wire.ReportLine {
 	line := lineOf(key.Born, name)
 	if owner != "" {
@@ -43,8 +44,8 @@ func seen(name, value, owner string) wire.ReportLine {
 	return wire.ReportLine{Key: line, Report: &wire.Report{UID: "u-" + name, State: wire.Present, Since: "2030-01-01T00:00:00Z", Owner: owner, Object: json.RawMessage(object)}}
 }
 
-// takes reports lines, of which some are to be refused.
-func (e *exam) takes(refused []string, lines ...wire.ReportLine) {
+// mustReport sends reports, of which the hub must refuse some and accept the others.
+func (e *exam) mustReport(refused []string, lines ...wire.ReportLine) {
 	e.Helper()
 	answer, err := e.Client().Report(e.ctx, lines...)
 	e.ok(err)
@@ -59,20 +60,20 @@ func (e *exam) takes(refused []string, lines ...wire.ReportLine) {
 	}
 }
 
-// keeps sees that the hub has exactly some of the lines.
-func (e *exam) keeps(line wire.ReportLine, there bool) {
+// mustKeep checks that the hub has a report, or that it has none with its key.
+func (e *exam) mustKeep(line wire.ReportLine, exists bool) {
 	e.Helper()
 	lines, err := e.Client().Reports(e.ctx, line.Key)
 	e.ok(err)
 	switch got := lines[0].Report; {
-	case (got != nil) != there:
+	case (got != nil) != exists:
 		e.Errorf("%q is kept as %+v", line.Key, got)
-	case there && got.Sum() != line.Report.Sum():
+	case exists && got.Sum() != line.Report.Sum():
 		e.Errorf("%q is kept as %+v, was %+v", line.Key, got, line.Report)
 	}
 }
 
-// within asks until there is an answer.
+// within calls done until it returns true.
 func (e *exam) within(done func() bool) {
 	e.Helper()
 	for !done() {
@@ -84,14 +85,14 @@ func (e *exam) within(done func() bool) {
 	}
 }
 
-// told takes frames over up to settings that fn accepts.
-func (s *session) told(fn func(wire.Settings) bool) {
+// untilSettings applies frames up to settings for which fn returns true.
+func (s *session) untilSettings(fn func(wire.Settings) bool) {
 	s.e.Helper()
 	for {
 		f := s.next()
 		s.e.ok(s.e.have.Apply(f))
 		if f.Mark != nil {
-			s.e.at = *f.Mark
+			s.e.last = *f.Mark
 		}
 		if f.Settings != nil && fn(*f.Settings) {
 			return
@@ -99,51 +100,52 @@ func (s *session) told(fn func(wire.Settings) bool) {
 	}
 }
 
-// upsyncs: an agent that can is asked for what spaces want to see, and what it says of that is
-// taken and kept; of nothing else, and of no other agent.
+// upsyncs: an agent that supports upsync receives the requests of spaces, and the hub stores its reports
+// of requested objects, and of no others. Other agents receive no requests.
 func upsyncs(e *exam) {
 	e.capabilities = wire.Sees
 	s := e.open()
 	if s.hello.Settings.Upsync != nil {
-		e.Errorf("nobody asks, and the hello is %+v", s.hello.Settings)
+		e.Errorf("without a request the hello is %+v", s.hello.Settings)
 	}
-	e.takes([]string{seen("x", "1", "").Key}, seen("x", "1", ""))
+	e.mustReport([]string{seen("x", "1", "").Key}, seen("x", "1", ""))
 	e.Upsync("x", "w")
-	s.told(func(is wire.Settings) bool {
+	s.untilSettings(func(is wire.Settings) bool {
 		want := wire.Upsync{Space: "s", Group: "core", Resources: []string{"configmaps"}, Names: []string{"w", "x"}}
 		return len(is.Upsync) == 1 && is.Upsync[0].Equal(want) && is.UpsyncObjects > 0 && is.UpsyncBytes > 0
 	})
-	e.takes(nil, seen("x", "1", ""))
-	e.keeps(seen("x", "1", ""), true)
+	e.mustReport(nil, seen("x", "1", ""))
+	e.mustKeep(seen("x", "1", ""), true)
 	e.isQuiet(seen("x", "1", ""))
-	e.takes(nil, seen("x", "2", ""))
-	e.keeps(seen("x", "2", ""), true)
+	e.mustReport(nil, seen("x", "2", ""))
+	e.mustKeep(seen("x", "2", ""), true)
 	placed := seen("x", "1", "")
 	placed.Key = KeyOf("x")
 	owned := seen("x", "1", "core/configmaps/default/w")
-	e.takes([]string{seen("y", "1", "").Key, KeyOf("x"), owned.Key}, seen("y", "1", ""), placed, owned, seen("w", "1", ""))
-	e.keeps(seen("w", "1", ""), true)
-	e.takes(nil, wire.ReportLine{Key: seen("x", "1", "").Key, Removed: true})
-	e.keeps(seen("x", "1", ""), false)
-	e.takes(nil, wire.ReportLine{Key: seen("x", "1", "").Key, Removed: true})
+	e.mustReport([]string{seen("y", "1", "").Key, KeyOf("x"), owned.Key}, seen("y", "1", ""), placed, owned, seen("w", "1", ""))
+	e.mustKeep(seen("w", "1", ""), true)
+	e.mustReport(nil, wire.ReportLine{Key: seen("x", "1", "").Key, Removed: true})
+	e.mustKeep(seen("x", "1", ""), false)
+	e.mustReport(nil, wire.ReportLine{Key: seen("x", "1", "").Key, Removed: true})
 
 	e.capabilities = ""
 	if s := e.open(); s.hello.Settings.Upsync != nil || s.hello.Settings.UpsyncObjects != 0 || s.hello.Settings.UpsyncBytes != 0 {
-		e.Errorf("an agent that can't is told %+v", s.hello.Settings)
+		e.Errorf("an agent without upsync receives %+v", s.hello.Settings)
 	}
 }
 
-// upsyncYields: what is asked for is left to the location by a hold, of which the agent hears
-// not before it is asked, and no removal; when nobody asks any more, it is desired again.
+// upsyncYields: the hub leaves a requested object to the location by a hold, without a removal. The
+// agent receives the request before the hold. When no space requests the object any more, it is
+// desired again.
 func upsyncYields(e *exam) {
 	e.capabilities = wire.Sees
 	e.Desire("one", "1")
 	e.walk()
 	s := e.open()
 	e.Upsync("one")
-	s.told(func(is wire.Settings) bool {
-		if f := e.have.Root(); f != e.at.Root {
-			e.Error("the object is left to the location before the agent is asked for it")
+	s.untilSettings(func(is wire.Settings) bool {
+		if f := e.have.Root(); f != e.last.Root {
+			e.Error("the hold comes before the request")
 		}
 		return len(is.Upsync) == 1
 	})
@@ -158,21 +160,21 @@ func upsyncYields(e *exam) {
 			}
 		}
 	}
-	if held.Key != KeyOf("one") || held.Reason != v1alpha1.ReasonUpsynced || e.have.Root() != e.at.Root {
+	if held.Key != KeyOf("one") || held.Reason != v1alpha1.ReasonUpsynced || e.have.Root() != e.last.Root {
 		e.Errorf("it is held as %+v", held)
 	}
 	e.alsoFetched(func(f wire.Frame) bool { return f.Hold != nil && *f.Hold == *held })
 	e.Upsync()
-	putOf(e, s.follow(func() bool { return e.have.Root() == e.at.Root && e.at.Count == 1 && e.has("one")() }), "one")
+	putOf(e, s.follow(func() bool { return e.have.Root() == e.last.Root && e.last.Count == 1 && e.contains("one")() }), "one")
 }
 
-// upsyncEnds: what nobody asks for any more the hub forgets, whether or not the agent says so,
-// and tells it that it has: it may be asked for again by then, as if nothing had been.
+// upsyncEnds: the hub drops reports that no space requests any more, without a report of the agent, and
+// sends the agent the revision of that in the settings: a new request may follow at once.
 func upsyncEnds(e *exam) {
 	e.capabilities = wire.Sees
 	e.Upsync("x")
 	before := e.open().hello.Settings
-	e.takes(nil, seen("x", "1", ""))
+	e.mustReport(nil, seen("x", "1", ""))
 	e.Upsync()
 	e.within(func() bool {
 		lines, err := e.Client().Reports(e.ctx, seen("x", "1", "").Key)
@@ -186,11 +188,11 @@ func upsyncEnds(e *exam) {
 		now := s.hello.Settings
 		return len(now.Upsync) == 1 && now.Dropped != before.Dropped
 	})
-	e.takes(nil, seen("x", "1", ""))
-	e.keeps(seen("x", "1", ""), true)
+	e.mustReport(nil, seen("x", "1", ""))
+	e.mustKeep(seen("x", "1", ""), true)
 }
 
-// upsyncLimits: what is more than may come back is refused, line by line, until there is room.
+// upsyncLimits: the hub refuses each report above the limits until there is room.
 func upsyncLimits(e *exam) {
 	e.capabilities = wire.Sees
 	e.Upsync("v", "w", "x", "y")
@@ -200,17 +202,17 @@ func upsyncLimits(e *exam) {
 		defer s.stream.Close()
 		return s.hello.Settings.UpsyncObjects == 2
 	})
-	e.takes([]string{seen("x", "1", "").Key, seen("y", "1", "").Key}, seen("v", "1", ""), seen("w", "1", ""), seen("x", "1", ""), seen("y", "1", ""))
-	e.takes(nil, seen("w", "2", "")) // what is there may change
-	e.takes(nil, wire.ReportLine{Key: seen("v", "1", "").Key, Removed: true}, seen("x", "1", ""))
-	e.takes([]string{seen("y", "1", "").Key}, seen("y", "1", ""))
-	for name, there := range map[string]bool{"v": false, "x": true, "y": false} {
-		e.keeps(seen(name, "1", ""), there)
+	e.mustReport([]string{seen("x", "1", "").Key, seen("y", "1", "").Key}, seen("v", "1", ""), seen("w", "1", ""), seen("x", "1", ""), seen("y", "1", ""))
+	e.mustReport(nil, seen("w", "2", "")) // a known report may change
+	e.mustReport(nil, wire.ReportLine{Key: seen("v", "1", "").Key, Removed: true}, seen("x", "1", ""))
+	e.mustReport([]string{seen("y", "1", "").Key}, seen("y", "1", ""))
+	for name, exists := range map[string]bool{"v": false, "x": true, "y": false} {
+		e.mustKeep(seen(name, "1", ""), exists)
 	}
 }
 
-// ownedComeBack: what belongs to a placed object is taken of the kinds that its policy asks for,
-// as long as it is desired.
+// ownedComeBack: the hub accepts reports of associated objects of the kinds in the policy of their owner,
+// as long as the owner is desired.
 func ownedComeBack(e *exam) {
 	e.capabilities = wire.Sees
 	const one = "core/configmaps/default/one"
@@ -222,9 +224,9 @@ func ownedComeBack(e *exam) {
 	e.capabilities = wire.Sees
 	secret := seen("x", "1", one)
 	secret.Key = "~owned:s/core/secrets/default/x"
-	e.takes([]string{seen("y", "1", "").Key, secret.Key, seen("z", "1", one).Key},
+	e.mustReport([]string{seen("y", "1", "").Key, secret.Key, seen("z", "1", one).Key},
 		seen("x", "1", one), seen("y", "1", ""), secret, seen("z", "1", "core/configmaps/default/two"))
-	e.keeps(seen("x", "1", one), true)
+	e.mustKeep(seen("x", "1", one), true)
 	e.isQuiet(seen("x", "1", one))
 	e.Delete("one")
 	e.within(func() bool {
@@ -232,29 +234,29 @@ func ownedComeBack(e *exam) {
 		e.ok(err)
 		return lines[0].Removed
 	})
-	e.takes([]string{seen("x", "1", one).Key}, seen("x", "1", one))
+	e.mustReport([]string{seen("x", "1", one).Key}, seen("x", "1", one))
 }
 
-// walksSeen: what was not placed follows, in walks of reports, all that was; an agent that can't
-// report it is not told of it.
+// walksSeen: in comparisons of reports, objects that were not placed follow all placed ones. They are
+// omitted for an agent without upsync.
 func walksSeen(e *exam) {
 	e.capabilities = wire.Sees
 	e.Associate("one")
 	e.Upsync("x", "y")
 	mine, placed := Holding{}, Holding{}
 	first := wire.Report{UID: "u", State: wire.Applied}
-	e.takes(nil, report("one", first))
+	e.mustReport(nil, report("one", first))
 	mine[KeyOf("one")], placed[KeyOf("one")] = first.Sum(), first.Sum()
 	for _, l := range []wire.ReportLine{seen("x", "1", ""), seen("y", "1", ""), seen("z", "1", "core/configmaps/default/one")} {
-		e.takes(nil, l)
+		e.mustReport(nil, l)
 		mine[l.Key] = l.Report.Sum()
 	}
-	for can, have := range map[string]Holding{wire.Sees: mine, "": placed} {
-		e.capabilities = can
+	for capability, have := range map[string]Holding{wire.Sees: mine, "": placed} {
+		e.capabilities = capability
 		frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, have.Index().Span("", ""))
 		e.ok(err)
 		if len(frames) != 2 || frames[1].Mark.Root != have.Root() || frames[1].Mark.Count != len(have) {
-			e.Errorf("as one that announces %q a walk has %+v, want %+v", can, frames, have)
+			e.Errorf("with the capability %q a comparison has %+v, want %+v", capability, frames, have)
 		}
 	}
 	e.capabilities = wire.Sees
@@ -263,7 +265,7 @@ func walksSeen(e *exam) {
 	frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
 	e.ok(err)
 	if len(frames) != 3 || frames[1].Part == nil {
-		e.Fatalf("a walk has %+v", frames)
+		e.Fatalf("a comparison has %+v", frames)
 	}
 	if d := mine.Index().Compare(*frames[1].Part); !slices.Equal(d.Theirs, []string{x}) || !slices.Equal(d.Mine, []string{ghost}) {
 		e.Errorf("it finds %+v", d)

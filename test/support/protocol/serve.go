@@ -20,34 +20,34 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// answer is what a call is answered with, as lines, or why it is not.
+// answer is the response to a call: lines, or, if code is not 0, a refusal.
 type answer struct {
-	lines []any
-	code  int
-	why   string
+	lines  []any
+	code   int
+	reason string
 }
 
 func refused(code int, format string, args ...any) answer {
-	return answer{code: code, why: fmt.Sprintf(format, args...)}
+	return answer{code: code, reason: fmt.Sprintf(format, args...)}
 }
 
 func (a answer) write(w http.ResponseWriter) {
 	if a.code == 0 {
-		_, _ = w.Write(Lines(a.lines...)) // an agent that is gone needs none
+		_, _ = w.Write(Lines(a.lines...)) // the agent may be gone
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(a.code)
 	_ = json.NewEncoder(w).Encode(metav1.Status{ // as above
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(a.code), Message: a.why,
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Status"}, Status: metav1.StatusFailure, Code: int32(a.code), Message: a.reason,
 	})
 }
 
 // ServeHTTP implements http.Handler.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	root, call := route.Of(r.URL.Path)
-	if why := h.unknown(r, root); why.code != 0 {
-		why.write(w)
+	if refusal := h.authenticate(r, root); refusal.code != 0 {
+		refusal.write(w)
 		return
 	}
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
@@ -56,7 +56,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	h.mu.Lock()
-	h.asked[call]++
+	h.calls[call]++
 	instead := h.instead
 	h.mu.Unlock()
 	if instead != nil && instead(w, r, call) {
@@ -68,7 +68,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	serve := map[string]func(*http.Request, []byte) answer{
 		route.Walk: h.serveWalk, route.ReportsWalk: h.serveWalk, route.Fetch: h.serveFetch, route.ReportsFetch: h.serveReportsFetch,
-		route.Reports: h.serveReports, route.Lineage: h.serveLineage, route.AgentStatus: h.serveStatus,
+		route.Reports: h.serveReports, route.Lineage: h.serveLogIdentity, route.AgentStatus: h.serveStatus,
 		route.Looked: h.serveLooked,
 	}[call]
 	switch {
@@ -83,7 +83,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return // the agent is gone
 		}
 		h.mu.Lock()
-		h.rules.judge(call, body)
+		h.rules.check(call, body)
 		a := serve(r, body)
 		h.rules.learn(call, a.lines)
 		h.mu.Unlock()
@@ -91,28 +91,28 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unknown says why a request is not of the location's agent.
-func (h *Hub) unknown(r *http.Request, root route.Root) answer {
+// authenticate returns a refusal unless a request is from the location's agent.
+func (h *Hub) authenticate(r *http.Request, root route.Root) answer {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch token, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); {
 	case !ok || token != h.token || h.gone:
 		return refused(http.StatusUnauthorized, "Unauthorized")
 	case root != route.Agent(h.location):
-		return refused(http.StatusForbidden, "this is not yours")
+		return refused(http.StatusForbidden, "not the location of the token")
 	}
 	return answer{}
 }
 
-// subscriber is a session.
+// subscriber is the state of a session.
 type subscriber struct {
 	after           int64
 	mark            bool
 	greeted, token  string
 	mine, life, cut int
-	said            wire.Settings
-	// sees says that the agent reports what was not placed.
-	sees bool
+	settings        wire.Settings // as last sent
+	// canUpsync is true if the agent supports upsync.
+	canUpsync bool
 }
 
 func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
@@ -129,19 +129,19 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	h.rules.opens(place{q.Get("marker"), after})
-	sees := wire.Capable(r.Header, wire.Sees)
-	hello := h.hello(h.revision, place{q.Get("marker"), after}, sees)
+	canUpsync := wire.Capable(r.Header, wire.Sees)
+	hello := h.hello(h.revision, place{q.Get("marker"), after}, canUpsync)
 	hello.Resumed = hello.Continuous && after > 0 && after >= h.window && !h.settings.Purge
 	h.newest++
 	s := &subscriber{
 		after: hello.Revision, mark: hello.Resumed, greeted: hello.Marker, token: h.token,
-		mine: h.newest, life: h.life, cut: h.cut, said: hello.Settings, sees: sees,
+		mine: h.newest, life: h.life, cut: h.cut, settings: hello.Settings, canUpsync: canUpsync,
 	}
 	if hello.Resumed {
 		s.after = after
 	}
 	h.rules.learn(route.Desired, []any{wire.Frame{Hello: hello}})
-	close(h.changed) // the one before hears of it
+	close(h.changed) // wakes the previous session
 	h.changed = make(chan struct{})
 	h.mu.Unlock()
 	frames, bye := []any{wire.Frame{Hello: hello}}, false
@@ -158,7 +158,7 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 		if len(frames) > 0 {
 			continue
 		}
-		ping := time.NewTimer(time.Duration(s.said.HeartbeatSeconds) * time.Second)
+		ping := time.NewTimer(time.Duration(s.settings.HeartbeatSeconds) * time.Second)
 		select {
 		case <-changed:
 		case <-ping.C:
@@ -169,8 +169,8 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// more are the frames of what has happened since the last time; the last is a bye, or
-// the session has ended without one. changed is closed when there is more.
+// more returns the frames since the last call. If bye is true, the last one is a bye; if ended is true,
+// the session has ended without one. changed is closed at the next change.
 func (h *Hub) more(s *subscriber) (frames []any, changed <-chan struct{}, ended, bye bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -189,41 +189,41 @@ func (h *Hub) more(s *subscriber) (frames []any, changed <-chan struct{}, ended,
 		return end(wire.ByeRevoked)
 	case s.mine != h.newest:
 		return end(wire.ByeReplaced)
-	case s.said.Purge != h.settings.Purge || s.after < h.window:
+	case s.settings.Purge != h.settings.Purge || s.after < h.window:
 		return end(wire.ByeExpired)
-	case !s.said.Equal(asked(h.settings, s.sees)):
-		s.said = asked(h.settings, s.sees)
-		frames = append(frames, wire.Frame{Settings: &s.said})
+	case !s.settings.Equal(settingsFor(h.settings, s.canUpsync)):
+		s.settings = settingsFor(h.settings, s.canUpsync)
+		frames = append(frames, wire.Frame{Settings: &s.settings})
 	}
-	if !s.said.Purge {
+	if !s.settings.Purge {
 		for _, l := range h.log {
 			if l.revision > s.after {
-				frames, s.mark = append(frames, h.delivered(told(l.frame, s.sees), l.revision, s.greeted)), true
+				frames, s.mark = append(frames, h.delivered(frameFor(l.frame, s.canUpsync), l.revision, s.greeted)), true
 			}
 		}
 	}
-	for _, q := range h.looks {
+	for _, q := range h.inspections {
 		frames = append(frames, wire.Frame{Look: &q})
 	}
-	h.looks = nil
+	h.inspections = nil
 	s.after = h.revision
 	if s.mark {
-		frames, s.mark = append(frames, wire.Frame{Mark: h.mark(h.revision, s.sees)}), false
+		frames, s.mark = append(frames, wire.Frame{Mark: h.mark(h.revision, s.canUpsync)}), false
 	}
 	return frames, h.changed, false, false
 }
 
-// asked are settings as an agent is told them that reports what was not placed, or does not.
-func asked(s wire.Settings, sees bool) wire.Settings {
-	if !sees {
+// settingsFor returns the settings for an agent that supports upsync or does not.
+func settingsFor(s wire.Settings, canUpsync bool) wire.Settings {
+	if !canUpsync {
 		s.Upsync, s.UpsyncObjects, s.UpsyncBytes, s.Dropped = nil, 0, 0, 0
 	}
 	return s
 }
 
-// told is a frame as such an agent is told it.
-func told(f wire.Frame, sees bool) wire.Frame {
-	if f.Put != nil && !sees {
+// frameFor returns a frame for an agent that supports upsync or does not.
+func frameFor(f wire.Frame, canUpsync bool) wire.Frame {
+	if f.Put != nil && !canUpsync {
 		p := *f.Put
 		p.Policy.Associated = ""
 		f.Put = &p
@@ -231,7 +231,7 @@ func told(f wire.Frame, sees bool) wire.Frame {
 	return f
 }
 
-// bodyOf reads a body of lines; first is its first line, if it has one of its own.
+// bodyOf decodes a body of lines. If first is not nil, it receives the first line.
 func bodyOf[T any](body []byte, first any) (rest []T, err error) {
 	decoder := json.NewDecoder(strings.NewReader(string(body)))
 	if first != nil {
@@ -254,30 +254,30 @@ func (h *Hub) serveWalk(r *http.Request, body []byte) answer {
 	var walk wire.Walk
 	spans, err := bodyOf[wire.Span](body, &walk)
 	if err != nil || len(spans) > wire.MaxSpans {
-		return refused(http.StatusBadRequest, "walk of %d spans: %v", len(spans), err)
+		return refused(http.StatusBadRequest, "comparison of %d spans: %v", len(spans), err)
 	}
-	at, have, sees := h.revision, Holding{}, wire.Capable(r.Header, wire.Sees)
+	rev, have, canUpsync := h.revision, Holding{}, wire.Capable(r.Header, wire.Sees)
 	if _, call := route.Of(r.URL.Path); call == route.Walk {
-		if walk.At >= h.window && walk.At > 0 && walk.At < at {
-			at = walk.At
+		if walk.At >= h.window && walk.At > 0 && walk.At < rev {
+			rev = walk.At
 		}
-		for _, f := range h.content(at) {
-			_ = have.Apply(told(f, sees)) // there is no mark among them
+		for _, f := range h.content(rev) {
+			_ = have.Apply(frameFor(f, canUpsync)) // returns errors only for marks
 		}
 	} else {
 		for k, report := range h.reports {
-			if line, err := key.ParseLine(h.location, k); sees || err == nil && line.Origin == key.Placed {
+			if line, err := key.ParseLine(h.location, k); canUpsync || err == nil && line.Origin == key.Placed {
 				have[k] = report.Sum()
 			}
 		}
 	}
-	hello := h.hello(at, place{walk.Marker, walk.After}, sees)
+	hello := h.hello(rev, place{walk.Marker, walk.After}, canUpsync)
 	hello.Root, hello.Count = have.Root(), len(have)
 	lines := []any{wire.Frame{Hello: hello}}
-	for _, part := range have.Index().Answer(spans) {
-		lines = append(lines, wire.Frame{Part: &part})
+	for _, ranges := range have.Index().Answer(spans) {
+		lines = append(lines, wire.Frame{Part: &ranges})
 	}
-	return answer{lines: append(lines, wire.Frame{Mark: &wire.Mark{Revision: at, Root: hello.Root, Count: hello.Count, Marker: hello.Marker}})}
+	return answer{lines: append(lines, wire.Frame{Mark: &wire.Mark{Revision: rev, Root: hello.Root, Count: hello.Count, Marker: hello.Marker}})}
 }
 
 func fetched(body []byte) ([]wire.Fetch, answer) {
@@ -288,12 +288,12 @@ func fetched(body []byte) ([]wire.Fetch, answer) {
 	return keys, answer{}
 }
 
-// largeFetch is how large the answer to a fetch may grow before it ends early.
+// largeFetch is the size in bytes above which the response to a fetch ends early.
 const largeFetch = 1 << 20
 
 func (h *Hub) serveFetch(r *http.Request, body []byte) answer {
 	keys, a := fetched(body)
-	sees := wire.Capable(r.Header, wire.Sees)
+	canUpsync := wire.Capable(r.Header, wire.Sees)
 	content, size := h.content(h.revision), 0
 	for i := 0; i < len(keys) && size < largeFetch; i++ {
 		f, ok := content[keys[i].Key]
@@ -303,7 +303,7 @@ func (h *Hub) serveFetch(r *http.Request, body []byte) answer {
 		if f.Put != nil {
 			size += len(f.Put.Object)
 		}
-		a.lines = append(a.lines, h.delivered(told(f, sees), h.revision, ""))
+		a.lines = append(a.lines, h.delivered(frameFor(f, canUpsync), h.revision, ""))
 	}
 	a.lines = append(a.lines, wire.Frame{Mark: &wire.Mark{Revision: h.revision, Marker: h.marker(h.revision)}})
 	return a
@@ -326,10 +326,10 @@ func (h *Hub) serveReports(_ *http.Request, body []byte) answer {
 	if err != nil {
 		return refused(http.StatusBadRequest, "reports: %v", err)
 	}
-	said, content, before := wire.ReportsAnswer{}, h.content(h.revision), maps.Clone(h.reports)
+	response, content, before := wire.ReportsAnswer{}, h.content(h.revision), maps.Clone(h.reports)
 	for _, l := range lines {
-		if why := h.refuses(l, content); why != "" {
-			said.Refused = append(said.Refused, wire.RefusedReport{Key: l.Key, Message: why})
+		if reason := h.refuses(l, content); reason != "" {
+			response.Refused = append(response.Refused, wire.RefusedReport{Key: l.Key, Message: reason})
 			continue
 		}
 		if delete(h.reports, l.Key); l.Report != nil {
@@ -339,11 +339,11 @@ func (h *Hub) serveReports(_ *http.Request, body []byte) answer {
 	if !maps.EqualFunc(before, h.reports, func(a, b wire.Report) bool { return a.Sum() == b.Sum() }) {
 		h.revision++
 	}
-	said.Revision = h.revision
-	return answer{lines: []any{said}}
+	response.Revision = h.revision
+	return answer{lines: []any{response}}
 }
 
-// refuses is why a report is not taken; empty: it is.
+// refuses returns the reason for which a report is refused, or an empty string if it is accepted.
 func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 	object, err := key.ParseLine(h.location, l.Key)
 	if err == nil {
@@ -356,8 +356,8 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 		return err.Error()
 	case l.Removed:
 		return ""
-	case object.Origin != key.Placed && l.Report != nil && !h.asks(object, l.Report, content):
-		return "the hub does not ask for the object"
+	case object.Origin != key.Placed && l.Report != nil && !h.isRequested(object, l.Report, content):
+		return "the object is not requested"
 	case object.Origin == key.Born && l.Report != nil && !known && h.full():
 		return "the location's limits are reached"
 	case object.Origin != key.Placed && l.Report != nil:
@@ -370,7 +370,7 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 	return ""
 }
 
-// full says that no more born objects may come back.
+// full reports whether the limit of upsynced objects is reached.
 func (h *Hub) full() bool {
 	n := 0
 	for k := range h.reports {
@@ -381,11 +381,11 @@ func (h *Hub) full() bool {
 	return h.settings.UpsyncObjects > 0 && n >= h.settings.UpsyncObjects
 }
 
-// forget forgets the reports that are not asked for any more, and has the agent told so.
+// forget drops reports that are no longer requested, and records that in the settings.
 func (h *Hub) forget() {
 	content, some := h.content(h.revision), false
 	for k, r := range h.reports {
-		if line, err := key.ParseLine(h.location, k); err == nil && line.Origin != key.Placed && !h.asks(line, &r, content) {
+		if line, err := key.ParseLine(h.location, k); err == nil && line.Origin != key.Placed && !h.isRequested(line, &r, content) {
 			delete(h.reports, k)
 			some = true
 		}
@@ -396,47 +396,47 @@ func (h *Hub) forget() {
 	}
 }
 
-// asks says whether a report of what was not placed is asked for.
-func (h *Hub) asks(r key.Report, report *wire.Report, content map[string]wire.Frame) bool {
+// isRequested reports whether a report about an object that was not placed is requested.
+func (h *Hub) isRequested(r key.Report, report *wire.Report, content map[string]wire.Frame) bool {
 	if r.Origin == key.Owned {
 		put := content[key.PathPrefix(r.Space)+report.Owner].Put
 		return put != nil && slices.Contains(strings.Split(put.Policy.Associated, "\n"), r.Resource.String())
 	}
-	among := func(all []string, one string) bool { return all == nil || slices.Contains(all, one) }
+	allows := func(all []string, one string) bool { return all == nil || slices.Contains(all, one) }
 	return slices.ContainsFunc(h.settings.Upsync, func(u wire.Upsync) bool {
 		return u.Space == string(r.Space) && (u.Group == "*" || u.Group == r.Group) && slices.Contains(u.Resources, r.Resource.Resource) &&
-			among(u.Names, r.Name) && among(u.Namespaces, r.Namespace)
+			allows(u.Names, r.Name) && allows(u.Namespaces, r.Namespace)
 	})
 }
 
-func (h *Hub) serveLineage(_ *http.Request, body []byte) answer {
-	var asked wire.LineageAsk
-	if err := json.Unmarshal(body, &asked); err != nil || len(asked.Markers) > wire.MaxMarkers {
-		return refused(http.StatusBadRequest, "lineage of %d markers: %v", len(asked.Markers), err)
+func (h *Hub) serveLogIdentity(_ *http.Request, body []byte) answer {
+	var request wire.LineageAsk
+	if err := json.Unmarshal(body, &request); err != nil || len(request.Markers) > wire.MaxMarkers {
+		return refused(http.StatusBadRequest, "log identity of %d markers: %v", len(request.Markers), err)
 	}
-	said := wire.LineageAnswer{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
+	response := wire.LineageAnswer{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
 	for i, m := range h.markers {
-		if !slices.Contains(asked.Markers, m.marker) {
+		if !slices.Contains(request.Markers, m.marker) {
 			continue
 		}
 		last := h.revision
 		if i+1 < len(h.markers) {
 			last = h.markers[i+1].revision - 1
 		}
-		said.Spans[m.marker] = []wire.Revisions{{First: m.revision, Last: last}}
+		response.Spans[m.marker] = []wire.Revisions{{First: m.revision, Last: last}}
 	}
-	return answer{lines: []any{said}}
+	return answer{lines: []any{response}}
 }
 
 func (h *Hub) serveStatus(_ *http.Request, body []byte) answer {
-	var said wire.AgentStatus
-	if err := json.Unmarshal(body, &said); err != nil {
+	var status wire.AgentStatus
+	if err := json.Unmarshal(body, &status); err != nil {
 		return refused(http.StatusBadRequest, "status: %v", err)
 	}
-	known := h.told.APIsDigest == said.APIsDigest && h.told.APIs != nil
-	if said.APIs == nil && known {
-		said.APIs = h.told.APIs
+	known := h.status.APIsDigest == status.APIsDigest && h.status.APIs != nil
+	if status.APIs == nil && known {
+		status.APIs = h.status.APIs
 	}
-	h.told = said
-	return answer{lines: []any{wire.StatusAnswer{SendAPIs: said.APIsDigest != "" && said.APIs == nil}}}
+	h.status = status
+	return answer{lines: []any{wire.StatusAnswer{SendAPIs: status.APIsDigest != "" && status.APIs == nil}}}
 }

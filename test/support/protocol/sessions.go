@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// sessionCases are about how sessions begin, go on and end.
+// sessionCases are requirements on sessions.
 func sessionCases() []hubCase {
 	return []hubCase{
 		{"Resume", resumes},
@@ -25,7 +25,7 @@ func sessionCases() []hubCase {
 	}
 }
 
-// resumes: a session goes on where another ended, with what differs and a mark.
+// resumes: a session continues where another one ended, with the differences and a mark.
 func resumes(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
@@ -33,7 +33,7 @@ func resumes(e *exam) {
 	if !s.hello.Continuous || !s.hello.Resumed {
 		e.Fatalf("the hello is %+v", s.hello)
 	}
-	if frames := s.follow(e.has("one")); len(frames) != 1 {
+	if frames := s.follow(e.contains("one")); len(frames) != 1 {
 		e.Errorf("without a difference a session has %+v", frames)
 	}
 	names := []string{"one"}
@@ -47,38 +47,38 @@ func resumes(e *exam) {
 		if !s.hello.Continuous || !s.hello.Resumed {
 			e.Fatalf("the hello is %+v", s.hello)
 		}
-		s.follow(e.has(names...))
-		if e.at.Root != s.hello.Root {
-			e.Errorf("the mark is %+v, the hello %+v", e.at, s.hello)
+		s.follow(e.contains(names...))
+		if e.last.Root != s.hello.Root {
+			e.Errorf("the mark is %+v, the hello %+v", e.last, s.hello)
 		}
 		names = append(names, fmt.Sprint("there-", i))
 		e.Desire(names[len(names)-1], "1")
-		if i%2 == 0 { // or else it is cut before that arrives
-			s.follow(e.has(names...))
+		if i%2 == 0 { // else the session is closed before the change arrives
+			s.follow(e.contains(names...))
 		}
 	}
 }
 
-// resumeRefused: what an agent remembers of another log is not gone on with.
+// resumeRefused: the hub does not resume a session from a position that its log does not contain.
 func resumeRefused(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
 	for name, from := range map[string]place{
-		"a marker of another log":     {"FOREIGN", e.at.Revision},
-		"a revision without a marker": {"", e.at.Revision},
-		"a marker without a revision": {e.at.Marker, 0},
-		"a revision that never was":   {e.at.Marker, e.at.Revision + 1000},
+		"a marker of another log":     {"FOREIGN", e.last.Revision},
+		"a revision without a marker": {"", e.last.Revision},
+		"a marker without a revision": {e.last.Marker, 0},
+		"a revision that never was":   {e.last.Marker, e.last.Revision + 1000},
 	} {
 		if s := e.from(from.revision, from.marker); s.hello.Continuous || s.hello.Resumed {
 			e.Errorf("%s: the hello is %+v", name, s.hello)
 		}
 	}
 	if s := e.from(0, ""); !s.hello.Continuous || s.hello.Resumed {
-		e.Errorf("who remembers nothing has nothing to lose: %+v", s.hello)
+		e.Errorf("without a log position the hello is %+v", s.hello)
 	}
 }
 
-// historyForgotten: a session that can't be resumed begins with a walk.
+// historyForgotten: an agent whose session cannot be resumed needs a comparison.
 func historyForgotten(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
@@ -91,11 +91,11 @@ func historyForgotten(e *exam) {
 	e.walk()
 	e.mustHave("one", "two")
 	if e.have.Root() != s.hello.Root {
-		e.Errorf("the hello is %+v, a walk has %+v", s.hello, e.at)
+		e.Errorf("the hello is %+v, a comparison has %+v", s.hello, e.last)
 	}
 }
 
-// heartbeats: a quiet session says that it is alive as often as its hello says.
+// heartbeats: an idle session has pings at the interval of its hello.
 func heartbeats(e *exam) {
 	s := e.open()
 	every := time.Duration(s.hello.Settings.HeartbeatSeconds) * time.Second
@@ -107,8 +107,8 @@ func heartbeats(e *exam) {
 			e.Errorf("a quiet session has %+v", f)
 		}
 	}
-	// An agent gives up after three; a machine may be slow.
-	if took := time.Since(begun); took > 10*every+patience/10 {
+	// An agent gives up after three intervals, but the machine may be slow.
+	if took := time.Since(begun); took > 10*every+caseTimeout/10 {
 		e.Errorf("two heartbeats took %s", took)
 	}
 }
@@ -119,10 +119,10 @@ func newestWins(e *exam) {
 	second := e.open()
 	first.ends(wire.ByeReplaced)
 	e.Desire("one", "1")
-	second.follow(e.has("one"))
+	second.follow(e.contains("one"))
 }
 
-// toSettings reads up to settings.
+// toSettings reads frames up to settings, and returns these.
 func (s *session) toSettings() wire.Settings {
 	s.e.Helper()
 	for {
@@ -136,7 +136,7 @@ func (s *session) toSettings() wire.Settings {
 	}
 }
 
-// settings: what the hub says of the location is in each hello, and sent when it changes.
+// settings: each hello has the settings of the location, and the hub sends them when they change.
 func settings(e *exam) {
 	s := e.open()
 	before := s.hello.Settings
@@ -162,11 +162,11 @@ func settings(e *exam) {
 	frames, err := e.Client().walkPage(e.ctx, wire.Walk{}, []wire.Span{{}})
 	e.ok(err)
 	if got := frames[0].Hello.Settings; got.PruneMaxPercent != 7 {
-		e.Errorf("those of a walk are %+v", got)
+		e.Errorf("those of a comparison are %+v", got)
 	}
 }
 
-// accepts: an operator's word on the log gets to the agent.
+// accepts: the agent receives the acceptance of the log by an operator.
 func accepts(e *exam) {
 	s := e.open()
 	e.Accept(s.hello.Marker)
@@ -175,8 +175,8 @@ func accepts(e *exam) {
 	}
 }
 
-// purges: that everything is to go is a content without anything, which a walk finds. A
-// session never says so by deletions.
+// purges: during a purge the content is empty, which a comparison finds. A session never sends the
+// removals.
 func purges(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
@@ -195,14 +195,15 @@ func purges(e *exam) {
 	e.mustHave("one")
 }
 
-// tokenReplaced: who has a token that was replaced hears so, and is nobody from then on.
+// tokenReplaced: the session of an agent whose token was replaced ends with a bye, and its later requests
+// are refused.
 func tokenReplaced(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
 	s, old := e.open(), e.Client()
 	e.NewToken()
 	s.ends(wire.ByeRevoked)
-	_, err := old.Open(e.ctx, e.at.Revision, e.at.Marker)
+	_, err := old.Open(e.ctx, e.last.Revision, e.last.Marker)
 	e.refused(err, http.StatusUnauthorized)
 	for _, call := range calls {
 		_, err := old.Exchange(e.ctx, call)
@@ -213,14 +214,14 @@ func tokenReplaced(e *exam) {
 	}
 }
 
-// locationGone: the end of a location is not the end of what it has.
+// locationGone: when the location is removed, the session ends without removals of objects.
 func locationGone(e *exam) {
 	e.Desire("one", "1")
 	e.walk()
 	s := e.open()
 	e.Remove()
 	s.ends(wire.ByeRemoved)
-	_, err := e.Client().Open(e.ctx, e.at.Revision, e.at.Marker)
+	_, err := e.Client().Open(e.ctx, e.last.Revision, e.last.Marker)
 	e.refused(err, http.StatusUnauthorized, http.StatusNotFound)
 	for _, call := range calls {
 		_, err := e.Client().Exchange(e.ctx, call)
@@ -228,5 +229,5 @@ func locationGone(e *exam) {
 	}
 }
 
-// calls are those beside a session.
+// calls are the calls besides a session.
 var calls = []string{route.Walk, route.Fetch, route.Lineage, route.AgentStatus, route.Reports, route.ReportsWalk, route.ReportsFetch}

@@ -11,80 +11,78 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Lacks names the cases that one of several does not keep to, and why: what stands in
-// for a hub or an agent need not do all that the real one does, but it says so.
+// Lacks has the names of cases that an implementation does not meet, each with the reason. A fake hub or
+// agent need not meet all cases, but it must declare those.
 type Lacks map[string]string
 
-// patience bounds each case.
-const patience = 5 * time.Minute
+// caseTimeout is the timeout of each case.
+const caseTimeout = 5 * time.Minute
 
-// States is a hub with one location, and how a test brings about what the protocol is
-// about. Nothing is desired at the location at first. Its methods fail the test when they
-// fail, and return when a request that begins then sees what they did.
+// States is a hub with one location, with methods that change its state. At first no object is desired.
+// A method fails the test on an error, and returns when new requests see its effect.
 type States interface {
-	// Client speaks to the hub as the location's agent.
+	// Client returns a client that is the location's agent.
 	Client() *Client
-	// Desire has the location desire the object of a name, with a value.
+	// Desire makes the object with a name desired, with a value.
 	Desire(name, value string)
-	// Protect has it desire an object with the policy that it is only created.
+	// Protect makes an object desired with the policy CreateOnly.
 	Protect(name string)
-	// Await has it desire an object whose deletion waits until it is gone from the location.
+	// Await makes an object desired whose deletion waits for a confirmation of the location.
 	Await(name string)
-	// Hold makes an object that is desired one of which the location keeps what it has.
+	// Hold makes a desired object one that the location must not change.
 	Hold(name string)
-	// Conflict has the location desire another space's object in place of this one.
+	// Conflict makes an object desired that conflicts with one of another space.
 	Conflict(name string)
-	// Impersonate has the location admit everything with the rights of a ServiceAccount,
-	// "" for those of its agent; Admit, everything or nothing.
+	// Impersonate makes the location admit all objects with the rights of a ServiceAccount, or of
+	// its agent if account is empty. Admit makes it admit all objects or none.
 	Impersonate(account string)
 	Admit(everything bool)
-	// Delete deletes the object, as its user does, and Unassign ends that it is desired.
+	// Delete deletes the object, as a user does. Unassign ends that it is desired, by policy.
 	Delete(name string)
 	Unassign(name string)
-	// Pause has the agent change nothing, or work again; Prune sets how many percent may
-	// be removed at once; Accept accepts the log of a marker; Purge has everything removed.
+	// Pause halts or resumes the agent. Prune sets the percentage of objects that may be removed at
+	// once. Accept accepts the log of a marker. Purge starts or ends the removal of all objects.
 	Pause(paused bool)
 	Prune(percent int)
 	Accept(marker string)
 	Purge(purged bool)
-	// Upsync has the space ask for the objects of some names that are born at the location,
-	// and for no others; Bound sets how many of them may come back. Associate is Desire with the
-	// ConfigMaps that the object owns.
+	// Upsync requests the upsync of the objects with some names, and of no others. Bound sets the
+	// maximum number of upsynced objects. Associate makes an object desired whose owned ConfigMaps are
+	// requested.
 	Upsync(names ...string)
 	Bound(objects int)
 	Associate(name string)
-	// Forget leaves no history from which a session could be resumed.
+	// Forget drops the history, so that no session can be resumed.
 	Forget()
-	// Restart starts the hub anew on its log. Backup copies the log, and Restore starts the
-	// hub anew on the copy.
+	// Restart restarts the hub. Backup copies its log, and Restore restarts the hub with the copy.
 	Restart()
 	Backup()
 	Restore()
-	// NewToken replaces the token, which Client knows from then on. Remove removes the location.
+	// NewToken replaces the agent's token; Client uses the new one. Remove removes the location.
 	NewToken()
 	Remove()
 }
 
-// KeyOf is the key of the object of a name.
+// KeyOf returns the key of the object with a name.
 func KeyOf(name string) string { return "s/core/configmaps/default/" + name }
 
-// Before are the cases that a hub of the version before lacks.
+// Before returns the cases that a hub of the previous version lacks.
 func Before() Lacks {
 	lacks := Lacks{}
 	for _, c := range enrolmentCases() {
-		lacks[c.name] = "a hub of the version before gives no credentials"
+		lacks[c.name] = "a hub of the previous version issues no credentials"
 	}
 	return lacks
 }
 
-// hubCase is one thing that every hub does.
+// hubCase is one requirement on every hub.
 type hubCase struct {
 	name string
 	run  func(*exam)
 }
 
-// TestHub judges a hub. with makes one for each case, and hands it to judge.
-func TestHub(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*testing.T, States))) {
+// TestHub tests a hub. with makes a hub for each case, and passes it to test.
+func TestHub(t *testing.T, lacks Lacks, with func(t *testing.T, test func(*testing.T, States))) {
 	t.Helper()
 	cases := slices.Concat(contentCases(), sessionCases(), logCases(), callCases(), seenCases(), enrolmentCases())
 	names := make([]string, len(cases))
@@ -98,7 +96,7 @@ func TestHub(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*test
 		}
 		t.Run(c.name, func(t *testing.T) {
 			with(t, func(t *testing.T, s States) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), caseTimeout)
 				defer cancel()
 				c.run(&exam{T: t, States: s, ctx: ctx, have: Holding{}})
 			})
@@ -106,31 +104,31 @@ func TestHub(t *testing.T, lacks Lacks, with func(t *testing.T, judge func(*test
 	}
 }
 
-// declared checks that what is lacking is of the suite, and says so.
+// declared checks that lacks names cases of the suite, each with a reason, and logs them.
 func declared(t *testing.T, lacks Lacks, names []string) {
 	t.Helper()
-	for name, why := range lacks {
-		if !slices.Contains(names, name) || why == "" {
-			t.Errorf("%q is said to be lacking, since %q: the suite has %q", name, why, names)
+	for name, reason := range lacks {
+		if !slices.Contains(names, name) || reason == "" {
+			t.Errorf("lacks has %q with the reason %q: the suite has %q", name, reason, names)
 		}
-		t.Logf("lacks %s: %s", name, why)
+		t.Logf("lacks %s: %s", name, reason)
 	}
 }
 
-// exam is a case under way.
+// exam is a running case.
 type exam struct {
 	*testing.T
 	States
 	ctx context.Context //nolint:containedctx // that of a test
-	// capabilities are what the agent announces.
+	// capabilities are those that the agent announces.
 	capabilities string
-	// have is what the agent has.
+	// have is the content of the agent.
 	have Holding
-	// at is where its last session was.
-	at wire.Mark
+	// last is the last mark that the agent received.
+	last wire.Mark
 }
 
-// Client speaks to the hub as an agent that announces what it can do.
+// Client returns a client that announces the capabilities.
 func (e *exam) Client() *Client {
 	client := e.States.Client()
 	client.Capabilities = e.capabilities
@@ -145,12 +143,12 @@ func (e *exam) ok(err error) {
 	}
 }
 
-// walk makes what the agent has equal to the hub's.
+// walk makes the agent's content equal to that of the hub by a comparison.
 func (e *exam) walk() (pages int) {
 	e.Helper()
 	pages, from, err := e.Client().Walk(e.ctx, e.have, func(wire.Frame) {})
 	e.ok(err)
-	e.at = from
+	e.last = from
 	return pages
 }
 
@@ -161,12 +159,13 @@ type session struct {
 	hello  wire.Hello
 }
 
-// open opens a session from where the agent is, and from opens one from anywhere.
+// open opens a session from the last mark of the agent.
 func (e *exam) open() *session {
 	e.Helper()
-	return e.from(e.at.Revision, e.at.Marker)
+	return e.from(e.last.Revision, e.last.Marker)
 }
 
+// from opens a session from a log position.
 func (e *exam) from(after int64, marker string) *session {
 	e.Helper()
 	stream, err := e.Client().Open(e.ctx, after, marker)
@@ -183,7 +182,7 @@ func (e *exam) from(after int64, marker string) *session {
 	return s
 }
 
-// next is the next frame but pings.
+// next returns the next frame that is no ping.
 func (s *session) next() wire.Frame {
 	s.e.Helper()
 	for {
@@ -197,8 +196,8 @@ func (s *session) next() wire.Frame {
 	}
 }
 
-// follow takes frames over up to a mark after which the agent's content is as desired,
-// and checks all marks on the way. It returns what was taken over.
+// follow applies frames up to a mark at which until returns true, and checks all marks. It returns the
+// applied frames.
 func (s *session) follow(until func() bool) (frames []wire.Frame) {
 	s.e.Helper()
 	for {
@@ -213,17 +212,17 @@ func (s *session) follow(until func() bool) (frames []wire.Frame) {
 		if f.Mark == nil {
 			continue
 		}
-		if f.Mark.Revision < s.e.at.Revision || f.Mark.Marker == "" {
-			s.e.Fatalf("a mark of %+v after one of %+v", f.Mark, s.e.at)
+		if f.Mark.Revision < s.e.last.Revision || f.Mark.Marker == "" {
+			s.e.Fatalf("a mark of %+v after one of %+v", f.Mark, s.e.last)
 		}
-		if s.e.at = *f.Mark; until() {
+		if s.e.last = *f.Mark; until() {
 			return frames
 		}
 	}
 }
 
-// has says that the agent has exactly the objects of some names.
-func (e *exam) has(names ...string) func() bool {
+// contains returns a function that reports whether the agent has exactly the objects with some names.
+func (e *exam) contains(names ...string) func() bool {
 	var keys []string
 	for _, name := range names {
 		keys = append(keys, KeyOf(name))
@@ -232,19 +231,18 @@ func (e *exam) has(names ...string) func() bool {
 	return func() bool { return slices.Equal(e.have.Keys(), keys) }
 }
 
-// mustHave fails unless the agent has exactly the objects of some names.
+// mustHave fails the test unless the agent has exactly the objects with some names.
 func (e *exam) mustHave(names ...string) {
 	e.Helper()
-	if !e.has(names...)() {
+	if !e.contains(names...)() {
 		e.Fatalf("the agent has %q, want %q", e.have.Keys(), names)
 	}
 }
 
-// always accepts any mark.
+// always is a condition for follow that any mark meets.
 func always() bool { return true }
 
-// ends reads up to the end of a session, which is to be a bye for a reason. Nothing is
-// removed on the way.
+// ends reads frames up to the end of a session, which must be a bye with a reason, without removals.
 func (s *session) ends(reason string) {
 	s.e.Helper()
 	for {

@@ -1,5 +1,5 @@
-// Package scenario runs tests that are told in files which people read: archives of steps, of
-// which some are expectations. It must know nothing of what is tested.
+// Package scenario runs tests that are written as readable files: archives of steps, of which some are
+// expectations. It must not depend on the tested code.
 package scenario
 
 import (
@@ -12,15 +12,15 @@ import (
 	"golang.org/x/tools/txtar"
 )
 
-var update = flag.Bool("update", false, "write what the scenarios give into their files")
+var update = flag.Bool("update", false, "write the results of the scenarios into their files")
 
-// Step does a step: a file of an archive, whose name says in words what it is. If it is an
-// expectation, what the step gives is to be the file's data.
-type Step func(words []string, data []byte) (gives string, expects bool)
+// Step executes a step: a file of an archive, whose name has the words of the step. If expects is true,
+// the result must equal the data of the file.
+type Step func(words []string, data []byte) (result string, expects bool)
 
-// Run runs each of testdata/*.txtar as a test of its own, by what begin gives for it. Before
-// its first step a file says what it shows. With the flag -update what the steps give is
-// written into the files.
+// Run runs each of testdata/*.txtar as a test of its own, with the Step that begin returns. The comment
+// of a file must describe what the scenario shows. With the flag -update, Run writes the results of
+// expectations into the files.
 func Run(t *testing.T, begin func(t *testing.T) Step) {
 	t.Helper()
 	files, err := filepath.Glob("testdata/*.txtar")
@@ -39,7 +39,7 @@ func run(t *testing.T, file string, step Step) {
 		t.Fatal(err)
 	}
 	if len(strings.TrimSpace(string(archive.Comment))) == 0 {
-		t.Error("the scenario does not say what it shows")
+		t.Error("the scenario has no comment that describes it")
 	}
 	for i, f := range archive.Files {
 		got, expects := step(strings.Fields(f.Name), f.Data)

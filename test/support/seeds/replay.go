@@ -21,11 +21,11 @@ func replay(test string, seed uint64, factor int) string {
 
 // pattern returns the regular expression that selects one test or subtest.
 func pattern(test string) string {
-	parts := strings.Split(test, "/")
-	for i, part := range parts {
-		parts[i] = "^" + regexp.QuoteMeta(part) + "$"
+	names := strings.Split(test, "/")
+	for i, name := range names {
+		names[i] = "^" + regexp.QuoteMeta(name) + "$"
 	}
-	return strings.Join(parts, "/")
+	return strings.Join(names, "/")
 }
 
 // location returns the package of the test, relative to the root of its module. The go command runs a

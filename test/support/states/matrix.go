@@ -11,14 +11,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// What a location can be in besides the states of a kind.
+// States of a location besides the states of a kind.
 const (
-	// Unreported: it has reported nothing.
+	// Unreported means that the location has reported nothing.
 	Unreported = "(unreported)"
-	// Held: it has reported, and what is desired now can't be there.
+	// Held means that the location has reported, but cannot have the current desired object.
 	Held = "(held)"
-	// Behind: what it reports is an earlier desired state, and was as the kind's first state
-	// says.
+	// Behind means that the location has reported an earlier generation, in the first state of the
+	// kind.
 	Behind = "(behind)"
 )
 
@@ -27,29 +27,29 @@ type Case struct {
 	Name   string
 	Kind   Kind
 	Source []byte
-	// Explicit says that the source has its number, if the kind has one.
+	// Explicit is true if the source sets its number, if the kind has one.
 	Explicit bool
-	// Objects are those at the locations, nil where none counts.
+	// Objects are the objects at the locations; nil if a location has no current one.
 	Objects [][]byte
-	Parts   []rollup.Part
-	// There says that each location has what is desired now.
+	Reports []rollup.Part
+	// There is true if each location has the current desired object.
 	There bool
-	// Observed says that at each location the controller has looked at what is there.
+	// Observed is true if the controller of each location has observed the object there.
 	Observed bool
 }
 
-// Merged is the source with its merged status.
-func (c Case) Merged() ([]byte, bool) { return c.Kind.Merged(c.Source, c.Parts) }
+// Merged returns the source with its merged status.
+func (c Case) Merged() ([]byte, bool) { return c.Kind.Merged(c.Source, c.Reports) }
 
-// wants are what the source and the locations want.
+// wants has the numbers that the source and the locations want.
 type wants struct {
-	source   int64
-	explicit bool
-	at       []int64
+	source    int64
+	explicit  bool
+	locations []int64
 }
 
-// Matrix are all states of one, two and three locations, which want the same as the source
-// or something else.
+// Matrix returns cases for all states of one, two and three locations, which want the number of the
+// source or another one.
 func (k Kind) Matrix() (all []Case) {
 	places := k.places()
 	every := append(k.States(), Unreported, Held, Behind)
@@ -66,14 +66,14 @@ func (k Kind) Matrix() (all []Case) {
 	}
 	for _, w := range numbers {
 		for i, a := range every {
-			all = append(all, k.of(places, w, a))
+			all = append(all, k.newCase(places, w, a))
 			for j, b := range every {
-				all = append(all, k.of(places, w, a, b))
+				all = append(all, k.newCase(places, w, a, b))
 				if j < i {
-					continue // of three, any order is one of the others by the rotation of what is wanted
+					continue // other orders of three are covered by the rotations of the numbers
 				}
 				for _, c := range every[j:] {
-					all = append(all, k.of(places, w, a, b, c))
+					all = append(all, k.newCase(places, w, a, b, c))
 				}
 			}
 		}
@@ -81,13 +81,13 @@ func (k Kind) Matrix() (all []Case) {
 	return all
 }
 
-// place is one location: what is there, and what it reports of that.
+// place is a location: its object and its report.
 type place struct {
 	object []byte
-	part   rollup.Part
+	report rollup.Part
 }
 
-// places are all that a location can be in, which is costly to make, by what it wants.
+// places returns a function that caches the places of numbers and states, because they are costly.
 func (k Kind) places() func(n int64, state string) place {
 	type id struct {
 		n     int64
@@ -107,45 +107,47 @@ func (k Kind) places() func(n int64, state string) place {
 func (k Kind) place(n int64, state string) place {
 	switch state {
 	case Unreported:
-		return place{part: rollup.Part{Why: "not reported"}}
+		return place{report: rollup.Part{Why: "not reported"}}
 	case Held:
-		p := k.Report(k.At(n, k.States()[0]))
+		p := k.Report(k.Object(n, k.States()[0]))
 		p.Sound, p.Why = false, "Held: Paused"
-		return place{part: p}
+		return place{report: p}
 	case Behind:
-		object := k.At(n, k.States()[0])
+		object := k.Object(n, k.States()[0])
 		p := k.Report(object)
 		p.Behind = true
 		p.Generation--
-		p.Status = []byte(strings.Replace(string(p.Status), said(Generation), said(Generation-1), 1))
+		p.Status = []byte(strings.Replace(string(p.Status), observedGeneration(Generation), observedGeneration(Generation-1), 1))
 		return place{object, p}
 	}
-	object := k.At(n, state)
+	object := k.Object(n, state)
 	return place{object, k.Report(object)}
 }
 
-func said(generation int64) string { return fmt.Sprintf(`"observedGeneration":%d`, generation) }
+func observedGeneration(generation int64) string {
+	return fmt.Sprintf(`"observedGeneration":%d`, generation)
+}
 
-func (k Kind) of(at func(int64, string) place, w wants, states ...string) Case {
+func (k Kind) newCase(places func(int64, string) place, w wants, states ...string) Case {
 	c := Case{Kind: k, Source: k.Source(w.source, w.explicit), Explicit: w.explicit, There: true, Observed: true}
-	c.Name = fmt.Sprintf("%s %d of %v: %s", k.Kind, w.source, w.at[:len(states)], strings.Join(states, ", "))
+	c.Name = fmt.Sprintf("%s %d of %v: %s", k.Kind, w.source, w.locations[:len(states)], strings.Join(states, ", "))
 	for i, state := range states {
-		p := at(w.at[i], state)
-		p.part.Location = key.Location([]string{"berlin", "oslo", "rome"}[i])
+		p := places(w.locations[i], state)
+		p.report.Location = key.Location([]string{"berlin", "oslo", "rome"}[i])
 		c.There = c.There && !slices.Contains([]string{Unreported, Held, Behind}, state)
-		c.Observed = c.Observed && p.object != nil && observes(p.object, k.looksAt())
-		c.Objects, c.Parts = append(c.Objects, p.object), append(c.Parts, p.part)
+		c.Observed = c.Observed && p.object != nil && isObserved(p.object, k.hasObservedGeneration())
+		c.Objects, c.Reports = append(c.Objects, p.object), append(c.Reports, p.report)
 	}
 	return c
 }
 
-// looksAt says that controllers note which generation of the kind they have looked at.
-func (k Kind) looksAt() bool {
+// hasObservedGeneration reports whether the status of the kind has an observedGeneration.
+func (k Kind) hasObservedGeneration() bool {
 	return strings.Contains(k.Statuses[k.States()[0]](1), observed)
 }
 
-// observes says whether the controller of an object at a location has looked at it.
-func observes(object []byte, looksAt bool) bool {
-	said := gjson.GetBytes(object, "status.observedGeneration")
-	return !looksAt && !said.Exists() || said.Int() == Live
+// isObserved reports whether the controller of a location has observed the object there.
+func isObserved(object []byte, hasGeneration bool) bool {
+	generation := gjson.GetBytes(object, "status.observedGeneration")
+	return !hasGeneration && !generation.Exists() || generation.Int() == Live
 }

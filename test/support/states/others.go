@@ -37,7 +37,7 @@ func pod(policy string) Kind {
 func service(t string) Kind {
 	return Kind{
 		Resource: key.NewResource("", "services"), APIVersion: "v1", Kind: "Service", Union: t == "LoadBalancer",
-		// A cluster IP in a space is one that somebody wrote there.
+		// A cluster IP in a space was written by a user.
 		Spec:     func(int64, bool) string { return fmt.Sprintf(`{"type":%q,"clusterIP":"10.0.0.7","ports":[]}`, t) },
 		LiveSpec: func(int64) string { return fmt.Sprintf(`{"type":%q,"clusterIP":"10.0.0.9","ports":[]}`, t) },
 		Statuses: map[string]func(int64) string{

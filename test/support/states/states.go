@@ -1,8 +1,8 @@
-// Package states has objects of all kinds that have a Rollup, in the states that they can
-// be in at a location, and what a location reports of them. Tests of what tools make of a
-// merged status, each in the module that its tool belongs to, go by the same states.
+// Package states has objects of all kinds with a Rollup, in their possible states at a location, and the
+// reports of a location about them. It is used by the tests of the tools that interpret a merged status,
+// which are in several modules.
 //
-// It must know nothing of how a status is merged.
+// It must not depend on the algorithm of the merge.
 package states
 
 import (
@@ -22,7 +22,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Generation is that of the sources; Live is that of what is at locations, which differs.
+// Generation is the generation of the sources, and Live that of the objects at locations.
 const (
 	Generation = 4
 	Live       = 9
@@ -32,32 +32,33 @@ const (
 type Kind struct {
 	Resource         key.Resource
 	APIVersion, Kind string
-	// Spec is what a user writes who wants n; it may leave n out, if n is 1.
+	// Spec returns the spec by which a user wants n. Unless explicit is true, it omits n if n is 1.
 	Spec func(n int64, explicit bool) string
-	// LiveSpec is the spec at a location that wants n, with what a cluster fills in.
+	// LiveSpec returns the spec at a location that wants n, with the defaults of a cluster.
 	LiveSpec func(n int64) string
-	// Statuses are those that an object that wants n can have at a location, by name.
+	// Statuses has the possible statuses of an object that wants n at a location, by the name of the
+	// state.
 	Statuses map[string]func(n int64) string
-	// Counts says that the kind wants a number; others are tried with 1 only.
+	// Counts is true if the kind has a number; other kinds are tested with 1 only.
 	Counts bool
-	// Mute says that nothing in the type of the status can say that a location is not there.
+	// Mute is true if the type of the status has no field that can show that a location is missing.
 	Mute bool
-	// Union says that Argo CD takes the address of one location for the whole.
+	// Union is true if the address of one location is enough for Argo CD.
 	Union bool
 }
 
-// States are the names of a kind's states, in order.
+// States returns the names of the kind's states, in order.
 func (k Kind) States() []string { return slices.Sorted(maps.Keys(k.Statuses)) }
 
-// Source is the object in a space.
+// Source returns the object in a space.
 func (k Kind) Source(n int64, explicit bool) []byte {
 	return k.object(Generation, k.Spec(n, explicit), "")
 }
 
-// At is the object at a location that wants n, in a state.
-func (k Kind) At(n int64, state string) []byte { return k.With(n, k.Statuses[state](n)) }
+// Object returns the object at a location that wants n, in a state.
+func (k Kind) Object(n int64, state string) []byte { return k.With(n, k.Statuses[state](n)) }
 
-// With is the object at a location that wants n, with any status.
+// With returns the object at a location that wants n, with a status.
 func (k Kind) With(n int64, status string) []byte { return k.object(Live, k.LiveSpec(n), status) }
 
 func (k Kind) object(generation int64, spec, status string) []byte {
@@ -69,7 +70,7 @@ func (k Kind) object(generation int64, spec, status string) []byte {
 	return must(sjson.SetRawBytes(o, "status", []byte(status)))
 }
 
-// Report is what a location reports of an object there, as the agent does.
+// Report returns the report of a location about an object there.
 func (k Kind) Report(object []byte) rollup.Part {
 	o := gjson.ParseBytes(object)
 	spec, status := o.Get("spec").Raw, o.Get("status").Raw
@@ -77,9 +78,9 @@ func (k Kind) Report(object []byte) rollup.Part {
 		APIVersion: k.APIVersion, Kind: k.Kind, Generation: o.Get("metadata.generation").Int(),
 		Spec: []byte(spec), Status: []byte(status),
 	})
-	if said := o.Get("status.observedGeneration"); said.Exists() {
+	if field := o.Get("status.observedGeneration"); field.Exists() {
 		generation := int64(Generation)
-		if said.Int() < o.Get("metadata.generation").Int() {
+		if field.Int() < o.Get("metadata.generation").Int() {
 			generation--
 		}
 		status = string(must(sjson.SetBytes([]byte(status), "observedGeneration", generation)))
@@ -90,7 +91,7 @@ func (k Kind) Report(object []byte) rollup.Part {
 	}
 }
 
-// Decode is an object as tools decode it.
+// Decode decodes an object as tools do.
 func Decode(object []byte) *unstructured.Unstructured {
 	content := map[string]any{}
 	if err := utiljson.Unmarshal(object, &content); err != nil {
@@ -99,9 +100,9 @@ func Decode(object []byte) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: content}
 }
 
-// Merged is the source with the status that its locations make.
-func (k Kind) Merged(source []byte, parts []rollup.Part) ([]byte, bool) {
-	status, ok := rollup.Merge(k.Resource, source, parts)
+// Merged returns the source with the status that is merged from reports.
+func (k Kind) Merged(source []byte, reports []rollup.Part) ([]byte, bool) {
+	status, ok := rollup.Merge(k.Resource, source, reports)
 	if !ok || status == nil {
 		return source, ok
 	}
@@ -115,14 +116,14 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// condition is one as controllers write it.
+// condition returns a condition in the form that controllers write.
 func condition(t, status, reason string) string {
 	return fmt.Sprintf(`{"type":%q,"status":%q,"reason":%q,"message":"about %s","lastTransitionTime":"2026-01-01T00:00:07Z"}`, t, status, reason, t)
 }
 
 func conditions(all ...string) string { return `"conditions":[` + strings.Join(all, ",") + `]` }
 
-// number is a field of a spec, which a user may leave out if it is 1.
+// number returns a field of a spec. Unless explicit is true, the field is omitted if n is 1.
 func number(name string, n int64, explicit bool) string {
 	if n == 1 && !explicit {
 		return ""

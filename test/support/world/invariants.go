@@ -60,7 +60,7 @@ func (s *Site) invariants(w *World) error {
 	return errors.Join(all...)
 }
 
-// Marked is everything at a site that proves to be Orrery's.
+// Marked returns all objects at a site with valid ownership metadata of Orrery.
 func (s *Site) Marked(w *World) (Listed, error) {
 	uid, err := w.LocationUID(s.Name)
 	if err != nil {
@@ -68,27 +68,28 @@ func (s *Site) Marked(w *World) (Listed, error) {
 	}
 	labelled, err := ListAll(w.T.Context(), s.Cluster.Config, "orrery.dev/location="+s.Name+"."+uid[:8])
 	if err != nil {
-		return nil, fmt.Errorf("list what location %q has: %w", s.Name, err)
+		return nil, fmt.Errorf("list the objects of location %q: %w", s.Name, err)
 	}
 	maps.DeleteFunc(labelled, func(_ string, u *unstructured.Unstructured) bool { return !Proven(u) })
 	return labelled, nil
 }
 
-// Proven says that the marks of an object are its own: controllers copy labels.
+// Proven reports whether the ownership metadata of an object is its own: controllers copy labels to other
+// objects.
 func Proven(u *unstructured.Unstructured) bool {
 	a, space := u.GetAnnotations(), u.GetLabels()["orrery.dev/space"]
 	name, namespace := a["orrery.dev/source-name"], a["orrery.dev/source-namespace"]
-	there := func(at string) bool { return at == space+"--"+namespace || at == space+"--"+name }
+	isMapped := func(mapped string) bool { return mapped == space+"--"+namespace || mapped == space+"--"+name }
 	same := name == u.GetName() && namespace == u.GetNamespace()
-	prefixed := namespace != "" && name == u.GetName() && there(u.GetNamespace()) || namespace == "" && u.GetNamespace() == "" && there(u.GetName())
+	prefixed := namespace != "" && name == u.GetName() && isMapped(u.GetNamespace()) || namespace == "" && u.GetNamespace() == "" && isMapped(u.GetName())
 	return a["orrery.dev/source-kind"] == u.GetKind() && (same || prefixed) && metav1.GetControllerOf(u) == nil
 }
 
-// sourceExists follows the marks of an object back to the space.
+// sourceExists checks that the source in the space exists that the ownership metadata names.
 func (w *World) sourceExists(a *unstructured.Unstructured) error {
 	space := a.GetLabels()["orrery.dev/space"]
 	if space == "" {
-		return errors.New("has no mark of its space")
+		return errors.New("has no label of its space")
 	}
 	config := w.Hub.PathConfig("spaces/" + space)
 	gvr, namespaced, err := resourceOf(config, a.GroupVersionKind())

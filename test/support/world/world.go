@@ -50,32 +50,32 @@ type Site struct {
 	Name    string
 	Cluster *env.Cluster
 	Agent   *env.Agent
-	// Link is how the agent reaches the hub; nil: without anything in between.
+	// Link is the link over which the agent reaches the hub; nil if there is none.
 	Link *env.Link
-	// Client is the administrator's at the cluster.
+	// Client is the administrator's client of the cluster.
 	Client dynamic.Interface
 }
 
 // New starts a hub with further flags.
 func New(t env.T, hubArgs ...string) *World {
 	t.Helper()
-	return At(t, env.StartHub(t, hubArgs...))
+	return ForHub(t, env.StartHub(t, hubArgs...))
 }
 
-// At is the world of a hub that runs, without any location yet.
-func At(t env.T, hub *env.Hub) *World {
+// ForHub returns the world of a running hub, without locations.
+func ForHub(t env.T, hub *env.Hub) *World {
 	return &World{T: t, Hub: hub, Root: hub.Kubeconfig, Sites: map[string]*Site{}}
 }
 
-// AddSpace makes a space and returns its kubeconfig.
+// AddSpace creates a space and returns its kubeconfig.
 func (w *World) AddSpace(name string) string {
 	w.T.Helper()
 	env.CreateSpace(w.T, w.Root, name)
 	return w.Hub.PathKubeconfig("spaces/" + name)
 }
 
-// Join starts a cluster and makes it a location, labelled site=NAME. With a
-// link, its agent reaches the hub only over that.
+// Join starts a cluster and makes it a location with the label site=NAME. If link is not nil, its agent
+// reaches the hub over that.
 func (w *World) Join(name string, link *env.Link, options ...env.ClusterOption) *Site {
 	w.T.Helper()
 	c := env.StartCluster(w.T, name, options...)

@@ -39,7 +39,7 @@ type Engine struct {
 	showings showings
 }
 
-var _ table.Shower = (*Engine)(nil)
+var _ table.Exposer = (*Engine)(nil)
 
 // exportID names an APIExport.
 type exportID struct {
@@ -57,7 +57,7 @@ func New() *Engine {
 	return e
 }
 
-// Reset implements table.Shower: it forgets everything.
+// Reset implements table.Exposer: it forgets everything.
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -74,8 +74,8 @@ func (e *Engine) reset() {
 	e.showings = showings{}
 }
 
-// Show implements table.Shower.
-func (e *Engine) Show(state table.Reader, changes []table.Change) []table.Shown {
+// Expose implements table.Exposer.
+func (e *Engine) Expose(state table.Reader, changes []table.Change) []table.Exposed {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	s := &step{Engine: e, state: state, before: map[key.Space]*rules{}}
@@ -88,5 +88,5 @@ func (e *Engine) Show(state table.Reader, changes []table.Change) []table.Shown 
 
 // neverShown says that objects of a resource are on no shelf, whatever binds or claims them.
 func neverShown(r key.Resource) bool {
-	return r.Group == v1alpha1.Group || !table.Shelved(r)
+	return r.Group == v1alpha1.Group || !table.CanBeExported(r)
 }

@@ -41,7 +41,7 @@ func (e *Engine) Foreign(state table.Reader, f key.Shelf, was, now *table.Entry)
 			_, resource, _, _ := key.Split(to)
 			row := state.Get(to)
 			claimed := row != nil && slices.ContainsFunc(by.on(resource), func(c *rule) bool { return c.of == x.id && c.has(row.Entry) })
-			if claimed && !row.ShownOn(f) {
+			if claimed && !row.IsShownIn(f) {
 				all = append(all, at)
 			}
 		}

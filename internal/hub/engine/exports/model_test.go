@@ -38,7 +38,7 @@ type machine struct {
 
 func newMachine() *machine {
 	m := &machine{engine: New(), naive: naive{}, made: map[string]int64{}}
-	m.table = table.New(table.Config{Shower: m.engine, WindowSteps: 1, WindowBytes: 1})
+	m.table = table.New(table.Config{Exposer: m.engine, WindowSteps: 1, WindowBytes: 1})
 	return m
 }
 
@@ -144,10 +144,10 @@ func (m *machine) text() string {
 }
 
 func shelvesText(row *table.Row) string {
-	if row == nil || row.On == nil {
+	if row == nil || row.Exposure == nil {
 		return ""
 	}
-	return namesOf(row.On.Shelves())
+	return namesOf(row.Exposure.ExportViews())
 }
 
 // namesOf are the names of shelves, in their own order; shelves in disorder have none.

@@ -7,11 +7,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// showing is a table.Showing. There is one for the same shelves at a time.
+// showing is a table.Exposure. There is one for the same shelves at a time.
 type showing struct{ all []key.Shelf }
 
-// Shelves implements table.Showing.
-func (s *showing) Shelves() []key.Shelf { return s.all }
+// ExportViews implements table.Exposure.
+func (s *showing) ExportViews() []key.Shelf { return s.all }
 
 // showings has the showings that somebody uses.
 type showings struct {

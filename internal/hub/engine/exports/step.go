@@ -102,17 +102,17 @@ func about(all []*rule, id exportID) bool {
 }
 
 // settle says on which shelves objects are now.
-func (s *step) settle() (all []table.Shown) {
+func (s *step) settle() (all []table.Exposed) {
 	for _, l := range s.looks {
 		if l.cur == nil {
 			continue
 		}
-		var on table.Showing
+		var on table.Exposure
 		if shelves := s.shelvesOf(l.cur); len(shelves) > 0 {
 			on = s.showings.of(shelves)
 		}
-		if l.written && on != nil || !l.written && on != l.cur.On {
-			all = append(all, table.Shown{Key: l.key, On: on})
+		if l.written && on != nil || !l.written && on != l.cur.Exposure {
+			all = append(all, table.Exposed{Key: l.key, Exposure: on})
 		}
 	}
 	return all

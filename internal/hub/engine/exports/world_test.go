@@ -29,7 +29,7 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) begin() {
 	w.engine = exports.New()
-	w.table = table.New(table.Config{Shower: w.engine, WindowSteps: 100, WindowBytes: 1 << 20})
+	w.table = table.New(table.Config{Exposer: w.engine, WindowSteps: 100, WindowBytes: 1 << 20})
 }
 
 // put writes an object, which is the JSON of a path and what it has: fields of maps.
@@ -57,11 +57,11 @@ func (w *world) on(path string) string {
 	w.Helper()
 	row, _ := w.table.Get(key.OfPath(path))
 	var all []string
-	if row != nil && row.On != nil {
-		for _, f := range row.On.Shelves() {
+	if row != nil && row.Exposure != nil {
+		for _, f := range row.Exposure.ExportViews() {
 			all = append(all, f.String())
 			var found bool
-			w.table.AscendShelf(f, "", func(r *table.Row) (string, bool) { found = found || r == row; return "", true })
+			w.table.AscendExportView(f, "", func(r *table.Row) (string, bool) { found = found || r == row; return "", true })
 			if !found {
 				w.Errorf("%s is not found on %s", path, f)
 			}

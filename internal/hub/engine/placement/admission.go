@@ -84,11 +84,11 @@ func Shown(row *table.Row, s key.Space) bool {
 	return !ok || s == key.Root || a.Admits(s)
 }
 
-// Told are none.
-func (a *Admission) Told() []key.Location { return nil }
+// Locations implements table.Membership: there are none.
+func (a *Admission) Locations() []key.Location { return nil }
 
-// Tells is false.
-func (a *Admission) Tells(key.Location) bool { return false }
+// Includes implements table.Membership.
+func (a *Admission) Includes(key.Location) bool { return false }
 
 // SameAt is true: no location hears of it.
 func (a *Admission) SameAt(key.Location, table.Membership) bool { return true }

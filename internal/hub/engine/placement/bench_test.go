@@ -126,7 +126,7 @@ func BenchmarkCustomizerEdit(b *testing.B) {
 	}
 	t := table.New(table.Config{Deriver: New(), WindowSteps: 1000, WindowBytes: 64 << 20})
 	t.Reset(1, w.updates(1))
-	reader, err := t.Subscribe(1, nil, table.Of("l"))
+	reader, err := t.Subscribe(1, nil, table.LocationTopic("l"))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func (c *classes) at(l key.Location) *Class {
 func (c *classes) heard(since int64) string {
 	all := ""
 	for _, l := range worldLocations {
-		sub, err := c.table.Subscribe(since, nil, table.Of(l))
+		sub, err := c.table.Subscribe(since, nil, table.LocationTopic(l))
 		if err != nil {
 			c.Fatal(err)
 		}

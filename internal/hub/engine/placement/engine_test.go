@@ -104,7 +104,7 @@ func checkEngine(t *testing.T, f focus) {
 func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 	all := map[string]string{}
 	for _, l := range worldLocations {
-		sub, err := tbl.Subscribe(rev-1, nil, table.Of(l))
+		sub, err := tbl.Subscribe(rev-1, nil, table.LocationTopic(l))
 		if err != nil {
 			t.Fatal(err)
 		}

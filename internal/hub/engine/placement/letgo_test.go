@@ -54,7 +54,7 @@ func TestWhatFollowsGoesWithItsNamespace(t *testing.T) {
 // lastChangeAt is what the last revision did to an object that was at a location.
 func lastChangeAt(t *testing.T, tbl *table.Writer, l key.Location, o key.Object) (last table.Change) {
 	t.Helper()
-	sub, err := tbl.Subscribe(tbl.Rev()-1, nil, table.Of(l))
+	sub, err := tbl.Subscribe(tbl.Rev()-1, nil, table.LocationTopic(l))
 	if err != nil {
 		t.Fatal(err)
 	}

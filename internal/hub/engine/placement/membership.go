@@ -161,12 +161,12 @@ func (m *Membership) Yields(location key.Location) bool {
 	return yields
 }
 
-// Told implements table.Membership: the members, and the locations to which the object is
+// Locations implements table.Membership: the members, and the locations to which the object is
 // left, which are to let go of what they have.
-func (m *Membership) Told() []key.Location { return m.told }
+func (m *Membership) Locations() []key.Location { return m.told }
 
-// Tells implements table.Membership.
-func (m *Membership) Tells(location key.Location) bool {
+// Includes implements table.Membership.
+func (m *Membership) Includes(location key.Location) bool {
 	_, ok := slices.BinarySearch(m.told, location)
 	return ok
 }

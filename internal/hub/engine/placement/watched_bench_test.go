@@ -33,7 +33,7 @@ func BenchmarkLocationJoinsWatched(b *testing.B) {
 	t.Reset(1, w.updates(1))
 	var followers []*table.Subscription
 	for i := range benchLocations {
-		sub, err := t.Subscribe(1, nil, table.Of(key.Location(fmt.Sprintf("l%d", i))))
+		sub, err := t.Subscribe(1, nil, table.LocationTopic(key.Location(fmt.Sprintf("l%d", i))))
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -54,7 +54,7 @@ func (r *Renderer) known(e *table.Entry, class *placement.Class) (sum wire.Sum, 
 
 // keep keeps what an entry had until now.
 func (r *Renderer) keep(e *table.Entry, had *table.Rendered) {
-	class, ok := had.By.(*placement.Class)
+	class, ok := had.Inputs.(*placement.Class)
 	if !ok {
 		return
 	}

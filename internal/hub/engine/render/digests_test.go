@@ -153,7 +153,7 @@ func BenchmarkDigestSize(b *testing.B) {
 		e := entry(fmt.Sprint(n), "x")
 		entries = append(entries, e)
 		for _, c := range classes {
-			r.keep(e, &table.Rendered{By: c})
+			r.keep(e, &table.Rendered{Inputs: c})
 			n++
 		}
 	}

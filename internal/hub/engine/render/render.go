@@ -69,7 +69,7 @@ func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, err
 		digest, ok := remembered(e, class)
 		if !ok {
 			digest = wire.SumOf(object)
-			if was := e.Rendered.Swap(&table.Rendered{Digest: digest, By: class}); was != nil {
+			if was := e.Rendered.Swap(&table.Rendered{Digest: digest, Inputs: class}); was != nil {
 				r.keep(e, was)
 			}
 		}
@@ -106,7 +106,7 @@ func (r *Renderer) Try(e *table.Entry, class *placement.Class) (wire.Sum, error)
 
 func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok bool) {
 	known := e.Rendered.Load()
-	if known == nil || known.By != any(class) {
+	if known == nil || known.Inputs != any(class) {
 		return wire.Sum{}, false
 	}
 	return known.Digest, true

@@ -64,7 +64,7 @@ func (s seen) check(t rapid.TB, c states.Case) {
 	got := kstatus(t, merged)
 	current, failed, sound := true, false, true
 	for i, o := range c.Objects {
-		sound = sound && c.Parts[i].Sound
+		sound = sound && c.Reports[i].Sound
 		if o == nil {
 			continue
 		}
@@ -92,16 +92,16 @@ func (s seen) check(t rapid.TB, c states.Case) {
 // saidUnevenly says that some locations say what they have observed, and others don't.
 func saidUnevenly(c states.Case) bool {
 	said := 0
-	for _, p := range c.Parts {
+	for _, p := range c.Reports {
 		if gjson.GetBytes(p.Status, "observedGeneration").Exists() {
 			said++
 		}
 	}
-	return said > 0 && said < len(c.Parts)
+	return said > 0 && said < len(c.Reports)
 }
 
 func allUnreported(c states.Case) bool {
-	return !slices.ContainsFunc(c.Parts, func(p rollup.Part) bool { return len(p.Status) > 0 })
+	return !slices.ContainsFunc(c.Reports, func(p rollup.Part) bool { return len(p.Status) > 0 })
 }
 
 // An agent of before says neither health nor wanted; fields suffice for what they can.
@@ -116,10 +116,10 @@ func TestWithoutHealth(t *testing.T) {
 			if i%3 != 0 { // all take long, and health adds nothing for these kinds
 				continue
 			}
-			for i := range c.Parts {
-				c.Parts[i].Health = wire.Health("")
+			for i := range c.Reports {
+				c.Reports[i].Health = wire.Health("")
 			}
-			if slices.ContainsFunc(c.Parts, wantsNone) || c.Kind.Counts && !c.Explicit {
+			if slices.ContainsFunc(c.Reports, wantsNone) || c.Kind.Counts && !c.Explicit {
 				continue // no counter tells what is not there of nothing
 			}
 			of.check(t, c)
@@ -140,7 +140,7 @@ func TestWhatKstatusCantBeTold(t *testing.T) {
 		switch {
 		case k.Kind == "Service" && k.Union:
 			source := []byte(`{"apiVersion":"v1","kind":"Service","spec":{"type":"LoadBalancer"}}`)
-			merged, _ := k.Merged(source, []rollup.Part{k.Report(k.At(1, "address"))})
+			merged, _ := k.Merged(source, []rollup.Part{k.Report(k.Object(1, "address"))})
 			if got := kstatus(t, merged); got != status.InProgressStatus {
 				t.Errorf("a Service without clusterIP is %s", got)
 			}

@@ -35,7 +35,7 @@ func TestRandomWorkloads(t *testing.T) {
 		status := gjson.GetBytes(merged, "status")
 		if c.Kind.Kind == "Deployment" { // what kubectl wait --for=condition=Available asks
 			const is = `conditions.#(type=="Available").status`
-			everywhere := !slices.ContainsFunc(c.Parts, func(p rollup.Part) bool {
+			everywhere := !slices.ContainsFunc(c.Reports, func(p rollup.Part) bool {
 				return !p.Sound || gjson.GetBytes(p.Status, is).Str != "True"
 			})
 			if got := status.Get(is).Str == "True"; got != everywhere {
@@ -56,7 +56,7 @@ func TestRandomWorkloads(t *testing.T) {
 			}
 		}
 		ready := asked
-		for _, p := range c.Parts {
+		for _, p := range c.Reports {
 			want, have := *p.Wanted.Replicas, gjson.GetBytes(p.Status, "readyReplicas").Int()
 			if !p.Sound {
 				ready = 0
@@ -97,7 +97,7 @@ func drawCase(t *rapid.T) states.Case {
 		}
 		observed := gjson.GetBytes(object, "status.observedGeneration")
 		c.Observed = c.Observed && observed.Int() == states.Live
-		c.Objects, c.Parts = append(c.Objects, object), append(c.Parts, p)
+		c.Objects, c.Reports = append(c.Objects, object), append(c.Reports, p)
 	}
 	return c
 }
@@ -160,20 +160,20 @@ func TestStatusesAreOfTheirType(t *testing.T) {
 			if i%7 != 0 { // all take long, and don't differ
 				continue
 			}
-			status, ok := rollup.Merge(k.Resource, c.Source, c.Parts)
-			slices.Reverse(c.Parts)
-			if again, _ := rollup.Merge(k.Resource, c.Source, c.Parts); !bytes.Equal(status, again) {
+			status, ok := rollup.Merge(k.Resource, c.Source, c.Reports)
+			slices.Reverse(c.Reports)
+			if again, _ := rollup.Merge(k.Resource, c.Source, c.Reports); !bytes.Equal(status, again) {
 				t.Fatalf("%s: in another order %s, want %s", c.Name, again, status)
 			}
 			if types[k.Kind] == nil || !ok {
 				continue
 			}
-			for i, p := range c.Parts {
+			for i, p := range c.Reports {
 				if len(p.Status) > 0 {
-					c.Parts[i].Status = throughType(t, types[k.Kind], p.Status)
+					c.Reports[i].Status = throughType(t, types[k.Kind], p.Status)
 				}
 			}
-			status, _ = rollup.Merge(k.Resource, c.Source, c.Parts)
+			status, _ = rollup.Merge(k.Resource, c.Source, c.Reports)
 			read := throughType(t, types[k.Kind], status)
 			if !reflect.DeepEqual(generic(t, status), generic(t, read)) {
 				t.Fatalf("%s: written %s, read %s", c.Name, status, read)
@@ -277,7 +277,7 @@ func TestManyLocations(t *testing.T) {
 func manyParts(k states.Kind, n int) (all []rollup.Part) {
 	var each []rollup.Part
 	for _, state := range k.States() {
-		each = append(each, k.Report(k.At(3, state)))
+		each = append(each, k.Report(k.Object(3, state)))
 	}
 	for i := range n {
 		p := each[i%len(each)]

@@ -344,7 +344,7 @@ func followRules(object []byte, inputs []placement.Input) ([]byte, error) {
 // at is the membership of one row.
 type at struct{ places []placement.Place }
 
-func (a *at) Told() []key.Location {
+func (a *at) Locations() []key.Location {
 	var names []key.Location
 	for _, p := range a.places {
 		names = append(names, p.Location)
@@ -352,7 +352,7 @@ func (a *at) Told() []key.Location {
 	return names
 }
 
-func (a *at) Tells(l key.Location) bool {
+func (a *at) Includes(l key.Location) bool {
 	_, ok := a.Place(l)
 	return ok
 }

@@ -27,7 +27,7 @@ type Lens interface {
 	// at the same revision, and lists are in its order.
 	place(*table.Row) string
 	// premises are the premises of a watch of a kind that begins at a revision.
-	premises(c *Config, k *kinds.Kind, from int64) []table.Premise
+	premises(c *Config, k *kinds.Kind, from int64) []table.Condition
 	// since is the revision from which on the view is of what it is of now: before that
 	// there was another space, or location, of the name.
 	since(*table.Table) int64
@@ -116,9 +116,9 @@ func (l spaceLens) String() string { return route.Space(l.name).String() }
 
 func (l spaceLens) topics(q query) []table.Topic {
 	if q.single() {
-		return []table.Topic{table.At(q.object(l.home(q.resource)).Key())}
+		return []table.Topic{table.KeyTopic(q.object(l.home(q.resource)).Key())}
 	}
-	return []table.Topic{table.Under(l.prefix(q))}
+	return []table.Topic{table.PrefixTopic(l.prefix(q))}
 }
 
 // prefix is the narrowest prefix of all keys of the query.
@@ -195,7 +195,7 @@ type allSpacesLens struct{}
 func (allSpacesLens) String() string { return route.Space(key.AllSpaces).String() }
 
 func (allSpacesLens) topics(q query) []table.Topic {
-	return []table.Topic{table.AcrossSpaces(q.resource)}
+	return []table.Topic{table.ResourceTopic(q.resource)}
 }
 
 func (allSpacesLens) now(t *table.Table, q query) state {

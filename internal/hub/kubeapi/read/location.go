@@ -22,7 +22,7 @@ type locationLens struct {
 
 func (l locationLens) String() string { return route.View(l.name).String() }
 
-func (l locationLens) topics(query) []table.Topic { return []table.Topic{table.Of(l.name)} }
+func (l locationLens) topics(query) []table.Topic { return []table.Topic{table.LocationTopic(l.name)} }
 
 func (l locationLens) now(t *table.Table, q query) state {
 	var rows []*table.Row

@@ -24,7 +24,7 @@ func Holds(row *table.Row, l key.Location) bool {
 	}
 	p, ok := row.In.(placed)
 	if !ok {
-		return row.In.Tells(l)
+		return row.In.Includes(l)
 	}
 	place, ok := p.Place(l)
 	return ok && place.Held == "" && place.Owner == ""

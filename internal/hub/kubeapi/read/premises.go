@@ -24,25 +24,25 @@ var (
 
 // premises are the premises of a watch that begins at a revision: those of its view, and
 // those of its client's access.
-func (r *reader) premises(ctx context.Context, from int64) []table.Premise {
+func (r *reader) premises(ctx context.Context, from int64) []table.Condition {
 	all := r.lens.premises(&r.server.config, r.kind, from)
 	if let := r.server.config.Premises; let != nil {
-		all = append(all, table.Ending(let(ctx), errStopped)...)
+		all = append(all, table.WithEnd(let(ctx), errStopped)...)
 	}
 	return all
 }
 
 // premises are that the space exists, that it is the one that existed at the revision, and
 // that it still defines the kind the same way.
-func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premise {
+func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Condition {
 	all := l.stands(c, from)
 	if k.Custom == nil || k.GVK.Group == v1alpha1.Group || c.Defines == nil {
 		return all
 	}
 	for _, by := range c.DefinedBy(l.name, k) {
-		all = append(all, table.Premise{
+		all = append(all, table.Condition{
 			Key:   by,
-			Holds: func(*table.Row) bool { return c.Defines(l.name, k) },
+			IsMet: func(*table.Row) bool { return c.Defines(l.name, k) },
 			End:   errStopped,
 		})
 	}
@@ -50,18 +50,18 @@ func (l spaceLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premis
 }
 
 // stands are the premises that the space exists, and is the one that existed at the revision.
-func (l spaceLens) stands(c *Config, from int64) []table.Premise {
+func (l spaceLens) stands(c *Config, from int64) []table.Condition {
 	if l.name == key.Root {
 		return nil
 	}
-	return []table.Premise{table.Stands(l.name.Key(), c.Table.Rev(), errStopped), table.Stands(l.name.Key(), from, errAnother)}
+	return []table.Condition{table.ObjectExists(l.name.Key(), c.Table.Rev(), errStopped), table.ObjectExists(l.name.Key(), from, errAnother)}
 }
 
 // premises are none: spaces may be created and deleted.
-func (allSpacesLens) premises(*Config, *kinds.Kind, int64) []table.Premise { return nil }
+func (allSpacesLens) premises(*Config, *kinds.Kind, int64) []table.Condition { return nil }
 
 // premises are that the location is the one that existed at the revision: changes before
 // that are another location's.
-func (l locationLens) premises(_ *Config, _ *kinds.Kind, from int64) []table.Premise {
-	return []table.Premise{table.Stands(l.name.Key(), from, errAnother)}
+func (l locationLens) premises(_ *Config, _ *kinds.Kind, from int64) []table.Condition {
+	return []table.Condition{table.ObjectExists(l.name.Key(), from, errAnother)}
 }

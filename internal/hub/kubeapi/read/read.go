@@ -46,7 +46,7 @@ type Config struct {
 	DefinedBy func(key.Space, *kinds.Kind) []string
 	// Premises, if set, are the premises of a request's access. Watches end when one of them
 	// no longer holds; its End is not used.
-	Premises func(context.Context) []table.Premise
+	Premises func(context.Context) []table.Condition
 	// Complete, if set, returns the bytes to show of a row in place of those in the log, or
 	// nil: it adds what is computed on reads. It is called each time a row is shown, and
 	// causes no events.

@@ -36,11 +36,11 @@ type reported struct {
 
 var _ table.Membership = &reported{}
 
-// Told are none.
-func (*reported) Told() []key.Location { return nil }
+// Locations implements table.Membership: there are none.
+func (*reported) Locations() []key.Location { return nil }
 
-// Tells is false.
-func (*reported) Tells(key.Location) bool { return false }
+// Includes implements table.Membership.
+func (*reported) Includes(key.Location) bool { return false }
 
 // SameAt is true.
 func (*reported) SameAt(key.Location, table.Membership) bool { return true }

@@ -72,19 +72,19 @@ func (l reportsLens) topics(q query) []table.Topic {
 	if !ok {
 		c = key.Called{Space: l.space, Location: l.location}
 	}
-	reports := table.OfReports(c.Location, c.Space, q.resource)
+	reports := table.ReportTopic(c.Location, c.Space, q.resource)
 	if placement.Never(q.resource) != "" {
 		return []table.Topic{reports}
 	}
-	objects := table.AcrossSpaces(q.resource)
+	objects := table.ResourceTopic(q.resource)
 	switch {
 	case c.Space == "":
 	case c.Name != "" && (c.Namespace != "" || !q.namespaced):
-		objects = table.At(key.Object{Space: c.Space, Identity: key.Identity{Resource: q.resource, Namespace: c.Namespace, Name: c.Name}}.Key())
+		objects = table.KeyTopic(key.Object{Space: c.Space, Identity: key.Identity{Resource: q.resource, Namespace: c.Namespace, Name: c.Name}}.Key())
 	case c.Namespace != "":
-		objects = table.Under(key.NamespacePrefix(c.Space, q.resource, c.Namespace))
+		objects = table.PrefixTopic(key.NamespacePrefix(c.Space, q.resource, c.Namespace))
 	default:
-		objects = table.Under(key.ResourcePrefix(c.Space, q.resource))
+		objects = table.PrefixTopic(key.ResourcePrefix(c.Space, q.resource))
 	}
 	return []table.Topic{reports, objects}
 }
@@ -114,12 +114,12 @@ func (l reportsLens) looks(*table.Table, *kinds.Kind) look {
 
 // premises are that the space and the location are those that existed at the revision. Of how
 // a kind is defined, no more than its names is shown.
-func (l reportsLens) premises(c *Config, _ *kinds.Kind, from int64) (all []table.Premise) {
+func (l reportsLens) premises(c *Config, _ *kinds.Kind, from int64) (all []table.Condition) {
 	if l.space != "" {
 		all = spaceLens{l.space}.stands(c, from)
 	}
 	if l.location != "" {
-		all = append(all, table.Stands(l.location.Key(), from, errAnother))
+		all = append(all, table.ObjectExists(l.location.Key(), from, errAnother))
 	}
 	return all
 }
@@ -204,7 +204,7 @@ func isAssigned(row *table.Row, l key.Location) bool {
 
 // tells says whether a row says something of a location.
 func tells(row *table.Row, l key.Location) bool {
-	return row != nil && row.In != nil && row.In.Tells(l)
+	return row != nil && row.In != nil && row.In.Includes(l)
 }
 
 // spots are where the objects are that a change is about: one for a report, those of the
@@ -225,7 +225,7 @@ func (l reportsLens) spots(c table.Change) (all []spot) {
 		if row == nil || row.In == nil {
 			continue
 		}
-		for _, at := range row.In.Told() {
+		for _, at := range row.In.Locations() {
 			twice := row == c.Cur && tells(c.Prev, at)
 			same := c.SameEntry() && tells(c.Prev, at) && tells(c.Cur, at) && c.Cur.In.SameAt(at, c.Prev.In)
 			if !twice && !same && (l.location == "" || l.location == at) {

@@ -68,7 +68,7 @@ func (l shelfLens) topics(q query) []table.Topic {
 	if !ok {
 		c.Space = l.Space
 	}
-	return []table.Topic{table.On(l.Shelf, c.Space, q.resource)}
+	return []table.Topic{table.ExportViewTopic(l.Shelf, c.Space, q.resource)}
 }
 
 // now reads no rows of other spaces or resources but the first of each space.
@@ -82,7 +82,7 @@ func (l shelfLens) now(t *table.Table, q query) state {
 		}
 	}
 	var rows []*table.Row
-	rev := t.AscendShelf(l.Shelf, prefix, func(row *table.Row) (from string, more bool) {
+	rev := t.AscendExportView(l.Shelf, prefix, func(row *table.Row) (from string, more bool) {
 		if !ok || !strings.HasPrefix(row.Key, prefix) {
 			return "", false
 		}
@@ -101,7 +101,7 @@ func (l shelfLens) now(t *table.Table, q query) state {
 func (l shelfLens) holds(row *table.Row) bool {
 	s := spaceOf(row)
 	_, hidden := l.Hidden[s]
-	return !hidden && (l.Space == "" || l.Space == s) && row.ShownOn(l.Shelf)
+	return !hidden && (l.Space == "" || l.Space == s) && row.IsShownIn(l.Shelf)
 }
 
 // place is the path, in whose order rows are.

@@ -51,7 +51,7 @@ func (l shelfLens) acceptedSince(t *table.Table, k *kinds.Kind, rev int64) bool 
 			same = reflect.DeepEqual(was, of(c.Cur, k.Resource))
 		}
 		return same
-	}, table.At(export), table.AcrossSpaces(key.APIBindings))
+	}, table.KeyTopic(export), table.ResourceTopic(key.APIBindings))
 	return reaches && same
 }
 

@@ -15,14 +15,14 @@ import (
 // revision, that the export still offers the kind, defined the same way, or claims it for the
 // same verbs, and that the space has still bound it. Objects that leave because one of these
 // ends are not told to be deleted: they are not.
-func (l shelfLens) premises(c *Config, k *kinds.Kind, from int64) []table.Premise {
+func (l shelfLens) premises(c *Config, k *kinds.Kind, from int64) []table.Condition {
 	provider := spaceLens{l.Shelf.Space}
-	all := table.Ending(provider.premises(c, k, from), errAnother)
+	all := table.WithEnd(provider.premises(c, k, from), errAnother)
 	if l.Shelf.View {
-		all = append(all, table.Stands(l.Shelf.Key(), from, errAnother))
+		all = append(all, table.ObjectExists(l.Shelf.Key(), from, errAnother))
 	}
 	export := exportOf(c.Table, l.Shelf)
-	all = append(all, table.Stands(export, from, errAnother), l.offers(c.Table, export, k))
+	all = append(all, table.ObjectExists(export, from, errAnother), l.offers(c.Table, export, k))
 	for _, by := range l.Hidden {
 		all = append(all, stays(by))
 	}
@@ -55,11 +55,11 @@ func offerOf(export *table.Row, k *kinds.Kind) (o offer) {
 
 // offers is the premise that an export has a resource as it has it now, by which was judged
 // what is hidden.
-func (l shelfLens) offers(t *table.Table, export string, k *kinds.Kind) table.Premise {
+func (l shelfLens) offers(t *table.Table, export string, k *kinds.Kind) table.Condition {
 	row, _ := t.Get(export)
 	was := offerOf(row, k)
 	judged := was.exported || row != nil && row.ModRev <= l.Judged
-	return table.Premise{Key: export, End: errAnother, Holds: func(row *table.Row) bool {
+	return table.Condition{Key: export, End: errAnother, IsMet: func(row *table.Row) bool {
 		is := offerOf(row, k)
 		return judged && (is.exported || is.verbs != nil) && is.exported == was.exported && slices.Equal(is.verbs, was.verbs)
 	}}
@@ -67,24 +67,24 @@ func (l shelfLens) offers(t *table.Table, export string, k *kinds.Kind) table.Pr
 
 // stays is the premise that the binding of a space, which keeps something from the provider,
 // is as it is.
-func stays(binding *table.Entry) table.Premise {
-	return table.Premise{Key: binding.Key, End: errAnother, Holds: func(row *table.Row) bool {
+func stays(binding *table.Entry) table.Condition {
+	return table.Condition{Key: binding.Key, End: errAnother, IsMet: func(row *table.Row) bool {
 		return row != nil && row.Entry == binding
 	}}
 }
 
 // bound is the premise that the space has bound the export.
-func (l shelfLens) bound(t *table.Table, export string) table.Premise {
+func (l shelfLens) bound(t *table.Table, export string) table.Condition {
 	snapshot := t.Snapshot()
 	for _, b := range binding.Of(snapshot, l.Space) {
 		if is, _ := b.Export(snapshot); is == nil || b.ExportKey() != export {
 			continue
 		}
 		uid := b.UID
-		return table.Premise{Key: b.Entry.Key, End: errStopped, Holds: func(row *table.Row) bool {
+		return table.Condition{Key: b.Entry.Key, End: errStopped, IsMet: func(row *table.Row) bool {
 			is := binding.Read(row)
 			return is != nil && is.UID == uid && is.ExportKey() == export
 		}}
 	}
-	return table.Premise{Key: l.Space.Key(), End: errStopped, Holds: func(*table.Row) bool { return false }}
+	return table.Condition{Key: l.Space.Key(), End: errStopped, IsMet: func(*table.Row) bool { return false }}
 }

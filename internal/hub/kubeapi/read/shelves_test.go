@@ -42,20 +42,20 @@ func onShelf(f key.Shelf, s key.Space, judged int64) Lens {
 // and values that have no slice.
 const shelvesKey = "m/shelves"
 
-// byApp is a Shower by the label "app", for the spaces that have bound the export. It computes
+// byApp is an Exposer by the label "app", for the spaces that have bound the export. It computes
 // everything anew each time.
 type byApp struct{ on map[string]*shelves }
 
 // onShelves has a fixture show what is on shelves.
-func onShelves(_ *Config, tc *table.Config) { tc.Shower = &byApp{} }
+func onShelves(_ *Config, tc *table.Config) { tc.Exposer = &byApp{} }
 
 type shelves struct{ all []key.Shelf }
 
-func (s *shelves) Shelves() []key.Shelf { return s.all }
+func (s *shelves) ExportViews() []key.Shelf { return s.all }
 
 func (d *byApp) Reset() { d.on = nil }
 
-func (d *byApp) Show(state table.Reader, changes []table.Change) (shown []table.Shown) {
+func (d *byApp) Expose(state table.Reader, changes []table.Change) (shown []table.Exposed) {
 	values := map[string][]byte{}
 	for _, prefix := range []string{"o/", shelvesKey} {
 		state.Ascend(prefix, func(row *table.Row) bool {
@@ -76,9 +76,9 @@ func (d *byApp) Show(state table.Reader, changes []table.Change) (shown []table.
 		}
 		switch {
 		case is != nil && (changed[k] || is != was):
-			shown = append(shown, table.Shown{Key: k, On: is})
+			shown = append(shown, table.Exposed{Key: k, Exposure: is})
 		case is == nil && was != nil:
-			shown = append(shown, table.Shown{Key: k})
+			shown = append(shown, table.Exposed{Key: k})
 		}
 	}
 	d.on = on

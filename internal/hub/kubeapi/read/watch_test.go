@@ -167,9 +167,9 @@ func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		type grant struct{}
 		f := newFixture(t, func(c *Config, _ *table.Config) {
-			c.Premises = func(ctx context.Context) []table.Premise {
+			c.Premises = func(ctx context.Context) []table.Condition {
 				of, _ := ctx.Value(grant{}).(string)
-				return []table.Premise{{Key: of, Holds: func(row *table.Row) bool { return row != nil && string(row.Value) == "1" }}}
+				return []table.Condition{{Key: of, IsMet: func(row *table.Row) bool { return row != nil && string(row.Value) == "1" }}}
 			}
 		})
 		defer f.server.Close()
@@ -383,7 +383,7 @@ func TestWatchOfOneName(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer w.Stop()
-		if q, _ := f.reader(a.lens, a.gvr).query(ctx, "").selecting(opts); !slices.Equal(a.lens.topics(q), []table.Topic{table.At(cm("a", "x", "").key())}) {
+		if q, _ := f.reader(a.lens, a.gvr).query(ctx, "").selecting(opts); !slices.Equal(a.lens.topics(q), []table.Topic{table.KeyTopic(cm("a", "x", "").key())}) {
 			t.Errorf("topics %v", a.lens.topics(q))
 		}
 		f.put(cm("a", "x-y", "1"))

@@ -160,7 +160,7 @@ func (g guarded) Delete(ctx context.Context, k string, out runtime.Object, preco
 // shows says whether what is stored is on the shelf.
 func (g guarded) shows(ctx context.Context, p *passage, k string, stored runtime.Object) (bool, error) {
 	row, err := g.server.rowOf(ctx, g.path(k), stored)
-	return err == nil && row.ShownOn(p.Shelf), err
+	return err == nil && row.IsShownIn(p.Shelf), err
 }
 
 // path is the table's key of what is stored.

@@ -105,7 +105,7 @@ func newPlacingHub(t testing.TB, placed table.Deriver) *hub {
 	ctx, cancel := context.WithCancel(context.Background())
 	usage, shown := quota.NewUsage(), exports.New()
 	h := &hub{t: t, ctx: ctx, client: shared.client, kinds: shared.registry, usage: usage,
-		table: table.New(table.Config{Deriver: placed, Observer: usage, Shower: shown, WindowSteps: 1000, WindowBytes: 1 << 20})}
+		table: table.New(table.Config{Deriver: placed, Observer: usage, Exposer: shown, WindowSteps: 1000, WindowBytes: 1 << 20})}
 	if _, err := h.client.Client.Delete(ctx, prefix, clientv3.WithPrefix()); err != nil {
 		t.Fatal(err)
 	}

@@ -292,7 +292,7 @@ func (e *Elections) term(ctx context.Context, g etcd.Guard, over <-chan struct{}
 // ends.
 func (e *Elections) await(ctx context.Context, k string, wanted func(*table.Row) bool, over <-chan struct{}) {
 	for {
-		sub, err := e.table.Subscribe(e.table.Rev(), nil, table.At(k))
+		sub, err := e.table.Subscribe(e.table.Rev(), nil, table.KeyTopic(k))
 		if err == nil {
 			done := e.follow(ctx, sub, k, wanted, over)
 			sub.Close()

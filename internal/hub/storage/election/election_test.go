@@ -69,7 +69,7 @@ func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 			case loaded <- struct{}{}:
 			default:
 			}
-		}, Asked: func(error) {}})
+		}, Probed: func(error) {}})
 	}()
 	limit.Receive(t, loaded, "the table is loaded")
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))

@@ -8,27 +8,27 @@ import (
 	"time"
 )
 
-// acked is the newest revision that an embedded etcd has answered anybody with. All writes and reads
-// go through this process, which notes it before it gives the answer away: so it includes all that
-// was acknowledged. To ask etcd's store instead would wait, without an end, while that writes to a
-// disk which stands still.
+// acked is the newest revision in any response of an embedded etcd. All writes and reads go through
+// this process, which records the revision before it passes a response on, so acked includes every
+// acknowledged write. A read of etcd's store would block for as long as etcd waits for its disk.
 type acked struct{ rev atomic.Int64 }
 
-func (a *acked) note(rev int64) {
+func (a *acked) record(rev int64) {
 	for {
-		was := a.rev.Load()
-		if rev <= was || a.rev.CompareAndSwap(was, rev) {
+		previous := a.rev.Load()
+		if rev <= previous || a.rev.CompareAndSwap(previous, rev) {
 			return
 		}
 	}
 }
 
-// errSilent says that the log has not answered a question.
+// errSilent is reported when etcd did not answer a health probe in time.
 var errSilent = errors.New("the log does not answer")
 
-// Ask fails if the log does not answer, which Committed does not find out of an embedded one. It
-// waits for no longer than the context; what waits for etcd's disk may go on until that is back.
-func (l *Log) Ask(ctx context.Context) error {
+// Ping makes a linearizable read, and returns an error if etcd does not answer before the context
+// ends. Committed does not detect that an embedded etcd hangs, because it makes no request. Ping
+// returns in time, but its request to an etcd that waits for its disk may continue in the background.
+func (l *Log) Ping(ctx context.Context) error {
 	answer := make(chan error, 1)
 	go func() {
 		_, err := l.revision(ctx)
@@ -38,24 +38,27 @@ func (l *Log) Ask(ctx context.Context) error {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
-		return fmt.Errorf("ask the log whether it answers: %w", ctx.Err())
+		return fmt.Errorf("ping the log: %w", ctx.Err())
 	}
 }
 
-// pulse asks an embedded etcd whether it answers, which no request does, beside the tail, which must
-// not wait for that. It is used by the goroutine of the tail.
-type pulse struct {
+// healthProbe checks whether an embedded etcd answers. The probe runs in a goroutine of its own,
+// because the tail must not block. The methods are for the goroutine of the tail only.
+type healthProbe struct {
 	log *Log
-	// answers has room for the one question that is under way since begun; zero: none is.
-	answers chan error
-	begun   time.Time
+	// results receives the result of the probe that started at begun; its buffer holds one result.
+	results chan error
+	// begun is zero if no probe is running.
+	begun time.Time
 }
 
-func (l *Log) newPulse() *pulse { return &pulse{log: l, answers: make(chan error, 1)} }
+func (l *Log) newHealthProbe() *healthProbe {
+	return &healthProbe{log: l, results: make(chan error, 1)}
+}
 
-// beat asks, or says that what was asked has no answer for too long: etcd may wait for its disk for
-// longer than a question's context.
-func (p *pulse) beat(ctx context.Context, now time.Time, asked func(error)) {
+// start starts a probe unless one is running. It reports errSilent if that one has run for
+// checkTimeout or longer: while etcd waits for its disk, a request can outlive its context.
+func (p *healthProbe) start(ctx context.Context, now time.Time, report func(error)) {
 	switch {
 	case p.begun.IsZero():
 		p.begun = now
@@ -63,15 +66,15 @@ func (p *pulse) beat(ctx context.Context, now time.Time, asked func(error)) {
 			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
 			_, err := p.log.revision(ctx)
-			p.answers <- err
+			p.results <- err
 		}()
 	case now.Sub(p.begun) >= checkTimeout:
-		asked(errSilent)
+		report(errSilent)
 	}
 }
 
-// answered ends a question.
-func (p *pulse) answered(err error, asked func(error)) {
+// finish ends the running probe and reports its result.
+func (p *healthProbe) finish(err error, report func(error)) {
 	p.begun = time.Time{}
-	asked(err)
+	report(err)
 }

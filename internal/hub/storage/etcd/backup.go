@@ -17,24 +17,23 @@ import (
 )
 
 const (
-	// memberName and memberURL name an embedded etcd, which listens nowhere, in its own
-	// files.
+	// memberName and memberURL identify the embedded etcd in its own files. It does not listen.
 	memberName = "hub"
 	memberURL  = "http://localhost:2380"
 	// clusterToken is etcd's default.
 	clusterToken = "etcd-cluster"
-	// RevisionBump is how many revisions a restored log skips: more than were written
-	// since the backup, so that no revision means two things to a client.
+	// RevisionBump is added to the revision of a restored log. It exceeds the number of revisions
+	// written since the backup, so that a client never sees one revision with two contents.
 	RevisionBump = 1_000_000_000
-	// compactStep bounds a transaction of a compaction, in bytes.
+	// compactStep is the maximum size in bytes of one transaction when a file is compacted.
 	compactStep = 64 << 20
-	// sector is the unit of size, in bytes, of an etcd snapshot without its checksum.
+	// sector is the size in bytes of which an etcd snapshot, without its checksum, is a multiple.
 	sector = 512
 )
 
-// Backup writes a snapshot of the log at one revision, with a checksum at its end. Writes
-// continue meanwhile. It fails with ErrGivenUp when a write waits for room, unless the log
-// was already full when it began: then giving up makes no room.
+// Backup writes a snapshot of the log at one revision, followed by its checksum. Writes continue
+// meanwhile. It returns ErrGivenUp when a write needs the space that the snapshot keeps, unless
+// the log was already full at the start: then an abort would free no space.
 func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 	done := func() {}
 	if _, full, _ := l.room.state(); !full {
@@ -45,16 +44,16 @@ func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 	copied := make(chan struct{})
 	go func() {
 		defer close(copied)
-		// A defragmentation would wait for the end of the copy, and all writes for that.
+		// A defragmentation would wait for the end of the copy, and block all writes until then.
 		l.copying.RLock()
 		defer l.copying.RUnlock()
 		_ = w.CloseWithError(l.copyTo(ctx, w)) // always nil
 	}()
-	// When ctx ends, etcd frees what it keeps for the copy at once, even if nobody reads.
+	// When ctx ends, etcd frees the space of the copy at once, even if the reader is blocked.
 	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(context.Cause(ctx)) }) // as above
 	defer stop()
 	_, err := io.Copy(to, from)
-	_ = from.Close() // as above; it ends the copying if not all was read
+	_ = from.Close() // as above; it ends the copy if io.Copy failed
 	<-copied
 	if err == nil {
 		return nil
@@ -74,7 +73,7 @@ func (l *Log) copyTo(ctx context.Context, to io.Writer) error {
 	return errors.Join(err, from.Close())
 }
 
-// copyBackend writes what an embedded etcd would send.
+// copyBackend writes a snapshot in the format that etcd's Snapshot request returns.
 func (l *Log) copyBackend(to io.Writer) error {
 	from, sum := l.server.Server.Backend().Snapshot(), sha256.New()
 	_, err := from.WriteTo(io.MultiWriter(to, sum))
@@ -85,7 +84,7 @@ func (l *Log) copyBackend(to io.Writer) error {
 	return err
 }
 
-// CheckBackup reads a backup and fails if it is truncated or damaged.
+// CheckBackup reads a backup and returns an error if it is truncated or damaged.
 func CheckBackup(from io.ReadSeeker) error {
 	size, err := from.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -111,8 +110,8 @@ func CheckBackup(from io.ReadSeeker) error {
 	return nil
 }
 
-// compactFile rewrites a bbolt file without its free pages, which may still hold values
-// from before they were deleted or encrypted.
+// compactFile rewrites a bbolt file without its free pages. Free pages may contain deleted values,
+// and the plain text of values that were encrypted later.
 func compactFile(name string) (err error) {
 	from, err := bolt.Open(name, 0o600, &bolt.Options{ReadOnly: true})
 	if err != nil {
@@ -129,8 +128,8 @@ func compactFile(name string) (err error) {
 	return os.Rename(name+".compact", name)
 }
 
-// Restore creates the embedded log of a data directory, which must have none, from a
-// backup. A restore that is interrupted leaves none.
+// Restore creates the embedded log of a data directory from a backup. It returns an error if the
+// directory already has a log. An interrupted restore leaves no log behind.
 func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 	lock, err := LockDir(dataDir)
 	if err != nil {
@@ -148,21 +147,21 @@ func Restore(file, dataDir string, logger *slog.Logger) (err error) {
 	if err := errors.Join(CheckBackup(f), f.Close()); err != nil {
 		return err
 	}
-	part := dir + ".restoring"
-	if err := os.RemoveAll(part); err != nil {
-		return fmt.Errorf("remove what another restore has left: %w", err)
+	temporary := dir + ".restoring"
+	if err := os.RemoveAll(temporary); err != nil {
+		return fmt.Errorf("remove the files of an interrupted restore: %w", err)
 	}
 	if err := snapshot.NewV3(etcdLogger(logger)).Restore(snapshot.RestoreConfig{
-		SnapshotPath: file, OutputDataDir: part, Name: memberName,
+		SnapshotPath: file, OutputDataDir: temporary, Name: memberName,
 		PeerURLs: []string{memberURL}, InitialCluster: memberName + "=" + memberURL, InitialClusterToken: clusterToken,
 		RevisionBump: RevisionBump, MarkCompacted: true,
 	}); err != nil {
 		return fmt.Errorf("restore the log from %q: %w", file, err)
 	}
-	if err := compactFile(filepath.Join(part, "member", "snap", "db")); err != nil {
+	if err := compactFile(filepath.Join(temporary, "member", "snap", "db")); err != nil {
 		return fmt.Errorf("restore the log: %w", err)
 	}
-	if err := os.Rename(part, dir); err != nil {
+	if err := os.Rename(temporary, dir); err != nil {
 		return fmt.Errorf("restore the log: %w", err)
 	}
 	return atomicfile.SyncDir(dataDir)

@@ -11,41 +11,43 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// Op is one write of a batch. A nil Value deletes.
+// Op is one write of a batch. A nil Value deletes the key.
 type Op struct {
 	Key   string
 	Value []byte
-	// Under is the lease with which the key goes; nil: it stays.
+	// Under is the lease to which the key is attached: etcd deletes the key when the lease ends.
+	// nil means no lease.
 	Under *Lease
 }
 
-// Guard is a condition of a batch: a key exists and was created at a revision, or, with
-// revision 0, it does not exist.
+// Guard is a precondition of a batch: the key exists with this create revision, or, if CreateRev
+// is 0, the key does not exist.
 type Guard struct {
 	Key       string
 	CreateRev int64
 }
 
-// ErrGuard says that a guard of a batch did not hold.
+// ErrGuard is returned when a guard of a batch does not hold.
 var ErrGuard = errors.New("what the write depends on has changed")
 
 const (
 	maxBatchOps   = 100
 	maxBatchBytes = 1 << 20
-	// maxCompares is how many comparisons changes share a transaction with in a cluster of etcd's,
-	// which allows 128, and ownCompares in an embedded one, which allows ownTxnOps: what a full
-	// batch compares if each change has a guard of its own. Premises need some more.
+	// maxCompares is the maximum number of comparisons of changes in one transaction in an external
+	// etcd, whose default limit is 128. ownCompares is that of the embedded etcd, whose limit is
+	// ownTxnOps: a full batch in which each change has a guard of its own. Both leave some
+	// comparisons for the preconditions of the context.
 	maxCompares = 120
 	ownCompares = 2 * maxBatchOps
 	ownTxnOps   = 256
 )
 
 // Write makes writes, in order, in as few transactions as the limits on their size allow,
-// and returns the revision that holds the last one. It stops with ErrGuard at the first
-// transaction for which a guard does not hold, and with ErrFull if etcd itself has no room.
+// and returns the revision of the last transaction. It stops with ErrGuard at the first
+// transaction for which a guard does not hold, and with ErrFull if etcd's quota is exhausted.
 //
-// Objects must be written alone, by Put: their readers could not resume between two
-// changes of one revision.
+// An object must be written by Put, in a transaction of its own: watchers could not resume between
+// two changes of one revision.
 func (l *Log) Write(ctx context.Context, ops []Op, guards ...Guard) (int64, error) {
 	var rev int64
 	for len(ops) > 0 {
@@ -63,50 +65,50 @@ func (l *Log) Write(ctx context.Context, ops []Op, guards ...Guard) (int64, erro
 	return rev, nil
 }
 
-// Change is a write that is made only if nobody else has written its key.
+// Change is a write that is made only if its key was not written since the writer read it.
 type Change struct {
 	Op
-	// Seen is the revision at which, as the writer knows, the key was last written; 0 if it
-	// does not exist.
+	// Seen is the modification revision that the writer has read; 0 if the key did not exist.
 	Seen int64
-	// Keep writes nothing; it only checks that the key is as it was seen.
+	// Keep makes the change a check only: nothing is written, but the key must be unchanged.
 	Keep bool
-	// While, if it has a key, is a guard of the change: without it the change is stale.
+	// While, if its Key is set, is a guard of the change: if it does not hold, the change is stale.
 	While Guard
 }
 
-// WriteChanges is Write for changes. Changes of keys that are no longer as they were seen, or
-// whose guard does not hold, are left out, and returned as stale. Each transaction compares all
-// that is in it: changes that each compare, in transactions of their own within one, would not be
-// counted by etcd's quota. If something has moved, it is read what, and the rest is written
-// without that.
+// WriteChanges is Write for changes. It omits a change if its key was written meanwhile, or if its
+// guard does not hold, and returns the keys of omitted changes as stale.
+//
+// Each transaction has the comparisons of all its changes. If one fails, the keys are read to find
+// the stale changes, and the transaction is repeated without them. Nested transactions, one for each
+// change, would avoid that, but etcd does not count their writes toward its quota.
 func (l *Log) WriteChanges(ctx context.Context, changes []Change) (rev int64, stale []string, err error) {
 	for len(changes) > 0 {
-		n := l.together(changes)
-		part := slices.Clone(changes[:n])
-		for changes = changes[n:]; len(part) > 0; {
-			at, err := l.change(ctx, part)
+		n := l.batchSize(changes)
+		batch := slices.Clone(changes[:n])
+		for changes = changes[n:]; len(batch) > 0; {
+			written, err := l.change(ctx, batch)
 			if err == nil {
-				rev = at
+				rev = written
 				break
 			}
 			if !errors.Is(err, ErrGuard) {
 				return rev, stale, err
 			}
-			at, moved, err := l.moved(ctx, part)
+			read, moved, err := l.moved(ctx, batch)
 			if err != nil {
 				return rev, stale, err
 			}
-			rev, stale = at, append(stale, moved...)
-			part = slices.DeleteFunc(part, func(c Change) bool { return slices.Contains(moved, c.Key) })
+			rev, stale = read, append(stale, moved...)
+			batch = slices.DeleteFunc(batch, func(c Change) bool { return slices.Contains(moved, c.Key) })
 		}
 	}
 	return rev, stale, nil
 }
 
-// together is how many of some changes, at least one, fit into a transaction with what they
-// compare.
-func (l *Log) together(changes []Change) int {
+// batchSize returns how many of the first changes, at least one, fit into a transaction together
+// with their comparisons.
+func (l *Log) batchSize(changes []Change) int {
 	most := maxCompares
 	if l.server != nil {
 		most = ownCompares
@@ -121,8 +123,8 @@ func (l *Log) together(changes []Change) int {
 	return n
 }
 
-// change makes changes in one transaction. It fails with ErrGuard if one of them, or a guard,
-// does not hold.
+// change makes changes in one transaction. It returns ErrGuard if a key was written meanwhile or a
+// guard does not hold.
 func (l *Log) change(ctx context.Context, changes []Change) (rev int64, err error) {
 	conditions, writes := make([]clientv3.Cmp, 0, len(changes)+1), make([]clientv3.Op, 0, len(changes))
 	for _, c := range changes {
@@ -131,7 +133,7 @@ func (l *Log) change(ctx context.Context, changes []Change) (rev int64, err erro
 			writes = append(writes, c.op())
 		}
 	}
-	if len(writes) == 0 { // of a transaction without a request etcd asks only the member that it comes to
+	if len(writes) == 0 { // etcd does not linearize a transaction without operations
 		writes = append(writes, clientv3.OpGet(Prefix+changes[0].Key, clientv3.WithCountOnly()))
 	}
 	r, err := l.transact(ctx, changes[0].Key, writes, guardsOf(changes), conditions...)
@@ -141,8 +143,9 @@ func (l *Log) change(ctx context.Context, changes []Change) (rev int64, err erro
 	return r.Header.Revision, nil
 }
 
-// moved are the keys of changes that are not as they were seen, or whose guard does not hold.
-// Revisions only grow, so what was not written for it is shown.
+// moved returns the keys of changes whose key was written meanwhile, or whose guard does not hold,
+// and the revision at which it read them. A failed comparison fails here, too, since revisions only
+// grow.
 func (l *Log) moved(ctx context.Context, changes []Change) (rev int64, moved []string, err error) {
 	guards := guardsOf(changes)
 	reads := make([]clientv3.Op, 0, len(guards)+len(changes))
@@ -156,25 +159,25 @@ func (l *Log) moved(ctx context.Context, changes []Change) (rev int64, moved []s
 	if err != nil {
 		return 0, nil, err
 	}
-	is := make([]*mvccpb.KeyValue, len(r.Responses))
+	current := make([]*mvccpb.KeyValue, len(r.Responses))
 	for i, one := range r.Responses {
-		if is[i] = new(mvccpb.KeyValue); len(one.GetResponseRange().Kvs) > 0 {
-			is[i] = one.GetResponseRange().Kvs[0]
+		if current[i] = new(mvccpb.KeyValue); len(one.GetResponseRange().Kvs) > 0 {
+			current[i] = one.GetResponseRange().Kvs[0]
 		}
 	}
 	failed := map[Guard]bool{}
 	for i, g := range guards {
-		failed[g] = is[i].CreateRevision != g.CreateRev
+		failed[g] = current[i].CreateRevision != g.CreateRev
 	}
 	for i, c := range changes {
-		if failed[c.While] || is[len(guards)+i].ModRevision != c.Seen {
+		if failed[c.While] || current[len(guards)+i].ModRevision != c.Seen {
 			moved = append(moved, c.Key)
 		}
 	}
 	return r.Header.Revision, moved, nil
 }
 
-// guardsOf are the guards of changes, each once.
+// guardsOf returns the guards of changes without duplicates.
 func guardsOf(changes []Change) []Guard {
 	var all []Guard
 	for _, c := range changes {
@@ -185,7 +188,8 @@ func guardsOf(changes []Change) []Guard {
 	return all
 }
 
-// transact makes one transaction if all guards, and conditions besides, hold.
+// transact makes one transaction if all guards and conditions hold; else it returns ErrGuard. first
+// is a key for error messages.
 func (l *Log) transact(ctx context.Context, first string, txn []clientv3.Op, guards []Guard, conditions ...clientv3.Cmp) (*clientv3.TxnResponse, error) {
 	for _, g := range guards {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(Prefix+g.Key), "=", g.CreateRev))
@@ -219,7 +223,7 @@ func (o Op) op() clientv3.Op {
 	return clientv3.OpPut(Prefix+o.Key, string(o.Value))
 }
 
-// fitting is how many of n writes, at least one, fit into a transaction.
+// fitting returns how many of the first n writes, at least one, fit into a transaction.
 func fitting(n int, op func(i int) Op) int {
 	size := 0
 	for i := range min(n, maxBatchOps) {

@@ -13,7 +13,7 @@ import (
 )
 
 // TestChangesOfWhatWasSeen shows that a change is made only if its key was not written
-// since it was read, each change by itself, in transactions as large as etcd allows.
+// since it was read, independently of other changes, in transactions as large as etcd allows.
 func TestChangesOfWhatWasSeen(t *testing.T) {
 	l := open(t, t.TempDir())
 	const n = maxBatchOps + 1
@@ -29,7 +29,7 @@ func TestChangesOfWhatWasSeen(t *testing.T) {
 	changes[0].Seen, changes[0].Value = first, []byte("2") // in the first of two transactions
 	changes[1].Seen, changes[1].Value = first, nil
 	changes[2].Seen, changes[2].Keep = first, true
-	changes[3].Keep = true // which was not there when it was seen
+	changes[3].Keep = true // of a key that did not exist when it was read
 	rev, stale, err := l.WriteChanges(t.Context(), changes[:5])
 	if want := []string{changes[3].Key, changes[4].Key}; err != nil || !slices.Equal(stale, want) {
 		t.Fatalf("%v, stale %q, want %q", err, stale, want)
@@ -37,34 +37,35 @@ func TestChangesOfWhatWasSeen(t *testing.T) {
 	if rev != last+1 {
 		t.Errorf("the changes are at revision %d, want %d", rev, last+1)
 	}
-	// What is only kept writes nothing.
+	// A change with Keep writes nothing.
 	keep := []Change{{Op: Op{Key: changes[2].Key}, Seen: first, Keep: true}}
 	if after, stale, err := l.WriteChanges(t.Context(), keep); err != nil || len(stale) > 0 || after != rev {
 		t.Errorf("keep: revision %d, want %d, stale %q, %v", after, rev, stale, err)
 	}
 }
 
-// TestChangesOfManyShareTransactions: what as many locations report at once as share a transaction
-// is one in an embedded etcd, and as many as a cluster of etcd's allows there.
+// TestChangesOfManyShareTransactions shows that as many changes as the limits of etcd allow share a
+// transaction, even if each has a guard of its own: a full batch in an embedded etcd, and fewer in an
+// external one.
 func TestChangesOfManyShareTransactions(t *testing.T) {
 	l := open(t, t.TempDir())
 	changes := make([]Change, maxBatchOps)
 	for i := range changes {
 		changes[i] = Change{Op: Op{Key: fmt.Sprintf("r/l/%03d", i), Value: []byte("1")}, While: Guard{Key: fmt.Sprintf("o/none/%03d", i)}}
 	}
-	if n := l.together(changes); n != len(changes) {
+	if n := l.batchSize(changes); n != len(changes) {
 		t.Errorf("embedded: %d", n)
 	}
-	if n := (&Log{}).together(changes); n != maxCompares/2 {
+	if n := (&Log{}).batchSize(changes); n != maxCompares/2 {
 		t.Errorf("in a cluster: %d", n)
 	}
-	changes[7].Seen = 1 // so that all are read
+	changes[7].Seen = 1 // so that WriteChanges reads all keys
 	if _, stale, err := l.WriteChanges(t.Context(), changes); err != nil || !slices.Equal(stale, []string{changes[7].Key}) {
 		t.Errorf("stale %q, %v", stale, err)
 	}
 }
 
-// TestGuardsOfChanges: a change whose guard does not hold is not made, and keeps out no other.
+// TestGuardsOfChanges shows that a change whose guard does not hold is omitted, and only that change.
 func TestGuardsOfChanges(t *testing.T) {
 	l := open(t, t.TempDir())
 	changes := []Change{
@@ -82,8 +83,8 @@ func TestGuardsOfChanges(t *testing.T) {
 	}
 }
 
-// TestChangesContended: of many who count up the same keys together, each by what it saw, none
-// undoes what another did, and all get on.
+// TestChangesContended shows that of several writers that increment the same counters, none
+// overwrites the increment of another, and all make progress.
 func TestChangesContended(t *testing.T) {
 	const keys, writers, rounds = 8, 4, 25
 	l := open(t, t.TempDir())

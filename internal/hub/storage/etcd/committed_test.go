@@ -12,9 +12,8 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestCommitted: what an embedded log is said to have committed includes all that was acknowledged
-// before, whoever wrote it; a log that is closed, or stands still for longer than somebody waits, says
-// so.
+// TestCommitted shows that Committed of an embedded log includes every write that was acknowledged
+// before, and that it returns an error for a closed log, and for a standstill longer than its context.
 func TestCommitted(t *testing.T) {
 	l, err := Open(t.Context(), Config{DataDir: t.TempDir(), UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
@@ -37,9 +36,9 @@ func TestCommitted(t *testing.T) {
 	}
 	writers.Wait()
 	rev, err := l.Committed(t.Context())
-	asked, err2 := l.revision(t.Context())
-	if err != nil || err2 != nil || rev != asked {
-		t.Errorf("at rest: revision %d, %v; etcd says %d, %v", rev, err, asked, err2)
+	current, err2 := l.revision(t.Context())
+	if err != nil || err2 != nil || rev != current {
+		t.Errorf("at rest: revision %d, %v; etcd is at %d, %v", rev, err, current, err2)
 	}
 	end := l.still.begin(t.Context())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -56,8 +55,8 @@ func TestCommitted(t *testing.T) {
 	}
 }
 
-// TestSilentDisk: while an embedded etcd waits for its disk, what was acknowledged is known at once,
-// and that it does not answer is said in time, and that it does again.
+// TestSilentDisk shows that while an embedded etcd waits for its disk, Committed returns at once, and
+// health probes report in time that etcd does not answer, and later that it answers again.
 func TestSilentDisk(t *testing.T) {
 	l := open(t, t.TempDir())
 	wrote, err := l.Write(t.Context(), []Op{{Key: objectKey(0), Value: []byte(`{}`)}})
@@ -67,41 +66,41 @@ func TestSilentDisk(t *testing.T) {
 	disk := l.server.Server.Backend().ReadTx().(sync.Locker) // locked while etcd commits to its file
 	disk.Lock()
 	begun := time.Now()
-	said := make(chan int64, 1)
+	committed := make(chan int64, 1)
 	go func() {
 		rev, err := l.Committed(t.Context())
 		if err != nil {
 			t.Error(err)
 		}
-		said <- rev
+		committed <- rev
 	}()
-	if rev := limit.Receive(t, said, "the committed revision while the disk stands still"); rev < wrote {
+	if rev := limit.Receive(t, committed, "the committed revision while the disk stands still"); rev < wrote {
 		t.Errorf("revision %d was acknowledged, and %d is committed", wrote, rev)
 	}
 	late, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if err := l.Ask(late); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("asked whether it answers, it says %v", err)
+	if err := l.Ping(late); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("ping while the disk stands still: %v", err)
 	}
-	var heard []error
-	asked := func(err error) { heard = append(heard, err) }
-	p := l.newPulse()
-	p.beat(t.Context(), begun, asked)
-	p.beat(t.Context(), begun.Add(checkTimeout-1), asked)
-	if len(heard) > 0 {
-		t.Errorf("said too early: %v", heard)
+	var reported []error
+	report := func(err error) { reported = append(reported, err) }
+	p := l.newHealthProbe()
+	p.start(t.Context(), begun, report)
+	p.start(t.Context(), begun.Add(checkTimeout-1), report)
+	if len(reported) > 0 {
+		t.Errorf("reported too early: %v", reported)
 	}
-	p.beat(t.Context(), begun.Add(checkTimeout), asked)
-	if len(heard) != 1 || !errors.Is(heard[0], errSilent) {
-		t.Errorf("of a disk that stands still was said %v", heard)
+	p.start(t.Context(), begun.Add(checkTimeout), report)
+	if len(reported) != 1 || !errors.Is(reported[0], errSilent) {
+		t.Errorf("reported while the disk stands still: %v", reported)
 	}
 	disk.Unlock()
-	for heard = nil; len(heard) == 0 || heard[len(heard)-1] != nil; { // the first may have waited for too long
-		p.answered(limit.Receive(t, p.answers, "etcd answers after the disk does"), asked)
-		p.beat(t.Context(), begun, asked)
+	for reported = nil; len(reported) == 0 || reported[len(reported)-1] != nil; { // the first probe may have timed out
+		p.finish(limit.Receive(t, p.results, "etcd answers after the disk does"), report)
+		p.start(t.Context(), begun, report)
 	}
-	_ = limit.Receive(t, p.answers, "etcd answers the last request") // its answer is not the subject
-	if err := l.Ask(t.Context()); err != nil {
-		t.Errorf("asked whether it answers again, it says %v", err)
+	_ = limit.Receive(t, p.results, "etcd answers the last request") // its result is not the subject
+	if err := l.Ping(t.Context()); err != nil {
+		t.Errorf("ping when the disk works again: %v", err)
 	}
 }

@@ -9,74 +9,72 @@ import (
 )
 
 const (
-	// historyPart is the part of the quota (one in historyPart) that history may take. Half
-	// of it stays when it is compacted for its size.
+	// 1/historyPart of the quota is the limit of the size of history. A compaction by size keeps
+	// half of that.
 	historyPart = 8
-	// keepTick is how often Keep checks whether there is something to do.
+	// keepTick is the interval at which Keep checks what is due.
 	keepTick = time.Second
-	// measureEvery is how often an idle log is measured.
+	// measureEvery is the interval at which an idle log is measured.
 	measureEvery = 5 * time.Second
-	// measurePart is after which part of the quota (one in measurePart) was written that
-	// the log is measured.
+	// The log is also measured whenever 1/measurePart of the quota was written.
 	measurePart = 64
-	// retryDefragment is the pause after a defragmentation that failed: it needs as much
-	// of the disk as is in use.
+	// retryDefragment is the pause after a failed defragmentation. A likely cause is a full disk: a
+	// defragmentation needs free disk space for all bytes in use.
 	retryDefragment = 10 * time.Minute
-	// tightPart is the part of the file (one in tightPart) that must be free for a
-	// defragmentation that makes room.
+	// A defragmentation that makes room requires that 1/tightPart of the file is free.
 	tightPart = 10
-	// calmDefragment is how many bytes in use a defragmentation moves at most only to
-	// shrink the file. calmEvery is the pause between those, and calmPart the part of the
-	// file (one in calmPart) that must be free.
-	calmDefragment = 256 << 20
-	calmEvery      = 10 * time.Minute
-	calmPart       = 2
+	// An idle log is defragmented only to shrink its file: if at most idleMaxInUse bytes are in use,
+	// more than 1/idlePart of the file is free, and idleEvery has passed since the last time.
+	idleMaxInUse = 256 << 20
+	idleEvery    = 10 * time.Minute
+	idlePart     = 2
 )
 
-// Keeping says how the log is kept within its quota.
+// Keeping configures Log.Keep, which keeps the log within its quota.
 type Keeping struct {
-	// Every is the interval of compactions of history that nobody resumes from.
+	// Every is the interval of compactions by age.
 	Every time.Duration
-	// Seen is the revision of the table, asked before Floor and Reached, which are by what it
-	// shows: the oldest revision that readers of any hub resume from, and the newest one that
-	// they can all read from memory: nothing above it is ever compacted.
+	// Seen returns the revision of the table. It is called before Floor and Reached, which depend
+	// on the rows of the table. Floor returns the oldest revision from which a reader of any hub
+	// resumes. Reached returns the newest revision that all hubs have in memory; no revision above
+	// it is compacted.
 	Seen, Floor, Reached func() int64
-	// Elected, if not nil, is the context of this hub's election to compact by age and size;
-	// nil: another is elected. For want of room each does: to compact twice is to compact once.
+	// Elected, if not nil, returns the context of this hub's election to compact by age and size,
+	// or nil if another hub is elected. To make room for a write, each hub compacts: a repeated
+	// compaction has no effect.
 	Elected func() context.Context
 	// Before, if not nil, is called before each compaction with the revision below which
-	// history goes. An error puts the compaction off, unless it says that the log is out
-	// of space.
+	// history is dropped. An error postpones the compaction, unless it is ErrFull or etcd's
+	// ErrNoSpace.
 	Before func(ctx context.Context, floor int64) error
-	// Quiet is how long an embedded etcd must be without writes before it is defragmented
-	// only to give free space back to the disk.
+	// Quiet is how long an embedded etcd must have had no writes before it is defragmented
+	// only to return free space to the disk.
 	Quiet time.Duration
-	// Pace limits work that holds up others, such as defragmentations.
-	Pace Pace
+	// Throttle limits work that blocks requests, such as defragmentations.
+	Throttle Throttle
 }
 
-// Pace is for how long work pauses after it was done: Factor times as long as it took, and
-// no shorter than Least, which is more than 0.
-type Pace struct {
+// Throttle is the pause after blocking work: Factor times the duration of the work, and at least
+// Least, which must be positive.
+type Throttle struct {
 	Factor int
 	Least  time.Duration
 }
 
-// DefaultPace leaves most of the time to others, also where the work takes long.
-func DefaultPace() Pace { return Pace{Factor: 5, Least: time.Second} }
+// DefaultThrottle returns a throttle that leaves five sixths of the time to requests.
+func DefaultThrottle() Throttle { return Throttle{Factor: 5, Least: time.Second} }
 
-func (p Pace) pause(took time.Duration) time.Duration {
-	return max(p.Least, time.Duration(p.Factor)*took)
+func (t Throttle) pause(took time.Duration) time.Duration {
+	return max(t.Least, time.Duration(t.Factor)*took)
 }
 
-// Keep keeps the log within its quota until the context ends. It compacts history that
-// readers no longer resume from or that takes too large a part of the quota, and all of it
-// if a write does not fit otherwise. It defragments an embedded etcd when free space in its
-// file would leave no room for writes, or, if that is quick, when nothing is written. It
-// ends an alarm once there is room.
+// Keep keeps the log within its quota until the context ends. It compacts history that no reader
+// resumes from, history above its limit of size, and all history if a write does not fit otherwise.
+// It defragments an embedded etcd when its file is near the quota, or, if that is quick, when it is
+// idle. It disarms etcd's alarm once there is room.
 func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
 	k := &keeper{Keeping: keeping, log: l, room: l.room, regular: time.Now(), wrote: time.Now(), pressed: l.room.tight()}
-	tick := time.NewTicker(min(keepTick, keeping.Every, keeping.Pace.Least))
+	tick := time.NewTicker(min(keepTick, keeping.Every, keeping.Throttle.Least))
 	defer tick.Stop()
 	for {
 		select {
@@ -91,45 +89,46 @@ func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
 	}
 }
 
-// keeper is the state of Keep, of one goroutine.
+// keeper is the state of Keep. Only Keep's goroutine uses it.
 type keeper struct {
 	Keeping
 	log  *Log
 	room *room
-	// pressed says that a write waits for room.
+	// pressed is true while a write waits for room.
 	pressed bool
-	// compacted is the revision of the last compaction, regular the time of the last
-	// one by age.
+	// compacted is the revision of the last compaction; regular is the time of the last compaction
+	// by age.
 	compacted int64
 	regular   time.Time
-	// squeeze and defragment are the earliest times of the next ones; calm is that of
-	// the next defragmentation that nobody waits for.
-	squeeze, defragment, calm time.Time
-	// broken says that the last defragmentation failed.
+	// squeeze and defragment are the earliest times of the next attempt to make room and of the next
+	// defragmentation; idle is that of the next defragmentation of an idle log.
+	squeeze, defragment, idle time.Time
+	// broken is true if the last defragmentation failed.
 	broken bool
-	// measured is when the log was last measured, and written how much had been written
-	// then; wrote is when something was last written.
+	// measured is the time of the last measurement, and written the number of bytes written before
+	// it; wrote is the time of the last known write.
 	measured, wrote time.Time
 	written         int64
-	failing         bool
+	// failing is true after a failure was logged, until a measurement succeeds.
+	failing bool
 }
 
-// round does what is due now.
+// round does the work that is due.
 func (k *keeper) round(ctx context.Context, now time.Time) {
 	written := k.log.history.written()
 	if written != k.written {
 		k.wrote = now
 	}
 	size, full, _ := k.room.state()
-	view := view{seen: k.Seen()}
+	decided := basis{seen: k.Seen()}
 	reached := k.Reached()
-	if reached < k.compacted { // another log
+	if reached < k.compacted { // the log was replaced
 		k.compacted = 0
 	}
 	making := (k.pressed || (full || size.Alarm) && reached > k.compacted) && !now.Before(k.squeeze)
 	physical := making
-	if making && k.log.copies.giveUp() { // the space that they keep is free a moment later
-		k.pressed, k.squeeze = true, now.Add(k.Pace.pause(0))
+	if making && k.log.copies.giveUp() { // etcd frees the space of the copies a moment later
+		k.pressed, k.squeeze = true, now.Add(k.Throttle.pause(0))
 		return
 	}
 	floor := int64(0)
@@ -143,32 +142,32 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 		floor, k.regular = k.Floor(), now
 	}
 	if !making && floor > 0 && k.Elected != nil {
-		if view.elected = k.Elected(); view.elected == nil { // another hub does
+		if decided.elected = k.Elected(); decided.elected == nil { // another hub compacts
 			k.log.history.forget(min(floor, reached))
 			floor, physical = 0, false
 		}
 	}
 	due := now.Sub(k.measured) >= measureEvery || written-k.written > size.Quota/measurePart
 	if !physical && !due {
-		k.compact(ctx, min(floor, reached), false, view)
+		k.compact(ctx, min(floor, reached), false, decided)
 		return
 	}
 	k.room.begin(making)
-	exact := k.compact(ctx, min(floor, reached), physical, view)
+	exact := k.compact(ctx, min(floor, reached), physical, decided)
 	size, err := k.log.meter.measure(ctx)
 	if err != nil {
 		k.warn(ctx, "measure the log", err)
 		size, _, _ = k.room.state()
 	}
 	exact = making && exact && err == nil
-	if exact && !size.takes(Growth, 0, largestWrite) {
-		k.log.meter.settle(ctx)
+	if exact && !size.hasRoom(Growth, 0, largestWrite) {
+		k.log.meter.commitFreed(ctx)
 		size = k.measuredAgain(ctx, size)
 	}
 	switch done, later := k.defragmented(ctx, size, exact, now); {
 	case done:
 		size = k.measuredAgain(ctx, size)
-	case later: // writes wait for room until then
+	case later: // writes wait for the defragmentation
 		exact = false
 	}
 	if k.disarmed(ctx, size) {
@@ -176,14 +175,14 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	}
 	if making {
 		k.pressed = !exact
-		k.squeeze = time.Now().Add(k.Pace.pause(time.Since(now)))
+		k.squeeze = time.Now().Add(k.Throttle.pause(time.Since(now)))
 	}
 	k.room.end(size, exact)
 	k.failing = k.failing && err != nil
 	k.measured, k.written = now, written
 }
 
-// measuredAgain is the log's size now, or before if it can't be measured.
+// measuredAgain measures the log, and returns before if that fails.
 func (k *keeper) measuredAgain(ctx context.Context, before Size) Size {
 	size, err := k.log.meter.measure(ctx)
 	if err != nil {
@@ -192,9 +191,9 @@ func (k *keeper) measuredAgain(ctx context.Context, before Size) Size {
 	return size
 }
 
-// compact compacts history below a revision unless that was done. It returns false if it
+// compact compacts history below a revision unless this keeper has done so. It returns false if it
 // failed.
-func (k *keeper) compact(ctx context.Context, rev int64, physical bool, by view) bool {
+func (k *keeper) compact(ctx context.Context, rev int64, physical bool, decided basis) bool {
 	if rev <= k.compacted {
 		return true
 	}
@@ -207,8 +206,8 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool, by view)
 			return nil
 		}
 	}
-	if err := k.log.compact(ctx, rev, physical, before, by); err != nil {
-		if errors.Is(err, ErrMoved) || errors.Is(err, ErrDeposed) || errors.Is(err, errHeldUp) { // the next round goes by what is so then
+	if err := k.log.compact(ctx, rev, physical, before, decided); err != nil {
+		if errors.Is(err, ErrMoved) || errors.Is(err, ErrDeposed) || errors.Is(err, errHeldUp) { // the next round decides anew
 			k.log.logger.Debug("the log is not compacted", "revision", rev, "error", err)
 			return false
 		}
@@ -220,32 +219,32 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool, by view)
 	return true
 }
 
-// warn logs a failure, once until there is success again.
-func (k *keeper) warn(ctx context.Context, what string, err error) {
+// warn logs a failure, but only the first one until a measurement succeeds.
+func (k *keeper) warn(ctx context.Context, message string, err error) {
 	if ctx.Err() != nil || k.failing {
 		return
 	}
 	k.failing = true
-	k.log.logger.Warn(what, "error", err)
+	k.log.logger.Warn(message, "error", err)
 }
 
-// defragmented defragments an embedded etcd if that is needed, or is cheap. later says that
-// it is needed, but must wait.
+// defragmented defragments an embedded etcd if that is needed, or if the log is idle. It returns
+// later if a defragmentation is needed but must be postponed.
 func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now time.Time) (done, later bool) {
 	free := size.File - size.InUse
 	if k.log.server == nil {
 		return false, false
 	}
 	tight := needed && (size.Alarm && free >= size.reserve()/4 || size.File > size.Quota-2*size.reserve() && free >= size.File/tightPart)
-	calm := !now.Before(k.calm) && now.Sub(k.wrote) >= k.Quiet && size.InUse <= calmDefragment &&
-		free >= minReserve && free > size.File/calmPart
+	idle := !now.Before(k.idle) && now.Sub(k.wrote) >= k.Quiet && size.InUse <= idleMaxInUse &&
+		free >= minReserve && free > size.File/idlePart
 	switch {
-	case !tight && !calm:
+	case !tight && !idle:
 		return false, false
 	case now.Before(k.defragment):
 		return false, tight && !k.broken
 	}
-	if !k.log.copying.TryLock() { // it would wait for the backup, and all writes for it
+	if !k.log.copying.TryLock() { // a defragmentation would wait for the backup, and block all writes
 		return false, tight
 	}
 	end := k.log.still.begin(ctx)
@@ -254,8 +253,8 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	took := time.Since(begun)
 	end()
 	k.log.copying.Unlock()
-	k.log.defragmentations.note(took)
-	k.defragment, k.calm = time.Now().Add(k.Pace.pause(took)), time.Now().Add(calmEvery)
+	k.log.defragmentations.add(took)
+	k.defragment, k.idle = time.Now().Add(k.Throttle.pause(took)), time.Now().Add(idleEvery)
 	if k.broken = err != nil; k.broken {
 		k.defragment = time.Now().Add(retryDefragment)
 		k.warn(ctx, "defragment the log", err)
@@ -265,7 +264,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	return true, false
 }
 
-// disarmed ends etcd's alarm if there is room, and says whether it did.
+// disarmed disarms etcd's alarm if there is room, and reports whether it did.
 func (k *keeper) disarmed(ctx context.Context, size Size) bool {
 	done, err := k.log.meter.disarm(ctx, size)
 	if err != nil {

@@ -6,21 +6,21 @@ import (
 	"sync"
 )
 
-// ErrGivenUp says that a copy of the log was given up before it was complete.
+// ErrGivenUp is returned when a copy of the log was aborted to free space for a write.
 var ErrGivenUp = errors.New("the copy is given up, since a write needs the room that etcd keeps for it: " +
 	"delete what is not needed, or try again when less is written")
 
-// copies are the copies of the log that are being made. While they are, what is replaced
-// or deleted still takes room, so they are given up when a write waits for room. The zero
-// value is ready to use; it is safe for concurrent use.
+// copies tracks the running copies of the log. While a copy runs, etcd cannot reuse the space of
+// replaced or deleted values, so copies are aborted when a write waits for space. The zero value
+// is ready to use. It is safe for concurrent use.
 type copies struct {
 	mu   sync.Mutex
 	next int
 	all  map[int]context.CancelCauseFunc
 }
 
-// begin begins a copy, which must end with the returned context; done must be called when
-// it has ended.
+// begin registers a copy. The copy must stop when the returned context ends, and the caller must
+// call done when it has stopped.
 func (c *copies) begin(ctx context.Context) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	c.mu.Lock()
@@ -39,7 +39,7 @@ func (c *copies) begin(ctx context.Context) (_ context.Context, done func()) {
 	}
 }
 
-// giveUp ends all copies; some says that there were any.
+// giveUp aborts all copies, and reports whether there were any.
 func (c *copies) giveUp() (some bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

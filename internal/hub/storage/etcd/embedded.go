@@ -18,21 +18,21 @@ import (
 )
 
 const (
-	// snapshotCount is after how many writes etcd makes a snapshot and drops its write-ahead
-	// log. Each write may have more than a MiB.
+	// snapshotCount is the number of writes after which etcd makes a snapshot and truncates its
+	// write-ahead log. A write may be larger than 1 MiB.
 	snapshotCount = 1000
-	// overQuota is by how many bytes etcd's own quota is above the log's.
+	// overQuota is the number of bytes by which etcd's own quota exceeds that of the log.
 	overQuota = 64 << 20
-	// catchUp is how many entries etcd keeps in memory for members that lag behind, of
-	// which there are none, besides the 100 between two clearings; 0 would mean its default.
+	// catchUp is the number of raft entries that etcd keeps in memory for lagging members, besides
+	// the 100 between two clearings. There are no other members, but 0 would mean etcd's default.
 	// An entry is as large as its write.
 	catchUp = 1
-	// startTimeout bounds how long an embedded etcd may take to replay its log.
+	// startTimeout is the maximum duration of the start of an embedded etcd, which replays its log.
 	startTimeout = 2 * time.Minute
 )
 
-// startEmbedded runs etcd in this process. It listens nowhere: the client
-// calls it directly, so nobody else can reach the log.
+// startEmbedded starts etcd in this process. It does not listen: the client calls it directly, so
+// no other process can reach the log.
 func startEmbedded(ctx context.Context, config Config, quota int64) (*embed.Etcd, *clientv3.Client, error) {
 	dir := filepath.Join(config.DataDir, "etcd")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -68,9 +68,9 @@ func startEmbedded(ctx context.Context, config Config, quota int64) (*embed.Etcd
 	return nil, nil, fmt.Errorf("start etcd in %q: %w", dir, err)
 }
 
-// hardQuota is the quota that etcd itself enforces, above the log's: its file may be larger
-// for a moment, or because the quota was lowered. Log.Admit keeps the log below its quota;
-// etcd would also refuse what a start writes, and the ends of deletions.
+// hardQuota returns the quota that etcd itself enforces. It is above that of the log, because etcd's
+// file can be larger for a moment, or because the quota was lowered. Log.Admit keeps the log below
+// its quota. At its own quota, etcd would also refuse the writes of a start and of deletions.
 func hardQuota(dataDir string, quota int64) int64 {
 	if file, err := os.Stat(filepath.Join(dataDir, "etcd", "member", "snap", "db")); err == nil {
 		quota = max(quota, file.Size())
@@ -78,8 +78,8 @@ func hardQuota(dataDir string, quota int64) int64 {
 	return quota + overQuota
 }
 
-// LockDir makes this process the only user of a data directory until it ends.
-// The returned file holds the lock; keep it open.
+// LockDir takes an exclusive lock on a data directory, and returns an error if another process has
+// it. The lock lasts until the returned file is closed or the process ends.
 func LockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the data directory: %w", err)
@@ -95,13 +95,13 @@ func LockDir(dir string) (*os.File, error) {
 	return f, nil
 }
 
-// etcdLogger logs etcd's errors as errors, and its warnings at level debug, since some come
-// with every start.
+// etcdLogger logs etcd's errors as errors, and its warnings at level debug, since each start causes
+// some.
 func etcdLogger(logger *slog.Logger) *zap.Logger {
 	logger = logger.With("from", "etcd")
 	encoder := zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "msg", SkipLineEnding: true})
-	core := func(at slog.Level, from zapcore.LevelEnabler) zapcore.Core {
-		return zapcore.NewCore(encoder, zapcore.AddSync(slog.NewLogLogger(logger.Handler(), at).Writer()), from)
+	core := func(level slog.Level, enabler zapcore.LevelEnabler) zapcore.Core {
+		return zapcore.NewCore(encoder, zapcore.AddSync(slog.NewLogLogger(logger.Handler(), level).Writer()), enabler)
 	}
 	warnings := zap.LevelEnablerFunc(func(l zapcore.Level) bool { return l == zapcore.WarnLevel })
 	return zap.New(zapcore.NewTee(core(slog.LevelDebug, warnings), core(slog.LevelError, zapcore.ErrorLevel)))

@@ -33,7 +33,7 @@ func tail(t *testing.T, l *Log) *table.Writer {
 	done, loaded := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Probed: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	limit.Closed(t, loaded, "the table is loaded")
@@ -76,13 +76,13 @@ func TestTailEqualsLog(t *testing.T) {
 		same(t, l, to)
 	}
 	same(t, l, tail(t, l))
-	if err := l.compact(t.Context(), to.Rev()-17, false, nil, view{}); err != nil {
+	if err := l.compact(t.Context(), to.Rev()-17, false, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, l, tail(t, l))
 }
 
-// same waits for the log's revision and compares every key.
+// same waits until the table has the log's revision, and compares every key.
 func same(t *testing.T, l *Log, to *table.Writer) {
 	t.Helper()
 	rev, err := l.Committed(t.Context())
@@ -109,7 +109,7 @@ func same(t *testing.T, l *Log, to *table.Writer) {
 	}
 }
 
-// TestResumeAcrossRestart shows that a reader's place survives the hub.
+// TestResumeAcrossRestart shows that a reader can resume after a restart of the hub.
 func TestResumeAcrossRestart(t *testing.T) {
 	dir := t.TempDir()
 	var start int64
@@ -130,7 +130,7 @@ func TestResumeAcrossRestart(t *testing.T) {
 		}
 	}()
 	to := tail(t, open(t, dir))
-	sub, err := to.Subscribe(start, nil, table.Under(key.SpacePrefix("s")))
+	sub, err := to.Subscribe(start, nil, table.PrefixTopic(key.SpacePrefix("s")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestResumeAcrossRestart(t *testing.T) {
 	}
 }
 
-// TestCompactedStart shows that a hub starts although the window was compacted away.
+// TestCompactedStart shows that a hub starts although all history was compacted.
 func TestCompactedStart(t *testing.T) {
 	l := open(t, t.TempDir())
 	var rev int64
@@ -151,12 +151,12 @@ func TestCompactedStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.compact(t.Context(), rev, false, nil, view{}); err != nil {
+	if err := l.compact(t.Context(), rev, false, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	to := tail(t, l)
 	same(t, l, to)
-	if _, err := to.Subscribe(rev-1, nil, table.Under("o/")); err == nil {
+	if _, err := to.Subscribe(rev-1, nil, table.PrefixTopic("o/")); err == nil {
 		t.Fatal("subscribed below the compacted revision")
 	}
 }

@@ -12,40 +12,40 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// promptly is how old what was found out before a compaction may be when that is asked for. It is
-// longer than an etcd takes to answer with which a hub gets on at all.
+// promptly is the maximum time between the check of a compaction's basis and the request to compact.
+// It is longer than any usable etcd takes to answer.
 const promptly = 10 * time.Second
 
-// errHeldUp says that this process was held up between that it looked and that it acted.
+// errHeldUp is returned when this process was suspended between the check and the compaction.
 var errHeldUp = errors.New("this hub was held up")
 
-// view is what a compaction was decided by: a revision of the table, and the context of an
-// election, nil if it is not by one.
-type view struct {
+// basis is the information on which a compaction was decided: the revision of the table, and the
+// context of this hub's election, or nil if the compaction does not depend on an election.
+type basis struct {
 	seen    int64
 	elected context.Context
 }
 
-// compact compacts history below a revision; it is the one place where that is done.
-// physical waits until etcd can use the space again.
+// compact compacts history below a revision. No other code compacts. If physical is true, compact
+// waits until etcd can reuse the space.
 //
-// etcd compacts without conditions. So right before, it is asked whether what this was decided
-// by still holds: a hub that stood still may have been deposed, and others may have come, who
-// need more. If this hub is held up even between that and the compaction, by either of its
-// clocks, it asks again another time. What is compacted too late all the same costs relists: who
-// reads below it is told so.
-func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func(context.Context, int64) error, by view) error {
+// A compaction in etcd has no preconditions. So compact checks right before it that the basis still
+// holds: a hub that was suspended may have lost its election, and hubs that joined meanwhile may need
+// older revisions. If the hub was suspended even between check and compaction, by either of its
+// clocks, compact returns errHeldUp, and the caller tries again later. A compaction that is too late
+// all the same causes relists: readers below it get an error.
+func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func(context.Context, int64) error, decided basis) error {
 	if before != nil {
 		if err := before(ctx, rev); err != nil {
 			return fmt.Errorf("before the compaction of the log at revision %d: %w", rev, err)
 		}
 	}
-	if l.server == nil { // else there is no other hub
-		asked := time.Now()
-		if err := l.holds(ctx, by); err != nil {
+	if l.server == nil { // an embedded etcd has no other hub
+		checked := time.Now()
+		if err := l.checkBasis(ctx, decided); err != nil {
 			return fmt.Errorf("before the compaction of the log at revision %d: %w", rev, err)
 		}
-		if late(asked, time.Now()) {
+		if isLate(checked, time.Now()) {
 			return errHeldUp
 		}
 	}
@@ -59,20 +59,20 @@ func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func
 	return nil
 }
 
-// holds fails with ErrDeposed or ErrMoved if this hub is no longer elected, or others have come
-// since the table had a revision.
-func (l *Log) holds(ctx context.Context, by view) error { //nolint:contextcheck // an election ends with the hub, too
-	if by.elected != nil {
-		ctx = by.elected
+// checkBasis returns ErrDeposed if this hub is no longer elected, and ErrMoved if another hub has
+// joined after the table's revision.
+func (l *Log) checkBasis(ctx context.Context, decided basis) error { //nolint:contextcheck // an election ends with the hub, too
+	if decided.elected != nil {
+		ctx = decided.elected
 	}
-	asking, cancel := context.WithTimeout(Unjoined(ctx, by.seen, key.Hubs.Prefix()), promptly)
+	limited, cancel := context.WithTimeout(Unjoined(ctx, decided.seen, key.Hubs.Prefix()), promptly)
 	defer cancel()
-	_, err := l.client.Txn(asking).Then(clientv3.OpGet(Prefix+key.Hubs.Prefix(), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+	_, err := l.client.Txn(limited).Then(clientv3.OpGet(Prefix+key.Hubs.Prefix(), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 	return err
 }
 
-// late says whether too much time has passed, by the clock that stops with a machine, or by the
-// one that can be set.
-func late(asked, now time.Time) bool {
-	return max(now.Sub(asked), now.Round(0).Sub(asked.Round(0))) > promptly
+// isLate reports whether more than promptly has passed since a time, by the monotonic clock, which
+// stops while a machine is suspended, or by the wall clock.
+func isLate(since, now time.Time) bool {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0))) > promptly
 }

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestCompactedByAnOldView: a hub that stood still does not compact by who lived before: not if
-// others have come, nor if it is no longer elected.
+// TestCompactedByAnOldView shows that a hub that was suspended does not compact on an outdated basis:
+// neither if another hub has joined, nor if it is no longer elected.
 func TestCompactedByAnOldView(t *testing.T) {
 	t.Parallel()
 	l := external(t, 0)
@@ -33,37 +33,37 @@ func TestCompactedByAnOldView(t *testing.T) {
 	guarded := func(created int64) context.Context {
 		return Guarded(t.Context(), Guard{Key: "l/compaction", CreateRev: created})
 	}
-	write("h/one") // which says again what it needs
-	there := func() bool {
+	write("h/one") // an update of the same hub
+	exists := func() bool {
 		_, err := l.Client().Client.Get(t.Context(), Prefix+"o/old", clientv3.WithRev(old))
 		return err == nil
 	}
-	compact := func(by view) error { return l.compact(t.Context(), seen, true, nil, by) }
-	if err := compact(view{seen, guarded(elected + 1)}); !errors.Is(err, ErrDeposed) || !there() {
-		t.Errorf("by who is no longer elected: %v", err)
+	compact := func(decided basis) error { return l.compact(t.Context(), seen, true, nil, decided) }
+	if err := compact(basis{seen, guarded(elected + 1)}); !errors.Is(err, ErrDeposed) || !exists() {
+		t.Errorf("by a hub that is no longer elected: %v", err)
 	}
 	joined := write("h/other")
-	for name, by := range map[string]context.Context{"elected": guarded(elected), "for want of room": nil} {
-		if err := compact(view{seen, by}); !errors.Is(err, ErrMoved) || !there() {
-			t.Errorf("%s, by who has not seen another hub: %v", name, err)
+	for name, election := range map[string]context.Context{"elected": guarded(elected), "for want of room": nil} {
+		if err := compact(basis{seen, election}); !errors.Is(err, ErrMoved) || !exists() {
+			t.Errorf("%s, by a hub that does not know of another hub: %v", name, err)
 		}
 	}
-	if err := compact(view{joined, guarded(elected)}); err != nil || there() {
-		t.Errorf("by who has: %v", err)
+	if err := compact(basis{joined, guarded(elected)}); err != nil || exists() {
+		t.Errorf("by a hub that knows of all hubs: %v", err)
 	}
 }
 
-// TestLate: what was found out long ago is not acted upon.
+// TestLate shows that the check of a basis is valid for a limited time, by both clocks.
 func TestLate(t *testing.T) {
 	now := time.Now()
 	for after, want := range map[time.Duration]bool{0: false, promptly: false, promptly + time.Nanosecond: true, -time.Hour: false} {
-		if late(now, now.Add(after)) != want {
+		if isLate(now, now.Add(after)) != want {
 			t.Errorf("after %s", after)
 		}
 	}
 }
 
-// compactedWhile has history compacted right after the table was first loaded from it.
+// compactedWhile compacts history right after the first load of the table.
 type compactedWhile struct {
 	*table.Writer
 	once    sync.Once
@@ -76,8 +76,8 @@ func (c *compactedWhile) Reset(rev int64, state []table.Update) {
 	c.once.Do(c.compact)
 }
 
-// TestCompactedTooLate: whose tail has yet to read what is compacted loads its table anew, with all
-// that is in the log; who resumes from below is told.
+// TestCompactedTooLate shows that a tail whose unread history is compacted reloads its table with all
+// keys of the log, and that a reader that resumes below the compaction gets an error.
 func TestCompactedTooLate(t *testing.T) {
 	t.Parallel()
 	l := external(t, 0)
@@ -93,7 +93,7 @@ func TestCompactedTooLate(t *testing.T) {
 		last = rev
 	}
 	to := &compactedWhile{Writer: table.New(table.Config{WindowSteps: 10000, WindowBytes: 1 << 20}), compact: func() {
-		if err := l.compact(t.Context(), last, true, nil, view{seen: last}); err != nil {
+		if err := l.compact(t.Context(), last, true, nil, basis{seen: last}); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -102,7 +102,7 @@ func TestCompactedTooLate(t *testing.T) {
 	var lost atomic.Int32
 	go func() {
 		defer close(done)
-		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) { lost.Add(1) }, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) { lost.Add(1) }, Loaded: sync.OnceFunc(func() { close(loaded) }), Probed: func(error) {}})
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	limit.Closed(t, loaded, "the table is loaded")
@@ -110,7 +110,7 @@ func TestCompactedTooLate(t *testing.T) {
 	if same(t, l, to.Writer); lost.Load() != 1 {
 		t.Errorf("the table was lost %d times", lost.Load())
 	}
-	if _, err := to.Subscribe(first, nil, table.Under("o/")); !errors.Is(err, table.ErrExpired) {
-		t.Errorf("who resumes from what is compacted: %v", err)
+	if _, err := to.Subscribe(first, nil, table.PrefixTopic("o/")); !errors.Is(err, table.ErrExpired) {
+		t.Errorf("resume below the compaction: %v", err)
 	}
 }

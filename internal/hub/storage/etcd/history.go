@@ -7,51 +7,51 @@ import (
 )
 
 const (
-	// historySteps is how many marks are kept for as much history as is allowed.
-	historySteps = 64
-	// historyMarks bounds the marks that are kept.
-	historyMarks = 1024
-	// putOverhead is about how many bytes etcd keeps besides the key and value of a put.
+	// checkpointsPerLimit is the number of checkpoints in a history of the maximum size.
+	checkpointsPerLimit = 64
+	// maxCheckpoints is the maximum number of checkpoints.
+	maxCheckpoints = 1024
+	// putOverhead is the approximate number of bytes that etcd stores besides the key and value of a put.
 	putOverhead = 256
 )
 
-// history counts the bytes that were written up to revisions, so that the log can be
-// compacted by bytes. It is safe for concurrent use.
+// history records how many bytes were written up to which revision, so that the log can be
+// compacted by size. It is safe for concurrent use.
 type history struct {
-	// over wakes the keeper when history takes more than it may.
+	// over receives when the size of history exceeds its limit.
 	over chan struct{}
 
 	mu    sync.Mutex
-	most  int64
-	total int64
-	rev   int64
-	// marks are revisions, in order, and how much was written up to each; the first is the
-	// oldest revision that the log has.
-	marks []historyMark
+	most  int64 // the limit, in bytes
+	total int64 // bytes written since the log was opened
+	rev   int64 // the newest revision
+	// checkpoints have revisions, in order, and the bytes written up to each; the first has about
+	// the oldest revision of the log.
+	checkpoints []checkpoint
 }
 
-type historyMark struct{ rev, total int64 }
+type checkpoint struct{ rev, total int64 }
 
 func newHistory() *history {
-	return &history{over: make(chan struct{}, 1), marks: []historyMark{{}}}
+	return &history{over: make(chan struct{}, 1), checkpoints: []checkpoint{{}}}
 }
 
-// bound sets how many bytes history may take.
+// bound sets the limit of history, in bytes.
 func (h *history) bound(most int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.most = most
 }
 
-// reset forgets everything; a revision is the oldest that the log has.
+// reset drops all records. rev is the oldest revision of the log.
 func (h *history) reset(rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.rev = rev
-	h.marks = []historyMark{{rev, h.total}}
+	h.checkpoints = []checkpoint{{rev, h.total}}
 }
 
-// add counts the events of a revision.
+// add adds the bytes of the events of a revision.
 func (h *history) add(rev int64, events []*clientv3.Event) {
 	size := int64(0)
 	for _, e := range events {
@@ -61,17 +61,17 @@ func (h *history) add(rev int64, events []*clientv3.Event) {
 	defer h.mu.Unlock()
 	h.total += size
 	h.rev = rev
-	if h.total-h.marks[len(h.marks)-1].total >= h.most/historySteps {
-		h.marks = append(h.marks, historyMark{rev, h.total})
+	if h.total-h.checkpoints[len(h.checkpoints)-1].total >= h.most/checkpointsPerLimit {
+		h.checkpoints = append(h.checkpoints, checkpoint{rev, h.total})
 	}
-	if len(h.marks) > historyMarks { // nothing is compacted: keep every second one
-		thinned := h.marks[:0]
-		for i := 0; i < len(h.marks); i += 2 {
-			thinned = append(thinned, h.marks[i])
+	if len(h.checkpoints) > maxCheckpoints { // there was no compaction for long: keep every second one
+		thinned := h.checkpoints[:0]
+		for i := 0; i < len(h.checkpoints); i += 2 {
+			thinned = append(thinned, h.checkpoints[i])
 		}
-		h.marks = thinned
+		h.checkpoints = thinned
 	}
-	if h.total-h.marks[0].total > h.most {
+	if h.total-h.checkpoints[0].total > h.most {
 		select {
 		case h.over <- struct{}{}:
 		default:
@@ -79,40 +79,39 @@ func (h *history) add(rev int64, events []*clientv3.Event) {
 	}
 }
 
-// written is how many bytes were written so far.
+// written returns the number of bytes written since the log was opened.
 func (h *history) written() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.total
 }
 
-// kept is how many bytes were written since the oldest revision that the log has.
+// kept returns the number of bytes written since the oldest revision of the log.
 func (h *history) kept() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.total - h.marks[0].total
+	return h.total - h.checkpoints[0].total
 }
 
-// oldest is about the oldest revision that the log has.
+// oldest returns approximately the oldest revision of the log.
 func (h *history) oldest() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.marks[0].rev
+	return h.checkpoints[0].rev
 }
 
-// exceeds says whether history takes more than it may.
+// exceeds reports whether the size of history exceeds its limit.
 func (h *history) exceeds() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.total-h.marks[0].total > h.most
+	return h.total-h.checkpoints[0].total > h.most
 }
 
-// half is the oldest revision after which no more than half of what history may take was
-// written.
+// half returns the oldest revision after which at most half of the limit was written.
 func (h *history) half() int64 {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, m := range h.marks {
+	for _, m := range h.checkpoints {
 		if h.total-m.total <= h.most/2 {
 			return m.rev
 		}
@@ -120,16 +119,16 @@ func (h *history) half() int64 {
 	return h.rev
 }
 
-// forget drops the marks below a revision that the log was compacted at.
+// forget drops the checkpoints below the revision of a compaction.
 func (h *history) forget(rev int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	n := 0
-	for n+1 < len(h.marks) && h.marks[n+1].rev <= rev {
+	for n+1 < len(h.checkpoints) && h.checkpoints[n+1].rev <= rev {
 		n++
 	}
-	h.marks = h.marks[n:]
+	h.checkpoints = h.checkpoints[n:]
 	if rev >= h.rev {
-		h.marks = []historyMark{{h.rev, h.total}}
+		h.checkpoints = []checkpoint{{h.rev, h.total}}
 	}
 }

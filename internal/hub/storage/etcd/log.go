@@ -3,8 +3,7 @@
 // revision at a time, makes the hub's own batched writes, writes the hub marker, and
 // compacts history that has left the table's window.
 //
-// It must never look into a value: what values mean, and how they are encrypted, is
-// decided elsewhere.
+// It must never interpret a value: other packages define the meaning of values and their encryption.
 package etcd
 
 import (
@@ -31,34 +30,33 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Prefix is where the hub's keys live in etcd.
+// Prefix is the prefix of the hub's keys in etcd.
 const Prefix = "/orrery/"
 
-// Config says where the log is.
+// Config configures Open.
 type Config struct {
-	// DataDir is where an embedded etcd keeps its data. One process at a time.
+	// DataDir is the directory of an embedded etcd, for one process at a time.
 	DataDir string
 	// Servers are the client URLs of an external etcd; if empty, etcd is embedded.
 	Servers []string
-	// CAFile has the certificates, PEM, by which an external etcd is verified, CertFile and
-	// KeyFile the client certificate that it is shown, read again for each connection; each
-	// may be empty.
+	// CAFile has the PEM certificates by which an external etcd is verified. CertFile and KeyFile
+	// have the client certificate, and are read again for each connection. Each may be empty.
 	CAFile, CertFile, KeyFile string
-	// UnsafeNoFsync makes tests and demos faster at the price of durability.
+	// UnsafeNoFsync makes tests and demos faster, but a crash of the machine can lose writes.
 	UnsafeNoFsync bool
-	// Quota is how large the log may become, in bytes. 0 means DefaultQuota for an embedded
-	// etcd, and for an external one its own quota.
+	// Quota is the maximum size of the log in bytes. 0 means DefaultQuota for an embedded etcd, and
+	// the quota of the server for an external one.
 	Quota int64
-	// Sealer encrypts values; if nil, they are stored as they are.
+	// Sealer encrypts values; if nil, values are stored in plain text.
 	Sealer Sealer
-	// Logger receives messages, etcd's included: its errors, and its warnings as debug.
+	// Logger also receives etcd's errors, and etcd's warnings at level debug.
 	Logger *slog.Logger
 }
 
 const (
 	dialTimeout = 10 * time.Second
-	// aliveEvery is how often a silent connection to an external etcd is pinged, and
-	// aliveTimeout after which time without an answer it counts as lost.
+	// aliveEvery is the interval of keepalive pings on an idle connection to an external etcd. A
+	// connection without an answer for aliveTimeout is closed.
 	aliveEvery   = 10 * time.Second
 	aliveTimeout = 5 * time.Second
 )
@@ -66,7 +64,7 @@ const (
 // Log is an open log. It is safe for concurrent use.
 type Log struct {
 	client *kubernetes.Client
-	// sealer says how values are kept; raw reads them as they are kept.
+	// sealer encrypts and decrypts values; raw reads and writes them in stored form.
 	sealer  Sealer
 	raw     clientv3.KV
 	stale   staleness
@@ -76,7 +74,7 @@ type Log struct {
 	room    *room
 	history *history
 	reach   *reach
-	// copying is read-locked while the log is copied, and locked while it is defragmented.
+	// copying is read-locked during a copy of the log, and locked during a defragmentation.
 	copying          sync.RWMutex
 	still            standstill
 	acked            acked
@@ -84,8 +82,8 @@ type Log struct {
 	defragmentations durations
 }
 
-// Open opens the log. etcd is ready when it returns: it starts an embedded one, and waits
-// for an external one until the context ends.
+// Open starts an embedded etcd, or connects to an external one, and waits until etcd is ready or the
+// context ends.
 func Open(ctx context.Context, config Config) (*Log, error) {
 	l := &Log{logger: config.Logger, sealer: config.Sealer, history: newHistory(), reach: newReach(), stale: newStaleness()}
 	if l.sealer == nil {
@@ -109,7 +107,7 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 	return l, nil
 }
 
-// connect connects to an external etcd, and waits for it: it may be starting, too.
+// connect connects to an external etcd, and waits until it is ready: it may still be starting.
 func (l *Log) connect(ctx context.Context, config Config) error {
 	servers := config.Servers
 	secured, err := secure(config)
@@ -128,12 +126,12 @@ func (l *Log) connect(ctx context.Context, config Config) error {
 	l.client = wrap(c)
 	l.meter = &meter{client: c, quota: config.Quota, logger: l.logger}
 	l.raw = sealClient(c, clientv3.RetryKVClient(c), l.sealer)
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		err := l.tryRoom(ctx)
 		if err == nil {
 			return nil
 		}
-		if !said {
+		if !logged {
 			l.logger.Error("etcd can't be used yet, trying again", "servers", servers, "error", err)
 		}
 		select {
@@ -144,7 +142,8 @@ func (l *Log) connect(ctx context.Context, config Config) error {
 	}
 }
 
-// secure is how an external etcd is verified, and what it is shown; nil: neither is said.
+// secure returns the TLS configuration for an external etcd; nil if neither a CA nor a client
+// certificate is configured.
 func secure(config Config) (*tls.Config, error) {
 	if config.CAFile == "" && config.CertFile == "" {
 		return nil, nil
@@ -172,8 +171,8 @@ func secure(config Config) (*tls.Config, error) {
 	return secured, nil
 }
 
-// dialBackoff is the backoff of attempts to reach an etcd: that of gRPC goes up to two
-// minutes.
+// dialBackoff returns the backoff of attempts to connect. Its maximum is aliveTimeout; gRPC's default
+// is two minutes.
 func dialBackoff() backoff.Config {
 	b := backoff.DefaultConfig
 	b.MaxDelay = aliveTimeout
@@ -186,8 +185,8 @@ func (l *Log) tryRoom(ctx context.Context) error {
 	return l.openRoom(ctx)
 }
 
-// openRoom measures how much room there is, and ends an alarm from before if there is some,
-// so that what a start writes is not refused.
+// openRoom measures the log, and disarms an earlier alarm of etcd if there is room, so that etcd does
+// not refuse the writes of a start.
 func (l *Log) openRoom(ctx context.Context) error {
 	size, err := l.meter.measure(ctx)
 	if err != nil {
@@ -210,8 +209,8 @@ func wrap(c *clientv3.Client) *kubernetes.Client {
 	return k
 }
 
-// Client is the client that the registries of k8s.io/apiserver write through. It seals
-// what it writes, and opens what it reads.
+// Client returns the client for the registries of k8s.io/apiserver. It encrypts values that it
+// writes, and decrypts values that it reads.
 func (l *Log) Client() *kubernetes.Client { return l.client }
 
 // Close closes the client and stops an embedded etcd.
@@ -224,9 +223,10 @@ func (l *Log) Close() error {
 	return err
 }
 
-// Committed is a revision that includes everything acknowledged before the call, by any
-// hub: the header of a linearizable read, or what an embedded etcd has answered. It fails if the log has lost revisions that were
-// seen before, and waits while that is not known.
+// Committed returns a revision that includes every write that any hub acknowledged before the call:
+// the revision of a linearizable read, or the newest revision in a response of an embedded etcd. It
+// returns an error if the log has lost revisions that it had before, and blocks while the tail
+// checks that.
 func (l *Log) Committed(ctx context.Context) (int64, error) {
 	for {
 		switch err := l.reach.wait(ctx, true); {
@@ -241,11 +241,11 @@ func (l *Log) Committed(ctx context.Context) (int64, error) {
 	}
 }
 
-// errStopped says that the embedded etcd has ended.
+// errStopped is returned when the embedded etcd has stopped.
 var errStopped = errors.New("etcd has stopped")
 
-// answered is the newest revision that an embedded etcd has answered with. It asks nobody, where a
-// linearizable read takes a round through raft.
+// answered returns the newest revision in a response of an embedded etcd. It makes no request; a
+// linearizable read would take a round of raft.
 func (l *Log) answered(ctx context.Context) (int64, error) {
 	if err := l.still.enter(ctx); err != nil {
 		return 0, fmt.Errorf("read the log's revision: %w", err)
@@ -258,14 +258,14 @@ func (l *Log) answered(ctx context.Context) (int64, error) {
 	}
 	life, known := l.reach.before()
 	rev := l.acked.rev.Load()
-	if rev == 0 { // nothing was asked yet
+	if rev == 0 { // there was no request yet
 		return l.revision(ctx)
 	}
 	return rev, l.reach.after(life, known, rev)
 }
 
-// revision is Committed without waiting, for the tail, which finds out whether the log is
-// still the same.
+// revision makes a linearizable read and returns its revision. Unlike Committed, it does not wait for
+// the tail, which calls it to check whether the log is still the same.
 func (l *Log) revision(ctx context.Context) (int64, error) {
 	life, known := l.reach.before()
 	r, err := l.client.Client.Get(ctx, Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
@@ -275,8 +275,9 @@ func (l *Log) revision(ctx context.Context) (int64, error) {
 	return r.Header.Revision, l.reach.after(life, known, r.Header.Revision)
 }
 
-// Begin writes the hub marker, to a key that nobody else writes, and then lets everybody
-// use the log again, as Resume does. It returns a revision at which the marker is there.
+// Begin writes the hub marker to a key that no other hub writes, and then allows use of the log
+// again, as Resume does. It returns a revision at which the marker exists. It returns ErrFull if
+// etcd's quota is exhausted.
 func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (rev int64, err error) {
 	if err := l.reach.wait(ctx, false); err != nil {
 		return 0, err
@@ -292,23 +293,23 @@ func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (re
 	return rev, nil
 }
 
-// Losses is how often the table was lost, for Resume. It must be asked before the table is
-// seen to be loaded: then Resume can't take another table for that one.
+// Losses returns how often the table was lost, for Resume. Call it before you check that the table is
+// loaded, so that Resume has no effect if that table was lost meanwhile.
 func (l *Log) Losses() int { return l.reach.lost() }
 
-// Lost says that the table is lost, so that nobody can use the log.
+// Lost reports whether the table is lost, so that writes and Committed block.
 func (l *Log) Lost() bool {
 	l.reach.mu.Lock()
 	defer l.reach.mu.Unlock()
 	return l.reach.unloaded
 }
 
-// Resume lets everybody use the log again after the table was lost and loaded, unless it
-// was lost once more since.
+// Resume allows use of the log again after the table was lost and loaded. It has no effect if the
+// table was lost again since losses was read.
 func (l *Log) Resume(losses int) { l.reach.load(losses) }
 
-// Put writes one key if it was last written at a revision (0: if it does not
-// exist). ok is false if it was not; rev is then the log's revision.
+// Put writes one key if modRev is its modification revision (0: if the key does not exist). rev is
+// the revision of the write, or, if ok is false because the comparison failed, that of the log.
 func (l *Log) Put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
 	if err := l.reach.wait(ctx, true); err != nil {
 		return 0, false, err

@@ -14,76 +14,78 @@ import (
 )
 
 const (
-	// statusTimeout bounds a request for the log's size.
+	// statusTimeout is the timeout of a request for the log's size.
 	statusTimeout = 5 * time.Second
-	// settleCommits is after how many commits, every settleEvery, what was freed before
-	// counts as free, and settleTries how many are made while others read.
-	settleCommits = 3
-	settleTries   = 20
-	settleEvery   = 110 * time.Millisecond // etcd commits every 100 ms
-	// settleLease is how long a lease lasts that nobody revokes, in seconds.
-	settleLease = 60
+	// freeCommits is the number of commits, one each freeEvery, after which freed pages count as
+	// free. freeTries is the maximum number of commits while read transactions are open.
+	freeCommits = 3
+	freeTries   = 20
+	freeEvery   = 110 * time.Millisecond // etcd commits every 100 ms
+	// freeLease is the TTL in seconds of a lease whose revocation failed.
+	freeLease = 60
 )
 
-// meter measures how large etcd's database is, and knows how large it may become.
+// meter measures the size of etcd's database, and knows its quotas.
 type meter struct {
 	client *clientv3.Client
-	// server is the embedded etcd; nil: it is external.
+	// server is the embedded etcd; nil if etcd is external.
 	server *embed.Etcd
-	// quota is the configured one; hardQuota is the one that an embedded etcd enforces.
+	// quota is the configured quota; hardQuota is the quota that an embedded etcd enforces.
 	quota, hardQuota int64
 	members          members
 	logger           *slog.Logger
 }
 
-// members are the sizes that the members of an etcd cluster last said.
+// members has the last reported size of each member of an etcd cluster.
 type members struct {
 	mu  sync.Mutex
 	all map[uint64]Size
 }
 
-// note notes the size of one member, and returns the largest of all.
-func (m *members) note(id uint64, said Size) Size {
+// record records the size of one member. It returns that size with the largest File and InUse and
+// the smallest Quota of all members.
+func (m *members) record(id uint64, reported Size) Size {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.all == nil {
 		m.all = map[uint64]Size{}
 	}
-	m.all[id] = said
+	m.all[id] = reported
 	for _, other := range m.all {
-		said.File, said.InUse = max(said.File, other.File), max(said.InUse, other.InUse)
-		said.Quota = min(said.Quota, other.Quota)
+		reported.File, reported.InUse = max(reported.File, other.File), max(reported.InUse, other.InUse)
+		reported.Quota = min(reported.Quota, other.Quota)
 	}
-	return said
+	return reported
 }
 
-// measure asks etcd for its size; in a cluster, a different member each time.
+// measure requests the size of etcd's database; in a cluster, of a different member each time.
 func (m *meter) measure(ctx context.Context) (Size, error) {
 	ctx, cancel := context.WithTimeout(ctx, statusTimeout)
 	defer cancel()
 	status, err := m.status(ctx)
 	if err != nil {
-		return Size{}, fmt.Errorf("ask etcd for its size: %w", err)
+		return Size{}, fmt.Errorf("request the size of etcd's database: %w", err)
 	}
 	size := Size{Quota: m.quota, File: status.DbSize, InUse: status.DbSizeInUse}
 	if m.server == nil {
 		size.Quota = externalQuota(m.quota, status.DbSizeQuota)
 	}
-	for _, said := range status.Errors {
-		size.Alarm = size.Alarm || strings.Contains(said, pb.AlarmType_NOSPACE.String())
+	for _, message := range status.Errors {
+		size.Alarm = size.Alarm || strings.Contains(message, pb.AlarmType_NOSPACE.String())
 	}
-	return m.members.note(status.Header.MemberId, size), nil
+	return m.members.record(status.Header.MemberId, size), nil
 }
 
-// settle has etcd count as free what was freed until now, as far as its readers let it. Its
-// database does so when it commits the next but one write transaction, once no reader is
-// older, and a log that refuses writes has none. Leases make some that are no revision.
-func (m *meter) settle(ctx context.Context) {
-	for tries, alone := 0, 0; tries < settleTries && alone < settleCommits; tries++ {
-		if lease, err := m.client.Grant(ctx, settleLease); err == nil {
-			_, _ = m.client.Revoke(ctx, lease.ID) // else it ends by itself
+// commitFreed makes etcd count freed pages as free. etcd's database does so at its second next write
+// transaction, once no older read transaction is open. A log that refuses writes has no write
+// transactions, so commitFreed grants and revokes leases, which make transactions without a
+// revision. It gives up after freeTries.
+func (m *meter) commitFreed(ctx context.Context) {
+	for tries, alone := 0, 0; tries < freeTries && alone < freeCommits; tries++ {
+		if lease, err := m.client.Grant(ctx, freeLease); err == nil {
+			_, _ = m.client.Revoke(ctx, lease.ID) // if it fails, the lease expires
 		}
-		alone++ // who reads in a cluster is not known
+		alone++ // the read transactions of an external etcd are unknown
 		if m.server != nil {
 			backend := m.server.Server.Backend()
 			if backend.ForceCommit(); backend.OpenReadTxN() > 1 {
@@ -91,7 +93,7 @@ func (m *meter) settle(ctx context.Context) {
 			}
 		}
 		select {
-		case <-time.After(settleEvery):
+		case <-time.After(freeEvery):
 		case <-ctx.Done():
 			return
 		}
@@ -99,31 +101,32 @@ func (m *meter) settle(ctx context.Context) {
 }
 
 func (m *meter) status(ctx context.Context) (*pb.StatusResponse, error) {
-	if m.server == nil { // Client.Status would open a connection each time
+	if m.server == nil { // Client.Status would open a new connection
 		return pb.NewMaintenanceClient(m.client.ActiveConnection()).Status(ctx, &pb.StatusRequest{})
 	}
 	status, err := m.client.Status(ctx, "")
 	return (*pb.StatusResponse)(status), err
 }
 
-// externalQuota is the quota of an external etcd: the configured one (told), but no more
-// than etcd says itself, which it does from 3.6 on.
-func externalQuota(told, said int64) int64 {
+// externalQuota returns the quota of an external etcd: the smaller one of the configured quota and
+// the quota that etcd reports. etcd reports it since version 3.6; 0 means that it does not, and a
+// negative quota that it has none.
+func externalQuota(configured, reported int64) int64 {
 	switch {
-	case told > 0 && said > 0:
-		return min(told, said)
-	case told > 0:
-		return told
-	case said > 0:
-		return said
-	case said < 0: // it has none
+	case configured > 0 && reported > 0:
+		return min(configured, reported)
+	case configured > 0:
+		return configured
+	case reported > 0:
+		return reported
+	case reported < 0:
 		return DefaultQuota
 	}
 	return unknownQuota
 }
 
-// disarm ends the alarms by which etcd refuses every put, if there is room again;
-// without room it would raise them with the next put.
+// disarm ends the NOSPACE alarms, during which etcd refuses every put, and reports whether it did. It
+// does nothing if there is no room: etcd would raise the alarm again with the next put.
 func (m *meter) disarm(ctx context.Context, size Size) (bool, error) {
 	if !size.Alarm || size.File+minReserve/4 > m.refuses(size) {
 		return false, nil
@@ -146,7 +149,7 @@ func (m *meter) disarm(ctx context.Context, size Size) (bool, error) {
 	return true, nil
 }
 
-// refuses is the file size above which etcd refuses puts.
+// refuses returns the file size in bytes above which etcd refuses puts.
 func (m *meter) refuses(size Size) int64 {
 	if m.server != nil {
 		return m.hardQuota

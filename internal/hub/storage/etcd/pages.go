@@ -8,24 +8,24 @@ import (
 )
 
 const (
-	// leastPage is how many keys a page has at least, and mostPages about how many pages there are
-	// beyond the first.
+	// leastPage is the minimum number of keys of a page that is not the last, and mostPages the
+	// approximate number of pages after the first.
 	leastPage = 1000
 	mostPages = 8
 )
 
-// pages calls fn with what is below a prefix, as it is kept, page by page in the order of keys. It ends
-// with the first error.
+// pages calls fn with the keys and stored values below a prefix, page by page in the order of keys. It
+// stops at the first error.
 //
-// For each page etcd counts all keys that are behind it, so pages of one size take a time that grows
-// with the square of their number: of 150,000 keys, a thousand at a time, five seconds. So there are few
-// pages, of which each has a part of all. One that can't be had, as it may be larger than a message can
-// be, is asked for again with the fewest keys.
+// For each page etcd counts all keys behind it, so with pages of a fixed size the duration grows with
+// the square of the number of keys: 150,000 keys in pages of a thousand take five seconds. So the size
+// of a page depends on the number of keys. If a request fails, perhaps because the response exceeds
+// the maximum size of a message, it is repeated with leastPage keys.
 func (l *Log) pages(ctx context.Context, prefix string, fn func([]*mvccpb.KeyValue) error, options ...clientv3.OpOption) error {
 	start, end, size := prefix, clientv3.GetPrefixRangeEnd(prefix), int64(leastPage)
 	for {
-		of := append([]clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(size)}, options...)
-		page, err := l.raw.Get(ctx, start, of...)
+		limits := append([]clientv3.OpOption{clientv3.WithRange(end), clientv3.WithLimit(size)}, options...)
+		page, err := l.raw.Get(ctx, start, limits...)
 		switch {
 		case err != nil && size > leastPage && ctx.Err() == nil:
 			size = leastPage

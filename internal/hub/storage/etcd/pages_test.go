@@ -11,7 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// narrow is an etcd that answers no more than so many keys at once, and counts what it answers.
+// narrow is a KV that fails for responses of more than most keys, and counts pages.
 type narrow struct {
 	clientv3.KV
 	most, pages int
@@ -26,8 +26,8 @@ func (n *narrow) Get(ctx context.Context, k string, opts ...clientv3.OpOption) (
 	return r, err
 }
 
-// TestPages: all that is below a prefix is read, once and in order, in few pages however much there
-// is, and in smaller ones where the larger can't be had; an error ends it.
+// TestPages shows that pages reads all keys below a prefix, once and in order, in few pages for any
+// number of keys, and in smaller pages if larger ones fail; and that it stops at an error.
 func TestPages(t *testing.T) {
 	l := open(t, t.TempDir())
 	const keys = 20 * leastPage

@@ -10,27 +10,27 @@ import (
 )
 
 const (
-	// atOnce is how many revisions etcd gives a watch that is behind, each tenth of a second.
+	// atOnce is the number of revisions that etcd sends to a lagging watch every 100 ms.
 	atOnce = 1000
-	// mostParts is by how many watches a history is read at once, at most. More of it is read when
-	// that has been applied.
-	mostParts = 64
-	// replayTimeout is how long the parts of once may take. Those that were not applied by then are read
-	// again, or by the tail's own watch if none was.
+	// maxChunks is the maximum number of concurrent watches. The chunks behind them are read when
+	// these have been applied.
+	maxChunks = 64
+	// replayTimeout is the timeout for maxChunks chunks. Chunks that were not applied by then are read
+	// again, or, if none was applied, by the tail's own watch.
 	replayTimeout = 10 * time.Second
 )
 
-// replay applies the history up to a revision, or the most of it, by several watches, each of which
-// has a part: etcd gives one that is behind a thousand revisions each tenth of a second, so one alone
-// takes four seconds for 40,000. The tail's own watch goes on from where it ends, and does all of it
-// if anything is wrong here.
+// replay applies most of the history up to revision now. It reads chunks of the history by concurrent
+// watches: etcd limits each lagging watch to atOnce revisions every 100 ms, so one watch takes four
+// seconds for 40,000 revisions. The tail's own watch continues where replay stops, also after an
+// error of a chunk.
 //
-// It is done of an embedded etcd alone, where every revision is one of this log: in another one a
-// part may not see its end.
+// It does nothing for an external etcd. There, other programs make revisions, too, so the watch of a
+// chunk may never receive an event at or behind the end of the chunk.
 func (t *tailer) replay(ctx context.Context, now int64) error {
 	for t.log.server != nil && now-t.to.Rev() > 2*atOnce {
 		before := t.to.Rev()
-		if err := t.replayParts(ctx, now); err != nil {
+		if err := t.replayChunks(ctx, now); err != nil {
 			return err
 		}
 		if t.to.Rev() == before {
@@ -40,27 +40,27 @@ func (t *tailer) replay(ctx context.Context, now int64) error {
 	return nil
 }
 
-// replayParts is replay for as much as is read at once. It applies less if something is wrong with a
-// part.
-func (t *tailer) replayParts(ctx context.Context, now int64) error {
+// replayChunks reads up to maxChunks chunks concurrently and applies them in order. It stops at the
+// first chunk that could not be read.
+func (t *tailer) replayChunks(ctx context.Context, now int64) error {
 	reading, cancel := context.WithTimeout(ctx, replayTimeout)
 	defer cancel()
-	var parts []chan []*clientv3.Event
-	for from := t.to.Rev() + 1; from+atOnce <= now && len(parts) < mostParts; from += atOnce {
-		part := make(chan []*clientv3.Event, 1)
-		parts = append(parts, part)
+	var chunks []chan []*clientv3.Event
+	for from := t.to.Rev() + 1; from+atOnce <= now && len(chunks) < maxChunks; from += atOnce {
+		chunk := make(chan []*clientv3.Event, 1)
+		chunks = append(chunks, chunk)
 		go func() {
-			defer close(part)
-			if events, ok := t.part(reading, from, from+atOnce); ok {
-				part <- events
+			defer close(chunk)
+			if events, ok := t.readChunk(reading, from, from+atOnce); ok {
+				chunk <- events
 			}
 		}()
 	}
-	for _, part := range parts {
+	for _, chunk := range chunks {
 		select {
-		case events, ok := <-part:
+		case events, ok := <-chunk:
 			if !ok {
-				return nil // the tail's own watch finds out what is wrong
+				return nil // the tail's own watch reports the error
 			}
 			if err := t.apply(ctx, clientv3.WatchResponse{Events: events}, true); err != nil {
 				return err
@@ -72,11 +72,11 @@ func (t *tailer) replayParts(ctx context.Context, now int64) error {
 	return nil
 }
 
-// part has the events from a revision on and before another one; ok is false if its watch ended before
-// it had them. That has a stream of its own, which ends with it: etcd's client and server wait for each other for ever when many watches of one
-// stream end while events come.
-func (t *tailer) part(ctx context.Context, from, before int64) (all []*clientv3.Event, ok bool) {
-	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "part", strconv.FormatInt(from, 10)))
+// readChunk returns the events of the revisions from <= revision < before. ok is false if the watch
+// ended before it received them all. The metadata gives each watch a gRPC stream of its own: when
+// many watches of one stream end while events arrive, etcd's client and server deadlock.
+func (t *tailer) readChunk(ctx context.Context, from, before int64) (all []*clientv3.Event, ok bool) {
+	ctx, cancel := context.WithCancel(metadata.AppendToOutgoingContext(ctx, "chunk", strconv.FormatInt(from, 10)))
 	defer cancel()
 	for r := range t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(from)) {
 		for i, e := range r.Events {

@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// BenchmarkReplay loads a log of a thousand objects with a history of so many revisions.
+// BenchmarkReplay loads a log of a thousand objects, with histories of different lengths.
 func BenchmarkReplay(b *testing.B) {
 	for _, revisions := range []int{1000, 10_000, 40_000} {
 		b.Run(fmt.Sprint(revisions), func(b *testing.B) {
@@ -27,7 +27,7 @@ func BenchmarkReplay(b *testing.B) {
 			for b.Loop() {
 				to := table.New(table.Config{WindowSteps: revisions, WindowBytes: 1 << 30})
 				ctx, cancel := context.WithCancel(b.Context())
-				_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: cancel, Asked: func(error) {}})
+				_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: cancel, Probed: func(error) {}})
 				if to.Rev() < int64(revisions) {
 					b.Fatalf("the table is at %d", to.Rev())
 				}

@@ -16,23 +16,23 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// teller notes what it is told, in order.
-type teller struct {
+// recorder is an Applier that records updates in order.
+type recorder struct {
 	mu    sync.Mutex
 	since int64
 	rev   int64
-	told  []string
-	// reached says that there is a new revision.
+	seen  []string
+	// reached receives when there is a new revision.
 	reached chan struct{}
 }
 
-func (to *teller) Reset(rev int64, _ []table.Update) {
+func (to *recorder) Reset(rev int64, _ []table.Update) {
 	to.mu.Lock()
 	defer to.mu.Unlock()
-	to.since, to.rev, to.told = rev, rev, nil
+	to.since, to.rev, to.seen = rev, rev, nil
 }
 
-func (to *teller) Apply(rev int64, updates []table.Update) error {
+func (to *recorder) Apply(rev int64, updates []table.Update) error {
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	if rev <= to.rev {
@@ -40,7 +40,7 @@ func (to *teller) Apply(rev int64, updates []table.Update) error {
 	}
 	to.rev = rev
 	for _, u := range updates {
-		to.told = append(to.told, fmt.Sprintf("%d %s %s", rev, u.Key, u.Value))
+		to.seen = append(to.seen, fmt.Sprintf("%d %s %s", rev, u.Key, u.Value))
 	}
 	select {
 	case to.reached <- struct{}{}:
@@ -49,17 +49,17 @@ func (to *teller) Apply(rev int64, updates []table.Update) error {
 	return nil
 }
 
-func (to *teller) Progress(int64) {}
+func (to *recorder) Progress(int64) {}
 
-func (to *teller) Rev() int64 {
+func (to *recorder) Rev() int64 {
 	to.mu.Lock()
 	defer to.mu.Unlock()
 	return to.rev
 }
 
-// broken ends the watches of some parts of a replay: of every of-th thousand of revisions, each as
-// soon as it has sent one response, or at once. It goes by the part, because parts are watched
-// concurrently, and leaves the tail's own watch alone, whose end would make the tail reload.
+// broken ends the watches of every interval-th chunk of a replay, after one response or at once. It
+// selects by the chunk, because chunks are watched concurrently. It does not end the tail's own watch,
+// because the tail would reload.
 type broken struct {
 	clientv3.Watcher
 	interval int64
@@ -67,11 +67,11 @@ type broken struct {
 
 func (b broken) Watch(ctx context.Context, k string, opts ...clientv3.OpOption) clientv3.WatchChan {
 	md, _ := metadata.FromOutgoingContext(ctx)
-	part := md.Get("part")
-	if b.interval == 0 || len(part) == 0 {
+	chunk := md.Get("chunk")
+	if b.interval == 0 || len(chunk) == 0 {
 		return b.Watcher.Watch(ctx, k, opts...)
 	}
-	from, err := strconv.ParseInt(part[0], 10, 64)
+	from, err := strconv.ParseInt(chunk[0], 10, 64)
 	if err != nil {
 		panic(err)
 	}
@@ -88,8 +88,8 @@ func (b broken) Watch(ctx context.Context, k string, opts ...clientv3.OpOption) 
 	return ended
 }
 
-// TestReplay: a long history is told as one watch tells it, revision by revision, also what is written
-// meanwhile, and if watches end in the middle of it.
+// TestReplay shows that a tail applies a long history as a single watch delivers it, revision by
+// revision, including concurrent writes, even if watches of chunks end early.
 func TestReplay(t *testing.T) {
 	l := open(t, t.TempDir())
 	write := func(i int) {
@@ -109,15 +109,15 @@ func TestReplay(t *testing.T) {
 		write(i)
 	}
 	watcher := l.client.Watcher
-	for _, of := range []int64{0, 5, 2} {
-		l.client.Watcher = broken{Watcher: watcher, interval: of}
-		to := &teller{reached: make(chan struct{}, 1)}
+	for _, interval := range []int64{0, 5, 2} {
+		l.client.Watcher = broken{Watcher: watcher, interval: interval}
+		to := &recorder{reached: make(chan struct{}, 1)}
 		ctx, cancel := context.WithCancel(t.Context())
 		var group sync.WaitGroup
 		lost := func(bool) {
-			t.Errorf("of %d parts the watch of one ends, and the tail lost its log at revision %d", of, to.Rev())
+			t.Errorf("the watch of each %dth chunk ends, and the tail lost its log at revision %d", interval, to.Rev())
 		}
-		group.Go(func() { _ = l.Tail(ctx, to, Hooks{Lost: lost, Loaded: func() {}, Asked: func(error) {}}) })
+		group.Go(func() { _ = l.Tail(ctx, to, Hooks{Lost: lost, Loaded: func() {}, Probed: func(error) {}}) })
 		for i := range 100 {
 			write(i)
 		}
@@ -134,30 +134,30 @@ func TestReplay(t *testing.T) {
 		}
 		cancel()
 		group.Wait()
-		if want := l.toldSince(t, watcher, to.since, now); len(want) < revisions || !slices.Equal(to.told, want) {
-			t.Errorf("of %d parts the watch of one ends: %d are told, want %d", of, len(to.told), len(want))
+		if want := l.eventsSince(t, watcher, to.since, now); len(want) < revisions || !slices.Equal(to.seen, want) {
+			t.Errorf("the watch of each %dth chunk ends: %d updates, want %d", interval, len(to.seen), len(want))
 		}
 	}
 }
 
-// toldSince is what one watch tells of a history, after a revision and up to another.
-func (l *Log) toldSince(t *testing.T, by clientv3.Watcher, rev, now int64) (told []string) {
+// eventsSince returns the events that a single watch delivers after a revision and up to another.
+func (l *Log) eventsSince(t *testing.T, watcher clientv3.Watcher, rev, now int64) (events []string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	for r := range by.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1)) {
+	for r := range watcher.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(rev+1)) {
 		for _, e := range r.Events {
-			told = append(told, fmt.Sprintf("%d %s %s", e.Kv.ModRevision, below(e.Kv.Key), e.Kv.Value))
+			events = append(events, fmt.Sprintf("%d %s %s", e.Kv.ModRevision, below(e.Kv.Key), e.Kv.Value))
 		}
 		if n := len(r.Events); r.Err() != nil || n > 0 && r.Events[n-1].Kv.ModRevision >= now {
 			break
 		}
 	}
-	return told
+	return events
 }
 
-// TestReplayEnds: a replay whose parts do not see their end is over when its time is, and others can
-// watch after it.
+// TestReplayEnds shows that a replay whose chunks never receive their last revision ends with its
+// context, and that new watches work after it.
 func TestReplayEnds(t *testing.T) {
 	l := open(t, t.TempDir())
 	if _, err := l.Write(t.Context(), []Op{{Key: "o/p/a", Value: []byte("{}")}}); err != nil {
@@ -172,7 +172,7 @@ func TestReplayEnds(t *testing.T) {
 		late := time.After(limit.Wait)
 		short, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		over := make(chan error, 1)
-		go func() { over <- (&tailer{log: l, to: &teller{rev: now}}).replay(short, now+mostParts*atOnce) }()
+		go func() { over <- (&tailer{log: l, to: &recorder{rev: now}}).replay(short, now+maxChunks*atOnce) }()
 		select {
 		case <-over:
 			cancel()
@@ -180,12 +180,12 @@ func TestReplayEnds(t *testing.T) {
 			t.Fatal("the replay does not end")
 		}
 		watching, stop := context.WithCancel(ctx)
-		told := make(chan clientv3.WatchResponse, 1)
-		go func() { told <- <-l.client.Watch(watching, Prefix, clientv3.WithPrefix(), clientv3.WithRev(now)) }()
+		responses := make(chan clientv3.WatchResponse, 1)
+		go func() { responses <- <-l.client.Watch(watching, Prefix, clientv3.WithPrefix(), clientv3.WithRev(now)) }()
 		select {
-		case r := <-told:
+		case r := <-responses:
 			if len(r.Events) == 0 {
-				t.Error("nothing is told after it")
+				t.Error("a watch after it receives nothing")
 			}
 		case <-late:
 			t.Fatal("no watch can be had after it")

@@ -15,58 +15,57 @@ import (
 )
 
 const (
-	// resealEvery is the pace at which values are written again that are kept by an older key.
+	// resealEvery is the minimum interval between two re-encryptions.
 	resealEvery = 10 * time.Millisecond
-	// resealRetry is how long to wait after that failed.
+	// resealRetry is the pause after a failure.
 	resealRetry = 10 * time.Second
-	// resealSaid is how often it says how far it is.
-	resealSaid = time.Minute
+	// resealLogged is the interval of messages about the progress.
+	resealLogged = time.Minute
 )
 
-// staleness is what is known of values that would be kept in another way now. It is safe
-// for concurrent use.
+// staleness has what this hub knows of stale values: values that are not encrypted by the first key
+// of the configuration. It is safe for concurrent use.
 type staleness struct {
-	// wake receives when the log is to be looked through.
+	// wake receives when the log must be searched for stale values.
 	wake chan struct{}
 
 	mu sync.Mutex
-	// seen says that the load of the table came upon one.
+	// seen is true if the load of the table found a stale value.
 	seen     bool
 	resealed Resealed
 }
 
-// Resealed is how far the values of the log are kept as they are to be.
+// Resealed is the progress of the re-encryption of stale values.
 type Resealed struct {
-	// Running says that the log is being looked through, and Pending how many values are
-	// known to be written again.
+	// Running is true during a pass over the log. Pending is the number of known stale values.
 	Running bool
 	Pending int
-	// Written counts those that were, and Failures the times that it could not go on.
+	// Written counts re-encrypted values, and Failures the failed passes.
 	Written, Failures int64
-	// Floor is a revision from which on all is kept as it is to be; 0: nothing was not.
+	// Floor is a revision at which no value was stale, after the last pass; 0 if there was no pass
+	// since the log was loaded.
 	Floor int64
 }
 
 func newStaleness() staleness { return staleness{wake: make(chan struct{}, 1)} }
 
-// begin forgets what was known of the log before a load: it may be another one, and its
-// revisions others.
+// begin resets the state before a load: the log may have been replaced, with other revisions.
 func (s *staleness) begin() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen, s.resealed.Floor = false, 0
 }
 
-// saw notes that the load of the table came upon a stale value.
+// saw records that the load of the table found a stale value.
 func (s *staleness) saw() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.seen = true
 }
 
-// loaded has the log looked through if the load of the table came upon a stale value.
-// What others write later is theirs to write again: they may not have the newest key yet,
-// and two hubs must not go on changing the same value back and forth.
+// loaded starts a pass over the log if the load of the table found a stale value. Stale values that
+// other hubs write later do not start one: those hubs may not have the newest key yet, and two hubs
+// must not re-encrypt a value back and forth.
 func (s *staleness) loaded() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -89,18 +88,19 @@ func (s *staleness) change(f func(*Resealed)) {
 	f(&s.resealed)
 }
 
-// Resealed is how far the values of the log are kept as they are to be.
+// Resealed returns the progress of the re-encryption.
 func (l *Log) Resealed() Resealed {
 	l.stale.mu.Lock()
 	defer l.stale.mu.Unlock()
 	return l.stale.resealed
 }
 
-// ResealAll has Reseal look through the log: values are to be kept in another way.
+// ResealAll makes Reseal start a pass over the log, because the configuration of encryption has
+// changed.
 func (l *Log) ResealAll() { l.stale.raise() }
 
-// Reseal writes what would be kept in another way now again, as it is and at a pace, until
-// the context ends. What somebody else writes meanwhile is left to them.
+// Reseal re-encrypts stale values when a pass is requested, until the context ends. It limits its rate
+// of writes, and skips values that another writer changes meanwhile.
 func (l *Log) Reseal(ctx context.Context) error {
 	for {
 		select {
@@ -109,7 +109,7 @@ func (l *Log) Reseal(ctx context.Context) error {
 			return ctx.Err()
 		}
 		l.stale.change(func(r *Resealed) { r.Running = true })
-		for said := false; ; said = true {
+		for logged := false; ; logged = true {
 			err := l.reseal(ctx)
 			if err == nil {
 				break
@@ -118,7 +118,7 @@ func (l *Log) Reseal(ctx context.Context) error {
 				return ctx.Err()
 			}
 			l.stale.change(func(r *Resealed) { r.Failures++ })
-			if !said {
+			if !logged {
 				l.logger.Warn("values of the log can't be encrypted by the first key, trying again", "error", err)
 			}
 			select {
@@ -131,7 +131,7 @@ func (l *Log) Reseal(ctx context.Context) error {
 	}
 }
 
-// reseal looks through the log once: first it counts, then it writes.
+// reseal makes one pass over the log: it counts the stale values, and then re-encrypts them.
 func (l *Log) reseal(ctx context.Context) error {
 	pending := 0
 	if err := l.eachKept(ctx, l.sealer.Covers, func(kv *mvccpb.KeyValue) error {
@@ -147,16 +147,16 @@ func (l *Log) reseal(ctx context.Context) error {
 	if pending > 0 {
 		l.logger.Info("encrypting values of the log again by the first key", "values", pending)
 	}
-	pace := time.NewTicker(resealEvery)
-	defer pace.Stop()
-	written, said := 0, time.Now()
+	limit := time.NewTicker(resealEvery)
+	defer limit.Stop()
+	written, logged := 0, time.Now()
 	if err := l.eachKept(ctx, l.sealer.Covers, func(kv *mvccpb.KeyValue) error {
 		u, stale, err := l.update(ctx, kv)
 		if err != nil || !stale {
 			return err
 		}
 		select {
-		case <-pace.C:
+		case <-limit.C:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -165,8 +165,8 @@ func (l *Log) reseal(ctx context.Context) error {
 		}
 		written++
 		l.stale.change(func(r *Resealed) { r.Written++; r.Pending = max(0, r.Pending-1) })
-		if time.Since(said) >= resealSaid {
-			said = time.Now()
+		if time.Since(logged) >= resealLogged {
+			logged = time.Now()
 			l.logger.Info("encrypting values of the log again by the first key", "written", written, "values", pending)
 		}
 		return nil
@@ -182,7 +182,7 @@ func (l *Log) reseal(ctx context.Context) error {
 	return nil
 }
 
-// rewrite writes a value again, unless somebody else has written it meanwhile.
+// rewrite re-encrypts a value, unless it was written or deleted meanwhile.
 func (l *Log) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) error {
 	if err := l.reach.wait(ctx, true); err != nil {
 		return err
@@ -197,7 +197,7 @@ func (l *Log) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) er
 		If(clientv3.Compare(clientv3.ModRevision(k), "=", kv.ModRevision)).
 		Then(clientv3.OpPut(k, string(value), clientv3.WithLease(clientv3.LeaseID(kv.Lease)))).
 		Commit()
-	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // it has run out, and the key is gone
+	if errors.Is(err, rpctypes.ErrLeaseNotFound) { // it has expired, and etcd has deleted the key
 		return nil
 	}
 	if err != nil {
@@ -206,19 +206,19 @@ func (l *Log) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) er
 	return nil
 }
 
-// CheckReadable fails unless others than the log's sealer open all that they and the log's
-// cover.
-func (l *Log) CheckReadable(ctx context.Context, covers func(k string) bool, by Opener) error {
+// CheckReadable returns an error unless opener decrypts all values of keys that covers or the log's
+// sealer cover.
+func (l *Log) CheckReadable(ctx context.Context, covers func(k string) bool, opener Opener) error {
 	return l.eachKept(ctx, func(k string) bool { return l.sealer.Covers(k) || covers(k) }, func(kv *mvccpb.KeyValue) error {
-		_, _, err := by.Open(ctx, below(kv.Key), kv.Value)
+		_, _, err := opener.Open(ctx, below(kv.Key), kv.Value)
 		return err
 	})
 }
 
-// eachKept shows the values of the keys of objects and reports that are covered, as they
-// are kept. Keys come first and page by page, so that little is read for what is not.
+// eachKept calls f with the stored values of the covered keys of objects and reports. It reads keys
+// without values first, page by page, and values only of covered keys.
 func (l *Log) eachKept(ctx context.Context, covers func(k string) bool, f func(*mvccpb.KeyValue) error) error {
-	show := func(k string) error {
+	read := func(k string) error {
 		one, err := l.raw.Get(ctx, k)
 		if err != nil {
 			return fmt.Errorf("read %q: %w", below([]byte(k)), err)
@@ -232,7 +232,7 @@ func (l *Log) eachKept(ctx context.Context, covers func(k string) bool, f func(*
 		err := l.pages(ctx, Prefix+string(class)+"/", func(page []*mvccpb.KeyValue) error {
 			for _, kv := range page {
 				if covers(below(kv.Key)) {
-					if err := show(string(kv.Key)); err != nil {
+					if err := read(string(kv.Key)); err != nil {
 						return err
 					}
 				}
@@ -240,7 +240,7 @@ func (l *Log) eachKept(ctx context.Context, covers func(k string) bool, f func(*
 			return nil
 		}, clientv3.WithKeysOnly())
 		if err != nil {
-			return fmt.Errorf("look at all that is kept: %w", err)
+			return fmt.Errorf("read the values of the log: %w", err)
 		}
 	}
 	return nil

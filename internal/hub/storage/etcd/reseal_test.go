@@ -36,7 +36,7 @@ func resealing(t *testing.T, l *Log) (stop func()) {
 	return stop
 }
 
-// resealed waits until all is kept by the newest key.
+// resealed waits until all values are encrypted by the newest key.
 func resealed(t *testing.T, l *Log) Resealed {
 	t.Helper()
 	eventually(t, func() error {
@@ -48,8 +48,8 @@ func resealed(t *testing.T, l *Log) Resealed {
 	return l.Resealed()
 }
 
-// TestLogFromBeforeEncryption is encrypted when a hub starts on it that has a key: what is
-// there stays as it is, others' values are not touched, and what is written meanwhile wins.
+// TestLogFromBeforeEncryption shows that a plain-text log is encrypted when a hub with a key starts on
+// it: the values stay equal, values of other resources are not written, and concurrent writes win.
 func TestLogFromBeforeEncryption(t *testing.T) {
 	dir := t.TempDir()
 	l, end := sealedLog(t, dir, nil)
@@ -75,7 +75,7 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	r.wait(t, r.loaded, "loaded")
 	stop := resealing(t, l)
 	rev := before[secretKey(secrets-1)]
-	for i := range 20 { // somebody else writes at the same time
+	for i := range 20 { // another writer at the same time
 		for ok := false; !ok; { // Reseal may write between the read and the write
 			var err error
 			rev, ok, err = l.Put(t.Context(), secretKey(secrets-1), fmt.Appendf(nil, `{"new":%d}`, i), atRest(t, l, secretKey(secrets-1)).ModRevision)
@@ -85,14 +85,14 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 		}
 	}
 	done := resealed(t, l)
-	for k, was := range before {
-		at := atRest(t, l, k)
-		if covered := l.sealer.Covers(k); covered != bytes.HasPrefix(at.Value, []byte("k8s:enc:secretbox:v1:old:")) || !covered && at.ModRevision != was {
-			t.Errorf("%s is kept as %.30q of revision %d", k, at.Value, at.ModRevision)
+	for k, previous := range before {
+		stored := atRest(t, l, k)
+		if covered := l.sealer.Covers(k); covered != bytes.HasPrefix(stored.Value, []byte("k8s:enc:secretbox:v1:old:")) || !covered && stored.ModRevision != previous {
+			t.Errorf("%s is kept as %.30q of revision %d", k, stored.Value, stored.ModRevision)
 		}
 	}
-	if at := atRest(t, l, event); at.Lease != int64(lease.ID) || !bytes.HasPrefix(at.Value, []byte("k8s:enc:")) {
-		t.Errorf("an event is kept as %.30q with lease %d", at.Value, at.Lease)
+	if stored := atRest(t, l, event); stored.Lease != int64(lease.ID) || !bytes.HasPrefix(stored.Value, []byte("k8s:enc:")) {
+		t.Errorf("an event is kept as %.30q with lease %d", stored.Value, stored.Lease)
 	}
 	same(t, l, r.to)
 	for i := range secrets {
@@ -107,7 +107,7 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	if done.Written < 2*secrets || done.Written > 2*secrets+2 || done.Pending != 0 || done.Floor < rev {
 		t.Errorf("%+v", done)
 	}
-	// Nothing is written where nothing is to be.
+	// A pass without stale values writes nothing.
 	stop()
 	l.ResealAll()
 	resealing(t, l)
@@ -122,8 +122,8 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	}
 }
 
-// TestKeyThatIsGone shows that a key can be forgotten when all is written by another,
-// although the history has values of it: readers then can't resume from there.
+// TestKeyThatIsGone shows that a key can be removed when all values are encrypted by another one, even
+// if the history has values of the old key: readers then cannot resume from the history.
 func TestKeyThatIsGone(t *testing.T) {
 	dir := t.TempDir()
 	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey))
@@ -152,8 +152,8 @@ func TestKeyThatIsGone(t *testing.T) {
 	same(t, l, r.to)
 }
 
-// TestResealGoesOn shows that what was begun is ended after a restart, and that it goes at
-// a pace.
+// TestResealGoesOn shows that an interrupted re-encryption continues after a restart, at a limited
+// rate.
 func TestResealGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey))
@@ -193,7 +193,7 @@ func TestResealGoesOn(t *testing.T) {
 	}
 }
 
-// TestCheckReadable shows what stands against other keys.
+// TestCheckReadable shows which new configurations are accepted.
 func TestCheckReadable(t *testing.T) {
 	l, _ := sealedLog(t, t.TempDir(), sealer(t, "secrets", oldKey))
 	put(t, l, secretKey(1), `{}`, 0)
@@ -217,8 +217,8 @@ func TestCheckReadable(t *testing.T) {
 	}
 }
 
-// TestRemainsAreGone shows how what was written before encryption leaves the disk: it is
-// rewritten, forgotten, and a restored copy has nothing of it.
+// TestRemainsAreGone shows how plain text from before encryption is removed from the disk: after
+// re-encryption and compaction, a restored backup has none of it.
 func TestRemainsAreGone(t *testing.T) {
 	dir, restored := t.TempDir(), t.TempDir()
 	const secret = "aHVudGVyMg-from-before"
@@ -232,7 +232,7 @@ func TestRemainsAreGone(t *testing.T) {
 	r.wait(t, r.loaded, "loaded")
 	resealing(t, l)
 	done := resealed(t, l)
-	if err := l.compact(t.Context(), done.Floor, true, nil, view{}); err != nil {
+	if err := l.compact(t.Context(), done.Floor, true, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestVerify shows how the log is found to be another than the one that the table was
-// made from, also if it has come as far or farther, and if it was compacted.
+// TestVerify shows that verify recognizes a log that is not the one from which the table was loaded,
+// even if it has the same or a higher revision, and if it was compacted.
 func TestVerify(t *testing.T) {
 	l := open(t, t.TempDir())
 	put := func(k, value string, seen int64) int64 {
@@ -50,7 +50,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	now := put("e", "1", 0)
-	if err := l.compact(t.Context(), now, false, nil, view{}); err != nil {
+	if err := l.compact(t.Context(), now, false, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.verify(t.Context(), anchor{key: "c", rev: c, value: []byte("1")}); err != nil {
@@ -67,9 +67,9 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestNobodyFallsBack shows that an answer with a revision below one that was seen before
-// the request is noticed, and no other.
-func TestNobodyFallsBack(t *testing.T) {
+// TestRevisionFallsBack shows that a response is an error only if its revision is below one that was
+// known before its request.
+func TestRevisionFallsBack(t *testing.T) {
 	r := newReach()
 	life, known := r.before()
 	if err := r.after(life, known, 10); err != nil {
@@ -86,7 +86,7 @@ func TestNobodyFallsBack(t *testing.T) {
 	select {
 	case <-r.check:
 	default:
-		t.Error("nobody is woken")
+		t.Error("the tail is not woken")
 	}
 	r.renew()
 	if err := r.after(life, known, 3); err != nil {
@@ -94,8 +94,8 @@ func TestNobodyFallsBack(t *testing.T) {
 	}
 }
 
-// TestLogIsShut shows that nothing is written while it is not known which log it is, and
-// that a write which depends on the table from before is not made at all.
+// TestLogIsShut shows that writes block while the log is unchecked, and that a write that is based on
+// a previous table fails.
 func TestLogIsShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newReach()
@@ -110,7 +110,7 @@ func TestLogIsShut(t *testing.T) {
 		}
 		r.link(0)
 		if !r.unlinked {
-			t.Fatal("a look from before the connection was lost counts")
+			t.Fatal("a check from before the connection was lost counts")
 		}
 		r.unload()
 		write, begin := make(chan error, 1), make(chan error, 1)
@@ -118,7 +118,7 @@ func TestLogIsShut(t *testing.T) {
 		go func() { begin <- r.wait(t.Context(), false) }()
 		synctest.Wait()
 		if len(write) > 0 || len(begin) > 0 {
-			t.Fatal("a log that is not known is written to")
+			t.Fatal("a write does not wait for the check of the log")
 		}
 		r.renew()
 		r.link(1)
@@ -127,13 +127,13 @@ func TestLogIsShut(t *testing.T) {
 		}
 		synctest.Wait()
 		if len(write) > 0 && !errors.Is(<-write, errAnew) {
-			t.Fatal("what was to be written to the log before is written to this one")
+			t.Fatal("a write that is based on the previous log is made")
 		}
 		before := r.lost()
 		r.unload()
 		r.load(before)
 		if !r.unloaded {
-			t.Fatal("who saw a table that is lost by now lets the log be used")
+			t.Fatal("a load of a table that was lost since allows use of the log")
 		}
 		r.load(r.lost())
 		if err := r.wait(t.Context(), true); err != nil {
@@ -142,7 +142,7 @@ func TestLogIsShut(t *testing.T) {
 	})
 }
 
-// TestGuards shows that a batch is written only while what it depends on is there.
+// TestGuards shows that a batch is written only if its guards hold.
 func TestGuards(t *testing.T) {
 	l := open(t, t.TempDir())
 	made, _, err := l.Put(t.Context(), "o/root/orrery.dev/locations/a", []byte(`{}`), 0)

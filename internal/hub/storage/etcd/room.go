@@ -9,66 +9,66 @@ import (
 )
 
 const (
-	// DefaultQuota is what etcd recommends as the largest size of its database.
+	// DefaultQuota is the maximum size of a database that etcd recommends.
 	DefaultQuota = 8 << 30
-	// MinQuota is the smallest quota that the reserves below make sense with.
+	// MinQuota is the smallest quota for which the reserves below are large enough.
 	MinQuota = 16 << 20
-	// unknownQuota is etcd's own default, for a cluster that does not say its quota.
+	// unknownQuota is etcd's default quota, for a cluster that does not report its quota.
 	unknownQuota = 2 << 30
-	// growthPart and upkeepPart are how many percent of the quota may be in use for a write
-	// of that need to be admitted. The rest is for the ends of deletions.
+	// growthPart and upkeepPart are the percentages of the quota up to which writes with the needs
+	// Growth and Upkeep are admitted. The rest is for the steps of deletions.
 	growthPart = 80
 	upkeepPart = 90
-	// reservePart is the part of the quota (one in reservePart) by which etcd's file stays
-	// below the quota, and minReserve its minimum in bytes: etcd goes by its file's size,
-	// and refuses all writes when it reaches the quota.
+	// etcd's file must stay below the quota by 1/reservePart of the quota, and at least by minReserve
+	// bytes: etcd refuses all writes when the size of its file reaches the quota.
 	reservePart = 50
 	minReserve  = 4 << 20
-	// largestWrite is the size of a write, in bytes, that a log that is not full has room for.
+	// largestWrite is the size in bytes of a write. The log is full if it has no room for one.
 	largestWrite = 3 << 19
-	// roomPatience bounds how long a write waits for room.
-	roomPatience = 30 * time.Second
+	// roomTimeout is the maximum time that a write waits for room.
+	roomTimeout = 30 * time.Second
 )
 
-// ErrFull says that the log has no room for a write. Objects can still be read, deleted and
+// ErrFull is returned when the log has no room for a write. Objects can still be read, deleted and
 // made smaller.
 var ErrFull = errors.New("the log is out of space")
 
-// ErrLate says that room is being made for a write, but was not made in time.
+// ErrLate is returned when a write has waited for room until its timeout. A later attempt may succeed.
 var ErrLate = errors.New("room is being made in the log, please try again later")
 
-// Need says what a write is for: the less it can wait, the more of the quota it may use.
+// Need is the purpose of a write. The more urgent it is, the more of the quota it may use.
 type Need int
 
 const (
-	// Growth is what users and locations add.
+	// Growth is a write of a user or a location that makes the log larger.
 	Growth Need = iota
-	// Upkeep replaces something as large, or is written by the hub itself.
+	// Upkeep is a write that replaces a value of about the same size, or a write of the hub itself.
 	Upkeep
-	// Sign is a few bytes that say who is there. It may use half of what is left to the ends of
-	// deletions: while an external etcd's file is too large, agents have to be known to be there.
+	// Sign is a write of a few bytes that records the session of an agent. It may use half of the
+	// reserve of deletions: sessions must be recorded even while the file of an external etcd is too
+	// large.
 	Sign
-	// Ending is a step of a deletion, which makes room. It is never refused.
+	// Ending is a step of a deletion, which frees space. It is never refused.
 	Ending
 )
 
-// Size is how large the log is.
+// Size is the size of the log, in bytes.
 type Size struct {
-	// Quota is how large it may become.
+	// Quota is the maximum size.
 	Quota int64
-	// File is the size of etcd's database, and InUse the part of it that is not free, both
-	// in bytes. Of several members they are the largest.
+	// File is the size of etcd's database file, and InUse the size of its pages that are not free.
+	// In a cluster, each is the maximum of all members.
 	File, InUse int64
-	// Alarm says that etcd refuses every put.
+	// Alarm is true while etcd refuses every put because its quota is exhausted.
 	Alarm bool
 }
 
-// reserve is how many bytes of the quota are left to the ends of deletions.
+// reserve returns the number of bytes of the quota that are reserved for steps of deletions.
 func (s Size) reserve() int64 { return max(s.Quota/reservePart, minReserve) }
 
-// takes says whether there is room for a write of bytes, if more bytes are in use than were
-// measured.
-func (s Size) takes(need Need, more, bytes int64) bool {
+// hasRoom reports whether there is room for a write of a number of bytes, if more bytes are in use
+// besides those that were measured.
+func (s Size) hasRoom(need Need, more, bytes int64) bool {
 	if s.Alarm {
 		return false
 	}
@@ -87,7 +87,7 @@ func (s Size) takes(need Need, more, bytes int64) bool {
 	return used+bytes <= limit && max(s.File, used)+bytes <= s.Quota-reserve
 }
 
-// describe says why there is no room, and what to do.
+// describe returns the reason why there is no room, and what to do.
 func (s Size) describe(external bool) string {
 	text := fmt.Sprintf("%d MiB are in use of a quota of %d MiB", s.InUse>>20, s.Quota>>20)
 	switch {
@@ -99,26 +99,27 @@ func (s Size) describe(external bool) string {
 	return text + ": delete what is not needed"
 }
 
-// room knows how much the log holds, and admits writes. Pending writes count, so concurrent
-// writers can't pass a limit together. It is safe for concurrent use.
+// room admits writes by the size of the log. Pending writes count, so concurrent writers cannot
+// exceed a limit together. It is safe for concurrent use.
 type room struct {
 	external bool
 
 	mu   sync.Mutex
 	size Size
-	// flying are the bytes being written; landed those written since the last measurement
-	// began; carried those written before that which it may not show.
+	// flying is the number of bytes of writes under way, landed that of writes that ended since the
+	// last measurement began, and carried that of earlier writes that the measurement may not
+	// include.
 	flying, landed, carried int64
-	// full says that there is no room for a largestWrite, and that no more can be made.
+	// full is true if there is no room for a largestWrite and no more can be made.
 	full bool
-	// since is when full last changed.
+	// since is the time of the last change of full.
 	since time.Time
-	// begun and ended count the attempts to make room.
+	// begun and ended count the attempts to make room, refused the writes that failed with ErrFull.
 	begun, ended int
 	refused      int64
-	// measured is closed and replaced with each measurement.
+	// measured is closed and replaced after each measurement.
 	measured chan struct{}
-	// short wakes the keeper, which makes room.
+	// short receives when a write needs room, and wakes the keeper.
 	short chan struct{}
 }
 
@@ -126,19 +127,19 @@ func newRoom(quota int64, external bool) *room {
 	return &room{external: external, size: Size{Quota: quota}, since: time.Now(), measured: make(chan struct{}), short: make(chan struct{}, 1)}
 }
 
-// admit waits until there is room for a write. It fails with ErrFull if none can be made,
-// and with ErrLate if that takes too long. done must be called when the write has ended.
+// admit waits until there is room for a write. It returns ErrFull if no room can be made, and ErrLate
+// after roomTimeout. The caller must call done when the write has ended.
 func (r *room) admit(ctx context.Context, need Need, bytes int64) (done func(), err error) {
-	patience := time.NewTimer(roomPatience)
-	defer patience.Stop()
-	asked := -1
+	timeout := time.NewTimer(roomTimeout)
+	defer timeout.Stop()
+	previous := -1 // attempts to make room before this write waits
 	for {
 		r.mu.Lock()
-		if asked < 0 {
-			asked = r.begun
+		if previous < 0 {
+			previous = r.begun
 		}
-		tried := r.full || r.begun > asked && r.ended == r.begun
-		if r.size.takes(need, r.flying+r.landed+r.carried, bytes) || need == Ending && tried {
+		tried := r.full || r.begun > previous && r.ended == r.begun
+		if r.size.hasRoom(need, r.flying+r.landed+r.carried, bytes) || need == Ending && tried {
 			r.flying += bytes
 			r.mu.Unlock()
 			return func() { r.land(bytes) }, nil
@@ -151,10 +152,10 @@ func (r *room) admit(ctx context.Context, need Need, bytes int64) (done func(), 
 		}
 		measured := r.measured
 		r.mu.Unlock()
-		r.press()
+		r.requestRoom()
 		select {
 		case <-measured:
-		case <-patience.C:
+		case <-timeout.C:
 			return nil, ErrLate
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -169,22 +170,22 @@ func (r *room) land(bytes int64) {
 	r.landed += bytes
 }
 
-// press wakes the keeper, which makes room.
-func (r *room) press() {
+// requestRoom wakes the keeper, so that it makes room.
+func (r *room) requestRoom() {
 	select {
 	case r.short <- struct{}{}:
 	default:
 	}
 }
 
-// tight says whether there may be no room for a largestWrite.
+// tight reports whether there may be no room for a largestWrite.
 func (r *room) tight() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return !r.size.takes(Growth, r.flying+r.landed+r.carried, largestWrite)
+	return !r.size.hasRoom(Growth, r.flying+r.landed+r.carried, largestWrite)
 }
 
-// begin begins a measurement; making says that it follows an attempt to make room.
+// begin starts a measurement. making is true if it follows an attempt to make room.
 func (r *room) begin(making bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -194,8 +195,8 @@ func (r *room) begin(making bool) {
 	}
 }
 
-// end publishes a measurement. exact says that it shows all that landed before it began, and
-// that all was done to make room.
+// end publishes a measurement. exact is true if the measurement includes all writes that landed before
+// it began, and no more room can be made.
 func (r *room) end(size Size, exact bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +204,7 @@ func (r *room) end(size Size, exact bool) {
 	if exact {
 		r.carried, r.ended = 0, r.begun
 	}
-	fits := size.takes(Growth, r.flying+r.landed+r.carried, largestWrite)
+	fits := size.hasRoom(Growth, r.flying+r.landed+r.carried, largestWrite)
 	if (fits || exact) && r.full == fits {
 		r.full, r.since = !fits, time.Now()
 	}
@@ -211,14 +212,14 @@ func (r *room) end(size Size, exact bool) {
 	r.measured = make(chan struct{})
 }
 
-// changed is when full last changed.
+// changed returns the time of the last change of full.
 func (r *room) changed() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.since
 }
 
-// state is the last measurement, whether the log is out of space, and how many writes were refused.
+// state returns the last measurement, whether the log is out of space, and the number of refused writes.
 func (r *room) state() (size Size, full bool, refused int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 	markerKey = "m/%026d"
 )
 
-// kept is a log that is kept within a small quota while it is tailed.
+// kept is a log with a small quota, with running Keep and Tail.
 type kept struct {
 	*Log
 	t     *testing.T
@@ -33,15 +33,15 @@ type kept struct {
 	stop  func()
 }
 
-// quickly is for tests in which nobody else has to get on.
-var quickly = Pace{Least: 20 * time.Millisecond}
+// quickly is for tests without other requests.
+var quickly = Throttle{Least: 20 * time.Millisecond}
 
 func keepLog(t *testing.T, dir string, quota int64) *kept {
 	t.Helper()
 	return keepLogAt(t, dir, quota, quickly)
 }
 
-func keepLogAt(t *testing.T, dir string, quota int64, pace Pace) *kept {
+func keepLogAt(t *testing.T, dir string, quota int64, throttle Throttle) *kept {
 	t.Helper()
 	l, err := Open(t.Context(), Config{DataDir: dir, Quota: quota, UnsafeNoFsync: true, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
@@ -54,12 +54,12 @@ func keepLogAt(t *testing.T, dir string, quota int64, pace Pace) *kept {
 	tailed := make(chan struct{})
 	go func() {
 		defer close(tailed)
-		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Asked: func(error) {}})
+		_ = l.Tail(ctx, to, Hooks{Lost: func(bool) {}, Loaded: sync.OnceFunc(func() { close(loaded) }), Probed: func(error) {}})
 	}()
 	limit.Closed(t, loaded, "the table is loaded")
 	go func() {
 		defer close(done)
-		_ = l.Keep(ctx, Keeping{Every: time.Minute, Seen: k.table.Rev, Floor: func() int64 { return 0 }, Reached: k.table.Rev, Quiet: time.Hour, Pace: pace})
+		_ = l.Keep(ctx, Keeping{Every: time.Minute, Seen: k.table.Rev, Floor: func() int64 { return 0 }, Reached: k.table.Rev, Quiet: time.Hour, Throttle: throttle})
 	}()
 	stopped := false
 	k.stop = func() {
@@ -78,7 +78,7 @@ func keepLogAt(t *testing.T, dir string, quota int64, pace Pace) *kept {
 	return k
 }
 
-// put writes a value of a size if there is room for it.
+// put writes a value of a number of bytes if there is room for it.
 func (k *kept) put(need Need, name string, size int) error {
 	done, err := k.Admit(k.t.Context(), need, size)
 	if err != nil {
@@ -89,8 +89,8 @@ func (k *kept) put(need Need, name string, size int) error {
 	return err
 }
 
-// putAtLast puts a value when it is known whether there is room: on a slow machine a
-// defragmentation, and the pause after it, may take longer than a write waits.
+// putAtLast repeats put after ErrLate: on a slow machine a defragmentation, and the pause after it, may
+// take longer than a write waits.
 func (k *kept) putAtLast(need Need, name string, size int) error {
 	for deadline := time.Now().Add(limit.Wait); ; {
 		if err := k.put(need, name, size); !errors.Is(err, ErrLate) || time.Now().After(deadline) {
@@ -107,7 +107,7 @@ func (k *kept) drop(name string) {
 	})
 }
 
-// fill writes objects until there is no room and returns how many there are.
+// fill writes objects until there is no room, and returns their number.
 func (k *kept) fill() int {
 	k.t.Helper()
 	for i := range 1000 {
@@ -127,11 +127,11 @@ func (k *kept) fill() int {
 	return 0
 }
 
-// TestHistoryIsBoundedByBytes shows that endless updates, for many times the quota,
-// are taken without an end, and never make etcd's file larger than the quota.
+// TestHistoryIsBoundedByBytes shows that updates of many times the quota are all accepted, and never
+// make etcd's file larger than the quota.
 func TestHistoryIsBoundedByBytes(t *testing.T) {
 	t.Parallel() // it waits for room much of the time
-	k := keepLogAt(t, t.TempDir(), smallQuota, DefaultPace())
+	k := keepLogAt(t, t.TempDir(), smallQuota, DefaultThrottle())
 	for i := range 200 { // 8 times the quota
 		if err := k.putAtLast(Growth, "one", large); err != nil {
 			t.Fatalf("update %d: %v", i, err)
@@ -151,8 +151,8 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 	same(t, k.Log, k.table)
 }
 
-// TestFullLog shows that a full log can be read, deleted from, marked and started, and
-// that it takes growth again when there is room.
+// TestFullLog shows that a hub can start on a full log and delete keys from it, and that writes of
+// need Growth are accepted again when there is room.
 func TestFullLog(t *testing.T) {
 	t.Parallel() // it waits for room much of the time
 	dir := t.TempDir()
@@ -177,14 +177,14 @@ func TestFullLog(t *testing.T) {
 	same(t, k.Log, k.table)
 }
 
-// TestAlarm shows that a log of which etcd refused every put starts, and recovers when
-// something is deleted: also one whose quota was lowered below what it holds.
+// TestAlarm shows that a log for which etcd refuses every put can be opened, and recovers after
+// deletions, even if its quota was lowered below its size.
 func TestAlarm(t *testing.T) {
 	t.Parallel() // it waits for room much of the time
 	dir := t.TempDir()
 	k := keepLog(t, dir, smallQuota)
 	n := 0
-	for ; ; n++ { // nobody asks for room
+	for ; ; n++ { // without Admit
 		_, err := k.Write(t.Context(), []Op{{Key: fmt.Sprint("o/s/core/configmaps/default/fill-", n), Value: make([]byte, large)}})
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			break
@@ -235,17 +235,17 @@ func TestFilledPast(t *testing.T) {
 	eventually(t, func() error { return k.put(Growth, "more", large) })
 }
 
-// TestPace shows that work that holds up others leaves them most of the time.
-func TestPace(t *testing.T) {
+// TestThrottle shows that blocking work leaves most of the time to requests.
+func TestThrottle(t *testing.T) {
 	for took, want := range map[time.Duration]time.Duration{0: time.Second, 100 * time.Millisecond: time.Second, 3 * time.Second: 15 * time.Second} {
-		if got := DefaultPace().pause(took); got != want {
+		if got := DefaultThrottle().pause(took); got != want {
 			t.Errorf("after %s follows a pause of %s, want %s", took, got, want)
 		}
 	}
 }
 
-// eventually waits for what the log's maintenance does: on a slow machine a
-// defragmentation takes seconds.
+// eventually waits for an effect of the log's maintenance: on a slow machine a defragmentation takes
+// seconds.
 func eventually(t *testing.T, ok func() error) {
 	t.Helper()
 	deadline := time.Now().Add(limit.Wait)
@@ -264,17 +264,17 @@ func eventually(t *testing.T, ok func() error) {
 	}
 }
 
-// TestStartAtTheOldestRevision shows that a hub whose history was compacted by bytes
-// starts with all the history that there is.
+// TestStartAtTheOldestRevision shows that a table is loaded with all history that remains after a
+// compaction by size.
 func TestStartAtTheOldestRevision(t *testing.T) {
 	dir := t.TempDir()
 	k := keepLog(t, dir, smallQuota)
 	begun := k.Oldest()
-	for range 10 { // more than history may take, and never so much that all of it must go
+	for range 10 { // more than the limit of history, but not so much that all history is compacted
 		if err := k.put(Growth, "one", large); err != nil {
 			t.Fatal(err)
 		}
-		// Keep knows the size of history by the tail. If that lags, Keep makes room instead, and compacts all of it.
+		// Keep learns the size of history from the tail. If the tail lags, Keep makes room instead, and compacts all history.
 		same(t, k.Log, k.table)
 	}
 	eventually(t, func() error {
@@ -297,7 +297,7 @@ func TestStartAtTheOldestRevision(t *testing.T) {
 	same(t, k.Log, k.table)
 }
 
-// oldestOf is the oldest revision of a log that nobody keeps.
+// oldestOf returns the oldest revision of a log while Keep does not run.
 func oldestOf(t *testing.T, dir string, now int64) int64 {
 	t.Helper()
 	l, err := Open(t.Context(), Config{DataDir: dir, Quota: smallQuota, UnsafeNoFsync: true, Logger: slog.New(slog.DiscardHandler)})
@@ -311,7 +311,7 @@ func oldestOf(t *testing.T, dir string, now int64) int64 {
 	return oldest
 }
 
-// TestHistory compares what is known of the bytes of history with a recount.
+// TestHistory compares the recorded size of history with a recount.
 func TestHistory(t *testing.T) {
 	h := newHistory()
 	h.bound(64 << 10)
@@ -330,17 +330,17 @@ func TestHistory(t *testing.T) {
 	select {
 	case <-h.over:
 	default:
-		t.Error("nobody is woken")
+		t.Error("the keeper is not woken")
 	}
 	h.forget(h.half())
 	if h.kept() != 32<<10 || h.exceeds() {
 		t.Fatalf("after a compaction: kept %d", h.kept())
 	}
-	for rev := int64(200); rev < 100_000; rev++ { // nobody compacts
+	for rev := int64(200); rev < 100_000; rev++ { // without a compaction
 		h.add(rev, []*clientv3.Event{{Kv: &mvccpb.KeyValue{Value: value}}})
 	}
-	if len(h.marks) > historyMarks || h.kept() != (32+100_000-200)<<10 {
-		t.Errorf("without compactions: %d marks, %d bytes", len(h.marks), h.kept())
+	if len(h.checkpoints) > maxCheckpoints || h.kept() != (32+100_000-200)<<10 {
+		t.Errorf("without compactions: %d checkpoints, %d bytes", len(h.checkpoints), h.kept())
 	}
 	h.forget(1 << 40)
 	if h.kept() != 0 {
@@ -348,8 +348,8 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// releasing calls release at the second lease that it grants: Keep grants leases while it waits for
-// freed space to count, and has found a reader then.
+// releasing calls release when the second lease is granted: Keep grants leases while it waits until
+// freed pages count as free, and has found an open read transaction by then.
 type releasing struct {
 	clientv3.Lease
 	granted int // by the goroutine of Keep
@@ -363,9 +363,9 @@ func (r *releasing) Grant(ctx context.Context, ttl int64) (*clientv3.LeaseGrantR
 	return r.Lease.Grant(ctx, ttl)
 }
 
-// TestFreedSpaceCounts shows that what an attempt to make room has freed counts as free,
-// also when somebody reads what is old meanwhile, and nobody writes later: etcd's database
-// frees pages when it commits later writes.
+// TestFreedSpaceCounts shows that the pages that an attempt to make room frees count as free, even if a
+// read transaction is open meanwhile and there are no later writes: etcd's database frees pages when it
+// commits later write transactions.
 func TestFreedSpaceCounts(t *testing.T) {
 	t.Parallel()
 	k := keepLog(t, t.TempDir(), smallQuota)
@@ -374,8 +374,8 @@ func TestFreedSpaceCounts(t *testing.T) {
 	released := make(chan struct{})
 	release := sync.OnceFunc(func() { reader.RUnlock(); close(released) })
 	defer release() // the log does not close before
-	// While somebody reads, each takes several times its size: these are as much as makes
-	// the log full, and far from what makes etcd refuse them.
+	// While a read transaction is open, each update takes several times its size: these are enough to
+	// fill the log, and far below the size at which etcd refuses them.
 	const updates = 8
 	for range updates {
 		if _, err := k.Write(t.Context(), []Op{{Key: "o/s/core/configmaps/default/one", Value: make([]byte, large)}}); err != nil {

@@ -16,19 +16,19 @@ import (
 )
 
 var (
-	// errRestored says that the log is not the one that the table was made from: an
-	// older copy took its place.
+	// errRestored is returned when the log is not the one from which the table was loaded: it was
+	// restored from an older copy.
 	errRestored = errors.New("the log was restored")
-	// errUnsure says that the log no longer shows whether it is the one that the table was
-	// made from.
+	// errUnsure is returned when the history by which the log could be recognized was compacted.
 	errUnsure = errors.New("the log has forgotten whether it was restored")
-	// errAnew says that a write goes by a table that was replaced meanwhile.
+	// errAnew is returned when the table was reloaded while a write waited: the write is based on
+	// rows that are gone.
 	errAnew = errors.New("the log was reloaded meanwhile")
 )
 
-// anchor is the newest change of the log that the table has. A log that has this change
-// continues it; one that was restored from an older copy has something else at its
-// revision, even if it has passed that meanwhile. Only the tail's goroutine uses it.
+// anchor is the newest change in the table. A log with this change at this revision continues the
+// table. A log that was restored from an older copy has another change at this revision, or none,
+// even if it has a higher revision by now. Only the tail's goroutine uses it.
 type anchor struct {
 	key      string
 	rev      int64
@@ -36,16 +36,16 @@ type anchor struct {
 	deletion bool
 }
 
-func (a *anchor) note(u table.Update, rev int64) {
+func (a *anchor) set(u table.Update, rev int64) {
 	*a = anchor{key: u.Key, rev: rev, value: u.Value, deletion: u.Value == nil}
 }
 
-// loaded sets the anchor to the newest row of a state.
+// loaded sets the anchor to the newest key of a loaded state.
 func (a *anchor) loaded(state []table.Update) {
 	*a = anchor{}
 	for _, u := range state {
 		if u.ModRev > a.rev {
-			a.note(u, u.ModRev)
+			a.set(u, u.ModRev)
 		}
 	}
 }
@@ -54,8 +54,8 @@ func (a *anchor) is(kv *mvccpb.KeyValue) bool {
 	return kv.ModRevision == a.rev && bytes.Equal(kv.Value, a.value)
 }
 
-// verify fails with errRestored unless the log still has the newest change that the
-// table has of it.
+// verify returns errRestored if the log does not have the change of the anchor, and errUnsure if
+// compactions hide whether it has.
 func (l *Log) verify(ctx context.Context, a anchor) error {
 	if a.rev == 0 {
 		return nil
@@ -95,7 +95,8 @@ func (l *Log) verifyNow(ctx context.Context, a anchor) error {
 	return errUnsure
 }
 
-// getAt reads a key as of a revision (0: now); nil if it is not there.
+// getAt returns a key and its value at a revision (0: the newest), or nil if it does not exist. It
+// returns errRestored if the log has not reached the revision.
 func (l *Log) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue, error) {
 	r, err := l.client.Client.Get(ctx, Prefix+k, clientv3.WithRev(rev))
 	if errors.Is(err, rpctypes.ErrFutureRev) {
@@ -110,23 +111,23 @@ func (l *Log) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue,
 	return r.Kvs[0], nil
 }
 
-// reach is the newest revision that the log was seen to have, which it can't fall behind,
-// and whether it may be used. It is safe for concurrent use.
+// reach records the newest known revision of the log, which it cannot fall behind unless it was
+// restored, and whether the log may be used. It is safe for concurrent use.
 type reach struct {
-	// check wakes the tail to check whether the log is still the same.
+	// check receives when the tail must check whether the log is still the same.
 	check chan struct{}
 
 	mu sync.Mutex
-	// life counts how often the table was loaded.
+	// life counts the loads of the table.
 	life int
 	rev  int64
-	// unlinked says that the connection was lost since the log was last checked; unloaded,
-	// that the table is lost. links counts lost connections.
+	// unlinked is true if the connection was lost after the last check of the log, and unloaded if
+	// the table is lost. links counts lost connections.
 	unlinked, unloaded bool
 	links              int
-	// losses counts how often the table was lost.
+	// losses counts the losses of the table.
 	losses int
-	// changed is closed and replaced when unlinked or unloaded ends.
+	// changed is closed and replaced when unlinked or unloaded becomes false.
 	changed chan struct{}
 }
 
@@ -134,14 +135,15 @@ func newReach() *reach {
 	return &reach{check: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
-// before is what is known of the log before a request.
+// before returns the state before a request, for after.
 func (r *reach) before() (life int, rev int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.life, r.rev
 }
 
-// after checks the revision of an answer against what was known before the request.
+// after checks the revision of a response. It returns errRestored, and wakes the tail, if the revision
+// is below the one that was known before the request. It ignores responses from before a reload.
 func (r *reach) after(life int, known, rev int64) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -149,29 +151,29 @@ func (r *reach) after(life int, known, rev int64) error {
 		return nil
 	}
 	if rev < known {
-		r.ask()
+		r.requestCheck()
 		return fmt.Errorf("%w: it is at revision %d, and was at %d", errRestored, rev, known)
 	}
 	r.rev = max(r.rev, rev)
 	return nil
 }
 
-// ask wakes the tail.
-func (r *reach) ask() {
+// requestCheck wakes the tail, so that it checks the log.
+func (r *reach) requestCheck() {
 	select {
 	case r.check <- struct{}{}:
 	default:
 	}
 }
 
-// renew forgets how far the log was: it may have been replaced.
+// renew drops the known revision before a load: the log may have been replaced.
 func (r *reach) renew() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.life, r.rev = r.life+1, 0
 }
 
-// unlink notes that the connection was lost.
+// unlink records that the connection was lost.
 func (r *reach) unlink() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -179,14 +181,15 @@ func (r *reach) unlink() {
 	r.links++
 }
 
-// linked is how many connections were lost before a check of the log, for link, which says
-// that the check found the same log.
+// linked returns the number of lost connections, to be passed to link after a check of the log.
 func (r *reach) linked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.links
 }
 
+// link records that a check found the same log. It has no effect if the connection was lost since
+// links was read.
 func (r *reach) link(links int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -196,7 +199,7 @@ func (r *reach) link(links int) {
 	}
 }
 
-// unload notes that the table is lost; load, that it is loaded, unless it was lost since.
+// unload records that the table is lost.
 func (r *reach) unload() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -204,6 +207,7 @@ func (r *reach) unload() {
 	r.losses++
 }
 
+// load records that the table is loaded. It has no effect if the table was lost since losses was read.
 func (r *reach) load(losses int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -214,7 +218,7 @@ func (r *reach) load(losses int) {
 	r.wake()
 }
 
-// lost is how often the table was lost.
+// lost returns how often the table was lost.
 func (r *reach) lost() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -226,9 +230,9 @@ func (r *reach) wake() {
 	r.changed = make(chan struct{})
 }
 
-// wait returns when the log is known to be the same, and, if loaded is true, the table to
-// show it. It fails with errAnew if the table was reloaded meanwhile: what the caller is
-// about to do goes by the one before.
+// wait blocks while the connection is unchecked, and, if loaded is true, also while the table is lost.
+// With loaded it returns errAnew if the table was reloaded meanwhile: the caller's write is based on
+// rows that are gone.
 func (r *reach) wait(ctx context.Context, loaded bool) error {
 	first := -1
 	for {
@@ -252,22 +256,21 @@ func (r *reach) wait(ctx context.Context, loaded bool) error {
 	}
 }
 
-// watchConnection stops use of the log when the connection to an external etcd is lost,
-// until the tail has checked it: a copy can't be restored below a running etcd, so the
-// connection is lost first.
+// watchConnection blocks use of the log when the connection to an external etcd is lost, until the
+// tail has checked the log. A restore requires that etcd stops, so the connection is lost first.
 func (l *Log) watchConnection(ctx context.Context) {
 	conn := l.client.ActiveConnection()
 	if conn == nil {
 		return
 	}
 	for state := conn.GetState(); conn.WaitForStateChange(ctx, state); {
-		was := state
-		if state = conn.GetState(); was == connectivity.Ready {
+		previous := state
+		if state = conn.GetState(); previous == connectivity.Ready {
 			l.reach.unlink()
 		}
 		switch state {
 		case connectivity.Ready:
-			l.reach.ask()
+			l.reach.requestCheck()
 		case connectivity.Idle:
 			conn.Connect()
 		}

@@ -15,25 +15,27 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// Sealer says how values are kept. It must be safe for concurrent use.
+// Sealer encrypts and decrypts values. It must be safe for concurrent use.
 type Sealer interface {
-	// Covers says whether values of a key may be kept in another way than they are.
+	// Covers reports whether the configuration of encryption covers a key. The stored values of
+	// other keys are plain text.
 	Covers(k string) bool
-	// Seal is how a value of a key is kept.
+	// Seal returns the value of a key in stored form.
 	Seal(ctx context.Context, k string, plain []byte) ([]byte, error)
 	Opener
 }
 
-// Opener gives values from how they are kept.
+// Opener decrypts values.
 type Opener interface {
-	// Open gives the value of a key. stale says that it would be kept in another way now.
+	// Open returns the value of a key from its stored form. stale reports whether Seal would encrypt
+	// it by another key or provider now.
 	Open(ctx context.Context, k string, kept []byte) (plain []byte, stale bool, err error)
 }
 
-// ErrSealed says that a value of the log can't be read.
+// ErrSealed is returned when a value of the log cannot be decrypted.
 var ErrSealed = errors.New("a value of the log can't be read")
 
-// plain keeps values as they are.
+// plain stores values in plain text.
 type plain struct{}
 
 func (plain) Covers(string) bool { return false }
@@ -44,17 +46,16 @@ func (plain) Open(_ context.Context, _ string, kept []byte) ([]byte, bool, error
 	return kept, false, nil
 }
 
-// sealedKV seals what is put into etcd and opens what is read from it: everything that
-// writes or reads the log goes through it, but for the tail and what changes keys, which
-// ask how a value is kept. Requests and answers are changed in place: the client makes
-// them anew each time.
+// sealedKV encrypts values that are written to etcd and decrypts values that are read. All access to
+// the log goes through it, except for the tail and the re-encryption, which need the stored form. It
+// changes requests and responses in place, because the client makes new ones for each call.
 type sealedKV struct {
 	pb.KVClient
 	sealer Sealer
 }
 
-// sealClient puts a KV that seals in the place of a client's, above the wire, and returns the
-// one before.
+// sealClient replaces the KV of a client by one that encrypts and then calls wire. It returns the
+// previous KV, which reads and writes stored forms.
 func sealClient(c *clientv3.Client, wire pb.KVClient, sealer Sealer) (raw clientv3.KV) {
 	raw = c.KV
 	c.KV = clientv3.NewKVFromKVClient(sealedKV{wire, sealer}, c)
@@ -73,12 +74,12 @@ func (s sealedKV) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallO
 	if err := s.sealPut(ctx, in); err != nil {
 		return nil, err
 	}
-	of, header, err := s.alone(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: in}})
+	response, header, err := s.guarded(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestPut{RequestPut: in}})
 	if err != nil {
 		return nil, err
 	}
-	if of != nil {
-		r := of.GetResponsePut()
+	if response != nil {
+		r := response.GetResponsePut()
 		r.Header = header
 		return r, s.open(ctx, r.PrevKv)
 	}
@@ -90,12 +91,12 @@ func (s sealedKV) Put(ctx context.Context, in *pb.PutRequest, opts ...grpc.CallO
 }
 
 func (s sealedKV) DeleteRange(ctx context.Context, in *pb.DeleteRangeRequest, opts ...grpc.CallOption) (*pb.DeleteRangeResponse, error) {
-	of, header, err := s.alone(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: in}})
+	response, header, err := s.guarded(ctx, &pb.RequestOp{Request: &pb.RequestOp_RequestDeleteRange{RequestDeleteRange: in}})
 	if err != nil {
 		return nil, err
 	}
-	if of != nil {
-		r := of.GetResponseDeleteRange()
+	if response != nil {
+		r := response.GetResponseDeleteRange()
 		r.Header = header
 		return r, s.openAll(ctx, r.PrevKvs)
 	}
@@ -120,7 +121,7 @@ func (s sealedKV) Txn(ctx context.Context, in *pb.TxnRequest, opts ...grpc.CallO
 func (s sealedKV) sealTxn(ctx context.Context, in *pb.TxnRequest) error {
 	for _, c := range in.Compare {
 		if c.Target == pb.Compare_VALUE && s.sealer.Covers(below(c.Key)) {
-			return fmt.Errorf("compare the value of %q: it is kept in another way each time", below(c.Key))
+			return fmt.Errorf("compare the value of %q: each encryption of a value differs", below(c.Key))
 		}
 	}
 	for _, ops := range [][]*pb.RequestOp{in.Success, in.Failure} {
@@ -175,7 +176,7 @@ func (s sealedKV) openAll(ctx context.Context, kvs []*mvccpb.KeyValue) error {
 }
 
 func (s sealedKV) open(ctx context.Context, kv *mvccpb.KeyValue) (err error) {
-	if kv == nil || len(kv.Value) == 0 { // it was not asked for
+	if kv == nil || len(kv.Value) == 0 { // the request excluded values
 		return nil
 	}
 	if kv.Value, _, err = s.sealer.Open(ctx, below(kv.Key), kv.Value); err != nil {
@@ -184,14 +185,15 @@ func (s sealedKV) open(ctx context.Context, kv *mvccpb.KeyValue) (err error) {
 	return nil
 }
 
-// below is a key of etcd without the log's prefix, seen as a string without a copy: it
-// is not to be kept longer than the request or answer that it is of.
+// below returns a key of etcd without the log's prefix. The string shares the memory of the request
+// or response, so callers must not keep it longer than those.
 func below(k []byte) string {
 	return strings.TrimPrefix(unsafe.String(unsafe.SliceData(k), len(k)), Prefix)
 }
 
-// update is what a value of etcd says to the table. What it comes with is not changed:
-// etcd shares it between watches. Its key is a part of that, which the table copies.
+// update returns the table's update for a key and value of etcd, and whether the value is stale. It
+// does not change kv, which etcd shares between watches. The key of the update shares the memory of
+// kv; the table copies it.
 func (l *Log) update(ctx context.Context, kv *mvccpb.KeyValue) (u table.Update, stale bool, err error) {
 	u = table.Update{Key: below(kv.Key), CreateRev: kv.CreateRevision, ModRev: kv.ModRevision}
 	if u.Value, stale, err = l.sealer.Open(ctx, u.Key, kv.Value); err != nil {
@@ -200,16 +202,16 @@ func (l *Log) update(ctx context.Context, kv *mvccpb.KeyValue) (u table.Update, 
 	return u, stale, nil
 }
 
-// sealedError says that a value can't be read.
+// sealedError is the error for a value that cannot be decrypted.
 type sealedError struct {
-	kv  *mvccpb.KeyValue
-	why error
+	kv    *mvccpb.KeyValue
+	cause error
 }
 
-// Error says it to people.
+// Error implements error.
 func (e *sealedError) Error() string {
-	return fmt.Sprintf("%v: revision %d: %v", ErrSealed, e.kv.ModRevision, e.why)
+	return fmt.Sprintf("%v: revision %d: %v", ErrSealed, e.kv.ModRevision, e.cause)
 }
 
-// Unwrap makes it an ErrSealed.
-func (e *sealedError) Unwrap() []error { return []error{ErrSealed, e.why} }
+// Unwrap returns ErrSealed and the cause.
+func (e *sealedError) Unwrap() []error { return []error{ErrSealed, e.cause} }

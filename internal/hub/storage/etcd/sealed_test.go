@@ -22,7 +22,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// Keys of configurations, and rules of them.
+// Providers of encryption configurations.
 const (
 	oldKey   = `{secretbox: {keys: [{name: old, secret: MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}]}}`
 	newKey   = `{aesgcm: {keys: [{name: new, secret: ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=}]}}`
@@ -82,7 +82,7 @@ func put(t *testing.T, l *Log, k, value string, seen int64) int64 {
 	return rev
 }
 
-// atRest is how the log keeps the value of a key.
+// atRest returns the stored form of the value of a key.
 func atRest(t *testing.T, l *Log, k string) *mvccpb.KeyValue {
 	t.Helper()
 	r, err := l.raw.Get(t.Context(), Prefix+k)
@@ -92,7 +92,7 @@ func atRest(t *testing.T, l *Log, k string) *mvccpb.KeyValue {
 	return r.Kvs[0]
 }
 
-// tailing is a Tail that runs.
+// tailing is a running Tail.
 type tailing struct {
 	to           *table.Writer
 	lost, loaded chan struct{}
@@ -109,7 +109,7 @@ func startTail(t *testing.T, l *Log) *tailing {
 	}
 	go func() {
 		r.done <- l.Tail(ctx, r.to, Hooks{
-			Lost: func(bool) { r.lost <- struct{}{} }, Asked: func(error) {},
+			Lost: func(bool) { r.lost <- struct{}{} }, Probed: func(error) {},
 			Loaded: func() { l.Resume(l.Losses()); r.loaded <- struct{}{} },
 		})
 		close(r.done)
@@ -119,19 +119,19 @@ func startTail(t *testing.T, l *Log) *tailing {
 	return r
 }
 
-func (r *tailing) wait(t *testing.T, for_ <-chan struct{}, what string) {
+func (r *tailing) wait(t *testing.T, event <-chan struct{}, name string) {
 	t.Helper()
 	select {
-	case <-for_:
+	case <-event:
 	case err := <-r.done:
-		t.Fatalf("not %s: %v", what, err)
+		t.Fatalf("not %s: %v", name, err)
 	case <-time.After(limit.Wait):
-		t.Fatalf("not %s", what)
+		t.Fatalf("not %s", name)
 	}
 }
 
-// TestNothingOfSecretsIsOnDisk writes in all ways that there are, and looks at the bytes
-// of all files of etcd and of a backup.
+// TestNothingOfSecretsIsOnDisk writes a secret by all kinds of requests, and searches all files of
+// etcd and a backup for it.
 func TestNothingOfSecretsIsOnDisk(t *testing.T) {
 	dir := t.TempDir()
 	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey, identity))
@@ -147,7 +147,7 @@ func TestNothingOfSecretsIsOnDisk(t *testing.T) {
 	if _, stale, err := l.WriteChanges(t.Context(), []Change{{Op: Op{Key: reportKey(3), Value: []byte(value)}}, {Op: Op{Key: secretKey(3), Value: []byte(value)}}}); err != nil || len(stale) > 0 {
 		t.Fatal(stale, err)
 	}
-	// As the registries of Kubernetes write, and what they are told if somebody else did.
+	// The requests of the registries of Kubernetes, and the response after a conflict.
 	client := l.Client()
 	if r, err := client.Kubernetes.OptimisticPut(t.Context(), Prefix+secretKey(4), []byte(value), 0, putOptions()); err != nil || !r.Succeeded {
 		t.Fatal(r, err)
@@ -185,8 +185,8 @@ func TestNothingOfSecretsIsOnDisk(t *testing.T) {
 	}
 }
 
-// TestForeignKey shows that a log that no key opens is not served, and that nothing is
-// missing in silence.
+// TestForeignKey shows that the load of a log fails, and omits no value silently, if no key decrypts one
+// of its values.
 func TestForeignKey(t *testing.T) {
 	dir := t.TempDir()
 	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey))
@@ -213,9 +213,8 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// TestSwappedValues puts the value of one Secret in the place of another's, below a hub
-// that runs: it is noticed, nothing goes on by what is there, and all goes on when it is
-// put right.
+// TestSwappedValues replaces the stored value of one Secret by that of another one below a running hub.
+// The hub must detect that, block reads and writes, and continue when the value is repaired.
 func TestSwappedValues(t *testing.T) {
 	l, _ := sealedLog(t, t.TempDir(), sealer(t, "secrets", oldKey, identity))
 	r := startTail(t, l)
@@ -247,8 +246,7 @@ func TestSwappedValues(t *testing.T) {
 	same(t, l, r.to)
 }
 
-// BenchmarkPuts writes what is encrypted and what is not, by a log that encrypts and by one
-// that does not.
+// BenchmarkPuts writes covered and other keys, to a log with and to one without encryption.
 func BenchmarkPuts(b *testing.B) {
 	value := []byte(fmt.Sprintf(`{"metadata":{"uid":"u"},"data":{"v":%q}}`, strings.Repeat("x", 1<<10)))
 	for name, keys := range map[string][]string{"plain": nil, "encrypting": {oldKey, identity}} {
@@ -256,8 +254,8 @@ func BenchmarkPuts(b *testing.B) {
 		if keys != nil {
 			s = sealer(b, "secrets", keys...)
 		}
-		for of, k := range map[string]string{"secret": secretKey(1), "other": objectKey(1)} {
-			b.Run(name+"/"+of, func(b *testing.B) {
+		for kind, k := range map[string]string{"secret": secretKey(1), "other": objectKey(1)} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
 				l, err := Open(b.Context(), Config{DataDir: b.TempDir(), UnsafeNoFsync: true, Sealer: s, Logger: slog.New(slog.DiscardHandler)})
 				if err != nil {
 					b.Fatal(err)

@@ -6,39 +6,39 @@ import (
 	"time"
 )
 
-// durations sums up how often something was done, and how long it took in all.
+// durations has the number of operations and their total duration.
 type durations struct {
 	mu    sync.Mutex
 	count int
 	took  time.Duration
 }
 
-func (d *durations) note(took time.Duration) {
+func (d *durations) add(took time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.count++
 	d.took += took
 }
 
-// Usage is how much of its quota the log uses, and what was done to keep within it.
+// Usage is the usage of the log's quota, and the work that was done to stay within it.
 type Usage struct {
 	Size
-	// History is about how many of the bytes in use are history.
+	// History is the approximate number of bytes in use by history.
 	History int64
-	// Full says that there is no room for writes that make the log larger.
+	// Full is true while there is no room for writes that make the log larger.
 	Full bool
-	// Since is when Full last changed.
+	// Since is the time of the last change of Full.
 	Since time.Time
-	// Why says why there is no room, and what to do.
+	// Why is the reason why there is no room, and what to do; empty if there is room.
 	Why string
-	// Refused counts the writes that were refused. Defragmentations is how often the log
-	// was defragmented, and Defragmenting how long that took in all.
+	// Refused counts the writes that failed with ErrFull. Defragmentations counts the
+	// defragmentations, and Defragmenting is their total duration.
 	Refused          int64
 	Defragmentations int
 	Defragmenting    time.Duration
 }
 
-// Usage is the log's usage when it was last measured.
+// Usage returns the usage at the last measurement.
 func (l *Log) Usage() Usage {
 	var u Usage
 	u.Size, u.Full, u.Refused = l.room.state()
@@ -53,28 +53,29 @@ func (l *Log) Usage() Usage {
 	return u
 }
 
-// Written is about how many bytes were written to the log since it was opened, by whomever.
+// Written returns the approximate number of bytes that all hubs wrote to the log since it was opened.
 func (l *Log) Written() int64 { return l.history.written() }
 
-// Known is the newest revision that the log is known to have had.
+// Known returns the newest known revision of the log.
 func (l *Log) Known() int64 {
 	_, rev := l.reach.before()
 	return rev
 }
 
-// Oldest is about the oldest revision that the log still has.
+// Oldest returns approximately the oldest revision that the log still has.
 func (l *Log) Oldest() int64 { return l.history.oldest() }
 
-// Admit waits until there is room for a write of a number of bytes, key included. It fails
-// with ErrFull if there is none, and with ErrLate if making room takes too long. done must
-// be called when the write has ended.
+// Admit waits until there is room for a write of a number of bytes, key included. It returns ErrFull
+// if there is no room, and ErrLate if making room takes longer than 30 seconds. The caller must call
+// done when the write has ended.
 func (l *Log) Admit(ctx context.Context, need Need, bytes int) (done func(), err error) {
 	return l.room.admit(ctx, need, int64(bytes)+putOverhead)
 }
 
-// RefusedByEtcd says that etcd itself refused a write for want of room, so that room is made
-// at once.
-func (l *Log) RefusedByEtcd() { l.room.press() }
+// RefusedByEtcd reports that etcd itself has refused a write because of its quota, so that the log
+// makes room at once.
+func (l *Log) RefusedByEtcd() { l.room.requestRoom() }
 
-// Presses says that history is to be forgotten for its size, or that writes wait for room.
-func (l *Log) Presses() bool { return l.history.exceeds() || l.room.tight() }
+// IsTight reports whether history must be compacted because of its size, or there may be no room
+// for a write.
+func (l *Log) IsTight() bool { return l.history.exceeds() || l.room.tight() }

@@ -9,20 +9,21 @@ import (
 	"google.golang.org/grpc"
 )
 
-// answersWithin is longer than an embedded etcd takes to answer a request, or to give it up.
+// answersWithin is longer than an embedded etcd takes to answer a request or to time it out.
 const answersWithin = 10 * time.Second
 
-// standstill keeps requests from an embedded etcd while that is defragmented. etcd would take
-// them and, after seven seconds, answer that they have timed out, though it does them later.
+// standstill delays requests to an embedded etcd during a defragmentation. etcd would accept them,
+// answer after seven seconds that they have timed out, and execute them later all the same.
 type standstill struct {
 	mu   sync.Mutex
 	busy int // requests under way
-	// over is closed when the standstill is over, idle when no request is under way any more;
-	// each is nil if there is nothing to wait for.
+	// over is closed at the end of the standstill, and nil if there is none. idle is closed when no
+	// request is under way, and nil if no standstill waits for that.
 	over, idle chan struct{}
 }
 
-// begin has requests wait until end is called. It waits for those under way.
+// begin blocks new requests until end is called. It waits for requests under way, but no longer than
+// answersWithin or until the context ends.
 func (s *standstill) begin(ctx context.Context) (end func()) {
 	over, idle := make(chan struct{}), make(chan struct{})
 	s.mu.Lock()
@@ -46,7 +47,8 @@ func (s *standstill) begin(ctx context.Context) (end func()) {
 	}
 }
 
-// enter waits for the end of a standstill, and then begins a request.
+// enter registers a request, after it has waited for the end of a standstill. The caller must call
+// leave when the request has ended.
 func (s *standstill) enter(ctx context.Context) error {
 	for {
 		s.mu.Lock()
@@ -65,7 +67,7 @@ func (s *standstill) enter(ctx context.Context) error {
 	}
 }
 
-// leave ends a request.
+// leave unregisters a request.
 func (s *standstill) leave() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -75,24 +77,25 @@ func (s *standstill) leave() {
 	}
 }
 
-// steadyKV is an embedded etcd, which stands still now and then, and to which nobody else writes.
+// steadyKV is the KV of an embedded etcd: it delays requests during a standstill, and records the
+// revision of each response in acked.
 type steadyKV struct {
 	pb.KVClient
 	still *standstill
 	acked *acked
 }
 
-// answer is one of an etcd.
-type answer interface{ GetHeader() *pb.ResponseHeader }
+// response is a response of etcd.
+type response interface{ GetHeader() *pb.ResponseHeader }
 
-func steadily[In any, Out answer](ctx context.Context, k steadyKV, in In, do func(context.Context, In, ...grpc.CallOption) (Out, error), opts []grpc.CallOption) (out Out, err error) {
+func steadily[In any, Out response](ctx context.Context, k steadyKV, in In, do func(context.Context, In, ...grpc.CallOption) (Out, error), opts []grpc.CallOption) (out Out, err error) {
 	if err := k.still.enter(ctx); err != nil {
 		return out, err
 	}
 	defer k.still.leave()
 	out, err = do(ctx, in, opts...)
 	if err == nil {
-		k.acked.note(out.GetHeader().GetRevision())
+		k.acked.record(out.GetHeader().GetRevision())
 	}
 	return out, err
 }

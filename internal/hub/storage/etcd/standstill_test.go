@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestStandstillBegins: a standstill begins when no request is under way, which keeps others from
-// beginning, or after as long as a request takes at most.
+// TestStandstillBegins shows that a standstill blocks new requests at once, and begins when no request
+// is under way, or after answersWithin.
 func TestStandstillBegins(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var s standstill
@@ -48,8 +48,8 @@ func TestStandstillBegins(t *testing.T) {
 	})
 }
 
-// TestStandstill: while an embedded etcd is defragmented requests wait for its end, or for that of
-// their own patience, instead of being answered that they have timed out.
+// TestStandstill shows that requests during a defragmentation wait for its end or for that of their
+// own context, and that etcd does not time them out.
 func TestStandstill(t *testing.T) {
 	l := open(t, t.TempDir())
 	k := func(n int) string {
@@ -86,5 +86,5 @@ func TestStandstill(t *testing.T) {
 	if _, ok, err := l.Put(t.Context(), k(1), []byte(`{}`), 0); !ok || err != nil {
 		t.Errorf("what did not wait was written: %v %v", ok, err)
 	}
-	l.still.begin(t.Context())() // when none is under way it need not wait
+	l.still.begin(t.Context())() // it does not wait if no request is under way
 }

@@ -15,7 +15,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// Applier is what the log is tailed into; see table.Writer.
+// Applier receives the state and the changes of the log. table.Writer implements it.
 type Applier interface {
 	Reset(rev int64, state []table.Update)
 	Apply(rev int64, updates []table.Update) error
@@ -24,28 +24,27 @@ type Applier interface {
 }
 
 const (
-	// retryTail is how long a tail that lost its watch waits before it reloads.
+	// retryTail is the pause before a tail that has lost its watch reloads the table.
 	retryTail = time.Second
-	// checkEvery is how often the tail of an external log checks whether it is still the
-	// same, and asks for its revision, which other users of the same etcd may raise.
+	// checkEvery is the interval at which the tail of an external log checks whether the log is still
+	// the same, and requests its revision, which other users of the same etcd may increase. The tail
+	// of an embedded log starts a health probe at this interval.
 	checkEvery = 5 * time.Second
-	// loadTimeout bounds how long a load may take, and checkTimeout a check.
+	// loadTimeout is the timeout of a load, and checkTimeout that of a check or a health probe.
 	loadTimeout  = 10 * time.Minute
 	checkTimeout = 10 * time.Second
 )
 
-// Tail keeps a table equal to the log until the context ends. The table is loaded at the
-// oldest revision that the log still has, and the rest is replayed, so that readers can
-// resume across a restart of the hub, and the last change of the log is known even if it
-// was a deletion.
+// Tail keeps a table equal to the log until the context ends. It loads the table at the oldest
+// revision of the log and replays all later changes. So readers can resume across a restart of the
+// hub, and the last change of the log is known even if it was a deletion.
 //
-// When the watch is lost, or an older copy of the log was restored, the table is reloaded
-// and its subscriptions expire: nothing is skipped in silence. From Hooks.Lost until the
-// caller calls Begin or Resume nobody can use the log.
+// When the watch is lost, or an older copy of the log was restored, Tail reloads the table and its
+// subscriptions expire, so no reader misses a change silently. From Hooks.Lost until the caller calls
+// Begin or Resume, writes and Committed block.
 //
-// If a value can't be decrypted before the table was ever loaded, it fails with ErrSealed.
-// If that happens later, the table is lost until the value can be decrypted: no value is
-// ever left out.
+// If a value cannot be decrypted during the first load, Tail returns ErrSealed. Later, the table
+// stays lost until the value can be decrypted: Tail never omits a value.
 func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 	connected := make(chan struct{})
 	watching, stop := context.WithCancel(ctx)
@@ -79,16 +78,16 @@ func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 	}
 }
 
-// Hooks are called by the goroutine of the tail.
+// Hooks are callbacks that the goroutine of the tail calls.
 type Hooks struct {
-	// Lost is called when the table no longer follows the log. restored says that the log
-	// is not the one that the table was made from. It may be called again before Loaded.
+	// Lost is called when the table no longer follows the log. restored is true if the log is not
+	// the one from which the table was loaded. Lost may be called again before Loaded.
 	Lost func(restored bool)
 	// Loaded is called when the table has reached the log's revision.
 	Loaded func()
-	// Asked is called after each check of the log, with the error of its request if any, and now and
-	// then says whether an embedded one answers.
-	Asked func(error)
+	// Probed is called with the result of each request that checks the log, and with the result of
+	// each health probe of an embedded one.
+	Probed func(error)
 }
 
 // tailer is the state of Tail.
@@ -96,22 +95,22 @@ type tailer struct {
 	log   *Log
 	to    Applier
 	hooks Hooks
-	// anchor is the newest change that the table has; down says that the table is lost.
+	// anchor is the newest change in the table; down is true while the table is lost.
 	anchor anchor
 	down   bool
-	// checked is the log's revision when it was last verified.
+	// checked is the revision of the log at its last verification.
 	checked int64
-	// recent says that the table is to be loaded as of the newest revision, since something
-	// older could not be read, and ever that it was loaded once.
+	// recent is true if the next load must be at the newest revision, because an older value cannot
+	// be decrypted. ever is true after the first load.
 	recent, ever bool
-	// sealed is the value that could not be read last; nil: none since.
+	// sealed is the last value that could not be decrypted; nil if there is none.
 	sealed *mvccpb.KeyValue
 }
 
-// lost stops use of the log until it is loaded again.
+// lost blocks use of the log until the table is loaded again.
 func (t *tailer) lost(ctx context.Context, err error) {
 	t.log.reach.unload()
-	// Once more after the hook, for callers that counted losses before they heard of it.
+	// Once more after the hook, for callers that called Losses before the hook.
 	defer t.log.reach.unload()
 	restored := errors.Is(err, errRestored)
 	if restored {
@@ -128,7 +127,7 @@ func (t *tailer) lost(ctx context.Context, err error) {
 	t.down = true
 }
 
-// once loads the table and follows the log until that fails.
+// once loads the table and follows the log until an error.
 func (t *tailer) once(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	defer cancel()
@@ -137,15 +136,15 @@ func (t *tailer) once(ctx context.Context) error {
 	}
 	now, err := t.load(ctx)
 	if err != nil {
-		return t.note(err)
+		return t.remember(err)
 	}
 	if err := t.replay(ctx, now); err != nil {
-		return t.note(err)
+		return t.remember(err)
 	}
 	watch := t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(t.to.Rev()+1))
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
-	pulse := t.log.newPulse()
+	probe := t.log.newHealthProbe()
 	for loading := true; ; {
 		if loading && t.to.Rev() >= now {
 			loading, t.down, t.recent, t.ever = false, false, false, true
@@ -161,41 +160,41 @@ func (t *tailer) once(ctx context.Context) error {
 				return fmt.Errorf("watch the log from revision %d: %w", t.to.Rev()+1, err)
 			}
 			if err := t.apply(ctx, r, loading); err != nil {
-				return t.note(err)
+				return t.remember(err)
 			}
 		case <-t.log.reach.check:
 			links := t.log.reach.linked()
-			if err := t.check(ctx, true); t.other(err) {
+			if err := t.check(ctx, true); t.isOther(err) {
 				return err
 			} else if err != nil { // etcd does not answer; the watch resumes by itself
-				time.AfterFunc(retryTail, t.log.reach.ask)
+				time.AfterFunc(retryTail, t.log.reach.requestCheck)
 			} else {
 				t.log.reach.link(links)
 			}
-		case err := <-pulse.answers:
-			pulse.answered(err, t.hooks.Asked)
+		case err := <-probe.results:
+			probe.finish(err, t.hooks.Probed)
 		case <-tick.C:
-			if t.log.server != nil { // nobody else writes here, and it can't be replaced
-				pulse.beat(ctx, time.Now(), t.hooks.Asked)
+			if t.log.server != nil { // no other program writes to it or replaces it
+				probe.start(ctx, time.Now(), t.hooks.Probed)
 				continue
 			}
-			if err := t.check(ctx, false); t.other(err) {
+			if err := t.check(ctx, false); t.isOther(err) {
 				return err
 			}
 		}
 	}
 }
 
-// note remembers the value that can't be read.
-func (t *tailer) note(err error) error {
+// remember records the value of a sealedError, and returns the error.
+func (t *tailer) remember(err error) error {
 	if sealed, ok := errors.AsType[*sealedError](err); ok {
 		t.sealed = sealed.kv
 	}
 	return err
 }
 
-// stuck says why the value that could not be read last can't be read still, if it is
-// there: what comes before it would be read in vain.
+// stuck returns an error if the value in t.sealed is still in the log and still cannot be decrypted.
+// Without this check, each attempt would read all values before it in vain.
 func (t *tailer) stuck(ctx context.Context) error {
 	if t.sealed == nil || !t.ever {
 		return nil
@@ -209,7 +208,7 @@ func (t *tailer) stuck(ctx context.Context) error {
 	defer cancel()
 	r, err := t.log.raw.Get(ctx, string(t.sealed.Key))
 	if err != nil {
-		return fmt.Errorf("look at what can't be read: %w", err)
+		return fmt.Errorf("read the value that can't be decrypted: %w", err)
 	}
 	if len(r.Kvs) == 0 || r.Kvs[0].ModRevision != t.sealed.ModRevision {
 		t.sealed = nil
@@ -218,14 +217,14 @@ func (t *tailer) stuck(ctx context.Context) error {
 	return failed
 }
 
-// other says that a check did not find the log that the table was made from.
-func (t *tailer) other(err error) bool {
+// isOther reports whether the error of a check means that the log may not be the one from which the
+// table was loaded.
+func (t *tailer) isOther(err error) bool {
 	return errors.Is(err, errRestored) || errors.Is(err, errUnsure)
 }
 
-// load loads the table at the oldest revision, and returns the newest. If a value of the
-// history can't be decrypted because its key is gone, the table is loaded at the newest
-// revision, so that readers can't resume from before.
+// load loads the table at the oldest revision, and returns the newest. If t.recent is set, it loads
+// the table at the newest revision, and readers cannot resume from older ones.
 func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
@@ -246,7 +245,7 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	// Verified after all was read, so that it is about the log that was read.
+	// This verifies the log that was read, because the read is complete.
 	if err := l.verify(ctx, t.anchor); err != nil && !errors.Is(err, errUnsure) {
 		return 0, err
 	}
@@ -257,14 +256,15 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	return now, nil
 }
 
-// check checks whether the log is the one that the table was made from, always or only if
-// it was written to since the last time, and asks for its progress.
+// check checks whether the log is the one from which the table was loaded, and requests a progress
+// notification. It verifies the anchor if always is true or the revision has changed since the last
+// check.
 func (t *tailer) check(ctx context.Context, always bool) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	seen := t.to.Rev()
 	rev, err := t.log.revision(ctx)
-	t.hooks.Asked(err)
+	t.hooks.Probed(err)
 	if err != nil {
 		return err
 	}
@@ -281,13 +281,13 @@ func (t *tailer) check(ctx context.Context, always bool) error {
 		return nil
 	}
 	if err := t.log.client.RequestProgress(ctx); err != nil {
-		return fmt.Errorf("ask for the log's progress: %w", err)
+		return fmt.Errorf("request the log's progress: %w", err)
 	}
 	return nil
 }
 
-// apply hands over the events of a response one revision at a time; etcd
-// never splits a revision over two responses of a watch that is not fragmented.
+// apply applies the events of a response one revision at a time. etcd never splits a revision over
+// two responses of a watch without fragments.
 func (t *tailer) apply(ctx context.Context, r clientv3.WatchResponse, loading bool) error {
 	if r.IsProgressNotify() {
 		t.to.Progress(r.Header.Revision)
@@ -317,14 +317,14 @@ func (t *tailer) apply(ctx context.Context, r clientv3.WatchResponse, loading bo
 		if err := t.to.Apply(rev, updates); err != nil {
 			return err
 		}
-		t.anchor.note(updates[n-1], rev)
+		t.anchor.set(updates[n-1], rev)
 		t.log.history.add(rev, events[:n])
 		events = events[n:]
 	}
 	return nil
 }
 
-// oldest is the oldest revision at which the log can still be read.
+// oldest returns the oldest revision at which the log can be read, by a binary search.
 func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
 	var failed error
 	n := sort.Search(int(now-1), func(i int) bool {
@@ -344,7 +344,7 @@ func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
 	return int64(n) + 1, nil
 }
 
-// load reads every key as of a revision.
+// load reads every key at a revision.
 func (l *Log) load(ctx context.Context, rev int64) ([]table.Update, error) {
 	var state []table.Update
 	err := l.pages(ctx, Prefix, func(page []*mvccpb.KeyValue) error {

@@ -298,7 +298,7 @@ func (m *Member) is() Hub {
 // compacted because of its size, all wait for the hub with the oldest state, also the leader. Then
 // all writes count, except for those by which hubs publish their state, which would never end.
 func (m *Member) worthTelling(said, now Hub) bool {
-	if m.config.Log.Presses() && now.Seen-said.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
+	if m.config.Log.IsTight() && now.Seen-said.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
 		return true
 	}
 	step := max(tellLeast, int64(m.config.Window/tellPart))

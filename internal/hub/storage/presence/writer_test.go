@@ -50,14 +50,14 @@ func hubAt(t *testing.T, at string) *one {
 			case loaded <- struct{}{}:
 			default: // the table was loaded before
 			}
-		}, Asked: func(error) {}})
+		}, Probed: func(error) {}})
 		ended <- struct{}{}
 	}()
 	limit.Receive(t, loaded, "the table is loaded")
 	go func() { _ = member.Run(ctx); ended <- struct{}{} }()
 	go func() { _ = h.Run(ctx); ended <- struct{}{} }()
 	go func() {
-		_ = log.Keep(ctx, etcd.Keeping{Every: time.Minute, Seen: rows.Rev, Floor: func() int64 { return 0 }, Reached: rows.Rev, Pace: etcd.DefaultPace()})
+		_ = log.Keep(ctx, etcd.Keeping{Every: time.Minute, Seen: rows.Rev, Floor: func() int64 { return 0 }, Reached: rows.Rev, Throttle: etcd.DefaultThrottle()})
 		ended <- struct{}{}
 	}()
 	t.Cleanup(func() {

@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestConcurrentReaders has readers of many kinds follow a table while it is
-// written. Each revision changes several keys at once; no reader may ever see
-// some of them only, and each must end with the state of the table.
+// TestConcurrentReaders runs readers of many kinds during changes of a table. Each revision changes
+// several keys; no reader may ever see only some of these changes, and each must end with the state of
+// the table.
 func TestConcurrentReaders(t *testing.T) {
 	const revisions, keysPerRevision = 2000, 4
 	d := &testDeriver{}
@@ -25,8 +25,8 @@ func TestConcurrentReaders(t *testing.T) {
 		keys[i] = fmt.Sprintf("o/s1/core/configmaps/default/%d", i)
 	}
 	topics := []Topic{
-		Under("o/"), Under("o/s1/"), Under("o/s1/core/configmaps/"), Of("l1"),
-		AcrossSpaces(key.Resource{Group: "core", Resource: "configmaps"}),
+		PrefixTopic("o/"), PrefixTopic("o/s1/"), PrefixTopic("o/s1/core/configmaps/"), LocationTopic("l1"),
+		ResourceTopic(key.Resource{Group: "core", Resource: "configmaps"}),
 	}
 	var readers sync.WaitGroup
 	for i := range 4 * len(topics) {
@@ -54,24 +54,23 @@ func TestConcurrentReaders(t *testing.T) {
 	}
 }
 
-// slowness is by how many revisions slow readers stay behind, which is more than
-// the window has.
+// slowness is the number of revisions by which slow readers lag, which is more than the window has.
 const slowness = 150
 
-// follow lists and watches until a revision, as clients do.
+// follow lists and watches until the table reaches a revision, as clients do.
 func follow(t *Table, topic Topic, until int64, keys int, slow bool) error {
 	for {
-		at, err := list(t, keys)
-		if err != nil || at == until {
+		rev, err := list(t, keys)
+		if err != nil || rev == until {
 			return err
 		}
-		sub, err := t.Subscribe(at, nil, topic)
+		sub, err := t.Subscribe(rev, nil, topic)
 		if errors.Is(err, ErrExpired) {
 			continue
 		} else if err != nil {
 			return err
 		}
-		err = watch(sub, at, until, keys, slow)
+		err = watch(sub, rev, until, keys, slow)
 		sub.Close()
 		if !errors.Is(err, ErrExpired) {
 			return err
@@ -79,7 +78,7 @@ func follow(t *Table, topic Topic, until int64, keys int, slow bool) error {
 	}
 }
 
-// list reads one state, which must be whole.
+// list reads one state, and returns an error if it has a part of a revision.
 func list(t *Table, keys int) (int64, error) {
 	snap := t.Snapshot()
 	n := 0
@@ -100,33 +99,35 @@ func list(t *Table, keys int) (int64, error) {
 	return snap.Rev, bad
 }
 
-func watch(sub *Subscription, at, until int64, keys int, slow bool) error {
+// watch reads the steps after a revision and up to another, and returns an error if one is missing or
+// incomplete.
+func watch(sub *Subscription, rev, until int64, keys int, slow bool) error {
 	for {
 		steps, upTo, err := sub.Poll()
 		if err != nil {
 			return err
 		}
 		for _, s := range steps {
-			if s.Rev != at+1 || s.Rev > upTo || len(s.Changes) != keys {
-				return fmt.Errorf("step %d with %d changes behind %d, up to %d", s.Rev, len(s.Changes), at, upTo)
+			if s.Rev != rev+1 || s.Rev > upTo || len(s.Changes) != keys {
+				return fmt.Errorf("step %d with %d changes behind %d, up to %d", s.Rev, len(s.Changes), rev, upTo)
 			}
-			at = s.Rev
+			rev = s.Rev
 		}
-		if upTo != at && len(steps) > 0 || upTo < at {
-			return fmt.Errorf("poll reached %d, its steps %d", upTo, at)
+		if upTo != rev && len(steps) > 0 || upTo < rev {
+			return fmt.Errorf("poll reached %d, its steps %d", upTo, rev)
 		}
-		if at == until {
+		if rev == until {
 			return nil
 		}
 		if !slow {
 			<-sub.Wake()
-		} else if err := sub.table.WaitFor(context.Background(), min(at+slowness, until)); err != nil {
+		} else if err := sub.table.WaitFor(context.Background(), min(rev+slowness, until)); err != nil {
 			return err
 		}
 	}
 }
 
-// TestCatchUpInParts reads a history that is longer than one poll looks through.
+// TestCatchUpInParts reads a history that is longer than one Poll reads.
 func TestCatchUpInParts(t *testing.T) {
 	table := New(Config{WindowSteps: 3 * catchUpSteps, WindowBytes: 1 << 30})
 	const total = 2*catchUpSteps + 10
@@ -139,7 +140,7 @@ func TestCatchUpInParts(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	sub, err := table.Subscribe(0, nil, Under("o/s/"))
+	sub, err := table.Subscribe(0, nil, PrefixTopic("o/s/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -170,7 +171,7 @@ func TestCatchUpInParts(t *testing.T) {
 	}
 }
 
-// TestWindowBytes checks that windows are bounded by bytes, and each by itself.
+// TestWindowBytes shows that each window has a limit of bytes of its own.
 func TestWindowBytes(t *testing.T) {
 	table := New(Config{WindowSteps: 1000, WindowBytes: 100_000})
 	value := make([]byte, 10_000)
@@ -188,20 +189,20 @@ func TestWindowBytes(t *testing.T) {
 		put(rev, event)
 	}
 	for k, floor := range map[string]bool{object: false, report: true, event: true} {
-		at := table.Floor(At(k))
-		if (at > 0) != floor {
-			t.Errorf("the floor of %s is %d", k, at)
+		rev := table.Floor(KeyTopic(k))
+		if (rev > 0) != floor {
+			t.Errorf("the floor of %s is %d", k, rev)
 		}
 		if w := &table.windows[windowOf(k)]; w.bytes > w.maxBytes || w.bytes < 0 {
 			t.Errorf("the window of %s holds %d bytes", k, w.bytes)
 		}
 	}
-	if _, err := table.Subscribe(0, nil, Under("o/s/")); err != nil {
+	if _, err := table.Subscribe(0, nil, PrefixTopic("o/s/")); err != nil {
 		t.Errorf("resume among objects: %v", err)
 	}
-	value = make([]byte, 200_000) // more than a window holds
+	value = make([]byte, 200_000) // more than the limit of a window
 	put(200, object)
-	if got := table.Floor(At(object)); got != 200 {
+	if got := table.Floor(KeyTopic(object)); got != 200 {
 		t.Errorf("floor %d behind a huge step, want 200", got)
 	}
 	if w := &table.windows[objectWindow]; w.bytes != 0 || len(w.steps) != 0 {
@@ -209,11 +210,11 @@ func TestWindowBytes(t *testing.T) {
 	}
 }
 
-// TestWakeFollowsRevision checks that a reader that is woken finds the revision reached,
-// so that no wake-up is spent on a step that is not complete.
+// TestWakeFollowsRevision shows that a subscription is woken only when the table has reached the
+// revision, so that no Poll finds an incomplete step.
 func TestWakeFollowsRevision(t *testing.T) {
 	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
-	sub, err := table.Subscribe(0, nil, Under("o/s/"))
+	sub, err := table.Subscribe(0, nil, PrefixTopic("o/s/"))
 	if err != nil {
 		t.Fatal(err)
 	}

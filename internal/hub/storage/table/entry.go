@@ -14,56 +14,55 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Entry is one value of the log. It and the bytes it points to are never
-// changed once made: readers of any age may share it.
+// Entry is one value of the log. It is immutable, except for the caches in Object, and so are the
+// bytes to which it points, so readers at any revision may share it.
 type Entry struct {
-	// Key is the key below the hub's prefix.
+	// Key is the key in etcd without the hub's prefix.
 	Key string
-	// Value is what is in the log, exactly: JSON, but for reports, see Report.
+	// Value is the value in the log, byte by byte: JSON, except for reports, see Report.
 	Value []byte
-	// CreateRev and ModRev are the revisions that made the key and wrote this value.
+	// CreateRev is the revision that created the key, and ModRev the one that wrote this value.
 	CreateRev, ModRev int64
-	// Object is what there is besides of keys that hold an object. All others share one that
-	// is empty: there are more reports than objects, and they need none of it.
+	// Object has the data of an object. Entries of other classes share an empty one, to save memory:
+	// there are more reports than objects.
 	*Object
 }
 
-// Object is what is known of an entry that is an object.
+// Object is the parsed metadata of an object, with caches.
 type Object struct {
-	// Meta is what the engines need of every object.
 	Meta Meta
-	// Rendered and AsWritten are caches for readers: the digest of the rendered entry, and
-	// the ID of the definition of the kind by which Value can be served as it is stored.
-	// They follow from Value, so they are never stale. What is no object has none.
+	// Rendered and AsWritten are caches for readers: the digest of the rendered entry, and the ID of
+	// the definition of the kind by which Value can be served without conversion. They depend on
+	// Value only, so they are never stale.
 	Rendered  atomic.Pointer[Rendered]
 	AsWritten atomic.Uint64
 }
 
-// noObject is that of entries that are none; it stays empty.
+// noObject is the Object of entries of other classes. It must stay empty.
 var noObject = &Object{}
 
-// Rendered is the digest of a rendered entry, and what it was rendered by besides the
-// entry.
+// Rendered is the digest of a rendered entry, and the inputs of the rendering besides the entry.
 type Rendered struct {
 	Digest wire.Sum
-	By     any
+	Inputs any
 }
 
-// Meta is the part of an object's metadata that engines and views look at.
+// Meta is the part of an object's metadata that engines and views need.
 type Meta struct {
 	UID        string
 	Generation int64
-	// Deleting says that a deletion timestamp is set.
+	// Deleting is true if a deletion timestamp is set.
 	Deleting bool
 	Labels   Labels
-	// Insert is the offset in Value just behind the opening brace of the
-	// metadata, where a reader may splice fields in; 0 if there is none.
+	// Insert is the offset in Value behind the opening brace of the metadata, at which a reader may
+	// insert fields; 0 if there is no metadata.
 	Insert int
 	// InsertAnnotation is the same for the annotations; 0 if there are none.
 	InsertAnnotation int
 }
 
-// NewEntry parses what engines need of a value. The caller must not change value any more.
+// NewEntry makes an entry and parses the metadata of an object. It keeps value, which the caller must
+// not change afterwards.
 func NewEntry(k string, value []byte, createRev, modRev int64) *Entry {
 	e := &Entry{Key: k, Value: value, CreateRev: createRev, ModRev: modRev, Object: noObject}
 	if key.ClassOf(k) == key.Objects {
@@ -73,17 +72,18 @@ func NewEntry(k string, value []byte, createRev, modRev int64) *Entry {
 	return e
 }
 
-// newRow makes the row of an update, which belongs to nothing yet. A hub has as many as there
-// are objects and reports, and each stays for long amid what is garbage in a moment. So what is
-// of one row is in few allocations: one of what has pointers, and one of the key, the UID and a
-// value that is short. Apart, each would keep a page of garbage of its size from being given back.
+// newRow makes the row of an update, without membership and exposure.
+//
+// A hub has a row for each object and report. Rows live long, among allocations that live briefly. So
+// a row has few allocations: one for the structs, and one for the key, the UID and a short value.
+// Separate allocations would fragment the heap: each would keep a span of its size class in use.
 func newRow(u Update) *Row {
-	of := Entry{CreateRev: u.CreateRev, ModRev: u.ModRev, Object: noObject}
+	common := Entry{CreateRev: u.CreateRev, ModRev: u.ModRev, Object: noObject}
 	if key.ClassOf(u.Key) != key.Objects {
 		r := &struct {
 			Row
 			entry Entry
-		}{entry: of}
+		}{entry: common}
 		r.Entry = &r.entry
 		r.keep(u, "")
 		return &r.Row
@@ -92,18 +92,18 @@ func newRow(u Update) *Row {
 		Row
 		entry  Entry
 		object Object
-	}{entry: of}
+	}{entry: common}
 	r.Entry, r.entry.Object = &r.entry, &r.object
 	r.object.Meta = parseMeta(u.Value)
 	r.Meta.UID = r.keep(u, r.Meta.UID)
 	return &r.Row
 }
 
-// shortValue is how long a value is at most that is copied to be with its key.
+// shortValue is the maximum length in bytes of a value that is copied next to its key.
 const shortValue = 512
 
-// keep sets the key and the value, and returns the UID as it is kept: a UID that somebody keeps
-// must not keep a long value alive.
+// keep sets the key and the value, and returns a copy of the UID, so that a reader that keeps the UID
+// does not keep a long value in memory.
 func (e *Entry) keep(u Update, uid string) string {
 	k, v := len(u.Key), 0
 	if len(u.Value) <= shortValue {
@@ -118,10 +118,10 @@ func (e *Entry) keep(u Update, uid string) string {
 	return text(b[k : k+len(uid)])
 }
 
-// Report is the JSON of an entry that is a report. The caller must not change it.
+// Report returns the JSON of an entry that is a report. The caller must not change it.
 func (e *Entry) Report() []byte { return wire.ReportText(e.Value) }
 
-// Annotation is the value of one annotation, "" if there is none.
+// Annotation returns the value of an annotation, or "" if it does not exist.
 func (e *Entry) Annotation(name string) string {
 	if e.Meta.InsertAnnotation == 0 {
 		return ""
@@ -142,7 +142,7 @@ func (e *Entry) size() int {
 	return len(e.Value) + len(e.Key) + overhead
 }
 
-// parseMeta reads the metadata of a value, of which the UID is a part.
+// parseMeta parses the metadata of a value. The UID shares the memory of value.
 func parseMeta(value []byte) Meta {
 	var m Meta
 	metadata := gjson.Get(text(value), "metadata")
@@ -183,23 +183,22 @@ func parseLabels(object gjson.Result) Labels {
 	return l
 }
 
-// text is a value as a string without a copy, which is safe because values are never
-// changed.
+// text returns a value as a string without a copy. That is safe because values are immutable.
 func text(value []byte) string { return unsafe.String(unsafe.SliceData(value), len(value)) }
 
-// intern keeps one copy of a string that many objects repeat.
+// intern returns the shared copy of a string that many objects have.
 func intern(s string) string { return unique.Make(s).Value() }
 
 // Label is one label of an object.
 type Label struct{ Key, Value string }
 
-// Labels are an object's labels in the order of their keys. They satisfy
-// labels.Labels, so selectors match them without a map being made.
+// Labels are an object's labels in the order of their keys. They implement labels.Labels, so that
+// selectors match them without a map.
 type Labels []Label
 
 var _ labels.Labels = Labels(nil)
 
-// Lookup returns the value of a label and whether it is there.
+// Lookup returns the value of a label and whether it exists.
 func (l Labels) Lookup(k string) (string, bool) {
 	i, ok := slices.BinarySearchFunc(l, k, func(a Label, k string) int { return strings.Compare(a.Key, k) })
 	if !ok {
@@ -208,10 +207,10 @@ func (l Labels) Lookup(k string) (string, bool) {
 	return l[i].Value, true
 }
 
-// Has says whether a label is there.
+// Has reports whether a label exists. Its name is that of labels.Labels.
 func (l Labels) Has(k string) bool { _, ok := l.Lookup(k); return ok }
 
-// Get returns the value of a label, "" if it is not there.
+// Get returns the value of a label, or "" if it does not exist.
 func (l Labels) Get(k string) string { v, _ := l.Lookup(k); return v }
 
 // Map copies the labels into a map.

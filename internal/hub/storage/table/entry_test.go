@@ -15,13 +15,13 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// splice does what readers do with an insert offset.
-func splice(value []byte, at int, field string) []byte {
+// splice inserts a field at an offset, as readers do.
+func splice(value []byte, offset int, field string) []byte {
 	comma := ","
-	if rest := bytes.TrimLeft(value[at:], " \t\r\n"); len(rest) > 0 && rest[0] == '}' {
+	if rest := bytes.TrimLeft(value[offset:], " \t\r\n"); len(rest) > 0 && rest[0] == '}' {
 		comma = ""
 	}
-	return slices.Concat(value[:at], []byte(field+comma), value[at:])
+	return slices.Concat(value[:offset], []byte(field+comma), value[offset:])
 }
 
 type parsed struct {
@@ -50,7 +50,7 @@ func mustParse(t failer, value []byte) parsed {
 	return p
 }
 
-// jsonObject draws an object of fields in any order, with blanks anywhere.
+// jsonObject draws an object with fields in any order, and with white space at any place.
 func jsonObject(t *rapid.T, fields map[string]string) string {
 	blank := rapid.SampledFrom([]string{"", "", " ", "\n  ", "\t"})
 	keys := rapid.Permutation(slices.Sorted(maps.Keys(fields))).Draw(t, "order")
@@ -71,7 +71,7 @@ func jsonObject(t *rapid.T, fields map[string]string) string {
 	return b.String()
 }
 
-// words are texts that could mislead a careless parser.
+// words returns texts that could mislead a careless parser.
 func words() *rapid.Generator[string] {
 	return rapid.OneOf(rapid.StringN(0, 8, 24), rapid.SampledFrom([]string{
 		`"metadata":{"uid":"no"}`, `{"metadata":`, `\`, `"`, `}`, `{`, "uid", "labels", "é\u2028", "<>&",
@@ -94,8 +94,7 @@ func quoted(t *rapid.T, m map[string]string) string {
 	return jsonObject(t, fields)
 }
 
-// TestEntryOfAnyObject reads objects of every shape and compares what the entry
-// says with what a JSON decoder says.
+// TestEntryOfAnyObject compares entries of random objects with the result of a JSON decoder.
 func TestEntryOfAnyObject(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		metadata := map[string]string{"name": `"x"`}
@@ -154,10 +153,10 @@ func checkEntry(t failer, value []byte) {
 	if fmt.Sprint(spliced) != fmt.Sprint(want) && want.Metadata.DeletionTimestamp == nil {
 		t.Fatalf("%s: splice at %d changes more than the metadata", value, e.Meta.Insert)
 	}
-	if at := e.Meta.InsertAnnotation; at != 0 {
-		spliced := mustParse(t, splice(value, at, `"orrery.dev/space":"s"`))
+	if offset := e.Meta.InsertAnnotation; offset != 0 {
+		spliced := mustParse(t, splice(value, offset, `"orrery.dev/space":"s"`))
 		if spliced.Metadata.Annotations["orrery.dev/space"] != "s" {
-			t.Fatalf("%s: splice at %d misses the annotations", value, at)
+			t.Fatalf("%s: splice at %d misses the annotations", value, offset)
 		}
 	} else if want.Metadata.Annotations != nil {
 		t.Fatalf("%s: annotations not found", value)
@@ -176,7 +175,7 @@ func TestEntryWithoutMetadata(t *testing.T) {
 	}
 }
 
-// FuzzEntry looks for a valid object whose offsets are wrong.
+// FuzzEntry searches for a valid object for which the offsets are wrong.
 func FuzzEntry(f *testing.F) {
 	for _, seed := range []string{
 		`{"metadata":{"annotations":{}},"data":{"a":"\"metadata\":{"}}`,
@@ -191,8 +190,8 @@ func FuzzEntry(f *testing.F) {
 		if json.Unmarshal(value, &top) != nil || json.Unmarshal(value, &want) != nil {
 			return
 		}
-		// The log has objects as encoders write them: no name twice, none in another
-		// case, and plain names unescaped.
+		// Objects in the log are written by encoders: without duplicate names, names in another
+		// case, and escaped plain names.
 		if !bytes.HasPrefix(bytes.TrimSpace(top["metadata"]), []byte("{")) || !plainNames(value) {
 			return
 		}
@@ -200,8 +199,8 @@ func FuzzEntry(f *testing.F) {
 	})
 }
 
-// plainNames says whether every name of an object occurs once, whatever its
-// case, and is written without escapes; and that texts are valid UTF-8.
+// plainNames reports whether every name of an object occurs once, regardless of case, and without
+// escapes, and all texts are valid UTF-8.
 func plainNames(value []byte) bool {
 	if bytes.ContainsAny(value, `\`) || !strings.HasPrefix(strings.ToValidUTF8(string(value), "\x00"), string(value)) {
 		return false

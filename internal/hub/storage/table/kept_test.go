@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// updatesOf are one of a report, of a short object and of a long one.
+// updatesOf returns updates of a report, an empty value, a short object and a long one.
 func updatesOf() map[string]Update {
 	object := func(filling string) []byte {
 		return fmt.Appendf(nil, `{"metadata":{"name":"x","uid":"0a1b2c3d-0000-4000-8000-000000000000","generation":3,"annotations":{"a":"b"}},"data":{"k":%q}}`, filling)
@@ -23,9 +23,9 @@ func updatesOf() map[string]Update {
 	}
 }
 
-// A row says what an entry of the same update does, is made in two allocations, and keeps of
-// what it was made from at most a long value: not the key, nor a short value, and its UID keeps
-// no value.
+// TestRowsAreKeptApart shows that a row equals an entry of the same update, takes two allocations, and
+// keeps of its update at most a long value: neither the key nor a short value, and that its UID keeps
+// no value in memory.
 func TestRowsAreKeptApart(t *testing.T) {
 	for name, u := range updatesOf() {
 		t.Run(name, func(t *testing.T) {
@@ -38,7 +38,7 @@ func TestRowsAreKeptApart(t *testing.T) {
 			} else if &row.Value[0] != &value[0] {
 				t.Error("a long value is copied")
 			}
-			if row.In != nil || row.On != nil || !reflect.DeepEqual(row.Entry, want) {
+			if row.In != nil || row.Exposure != nil || !reflect.DeepEqual(row.Entry, want) {
 				t.Errorf("the row is %+v with %+v, want %+v with %+v", row.Entry, row.Meta, want, want.Meta)
 			}
 			if row.Value == nil || len(value) <= shortValue && cap(row.Value) != len(row.Value) {
@@ -55,17 +55,17 @@ func TestRowsAreKeptApart(t *testing.T) {
 	}
 }
 
-// A window keeps the changes of a revision that are all its own as they are, and of others a
-// part that is exactly so long.
+// TestPartsOfWindows shows that a window keeps the changes of a revision without a copy if all belong to
+// the window, and else a slice without spare capacity.
 func TestPartsOfWindows(t *testing.T) {
 	row := func(k string) *Row { return newRow(Update{Key: k, Value: []byte("{}"), CreateRev: 1, ModRev: 1}) }
 	object, report := Change{Cur: row("o/s/core/configmaps/n/x")}, Change{Cur: row("r/l/s/placed/core/configmaps/n/x")}
 	reports := append(make([]Change, 0, 8), report, report)
-	if part := ofWindow(reportWindow, 2, reports); &part[0] != &reports[0] || cap(part) != 2 {
-		t.Errorf("of reports alone there are %d with room for %d, or copies", len(part), cap(part))
+	if own := ofWindow(reportWindow, 2, reports); &own[0] != &reports[0] || cap(own) != 2 {
+		t.Errorf("of reports alone there are %d with room for %d, or copies", len(own), cap(own))
 	}
-	part := ofWindow(reportWindow, 2, []Change{report, object, report})
-	if want := []Change{report, report}; !reflect.DeepEqual(part, want) || cap(part) != 2 {
-		t.Errorf("of both there are %+v, with room for %d", part, cap(part))
+	own := ofWindow(reportWindow, 2, []Change{report, object, report})
+	if want := []Change{report, report}; !reflect.DeepEqual(own, want) || cap(own) != 2 {
+		t.Errorf("of both there are %+v, with room for %d", own, cap(own))
 	}
 }

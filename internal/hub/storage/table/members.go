@@ -6,8 +6,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Members returns the rows that belong to a location, in key order, and the
-// revision they were read at. It costs as much as the location has rows.
+// Members returns the rows that belong to a location, in key order, and their revision. Its cost grows
+// with the number of these rows only.
 func (t *Table) Members(l key.Location) ([]*Row, int64) {
 	var rows []*Row
 	rev := t.AscendMembers(l, func(row *Row) (string, bool) {
@@ -17,10 +17,10 @@ func (t *Table) Members(l key.Location) ([]*Row, int64) {
 	return rows, rev
 }
 
-// AscendMembers calls fn for the rows that belong to a location, in key order, until it
-// returns false. fn may return a later key to continue from, so that rows in between cost
-// nothing. It returns the revision that it read. fn is called under the table's lock: it
-// must be quick and not call the table.
+// AscendMembers calls fn for the rows that belong to a location, in key order, until fn returns false.
+// It returns the revision of the rows. fn may return a later key to continue from, to skip the rows in
+// between at no cost. fn is called under the table's lock, so it must be quick and must not call the
+// table.
 func (t *Table) AscendMembers(l key.Location, fn func(*Row) (from string, more bool)) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -30,8 +30,8 @@ func (t *Table) AscendMembers(l key.Location, fn func(*Row) (from string, more b
 	return t.rev.Load()
 }
 
-// follow calls fn for the rows of a set of keys from one on, until it returns false; fn may
-// return a later key to continue from. The table is locked.
+// follow calls fn for the rows of a set of keys, from a key on, until fn returns false. fn may return a
+// later key to continue from. The table's lock is held.
 func (t *Table) follow(keys *btree.Set[string], from string, fn func(*Row) (from string, more bool)) {
 	for more := true; more; {
 		more = false
@@ -40,12 +40,12 @@ func (t *Table) follow(keys *btree.Set[string], from string, fn func(*Row) (from
 			if !ok {
 				return true
 			}
-			next, on := fn(row)
-			if on && next > k {
+			next, ok := fn(row)
+			if ok && next > k {
 				from, more = next, true
 				return false
 			}
-			return on
+			return ok
 		})
 	}
 }

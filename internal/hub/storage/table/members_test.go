@@ -8,15 +8,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// in is a membership of one name.
+// in is a membership of one location, and an exposure of one export view.
 type in string
 
-func (i in) Told() []key.Location         { return []key.Location{key.Location(i)} }
-func (i in) Tells(name key.Location) bool { return name == key.Location(i) }
+func (i in) Locations() []key.Location       { return []key.Location{key.Location(i)} }
+func (i in) Includes(name key.Location) bool { return name == key.Location(i) }
 
 func (i in) SameAt(key.Location, table.Membership) bool { return false }
 
-// everywhere derives one membership for all rows.
+// everywhere gives all rows the same membership and exposure.
 type everywhere struct{}
 
 func (everywhere) Reset() {}
@@ -31,21 +31,21 @@ func (everywhere) Derive(_ table.Reader, changes []table.Change) []table.Assignm
 	return all
 }
 
-// Shelves are those of a showing of one shelf.
-func (i in) Shelves() []key.Shelf { return []key.Shelf{{Space: "p", Name: string(i)}} }
+// ExportViews returns one export view.
+func (i in) ExportViews() []key.Shelf { return []key.Shelf{{Space: "p", Name: string(i)}} }
 
-func (everywhere) Show(_ table.Reader, changes []table.Change) (all []table.Shown) {
+func (everywhere) Expose(_ table.Reader, changes []table.Change) (all []table.Exposed) {
 	for _, c := range changes {
 		if c.Cur != nil {
-			all = append(all, table.Shown{Key: c.Cur.Key, On: in("north")})
+			all = append(all, table.Exposed{Key: c.Cur.Key, Exposure: in("north")})
 		}
 	}
 	return all
 }
 
-// TestAscend checks the walks over members and shelves, which go on alike.
+// TestAscend checks the iteration over the rows of a location and of an export view.
 func TestAscend(t *testing.T) {
-	tb := table.New(table.Config{Deriver: everywhere{}, Shower: everywhere{}, WindowSteps: 1, WindowBytes: 1})
+	tb := table.New(table.Config{Deriver: everywhere{}, Exposer: everywhere{}, WindowSteps: 1, WindowBytes: 1})
 	var updates []table.Update
 	for _, k := range []string{"o/a/core/configmaps/n/x", "o/a/core/configmaps/n/y", "o/a/core/secrets/n/x", "o/b/core/configmaps/n/x"} {
 		updates = append(updates, table.Update{Key: k, Value: []byte("{}"), CreateRev: 7, ModRev: 7})
@@ -74,21 +74,21 @@ func TestAscend(t *testing.T) {
 			[]string{"o/a/core/configmaps/n/x", "o/a/core/secrets/n/x", "o/b/core/configmaps/n/x"}},
 		{"never back", "north", func(string) (string, bool) { return "o/a", true },
 			[]string{"o/a/core/configmaps/n/x", "o/a/core/configmaps/n/y", "o/a/core/secrets/n/x", "o/b/core/configmaps/n/x"}},
-		{"of nobody", "south", func(string) (string, bool) { return "", true }, nil},
+		{"of another location", "south", func(string) (string, bool) { return "", true }, nil},
 	} {
 		if got := visit(test.member, test.next); !slices.Equal(got, test.want) {
 			t.Errorf("%s: visited %q, want %q", test.name, got, test.want)
 		}
 		var got []string
-		if rev := tb.AscendShelf(key.Shelf{Space: "p", Name: string(test.member)}, "", func(row *table.Row) (string, bool) {
+		if rev := tb.AscendExportView(key.Shelf{Space: "p", Name: string(test.member)}, "", func(row *table.Row) (string, bool) {
 			got = append(got, row.Key)
 			return test.next(row.Key)
 		}); rev != 7 || !slices.Equal(got, test.want) {
-			t.Errorf("%s: on the shelf %q at %d, want %q at 7", test.name, got, rev, test.want)
+			t.Errorf("%s: in the export view %q at %d, want %q at 7", test.name, got, rev, test.want)
 		}
 	}
 	var later []string
-	tb.AscendShelf(key.Shelf{Space: "p", Name: "north"}, "o/a/core/secrets/", func(row *table.Row) (string, bool) {
+	tb.AscendExportView(key.Shelf{Space: "p", Name: "north"}, "o/a/core/secrets/", func(row *table.Row) (string, bool) {
 		later = append(later, row.Key)
 		return "", true
 	})

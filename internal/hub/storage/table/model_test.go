@@ -9,14 +9,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// model keeps whole states and the whole history, and answers everything by
-// looking through them.
+// model keeps the whole state and the whole history, and computes each answer by a search through them.
 type model struct {
 	rev     int64
 	rows    map[string]modelRow
 	history []modelStep
-	// kept are the revisions that each window still has, floors where it begins.
-	steps  int // that a window has
+	// steps is the maximum number of steps of a window. kept has the revisions of each window, and
+	// floors its floor.
+	steps  int
 	kept   [windowCount][]int64
 	floors [windowCount]int64
 }
@@ -24,7 +24,7 @@ type model struct {
 type modelRow struct {
 	value             string
 	createRev, modRev int64
-	members, shelves  string // joined by ","
+	members, views    string // joined by ","
 }
 
 type modelStep struct {
@@ -36,7 +36,7 @@ type modelChange struct{ prev, cur *modelRow }
 
 const policyKey = "o/root/orrery.dev/placements/all"
 
-// namesOf are the members that a value names: NAMES;REST.
+// namesOf returns the names in a value, which has the form NAMES;REST.
 func namesOf(value string) []string {
 	names, _, _ := strings.Cut(value, ";")
 	if names == "" {
@@ -45,8 +45,8 @@ func namesOf(value string) []string {
 	return strings.Split(names, ",")
 }
 
-// membersOf is the rule of the tests: objects of space s1 go where they say and
-// where the policy says; nothing else goes anywhere.
+// membersOf returns the locations of an object by the rule of the tests: objects of space s1 belong to
+// the locations that their value and that of the policy name, and other keys to none.
 func membersOf(k, value, policy string) string {
 	if !strings.HasPrefix(k, "o/s1/") || modelWindow(k) != objectWindow {
 		return ""
@@ -56,16 +56,16 @@ func membersOf(k, value, policy string) string {
 	return strings.Join(slices.Compact(names), ",")
 }
 
-// membership is interned by testDeriver.
+// membership is a Membership that testDeriver interns.
 type membership []key.Location
 
-func (m *membership) Told() []key.Location         { return *m }
-func (m *membership) Tells(name key.Location) bool { return slices.Contains(*m, name) }
+func (m *membership) Locations() []key.Location       { return *m }
+func (m *membership) Includes(name key.Location) bool { return slices.Contains(*m, name) }
 func (m *membership) SameAt(name key.Location, other Membership) bool {
-	return m.Tells(name) == other.Tells(name)
+	return m.Includes(name) == other.Includes(name)
 }
 
-// testDeriver recomputes everything every time.
+// testDeriver recomputes all memberships at each call.
 type testDeriver struct{ made map[string]*membership }
 
 func (d *testDeriver) Reset() { d.made = map[string]*membership{} }
@@ -112,21 +112,21 @@ func (m *model) apply(rev int64, updates []Update) {
 	}
 	for k, row := range after {
 		row.members = membersOf(k, row.value, after[policyKey].value)
-		row.shelves = shelvesOf(k, row.value, after[shelfPolicyKey].value)
+		row.views = viewsOf(k, row.value, after[exposurePolicyKey].value)
 		after[k] = row
 	}
 	step := modelStep{rev, map[string]modelChange{}}
 	for k := range union(before, after) {
-		prev, had := before[k]
-		cur, has := after[k]
-		if had && has && prev == cur {
+		prev, isPrevious := before[k]
+		cur, isCurrent := after[k]
+		if isPrevious && isCurrent && prev == cur {
 			continue
 		}
 		var c modelChange
-		if had {
+		if isPrevious {
 			c.prev = &prev
 		}
-		if has {
+		if isCurrent {
 			c.cur = &cur
 		}
 		step.changes[k] = c
@@ -160,7 +160,7 @@ func (m *model) slide(step modelStep) {
 	}
 }
 
-// modelWindow says which window a key belongs to.
+// modelWindow returns the window of a key.
 func modelWindow(k string) int {
 	switch {
 	case strings.HasPrefix(k, "r/"):
@@ -171,39 +171,39 @@ func modelWindow(k string) int {
 	return objectWindow
 }
 
-// modelTopic is a Topic as the model understands it.
+// modelTopic is a Topic with the rule by which the model matches changes.
 type modelTopic struct {
 	Topic
-	window   int
-	concerns func(k string, c modelChange) bool
+	window  int
+	matches func(k string, c modelChange) bool
 }
 
-func topicUnder(prefix string) modelTopic {
+func topicOfPrefix(prefix string) modelTopic {
 	window := modelWindow(prefix)
-	return modelTopic{Under(prefix), window, func(k string, _ modelChange) bool {
+	return modelTopic{PrefixTopic(prefix), window, func(k string, _ modelChange) bool {
 		return strings.HasPrefix(k, prefix) && modelWindow(k) == window
 	}}
 }
 
-func topicAt(at string) modelTopic {
-	return modelTopic{At(at), modelWindow(at), func(k string, _ modelChange) bool { return k == at }}
+func topicOfKey(only string) modelTopic {
+	return modelTopic{KeyTopic(only), modelWindow(only), func(k string, _ modelChange) bool { return k == only }}
 }
 
-func topicAcross(r key.Resource) modelTopic {
-	return modelTopic{AcrossSpaces(r), modelWindow("o/x/" + r.String() + "/"), func(k string, _ modelChange) bool {
+func topicOfResource(r key.Resource) modelTopic {
+	return modelTopic{ResourceTopic(r), modelWindow("o/x/" + r.String() + "/"), func(k string, _ modelChange) bool {
 		s := strings.Split(k, "/")
 		return s[0] == "o" && len(s) > 4 && s[2] == r.Group && s[3] == r.Resource
 	}}
 }
 
-func topicReports(l, s string) modelTopic {
-	return modelTopic{OfReports(key.Location(l), key.Space(s), key.Resource{Group: "core", Resource: "configmaps"}), reportWindow, func(k string, _ modelChange) bool {
-		parts := strings.Split(k, "/")
-		return parts[0] == "r" && (l == "" || parts[1] == l) && (s == "" || parts[2] == s) && parts[4] == "core" && parts[5] == "configmaps"
+func topicOfReports(l, s string) modelTopic {
+	return modelTopic{ReportTopic(key.Location(l), key.Space(s), key.Resource{Group: "core", Resource: "configmaps"}), reportWindow, func(k string, _ modelChange) bool {
+		segments := strings.Split(k, "/")
+		return segments[0] == "r" && (l == "" || segments[1] == l) && (s == "" || segments[2] == s) && segments[4] == "core" && segments[5] == "configmaps"
 	}}
 }
 
-// floor is where the windows of topics begin.
+// floor returns the highest floor of the windows of topics.
 func (m *model) floor(topics []modelTopic) (floor int64) {
 	for _, t := range topics {
 		floor = max(floor, m.floors[t.window])
@@ -211,15 +211,15 @@ func (m *model) floor(topics []modelTopic) (floor int64) {
 	return floor
 }
 
-func topicOf(member string) modelTopic {
-	return modelTopic{Of(key.Location(member)), objectWindow, func(_ string, c modelChange) bool {
-		was := c.prev != nil && slices.Contains(strings.Split(c.prev.members, ","), member)
-		is := c.cur != nil && slices.Contains(strings.Split(c.cur.members, ","), member)
-		return was != is || was && c.prev.modRev != c.cur.modRev
+func topicOfLocation(member string) modelTopic {
+	return modelTopic{LocationTopic(key.Location(member)), objectWindow, func(_ string, c modelChange) bool {
+		isPrevious := c.prev != nil && slices.Contains(strings.Split(c.prev.members, ","), member)
+		isCurrent := c.cur != nil && slices.Contains(strings.Split(c.cur.members, ","), member)
+		return isPrevious != isCurrent || isPrevious && c.prev.modRev != c.cur.modRev
 	}}
 }
 
-// since are the steps after a revision and up to another, as strings.
+// since returns the steps after a revision and up to another, as strings.
 func (m *model) since(s *subscriber, after, upTo int64) (steps []string) {
 	for _, step := range m.history {
 		if step.rev <= after || step.rev > upTo {
@@ -227,7 +227,7 @@ func (m *model) since(s *subscriber, after, upTo int64) (steps []string) {
 		}
 		var changes []string
 		for k, c := range step.changes {
-			if s.concerns(k, c) {
+			if s.matches(k, c) {
 				changes = append(changes, fmt.Sprintf("%s: %s => %s", k, c.prev, c.cur))
 			}
 		}
@@ -243,17 +243,17 @@ func (r *modelRow) String() string {
 	if r == nil {
 		return "-"
 	}
-	return fmt.Sprintf("%s@%d,%d[%s][%s]", r.value, r.createRev, r.modRev, r.members, r.shelves)
+	return fmt.Sprintf("%s@%d,%d[%s][%s]", r.value, r.createRev, r.modRev, r.members, r.views)
 }
 
 func rowText(r *Row) string {
 	if r == nil {
 		return "-"
 	}
-	m := &modelRow{value: string(r.Value), createRev: r.CreateRev, modRev: r.ModRev, shelves: shelvesText(r.On)}
+	m := &modelRow{value: string(r.Value), createRev: r.CreateRev, modRev: r.ModRev, views: exposureText(r.Exposure)}
 	if r.In != nil {
 		var names []string
-		for _, l := range r.In.Told() {
+		for _, l := range r.In.Locations() {
 			names = append(names, string(l))
 		}
 		m.members = strings.Join(names, ",")

@@ -2,8 +2,8 @@ package table
 
 import "github.com/tidwall/btree"
 
-// Snapshot is the state at one revision. It shares its rows with the table and
-// may be kept for as long as a reader needs it.
+// Snapshot is the immutable state at one revision. It shares its rows with the table. A reader may keep
+// it for any time.
 type Snapshot struct {
 	// Rev is the snapshot's revision.
 	Rev  int64
@@ -12,7 +12,7 @@ type Snapshot struct {
 
 var _ Reader = (*Snapshot)(nil)
 
-// Snapshot returns the current state at a cost that does not depend on its size.
+// Snapshot returns the current state. Its cost does not depend on the number of rows.
 func (t *Table) Snapshot() *Snapshot {
 	t.mu.RLock()
 	snap := t.snap
@@ -43,7 +43,7 @@ func (s *Snapshot) AscendFrom(start string, fn func(*Row) bool) {
 	s.rows.Ascend(start, func(_ string, row *Row) bool { return fn(row) })
 }
 
-// Get returns the row of a key, or nil, and the revision it was read at.
+// Get returns the row of a key, or nil, and the revision of the table.
 func (t *Table) Get(k string) (*Row, int64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

@@ -6,43 +6,43 @@ import (
 	"sync"
 )
 
-// queueLimit is how many steps a subscription queues before it reads the window instead.
+// queueLimit is the maximum number of queued steps of a subscription. If it needs more, it reads the
+// window instead.
 const queueLimit = 16
 
-// catchUpSteps is how many steps of the window one Poll reads at most.
+// catchUpSteps is the maximum number of steps of the window that one Poll reads.
 const catchUpSteps = 2000
 
 // Subscription delivers, in order and without gaps, the changes of its topics for as long
-// as its premises hold. It has no goroutine; a subscriber that does not read costs only
-// memory, and gets ErrExpired once the window no longer reaches back to where it is. Poll
-// is for one goroutine.
+// as its conditions hold. It has no goroutine. A subscriber that does not read costs only memory, and
+// gets ErrExpired when the window no longer has the steps that it needs. Poll is for one goroutine.
 type Subscription struct {
 	table   *Table
 	topics  []Topic
 	windows windowSet
 	wake    chan struct{}
 
-	// Only the goroutine that polls uses these: the End of a premise that does not hold,
-	// the last revision before that, and whether the steps up to it were delivered.
+	// Only the goroutine that polls uses these: end is the End of a condition that no longer holds,
+	// until the last revision before that, and over is true if the steps up to it were delivered.
 	end   error
 	until int64
 	over  bool
 
-	mu       sync.Mutex
-	premises []rested
-	queue    []Step // the last may be of a revision that is still being applied
-	lagging  bool   // the queue overflowed, or history has yet to be read from the window
-	pos      int64  // if lagging, everything up to here has been delivered
-	offered  int64  // the last revision that offered something
-	expired  bool
+	mu         sync.Mutex
+	conditions []checkedCondition
+	queue      []Step // the last may be of a revision that is still being applied
+	lagging    bool   // the queue overflowed, or history has yet to be read from the window
+	pos        int64  // if lagging, everything up to here has been delivered
+	offered    int64  // the last revision that offered something
+	expired    bool
 }
 
-// Subscribe starts a subscription to the changes of topics after a revision. It fails with
-// ErrExpired, if the window of one of them no longer reaches back to that, or ErrFuture.
-// Premises must hold from now on, not from that revision on: it fails with the End of one
-// that does not. The caller must Close it.
-func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Subscription, error) {
-	s, err := t.register(after, premises, topics)
+// Subscribe starts a subscription to the changes of topics after a revision. It returns ErrExpired if
+// the window of a topic no longer has all steps after the revision, and ErrFuture if the table has not
+// reached it. Conditions are checked from the current revision on, not from the given one: if one does
+// not hold, Subscribe returns its End. The caller must call Close.
+func (t *Table) Subscribe(after int64, conditions []Condition, topics ...Topic) (*Subscription, error) {
+	s, err := t.register(after, conditions, topics)
 	if err != nil {
 		return nil, err
 	}
@@ -53,9 +53,9 @@ func (t *Table) Subscribe(after int64, premises []Premise, topics ...Topic) (*Su
 	return s, nil
 }
 
-// register also takes the premises' current rows, to be judged outside the lock. No change
-// of them is lost between that and the first offer.
-func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subscription, error) {
+// register also reads the current rows of the conditions, which are checked without the lock. No later
+// change of these rows is missed.
+func (t *Table) register(after int64, conditions []Condition, topics []Topic) (*Subscription, error) {
 	s := &Subscription{table: t, topics: topics, wake: make(chan struct{}, 1), lagging: true, pos: after}
 	for _, topic := range topics {
 		s.windows[topic.window()] = true
@@ -69,10 +69,10 @@ func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subs
 	if after < t.floor(s.windows) {
 		return nil, ErrExpired
 	}
-	s.premises = make([]rested, 0, len(premises))
-	for _, p := range premises {
-		row, _ := t.rows.Get(p.Key)
-		s.premises = append(s.premises, rested{Premise: p, changed: true, row: row, since: now})
+	s.conditions = make([]checkedCondition, 0, len(conditions))
+	for _, c := range conditions {
+		row, _ := t.rows.Get(c.Key)
+		s.conditions = append(s.conditions, checkedCondition{Condition: c, changed: true, row: row, since: now})
 	}
 	s.signal()
 	s.each(func(topic Topic) {
@@ -84,17 +84,17 @@ func (t *Table) register(after int64, premises []Premise, topics []Topic) (*Subs
 	return s, nil
 }
 
-// each calls fn for all topics of the subscription and its premises, with repeats.
+// each calls fn for all topics of the subscription and of its conditions, with duplicates.
 func (s *Subscription) each(fn func(Topic)) {
 	for _, topic := range s.topics {
 		fn(topic)
 	}
-	for i := range s.premises {
-		fn(At(s.premises[i].Key))
+	for i := range s.conditions {
+		fn(KeyTopic(s.conditions[i].Key))
 	}
 }
 
-// Close ends the subscription.
+// Close ends the subscription, so that the table drops it.
 func (s *Subscription) Close() {
 	s.table.mu.Lock()
 	defer s.table.mu.Unlock()
@@ -107,13 +107,13 @@ func (s *Subscription) Close() {
 	})
 }
 
-// Wake receives when there may be something to Poll. It is never closed.
+// Wake returns a channel that receives when Poll may have a result. It is never closed.
 func (s *Subscription) Wake() <-chan struct{} { return s.wake }
 
-// Poll returns the available steps, without blocking, and the revision up to which nothing
-// else changed in the topics. Once a premise no longer holds it returns the steps that it
-// has from before that, and then the premise's End: a subscription that lags is not read
-// up to that point, so that it ends soon.
+// Poll returns, without blocking, the available steps, and the revision up to which the topics have no
+// other changes. When a condition no longer holds, Poll returns the available steps from before that,
+// and then the condition's End. A lagging subscription does not read the window up to that point, so
+// that it ends soon.
 func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	if s.over {
 		return nil, 0, s.end
@@ -122,7 +122,7 @@ func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	if err != nil {
 		return nil, 0, cmp.Or(s.end, err)
 	}
-	s.judge(changed)
+	s.check(changed)
 	if s.end == nil {
 		return steps, upTo, nil
 	}
@@ -135,8 +135,8 @@ func (s *Subscription) Poll() (steps []Step, upTo int64, err error) {
 	return steps[:n], min(upTo, s.until), nil
 }
 
-// next takes, atomically, the next steps and the premises whose rows have changed.
-func (s *Subscription) next() (steps []Step, upTo int64, changed []rested, err error) {
+// next takes, atomically, the next steps and the conditions whose rows have changed.
+func (s *Subscription) next() (steps []Step, upTo int64, changed []checkedCondition, err error) {
 	s.mu.Lock()
 	lagging, expired := s.lagging, s.expired
 	if !lagging && !expired {
@@ -153,8 +153,8 @@ func (s *Subscription) next() (steps []Step, upTo int64, changed []rested, err e
 	return steps, upTo, changed, nil
 }
 
-// take removes the steps up to a revision from the queue; s.mu is held. The table's
-// revision advances after the offers, so a step above it may still grow.
+// take removes the steps up to a revision from the queue and returns them. s.mu is held. The table's
+// revision advances after the offers of that revision, so a step above it may be incomplete.
 func (s *Subscription) take(upTo int64) []Step {
 	n := len(s.queue)
 	if n > 0 && s.queue[n-1].Rev > upTo {
@@ -165,9 +165,9 @@ func (s *Subscription) take(upTo int64) []Step {
 	return steps
 }
 
-// catchUp reads the next part of the window. No revision is applied meanwhile,
-// so at its end the subscription can go back to its queue.
-func (s *Subscription) catchUp() (steps []Step, upTo int64, changed []rested, err error) {
+// catchUp reads the next steps from the window. The table's lock is held, so no revision is applied
+// meanwhile, and after the last steps the subscription can use its queue again.
+func (s *Subscription) catchUp() (steps []Step, upTo int64, changed []checkedCondition, err error) {
 	s.table.mu.RLock()
 	defer s.table.mu.RUnlock()
 	s.mu.Lock()
@@ -201,7 +201,7 @@ func (s *Subscription) catchUp() (steps []Step, upTo int64, changed []rested, er
 func (s *Subscription) filter(changes []Change) []Change {
 	var mine []Change
 	for _, c := range changes {
-		if slices.ContainsFunc(s.topics, func(t Topic) bool { return t.concerns(c) }) {
+		if slices.ContainsFunc(s.topics, func(t Topic) bool { return t.matches(c) }) {
 			mine = append(mine, c)
 		}
 	}
@@ -222,17 +222,17 @@ func (s *Subscription) expire() {
 	s.signal()
 }
 
-// offer adds one change of a revision that a topic concerns; the table's lock is held. It
-// says whether the subscription must be woken when the revision is complete.
+// offer adds one change of a revision for a topic of the subscription. The table's lock is held. It
+// reports whether the subscription must be woken when the revision is complete.
 func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	first := s.offered != rev
 	s.offered = rev
-	if topic.kind == ofKey {
-		for i := range s.premises {
-			if p := &s.premises[i]; p.Key == topic.name {
-				p.note(rev, c.Cur)
+	if topic.kind == keyTopic {
+		for i := range s.conditions {
+			if condition := &s.conditions[i]; condition.Key == topic.name {
+				condition.update(rev, c.Cur)
 			}
 		}
 	}
@@ -244,7 +244,7 @@ func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 		return first
 	}
 	if len(s.queue) == queueLimit {
-		// The queued steps are dropped, and read again from the window.
+		// The window has the dropped steps.
 		s.lagging, s.pos, s.queue = true, s.queue[0].Rev-1, nil
 		return first
 	}
@@ -252,20 +252,20 @@ func (s *Subscription) offer(rev int64, topic Topic, c Change) bool {
 	return first
 }
 
-// add adds a change, but only once if it is offered for several topics in a row.
+// add adds a change, unless it is the last one: a change can be offered for several topics in a row.
 func (s *Step) add(c Change) {
 	if last := s.Changes[len(s.Changes)-1]; last.Prev != c.Prev || last.Cur != c.Cur {
 		s.Changes = append(s.Changes, c)
 	}
 }
 
-// publish records the changes of a revision and offers them to the subscriptions that they
-// concern; wake follows when the table has reached the revision.
+// publish adds the changes of a revision to the windows and offers them to subscriptions with matching
+// topics. The caller must call wake when the table has reached the revision.
 func (t *Table) publish(rev int64, changes []Change) {
-	var parts [windowCount]int
+	var counts [windowCount]int
 	for _, c := range changes {
 		w := windowOf(c.Row().Key)
-		parts[w]++
+		counts[w]++
 		topics(c, func(topic Topic) {
 			if topic.window() != w {
 				return
@@ -277,29 +277,29 @@ func (t *Table) publish(rev int64, changes []Change) {
 			}
 		})
 	}
-	for w, n := range parts {
+	for w, n := range counts {
 		if n > 0 {
 			t.windows[w].append(Step{Rev: rev, Changes: ofWindow(w, n, changes)})
 		}
 	}
 }
 
-// ofWindow are the n of some changes that are of a window. Nearly always all are, and then these
-// are kept as they are.
+// ofWindow returns the n changes that belong to a window. In the usual case, that all do, it returns
+// changes without a copy.
 func ofWindow(w, n int, changes []Change) []Change {
 	if n == len(changes) {
 		return slices.Clip(changes)
 	}
-	part := make([]Change, 0, n)
+	matching := make([]Change, 0, n)
 	for _, c := range changes {
 		if windowOf(c.Row().Key) == w {
-			part = append(part, c)
+			matching = append(matching, c)
 		}
 	}
-	return part
+	return matching
 }
 
-// wake wakes the subscriptions that were offered something.
+// wake wakes the subscriptions to which publish has offered a change.
 func (t *Table) wake() {
 	for _, s := range t.offered {
 		s.signal()

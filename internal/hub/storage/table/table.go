@@ -2,11 +2,11 @@
 // bytes with parsed metadata, together with a window of recent changes from
 // which readers resume.
 //
-// One goroutine (the tail of the log) applies revisions; any number read,
+// One goroutine (the tail of the log) applies revisions; any number of goroutines read,
 // take snapshots and subscribe. A reader never sees half a revision. The
 // table never writes to the log, never decodes an object beyond its metadata,
-// and does not know who reads it: what a row belongs to beyond its key is
-// computed by a Deriver and kept with the row as its Membership.
+// and does not depend on its readers: a Deriver computes to which locations a row belongs, and the
+// table stores the result with the row as its Membership.
 package table
 
 import (
@@ -24,14 +24,14 @@ import (
 )
 
 var (
-	// ErrExpired says that the window no longer reaches back to a revision.
+	// ErrExpired is returned when a window no longer has all steps after a revision.
 	ErrExpired = errors.New("revision is older than the event window")
-	// ErrFuture says that the table has not reached a revision.
+	// ErrFuture is returned when the table has not reached a revision.
 	ErrFuture = errors.New("revision is newer than the table")
 )
 
-// Update is the new state of one key at a revision. A revision has at most one for each
-// key. A nil Value says that the key is gone. The table may keep the Value, and copies the Key.
+// Update is the new state of one key at a revision. A revision has at most one update for each key. A
+// nil Value means that the key was deleted. The table may keep the Value, and copies the Key.
 type Update struct {
 	Key       string
 	Value     []byte
@@ -39,43 +39,43 @@ type Update struct {
 	ModRev    int64
 }
 
-// Row is an entry and what the Deriver says of it at some revision. It is immutable.
+// Row is an entry with its membership and exposure at a revision. It is immutable.
 type Row struct {
 	*Entry
-	// In is nil for a row that belongs to nothing.
+	// In is the membership; nil if the row belongs to no location.
 	In Membership
-	// On is nil for a row that is on no shelf.
-	On Showing
+	// Exposure is nil if no export view shows the row.
+	Exposure Exposure
 }
 
-// Membership names the locations to which a row belongs by policy: what they are told of, be
-// it that they are to have it or not. It is immutable, and a Deriver returns the same value
-// for the same membership, so that values can be compared.
+// Membership names the locations to which a row belongs by policy: those that receive its changes,
+// including locations that only receive that they must not have the object. It is immutable. A Deriver
+// returns the same value for the same membership, so that values can be compared.
 type Membership interface {
-	// Told are the locations in order.
-	Told() []key.Location
-	// Tells says whether the row belongs to a location.
-	Tells(l key.Location) bool
-	// SameAt says whether other, which is never nil, says the same of a location.
+	// Locations returns the locations in order.
+	Locations() []key.Location
+	// Includes reports whether the row belongs to a location.
+	Includes(l key.Location) bool
+	// SameAt reports whether other, which is never nil, is the same with regard to a location.
 	SameAt(l key.Location, other Membership) bool
 }
 
-// Change is what one revision did to one row: Prev is nil if it was created, Cur if it
-// was deleted. If only the membership changed, or the shelves, both share the Entry.
+// Change is the change of one row by one revision. Prev is nil if the row was created, and Cur if it
+// was deleted. If only the membership or the exposure changed, both share the Entry.
 type Change struct {
 	Prev, Cur *Row
-	// cause is nil for nearly all of the many that windows keep.
+	// cause is a pointer to save memory: it is nil for nearly all of the many changes in windows.
 	cause *cause
 }
 
-// cause is why a row leaves members, where that does not follow from it.
+// cause has reasons why a row leaves locations that the row itself does not have.
 type cause struct {
 	ended []key.PlacementRef
 	named bool
 }
 
-// Ended are the policies that were deleted in this revision and by which the row may
-// have belonged to a member, as the Deriver names them.
+// Ended returns the policies that this revision deleted and by which the row may have belonged to a
+// location, as the Deriver reports them.
 func (c Change) Ended() []key.PlacementRef {
 	if c.cause == nil {
 		return nil
@@ -83,11 +83,11 @@ func (c Change) Ended() []key.PlacementRef {
 	return c.cause.ended
 }
 
-// Named says that what contains the row is being deleted: by that somebody has said by name
-// that the row is to go, from whichever member.
+// Named reports whether the container of the row, such as its namespace, is being deleted. A user that
+// deletes the container requests the removal of the row from all locations.
 func (c Change) Named() bool { return c.cause != nil && c.cause.named }
 
-// Row is the current row, or the last one if it was deleted.
+// Row returns the current row, or the previous one if the row was deleted.
 func (c Change) Row() *Row {
 	if c.Cur != nil {
 		return c.Cur
@@ -95,18 +95,18 @@ func (c Change) Row() *Row {
 	return c.Prev
 }
 
-// SameEntry says that only the membership changed, or the shelves.
+// SameEntry reports whether only the membership or the exposure changed.
 func (c Change) SameEntry() bool {
 	return c.Prev != nil && c.Cur != nil && c.Prev.Entry == c.Cur.Entry
 }
 
-// sameAt says that all is as it was for a location to which the row belongs: a change
-// of membership that concerns others.
+// sameAt reports whether nothing has changed with regard to a location to which the row belongs: only
+// the membership changed, and only for other locations.
 func (c Change) sameAt(l key.Location) bool {
 	return c.SameEntry() && c.Prev.In != nil && c.Cur.In != nil && c.Cur.In.SameAt(l, c.Prev.In)
 }
 
-// Step has the changes of one revision that a receiver subscribed to.
+// Step has the changes of one revision that match the topics of a subscription.
 type Step struct {
 	Rev     int64
 	Changes []Change
@@ -120,14 +120,14 @@ type Reader interface {
 	Ascend(prefix string, fn func(*Row) bool)
 }
 
-// Assignment says what the row of a key belongs to from now on.
+// Assignment is the new membership of the row of a key.
 type Assignment struct {
 	Key string
 	In  Membership
-	// Ended becomes that of the Change. It is not part of the state, and is nil if the
-	// state before is not known.
+	// Ended is returned by Change.Ended. It is not part of the state, and nil if the previous state is
+	// unknown.
 	Ended []key.PlacementRef
-	// Named becomes that of the Change. It is not part of the state either.
+	// Named is returned by Change.Named. It is not part of the state either.
 	Named bool
 }
 
@@ -138,70 +138,66 @@ func (a Assignment) cause() *cause {
 	return &cause{a.Ended, a.Named}
 }
 
-// Deriver computes memberships. It is called by the one goroutine that applies
-// revisions and must be a function of the state it has been shown.
+// Deriver computes memberships. Only the goroutine that applies revisions calls it. Its results must
+// depend only on the states and changes that it has received since the last Reset.
 type Deriver interface {
-	// Reset forgets everything; the next Derive shows a whole state.
+	// Reset drops all state; the next Derive receives a whole state as changes.
 	Reset()
-	// Derive is shown the changes of one revision (Cur.In not yet set) and the
-	// state after it. It returns the membership of every changed row that has
-	// one, and of every other row whose membership is now different.
+	// Derive receives the changes of one revision (Cur.In not yet set) and the state after it. It
+	// returns the membership of every changed row that has one, and of every other row whose
+	// membership has changed.
 	Derive(state Reader, changes []Change) []Assignment
 }
 
-// Shower computes which rows are on which shelves, as a Deriver does memberships.
-type Shower interface {
-	// Reset forgets everything; the next Show shows a whole state.
+// Exposer computes which export views show which rows. It is called like a Deriver, after it.
+type Exposer interface {
+	// Reset drops all state; the next Expose receives a whole state as changes.
 	Reset()
-	// Show is shown the changes of one revision (Cur.On not yet set) and the state after it.
-	// It returns on which shelves every row is that was written and is on any, and every other
-	// row that is now on others: a change of membership alone leaves a row where it is.
-	Show(state Reader, changes []Change) []Shown
+	// Expose receives the changes of one revision (Cur.Exposure not yet set) and the state after it.
+	// It returns the exposure of every written row that has one, and of every other row whose
+	// exposure has changed. A change of membership alone does not reset the exposure of a row.
+	Expose(state Reader, changes []Change) []Exposed
 }
 
-// Observer is shown every change in revision order, of all parts of the log, by
-// the goroutine that applies them and before readers see the revision. What it
-// computes is thereby exact at each revision; it must be quick, must not block
-// and must not call the table.
+// Observer receives all changes in the order of revisions, from the goroutine that applies them and
+// before readers see the revision. So its results are exact at each revision. It must be quick, must
+// not block and must not call the table.
 type Observer interface {
-	// Reset forgets everything; the next Observe shows a whole state.
+	// Reset drops all state; the next Observe receives a whole state as changes.
 	Reset()
-	// Observe is shown the changes of one revision, with their memberships.
+	// Observe receives the changes of one revision, with their memberships and exposures.
 	Observe(rev int64, changes []Change)
 }
 
-// Config sizes a table.
+// Config configures a table. Deriver, Exposer and Observer may be nil.
 type Config struct {
-	// Deriver computes memberships; nil for none.
-	Deriver Deriver
-	// Shower computes what is on shelves; nil for none.
-	Shower Shower
-	// Observer is shown every change; nil for none.
+	Deriver  Deriver
+	Exposer  Exposer
 	Observer Observer
-	// WindowSteps and WindowBytes bound each window of recent changes.
+	// WindowSteps and WindowBytes limit each window of recent changes.
 	WindowSteps int
 	WindowBytes int
 }
 
-// Table is the readers' side of the log's state. It is safe for concurrent use.
+// Table is the state of the log, for readers. It is safe for concurrent use.
 type Table struct {
 	config Config
 	rev    atomic.Int64
 
-	mu      sync.RWMutex
-	rows    btree.Map[string, *Row]
-	members map[key.Location]*btree.Set[string]
-	shelves btree.BTreeG[*shelf]
-	windows [windowCount]window
-	subs    map[Topic]map[*Subscription]struct{}
-	offered []*Subscription // to be woken at the end of the revision being applied
-	snap    *Snapshot
+	mu          sync.RWMutex
+	rows        btree.Map[string, *Row]
+	members     map[key.Location]*btree.Set[string]
+	exportViews btree.BTreeG[*exportView]
+	windows     [windowCount]window
+	subs        map[Topic]map[*Subscription]struct{}
+	offered     []*Subscription // to be woken at the end of the revision being applied
+	snap        *Snapshot
 	// reached is closed and replaced when the revision advances.
 	reached chan struct{}
 }
 
-// Writer is a Table with the methods that change it, for the one goroutine that follows
-// the log.
+// Writer is a Table with the methods that change it, which only the goroutine that tails the log may
+// call.
 type Writer struct{ *Table }
 
 // New makes an empty table at revision 0.
@@ -215,15 +211,14 @@ func New(config Config) *Writer {
 func (t *Table) clear(rev int64) {
 	t.rows = btree.Map[string, *Row]{}
 	t.members = map[key.Location]*btree.Set[string]{}
-	t.shelves = *btree.NewBTreeGOptions(compareShelves, btree.Options{NoLocks: true})
+	t.exportViews = *btree.NewBTreeGOptions(isExportViewBefore, btree.Options{NoLocks: true})
 	t.snap = nil
 	for i := range t.windows {
 		t.windows[i] = window{floor: rev, maxSteps: t.config.WindowSteps, maxBytes: t.config.WindowBytes}
 	}
 }
 
-// Reset replaces the whole state by the one at a revision. Subscriptions from
-// before end with ErrExpired.
+// Reset replaces the whole state by the state at a revision. All subscriptions end with ErrExpired.
 func (t *Writer) Reset(rev int64, state []Update) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -237,8 +232,8 @@ func (t *Writer) Reset(rev int64, state []Update) {
 	if t.config.Deriver != nil {
 		t.config.Deriver.Reset()
 	}
-	if t.config.Shower != nil {
-		t.config.Shower.Reset()
+	if t.config.Exposer != nil {
+		t.config.Exposer.Reset()
 	}
 	changes := t.derive(t.write(state))
 	if t.config.Observer != nil {
@@ -248,7 +243,8 @@ func (t *Writer) Reset(rev int64, state []Update) {
 	t.advance(rev)
 }
 
-// Apply applies all updates of one revision, which must be above the last.
+// Apply applies all updates of one revision. It returns an error if the revision is not above that of
+// the table.
 func (t *Writer) Apply(rev int64, updates []Update) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -265,7 +261,7 @@ func (t *Writer) Apply(rev int64, updates []Update) error {
 	return nil
 }
 
-// Progress notes that nothing changed up to a revision.
+// Progress records that the log has no other changes up to a revision.
 func (t *Writer) Progress(rev int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -295,8 +291,8 @@ func (t *Table) write(updates []Update) []Change {
 
 func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) }
 
-// derive asks the Deriver and returns the changes with memberships and shelves set: those of
-// values, then those of membership, then those of shelves alone.
+// derive calls the Deriver and the Exposer, and returns the changes with memberships and exposures set:
+// changes of values, then those of membership alone, then those of exposures alone.
 func (t *Table) derive(changes []Change) []Change {
 	values := changes
 	if t.config.Deriver != nil {
@@ -313,26 +309,26 @@ func (t *Table) derive(changes []Change) []Change {
 			if row.In == a.In {
 				continue
 			}
-			cur := &Row{Entry: row.Entry, In: a.In, On: row.On}
+			cur := &Row{Entry: row.Entry, In: a.In, Exposure: row.Exposure}
 			t.rows.Set(a.Key, cur)
 			moved = append(moved, Change{Prev: row, Cur: cur, cause: a.cause()})
 		}
 		slices.SortFunc(moved, compareKeys)
 		changes = append(values, moved...)
 	}
-	changes = t.show(changes, len(values))
+	changes = t.expose(changes, len(values))
 	for _, c := range changes {
-		t.index(c)
-		t.place(c)
+		t.indexMembership(c)
+		t.indexExposure(c)
 	}
 	return changes
 }
 
-// index keeps the member index equal to the rows' memberships.
-func (t *Table) index(c Change) {
+// indexMembership updates the index of memberships for a change.
+func (t *Table) indexMembership(c Change) {
 	if c.Prev != nil && c.Prev.In != nil {
-		for _, m := range c.Prev.In.Told() {
-			if c.Cur != nil && c.Cur.In != nil && (c.Cur.In == c.Prev.In || c.Cur.In.Tells(m)) {
+		for _, m := range c.Prev.In.Locations() {
+			if c.Cur != nil && c.Cur.In != nil && (c.Cur.In == c.Prev.In || c.Cur.In.Includes(m)) {
 				continue
 			}
 			if set := t.members[m]; set != nil {
@@ -343,8 +339,8 @@ func (t *Table) index(c Change) {
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
-		for _, m := range c.Cur.In.Told() {
-			if c.Prev != nil && c.Prev.In != nil && c.Prev.In.Tells(m) {
+		for _, m := range c.Cur.In.Locations() {
+			if c.Prev != nil && c.Prev.In != nil && c.Prev.In.Includes(m) {
 				continue
 			}
 			set := t.members[m]
@@ -364,17 +360,17 @@ func (t *Table) advance(rev int64) {
 	t.reached = make(chan struct{})
 }
 
-// Rev is the revision that the table has reached.
+// Rev returns the revision that the table has reached.
 func (t *Table) Rev() int64 { return t.rev.Load() }
 
-// Size is the number of rows.
+// Size returns the number of rows.
 func (t *Table) Size() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.rows.Len()
 }
 
-// WaitFor returns once the table has reached a revision, or with the context's error.
+// WaitFor blocks until the table has reached a revision, or returns the context's error.
 func (t *Table) WaitFor(ctx context.Context, rev int64) error {
 	for t.rev.Load() < rev {
 		t.mu.RLock()
@@ -392,18 +388,18 @@ func (t *Table) WaitFor(ctx context.Context, rev int64) error {
 	return nil
 }
 
-// Floor is the oldest revision from which topics can still be resumed together.
+// Floor returns the oldest revision from which a subscription to topics can resume.
 func (t *Table) Floor(topics ...Topic) int64 {
-	var of windowSet
+	var windows windowSet
 	for _, topic := range topics {
-		of[topic.window()] = true
+		windows[topic.window()] = true
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.floor(of)
+	return t.floor(windows)
 }
 
-// Oldest is the oldest revision from which anything can still be resumed.
+// Oldest returns the oldest revision from which a subscription to any topic can resume.
 func (t *Table) Oldest() int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -414,7 +410,7 @@ func (t *Table) Oldest() int64 {
 	return oldest
 }
 
-// locked reads the rows while the table's lock is held.
+// locked is a Reader of the rows for callers that hold the table's lock.
 type locked struct{ t *Table }
 
 func (l locked) Get(k string) *Row {

@@ -15,26 +15,26 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// subscriber is a reader that polls when it likes.
+// subscriber is a reader that polls at random times.
 type subscriber struct {
 	topics []modelTopic
 	sub    *Subscription
-	at     int64 // it has seen everything up to here
-	// premises are keys whose values have to suit; judged is when that was last looked at.
-	premises []string
-	judged   int64
-	ended    bool
-	// of is the premise that did not hold, from first on, when the subscriber only asked;
-	// empty: it did not, or all held.
-	first int64
-	of    string
-	// pos is what must still be in the window when it lags.
+	seen   int64 // it has received all changes up to this revision
+	// conditions are keys whose values must be suitable; checked is the revision of the last check.
+	conditions []string
+	checked    int64
+	ended      bool
+	// broken is the condition that Ended has reported, and first the revision at which it broke;
+	// broken is empty if there is none.
+	first  int64
+	broken string
+	// pos is the revision after which the window must have all steps if the subscriber lags.
 	lagging bool
 	pos     int64
 	queued  []int64
 }
 
-// machine drives a table and the model through the same random life.
+// machine makes the same random changes to a table and the model.
 type machine struct {
 	table    *Writer
 	model    *model
@@ -58,20 +58,20 @@ var modelKeys = []string{
 
 func modelTopics() []modelTopic {
 	topics := []modelTopic{
-		topicAcross(key.Resource{Group: "core", Resource: "configmaps"}),
-		topicAcross(key.Resource{Group: "core", Resource: "events"}),
-		topicAcross(key.Resource{Group: "core", Resource: "namespaces"}),
-		topicOf("l1"), topicOf("l2"), topicOf("l3"),
-		topicReports("", ""), topicReports("l1", ""), topicReports("", "s1"), topicReports("l1", "s1"), topicReports("l2", "s2"),
+		topicOfResource(key.Resource{Group: "core", Resource: "configmaps"}),
+		topicOfResource(key.Resource{Group: "core", Resource: "events"}),
+		topicOfResource(key.Resource{Group: "core", Resource: "namespaces"}),
+		topicOfLocation("l1"), topicOfLocation("l2"), topicOfLocation("l3"),
+		topicOfReports("", ""), topicOfReports("l1", ""), topicOfReports("", "s1"), topicOfReports("l1", "s1"), topicOfReports("l2", "s2"),
 	}
-	topics = append(topics, shelfTopics()...)
+	topics = append(topics, viewTopics()...)
 	seen := map[string]bool{}
 	for _, k := range modelKeys {
-		topics = append(topics, topicAt(k))
+		topics = append(topics, topicOfKey(k))
 		for i := range len(k) {
 			if k[i] == '/' && !seen[k[:i+1]] {
 				seen[k[:i+1]] = true
-				topics = append(topics, topicUnder(k[:i+1]))
+				topics = append(topics, topicOfPrefix(k[:i+1]))
 			}
 		}
 	}
@@ -111,11 +111,11 @@ func (m *machine) apply(t *rapid.T) {
 }
 
 func (s *subscriber) offered(step modelStep) {
-	concerned := false
+	matched := false
 	for k, c := range step.changes {
-		concerned = concerned || s.concerns(k, c)
+		matched = matched || s.matches(k, c)
 	}
-	if !concerned || s.lagging {
+	if !matched || s.lagging {
 		return
 	}
 	if len(s.queued) == queueLimit {
@@ -125,36 +125,36 @@ func (s *subscriber) offered(step modelStep) {
 	s.queued = append(s.queued, step.rev)
 }
 
-func (s *subscriber) concerns(k string, c modelChange) bool {
-	return slices.ContainsFunc(s.topics, func(t modelTopic) bool { return t.concerns(k, c) })
+func (s *subscriber) matches(k string, c modelChange) bool {
+	return slices.ContainsFunc(s.topics, func(t modelTopic) bool { return t.matches(k, c) })
 }
 
-// suits is the rule of premises in the tests: a value of an odd revision does, nothing does not.
+// suits reports whether a row meets the conditions of the tests: it must exist at an odd revision.
 func suits(row *Row) bool { return row != nil && row.ModRev%2 == 1 }
 
-var errPremise = errors.New("does not suit")
+var errCondition = errors.New("does not suit")
 
-func premisesOf(keys []string) (all []Premise) {
+func conditionsOf(keys []string) (all []Condition) {
 	for _, k := range keys {
-		all = append(all, Premise{Key: k, Holds: suits, End: fmt.Errorf("%s %w", k, errPremise)})
+		all = append(all, Condition{Key: k, IsMet: suits, End: fmt.Errorf("%s %w", k, errCondition)})
 	}
 	return all
 }
 
-// broken is the first revision at which a premise no longer held as far as a
-// subscriber can tell, which looks at the last value alone, and the key.
-func (m *model) broken(premises []string, judged int64) (rev int64, of string) {
-	for _, k := range premises {
+// broken returns the first revision at which a condition no longer held, and its key. As subscribers do,
+// it checks only the newest values, and considers only revisions after the last check.
+func (m *model) broken(conditions []string, checked int64) (rev int64, condition string) {
+	for _, k := range conditions {
 		if now, ok := m.rows[k]; ok && now.modRev%2 == 1 {
 			continue
 		}
 		for _, step := range m.history {
-			if _, changed := step.changes[k]; changed && step.rev > judged && (of == "" || step.rev < rev) {
-				rev, of = step.rev, k
+			if _, changed := step.changes[k]; changed && step.rev > checked && (condition == "" || step.rev < rev) {
+				rev, condition = step.rev, k
 			}
 		}
 	}
-	return rev, of
+	return rev, condition
 }
 
 func (m *machine) progress(t *rapid.T) {
@@ -180,7 +180,7 @@ func (m *machine) reset(t *rapid.T) {
 		m.model.floors[i] = rev
 	}
 	for _, s := range m.subs {
-		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) && !s.ended && s.of == "" {
+		if _, _, err := s.sub.Poll(); !errors.Is(err, ErrExpired) && !s.ended && s.broken == "" {
 			t.Fatalf("poll of %v after a reset: %v", s.topics, err)
 		}
 		s.sub.Close()
@@ -191,7 +191,7 @@ func (m *machine) reset(t *rapid.T) {
 func (m *machine) subscribe(t *rapid.T) {
 	s := &subscriber{lagging: true}
 	s.topics = rapid.SliceOfN(rapid.SampledFrom(modelTopics()), 1, 3).Draw(t, "topics")
-	s.premises = rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 2, rapid.ID).Draw(t, "premises")
+	s.conditions = rapid.SliceOfNDistinct(rapid.SampledFrom(modelKeys), 0, 2, rapid.ID).Draw(t, "conditions")
 	after := rapid.Int64Range(max(0, m.model.rev-30), m.model.rev+1).Draw(t, "after")
 	floor := m.model.floor(s.topics)
 	var want error
@@ -200,8 +200,8 @@ func (m *machine) subscribe(t *rapid.T) {
 		want = ErrFuture
 	case after < floor:
 		want = ErrExpired
-	case slices.ContainsFunc(s.premises, func(k string) bool { now, ok := m.model.rows[k]; return !ok || now.modRev%2 == 0 }):
-		want = errPremise
+	case slices.ContainsFunc(s.conditions, func(k string) bool { now, ok := m.model.rows[k]; return !ok || now.modRev%2 == 0 }):
+		want = errCondition
 	}
 	var topics []Topic
 	for _, topic := range s.topics {
@@ -211,12 +211,12 @@ func (m *machine) subscribe(t *rapid.T) {
 		t.Fatalf("floor of %v is %d, want %d", topics, got, floor)
 	}
 	var err error
-	s.sub, err = m.table.Subscribe(after, premisesOf(s.premises), topics...)
+	s.sub, err = m.table.Subscribe(after, conditionsOf(s.conditions), topics...)
 	if !errors.Is(err, want) || (err == nil) != (want == nil) {
 		t.Fatalf("subscribe to %v after %d at %d, floor %d: %v, want %v", topics, after, m.model.rev, floor, err, want)
 	}
 	if err == nil {
-		s.at, s.pos, s.judged = after, after, m.model.rev
+		s.seen, s.pos, s.checked = after, after, m.model.rev
 		m.subs = append(m.subs, s)
 	}
 }
@@ -237,19 +237,19 @@ func (m *machine) poll(t *rapid.T) {
 	}
 }
 
-// pollOne compares what a poll returns with the model. It returns why the subscription
+// pollOne compares the result of Poll with the model. It returns the error with which the subscription
 // has ended.
 func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
-	first, of := m.model.broken(s.premises, s.judged)
-	if s.of != "" {
-		first, of = s.first, s.of
+	first, broken := m.model.broken(s.conditions, s.checked)
+	if s.broken != "" {
+		first, broken = s.first, s.broken
 	}
-	asked := !s.ended && of != "" && rapid.IntRange(0, 4).Draw(t, "only ask") == 0
-	if asked {
-		if err := s.sub.Ended(); err == nil || err.Error() != of+" "+errPremise.Error() {
-			t.Fatalf("ended by %v, want %s", err, of)
+	callsEnded := !s.ended && broken != "" && rapid.IntRange(0, 4).Draw(t, "only call Ended") == 0
+	if callsEnded {
+		if err := s.sub.Ended(); err == nil || err.Error() != broken+" "+errCondition.Error() {
+			t.Fatalf("ended by %v, want %s", err, broken)
 		}
-		s.first, s.of = first, of
+		s.first, s.broken = first, broken
 		return nil
 	}
 	select {
@@ -258,14 +258,14 @@ func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
 	}
 	steps, upTo, err := s.sub.Poll()
 	if s.ended {
-		if !errors.Is(err, errPremise) {
+		if !errors.Is(err, errCondition) {
 			t.Fatalf("after the last steps: %v", err)
 		}
-		return errPremise
+		return errCondition
 	}
 	if expired := s.lagging && s.pos < m.model.floor(s.topics); expired || errors.Is(err, ErrExpired) {
-		if expired && s.of != "" && errors.Is(err, errPremise) {
-			return errPremise
+		if expired && s.broken != "" && errors.Is(err, errCondition) {
+			return errCondition
 		}
 		if !expired || !errors.Is(err, ErrExpired) {
 			t.Fatalf("poll of %v at %d, floor %d: %v", s.topics, s.pos, m.model.floor(s.topics), err)
@@ -273,32 +273,32 @@ func (m *machine) pollOne(t *rapid.T, s *subscriber) (end error) {
 		return ErrExpired
 	}
 	reached := m.model.rev
-	if of != "" {
+	if broken != "" {
 		reached = first - 1
 	}
-	want := m.model.since(s, s.at, reached)
-	if of != "" && len(want) == 0 {
-		if err == nil || err.Error() != of+" "+errPremise.Error() {
-			t.Fatalf("ended by %v, want %s", err, of)
+	want := m.model.since(s, s.seen, reached)
+	if broken != "" && len(want) == 0 {
+		if err == nil || err.Error() != broken+" "+errCondition.Error() {
+			t.Fatalf("ended by %v, want %s", err, broken)
 		}
-		return errPremise
+		return errCondition
 	}
 	var got []string
 	for _, step := range steps {
 		got = append(got, stepText(step))
 	}
 	if err != nil || !slices.Equal(got, want) {
-		t.Fatalf("%v after %d:\n got %q, %v\nwant %q", s.topics, s.at, got, err, want)
+		t.Fatalf("%v after %d:\n got %q, %v\nwant %q", s.topics, s.seen, got, err, want)
 	}
 	if upTo != reached {
 		t.Fatalf("poll reached %d, want %d", upTo, reached)
 	}
-	s.at, s.judged, s.lagging, s.queued, s.ended = upTo, m.model.rev, false, nil, of != ""
+	s.seen, s.checked, s.lagging, s.queued, s.ended = upTo, m.model.rev, false, nil, broken != ""
 	if s.ended {
 		select {
 		case <-s.sub.Wake():
 		default:
-			t.Fatal("nothing wakes who is to hear of the end")
+			t.Fatal("the subscriber is not woken for the end")
 		}
 	}
 	return nil
@@ -314,7 +314,7 @@ func (m *machine) drop(t *rapid.T) {
 	m.subs = slices.Delete(m.subs, i, i+1)
 }
 
-// check compares all reads with the model.
+// check compares the results of all reads with the model.
 func (m *machine) check(t *rapid.T) {
 	snap := m.table.Snapshot()
 	if snap.Rev != m.model.rev || m.table.Rev() != m.model.rev {
@@ -355,25 +355,25 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("members of %s at %d: %q, want %q", member, rev, got, want)
 		}
 	}
-	m.checkShelves(t)
-	heard := map[Topic]bool{}
+	m.checkViews(t)
+	subscribed := map[Topic]bool{}
 	for _, s := range m.subs {
-		s.sub.each(func(topic Topic) { heard[topic] = true })
+		s.sub.each(func(topic Topic) { subscribed[topic] = true })
 	}
-	if len(m.table.subs) != len(heard) {
-		t.Fatalf("%d topics for %d that are heard", len(m.table.subs), len(heard))
+	if len(m.table.subs) != len(subscribed) {
+		t.Fatalf("%d topics in the table, %d in subscriptions", len(m.table.subs), len(subscribed))
 	}
 }
 
-// TestTableEqualsModel compares everything that a table answers and delivers
-// with a model, over random lives.
+// TestTableEqualsModel compares all reads and subscriptions of a table with a model, over random
+// sequences of changes.
 func TestTableEqualsModel(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		m := &machine{model: &model{rows: map[string]modelRow{}, steps: rapid.IntRange(1, 60).Draw(t, "window")}}
-		d, shower := &testDeriver{}, &testShower{}
+		d, exposer := &testDeriver{}, &testExposer{}
 		d.Reset()
-		shower.Reset()
-		m.table = New(Config{Deriver: d, Shower: shower, Observer: m, WindowSteps: m.model.steps, WindowBytes: 1 << 30})
+		exposer.Reset()
+		m.table = New(Config{Deriver: d, Exposer: exposer, Observer: m, WindowSteps: m.model.steps, WindowBytes: 1 << 30})
 		actions := map[string]func(*rapid.T){
 			"": m.check, "apply": m.apply, "progress": m.progress, "stale": m.stale, "subscribe": m.subscribe, "poll": m.poll, "drop": m.drop,
 		}
@@ -389,7 +389,7 @@ func TestTableEqualsModel(t *testing.T) {
 	})
 }
 
-// TestSnapshotStays checks that a snapshot does not move with the table.
+// TestSnapshotStays shows that later changes of the table do not change a snapshot.
 func TestSnapshotStays(t *testing.T) {
 	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
 	apply := func(rev int64, k, value string) {
@@ -421,8 +421,8 @@ func TestSnapshotStays(t *testing.T) {
 	}
 }
 
-// TestTopicsKeepToTheirWindow checks that a topic beside one of Events has no Lease of its
-// prefix: neither of those that are offered nor of those that are read from the window.
+// TestTopicsKeepToTheirWindow shows that a subscription to a prefix and to Events omits the Leases below
+// the prefix, both from offers and from the window.
 func TestTopicsKeepToTheirWindow(t *testing.T) {
 	table := New(Config{WindowSteps: 10, WindowBytes: 1 << 20})
 	lease := func(rev int64) {
@@ -433,7 +433,7 @@ func TestTopicsKeepToTheirWindow(t *testing.T) {
 		}
 	}
 	lease(1)
-	sub, err := table.Subscribe(0, nil, Under("o/"), AcrossSpaces(key.Resource{Group: "core", Resource: "events"}))
+	sub, err := table.Subscribe(0, nil, PrefixTopic("o/"), ResourceTopic(key.Resource{Group: "core", Resource: "events"}))
 	if err != nil {
 		t.Fatal(err)
 	}

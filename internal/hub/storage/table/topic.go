@@ -7,146 +7,145 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Topic says which changes a subscription is about.
+// Topic selects changes for a subscription. It is comparable.
 type Topic struct {
 	kind topicKind
 	name string
-	// location and space are those of reports; empty for all, as is an empty name. Of what is
-	// on a shelf space is that of the rows, and empty for all.
+	// location and space limit reports, and space the rows of an export view. Empty means all, and so
+	// does an empty name of a report topic.
 	location key.Location
 	space    key.Space
-	// shelf is that of rows that are on one.
-	shelf unique.Handle[key.Shelf]
+	view     unique.Handle[key.Shelf]
 }
 
 type topicKind uint8
 
 const (
-	underPrefix topicKind = iota
-	acrossSpaces
-	ofMember
-	ofKey
-	ofReports
-	onShelf
+	prefixTopic topicKind = iota
+	resourceTopic
+	locationTopic
+	keyTopic
+	reportTopic
+	exportViewTopic
 )
 
-// Under is every key below a prefix, which ends in "/". If the prefix spans resources,
-// Events and Leases are left out.
-func Under(prefix string) Topic { return Topic{kind: underPrefix, name: prefix} }
+// PrefixTopic returns the topic of all keys below a prefix, which must end in "/". If the prefix spans
+// resources, the topic omits Events and Leases.
+func PrefixTopic(prefix string) Topic { return Topic{kind: prefixTopic, name: prefix} }
 
-// At is one key.
-func At(k string) Topic { return Topic{kind: ofKey, name: k} }
+// KeyTopic returns the topic of one key.
+func KeyTopic(k string) Topic { return Topic{kind: keyTopic, name: k} }
 
-// About is every report about objects of a space, whichever location it is from.
-func About(s key.Space) Topic { return Topic{kind: ofReports, space: s} }
+// ResourceTopic returns the topic of all objects of a resource, in all spaces.
+func ResourceTopic(r key.Resource) Topic { return Topic{kind: resourceTopic, name: r.String()} }
 
-// AcrossSpaces is every object of a resource in all spaces.
-func AcrossSpaces(r key.Resource) Topic { return Topic{kind: acrossSpaces, name: r.String()} }
-
-// OfReports is every report about objects of a resource, of whatever origin, by one location
-// or, if it is empty, by all, and of one space or, if it is empty, of all.
-func OfReports(l key.Location, s key.Space, r key.Resource) Topic {
-	return Topic{kind: ofReports, name: r.String(), location: l, space: s}
+// ReportTopic returns the topic of all reports about objects of a resource, of any origin: by one
+// location, or by all if l is empty, and about objects of one space, or of all if s is empty.
+func ReportTopic(l key.Location, s key.Space, r key.Resource) Topic {
+	return Topic{kind: reportTopic, name: r.String(), location: l, space: s}
 }
 
-// Of is every row that belongs to a location, or did before the change, except changes of
-// membership that change nothing for the location. Only objects may belong to locations,
-// and no Events or Leases.
-func Of(l key.Location) Topic { return Topic{kind: ofMember, name: string(l)} }
+// SpaceReportTopic returns the topic of all reports about objects of a space, by all locations.
+func SpaceReportTopic(s key.Space) Topic { return Topic{kind: reportTopic, space: s} }
 
-// On is every row of a resource that is on a shelf, or was before the change, except changes
-// that change nothing there: those of one space or, if it is empty, of all. Events and Leases
-// are on none.
-func On(f key.Shelf, s key.Space, r key.Resource) Topic {
-	return Topic{kind: onShelf, name: r.String(), space: s, shelf: unique.Make(f)}
+// LocationTopic returns the topic of all rows that belong to a location, or did before the change. It
+// omits changes of membership that change nothing for the location. Only objects can belong to
+// locations, except Events and Leases.
+func LocationTopic(l key.Location) Topic { return Topic{kind: locationTopic, name: string(l)} }
+
+// ExportViewTopic returns the topic of all changes that are visible in an export view, of rows of a
+// resource in one space, or in all if s is empty. Events and Leases are in no export view.
+func ExportViewTopic(f key.Shelf, s key.Space, r key.Resource) Topic {
+	return Topic{kind: exportViewTopic, name: r.String(), space: s, view: unique.Make(f)}
 }
 
+// window returns the window that has the changes of the topic.
 func (t Topic) window() int {
 	switch t.kind {
-	case acrossSpaces:
+	case resourceTopic:
 		if isEvent(t.name) {
 			return eventWindow
 		}
 		return objectWindow
-	case ofMember, onShelf:
+	case locationTopic, exportViewTopic:
 		return objectWindow
-	case ofReports:
+	case reportTopic:
 		return reportWindow
 	}
 	return windowOf(t.name)
 }
 
-// concerns says whether a change is about the topic.
-func (t Topic) concerns(c Change) bool {
+// matches reports whether a change belongs to the topic.
+func (t Topic) matches(c Change) bool {
 	switch t.kind {
-	case ofMember:
+	case locationTopic:
 		l := key.Location(t.name)
-		here := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Tells(l) ||
-			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Tells(l)
-		return here && !c.sameAt(l)
-	case acrossSpaces:
+		isMember := c.Prev != nil && c.Prev.In != nil && c.Prev.In.Includes(l) ||
+			c.Cur != nil && c.Cur.In != nil && c.Cur.In.Includes(l)
+		return isMember && !c.sameAt(l)
+	case resourceTopic:
 		r, ok := key.ResourceOf(c.Row().Key)
 		return ok && r == t.name
-	case onShelf:
+	case exportViewTopic:
 		k := c.Row().Key
 		r, ok := key.ResourceOf(k)
 		if !ok || r != t.name {
 			return false
 		}
 		s, _, _, _ := key.Split(k)
-		return (t.space == "" || t.space == s) && c.about(t.shelf.Value())
-	case ofKey:
+		return (t.space == "" || t.space == s) && c.isVisibleIn(t.view.Value())
+	case keyTopic:
 		return c.Row().Key == t.name
-	case ofReports:
+	case reportTopic:
 		l, s, r, ok := key.ReportOf(c.Row().Key)
 		return ok && (t.name == "" || r == t.name) && (t.location == "" || t.location == l) && (t.space == "" || t.space == s)
 	}
 	return strings.HasPrefix(c.Row().Key, t.name) && windowOf(c.Row().Key) == t.window()
 }
 
-// topics calls fn for every topic that a change may concern, without repeats.
+// topics calls fn for every topic that a change may match, without duplicates.
 func topics(c Change, fn func(Topic)) {
 	k := c.Row().Key
-	fn(At(k))
+	fn(KeyTopic(k))
 	for i := range len(k) {
 		if k[i] == '/' {
-			fn(Under(k[:i+1]))
+			fn(PrefixTopic(k[:i+1]))
 		}
 	}
 	if r, ok := key.ResourceOf(k); ok {
-		fn(Topic{kind: acrossSpaces, name: r})
+		fn(Topic{kind: resourceTopic, name: r})
 	}
 	if l, s, r, ok := key.ReportOf(k); ok {
-		of := Topic{kind: ofReports, name: r}
-		for _, by := range [...]struct {
+		topic := Topic{kind: reportTopic, name: r}
+		for _, limits := range [...]struct {
 			location key.Location
 			space    key.Space
 		}{{l, s}, {l, ""}, {"", s}, {"", ""}} {
-			of.location, of.space = by.location, by.space
-			fn(of)
+			topic.location, topic.space = limits.location, limits.space
+			fn(topic)
 		}
-		fn(About(s))
+		fn(SpaceReportTopic(s))
 	}
 	if c.Prev != nil && c.Prev.In != nil {
-		for _, m := range c.Prev.In.Told() {
+		for _, m := range c.Prev.In.Locations() {
 			if !c.sameAt(m) {
-				fn(Of(m))
+				fn(LocationTopic(m))
 			}
 		}
 	}
 	if c.Cur != nil && c.Cur.In != nil && (c.Prev == nil || c.Prev.In != c.Cur.In) {
-		for _, m := range c.Cur.In.Told() {
-			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Tells(m) {
-				fn(Of(m))
+		for _, m := range c.Cur.In.Locations() {
+			if c.Prev == nil || c.Prev.In == nil || !c.Prev.In.Includes(m) {
+				fn(LocationTopic(m))
 			}
 		}
 	}
-	for _, f := range c.shelves() {
+	for _, f := range c.exportViews() {
 		s, _, _, _ := key.Split(k)
 		r, _ := key.ResourceOf(k)
-		of := Topic{kind: onShelf, name: r, shelf: unique.Make(f)}
-		fn(of)
-		of.space = s
-		fn(of)
+		topic := Topic{kind: exportViewTopic, name: r, view: unique.Make(f)}
+		fn(topic)
+		topic.space = s
+		fn(topic)
 	}
 }

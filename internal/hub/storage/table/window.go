@@ -7,11 +7,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// A window keeps the recent steps of one part of the log, bounded by number
-// and by bytes. Parts have windows of their own so that a stream of reports or
-// Events does not shorten what watchers of objects can resume from.
+// A window has the recent steps of one class of keys, limited by number and bytes. Classes have windows
+// of their own, so that many reports or Events do not displace steps from which watchers of objects
+// resume.
 type window struct {
-	// floor is the oldest revision that can be resumed: every step above it is here.
+	// floor is the oldest revision from which readers can resume: the window has every step above it.
 	floor    int64
 	steps    []Step
 	bytes    int
@@ -26,24 +26,24 @@ const (
 	windowCount
 )
 
-// windowSet says of each window whether it is in the set.
+// windowSet is a set of windows.
 type windowSet [windowCount]bool
 
-// floor is the oldest revision from which all windows of a set can be resumed.
-func (t *Table) floor(of windowSet) (floor int64) {
-	for i, in := range of {
-		if in {
+// floor returns the oldest revision from which readers of all windows of a set can resume.
+func (t *Table) floor(windows windowSet) (floor int64) {
+	for i, isSelected := range windows {
+		if isSelected {
 			floor = max(floor, t.windows[i].floor)
 		}
 	}
 	return floor
 }
 
-// after returns the steps of some windows after a revision, in order; ok is false if some of
-// them are gone. Those of one window are not copied.
-func (t *Table) after(of windowSet, rev int64) (steps []Step, ok bool) {
-	for i, in := range of {
-		if !in {
+// after returns the steps of a set of windows after a revision, in order. ok is false if a window no
+// longer has all of them. The steps of a single window are not copied.
+func (t *Table) after(windows windowSet, rev int64) (steps []Step, ok bool) {
+	for i, isSelected := range windows {
+		if !isSelected {
 			continue
 		}
 		more, ok := t.windows[i].after(rev)
@@ -55,7 +55,7 @@ func (t *Table) after(of windowSet, rev int64) (steps []Step, ok bool) {
 	return steps, true
 }
 
-// mergeSteps are the steps of two windows. A revision that both have is one step.
+// mergeSteps merges the steps of two windows. Steps of the same revision become one.
 func mergeSteps(a, b []Step) []Step {
 	if len(a) == 0 {
 		return b
@@ -75,7 +75,7 @@ func mergeSteps(a, b []Step) []Step {
 	return append(append(merged, a...), b...)
 }
 
-// windowOf is the window for changes of a key.
+// windowOf returns the window for changes of a key.
 func windowOf(k string) int {
 	switch key.ClassOf(k) {
 	case key.Reports:
@@ -88,8 +88,8 @@ func windowOf(k string) int {
 	return objectWindow
 }
 
-// isEvent says whether GROUP/RESOURCE is that of Events or Leases: they change all the
-// time and are never placed.
+// isEvent reports whether GROUP/RESOURCE is that of Events or Leases, which change often and are never
+// placed.
 func isEvent(resource string) bool {
 	switch resource {
 	case "core/events", "events.k8s.io/events", "coordination.k8s.io/leases":
@@ -113,7 +113,7 @@ func (w *window) append(s Step) {
 	}
 }
 
-// after returns the steps after a revision; ok is false if some of them are gone.
+// after returns the steps after a revision. ok is false if the window no longer has all of them.
 func (w *window) after(rev int64) (steps []Step, ok bool) {
 	if rev < w.floor {
 		return nil, false
@@ -127,8 +127,8 @@ func (w *window) after(rev int64) (steps []Step, ok bool) {
 
 func compareRev(s Step, rev int64) int { return cmp.Compare(s.Rev, rev) }
 
-// stepSize counts what a step keeps alive: the previous entries and, until the
-// next change, the current ones.
+// stepSize returns the approximate number of bytes that a step keeps in memory: those of the previous
+// entries, and those of the current ones, which the window alone keeps after the next change.
 func stepSize(s Step) int {
 	const overhead = 64
 	n := overhead

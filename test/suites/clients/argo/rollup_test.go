@@ -42,16 +42,16 @@ func checkHealth(t *testing.T, c states.Case, merged []byte) {
 		}
 		is := healthOf(t, o)
 		// kstatus knows more reasons to wait, which hold a source back as a whole.
-		healthy = healthy && is == health.HealthStatusHealthy && c.Parts[i].Health == wire.Healthy
+		healthy = healthy && is == health.HealthStatusHealthy && c.Reports[i].Health == wire.Healthy
 		degraded = degraded || is == health.HealthStatusDegraded
 		if is != health.HealthStatusHealthy && got == health.HealthStatusHealthy && !c.Kind.Union {
-			t.Errorf("%s: %s is %s, the source Healthy: %s", c.Name, c.Parts[i].Location, is, merged)
+			t.Errorf("%s: %s is %s, the source Healthy: %s", c.Name, c.Reports[i].Location, is, merged)
 		}
 	}
 	switch {
 	case healthy && got != health.HealthStatusHealthy:
 		t.Errorf("%s: all are Healthy, the source %s: %s", c.Name, got, merged)
-	case slices.ContainsFunc(c.Parts, unsound) && got == health.HealthStatusHealthy && !saysNothing(c):
+	case slices.ContainsFunc(c.Reports, unsound) && got == health.HealthStatusHealthy && !saysNothing(c):
 		t.Errorf("%s: not all are there, the source is Healthy: %s", c.Name, merged)
 	case degraded && c.There && c.Observed && got != health.HealthStatusDegraded:
 		t.Errorf("%s: one is Degraded, the source %s: %s", c.Name, got, merged)
@@ -96,10 +96,10 @@ func checkRollout(t *testing.T, c states.Case, merged []byte) {
 			continue
 		}
 		done, err := of(o)
-		all = all && done && err == nil && c.Parts[i].Health == wire.Healthy
+		all = all && done && err == nil && c.Reports[i].Health == wire.Healthy
 		failed = failed || err != nil
 		if got && gotErr == nil && !done {
-			t.Errorf("%s: %s is not done, the source is: %s", c.Name, c.Parts[i].Location, merged)
+			t.Errorf("%s: %s is not done, the source is: %s", c.Name, c.Reports[i].Location, merged)
 		}
 	}
 	switch {
@@ -117,7 +117,7 @@ func TestWhatCantBeTold(t *testing.T) {
 	merged := func(k states.Kind, spec string, all ...string) []byte {
 		var parts []rollup.Part
 		for _, state := range all {
-			parts = append(parts, k.Report(k.At(1, state)))
+			parts = append(parts, k.Report(k.Object(1, state)))
 		}
 		k.Spec = func(int64, bool) string { return spec }
 		out, _ := k.Merged(k.Source(1, true), parts)

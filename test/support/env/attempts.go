@@ -16,26 +16,27 @@ import (
 )
 
 const (
-	// mostErrors bounds how many distinct errors a failure lists, mostText the bytes of each.
+	// mostErrors is the maximum number of distinct errors that a failure lists, and mostText the
+	// maximum number of bytes of each.
 	mostErrors, mostText = 10, 500
 )
 
-// looks are the errors of repeated looks, in the order in which each was last returned.
-type looks struct {
+// attempts has the errors of repeated attempts, in the order in which each was last returned.
+type attempts struct {
 	start   time.Time
 	count   int
 	dropped int
-	errors  []lookError
+	errors  []attemptError
 }
 
-type lookError struct {
+type attemptError struct {
 	text        string
 	count       int
 	first, last time.Duration // since the first error
 }
 
-// add notes the result of a look at a time.
-func (l *looks) add(err error, now time.Time) {
+// add records the result of an attempt at a time.
+func (l *attempts) add(err error, now time.Time) {
 	if l.count == 0 {
 		l.start = now
 	}
@@ -44,8 +45,8 @@ func (l *looks) add(err error, now time.Time) {
 		return
 	}
 	text, since := shorten(err.Error()), now.Sub(l.start)
-	seen := lookError{text: text, first: since}
-	if i := slices.IndexFunc(l.errors, func(e lookError) bool { return e.text == text }); i >= 0 {
+	seen := attemptError{text: text, first: since}
+	if i := slices.IndexFunc(l.errors, func(e attemptError) bool { return e.text == text }); i >= 0 {
 		seen = l.errors[i]
 		l.errors = slices.Delete(l.errors, i, i+1)
 	}
@@ -58,13 +59,13 @@ func (l *looks) add(err error, now time.Time) {
 	}
 }
 
-// String lists the errors, the oldest first. It is empty after a single look.
-func (l *looks) String() string {
+// String lists the errors, the oldest first. It is empty after a single attempt.
+func (l *attempts) String() string {
 	if l.count < 2 {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n%d looks:", l.count)
+	fmt.Fprintf(&b, "\n%d attempts:", l.count)
 	for i, e := range l.errors {
 		if i == 1 && l.dropped > 0 {
 			fmt.Fprintf(&b, "\n- %d other errors", l.dropped)
@@ -83,10 +84,10 @@ func shorten(text string) string {
 	return strings.ToValidUTF8(text[:mostText], "") + "…"
 }
 
-// unanswered reports whether err shows no state of the object in question: the request had no
-// answer, or the server was too busy for one. Of joined errors all must be so. It goes by types
-// and not by text, so that an error that a test makes of an answer never is; of the output of a
-// command, see CommandError.
+// unanswered reports whether err shows no state of the object in question, because the request had no
+// answer or the server was too busy. Of joined errors, all must show no state. It checks types, not
+// texts, so that it is false for an error that a test makes from an answer. For the output of commands
+// see CommandError.
 func unanswered(err error) bool {
 	if all, ok := err.(interface{ Unwrap() []error }); ok {
 		return !slices.ContainsFunc(all.Unwrap(), func(err error) bool { return !unanswered(err) })
@@ -106,7 +107,7 @@ func unanswered(err error) bool {
 	return inner != nil && unanswered(inner)
 }
 
-// busy reports whether a server answered that it did not come to an answer.
+// busy reports whether a status means that the server was too busy to process the request.
 func busy(s metav1.Status) bool {
 	switch s.Reason {
 	case metav1.StatusReasonTooManyRequests, metav1.StatusReasonTimeout, metav1.StatusReasonServerTimeout, metav1.StatusReasonServiceUnavailable:
@@ -120,7 +121,7 @@ func busy(s metav1.Status) bool {
 var (
 	// busyTexts are in errors of API servers whose etcd or own deadline was too slow.
 	busyTexts = []string{"etcdserver: request timed out", "etcdserver: leader changed", "etcdserver: too many requests", "context deadline exceeded"}
-	// unreachedTexts are in what kubectl and orrery print without an answer, or with one of a busy server.
+	// unreachedTexts are in the output of kubectl and orrery if a server did not answer or was busy.
 	unreachedTexts = append([]string{
 		"Unable to connect to the server", "The connection to the server ", "connection refused", "connection reset by peer",
 		"TLS handshake timeout", "Client.Timeout", "http2: client connection lost", "unexpected EOF",
@@ -139,7 +140,7 @@ func (e *CommandError) Error() string { return fmt.Sprintf("%s: %v\n%s", e.Comma
 
 func (e *CommandError) Unwrap() error { return e.Err }
 
-// unanswered reports whether the command failed since a server did not answer or was busy.
+// unanswered reports whether the command failed because a server did not answer or was busy.
 func (e *CommandError) unanswered() bool {
 	return slices.ContainsFunc(unreachedTexts, func(text string) bool { return strings.Contains(e.Stderr, text) })
 }

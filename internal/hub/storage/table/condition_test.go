@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// TestNothingIsLostBeforePremises has readers subscribe while what they rest on ends.
-// Whenever that is, all of them are woken and end, and none gets anything that is later.
-func TestNothingIsLostBeforePremises(t *testing.T) {
+// TestNothingIsLostBeforeTheEnd shows that readers that subscribe while the object of their condition is
+// deleted are all woken and end, and that none of them receives a later change.
+func TestNothingIsLostBeforeTheEnd(t *testing.T) {
 	const rounds, revisions, readers = 300, 30, 4
 	gate, content := "o/root/orrery.dev/spaces/s", "o/s/core/configmaps/default/a"
 	gone := errors.New("gone")
@@ -23,7 +23,7 @@ func TestNothingIsLostBeforePremises(t *testing.T) {
 		for i := range opened {
 			all.Go(func() {
 				for {
-					sub, err := table.Subscribe(table.Rev(), []Premise{Stands(gate, 1, gone)}, At(content), Under("o/s/"))
+					sub, err := table.Subscribe(table.Rev(), []Condition{ObjectExists(gate, 1, gone)}, KeyTopic(content), PrefixTopic("o/s/"))
 					if err != nil {
 						if !errors.Is(err, gone) {
 							t.Errorf("round %d: %v", round, err)
@@ -39,7 +39,7 @@ func TestNothingIsLostBeforePremises(t *testing.T) {
 			switch rev {
 			case last:
 				updates = append(updates, Update{Key: gate})
-			case last + 1: // another of the same name
+			case last + 1: // another object of the same name
 				updates = append(updates, Update{Key: gate, Value: []byte("{}"), CreateRev: rev, ModRev: rev})
 			}
 			if err := table.Apply(rev, updates); err != nil {
@@ -59,7 +59,7 @@ func TestNothingIsLostBeforePremises(t *testing.T) {
 	}
 }
 
-// readUntil reads to the end by a premise, which went at a revision.
+// readUntil reads until the error by a condition that held until before revision last.
 func readUntil(sub *Subscription, last int64) error {
 	for {
 		select {
@@ -73,14 +73,14 @@ func readUntil(sub *Subscription, last int64) error {
 		}
 		for _, step := range steps {
 			if step.Rev >= last || step.Rev > upTo || len(step.Changes) != 1 {
-				return fmt.Errorf("%d changes at %d, up to %d, the premise went at %d", len(step.Changes), step.Rev, upTo, last)
+				return fmt.Errorf("%d changes at %d, up to %d, the condition ended at %d", len(step.Changes), step.Rev, upTo, last)
 			}
 		}
 	}
 }
 
-// TestEndOfSeveral: of several premises that no longer hold, the first to go is the end;
-// a reader that lags behind is told at once.
+// TestEndOfSeveral shows that if several conditions no longer hold, the first one that did not ends the
+// subscription, and that a lagging reader gets this error without the steps before it.
 func TestEndOfSeveral(t *testing.T) {
 	table := New(Config{WindowSteps: 10 * catchUpSteps, WindowBytes: 1 << 30})
 	apply := func(rev int64, k string, value []byte) {
@@ -97,7 +97,7 @@ func TestEndOfSeveral(t *testing.T) {
 		apply(rev, "o/s/core/configmaps/default/a", []byte("{}"))
 	}
 	errA, errB := errors.New("a"), errors.New("b")
-	sub, err := table.Subscribe(2, []Premise{Stands("e/a", rev, errA), Stands("e/b", rev, errB)}, Under("o/s/"))
+	sub, err := table.Subscribe(2, []Condition{ObjectExists("e/a", rev, errA), ObjectExists("e/b", rev, errB)}, PrefixTopic("o/s/"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,20 +110,19 @@ func TestEndOfSeveral(t *testing.T) {
 	if steps, _, err := sub.Poll(); len(steps) != 0 || !errors.Is(err, errB) {
 		t.Errorf("%d steps, %v; want the end", len(steps), err)
 	}
-	if _, err := table.Subscribe(rev, []Premise{Stands("e/a", rev, errA)}, Under("o/s/")); !errors.Is(err, errA) {
+	if _, err := table.Subscribe(rev, []Condition{ObjectExists("e/a", rev, errA)}, PrefixTopic("o/s/")); !errors.Is(err, errA) {
 		t.Errorf("subscribed: %v", err)
 	}
 }
 
-// TestEndedLosesNothing: a reader that asks whether its subscription has ended before it
-// polls still gets everything from before the end, however much it is, and nothing that
-// is later.
+// TestEndedLosesNothing shows that a reader that calls Ended before Poll still receives all changes
+// before the end and no later one.
 func TestEndedLosesNothing(t *testing.T) {
 	for _, before := range []int64{0, 1, queueLimit, 2 * queueLimit} {
 		table := New(Config{WindowSteps: 1000, WindowBytes: 1 << 20})
 		gate, content, gone := "e/a", "o/s/core/configmaps/default/a", errors.New("gone")
 		table.Reset(1, []Update{{Key: gate, Value: []byte("{}"), CreateRev: 1, ModRev: 1}})
-		sub, err := table.Subscribe(1, []Premise{Stands(gate, 1, gone)}, Under("o/s/"))
+		sub, err := table.Subscribe(1, []Condition{ObjectExists(gate, 1, gone)}, PrefixTopic("o/s/"))
 		if err != nil {
 			t.Fatal(err)
 		}

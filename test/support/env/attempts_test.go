@@ -59,13 +59,13 @@ func TestUnanswered(t *testing.T) {
 	}
 }
 
-func TestThroughoutLooksAgainWithoutAnAnswer(t *testing.T) {
+func TestThroughoutRepeatsUnanswered(t *testing.T) {
 	t.Parallel()
-	const patience = time.Minute
+	const allowed = time.Minute
 	busy := apierrors.NewTooManyRequests("too many", 1)
 	for _, test := range []struct {
 		name string
-		at   func(since time.Duration) error
+		f    func(since time.Duration) error
 		took time.Duration // within a second
 		want string
 	}{
@@ -97,12 +97,12 @@ func TestThroughoutLooksAgainWithoutAnAnswer(t *testing.T) {
 			}
 			return nil
 		}, 61500 * time.Millisecond, "no answer for 1m0s: too many"},
-		{"never answers again", func(time.Duration) error { return busy }, patience, "no answer for 1m0s: too many"},
+		{"never answers again", func(time.Duration) error { return busy }, allowed, "no answer for 1m0s: too many"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				_, err := throughout(t.Context(), 2*time.Second, patience, func() error { return test.at(time.Since(start)) })
+				_, err := throughout(t.Context(), 2*time.Second, allowed, func() error { return test.f(time.Since(start)) })
 				if test.want == "" && err != nil || test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)) {
 					t.Errorf("it returned %v, want %q", err, test.want)
 				}
@@ -114,18 +114,18 @@ func TestThroughoutLooksAgainWithoutAnAnswer(t *testing.T) {
 	}
 }
 
-func TestLooksListDistinctErrors(t *testing.T) {
+func TestAttemptsListDistinctErrors(t *testing.T) {
 	t.Parallel()
-	var l looks
+	var l attempts
 	now := time.Now()
 	l.add(errors.New("first"), now)
 	if s := l.String(); s != "" {
-		t.Errorf("one look is listed: %s", s)
+		t.Errorf("a single attempt is listed: %s", s)
 	}
 	for i, text := range []string{"second", "first", "second"} {
 		l.add(errors.New(text), now.Add(time.Duration(i+1)*time.Second))
 	}
-	want := "\n4 looks:\n- 2 times from 0s to 2s: first\n- 2 times from 1s to 3s: second"
+	want := "\n4 attempts:\n- 2 times from 0s to 2s: first\n- 2 times from 1s to 3s: second"
 	if s := l.String(); s != want {
 		t.Errorf("it lists %q, want %q", s, want)
 	}

@@ -16,21 +16,21 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// external is a log at an etcd that listens, with a quota.
+// external opens a log at an external etcd with a quota.
 func external(t *testing.T, quota int64) *Log {
 	t.Helper()
-	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
-	l, err := Open(t.Context(), Config{Servers: []string{at}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	address := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	l, err := Open(t.Context(), Config{Servers: []string{address}, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() }) // of a client whose context has ended
+	t.Cleanup(func() { _ = l.Close() }) // the context of its client has ended
 	return l
 }
 
-// TestWhichPremiseFailed: a write that is not made says whether its hub was deposed, what it
-// was decided by has moved, or only what it compares itself is not so.
-func TestWhichPremiseFailed(t *testing.T) {
+// TestFailedPrecondition shows that the error of a write distinguishes a deposed hub, changed keys of
+// its context, and a failed comparison of its own.
+func TestFailedPrecondition(t *testing.T) {
 	t.Parallel()
 	l := external(t, 0)
 	write := func(k string) int64 {
@@ -46,10 +46,10 @@ func TestWhichPremiseFailed(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		ctx  context.Context
-		// at is the revision at which the write has seen its key.
-		at  int64
-		ok  bool
-		err error
+		// seen is the revision at which the writer has read its key.
+		seen int64
+		ok   bool
+		err  error
 	}{
 		{"its own", Unmoved(guarded, seen, "o/"), seen - 1, false, nil},
 		{"deposed", deposed, seen, false, ErrDeposed},
@@ -59,7 +59,7 @@ func TestWhichPremiseFailed(t *testing.T) {
 		{"moved, and nobody is elected", Unmoved(t.Context(), seen-1, "o/"), seen, false, ErrMoved},
 		{"nothing", Unmoved(guarded, seen, "o/"), seen, true, nil},
 	} {
-		if _, ok, err := l.Put(c.ctx, "o/seen", []byte(c.name), c.at); ok != c.ok || !errors.Is(err, c.err) {
+		if _, ok, err := l.Put(c.ctx, "o/seen", []byte(c.name), c.seen); ok != c.ok || !errors.Is(err, c.err) {
 			t.Errorf("what does not hold is %s: %v, %v", c.name, ok, err)
 		}
 	}
@@ -70,8 +70,8 @@ func TestWhichPremiseFailed(t *testing.T) {
 	}
 }
 
-// untilRefused calls write, which adds a mebibyte, until it fails, and returns its error. When twice
-// the quota is written, it waits until etcd has found its file larger than that, which it looks at
+// untilRefused calls write, which writes 1 MiB, until it fails, and returns its error. When twice the
+// quota is written, it waits until etcd reports a file larger than the quota, which etcd measures
 // every 100 ms, and calls write a last time.
 func (l *Log) untilRefused(t *testing.T, quota int64, write func() error) error {
 	t.Helper()
@@ -97,7 +97,7 @@ func (l *Log) untilRefused(t *testing.T, quota int64, write func() error) error 
 	}
 }
 
-// TestGuardedWithinQuota: etcd counts what is written under a guard toward its quota.
+// TestGuardedWithinQuota shows that etcd counts writes with a guard toward its quota.
 func TestGuardedWithinQuota(t *testing.T) {
 	t.Parallel()
 	const quota = 16 << 20
@@ -119,8 +119,8 @@ func TestGuardedWithinQuota(t *testing.T) {
 	}
 }
 
-// TestChangesWithinQuota: etcd counts changes that each compare toward its quota, and takes
-// none while its alarm is raised but those that make room.
+// TestChangesWithinQuota shows that etcd counts changes toward its quota, and that it refuses them
+// while its alarm is raised, except for deletions.
 func TestChangesWithinQuota(t *testing.T) {
 	t.Parallel()
 	const quota, some = 16 << 20, 4
@@ -146,7 +146,7 @@ func TestChangesWithinQuota(t *testing.T) {
 	if !errors.Is(err, ErrFull) {
 		t.Fatalf("a write over the quota: %v, want %v", err, ErrFull)
 	}
-	// What etcd refuses first it has written all the same.
+	// etcd has executed the first transaction that it refused.
 	r, err := l.Client().Client.Get(t.Context(), Prefix+"r/l/0", clientv3.WithKeysOnly())
 	if err != nil {
 		t.Fatal(err)
