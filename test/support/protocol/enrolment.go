@@ -68,7 +68,7 @@ func (e enrolling) mustRefuse(err error, want wire.Refusal) {
 	}
 }
 
-// opens opens a session with a client and returns the error.
+// opens begins a session with a client and returns the error.
 func (e enrolling) opens(c *Client, err error) error {
 	e.Helper()
 	e.ok(err)
