@@ -2,6 +2,7 @@ package fencing
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strconv"
@@ -21,10 +22,17 @@ import (
 )
 
 const (
-	// markEvery is how often the Lease is written at most, and markRest the longest wait between two
-	// attempts that fail.
-	markEvery, markRest = 5 * time.Second, time.Minute
+	// markEvery is how often the Lease is written at most, markRetry the longest wait after a write that
+	// failed, and markRest the wait for an operator: an idle agent makes no requests.
+	markEvery, markRetry, markRest = 5 * time.Second, time.Minute, 10 * time.Minute
 )
+
+var errNoNamespace = errors.New("there is no namespace")
+
+// needsOperator reports whether a write can only succeed once an operator has changed something at the cluster.
+func needsOperator(err error) bool {
+	return errors.Is(err, errNoNamespace) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err)
+}
 
 // Marked is what a Mark works with. Of its functions only Found and Newer may block.
 type Marked struct {
@@ -145,11 +153,14 @@ func (m *Mark) due(claims bool) (next, from *coordinationv1.Lease) {
 func (m *Mark) Run(ctx context.Context) {
 	failures := uint8(0)
 	for ctx.Err() == nil {
-		wait := retry.Backoff(failures, markEvery, markRest)
+		wait := retry.Backoff(failures, markEvery, markRetry)
 		switch err := m.Write(ctx, m.May()); {
 		case err == nil || apierrors.IsConflict(err): // the watch shows what it has become
 			failures, wait = 0, markEvery
 		case ctx.Err() == nil:
+			if needsOperator(err) {
+				wait = markRest
+			}
 			m.Log.Info("the Lease that names the store can't be written", "error", wire.Brief(err.Error()), "retry", wait)
 			failures = min(failures+1, retry.MaxFailures)
 		}
@@ -167,7 +178,7 @@ func (m *Mark) Write(ctx context.Context, claims bool) error {
 	if from == nil {
 		home := key.Identity{Resource: key.Namespaces, Name: m.Namespace}
 		if _, err := m.Target.Get(ctx, kubeclient.Namespaces, home); kubeclient.MissingObject(err, home) {
-			return fmt.Errorf("there is no namespace %q: create it, and apply what \"orrery-agent rbac\" prints: %w", m.Namespace, err)
+			return fmt.Errorf("%w %q: create it, and apply what \"orrery-agent rbac\" prints: %w", errNoNamespace, m.Namespace, err)
 		}
 		write = m.Leases.CreateLease
 	}

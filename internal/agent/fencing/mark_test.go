@@ -11,6 +11,7 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
@@ -135,6 +136,24 @@ func TestMarkTriesAgain(t *testing.T) {
 		<-time.After(23 * time.Hour)
 		if n := f.writes.Load() - before; n < 1000 || n > 2500 {
 			t.Errorf("%d writes that fail within a day", n)
+		}
+		cancel()
+		synctest.Wait()
+	})
+}
+
+// TestMarkRestsForAnOperator refuses the writes of the Lease, as where the agent lacks the right: an idle
+// agent makes no request every few seconds.
+func TestMarkRestsForAnOperator(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &markLeases{answer: func(l *coordinationv1.Lease) error { return apierrors.NewForbidden(resource, l.Name, nil) }}
+		m := newMarkOf(f, func() Copy { return Copy{"own", 1} })
+		m.show(location, names(Copy{"former", 7}, "1"))
+		ctx, cancel := context.WithCancel(t.Context())
+		go m.Run(ctx)
+		<-time.After(time.Hour)
+		if n := f.writes.Load(); n < 6 || n > 7 {
+			t.Errorf("%d writes within an hour", n)
 		}
 		cancel()
 		synctest.Wait()
