@@ -63,7 +63,7 @@ metadata: {name: sample}`
 // TestDryRunChangesNothing sends every request that a space or the root serves for
 // what it has, subresources included, as a dry run: the log stays at its revision.
 func TestDryRunChangesNothing(t *testing.T) {
-	hub := env.StartHub(t)
+	hub := env.StartHub(t, "--disconnected-after", "24h") // then the hub writes the sample of a Location
 	env.CreateSpace(t, hub.Kubeconfig, "dry")
 	for _, space := range []string{"dry", "root"} {
 		t.Run(space, func(t *testing.T) {
