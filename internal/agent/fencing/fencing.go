@@ -64,10 +64,11 @@ type Config struct {
 	// Namespace is where Leases are made, Holder who holds them: no two processes have the
 	// same.
 	Namespace, Holder string
-	// Store names what the agent knows of its shard, and Outdated is called, and nothing taken,
-	// if another has acted with another store since. It must not block; nil: nobody asks. New
-	// says that the store is one that no other can have outdated, since nothing was done with it, and FromWhole that
-	// it has what the agent of the whole knew, which an agent of the shard has outdated.
+	// Store is the ID of the agent's store. If an agent with another store, or with a newer copy of this
+	// one, has acted for the shard since, Outdated is called and no Lease is taken. Outdated must not
+	// block; nil: there is no such check. New reports that no agent has acted with the store, so it can't
+	// be outdated. FromWhole reports that its content is of an agent of the whole location, which any
+	// agent of the shard makes outdated.
 	Store          string
 	Outdated       func()
 	New, FromWhole bool

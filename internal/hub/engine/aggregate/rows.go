@@ -137,8 +137,8 @@ func Overfull() metav1.Condition {
 	return incomplete(v1alpha1.ReasonTooLarge, "it would take too much memory to count: let match, filter or groupBy be about less")
 }
 
-// Status puts what it has counted into a status, and says whether that is complete. stale are
-// the locations of which only the last report is known.
+// Status sets the counted values in a status. It returns the condition Complete. stale reports whether the
+// reports of a location may be old.
 func (s *State) Status(st *v1alpha1.SummaryStatus, stale func(key.Location) bool) metav1.Condition {
 	st.Counted, st.Stale, st.Failed, st.Errors = s.n, 0, int64(s.failing.Len()), nil
 	for l, n := range s.at {

@@ -177,8 +177,8 @@ func (t *Tracker) Placement(p key.Placement) PlacementCounts {
 	return counts
 }
 
-// Location gives the counts of a location as of the last Dirty. Stale is left out: the
-// Location's own row says whether all of them are, and may be newer, see objectstate.IsStale.
+// Location returns the counts of a location as of the last Dirty. It does not set Stale: callers use
+// objectstate.IsRowStale with the row of the Location, which may be newer.
 func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
