@@ -77,7 +77,7 @@ func TestQuotaFollowsMemory(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := start(t, t.TempDir(), func(h *hub.Config) { h.Memory, h.Quota = c.memory, c.quota })
-			if got := r.Log.Usage().Quota; got != c.want {
+			if got := r.Log.Capacity().Usage().Quota; got != c.want {
 				t.Errorf("the quota is %d, want %d", got, c.want)
 			}
 		})

@@ -94,7 +94,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 		h.keys.Close()
 		return nil, err
 	}
-	h.limits.FollowQuota(func() int64 { return h.log.Usage().Quota })
+	h.limits.FollowQuota(func() int64 { return h.log.Capacity().Usage().Quota })
 	h.hubs = h.among()
 	h.sessions = agentapi.NewSessions(config.Now, h.hubs.writer)
 	h.present.Follow(h.hubs.writer, h.sessions.TakenOver, h.sessions.Forget)
@@ -150,7 +150,7 @@ func (h *Hub) answer() (err error) {
 	}); err != nil {
 		return err
 	}
-	h.standing = computed.New(computed.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Log: h.log, Now: h.config.Now})
+	h.standing = computed.New(computed.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Capacity: h.log.Capacity(), Now: h.config.Now})
 	if h.views, err = h.newViews(); err != nil {
 		return err
 	}

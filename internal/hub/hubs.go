@@ -78,7 +78,7 @@ func (h *Hub) among() *hubs {
 // needs is the oldest revision that readers of this hub can resume from. What was kept by an
 // older key is not to stay in the history either.
 func (h *Hub) needs() int64 {
-	return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Resealed().Floor)
+	return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Resealer().Progress().Floor)
 }
 
 // others are the hubs that live besides this one.
@@ -103,11 +103,11 @@ func (h *Hub) floor() int64 {
 // kept: it will load its table anew.
 func (h *Hub) reached() int64 {
 	reached := h.table.Rev()
-	if h.log.Usage().Alarm {
+	if h.log.Capacity().Usage().Alarm {
 		return reached
 	}
 	others, now := h.others(), time.Now()
-	if !h.log.IsTight() {
+	if !h.log.Capacity().IsTight() {
 		clear(h.hubs.behind)
 	} else {
 		maps.DeleteFunc(h.hubs.behind, func(id string, _ halt) bool { _, lives := others[id]; return !lives })

@@ -88,7 +88,7 @@ func TestNearTheQuota(t *testing.T) {
 	const file = smallQuota - 3<<20
 	grows(t, operators, at, file)
 	one.eventually(func() string {
-		if u := one.Log.Usage(); u.File <= file || u.Alarm {
+		if u := one.Log.Capacity().Usage(); u.File <= file || u.Alarm {
 			return fmt.Sprintf("the log is %+v", u)
 		}
 		return ""

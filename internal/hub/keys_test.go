@@ -202,16 +202,16 @@ func TestRotation(t *testing.T) {
 	quiet := r.quiet()
 
 	for _, names := range [][]string{{"old", "new"}, {"new", "old"}} {
-		before := r.Log.Resealed()
+		before := r.Log.Resealer().Progress()
 		writeKeys(t, file, names...)
 		r.eventually(func() string {
-			if now := r.Log.Resealed(); now.Running || now.Floor <= before.Floor && (names[0] == "new" || now.Floor == 0) {
+			if now := r.Log.Resealer().Progress(); now.Running || now.Floor <= before.Floor && (names[0] == "new" || now.Floor == 0) {
 				return fmt.Sprintf("keys %q: %+v", names, now)
 			}
 			return ""
 		})
 	}
-	if done := r.Log.Resealed(); done.Written != secrets+1 || done.Pending != 0 {
+	if done := r.Log.Resealer().Progress(); done.Written != secrets+1 || done.Pending != 0 {
 		t.Errorf("%+v, want %d values and one report", done, secrets)
 	}
 	seen := map[string]int{}

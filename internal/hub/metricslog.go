@@ -20,21 +20,21 @@ func registerTable(registry *prometheus.Registry, of *table.Table, log *etcd.Log
 	gauge("orrery_log_revision", "Revision that the table has reached.", func() float64 { return float64(of.Rev()) })
 	gauge("orrery_log_lag_revisions", "Revisions that the log is known to have and the table has not reached.", func() float64 {
 		reached := of.Rev() // before the other, so that there is never more than that
-		return float64(max(0, log.Known()-reached))
+		return float64(max(0, log.Continuity().Known()-reached))
 	})
-	gauge("orrery_log_oldest_revision", "About the oldest revision of the log that was not compacted.", func() float64 { return float64(log.Oldest()) })
+	gauge("orrery_log_oldest_revision", "About the oldest revision of the log that was not compacted.", func() float64 { return float64(log.Capacity().Oldest()) })
 	gauge("orrery_table_oldest_revision", "Oldest revision from which everything can be resumed.", func() float64 { return float64(of.Oldest()) })
 	gauge("orrery_table_rows", "Keys of the log that the table has: objects, reports, credentials.", func() float64 { return float64(of.Size()) })
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "orrery_table_lost_total", Help: "Times that the table ceased to follow the log and had to be loaded again.",
-	}, func() float64 { return float64(log.Losses()) }))
+	}, func() float64 { return float64(log.Continuity().Losses()) }))
 }
 
 // registerLog registers the metrics of the log.
 func registerLog(registry *prometheus.Registry, log *etcd.Log) {
 	gauge := func(name, help string, value func(etcd.Usage) float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
-			func() float64 { return value(log.Usage()) }))
+			func() float64 { return value(log.Capacity().Usage()) }))
 	}
 	counter := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value))
@@ -49,10 +49,10 @@ func registerLog(registry *prometheus.Registry, log *etcd.Log) {
 		}
 		return 0
 	})
-	counter("orrery_log_written_bytes_total", "Bytes that were written to the log since the hub was started.", func() float64 { return float64(log.Written()) })
-	counter("orrery_log_writes_refused_total", "Writes for which the log had no room.", func() float64 { return float64(log.Usage().Refused) })
-	counter("orrery_log_defragmentations_total", "Times that the log was defragmented.", func() float64 { return float64(log.Usage().Defragmentations) })
-	counter("orrery_log_defragmentation_seconds_total", "Time that defragmentations of the log took.", func() float64 { return log.Usage().Defragmenting.Seconds() })
+	counter("orrery_log_written_bytes_total", "Bytes that were written to the log since the hub was started.", func() float64 { return float64(log.Capacity().Written()) })
+	counter("orrery_log_writes_refused_total", "Writes for which the log had no room.", func() float64 { return float64(log.Capacity().Usage().Refused) })
+	counter("orrery_log_defragmentations_total", "Times that the log was defragmented.", func() float64 { return float64(log.Capacity().Usage().Defragmentations) })
+	counter("orrery_log_defragmentation_seconds_total", "Time that defragmentations of the log took.", func() float64 { return log.Capacity().Usage().Defragmenting.Seconds() })
 }
 
 // registerKeys registers what is measured of how values are kept.
@@ -60,13 +60,13 @@ func registerKeys(registry *prometheus.Registry, log *etcd.Log, keys *keys) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_log_reseal_pending", Help: "Values of the log that are yet to be encrypted again by the first key.",
-		}, func() float64 { return float64(log.Resealed().Pending) }),
+		}, func() float64 { return float64(log.Resealer().Progress().Pending) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_log_resealed_total", Help: "Values of the log that were encrypted again by the first key.",
-		}, func() float64 { return float64(log.Resealed().Written) }),
+		}, func() float64 { return float64(log.Resealer().Progress().Written) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_log_reseal_failures_total", Help: "Times that encrypting values again failed and was retried.",
-		}, func() float64 { return float64(log.Resealed().Failures) }),
+		}, func() float64 { return float64(log.Resealer().Progress().Failures) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_encryption_config_changes_total", Help: "Times that a changed encryption configuration was taken over.",
 		}, func() float64 { return float64(keys.Adopted()) }),

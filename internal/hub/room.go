@@ -37,14 +37,14 @@ func (r room) Admit(ctx context.Context, w write.Write) (done func(error) error,
 			return nil, err
 		}
 	}
-	landed, err := r.log.Admit(ctx, needOf(w), w.Bytes)
+	landed, err := r.log.Capacity().Admit(ctx, needOf(w), w.Bytes)
 	if err != nil {
 		return nil, respond.Admitted(err)
 	}
 	return func(err error) error {
 		landed()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
-			r.log.RefusedByEtcd()
+			r.log.Capacity().RefusedByEtcd()
 			return respond.LogFull(fmt.Errorf("%w: etcd refuses every write", etcd.ErrFull))
 		}
 		if respond.Late(err) {

@@ -114,7 +114,7 @@ func (r *running) tryLarge(ctx context.Context, method, name, value string, fina
 
 func (r *running) withinQuota() {
 	r.t.Helper()
-	if u := r.Log.Usage(); u.File > u.Quota {
+	if u := r.Log.Capacity().Usage(); u.File > u.Quota {
 		r.t.Errorf("the log has %d bytes on disk, %d in use: more than its quota of %d", u.File, u.InUse, u.Quota)
 	}
 }
@@ -204,7 +204,7 @@ func TestFloods(t *testing.T) {
 	}
 	group.Wait()
 	r.withinQuota()
-	t.Logf("%d MiB reported, %d MiB written, %d requests refused, %d late: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), late.Load(), r.Log.Usage())
+	t.Logf("%d MiB reported, %d MiB written, %d requests refused, %d late: %+v", reported.Load()>>20, written.Load()>>20, refused.Load(), late.Load(), r.Log.Capacity().Usage())
 	if ctx.Err() == nil || reported.Load() < flood || written.Load() < flood {
 		t.Error("less than fills the log was reported, or written")
 	}

@@ -152,7 +152,7 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 	for _, loop := range h.loops(own) {
 		group.Go(func() error { return h.goOn(ctx, loop) })
 	}
-	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: h.standToCompact}, controllers.Loop{Name: resealing, Run: h.log.Reseal})
+	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: h.standToCompact}, controllers.Loop{Name: resealing, Run: h.log.Resealer().Run})
 	for _, loop := range elected {
 		group.Go(func() error { return h.hubs.elections.Run(ctx, loop.Name, loop.Run) })
 	}

@@ -22,7 +22,7 @@ func (a *Server) writeReports(ctx context.Context, guard etcd.Guard, changes []e
 		if others, _ := a.reportsOf(changes, need+1); len(others) == len(part) && need < etcd.Ending {
 			continue // none of them is for that, so none lacks room for it
 		}
-		landed, err := a.config.Log.Admit(ctx, need, bytes)
+		landed, err := a.config.Log.Capacity().Admit(ctx, need, bytes)
 		if errors.Is(err, etcd.ErrFull) {
 			full = respond.LogFull(err)
 			continue
@@ -33,7 +33,7 @@ func (a *Server) writeReports(ctx context.Context, guard etcd.Guard, changes []e
 		rev, err := a.reports.write(ctx, guard, part)
 		landed()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
-			a.config.Log.RefusedByEtcd()
+			a.config.Log.Capacity().RefusedByEtcd()
 			return 0, respond.LogFull(etcd.ErrFull)
 		}
 		if full != nil && err == nil {

@@ -176,7 +176,7 @@ func (c *returner) stillUnfit(k string, try unreturned.Tried) bool {
 		return true
 	}
 	if slices.Contains(u.Limits, v1alpha1.ReasonLogFull) {
-		return c.config.Log.Usage().Full
+		return c.config.Log.Capacity().Usage().Full
 	}
 	exceeded, err := c.config.Limits.Exceeds(k, u.Size)
 	return err == nil && exceeded != nil

@@ -127,13 +127,13 @@ func hasVersion(catalog *kinds.Catalog, kind *kinds.Kind, version string) bool {
 
 // putRoom is Log.Put of an object that the hub writes itself, if there is room.
 func (c *Controllers) putRoom(ctx context.Context, need etcd.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
-	landed, err := c.config.Log.Admit(ctx, need, len(k)+len(value))
+	landed, err := c.config.Log.Capacity().Admit(ctx, need, len(k)+len(value))
 	if err != nil {
 		return 0, false, err
 	}
 	defer landed()
 	if rev, ok, err = c.config.Log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
-		c.config.Log.RefusedByEtcd()
+		c.config.Log.Capacity().RefusedByEtcd()
 	}
 	return rev, ok, err
 }

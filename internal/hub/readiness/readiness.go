@@ -89,9 +89,9 @@ func (g *Gate) lost(restored bool) {
 // for the marker, since deletions free space; the marker is written later.
 func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) error {
 	for logged := false; ; {
-		losses := g.config.Log.Losses()
+		losses := g.config.Log.Continuity().Losses()
 		epoch, todo, again := g.phase.now()
-		if g.config.Log.Losses() != losses { // losses and epoch belong to different tables
+		if g.config.Log.Continuity().Losses() != losses { // losses and epoch belong to different tables
 			continue
 		}
 		if !todo {
@@ -108,8 +108,8 @@ func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) er
 			if !again {
 				g.config.Logger.Error("serving without a marker", "error", errNoMarker)
 			}
-			g.config.Log.RefusedByEtcd()
-			g.config.Log.Resume(losses)
+			g.config.Log.Capacity().RefusedByEtcd()
+			g.config.Log.Continuity().Resume(losses)
 		}
 		if (err == nil || full && !again) && g.phase.serve(epoch, err == nil) {
 			g.answers.note(nil)
@@ -261,7 +261,7 @@ func (g *Gate) ServeReady(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	answer := "ok"
-	if u := g.config.Log.Usage(); u.Full {
+	if u := g.config.Log.Capacity().Usage(); u.Full {
 		// The hub stays ready: reads and deletions work, and deletions free space.
 		answer = "ok, but the log is out of space: " + u.Why
 	}

@@ -34,8 +34,8 @@ type Config struct {
 	Table *table.Table
 	Tally *progress.Tracker
 	Usage *quota.Usage
-	// Log says whether it has room.
-	Log interface{ Usage() etcd.Usage }
+	// Capacity returns the use of the log.
+	Capacity interface{ Usage() etcd.Usage }
 	// Now is the clock.
 	Now func() time.Time
 }
@@ -190,7 +190,7 @@ func (s *Statuses) Note(changed []key.Location) {
 
 // withFull sets the condition Ready of a Space to False while the log has no room.
 func (s *Statuses) withFull(space []byte, generation int64) ([]byte, error) {
-	u := s.config.Log.Usage()
+	u := s.config.Capacity.Usage()
 	if !u.Full {
 		return space, nil
 	}

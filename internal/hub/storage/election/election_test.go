@@ -64,7 +64,7 @@ func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 	go func() {
 		defer close(tailed)
 		_ = log.Tail(ctx, losing{writer, broken}, etcd.Hooks{Lost: func(bool) {}, Loaded: func() {
-			log.Resume(log.Losses())
+			log.Continuity().Resume(log.Continuity().Losses())
 			select {
 			case loaded <- struct{}{}:
 			default:

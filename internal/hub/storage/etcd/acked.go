@@ -52,7 +52,7 @@ type healthProbe struct {
 	begun time.Time
 }
 
-func (l *Log) newHealthProbe() *healthProbe {
+func newHealthProbe(l *Log) *healthProbe {
 	return &healthProbe{log: l, results: make(chan error, 1)}
 }
 

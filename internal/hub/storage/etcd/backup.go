@@ -12,6 +12,7 @@ import (
 
 	bolt "go.etcd.io/bbolt"
 	"go.etcd.io/etcd/etcdutl/v3/snapshot"
+	"go.etcd.io/etcd/server/v3/storage/backend"
 
 	"orrery.dev/orrery/internal/lib/atomicfile"
 )
@@ -36,7 +37,7 @@ const (
 // the log was already full at the start: then an abort would free no space.
 func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 	done := func() {}
-	if _, full, _ := l.room.state(); !full {
+	if _, full, _ := l.capacity.room.state(); !full {
 		ctx, done = l.copies.begin(ctx)
 	}
 	defer done()
@@ -47,7 +48,7 @@ func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 		// A defragmentation would wait for the end of the copy, and block all writes until then.
 		l.copying.RLock()
 		defer l.copying.RUnlock()
-		_ = w.CloseWithError(l.copyTo(ctx, w)) // always nil
+		_ = w.CloseWithError(copyTo(ctx, w, l)) // always nil
 	}()
 	// When ctx ends, etcd frees the space of the copy at once, even if the reader is blocked.
 	stop := context.AfterFunc(ctx, func() { _ = w.CloseWithError(context.Cause(ctx)) }) // as above
@@ -61,9 +62,10 @@ func (l *Log) Backup(ctx context.Context, to io.Writer) error {
 	return fmt.Errorf("copy the log: %w", err)
 }
 
-func (l *Log) copyTo(ctx context.Context, to io.Writer) error {
+// copyTo writes a snapshot of a log.
+func copyTo(ctx context.Context, to io.Writer, l *Log) error {
 	if l.server != nil {
-		return l.copyBackend(to)
+		return copyBackend(to, l.server.Server.Backend())
 	}
 	from, err := l.client.Snapshot(ctx)
 	if err != nil {
@@ -73,9 +75,9 @@ func (l *Log) copyTo(ctx context.Context, to io.Writer) error {
 	return errors.Join(err, from.Close())
 }
 
-// copyBackend writes a snapshot in the format that etcd's Snapshot request returns.
-func (l *Log) copyBackend(to io.Writer) error {
-	from, sum := l.server.Server.Backend().Snapshot(), sha256.New()
+// copyBackend writes a snapshot of an embedded etcd in the format that etcd's Snapshot request returns.
+func copyBackend(to io.Writer, b backend.Backend) error {
+	from, sum := b.Snapshot(), sha256.New()
 	_, err := from.WriteTo(io.MultiWriter(to, sum))
 	if err := errors.Join(err, from.Close()); err != nil {
 		return err

@@ -84,7 +84,7 @@ type Change struct {
 // change, would avoid that, but etcd does not count their writes toward its quota.
 func (l *Log) WriteChanges(ctx context.Context, changes []Change) (rev int64, stale []string, err error) {
 	for len(changes) > 0 {
-		n := l.batchSize(changes)
+		n := batchSize(changes, l.server != nil)
 		batch := slices.Clone(changes[:n])
 		for changes = changes[n:]; len(batch) > 0; {
 			written, err := l.change(ctx, batch)
@@ -108,9 +108,9 @@ func (l *Log) WriteChanges(ctx context.Context, changes []Change) (rev int64, st
 
 // batchSize returns how many of the first changes, at least one, fit into a transaction together
 // with their comparisons.
-func (l *Log) batchSize(changes []Change) int {
+func batchSize(changes []Change, embedded bool) int {
 	most := maxCompares
-	if l.server != nil {
+	if embedded {
 		most = ownCompares
 	}
 	n := fitting(len(changes), func(i int) Op { return changes[i].Op })
@@ -194,7 +194,7 @@ func (l *Log) transact(ctx context.Context, first string, txn []clientv3.Op, gua
 	for _, g := range guards {
 		conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(Prefix+g.Key), "=", g.CreateRev))
 	}
-	if err := l.reach.wait(ctx, true); err != nil {
+	if err := l.continuity.wait(ctx, true); err != nil {
 		return nil, err
 	}
 	r, err := l.client.Txn(ctx).If(conditions...).Then(txn...).Commit()

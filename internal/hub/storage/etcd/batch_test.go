@@ -53,10 +53,10 @@ func TestChangesOfManyShareTransactions(t *testing.T) {
 	for i := range changes {
 		changes[i] = Change{Op: Op{Key: fmt.Sprintf("r/l/%03d", i), Value: []byte("1")}, While: Guard{Key: fmt.Sprintf("o/none/%03d", i)}}
 	}
-	if n := l.batchSize(changes); n != len(changes) {
+	if n := batchSize(changes, true); n != len(changes) {
 		t.Errorf("embedded: %d", n)
 	}
-	if n := (&Log{}).batchSize(changes); n != maxCompares/2 {
+	if n := batchSize(changes, false); n != maxCompares/2 {
 		t.Errorf("in a cluster: %d", n)
 	}
 	changes[7].Seen = 1 // so that WriteChanges reads all keys

@@ -84,7 +84,7 @@ func TestSilentDisk(t *testing.T) {
 	}
 	var reported []error
 	report := func(err error) { reported = append(reported, err) }
-	p := l.newHealthProbe()
+	p := newHealthProbe(l)
 	p.start(t.Context(), begun, report)
 	p.start(t.Context(), begun.Add(checkTimeout-1), report)
 	if len(reported) > 0 {

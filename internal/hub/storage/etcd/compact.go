@@ -73,7 +73,7 @@ func (t Throttle) pause(took time.Duration) time.Duration {
 // It defragments an embedded etcd when its file is near the quota, or, if that is quick, when it is
 // idle. It disarms etcd's alarm once there is room.
 func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
-	k := &keeper{Keeping: keeping, log: l, room: l.room, regular: time.Now(), wrote: time.Now(), pressed: l.room.tight()}
+	k := &keeper{Keeping: keeping, log: l, room: l.capacity.room, regular: time.Now(), wrote: time.Now(), pressed: l.capacity.room.tight()}
 	tick := time.NewTicker(min(keepTick, keeping.Every, keeping.Throttle.Least))
 	defer tick.Stop()
 	for {
@@ -81,8 +81,8 @@ func (l *Log) Keep(ctx context.Context, keeping Keeping) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-		case <-l.history.over:
-		case <-l.room.short:
+		case <-l.capacity.history.over:
+		case <-l.capacity.room.short:
 			k.pressed = true
 		}
 		k.round(ctx, time.Now())
@@ -115,7 +115,7 @@ type keeper struct {
 
 // round does the work that is due.
 func (k *keeper) round(ctx context.Context, now time.Time) {
-	written := k.log.history.written()
+	written := k.log.capacity.history.written()
 	if written != k.written {
 		k.wrote = now
 	}
@@ -135,15 +135,15 @@ func (k *keeper) round(ctx context.Context, now time.Time) {
 	switch {
 	case making:
 		floor = reached
-	case k.log.history.exceeds():
-		floor = max(k.Floor(), k.log.history.half())
+	case k.log.capacity.history.exceeds():
+		floor = max(k.Floor(), k.log.capacity.history.half())
 		physical = true
 	case now.Sub(k.regular) >= k.Every:
 		floor, k.regular = k.Floor(), now
 	}
 	if !making && floor > 0 && k.Elected != nil {
 		if decided.elected = k.Elected(); decided.elected == nil { // another hub compacts
-			k.log.history.forget(min(floor, reached))
+			k.log.capacity.history.forget(min(floor, reached))
 			floor, physical = 0, false
 		}
 	}
@@ -206,7 +206,7 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool, decided 
 			return nil
 		}
 	}
-	if err := k.log.compact(ctx, rev, physical, before, decided); err != nil {
+	if err := compact(ctx, k.log, rev, physical, before, decided); err != nil {
 		if errors.Is(err, ErrMoved) || errors.Is(err, ErrDeposed) || errors.Is(err, errHeldUp) { // the next round decides anew
 			k.log.logger.Debug("the log is not compacted", "revision", rev, "error", err)
 			return false
@@ -215,7 +215,7 @@ func (k *keeper) compact(ctx context.Context, rev int64, physical bool, decided 
 		return false
 	}
 	k.compacted = rev
-	k.log.history.forget(rev)
+	k.log.capacity.history.forget(rev)
 	return true
 }
 
@@ -253,7 +253,7 @@ func (k *keeper) defragmented(ctx context.Context, size Size, needed bool, now t
 	took := time.Since(begun)
 	end()
 	k.log.copying.Unlock()
-	k.log.defragmentations.add(took)
+	k.log.capacity.defragmentations.add(took)
 	k.defragment, k.idle = time.Now().Add(k.Throttle.pause(took)), time.Now().Add(idleEvery)
 	if k.broken = err != nil; k.broken {
 		k.defragment = time.Now().Add(retryDefragment)

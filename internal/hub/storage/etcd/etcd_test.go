@@ -76,7 +76,7 @@ func TestTailEqualsLog(t *testing.T) {
 		same(t, l, to)
 	}
 	same(t, l, tail(t, l))
-	if err := l.compact(t.Context(), to.Rev()-17, false, nil, basis{}); err != nil {
+	if err := compact(t.Context(), l, to.Rev()-17, false, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	same(t, l, tail(t, l))
@@ -151,7 +151,7 @@ func TestCompactedStart(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := l.compact(t.Context(), rev, false, nil, basis{}); err != nil {
+	if err := compact(t.Context(), l, rev, false, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	to := tail(t, l)

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/client/v3/kubernetes"
 
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -26,7 +27,7 @@ type basis struct {
 	elected context.Context
 }
 
-// compact compacts history below a revision. No other code compacts. If physical is true, compact
+// compact compacts the history of a log below a revision. No other code compacts. If physical is true, compact
 // waits until etcd can reuse the space.
 //
 // A compaction in etcd has no preconditions. So compact checks right before it that the basis still
@@ -34,7 +35,7 @@ type basis struct {
 // older revisions. If the hub was suspended even between check and compaction, by either of its
 // clocks, compact returns errHeldUp, and the caller tries again later. A compaction that is too late
 // all the same causes relists: readers below it get an error.
-func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func(context.Context, int64) error, decided basis) error {
+func compact(ctx context.Context, l *Log, rev int64, physical bool, before func(context.Context, int64) error, decided basis) error {
 	if before != nil {
 		if err := before(ctx, rev); err != nil {
 			return fmt.Errorf("before the compaction of the log at revision %d: %w", rev, err)
@@ -42,7 +43,7 @@ func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func
 	}
 	if l.server == nil { // an embedded etcd has no other hub
 		checked := time.Now()
-		if err := l.checkBasis(ctx, decided); err != nil {
+		if err := checkBasis(ctx, l.client, decided); err != nil {
 			return fmt.Errorf("before the compaction of the log at revision %d: %w", rev, err)
 		}
 		if isLate(checked, time.Now()) {
@@ -61,13 +62,13 @@ func (l *Log) compact(ctx context.Context, rev int64, physical bool, before func
 
 // checkBasis returns ErrDeposed if this hub is no longer elected, and ErrMoved if another hub has
 // joined after the table's revision.
-func (l *Log) checkBasis(ctx context.Context, decided basis) error { //nolint:contextcheck // an election ends with the hub, too
+func checkBasis(ctx context.Context, client *kubernetes.Client, decided basis) error { //nolint:contextcheck // an election ends with the hub, too
 	if decided.elected != nil {
 		ctx = decided.elected
 	}
 	limited, cancel := context.WithTimeout(Unjoined(ctx, decided.seen, key.Hubs.Prefix()), promptly)
 	defer cancel()
-	_, err := l.client.Txn(limited).Then(clientv3.OpGet(Prefix+key.Hubs.Prefix(), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
+	_, err := client.Txn(limited).Then(clientv3.OpGet(Prefix+key.Hubs.Prefix(), clientv3.WithPrefix(), clientv3.WithCountOnly())).Commit()
 	return err
 }
 

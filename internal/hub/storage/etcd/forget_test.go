@@ -38,7 +38,7 @@ func TestCompactedByAnOldView(t *testing.T) {
 		_, err := l.Client().Client.Get(t.Context(), Prefix+"o/old", clientv3.WithRev(old))
 		return err == nil
 	}
-	compact := func(decided basis) error { return l.compact(t.Context(), seen, true, nil, decided) }
+	compact := func(decided basis) error { return compact(t.Context(), l, seen, true, nil, decided) }
 	if err := compact(basis{seen, guarded(elected + 1)}); !errors.Is(err, ErrDeposed) || !exists() {
 		t.Errorf("by a hub that is no longer elected: %v", err)
 	}
@@ -93,7 +93,7 @@ func TestCompactedTooLate(t *testing.T) {
 		last = rev
 	}
 	to := &compactedWhile{Writer: table.New(table.Config{WindowSteps: 10000, WindowBytes: 1 << 20}), compact: func() {
-		if err := l.compact(t.Context(), last, true, nil, basis{seen: last}); err != nil {
+		if err := compact(t.Context(), l, last, true, nil, basis{seen: last}); err != nil {
 			t.Error(err)
 		}
 	}}
@@ -106,7 +106,7 @@ func TestCompactedTooLate(t *testing.T) {
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 	limit.Closed(t, loaded, "the table is loaded")
-	l.Resume(l.Losses())
+	l.continuity.Resume(l.continuity.Losses())
 	if same(t, l, to.Writer); lost.Load() != 1 {
 		t.Errorf("the table was lost %d times", lost.Load())
 	}

@@ -65,32 +65,31 @@ const (
 type Log struct {
 	client *kubernetes.Client
 	// sealer encrypts and decrypts values; raw reads and writes them in stored form.
-	sealer  Sealer
-	raw     clientv3.KV
-	stale   staleness
-	server  *embed.Etcd
-	logger  *slog.Logger
-	meter   *meter
-	room    *room
-	history *history
-	reach   *reach
+	sealer     Sealer
+	raw        clientv3.KV
+	resealer   *Resealer
+	server     *embed.Etcd
+	logger     *slog.Logger
+	meter      *meter
+	capacity   *Capacity
+	continuity *Continuity
 	// copying is read-locked during a copy of the log, and locked during a defragmentation.
-	copying          sync.RWMutex
-	still            standstill
-	acked            acked
-	copies           copies
-	defragmentations durations
+	copying sync.RWMutex
+	still   standstill
+	acked   acked
+	copies  copies
 }
 
 // Open starts an embedded etcd, or connects to an external one, and waits until etcd is ready or the
 // context ends.
 func Open(ctx context.Context, config Config) (*Log, error) {
-	l := &Log{logger: config.Logger, sealer: config.Sealer, history: newHistory(), reach: newReach(), stale: newStaleness()}
+	l := &Log{logger: config.Logger, sealer: config.Sealer, capacity: &Capacity{history: newHistory(), embedded: len(config.Servers) == 0}, continuity: newContinuity()}
+	l.resealer = newResealer(l)
 	if l.sealer == nil {
 		l.sealer = plain{}
 	}
 	if len(config.Servers) > 0 {
-		return l, l.connect(ctx, config)
+		return l, connect(ctx, l, config)
 	}
 	quota := cmp.Or(config.Quota, DefaultQuota)
 	hard := hardQuota(config.DataDir, quota)
@@ -101,14 +100,14 @@ func Open(ctx context.Context, config Config) (*Log, error) {
 	l.server, l.client = server, wrap(client)
 	l.meter = &meter{client: client, server: server, quota: quota, hardQuota: hard, logger: config.Logger}
 	l.raw = sealClient(client, steadyKV{adapter.KvServerToKvClient(v3rpc.NewQuotaKVServer(server.Server)), &l.still, &l.acked}, l.sealer)
-	if err := l.openRoom(ctx); err != nil {
+	if err := openCapacity(ctx, l); err != nil {
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// connect connects to an external etcd, and waits until it is ready: it may still be starting.
-func (l *Log) connect(ctx context.Context, config Config) error {
+// connect connects a log to an external etcd, and waits until it is ready: it may still be starting.
+func connect(ctx context.Context, l *Log, config Config) error {
 	servers := config.Servers
 	secured, err := secure(config)
 	if err != nil {
@@ -127,7 +126,9 @@ func (l *Log) connect(ctx context.Context, config Config) error {
 	l.meter = &meter{client: c, quota: config.Quota, logger: l.logger}
 	l.raw = sealClient(c, clientv3.RetryKVClient(c), l.sealer)
 	for logged := false; ; logged = true {
-		err := l.tryRoom(ctx)
+		trying, cancel := context.WithTimeout(ctx, dialTimeout)
+		err := openCapacity(trying, l)
+		cancel()
 		if err == nil {
 			return nil
 		}
@@ -179,15 +180,9 @@ func dialBackoff() backoff.Config {
 	return b
 }
 
-func (l *Log) tryRoom(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	return l.openRoom(ctx)
-}
-
-// openRoom measures the log, and disarms an earlier alarm of etcd if there is room, so that etcd does
+// openCapacity measures a log, and disarms an earlier alarm of etcd if there is room, so that etcd does
 // not refuse the writes of a start.
-func (l *Log) openRoom(ctx context.Context) error {
+func openCapacity(ctx context.Context, l *Log) error {
 	size, err := l.meter.measure(ctx)
 	if err != nil {
 		return err
@@ -197,9 +192,9 @@ func (l *Log) openRoom(ctx context.Context) error {
 	} else if done {
 		size.Alarm = false
 	}
-	l.room = newRoom(size.Quota, l.server == nil)
-	l.history.bound(size.Quota / historyPart)
-	l.room.end(size, false)
+	l.capacity.room = newRoom(size.Quota, l.server == nil)
+	l.capacity.history.bound(size.Quota / historyPart)
+	l.capacity.room.end(size, false)
 	return nil
 }
 
@@ -212,6 +207,15 @@ func wrap(c *clientv3.Client) *kubernetes.Client {
 // Client returns the client for the registries of k8s.io/apiserver. It encrypts values that it
 // writes, and decrypts values that it reads.
 func (l *Log) Client() *kubernetes.Client { return l.client }
+
+// Capacity returns the log's quota, and the use of it.
+func (l *Log) Capacity() *Capacity { return l.capacity }
+
+// Continuity returns whether the log is still the one from which the table was loaded.
+func (l *Log) Continuity() *Continuity { return l.continuity }
+
+// Resealer returns the re-encryption of the log's values.
+func (l *Log) Resealer() *Resealer { return l.resealer }
 
 // Close closes the client and stops an embedded etcd.
 func (l *Log) Close() error {
@@ -229,7 +233,7 @@ func (l *Log) Close() error {
 // checks that.
 func (l *Log) Committed(ctx context.Context) (int64, error) {
 	for {
-		switch err := l.reach.wait(ctx, true); {
+		switch err := l.continuity.wait(ctx, true); {
 		case errors.Is(err, errAnew):
 		case err != nil:
 			return 0, err
@@ -256,69 +260,55 @@ func (l *Log) answered(ctx context.Context) (int64, error) {
 		return 0, fmt.Errorf("read the log's revision: %w", errStopped)
 	default:
 	}
-	life, known := l.reach.before()
+	life, known := l.continuity.before()
 	rev := l.acked.rev.Load()
 	if rev == 0 { // there was no request yet
 		return l.revision(ctx)
 	}
-	return rev, l.reach.after(life, known, rev)
+	return rev, l.continuity.after(life, known, rev)
 }
 
 // revision makes a linearizable read and returns its revision. Unlike Committed, it does not wait for
 // the tail, which calls it to check whether the log is still the same.
 func (l *Log) revision(ctx context.Context) (int64, error) {
-	life, known := l.reach.before()
+	life, known := l.continuity.before()
 	r, err := l.client.Client.Get(ctx, Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
 	if err != nil {
 		return 0, fmt.Errorf("read the log's revision: %w", err)
 	}
-	return r.Header.Revision, l.reach.after(life, known, r.Header.Revision)
+	return r.Header.Revision, l.continuity.after(life, known, r.Header.Revision)
 }
 
 // Begin writes the hub marker to a key that no other hub writes, and then allows use of the log
-// again, as Resume does. It returns a revision at which the marker exists. It returns ErrFull if
+// again, as Continuity.Resume does. It returns a revision at which the marker exists. It returns ErrFull if
 // etcd's quota is exhausted.
 func (l *Log) Begin(ctx context.Context, k string, value []byte, losses int) (rev int64, err error) {
-	if err := l.reach.wait(ctx, false); err != nil {
+	if err := l.continuity.wait(ctx, false); err != nil {
 		return 0, err
 	}
-	rev, _, err = l.put(ctx, k, value, 0)
+	rev, _, err = putIf(ctx, l.client, k, value, 0)
 	if errors.Is(err, rpctypes.ErrNoSpace) {
 		return 0, fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	if err != nil {
 		return 0, err
 	}
-	l.Resume(losses)
+	l.continuity.Resume(losses)
 	return rev, nil
 }
-
-// Losses returns how often the table was lost, for Resume. Call it before you check that the table is
-// loaded, so that Resume has no effect if that table was lost meanwhile.
-func (l *Log) Losses() int { return l.reach.lost() }
-
-// Lost reports whether the table is lost, so that writes and Committed block.
-func (l *Log) Lost() bool {
-	l.reach.mu.Lock()
-	defer l.reach.mu.Unlock()
-	return l.reach.unloaded
-}
-
-// Resume allows use of the log again after the table was lost and loaded. It has no effect if the
-// table was lost again since losses was read.
-func (l *Log) Resume(losses int) { l.reach.load(losses) }
 
 // Put writes one key if modRev is its modification revision (0: if the key does not exist). rev is
 // the revision of the write, or, if ok is false because the comparison failed, that of the log.
 func (l *Log) Put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
-	if err := l.reach.wait(ctx, true); err != nil {
+	if err := l.continuity.wait(ctx, true); err != nil {
 		return 0, false, err
 	}
-	return l.put(ctx, k, value, modRev)
+	return putIf(ctx, l.client, k, value, modRev)
 }
 
-func (l *Log) put(ctx context.Context, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
-	r, err := l.client.Txn(ctx).
+// putIf is Log.Put without waiting for the tail.
+func putIf(ctx context.Context, client *kubernetes.Client, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	r, err := client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(Prefix+k), "=", modRev)).
 		Then(clientv3.OpPut(Prefix+k, string(value))).
 		Commit()

@@ -23,16 +23,17 @@ const (
 	resealLogged = time.Minute
 )
 
-// staleness has what this hub knows of stale values: values that are not encrypted by the first key
-// of the configuration. It is safe for concurrent use.
-type staleness struct {
+// Resealer re-encrypts the stale values of a log: values that are not encrypted by the first key of the
+// configuration. It is safe for concurrent use.
+type Resealer struct {
+	log *Log
 	// wake receives when the log must be searched for stale values.
 	wake chan struct{}
 
 	mu sync.Mutex
 	// seen is true if the load of the table found a stale value.
 	seen     bool
-	resealed Resealed
+	progress Resealed
 }
 
 // Resealed is the progress of the re-encryption of stale values.
@@ -47,79 +48,78 @@ type Resealed struct {
 	Floor int64
 }
 
-func newStaleness() staleness { return staleness{wake: make(chan struct{}, 1)} }
+func newResealer(l *Log) *Resealer { return &Resealer{log: l, wake: make(chan struct{}, 1)} }
 
 // begin resets the state before a load: the log may have been replaced, with other revisions.
-func (s *staleness) begin() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen, s.resealed.Floor = false, 0
+func (r *Resealer) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen, r.progress.Floor = false, 0
 }
 
 // saw records that the load of the table found a stale value.
-func (s *staleness) saw() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.seen = true
+func (r *Resealer) saw() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.seen = true
 }
 
 // loaded starts a pass over the log if the load of the table found a stale value. Stale values that
 // other hubs write later do not start one: those hubs may not have the newest key yet, and two hubs
 // must not re-encrypt a value back and forth.
-func (s *staleness) loaded() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.seen {
-		s.seen = false
-		s.raise()
+func (r *Resealer) loaded() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seen {
+		r.seen = false
+		r.raise()
 	}
 }
 
-func (s *staleness) raise() {
+func (r *Resealer) raise() {
 	select {
-	case s.wake <- struct{}{}:
+	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *staleness) change(f func(*Resealed)) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	f(&s.resealed)
+func (r *Resealer) change(f func(*Resealed)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f(&r.progress)
 }
 
-// Resealed returns the progress of the re-encryption.
-func (l *Log) Resealed() Resealed {
-	l.stale.mu.Lock()
-	defer l.stale.mu.Unlock()
-	return l.stale.resealed
+// Progress returns the progress of the re-encryption.
+func (r *Resealer) Progress() Resealed {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.progress
 }
 
-// ResealAll makes Reseal start a pass over the log, because the configuration of encryption has
-// changed.
-func (l *Log) ResealAll() { l.stale.raise() }
+// Request makes Run start a pass over the log, because the configuration of encryption has changed.
+func (r *Resealer) Request() { r.raise() }
 
-// Reseal re-encrypts stale values when a pass is requested, until the context ends. It limits its rate
+// Run re-encrypts stale values when a pass is requested, until the context ends. It limits its rate
 // of writes, and skips values that another writer changes meanwhile.
-func (l *Log) Reseal(ctx context.Context) error {
+func (r *Resealer) Run(ctx context.Context) error {
 	for {
 		select {
-		case <-l.stale.wake:
+		case <-r.wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		l.stale.change(func(r *Resealed) { r.Running = true })
+		r.change(func(p *Resealed) { p.Running = true })
 		for logged := false; ; logged = true {
-			err := l.reseal(ctx)
+			err := r.pass(ctx)
 			if err == nil {
 				break
 			}
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			l.stale.change(func(r *Resealed) { r.Failures++ })
+			r.change(func(p *Resealed) { p.Failures++ })
 			if !logged {
-				l.logger.Warn("values of the log can't be encrypted by the first key, trying again", "error", err)
+				r.log.logger.Warn("values of the log can't be encrypted by the first key, trying again", "error", err)
 			}
 			select {
 			case <-time.After(resealRetry):
@@ -127,15 +127,15 @@ func (l *Log) Reseal(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		l.stale.change(func(r *Resealed) { r.Running, r.Pending = false, 0 })
+		r.change(func(p *Resealed) { p.Running, p.Pending = false, 0 })
 	}
 }
 
-// reseal makes one pass over the log: it counts the stale values, and then re-encrypts them.
-func (l *Log) reseal(ctx context.Context) error {
+// pass makes one pass over the log: it counts the stale values, and then re-encrypts them.
+func (r *Resealer) pass(ctx context.Context) error {
 	pending := 0
-	if err := l.eachKept(ctx, l.sealer.Covers, func(kv *mvccpb.KeyValue) error {
-		_, stale, err := l.update(ctx, kv)
+	if err := r.eachKept(ctx, r.log.sealer.Covers, func(kv *mvccpb.KeyValue) error {
+		_, stale, err := r.log.update(ctx, kv)
 		if stale {
 			pending++
 		}
@@ -143,15 +143,15 @@ func (l *Log) reseal(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	l.stale.change(func(r *Resealed) { r.Pending = pending })
+	r.change(func(p *Resealed) { p.Pending = pending })
 	if pending > 0 {
-		l.logger.Info("encrypting values of the log again by the first key", "values", pending)
+		r.log.logger.Info("encrypting values of the log again by the first key", "values", pending)
 	}
 	limit := time.NewTicker(resealEvery)
 	defer limit.Stop()
 	written, logged := 0, time.Now()
-	if err := l.eachKept(ctx, l.sealer.Covers, func(kv *mvccpb.KeyValue) error {
-		u, stale, err := l.update(ctx, kv)
+	if err := r.eachKept(ctx, r.log.sealer.Covers, func(kv *mvccpb.KeyValue) error {
+		u, stale, err := r.log.update(ctx, kv)
 		if err != nil || !stale {
 			return err
 		}
@@ -160,40 +160,40 @@ func (l *Log) reseal(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := l.rewrite(ctx, kv, u.Value); err != nil {
+		if err := r.rewrite(ctx, kv, u.Value); err != nil {
 			return err
 		}
 		written++
-		l.stale.change(func(r *Resealed) { r.Written++; r.Pending = max(0, r.Pending-1) })
+		r.change(func(p *Resealed) { p.Written++; p.Pending = max(0, p.Pending-1) })
 		if time.Since(logged) >= resealLogged {
 			logged = time.Now()
-			l.logger.Info("encrypting values of the log again by the first key", "written", written, "values", pending)
+			r.log.logger.Info("encrypting values of the log again by the first key", "written", written, "values", pending)
 		}
 		return nil
 	}); err != nil {
 		return err
 	}
-	rev, err := l.Committed(ctx)
+	rev, err := r.log.Committed(ctx)
 	if err != nil {
 		return err
 	}
-	l.stale.change(func(r *Resealed) { r.Floor = rev })
-	l.logger.Info("all values of the log are encrypted by the first key; this hub does not need the others any more", "written", written, "revision", rev)
+	r.change(func(p *Resealed) { p.Floor = rev })
+	r.log.logger.Info("all values of the log are encrypted by the first key; this hub does not need the others any more", "written", written, "revision", rev)
 	return nil
 }
 
 // rewrite re-encrypts a value, unless it was written or deleted meanwhile.
-func (l *Log) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) error {
-	if err := l.reach.wait(ctx, true); err != nil {
+func (r *Resealer) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) error {
+	if err := r.log.continuity.wait(ctx, true); err != nil {
 		return err
 	}
-	done, err := l.Admit(ctx, Upkeep, len(kv.Key)+len(value))
+	done, err := r.log.Capacity().Admit(ctx, Upkeep, len(kv.Key)+len(value))
 	if err != nil {
 		return err
 	}
 	defer done()
 	k := string(kv.Key)
-	_, err = l.client.Txn(ctx).
+	_, err = r.log.client.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(k), "=", kv.ModRevision)).
 		Then(clientv3.OpPut(k, string(value), clientv3.WithLease(clientv3.LeaseID(kv.Lease)))).
 		Commit()
@@ -208,8 +208,8 @@ func (l *Log) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) er
 
 // CheckReadable returns an error unless opener decrypts all values of keys that covers or the log's
 // sealer cover.
-func (l *Log) CheckReadable(ctx context.Context, covers func(k string) bool, opener Opener) error {
-	return l.eachKept(ctx, func(k string) bool { return l.sealer.Covers(k) || covers(k) }, func(kv *mvccpb.KeyValue) error {
+func (r *Resealer) CheckReadable(ctx context.Context, covers func(k string) bool, opener Opener) error {
+	return r.eachKept(ctx, func(k string) bool { return r.log.sealer.Covers(k) || covers(k) }, func(kv *mvccpb.KeyValue) error {
 		_, _, err := opener.Open(ctx, below(kv.Key), kv.Value)
 		return err
 	})
@@ -217,9 +217,9 @@ func (l *Log) CheckReadable(ctx context.Context, covers func(k string) bool, ope
 
 // eachKept calls f with the stored values of the covered keys of objects and reports. It reads keys
 // without values first, page by page, and values only of covered keys.
-func (l *Log) eachKept(ctx context.Context, covers func(k string) bool, f func(*mvccpb.KeyValue) error) error {
+func (r *Resealer) eachKept(ctx context.Context, covers func(k string) bool, f func(*mvccpb.KeyValue) error) error {
 	read := func(k string) error {
-		one, err := l.raw.Get(ctx, k)
+		one, err := r.log.raw.Get(ctx, k)
 		if err != nil {
 			return fmt.Errorf("read %q: %w", below([]byte(k)), err)
 		}
@@ -229,7 +229,7 @@ func (l *Log) eachKept(ctx context.Context, covers func(k string) bool, f func(*
 		return f(one.Kvs[0])
 	}
 	for _, class := range []key.Class{key.Objects, key.Reports} {
-		err := l.pages(ctx, Prefix+string(class)+"/", func(page []*mvccpb.KeyValue) error {
+		err := r.log.pages(ctx, Prefix+string(class)+"/", func(page []*mvccpb.KeyValue) error {
 			for _, kv := range page {
 				if covers(below(kv.Key)) {
 					if err := read(string(kv.Key)); err != nil {

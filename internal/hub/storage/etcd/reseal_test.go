@@ -29,7 +29,7 @@ func resealing(t *testing.T, l *Log) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Reseal(ctx)
+		_ = l.Resealer().Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)
@@ -40,12 +40,12 @@ func resealing(t *testing.T, l *Log) (stop func()) {
 func resealed(t *testing.T, l *Log) Resealed {
 	t.Helper()
 	eventually(t, func() error {
-		if r := l.Resealed(); r.Floor == 0 || r.Running {
+		if r := l.Resealer().Progress(); r.Floor == 0 || r.Running {
 			return fmt.Errorf("it is at %+v", r)
 		}
 		return nil
 	})
-	return l.Resealed()
+	return l.Resealer().Progress()
 }
 
 // TestLogFromBeforeEncryption shows that a plain-text log is encrypted when a hub with a key starts on
@@ -109,15 +109,15 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	}
 	// A pass without stale values writes nothing.
 	stop()
-	l.ResealAll()
+	l.Resealer().Request()
 	resealing(t, l)
 	eventually(t, func() error {
-		if len(l.stale.wake) > 0 || l.Resealed().Running {
-			return fmt.Errorf("it is at %+v", l.Resealed())
+		if len(l.resealer.wake) > 0 || l.Resealer().Progress().Running {
+			return fmt.Errorf("it is at %+v", l.Resealer().Progress())
 		}
 		return nil
 	})
-	if again := l.Resealed(); again.Written != done.Written {
+	if again := l.Resealer().Progress(); again.Written != done.Written {
 		t.Errorf("%+v, before %+v", again, done)
 	}
 }
@@ -173,14 +173,14 @@ func TestResealGoesOn(t *testing.T) {
 		begun := time.Now()
 		stop := resealing(t, l)
 		eventually(t, func() error {
-			if now := l.Resealed(); now.Written < 10 && now.Floor == 0 {
+			if now := l.Resealer().Progress(); now.Written < 10 && now.Floor == 0 {
 				return fmt.Errorf("it is at %+v", now)
 			}
 			return nil
 		})
 		stop()
 		r.stop()
-		written := int(l.Resealed().Written)
+		written := int(l.Resealer().Progress().Written)
 		if least := time.Duration(written-1) * resealEvery; time.Since(begun) < least {
 			t.Errorf("%d values in %s", written, time.Since(begun))
 		}
@@ -211,7 +211,7 @@ func TestCheckReadable(t *testing.T) {
 		"one more resource":               {"secrets, configmaps", []string{oldKey}, false},
 	} {
 		s := sealer(t, one.resources, one.providers...)
-		if err := l.CheckReadable(t.Context(), s.Covers, s); (err == nil) != one.ok {
+		if err := l.Resealer().CheckReadable(t.Context(), s.Covers, s); (err == nil) != one.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -232,7 +232,7 @@ func TestRemainsAreGone(t *testing.T) {
 	r.wait(t, r.loaded, "loaded")
 	resealing(t, l)
 	done := resealed(t, l)
-	if err := l.compact(t.Context(), done.Floor, true, nil, basis{}); err != nil {
+	if err := compact(t.Context(), l, done.Floor, true, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
 	file := filepath.Join(t.TempDir(), "backup")

@@ -45,24 +45,24 @@ func TestVerify(t *testing.T) {
 		{"a deletion of what never was", anchor{key: "d", rev: c, deletion: true}, errRestored},
 		{"the future", anchor{key: "c", rev: 1000, value: []byte("1")}, errRestored},
 	} {
-		if err := l.verify(t.Context(), one.anchor); !errors.Is(err, one.want) {
+		if err := (&tailer{log: l}).verify(t.Context(), one.anchor); !errors.Is(err, one.want) {
 			t.Errorf("%s: %v, want %v", one.name, err, one.want)
 		}
 	}
 	now := put("e", "1", 0)
-	if err := l.compact(t.Context(), now, false, nil, basis{}); err != nil {
+	if err := compact(t.Context(), l, now, false, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.verify(t.Context(), anchor{key: "c", rev: c, value: []byte("1")}); err != nil {
+	if err := (&tailer{log: l}).verify(t.Context(), anchor{key: "c", rev: c, value: []byte("1")}); err != nil {
 		t.Errorf("a put in a compacted log: %v", err)
 	}
-	if err := l.verify(t.Context(), anchor{key: "c", rev: c + 1, value: []byte("2")}); !errors.Is(err, errRestored) {
+	if err := (&tailer{log: l}).verify(t.Context(), anchor{key: "c", rev: c + 1, value: []byte("2")}); !errors.Is(err, errRestored) {
 		t.Errorf("a put that is not in a compacted log: %v", err)
 	}
-	if err := l.verify(t.Context(), anchor{key: "c", rev: c + 1, deletion: true}); !errors.Is(err, errRestored) {
+	if err := (&tailer{log: l}).verify(t.Context(), anchor{key: "c", rev: c + 1, deletion: true}); !errors.Is(err, errRestored) {
 		t.Errorf("a deletion that is not in a compacted log: %v", err)
 	}
-	if err := l.verify(t.Context(), anchor{key: "b", rev: bGone, deletion: true}); !errors.Is(err, errUnsure) {
+	if err := (&tailer{log: l}).verify(t.Context(), anchor{key: "b", rev: bGone, deletion: true}); !errors.Is(err, errUnsure) {
 		t.Errorf("a deletion in a compacted log: %v", err)
 	}
 }
@@ -70,7 +70,7 @@ func TestVerify(t *testing.T) {
 // TestRevisionFallsBack shows that a response is an error only if its revision is below one that was
 // known before its request.
 func TestRevisionFallsBack(t *testing.T) {
-	r := newReach()
+	r := newContinuity()
 	life, known := r.before()
 	if err := r.after(life, known, 10); err != nil {
 		t.Fatal(err)
@@ -98,7 +98,7 @@ func TestRevisionFallsBack(t *testing.T) {
 // a previous table fails.
 func TestLogIsShut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newReach()
+		r := newContinuity()
 		if err := r.wait(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}
@@ -129,13 +129,13 @@ func TestLogIsShut(t *testing.T) {
 		if len(write) > 0 && !errors.Is(<-write, errAnew) {
 			t.Fatal("a write that is based on the previous log is made")
 		}
-		before := r.lost()
+		before := r.Losses()
 		r.unload()
-		r.load(before)
+		r.Resume(before)
 		if !r.unloaded {
 			t.Fatal("a load of a table that was lost since allows use of the log")
 		}
-		r.load(r.lost())
+		r.Resume(r.Losses())
 		if err := r.wait(t.Context(), true); err != nil {
 			t.Fatal(err)
 		}

@@ -80,7 +80,7 @@ func keepLogAt(t *testing.T, dir string, quota int64, throttle Throttle) *kept {
 
 // put writes a value of a number of bytes if there is room for it.
 func (k *kept) put(need Need, name string, size int) error {
-	done, err := k.Admit(k.t.Context(), need, size)
+	done, err := k.Capacity().Admit(k.t.Context(), need, size)
 	if err != nil {
 		return err
 	}
@@ -147,7 +147,7 @@ func TestHistoryIsBoundedByBytes(t *testing.T) {
 			t.Fatalf("update %d: the file has %d bytes, %d in use", i, status.DbSize, status.DbSizeInUse)
 		}
 	}
-	t.Logf("%+v", k.Usage())
+	t.Logf("%+v", k.Capacity().Usage())
 	same(t, k.Log, k.table)
 }
 
@@ -161,7 +161,7 @@ func TestFullLog(t *testing.T) {
 	if err := k.putAtLast(Upkeep, "small", 300); err != nil {
 		t.Errorf("upkeep of a full log: %v", err)
 	}
-	if u := k.Usage(); !u.Full || u.Alarm {
+	if u := k.Capacity().Usage(); !u.Full || u.Alarm {
 		t.Errorf("a full log says %+v", u)
 	}
 	k.stop()
@@ -202,7 +202,7 @@ func TestAlarm(t *testing.T) {
 		if err := k.putAtLast(Growth, "more", large); !errors.Is(err, ErrFull) {
 			t.Fatalf("growth of a full log after a restart: %v", err)
 		}
-		if u := k.Usage(); !u.Full || u.Why == "" {
+		if u := k.Capacity().Usage(); !u.Full || u.Why == "" {
 			t.Errorf("a full log says %+v", u)
 		}
 		k.stop()
@@ -212,7 +212,7 @@ func TestAlarm(t *testing.T) {
 		k.drop(fmt.Sprint("fill-", i))
 	}
 	eventually(t, func() error { return k.put(Growth, "more", large) })
-	if u := k.Usage(); u.File > MinQuota || u.Full {
+	if u := k.Capacity().Usage(); u.File > MinQuota || u.Full {
 		t.Errorf("after deletions: %+v", u)
 	}
 	same(t, k.Log, k.table)
@@ -228,7 +228,7 @@ func TestFilledPast(t *testing.T) {
 			break
 		}
 	}
-	k.RefusedByEtcd()
+	k.Capacity().RefusedByEtcd()
 	for i := range n - 3 {
 		k.drop(fmt.Sprint("fill-", i))
 	}
@@ -269,7 +269,7 @@ func eventually(t *testing.T, ok func() error) {
 func TestStartAtTheOldestRevision(t *testing.T) {
 	dir := t.TempDir()
 	k := keepLog(t, dir, smallQuota)
-	begun := k.Oldest()
+	begun := k.Capacity().Oldest()
 	for range 10 { // more than the limit of history, but not so much that all history is compacted
 		if err := k.put(Growth, "one", large); err != nil {
 			t.Fatal(err)
@@ -278,7 +278,7 @@ func TestStartAtTheOldestRevision(t *testing.T) {
 		same(t, k.Log, k.table)
 	}
 	eventually(t, func() error {
-		if k.Oldest() == begun {
+		if k.Capacity().Oldest() == begun {
 			return errors.New("no history was compacted")
 		}
 		return nil
@@ -304,7 +304,7 @@ func oldestOf(t *testing.T, dir string, now int64) int64 {
 	if err != nil {
 		t.Fatal(err)
 	}
-	oldest, err := l.oldest(t.Context(), now)
+	oldest, err := (&tailer{log: l}).oldest(t.Context(), now)
 	if err := errors.Join(err, l.Close()); err != nil {
 		t.Fatal(err)
 	}
@@ -384,9 +384,9 @@ func TestFreedSpaceCounts(t *testing.T) {
 		k.server.Server.Backend().ForceCommit() // otherwise etcd may commit several in one
 	}
 	attempts := func() (begun, ended int) {
-		k.room.mu.Lock()
-		defer k.room.mu.Unlock()
-		return k.room.begun, k.room.ended
+		k.capacity.room.mu.Lock()
+		defer k.capacity.room.mu.Unlock()
+		return k.capacity.room.begun, k.capacity.room.ended
 	}
 	eventually(t, func() error {
 		if rev := k.table.Rev(); rev <= updates {
@@ -396,7 +396,7 @@ func TestFreedSpaceCounts(t *testing.T) {
 	})
 	before, _ := attempts()
 	k.meter.client.Lease = &releasing{Lease: k.meter.client.Lease, release: release}
-	k.RefusedByEtcd()
+	k.Capacity().RefusedByEtcd()
 	limit.Closed(t, released, "an attempt to make room waits until freed space counts")
 	if begun, _ := attempts(); begun == before {
 		t.Error("no attempt to make room has begun")
@@ -407,7 +407,7 @@ func TestFreedSpaceCounts(t *testing.T) {
 		}
 		return nil
 	})
-	if u := k.Usage(); u.Full {
+	if u := k.Capacity().Usage(); u.Full {
 		t.Errorf("with one object of %d bytes the log is full: %s", large, u.Why)
 	}
 }

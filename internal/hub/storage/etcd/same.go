@@ -56,14 +56,14 @@ func (a *anchor) is(kv *mvccpb.KeyValue) bool {
 
 // verify returns errRestored if the log does not have the change of the anchor, and errUnsure if
 // compactions hide whether it has.
-func (l *Log) verify(ctx context.Context, a anchor) error {
+func (t *tailer) verify(ctx context.Context, a anchor) error {
 	if a.rev == 0 {
 		return nil
 	}
-	kv, err := l.getAt(ctx, a.key, a.rev)
+	kv, err := t.getAt(ctx, a.key, a.rev)
 	switch {
 	case errors.Is(err, rpctypes.ErrCompacted):
-		return l.verifyNow(ctx, a)
+		return t.verifyNow(ctx, a)
 	case err != nil:
 		return err
 	case !a.deletion && kv != nil && a.is(kv):
@@ -71,7 +71,7 @@ func (l *Log) verify(ctx context.Context, a anchor) error {
 	case !a.deletion || kv != nil:
 		return fmt.Errorf("%w: another change was made at revision %d", errRestored, a.rev)
 	}
-	kv, err = l.getAt(ctx, a.key, a.rev-1)
+	kv, err = t.getAt(ctx, a.key, a.rev-1)
 	if err == nil && kv == nil {
 		return fmt.Errorf("%w: another change was made at revision %d", errRestored, a.rev)
 	}
@@ -82,8 +82,8 @@ func (l *Log) verify(ctx context.Context, a anchor) error {
 }
 
 // verifyNow is verify for a change whose revision was compacted.
-func (l *Log) verifyNow(ctx context.Context, a anchor) error {
-	kv, err := l.getAt(ctx, a.key, 0)
+func (t *tailer) verifyNow(ctx context.Context, a anchor) error {
+	kv, err := t.getAt(ctx, a.key, 0)
 	switch {
 	case err != nil:
 		return err
@@ -97,8 +97,8 @@ func (l *Log) verifyNow(ctx context.Context, a anchor) error {
 
 // getAt returns a key and its value at a revision (0: the newest), or nil if it does not exist. It
 // returns errRestored if the log has not reached the revision.
-func (l *Log) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue, error) {
-	r, err := l.client.Client.Get(ctx, Prefix+k, clientv3.WithRev(rev))
+func (t *tailer) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue, error) {
+	r, err := t.log.client.Client.Get(ctx, Prefix+k, clientv3.WithRev(rev))
 	if errors.Is(err, rpctypes.ErrFutureRev) {
 		return nil, fmt.Errorf("%w: it has not come to revision %d", errRestored, rev)
 	}
@@ -111,9 +111,9 @@ func (l *Log) getAt(ctx context.Context, k string, rev int64) (*mvccpb.KeyValue,
 	return r.Kvs[0], nil
 }
 
-// reach records the newest known revision of the log, which it cannot fall behind unless it was
+// Continuity records the newest known revision of the log, which it cannot fall behind unless it was
 // restored, and whether the log may be used. It is safe for concurrent use.
-type reach struct {
+type Continuity struct {
 	// check receives when the tail must check whether the log is still the same.
 	check chan struct{}
 
@@ -131,114 +131,129 @@ type reach struct {
 	changed chan struct{}
 }
 
-func newReach() *reach {
-	return &reach{check: make(chan struct{}, 1), changed: make(chan struct{})}
+func newContinuity() *Continuity {
+	return &Continuity{check: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // before returns the state before a request, for after.
-func (r *reach) before() (life int, rev int64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.life, r.rev
+func (c *Continuity) before() (life int, rev int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.life, c.rev
 }
 
 // after checks the revision of a response. It returns errRestored, and wakes the tail, if the revision
 // is below the one that was known before the request. It ignores responses from before a reload.
-func (r *reach) after(life int, known, rev int64) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if life != r.life {
+func (c *Continuity) after(life int, known, rev int64) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if life != c.life {
 		return nil
 	}
 	if rev < known {
-		r.requestCheck()
+		c.requestCheck()
 		return fmt.Errorf("%w: it is at revision %d, and was at %d", errRestored, rev, known)
 	}
-	r.rev = max(r.rev, rev)
+	c.rev = max(c.rev, rev)
 	return nil
 }
 
 // requestCheck wakes the tail, so that it checks the log.
-func (r *reach) requestCheck() {
+func (c *Continuity) requestCheck() {
 	select {
-	case r.check <- struct{}{}:
+	case c.check <- struct{}{}:
 	default:
 	}
 }
 
 // renew drops the known revision before a load: the log may have been replaced.
-func (r *reach) renew() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.life, r.rev = r.life+1, 0
+func (c *Continuity) renew() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.life, c.rev = c.life+1, 0
 }
 
 // unlink records that the connection was lost.
-func (r *reach) unlink() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unlinked = true
-	r.links++
+func (c *Continuity) unlink() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unlinked = true
+	c.links++
 }
 
 // linked returns the number of lost connections, to be passed to link after a check of the log.
-func (r *reach) linked() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.links
+func (c *Continuity) linked() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.links
 }
 
 // link records that a check found the same log. It has no effect if the connection was lost since
 // links was read.
-func (r *reach) link(links int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if links == r.links {
-		r.unlinked = false
-		r.wake()
+func (c *Continuity) link(links int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if links == c.links {
+		c.unlinked = false
+		c.wake()
 	}
 }
 
 // unload records that the table is lost.
-func (r *reach) unload() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.unloaded = true
-	r.losses++
+func (c *Continuity) unload() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.unloaded = true
+	c.losses++
 }
 
-// load records that the table is loaded. It has no effect if the table was lost since losses was read.
-func (r *reach) load(losses int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if losses != r.losses {
+// Resume allows use of the log again after the table was lost and loaded. It has no effect if the
+// table was lost again since losses was read.
+func (c *Continuity) Resume(losses int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if losses != c.losses {
 		return
 	}
-	r.unloaded = false
-	r.wake()
+	c.unloaded = false
+	c.wake()
 }
 
-// lost returns how often the table was lost.
-func (r *reach) lost() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.losses
+// Known returns the newest known revision of the log.
+func (c *Continuity) Known() int64 {
+	_, rev := c.before()
+	return rev
 }
 
-func (r *reach) wake() {
-	close(r.changed)
-	r.changed = make(chan struct{})
+// Lost reports whether the table is lost, so that writes and Committed block.
+func (c *Continuity) Lost() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.unloaded
+}
+
+// Losses returns how often the table was lost, for Resume. Call it before you check that the table is
+// loaded, so that Resume has no effect if that table was lost meanwhile.
+func (c *Continuity) Losses() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.losses
+}
+
+func (c *Continuity) wake() {
+	close(c.changed)
+	c.changed = make(chan struct{})
 }
 
 // wait blocks while the connection is unchecked, and, if loaded is true, also while the table is lost.
 // With loaded it returns errAnew if the table was reloaded meanwhile: the caller's write is based on
 // rows that are gone.
-func (r *reach) wait(ctx context.Context, loaded bool) error {
+func (c *Continuity) wait(ctx context.Context, loaded bool) error {
 	first := -1
 	for {
-		r.mu.Lock()
-		life, shut, changed := r.life, r.unlinked || loaded && r.unloaded, r.changed
-		r.mu.Unlock()
+		c.mu.Lock()
+		life, shut, changed := c.life, c.unlinked || loaded && c.unloaded, c.changed
+		c.mu.Unlock()
 		if first < 0 {
 			first = life
 		}
@@ -258,7 +273,7 @@ func (r *reach) wait(ctx context.Context, loaded bool) error {
 
 // watchConnection blocks use of the log when the connection to an external etcd is lost, until the
 // tail has checked the log. A restore requires that etcd stops, so the connection is lost first.
-func (l *Log) watchConnection(ctx context.Context) {
+func watchConnection(ctx context.Context, l *Log) {
 	conn := l.client.ActiveConnection()
 	if conn == nil {
 		return
@@ -266,11 +281,11 @@ func (l *Log) watchConnection(ctx context.Context) {
 	for state := conn.GetState(); conn.WaitForStateChange(ctx, state); {
 		previous := state
 		if state = conn.GetState(); previous == connectivity.Ready {
-			l.reach.unlink()
+			l.continuity.unlink()
 		}
 		switch state {
 		case connectivity.Ready:
-			l.reach.requestCheck()
+			l.continuity.requestCheck()
 		case connectivity.Idle:
 			conn.Connect()
 		}

@@ -110,7 +110,7 @@ func startTail(t *testing.T, l *Log) *tailing {
 	go func() {
 		r.done <- l.Tail(ctx, r.to, Hooks{
 			Lost: func(bool) { r.lost <- struct{}{} }, Probed: func(error) {},
-			Loaded: func() { l.Resume(l.Losses()); r.loaded <- struct{}{} },
+			Loaded: func() { l.continuity.Resume(l.continuity.Losses()); r.loaded <- struct{}{} },
 		})
 		close(r.done)
 	}()

@@ -38,44 +38,47 @@ type Usage struct {
 	Defragmenting    time.Duration
 }
 
+// Capacity is the log's quota, and the use of it. It is safe for concurrent use.
+type Capacity struct {
+	room             *room
+	history          *history
+	defragmentations durations
+	// embedded is true for the log of an embedded etcd.
+	embedded bool
+}
+
 // Usage returns the usage at the last measurement.
-func (l *Log) Usage() Usage {
+func (c *Capacity) Usage() Usage {
 	var u Usage
-	u.Size, u.Full, u.Refused = l.room.state()
-	u.Since = l.room.changed()
-	u.Full, u.History = u.Full || u.Alarm, l.history.kept()
+	u.Size, u.Full, u.Refused = c.room.state()
+	u.Since = c.room.changed()
+	u.Full, u.History = u.Full || u.Alarm, c.history.kept()
 	if u.Full {
-		u.Why = u.describe(l.server == nil)
+		u.Why = u.describe(!c.embedded)
 	}
-	l.defragmentations.mu.Lock()
-	defer l.defragmentations.mu.Unlock()
-	u.Defragmentations, u.Defragmenting = l.defragmentations.count, l.defragmentations.took
+	c.defragmentations.mu.Lock()
+	defer c.defragmentations.mu.Unlock()
+	u.Defragmentations, u.Defragmenting = c.defragmentations.count, c.defragmentations.took
 	return u
 }
 
 // Written returns the approximate number of bytes that all hubs wrote to the log since it was opened.
-func (l *Log) Written() int64 { return l.history.written() }
-
-// Known returns the newest known revision of the log.
-func (l *Log) Known() int64 {
-	_, rev := l.reach.before()
-	return rev
-}
+func (c *Capacity) Written() int64 { return c.history.written() }
 
 // Oldest returns approximately the oldest revision that the log still has.
-func (l *Log) Oldest() int64 { return l.history.oldest() }
+func (c *Capacity) Oldest() int64 { return c.history.oldest() }
 
 // Admit waits until there is room for a write of a number of bytes, key included. It returns ErrFull
 // if there is no room, and ErrLate if making room takes longer than 30 seconds. The caller must call
 // done when the write has ended.
-func (l *Log) Admit(ctx context.Context, need Need, bytes int) (done func(), err error) {
-	return l.room.admit(ctx, need, int64(bytes)+putOverhead)
+func (c *Capacity) Admit(ctx context.Context, need Need, bytes int) (done func(), err error) {
+	return c.room.admit(ctx, need, int64(bytes)+putOverhead)
 }
 
 // RefusedByEtcd reports that etcd itself has refused a write because of its quota, so that the log
 // makes room at once.
-func (l *Log) RefusedByEtcd() { l.room.requestRoom() }
+func (c *Capacity) RefusedByEtcd() { c.room.requestRoom() }
 
 // IsTight reports whether history must be compacted because of its size, or there may be no room
 // for a write.
-func (l *Log) IsTight() bool { return l.history.exceeds() || l.room.tight() }
+func (c *Capacity) IsTight() bool { return c.history.exceeds() || c.room.tight() }

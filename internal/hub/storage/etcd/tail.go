@@ -50,7 +50,7 @@ func (l *Log) Tail(ctx context.Context, to Applier, hooks Hooks) error {
 	watching, stop := context.WithCancel(ctx)
 	go func() {
 		defer close(connected)
-		l.watchConnection(watching)
+		watchConnection(watching, l)
 	}()
 	defer func() { stop(); <-connected }()
 	t := &tailer{log: l, to: to, hooks: hooks}
@@ -109,9 +109,9 @@ type tailer struct {
 
 // lost blocks use of the log until the table is loaded again.
 func (t *tailer) lost(ctx context.Context, err error) {
-	t.log.reach.unload()
+	t.log.continuity.unload()
 	// Once more after the hook, for callers that called Losses before the hook.
-	defer t.log.reach.unload()
+	defer t.log.continuity.unload()
 	restored := errors.Is(err, errRestored)
 	if restored {
 		t.anchor = anchor{}
@@ -144,11 +144,11 @@ func (t *tailer) once(ctx context.Context) error {
 	watch := t.log.client.Watch(ctx, Prefix, clientv3.WithPrefix(), clientv3.WithRev(t.to.Rev()+1))
 	tick := time.NewTicker(checkEvery)
 	defer tick.Stop()
-	probe := t.log.newHealthProbe()
+	probe := newHealthProbe(t.log)
 	for loading := true; ; {
 		if loading && t.to.Rev() >= now {
 			loading, t.down, t.recent, t.ever = false, false, false, true
-			t.log.stale.loaded()
+			t.log.resealer.loaded()
 			t.hooks.Loaded()
 		}
 		select {
@@ -162,14 +162,14 @@ func (t *tailer) once(ctx context.Context) error {
 			if err := t.apply(ctx, r, loading); err != nil {
 				return t.remember(err)
 			}
-		case <-t.log.reach.check:
-			links := t.log.reach.linked()
+		case <-t.log.continuity.check:
+			links := t.log.continuity.linked()
 			if err := t.check(ctx, true); t.isOther(err) {
 				return err
 			} else if err != nil { // etcd does not answer; the watch resumes by itself
-				time.AfterFunc(retryTail, t.log.reach.requestCheck)
+				time.AfterFunc(retryTail, t.log.continuity.requestCheck)
 			} else {
-				t.log.reach.link(links)
+				t.log.continuity.link(links)
 			}
 		case err := <-probe.results:
 			probe.finish(err, t.hooks.Probed)
@@ -229,29 +229,29 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	l := t.log
-	l.reach.renew()
-	l.stale.begin()
-	links := l.reach.linked()
+	l.continuity.renew()
+	l.resealer.begin()
+	links := l.continuity.linked()
 	if now, err = l.revision(ctx); err != nil {
 		return 0, err
 	}
 	from := now
 	if !t.recent {
-		if from, err = l.oldest(ctx, now); err != nil {
+		if from, err = t.oldest(ctx, now); err != nil {
 			return 0, err
 		}
 	}
-	state, err := l.load(ctx, from)
+	state, err := t.loadAt(ctx, from)
 	if err != nil {
 		return 0, err
 	}
 	// This verifies the log that was read, because the read is complete.
-	if err := l.verify(ctx, t.anchor); err != nil && !errors.Is(err, errUnsure) {
+	if err := t.verify(ctx, t.anchor); err != nil && !errors.Is(err, errUnsure) {
 		return 0, err
 	}
-	l.reach.link(links)
+	l.continuity.link(links)
 	t.to.Reset(from, state)
-	l.history.reset(from)
+	l.capacity.history.reset(from)
 	t.anchor.loaded(state)
 	return now, nil
 }
@@ -272,7 +272,7 @@ func (t *tailer) check(ctx context.Context, always bool) error {
 		return fmt.Errorf("%w: it is at revision %d, the table has seen %d", errRestored, rev, seen)
 	}
 	if always || rev != t.checked {
-		if err := t.log.verify(ctx, t.anchor); err != nil {
+		if err := t.verify(ctx, t.anchor); err != nil {
 			return err
 		}
 		t.checked = rev
@@ -311,27 +311,27 @@ func (t *tailer) apply(ctx context.Context, r clientv3.WatchResponse, loading bo
 				return err
 			}
 			if stale && loading {
-				t.log.stale.saw()
+				t.log.resealer.saw()
 			}
 		}
 		if err := t.to.Apply(rev, updates); err != nil {
 			return err
 		}
 		t.anchor.set(updates[n-1], rev)
-		t.log.history.add(rev, events[:n])
+		t.log.capacity.history.add(rev, events[:n])
 		events = events[n:]
 	}
 	return nil
 }
 
 // oldest returns the oldest revision at which the log can be read, by a binary search.
-func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
+func (t *tailer) oldest(ctx context.Context, now int64) (int64, error) {
 	var failed error
 	n := sort.Search(int(now-1), func(i int) bool {
 		if failed != nil {
 			return true
 		}
-		_, err := l.client.Client.Get(ctx, Prefix, clientv3.WithCountOnly(), clientv3.WithRev(int64(i)+1))
+		_, err := t.log.client.Client.Get(ctx, Prefix, clientv3.WithCountOnly(), clientv3.WithRev(int64(i)+1))
 		if errors.Is(err, rpctypes.ErrCompacted) {
 			return false
 		}
@@ -344,17 +344,17 @@ func (l *Log) oldest(ctx context.Context, now int64) (int64, error) {
 	return int64(n) + 1, nil
 }
 
-// load reads every key at a revision.
-func (l *Log) load(ctx context.Context, rev int64) ([]table.Update, error) {
+// loadAt reads every key at a revision.
+func (t *tailer) loadAt(ctx context.Context, rev int64) ([]table.Update, error) {
 	var state []table.Update
-	err := l.pages(ctx, Prefix, func(page []*mvccpb.KeyValue) error {
+	err := t.log.pages(ctx, Prefix, func(page []*mvccpb.KeyValue) error {
 		for _, kv := range page {
-			u, stale, err := l.update(ctx, kv)
+			u, stale, err := t.log.update(ctx, kv)
 			if err != nil {
 				return err
 			}
 			if stale {
-				l.stale.saw()
+				t.log.resealer.saw()
 			}
 			state = append(state, u)
 		}

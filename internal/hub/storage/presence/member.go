@@ -172,7 +172,7 @@ func (m *Member) Run(ctx context.Context) error {
 			continue
 		}
 		m.silence("the table was lost for the time of the hub's lease: sessions end, and others write")
-		for m.config.Log.Lost() && ctx.Err() == nil {
+		for m.config.Log.Continuity().Lost() && ctx.Err() == nil {
 			select {
 			case <-time.After(retry):
 			case <-ctx.Done():
@@ -191,7 +191,7 @@ func (m *Member) follows(ctx context.Context) bool {
 	var since time.Time
 	for {
 		switch {
-		case m.config.Log.Embedded() || !m.config.Log.Lost():
+		case m.config.Log.Embedded() || !m.config.Log.Continuity().Lost():
 			since = time.Time{}
 		case since.IsZero():
 			since = time.Now()
@@ -298,7 +298,7 @@ func (m *Member) is() Hub {
 // compacted because of its size, all wait for the hub with the oldest state, also the leader. Then
 // all writes count, except for those by which hubs publish their state, which would never end.
 func (m *Member) worthTelling(said, now Hub) bool {
-	if m.config.Log.IsTight() && now.Seen-said.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
+	if m.config.Log.Capacity().IsTight() && now.Seen-said.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
 		return true
 	}
 	step := max(tellLeast, int64(m.config.Window/tellPart))

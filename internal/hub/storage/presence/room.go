@@ -39,7 +39,7 @@ func (w *Writer) admitted(ctx context.Context, all []change) (rev int64, stale [
 		}
 		waiting, cancel := context.WithTimeout(ctx, roomPatience)
 		defer cancel()
-		landed, err := w.log.Admit(waiting, need, bytes)
+		landed, err := w.log.Capacity().Admit(waiting, need, bytes)
 		if err != nil {
 			return 0, nil, err
 		}
@@ -47,7 +47,7 @@ func (w *Writer) admitted(ctx context.Context, all []change) (rev int64, stale [
 	}
 	rev, stale, err = w.log.WriteChanges(ctx, plain(all))
 	if errors.Is(err, etcd.ErrFull) {
-		w.log.RefusedByEtcd()
+		w.log.Capacity().RefusedByEtcd()
 	}
 	return rev, stale, err
 }

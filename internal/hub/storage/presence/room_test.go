@@ -35,7 +35,7 @@ func TestRoom(t *testing.T) {
 			h.Say(said(i), Patch{Status: &wire.AgentStatus{Version: "v", Prune: large}})
 		}
 	}
-	eventually(t, "something waits for room", func() bool { return a.log.Usage().Refused+b.log.Usage().Refused > 0 })
+	eventually(t, "something waits for room", func() bool { return a.log.Capacity().Usage().Refused+b.log.Capacity().Usage().Refused > 0 })
 	defragment := func() { // an administrator does this: free space in the file counts
 		if _, err := a.log.Client().Defragment(t.Context(), at); err != nil {
 			t.Fatal(err)
@@ -47,7 +47,7 @@ func TestRoom(t *testing.T) {
 	a.End(s)
 	eventually(t, "it has ended", func() bool { return b.holder("s") == "" })
 	for _, h := range []*one{a, b} {
-		if use := h.log.Usage(); use.Alarm || use.File > quota {
+		if use := h.log.Capacity().Usage(); use.Alarm || use.File > quota {
 			t.Errorf("the log is over its quota: %+v", use)
 		}
 	}
