@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/tidwall/gjson"
+	"golang.org/x/sync/errgroup"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/test/support/env"
 )
 
 // timed makes n changes, each some time after the one before was seen, and returns for each
@@ -128,6 +130,83 @@ func (b *bench) statusToSpace() error {
 	writes, bytes := after.since(before, float64(len(all))/1000)
 	b.report.set("status.writes", writes, "the report, and the object in the space")
 	b.report.set("status.bytes", bytes, "keys, values and what etcd keeps besides")
+	return nil
+}
+
+// secondSite is a location in the cluster of the site, in namespaces of its own.
+const secondSite = "second"
+
+// addSecondSite makes the second location, and starts its agent. remove removes both, so that other
+// measurements have one agent.
+func addSecondSite(b *bench) (remove func(), err error) {
+	l := v1alpha1.Location{Spec: v1alpha1.LocationSpec{Namespaces: v1alpha1.NamespacesPrefixed}}
+	l.APIVersion, l.Kind, l.Name = v1alpha1.GroupVersion.String(), "Location", secondSite
+	join, err := joinNew(b.ctx, b.root, secondSite, encoded(l))
+	if err != nil {
+		return nil, err
+	}
+	agent := env.StartAgent(b.t, secondSite, join.Encode(), b.cluster.AgentKubeconfig)
+	return func() {
+		agent.Stop()
+		env.Orrery(b.t, b.hub.Kubeconfig, "location", "remove", secondSite)
+	}, nil
+}
+
+// statusOfTwo changes the status of a Deployment at two locations at once, and times each change from
+// just before the first request until a watch in the space shows both.
+func statusOfTwo(b *bench) error {
+	const name = "status-of-two"
+	remove, err := addSecondSite(b)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	if err := b.namespace(name); err != nil {
+		return err
+	}
+	path := "/apis/apps/v1/namespaces/" + name + "/deployments"
+	if err := b.space.create(b.ctx, path, []byte(deployment)); err != nil {
+		return err
+	}
+	if err := b.space.create(b.ctx, placementsPath, placement(name, name, "deployments", named(site, secondSite), v1alpha1.ReturnStatusRollup)); err != nil {
+		return err
+	}
+	b.placed++
+	if err := b.settled(name, 1, 2); err != nil {
+		return err
+	}
+	w, err := b.space.watch(b.ctx, path)
+	if err != nil {
+		return err
+	}
+	defer w.close()
+	if err := b.calmDown(); err != nil {
+		return err
+	}
+	atSecond := "/apis/apps/v1/namespaces/" + spaceName + "--" + name + "/deployments"
+	// The space shows the least of both, so a smaller number is shown when the first one has changed.
+	all, next := []float64{}, []int{2, 0}
+	for range b.size.statuses {
+		for _, ready := range next {
+			took, err := b.timed(1, w, statusRest, func(int) error {
+				status := fmt.Sprintf(`{"status":{"observedGeneration":1,"replicas":2,"updatedReplicas":2,"readyReplicas":%d}}`, ready)
+				var group errgroup.Group
+				for _, at := range []string{path, atSecond} {
+					group.Go(func() error { return b.target.patch(b.ctx, at+"/web/status", status) })
+				}
+				return group.Wait()
+			}, func(e event, _ int) bool {
+				return gjson.GetBytes(e.object, "status.readyReplicas").Int() == int64(ready)
+			})
+			if err != nil {
+				return err
+			}
+			if ready > 0 {
+				all = append(all, took...)
+			}
+		}
+	}
+	b.latencies("statuses", all)
 	return nil
 }
 

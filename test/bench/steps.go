@@ -27,6 +27,7 @@ func steps() []step {
 		{"sync", (*bench).fullSync},
 		{"edit", (*bench).editToTarget},
 		{"status", (*bench).statusToSpace},
+		{"status", statusOfTwo},
 		{"drift", (*bench).driftRepaired},
 		{"quiet", (*bench).nothingChanging},
 		{"state", onState((*state).addObjects)},

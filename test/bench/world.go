@@ -120,6 +120,11 @@ func addLocation(ctx context.Context, root *client, name string) (wire.Join, err
 		"apiVersion": v1alpha1.GroupVersion.String(), "kind": "Location",
 		"metadata": map[string]any{"name": name, "labels": map[string]string{siteLabel: name}},
 	})
+	return joinNew(ctx, root, name, location)
+}
+
+// joinNew makes a location, and returns how its agent joins.
+func joinNew(ctx context.Context, root *client, name string, location []byte) (wire.Join, error) {
 	if err := root.create(ctx, locationsPath, location); err != nil {
 		return wire.Join{}, err
 	}

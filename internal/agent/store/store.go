@@ -21,12 +21,6 @@ const (
 	lockWait = 2 * time.Second
 	// maxGroup bounds how many writes share a transaction.
 	maxGroup = 512
-	// commitLinger is the time between two commits that nobody waits for; busyLinger
-	// if the last one had manyWrites or more. A commit syncs the disk twice, which took a
-	// sixth of a full sync without busyLinger.
-	commitLinger = 25 * time.Millisecond
-	busyLinger   = 200 * time.Millisecond
-	manyWrites   = 8
 	// Retry is how long to wait after a commit that failed (a full disk).
 	Retry = time.Second
 )
@@ -106,8 +100,8 @@ type Commit struct {
 // commits fail, new writes fail at once, so that workers go on enforcing what is known;
 // a commit is tried again from time to time.
 func (s *Store) Run(ctx context.Context) {
-	var last, again time.Time
-	linger := commitLinger
+	var again time.Time
+	var commits pace
 	for {
 		var probe <-chan time.Time
 		if s.failing.Load() != nil { // find out that commits succeed again even without a write
@@ -122,27 +116,21 @@ func (s *Store) Run(ctx context.Context) {
 				c.fail(*why)
 				continue
 			}
-			linger = lingerAfter(s.group(ctx, c, last.Add(linger)))
-			last = time.Now()
-			again = last.Add(Retry)
+			writes := s.group(ctx, c, commits.next())
+			now = time.Now()
+			commits.ended(now, writes)
+			again = now.Add(Retry)
 		case <-ctx.Done():
 			for {
 				select {
 				case c := <-s.work:
-					s.group(ctx, c, last)
+					s.group(ctx, c, time.Now())
 				default:
 					return
 				}
 			}
 		}
 	}
-}
-
-func lingerAfter(writes int) time.Duration {
-	if writes >= manyWrites {
-		return busyLinger
-	}
-	return commitLinger
 }
 
 // gather adds to first what is queued, and what is submitted until due, or until a write

@@ -19,8 +19,11 @@ const (
 	// transactions while reports come without pause; reportsAtOnce go before that.
 	reportLinger  = 100 * time.Millisecond
 	reportsAtOnce = 3
-	// reportPause without a report ends the wait. A report that comes alone does not wait.
+	// reportPause without a report ends the wait, shortPause that of the first transaction after a
+	// lone one: of a change at several locations, the reports come at nearly the same time. A report
+	// that comes alone does not wait.
 	reportPause = 20 * time.Millisecond
+	shortPause  = 2 * time.Millisecond
 	reportQueue = 1000
 	// fullReports is how many reports are written without waiting for more.
 	fullReports = 100
@@ -155,6 +158,9 @@ func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportB
 // pause is for how long from now no report has to come to end the wait: not before the next
 // transaction may be made. That is at most reportLinger.
 func (w *reportWriter) pause(now time.Time) time.Duration {
+	if w.due.Sub(now) <= reportLinger { // at most one of reportsAtOnce was made
+		return shortPause
+	}
 	return max(reportPause, w.due.Add(-(reportsAtOnce-1)*reportLinger).Sub(now))
 }
 
