@@ -38,7 +38,8 @@ func (h *hubClient) annotate(ctx context.Context, name, annotation string, value
 }
 
 func newLocationAccept(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
-	return &cobra.Command{
+	var timeout time.Duration
+	cmd := &cobra.Command{
 		Use:   "accept NAME",
 		Short: "Have a location's agent accept the hub's log as the continuation of the one it knew",
 		Long: `Have a location's agent accept the hub's log as the continuation of the one it
@@ -46,6 +47,9 @@ knew. This is needed after the hub's data was restored from a copy, or the
 location was removed and added again: until then the agent creates new objects,
 but changes and removes none. After that, the location becomes what this hub
 desires. Removals that follow are bounded by spec.prune.
+
+The command waits until the agent has accepted the log. If the agent is not
+connected, the command ends at once, and the agent accepts the log when it connects.
 `,
 		Example: `  orrery location describe berlin
   orrery location accept berlin`,
@@ -55,21 +59,63 @@ desires. Removals that follow are bounded by spec.prune.
 			if err != nil {
 				return err
 			}
-			l, err := h.location(cmd.Context(), name)
+			done, err := h.accept(cmd.Context(), timeout, name)
 			if err != nil {
 				return err
 			}
-			a := l.Status.Agent
-			if a.Lineage != string(wire.Unproven) || a.Awaits == "" {
-				return fmt.Errorf("location %q has nothing to accept: as far as its agent has said, this hub's log is the one it knows", name)
-			}
-			if err := h.annotate(cmd.Context(), name, v1alpha1.AcceptAnnotation, a.Awaits); err != nil {
-				return err
-			}
-			_, err = fmt.Fprintf(streams.Out, "location %s accepts this hub's log; %d changes that waited are applied\n", name, a.Deferred)
+			_, err = fmt.Fprintf(streams.Out, "location %s: %s\n", name, done)
 			return err
 		},
 	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 2*time.Minute, "how long to wait for the agent; it can accept the log after that, too")
+	return cmd
+}
+
+// accept has a location's agent accept the log that it waits for, and returns a description of the result.
+//
+// The status may be from before a restart or restore of the hub. Then it can name a log that the agent
+// does not wait for, and an acceptance of that log has no effect; so accept waits until the agent follows.
+func (h *hubClient) accept(ctx context.Context, timeout time.Duration, name string) (done string, err error) {
+	l, err := h.location(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	accepted, changes := l.Status.Agent.Awaits, l.Status.Agent.Deferred
+	if l.Status.Agent.Lineage != string(wire.Unproven) || accepted == "" {
+		return "", fmt.Errorf("location %q has nothing to accept: as far as its agent has said, this hub's log is the one it knows", name)
+	}
+	if err := h.annotate(ctx, name, v1alpha1.AcceptAnnotation, accepted); err != nil {
+		return "", err
+	}
+	err = waitFor(ctx, timeout, func(ctx context.Context) (bool, error) {
+		l, err := h.location(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		done, err = acceptance(&l, accepted, changes)
+		return done != "", err
+	})
+	if err != nil {
+		return "", fmt.Errorf("location %q: the acceptance of log %s is recorded, but its agent does not follow this hub's log: %w; see: orrery location describe %s", name, accepted, err, name)
+	}
+	return done, nil
+}
+
+// acceptance describes how a location's agent took the acceptance of a log; "": it has not answered yet.
+// changes is the number of changes that waited for it.
+func acceptance(l *v1alpha1.Location, log string, changes int64) (string, error) {
+	a := l.Status.Agent
+	switch {
+	case a.Lineage != string(wire.Unproven):
+		return fmt.Sprintf("its agent has accepted this hub's log; %d changes that waited are applied", changes), nil
+	case a.Awaits != "" && a.Awaits != log:
+		return "", fmt.Errorf("it waits for the acceptance of log %s; accept again", a.Awaits)
+	case !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected):
+		return fmt.Sprintf("its agent is not connected; it accepts log %s when it connects", log), nil
+	case a.Halted != "":
+		return fmt.Sprintf("its agent changes nothing at present (%s); it accepts log %s after that", a.Halted, log), nil
+	}
+	return "", nil
 }
 
 func newLocationConfirmPrune(c *connection, streams genericiooptions.IOStreams) *cobra.Command {
@@ -111,7 +157,7 @@ and none if others wait by now.
 			if err := h.annotate(cmd.Context(), name, v1alpha1.ConfirmPruneAnnotation, digest); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(streams.Out, "location %s: %d removals confirmed\n", name, n)
+			_, err = fmt.Fprintf(streams.Out, "location %s: %d removals confirmed, if no others wait by now\n", name, n)
 			return err
 		},
 	}
