@@ -60,7 +60,8 @@ test: unit system ## all tests; the first run builds Kubernetes
 # share memory. PLAIN packages start no goroutine, as makefile_test.go checks: they run without it. DEEP
 # packages have many random inputs and run twice: all inputs without the race detector, one fifth of
 # them with it, and so do the tests DEEPHUB of the hub, which send requests of all sorts, one after the
-# other. VOLUME tests of the hub mostly copy large values: only make soak runs them with it.
+# other. VOLUME tests of the hub mostly copy large values, or send thousands of requests one after the
+# other: only make soak runs them with it.
 PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields agent/health agent/manifest \
   hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm hub/engine/mentions \
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota \
@@ -71,7 +72,7 @@ PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields age
 DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist agent/store hub/auth hub/controllers \
   hub/engine/selectors hub/engine/summaries hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
 DEEPHUB := ^(TestMatrix|TestRandomLife)$$
-VOLUME := ^(TestFloods|TestFullHub|TestManyLargeBodies|TestReturnedStatusAndFullLog|TestSlowBackup)$$
+VOLUME := ^(TestDeepBodies|TestFloods|TestForeignGrants|TestFullHub|TestGrantsOnShelves|TestManyLargeBodies|TestManyTokens|TestProvidersReachTheirShelf|TestReturnedStatusAndFullLog|TestSlowBackup)$$
 
 # The longest packages come first, so that none runs alone at the end. make lint does what go vet would.
 # GOGC=200 takes a seventh less time. A binary with the race detector waits a second before it
