@@ -211,6 +211,6 @@ func (h *Hub) newViews() (*read.Server, error) {
 	if !h.config.PlainTables {
 		reads.Counts = h.standing.Counts
 	}
-	reads.Premises = auth.PremisesOf
+	reads.StreamConditions = auth.PremisesOf
 	return read.New(reads)
 }

@@ -75,7 +75,7 @@ func (c Catalogs) ofLocation(l key.Location) *kinds.Catalog {
 	var places []key.Object
 	c.Table.AscendMembers(l, func(row *table.Row) (from string, more bool) {
 		o, err := key.ParseObject(row.Key)
-		if err != nil || !read.Holds(row, l) {
+		if err != nil || !read.IsDesired(row, l) {
 			return "", true
 		}
 		places = append(places, o)

@@ -129,12 +129,12 @@ func (v *Server) shelfHandler(ctx context.Context, f shelf, snapshot *table.Snap
 		return nil, apierrors.NewForbidden(kind.GVR.GroupResource(), info.Name, f.unclaimed(kind, info.Verb))
 	}
 	if slices.Contains(reads, info.Verb) && info.Subresource != kinds.ScaleSubresource {
-		of := read.OnShelf{Shelf: f.Shelf, Space: f.space, Judged: snapshot.Rev}
+		scope := read.ExportViewScope{ID: f.Shelf, Space: f.space, DecidedAt: snapshot.Rev}
 		if f.space == key.AllSpaces {
-			of.Clustered = clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)
-			of.Hidden = v.hidden(f.Shelf, snapshot, kind, info.Verb)
+			scope.Clustered = clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)
+			scope.Hidden = v.hidden(f.Shelf, snapshot, kind, info.Verb)
 		}
-		return v.config.Views.Handler(read.Shelf(of), kind, info)
+		return v.config.Views.Handler(read.ExportView(scope), kind, info)
 	}
 	through := write.Through{Shelf: f.Shelf, Space: f.space, Clustered: clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)}
 	return v.config.Spaces.ThroughHandler(kind, through, info)

@@ -369,7 +369,7 @@ func (q *Server) why(ctx context.Context, rights *rights, o key.Object, l key.Lo
 	if rights.lists(key.Identity{Resource: key.Customizers}) {
 		answer.Rules = q.effects(ctx, row, p.Class)
 	}
-	if read.Holds(row, l) {
+	if read.IsDesired(row, l) {
 		if digest, err := q.config.Digest(row.Entry, p.Class); err == nil {
 			answer.Digest = digest.String()
 		}

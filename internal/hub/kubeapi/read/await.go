@@ -8,9 +8,9 @@ import (
 	"k8s.io/apiserver/pkg/storage"
 )
 
-// await returns when the table has a state that a request with this resourceVersion may
-// see: without one, everything that was acknowledged before; with "0", any state;
-// otherwise at least that revision.
+// await blocks until the table may answer a request with this resourceVersion. Without one, the
+// table must contain every write that was acknowledged before the call. "0" accepts any state,
+// and a number accepts that revision or a later one.
 func (s *Server) await(ctx context.Context, version string) error {
 	switch version {
 	case "":
@@ -41,8 +41,8 @@ func (s *Server) awaitCommitted(ctx context.Context) error {
 	return nil
 }
 
-// awaitRevision waits for a revision that a client names: it may just have been written, which a hub
-// sees a moment later, or long after if it is behind, or it may never be. Whether there is one says the log.
+// awaitRevision waits for the revision that a client names. The table may be behind, or the
+// revision may not exist. If the table does not reach it in FutureWait, the log decides.
 func (s *Server) awaitRevision(ctx context.Context, rev int64) error {
 	short, cancel := context.WithTimeout(ctx, s.config.FutureWait)
 	defer cancel()

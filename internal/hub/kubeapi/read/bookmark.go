@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// bookmark says that the client has seen everything up to the cursor; complete marks the
-// one after the initial state.
+// bookmark returns a bookmark event at the cursor: the client has received everything up to
+// it. complete marks the bookmark after the initial state.
 func (w *watcher) bookmark(complete bool) watch.Event {
 	obj := w.reader.New()
 	if m, err := meta.Accessor(obj); err == nil {
@@ -22,7 +22,7 @@ func (w *watcher) bookmark(complete bool) watch.Event {
 	return watch.Event{Type: watch.Bookmark, Object: obj}
 }
 
-// bookmarkTimer fires at an interval, shortly before a watch ends, and then.
+// bookmarkTimer fires at an interval, shortly before the deadline of a watch, and at the deadline.
 type bookmarkTimer struct {
 	*time.Timer
 	every    time.Duration
@@ -50,18 +50,18 @@ func (b *bookmarkTimer) next() time.Duration {
 	return min(b.every, left)
 }
 
-// passed says that the watch has to end.
+// passed reports whether the deadline of the watch has passed.
 func (b *bookmarkTimer) passed() bool {
 	return !b.deadline.IsZero() && !time.Now().Before(b.deadline)
 }
 
-// rang notes that the timer fired.
+// rang records that the timer fired, and restarts it.
 func (b *bookmarkTimer) rang() {
 	b.due = true
 	b.Reset(b.next())
 }
 
-// take says whether the timer has fired since the last take.
+// take reports whether the timer has fired since the last call of take.
 func (b *bookmarkTimer) take() bool {
 	due := b.due
 	b.due = false

@@ -23,7 +23,7 @@ func expired(err error) error {
 	return apierrors.NewInternalError(err)
 }
 
-// tooOld is expired, with the revisions, for a watch that begins.
+// tooOld returns the error of a watch that can't start. An expired error names both revisions.
 func (r *reader) tooOld(w *watcher, err error) error {
 	if errors.Is(err, errStopped) {
 		return err
@@ -35,9 +35,9 @@ func (r *reader) tooOld(w *watcher, err error) error {
 		w.cursor, r.server.config.Table.Floor(r.lens.topics(w.query)...)))
 }
 
-// refused is a watch whose only event says that it can't begin where the client asks. A
-// kube-apiserver does the same: a client takes that for the end of a watch and lists again,
-// while it would retry a request that fails. Other errors fail the request.
+// refused returns a watch whose only event is the error. A kube-apiserver answers in the same way
+// if it can't serve a watch from the requested revision: the client then lists again, whereas it
+// would retry a failed request. Other errors fail the request.
 func refused(err error) (watch.Interface, error) {
 	if errors.Is(err, errStopped) {
 		none := make(chan watch.Event)
@@ -73,7 +73,7 @@ func statusOf(err error) runtime.Object {
 
 type cutKey struct{}
 
-// cuttable makes it possible for a watch to cut off a client that does not read, see cut.
+// cuttable lets a watch set the write deadline of the client's connection, see cut.
 func cuttable(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
 		connection := http.NewResponseController(w)
@@ -81,10 +81,10 @@ func cuttable(next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// cut sets the deadline of writes to the client. Where that is not possible, the request
-// ends when its context does.
-func cut(ctx context.Context, at time.Time) {
+// cut sets the deadline of writes to the client. Without a connection in the context it does
+// nothing; the request then ends with its context.
+func cut(ctx context.Context, deadline time.Time) {
 	if connection, ok := ctx.Value(cutKey{}).(*http.ResponseController); ok {
-		_ = connection.SetWriteDeadline(at)
+		_ = connection.SetWriteDeadline(deadline)
 	}
 }

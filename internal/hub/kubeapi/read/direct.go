@@ -19,14 +19,13 @@ import (
 	"orrery.dev/orrery/internal/hub/respond"
 )
 
-// Most watches are idle, and there are many: what one keeps while nothing happens is what it
-// costs. So those of objects as they are, which informers have, are written by the goroutine of
-// their request, without one of their own, without a channel between the two, and without
-// what the handlers of k8s.io/apiserver keep. These still say which requests are watches, and
-// what of: they only don't serve them.
+// Most watches are idle, and there are many, so memory per idle watch is what they cost. The
+// goroutine of the request therefore writes watches of whole objects, which informers use. Such a
+// watch needs no goroutine, no channel and none of the state of the handlers in
+// k8s.io/apiserver. These still parse and check the request; they only do not serve it.
 
-// medium is how the events of watches of a kind are written in one media type. All of them
-// share it.
+// medium encodes the events of watches of one kind in one media type. All these watches share
+// it.
 type medium struct {
 	mediaType     string
 	framer        runtime.Framer
@@ -34,7 +33,7 @@ type medium struct {
 	ids           map[watch.EventType]runtime.Identifier
 }
 
-// streams are by media type.
+// streams maps media types to their encodings.
 type streams map[string]*medium
 
 // write writes one event, as the handlers of k8s.io/apiserver do.
@@ -56,12 +55,12 @@ func (m *medium) write(e watch.Event, w io.Writer) error {
 	return encode(e.Object, to)
 }
 
-// watching serves watches: those that can be written directly, and others by next.
+// watching serves watches: directly if possible, otherwise with next.
 func (r *reader) watching(scope *handlers.RequestScope, next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		asked, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
-		to := r.shape.streams[asked.Accepted.MediaType]
-		if err != nil || asked.Convert != nil || to == nil || wsstream.IsWebSocketRequest(req) {
+		negotiated, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
+		to := r.shape.streams[negotiated.Accepted.MediaType]
+		if err != nil || negotiated.Convert != nil || to == nil || wsstream.IsWebSocketRequest(req) {
 			cuttable(next)(w, req)
 			return
 		}
@@ -76,8 +75,8 @@ func (r *reader) watching(scope *handlers.RequestScope, next http.HandlerFunc) h
 		}()
 		next(w, req.WithContext(routine.WithTask(ctx, task)))
 		switch served = task.Func != nil; {
-		case !served: // it was refused
-		case d.watcher == nil: // it can't begin, which is an event
+		case !served: // the handlers refused the request
+		case d.watcher == nil: // refused: the only event is an error
 			respond.Serve(req.Context(), func() {
 				defer cancel()
 				task.Func()
@@ -92,13 +91,13 @@ func (r *reader) watching(scope *handlers.RequestScope, next http.HandlerFunc) h
 
 type directKey struct{}
 
-// direct writes the events of a watch to its client. To the handlers it is the watch.
+// direct writes the events of a watch to its client. The handlers take it for the watch.
 type direct struct {
 	*medium
 	w       http.ResponseWriter
 	watcher *watcher
-	// buffer has what is yet to be written; nil: nothing. taken is the revision up to which
-	// everything has been written.
+	// buffer has events that are not yet written, or is nil. taken is the revision up to which
+	// all events have been written.
 	buffer *bytes.Buffer
 	taken  int64
 }
@@ -119,22 +118,22 @@ func (d *direct) close() {
 	}
 }
 
-// serve writes events until the watch ends. All that is not waiting is done aside: what the
-// stack has grown to once, it keeps.
+// serve writes events until the watch ends. Everything but waiting runs in another goroutine,
+// because a stack that has grown for one event does not shrink while the watch is idle.
 func (d *direct) serve() {
 	defer d.close()
 	err := respond.Aside(d.begin)
 	if err == nil {
 		err = d.watcher.follow(respond.Aside)
 	}
-	_ = respond.Aside(func() error { return d.end(err) }) // a client that is gone need not know
+	_ = respond.Aside(func() error { return d.end(err) }) // writes to a closed connection may fail
 }
 
-// begin begins the answer.
+// begin writes the header of the response.
 func (d *direct) begin() error {
 	control := http.NewResponseController(d.w)
-	// A writer without deadlines, as in tests, goes without.
-	d.watcher.to, d.watcher.cut = d, func(at time.Time) { _ = control.SetWriteDeadline(at) }
+	// Writers in tests have no deadlines.
+	d.watcher.to, d.watcher.cut = d, func(deadline time.Time) { _ = control.SetWriteDeadline(deadline) }
 	d.taken = d.watcher.cursor
 	d.w.Header().Set("Content-Type", d.mediaType)
 	d.w.WriteHeader(http.StatusOK)
@@ -144,7 +143,7 @@ func (d *direct) begin() error {
 	return nil
 }
 
-// end tells the client why the watch ends, but if it knows or is not to.
+// end sends the error that ended the watch, except errStopped.
 func (d *direct) end(err error) error {
 	w := d.watcher
 	if errors.Is(err, errStopped) {
@@ -156,7 +155,7 @@ func (d *direct) end(err error) error {
 	return d.fail(err)
 }
 
-// fail tells the client why the watch ends.
+// fail sends an error event with the reason why the watch ends.
 func (d *direct) fail(err error) error {
 	if d.buffer == nil {
 		d.buffer = d.watcher.reader.server.buffers.get()
@@ -168,7 +167,7 @@ func (d *direct) fail(err error) error {
 	return d.writeOut()
 }
 
-// add adds an event to what is to be written.
+// add appends an event to the buffer, and flushes a large buffer.
 func (d *direct) add(timer *bookmarkTimer, e watch.Event) error {
 	if d.buffer == nil {
 		d.buffer = d.watcher.reader.server.buffers.get()
@@ -182,7 +181,7 @@ func (d *direct) add(timer *bookmarkTimer, e watch.Event) error {
 	return d.flush(timer)
 }
 
-// flush writes what is to be written, and has it sent.
+// flush writes the buffer and sends it to the client.
 func (d *direct) flush(timer *bookmarkTimer) error {
 	if d.buffer == nil {
 		d.taken = d.watcher.cursor
@@ -220,12 +219,11 @@ func (d *direct) letGo() {
 	}
 }
 
-// blockedAfter is how long it takes until somebody looks after a watch whose client does not
-// take what is written.
+// blockedAfter is how long a write may block before attend starts to monitor the watch.
 const blockedAfter = 20 * time.Millisecond
 
-// attend looks after a watch while something is written to its client, in place of the
-// goroutine that writes, for the reasons of send.
+// attend monitors a watch whose write to the client blocks. It cuts the connection in the cases
+// in which send would end the watch.
 func (w *watcher) attend(timer *bookmarkTimer, taken int64, done <-chan struct{}) {
 	for {
 		if w.sub.Ended() != nil {

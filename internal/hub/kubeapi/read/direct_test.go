@@ -14,8 +14,8 @@ import (
 	"k8s.io/apiserver/pkg/endpoints/request"
 )
 
-// TestWrittenDirectly: what is written without the handlers of k8s.io/apiserver is, byte for byte, what
-// they write.
+// TestWrittenDirectly checks that watches without the handlers of k8s.io/apiserver send the same
+// bytes as these.
 func TestWrittenDirectly(t *testing.T) {
 	for _, accept := range []string{"application/json", "application/vnd.kubernetes.protobuf"} {
 		for gvr, path := range map[schema.GroupVersionResource]string{configMaps: "api/v1/configmaps", scalersV1: "apis/autoscaling/v1/horizontalpodautoscalers"} {

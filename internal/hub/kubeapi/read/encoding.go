@@ -16,37 +16,37 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds"
 )
 
-// form is how an encoder wants an object.
+// form is the input that an encoder needs.
 type form uint8
 
 const (
-	// formUnknown is that of an encoder that is not in the catalog: the object is decoded,
-	// and counted as a fallback, because it may be the hot path of a new library version.
+	// formUnknown is for encoders that are not in the catalog. The object is decoded, and
+	// counted as a fallback: a new version of a library may use the encoder for most reads.
 	formUnknown form = iota
-	// formJSON is the object's own bytes.
+	// formJSON needs the bytes of the object.
 	formJSON
-	// formPretty is the same, indented.
+	// formPretty needs the bytes of the object, indented.
 	formPretty
-	// formProtobuf is protobuf, which is made of the object's own bytes for kinds that are served
-	// as they are stored.
+	// formProtobuf needs protobuf. It is converted from the bytes of the object if the kind is
+	// served as it is stored.
 	formProtobuf
-	// formDecoded needs an object: YAML.
+	// formDecoded needs a decoded object: YAML.
 	formDecoded
 )
 
-// encoding is what an encoder's identifier says.
+// encoding describes the encoder of an identifier.
 type encoding struct {
 	form form
-	// event is set if the object is one of a watch and the whole event is written.
+	// event is set if the encoder writes a whole watch event and not only an object.
 	event watch.EventType
 }
 
-// catalog has the encoders that handlers use for one kind, by their identifiers. It is
-// immutable.
+// catalog maps the identifiers of the encoders that handlers use for one kind to what these
+// need. It is immutable.
 type catalog map[apiruntime.Identifier]encoding
 
-// newCatalog has every encoder that the handlers may make from a serializer, and how watches
-// are written in each media type.
+// newCatalog returns every encoder that the handlers may make from a serializer, and the
+// encoding of watches for each media type.
 func newCatalog(s apiruntime.NegotiatedSerializer, gv schema.GroupVersion) (catalog, streams) {
 	c, all := catalog{}, streams{}
 	for _, info := range s.SupportedMediaTypes() {
@@ -97,13 +97,13 @@ func watchIdentifier(embedded, stream apiruntime.Identifier, event watch.EventTy
 	return apiruntime.Identifier(id)
 }
 
-// transforms says whether an encoder turns objects into table rows or partial metadata,
-// for which it needs their metadata or a TableConvertor, but no decoded object.
+// transforms reports whether an encoder turns objects into table rows or partial metadata. It
+// needs their metadata or a TableConvertor, but no decoded object.
 func transforms(id apiruntime.Identifier) bool {
 	return strings.Contains(string(id), "watch-embedded")
 }
 
-// partialShape is the shape of kinds of which only the metadata is shown.
+// partialShape is the shape of kinds of which clients read only the metadata.
 func partialShape() *shape {
 	gvk := metadataGVK()
 	encoders, streams := newCatalog(apihelpers.GetMetaInternalVersionCodecs(), gvk.GroupVersion())
@@ -116,26 +116,26 @@ func partialShape() *shape {
 	}
 }
 
-// shape is what encoding the objects of a kind needs besides the objects. It
-// does not refer to the kind.
+// shape is what encoding the objects of a kind needs besides the objects. It must not refer to
+// the kind, which is the weak key of shapes.
 type shape struct {
 	catalog catalog
 	streams streams
-	// apiVersion and listKind are as served.
+	// apiVersion and listKind are those of responses.
 	apiVersion, listKind string
 	// itemHead is the beginning of objects, with kind and apiVersion, that is left out of
 	// items of a list, as Kubernetes does for built-in kinds; nil for other kinds.
 	itemHead []byte
-	// checkVersion says that stored values may differ in version from each other.
+	// checkVersion reports whether stored objects may differ in version from each other.
 	checkVersion bool
-	// asStored says that the stored version is the one that is served.
+	// asStored reports whether the stored version is the one that is served.
 	asStored bool
 }
 
-// shapes has the shape of every kind in use, for as long as the kind is.
+// shapes caches the shape of each kind until the kind is garbage collected.
 type shapes struct{ byKind sync.Map }
 
-func (s *shapes) of(k *kinds.Kind) *shape {
+func (s *shapes) get(k *kinds.Kind) *shape {
 	p := weak.Make(k)
 	if known, ok := s.byKind.Load(p); ok {
 		return known.(*shape)
@@ -164,7 +164,7 @@ func newShape(k *kinds.Kind) *shape {
 	return s
 }
 
-// metadataGVK is the kind of objects of which only the metadata is shown.
+// metadataGVK is the kind of objects of which clients read only the metadata.
 func metadataGVK() schema.GroupVersionKind {
 	return metav1.SchemeGroupVersion.WithKind("PartialObjectMetadata")
 }

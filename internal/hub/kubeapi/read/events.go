@@ -9,19 +9,18 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// event is what one revision did to one object of a view, as a watch with a
-// selection sees it.
+// event is the effect of one revision on one object of a view, for a watch with a selection.
 type event struct {
 	kind watch.EventType
-	row  *table.Row // as it is, or was
+	row  *table.Row // the current row, or the last one of a deleted object
 }
 
-// events are what a step did to the objects that a query and a selection choose, in the
-// order of places.
+// events returns the effects of a step on the objects that a query and a selection choose, in
+// the order of places.
 func (r *reader) events(q query, s selection, step table.Step) []event {
 	var events []event
 	changes := step.Changes
-	if !r.look.reports { // those are composed
+	if !r.display.reports { // composed has merged those
 		changes = r.merged(q, changes)
 	}
 	for _, c := range changes {
@@ -29,25 +28,25 @@ func (r *reader) events(q query, s selection, step table.Step) []event {
 			events = append(events, e)
 		}
 	}
-	if r.look.shelf {
+	if r.display.exportView {
 		writtenLast(events, step.Rev)
 	}
 	return events
 }
 
-// merged has one change for each place in the view. Two rows may trade a place in one
-// revision: if one space's object goes, another's of the same identity may appear, and that
-// is one change of one object.
+// merged returns one change for each place in the view. Two rows may exchange a place in one
+// revision: when the object of one space is deleted, that of another space with the same identity
+// may appear. For clients, this is one change of one object.
 func (r *reader) merged(q query, changes []table.Change) []table.Change {
 	var mine []table.Change
 	for _, c := range changes {
-		if !q.about(c.Row().Key) {
+		if !q.matches(c.Row().Key) {
 			continue
 		}
-		if c.Prev != nil && !r.lens.holds(c.Prev) {
+		if c.Prev != nil && !r.lens.contains(c.Prev) {
 			c.Prev = nil
 		}
-		if c.Cur != nil && !r.lens.holds(c.Cur) {
+		if c.Cur != nil && !r.lens.contains(c.Cur) {
 			c.Cur = nil
 		}
 		if c.Prev != nil || c.Cur != nil {
@@ -74,7 +73,7 @@ func (r *reader) merged(q query, changes []table.Change) []table.Change {
 	return merged
 }
 
-// event is the event of a change for a selection; ok is false if there is none.
+// event returns the event of a change for a selection; ok is false if there is none.
 func (r *reader) event(s selection, c table.Change) (e event, ok bool) {
 	before, after := r.shown(c.Prev, s), r.shown(c.Cur, s)
 	switch {
@@ -88,15 +87,15 @@ func (r *reader) event(s selection, c table.Change) (e event, ok bool) {
 	return event{}, false
 }
 
-// looksSame says that clients of the view can't tell two shown rows apart.
+// looksSame reports whether clients of the view can't distinguish the two rows of a change.
 func (r *reader) looksSame(c table.Change) bool {
 	switch {
-	case r.look.reports:
+	case r.display.reports:
 		return r.looksSameReported(c)
-	case r.look.at == "":
+	case r.display.location == "":
 		return c.SameEntry()
 	}
-	if c.SameEntry() && classAt(c.Prev, r.look.at) == classAt(c.Cur, r.look.at) {
+	if c.SameEntry() && classAt(c.Prev, r.display.location) == classAt(c.Cur, r.display.location) {
 		return true
 	}
 	if !sameSource(c.Prev, c.Cur) {

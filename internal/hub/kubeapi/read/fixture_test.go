@@ -248,27 +248,27 @@ func (f *fixture) serve() *httptest.Server {
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		f.requests.Add(1)
 		var lens Lens
-		parts := strings.SplitN(req.URL.Path, "/", 5)
+		segments := strings.SplitN(req.URL.Path, "/", 5)
 		switch {
 		case strings.HasPrefix(req.URL.Path, string(route.Exports)), strings.HasPrefix(req.URL.Path, string(route.Slices)):
 			root, rest := route.Of(req.URL.Path)
-			shelf, s, _ := root.Shelf()
-			lens = onShelf(shelf, s, f.table.Rev())
+			exportView, s, _ := root.Shelf()
+			lens = viewOf(exportView, s, f.table.Rev())
 			req.URL.Path = "/" + rest
 		case strings.HasPrefix(req.URL.Path, string(route.ReportViews)):
 			root, rest := route.Of(req.URL.Path)
 			s, l, _ := root.Reported()
 			lens = Reports(s, l)
 			req.URL.Path = "/" + rest
-		case parts[1] == "views":
-			lens = Location(key.Location(parts[3]), key.Same)
-			req.URL.Path = "/" + parts[4]
-		case parts[2] == "*":
+		case segments[1] == "views":
+			lens = Location(key.Location(segments[3]), key.Same)
+			req.URL.Path = "/" + segments[4]
+		case segments[2] == "*":
 			lens = AllSpaces()
-			req.URL.Path = "/" + strings.Join(parts[3:], "/")
+			req.URL.Path = "/" + strings.Join(segments[3:], "/")
 		default:
-			lens = Space(key.Space(parts[2]))
-			req.URL.Path = "/" + strings.Join(parts[3:], "/")
+			lens = Space(key.Space(segments[2]))
+			req.URL.Path = "/" + strings.Join(segments[3:], "/")
 		}
 		info, err := resolver.NewRequestInfo(req)
 		if err != nil {
@@ -298,14 +298,14 @@ func (f *fixture) serve() *httptest.Server {
 }
 
 // labelled is a Deriver by the label "at", which names locations with dots
-// between them, and by one more row that denies locations. It computes
-// everything anew each time.
-type labelled struct{ placed map[string]*at }
+// between them, and by one more row that denies locations. It recomputes
+// everything each time.
+type labelled struct{ placed map[string]*placedAt }
 
 const denyKey = "m/deny"
 
-// classKey has the row that says of which class locations are: LOCATION=NEEDS, with
-// spaces between them.
+// classKey is the key of the row with the classes of locations: LOCATION=NEEDS, separated by
+// spaces.
 const classKey = "m/classes"
 
 // classes are those of tests by what they need of their location.
@@ -317,7 +317,7 @@ var classes = sync.OnceValue(func() map[string]*placement.Class {
 	return all
 })
 
-// classOf is what a location's class needs of it; empty: it is of none.
+// classOf returns the input of a location's class, or "" if it has no class.
 func classOf(values map[string][]byte, location key.Location) string {
 	for entry := range strings.FieldsSeq(string(values[classKey])) {
 		if l, needs, _ := strings.Cut(entry, "="); l == string(location) {
@@ -341,10 +341,10 @@ func followRules(object []byte, inputs []placement.Input) ([]byte, error) {
 	return json.Marshal(decoded)
 }
 
-// at is the membership of one row.
-type at struct{ places []placement.Place }
+// placedAt is the membership of one row.
+type placedAt struct{ places []placement.Place }
 
-func (a *at) Locations() []key.Location {
+func (a *placedAt) Locations() []key.Location {
 	var names []key.Location
 	for _, p := range a.places {
 		names = append(names, p.Location)
@@ -352,18 +352,18 @@ func (a *at) Locations() []key.Location {
 	return names
 }
 
-func (a *at) Includes(l key.Location) bool {
+func (a *placedAt) Includes(l key.Location) bool {
 	_, ok := a.Place(l)
 	return ok
 }
 
-func (a *at) SameAt(l key.Location, other table.Membership) bool {
+func (a *placedAt) SameAt(l key.Location, other table.Membership) bool {
 	place, ok := a.Place(l)
-	was, before := other.(*at).Place(l)
-	return ok == before && place == was
+	previous, existed := other.(*placedAt).Place(l)
+	return ok == existed && place == previous
 }
 
-func (a *at) Place(l key.Location) (placement.Place, bool) {
+func (a *placedAt) Place(l key.Location) (placement.Place, bool) {
 	for _, p := range a.places {
 		if p.Location == l {
 			return p, true
@@ -415,12 +415,12 @@ func keysOf[V any](m map[string]V) func(func(string) bool) {
 	}
 }
 
-// placeAll is where every object of a state goes: of objects with one identity
-// the one in the first space wins; "hold" in a label holds an object back.
-func placeAll(values map[string][]byte) map[string]*at {
+// placeAll returns the locations of all objects of a state. Of objects with the same identity, that
+// of the first space wins. The label "hold" holds an object.
+func placeAll(values map[string][]byte) map[string]*placedAt {
 	denied := string(values[denyKey])
 	winners := map[string]string{}
-	placed := map[string]*at{}
+	placed := map[string]*placedAt{}
 	for _, k := range slices.Sorted(keysOf(values)) {
 		if !strings.HasPrefix(k, "o/") {
 			continue
@@ -431,7 +431,7 @@ func placeAll(values map[string][]byte) map[string]*at {
 		if err := json.Unmarshal(values[k], &object); err != nil {
 			panic(err)
 		}
-		a := &at{}
+		a := &placedAt{}
 		_, resource, rest, _ := key.Split(k)
 		for name := range strings.SplitSeq(object.Metadata.Labels["at"], ".") {
 			l := key.Location(name)

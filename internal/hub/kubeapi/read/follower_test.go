@@ -50,21 +50,21 @@ func sameJSON(a, b string) bool {
 
 // read reads one event; ok is false when the watch has ended. An error event
 // is returned as an error.
-func (f *follower) read(t tester) (e told, ok bool, err error) {
+func (f *follower) read(t tester) (e sent, ok bool, err error) {
 	select {
 	case event, ok := <-f.watch.ResultChan():
 		if !ok {
-			return told{}, false, nil
+			return sent{}, false, nil
 		}
 		if event.Type == watch.Error {
-			return told{}, false, apierrors.FromObject(event.Object)
+			return sent{}, false, apierrors.FromObject(event.Object)
 		}
 		place, plain, rev := shown(t, event.Object.(*object))
 		place = shortPlace(f.angle.lens, place)
-		return told{event.Type, place, rev, plain}, true, nil
+		return sent{event.Type, place, rev, plain}, true, nil
 	case <-time.After(limit.Wait):
 		t.Fatalf("%s: waited too long for an event", f.angle)
-		return told{}, false, nil
+		return sent{}, false, nil
 	}
 }
 
@@ -104,7 +104,7 @@ func drain(t *rapid.T, m *model, w *follower) {
 	}
 }
 
-func compareEvent(t *rapid.T, w *follower, got, want told) {
+func compareEvent(t *rapid.T, w *follower, got, want sent) {
 	if got.kind != want.kind || got.place != want.place || got.rev != want.rev || !sameJSON(got.object, want.object) {
 		t.Fatalf("%s from %d:\n got %+v\nwant %+v", w.angle, w.from, got, want)
 	}

@@ -9,17 +9,17 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// others are the fields of a Location that name spaces, and objects of spaces, or count
-// those of all spaces: which spaces it admits, what its agent says of single objects, how
-// many there are and how they do. The annotation has what kubectl applied.
+// others are the fields of a Location that name other spaces or their objects, or count the
+// objects of all spaces: the admitted spaces, removals, and progress. The annotation
+// repeats the fields that kubectl applied.
 var others = []string{
 	"spec.admit", "status.agent.prune", "status.agent.purge", "status.agent.deferred",
 	"status.assigned", "status.applied", "status.healthy", "status.mutated", "status.failed", "status.held", "status.stale", "status.leaving", "status.leftovers",
 	`metadata.annotations.kubectl\.kubernetes\.io/last-applied-configuration`,
 }
 
-// withoutOthers returns the value of a Location as spaces other than root see it. The value
-// itself is not changed. What can't be read is not shown at all.
+// withoutOthers returns a Location as spaces other than root see it. It does not change value. A
+// value that can't be parsed is replaced by an empty object.
 func withoutOthers(value []byte) []byte {
 	for _, field := range others {
 		var err error

@@ -270,14 +270,14 @@ func TestUnreachableLogIsAnError(t *testing.T) {
 	}
 }
 
-// TestBehind has a hub that is behind the log for longer than it would wait for a revision that may
-// never be: that the log has it is reason to wait on, for a read and for a watch that goes on.
+// TestBehind runs a hub that is behind the log for longer than FutureWait. The log contains the
+// revision, so a read and a resumed watch continue to wait.
 func TestBehind(t *testing.T) {
-	asked, caughtUp := make(chan struct{}), make(chan struct{})
+	queried, caughtUp := make(chan struct{}), make(chan struct{})
 	f := newFixture(t, func(c *Config, _ *table.Config) {
 		c.FutureWait = 10 * time.Millisecond
 		c.Committed = func(context.Context) error {
-			asked <- struct{}{}
+			queried <- struct{}{}
 			<-caughtUp
 			return nil
 		}
@@ -286,7 +286,7 @@ func TestBehind(t *testing.T) {
 	s := f.serve()
 	client := kubernetes.NewForConfigOrDie(&rest.Config{Host: s.URL + "/spaces/a"}).CoreV1().ConfigMaps("default")
 	catchUp := func(value string) {
-		<-asked
+		<-queried
 		f.put(cm("a", "x", value))
 		caughtUp <- struct{}{}
 	}

@@ -58,7 +58,7 @@ func metadataInformer(c *rest.Config, stop <-chan struct{}) cache.SharedIndexInf
 }
 
 func testInformer(t *testing.T, path string, start func(*rest.Config, <-chan struct{}) cache.SharedIndexInformer) {
-	f := newFixture(t, onShelves)
+	f := newFixture(t, withExportViews)
 	for i := range 30 {
 		f.put(cm("a", fmt.Sprint("x", i), "1", "at=l1"))
 	}

@@ -11,94 +11,92 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// A Lens is one view of the table: which rows are its objects, in which order, and how they
-// look. It is a value without state, and a function of the rows alone. Space, AllSpaces,
-// Location, Reports and Shelf make one.
+// A Lens is one view of the table: which rows are its objects, in which order, and how clients
+// see them. It has no state and depends on the rows alone. Space, AllSpaces, Location, Reports
+// and ExportView return one.
 type Lens interface {
 	// String is the view's path.
 	String() string
-	// topics are what a watch of a query subscribes to. They may be wider than the query.
+	// topics returns the subscriptions of a watch. They may cover more than the query.
 	topics(query) []table.Topic
-	// now is the current state of a query, in the order of places.
+	// now returns the current state of a query, in the order of places.
 	now(*table.Table, query) state
-	// holds says whether a row that is in the query's state is an object of the view.
-	holds(*table.Row) bool
-	// place identifies an object within one resource of the view: no two objects share one
-	// at the same revision, and lists are in its order.
+	// contains reports whether a row of the query's state is an object of the view.
+	contains(*table.Row) bool
+	// place returns the position of an object in lists of one resource. At one revision, no two
+	// objects of the view have the same place.
 	place(*table.Row) string
-	// premises are the premises of a watch of a kind that begins at a revision.
-	premises(c *Config, k *kinds.Kind, from int64) []table.Condition
-	// since is the revision from which on the view is of what it is of now: before that
-	// there was another space, or location, of the name.
+	// conditions returns the stream conditions of a watch of a kind that starts at a revision.
+	conditions(c *Config, k *kinds.Kind, from int64) []table.Condition
+	// since is the revision at which the space or location was created; older revisions belong
+	// to a deleted one of the same name.
 	since(*table.Table) int64
-	// looks says how the objects of a kind are shown.
-	looks(*table.Table, *kinds.Kind) look
+	// display returns how the view displays the objects of a kind.
+	display(*table.Table, *kinds.Kind) display
 }
 
-// query says which objects of a view are asked for: those of one resource, perhaps of one
-// namespace only, or with one name.
+// query selects the objects of one resource, optionally of one namespace only or with one name.
 type query struct {
 	resource key.Resource
-	// namespaced says that the resource is namespaced.
+	// namespaced reports whether the resource is namespaced.
 	namespaced bool
-	// namespace and name are empty for all. They are those that objects have in the view.
+	// namespace and name are empty for all. They are names in the view, not those in the space.
 	namespace, name string
 	placing         key.Placing
 	wide            key.Wide
 }
 
-// about says whether a key is one of the query's.
-func (q query) about(k string) bool {
+// matches reports whether the object of a key is in the query.
+func (q query) matches(k string) bool {
 	s, resource, rest, ok := key.Split(k)
 	if !ok || resource != q.resource {
 		return false
 	}
 	o := key.Object{Space: s, Identity: key.Identity{Resource: resource}}
 	o.Namespace, o.Name = key.SplitName(rest)
-	at := q.placing.At(o)
+	identity := q.placing.At(o)
 	if q.wide.Spaces {
-		at.Namespace, at.Name = q.wide.At("", o)
+		identity.Namespace, identity.Name = q.wide.At("", o)
 	}
-	return (q.namespace == "" || q.namespace == at.Namespace) && (q.name == "" || q.name == at.Name)
+	return (q.namespace == "" || q.namespace == identity.Namespace) && (q.name == "" || q.name == identity.Name)
 }
 
-// single says that the query is for at most one object of a space.
+// single reports whether at most one object of a space can match the query.
 func (q query) single() bool { return q.name != "" && (q.namespace != "" || !q.namespaced) }
 
 func (q query) object(s key.Space) key.Object {
 	return key.Object{Space: s, Identity: key.Identity{Resource: q.resource, Namespace: q.namespace, Name: q.name}}
 }
 
-// look is how a view shows the objects of a kind.
-type look struct {
-	// space adds the annotation that names the space.
+// display describes how a view displays the objects of a kind.
+type display struct {
+	// space adds the annotation that names the space of an object.
 	space bool
-	// at, if set, shows objects as they are rendered for the location, where it puts them.
-	at      key.Location
-	placing key.Placing
+	// location, if set, displays objects as they are rendered for it, with their names there.
+	location key.Location
+	placing  key.Placing
 	// mark is the value of the location's label; empty if the location does not exist.
 	mark string
-	// reports says that rows are made of reports, and shows objects by the names that are
-	// wide.
+	// reports is set if rows are composed of reports. Objects then have wide names.
 	reports bool
 	wide    key.Wide
-	// shelf says that rows come and go by more than their own writes. With wide names, those
-	// of owners of the clustered kinds are wide, too.
-	shelf     bool
-	clustered clustered
-	// listRevision gives items the revision of the list in place of their own.
+	// exportView is set if the view's rows also change by writes to other objects, such as an
+	// APIBinding. With wide names, owners of the clustered kinds have wide names, too.
+	exportView bool
+	clustered  clustered
+	// listRevision gives items the revision of the list instead of their own.
 	listRevision bool
-	// metadataOnly shows PartialObjectMetadata whatever the client asks for.
+	// metadataOnly returns PartialObjectMetadata for all requests.
 	metadataOnly bool
-	// counts adds to tables how far objects have come at their locations.
+	// counts adds columns to tables with the progress of objects at their locations.
 	counts bool
-	// foreign leaves out what names objects of other spaces, see withoutOthers.
+	// foreign removes fields about other spaces, see withoutOthers.
 	foreign bool
-	// shared says that several objects may have one name, so that there is no get by name.
+	// shared is set if several objects may have the same name. Then there is no get by name.
 	shared bool
 }
 
-// state is what a view holds at one revision.
+// state is the content of a view at one revision.
 type state struct {
 	rev int64
 	// from calls fn for the rows from the place start on, in the order of places, until it
@@ -106,8 +104,7 @@ type state struct {
 	from func(start string, fn func(*table.Row) bool)
 }
 
-// Space is the view of one space: its objects as they were written, and the Locations of
-// root.
+// Space is the view of one space: its objects as stored, and the Locations of root.
 func Space(name key.Space) Lens { return spaceLens{name} }
 
 type spaceLens struct{ name key.Space }
@@ -129,8 +126,7 @@ func (l spaceLens) prefix(q query) string {
 	return key.ResourcePrefix(l.home(q.resource), q.resource)
 }
 
-// home is the space that has the objects of a resource: Locations are written in root and
-// can be read in every space.
+// home returns the space that stores a resource: every space reads Locations from root.
 func (l spaceLens) home(r key.Resource) key.Space {
 	if r == key.Locations {
 		return key.Root
@@ -155,8 +151,8 @@ func (l spaceLens) now(t *table.Table, q query) state {
 	}}
 }
 
-// holds leaves out Locations that admit nothing of the space.
-func (l spaceLens) holds(row *table.Row) bool { return placement.Shown(row, l.name) }
+// contains excludes Locations that admit nothing of the space.
+func (l spaceLens) contains(row *table.Row) bool { return placement.Shown(row, l.name) }
 
 func (l spaceLens) place(row *table.Row) string {
 	_, rest := restOf(row)
@@ -170,7 +166,7 @@ func (l spaceLens) since(t *table.Table) int64 {
 	return createdAt(t, l.name.Key())
 }
 
-// createdAt is the revision at which an object was created; one that is gone never was.
+// createdAt returns the revision at which an object was created, or MaxInt64 if it does not exist.
 func createdAt(t *table.Table, k string) int64 {
 	row, _ := t.Get(k)
 	if row == nil {
@@ -179,15 +175,14 @@ func createdAt(t *table.Table, k string) int64 {
 	return row.CreateRev
 }
 
-// looks leaves out what a Location says of other spaces: who asks why learns what concerns
-// the own one.
-func (l spaceLens) looks(_ *table.Table, k *kinds.Kind) look {
-	return look{counts: placement.Never(k.Resource) == "", foreign: l.home(k.Resource) != l.name}
+// display removes what a Location reports about other spaces. `orrery why` returns what concerns
+// the caller's own space.
+func (l spaceLens) display(_ *table.Table, k *kinds.Kind) display {
+	return display{counts: placement.Never(k.Resource) == "", foreign: l.home(k.Resource) != l.name}
 }
 
-// AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation.
-// Kinds that CRDs define are shown as PartialObjectMetadata, because two
-// spaces may define one kind differently.
+// AllSpaces is the view of all spaces at once. Objects carry SpaceAnnotation. Two spaces may
+// define a kind differently, so kinds that CRDs define are served as PartialObjectMetadata.
 func AllSpaces() Lens { return allSpacesLens{} }
 
 type allSpacesLens struct{}
@@ -205,14 +200,14 @@ func (allSpacesLens) now(t *table.Table, q query) state {
 	}}
 }
 
-// acrossSpaces visits the rows of a query space by space: it skips the objects of other
-// resources at the cost of one look-up per space.
+// acrossSpaces visits the rows of a query space by space. It skips other resources with one
+// lookup per space.
 func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Row) bool) {
 	from, more := key.OfPath(start), true
 	for more {
 		var space key.Space
 		snap.AscendFrom(from, func(row *table.Row) bool {
-			space = spaceOf(row) // none behind the last object
+			space = spaceOf(row) // stays empty after the last object
 			return false
 		})
 		if space == "" {
@@ -223,7 +218,7 @@ func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Ro
 			if !strings.HasPrefix(row.Key, prefix) {
 				return false
 			}
-			if q.about(row.Key) {
+			if q.matches(row.Key) {
 				more = fn(row)
 			}
 			return more
@@ -234,24 +229,24 @@ func acrossSpaces(snap *table.Snapshot, start string, q query, fn func(*table.Ro
 
 func (allSpacesLens) since(*table.Table) int64 { return 0 }
 
-func (allSpacesLens) holds(*table.Row) bool { return true }
+func (allSpacesLens) contains(*table.Row) bool { return true }
 
 func (allSpacesLens) place(row *table.Row) string {
 	path, _ := key.PathOf(row.Key)
 	return path
 }
 
-func (allSpacesLens) looks(_ *table.Table, k *kinds.Kind) look {
-	return look{space: true, shared: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}
+func (allSpacesLens) display(_ *table.Table, k *kinds.Kind) display {
+	return display{space: true, shared: true, metadataOnly: k.Custom != nil, counts: placement.Never(k.Resource) == ""}
 }
 
-// restOf is the resource of a row, and the [NAMESPACE/]NAME in its key.
+// restOf returns the resource of a row, and [NAMESPACE/]NAME from its key.
 func restOf(row *table.Row) (key.Resource, string) {
 	_, r, rest, _ := key.Split(row.Key)
 	return r, rest
 }
 
-// spaceOf is the space that a row's key names.
+// spaceOf returns the space in a row's key.
 func spaceOf(row *table.Row) key.Space {
 	s, _, _, _ := key.Split(row.Key)
 	return s

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// list is a list of objects of a view. Its JSON is assembled while it is written, and its
-// protobuf made of that; only forms that need a decoded list make one.
+// list is a list of objects of a view. JSON is assembled while it is written, protobuf is
+// converted from JSON, and only other forms decode the list.
 type list struct {
 	metav1.ListMeta
-	// Items has the name by which the libraries recognize a list.
+	// Items must have this name: the libraries recognize a list by it.
 	Items  []*object
 	reader *reader
 }
@@ -28,13 +28,13 @@ var (
 	_ metav1.ListInterface    = &list{}
 )
 
-// GetObjectKind returns a kind that does not change, whatever is set.
+// GetObjectKind returns a kind that ignores changes.
 func (l *list) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject is the decoded list, which callers may change.
+// DeepCopyObject returns the decoded list, which callers may change.
 func (l *list) DeepCopyObject() runtime.Object { return l.GetObject() }
 
-// GetObject is the decoded list, or the list itself if it can't be decoded.
+// GetObject returns the decoded list, or the list itself if it can't be decoded.
 func (l *list) GetObject() runtime.Object {
 	decoded, err := l.decode()
 	if err != nil {
@@ -74,8 +74,8 @@ func (l *list) encode(id runtime.Identifier, encode func(runtime.Object, io.Writ
 	return encode(decoded, w)
 }
 
-// decode makes a list of decoded objects. It fails if that would take too much memory at
-// once: then clients have to page or to take JSON.
+// decode returns a list of decoded objects. It fails if that would take too much memory; clients
+// then have to request pages or JSON.
 func (l *list) decode() (runtime.Object, error) {
 	if size, limit := totalSize(l.Items), l.reader.server.config.DecodedListBytes; size > limit {
 		return nil, tooLarge(size, limit)
@@ -102,7 +102,7 @@ func (l *list) decode() (runtime.Object, error) {
 	return decoded, nil
 }
 
-// head is the list's JSON up to its items.
+// head returns the JSON of the list up to its items.
 func (l *list) head() ([]byte, error) {
 	head, err := json.Marshal(struct {
 		metav1.TypeMeta `json:",inline"`
@@ -141,7 +141,7 @@ func (l *list) writeJSON(encode func(runtime.Object, io.Writer) error, w io.Writ
 	return writeAll(w, []byte("]}\n"))
 }
 
-// writeItem writes one item: what it was converted to, or its own bytes.
+// writeItem writes the converted item if there is one, otherwise the bytes of the object.
 func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
 	if converted != nil {
 		return writeAll(w, converted)
@@ -149,16 +149,16 @@ func (l *list) writeItem(o *object, converted []byte, w io.Writer) error {
 	return o.writeWithout(l.reader.shape.itemHead, w)
 }
 
-// converted has the items that are not stored in the version that is served. They are
-// converted before the first byte of the list is written: an item that can't be converted
-// fails the list, as in Kubernetes, and does not truncate it.
+// converted returns the items whose stored version is not the served one. They are converted
+// before the first byte of the list is written: as in Kubernetes, an item that can't be converted
+// fails the list instead of truncating it.
 func (l *list) converted(encode func(runtime.Object, io.Writer) error) (map[*object][]byte, error) {
 	var others map[*object][]byte
 	size := 0
 	for _, o := range l.Items {
 		if o.asServed() {
-			// Nothing else can go wrong with bytes that are shown as they are.
-			if _, err := stored(o.row.Entry); err != nil && !l.reader.look.reports {
+			// Served bytes can only lack metadata.
+			if _, err := stored(o.row.Entry); err != nil && !l.reader.display.reports {
 				return nil, err
 			}
 			continue
@@ -195,8 +195,8 @@ func tooLarge(size, limit int) error {
 func totalSize(items []*object) (n int) {
 	for _, o := range items {
 		n += len(o.row.Value)
-		if of, ok := o.row.In.(*reported); ok && of.source != nil {
-			n += len(of.source.Value)
+		if composed, ok := o.row.In.(*reported); ok && composed.source != nil {
+			n += len(composed.source.Value)
 		}
 	}
 	return n

@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Location is the view of what is desired at a location: the rows that belong to it,
-// rendered, without those that are held or in whose place the location has another space's
-// object. They are where the location puts them.
+// Location is the view of the objects that are desired at a location: those assigned to it,
+// rendered, with the namespaces of its namespace mapping. Held objects are not part of it, nor
+// are objects whose place at the location is taken by another space's object.
 func Location(name key.Location, p key.Placing) Lens { return locationLens{name, p} }
 
 type locationLens struct {
@@ -30,7 +30,7 @@ func (l locationLens) now(t *table.Table, q query) state {
 		if r, _ := restOf(row); r != q.resource {
 			return nextOf(row, q.resource), true
 		}
-		if q.about(row.Key) && l.holds(row) {
+		if q.matches(row.Key) && l.contains(row) {
 			rows = append(rows, row)
 		}
 		return "", true
@@ -39,8 +39,8 @@ func (l locationLens) now(t *table.Table, q query) state {
 	return listed(l, rev, rows)
 }
 
-// nextOf is where the rows of a resource continue after a row of another one: in the same
-// space or in the next one.
+// nextOf returns the key at which the rows of a resource continue after a row of another resource:
+// in the same space or in the next one.
 func nextOf(row *table.Row, r key.Resource) string {
 	s := spaceOf(row)
 	if prefix := key.ResourcePrefix(s, r); prefix > row.Key {
@@ -49,7 +49,7 @@ func nextOf(row *table.Row, r key.Resource) string {
 	return key.After(key.SpacePrefix(s))
 }
 
-// listed is the state with the given rows, which are in the order of places.
+// listed returns the state with these rows, which must be in the order of places.
 func listed(l Lens, rev int64, rows []*table.Row) state {
 	return state{rev, func(start string, fn func(*table.Row) bool) {
 		i, _ := slices.BinarySearchFunc(rows, start, func(row *table.Row, start string) int {
@@ -63,7 +63,7 @@ func listed(l Lens, rev int64, rows []*table.Row) state {
 	}}
 }
 
-func (l locationLens) holds(row *table.Row) bool { return Holds(row, l.name) }
+func (l locationLens) contains(row *table.Row) bool { return IsDesired(row, l.name) }
 
 func (l locationLens) place(row *table.Row) string {
 	namespace, name := nameOf(l.placing, row)
@@ -73,18 +73,18 @@ func (l locationLens) place(row *table.Row) string {
 	return namespace + "/" + name
 }
 
-// nameOf is what the object of a row is called where it is put.
+// nameOf returns the namespace and name of a row's object at a location.
 func nameOf(p key.Placing, row *table.Row) (namespace, name string) {
 	s, r, rest, _ := key.Split(row.Key)
 	namespace, name = key.SplitName(rest)
-	at := p.At(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
-	return at.Namespace, at.Name
+	identity := p.At(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
+	return identity.Namespace, identity.Name
 }
 
 func (l locationLens) since(t *table.Table) int64 { return createdAt(t, l.name.Key()) }
 
-func (l locationLens) looks(t *table.Table, _ *kinds.Kind) look {
-	shown := look{at: l.name, placing: l.placing, listRevision: true}
+func (l locationLens) display(t *table.Table, _ *kinds.Kind) display {
+	shown := display{location: l.name, placing: l.placing, listRevision: true}
 	if row, _ := t.Get(l.name.Key()); row != nil {
 		shown.mark = key.OwnershipMark(l.name, row.Meta.UID)
 	}

@@ -45,7 +45,7 @@ type written struct {
 	rev   int64
 }
 
-// angle is a way to look at the log: a view, and what is asked of it.
+// angle is a request: a view and a query.
 type angle struct {
 	lens      Lens
 	gvr       schema.GroupVersionResource
@@ -58,11 +58,11 @@ func (a angle) String() string {
 	return fmt.Sprintf("%s %s ns=%q name=%q l=%q", a.lens, a.gvr.Resource, a.namespace, a.name, a.selector)
 }
 
-// seen is an object as the model says that clients see it.
+// seen is an object as the model expects clients to read it.
 type seen struct {
 	// place orders the objects of a list.
 	place string
-	// content changes when clients are to see a change.
+	// content changes if and only if a watch must send an event.
 	content string
 	// object is the whole JSON, without the resourceVersion.
 	object string
@@ -70,8 +70,8 @@ type seen struct {
 	rev int64
 }
 
-// at is what an angle shows of a state.
-func (m *model) at(rev int64, a angle) map[string]seen {
+// visible returns the objects of an angle at a revision, by place.
+func (m *model) visible(rev int64, a angle) map[string]seen {
 	values := map[string][]byte{}
 	for k, w := range m.states[rev] {
 		values[k] = w.value
@@ -115,10 +115,10 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 					panic(err)
 				}
 			}
-			s.object = withMarks(travelled, o, kind.GVK.Kind, w.value, values[l.name.Key()])
+			s.object = withOwnership(travelled, o, kind.GVK.Kind, w.value, values[l.name.Key()])
 			s.content = s.object
-		case shelfLens:
-			object, place, ok := shelved(values, k, l)
+		case exportLens:
+			object, place, ok := inExportView(values, k, l)
 			if !ok {
 				continue
 			}
@@ -140,28 +140,28 @@ func (m *model) at(rev int64, a angle) map[string]seen {
 	return result
 }
 
-// withMarks is what travels of an object, with the marks of its source and location.
-func withMarks(travelled []byte, o key.Object, kind string, source, location []byte) string {
+// withOwnership returns an object as an agent gets it, with its ownership metadata.
+func withOwnership(travelled []byte, o key.Object, kind string, source, location []byte) string {
 	var object map[string]any
 	if err := json.Unmarshal(travelled, &object); err != nil {
 		panic(err)
 	}
-	of := map[string]map[string]any{"labels": {}, "annotations": {}}
+	maps := map[string]map[string]any{"labels": {}, "annotations": {}}
 	metadata := object["metadata"].(map[string]any)
-	for name := range of {
+	for name := range maps {
 		if there, ok := metadata[name].(map[string]any); ok {
-			of[name] = there
+			maps[name] = there
 		}
-		metadata[name] = of[name]
+		metadata[name] = maps[name]
 	}
-	of["labels"]["orrery.dev/space"] = string(o.Space)
+	maps["labels"]["orrery.dev/space"] = string(o.Space)
 	if location != nil {
-		of["labels"]["orrery.dev/location"] = gjson.GetBytes(location, "metadata.name").Str + "." + fmt.Sprintf("%.8s", gjson.GetBytes(location, "metadata.uid").Str)
+		maps["labels"]["orrery.dev/location"] = gjson.GetBytes(location, "metadata.name").Str + "." + fmt.Sprintf("%.8s", gjson.GetBytes(location, "metadata.uid").Str)
 	}
-	of["annotations"]["orrery.dev/source-kind"] = kind
-	of["annotations"]["orrery.dev/source-namespace"] = o.Namespace
-	of["annotations"]["orrery.dev/source-name"] = o.Name
-	of["annotations"]["orrery.dev/source-uid"] = gjson.GetBytes(source, "metadata.uid").Str
+	maps["annotations"]["orrery.dev/source-kind"] = kind
+	maps["annotations"]["orrery.dev/source-namespace"] = o.Namespace
+	maps["annotations"]["orrery.dev/source-name"] = o.Name
+	maps["annotations"]["orrery.dev/source-uid"] = gjson.GetBytes(source, "metadata.uid").Str
 	return compact(object)
 }
 
@@ -173,8 +173,8 @@ func compact(o any) string {
 	return string(b)
 }
 
-// told is one event of a watch.
-type told struct {
+// sent is one event of a watch.
+type sent struct {
 	kind  watch.EventType
 	place string
 	rev   int64
@@ -182,11 +182,11 @@ type told struct {
 	object string
 }
 
-// between is what a watch is to tell of the revisions after one and up to another.
-func (m *model) between(after, upTo int64, a angle) []told {
-	var events []told
+// between returns the events that a watch must send after one revision and up to another.
+func (m *model) between(after, upTo int64, a angle) []sent {
+	var events []sent
 	for rev := after + 1; rev <= upTo; rev++ {
-		before, now := m.at(rev-1, a), m.at(rev, a)
+		before, now := m.visible(rev-1, a), m.visible(rev, a)
 		places := map[string]bool{}
 		for p := range before {
 			places[p] = true
@@ -196,19 +196,19 @@ func (m *model) between(after, upTo int64, a angle) []told {
 		}
 		first := len(events)
 		for _, p := range slices.Sorted(maps.Keys(places)) {
-			old, had := before[p]
-			cur, has := now[p]
+			old, existed := before[p]
+			cur, exists := now[p]
 			switch {
-			case !had:
-				events = append(events, told{watch.Added, p, rev - 1, cur.object})
-			case !has:
-				events = append(events, told{watch.Deleted, p, rev - 1, old.object})
+			case !existed:
+				events = append(events, sent{watch.Added, p, rev - 1, cur.object})
+			case !exists:
+				events = append(events, sent{watch.Deleted, p, rev - 1, old.object})
 			case old.content != cur.content:
-				events = append(events, told{watch.Modified, p, rev - 1, cur.object})
+				events = append(events, sent{watch.Modified, p, rev - 1, cur.object})
 			}
 		}
-		if _, ok := a.lens.(shelfLens); ok { // what was written comes last
-			slices.SortStableFunc(events[first:], func(x, y told) int {
+		if _, ok := a.lens.(exportLens); ok { // objects written at the revision come last
+			slices.SortStableFunc(events[first:], func(x, y sent) int {
 				return cmp.Compare(bit(now[x.place].rev == rev), bit(now[y.place].rev == rev))
 			})
 		}
@@ -243,8 +243,8 @@ func (a angle) options(version string) (context.Context, *metainternalversion.Li
 func genAngle(t *rapid.T, label string) angle {
 	a := angle{
 		lens: rapid.SampledFrom([]Lens{Space("a"), Space("b"), AllSpaces(), Location("l1", key.Same), Location("l2", key.Same),
-			onShelf(wholeShelf(), "*", math.MaxInt64), onShelf(wholeShelf(), "a", math.MaxInt64), onShelf(sliceOf("web"), "*", math.MaxInt64),
-			onShelf(sliceOf("web"), "a", math.MaxInt64), onShelf(sliceOf(""), "*", math.MaxInt64), Reports("a", "l1"), Reports("*", "l1"), Reports("a", "*"), Reports("*", "*")}).Draw(t, label),
+			viewOf(wholeView(), "*", math.MaxInt64), viewOf(wholeView(), "a", math.MaxInt64), viewOf(sliceOf("web"), "*", math.MaxInt64),
+			viewOf(sliceOf("web"), "a", math.MaxInt64), viewOf(sliceOf(""), "*", math.MaxInt64), Reports("a", "l1"), Reports("*", "l1"), Reports("a", "*"), Reports("*", "*")}).Draw(t, label),
 		gvr: rapid.SampledFrom([]schema.GroupVersionResource{configMaps, configMaps, namespaces, widgetsV1}).Draw(t, "resource"),
 	}
 	if a.gvr == widgetsV1 {
@@ -258,7 +258,7 @@ func genAngle(t *rapid.T, label string) angle {
 	a.name = rapid.SampledFrom([]string{"", "", "", "x"}).Draw(t, "name")
 	a.selector = rapid.SampledFrom([]string{"", "", "app=web", "app!=web", "hold", "orrery.dev/location", "orrery.dev/space in (a,ab)", "orrery.dev/location=l1.0a1b2c3d",
 		"orrery.dev/health=Degraded", "orrery.dev/state!=Applied", "orrery.dev/state=Pending"}).Draw(t, "selector")
-	if l, ok := a.lens.(shelfLens); ok && l.wide.Spaces {
+	if l, ok := a.lens.(exportLens); ok && l.wide.Spaces {
 		if a.namespace != "" {
 			a.namespace = rapid.SampledFrom([]string{"a--", "ab--", "a-b--", ""}).Draw(t, "of space") + a.namespace
 		} else if a.gvr == namespaces && a.name != "" {
@@ -291,14 +291,14 @@ func genUpdates(t *rapid.T, now map[string]written) []table.Update {
 		}
 		if rapid.IntRange(0, 7).Draw(t, "class") == 0 && !taken[classKey] {
 			taken[classKey] = true
-			of := rapid.SampledFrom([]string{"", "l1=1", "l1=2", "l1=1 l2=2", "l2=db", "l1=db l2=db"}).Draw(t, "classes")
-			updates = append(updates, table.Update{Key: classKey, Value: []byte(of + " ")})
+			class := rapid.SampledFrom([]string{"", "l1=1", "l1=2", "l1=1 l2=2", "l2=db", "l1=db l2=db"}).Draw(t, "classes")
+			updates = append(updates, table.Update{Key: classKey, Value: []byte(class + " ")})
 			continue
 		}
-		if rapid.IntRange(0, 7).Draw(t, "shelves") == 0 && !taken[shelvesKey] {
-			taken[shelvesKey] = true
+		if rapid.IntRange(0, 7).Draw(t, "shelves") == 0 && !taken[withoutViewKey] {
+			taken[withoutViewKey] = true
 			not := rapid.SampledFrom([]string{"", "a", "ab web", "web", "a-b db"}).Draw(t, "not there")
-			updates = append(updates, table.Update{Key: shelvesKey, Value: []byte(not + " ")})
+			updates = append(updates, table.Update{Key: withoutViewKey, Value: []byte(not + " ")})
 			continue
 		}
 		o := sample{

@@ -20,7 +20,7 @@ import (
 // however slowly they are read and wherever they are cut and resumed.
 func TestViewsEqualTheirModel(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
-		f := newFixture(t, onShelves)
+		f := newFixture(t, withExportViews)
 		defer f.server.Close()
 		m := newModel()
 		there := key.Location("l1").Key()
@@ -82,7 +82,7 @@ func checkPages(t *rapid.T, f *fixture, m *model) {
 		}
 		l := result.(*list)
 		items = append(items, l.Items...)
-		total := len(m.at(rev, a))
+		total := len(m.visible(rev, a))
 		if l.RemainingItemCount != nil && int(*l.RemainingItemCount) != total-len(items) {
 			t.Fatalf("%s: %d of %d items, %d remain", a, len(items), total, *l.RemainingItemCount)
 		}
@@ -98,7 +98,7 @@ func checkPages(t *rapid.T, f *fixture, m *model) {
 }
 
 func compareItems(t *rapid.T, m *model, a angle, rev int64, version string, items []*object) {
-	want := m.at(rev, a)
+	want := m.visible(rev, a)
 	if version != fmt.Sprint(rev) || len(items) != len(want) {
 		t.Fatalf("%s: %d items at %s, want %d at %d", a, len(items), version, len(want), rev)
 	}
@@ -127,8 +127,8 @@ func compareItems(t *rapid.T, m *model, a angle, rev int64, version string, item
 // shortPlace is a place as the model says it: without the resource.
 func shortPlace(l Lens, place string) string {
 	if _, everywhere := l.(allSpacesLens); everywhere {
-		parts := strings.SplitN(place, "/", 4)
-		return parts[0] + "/" + parts[3]
+		segments := strings.SplitN(place, "/", 4)
+		return segments[0] + "/" + segments[3]
 	}
 	return place
 }

@@ -17,9 +17,9 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// object is one row as a view shows it, at a resourceVersion. To handlers it is an API
-// object; it is decoded only if they need more than its bytes or its metadata. It belongs
-// to one request.
+// object is one row at a resourceVersion, as a view displays it. Handlers take it for an API
+// object. It is decoded only if they need more than its bytes or its metadata. It belongs to one
+// request.
 type object struct {
 	reader *reader
 	row    *table.Row
@@ -33,13 +33,13 @@ var (
 	_ metav1.ObjectMetaAccessor = &object{}
 )
 
-// GetObjectKind returns a kind that does not change, whatever is set.
+// GetObjectKind returns a kind that ignores changes.
 func (o *object) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject is the decoded object, which callers may change.
+// DeepCopyObject returns the decoded object, which callers may change.
 func (o *object) DeepCopyObject() runtime.Object { return o.GetObject() }
 
-// GetObject is the decoded object.
+// GetObject returns the decoded object.
 func (o *object) GetObject() runtime.Object {
 	decoded, err := o.decode()
 	if err != nil {
@@ -48,8 +48,8 @@ func (o *object) GetObject() runtime.Object {
 	return decoded
 }
 
-// GetObjectMeta decodes only the metadata. It never returns nil: a value that can't be read
-// has empty metadata, and encoding it fails.
+// GetObjectMeta decodes only the metadata. It never returns nil: a value that can't be parsed has
+// empty metadata, and fails when it is encoded.
 func (o *object) GetObjectMeta() metav1.Object {
 	if o.meta == nil {
 		o.meta = &metav1.ObjectMeta{}
@@ -73,27 +73,27 @@ func (o *object) readMeta(into *metav1.ObjectMeta) error {
 	return nil
 }
 
-// document is the object's JSON and what the view adds to it.
+// document returns the object's JSON and what the view adds to it.
 func (o *object) document() (document, addition, error) {
 	a := addition{rev: o.rev}
-	l := o.reader.look
+	l := o.reader.display
 	switch {
 	case l.reports:
 		d, err := parse(o.reader.show(o.row, o.reader.stale(o.row.In.(*reported).location)))
 		return d, a, err
-	case l.at != "":
+	case l.location != "":
 		r, err := o.reader.rendered(o.row)
 		if err != nil {
 			return document{}, a, err
 		}
-		a.labels, a.annotations = l.marks(o.row, o.reader.kind.GVK.Kind)
+		a.labels, a.annotations = l.ownership(o.row, o.reader.kind.GVK.Kind)
 		shown, err := l.placed(o.row, r.Object)
 		if err != nil {
 			return document{}, a, fmt.Errorf("show %q: %w", o.row.Key, err)
 		}
 		d, err := parse(shown)
 		return d, a, err
-	case l.shelf && l.wide.Spaces:
+	case l.exportView && l.wide.Spaces:
 		value, err := l.widened(o.row)
 		if err != nil {
 			return document{}, a, err
@@ -115,10 +115,10 @@ func (o *object) document() (document, addition, error) {
 	return d, a, err
 }
 
-// asServed says that the stored bytes are in the version that is served.
+// asServed reports whether the stored bytes are in the version that is served.
 func (o *object) asServed() bool {
 	s := o.reader.shape
-	if o.reader.look.metadataOnly || o.reader.look.reports {
+	if o.reader.display.metadataOnly || o.reader.display.reports {
 		return true
 	}
 	if s.checkVersion {
@@ -127,23 +127,23 @@ func (o *object) asServed() bool {
 	return s.asStored
 }
 
-// decode makes an object of the kind's Hub version.
+// decode returns the object in the hub version of its kind.
 func (o *object) decode() (runtime.Object, error) {
 	d, a, err := o.document()
 	if err != nil {
 		return nil, err
 	}
-	if o.reader.look.metadataOnly {
+	if o.reader.display.metadataOnly {
 		partial := &metav1.PartialObjectMetadata{}
 		partial.SetGroupVersionKind(metadataGVK())
 		return partial, o.readMeta(&partial.ObjectMeta)
 	}
 	codec := o.reader.kind.StorageCodec
-	if (o.reader.look.at != "" || o.reader.look.reports) && o.reader.kind.Custom != nil {
-		codec = unstructured.UnstructuredJSONScheme // what travels is what was written
+	if (o.reader.display.location != "" || o.reader.display.reports) && o.reader.kind.Custom != nil {
+		codec = unstructured.UnstructuredJSONScheme // agents get custom resources as stored
 	}
 	decoded, err := runtime.Decode(codec, d.value)
-	if err != nil && o.reader.look.reports { // a cluster's word for it is not taken: the rest of a list can be read
+	if err != nil && o.reader.display.reports { // a malformed report must not fail the list
 		decoded, err = runtime.Decode(codec, o.reader.bare(d.value))
 	}
 	if err != nil {
@@ -157,16 +157,16 @@ func (o *object) decode() (runtime.Object, error) {
 	return decoded, nil
 }
 
-// writeJSON writes the object as clients of the view see it. It must be asServed.
+// writeJSON writes the object as clients of the view see it. It must be in the served version.
 func (o *object) writeJSON(w io.Writer) error { return o.writeWithout(nil, w) }
 
-// writeWithout writes the object without head if it begins with it.
+// writeWithout writes the object, without head if it starts with head.
 func (o *object) writeWithout(head []byte, w io.Writer) error {
 	d, a, err := o.document()
 	if err != nil {
 		return err
 	}
-	if !o.reader.look.metadataOnly {
+	if !o.reader.display.metadataOnly {
 		return d.without(head).write(w, a)
 	}
 	if err := writeAll(w, []byte(`{`), []byte(`"kind":"PartialObjectMetadata","apiVersion":"meta.k8s.io/v1","metadata":`)); err != nil {
@@ -178,8 +178,8 @@ func (o *object) writeWithout(head []byte, w io.Writer) error {
 	return writeAll(w, []byte("}"))
 }
 
-// CacheEncode writes the object's own bytes where the encoder would write the same at
-// higher cost, and otherwise lets it encode the decoded object.
+// CacheEncode writes the object's own bytes if the encoder would write the same ones. Otherwise it
+// passes the decoded object to the encoder.
 func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	e := o.reader.shape.catalog[id]
 	switch {
@@ -189,7 +189,7 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 		return o.encodePretty(w)
 	case e.form == formUnknown && transforms(id):
 		return encode(opaque{o}, w)
-	case (e.form == formDecoded || e.form == formProtobuf) && e.event != "" && !o.reader.look.reports:
+	case (e.form == formDecoded || e.form == formProtobuf) && e.event != "" && !o.reader.display.reports:
 		return o.encodeShared(id, encode, w)
 	case e.form == formUnknown:
 		o.reader.server.fallbacks.Add(1)
@@ -201,8 +201,8 @@ func (o *object) CacheEncode(id runtime.Identifier, encode func(runtime.Object, 
 	return encode(made, w)
 }
 
-// encodeJSON writes one value and a newline, as the encoders do. An event is one Write,
-// since over a WebSocket each Write is a message.
+// encodeJSON writes one value and a newline, as the encoders do. It writes an event with one call
+// of Write, because each Write is a message of a WebSocket.
 func (o *object) encodeJSON(e encoding, w io.Writer) error {
 	if e.event == "" {
 		if err := o.writeJSON(w); err != nil {
@@ -238,7 +238,7 @@ func (o *object) encodePretty(w io.Writer) error {
 	return writeAll(w, buffer.Bytes())
 }
 
-// addTo adds to decoded metadata what a view adds.
+// addTo applies the addition to decoded metadata.
 func (a addition) addTo(m metav1.Object) {
 	m.SetResourceVersion(strconv.FormatInt(a.rev, 10))
 	if len(a.annotations) > 0 {
@@ -259,10 +259,10 @@ func added(to map[string]string, all []field) map[string]string {
 	return to
 }
 
-// opaque hides from encoders that an object can encode itself, so that they transform it,
-// for which its metadata or ConvertToTable is enough.
-type opaque struct{ of *object }
+// opaque hides CacheEncode from encoders that transform an object. These need only its metadata or
+// ConvertToTable.
+type opaque struct{ object *object }
 
 func (t opaque) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 func (t opaque) DeepCopyObject() runtime.Object   { return t }
-func (t opaque) GetObjectMeta() metav1.Object     { return t.of.GetObjectMeta() }
+func (t opaque) GetObjectMeta() metav1.Object     { return t.object.GetObjectMeta() }

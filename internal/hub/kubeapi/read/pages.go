@@ -7,9 +7,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// pages keeps the states of lists that clients read page by page, so that every page is of
-// the same revision. States share most of their memory with the table; since what they
-// alone hold is not bounded, their number and lifetime are. It is safe for concurrent use.
+// pages keeps the states of lists that clients read page by page, so that every page is of the
+// same revision. States share most of their memory with the table. Their number and lifetime are
+// limited, because the rest of their memory has no limit. It is safe for concurrent use.
 type pages struct {
 	keep  time.Duration
 	limit int
@@ -35,7 +35,7 @@ func keyOfPage(l Lens, q query, rev int64) pageKey {
 	return pageKey{l.String(), q.resource, q.namespace, q.name, rev}
 }
 
-// put keeps a state for the next page.
+// put stores a state for the next page.
 func (p *pages) put(k pageKey, st state, now time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *pages) put(k pageKey, st state, now time.Time) {
 	p.kept = append(p.kept, page{k, st, now})
 }
 
-// get returns a kept state; ok is false if it is gone.
+// get returns a stored state; ok is false if there is none.
 func (p *pages) get(k pageKey, now time.Time) (st state, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *pages) get(k pageKey, now time.Time) (st state, ok bool) {
 	return found.state, true
 }
 
-// drop removes what is too old, and the page of a key, which it returns.
+// drop removes expired pages, and the page of a key, which it returns.
 func (p *pages) drop(k pageKey, now time.Time) *page {
 	var found *page
 	rest := p.kept[:0]

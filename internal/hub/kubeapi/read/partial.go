@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// partialConvertor converts field labels by a kind's own convertor, though to the handlers
-// the kind is PartialObjectMetadata.
+// partialConvertor converts field labels with the convertor of a kind that is served to handlers
+// as PartialObjectMetadata.
 type partialConvertor struct {
 	runtime.ObjectConvertor
 	kind schema.GroupVersionKind
@@ -16,7 +16,7 @@ func (p partialConvertor) ConvertFieldLabel(_ schema.GroupVersionKind, label, va
 	return p.ObjectConvertor.ConvertFieldLabel(p.kind, label, value)
 }
 
-// ConvertToVersion leaves partial metadata as it is.
+// ConvertToVersion returns partial metadata unchanged.
 func (p partialConvertor) ConvertToVersion(in runtime.Object, _ runtime.GroupVersioner) (runtime.Object, error) {
 	return in, nil
 }

@@ -5,12 +5,12 @@ import (
 	"io"
 )
 
-// pieceBytes is how much of a list is written at once: each write costs a frame of HTTP/2
-// and a record of TLS, and most items are smaller than a few KB.
+// pieceBytes is the size of one write of a list. Each write costs an HTTP/2 frame and a TLS record,
+// and most items have only a few KB.
 const pieceBytes = 64 << 10
 
-// pieces collects writes, except for the first one, by which the response writer recognizes
-// a stream that it may compress.
+// pieces buffers all writes but the first, by which the response writer recognizes a stream that
+// it may compress.
 type pieces struct {
 	to     io.Writer
 	begun  bool
@@ -33,7 +33,7 @@ func (p *pieces) Write(b []byte) (int, error) {
 	return p.buffer.Write(b)
 }
 
-// flush writes what has been collected.
+// flush writes the buffer.
 func (p *pieces) flush() error {
 	if p.buffer.Len() == 0 {
 		return nil

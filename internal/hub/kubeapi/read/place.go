@@ -11,14 +11,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// placed is the membership of rows that go to locations.
+// placed is the membership of rows that are assigned to locations.
 type placed interface {
 	Place(location key.Location) (placement.Place, bool)
 }
 
-// Holds says whether a row's object is desired at a location: it is assigned, not held, and
-// the location has no other space's object in its place.
-func Holds(row *table.Row, l key.Location) bool {
+// IsDesired reports whether a row's object is desired at a location: it is assigned, not held, and
+// no object of another space has its place.
+func IsDesired(row *table.Row, l key.Location) bool {
 	if row.In == nil {
 		return false
 	}
@@ -30,19 +30,19 @@ func Holds(row *table.Row, l key.Location) bool {
 	return ok && place.Held == "" && place.Owner == ""
 }
 
-// rendered is a row's object as it is rendered for the view's location.
+// rendered returns a row's object as rendered for the view's location.
 func (r *reader) rendered(row *table.Row) (render.Rendered, error) {
-	return r.server.config.Renderer.Render(row.Entry, classAt(row, r.look.at))
+	return r.server.config.Renderer.Render(row.Entry, classAt(row, r.display.location))
 }
 
-// digest is the digest of what rendered returns.
+// digest returns the digest of the rendered object.
 func (r *reader) digest(row *table.Row) (wire.Sum, error) {
-	return r.server.config.Renderer.Digest(row.Entry, classAt(row, r.look.at))
+	return r.server.config.Renderer.Digest(row.Entry, classAt(row, r.display.location))
 }
 
-// placed is the JSON of a row's object with the name that it has where it is put. The
-// JSON is not changed.
-func (l look) placed(row *table.Row, object []byte) ([]byte, error) {
+// placed returns the JSON of a row's object with its name at the location. It does not change
+// object.
+func (l display) placed(row *table.Row, object []byte) ([]byte, error) {
 	if l.placing == key.Same {
 		return object, nil
 	}
@@ -59,7 +59,7 @@ func (l look) placed(row *table.Row, object []byte) ([]byte, error) {
 	return sjson.SetBytes(object, "metadata.name", name)
 }
 
-// classAt is the class by which a row's object is rendered for a location.
+// classAt returns the rendering class of a row's object at a location.
 func classAt(row *table.Row, l key.Location) *placement.Class {
 	p, ok := row.In.(placed)
 	if !ok {

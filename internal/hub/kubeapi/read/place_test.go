@@ -18,11 +18,11 @@ func TestHolds(t *testing.T) {
 	f.put(cm("a", "x", "1", "at=l1"), cm("b", "x", "2", "at=l1.l2"))
 	held := sample{gvr: namespaces, space: "a", name: "held", labels: map[string]string{"at": "l1.l2", "hold": "why"}}
 	f.put(held)
-	if row, _ := f.table.Get(held.key()); Holds(row, "l1") {
+	if row, _ := f.table.Get(held.key()); IsDesired(row, "l1") {
 		t.Error("l1 holds an object that is held back")
 	}
 	for space, want := range map[key.Space]bool{"a": true, "b": false} {
-		if row, _ := f.table.Get(cm(space, "x", "").key()); Holds(row, "l1") != want {
+		if row, _ := f.table.Get(cm(space, "x", "").key()); IsDesired(row, "l1") != want {
 			t.Errorf("l1 holds the object of %s: %v", space, !want)
 		}
 	}
@@ -37,7 +37,7 @@ func TestSharedEventsAreOfOneClass(t *testing.T) {
 	row, _ := f.table.Get(cm("a", "x", "").key())
 	encode := func(decoded runtime.Object, w io.Writer) error { return json.NewEncoder(w).Encode(decoded) }
 	for _, needs := range []string{"1", "2", "1"} {
-		as := &at{[]placement.Place{{Location: "l1", Class: classes()[needs]}}}
+		as := &placedAt{[]placement.Place{{Location: "l1", Class: classes()[needs]}}}
 		o := &object{reader: f.reader(Location("l1", key.Same), configMaps), row: &table.Row{Entry: row.Entry, In: as}, rev: 7}
 		var b strings.Builder
 		if err := o.encodeShared("protobuf", encode, &b); err != nil || !strings.Contains(b.String(), `"data":{"v":"`+needs+`"}`) {

@@ -10,8 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// writePretty writes the list as json.MarshalIndent would, with only one item in memory at
-// a time.
+// writePretty writes the list as json.MarshalIndent would, with one item in memory at a time.
 func (l *list) writePretty(encode func(runtime.Object, io.Writer) error, w io.Writer) error {
 	others, err := l.converted(encode)
 	if err != nil {
@@ -63,7 +62,7 @@ func (l *list) indentItem(o *object, converted []byte, to *bytes.Buffer) error {
 	return nil
 }
 
-// buffers lends memory for one value at a time.
+// buffers is a pool of buffers for single values.
 type buffers struct{ pool sync.Pool }
 
 func (b *buffers) get() *bytes.Buffer {
@@ -73,7 +72,7 @@ func (b *buffers) get() *bytes.Buffer {
 	return &bytes.Buffer{}
 }
 
-// put takes a buffer back, unless it has become too large to keep.
+// put returns a buffer to the pool, unless it has become too large to keep.
 func (b *buffers) put(buffer *bytes.Buffer) {
 	const keep = 256 << 10
 	if buffer.Cap() <= keep {

@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/protobuf"
 )
 
-// protobufPrefix is what Kubernetes puts before every message.
+// protobufPrefix precedes every protobuf message of Kubernetes.
 const protobufPrefix = "k8s\x00"
 
 // The tags of the two fields of every list: its metadata and its items.
@@ -20,16 +20,16 @@ const (
 	itemTag     = 2<<3 | 2
 )
 
-// transcoder makes protobuf of the stored JSON of what is read; nil where it has to be decoded.
+// transcoder converts stored JSON to protobuf; it is nil if objects have to be decoded.
 func (r *reader) transcoder() *protobuf.Type {
-	if r.look.metadataOnly || r.look.reports {
+	if r.display.metadataOnly || r.display.reports {
 		return nil
 	}
 	return r.kind.Protobuf
 }
 
-// encodable is the object as its encoder needs it: with its protobuf, if it has one without
-// being decoded, or decoded.
+// encodable returns the input that an encoder needs: protobuf if JSON can be converted to it,
+// otherwise the decoded object.
 func (o *object) encodable(f form) (runtime.Object, error) {
 	if f == formProtobuf && o.reader.transcoder() != nil {
 		raw, ok, err := o.transcoded(nil)
@@ -47,7 +47,7 @@ func (r *reader) typeMeta(kind string) runtime.TypeMeta {
 	return runtime.TypeMeta{APIVersion: r.shape.apiVersion, Kind: kind}
 }
 
-// transcoded appends the protobuf of the object; ok is false if it has to be decoded.
+// transcoded appends the protobuf of the object; ok is false if it has to be decoded first.
 func (o *object) transcoded(to []byte) (all []byte, ok bool, err error) {
 	buffer := o.reader.server.buffers.get()
 	defer o.reader.server.buffers.put(buffer)
@@ -58,9 +58,9 @@ func (o *object) transcoded(to []byte) (all []byte, ok bool, err error) {
 	return all, ok, nil
 }
 
-// writeProtobuf writes the list as its encoder would, whose length comes before its items: they
-// are all made, at a fraction of the memory that they would take decoded, and let go of as
-// they are written.
+// writeProtobuf writes the list as its encoder would. The length of a protobuf list precedes its
+// items, so all items are converted first. They take a fraction of the memory of decoded items,
+// and each chunk is released after it is written.
 func (l *list) writeProtobuf(w *pieces) error {
 	if size, limit := totalSize(l.Items), l.reader.server.config.DecodedListBytes; size > limit {
 		return tooLarge(size, limit)
@@ -81,7 +81,7 @@ func (l *list) writeProtobuf(w *pieces) error {
 	return nil
 }
 
-// transcode makes the message of the list.
+// transcode converts the list to a protobuf message.
 func (l *list) transcode(made *chunks) error {
 	m, err := l.ListMeta.Marshal()
 	if err != nil {
@@ -105,7 +105,7 @@ func (l *list) transcode(made *chunks) error {
 	return nil
 }
 
-// marshalled is the protobuf of an object that has to be decoded.
+// marshalled returns the protobuf of an object that has to be decoded.
 func (o *object) marshalled() ([]byte, error) {
 	decoded, err := o.decode()
 	if err != nil {
@@ -122,8 +122,8 @@ func (o *object) marshalled() ([]byte, error) {
 	return encoded, nil
 }
 
-// chunks are the bytes of a list that is about to be written. Their memory is lent, as that of
-// one list after the other would be most of what the hub collects.
+// chunks are the bytes of a list that is about to be written. Their memory comes from a pool, to
+// spare the garbage collector.
 type chunks struct {
 	all  []*[]byte
 	size int
@@ -134,7 +134,7 @@ var chunkPool = sync.Pool{New: func() any {
 	return &chunk
 }}
 
-// add adds a field.
+// add appends a field.
 func (c *chunks) add(tag byte, value []byte) {
 	needs := 1 + binary.MaxVarintLen64 + len(value)
 	last := len(c.all) - 1
@@ -153,7 +153,7 @@ func (c *chunks) add(tag byte, value []byte) {
 	c.size += len(*to) - before
 }
 
-// writeTo writes all chunks, and lets go of each.
+// writeTo writes all chunks, and releases each.
 func (c *chunks) writeTo(w *pieces) error {
 	if err := w.flush(); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (c *chunks) letGo() {
 	c.all = c.all[1:]
 }
 
-// drop lets go of what has not been written.
+// drop releases the chunks that have not been written.
 func (c *chunks) drop() {
 	for len(c.all) > 0 {
 		c.letGo()

@@ -1,11 +1,12 @@
-// Package read serves reads: get, list and watch of a space, of all spaces and of what is
-// desired at a location. Each is a Lens over the one table: which rows belong to it and how
-// they look; one generic reader serves them all through k8s.io/apiserver's handlers.
+// Package read serves get, list and watch for the Kubernetes APIs of the hub: spaces, all spaces
+// at once, export views, reports, and the objects that are desired at a location. Each of these is
+// a Lens over the same table: it selects rows and describes how clients see them. One generic
+// reader serves all of them with the handlers of k8s.io/apiserver.
 //
-// Answers in JSON are the table's bytes with a few fields spliced in while they are
-// written, and those in protobuf are made of them; only other forms are decoded. The package must never write, keep a copy of what
-// the table holds, or answer from a state older than the caller may see: a read that can't
-// be right is an error (410, 504), never silence.
+// JSON responses are the table's bytes with a few fields inserted while they are written, and
+// protobuf responses are converted from these. Only other forms decode objects. The package never
+// writes, and keeps no copy of the table. It never answers from a state older than the request
+// allows: a read that can't be correct fails with 410 or 504.
 package read
 
 import (
@@ -30,49 +31,48 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
-	// Table is read and subscribed to.
+	// Table is the source of all reads and watches.
 	Table *table.Table
 	// Renderer renders rows for locations.
 	Renderer *render.Renderer
-	// Committed waits until the table shows what was acknowledged to anybody before the
-	// call, or fails when that can't be known.
+	// Committed blocks until the table contains every write that was acknowledged before the
+	// call. It fails if that can't be determined.
 	Committed func(context.Context) error
-	// Defines, if set, says whether a space still defines a kind the same way. Watches of a
-	// kind end when its space has redefined it. DefinedBy, set with it, has the keys of the rows
-	// that say so.
+	// Defines, if set, reports whether a space still defines a kind in the same way. If it does
+	// not, watches of the kind end. DefinedBy, set with it, returns the keys of the objects that
+	// define the kind.
 	Defines   func(key.Space, *kinds.Kind) bool
 	DefinedBy func(key.Space, *kinds.Kind) []string
-	// Premises, if set, are the premises of a request's access. Watches end when one of them
-	// no longer holds; its End is not used.
-	Premises func(context.Context) []table.Condition
-	// Complete, if set, returns the bytes to show of a row in place of those in the log, or
-	// nil: it adds what is computed on reads. It is called each time a row is shown, and
-	// causes no events.
+	// StreamConditions, if set, returns the stream conditions of a request's access. A watch
+	// ends when one of them no longer holds. Their End is not used.
+	StreamConditions func(context.Context) []table.Condition
+	// Complete, if set, returns the bytes of a row that clients read instead of the stored
+	// ones, or nil. It adds fields that are computed on each read; their changes cause no events.
 	Complete func(*table.Row) []byte
-	// Counts, if set, counts the states of a row's object at its locations. Tables of spaces
-	// show them; it is called for each row of a table, and causes no events.
+	// Counts, if set, counts the states of a row's object at its locations, for each row of a
+	// table of a space. Changes of the counts cause no events.
 	Counts func(*table.Row) v1alpha1.Counts
-	// WatchTimeout is the shortest time after which a watch ends that does not ask for a
-	// timeout; the longest is twice that.
+	// WatchTimeout is the minimum duration of a watch that does not request a timeout; the
+	// maximum is twice that.
 	WatchTimeout time.Duration
 	// BookmarkEvery is the interval of bookmarks for watches that allow them.
 	BookmarkEvery time.Duration
 	// FutureWait is how long a read waits for a revision that the client names and the table
-	// has not reached, before it asks the log, and answers 504 if there is none.
+	// has not reached. After that, the read asks the log, and fails with 504 if the revision
+	// does not exist.
 	FutureWait time.Duration
 	// PageKeep is how long the state of a list is kept for its next page, and
 	// PageStates how many such states are kept at most.
 	PageKeep   time.Duration
 	PageStates int
-	// DecodedListBytes is how many bytes the objects of one list may take in the log if the
-	// answer has to be decoded.
+	// DecodedListBytes limits the stored bytes of the objects of a list that have to be decoded.
 	DecodedListBytes int
 }
 
-// DefaultConfig has the times and sizes of a hub; Table, Renderer and
-// Committed are missing.
+// DefaultConfig returns the timeouts and limits of a hub. The caller sets Table, Renderer and
+// Committed.
 func DefaultConfig() Config {
 	return Config{
 		WatchTimeout:     30 * time.Minute,
@@ -84,18 +84,18 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what is wrong with a configuration.
+// Validate checks that the required fields are set and that limits are positive.
 func (c Config) Validate() error {
 	if c.Table == nil || c.Renderer == nil || c.Committed == nil {
-		return errors.New("view config: Table, Renderer and Committed are required")
+		return errors.New("read config: Table, Renderer and Committed are required")
 	}
 	for _, d := range []time.Duration{c.WatchTimeout, c.BookmarkEvery, c.FutureWait, c.PageKeep} {
 		if d <= 0 {
-			return errors.New("view: times must be positive")
+			return errors.New("read config: times must be positive")
 		}
 	}
 	if c.PageStates <= 0 || c.DecodedListBytes <= 0 {
-		return errors.New("view: sizes must be positive")
+		return errors.New("read config: sizes must be positive")
 	}
 	return nil
 }
@@ -151,21 +151,21 @@ func (s *Server) begin() error {
 	return nil
 }
 
-// Fallbacks counts encodings that went through a decoded object for no known reason. It
-// should stay zero: otherwise the libraries name their encoders in a new way, and every read
-// costs several times more.
+// Fallbacks counts encodings that decoded an object because the encoder is unknown. It should stay
+// zero. If it does not, a library names its encoders in a new way, and reads cost several times
+// more.
 func (s *Server) Fallbacks() int64 { return s.fallbacks.Load() }
 
 func (s *Server) reader(l Lens, k *kinds.Kind) *reader {
-	r := &reader{server: s, lens: l, kind: k, shape: s.shapes.of(k), look: l.looks(s.config.Table, k)}
-	if r.look.metadataOnly {
+	r := &reader{server: s, lens: l, kind: k, shape: s.shapes.get(k), display: l.display(s.config.Table, k)}
+	if r.display.metadataOnly {
 		r.shape = s.partial
 	}
 	return r
 }
 
-// Handler serves a get, list or watch of one kind through a lens. Other verbs
-// and subresources are not allowed.
+// Handler serves a get, list or watch of one kind through a lens. It returns an error for other
+// verbs and subresources.
 func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
 	if info.Subresource != "" && info.Subresource != kinds.StatusSubresource {
 		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name+"/"+info.Subresource)
@@ -178,12 +178,12 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 		return nil, apierrors.NewNotFound(k.GVR.GroupResource(), info.Name+"/"+info.Subresource)
 	}
 	scope.TableConvertor = r
-	if r.look.metadataOnly {
+	if r.display.metadataOnly {
 		scope.Serializer, scope.StandardSerializers = apihelpers.GetMetaInternalVersionCodecs(), nil
 		scope.Kind, scope.Convertor = metadataGVK(), partialConvertor{scope.Convertor, scope.Kind}
 	}
 	switch {
-	case info.Verb == "get" && !r.look.shared:
+	case info.Verb == "get" && !r.display.shared:
 		return handlers.GetResource(r, scope), nil
 	case info.Verb == "list":
 		return r.tabled(scope, cuttable(handlers.ListResource(r, r, scope, false, s.config.WatchTimeout))), nil
@@ -193,8 +193,8 @@ func (s *Server) Handler(l Lens, k *kinds.Kind, info *request.RequestInfo) (http
 	return nil, apierrors.NewMethodNotSupported(k.GVR.GroupResource(), info.Verb)
 }
 
-// misplaced says that a path can't exist: a cluster-scoped resource below a namespace, or a
-// name of a namespaced one without a namespace.
+// misplaced reports whether a path can't exist: a cluster-scoped resource below a namespace, or a
+// name of a namespaced resource without a namespace.
 func misplaced(k *kinds.Kind, info *request.RequestInfo) bool {
 	switch {
 	case k.Namespaced:
@@ -205,7 +205,7 @@ func misplaced(k *kinds.Kind, info *request.RequestInfo) bool {
 	return info.Namespace != ""
 }
 
-// unavailable turns a failed wait into an error that tells clients to retry.
+// unavailable turns a failed wait into an error that makes clients retry.
 func unavailable(step string, err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return apierrors.NewTimeoutError(fmt.Sprintf("%s: %v", step, err), 1)

@@ -20,14 +20,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// reader reads one kind through a lens. It is cheap, and made for each request.
+// reader reads one kind through a lens. Each request has its own.
 type reader struct {
-	server *Server
-	lens   Lens
-	kind   *kinds.Kind
-	shape  *shape
-	look   look
-	// added is how many bytes the current definition has added to stored objects so far.
+	server  *Server
+	lens    Lens
+	kind    *kinds.Kind
+	shape   *shape
+	display display
+	// added is how many bytes conversion by the current CRD has added to stored objects.
 	added atomic.Int64
 }
 
@@ -40,51 +40,51 @@ var _ interface {
 	rest.Watcher
 } = &reader{}
 
-// New is an empty object.
+// New returns an empty object.
 func (r *reader) New() runtime.Object {
-	if r.look.metadataOnly {
+	if r.display.metadataOnly {
 		return &metav1.PartialObjectMetadata{}
 	}
 	return r.kind.New()
 }
 
-// NewList is an empty list.
+// NewList returns an empty list.
 func (r *reader) NewList() runtime.Object {
-	if r.look.metadataOnly {
+	if r.display.metadataOnly {
 		return &metav1.PartialObjectMetadataList{}
 	}
 	return r.kind.NewList()
 }
 
-// Destroy has nothing to clean up.
+// Destroy implements rest.Storage.
 func (r *reader) Destroy() {}
 
-// NamespaceScoped says whether the kind is namespaced.
+// NamespaceScoped reports whether the kind is namespaced.
 func (r *reader) NamespaceScoped() bool { return r.kind.Namespaced }
 
-// GetSingularName is the singular name of the kind's resource.
+// GetSingularName returns the singular name of the kind's resource.
 func (r *reader) GetSingularName() string { return r.kind.Singular }
 
-// query is the query of a request's path.
+// query returns the query of a request's path.
 func (r *reader) query(ctx context.Context, name string) query {
-	q := query{resource: r.kind.Resource, namespaced: r.kind.Namespaced, name: name, placing: r.look.placing}
+	q := query{resource: r.kind.Resource, namespaced: r.kind.Namespaced, name: name, placing: r.display.placing}
 	if q.namespaced {
 		q.namespace = request.NamespaceValue(ctx)
 	}
-	if r.look.shelf {
-		q.wide = r.look.wide
+	if r.display.exportView {
+		q.wide = r.display.wide
 	}
-	if r.look.reports { // what is reported of a kind that is stored as another one has its own name
+	if r.display.reports { // reports name the resource that is served, not the one that is stored
 		q.resource = key.NewResource(r.kind.GVR.Group, r.kind.GVR.Resource)
 	}
 	return q
 }
 
-// shown says whether a row is an object of the view that is selected. An object that can't
-// be rendered for a location is not in its view: the location keeps what it has, and other
-// objects are not affected.
+// shown reports whether a row is a selected object of the view. An object that can't be rendered
+// for a location is not in its view: the location keeps the copy that it has, and other objects are
+// not affected.
 func (r *reader) shown(row *table.Row, s selection) bool {
-	if row == nil || !r.lens.holds(row) || r.look.reports && !r.inVersion(row) {
+	if row == nil || !r.lens.contains(row) || r.display.reports && !r.inVersion(row) {
 		return false
 	}
 	selectable := row
@@ -94,16 +94,16 @@ func (r *reader) shown(row *table.Row, s selection) bool {
 	if !r.selects(s, selectable) {
 		return false
 	}
-	if r.look.at == "" {
+	if r.display.location == "" {
 		return true
 	}
 	_, err := r.digest(row)
 	return err == nil
 }
 
-// object is a row as it is shown in a state of a revision.
+// object returns a row as it is displayed in a state of a revision.
 func (r *reader) object(row *table.Row, rev int64) *object {
-	if !r.look.listRevision {
+	if !r.display.listRevision {
 		rev = row.ModRev
 	}
 	return &object{reader: r, row: r.complete(row), rev: rev}
@@ -130,7 +130,7 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 		}
 		return found == nil
 	})
-	if err := r.judgedAnew(st, "get"); err != nil {
+	if err := r.acceptanceError(st, "get"); err != nil {
 		return nil, err
 	}
 	if found == nil {
@@ -139,10 +139,10 @@ func (r *reader) Get(ctx context.Context, name string, opts *metav1.GetOptions) 
 	return found, nil
 }
 
-// List returns the objects that the options ask for, in the order of their
-// places in the view. Objects that are read count toward DecodedListBytes with what
-// the current definition adds to them, also those that are not selected. A list
-// with a limit ends there, maybe without an object, and goes on with its token.
+// List returns the objects that the options select, in the order of their places. All objects that
+// are read count toward DecodedListBytes with the bytes that conversion adds to them, even if they
+// are not selected. At this limit, a list with a page limit ends early, possibly without an
+// object, and returns a continue token; other lists fail.
 func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions) (runtime.Object, error) {
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
@@ -164,14 +164,14 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 		}
 		before := r.added.Load()
 		if !r.shown(row, selected) {
-			if r.added.Load() > before { // it is of the view
+			if r.added.Load() > before { // the row is in the view
 				next = r.lens.place(row)
 			}
 			return true
 		}
 		if opts.Limit > 0 && int64(len(l.Items)) == opts.Limit {
 			more++
-			// Only lists without selectors say how many items remain.
+			// Only lists without selectors return the number of remaining items.
 			return selected.everything()
 		}
 		l.Items = append(l.Items, r.object(row, st.rev))
@@ -192,7 +192,7 @@ func (r *reader) List(ctx context.Context, opts *metainternalversion.ListOptions
 	return l, err
 }
 
-// state is the state that a list is of, and the place where it begins.
+// state returns the state for a list, and the place at which it starts.
 func (r *reader) state(ctx context.Context, q query, opts *metainternalversion.ListOptions) (st state, start string, err error) {
 	if opts.Continue != "" {
 		return r.continued(ctx, q, opts)
@@ -202,20 +202,20 @@ func (r *reader) state(ctx context.Context, q query, opts *metainternalversion.L
 	}
 	if !exact(opts) {
 		st = r.lens.now(r.server.config.Table, q)
-		return st, "", r.judgedAnew(st, "list")
+		return st, "", r.acceptanceError(st, "list")
 	}
 	rev, err := parseVersion(opts.ResourceVersion)
 	if err != nil {
 		return state{}, "", err
 	}
-	st, ok := r.at(q, rev)
+	st, ok := r.atRevision(q, rev)
 	if !ok {
 		return state{}, "", apierrors.NewResourceExpired("The resourceVersion for the provided list is too old.")
 	}
 	return st, "", nil
 }
 
-// exact says that a list must be of the named revision and no later one, which is also the
+// exact reports whether a list must be of the named revision and no later one. This is also the
 // default for a list with a limit and a revision.
 func exact(opts *metainternalversion.ListOptions) bool {
 	if opts.ResourceVersionMatch != "" {
@@ -225,10 +225,10 @@ func exact(opts *metainternalversion.ListOptions) bool {
 }
 
 const (
-	// placeRoot precedes places in continue tokens; the library needs it.
+	// placeRoot precedes places in continue tokens, as the library requires.
 	placeRoot = "/"
-	// latest is the revision in a token that continues with the current state, as are all
-	// below zero.
+	// latest is the revision in a token that continues with the current state. Any negative
+	// revision means the same.
 	latest = -1
 )
 
@@ -240,7 +240,7 @@ func continueAfter(place string, rev int64) (string, error) {
 	return token, nil
 }
 
-// continued is the state of the list that a token belongs to.
+// continued returns the state of the list to which a token belongs.
 func (r *reader) continued(ctx context.Context, q query, opts *metainternalversion.ListOptions) (st state, start string, err error) {
 	if opts.ResourceVersion != "" && opts.ResourceVersion != "0" {
 		return state{}, "", apierrors.NewBadRequest("specifying resource version is not allowed when using continue")
@@ -255,20 +255,20 @@ func (r *reader) continued(ctx context.Context, q query, opts *metainternalversi
 			return state{}, "", err
 		}
 		st = r.lens.now(r.server.config.Table, q)
-		return st, start, r.judgedAnew(st, "list")
+		return st, start, r.acceptanceError(st, "list")
 	}
 	if err := r.server.awaitRevision(ctx, rev); err != nil {
 		return state{}, "", err
 	}
-	st, ok := r.at(q, rev)
+	st, ok := r.atRevision(q, rev)
 	if !ok {
 		return state{}, "", inconsistent(start)
 	}
 	return st, start, nil
 }
 
-// inconsistent says that the state of a list is gone, and has a token that continues at the
-// same place in the current state.
+// inconsistent returns the error that the state of a list is no longer available. It has a token
+// that continues at the same place in the current state.
 func inconsistent(start string) error {
 	expired := apierrors.NewResourceExpired("The provided continue parameter is too old to display a consistent list result. " +
 		"You can start a new list without the continue parameter, or use the continue token in this response to retrieve " +
@@ -282,9 +282,10 @@ func inconsistent(start string) error {
 	return expired
 }
 
-// at is the state of the current or a past revision; ok is false if that is gone, of another
-// space or location of the name, or not to be read any more.
-func (r *reader) at(q query, rev int64) (st state, ok bool) {
+// atRevision returns the state at the current or a past revision. ok is false if the state is no
+// longer available, belongs to a deleted space or location of the same name, or may not be read
+// any more.
+func (r *reader) atRevision(q query, rev int64) (st state, ok bool) {
 	if rev < r.lens.since(r.server.config.Table) || !r.stillAccepted(rev) {
 		return state{}, false
 	}
@@ -298,17 +299,17 @@ func (r *reader) at(q query, rev int64) (st state, ok bool) {
 	return r.rewound(q, st, rev)
 }
 
-// complete is the row as it is shown: as its CRD reads now, and with what is computed.
+// complete returns the row that clients read: converted by the current CRD, with computed fields.
 func (r *reader) complete(row *table.Row) *table.Row {
 	row = r.today(row)
-	if row == nil || r.look.reports {
+	if row == nil || r.display.reports {
 		return row
 	}
 	var value []byte
 	if r.server.config.Complete != nil {
 		value = r.server.config.Complete(row)
 	}
-	if r.look.foreign {
+	if r.display.foreign {
 		if value == nil {
 			value = row.Value
 		}

@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// reportColumns follow the kind's own columns, as countColumns do.
+// reportColumns follow the columns of the kind, as countColumns do.
 func reportColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		{Name: "Location", Type: "string", Description: "The location that reports the object."},
@@ -22,14 +22,14 @@ func reportColumns() []metav1.TableColumnDefinition {
 	}
 }
 
-// addReported adds the cells of reportColumns; of is nil for a bookmark.
-func (r *reader) addReported(to *metav1.TableRow, of *table.Row) {
+// addReported adds the cells of reportColumns; source is nil for a bookmark.
+func (r *reader) addReported(to *metav1.TableRow, source *table.Row) {
 	cells := make([]any, len(reportColumns()))
 	for i := range cells {
 		cells[i] = ""
 	}
-	if of != nil {
-		o, t := of.In.(*reported), r.accountOf(of)
+	if source != nil {
+		o, t := source.In.(*reported), r.accountOf(source)
 		cells = []any{string(o.location), string(t.State), t.health, "Live"}
 		if row, _ := r.server.config.Table.Get(o.location.Key()); r.stale(o.location) {
 			cells[3] = "Stale" + forHowLong(row)
@@ -38,7 +38,8 @@ func (r *reader) addReported(to *metav1.TableRow, of *table.Row) {
 	to.Cells = append(slices.Clip(to.Cells), cells...)
 }
 
-// forHowLong returns for how long the reports of the Location of a row have been stale; empty if its conditions lack that.
+// forHowLong returns how long the reports of a Location have been stale, or "" if its conditions
+// lack the time.
 func forHowLong(location *table.Row) string {
 	var since time.Time
 	for _, name := range []string{v1alpha1.ConditionConnected, v1alpha1.ConditionClusterAvailable} {

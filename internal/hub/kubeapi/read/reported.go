@@ -20,46 +20,46 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// reported is what a row of the view of reports has besides the report, in the place of a
-// membership. It belongs to one request.
+// reported is the part of a row in the view of reports that is not in the report. It has the place
+// of a membership, and belongs to one request.
 type reported struct {
 	location key.Location
 	origin   key.Origin
-	// object is what the report is about.
+	// object identifies the object that the report is about.
 	object key.Object
-	// source is the row of the object, if it was placed and is assigned to the location;
-	// what else there is of it in the space, the location is not to have.
+	// source is the row of that object, if it is placed and still assigned to the location;
+	// otherwise nil.
 	source *table.Row
 
-	account *account // read on demand
+	account *account // parsed on demand
 }
 
 var _ table.Membership = &reported{}
 
-// Locations implements table.Membership: there are none.
+// Locations implements table.Membership: the row is assigned to no location.
 func (*reported) Locations() []key.Location { return nil }
 
 // Includes implements table.Membership.
 func (*reported) Includes(key.Location) bool { return false }
 
-// SameAt is true.
+// SameAt implements table.Membership.
 func (*reported) SameAt(key.Location, table.Membership) bool { return true }
 
-func (o *reported) at() spot {
+func (o *reported) position() position {
 	rest := o.object.Name
 	if o.object.Namespace != "" {
 		rest = o.object.Namespace + "/" + o.object.Name
 	}
-	return spot{o.location, o.object.Space, rest}
+	return position{o.location, o.object.Space, rest}
 }
 
-// account is what a report says besides the status or object that it has.
+// account is the parsed report without the status or object that it contains.
 type account struct {
 	objectstate.Status
-	uid, generation, health, note, owner string
+	uid, generation, health, healthNote, owner string
 }
 
-// accountOf is what the report of a row says, as it is to be taken by what is desired.
+// accountOf returns the report of a row, with the state that follows from the desired object.
 func (r *reader) accountOf(row *table.Row) *account {
 	o := row.In.(*reported)
 	if o.account != nil {
@@ -84,7 +84,7 @@ func (r *reader) accountOf(row *table.Row) *account {
 		case "health":
 			t.health = value.String()
 		case "healthNote":
-			t.note = value.String()
+			t.healthNote = value.String()
 		case "owner":
 			t.owner = value.String()
 		case "status", "object":
@@ -98,8 +98,8 @@ func (r *reader) accountOf(row *table.Row) *account {
 		t.Status = objectstate.Left(report, false)
 	default:
 		p := placement.Place{Location: o.location}
-		if at, ok := o.source.In.(placed); ok {
-			p, _ = at.Place(o.location)
+		if membership, ok := o.source.In.(placed); ok {
+			p, _ = membership.Place(o.location)
 		}
 		t.Status = objectstate.Assigned(r.server.config.Renderer.Digest, o.source, p, report, false)
 	}
@@ -107,13 +107,13 @@ func (r *reader) accountOf(row *table.Row) *account {
 	return t
 }
 
-// stale reports whether the reports of a location are stale at this moment. A change causes no events.
+// stale reports whether the reports of a location are stale now. A change causes no events.
 func (r *reader) stale(l key.Location) bool {
 	row, _ := r.server.config.Table.Get(l.Key())
 	return objectstate.IsRowStale(row)
 }
 
-// labelsOf are the labels that the view adds to a row's object.
+// labelsOf returns the labels that the view adds to a row's object.
 func (r *reader) labelsOf(row *table.Row) []field {
 	o, t := row.In.(*reported), r.accountOf(row)
 	all := []field{
@@ -125,7 +125,7 @@ func (r *reader) labelsOf(row *table.Row) []field {
 	return all
 }
 
-// annotationsOf are the annotations that the view adds to a row's object.
+// annotationsOf returns the annotations that the view adds to a row's object.
 func (r *reader) annotationsOf(row *table.Row, stale bool) []field {
 	o, t := row.In.(*reported), r.accountOf(row)
 	all := []field{
@@ -134,7 +134,7 @@ func (r *reader) annotationsOf(row *table.Row, stale bool) []field {
 	}
 	for _, f := range []field{
 		{v1alpha1.SourceNamespaceAnnotation, o.object.Namespace}, {v1alpha1.ReasonAnnotation, t.Reason}, {v1alpha1.MessageAnnotation, t.Message},
-		{v1alpha1.SinceAnnotation, t.Since}, {v1alpha1.HealthNoteAnnotation, t.note}, {v1alpha1.OwnerAnnotation, t.owner},
+		{v1alpha1.SinceAnnotation, t.Since}, {v1alpha1.HealthNoteAnnotation, t.healthNote}, {v1alpha1.OwnerAnnotation, t.owner},
 		{v1alpha1.GenerationAnnotation, t.generation},
 	} {
 		if f.value != "" {
@@ -147,9 +147,9 @@ func (r *reader) annotationsOf(row *table.Row, stale bool) []field {
 	return all
 }
 
-// inVersion says whether a row's object is shown in the version that the reader's kind
-// serves: what a cluster made, in the version that was reported; what was placed, in that
-// which is stored, or, of kinds that CRDs define, in each: they convert by the name alone.
+// inVersion reports whether the reader's version serves a row's object. Objects that a cluster
+// created are served only in the reported version. Placed objects are served in the stored
+// version, or in every version if a CRD defines their kind: then only apiVersion changes.
 func (r *reader) inVersion(row *table.Row) bool {
 	if row.In.(*reported).origin == key.Placed {
 		return r.kind.Custom != nil || r.kind.StoredAsServed()
@@ -157,7 +157,7 @@ func (r *reader) inVersion(row *table.Row) bool {
 	return gjson.GetBytes(row.Value, "object.apiVersion").String() == r.kind.GVK.GroupVersion().String()
 }
 
-// template is the object that a row's object is made of; empty if there is none.
+// template returns the object from which a row's object is composed; empty if there is none.
 func (o *reported) template(row *table.Row) []byte {
 	switch {
 	case o.origin != key.Placed:
@@ -168,9 +168,9 @@ func (o *reported) template(row *table.Row) []byte {
 	return o.source.Value
 }
 
-// show is a row's object as JSON, without its resourceVersion. Of a placed object that is
-// what is in the space, with the status of the location in place of the space's; metadata
-// that the space or the cluster keeps for itself is left out.
+// show returns a row's object as JSON, without its resourceVersion. A placed object has the content
+// of its source, with the status at the location instead of the source's. Metadata that matters
+// only to the space or only to the cluster is removed.
 func (r *reader) show(row *table.Row, stale bool) []byte {
 	o, t := row.In.(*reported), r.accountOf(row)
 	template := gjson.ParseBytes(o.template(row))
@@ -198,8 +198,8 @@ func (r *reader) show(row *table.Row, stale bool) []byte {
 	return append(b, '}')
 }
 
-// nameOf is the name of an object's kind. Of a kind that nobody defines no location says how it
-// is called in what others report.
+// nameOf returns the kind of an object. If no CRD defines the kind, each object keeps its own: one
+// location must not decide the kind of another's objects.
 func (r *reader) nameOf(template gjson.Result) string {
 	if r.kind.Unknown {
 		if own := template.Get("kind").String(); kinds.CheckKind(own) == nil {
@@ -209,8 +209,7 @@ func (r *reader) nameOf(template gjson.Result) string {
 	return r.kind.GVK.Kind
 }
 
-// kept are the fields of metadata that are shown of what was placed, and of what a cluster
-// made.
+// Fields of metadata that are shown of placed objects, and of objects that a cluster created.
 var (
 	keptOfPlaced  = []string{"uid", "creationTimestamp"}
 	keptOfCluster = []string{"uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generateName", "generation", "ownerReferences", "finalizers"}
@@ -219,7 +218,7 @@ var (
 // showMeta appends the metadata of a row's object.
 func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, stale bool) []byte {
 	o := row.In.(*reported)
-	namespace, name := r.look.wide.At(o.location, o.object)
+	namespace, name := r.display.wide.At(o.location, o.object)
 	fields := []field{{"name", name}}
 	if namespace != "" {
 		fields = append(fields, field{"namespace", namespace})
@@ -245,21 +244,19 @@ func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, stale
 	return append(b, '}')
 }
 
-// isMetadata says whether clients can read something as metadata: a cluster's word for it is
-// not taken.
-func isMetadata(of gjson.Result) bool {
-	return of.IsObject() && json.Unmarshal([]byte(of.Raw), &metav1.ObjectMeta{}) == nil
+// isMetadata reports whether clients can parse a value as metadata. Clusters may report anything.
+func isMetadata(value gjson.Result) bool {
+	return value.IsObject() && json.Unmarshal([]byte(value.Raw), &metav1.ObjectMeta{}) == nil
 }
 
-// lastApplied is what kubectl keeps of an object in itself.
+// lastApplied is the annotation in which kubectl stores the applied object.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// showMap appends a map of texts and what is added to it, which takes the place of what has
-// the same name.
-func showMap(b []byte, of gjson.Result, add []field) []byte {
+// showMap appends a map of strings with added fields, which replace existing ones of the same name.
+func showMap(b []byte, original gjson.Result, add []field) []byte {
 	b = encoded(append(b, '{'), add)
-	if of.IsObject() {
-		of.ForEach(func(name, value gjson.Result) bool {
+	if original.IsObject() {
+		original.ForEach(func(name, value gjson.Result) bool {
 			taken := name.String() == lastApplied || slices.ContainsFunc(add, func(f field) bool { return f.name == name.String() })
 			if !taken && value.Type == gjson.String {
 				b = append(append(append(append(b, ','), name.Raw...), ':'), value.Raw...)
@@ -270,7 +267,7 @@ func showMap(b []byte, of gjson.Result, add []field) []byte {
 	return append(b, '}')
 }
 
-// reportedLabels are an object's labels as the view shows them.
+// reportedLabels are an object's labels and those that the view adds.
 type reportedLabels struct {
 	labels.Labels
 	added []field
@@ -278,7 +275,7 @@ type reportedLabels struct {
 
 var _ labels.Labels = reportedLabels{}
 
-// Lookup returns the value of a label and whether it is there.
+// Lookup returns the value of a label and whether it exists.
 func (l reportedLabels) Lookup(label string) (string, bool) {
 	for _, f := range l.added {
 		if f.name == label {
@@ -288,13 +285,13 @@ func (l reportedLabels) Lookup(label string) (string, bool) {
 	return l.Labels.Lookup(label)
 }
 
-// Has says whether a label is there.
+// Has reports whether a label exists.
 func (l reportedLabels) Has(label string) bool { _, ok := l.Lookup(label); return ok }
 
-// Get returns the value of a label, "" if it is not there.
+// Get returns the value of a label, or "".
 func (l reportedLabels) Get(label string) string { v, _ := l.Lookup(label); return v }
 
-// selectsReported says whether a row's object is selected as the view shows it.
+// selectsReported reports whether the selection matches a row's object in the view.
 func (r *reader) selectsReported(s selection, row *table.Row) bool {
 	o := row.In.(*reported)
 	if s.labels != nil {
@@ -319,16 +316,16 @@ func (r *reader) selectsReported(s selection, row *table.Row) bool {
 	if s.fields == nil {
 		return true
 	}
-	namespace, name := r.look.wide.At(o.location, o.object)
+	namespace, name := r.display.wide.At(o.location, o.object)
 	return s.fields.Matches(&fieldsOf{kind: r.kind, namespace: namespace, name: name, value: func() []byte { return r.show(row, false) }})
 }
 
-// looksSameReported says that clients can't tell two rows' objects apart.
+// looksSameReported reports whether clients can't distinguish the two objects of a change.
 func (r *reader) looksSameReported(c table.Change) bool {
 	return bytes.Equal(r.show(c.Prev, false), r.show(c.Cur, false))
 }
 
-// bare is an object with nothing but its metadata.
+// bare returns the object with its metadata and nothing else.
 func (r *reader) bare(shown []byte) []byte {
 	b := fmt.Appendf(nil, `{"kind":%q,"apiVersion":%q,"metadata":`, r.nameOf(gjson.ParseBytes(shown)), r.kind.GVK.GroupVersion())
 	return append(append(b, gjson.GetBytes(shown, "metadata").Raw...), '}')

@@ -13,43 +13,44 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// ReportedKind is a kind of which there are reports.
+// ReportedKind is a kind of objects that locations report.
 type ReportedKind struct {
 	Resource key.Resource
-	// Space is the one whose objects were placed; empty for what a cluster made.
+	// Space is the space of placed objects; empty for objects that a cluster created.
 	Space key.Space
-	// GVK is that of objects that a cluster made; empty for what was placed.
+	// GVK is the kind of objects that a cluster created; empty for placed objects.
 	GVK schema.GroupVersionKind
-	// Namespaced says that the objects are in namespaces.
+	// Namespaced reports whether the objects are in namespaces.
 	Namespaced bool
-	// Locations is how many report objects of the kind.
+	// Locations is the number of locations that report objects of the kind.
 	Locations int
 }
 
-// GVR is the resource of objects that a cluster made.
+// GVR returns the resource of objects that a cluster created.
 func (k ReportedKind) GVR() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: k.Resource.APIGroup(), Version: k.GVK.Version, Resource: k.Resource.Resource}
 }
 
-// ReportedKinds are the kinds of the objects in the view of reports, in a state of the table:
-// each once, what was placed once in a space, and of one resource only if that is given. What
-// most locations say comes first: of one kind they may say different things.
-func ReportedKinds(snapshot *table.Snapshot, s key.Space, l key.Location, of *key.Resource) (all []ReportedKind) {
+// ReportedKinds returns the kinds of the objects in the view of reports, in a state of the table.
+// Each kind is returned once, that of placed objects once for each space. If only is not nil, other
+// resources are left out. Locations may disagree about a kind; the one that most locations report
+// comes first.
+func ReportedKinds(snapshot *table.Snapshot, s key.Space, l key.Location, only *key.Resource) (all []ReportedKind) {
 	lens := Reports(s, l).(reportsLens)
-	w, seen := world{snap: snapshot}, map[ReportedKind]said{}
-	w.pairs(key.Called{Location: lens.location, Space: lens.space}, spot{}, func(at key.Location, s key.Space) bool {
+	w, seen := world{snap: snapshot}, map[ReportedKind]kindCount{}
+	w.pairs(key.Called{Location: lens.location, Space: lens.space}, position{}, func(location key.Location, s key.Space) bool {
 		for _, origin := range origins {
-			w.kinds(at, s, origin, of, func(k ReportedKind) {
-				was, again := seen[k]
+			w.kinds(location, s, origin, only, func(k ReportedKind) {
+				count, again := seen[k]
 				switch {
 				case !again:
-					was.index = len(all)
+					count.index = len(all)
 					all = append(all, k)
-				case was.last == at:
+				case count.last == location:
 					return
 				}
-				all[was.index].Locations++
-				seen[k] = said{was.index, at}
+				all[count.index].Locations++
+				seen[k] = kindCount{count.index, location}
 			})
 		}
 		return true
@@ -58,23 +59,23 @@ func ReportedKinds(snapshot *table.Snapshot, s key.Space, l key.Location, of *ke
 	return all
 }
 
-// said is where a kind is among all, and the location that has said it last.
-type said struct {
+// kindCount is the index of a kind in the result, and the last location that counts for it.
+type kindCount struct {
 	index int
 	last  key.Location
 }
 
-// HasReports says whether a location reports anything about a space.
+// HasReports reports whether a location reports anything about a space.
 func HasReports(t *table.Table, s key.Space, l key.Location) bool {
 	return len(world{snap: t.Snapshot()}.some(key.SpaceReports(l, s), "", 1)) > 0
 }
 
-// kinds calls note for the kinds of one location's reports of an origin about a space.
-func (w world) kinds(at key.Location, s key.Space, origin key.Origin, of *key.Resource, note func(ReportedKind)) {
-	prefix := key.SpaceReports(at, s) + string(origin) + "/"
+// kinds calls found for the kinds of one location's reports of an origin about a space.
+func (w world) kinds(location key.Location, s key.Space, origin key.Origin, only *key.Resource, found func(ReportedKind)) {
+	prefix := key.SpaceReports(location, s) + string(origin) + "/"
 	from := prefix
-	if of != nil {
-		prefix = key.ReportPrefix(at, s, origin, *of)
+	if only != nil {
+		prefix = key.ReportPrefix(location, s, origin, *only)
 	}
 	for {
 		var k *ReportedKind
@@ -93,8 +94,8 @@ func (w world) kinds(at key.Location, s key.Space, origin key.Origin, of *key.Re
 		if k == nil {
 			return
 		}
-		if note(*k); origin == key.Placed {
-			from = key.After(key.ReportPrefix(at, s, origin, k.Resource))
+		if found(*k); origin == key.Placed {
+			from = key.After(key.ReportPrefix(location, s, origin, k.Resource))
 		}
 	}
 }
@@ -108,8 +109,8 @@ func kindOf(report *table.Row, origin key.Origin) *ReportedKind {
 	if origin == key.Placed {
 		k.Space = r.Space
 	} else {
-		said := gjson.GetManyBytes(report.Value, "object.apiVersion", "object.kind")
-		if k.GVK = schema.FromAPIVersionAndKind(said[0].String(), said[1].String()); k.GVK.Group != r.APIGroup() {
+		names := gjson.GetManyBytes(report.Value, "object.apiVersion", "object.kind")
+		if k.GVK = schema.FromAPIVersionAndKind(names[0].String(), names[1].String()); k.GVK.Group != r.APIGroup() {
 			return nil
 		}
 	}

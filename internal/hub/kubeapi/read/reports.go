@@ -11,14 +11,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Reports is the view of what a location, or key.AllLocations, reports about the objects of a
-// space, or key.AllSpaces: what was placed, as it is in its space and with the status that it
-// has at the location, and what was born or is owned there, as the cluster shows it. With
-// wildcards, names are made wide, so that no two objects have one.
+// Reports is the view of the reports of a location, or key.AllLocations, about the objects of a
+// space, or key.AllSpaces. A placed object has the content of its source and the status that it
+// has at the location. An upsynced or associated object is as the cluster serves it. Over all
+// spaces or locations, wide names make the names of objects unique.
 //
-// An object is made of several rows: the report, and the object that it is about as long as
-// that is assigned to the location. Those of one identity are one object: of their reports the
-// first counts in the order of origins.
+// An object is composed of two rows: the report, and the source object while that is assigned to
+// the location. Reports of the same identity are one object; if they differ in origin, the first
+// of origins counts.
 func Reports(s key.Space, l key.Location) Lens {
 	lens := reportsLens{space: s, location: l}
 	if s == key.AllSpaces {
@@ -30,30 +30,30 @@ func Reports(s key.Space, l key.Location) Lens {
 	return lens
 }
 
-// reportsLens has an empty space or location for all.
+// reportsLens has an empty space or location for all of them.
 type reportsLens struct {
 	space    key.Space
 	location key.Location
 	wide     key.Wide
 }
 
-// origins are those of reports, the first of which counts.
+// origins are the origins of reports, in descending priority.
 var origins = [...]key.Origin{key.Placed, key.Born, key.Owned}
 
 func (l reportsLens) String() string {
-	s, at := l.space, l.location
+	s, location := l.space, l.location
 	if l.wide.Spaces {
 		s = key.AllSpaces
 	}
 	if l.wide.Locations {
-		at = key.AllLocations
+		location = key.AllLocations
 	}
-	return route.Reported(s, at).String()
+	return route.Reported(s, location).String()
 }
 
-// asked is what a query asks for, by the names that objects have in their space and
-// location; ok is false if nothing has such names.
-func (l reportsLens) asked(q query) (c key.Called, ok bool) {
+// target returns the query with the names that objects have in their space and location; ok is
+// false if no object can have such names.
+func (l reportsLens) target(q query) (c key.Called, ok bool) {
 	if c, ok = l.wide.Split(q.namespaced, q.namespace, q.name); !ok {
 		return c, false
 	}
@@ -66,9 +66,9 @@ func (l reportsLens) asked(q query) (c key.Called, ok bool) {
 	return c, true
 }
 
-// topics are the reports and, where these may be about what was placed, the objects.
+// topics are the reports and, for kinds that can be placed, the source objects.
 func (l reportsLens) topics(q query) []table.Topic {
-	c, ok := l.asked(q)
+	c, ok := l.target(q)
 	if !ok {
 		c = key.Called{Space: l.space, Location: l.location}
 	}
@@ -89,13 +89,13 @@ func (l reportsLens) topics(q query) []table.Topic {
 	return []table.Topic{reports, objects}
 }
 
-// holds is true: what is no object is not made.
-func (reportsLens) holds(*table.Row) bool { return true }
+// contains returns true: make composes only objects of the view.
+func (reportsLens) contains(*table.Row) bool { return true }
 
-// place is LOCATION/SPACE/[NAMESPACE/]NAME.
+// place returns LOCATION/SPACE/[NAMESPACE/]NAME.
 func (reportsLens) place(row *table.Row) string {
-	of := row.In.(*reported)
-	return of.at().String()
+	o := row.In.(*reported)
+	return o.position().String()
 }
 
 func (l reportsLens) since(t *table.Table) (rev int64) {
@@ -108,15 +108,15 @@ func (l reportsLens) since(t *table.Table) (rev int64) {
 	return rev
 }
 
-func (l reportsLens) looks(*table.Table, *kinds.Kind) look {
-	return look{reports: true, wide: l.wide, listRevision: true}
+func (l reportsLens) display(*table.Table, *kinds.Kind) display {
+	return display{reports: true, wide: l.wide, listRevision: true}
 }
 
-// premises are that the space and the location are those that existed at the revision. Of how
-// a kind is defined, no more than its names is shown.
-func (l reportsLens) premises(c *Config, _ *kinds.Kind, from int64) (all []table.Condition) {
+// conditions require that the space and the location are those that existed at the revision. The
+// view uses only the names of a kind, so a change of its definition does not matter.
+func (l reportsLens) conditions(c *Config, _ *kinds.Kind, from int64) (all []table.Condition) {
 	if l.space != "" {
-		all = spaceLens{l.space}.stands(c, from)
+		all = spaceLens{l.space}.exists(c, from)
 	}
 	if l.location != "" {
 		all = append(all, table.ObjectExists(l.location.Key(), from, errAnother))
@@ -129,69 +129,69 @@ func (l reportsLens) now(t *table.Table, q query) state {
 	return l.past(world{snap: snapshot}, q, snapshot.Rev)
 }
 
-// past is the state of a query in a world of a revision.
+// past returns the state of a query in a world of a revision.
 func (l reportsLens) past(w world, q query, rev int64) state {
 	return state{rev, func(start string, fn func(*table.Row) bool) { l.each(w, q, start, fn) }}
 }
 
-// spot is where an object is: what reports about it, of all origins, have in common.
-type spot struct {
+// position is the location, space and name of an object. Its reports of all origins share it.
+type position struct {
 	location key.Location
 	space    key.Space
 	// rest is [NAMESPACE/]NAME.
 	rest string
 }
 
-func (p spot) String() string { return string(p.location) + "/" + string(p.space) + "/" + p.rest }
+func (p position) String() string { return string(p.location) + "/" + string(p.space) + "/" + p.rest }
 
-func (p spot) object(r key.Resource) key.Object {
+func (p position) object(r key.Resource) key.Object {
 	o := key.Object{Space: p.space, Identity: key.Identity{Resource: r}}
 	o.Namespace, o.Name = key.SplitName(p.rest)
 	return o
 }
 
-// spotOf is where the object is that the key of a report is about.
-func spotOf(k string) (spot, bool) {
+// positionOf returns the position of the object that the key of a report is about.
+func positionOf(k string) (position, bool) {
 	r, err := key.ParseReport(k)
 	if err != nil {
-		return spot{}, false
+		return position{}, false
 	}
 	rest := r.Name
 	if r.Namespace != "" {
 		rest = r.Namespace + "/" + r.Name
 	}
-	return spot{r.Location, r.Space, rest}, true
+	return position{r.Location, r.Space, rest}, true
 }
 
-// is says whether something asked for may be at the spot.
-func (p spot) is(c key.Called) bool {
+// matches reports whether the position can be that of an object in the target.
+func (p position) matches(c key.Called) bool {
 	namespace, name := key.SplitName(p.rest)
 	return (c.Location == "" || c.Location == p.location) && (c.Space == "" || c.Space == p.space) &&
 		(c.Namespace == "" || c.Namespace == namespace) && (c.Name == "" || c.Name == name)
 }
 
-// make makes the object at the spot of its rows; nil if there is none.
-func (p spot) make(r key.Resource, get func(string) *table.Row) *table.Row {
+// make composes the object at the position from its rows; nil if there is none.
+func (p position) make(r key.Resource, get func(string) *table.Row) *table.Row {
 	o := p.object(r)
 	for _, origin := range origins {
 		report := get(key.Report{Location: p.location, Origin: origin, Object: o}.Key())
 		if report == nil || origin == key.Placed && objectstate.Removed(report.Report(), "") {
 			continue
 		}
-		of := &reported{location: p.location, origin: origin, object: o}
+		composed := &reported{location: p.location, origin: origin, object: o}
 		if origin == key.Placed {
 			if source := get(o.Key()); isAssigned(source, p.location) {
-				of.source = source
+				composed.source = source
 			}
 		}
-		return &table.Row{Entry: report.Entry, In: of}
+		return &table.Row{Entry: report.Entry, In: composed}
 	}
 	return nil
 }
 
-// isAssigned says whether a row's object is assigned to a location.
+// isAssigned reports whether a row's object is assigned to a location.
 func isAssigned(row *table.Row, l key.Location) bool {
-	if !tells(row, l) {
+	if !includes(row, l) {
 		return false
 	}
 	p, ok := row.In.(placed)
@@ -202,17 +202,17 @@ func isAssigned(row *table.Row, l key.Location) bool {
 	return ok
 }
 
-// tells says whether a row says something of a location.
-func tells(row *table.Row, l key.Location) bool {
+// includes reports whether the membership of a row includes a location.
+func includes(row *table.Row, l key.Location) bool {
 	return row != nil && row.In != nil && row.In.Includes(l)
 }
 
-// spots are where the objects are that a change is about: one for a report, those of the
-// locations for which something changes for what may have been placed.
-func (l reportsLens) spots(c table.Change) (all []spot) {
+// positions returns the positions of the objects that a change may affect. For a report this is
+// one; for a source object, one for each location at which something changes.
+func (l reportsLens) positions(c table.Change) (all []position) {
 	k := c.Row().Key
 	if key.ClassOf(k) == key.Reports {
-		if p, ok := spotOf(k); ok {
+		if p, ok := positionOf(k); ok {
 			all = append(all, p)
 		}
 		return all
@@ -225,11 +225,11 @@ func (l reportsLens) spots(c table.Change) (all []spot) {
 		if row == nil || row.In == nil {
 			continue
 		}
-		for _, at := range row.In.Locations() {
-			twice := row == c.Cur && tells(c.Prev, at)
-			same := c.SameEntry() && tells(c.Prev, at) && tells(c.Cur, at) && c.Cur.In.SameAt(at, c.Prev.In)
-			if !twice && !same && (l.location == "" || l.location == at) {
-				all = append(all, spot{at, space, strings.Clone(rest)})
+		for _, location := range row.In.Locations() {
+			twice := row == c.Cur && includes(c.Prev, location)
+			same := c.SameEntry() && includes(c.Prev, location) && includes(c.Cur, location) && c.Cur.In.SameAt(location, c.Prev.In)
+			if !twice && !same && (l.location == "" || l.location == location) {
+				all = append(all, position{location, space, strings.Clone(rest)})
 			}
 		}
 	}

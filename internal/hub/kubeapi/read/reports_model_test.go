@@ -23,12 +23,12 @@ func genReport(t *rapid.T, now map[string]written, o sample) table.Update {
 	if err != nil {
 		t.Fatal(err)
 	}
-	of := key.Report{
+	target := key.Report{
 		Location: rapid.SampledFrom([]key.Location{"l1", "l1", "l2"}).Draw(t, "reported by"),
 		Origin:   rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Born, key.Owned}).Draw(t, "origin"), Object: object,
 	}
-	if _, ok := now[of.Key()]; ok && rapid.IntRange(0, 2).Draw(t, "no more") == 0 {
-		return table.Update{Key: of.Key()}
+	if _, ok := now[target.Key()]; ok && rapid.IntRange(0, 2).Draw(t, "no more") == 0 {
+		return table.Update{Key: target.Key()}
 	}
 	report := wire.Report{
 		UID: "uid-" + o.name, State: rapid.SampledFrom([]wire.State{wire.Applied, wire.Applied, wire.Failed, wire.Removing, wire.Removed, wire.Orphaned}).Draw(t, "state"),
@@ -38,7 +38,7 @@ func genReport(t *rapid.T, now map[string]written, o sample) table.Update {
 	if rapid.IntRange(0, 5).Draw(t, "of another") == 0 {
 		report.UID = "another"
 	}
-	if of.Origin == key.Placed {
+	if target.Origin == key.Placed {
 		report.Status = json.RawMessage(rapid.SampledFrom([]string{`{"ready":1}`, `{"ready":2}`}).Draw(t, "status"))
 		if w, ok := now[o.key()]; ok && rapid.IntRange(0, 2).Draw(t, "in step") > 0 {
 			travelled, err := known()[o.gvr].Travel(w.value)
@@ -60,11 +60,11 @@ func genReport(t *rapid.T, now map[string]written, o sample) table.Update {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return table.Update{Key: of.Key(), Value: value}
+	return table.Update{Key: target.Key(), Value: value}
 }
 
 // reportedAt is what an angle on the view of reports shows of a state.
-func reportedAt(values map[string][]byte, placed map[string]*at, a angle, l reportsLens) map[string]seen {
+func reportedAt(values map[string][]byte, placed map[string]*placedAt, a angle, l reportsLens) map[string]seen {
 	kind, result := known()[a.gvr], map[string]seen{}
 	first := map[string]key.Report{} // of each place
 	for _, origin := range []key.Origin{key.Owned, key.Born, key.Placed} {
@@ -102,29 +102,29 @@ func reportedAt(values map[string][]byte, placed map[string]*at, a angle, l repo
 	return result
 }
 
-// reportedObject is the object of a report, whole.
-func reportedObject(values map[string][]byte, placed map[string]*at, a angle, l reportsLens, r key.Report) (object map[string]any, ok bool) {
+// reportedObject returns the whole object of a report.
+func reportedObject(values map[string][]byte, placed map[string]*placedAt, a angle, l reportsLens, r key.Report) (object map[string]any, ok bool) {
 	kind := known()[a.gvr]
 	var report wire.Report
 	if err := json.Unmarshal(values[r.Key()], &report); err != nil {
 		panic(err)
 	}
-	of, state := report.Object, report.State
+	content, state := report.Object, report.State
 	message, reason := report.Message, report.Reason
 	source, isPlaced := values[r.Object.Key()], r.Origin == key.Placed
 	var p placement.Place
 	assigned := false
-	if at := placed[r.Object.Key()]; isPlaced && source != nil && at != nil {
-		p, assigned = at.Place(r.Location)
+	if membership := placed[r.Object.Key()]; isPlaced && source != nil && membership != nil {
+		p, assigned = membership.Place(r.Location)
 	}
 	switch {
 	case isPlaced && !assigned:
-		of = nil
+		content = nil
 		if state != wire.Removing && state != wire.Orphaned {
 			state, message = wire.Removing, "the location has yet to remove it"
 		}
 	case isPlaced:
-		of = source
+		content = source
 		travelled, err := kind.Travel(source)
 		if err != nil {
 			panic(err)
@@ -145,9 +145,9 @@ func reportedObject(values map[string][]byte, placed map[string]*at, a angle, l 
 	}
 	metadata := map[string]any{"labels": map[string]any{}, "annotations": map[string]any{}}
 	object = map[string]any{"kind": kind.GVK.Kind, "apiVersion": kind.GVK.GroupVersion().String()}
-	if of != nil {
+	if content != nil {
 		var made map[string]any
-		if err := json.Unmarshal(of, &made); err != nil {
+		if err := json.Unmarshal(content, &made); err != nil {
 			panic(err)
 		}
 		if made["apiVersion"] != kind.GVK.GroupVersion().String() {

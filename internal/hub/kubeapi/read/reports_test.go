@@ -22,16 +22,16 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// report is what a location says of a sample.
-func (o sample) report(l key.Location, origin key.Origin, of wire.Report) table.Update {
+// report returns the report of a location about a sample.
+func (o sample) report(l key.Location, origin key.Origin, report wire.Report) table.Update {
 	object, err := key.ParseObject(o.key())
 	if err != nil {
 		panic(err)
 	}
 	if origin != key.Placed {
-		of.Object = o.value()
+		report.Object = o.value()
 	}
-	value, err := json.Marshal(of)
+	value, err := json.Marshal(report)
 	if err != nil {
 		panic(err)
 	}
@@ -173,7 +173,7 @@ func TestStaleReports(t *testing.T) {
 	}
 }
 
-// TestHostileReports: what a cluster says that is no object of its kind spoils nobody's list.
+// TestHostileReports checks that a malformed object in a report does not fail lists.
 func TestHostileReports(t *testing.T) {
 	f := newFixture(t)
 	s := f.serve()

@@ -10,12 +10,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// world is the state of the table at a revision: a snapshot of a later one, and what rows
-// were that have changed in between, nil for those that were not there.
+// world is the state of the table at a revision. It consists of a snapshot of a later revision, and
+// the rows that have changed in between as they were before; nil for rows that did not exist.
 type world struct {
 	snap   *table.Snapshot
 	before map[string]*table.Row
-	// keys are those of before, in order.
+	// keys are the sorted keys of before.
 	keys []string
 }
 
@@ -30,7 +30,7 @@ func (w world) get(k string) *table.Row {
 	return w.snap.Get(k)
 }
 
-// some are the first n rows with a prefix from a key on.
+// some returns the first n rows with a prefix, starting at a key.
 func (w world) some(prefix, from string, n int) (rows []*table.Row) {
 	from = max(prefix, from)
 	w.snap.AscendFrom(from, func(row *table.Row) bool {
@@ -55,39 +55,39 @@ func (w world) some(prefix, from string, n int) (rows []*table.Row) {
 	return rows[:min(n, len(rows))]
 }
 
-// each calls fn for the objects of a query from a place on, in the order of places, until it
+// each calls fn for the objects of a query in the order of places, starting at a place, until fn
 // returns false.
 func (l reportsLens) each(w world, q query, start string, fn func(*table.Row) bool) {
-	asked, ok := l.asked(q)
+	target, ok := l.target(q)
 	if !ok {
 		return
 	}
-	if asked.Location != "" && asked.Space != "" && asked.Name != "" && (asked.Namespace != "" || !q.namespaced) {
-		p := spot{asked.Location, asked.Space, strings.TrimPrefix(asked.Namespace+"/"+asked.Name, "/")}
+	if target.Location != "" && target.Space != "" && target.Name != "" && (target.Namespace != "" || !q.namespaced) {
+		p := position{target.Location, target.Space, strings.TrimPrefix(target.Namespace+"/"+target.Name, "/")}
 		if row := p.make(q.resource, w.get); row != nil && p.String() >= start {
 			fn(row)
 		}
 		return
 	}
-	first := spot{}
-	if parts := strings.SplitN(start, "/", 3); len(parts) == 3 {
-		first = spot{key.Location(parts[0]), key.Space(parts[1]), parts[2]}
+	first := position{}
+	if segments := strings.SplitN(start, "/", 3); len(segments) == 3 {
+		first = position{key.Location(segments[0]), key.Space(segments[1]), segments[2]}
 	}
-	w.pairs(asked, first, func(at key.Location, s key.Space) bool {
+	w.pairs(target, first, func(location key.Location, s key.Space) bool {
 		from := ""
-		if at == first.location && s == first.space {
+		if location == first.location && s == first.space {
 			from = first.rest
 		}
-		return w.merge(q, asked, at, s, from, fn)
+		return w.merge(q, target, location, s, from, fn)
 	})
 }
 
-// pairs calls fn for each location that reports about a space, and the space, as far as they
-// are asked for, from a spot on. It skips the reports of each at the cost of one look-up.
-func (w world) pairs(asked key.Called, first spot, fn func(key.Location, key.Space) bool) {
+// pairs calls fn for each location and space in the target for which there are reports, starting
+// at a position. It skips the reports of each pair with one lookup.
+func (w world) pairs(target key.Called, first position, fn func(key.Location, key.Space) bool) {
 	prefix := key.Reports.Prefix()
-	if asked.Location != "" {
-		prefix = key.LocationReports(asked.Location)
+	if target.Location != "" {
+		prefix = key.LocationReports(target.Location)
 	}
 	from := prefix
 	if first.location != "" {
@@ -98,38 +98,38 @@ func (w world) pairs(asked key.Called, first spot, fn func(key.Location, key.Spa
 		if len(rows) == 0 {
 			return
 		}
-		at, s, _, ok := key.ReportOf(rows[0].Key)
+		location, s, _, ok := key.ReportOf(rows[0].Key)
 		if !ok {
 			from = rows[0].Key + "\x00"
 			continue
 		}
-		if asked.Space != "" && s != asked.Space {
-			if want := key.SpaceReports(at, asked.Space); want > rows[0].Key {
+		if target.Space != "" && s != target.Space {
+			if want := key.SpaceReports(location, target.Space); want > rows[0].Key {
 				from = want
 			} else {
-				from = key.After(key.LocationReports(at))
+				from = key.After(key.LocationReports(location))
 			}
 			continue
 		}
-		if !fn(at, s) {
+		if !fn(location, s) {
 			return
 		}
-		from = key.After(key.SpaceReports(at, s))
+		from = key.After(key.SpaceReports(location, s))
 	}
 }
 
-// stream has the reports of one origin, in order, some at a time.
+// stream reads the reports of one origin in order, in batches.
 type stream struct {
 	prefix, from string
 	rows         []*table.Row
 	over         bool
 }
 
-// streamed is how many rows a stream reads at once.
+// streamed is the size of a batch.
 const streamed = 64
 
-// next is the [NAMESPACE/]NAME of the stream's next report behind the prefix of its
-// resource; false if there is none.
+// next returns [NAMESPACE/]NAME of the stream's next report, from its key behind the prefix
+// resource; ok is false at the end.
 func (s *stream) next(w world, resource string) (rest string, ok bool) {
 	if len(s.rows) == 0 && !s.over {
 		s.rows = w.some(s.prefix, s.from, streamed)
@@ -144,15 +144,15 @@ func (s *stream) next(w world, resource string) (rest string, ok bool) {
 	return s.rows[0].Key[len(resource):], true
 }
 
-// merge calls fn for what one location reports about one space, by name.
-func (w world) merge(q query, asked key.Called, at key.Location, s key.Space, start string, fn func(*table.Row) bool) bool {
+// merge calls fn for the objects that one location reports about one space, in the order of names.
+func (w world) merge(q query, target key.Called, location key.Location, s key.Space, start string, fn func(*table.Row) bool) bool {
 	var streams [len(origins)]stream
 	var resources [len(origins)]string
 	for i, origin := range origins {
-		resources[i] = key.ReportPrefix(at, s, origin, q.resource)
+		resources[i] = key.ReportPrefix(location, s, origin, q.resource)
 		streams[i].prefix = resources[i]
-		if asked.Namespace != "" {
-			streams[i].prefix += asked.Namespace + "/"
+		if target.Namespace != "" {
+			streams[i].prefix += target.Namespace + "/"
 		}
 		streams[i].from = resources[i] + start
 	}
@@ -171,8 +171,8 @@ func (w world) merge(q query, asked key.Called, at key.Location, s key.Space, st
 				streams[i].rows = streams[i].rows[1:]
 			}
 		}
-		p := spot{at, s, least}
-		if !p.is(asked) {
+		p := position{location, s, least}
+		if !p.matches(target) {
 			continue
 		}
 		if row := p.make(q.resource, w.get); row != nil && !fn(row) {
@@ -181,10 +181,10 @@ func (w world) merge(q query, asked key.Called, at key.Location, s key.Space, st
 	}
 }
 
-// spotsOf are, for each step, where the objects are that it may have changed, in a world of
-// the last. An object that was placed at very many locations is looked up at each of them for
-// which something changed; what is kept are those that have reported it.
-func (l reportsLens) spotsOf(w world, q query, asked key.Called, steps []table.Step) []map[spot]bool {
+// positionsOf returns, for each step, the positions of the objects that it may have changed, in the
+// world of the last step. An object can be assigned to very many locations. Only locations at which
+// it changed are looked up, and only those that have reported it are returned.
+func (l reportsLens) positionsOf(w world, q query, target key.Called, steps []table.Step) []map[position]bool {
 	touched := map[string]bool{} // reports
 	for _, step := range steps {
 		for _, c := range step.Changes {
@@ -193,34 +193,34 @@ func (l reportsLens) spotsOf(w world, q query, asked key.Called, steps []table.S
 			}
 		}
 	}
-	spots := make([]map[spot]bool, len(steps))
+	positions := make([]map[position]bool, len(steps))
 	for i, step := range steps {
-		spots[i] = map[spot]bool{}
+		positions[i] = map[position]bool{}
 		for _, c := range step.Changes {
 			isReport := key.ClassOf(c.Row().Key) == key.Reports
-			for _, p := range l.spots(c) {
-				if !p.is(asked) || spots[i][p] {
+			for _, p := range l.positions(c) {
+				if !p.matches(target) || positions[i][p] {
 					continue
 				}
 				report := key.Report{Location: p.location, Origin: key.Placed, Object: p.object(q.resource)}.Key()
 				if isReport || touched[report] || w.get(report) != nil {
-					spots[i][p] = true
+					positions[i][p] = true
 				}
 			}
 		}
 	}
-	return spots
+	return positions
 }
 
-// composed are the changes of the view's objects that steps up to a revision made. What an
-// object is made of besides what changed is taken as it was then: from the table as it is
-// now, and then back, step by step.
+// composed returns the changes of the view's objects in steps up to a revision. An object is also
+// composed of rows that a step did not change. These are read from the current table, and then the
+// steps are undone one by one.
 func (r *reader) composed(q query, steps []table.Step, upTo int64) ([]table.Step, error) {
 	l, ok := r.lens.(reportsLens)
 	if !ok || len(steps) == 0 {
 		return steps, nil
 	}
-	asked, ok := l.asked(q)
+	target, ok := l.target(q)
 	if !ok {
 		return nil, nil
 	}
@@ -230,18 +230,18 @@ func (r *reader) composed(q query, steps []table.Step, upTo int64) ([]table.Step
 			return nil, table.ErrExpired
 		}
 	}
-	spots := l.spotsOf(w, q, asked, steps)
+	positions := l.positionsOf(w, q, target, steps)
 	made := make([]table.Step, 0, len(steps))
-	for i, of := range slices.Backward(steps) {
-		changes := map[spot]table.Change{}
-		for p := range spots[i] {
+	for i, original := range slices.Backward(steps) {
+		changes := map[position]table.Change{}
+		for p := range positions[i] {
 			changes[p] = table.Change{Cur: p.make(q.resource, w.get)}
 		}
-		for _, c := range of.Changes {
+		for _, c := range original.Changes {
 			w.before[c.Row().Key] = c.Prev
 		}
-		step := table.Step{Rev: of.Rev}
-		for _, p := range slices.SortedFunc(maps.Keys(changes), func(a, b spot) int { return cmp.Compare(a.String(), b.String()) }) {
+		step := table.Step{Rev: original.Rev}
+		for _, p := range slices.SortedFunc(maps.Keys(changes), func(a, b position) int { return cmp.Compare(a.String(), b.String()) }) {
 			if c := (table.Change{Prev: p.make(q.resource, w.get), Cur: changes[p].Cur}); c.Prev != nil || c.Cur != nil {
 				step.Changes = append(step.Changes, c)
 			}

@@ -7,15 +7,15 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// rewound is a state as it was at an earlier revision: the window's changes in between are
-// undone. ok is false if the window does not reach back that far.
+// rewound returns a state at an earlier revision by undoing the changes since then. ok is false if
+// the window of the table does not contain all of them.
 func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 	if rev > st.rev {
 		return state{}, false
 	}
 	l, ofReports := r.lens.(reportsLens)
 	var snapshot *table.Snapshot
-	if ofReports { // its state is of another snapshot of the same table
+	if ofReports { // st is of an earlier snapshot of the table
 		snapshot = r.server.config.Table.Snapshot()
 		st.rev = snapshot.Rev
 	}
@@ -28,7 +28,7 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 	}
 	rows := make([]*table.Row, 0, len(before))
 	for _, row := range before {
-		if row != nil && r.lens.holds(row) {
+		if row != nil && r.lens.contains(row) {
 			rows = append(rows, row)
 		}
 	}
@@ -42,13 +42,13 @@ func (r *reader) rewound(q query, st state, rev int64) (past state, ok bool) {
 	return listed(r.lens, rev, rows), true
 }
 
-// changedSince has, by key, the rows that changed after a revision and up to another, as
-// they were before; nil for those that did not exist.
+// changedSince returns, by key, the rows that changed after one revision and up to another, as they
+// were before; nil for rows that did not exist.
 func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*table.Row, ok bool) {
 	before = map[string]*table.Row{}
 	ok = between(r.server.config.Table, rev, upTo, func(c table.Change) (more bool) {
 		k := c.Row().Key
-		if _, known := before[k]; !known && (r.look.reports || q.about(k)) {
+		if _, known := before[k]; !known && (r.display.reports || q.matches(k)) {
 			before[k] = c.Prev
 		}
 		return true
@@ -56,8 +56,8 @@ func (r *reader) changedSince(q query, rev, upTo int64) (before map[string]*tabl
 	return before, ok
 }
 
-// between calls fn for the changes of topics after a revision and up to another, in order,
-// until it returns false. ok is false if the window does not reach back that far.
+// between calls fn for the changes of topics after one revision and up to another, in order, until
+// fn returns false. ok is false if the window of the table does not contain all of them.
 func between(t *table.Table, rev, upTo int64, fn func(table.Change) (more bool), topics ...table.Topic) (ok bool) {
 	sub, err := t.Subscribe(rev, nil, topics...)
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// ConvertToTable makes table rows of objects one by one, so that a long list needs one
-// decoded object at a time, unless the client asks for whole objects.
+// ConvertToTable makes the rows of a table one by one, so that only one decoded object is in
+// memory, unless the client requests whole objects.
 func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts runtime.Object) (*metav1.Table, error) {
 	options, _ := opts.(*metav1.TableOptions)
 	if options == nil {
@@ -33,9 +33,9 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 		}
 		return r.rows(ctx, []*object{t}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
 	case opaque:
-		return r.rows(ctx, []*object{t.of}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
+		return r.rows(ctx, []*object{t.object}, metav1.ListMeta{ResourceVersion: t.GetObjectMeta().GetResourceVersion()}, options)
 	}
-	// A bookmark: it has no cells of its own, but clients read its metadata.
+	// A bookmark has no cells, but clients read its metadata.
 	converted, err := r.columns(ctx, r.New(), options)
 	if err != nil {
 		return nil, err
@@ -50,13 +50,13 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 	return converted, nil
 }
 
-// isGet says that a request is for one object by its name.
+// isGet reports whether a request is for one object by its name.
 func isGet(ctx context.Context) bool {
 	info, ok := request.RequestInfoFrom(ctx)
 	return ok && info.Verb == "get"
 }
 
-// own is the table that an object is; nil if it is none.
+// own returns the table that an object is converted to; nil if its kind has no such conversion.
 func (r *reader) own(o *object, options *metav1.TableOptions) (*metav1.Table, error) {
 	decoded, err := o.decode()
 	if err != nil {
@@ -74,12 +74,12 @@ func (r *reader) own(o *object, options *metav1.TableOptions) (*metav1.Table, er
 	if err != nil {
 		return nil, fmt.Errorf("make the rows of %q: %w", o.row.Key, err)
 	}
-	about := runtime.Object(meta.AsPartialObjectMetadata(accessor))
+	shown := runtime.Object(meta.AsPartialObjectMetadata(accessor))
 	if options.IncludeObject == metav1.IncludeObject {
-		about = decoded
+		shown = decoded
 	}
 	for i := range table.Rows {
-		table.Rows[i].Object.Object = about
+		table.Rows[i].Object.Object = shown
 	}
 	return table, nil
 }
@@ -124,11 +124,10 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 	return result, nil
 }
 
-// columns makes a table of the kind's own columns, and adds the definitions of those of the
-// view.
+// columns makes a table of the kind's own columns, and adds the definitions of the view's columns.
 func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav1.TableOptions) (*metav1.Table, error) {
 	convertor := r.kind.Columns
-	if r.look.metadataOnly {
+	if r.display.metadataOnly {
 		convertor = rest.NewDefaultTableConvertor(r.kind.GVR.GroupResource())
 	}
 	made, err := convertor.ConvertToTable(ctx, obj, options)
@@ -138,35 +137,35 @@ func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav
 	switch {
 	case r.counted():
 		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, countColumns())
-	case r.look.shelf && r.look.wide.Spaces:
+	case r.display.exportView && r.display.wide.Spaces:
 		made.ColumnDefinitions = append(slices.Clip(made.ColumnDefinitions), spaceColumn())
-	case r.look.reports:
+	case r.display.reports:
 		made.ColumnDefinitions = slices.Concat(made.ColumnDefinitions, reportColumns())
 	}
 	return made, nil
 }
 
-// addCells adds the cells of columns that the view adds; of is nil for a bookmark.
-func (r *reader) addCells(to *metav1.TableRow, of *table.Row) {
-	if r.look.reports {
-		r.addReported(to, of)
+// addCells adds the cells of the view's columns; source is nil for a bookmark.
+func (r *reader) addCells(to *metav1.TableRow, source *table.Row) {
+	if r.display.reports {
+		r.addReported(to, source)
 		return
 	}
-	if r.look.shelf && r.look.wide.Spaces {
+	if r.display.exportView && r.display.wide.Spaces {
 		space := ""
-		if of != nil {
-			space = string(spaceOf(of))
+		if source != nil {
+			space = string(spaceOf(source))
 		}
 		to.Cells = append(slices.Clip(to.Cells), space)
 	}
-	r.addCounts(to, of)
+	r.addCounts(to, source)
 }
 
-// counted says that tables show how far objects have come.
-func (r *reader) counted() bool { return r.look.counts && r.server.config.Counts != nil }
+// counted reports whether tables have countColumns.
+func (r *reader) counted() bool { return r.display.counts && r.server.config.Counts != nil }
 
-// countColumns follow the kind's own columns, including those that only -o wide shows, so
-// that these stay at the positions that clients expect.
+// countColumns follow the kind's own columns, including those of -o wide. Thus the kind's columns
+// stay at the positions that clients expect.
 func countColumns() []metav1.TableColumnDefinition {
 	return []metav1.TableColumnDefinition{
 		{Name: "Placed", Type: "integer", Description: "The number of locations that the object is assigned to."},
@@ -176,19 +175,19 @@ func countColumns() []metav1.TableColumnDefinition {
 	}
 }
 
-// addCounts adds the cells of countColumns; of is nil for a bookmark.
-func (r *reader) addCounts(to *metav1.TableRow, of *table.Row) {
+// addCounts adds the cells of countColumns; source is nil for a bookmark.
+func (r *reader) addCounts(to *metav1.TableRow, source *table.Row) {
 	if !r.counted() {
 		return
 	}
 	var n v1alpha1.Counts
-	if of != nil {
-		n = r.server.config.Counts(of)
+	if source != nil {
+		n = r.server.config.Counts(source)
 	}
 	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Healthy, n.Failed)
 }
 
-// cellsSize is about how many bytes cells take.
+// cellsSize estimates the size of cells in bytes.
 func cellsSize(cells []any) (n int) {
 	for _, cell := range cells {
 		s, _ := cell.(string)
@@ -197,5 +196,5 @@ func cellsSize(cells []any) (n int) {
 	return n
 }
 
-// cellWeight is what a cell takes besides its text, in bytes.
+// cellWeight is the estimated size of a cell besides its text, in bytes.
 const cellWeight = 16

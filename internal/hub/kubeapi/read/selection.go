@@ -11,14 +11,14 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// selection is what label and field selectors ask of an object.
+// selection consists of the label and field selectors of a request.
 type selection struct {
 	labels labels.Selector // nil: everything
 	fields fields.Selector // nil: everything
 }
 
-// selecting takes the selectors from a request, and moves what they say of namespace and
-// name into the query, so that no more rows than necessary are read.
+// selecting takes the selectors from a request. Exact namespaces and names move into the query, so
+// that no more rows than necessary are read.
 func (q query) selecting(opts *metainternalversion.ListOptions) (query, selection) {
 	var s selection
 	if opts.LabelSelector != nil && !opts.LabelSelector.Empty() {
@@ -39,25 +39,25 @@ func (q query) selecting(opts *metainternalversion.ListOptions) (query, selectio
 
 func (s selection) everything() bool { return s.labels == nil && s.fields == nil }
 
-// selects says whether an object is selected as a view shows it.
+// selects reports whether a selection matches a row's object in the view.
 func (r *reader) selects(s selection, row *table.Row) bool {
 	if s.everything() {
 		return true
 	}
-	if r.look.reports {
+	if r.display.reports {
 		return r.selectsReported(s, row)
 	}
-	l, value, of := r.look, row.Value, row.Meta.Labels
-	if l.at != "" && (s.fields != nil || marked(of) || classAt(row, l.at) != nil) {
+	l, value, objectLabels := r.display, row.Value, row.Meta.Labels
+	if l.location != "" && (s.fields != nil || marked(objectLabels) || classAt(row, l.location) != nil) {
 		made, err := r.rendered(row)
 		if err != nil {
 			return false
 		}
-		value, of = made.Object, table.NewEntry(row.Key, made.Object, 0, 0).Meta.Labels
+		value, objectLabels = made.Object, table.NewEntry(row.Key, made.Object, 0, 0).Meta.Labels
 	}
-	var shown labels.Labels = of
-	if l.at != "" {
-		shown = markedLabels{of, spaceOf(row), l.mark}
+	var shown labels.Labels = objectLabels
+	if l.location != "" {
+		shown = markedLabels{objectLabels, spaceOf(row), l.mark}
 	}
 	if s.labels != nil && !s.labels.Matches(shown) {
 		return false
@@ -70,7 +70,7 @@ func (r *reader) selects(s selection, row *table.Row) bool {
 	return s.fields.Matches(&f)
 }
 
-// marked says whether there may be labels that rendering removes.
+// marked reports whether there may be labels that rendering removes.
 func marked(l table.Labels) bool {
 	for _, label := range l {
 		if strings.HasPrefix(label.Key, "orrery.dev/") {
@@ -80,8 +80,8 @@ func marked(l table.Labels) bool {
 	return false
 }
 
-// fieldsOf are the fields of an object by which it can be selected. They are extracted only if
-// a selector needs one that is not in its name.
+// fieldsOf are the fields of an object for field selectors. They are extracted only if a selector
+// needs a field other than namespace and name.
 type fieldsOf struct {
 	kind            *kinds.Kind
 	namespace, name string
@@ -89,10 +89,10 @@ type fieldsOf struct {
 	set             fields.Set
 }
 
-// Has says that every field is there: other fields are refused before.
+// Has returns true: requests with unknown fields fail before.
 func (f *fieldsOf) Has(field string) bool { return true }
 
-// Get is the value of a field, "" if the object does not have it.
+// Get returns the value of a field, or "".
 func (f *fieldsOf) Get(field string) string {
 	switch field {
 	case "metadata.name":

@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// recent caches the last encodings of events that had to be decoded, because an event is
-// often sent to many watches at about the same time. It is bounded in number, and keeps no
-// large ones. It is safe for concurrent use.
+// recent caches the latest encodings of events that had to be decoded, because an event is often
+// sent to many watches at about the same time. Its number of entries and their size are limited.
+// It is safe for concurrent use.
 type recent struct {
 	mu    sync.Mutex
 	known map[encodedKey][]byte
@@ -22,16 +22,16 @@ type recent struct {
 
 const (
 	recentEvents = 256
-	recentBytes  = 32 << 10 // of one event
+	recentBytes  = 32 << 10 // maximum size of an entry
 )
 
-// encodedKey is everything that an encoded event depends on.
+// encodedKey has all inputs of an encoded event.
 type encodedKey struct {
-	entry *table.Entry
-	rev   int64
-	look  look
-	class *placement.Class
-	id    runtime.Identifier
+	entry   *table.Entry
+	rev     int64
+	display display
+	class   *placement.Class
+	id      runtime.Identifier
 }
 
 func (r *recent) get(k encodedKey) []byte {
@@ -57,11 +57,11 @@ func (r *recent) put(k encodedKey, encoded []byte) {
 	r.next = (r.next + 1) % recentEvents
 }
 
-// encodeShared encodes an event once for all watches that get the same bytes.
+// encodeShared encodes an event once for all watches that send the same bytes.
 func (o *object) encodeShared(id runtime.Identifier, encode func(runtime.Object, io.Writer) error, w io.Writer) error {
-	k := encodedKey{entry: o.row.Entry, rev: o.rev, look: o.reader.look, id: id}
-	if at := o.reader.look.at; at != "" {
-		k.class = classAt(o.row, at)
+	k := encodedKey{entry: o.row.Entry, rev: o.rev, display: o.reader.display, id: id}
+	if location := o.reader.display.location; location != "" {
+		k.class = classAt(o.row, location)
 	}
 	encoded := o.reader.server.recent.get(k)
 	if encoded == nil {

@@ -13,29 +13,29 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// document is an object as JSON, without what a view adds to its metadata. The
-// bytes may be the table's own and are never changed.
+// document is an object as JSON, without the addition of a view. Its bytes may belong to the table
+// and are never changed.
 type document struct {
-	value []byte // maybe with newlines at its end, which are not written
-	// metadata, annotations and labels are the offsets just after their opening braces; the
-	// last two are 0 if there are none. labels is not set for values of the table, to whose
-	// labels no view adds.
+	value []byte // trailing newlines are not written
+	// metadata, annotations and labels are the offsets after their opening braces. The last two are
+	// 0 if there are none. labels is not set for values of the table, because no view adds labels
+	// to these.
 	metadata, annotations, labels int
-	// skip is how many bytes after the first are not written.
+	// skip is the number of bytes after the first one that are not written.
 	skip int
 }
 
-// addition is what a view adds to the metadata of an object.
+// addition is the metadata that a view adds to an object.
 type addition struct {
-	rev int64 // the resourceVersion to show
-	// annotations and labels are added to those of the object, which has none of the names.
+	rev int64 // the resourceVersion
+	// annotations and labels must not exist in the object.
 	annotations, labels []field
 }
 
 // field is one annotation or label.
 type field struct{ name, value string }
 
-// stored is an entry's document.
+// stored returns the document of an entry.
 func stored(e *table.Entry) (document, error) {
 	if e.Meta.Insert == 0 {
 		return document{}, fmt.Errorf("object %q has no metadata", e.Key)
@@ -43,7 +43,7 @@ func stored(e *table.Entry) (document, error) {
 	return document{value: e.Value, metadata: e.Meta.Insert, annotations: e.Meta.InsertAnnotation}, nil
 }
 
-// parse finds the offsets in a value that is not the table's.
+// parse returns the document of a value that does not belong to the table.
 func parse(value []byte) (document, error) {
 	metadata := gjson.GetBytes(value, "metadata")
 	if !metadata.IsObject() || metadata.Index == 0 {
@@ -63,34 +63,33 @@ func parse(value []byte) (document, error) {
 	return d, nil
 }
 
-// write writes the document with what the view adds, without copying it. The
-// first Write is the opening brace alone, by which the response writer
-// recognizes a stream that it may compress.
+// write writes the document and the addition without copying the document. The first Write is the
+// opening brace alone, by which the response writer recognizes a stream that it may compress.
 func (d document) write(w io.Writer, a addition) error {
 	if err := writeAll(w, d.value[:1], d.value[1+d.skip:d.metadata], d.identity(a)); err != nil {
 		return err
 	}
 	from := d.metadata
 	for _, m := range d.maps(a) {
-		if m.at == 0 || len(m.fields) == 0 {
+		if m.offset == 0 || len(m.fields) == 0 {
 			continue
 		}
-		if err := writeAll(w, d.value[from:m.at], d.separated(m.at, encoded(nil, m.fields))); err != nil {
+		if err := writeAll(w, d.value[from:m.offset], d.separated(m.offset, encoded(nil, m.fields))); err != nil {
 			return err
 		}
-		from = m.at
+		from = m.offset
 	}
 	return writeAll(w, bytes.TrimRight(d.value[from:], "\n"))
 }
 
-// addedMap is what is added to a map in the metadata; at is its offset in the document.
+// addedMap has the fields to add to a map in the metadata, and the offset of that map.
 type addedMap struct {
 	name   string
-	at     int
+	offset int
 	fields []field
 }
 
-// maps are the maps that are added to, in the order of the document.
+// maps returns the maps to which fields are added, in the order of the document.
 func (d document) maps(a addition) [2]addedMap {
 	annotations, labels := addedMap{"annotations", d.annotations, a.annotations}, addedMap{"labels", d.labels, a.labels}
 	if d.labels < d.annotations {
@@ -99,7 +98,7 @@ func (d document) maps(a addition) [2]addedMap {
 	return [2]addedMap{annotations, labels}
 }
 
-// without is the document without head, if it begins with it.
+// without returns the document without head, if it starts with head.
 func (d document) without(head []byte) document {
 	if len(head) > 0 && bytes.HasPrefix(d.value, head) {
 		d.skip = len(head) - 1
@@ -107,14 +106,14 @@ func (d document) without(head []byte) document {
 	return d
 }
 
-// identity is what is inserted just after the opening brace of the metadata.
+// identity returns the fields to insert after the opening brace of the metadata.
 func (d document) identity(a addition) []byte {
 	fields := make([]byte, 0, 96)
 	fields = append(fields, `"resourceVersion":"`...)
 	fields = strconv.AppendInt(fields, a.rev, 10)
 	fields = append(fields, '"')
 	for _, m := range d.maps(a) {
-		if m.at == 0 && len(m.fields) > 0 {
+		if m.offset == 0 && len(m.fields) > 0 {
 			fields = append(fields, `,"`+m.name+`":{`...)
 			fields = append(encoded(fields, m.fields), '}')
 		}
@@ -122,7 +121,7 @@ func (d document) identity(a addition) []byte {
 	return d.separated(d.metadata, fields)
 }
 
-// separated adds a comma to fields unless the object that they are inserted into is empty.
+// separated adds a comma to fields unless the target object is empty.
 func (d document) separated(offset int, fields []byte) []byte {
 	if d.value[offset] == '}' {
 		return fields
@@ -142,8 +141,8 @@ func encoded(to []byte, all []field) []byte {
 	return to
 }
 
-func writeAll(w io.Writer, parts ...[]byte) error {
-	for _, p := range parts {
+func writeAll(w io.Writer, segments ...[]byte) error {
+	for _, p := range segments {
 		if len(p) == 0 {
 			continue
 		}
@@ -154,8 +153,7 @@ func writeAll(w io.Writer, parts ...[]byte) error {
 	return nil
 }
 
-// withoutSpace returns a value without a SpaceAnnotation that a user wrote, so that the one
-// that the view adds is the only one.
+// withoutSpace removes a SpaceAnnotation that a user wrote, because the view adds its own.
 func withoutSpace(value []byte) ([]byte, error) {
 	if !bytes.Contains(value, []byte(v1alpha1.SpaceAnnotation)) {
 		return value, nil

@@ -23,12 +23,12 @@ import (
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
-// tabled serves lists that are asked for as tables in JSON, as kubectl does: their rows are
-// written one by one, of the bytes of the objects' metadata and, where the kind's columns can be
-// had of the bytes too, without decoding anything. To the handlers they are lists in JSON.
+// tabled serves lists that are requested as tables in JSON, as kubectl does. Rows are written one
+// by one from the bytes of the objects' metadata. If the kind's columns can be read from bytes,
+// too, nothing is decoded. The handlers take the request for a list in JSON.
 func (r *reader) tabled(scope *handlers.RequestScope, others http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, req *http.Request) {
-		options, version := tableAsked(req, scope)
+		options, version := tableRequest(req, scope)
 		if options == nil || options.IncludeObject == metav1.IncludeObject {
 			others(w, req)
 			return
@@ -40,11 +40,11 @@ func (r *reader) tabled(scope *handlers.RequestScope, others http.HandlerFunc) h
 	}
 }
 
-// tableAsked is how a request asks for a table in JSON, and in which version; nil if it does
-// not, or not rightly, which the handlers answer.
-func tableAsked(req *http.Request, scope *handlers.RequestScope) (*metav1.TableOptions, schema.GroupVersion) {
-	asked, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
-	if err != nil || asked.Convert == nil || asked.Convert.Kind != "Table" || asked.Accepted.MediaType != runtime.ContentTypeJSON {
+// tableRequest returns the options and version of a request for a table in JSON. They are nil for
+// other and for invalid requests, which the handlers answer.
+func tableRequest(req *http.Request, scope *handlers.RequestScope) (*metav1.TableOptions, schema.GroupVersion) {
+	negotiated, _, err := negotiation.NegotiateOutputMediaType(req, scope.Serializer, scope)
+	if err != nil || negotiated.Convert == nil || negotiated.Convert.Kind != "Table" || negotiated.Accepted.MediaType != runtime.ContentTypeJSON {
 		return nil, schema.GroupVersion{}
 	}
 	options := &metav1.TableOptions{}
@@ -52,7 +52,7 @@ func tableAsked(req *http.Request, scope *handlers.RequestScope) (*metav1.TableO
 		len(validation.ValidateTableOptions(options)) > 0 {
 		return nil, schema.GroupVersion{}
 	}
-	return options, asked.Convert.GroupVersion()
+	return options, negotiated.Convert.GroupVersion()
 }
 
 // tabling lists objects as the rows of a table.
@@ -69,23 +69,23 @@ func (t tabling) List(ctx context.Context, opts *metainternalversion.ListOptions
 		return nil, err
 	}
 	l := found.(*list)
-	rows := &rows{tabling: t, ListMeta: l.ListMeta, of: l.Items, ends: make([]rowEnds, 0, len(l.Items))}
+	rows := &rows{tabling: t, ListMeta: l.ListMeta, items: l.Items, ends: make([]rowEnds, 0, len(l.Items))}
 	return rows, rows.fill(ctx)
 }
 
-// rows are a table of objects whose cells are there, in JSON; the objects are written with them.
+// rows is a table whose cells are encoded in JSON; objects are encoded when it is written.
 type rows struct {
 	tabling
 	metav1.ListMeta
 	definitions []metav1.TableColumnDefinition
-	of          []*object
-	// cells has those of one object after those of the other.
+	items       []*object
+	// cells has the cells of all objects, one object after the other.
 	cells []byte
 	ends  []rowEnds
 }
 
-// rowEnds say where the cells of a row end, and the metadata of its object as it is stored; 0: that is
-// not known.
+// rowEnds are the offsets at which the cells of a row end, and the metadata of its stored object;
+// 0 if the latter is unknown.
 type rowEnds struct{ cells, metadata int }
 
 var (
@@ -93,16 +93,16 @@ var (
 	_ runtime.CacheableObject = &rows{}
 )
 
-// GetObjectKind returns a kind that does not change, whatever is set.
+// GetObjectKind returns a kind that ignores changes.
 func (t *rows) GetObjectKind() schema.ObjectKind { return schema.EmptyObjectKind }
 
-// DeepCopyObject returns the rows, which do not change.
+// DeepCopyObject returns the rows, which are immutable.
 func (t *rows) DeepCopyObject() runtime.Object { return t }
 
-// GetObject returns the rows: only their JSON is ever asked for.
+// GetObject returns the rows: they are encoded only in JSON.
 func (t *rows) GetObject() runtime.Object { return t }
 
-// fill makes all cells: an object that can't be read fails the list, and does not truncate it.
+// fill encodes all cells, so that an invalid object fails the list instead of truncating it.
 func (t *rows) fill(ctx context.Context) error {
 	empty, err := t.columns(ctx, t.NewList(), t.options)
 	if err != nil {
@@ -110,10 +110,10 @@ func (t *rows) fill(ctx context.Context) error {
 	}
 	t.definitions = empty.ColumnDefinitions
 	scanner, _ := t.kind.Columns.(columns.Scanner)
-	if t.look.metadataOnly || t.look.reports {
+	if t.display.metadataOnly || t.display.reports {
 		scanner = nil
 	}
-	for _, o := range t.of {
+	for _, o := range t.items {
 		metadata, err := t.addRow(ctx, o, scanner)
 		if err != nil {
 			return fmt.Errorf("make the row of %q: %w", o.row.Key, err)
@@ -126,8 +126,8 @@ func (t *rows) fill(ctx context.Context) error {
 	return nil
 }
 
-// addRow adds the cells of one object: those of the kind's own columns, and those of the view. It says
-// where the metadata end of what is stored.
+// addRow adds the cells of one object: those of the kind's own columns, and those of the view. It
+// returns the offset at which the stored metadata ends.
 func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (metadata int, err error) {
 	t.cells = append(t.cells, '[')
 	var others metav1.TableRow
@@ -153,7 +153,7 @@ func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (
 	return metadata, nil
 }
 
-// scan adds the cells of the kind's own columns, if they can be had of the object's JSON.
+// scan adds the cells of the kind's own columns if they can be read from the object's JSON.
 func (t *rows) scan(o *object, scanner columns.Scanner) (metadata int, ok bool, err error) {
 	if scanner == nil {
 		return 0, false, nil
@@ -163,13 +163,13 @@ func (t *rows) scan(o *object, scanner columns.Scanner) (metadata int, ok bool, 
 		return 0, false, err
 	}
 	t.cells, metadata, ok = scanner.Scan(t.cells, d.value)
-	if &d.value[0] != &o.row.Value[0] { // it is made anew when it is written
+	if &d.value[0] != &o.row.Value[0] { // the offset is not that of the stored value
 		metadata = 0
 	}
 	return metadata, ok, nil
 }
 
-// row has the cells of the kind's own columns.
+// row returns the cells of the kind's own columns.
 func (t *rows) row(ctx context.Context, o *object) (metav1.TableRow, error) {
 	decoded, err := o.decode()
 	if err != nil {
@@ -233,7 +233,7 @@ func (t *rows) write(w io.Writer) error {
 	partial := []byte(`,"object":{"kind":"PartialObjectMetadata","apiVersion":"` + t.version.String() + `","metadata":`)
 	before := []byte(`,{"cells":`)
 	from := 0
-	for i, o := range t.of {
+	for i, o := range t.items {
 		begin := before
 		if i == 0 {
 			begin = before[1:]
@@ -249,7 +249,7 @@ func (t *rows) write(w io.Writer) error {
 	return writeAll(w, []byte("]}\n"))
 }
 
-// writeObject writes what a row has of its object, and the row's end.
+// writeObject writes the object of a row and the end of the row.
 func (t *rows) writeObject(o *object, end int, partial []byte, w io.Writer) error {
 	if t.options.IncludeObject == metav1.IncludeNone {
 		return writeAll(w, []byte(`,"object":null}`))
@@ -263,8 +263,8 @@ func (t *rows) writeObject(o *object, end int, partial []byte, w io.Writer) erro
 	return writeAll(w, []byte("}}"))
 }
 
-// writeMetadata writes the metadata alone. end is where they end in the object's JSON; 0: that is not
-// known.
+// writeMetadata writes only the metadata. end is the offset at which they end in the object's JSON,
+// or 0 if it is unknown.
 func (o *object) writeMetadata(end int, w io.Writer) error {
 	d, a, err := o.document()
 	if err != nil {
@@ -279,9 +279,9 @@ func (o *object) writeMetadata(end int, w io.Writer) error {
 	}
 	d.value = d.value[begin:end]
 	d.metadata = 1
-	for _, at := range []*int{&d.annotations, &d.labels} {
-		if *at > 0 {
-			*at -= begin
+	for _, offset := range []*int{&d.annotations, &d.labels} {
+		if *offset > 0 {
+			*offset -= begin
 		}
 	}
 	return d.write(w, a)

@@ -13,8 +13,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestTablesOfBytes: tables that are made of the objects' bytes are those that are made of decoded
-// objects, in all views.
+// TestTablesOfBytes checks that tables from bytes equal tables from decoded objects, in all views.
 func TestTablesOfBytes(t *testing.T) {
 	f := newFixture(t)
 	x := cm("a", "x", "1", "at=north")
@@ -22,7 +21,7 @@ func TestTablesOfBytes(t *testing.T) {
 	f.put(x, cm("a", "<y>", "1"), sample{gvr: widgetsV1, space: "a", namespace: "default", name: "w"},
 		sample{gvr: pods, space: "a", namespace: "default", name: "p", content: map[string]any{"status": map[string]any{"phase": "Running"}}})
 	s := f.serve()
-	for _, of := range []struct {
+	for _, test := range []struct {
 		lens Lens
 		gvr  schema.GroupVersionResource
 		path string
@@ -33,30 +32,30 @@ func TestTablesOfBytes(t *testing.T) {
 		{AllSpaces(), configMaps, "/spaces/*/api/v1/configmaps"},
 		{Location("north", key.Same), configMaps, "/views/locations/north/api/v1/configmaps"},
 	} {
-		r := f.reader(of.lens, of.gvr)
+		r := f.reader(test.lens, test.gvr)
 		l, err := r.List(t.Context(), &metainternalversion.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		want, err := r.rows(t.Context(), l.(*list).Items, l.(*list).ListMeta, &metav1.TableOptions{})
 		if err != nil || len(want.Rows) == 0 {
-			t.Fatalf("%s: %v %v", of.path, want, err)
+			t.Fatalf("%s: %v %v", test.path, want, err)
 		}
 		want.SetGroupVersionKind(metav1.SchemeGroupVersion.WithKind("Table"))
 		for i := range want.Rows {
 			want.Rows[i].Object.Object.GetObjectKind().SetGroupVersionKind(metadataGVK())
 		}
 		for _, query := range []string{"", "?pretty=1"} {
-			status, body := get(t, s.URL+of.path+query, "Accept", tableAccept)
+			status, body := get(t, s.URL+test.path+query, "Accept", tableAccept)
 			var got, wanted any
 			if err := json.Unmarshal(body, &got); err != nil || status != http.StatusOK {
-				t.Fatalf("%s: %d %v in %s", of.path, status, err, body)
+				t.Fatalf("%s: %d %v in %s", test.path, status, err, body)
 			}
 			if made, err := json.Marshal(want); err != nil || json.Unmarshal(made, &wanted) != nil {
 				t.Fatal(err)
 			}
 			if !reflect.DeepEqual(got, wanted) {
-				t.Errorf("%s%s: %v, want %v", of.path, query, got, wanted)
+				t.Errorf("%s%s: %v, want %v", test.path, query, got, wanted)
 			}
 		}
 	}

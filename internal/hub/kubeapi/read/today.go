@@ -2,12 +2,11 @@ package read
 
 import "orrery.dev/orrery/internal/hub/storage/table"
 
-// today is a row as its current CRD reads it, whatever the CRD was when it was written. For
-// built-in kinds, and for what a location gets, it is the row itself. That a row reads as it
-// was written is remembered in the row.
+// today returns a row as the current CRD of its kind converts it. Rows of built-in kinds, and rows
+// for locations, are returned unchanged. A row for which conversion changes nothing records that.
 func (r *reader) today(row *table.Row) *table.Row {
 	custom := r.kind.Custom
-	if custom == nil || row == nil || r.look.at != "" || r.look.reports || r.look.metadataOnly {
+	if custom == nil || row == nil || r.display.location != "" || r.display.reports || r.display.metadataOnly {
 		return row
 	}
 	if row.AsWritten.Load() == custom.ID() {
@@ -15,7 +14,7 @@ func (r *reader) today(row *table.Row) *table.Row {
 	}
 	value, err := custom.Today(row.Value)
 	if err != nil {
-		return row // what the current CRD can't read is shown as it was written
+		return row // rows that can't be converted are served as stored
 	}
 	if value == nil {
 		row.AsWritten.Store(custom.ID())

@@ -213,7 +213,8 @@ func TestWatchEndsWithItsDefinition(t *testing.T) {
 	})
 }
 
-// A client that is slower than what ends its kind hears of all deletions first.
+// TestWatchEndsBehindDeletions checks that a slow client gets all deletions before its watch ends
+// with the kind.
 func TestWatchEndsBehindDeletions(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const count = 10 * pendingEvents
@@ -241,7 +242,7 @@ func TestWatchEndsBehindDeletions(t *testing.T) {
 		}
 		gone.Store(true)
 		f.apply(table.Update{Key: crd})
-		synctest.Wait() // the client is at something else
+		synctest.Wait() // the client does not read
 		n := 0
 		for e := range w.ResultChan() {
 			if e.Type != watch.Deleted {

@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestListsOfClientsThatVanish: the memory of a list that nobody reads to its end is lent to
-// the lists of others, of which each is whole and has nothing of another space.
+// TestListsOfClientsThatVanish checks that buffers of lists whose clients disconnect are reused
+// safely: other lists are complete and contain nothing of another space.
 func TestListsOfClientsThatVanish(t *testing.T) {
 	f := newFixture(t)
 	spaces := []key.Space{"a", "b"}

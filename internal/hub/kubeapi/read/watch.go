@@ -12,8 +12,9 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// Watch starts a watch. It ends with the context, with Stop, with the server, when a premise
-// fails, or with an event that carries 410 when the window no longer reaches back to it.
+// Watch starts a watch. It ends with the context, with Stop, with the server, or when a stream
+// condition fails. It ends with an error event of code 410 when the window of the table no longer
+// contains its next change.
 func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOptions) (watch.Interface, error) {
 	if opts == nil {
 		opts = &metainternalversion.ListOptions{}
@@ -26,7 +27,7 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 	if err := w.start(opts); err != nil {
 		return nil, err
 	}
-	sub, err := r.server.config.Table.Subscribe(w.cursor, r.premises(ctx, w.cursor), r.lens.topics(w.query)...)
+	sub, err := r.server.config.Table.Subscribe(w.cursor, r.conditions(ctx, w.cursor), r.lens.topics(w.query)...)
 	if err != nil {
 		return refused(r.tooOld(w, err))
 	}
@@ -45,44 +46,44 @@ func (r *reader) Watch(ctx context.Context, opts *metainternalversion.ListOption
 		return d, nil
 	}
 	ctx, w.cancel = context.WithCancel(ctx)
-	w.over, w.cut = ctx.Done(), func(at time.Time) { cut(ctx, at) }
+	w.over, w.cut = ctx.Done(), func(deadline time.Time) { cut(ctx, deadline) }
 	w.results, w.ended, w.late = make(chan watch.Event, pendingEvents), make(chan struct{}), make(chan struct{})
 	go w.run()
 	return w, nil
 }
 
-// pendingEvents is how many events may wait for a client. While some do, the handler does
-// not flush.
+// pendingEvents is the size of the queue of events for a client. The handler flushes only when the
+// queue is empty.
 const pendingEvents = 16
 
-// watcher is one watch, served by direct or, in a form that only the handlers of
-// k8s.io/apiserver have, by these: then it has a goroutine, which ends by itself when the
-// context does, so a caller that never got the watch need not Stop it.
+// watcher is one watch. direct serves it, or the handlers of k8s.io/apiserver if only these have
+// the requested form. In the latter case it has a goroutine, which ends with the context: a
+// caller that never received the watch need not call Stop.
 type watcher struct {
 	reader    *reader
 	query     query
 	selected  selection
 	bookmarks bool
-	initial   *state // what is sent first; nil for none
+	initial   *state // the initial state to send, or nil
 
 	sub *table.Subscription
-	// cursor is the revision up to which everything has been sent, and taken by the client but
-	// for what direct has not yet written.
+	// cursor is the revision up to which all events have been sent. With direct, some of them
+	// may be in its buffer.
 	cursor int64
-	// woken says that the subscription woke the watch while it was busy.
+	// woken is set if the subscription woke the watch while it was busy.
 	woken bool
-	// initialized is called once, when the initial state has been sent.
+	// initialized is called once, after the initial state.
 	initialized func()
-	// over is closed when nobody wants events any more; deadline is when that is at the latest,
-	// zero for never. cut ends what is being written, at a time.
+	// over is closed when the client no longer reads events; deadline is the latest time of
+	// that, or zero. cut ends a blocked write at a time.
 	over     <-chan struct{}
 	deadline time.Time
-	cut      func(at time.Time)
-	// last is set when the client has been given its time, after which late is closed, to read
-	// what was before the end.
+	cut      func(deadline time.Time)
+	// last is set when the watch is about to end. The client has until then to read
+	// pending events. Then late is closed.
 	last *time.Timer
 
-	// to writes events; nil: results has them, with what follows.
+	// to writes events. If it is nil, events go to results, and the fields below are set.
 	to      *direct
 	results chan watch.Event
 	cancel  context.CancelFunc
@@ -90,7 +91,7 @@ type watcher struct {
 	late    chan struct{}
 }
 
-// start decides what is sent first and after which revision changes follow.
+// start determines the initial state to send, and the revision after which changes follow.
 func (w *watcher) start(opts *metainternalversion.ListOptions) error {
 	t := w.reader.server.config.Table
 	if opts.SendInitialEvents != nil && *opts.SendInitialEvents {
@@ -107,10 +108,10 @@ func (w *watcher) start(opts *metainternalversion.ListOptions) error {
 	return err
 }
 
-// ResultChan gives the events until the watch ends.
+// ResultChan returns the channel of events, which is closed at the end of the watch.
 func (w *watcher) ResultChan() <-chan watch.Event { return w.results }
 
-// Stop ends the watch and returns when it has ended.
+// Stop ends the watch and waits for its end.
 func (w *watcher) Stop() {
 	w.cancel()
 	<-w.ended
@@ -142,8 +143,8 @@ func (w *watcher) isOver() bool {
 	}
 }
 
-// lastCall gives the client a moment to read what was before the end. A client that does not
-// read can't delay the end.
+// lastCall limits the time in which the client can read pending events. A client that does not
+// read can't delay the end of the watch.
 func (w *watcher) lastCall() {
 	if w.last == nil {
 		wait := w.reader.server.config.FutureWait
@@ -162,7 +163,7 @@ func (w *watcher) stopLast() {
 	}
 }
 
-// fail tells the client why the watch ends, unless it does not read.
+// fail sends the reason why the watch ends, unless the client does not read.
 func (w *watcher) fail(err error) {
 	select {
 	case w.results <- watch.Event{Type: watch.Error, Object: statusOf(expired(err))}:
@@ -172,8 +173,8 @@ func (w *watcher) fail(err error) {
 	}
 }
 
-// follow sends the initial state and then changes, until it can't continue. do has something
-// done; all that is left to follow is to wait.
+// follow sends the initial state and then changes, until it can't continue. It calls do with all
+// its work but waiting.
 func (w *watcher) follow(do func(func() error) error) error {
 	timer := newBookmarkTimer(w.deadline, w.reader.server.config.BookmarkEvery)
 	defer timer.Stop()
@@ -190,19 +191,19 @@ func (w *watcher) follow(do func(func() error) error) error {
 	}
 }
 
-// begin sends the initial state, if it is asked for.
+// begin sends the initial state, if it is requested.
 func (w *watcher) begin(timer *bookmarkTimer) error {
 	if w.initial != nil {
 		if err := w.sendInitial(timer); err != nil {
 			return err
 		}
 	}
-	w.initialized() // from here on it takes no work while nothing changes
+	w.initialized() // an idle watch needs no CPU
 	w.initialized = nil
 	return nil
 }
 
-// goOn sends what there is to send.
+// goOn sends pending changes and a due bookmark.
 func (w *watcher) goOn(timer *bookmarkTimer) error {
 	if err := w.sendChanges(timer); err != nil {
 		return err
@@ -215,7 +216,7 @@ func (w *watcher) goOn(timer *bookmarkTimer) error {
 	return w.flush(timer)
 }
 
-// sendChanges sends what has changed since the cursor.
+// sendChanges sends the changes since the cursor.
 func (w *watcher) sendChanges(timer *bookmarkTimer) error {
 	steps, upTo, err := w.sub.Poll()
 	if err != nil {
@@ -235,7 +236,7 @@ func (w *watcher) sendChanges(timer *bookmarkTimer) error {
 	return nil
 }
 
-// wait returns when there may be something to do.
+// wait blocks until there may be changes or a due bookmark.
 func (w *watcher) wait(timer *bookmarkTimer) error {
 	if timer.passed() {
 		return errStopped
@@ -258,8 +259,8 @@ func (w *watcher) wait(timer *bookmarkTimer) error {
 	return errStopped
 }
 
-// sendInitial sends the state at the cursor and, if the client allows bookmarks, one that
-// says that this was all.
+// sendInitial sends the state at the cursor and, if the client allows bookmarks, one that marks
+// its end.
 func (w *watcher) sendInitial(timer *bookmarkTimer) error {
 	st, err := w.initial, error(nil)
 	w.initial = nil
@@ -278,8 +279,8 @@ func (w *watcher) sendInitial(timer *bookmarkTimer) error {
 	return w.flush(timer)
 }
 
-// sendStep sends what one revision did. All events but the last carry the revision before
-// it, so that a client that resumes between them gets the rest.
+// sendStep sends the events of one revision. All events but the last carry the revision before
+// it, so that a client that resumes between them gets the remaining ones.
 func (w *watcher) sendStep(timer *bookmarkTimer, step table.Step) error {
 	events := w.reader.events(w.query, w.selected, step)
 	for i, e := range events {
@@ -295,9 +296,9 @@ func (w *watcher) sendStep(timer *bookmarkTimer, step table.Step) error {
 	return nil
 }
 
-// send hands one event to the client. While the client does not take it, a premise may fail:
-// then the client gets a moment to read what was before. And the window may move past the
-// watch: then it ends, so that it does not keep alive what the window has dropped.
+// send sends one event to the client. If a stream condition fails while the client does not read,
+// the client gets a short time to read pending events. If the window of the table moves past
+// the watch, the watch ends, so that it does not keep dropped rows in memory.
 func (w *watcher) send(timer *bookmarkTimer, e watch.Event) error {
 	if w.to != nil {
 		return w.to.add(timer, e)
@@ -305,7 +306,7 @@ func (w *watcher) send(timer *bookmarkTimer, e watch.Event) error {
 	select {
 	case w.results <- e:
 		return nil
-	default: // the client has to take something first
+	default: // the queue is full
 	}
 	for {
 		select {
@@ -331,12 +332,12 @@ func (w *watcher) send(timer *bookmarkTimer, e watch.Event) error {
 	}
 }
 
-// left says that the window has moved past a revision.
+// left reports whether the window of the table has moved past a revision.
 func (w *watcher) left(rev int64) bool {
 	return w.reader.server.config.Table.Floor(w.reader.lens.topics(w.query)...) > rev
 }
 
-// flush has the client get what was sent.
+// flush sends buffered events to the client.
 func (w *watcher) flush(timer *bookmarkTimer) error {
 	if w.to == nil {
 		return nil

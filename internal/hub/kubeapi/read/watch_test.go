@@ -160,21 +160,20 @@ func TestWatchesEnd(t *testing.T) {
 	})
 }
 
-// TestWatchesEndWithWhatLetThemIn: a watch ends once its client's access is revoked, and
-// those of others go on; also if the client does not read, or if the watch waited to
-// begin meanwhile.
+// TestWatchesEndWithWhatLetThemIn checks that a watch ends once its client's access is revoked, even
+// if the client does not read, or if the watch waited to start. Other watches continue.
 func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		type grant struct{}
 		f := newFixture(t, func(c *Config, _ *table.Config) {
-			c.Premises = func(ctx context.Context) []table.Condition {
-				of, _ := ctx.Value(grant{}).(string)
-				return []table.Condition{{Key: of, IsMet: func(row *table.Row) bool { return row != nil && string(row.Value) == "1" }}}
+			c.StreamConditions = func(ctx context.Context) []table.Condition {
+				name, _ := ctx.Value(grant{}).(string)
+				return []table.Condition{{Key: name, IsMet: func(row *table.Row) bool { return row != nil && string(row.Value) == "1" }}}
 			}
 		})
 		defer f.server.Close()
 		f.apply(table.Update{Key: "e/mine", Value: []byte("1")}, table.Update{Key: "e/other", Value: []byte("1")})
-		with := func(of string) context.Context { return context.WithValue(t.Context(), grant{}, of) }
+		with := func(name string) context.Context { return context.WithValue(t.Context(), grant{}, name) }
 		for i := range 2 * pendingEvents {
 			f.put(cm("a", fmt.Sprint("x", i), "1", "at=north"))
 		}
@@ -186,7 +185,7 @@ func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 		if e, ok := <-idle.ResultChan(); ok {
 			t.Errorf("%v, want the end of the watch", e)
 		}
-		<-time.After(f.server.config.FutureWait) // after that who does not read gets no more
+		<-time.After(f.server.config.FutureWait) // after that, a client that does not read gets no more events
 		synctest.Wait()
 		n := 0
 		for range busy.ResultChan() {
@@ -207,15 +206,15 @@ func TestWatchesEndWithWhatLetThemIn(t *testing.T) {
 	})
 }
 
-// TestWatchesEndWithTheirLocation: what goes with a location is never told as deletions.
+// TestWatchesEndWithTheirLocation checks that a deleted location ends watches without deletions.
 func TestWatchesEndWithTheirLocation(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		f := newFixture(t)
 		defer f.server.Close()
 		f.put(cm("a", "x", "1", "at=north"))
 		f.apply(table.Update{Key: denyKey, Value: []byte("south")})
-		open := func(of key.Location, from string) <-chan watch.Event {
-			return watchFrom(t.Context(), t, f, Location(of, key.Same), metainternalversion.ListOptions{ResourceVersion: from}).ResultChan()
+		open := func(name key.Location, from string) <-chan watch.Event {
+			return watchFrom(t.Context(), t, f, Location(name, key.Same), metainternalversion.ListOptions{ResourceVersion: from}).ResultChan()
 		}
 		north, south := open("north", "2"), open("south", "2")
 		gone := []table.Update{{Key: key.Location("north").Key()}, {Key: key.Location("south").Key()}, {Key: denyKey, Value: []byte("north south")}}
@@ -238,8 +237,7 @@ func TestWatchesEndWithTheirLocation(t *testing.T) {
 	})
 }
 
-// TestFailedWatchDoesNotStay: what the handlers start and never Stop ends with
-// its context.
+// TestFailedWatchDoesNotStay checks that a watch that the handlers never Stop ends with its context.
 func TestFailedWatchDoesNotStay(t *testing.T) {
 	f := newFixture(t)
 	f.put(cm("a", "x", "1"))
@@ -251,8 +249,8 @@ func TestFailedWatchDoesNotStay(t *testing.T) {
 	f.server.Close() // waits for all watches
 }
 
-// TestClientThatNeverReads: it is cut off once the window has left it, or what its watch
-// rests on has gone.
+// TestClientThatNeverReads checks that the hub disconnects a client that does not read, when the
+// window has moved past its watch or a stream condition fails.
 func TestClientThatNeverReads(t *testing.T) {
 	for name, http2 := range map[string]bool{"HTTP/1.1": false, "HTTP/2": true} {
 		t.Run(name+" left by the window", func(t *testing.T) { neverRead(t, http2, 20, false) })

@@ -11,29 +11,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// premises are that the provider, its export and the view are those that existed at the
-// revision, that the export still offers the kind, defined the same way, or claims it for the
-// same verbs, and that the space has still bound it. Objects that leave because one of these
-// ends are not told to be deleted: they are not.
-func (l shelfLens) premises(c *Config, k *kinds.Kind, from int64) []table.Condition {
-	provider := spaceLens{l.Shelf.Space}
-	all := table.WithEnd(provider.premises(c, k, from), errAnother)
-	if l.Shelf.View {
-		all = append(all, table.ObjectExists(l.Shelf.Key(), from, errAnother))
+// conditions require that the provider, its export and the view are those that existed at the
+// revision. The export must still offer the kind with the same definition, or claim it for the
+// same verbs, and the space must still have bound the export. When one of these fails, the watch
+// ends instead of sending deletions: the objects still exist.
+func (l exportLens) conditions(c *Config, k *kinds.Kind, from int64) []table.Condition {
+	provider := spaceLens{l.ID.Space}
+	all := table.WithEnd(provider.conditions(c, k, from), errAnother)
+	if l.ID.View {
+		all = append(all, table.ObjectExists(l.ID.Key(), from, errAnother))
 	}
-	export := exportOf(c.Table, l.Shelf)
+	export := exportOf(c.Table, l.ID)
 	all = append(all, table.ObjectExists(export, from, errAnother), l.offers(c.Table, export, k))
-	for _, by := range l.Hidden {
-		all = append(all, stays(by))
+	for _, entry := range l.Hidden {
+		all = append(all, isUnchanged(entry))
 	}
 	if l.Space != "" {
-		all = append(all, spaceLens{l.Space}.stands(c, from)...)
+		all = append(all, spaceLens{l.Space}.exists(c, from)...)
 		all = append(all, l.bound(c.Table, export))
 	}
 	return all
 }
 
-// offer is how an export has a resource.
+// offer describes how an export contains a resource.
 type offer struct {
 	exported bool
 	verbs    []string
@@ -53,28 +53,27 @@ func offerOf(export *table.Row, k *kinds.Kind) (o offer) {
 	return o
 }
 
-// offers is the premise that an export has a resource as it has it now, by which was judged
-// what is hidden.
-func (l shelfLens) offers(t *table.Table, export string, k *kinds.Kind) table.Condition {
+// offers requires that an export offers or claims a resource in the same way as now. This decided
+// which spaces are hidden.
+func (l exportLens) offers(t *table.Table, export string, k *kinds.Kind) table.Condition {
 	row, _ := t.Get(export)
-	was := offerOf(row, k)
-	judged := was.exported || row != nil && row.ModRev <= l.Judged
+	initial := offerOf(row, k)
+	decided := initial.exported || row != nil && row.ModRev <= l.DecidedAt
 	return table.Condition{Key: export, End: errAnother, IsMet: func(row *table.Row) bool {
 		is := offerOf(row, k)
-		return judged && (is.exported || is.verbs != nil) && is.exported == was.exported && slices.Equal(is.verbs, was.verbs)
+		return decided && (is.exported || is.verbs != nil) && is.exported == initial.exported && slices.Equal(is.verbs, initial.verbs)
 	}}
 }
 
-// stays is the premise that the binding of a space, which keeps something from the provider,
-// is as it is.
-func stays(binding *table.Entry) table.Condition {
+// isUnchanged requires that the APIBinding of a hidden space does not change.
+func isUnchanged(binding *table.Entry) table.Condition {
 	return table.Condition{Key: binding.Key, End: errAnother, IsMet: func(row *table.Row) bool {
 		return row != nil && row.Entry == binding
 	}}
 }
 
-// bound is the premise that the space has bound the export.
-func (l shelfLens) bound(t *table.Table, export string) table.Condition {
+// bound requires that the space has bound the export.
+func (l exportLens) bound(t *table.Table, export string) table.Condition {
 	snapshot := t.Snapshot()
 	for _, b := range binding.Of(snapshot, l.Space) {
 		if is, _ := b.Export(snapshot); is == nil || b.ExportKey() != export {

@@ -8,13 +8,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Objects in a location's view name their source by the ownership marks that an agent adds
-// to them, so that another client that creates them at a cluster can do the same. Marks are
-// neither stored nor in any digest, since they are not part of the rendered object; what
-// users write under their names does not travel.
+// Objects in the view of a location have the ownership metadata that an agent adds to them.
+// Another client that creates them in a cluster can add it, too. It is not part of the rendered
+// object, so it is neither stored nor hashed. Rendering removes such metadata written by users.
 
-// marks are the ownership marks of a row's object of a kind.
-func (l look) marks(row *table.Row, kind string) (labels, annotations []field) {
+// ownership returns the ownership labels and annotations of a row's object of a kind.
+func (l display) ownership(row *table.Row, kind string) (labels, annotations []field) {
 	_, rest := restOf(row)
 	namespace, name := key.SplitName(rest)
 	labels = append(labels, field{v1alpha1.SpaceLabel, string(spaceOf(row))})
@@ -29,19 +28,19 @@ func (l look) marks(row *table.Row, kind string) (labels, annotations []field) {
 	}
 }
 
-// sameSource says that two rows' objects have the same marks in a view.
+// sameSource reports whether two rows' objects have the same ownership metadata in a view.
 func sameSource(a, b *table.Row) bool { return a.Key == b.Key && a.Meta.UID == b.Meta.UID }
 
-// markedLabels are an object's labels with those that a view adds.
+// markedLabels are an object's labels and the ownership labels that a view adds.
 type markedLabels struct {
 	labels.Labels
 	space key.Space
-	mark  string // of the location, as key.OwnershipMark has it
+	mark  string // of the location, from key.OwnershipMark
 }
 
 var _ labels.Labels = markedLabels{}
 
-// Lookup returns the value of a label and whether it is there.
+// Lookup returns the value of a label and whether it exists.
 func (m markedLabels) Lookup(label string) (string, bool) {
 	switch label {
 	case v1alpha1.SpaceLabel:
@@ -52,8 +51,8 @@ func (m markedLabels) Lookup(label string) (string, bool) {
 	return m.Labels.Lookup(label)
 }
 
-// Has says whether a label is there.
+// Has reports whether a label exists.
 func (m markedLabels) Has(label string) bool { _, ok := m.Lookup(label); return ok }
 
-// Get returns the value of a label, "" if it is not there.
+// Get returns the value of a label, or "".
 func (m markedLabels) Get(label string) string { v, _ := m.Lookup(label); return v }

@@ -25,10 +25,11 @@ import (
 
 const everywhere = "/views/exports/p/e/spaces/*"
 
-// TestShelvesShowWide: among those of other spaces an object says where it is, whatever it
-// says itself, and is found by the name that it has there; below its own space it is as it is.
-func TestShelvesShowWide(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewsHaveWideNames checks an object in a view of all spaces: it has a wide name, by which
+// it can be read, and annotations with its space and name, which users can't forge. In the view of
+// its own space it is unchanged.
+func TestExportViewsHaveWideNames(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	o := cm("a", "x", "1", "app=web")
 	o.annotations = map[string]string{"mine": "yes", v1alpha1.SpaceAnnotation: "forged", v1alpha1.SourceNamespaceAnnotation: "forged"}
 	f.put(o)
@@ -78,9 +79,9 @@ func TestShelvesShowWide(t *testing.T) {
 	}
 }
 
-// TestShelvesSelect: selectors and tables go by the names that are shown.
-func TestShelvesSelect(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewsSelect checks that selectors and tables use wide names.
+func TestExportViewsSelect(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	for _, s := range []key.Space{"a", "ab"} {
 		f.put(cm(s, "x", "1", "app=web"))
 		f.put(cm(s, "y", "1"))
@@ -118,10 +119,10 @@ func TestShelvesSelect(t *testing.T) {
 	}
 }
 
-// TestShelvesNameOwners: an owner in no namespace is called as it is itself, and one in a
-// namespace, or that nobody knows, as in the space.
-func TestShelvesNameOwners(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewsNameOwners checks that references to cluster-scoped owners have wide names. Owners
+// in a namespace and owners of unknown kinds keep their names.
+func TestExportViewsNameOwners(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	o := cm("a", "x", "1")
 	owner := func(version, kind, name string) map[string]any {
 		return map[string]any{"apiVersion": version, "kind": kind, "name": name, "uid": "u-" + name}
@@ -141,30 +142,31 @@ func TestShelvesNameOwners(t *testing.T) {
 	}
 }
 
-// TestShelvesComeAndGo: what comes onto a shelf or leaves it by another's write is told once,
-// and a client that ends between two of the events of a revision gets the rest.
-func TestShelvesComeAndGo(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewChanges checks that a watch sends one event for an object that enters or leaves an
+// export view by the write of another object. A client that resumes between two events of a
+// revision gets the remaining ones.
+func TestExportViewChanges(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	f.put(cm("a", "w", "1", "app=web"))
 	f.put(cm("ab", "x", "1", "app=web"))
-	f.apply(table.Update{Key: shelvesKey, Value: []byte("web")}, table.Update{Key: cm("a", "w", "").key(), Value: cm("a", "w", "2", "app=web").value()})
+	f.apply(table.Update{Key: withoutViewKey, Value: []byte("web")}, table.Update{Key: cm("a", "w", "").key(), Value: cm("a", "w", "2", "app=web").value()})
 	for from, want := range map[int64][]string{
 		2: {"DELETED w 2", "DELETED x 3"},
 		3: nil,
 	} {
-		if got := toldOf(t, f, sliceOf("web"), from, len(want)); !slices.Equal(got, want) {
+		if got := firstEvents(t, f, sliceOf("web"), from, len(want)); !slices.Equal(got, want) {
 			t.Errorf("from %d: %v, want %v", from, got, want)
 		}
 	}
-	if got, want := toldOf(t, f, sliceOf(""), 2, 2), []string{"ADDED x 2", "ADDED w 3"}; /* w was written by that */ !slices.Equal(got, want) {
-		t.Errorf("on the other: %v, want %v", got, want)
+	if got, want := firstEvents(t, f, sliceOf(""), 2, 2), []string{"ADDED x 2", "ADDED w 3"}; /* w was written at that revision */ !slices.Equal(got, want) {
+		t.Errorf("in the other slice: %v, want %v", got, want)
 	}
 }
 
-// toldOf is what a watch of ConfigMaps on a shelf of all spaces is told first.
-func toldOf(t *testing.T, f *fixture, on key.Shelf, from int64, n int) (all []string) {
+// firstEvents returns the first n events of a watch of ConfigMaps in an export view of all spaces.
+func firstEvents(t *testing.T, f *fixture, view key.Shelf, from int64, n int) (all []string) {
 	t.Helper()
-	watching := angle{lens: onShelf(on, "*", f.table.Rev()), gvr: configMaps}
+	watching := angle{lens: viewOf(view, "*", f.table.Rev()), gvr: configMaps}
 	ctx, opts := watching.options(fmt.Sprint(from))
 	w, err := f.reader(watching.lens, configMaps).Watch(ctx, opts)
 	if err != nil {
@@ -179,9 +181,9 @@ func toldOf(t *testing.T, f *fixture, on key.Shelf, from int64, n int) (all []st
 	return all
 }
 
-// TestShelvesEnd: a watch ends when what it rests on does, and nothing that is still there is
-// told to be deleted.
-func TestShelvesEnd(t *testing.T) {
+// TestExportViewsEnd checks that a watch ends when a stream condition fails, and sends no deletions
+// of objects that still exist.
+func TestExportViewsEnd(t *testing.T) {
 	offer := offered()
 	export, view, bound := offer[0], offer[1], offer[2]
 	changed := func(o sample, path string, value any) []byte {
@@ -195,8 +197,8 @@ func TestShelvesEnd(t *testing.T) {
 	whole, web, ofA := everywhere, "/views/slices/p/v/values/web/spaces/*", "/views/exports/p/e/spaces/a"
 	for name, test := range map[string]struct {
 		update  table.Update
-		expired []string // those that are told to start over
-		ended   []string // those that just end
+		expired []string // watches that end with an expired error
+		ended   []string // watches that end without an error
 	}{
 		"another object":    {update: table.Update{Key: cm("b", "other", "").key(), Value: cm("b", "other", "").value()}},
 		"export deleted":    {update: table.Update{Key: export.key()}, expired: []string{whole, web, ofA}},
@@ -211,7 +213,7 @@ func TestShelvesEnd(t *testing.T) {
 		"space gone":  {update: table.Update{Key: key.Space("a").Key()}, ended: []string{ofA}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, onShelves)
+			f := newFixture(t, withExportViews)
 			f.put(cm("a", "x", "1", "app=web"))
 			s := f.serve()
 			watches := map[string]watch.Interface{}
@@ -254,7 +256,8 @@ func checkEnd(t *testing.T, path string, w watch.Interface, expired, ended bool)
 	}
 }
 
-// rewrite applies an update of what was there before the first revision, if that is said.
+// rewrite applies an update. If its CreateRev is negative, the object was created before the first
+// revision.
 func (f *fixture) rewrite(u table.Update) {
 	if u.CreateRev >= 0 {
 		f.apply(u)
@@ -269,14 +272,14 @@ func (f *fixture) rewrite(u table.Update) {
 	}
 }
 
-// TestShelvesHide: objects of a space that has not let them be read like this are not shown,
-// until its binding changes.
-func TestShelvesHide(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewsHide checks that a view excludes the objects of a hidden space, and that its watches
+// end when the binding of the space changes.
+func TestExportViewsHide(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	f.put(cm("a", "x", "1"), cm("ab", "y", "1"))
 	bound := offered()[2]
 	row, _ := f.table.Get(bound.key())
-	lens := Shelf(OnShelf{Shelf: wholeShelf(), Space: key.AllSpaces, Hidden: map[key.Space]*table.Entry{"a": row.Entry}, Judged: 1})
+	lens := ExportView(ExportViewScope{ID: wholeView(), Space: key.AllSpaces, Hidden: map[key.Space]*table.Entry{"a": row.Entry}, DecidedAt: 1})
 	made, err := f.reader(lens, configMaps).List(t.Context(), nil)
 	if l := made.(*list); err != nil || len(l.Items) != 1 || l.Items[0].GetObjectMeta().GetName() != "y" {
 		t.Fatalf("%v", err)
@@ -294,30 +297,31 @@ func TestShelvesHide(t *testing.T) {
 	}
 }
 
-// TestShelvesJudgedBefore: what is hidden was judged by an export that is no more as it was.
-func TestShelvesJudgedBefore(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewsDecidedEarlier checks that a watch is refused if its hidden spaces were determined
+// before the export changed.
+func TestExportViewsDecidedEarlier(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	f.rewrite(table.Update{Key: offered()[0].key(), CreateRev: -1, Value: offered()[0].value()})
-	for judged, fine := range map[int64]bool{0: false, 1: true} {
-		lens := onShelf(wholeShelf(), key.AllSpaces, judged)
+	for decidedAt, fine := range map[int64]bool{0: false, 1: true} {
+		lens := viewOf(wholeView(), key.AllSpaces, decidedAt)
 		ctx, opts := angle{lens: lens, gvr: configMaps}.options("")
 		w, err := f.reader(lens, configMaps).Watch(ctx, opts)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if _, over := w.(over); over == fine {
-			t.Errorf("judged at %d: %T", judged, w)
+			t.Errorf("decided at %d: %T", decidedAt, w)
 		}
 		w.Stop()
 	}
 }
 
-// TestShelvesReadAsJudged: who asked while something else was claimed, and waited, reads nothing
-// that was accepted since.
-func TestShelvesReadAsJudged(t *testing.T) {
-	f := newFixture(t, onShelves)
+// TestExportViewsReadAsDecided checks that a request that was authorized before the claims of the
+// export changed reads nothing.
+func TestExportViewsReadAsDecided(t *testing.T) {
+	f := newFixture(t, withExportViews)
 	f.put(cm("a", "x", "1"))
-	lens := onShelf(wholeShelf(), key.AllSpaces, f.table.Rev())
+	lens := viewOf(wholeView(), key.AllSpaces, f.table.Rev())
 	read := func(refused bool) {
 		t.Helper()
 		if _, err := f.reader(lens, configMaps).List(t.Context(), nil); apierrors.IsServerTimeout(err) != refused || err != nil != refused {
@@ -333,6 +337,6 @@ func TestShelvesReadAsJudged(t *testing.T) {
 	export.content["spec"].(map[string]any)["claims"] = []any{map[string]any{"resource": "configmaps", "verbs": []any{"create"}}}
 	f.rewrite(table.Update{Key: export.key(), CreateRev: -1, Value: export.value()})
 	read(true)
-	lens = onShelf(wholeShelf(), key.AllSpaces, f.table.Rev())
+	lens = viewOf(wholeView(), key.AllSpaces, f.table.Rev())
 	read(false)
 }

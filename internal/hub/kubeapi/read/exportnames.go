@@ -13,15 +13,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// called is the namespace and the name that a row's object has in the view.
-func (l look) called(row *table.Row) (namespace, name string) {
+// called returns the namespace and the name that a row's object has in the view.
+func (l display) called(row *table.Row) (namespace, name string) {
 	if !l.wide.Spaces {
 		return nameOf(l.placing, row)
 	}
 	return l.wide.At("", objectOf(row))
 }
 
-// objectOf is what a row's key says of its object.
+// objectOf returns the object in a row's key.
 func objectOf(row *table.Row) key.Object {
 	s, r, rest, _ := key.Split(row.Key)
 	o := key.Object{Space: s, Identity: key.Identity{Resource: r}}
@@ -29,9 +29,8 @@ func objectOf(row *table.Row) key.Object {
 	return o
 }
 
-// widened is the JSON of a row's object as it is shown among those of other spaces. The JSON
-// is not changed.
-func (l look) widened(row *table.Row) ([]byte, error) {
+// widened returns the JSON of a row's object with its wide name. It does not change the row.
+func (l display) widened(row *table.Row) ([]byte, error) {
 	value := row.Value
 	metadata := gjson.GetBytes(value, "metadata")
 	if !metadata.IsObject() || metadata.Index == 0 {
@@ -63,7 +62,7 @@ func (l look) widened(row *table.Row) ([]byte, error) {
 	return append(append(b, '}'), value[metadata.Index+len(metadata.Raw):]...), nil
 }
 
-// coordinates are the annotations that say where an object is.
+// coordinates are the annotations with the space, namespace and name of an object.
 func coordinates(row *table.Row) []field {
 	o := objectOf(row)
 	all := []field{{v1alpha1.SpaceAnnotation, string(o.Space)}, {v1alpha1.SourceNameAnnotation, o.Name}}
@@ -73,12 +72,11 @@ func coordinates(row *table.Row) []field {
 	return all
 }
 
-// annotate appends annotations, and those that a view adds: what an object has under the names
-// of these is left out.
-func annotate(b []byte, of gjson.Result, add []field) []byte {
+// annotate appends annotations with added ones, which replace existing ones of the same name.
+func annotate(b []byte, original gjson.Result, add []field) []byte {
 	b = encoded(append(b, '{'), add)
-	if of.IsObject() {
-		of.ForEach(func(name, value gjson.Result) bool {
+	if original.IsObject() {
+		original.ForEach(func(name, value gjson.Result) bool {
 			if n := name.String(); n != v1alpha1.SourceNamespaceAnnotation && !slices.ContainsFunc(add, func(f field) bool { return f.name == n }) {
 				b = append(append(append(append(b, ','), name.Raw...), ':'), value.Raw...)
 			}
@@ -88,9 +86,9 @@ func annotate(b []byte, of gjson.Result, add []field) []byte {
 	return append(b, '}')
 }
 
-// owners are the references to owners, with the names that these have in the view: what is in
-// a namespace is called there what it is called in its space.
-func (l look) owners(row *table.Row, all gjson.Result) (raw string, err error) {
+// owners returns the owner references with the names that owners have in the view. Owners in a
+// namespace keep their names.
+func (l display) owners(row *table.Row, all gjson.Result) (raw string, err error) {
 	raw = all.Raw
 	for i, owner := range all.Array() {
 		if !isClustered(l.clustered, owner) {
@@ -104,13 +102,14 @@ func (l look) owners(row *table.Row, all gjson.Result) (raw string, err error) {
 	return raw, nil
 }
 
-// spaceColumn follows the kind's own columns where objects of several spaces are shown.
+// spaceColumn follows the kind's own columns in tables of several spaces.
 func spaceColumn() metav1.TableColumnDefinition {
 	return metav1.TableColumnDefinition{Name: "Space", Type: "string", Description: "The space of the object."}
 }
 
-// writtenLast orders the events of a revision so that what was written in it comes last: it
-// carries the revision, as its writer was told, and what came or went by that an earlier one.
+// writtenLast moves objects that were written at a revision behind the other events of it. The
+// last event carries the revision, which the writer of the object received. The others, which
+// entered or left the view by that write, carry an earlier one.
 func writtenLast(events []event, rev int64) {
 	slices.SortStableFunc(events, func(a, b event) int {
 		switch x, y := a.row.ModRev == rev, b.row.ModRev == rev; {
