@@ -146,7 +146,7 @@ func (h *Hub) answer() (err error) {
 		Rules: h.rules, Summaries: h.summing, Room: room{h.log, h.spaceWrites}, Authorizer: h.access.Authorizer(), Exports: h.exports,
 		Follows: h.access.Follows, Outdated: h.outdated,
 		Admission: admission.NewChainHandler(h.access.Admission(), agentapi.TakeoverAdmission(h.table)),
-		Foretell:  preview.New(preview.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
+		Preview:   preview.New(preview.Config{Table: h.table, Renderer: h.renderer, Rules: h.engine.Rules, May: h.access.May, Now: h.config.Now}).Tell,
 	}); err != nil {
 		return err
 	}

@@ -136,8 +136,8 @@ func (v *Server) shelfHandler(ctx context.Context, f shelf, snapshot *table.Snap
 		}
 		return v.config.Views.Handler(read.ExportView(scope), kind, info)
 	}
-	through := write.Through{Shelf: f.Shelf, Space: f.space, Clustered: clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)}
-	return v.config.Spaces.ThroughHandler(kind, through, info)
+	scope := write.ExportViewScope{ID: f.Shelf, Space: f.space, Clustered: clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)}
+	return v.config.Spaces.ExportHandler(kind, scope, info)
 }
 
 // unclaimed says why a verb is not let through.

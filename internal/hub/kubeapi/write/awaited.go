@@ -17,11 +17,11 @@ import (
 )
 
 // awaitLocations marks a status that locations have reported as one of an earlier spec, in the write
-// that changes the spec. The hub stores the next reports a little later, and a tool that reads in
-// between would take the new spec for done. A built-in kind with an observedGeneration shows that by
-// it, so only Jobs and custom kinds are marked.
+// that changes the spec. The hub stores the next reports a little later. A client that reads the
+// object before would otherwise take the new spec for completed. Built-in kinds with an
+// observedGeneration show this already, so only Jobs and custom kinds are marked.
 //
-// It must be called after validation: the schema of a custom kind may not allow the condition that it adds.
+// It must be called after validation: the schema of a custom kind may not allow the added condition.
 func awaitLocations(obj, old runtime.Object) {
 	now, err := meta.Accessor(obj)
 	if err != nil {

@@ -22,8 +22,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// bindings is the strategy of APIBindings and of their status: each write settles what the
-// binding has, so that objects can be created right after it. Nobody else writes that.
+// bindings is the strategy of APIBindings and of their status. Each write recomputes the status, so
+// that objects of bound kinds can be created right after it. Clients can't write the status.
 type bindings struct {
 	rest.RESTCreateUpdateStrategy
 	server *Server
@@ -31,32 +31,32 @@ type bindings struct {
 
 func (s bindings) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
-	s.settle(ctx, obj, nil)
+	s.updateStatus(ctx, obj, nil)
 }
 
 func (s bindings) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
-	s.settle(ctx, obj, old)
+	s.updateStatus(ctx, obj, old)
 }
 
 func (s bindings) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	errs := s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)
 	_, now := bindingOf(obj)
-	_, was := bindingOf(old)
-	if now != nil && was != nil && len(was.Status.Resources) > 0 &&
-		v1alpha1.IsForBelow(labels.Set(now.Labels)) && !v1alpha1.IsForBelow(labels.Set(was.Labels)) {
+	_, previous := bindingOf(old)
+	if now != nil && previous != nil && len(previous.Status.Resources) > 0 &&
+		v1alpha1.IsForBelow(labels.Set(now.Labels)) && !v1alpha1.IsForBelow(labels.Set(previous.Labels)) {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "labels").Key(v1alpha1.ForLabel),
 			"what is bound is bound here: delete the binding, and create another for below"))
 	}
 	return errs
 }
 
-// bindingOf is nil for what the schema refuses.
+// bindingOf returns nil for an object that the schema refuses.
 func bindingOf(obj runtime.Object) (*unstructured.Unstructured, *v1alpha1.APIBinding) {
 	return typed[v1alpha1.APIBinding](obj)
 }
 
-// typed is a custom resource as what it has to be; nil: it is not.
+// typed converts a custom resource to its type; the result is nil if it can't be converted.
 func typed[T any](obj runtime.Object) (*unstructured.Unstructured, *T) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -69,27 +69,27 @@ func typed[T any](obj runtime.Object) (*unstructured.Unstructured, *T) {
 	return u, as
 }
 
-// settle sets the status of a binding that is written in place of an old one, or of none.
-func (s bindings) settle(ctx context.Context, obj, old runtime.Object) {
+// updateStatus recomputes the status of a binding that replaces an old one, or is new.
+func (s bindings) updateStatus(ctx context.Context, obj, old runtime.Object) {
 	space, ok := SpaceFromContext(ctx)
 	u, b := bindingOf(obj)
 	if !ok || b == nil {
 		return
 	}
-	was := &v1alpha1.APIBinding{}
+	previous := &v1alpha1.APIBinding{}
 	if old != nil {
-		if _, was = bindingOf(old); was == nil { // it could not be stored
+		if _, previous = bindingOf(old); previous == nil { // the old object is invalid
 			return
 		}
 	}
-	b.Status.SpaceUID, b.Status.Resources, b.Status.Claims = was.Status.SpaceUID, was.Status.Resources, was.Status.Claims
-	s.server.settleBinding(s.server.config.Table.Snapshot(), space, b, was.Spec.Claims)
+	b.Status.SpaceUID, b.Status.Resources, b.Status.Claims = previous.Status.SpaceUID, previous.Status.Resources, previous.Status.Claims
+	s.server.settleBinding(s.server.config.Table.Snapshot(), space, b, previous.Spec.Claims)
 	setBindingStatus(u, b)
 }
 
 func setBindingStatus(u *unstructured.Unstructured, b *v1alpha1.APIBinding) {
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&b.Status)
-	if err != nil { // does not happen: it is made of plain values
+	if err != nil { // can't happen: all fields are plain values
 		return
 	}
 	if len(status) == 0 {
@@ -99,32 +99,32 @@ func setBindingStatus(u *unstructured.Unstructured, b *v1alpha1.APIBinding) {
 	u.Object["status"] = status
 }
 
-// settleBinding sets the status that follows in a state from the spec of a binding, and from
-// what it had. decided is what was said of claims before: a claim is accepted as it is when
-// that is said of it first.
+// settleBinding recomputes the status of a binding from its spec, its previous status and a state
+// of the space. decided are the previous decisions about claims: a new decision accepts the claim
+// as it is now, and an earlier one keeps accepting the claim as it was then.
 func (s *Server) settleBinding(state table.Reader, space key.Space, b *v1alpha1.APIBinding, decided []v1alpha1.ClaimDecision) {
 	if b.DeletionTimestamp != nil || v1alpha1.IsForBelow(labels.Set(b.Labels)) {
 		return
 	}
-	of := &settling{server: s, state: state, Binding: &binding.Binding{Space: space, APIBinding: *b}}
-	export, reason := of.Export(state)
-	switch other := of.first(); {
+	u := &bindingUpdate{server: s, state: state, Binding: &binding.Binding{Space: space, APIBinding: *b}}
+	export, reason := u.Export(state)
+	switch other := u.first(); {
 	case other != "":
 		export, reason = nil, v1alpha1.ReasonTaken
-		of.says(reason, fmt.Sprintf("APIBinding %q has bound APIExport %q of space %q in this space", other, of.Spec.Export.Name, of.Provider()))
+		u.addProblem(reason, fmt.Sprintf("APIBinding %q has bound APIExport %q of space %q in this space", other, u.Spec.Export.Name, u.Provider()))
 	case export == nil:
-		of.says(reason, of.Says(reason, v1alpha1.ExportedResource{}))
+		u.addProblem(reason, u.Says(reason, v1alpha1.ExportedResource{}))
 	default:
-		of.pin()
-		of.resources(export)
+		u.pin()
+		u.resources(export)
 	}
-	of.claims(export, reason, decided)
-	of.ready()
-	b.Status = of.Status
+	u.claims(export, reason, decided)
+	u.ready()
+	b.Status = u.Status
 }
 
-// settling is a binding whose status is being settled.
-type settling struct {
+// bindingUpdate is a binding whose status is being recomputed.
+type bindingUpdate struct {
 	*binding.Binding
 	server   *Server
 	state    table.Reader
@@ -133,89 +133,89 @@ type settling struct {
 
 type problem struct{ reason, message string }
 
-func (of *settling) says(reason, message string) {
-	of.problems = append(of.problems, problem{reason, message})
+func (u *bindingUpdate) addProblem(reason, message string) {
+	u.problems = append(u.problems, problem{reason, message})
 }
 
-// first is the binding by which the space has the export already; empty if it is this one.
-// By two of them what one lets the provider do, or with which objects, would count for both.
-func (of *settling) first() string {
-	self := of.state.Get(key.Object{Space: of.Space, Identity: key.Identity{Resource: key.APIBindings, Name: of.Name}}.Key())
-	for _, b := range binding.Of(of.state, of.Space) {
-		if b.Name == of.Name || b.Spec.Export != of.Spec.Export || has(&of.Status) && !has(&b.Status) {
+// first returns the other binding by which the space has bound the same export, or "". With two of
+// them, it would be undefined which one's decisions about claims apply.
+func (u *bindingUpdate) first() string {
+	self := u.state.Get(key.Object{Space: u.Space, Identity: key.Identity{Resource: key.APIBindings, Name: u.Name}}.Key())
+	for _, b := range binding.Of(u.state, u.Space) {
+		if b.Name == u.Name || b.Spec.Export != u.Spec.Export || isBound(&u.Status) && !isBound(&b.Status) {
 			continue
 		}
-		if has(&b.Status) && !has(&of.Status) || self == nil || b.Entry.CreateRev < self.CreateRev {
+		if isBound(&b.Status) && !isBound(&u.Status) || self == nil || b.Entry.CreateRev < self.CreateRev {
 			return b.Name
 		}
 	}
 	return ""
 }
 
-// has says whether a space has anything by a binding.
-func has(s *v1alpha1.APIBindingStatus) bool {
+// isBound reports whether a binding has bound anything.
+func isBound(s *v1alpha1.APIBindingStatus) bool {
 	return s.SpaceUID != "" || len(s.Resources) > 0 || len(s.Claims) > 0
 }
 
-// pin keeps the binding to the provider's space as it is now.
-func (of *settling) pin() {
-	if row := of.state.Get(of.Provider().Key()); row != nil && of.Provider() != key.Root {
-		of.Status.SpaceUID = row.Meta.UID
+// pin records the UID of the provider's space, so that a new space of the name does not replace it.
+func (u *bindingUpdate) pin() {
+	if row := u.state.Get(u.Provider().Key()); row != nil && u.Provider() != key.Root {
+		u.Status.SpaceUID = row.Meta.UID
 	}
 }
 
-// resources binds what is free, and keeps what is bound up to date.
-func (of *settling) resources(export *v1alpha1.APIExport) {
+// resources binds resources whose names are free, and updates those that are bound already.
+func (u *bindingUpdate) resources(export *v1alpha1.APIExport) {
 	for _, r := range export.Spec.Resources {
-		crd := of.state.Get(binding.DefinitionKey(of.Provider(), r))
+		crd := u.state.Get(binding.DefinitionKey(u.Provider(), r))
 		if !binding.Defines(crd) {
-			of.says(v1alpha1.ReasonNoDefinition, of.Says(v1alpha1.ReasonNoDefinition, r))
+			u.addProblem(v1alpha1.ReasonNoDefinition, u.Says(v1alpha1.ReasonNoDefinition, r))
 			continue
 		}
 		want, err := binding.Outline(crd)
 		if err != nil {
-			of.says(v1alpha1.ReasonNoDefinition, err.Error())
+			u.addProblem(v1alpha1.ReasonNoDefinition, err.Error())
 			continue
 		}
-		i := slices.IndexFunc(of.Status.Resources, func(b v1alpha1.BoundResource) bool { return b.ExportedResource == r })
+		i := slices.IndexFunc(u.Status.Resources, func(b v1alpha1.BoundResource) bool { return b.ExportedResource == r })
 		if i < 0 {
-			of.bind(want)
+			u.bind(want)
 			continue
 		}
-		if have := &of.Status.Resources[i]; have.Kind != want.Kind || have.Namespaced != want.Namespaced {
-			of.says(v1alpha1.ReasonIncompatible, of.Says(v1alpha1.ReasonIncompatible, r))
+		if have := &u.Status.Resources[i]; have.Kind != want.Kind || have.Namespaced != want.Namespaced {
+			u.addProblem(v1alpha1.ReasonIncompatible, u.Says(v1alpha1.ReasonIncompatible, r))
 		} else {
-			*have = of.renamed(*have, want)
+			*have = u.renamed(*have, want)
 		}
 	}
-	for _, b := range of.Status.Resources {
+	for _, b := range u.Status.Resources {
 		if !slices.Contains(export.Spec.Resources, b.ExportedResource) {
-			of.says(v1alpha1.ReasonNotExported, of.Says(v1alpha1.ReasonNotExported, b.ExportedResource))
+			u.addProblem(v1alpha1.ReasonNotExported, u.Says(v1alpha1.ReasonNotExported, b.ExportedResource))
 		}
 	}
 }
 
 // bind binds a resource if all of its names are free.
-func (of *settling) bind(want v1alpha1.BoundResource) {
-	names, t := binding.Names(want), of.taken(want.ExportedResource)
+func (u *bindingUpdate) bind(want v1alpha1.BoundResource) {
+	names, t := binding.Names(want), u.taken(want.ExportedResource)
 	for _, name := range slices.Concat([]string{names.Plural, names.Singular}, names.ShortNames) {
-		if by, ok := t.resources[name]; ok {
-			of.says(v1alpha1.ReasonTaken, fmt.Sprintf("%s: the name %q is taken by %s", binding.Name(want.ExportedResource), name, by))
+		if user, ok := t.resources[name]; ok {
+			u.addProblem(v1alpha1.ReasonTaken, fmt.Sprintf("%s: the name %q is taken by %s", binding.Name(want.ExportedResource), name, user))
 			return
 		}
 	}
 	for _, kind := range []string{names.Kind, names.ListKind} {
-		if by, ok := t.kinds[kind]; ok {
-			of.says(v1alpha1.ReasonTaken, fmt.Sprintf("%s: the kind %q is taken by %s", binding.Name(want.ExportedResource), kind, by))
+		if user, ok := t.kinds[kind]; ok {
+			u.addProblem(v1alpha1.ReasonTaken, fmt.Sprintf("%s: the kind %q is taken by %s", binding.Name(want.ExportedResource), kind, user))
 			return
 		}
 	}
-	of.Status.Resources = append(of.Status.Resources, want)
+	u.Status.Resources = append(u.Status.Resources, want)
 }
 
-// renamed is a resource as it is defined now, but for new names that are taken.
-func (of *settling) renamed(have, want v1alpha1.BoundResource) v1alpha1.BoundResource {
-	t := of.taken(want.ExportedResource)
+// renamed returns a bound resource with its current definition. New names that are taken are left out.
+func (u *bindingUpdate) renamed(have, want v1alpha1.BoundResource) v1alpha1.BoundResource {
+	t := u.taken(want.ExportedResource)
 	if _, ok := t.resources[want.Singular]; ok {
 		want.Singular = have.Singular
 	}
@@ -229,11 +229,11 @@ func (of *settling) renamed(have, want v1alpha1.BoundResource) v1alpha1.BoundRes
 	return want
 }
 
-// taken are the names that a resource of the binding can't have.
-func (of *settling) taken(r v1alpha1.ExportedResource) taken {
-	self := key.Identity{Resource: key.APIBindings, Name: of.Name}
-	t := of.server.namesTaken(of.state, of.Space, r.Group, self)
-	for _, other := range of.Status.Resources {
+// taken returns the names that a resource of the binding can't have.
+func (u *bindingUpdate) taken(r v1alpha1.ExportedResource) taken {
+	self := key.Identity{Resource: key.APIBindings, Name: u.Name}
+	t := u.server.namesTaken(u.state, u.Space, r.Group, self)
+	for _, other := range u.Status.Resources {
 		if other.Group == r.Group && other.Resource != r.Resource {
 			t.add("the binding itself", binding.Names(other))
 		}
@@ -241,23 +241,23 @@ func (of *settling) taken(r v1alpha1.ExportedResource) taken {
 	return t
 }
 
-func (of *settling) ready() {
+func (u *bindingUpdate) ready() {
 	c := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonServed, Message: "all that the export has is bound",
 	}
-	if len(of.problems) > 0 {
-		messages := make([]string, len(of.problems))
-		for i, p := range of.problems {
+	if len(u.problems) > 0 {
+		messages := make([]string, len(u.problems))
+		for i, p := range u.problems {
 			messages[i] = p.message
 		}
-		c.Status, c.Reason, c.Message = metav1.ConditionFalse, of.problems[0].reason, strings.Join(messages, "; ")
+		c.Status, c.Reason, c.Message = metav1.ConditionFalse, u.problems[0].reason, strings.Join(messages, "; ")
 	}
-	of.condition(c)
+	u.condition(c)
 }
 
-// SettleBinding settles the status of a binding that is not written by anybody else. It must
-// be called whenever something changes that the binding depends on, and writes only if that
-// changes the status; it says whether it has written, or tried to.
+// SettleBinding recomputes the status of a binding. Controllers must call it after each change of
+// an object on which the binding depends. It writes only if the status changes; wrote reports
+// whether it wrote or tried to.
 func (s *Server) SettleBinding(ctx context.Context, row *table.Row) (wrote bool, err error) {
 	b := binding.Read(row)
 	if b == nil || b.Entry.Meta.Deleting {
@@ -275,7 +275,7 @@ func (s *Server) SettleBinding(ctx context.Context, row *table.Row) (wrote bool,
 	same := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		return old.DeepCopyObject(), nil
 	})
-	ctx = textual.With(about(ctx, b.Space, r.kind, metav1.NamespaceNone), r.kind)
+	ctx = textual.With(withRequest(ctx, b.Space, r.kind, metav1.NamespaceNone), r.kind)
 	_, _, err = r.objects.Update(ctx, b.Name, same, rest.ValidateAllObjectFunc, rest.ValidateAllObjectUpdateFunc, false, &metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) {
 		return true, fmt.Errorf("settle APIBinding %q in space %q: %w", b.Name, b.Space, err)

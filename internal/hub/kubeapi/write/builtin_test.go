@@ -36,16 +36,16 @@ func deployment(replicas int) object {
 func TestBuiltinVerbs(t *testing.T) {
 	h := newHub(t)
 	created := h.must(201, h.do("POST", "a", configMaps, configMap("c", object{"k": "v"})))
-	if created.at("metadata", "generation") != nil || created.at("metadata", "uid") == nil {
+	if created.field("metadata", "generation") != nil || created.field("metadata", "uid") == nil {
 		t.Errorf("metadata of a ConfigMap: %s", created.raw)
 	}
 	h.refused(h.do("POST", "a", configMaps, configMap("c", nil)), 409, metav1.StatusReasonAlreadyExists, "c")
 
-	rv := created.at("metadata", "resourceVersion")
+	rv := created.field("metadata", "resourceVersion")
 	changed := configMap("c", object{"k": "w"})
 	changed["metadata"].(object)["resourceVersion"] = rv
 	updated := h.must(200, h.do("PUT", "a", configMaps+"/c", changed))
-	if updated.at("data", "k") != "w" || updated.at("metadata", "resourceVersion") == rv {
+	if updated.field("data", "k") != "w" || updated.field("metadata", "resourceVersion") == rv {
 		t.Errorf("update: %s", updated.raw)
 	}
 	h.refused(h.do("PUT", "a", configMaps+"/c", changed), 409, metav1.StatusReasonConflict, "modified")
@@ -56,7 +56,7 @@ func TestBuiltinVerbs(t *testing.T) {
 		{"application/json-patch+json", `[{"op":"replace","path":"/data/k","value":"2"}]`},
 	} {
 		a := h.must(200, h.do("PATCH", "a", configMaps+"/c", patch.body, "Content-Type", patch.contentType))
-		if a.at("data", "k") != fmt.Sprint(i) {
+		if a.field("data", "k") != fmt.Sprint(i) {
 			t.Errorf("%s: %s", patch.contentType, a.raw)
 		}
 	}
@@ -77,7 +77,7 @@ func TestApply(t *testing.T) {
 	first := h.must(201, apply("one", "", configMap("c", object{"k": "v"})))
 	before := h.stored("o/a/core/configmaps/default/c")
 	again := h.must(200, apply("one", "", configMap("c", object{"k": "v"})))
-	if first.at("metadata", "resourceVersion") != again.at("metadata", "resourceVersion") {
+	if first.field("metadata", "resourceVersion") != again.field("metadata", "resourceVersion") {
 		t.Error("an apply that changes nothing made a write")
 	}
 	if !bytes.Equal(before, h.stored("o/a/core/configmaps/default/c")) {
@@ -85,7 +85,7 @@ func TestApply(t *testing.T) {
 	}
 	h.refused(apply("two", "", configMap("c", object{"k": "w"})), 409, metav1.StatusReasonConflict, "one")
 	forced := h.must(200, apply("two", "&force=true", configMap("c", object{"k": "w"})))
-	if forced.at("data", "k") != "w" {
+	if forced.field("data", "k") != "w" {
 		t.Errorf("forced apply: %s", forced.raw)
 	}
 }
@@ -93,23 +93,23 @@ func TestApply(t *testing.T) {
 func TestGenerationAndStatus(t *testing.T) {
 	h := newHub(t)
 	a := h.must(201, h.do("POST", "a", deployments, deployment(2)))
-	if status, _ := a.at("status").(object); len(status) != 0 || a.at("metadata", "generation") != 1.0 {
+	if status, _ := a.field("status").(object); len(status) != 0 || a.field("metadata", "generation") != 1.0 {
 		t.Fatalf("created with status or generation: %s", a.raw)
 	}
 	merge := func(path, body string) answer {
 		return h.must(200, h.do("PATCH", "a", deployments+path, body, "Content-Type", "application/merge-patch+json"))
 	}
-	if a = merge("/d", `{"metadata":{"labels":{"x":"y"}},"status":{"replicas":9}}`); a.at("metadata", "generation") != 1.0 || a.at("status", "replicas") != nil {
+	if a = merge("/d", `{"metadata":{"labels":{"x":"y"}},"status":{"replicas":9}}`); a.field("metadata", "generation") != 1.0 || a.field("status", "replicas") != nil {
 		t.Errorf("patch of metadata and status: %s", a.raw)
 	}
-	if a = merge("/d/status", `{"metadata":{"labels":{"x":"z"}},"spec":{"replicas":5},"status":{"replicas":3}}`); a.at("metadata", "generation") != 1.0 ||
-		a.at("status", "replicas") != 3.0 || a.at("spec", "replicas") != 2.0 || a.at("metadata", "labels", "x") != "y" {
+	if a = merge("/d/status", `{"metadata":{"labels":{"x":"z"}},"spec":{"replicas":5},"status":{"replicas":3}}`); a.field("metadata", "generation") != 1.0 ||
+		a.field("status", "replicas") != 3.0 || a.field("spec", "replicas") != 2.0 || a.field("metadata", "labels", "x") != "y" {
 		t.Errorf("patch of the status: %s", a.raw)
 	}
-	if a = merge("/d", `{"spec":{"paused":true}}`); a.at("metadata", "generation") != 2.0 || a.at("status", "replicas") != 3.0 {
+	if a = merge("/d", `{"spec":{"paused":true}}`); a.field("metadata", "generation") != 2.0 || a.field("status", "replicas") != 3.0 {
 		t.Errorf("patch of the spec: %s", a.raw)
 	}
-	if a = h.must(200, h.do("GET", "a", deployments+"/d/status", nil)); a.at("status", "replicas") != 3.0 {
+	if a = h.must(200, h.do("GET", "a", deployments+"/d/status", nil)); a.field("status", "replicas") != 3.0 {
 		t.Errorf("get of the status: %s", a.raw)
 	}
 }
@@ -124,7 +124,7 @@ func TestMetadataThroughStatus(t *testing.T) {
 		return h.do("PATCH", "a", path+"/status", body, "Content-Type", merging)
 	}
 	a := h.must(200, patch(deployments+"/d", `{"metadata":{"annotations":{"orrery.dev/assigned-locations":"[\"berlin\"]"}},"spec":{"paused":true}}`))
-	if a.at("metadata", "annotations", "orrery.dev/assigned-locations") != `["berlin"]` || a.at("metadata", "generation") != 1.0 || a.at("spec", "paused") != nil {
+	if a.field("metadata", "annotations", "orrery.dev/assigned-locations") != `["berlin"]` || a.field("metadata", "generation") != 1.0 || a.field("spec", "paused") != nil {
 		t.Errorf("annotated: %s", a.raw)
 	}
 	h.refused(patch(deployments+"/d", `{"metadata":{"annotations":{"orrery.dev/assigned-locations":"berlin"}}}`), 422, metav1.StatusReasonInvalid, "must be a JSON list")
@@ -141,15 +141,15 @@ func TestScale(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", deployments, deployment(2)))
 	a := h.must(200, h.do("GET", "a", deployments+"/d/scale", nil))
-	if a.at("kind") != "Scale" || a.at("spec", "replicas") != 2.0 || a.at("status", "selector") != "app=d" {
+	if a.field("kind") != "Scale" || a.field("spec", "replicas") != 2.0 || a.field("status", "selector") != "app=d" {
 		t.Errorf("scale: %s", a.raw)
 	}
 	a = h.must(200, h.do("PATCH", "a", deployments+"/d/scale", `{"spec":{"replicas":5}}`, "Content-Type", "application/merge-patch+json"))
-	if a.at("spec", "replicas") != 5.0 {
+	if a.field("spec", "replicas") != 5.0 {
 		t.Errorf("patched scale: %s", a.raw)
 	}
 	a = h.must(200, h.do("GET", "a", deployments+"/d/status", nil))
-	if a.at("spec", "replicas") != 5.0 || a.at("metadata", "generation") != 2.0 || !bytes.Contains(a.raw, []byte(`"subresource":"scale"`)) {
+	if a.field("spec", "replicas") != 5.0 || a.field("metadata", "generation") != 2.0 || !bytes.Contains(a.raw, []byte(`"subresource":"scale"`)) {
 		t.Errorf("scaled: %s", a.raw)
 	}
 	h.refused(h.do("PATCH", "a", deployments+"/d/scale", `{"spec":{"replicas":-1}}`, "Content-Type", "application/merge-patch+json"), 422, metav1.StatusReasonInvalid, "spec.replicas")
@@ -175,7 +175,7 @@ func TestDryRunAndPreconditions(t *testing.T) {
 	if !bytes.Equal(before, h.stored("o/a/core/configmaps/default/c")) {
 		t.Fatal("a dry run or failed precondition changed the object")
 	}
-	h.must(200, h.do("DELETE", "a", configMaps+"/c", options(object{"uid": created.at("metadata", "uid")})))
+	h.must(200, h.do("DELETE", "a", configMaps+"/c", options(object{"uid": created.field("metadata", "uid")})))
 }
 
 func TestFinalizersKeep(t *testing.T) {
@@ -184,7 +184,7 @@ func TestFinalizersKeep(t *testing.T) {
 	c["metadata"].(object)["finalizers"] = []string{"example.com/wait"}
 	h.must(201, h.do("POST", "a", configMaps, c))
 	a := h.must(200, h.do("DELETE", "a", configMaps+"/c", nil))
-	if a.at("metadata", "deletionTimestamp") == nil {
+	if a.field("metadata", "deletionTimestamp") == nil {
 		t.Errorf("delete with a finalizer: %s", a.raw)
 	}
 	h.must(200, h.do("PATCH", "a", configMaps+"/c", `{"metadata":{"finalizers":null}}`, "Content-Type", "application/merge-patch+json"))
@@ -208,7 +208,7 @@ func TestSecrets(t *testing.T) {
 	h := newHub(t)
 	const secrets = "/api/v1/namespaces/default/secrets"
 	a := h.must(201, h.do("POST", "a", secrets, object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "s"}, "stringData": object{"k": "v"}}))
-	if a.at("stringData") != nil || a.at("data", "k") != "dg==" {
+	if a.field("stringData") != nil || a.field("data", "k") != "dg==" {
 		t.Errorf("stringData: %s", a.raw)
 	}
 	if bytes.Contains(a.raw, []byte("f:stringData")) || !bytes.Contains(a.raw, []byte("f:data")) {
@@ -217,7 +217,7 @@ func TestSecrets(t *testing.T) {
 	merge := func(body string) answer {
 		return h.do("PATCH", "a", secrets+"/s", body, "Content-Type", "application/merge-patch+json")
 	}
-	if a = h.must(200, merge(`{"stringData":{"k":"w"},"immutable":true}`)); a.at("data", "k") != "dw==" || a.at("type") != nil {
+	if a = h.must(200, merge(`{"stringData":{"k":"w"},"immutable":true}`)); a.field("data", "k") != "dw==" || a.field("type") != nil {
 		t.Errorf("patched stringData: %s", a.raw)
 	}
 	h.refused(merge(`{"stringData":{"k":"x"}}`), 422, metav1.StatusReasonInvalid, "immutable")

@@ -5,8 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// changing changes what clients send before field managers see it, so that they own what is
-// stored.
+// changing changes the objects that clients send before field managers see them. Thus managed fields
+// match the stored object.
 type changing struct {
 	runtime.NegotiatedSerializer
 	change func(runtime.Object)

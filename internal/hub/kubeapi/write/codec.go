@@ -8,8 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// boundedCodec refuses to encode objects that are too large to be stored, so that a client
-// is told the limit instead of etcd's error.
+// boundedCodec refuses to encode objects that are too large for the log. The error names the
+// limit, unlike that of etcd.
 type boundedCodec struct {
 	runtime.Codec
 	limit int
@@ -19,7 +19,7 @@ func (c boundedCodec) Encode(obj runtime.Object, w io.Writer) error {
 	return c.Codec.Encode(obj, &boundedWriter{w: w, limit: c.limit})
 }
 
-// boundedWriter fails once more than limit bytes were written.
+// boundedWriter fails after limit bytes.
 type boundedWriter struct {
 	w              io.Writer
 	written, limit int

@@ -32,7 +32,7 @@ const (
 	DefaultNamespace = "default"
 )
 
-// finalizerOf is the finalizer that keeps an object that owns others.
+// finalizerOf returns the finalizer of an object that owns others.
 func finalizerOf(r key.Resource) string {
 	if r == key.CRDs {
 		return apiextensionsv1.CustomResourceCleanupFinalizer
@@ -40,8 +40,8 @@ func finalizerOf(r key.Resource) string {
 	return ContentFinalizer
 }
 
-// containers writes the objects that own other objects: Spaces, Namespaces, CRDs and
-// APIBindings. A delete only marks them; the Finish functions do the rest.
+// containers writes the objects that own other objects: Spaces, Namespaces, CRDs and APIBindings. A
+// deletion only sets the deletion timestamp; the Finish functions delete the content.
 type containers struct{ *objects }
 
 var _ objectStorage = (*containers)(nil)
@@ -50,7 +50,7 @@ func (c *containers) Create(ctx context.Context, obj runtime.Object, validate re
 	var out runtime.Object
 	err := definitionWrites{c.server}.write(ctx, c.kind.Resource, func(ctx context.Context) (err error) {
 		writes := obj
-		if c.kind.Resource == key.APIBindings { // which may be decided again
+		if c.kind.Resource == key.APIBindings { // the write may be retried
 			writes = obj.DeepCopyObject()
 		}
 		out, err = c.objects.Create(ctx, writes, validate, options)
@@ -79,10 +79,10 @@ func (c *containers) Update(ctx context.Context, name string, info rest.UpdatedO
 	return out, created, c.created(ctx, out, options.DryRun)
 }
 
-// takesNames says whether objects of a resource give their space resources, which need names.
+// takesNames reports whether objects of a resource define other resources, which need names.
 func takesNames(r key.Resource) bool { return r == key.CRDs || r == key.APIBindings }
 
-// created makes a new space usable before its creation is answered.
+// created completes a new space before the response of its creation.
 func (c *containers) created(ctx context.Context, obj runtime.Object, dryRun []string) error {
 	if c.kind.Resource != key.Spaces || dryrun.IsDryRun(dryRun) {
 		return nil
@@ -125,7 +125,7 @@ func (c *containers) Delete(ctx context.Context, name string, validate rest.Vali
 	return out, false, nil
 }
 
-// mark marks an object as being deleted; it is idempotent.
+// mark sets the deletion timestamp of an object. It is idempotent.
 func (c *containers) mark(obj runtime.Object) error {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *containers) mark(obj runtime.Object) error {
 			Message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 		})
 	case *unstructured.Unstructured:
-		c.server.unbinding(o, "what is left of its objects in the space is deleted first")
+		c.server.unbinding(o, "the remaining objects of its kinds in the space are deleted first")
 	}
 	return nil
 }
@@ -195,16 +195,16 @@ func (k kept) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	if err != nil {
 		return
 	}
-	was, err := meta.Accessor(old)
-	if err != nil || !isDeleting(was) {
+	previous, err := meta.Accessor(old)
+	if err != nil || !isDeleting(previous) {
 		return
 	}
-	if f := finalizerOf(k.resource); slices.Contains(was.GetFinalizers(), f) && !slices.Contains(now.GetFinalizers(), f) {
+	if f := finalizerOf(k.resource); slices.Contains(previous.GetFinalizers(), f) && !slices.Contains(now.GetFinalizers(), f) {
 		now.SetFinalizers(append(now.GetFinalizers(), f))
 	}
 }
 
-// namespaces are Active from the start.
+// namespaces is the strategy of Namespaces, which are Active from the start.
 type namespaces struct{ inert }
 
 func (n namespaces) PrepareForCreate(ctx context.Context, obj runtime.Object) {
@@ -238,14 +238,14 @@ func (n named) Validate(ctx context.Context, obj runtime.Object) field.ErrorList
 
 func (n named) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	problems := n.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old)
-	if len(notForBelow(old)) > 0 { // it can be changed, and put right
+	if len(notForBelow(old)) > 0 { // an invalid label does not prevent other changes
 		return problems
 	}
 	return append(problems, notForBelow(obj)...)
 }
 
-// notForBelow refuses a Space or Location that is to be a lower hub's: here it would no
-// longer act, and what it holds would go.
+// notForBelow refuses a Space or Location for lower hubs: it would no longer act here, and its
+// content would be deleted.
 func notForBelow(obj runtime.Object) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil || !v1alpha1.IsForBelow(labels.Set(m.GetLabels())) {

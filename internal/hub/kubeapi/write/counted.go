@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	// maxBindings is how many APIBindings a space may have: what one changes is found by
-	// looking at all of them.
+	// maxBindings limits the APIBindings of a space, because a change of one is compared with
+	// all others.
 	maxBindings = 128
-	// maxViews is how many APIExportViews an export may have: each object of the export is in
-	// each of them, and a write of it costs as much as there are.
+	// maxViews limits the APIExportViews of an export. Each object of the export is in each of
+	// them, and the cost of its writes is in proportion to their number.
 	maxViews = 16
 )
 
-// counted writes objects of which there are only so many: while one is created, no other of
-// the space is, and all that were are known.
+// counted writes objects of limited number. It creates one object of a space at a time, after the
+// table contains all earlier ones.
 type counted struct{ *objects }
 
 var _ objectStorage = counted{}
@@ -49,12 +49,12 @@ func (c counted) Update(ctx context.Context, name string, info rest.UpdatedObjec
 	return out, created, err
 }
 
-// few is a strategy by which no more are created once there are so many.
+// few is a strategy that refuses creations above a limit.
 type few struct {
 	rest.RESTCreateUpdateStrategy
 	server *Server
 	most   int
-	// resource is that of the objects, and like says which of them count; nil: all.
+	// like selects the objects of resource that count; nil for all.
 	resource key.Resource
 	like     func(row *table.Row, obj *unstructured.Unstructured) bool
 	what     string
@@ -80,12 +80,12 @@ func (f few) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 	return append(errs, field.Forbidden(field.NewPath("metadata", "name"), fmt.Sprintf("%s has %d, and can't have more", f.what, n)))
 }
 
-// fewBindings allows a space maxBindings.
+// fewBindings applies maxBindings to a space.
 func (s *Server) fewBindings(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
 	return few{main, s, maxBindings, key.APIBindings, nil, "the space"}
 }
 
-// fewViews allows an export maxViews.
+// fewViews applies maxViews to an export.
 func (s *Server) fewViews(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
 	same := func(row *table.Row, obj *unstructured.Unstructured) bool {
 		export, _, _ := unstructured.NestedString(obj.Object, "spec", "export")

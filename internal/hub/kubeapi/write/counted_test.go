@@ -13,8 +13,8 @@ const (
 	bindingsOf = "/apis/orrery.dev/v1alpha1/apibindings"
 )
 
-// TestFewViewsAndBindings: an export has a bounded number of views, and a space of bindings,
-// however many are created at once; what is there can be changed.
+// TestFewViewsAndBindings checks the limits of the views of an export and the bindings of a space.
+// Concurrent creations can't exceed them, and existing objects can be changed.
 func TestFewViewsAndBindings(t *testing.T) {
 	h := newHub(t)
 	for path, c := range seeds.Ordered(map[string]struct {
@@ -39,12 +39,12 @@ func TestFewViewsAndBindings(t *testing.T) {
 		var wg sync.WaitGroup
 		answers := make([]answer, 8)
 		for i := range answers {
-			name, method, at := fmt.Sprintf("late-%d", i), "POST", path
+			name, method, target := fmt.Sprintf("late-%d", i), "POST", path
 			if i%2 == 0 {
-				method, at = "PATCH", path+"/"+name+"?fieldManager=m"
+				method, target = "PATCH", path+"/"+name+"?fieldManager=m"
 			}
 			wg.Go(func() {
-				answers[i] = h.do(method, "a", at, c.make(name), "Content-Type", map[string]string{"POST": "application/json", "PATCH": apply}[method])
+				answers[i] = h.do(method, "a", target, c.make(name), "Content-Type", map[string]string{"POST": "application/json", "PATCH": apply}[method])
 			})
 		}
 		wg.Wait()

@@ -59,7 +59,7 @@ func widget(name string, spec object) object {
 }
 
 func condition(a answer, t string) any {
-	conditions, _ := a.at("status", "conditions").([]any)
+	conditions, _ := a.field("status", "conditions").([]any)
 	for _, c := range conditions {
 		if c := c.(object); c["type"] == t {
 			return c["status"]
@@ -71,14 +71,14 @@ func condition(a answer, t string) any {
 func TestCustomVerbs(t *testing.T) {
 	h := newHub(t)
 	a := h.must(201, h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))))
-	if condition(a, "Established") != "True" || condition(a, "NamesAccepted") != "True" || fmt.Sprint(a.at("status", "storedVersions")) != "[v1]" ||
-		a.at("status", "acceptedNames", "singular") != "widget" || a.at("spec", "names", "singular") != nil {
+	if condition(a, "Established") != "True" || condition(a, "NamesAccepted") != "True" || fmt.Sprint(a.field("status", "storedVersions")) != "[v1]" ||
+		a.field("status", "acceptedNames", "singular") != "widget" || a.field("spec", "names", "singular") != nil {
 		t.Fatalf("CRD: %s", a.raw)
 	}
 	w := widget("w", object{"replicas": 2, "unknown": 1})
 	w["status"] = object{"replicas": 1}
 	a = h.must(201, h.do("POST", "a", widgets, w))
-	if a.at("spec", "size") != "small" || a.at("spec", "unknown") != nil || a.at("status") != nil || a.at("metadata", "generation") != 1.0 || len(a.warnings) == 0 {
+	if a.field("spec", "size") != "small" || a.field("spec", "unknown") != nil || a.field("status") != nil || a.field("metadata", "generation") != 1.0 || len(a.warnings) == 0 {
 		t.Errorf("created: %v %s", a.warnings, a.raw)
 	}
 	h.refused(h.do("POST", "a", widgets, widget("x", object{"replicas": "two"})), 422, metav1.StatusReasonInvalid, "spec.replicas")
@@ -93,7 +93,7 @@ func TestCustomVerbs(t *testing.T) {
 		{"application/apply-patch+yaml", "?force=true&fieldManager=m", "apiVersion: example.com/v1\nkind: Widget\nspec: {replicas: 5}\n"},
 	} {
 		a = h.must(200, h.do("PATCH", "a", widgets+"/w"+patch.query, patch.body, "Content-Type", patch.contentType))
-		if a.at("spec", "replicas") != float64(i+3) || a.at("metadata", "generation") != float64(i+2) {
+		if a.field("spec", "replicas") != float64(i+3) || a.field("metadata", "generation") != float64(i+2) {
 			t.Errorf("%s: %s", patch.contentType, a.raw)
 		}
 	}
@@ -106,7 +106,7 @@ func TestCustomVerbs(t *testing.T) {
 
 	// Through the other version, which is stored as the first.
 	a = h.must(200, h.do("PATCH", "a", "/apis/example.com/v2/namespaces/default/widgets/w", `{"spec":{"replicas":6}}`, "Content-Type", "application/merge-patch+json"))
-	if a.at("apiVersion") != "example.com/v2" || !bytes.Contains(h.stored("o/a/example.com/widgets/default/w"), []byte(`"apiVersion":"example.com/v1"`)) {
+	if a.field("apiVersion") != "example.com/v2" || !bytes.Contains(h.stored("o/a/example.com/widgets/default/w"), []byte(`"apiVersion":"example.com/v1"`)) {
 		t.Errorf("other version: %s", a.raw)
 	}
 	body := a.body
@@ -115,11 +115,11 @@ func TestCustomVerbs(t *testing.T) {
 	h.refused(h.do("PUT", "a", "/apis/example.com/v2/namespaces/default/widgets/w", body), 409, metav1.StatusReasonConflict, "modified")
 
 	a = h.must(200, h.do("PATCH", "a", widgets+"/w/status", `{"spec":{"replicas":1},"status":{"replicas":7,"selector":"a=b"}}`, "Content-Type", "application/merge-patch+json"))
-	if a.at("spec", "replicas") != 7.0 || a.at("status", "replicas") != 7.0 {
+	if a.field("spec", "replicas") != 7.0 || a.field("status", "replicas") != 7.0 {
 		t.Errorf("status: %s", a.raw)
 	}
 	a = h.must(200, h.do("GET", "a", widgets+"/w/scale", nil))
-	if a.at("spec", "replicas") != 7.0 || a.at("status", "selector") != "a=b" {
+	if a.field("spec", "replicas") != 7.0 || a.field("status", "selector") != "a=b" {
 		t.Errorf("scale: %s", a.raw)
 	}
 	h.must(200, h.do("PATCH", "a", widgets+"/w/scale", `{"spec":{"replicas":8}}`, "Content-Type", "application/merge-patch+json"))
@@ -139,7 +139,7 @@ func TestCustomIsolation(t *testing.T) {
 	h.must(404, h.do("POST", "b", widgets, widget("w", nil)))
 	h.must(201, h.do("POST", "b", crds, crd("widgets", "Widget", widgetSpec(object{"size": object{"type": "integer", "default": 1}}))))
 	for s, size := range seeds.Ordered(map[string]any{"a": "small", "b": 1.0}) {
-		if a := h.must(201, h.do("POST", s, widgets, widget("w", object{"replicas": 1}))); a.at("spec", "size") != size {
+		if a := h.must(201, h.do("POST", s, widgets, widget("w", object{"replicas": 1}))); a.field("spec", "size") != size {
 			t.Errorf("space %s: %s", s, a.raw)
 		}
 	}
@@ -173,11 +173,11 @@ func TestDefinitionsRefused(t *testing.T) {
 	a := h.do("PATCH", "a", crds+"/widgets.example.com", `{"spec":{"scope":"Cluster"}}`, "Content-Type", "application/merge-patch+json")
 	h.refused(a, 422, metav1.StatusReasonInvalid, "spec.scope")
 	a = h.must(200, h.do("PATCH", "a", crds+"/widgets.example.com", `{"metadata":{"labels":{"x":"y"}}}`, "Content-Type", "application/merge-patch+json"))
-	if a.at("metadata", "generation") != 1.0 {
+	if a.field("metadata", "generation") != 1.0 {
 		t.Errorf("a label raised the generation: %s", a.raw)
 	}
 	a = h.must(200, h.do("PATCH", "a", crds+"/widgets.example.com/status", `{"status":{"conditions":[],"acceptedNames":null}}`, "Content-Type", "application/merge-patch+json"))
-	if condition(a, "Established") != "True" || a.at("status", "acceptedNames", "plural") != "widgets" {
+	if condition(a, "Established") != "True" || a.field("status", "acceptedNames", "plural") != "widgets" {
 		t.Errorf("status by a client: %s", a.raw)
 	}
 }
@@ -230,18 +230,18 @@ func TestDefinitionApply(t *testing.T) {
 	}
 	one := h.must(201, apply(crd("widgets", "Widget", widgetSpec(nil))))
 	two := h.must(200, apply(crd("widgets", "Widget", widgetSpec(nil))))
-	if one.at("metadata", "resourceVersion") != two.at("metadata", "resourceVersion") || condition(one, "Established") != "True" {
+	if one.field("metadata", "resourceVersion") != two.field("metadata", "resourceVersion") || condition(one, "Established") != "True" {
 		t.Errorf("applied again: %s", two.raw)
 	}
 	h.must(201, h.do("POST", "a", widgets, widget("w", object{"color": "red"})))
-	if a := h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"color":"red"}}`, "Content-Type", "application/merge-patch+json")); a.at("spec", "color") != nil {
+	if a := h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"color":"red"}}`, "Content-Type", "application/merge-patch+json")); a.field("spec", "color") != nil {
 		t.Errorf("a field that is not defined was kept: %s", a.raw)
 	}
 	two = h.must(200, apply(crd("widgets", "Widget", widgetSpec(object{"color": object{"type": "string"}}))))
-	if two.at("metadata", "generation") != 2.0 {
+	if two.field("metadata", "generation") != 2.0 {
 		t.Errorf("changed schema: %s", two.raw)
 	}
-	if a := h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"color":"red"}}`, "Content-Type", "application/merge-patch+json")); a.at("spec", "color") != "red" {
+	if a := h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"color":"red"}}`, "Content-Type", "application/merge-patch+json")); a.field("spec", "color") != "red" {
 		t.Errorf("a field that was added is dropped: %s", a.raw)
 	}
 	h.must(200, h.do("PUT", "a", crds+"/widgets.example.com", two.body))

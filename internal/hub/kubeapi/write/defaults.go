@@ -15,20 +15,20 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
 
-// checkDefaults refuses an object that has no defaults since it would become too large by them. An
-// object that was so before, since its CRD has got defaults, can still be changed: old is nil for
-// a new object.
+// checkDefaults refuses an object that becomes too large by the defaults of its CRD. old is nil for a
+// new object. If the CRD got its defaults after the object was stored, the object may exceed the
+// limit, and can still be changed.
 func checkDefaults(kind *kinds.Kind, obj, old runtime.Object) error {
 	if kind.Custom == nil {
 		return nil
 	}
 	if old != nil && kind.Custom.CheckDefaults(old) != nil {
-		return nil //nolint:nilerr // the error is of the object before, which has to stay changeable
+		return nil //nolint:nilerr // the stored object exceeds the limit already
 	}
 	return kind.Custom.CheckDefaults(obj)
 }
 
-// withDefaults is an update that checkDefaults refuses.
+// withDefaults adds checkDefaults to an update.
 func withDefaults(kind *kinds.Kind, info rest.UpdatedObjectInfo) rest.UpdatedObjectInfo {
 	if kind.Custom == nil {
 		return info
@@ -41,13 +41,13 @@ func withDefaults(kind *kinds.Kind, info rest.UpdatedObjectInfo) rest.UpdatedObj
 	})
 }
 
-// maxListedDefaults is how many bytes defaults may add to all objects that are deleted at once:
-// all of them are in memory.
+// maxListedDefaults limits the bytes that defaults add to the objects of one deletecollection, all of
+// which are in memory.
 const maxListedDefaults = 64 << 20
 
 type listedDefaults struct{}
 
-// countingDefaults has the defaults of all objects that are listed counted.
+// countingDefaults makes countingDecoder count the defaults of listed objects.
 func countingDefaults(ctx context.Context) context.Context {
 	return context.WithValue(ctx, listedDefaults{}, new(atomic.Int64))
 }

@@ -58,11 +58,11 @@ func TestDefaultsAreLimited(t *testing.T) {
 	refused(h.do("PATCH", "a", widgets+"/small?fieldManager=x&force=true", widget("small", object{"l": emptyItems(5000)}), "Content-Type", apply))
 
 	a := h.must(200, h.do("PATCH", "a", widgets+"/small", `{"metadata":{"labels":{"a":"b"}}}`, "Content-Type", merge))
-	if l, _ := a.at("spec", "l").([]any); len(l) != 1 || len(l[0].(object)["a"].([]any)) != 100 {
+	if l, _ := a.field("spec", "l").([]any); len(l) != 1 || len(l[0].(object)["a"].([]any)) != 100 {
 		t.Errorf("a small object has no defaults: %.200s", a.raw)
 	}
 	a = h.must(200, h.do("PATCH", "a", widgets+"/before", `{"metadata":{"labels":{"a":"b"},"finalizers":["example.com/f"]}}`, "Content-Type", merge))
-	if l, _ := a.at("spec", "l").([]any); len(l) != 5000 || len(l[0].(object)) != 0 {
+	if l, _ := a.field("spec", "l").([]any); len(l) != 5000 || len(l[0].(object)) != 0 {
 		t.Errorf("a stored object has defaults: %.200s", a.raw)
 	}
 	h.must(200, h.do("PATCH", "a", widgets+"/before", `{"metadata":{"finalizers":null}}`, "Content-Type", merge))

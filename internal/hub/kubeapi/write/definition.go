@@ -13,8 +13,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// definitions is the strategy of CRDs: Kubernetes' own validation, on a copy with defaults,
-// while the spec is stored as it was written. Storage sets the status in the same write, so that
+// definitions is the strategy of CRDs. It applies the validation of Kubernetes to a copy with
+// defaults; the spec is stored without them. The storage sets the status in the same write, so that
 // objects can be created right after their CRD.
 type definitions struct {
 	inert
@@ -83,8 +83,8 @@ func checkWanted(ctx context.Context) field.ErrorList {
 	return nil
 }
 
-// validateKind refuses kinds that are built in or can't be compiled. It goes by the names
-// that the CRD asks for, not by those that it has been given.
+// validateKind refuses kinds that are built in or can't be compiled. It uses the names in the spec,
+// not the accepted ones.
 func (d definitions) validateKind(ctx context.Context, obj runtime.Object) field.ErrorList {
 	if problems := checkWanted(ctx); len(problems) > 0 {
 		return problems
@@ -102,21 +102,21 @@ func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	was, problem := internalCRD(old)
+	previous, problem := internalCRD(old)
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	crd.Status.AcceptedNames, crd.Status.Conditions = was.Status.AcceptedNames, was.Status.Conditions
-	if crd.Generation != was.Generation { // what is there stays, and its status and labels can change
+	crd.Status.AcceptedNames, crd.Status.Conditions = previous.Status.AcceptedNames, previous.Status.Conditions
+	if crd.Generation != previous.Generation { // status and labels of a stored CRD can always change
 		if problems := validateWeight(ctx, obj); len(problems) > 0 {
 			return problems
 		}
 	}
 	problems := checkWanted(ctx)
 	if len(problems) == 0 {
-		problems = d.rules.ValidateUpdate(ctx, crd, was)
+		problems = d.rules.ValidateUpdate(ctx, crd, previous)
 	}
-	if len(problems) > 0 || crd.Generation == was.Generation {
+	if len(problems) > 0 || crd.Generation == previous.Generation {
 		return problems
 	}
 	if problems := validateColumns(obj, old); len(problems) > 0 {
@@ -135,15 +135,15 @@ func (d definitions) WarningsOnCreate(ctx context.Context, obj runtime.Object) [
 
 func (d definitions) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []string {
 	crd, problem := internalCRD(obj)
-	was, problem2 := internalCRD(old)
+	previous, problem2 := internalCRD(old)
 	if problem != nil || problem2 != nil {
 		return nil
 	}
-	return d.rules.WarningsOnUpdate(ctx, crd, was)
+	return d.rules.WarningsOnUpdate(ctx, crd, previous)
 }
 
-// definitionStatus is the strategy of the status of CRDs: clients may remove stored
-// versions; the rest is settled again.
+// definitionStatus is the strategy of the status of CRDs. Clients may remove stored versions; the
+// hub recomputes the rest.
 type definitionStatus struct {
 	definitions
 	rules rest.RESTUpdateStrategy
@@ -156,10 +156,10 @@ func (s *Server) newDefinitionStatus(plain inert) definitionStatus {
 func (d definitionStatus) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	inertStatus{d.inert}.PrepareForUpdate(ctx, obj, old)
 	now, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
-	was, ok2 := old.(*apiextensionsv1.CustomResourceDefinition)
+	previous, ok2 := old.(*apiextensionsv1.CustomResourceDefinition)
 	if ok && ok2 {
 		stored := now.Status.StoredVersions
-		was.Status.DeepCopyInto(&now.Status)
+		previous.Status.DeepCopyInto(&now.Status)
 		now.Status.StoredVersions = stored
 	}
 	storeVersions(obj)
@@ -170,21 +170,21 @@ func (d definitionStatus) ValidateUpdate(ctx context.Context, obj, old runtime.O
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	was, problem := internalCRD(old)
+	previous, problem := internalCRD(old)
 	if problem != nil {
 		return field.ErrorList{problem}
 	}
-	return d.rules.ValidateUpdate(ctx, crd, was)
+	return d.rules.ValidateUpdate(ctx, crd, previous)
 }
 
-// internalCRD is a CRD with Kubernetes' defaults, in the internal version that its
-// validation takes. What it refers to is the CRD's, and must not be changed.
+// internalCRD returns a CRD with the defaults of Kubernetes, in the internal version for
+// validation. It shares memory with the CRD and must not be changed.
 func internalCRD(obj runtime.Object) (*apiextensions.CustomResourceDefinition, *field.Error) {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
 		return nil, field.InternalError(nil, fmt.Errorf("want a CustomResourceDefinition, got %T", obj))
 	}
-	defaulted := *crd // which change no more than this copy, the conversion and the list of versions
+	defaulted := *crd // defaults change only the copied struct, the conversion and the list of versions
 	defaulted.Spec.Conversion = crd.Spec.Conversion.DeepCopy()
 	defaulted.Status.StoredVersions = slices.Clip(crd.Status.StoredVersions)
 	apiextensionsv1.SetObjectDefaults_CustomResourceDefinition(&defaulted)

@@ -6,8 +6,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConversionInert is the condition of a CRD whose objects a webhook should convert: it is
-// stored and travels, but no space calls the webhook.
+// ConversionInert is the condition of a CRD with a conversion webhook. The conversion is stored and
+// applied at locations, but no space calls the webhook.
 const ConversionInert apiextensionsv1.CustomResourceDefinitionConditionType = "ConversionInert"
 
 // setConversion sets or removes the condition ConversionInert.
@@ -22,8 +22,8 @@ func setConversion(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Tim
 	})
 }
 
-// setApproval sets, in the words of Kubernetes, the condition of a CRD in a protected group
-// of the Kubernetes community that says whether it was approved there.
+// setApproval sets the condition KubernetesAPIApprovalPolicyConformant of a CRD in a protected group
+// of the Kubernetes community, with the messages of Kubernetes.
 func setApproval(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Time) {
 	if !apihelpers.IsProtectedCommunityGroup(crd.Spec.Group) {
 		return // a CRD's group is immutable, so there is nothing to take away

@@ -18,10 +18,10 @@ import (
 // definitionWrites writes CRDs and APIBindings.
 type definitionWrites struct{ *Server }
 
-// write writes an object of the context's space. The names that CRDs and APIBindings define must
-// agree within a space, so they are written one at a time: an APIBinding is decided and stored in
-// its turn. A CRD is decided before, and only its names are settled in its turn, see namedStorage.
-// The function must not depend on an earlier call of it.
+// write writes an object of the context's space. The names that CRDs and APIBindings define must be
+// unique in a space, so a lock serializes their writes. An APIBinding is validated and stored under
+// the lock. A CRD is validated before, and only its names are determined under the lock, see
+// namedStorage. write may be called several times, and must not depend on earlier calls.
 func (s definitionWrites) write(ctx context.Context, r key.Resource, write func(context.Context) error) error {
 	switch r {
 	case key.APIBindings:
@@ -38,8 +38,8 @@ func (s definitionWrites) write(ctx context.Context, r key.Resource, write func(
 	return write(ctx)
 }
 
-// namedStorage is the storage of CRDs. It settles the names of a CRD that clients write, which
-// depend on all others, in the turn of the space's definitions. Everything else is decided before.
+// namedStorage is the storage of CRDs. It determines the accepted names of a CRD, which depend on all
+// other definitions of the space, under the lock of these. All other validation comes before.
 type namedStorage struct {
 	storage.Interface
 	writes definitionWrites
@@ -61,8 +61,8 @@ func (n namedStorage) Create(ctx context.Context, k string, obj, out runtime.Obj
 	})
 }
 
-// GuaranteedUpdate implements storage.Interface. If the CRD changes between the decision and the
-// turn, it is decided again.
+// GuaranteedUpdate implements storage.Interface. If the CRD changes between validation and the
+// locked write, it is validated again.
 func (n namedStorage) GuaranteedUpdate(ctx context.Context, k string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
 	if ctx.Value(namingKey) == nil {
 		return n.Interface.GuaranteedUpdate(ctx, k, out, ignoreNotFound, preconditions, update, cached)
@@ -86,7 +86,7 @@ func (n namedStorage) GuaranteedUpdate(ctx context.Context, k string, out runtim
 
 var errDecided = errors.New("the change is decided, and not written yet")
 
-// decision is the CRD to store in place of a revision.
+// decision is a validated CRD that replaces a revision.
 type decision struct {
 	rev    uint64
 	crd    *apiextensionsv1.CustomResourceDefinition
@@ -94,7 +94,7 @@ type decision struct {
 	ttl    *uint64
 }
 
-// decide is an update that decides by another one, and writes nothing.
+// decide returns an update that records the result of another one and writes nothing.
 func (d *decision) decide(update storage.UpdateFunc) storage.UpdateFunc {
 	return func(existing runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		obj, ttl, err := update(existing, res)
@@ -110,7 +110,7 @@ func (d *decision) decide(update storage.UpdateFunc) storage.UpdateFunc {
 	}
 }
 
-// apply is an update by the decision. It fails with errChanged if the CRD has changed.
+// apply returns an update that writes the decision. It fails with errChanged if the CRD has changed.
 func (d *decision) apply(complete func(*apiextensionsv1.CustomResourceDefinition)) storage.UpdateFunc {
 	return func(_ runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		if res.ResourceVersion != d.rev {
@@ -122,8 +122,8 @@ func (d *decision) apply(complete func(*apiextensionsv1.CustomResourceDefinition
 	}
 }
 
-// settleNames gives a CRD those names that are free in the space, and sets the conditions that
-// follow from that and from the spec.
+// settleNames accepts those names of a CRD that are free in the space, and sets the conditions that
+// depend on the names and the spec.
 func (s definitionWrites) settleNames(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
 	space, ok := SpaceFromContext(ctx)
 	if !ok {
@@ -135,7 +135,7 @@ func (s definitionWrites) settleNames(ctx context.Context, crd *apiextensionsv1.
 	setApproval(crd, metav1.NewTime(now))
 }
 
-// previewNames settles the names of a CRD that a dry run returns: it has not come to storage.
+// previewNames determines the names of a CRD in a dry run, which does not reach namedStorage.
 func (s definitionWrites) previewNames(ctx context.Context, out runtime.Object, dryRun []string) error {
 	crd, ok := out.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok || !dryrun.IsDryRun(dryRun) {

@@ -82,7 +82,7 @@ func TestDefinitionChangesWhileItIsValidated(t *testing.T) {
 	}
 	h.review("widgets.example.com", between("first"))
 	got := h.must(200, h.do("PATCH", "a", path, label("second"), "Content-Type", merge))
-	if got.at("metadata", "labels", "first") == nil || got.at("metadata", "labels", "second") == nil || condition(got, "Established") != "True" {
+	if got.field("metadata", "labels", "first") == nil || got.field("metadata", "labels", "second") == nil || condition(got, "Established") != "True" {
 		t.Errorf("after two patches: %s", got.raw)
 	}
 	if rounds != 3 { // of the first patch, and two of the second
@@ -111,17 +111,17 @@ func TestNamesOfADryRun(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", crds, crd("widgets", "Widget", widgetSpec(nil))))
 	a := h.must(201, h.do("POST", "a", crds+"?dryRun=All", crd("gears", "Gear", widgetSpec(nil))))
-	if condition(a, "Established") != "True" || a.at("status", "acceptedNames", "kind") != "Gear" {
+	if condition(a, "Established") != "True" || a.field("status", "acceptedNames", "kind") != "Gear" {
 		t.Errorf("with free names: %s", a.raw)
 	}
 	a = h.must(201, h.do("POST", "a", crds+"?dryRun=All", crd("gears", "Widget", widgetSpec(nil))))
-	if condition(a, "NamesAccepted") != "False" || condition(a, "Established") != "False" || a.at("status", "acceptedNames", "kind") != "" {
+	if condition(a, "NamesAccepted") != "False" || condition(a, "Established") != "False" || a.field("status", "acceptedNames", "kind") != "" {
 		t.Errorf("with names that are taken: %s", a.raw)
 	}
 	h.must(404, h.do("GET", "a", crds+"/gears.example.com/status", nil))
 	rename := object{"spec": object{"names": object{"shortNames": []any{"wd", "new"}}}}
 	a = h.must(200, h.do("PATCH", "a", crds+"/widgets.example.com?dryRun=All", rename, "Content-Type", merge))
-	if names := a.at("status", "acceptedNames", "shortNames"); len(names.([]any)) != 2 {
+	if names := a.field("status", "acceptedNames", "shortNames"); len(names.([]any)) != 2 {
 		t.Errorf("with new names: %s", a.raw)
 	}
 }

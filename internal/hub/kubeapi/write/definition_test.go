@@ -8,7 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// A condition says what a CRD asks for and does not get, as long as it asks.
+// TestDefinitionConditions checks the conditions for requests of a CRD that spaces do not support.
 func TestDefinitionConditions(t *testing.T) {
 	h := newHub(t)
 	webhook := crd("widgets", "Widget", widgetSpec(nil))

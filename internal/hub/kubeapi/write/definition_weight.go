@@ -17,30 +17,30 @@ import (
 )
 
 const (
-	// maxRules is how many rules a CRD may have. One takes about 50 KB when it is compiled.
+	// maxRules limits the rules of a CRD. A compiled rule takes about 50 KB.
 	maxRules = 1000
-	// maxPatterns bounds the different patterns of a CRD, in instructions. One takes about
-	// 40 bytes, and the library never forgets a pattern. patternWeight is what a pattern
-	// counts besides: what it takes to find it grows with their number.
+	// maxPatterns limits the distinct patterns of a CRD, in instructions of about 40 bytes. The
+	// library caches patterns forever. patternWeight is added for each pattern, because
+	// a lookup becomes slower with their number.
 	maxPatterns   = 200_000
 	patternWeight = 100
-	// maxBranches is how many branches of anyOf, oneOf, allOf and not a CRD may have. A validator
-	// of each is made for each value.
+	// maxBranches limits the branches of anyOf, oneOf, allOf and not in a CRD. Each value needs a
+	// validator for each branch.
 	maxBranches = 20_000
 )
 
-// weight is what schemas cost apart from their bytes.
+// weight is the cost of schemas besides their size.
 type weight struct {
 	rules, instructions, branches int
 	patterns                      map[string]struct{}
 	// hasDefaults reports whether a value has a default.
 	hasDefaults bool
-	// growing is a rule that can't be used, with the reason.
+	// growing is the error of a rule whose value grows without limit, or nil.
 	growing *field.Error
 }
 
-// validateWeight refuses a CRD that is small and costs the hub much: that takes all spaces'
-// memory, and is found out before it is compiled.
+// validateWeight refuses a small CRD that needs much memory or CPU, because all spaces share these. It
+// runs before the CRD is compiled.
 func validateWeight(ctx context.Context, obj runtime.Object) field.ErrorList {
 	crd, ok := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if !ok {
@@ -69,8 +69,8 @@ func validateWeight(ctx context.Context, obj runtime.Object) field.ErrorList {
 	return validateDefaults(ctx, crd)
 }
 
-// validateDefaults refuses schemas whose defaults take too much to be validated. What is wrong
-// with a schema is found elsewhere.
+// validateDefaults refuses schemas whose defaults are too expensive to validate. Other checks refuse
+// invalid schemas.
 func validateDefaults(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) field.ErrorList {
 	left := schemacost.MaxSteps
 	for i, v := range crd.Spec.Versions {
@@ -91,8 +91,8 @@ func validateDefaults(ctx context.Context, crd *apiextensionsv1.CustomResourceDe
 	return nil
 }
 
-// validateColumns refuses columns that could take very much for one object. Columns that the CRD
-// has already are kept: they are empty.
+// validateColumns refuses columns that may be too expensive to compute for one object. Such columns of
+// the old CRD are kept: their cells are empty.
 func validateColumns(obj, old runtime.Object) (problems field.ErrorList) {
 	crd, _ := obj.(*apiextensionsv1.CustomResourceDefinition)
 	if crd == nil {
@@ -116,7 +116,7 @@ func (w *weight) tooMuch() bool {
 	return w.rules > maxRules || w.instructions > maxPatterns || w.branches > maxBranches || w.growing != nil
 }
 
-// add adds a schema and those in it, until it is too much.
+// add adds a schema and the schemas in it, until a limit is exceeded.
 func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
 	if s == nil || w.tooMuch() {
 		return
@@ -151,8 +151,8 @@ func (w *weight) add(s *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// addRules adds the rules of a schema, until one makes a value that grows with each list it lies
-// in. The library evaluates rules, and does not count what a comparison of such a value takes.
+// addRules adds the rules of a schema, until one computes a value that grows with each list around it.
+// The library limits the cost of rules, but not that of comparing such values.
 func (w *weight) addRules(rules []apiextensionsv1.ValidationRule) {
 	w.rules += len(rules)
 	for i := range rules {
@@ -173,7 +173,7 @@ func (w *weight) addAll(all []apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// addPattern adds a pattern that was not there yet. One that is wrong is refused elsewhere.
+// addPattern adds a new pattern. Other checks refuse invalid patterns.
 func (w *weight) addPattern(pattern string) {
 	if _, known := w.patterns[pattern]; known || pattern == "" || w.tooMuch() {
 		return

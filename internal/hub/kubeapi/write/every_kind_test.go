@@ -19,9 +19,9 @@ func TestEveryBuiltinKind(t *testing.T) {
 			continue
 		}
 		t.Run(kind.GVK.String(), func(t *testing.T) {
-			was := h.t
+			parent := h.t
 			h.t = t
-			defer func() { h.t = was }()
+			defer func() { h.t = parent }()
 			h.roundTrip(kind)
 		})
 	}
@@ -43,7 +43,7 @@ func (h *hub) roundTrip(kind *kinds.Kind) {
 	}
 	body := object{"apiVersion": kind.GVK.GroupVersion().String(), "kind": kind.GVK.Kind, "metadata": object{"name": name, "labels": object{"x": "y"}}}
 	a := h.must(201, h.do("POST", "a", root, body))
-	generation := a.at("metadata", "generation")
+	generation := a.field("metadata", "generation")
 	if kind.Generation != (generation == 1.0) {
 		h.t.Errorf("generation %v: %s", generation, a.raw)
 	}
@@ -54,7 +54,7 @@ func (h *hub) roundTrip(kind *kinds.Kind) {
 		"application/strategic-merge-patch+json": `{"metadata":{"labels":{"x":"2"}}}`,
 		"application/json-patch+json":            `[{"op":"replace","path":"/metadata/labels/x","value":"3"}]`,
 	}) {
-		if a = h.must(200, h.do("PATCH", "a", path, patch, "Content-Type", contentType)); a.at("metadata", "generation") != generation {
+		if a = h.must(200, h.do("PATCH", "a", path, patch, "Content-Type", contentType)); a.field("metadata", "generation") != generation {
 			h.t.Errorf("a label raised the generation: %s", a.raw)
 		}
 	}
@@ -62,7 +62,7 @@ func (h *hub) roundTrip(kind *kinds.Kind) {
 	apply := func() answer {
 		return h.must(200, h.do("PATCH", "a", path+"?fieldManager=m&force=true", body, "Content-Type", "application/apply-patch+yaml"))
 	}
-	if one, two := apply(), apply(); one.at("metadata", "resourceVersion") != two.at("metadata", "resourceVersion") {
+	if one, two := apply(), apply(); one.field("metadata", "resourceVersion") != two.field("metadata", "resourceVersion") {
 		h.t.Error("an apply that changes nothing made a write")
 	}
 	if kind.HasStatus {

@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// explain writes into the conditions of an owner what its deletion waits for.
-// It writes nothing when they say so already.
+// explain sets the conditions of an owner to the objects for which its deletion waits. It writes
+// nothing if they are up to date.
 func (s *Server) explain(ctx context.Context, o key.Object, held remains) error {
 	r, err := s.builtin(o.Resource)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 				}
 			case *apiextensionsv1.CustomResourceDefinition:
 				if held.objects == 0 {
-					break // the condition stays as it is
+					break // the condition of the deletion request stays
 				}
 				setCondition(e, now, apiextensionsv1.CustomResourceDefinitionCondition{
 					Type: apiextensionsv1.Terminating, Status: apiextensionsv1.ConditionTrue, Reason: "InstanceDeletionInProgress",
@@ -52,8 +52,8 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 	return nil
 }
 
-// namespaceConditions are the conditions that Kubernetes' namespace controller sets, in its
-// words: what is left and why, and what did not fail.
+// namespaceConditions returns the conditions of a Namespace that is being deleted, with the reasons
+// and messages of Kubernetes.
 func namespaceConditions(held remains) []corev1.NamespaceCondition {
 	all := []corev1.NamespaceCondition{
 		{Type: corev1.NamespaceDeletionDiscoveryFailure, Reason: "ResourcesDiscovered", Message: "All resources successfully discovered"},
@@ -80,12 +80,12 @@ func namespaceConditions(held remains) []corev1.NamespaceCondition {
 
 func setNamespaceCondition(ns *corev1.Namespace, now metav1.Time, c corev1.NamespaceCondition) {
 	c.LastTransitionTime = now
-	for i, was := range ns.Status.Conditions {
-		if was.Type != c.Type {
+	for i, previous := range ns.Status.Conditions {
+		if previous.Type != c.Type {
 			continue
 		}
-		if was.Status == c.Status {
-			c.LastTransitionTime = was.LastTransitionTime
+		if previous.Status == c.Status {
+			c.LastTransitionTime = previous.LastTransitionTime
 		}
 		ns.Status.Conditions[i] = c
 		return

@@ -14,7 +14,7 @@ func (s *Server) CreatePlainly(ctx context.Context, kind *kinds.Kind, body []byt
 	if err != nil || r.plain == nil {
 		return nil, false
 	}
-	var d desk
+	var d createBuffers
 	d.body.Write(body)
 	made, err = r.plain.create(ctx, &d, manager)
 	if err != nil {
@@ -27,5 +27,5 @@ func (s *Server) CreatePlainly(ctx context.Context, kind *kinds.Kind, body []byt
 func (s *Server) IsDefining(space key.Space) bool {
 	s.definitions.mu.Lock()
 	defer s.definitions.mu.Unlock()
-	return s.definitions.of[space] != nil
+	return s.definitions.bySpace[space] != nil
 }

@@ -12,28 +12,27 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// validateBinding says nothing of an object that its schema refuses anyway.
+// validateBinding validates an APIBinding. It has no errors for an object that the schema refuses.
 func validateBinding(space key.Space, object map[string]any) (errs field.ErrorList) {
 	var b v1alpha1.APIBinding
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &b) != nil {
 		return nil
 	}
-	at, name := field.NewPath("spec", "export", "space"), b.Spec.Export.Space
+	path, name := field.NewPath("spec", "export", "space"), b.Spec.Export.Space
 	if name == "" {
 		return nil
 	}
 	if err := key.ValidateName(name); err != nil {
-		return field.ErrorList{field.Invalid(at, name, err.Error())}
+		return field.ErrorList{field.Invalid(path, name, err.Error())}
 	}
 	if key.Space(name) == space {
-		return field.ErrorList{field.Invalid(at, name, "a space has the resources that it exports")}
+		return field.ErrorList{field.Invalid(path, name, "a space has the resources that it exports")}
 	}
 	return nil
 }
 
-// validateExport validates what an APIExport claims: kinds that every space has. The CRDs of
-// what it offers may come later. It has no errors for an object that the schema refuses
-// anyway.
+// validateExport validates an APIExport. It may claim only kinds that every space has. The CRDs of
+// exported resources may be created later. It has no errors for an object that the schema refuses.
 func (s *Server) validateExport(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var e v1alpha1.APIExport
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &e) != nil {
@@ -46,23 +45,23 @@ func (s *Server) validateExport(_ key.Space, object map[string]any) (errs field.
 		}
 	}
 	for i, c := range e.Spec.Claims {
-		at := spec.Child("claims").Index(i)
-		if why := s.Unclaimable(key.NewResource(c.Group, c.Resource)); why != "" {
-			errs = append(errs, field.Invalid(at.Child("resource"), c.Resource, why))
+		path := spec.Child("claims").Index(i)
+		if reason := s.Unclaimable(key.NewResource(c.Group, c.Resource)); reason != "" {
+			errs = append(errs, field.Invalid(path.Child("resource"), c.Resource, reason))
 		}
 		if c.Selector != nil {
-			errs = append(errs, validateSelector(c.Selector, at.Child("selector"))...)
+			errs = append(errs, validateSelector(c.Selector, path.Child("selector"))...)
 		}
 		for j, r := range c.ReferredBy {
 			if !slices.Contains(e.Spec.Resources, r.ExportedResource) {
-				errs = append(errs, field.Invalid(at.Child("referredBy").Index(j).Child("resource"), r.Resource, "the export has no such resource"))
+				errs = append(errs, field.Invalid(path.Child("referredBy").Index(j).Child("resource"), r.Resource, "the export has no such resource"))
 			}
 		}
 	}
 	return errs
 }
 
-// Unclaimable is why nobody may claim a resource; empty if it can be claimed.
+// Unclaimable returns the reason why an export can't claim a resource, or "".
 func (s *Server) Unclaimable(r key.Resource) string {
 	catalog := s.config.Kinds.Builtin(key.Space("")) // of any space but root
 	k, ok := catalog.ForStorage(r)

@@ -9,15 +9,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// accepted is a case of an object of Orrery's, by its spec, and what is wrong with it.
+// accepted is the spec of an object of Orrery's kinds, and its expected error.
 type accepted struct {
 	name, spec string
-	// field and says are those of the one cause of the refusal; none if it is accepted.
-	field, says string
+	// field and message are those of the expected error; empty if the object is accepted.
+	field, message string
 }
 
-// judges creates an object of each spec in dry runs.
-func (h *hub) judges(space, resource, kind string, cases []accepted) {
+// checkSpecs creates an object of each spec in dry runs.
+func (h *hub) checkSpecs(space, resource, kind string, cases []accepted) {
 	h.t.Helper()
 	for _, c := range cases {
 		body := fmt.Sprintf(`{"apiVersion":"orrery.dev/v1alpha1","kind":%q,"metadata":{"name":"x"},"spec":%s}`, kind, c.spec)
@@ -28,13 +28,13 @@ func (h *hub) judges(space, resource, kind string, cases []accepted) {
 			}
 			continue
 		}
-		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.says) || strings.Contains(got, "\n") {
-			h.t.Errorf("%s: %d %q, want %s: ...%s", c.name, a.code, got, c.field, c.says)
+		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.message) || strings.Contains(got, "\n") {
+			h.t.Errorf("%s: %d %q, want %s: ...%s", c.name, a.code, got, c.field, c.message)
 		}
 	}
 }
 
-// causesOf are the fields that an answer blames, a line for each.
+// causesOf returns the causes of a response, one per line.
 func causesOf(a answer) string {
 	var status struct {
 		Details struct {
@@ -62,14 +62,14 @@ func TestExportsAreJudged(t *testing.T) {
 	claim := func(more string) string {
 		return `{` + widgets + `,"claims":[{"resource":"secrets","verbs":["get"]` + more + `}]}`
 	}
-	of := func(group, resource string) string {
+	claimOf := func(group, resource string) string {
 		return fmt.Sprintf(`{"claims":[{"group":%q,"resource":%q,"verbs":["get"]}]}`, group, resource)
 	}
 	referred := func(group, resource, path string) string {
 		return claim(fmt.Sprintf(`,"referredBy":[{"group":%q,"resource":%q,"path":%q}]`, group, resource, path))
 	}
 	const never = "objects of this kind can't be claimed"
-	h.judges("a", "apiexports", "APIExport", []accepted{
+	h.checkSpecs("a", "apiexports", "APIExport", []accepted{
 		{"nothing", `{}`, "", ""},
 		{"what is not defined yet", `{` + widgets + `}`, "", ""},
 		{"two of one group", `{"resources":[{"group":"example.com","resource":"widgets"},{"group":"example.com","resource":"racks"}]}`, "", ""},
@@ -79,24 +79,24 @@ func TestExportsAreJudged(t *testing.T) {
 		{"Orrery's own", `{"resources":[{"group":"example.com","resource":"widgets"},{"group":"orrery.dev","resource":"placements"}]}`, "spec.resources[1].group", `group "orrery.dev" is Orrery's own`},
 
 		{"a claim", claim(""), "", ""},
-		{"a claim of another group", of("apps", "deployments"), "", ""},
-		{"a claim of what is in no namespace", of("", "namespaces"), "", ""},
+		{"a claim of another group", claimOf("apps", "deployments"), "", ""},
+		{"a claim of what is in no namespace", claimOf("", "namespaces"), "", ""},
 		{"a claim with a selector", claim(`,"selector":{"matchLabels":{"use":"e"}}`), "", ""},
 		{"a claim twice", `{"claims":[{"resource":"secrets","verbs":["get"]},{"group":"","resource":"secrets","verbs":["list"]}]}`, "spec.claims[1]", "Duplicate"},
 		{"no verbs", `{"claims":[{"resource":"secrets","verbs":[]}]}`, "spec.claims[0].verbs", "at least 1"},
 		{"an unknown verb", `{"claims":[{"resource":"secrets","verbs":["get","impersonate"]}]}`, "spec.claims[0].verbs[1]", `"impersonate"`},
 		{"a verb twice", `{"claims":[{"resource":"secrets","verbs":["get","get"]}]}`, "spec.claims[0].verbs[1]", "Duplicate"},
-		{"what only a CRD defines", of("example.com", "gadgets"), "spec.claims[0].resource", "not every space has such a kind"},
-		{"a kind in another group", of("apps", "secrets"), "spec.claims[0].resource", "not every space has such a kind"},
-		{"what only root has", of("orrery.dev", "spaces"), "spec.claims[0].resource", "not every space has such a kind"},
-		{"Grants", of("orrery.dev", "grants"), "spec.claims[0].resource", never},
-		{"bindings", of("orrery.dev", "apibindings"), "spec.claims[0].resource", never},
-		{"locations", of("orrery.dev", "locations"), "spec.claims[0].resource", never},
-		{"definitions", of("apiextensions.k8s.io", "customresourcedefinitions"), "spec.claims[0].resource", never},
-		{"reviews", of("authorization.k8s.io", "subjectaccessreviews"), "spec.claims[0].resource", "not every space has such a kind"},
-		{"Events", of("", "events"), "spec.claims[0].resource", never},
-		{"Events by their other group", of("events.k8s.io", "events"), "spec.claims[0].resource", ""},
-		{"Leases", of("coordination.k8s.io", "leases"), "spec.claims[0].resource", never},
+		{"what only a CRD defines", claimOf("example.com", "gadgets"), "spec.claims[0].resource", "not every space has such a kind"},
+		{"a kind in another group", claimOf("apps", "secrets"), "spec.claims[0].resource", "not every space has such a kind"},
+		{"what only root has", claimOf("orrery.dev", "spaces"), "spec.claims[0].resource", "not every space has such a kind"},
+		{"Grants", claimOf("orrery.dev", "grants"), "spec.claims[0].resource", never},
+		{"bindings", claimOf("orrery.dev", "apibindings"), "spec.claims[0].resource", never},
+		{"locations", claimOf("orrery.dev", "locations"), "spec.claims[0].resource", never},
+		{"definitions", claimOf("apiextensions.k8s.io", "customresourcedefinitions"), "spec.claims[0].resource", never},
+		{"reviews", claimOf("authorization.k8s.io", "subjectaccessreviews"), "spec.claims[0].resource", "not every space has such a kind"},
+		{"Events", claimOf("", "events"), "spec.claims[0].resource", never},
+		{"Events by their other group", claimOf("events.k8s.io", "events"), "spec.claims[0].resource", ""},
+		{"Leases", claimOf("coordination.k8s.io", "leases"), "spec.claims[0].resource", never},
 		{"the second of two", `{"claims":[{"resource":"secrets","verbs":["get"]},{"resource":"gadgets","verbs":["get"]}]}`, "spec.claims[1].resource", "not every space has such a kind"},
 
 		{"a selector with a bad label", claim(`,"selector":{"matchLabels":{"a b":"c"}}`), "spec.claims[0].selector.matchLabels", "a b"},
@@ -117,38 +117,38 @@ func TestExportsAreJudged(t *testing.T) {
 // TestBindingsAreJudged: an APIBinding is of another space's export.
 func TestBindingsAreJudged(t *testing.T) {
 	h := newHub(t)
-	of := func(space, more string) string {
+	exportOf := func(space, more string) string {
 		return fmt.Sprintf(`{"export":{"space":%q,"name":"e"}%s}`, space, more)
 	}
 	cases := []accepted{
-		{"a space that is not there", of("nowhere", ""), "", ""},
-		{"root", of("root", ""), "", ""},
-		{"decisions", of("b", `,"claims":[{"resource":"secrets","state":"Accepted"},{"resource":"configmaps","state":"Rejected"}]`), "", ""},
-		{"what is not claimed", of("b", `,"claims":[{"group":"none.example.com","resource":"none","state":"Accepted"}]`), "", ""},
-		{"its own space", of("a", ""), "spec.export.space", "a space has the resources that it exports"},
-		{"all spaces", of("*", ""), "spec.export.space", "*"},
-		{"upper case", of("B", ""), "spec.export.space", "B"},
-		{"two dashes", of("b--c", ""), "spec.export.space", "b--c"},
-		{"a path", of("b/c", ""), "spec.export.space", "b/c"},
-		{"no space", of("", ""), "spec.export.space", "at least 1"},
+		{"a space that is not there", exportOf("nowhere", ""), "", ""},
+		{"root", exportOf("root", ""), "", ""},
+		{"decisions", exportOf("b", `,"claims":[{"resource":"secrets","state":"Accepted"},{"resource":"configmaps","state":"Rejected"}]`), "", ""},
+		{"what is not claimed", exportOf("b", `,"claims":[{"group":"none.example.com","resource":"none","state":"Accepted"}]`), "", ""},
+		{"its own space", exportOf("a", ""), "spec.export.space", "a space has the resources that it exports"},
+		{"all spaces", exportOf("*", ""), "spec.export.space", "*"},
+		{"upper case", exportOf("B", ""), "spec.export.space", "B"},
+		{"two dashes", exportOf("b--c", ""), "spec.export.space", "b--c"},
+		{"a path", exportOf("b/c", ""), "spec.export.space", "b/c"},
+		{"no space", exportOf("", ""), "spec.export.space", "at least 1"},
 		{"no name", `{"export":{"space":"b","name":""}}`, "spec.export.name", "at least 1"},
 		{"no export", `{}`, "spec.export", "Required"},
-		{"no state", of("b", `,"claims":[{"resource":"secrets"}]`), "spec.claims[0].state", "Required"},
-		{"an unknown state", of("b", `,"claims":[{"resource":"secrets","state":"Maybe"}]`), "spec.claims[0].state", "Maybe"},
-		{"two decisions", of("b", `,"claims":[{"resource":"secrets","state":"Accepted"},{"group":"","resource":"secrets","state":"Rejected"}]`), "spec.claims[1]", "Duplicate"},
+		{"no state", exportOf("b", `,"claims":[{"resource":"secrets"}]`), "spec.claims[0].state", "Required"},
+		{"an unknown state", exportOf("b", `,"claims":[{"resource":"secrets","state":"Maybe"}]`), "spec.claims[0].state", "Maybe"},
+		{"two decisions", exportOf("b", `,"claims":[{"resource":"secrets","state":"Accepted"},{"group":"","resource":"secrets","state":"Rejected"}]`), "spec.claims[1]", "Duplicate"},
 	}
-	h.judges("a", "apibindings", "APIBinding", cases)
-	h.judges("root", "apibindings", "APIBinding", []accepted{{"root of root", of("root", ""), "spec.export.space", "a space has the resources that it exports"}})
+	h.checkSpecs("a", "apibindings", "APIBinding", cases)
+	h.checkSpecs("root", "apibindings", "APIBinding", []accepted{{"root of root", exportOf("root", ""), "spec.export.space", "a space has the resources that it exports"}})
 }
 
 // TestViewsAreJudged: an APIExportView slices by a label or a field of spec, into values that
 // labels can have, and neither its export nor its key change.
 func TestViewsAreJudged(t *testing.T) {
 	h := newHub(t)
-	by := func(split, more string) string { return `{"export":"e","split":` + split + more + `}` }
-	label, field := func(l string) string { return by(fmt.Sprintf(`{"label":%q}`, l), "") }, func(f string) string { return by(fmt.Sprintf(`{"field":%q}`, f), "") }
-	values := func(all string) string { return by(`{"label":"tier"}`, `,"values":`+all) }
-	h.judges("a", "apiexportviews", "APIExportView", []accepted{
+	splitBy := func(split, more string) string { return `{"export":"e","split":` + split + more + `}` }
+	label, field := func(l string) string { return splitBy(fmt.Sprintf(`{"label":%q}`, l), "") }, func(f string) string { return splitBy(fmt.Sprintf(`{"field":%q}`, f), "") }
+	values := func(all string) string { return splitBy(`{"label":"tier"}`, `,"values":`+all) }
+	h.checkSpecs("a", "apiexportviews", "APIExportView", []accepted{
 		{"a label", label("tier"), "", ""},
 		{"a label with a domain", label("example.com/tier"), "", ""},
 		{"a field", field(".spec.class"), "", ""},
@@ -158,8 +158,8 @@ func TestViewsAreJudged(t *testing.T) {
 		{"no export", `{"split":{"label":"tier"}}`, "spec.export", "Required"},
 		{"an empty export", `{"export":"","split":{"label":"tier"}}`, "spec.export", "at least 1"},
 		{"no split", `{"export":"e"}`, "spec.split", "Required"},
-		{"neither", by(`{}`, ""), "spec.split", "give a label or a field"},
-		{"both", by(`{"label":"tier","field":".spec.class"}`, ""), "spec.split", "give a label or a field"},
+		{"neither", splitBy(`{}`, ""), "spec.split", "give a label or a field"},
+		{"both", splitBy(`{"label":"tier","field":".spec.class"}`, ""), "spec.split", "give a label or a field"},
 		{"an empty label", label(""), "spec.split.label", "should match"},
 		{"a label with a blank", label("a b"), "spec.split.label", "should match"},
 		{"a label of two paths", label("a/b/c"), "spec.split.label", "should match"},
@@ -177,13 +177,13 @@ func TestViewsAreJudged(t *testing.T) {
 	})
 	const path = "/apis/orrery.dev/v1alpha1/apiexportviews/x"
 	h.must(201, h.do("POST", "a", "/apis/orrery.dev/v1alpha1/apiexportviews", `{"apiVersion":"orrery.dev/v1alpha1","kind":"APIExportView","metadata":{"name":"x"},"spec":`+label("tier")+`}`))
-	for _, c := range []struct{ patch, field, says string }{
+	for _, c := range []struct{ patch, field, message string }{
 		{`{"spec":{"export":"f"}}`, "spec.export", "a view is of one export: delete it, and create another"},
 		{`{"spec":{"split":{"label":"other"}}}`, "spec.split", "slices are by one key: delete the view, and create another"},
 		{`{"spec":{"split":{"label":null,"field":".spec.class"}}}`, "spec.split", "slices are by one key: delete the view, and create another"},
 	} {
 		a := h.do("PATCH", "a", path, c.patch, "Content-Type", merge)
-		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.says) {
+		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.message) {
 			t.Errorf("%s: %d %q", c.patch, a.code, got)
 		}
 	}
@@ -193,15 +193,15 @@ func TestViewsAreJudged(t *testing.T) {
 // TestBindingsKeepTheirExport: a binding can't turn to another export, nor become one for a
 // lower hub while it has something.
 func TestBindingsKeepTheirExport(t *testing.T) {
-	h := newShelves(t)
+	h := newExportHub(t)
 	const path = "/apis/orrery.dev/v1alpha1/apibindings/e"
-	for _, c := range []struct{ patch, field, says string }{
+	for _, c := range []struct{ patch, field, message string }{
 		{`{"spec":{"export":{"name":"f"}}}`, "spec.export", "a binding is of one export: delete it, and create another"},
 		{`{"spec":{"export":{"space":"b"}}}`, "spec.export", "a binding is of one export: delete it, and create another"},
 		{`{"metadata":{"labels":{"orrery.dev/for":"below"}}}`, "metadata.labels[orrery.dev/for]", "what is bound is bound here"},
 	} {
 		a := h.do("PATCH", "a", path, c.patch, "Content-Type", merge)
-		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.says) {
+		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.message) {
 			t.Errorf("%s: %d %q", c.patch, a.code, got)
 		}
 	}
@@ -214,7 +214,7 @@ func TestBuiltInNamesAreTaken(t *testing.T) {
 	for name, c := range map[string]struct {
 		resource string
 		names    object
-		says     string
+		message  string
 	}{
 		"resource":   {"deployments", object{"kind": "Thing", "listKind": "ThingList", "singular": "thing"}, `the name "deployments" is taken by a kind that is built in`},
 		"short name": {"things", object{"kind": "Thing", "listKind": "ThingList", "singular": "thing", "shortNames": []string{"deploy"}}, `the name "deploy" is taken by a kind that is built in`},
@@ -235,7 +235,7 @@ func TestBuiltInNamesAreTaken(t *testing.T) {
 			h.caughtUp()
 			a := h.must(201, h.do("POST", "a", "/apis/orrery.dev/v1alpha1/apibindings", object{
 				"apiVersion": "orrery.dev/v1alpha1", "kind": "APIBinding", "metadata": object{"name": "e"}, "spec": object{"export": object{"space": "b", "name": "e"}}}))
-			if conditions := fmt.Sprint(a.at("status", "conditions")); a.at("status", "resources") != nil || !strings.Contains(conditions, c.says) || !strings.Contains(conditions, "reason:Taken") {
+			if conditions := fmt.Sprint(a.field("status", "conditions")); a.field("status", "resources") != nil || !strings.Contains(conditions, c.message) || !strings.Contains(conditions, "reason:Taken") {
 				t.Errorf("bound: %s", a.raw)
 			}
 			h.must(201, h.do("POST", "a", "/apis/apps/v1/namespaces/default/deployments", object{

@@ -16,30 +16,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// chunk is how many objects one call of a Finish function deletes at most: far fewer than
-// the event window has steps.
+// chunk limits the objects that one call of a Finish function deletes. It is much smaller than the
+// event window of the table.
 const chunk = 500
 
-// deleters is how many objects of a collection are being deleted at a time.
+// deleters is the number of objects that are deleted concurrently.
 const deleters = 8
 
-// Progress is how far the deletion of a Space, Namespace, CRD or APIBinding has come.
+// Progress is the state of the deletion of a Space, Namespace, CRD or APIBinding.
 type Progress int
 
 const (
-	// Idle: it is not being deleted, as far as the table knows.
+	// Idle: the table does not show a deletion.
 	Idle Progress = iota
-	// More: a chunk of its objects was deleted; call again.
+	// More: a chunk of the objects was deleted. Call again.
 	More
-	// Waiting: the objects that are left wait for finalizers of others; call again when one
-	// of them has changed.
+	// Waiting: the remaining objects have finalizers. Call again when one of them changes.
 	Waiting
-	// Gone: its objects are gone, and so is it, unless it has other finalizers.
+	// Gone: the content is deleted, and the owner unless it has other finalizers.
 	Gone
 )
 
-// FinishNamespace deletes, one by one, objects of a namespace that is being
-// deleted, and in the end the namespace. It is safe to call at any time.
+// FinishNamespace deletes objects of a namespace that is being deleted, and finally the namespace. It
+// is safe to call at any time.
 func (s *Server) FinishNamespace(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: name}}
 	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
@@ -47,8 +46,7 @@ func (s *Server) FinishNamespace(ctx context.Context, space key.Space, name stri
 	})
 }
 
-// FinishCRD does the same for the objects of a CRD. Afterwards SettleNames may find free
-// names.
+// FinishCRD is FinishNamespace for a CRD. Afterwards, its names are free for SettleNames.
 func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}}
 	plural, group, ok := strings.Cut(name, ".")
@@ -63,9 +61,9 @@ func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (P
 	})
 }
 
-// FinishSpace deletes a chunk of the objects of a space that is being deleted, whatever
-// finalizers they have, and in the end the Space. Many objects go in one revision, so the
-// watches of the space must have ended before.
+// FinishSpace deletes a chunk of the objects of a space that is being deleted, even with finalizers,
+// and finally the Space. It deletes many objects in one revision, so all watches of the space must
+// have ended before.
 func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, error) {
 	o := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(space)}}
 	row, _ := s.config.Table.Get(o.Key())
@@ -74,14 +72,14 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 	}
 	var prefix string
 	var r *clientv3.GetResponse
-	for _, part := range []string{firstToLeave(s.config.Table.Snapshot(), space), key.SpacePrefix(space)} {
+	for _, tablePrefix := range []string{firstToLeave(s.config.Table.Snapshot(), space), key.SpacePrefix(space)} {
 		var err error
-		prefix = s.config.Prefix + part
+		prefix = s.config.Prefix + tablePrefix
 		r, err = s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(chunk))
 		if err != nil {
 			return Idle, fmt.Errorf("list the keys of space %q: %w", space, err)
 		}
-		if len(r.Kvs) > 0 { // otherwise the table still shows what is gone
+		if len(r.Kvs) > 0 { // if not, the table is behind
 			break
 		}
 	}
@@ -89,7 +87,7 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 		return Gone, s.release(ctx, o, row)
 	}
 	last := string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
-	// The table may show a space that is long gone and was created anew.
+	// The table may be behind, and the space may have been created again.
 	done, err := s.client.KV.Txn(ctx).
 		If(clientv3.Compare(clientv3.ModRevision(s.etcdKey(o)), "=", row.ModRev)).
 		Then(clientv3.OpDelete(prefix, clientv3.WithRange(last))).Commit()
@@ -99,11 +97,10 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 	return More, s.config.Table.WaitFor(ctx, done.Header.Revision)
 }
 
-// finish deletes the next objects of an owner's content, which each yields.
+// finish deletes the next objects of an owner's content, which each enumerates.
 //
-// The table shows revisions in order, and nothing is created in an owner after it was
-// marked as being deleted: a state that shows the mark and no content proves that there is
-// none.
+// The table applies revisions in order, and no object is created in an owner that is being deleted.
+// So a state with the deletion timestamp and without content proves that there is no content.
 func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snapshot, func(*table.Row) bool)) (Progress, error) {
 	state := s.config.Table.Snapshot()
 	row := state.Get(o.Key())
@@ -121,7 +118,7 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 			return true
 		}
 		now := rankOf(row)
-		if len(content) > 0 && now != rank { // each rank goes in revisions of its own
+		if len(content) > 0 && now != rank { // a revision contains objects of one rank only
 			return false
 		}
 		rank, content = now, append(content, row)
@@ -136,7 +133,7 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	case held.objects > 0:
 		return Waiting, s.explain(ctx, o, held)
 	}
-	if len(gjson.GetBytes(row.Value, "metadata.finalizers").Array()) > 1 { // it stays, without content
+	if len(gjson.GetBytes(row.Value, "metadata.finalizers").Array()) > 1 { // other finalizers keep it
 		if err := s.explain(ctx, o, held); err != nil {
 			return Idle, err
 		}
@@ -144,9 +141,8 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	return Gone, s.release(ctx, o, row)
 }
 
-// reapAll deletes objects with what owns them, a few at a time, since one waits mostly for the
-// disk, and returns when the table shows that they are gone or marked. One that can't go yet
-// keeps no other.
+// reapAll deletes objects of an owner concurrently, because a deletion mostly waits for the disk. It
+// returns when the table contains all changes. If an object can't be deleted, the others still are.
 func (s *Server) reapAll(ctx context.Context, with key.Identity, rows []*table.Row) error {
 	var last atomic.Int64
 	var group errgroup.Group
@@ -154,7 +150,7 @@ func (s *Server) reapAll(ctx context.Context, with key.Identity, rows []*table.R
 	for _, row := range rows {
 		group.Go(func() error {
 			rev, err := s.reap(ctx, row, with)
-			for was := last.Load(); rev > was && !last.CompareAndSwap(was, rev); was = last.Load() {
+			for current := last.Load(); rev > current && !last.CompareAndSwap(current, rev); current = last.Load() {
 			}
 			return err
 		})
@@ -165,17 +161,17 @@ func (s *Server) reapAll(ctx context.Context, with key.Identity, rows []*table.R
 	return s.config.Table.WaitFor(ctx, last.Load())
 }
 
-// remains is what is left of an owner's content.
+// remains counts the remaining objects of an owner.
 type remains struct {
 	objects int
-	// finalizers and resources say how many objects have each.
+	// finalizers and resources count the objects by finalizer and by resource.
 	finalizers, resources map[string]int
 }
 
 func (r *remains) add(row *table.Row) {
 	r.objects++
 	if o, err := key.ParseObject(row.Key); err == nil {
-		r.resources[o.Resource.Resource+"."+o.APIGroup()]++ // as Kubernetes has it, also for the core group
+		r.resources[o.Resource.Resource+"."+o.APIGroup()]++ // Kubernetes writes the dot for the core group, too
 	}
 	gjson.GetBytes(row.Value, "metadata.finalizers").ForEach(func(_, f gjson.Result) bool {
 		r.finalizers[f.String()]++
@@ -183,17 +179,16 @@ func (r *remains) add(row *table.Row) {
 	})
 }
 
-// summary lists the counts in order of their names.
+// summary lists the counts, sorted by name.
 func summary(counts map[string]int, format string) string {
-	var parts []string
+	var counted []string
 	for _, name := range slices.Sorted(maps.Keys(counts)) {
-		parts = append(parts, fmt.Sprintf(format, name, counts[name]))
+		counted = append(counted, fmt.Sprintf(format, name, counts[name]))
 	}
-	return strings.Join(parts, ", ")
+	return strings.Join(counted, ", ")
 }
 
-// ascendNamespace calls fn for every object in a namespace of a space, in the order in which
-// they are deleted.
+// ascendNamespace calls fn for each object in a namespace of a space, in the order of deletion.
 func ascendNamespace(state *table.Snapshot, space key.Space, namespace string, fn func(*table.Row) bool) {
 	for _, r := range leavingResources(state, space) {
 		more := true

@@ -15,7 +15,7 @@ import (
 
 type progress = write.Progress
 
-// finish calls a Finish function as the hub does until it says that all is gone.
+// finish calls a Finish function as the hub does, until it returns Gone.
 func (h *hub) finish(call func() (progress, error)) {
 	h.t.Helper()
 	for deadline := time.Now().Add(limit.Wait); ; {
@@ -41,7 +41,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 	h := newHub(t)
 	const inN = "/api/v1/namespaces/n/configmaps"
 	a := h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
-	if a.at("status", "phase") != "Active" || a.at("spec", "finalizers") != nil {
+	if a.field("status", "phase") != "Active" || a.field("spec", "finalizers") != nil {
 		t.Errorf("namespace: %s", a.raw)
 	}
 	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("nn")))
@@ -68,7 +68,7 @@ func TestNamespaceLifecycle(t *testing.T) {
 		t.Error("a dry run or failed precondition changed the log")
 	}
 	a = h.must(200, h.do("DELETE", "a", "/api/v1/namespaces/n", nil))
-	if a.at("status", "phase") != "Terminating" {
+	if a.field("status", "phase") != "Terminating" {
 		t.Errorf("deleted: %s", a.raw)
 	}
 	h.must(200, h.do("DELETE", "a", "/api/v1/namespaces/n", nil))
@@ -88,9 +88,9 @@ func TestNamespaceLifecycle(t *testing.T) {
 		t.Fatalf("progress %v", seen)
 	}
 	stored := string(h.stored("o/a/core/namespaces/n"))
-	for _, part := range []string{"configmaps. has 1 resource instances", "example.com/wait in 1 resource instances"} {
-		if !strings.Contains(stored, part) {
-			t.Errorf("conditions lack %q: %s", part, stored)
+	for _, fragment := range []string{"configmaps. has 1 resource instances", "example.com/wait in 1 resource instances"} {
+		if !strings.Contains(stored, fragment) {
+			t.Errorf("conditions lack %q: %s", fragment, stored)
 		}
 	}
 	h.caughtUp()
@@ -128,9 +128,9 @@ func TestContentLeavesInOrder(t *testing.T) {
 		gone := map[string][]int64{}
 		for e := range h.client.Client.Watch(h.ctx, prefix+"o/a/", clientv3.WithPrefix(), clientv3.WithRev(from+1)) {
 			for _, ev := range e.Events {
-				part := strings.Split(strings.TrimPrefix(string(ev.Kv.Key), prefix+"o/a/"), "/")
+				segments := strings.Split(strings.TrimPrefix(string(ev.Kv.Key), prefix+"o/a/"), "/")
 				if ev.Type == clientv3.EventTypeDelete {
-					gone[part[1]] = append(gone[part[1]], ev.Kv.ModRevision)
+					gone[segments[1]] = append(gone[segments[1]], ev.Kv.ModRevision)
 				}
 			}
 			if len(gone["configmaps"]) == 20 && len(gone["pods"]) == 20 && len(gone["serviceaccounts"]) == 1 {
@@ -157,7 +157,7 @@ func TestContentLeavesInOrder(t *testing.T) {
 	inOrder(from)
 }
 
-// Whoever creates objects while a namespace is deleted: no object outlives it.
+// TestCreateRacesNamespace checks that no object that is created concurrently outlives its namespace.
 func TestCreateRacesNamespace(t *testing.T) {
 	h := newHub(t)
 	for round := range 5 {

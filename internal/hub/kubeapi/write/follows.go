@@ -18,11 +18,11 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/refs"
 )
 
-// Follows says for each entry of a Placement with followReferences which kinds follow by
-// the rights of who writes it with a context; nil if nobody can say that now.
+// Follows returns, for each entry of a Placement with followReferences, the kinds that follow by the
+// rights of the context's user. It returns nil if the rights can't be determined now.
 type Follows func(context.Context, *v1alpha1.Placement) []v1alpha1.Follows
 
-// followAll has all kinds follow, whoever writes.
+// followAll is a Follows by which all kinds follow, for all users.
 func followAll(_ context.Context, p *v1alpha1.Placement) (all []v1alpha1.Follows) {
 	for i, d := range p.Spec.Downsync {
 		if d.FollowReferences {
@@ -36,9 +36,9 @@ func followAll(_ context.Context, p *v1alpha1.Placement) (all []v1alpha1.Follows
 	return all
 }
 
-// followed is the strategy of Placements: the write that changes the spec also notes in the
-// status which kinds follow. A write that leaves the spec alone changes nothing of that,
-// whatever rights its writer has, and nobody writes it otherwise.
+// followed is the strategy of Placements. A write that changes the spec also records in the status
+// which kinds follow, by the rights of its user. Other writes do not change this record, and clients
+// can't write it.
 type followed struct {
 	rest.RESTCreateUpdateStrategy
 	follows Follows
@@ -46,13 +46,13 @@ type followed struct {
 
 func (s followed) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
-	s.note(ctx, obj)
+	s.recordFollows(ctx, obj)
 }
 
 func (s followed) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
 	if !sameOrders(obj, old) {
-		s.note(ctx, obj)
+		s.recordFollows(ctx, obj)
 	}
 }
 
@@ -86,23 +86,23 @@ type followedStatus struct{ rest.RESTCreateUpdateStrategy }
 func (s followedStatus) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
 	now, ok := obj.(*unstructured.Unstructured)
-	was, ok2 := old.(*unstructured.Unstructured)
+	previous, ok2 := old.(*unstructured.Unstructured)
 	if !ok || !ok2 {
 		return
 	}
-	list, found, err := unstructured.NestedFieldCopy(was.Object, "status", "follows")
+	list, found, err := unstructured.NestedFieldCopy(previous.Object, "status", "follows")
 	setFollows(now, list, found && err == nil)
 }
 
-// sameOrders says that two versions of a Placement have the same spec and act alike.
+// sameOrders reports whether two versions of a Placement have the same spec and effect.
 func sameOrders(obj, old runtime.Object) bool {
 	now, ok := obj.(*unstructured.Unstructured)
-	was, ok2 := old.(*unstructured.Unstructured)
-	return ok && ok2 && equality.Semantic.DeepEqual(now.Object["spec"], was.Object["spec"]) &&
-		v1alpha1.IsForBelow(labels.Set(now.GetLabels())) == v1alpha1.IsForBelow(labels.Set(was.GetLabels()))
+	previous, ok2 := old.(*unstructured.Unstructured)
+	return ok && ok2 && equality.Semantic.DeepEqual(now.Object["spec"], previous.Object["spec"]) &&
+		v1alpha1.IsForBelow(labels.Set(now.GetLabels())) == v1alpha1.IsForBelow(labels.Set(previous.GetLabels()))
 }
 
-func (s followed) note(ctx context.Context, obj runtime.Object) {
+func (s followed) recordFollows(ctx context.Context, obj runtime.Object) {
 	u, p := placementOf(obj)
 	if p == nil {
 		return // the schema refuses it
@@ -134,8 +134,8 @@ func placementOf(obj runtime.Object) (*unstructured.Unstructured, *v1alpha1.Plac
 	return typed[v1alpha1.Placement](obj)
 }
 
-// unnoted refuses a write of which nobody could say what follows by it. Taken for nothing,
-// it would have all that follows leave its locations.
+// unnoted refuses a write if the kinds that follow could not be determined. Without the record, all
+// objects that follow would be removed from their locations.
 func unnoted(obj runtime.Object) (errs field.ErrorList) {
 	_, p := placementOf(obj)
 	if p == nil {
@@ -144,13 +144,13 @@ func unnoted(obj runtime.Object) (errs field.ErrorList) {
 	for i, d := range p.Spec.Downsync {
 		if d.FollowReferences && !slices.ContainsFunc(p.Status.Follows, func(f v1alpha1.Follows) bool { return int(f.Entry) == i }) {
 			errs = append(errs, field.InternalError(field.NewPath("spec", "downsync").Index(i).Child("followReferences"),
-				errors.New("the rights of who writes it can't be looked at now: try again")))
+				errors.New("the rights of the user can't be determined now: try again")))
 		}
 	}
 	return errs
 }
 
-// unfollowed warns of the kinds that do not follow.
+// unfollowed returns a warning for each entry with kinds that do not follow.
 func unfollowed(obj runtime.Object) (warnings []string) {
 	_, p := placementOf(obj)
 	if p == nil {

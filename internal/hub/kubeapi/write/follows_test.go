@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 )
 
-// TestUnknownRightsAreNotNone shows that a write of a Placement is refused while nobody can
-// say which kinds its writer may read: taken for none, all that follows would leave its
+// TestUnknownRightsAreNotNone checks that a write of a Placement is refused while the rights of its
+// user are unknown. Without any rights, all objects that follow would be removed from their
 // locations.
 func TestUnknownRightsAreNotNone(t *testing.T) {
 	h := newHub(t)

@@ -17,12 +17,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Handler handles one request for a kind in a space: create, update, patch,
-// delete and deletecollection of objects, and get, update and patch of their status and
-// scale. The error is a Kubernetes status that says why the request is not served.
+// Handler returns the handler of one request for a kind in a space: create, update, patch, delete
+// and deletecollection of objects, and get, update and patch of their status and scale. An error is
+// a Kubernetes status with the reason why the request is refused.
 //
-// The handler is for this one request: the library's mutating handlers change what they
-// capture.
+// The handler must serve only this request, because the library's handlers change captured
+// variables.
 func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.RequestInfo) (http.HandlerFunc, error) {
 	if err := key.ValidateName(string(space)); err != nil {
 		return nil, apierrors.NewBadRequest("space " + err.Error())
@@ -54,8 +54,8 @@ func (s *Server) Handler(kind *kinds.Kind, space key.Space, info *request.Reques
 	}, nil
 }
 
-// checkRequest refuses requests that no storage serves, and writes of kinds of which another hub
-// on the log knows more.
+// checkRequest refuses requests that no storage serves, and writes of kinds of which a newer hub with
+// the same log knows more.
 func (c *Config) checkRequest(kind *kinds.Kind, space key.Space, info *request.RequestInfo) error {
 	resource := kind.GVR.GroupResource()
 	if space != key.Root && info.Verb != "get" && (kind.Resource == key.Spaces || kind.Resource == key.Locations) {
@@ -81,15 +81,15 @@ func (c *Config) checkRequest(kind *kinds.Kind, space key.Space, info *request.R
 	return c.Outdated(kind.Resource)
 }
 
-// admission is what the library's handlers ask about objects.
+// admission returns the admission plugins for the library's handlers, or nil.
 func (s *Server) admission() admission.Interface {
 	if s.config.Admission == nil {
-		return nil // and no nil in an interface
+		return nil // a nil of the interface type
 	}
 	return s.config.Admission
 }
 
-// served is what the library's handlers are given of a resource.
+// served contains what the library's handlers need to serve a resource.
 type served struct {
 	kind    *kinds.Kind
 	scopes  map[string]*handlers.RequestScope
@@ -98,12 +98,12 @@ type served struct {
 	status, scale rest.Patcher
 }
 
-// served is the resource as it is in a space.
+// served returns what handlers need for a resource in a space.
 func (r *resource) served() served {
 	return served{r.kind, r.scopes, r.objects, r.statuses(), r.scales()}
 }
 
-// handler makes the library's handler of a request.
+// handler returns the library's handler of a request.
 func (r served) handler(info *request.RequestInfo, admit admission.Interface) (http.HandlerFunc, error) {
 	scope := r.scopes[info.Subresource]
 	if scope == nil {
@@ -133,7 +133,7 @@ func (r served) handler(info *request.RequestInfo, admit admission.Interface) (h
 	return nil, apierrors.NewMethodNotSupported(r.kind.GVR.GroupResource(), info.Verb)
 }
 
-// storage is the storage of a subresource, which the kind must have.
+// storage returns the storage of a subresource, which the kind must have.
 func (r served) storage(subresource string) rest.Patcher {
 	switch subresource {
 	case kinds.StatusSubresource:

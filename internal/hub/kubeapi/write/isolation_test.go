@@ -38,7 +38,7 @@ func TestSpacesAreApart(t *testing.T) {
 	other := func() string { return string(h.stored("o/b/core/configmaps/default/c")) }
 	before := other()
 	merge := []string{"Content-Type", "application/merge-patch+json"}
-	if a := h.must(200, h.do("PATCH", "a", configMaps+"/c", `{"metadata":{"annotations":{"orrery.dev/space":"b"}}}`, merge...)); a.at("data", "in") != "a" {
+	if a := h.must(200, h.do("PATCH", "a", configMaps+"/c", `{"metadata":{"annotations":{"orrery.dev/space":"b"}}}`, merge...)); a.field("data", "in") != "a" {
 		t.Errorf("patched another space's object: %s", a.raw)
 	}
 	h.must(200, h.do("DELETE", "a", configMaps, nil))
@@ -71,7 +71,7 @@ func TestSpaceLifecycle(t *testing.T) {
 		t.Fatalf("finish of a living space: %v, %v", p, err)
 	}
 	a := h.must(200, h.do("DELETE", "root", spaces+"/a", nil))
-	if a.at("metadata", "deletionTimestamp") == nil {
+	if a.field("metadata", "deletionTimestamp") == nil {
 		t.Errorf("deleted: %s", a.raw)
 	}
 	h.refused(h.do("POST", "a", configMaps, configMap("w", nil)), 403, "Forbidden", "terminated")
@@ -95,11 +95,11 @@ func TestOrreryKinds(t *testing.T) {
 		"apiVersion": "orrery.dev/v1alpha1", "kind": "Placement", "metadata": object{"name": "p"},
 		"spec": object{"locations": []any{object{"names": []string{"l"}}}, "downsync": []any{object{"resources": []string{"configmaps"}}}},
 	}))
-	if a.at("metadata", "generation") != 1.0 {
+	if a.field("metadata", "generation") != 1.0 {
 		t.Errorf("placement: %s", a.raw)
 	}
 	a = h.must(200, h.do("PATCH", "a", placements+"/p/status", `{"status":{"objects":3}}`, "Content-Type", "application/merge-patch+json"))
-	if a.at("status", "objects") != 3.0 || a.at("metadata", "generation") != 1.0 {
+	if a.field("status", "objects") != 3.0 || a.field("metadata", "generation") != 1.0 {
 		t.Errorf("status of the placement: %s", a.raw)
 	}
 	empty := h.do("POST", "a", placements, object{

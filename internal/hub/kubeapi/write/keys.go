@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// objectOf identifies the object that a request names.
+// objectOf returns the identity of the object that a request names.
 func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, error) {
 	space, ok := SpaceFromContext(ctx)
 	if !ok {
@@ -38,7 +38,7 @@ func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, e
 	return o, nil
 }
 
-// keyFunc gives the etcd key of one object.
+// keyFunc returns a function that returns the etcd key of an object.
 func (s *Server) keyFunc(kind *kinds.Kind) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, name string) (string, error) {
 		o, err := objectOf(ctx, kind, name)
@@ -49,9 +49,9 @@ func (s *Server) keyFunc(kind *kinds.Kind) func(context.Context, string) (string
 	}
 }
 
-// keyRootFunc gives the etcd prefix of the objects that a deletecollection reads. It can't
-// fail, so a request whose space or namespace is not valid in a key gets a prefix below
-// which nothing is ever stored.
+// keyRootFunc returns a function that returns the etcd prefix of the objects of a deletecollection.
+// The function can't fail, so an invalid space or namespace gets a prefix below which nothing is
+// ever stored.
 func (s *Server) keyRootFunc(kind *kinds.Kind) func(context.Context) string {
 	const nothing = "-"
 	return func(ctx context.Context) string {

@@ -105,12 +105,12 @@ func (h *hub) neverHeldMore(from int64, held, most quota.Amount) {
 		for _, e := range r.Events {
 			k := string(e.Kv.Key)
 			if strings.HasPrefix(k, prefix+key.SpacePrefix(limited)) {
-				was, there := sizes[k]
+				previous, there := sizes[k]
 				if !there && e.PrevKv != nil {
-					was, there = len(e.PrevKv.Value), true
+					previous, there = len(e.PrevKv.Value), true
 				}
 				if there {
-					held.Objects, held.Bytes = held.Objects-1, held.Bytes-int64(was)
+					held.Objects, held.Bytes = held.Objects-1, held.Bytes-int64(previous)
 				}
 				if delete(sizes, k); e.Type == clientv3.EventTypePut {
 					sizes[k] = len(e.Kv.Value)

@@ -59,9 +59,9 @@ func TestLimits(t *testing.T) {
 	h.must(201, h.do("POST", "a", configMaps, configMap("two", object{"k": "v"})))
 	h.checkUsage()
 	before := h.counted()
-	forbidden := func(a answer, part string) {
+	forbidden := func(a answer, fragment string) {
 		t.Helper()
-		h.refused(a, 403, metav1.StatusReasonForbidden, part)
+		h.refused(a, 403, metav1.StatusReasonForbidden, fragment)
 		h.checkUsage()
 	}
 
@@ -70,7 +70,7 @@ func TestLimits(t *testing.T) {
 		`exceeded limits of space "a": requested: objects=1, used: objects=%d, limited: objects=%d`, before.Objects, before.Objects))
 	// The other space has limits of its own, none here.
 	h.must(201, h.do("POST", "b", configMaps, configMap("three", nil)))
-	// What is there can be changed and deleted, and what goes makes room.
+	// Existing objects can be changed and deleted, and deletions make other creations possible.
 	h.must(200, h.do("PUT", "a", configMaps+"/one", configMap("one", object{"k": "w"})))
 	h.must(200, h.do("DELETE", "a", configMaps+"/one", nil))
 	h.caughtUp()

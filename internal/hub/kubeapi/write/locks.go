@@ -7,43 +7,43 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// locks has a lock for each space, which a number of callers may hold at a time. It is safe for
-// concurrent use and keeps nothing of spaces that nobody locks.
+// locks has a lock for each space, with a limited number of holders. It is safe for concurrent use,
+// and drops locks without holders and waiters.
 type locks struct {
 	holders int
 
-	mu sync.Mutex
-	of map[key.Space]*lock
+	mu      sync.Mutex
+	bySpace map[key.Space]*lock
 }
 
-func newLocks(holders int) *locks { return &locks{holders: holders, of: map[key.Space]*lock{}} }
+func newLocks(holders int) *locks { return &locks{holders: holders, bySpace: map[key.Space]*lock{}} }
 
 type lock struct {
 	held chan struct{} // has an element for each holder
-	// users counts those who hold it or wait for it; without any it is dropped.
+	// users counts holders and waiters; without any, the lock is dropped.
 	users int
 }
 
 // acquire waits for the lock of a space, or for the end of ctx; done releases the lock.
 func (l *locks) acquire(ctx context.Context, space key.Space) (done func(), err error) {
 	l.mu.Lock()
-	of := l.of[space]
-	if of == nil {
-		of = &lock{held: make(chan struct{}, l.holders)}
-		l.of[space] = of
+	spaceLock := l.bySpace[space]
+	if spaceLock == nil {
+		spaceLock = &lock{held: make(chan struct{}, l.holders)}
+		l.bySpace[space] = spaceLock
 	}
-	of.users++
+	spaceLock.users++
 	l.mu.Unlock()
 	leave := func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if of.users--; of.users == 0 {
-			delete(l.of, space)
+		if spaceLock.users--; spaceLock.users == 0 {
+			delete(l.bySpace, space)
 		}
 	}
 	select {
-	case of.held <- struct{}{}:
-		return func() { <-of.held; leave() }, nil
+	case spaceLock.held <- struct{}{}:
+		return func() { <-spaceLock.held; leave() }, nil
 	case <-ctx.Done():
 		leave()
 		return nil, ctx.Err()

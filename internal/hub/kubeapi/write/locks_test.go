@@ -37,8 +37,8 @@ func TestLocks(t *testing.T) {
 		synctest.Wait()
 		first()
 		(<-second)()
-		if len(all.of) != 0 {
-			t.Errorf("locks of %d spaces are kept", len(all.of))
+		if len(all.bySpace) != 0 {
+			t.Errorf("locks of %d spaces are kept", len(all.bySpace))
 		}
 	})
 }
@@ -67,8 +67,8 @@ func TestLocksForTwo(t *testing.T) {
 		first()
 		(<-acquired)()
 		second()
-		if len(all.of) != 0 {
-			t.Errorf("locks of %d spaces are kept", len(all.of))
+		if len(all.bySpace) != 0 {
+			t.Errorf("locks of %d spaces are kept", len(all.bySpace))
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// nameRule is Kubernetes' validation of the names of a built-in resource.
+// nameRule returns Kubernetes' validation of the names of a built-in resource.
 func nameRule(r key.Resource) validation.ValidateNameFunc {
 	switch r {
 	case key.Resource{Group: key.CoreGroup, Resource: "namespaces"}:
@@ -29,7 +29,7 @@ func nameRule(r key.Resource) validation.ValidateNameFunc {
 	return validation.NameIsDNSSubdomain
 }
 
-// nameIsSegment allows whatever a path can hold.
+// nameIsSegment allows all names that are valid path segments.
 func nameIsSegment(name string, prefix bool) []string {
 	if prefix {
 		return content.IsPathSegmentPrefix(name)
@@ -44,7 +44,7 @@ func nameIsAddress(name string, _ bool) []string {
 	return nil
 }
 
-// createsOnUpdate says whether Kubernetes lets a PUT create objects of a built-in resource.
+// createsOnUpdate reports whether a PUT can create objects of a built-in resource in Kubernetes.
 func createsOnUpdate(r key.Resource) bool {
 	switch r.Group {
 	case "rbac.authorization.k8s.io", "node.k8s.io":
@@ -60,8 +60,8 @@ func createsOnUpdate(r key.Resource) bool {
 	return false
 }
 
-// demandsVersion says whether Kubernetes refuses updates without a resourceVersion for a
-// built-in resource.
+// demandsVersion reports whether Kubernetes refuses updates of a built-in resource without a
+// resourceVersion.
 func demandsVersion(r key.Resource) bool {
 	switch r.Group {
 	case "admissionregistration.k8s.io", "node.k8s.io", "policy", "coordination.k8s.io", "apiextensions.k8s.io":
@@ -75,8 +75,8 @@ func demandsVersion(r key.Resource) bool {
 	return false
 }
 
-// returnsDeleted says whether Kubernetes answers a deletion with the deleted object for a
-// built-in resource, rather than with a Status.
+// returnsDeleted reports whether Kubernetes answers a deletion of a built-in resource with the deleted
+// object instead of a Status.
 func returnsDeleted(r key.Resource) bool {
 	switch r.Group {
 	case "resource.k8s.io":

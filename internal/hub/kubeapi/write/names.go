@@ -21,18 +21,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// taken are the names that other kinds of a group have, with who has them.
+// taken are the used names of a group, with the object that uses each.
 type taken struct{ resources, kinds map[string]string }
 
-func (t taken) add(by string, names apiextensionsv1.CustomResourceDefinitionNames) {
+func (t taken) add(user string, names apiextensionsv1.CustomResourceDefinitionNames) {
 	for _, name := range slices.Concat([]string{names.Plural, names.Singular}, names.ShortNames) {
-		t.resources[name] = by
+		t.resources[name] = user
 	}
-	t.kinds[names.Kind], t.kinds[names.ListKind] = by, by
+	t.kinds[names.Kind], t.kinds[names.ListKind] = user, user
 }
 
-// namesTaken are the names in a group that an object of the space can't have for what it
-// defines: those of built-in kinds, and those that other CRDs and APIBindings have.
+// namesTaken returns the names in a group that a definition of the space can't have: those of
+// built-in kinds, and those of other CRDs and APIBindings.
 func (s *Server) namesTaken(state table.Reader, space key.Space, group string, except key.Identity) taken {
 	t := taken{resources: map[string]string{}, kinds: map[string]string{}}
 	for _, k := range s.config.Kinds.Builtin(key.Root).Kinds() {
@@ -45,7 +45,7 @@ func (s *Server) namesTaken(state table.Reader, space key.Space, group string, e
 	prefix := key.ResourcePrefix(space, key.CRDs)
 	state.Ascend(prefix, func(row *table.Row) bool {
 		name := strings.TrimPrefix(row.Key, prefix)
-		// A CRD is called RESOURCE.GROUP, so most need not be decoded.
+		// A CRD is named RESOURCE.GROUP, so most need not be decoded.
 		if except == (key.Identity{Resource: key.CRDs, Name: name}) || !strings.HasSuffix(name, "."+group) {
 			return true
 		}
@@ -62,9 +62,9 @@ func (s *Server) namesTaken(state table.Reader, space key.Space, group string, e
 		if except == (key.Identity{Resource: key.APIBindings, Name: b.Name}) {
 			continue
 		}
-		for _, of := range b.Status.Resources {
-			if of.Group == group {
-				t.add(fmt.Sprintf("APIBinding %q", b.Name), binding.Names(of))
+		for _, resource := range b.Status.Resources {
+			if resource.Group == group {
+				t.add(fmt.Sprintf("APIBinding %q", b.Name), binding.Names(resource))
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func (s *Server) namesTaken(state table.Reader, space key.Space, group string, e
 	return t
 }
 
-// acceptNames gives a CRD those names that it asks for and that are free, and establishes
-// it once it has them all. The conditions are those of Kubernetes.
+// acceptNames accepts the requested names of a CRD that are free, and establishes the CRD once it has
+// all of them. The conditions are those of Kubernetes.
 func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, t taken, now time.Time) {
 	want, have := crd.Spec.Names, &crd.Status.AcceptedNames
 	if want.Singular == "" {
@@ -104,16 +104,16 @@ func acceptNames(crd *apiextensionsv1.CustomResourceDefinition, t taken, now tim
 	give("ListKindConflict", t.kinds, want.ListKind, &have.ListKind)
 	have.Categories = slices.Clone(want.Categories)
 
-	at := metav1.NewTime(now)
-	setCondition(crd, at, names)
+	transition := metav1.NewTime(now)
+	setCondition(crd, transition, names)
 	switch {
 	case names.Status == apiextensionsv1.ConditionTrue:
-		setCondition(crd, at, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(crd, transition, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue,
 			Reason: "InitialNamesAccepted", Message: "the initial names have been accepted",
 		})
 	case !conditionTrue(crd.Status.Conditions, apiextensionsv1.Established):
-		setCondition(crd, at, apiextensionsv1.CustomResourceDefinitionCondition{
+		setCondition(crd, transition, apiextensionsv1.CustomResourceDefinitionCondition{
 			Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionFalse,
 			Reason: "NotAccepted", Message: "not all names are accepted",
 		})
@@ -130,16 +130,15 @@ func usedShortNames(want, have []string, used map[string]string) error {
 	return errors.Join(all...)
 }
 
-// setCondition sets a condition. The time of the last transition stays if the status does
-// not change.
+// setCondition sets a condition. It keeps the time of the last transition if the status is the same.
 func setCondition(crd *apiextensionsv1.CustomResourceDefinition, now metav1.Time, c apiextensionsv1.CustomResourceDefinitionCondition) {
 	c.LastTransitionTime = now
-	for i, was := range crd.Status.Conditions {
-		if was.Type != c.Type {
+	for i, previous := range crd.Status.Conditions {
+		if previous.Type != c.Type {
 			continue
 		}
-		if was.Status == c.Status {
-			c.LastTransitionTime = was.LastTransitionTime
+		if previous.Status == c.Status {
+			c.LastTransitionTime = previous.LastTransitionTime
 		}
 		crd.Status.Conditions[i] = c
 		return
@@ -153,14 +152,14 @@ func conditionTrue(conditions []apiextensionsv1.CustomResourceDefinitionConditio
 	})
 }
 
-// maxMoved bounds how often a definition is written again since another hub has written one
-// of the space at the same moment.
+// maxMoved limits how often a definition is written again because another hub wrote a definition of
+// the space concurrently.
 const maxMoved = 16
 
-// defining writes a CRD or an APIBinding of the context's space by what all others are: no
-// other is being written by this process, the table shows all that were, and the write is made
-// only if none has been since, by any hub; otherwise it is decided again. write must not
-// depend on what it has done before.
+// defining writes a CRD or an APIBinding of the context's space, which depends on all others. This
+// process writes no other one meanwhile, and the table contains all earlier ones. The transaction
+// fails if any hub has written one since; then write is called again. write must not depend on
+// earlier calls.
 func (s *Server) defining(ctx context.Context, write func(context.Context) error) error {
 	space, _ := SpaceFromContext(ctx)
 	for range maxMoved {
@@ -179,7 +178,7 @@ func (s *Server) defining(ctx context.Context, write func(context.Context) error
 	return apierrors.NewServerTimeout(groupResource(key.CRDs), "write", 1)
 }
 
-// catchUp waits until the table shows everything committed before the call.
+// catchUp waits until the table contains everything committed before the call.
 func (s *Server) catchUp(ctx context.Context) error {
 	r, err := s.client.KV.Get(ctx, s.config.Prefix+key.Markers.Prefix(), clientv3.WithCountOnly())
 	if err != nil {

@@ -45,15 +45,15 @@ func TestNamesAreGivenOnce(t *testing.T) {
 			}
 			delete(others.resources, "")
 			delete(others.kinds, "")
-			was := conditionTrue(crd.Status.Conditions, apiextensionsv1.Established)
+			established := conditionTrue(crd.Status.Conditions, apiextensionsv1.Established)
 			acceptNames(crd, others, now)
 			all := crd.Status.AcceptedNames.Kind == crd.Spec.Names.Kind && crd.Status.AcceptedNames.ListKind == crd.Spec.Names.Kind+"List" &&
 				crd.Status.AcceptedNames.Singular == strings.ToLower(crd.Spec.Names.Kind) && slices.Equal(crd.Status.AcceptedNames.ShortNames, crd.Spec.Names.ShortNames)
 			if got := conditionTrue(crd.Status.Conditions, apiextensionsv1.NamesAccepted); got != all {
 				t.Fatalf("names accepted %v, want %v: %+v", got, all, crd)
 			}
-			if got := conditionTrue(crd.Status.Conditions, apiextensionsv1.Established); got != (was || all) {
-				t.Fatalf("established %v, want %v: %+v", got, was || all, crd)
+			if got := conditionTrue(crd.Status.Conditions, apiextensionsv1.Established); got != (established || all) {
+				t.Fatalf("established %v, want %v: %+v", got, established || all, crd)
 			}
 			seen := sets.New[string]()
 			for _, crd := range crds {
@@ -68,7 +68,7 @@ func TestNamesAreGivenOnce(t *testing.T) {
 	})
 }
 
-// ownNames are the names that a CRD has, each once and told apart by what they name.
+// ownNames returns the accepted names of a CRD, prefixed by the type of the name.
 func ownNames(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	n, own := crd.Status.AcceptedNames, sets.New[string]()
 	for _, r := range append([]string{n.Plural, n.Singular}, n.ShortNames...) {

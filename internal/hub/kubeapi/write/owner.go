@@ -21,22 +21,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// owner is an object that must exist, and not be being deleted, for another object to be
-// created: its space, its namespace, or the CRD or APIBinding by which the space has its
-// kind. When an owner is deleted, its objects go first, so none may be created meanwhile.
+// owner is an object that must exist, and not be being deleted, when another object is created: the
+// space, the namespace, or the CRD or APIBinding that defines its kind. An owner is deleted after its
+// objects, so none may be created meanwhile.
 type owner struct {
 	object key.Object
-	// missing and ending make the errors for the client.
+	// missing and ending return the errors for the client.
 	missing, ending func() error
 }
 
-// owners of an object of a kind in a namespace (empty if cluster-scoped).
+// owners returns the owners of an object of a kind in a namespace (empty if cluster-scoped).
 func (s *Server) owners(space key.Space, kind *kinds.Kind, namespace, name string) []owner {
 	all := make([]owner, 0, 3)
-	own := func(space key.Space, r key.Resource, by string, ending func() error) {
+	own := func(space key.Space, r key.Resource, name string, ending func() error) {
 		all = append(all, owner{
-			object:  key.Object{Space: space, Identity: key.Identity{Resource: r, Name: by}},
-			missing: func() error { return apierrors.NewNotFound(groupResource(r), by) },
+			object:  key.Object{Space: space, Identity: key.Identity{Resource: r, Name: name}},
+			missing: func() error { return apierrors.NewNotFound(groupResource(r), name) },
 			ending:  ending,
 		})
 	}
@@ -44,10 +44,10 @@ func (s *Server) owners(space key.Space, kind *kinds.Kind, namespace, name strin
 		own(key.Root, key.Spaces, string(space), func() error { return terminating(kind, name, "space", string(space)) })
 	}
 	if kind.Custom != nil && kind.GVK.Group != key.Spaces.Group {
-		by := s.definer(space, kind)
-		own(space, by.Resource, by.Name, func() error {
+		identity := s.definer(space, kind)
+		own(space, identity.Resource, identity.Name, func() error {
 			what := "custom resource definition"
-			if by.Resource == key.APIBindings {
+			if identity.Resource == key.APIBindings {
 				what = "API binding"
 			}
 			return apierrors.NewForbidden(kind.GVR.GroupResource(), name, fmt.Errorf("create not allowed while %s is terminating", what))
@@ -67,12 +67,12 @@ func (s *Server) owners(space key.Space, kind *kinds.Kind, namespace, name strin
 	return all
 }
 
-// definer is what gives a space a kind that is not built in: a CRD or an APIBinding.
+// definer returns the CRD or APIBinding that defines a custom kind in a space.
 func (s *Server) definer(space key.Space, kind *kinds.Kind) key.Identity {
-	// An error concerns a CRD; what it defines is not found then.
+	// If the catalog has an error, the kind may be missing from it. Its CRD has a known name.
 	catalog, _ := s.config.Kinds.Catalog(space, s.config.Table.Snapshot())
-	if by := catalog.Owner(kind); by != (key.Identity{}) {
-		return by
+	if identity := catalog.Owner(kind); identity != (key.Identity{}) {
+		return identity
 	}
 	return key.Identity{Resource: key.CRDs, Name: kind.Resource.Resource + "." + kind.GVK.Group}
 }
@@ -86,16 +86,15 @@ func groupResource(r key.Resource) schema.GroupResource {
 	return schema.GroupResource{Group: r.APIGroup(), Resource: r.Resource}
 }
 
-// ownersSeen is what a request that may create an object knows of its owners.
-// It belongs to one request.
+// ownersSeen has the owners of an object that a request may create. It belongs to one request.
 type ownersSeen struct {
 	server *Server
 	owners []owner
-	// revs are the owners' revisions when they were last seen to be alive; 0 for never.
+	// revs are the latest revisions at which the owners were not being deleted; 0 for unknown.
 	revs []int64
 }
 
-// admitting puts the owners of the object that a request may create into its context.
+// admitting adds the owners of the object that a request may create to its context.
 func (s *Server) admitting(ctx context.Context, all []owner) context.Context {
 	return context.WithValue(ctx, admissionKey, &ownersSeen{server: s, owners: all, revs: make([]int64, len(all))})
 }
@@ -105,8 +104,8 @@ func admissionFrom(ctx context.Context) *ownersSeen {
 	return a
 }
 
-// check fails unless all owners are alive. The table may lag, so it is trusted only if it
-// shows a living owner, which the transaction then verifies.
+// check fails unless all owners exist and none is being deleted. The table may lag, so it is trusted
+// only if it has such an owner; the transaction verifies its revision.
 func (a *ownersSeen) check(ctx context.Context) error {
 	for i, o := range a.owners {
 		if row, _ := a.server.config.Table.Get(o.object.Key()); row != nil && !row.Meta.Deleting {
@@ -127,7 +126,7 @@ func (a *ownersSeen) check(ctx context.Context) error {
 	return nil
 }
 
-// saw notes an owner's current value.
+// saw records the current value of an owner. It fails if the owner is being deleted.
 func (a *ownersSeen) saw(i int, value []byte, rev int64) error {
 	o := a.owners[i]
 	if table.NewEntry(o.object.Key(), value, rev, rev).Meta.Deleting {
@@ -137,9 +136,9 @@ func (a *ownersSeen) saw(i int, value []byte, rev int64) error {
 	return nil
 }
 
-// ownedPuts makes creations conditional on the owners being unchanged since they were seen
-// to be alive: no object can appear in a namespace, CRD or space after that was marked as
-// being deleted. It also keeps spaces within their limits, and the log within its quota.
+// ownedPuts makes creations conditional on the revisions of the owners, so that no object can appear
+// in a namespace, CRD or space that is being deleted. It also enforces the limits of spaces and the
+// quota of the log.
 type ownedPuts struct {
 	kubernetes.Interface
 	kv     clientv3.KV
@@ -149,8 +148,7 @@ type ownedPuts struct {
 	room   Room
 }
 
-// maxOwnerChanges bounds how often a creation is retried because an owner was written at the
-// same moment.
+// maxOwnerChanges limits the retries of a creation whose owner is written concurrently.
 const maxOwnerChanges = 16
 
 func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, expected int64, opts kubernetes.PutOptions) (kubernetes.PutResponse, error) {
@@ -159,7 +157,7 @@ func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, ex
 		if err != nil {
 			return kubernetes.PutResponse{}, err
 		}
-		if stored != nil { // else the put fails
+		if stored != nil { // otherwise the put fails
 			var same bool
 			if value, same, err = textual.Splice(ctx, stored, value); err != nil {
 				return kubernetes.PutResponse{}, fmt.Errorf("%q: %w", k, err)
@@ -187,7 +185,7 @@ func (p ownedPuts) OptimisticPut(ctx context.Context, k string, value []byte, ex
 	return resp, err
 }
 
-// stored is the value at an etcd key and a revision; nil if it has another revision now.
+// stored returns the value of an etcd key at a revision; nil if the key has another revision now.
 func (p ownedPuts) stored(ctx context.Context, k string, rev int64) ([]byte, error) {
 	if row, _ := p.table.Get(strings.TrimPrefix(k, p.prefix)); row != nil && row.ModRev == rev {
 		return row.Value, nil
@@ -208,8 +206,8 @@ func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int
 		return p.Interface.OptimisticPut(ctx, k, value, expected, opts)
 	}
 	for range maxOwnerChanges {
-		// What does not hold is read once it did not: else each creation would have etcd keep the
-		// questions, too.
+		// The transaction has no Else: etcd would store its reads with each creation. A failed
+		// condition is examined with a second request.
 		r, err := p.kv.Txn(ctx).If(a.conditions(k)...).Then(clientv3.OpPut(k, text(value), clientv3.WithLease(opts.LeaseID))).Commit()
 		if err != nil {
 			return kubernetes.PutResponse{}, err
@@ -218,7 +216,7 @@ func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int
 		if r.Succeeded {
 			return resp, nil
 		}
-		there, err := a.look(ctx, p.kv, k)
+		there, err := a.reread(ctx, p.kv, k)
 		if err != nil {
 			return resp, err
 		}
@@ -232,22 +230,23 @@ func (p ownedPuts) put(ctx context.Context, k string, value []byte, expected int
 	return kubernetes.PutResponse{}, apierrors.NewServerTimeout(groupResource(a.owners[0].object.Resource), "create", 1)
 }
 
-// conditions are that a key is not there, and that the owners are as they were seen.
+// conditions require that a key does not exist, and that the owners have their known revisions.
 func (a *ownersSeen) conditions(k string) []clientv3.Cmp {
 	ifs := make([]clientv3.Cmp, 0, 1+2*len(a.owners))
 	ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(k), "=", 0))
 	for i, o := range a.owners {
 		ownerKey := a.server.etcdKey(o.object)
 		ifs = append(ifs, clientv3.Compare(clientv3.ModRevision(ownerKey), "=", a.revs[i]))
-		if a.revs[i] == 0 { // which is also what has never been
+		if a.revs[i] == 0 { // a missing key has this revision, too
 			ifs = append(ifs, clientv3.Compare(clientv3.Version(ownerKey), ">", 0))
 		}
 	}
 	return ifs
 }
 
-// look reads a key and, if it is not there, sees the owners again. It fails if one is missing or ending.
-func (a *ownersSeen) look(ctx context.Context, kv clientv3.KV, k string) (there *mvccpb.KeyValue, err error) {
+// reread reads a key and, if it does not exist, the owners. It fails if an owner is missing or being
+// deleted.
+func (a *ownersSeen) reread(ctx context.Context, kv clientv3.KV, k string) (there *mvccpb.KeyValue, err error) {
 	reads := make([]clientv3.Op, 0, 1+len(a.owners))
 	reads = append(reads, clientv3.OpGet(k))
 	for _, o := range a.owners {
@@ -272,5 +271,5 @@ func (a *ownersSeen) look(ctx context.Context, kv clientv3.KV, k string) (there 
 	return nil, nil
 }
 
-// text is a value as a string, without a copy: nobody changes it.
+// text returns a value as a string without a copy. The value must not be changed afterwards.
 func text(value []byte) string { return unsafe.String(unsafe.SliceData(value), len(value)) }

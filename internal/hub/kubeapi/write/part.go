@@ -7,12 +7,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// The functions here look at the parts of typed objects by the names that
-// every Kubernetes type gives them.
+// The functions below access fields of typed objects by the names that all Kubernetes types use.
 
 const statusField = "Status"
 
-// statusOf is the status of a typed object, for reading and setting.
+// statusOf returns the status of a typed object, for reading and setting.
 func statusOf(obj runtime.Object) (reflect.Value, bool) {
 	v := reflect.ValueOf(obj)
 	if v.Kind() != reflect.Pointer || v.Elem().Kind() != reflect.Struct {
@@ -28,7 +27,7 @@ func clearStatus(obj runtime.Object) {
 	}
 }
 
-// copyStatus gives an object the status of another, which must not be changed any more.
+// copyStatus sets the status of an object to that of another, which must not be changed afterwards.
 func copyStatus(to, from runtime.Object) {
 	target, ok := statusOf(to)
 	if source, ok2 := statusOf(from); ok && ok2 {
@@ -36,7 +35,7 @@ func copyStatus(to, from runtime.Object) {
 	}
 }
 
-// sameContent says whether two typed objects differ in metadata and status at most.
+// sameContent reports whether two typed objects differ in metadata and status at most.
 func sameContent(a, b runtime.Object) bool {
 	x, y := reflect.ValueOf(a).Elem(), reflect.ValueOf(b).Elem()
 	for i := range x.NumField() {
@@ -47,8 +46,8 @@ func sameContent(a, b runtime.Object) bool {
 	return true
 }
 
-// copyContent gives a typed object all of another that is neither metadata nor
-// status. The other must not be changed any more.
+// copyContent copies all fields of a typed object but metadata and status. The source must not be
+// changed afterwards.
 func copyContent(to, from runtime.Object) {
 	x, y := reflect.ValueOf(to).Elem(), reflect.ValueOf(from).Elem()
 	for i := range x.NumField() {
@@ -58,7 +57,7 @@ func copyContent(to, from runtime.Object) {
 	}
 }
 
-// isContent says whether a field of a typed object is neither metadata nor status.
+// isContent reports whether a field of a typed object is neither metadata nor status.
 func isContent(field string) bool {
 	return field != "TypeMeta" && field != "ObjectMeta" && field != statusField
 }

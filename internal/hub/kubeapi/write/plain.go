@@ -34,13 +34,12 @@ import (
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
-// plain creates objects of a built-in kind that come in the most usual way: as JSON, to be
-// answered as JSON, under a name, without a dry run. It does what the library's handler and
-// registry do, with the same strategy, but decodes once, encodes once, and answers with the bytes
-// that it stores.
+// plain is a fast path for the usual way to create objects of a built-in kind: from JSON, answered in
+// JSON, with a name, without a dry run. It does the same as the library's handler and registry, with
+// the same strategy, but decodes and encodes the object only once, and answers with the stored bytes.
 //
-// Whatever is unusual, and whatever is refused, is left to the library, which is asked as if
-// nothing had been: until its transaction, plain has changed nothing.
+// The library serves all other requests, and all requests that plain would refuse. plain changes
+// nothing before its transaction, so the library can start from the beginning.
 type plain struct {
 	server  *Server
 	kind    *kinds.Kind
@@ -48,7 +47,7 @@ type plain struct {
 	scope   *handlers.RequestScope
 }
 
-// plainOf is how objects of a resource are created; nil: by the library.
+// plainOf returns the fast path for a resource, or nil if only the library creates its objects.
 func (s *Server) plainOf(kind *kinds.Kind, strategy rest.RESTCreateStrategy, r *resource) *plain {
 	o, ok := r.objects.(*objects)
 	if kind.Created == nil || !ok || kind.Resource == eventResource {
@@ -61,18 +60,18 @@ func (s *Server) plainOf(kind *kinds.Kind, strategy rest.RESTCreateStrategy, r *
 	return nil
 }
 
-// createTimeout is after which time a create is given up, as by the library.
+// createTimeout is the timeout of a create, as in the library.
 const createTimeout = 34 * time.Second
 
-// serve answers a request, or has the library do so.
+// serve serves a request, directly or with the library.
 func (p *plain) serve(w http.ResponseWriter, req *http.Request, library http.HandlerFunc) {
-	manager, ok := p.asks(req)
+	manager, ok := p.accepts(req)
 	if !ok {
 		library(w, req)
 		return
 	}
 	limit := p.scope.MaxRequestBodyBytes
-	d := desks.Get().(*desk)
+	d := createBufferPool.Get().(*createBuffers)
 	d.body.Reset()
 	d.body.Grow(int(max(0, min(req.ContentLength, limit))) + bytes.MinRead)
 	err := requestbody.Buffer(req, limit, &d.body)
@@ -88,7 +87,7 @@ func (p *plain) serve(w http.ResponseWriter, req *http.Request, library http.Han
 		if !ok {
 			end = err
 		}
-		requestbody.Replace(req, d.body.Bytes(), end) // so d is not another's
+		requestbody.Replace(req, d.body.Bytes(), end) // d is not reused: the request keeps its bytes
 		library(w, req)
 		return
 	case err != nil:
@@ -96,34 +95,34 @@ func (p *plain) serve(w http.ResponseWriter, req *http.Request, library http.Han
 	default:
 		w.Header().Set("Content-Type", runtime.ContentTypeJSON)
 		w.WriteHeader(http.StatusCreated)
-		_, _ = w.Write(made) // a client that is gone needs no answer
+		_, _ = w.Write(made) // fails only if the client has disconnected
 	}
 	d.leave()
 }
 
-// desk is where one object after the other is created.
-type desk struct {
+// createBuffers are the buffers for the creation of one object. A pool reuses them.
+type createBuffers struct {
 	body, encoded bytes.Buffer
 	value, made   []byte
 }
 
-// largestDesk is how large a buffer of one may have become that is used again.
-const largestDesk = 64 << 10
+// maxPooledBuffer is the size above which a buffer is not reused.
+const maxPooledBuffer = 64 << 10
 
-var desks = sync.Pool{New: func() any { return new(desk) }}
+var createBufferPool = sync.Pool{New: func() any { return new(createBuffers) }}
 
-// leave has the desk used again. Nothing on it is in use any more.
-func (d *desk) leave() {
-	if max(d.body.Cap(), d.encoded.Cap(), cap(d.value), cap(d.made)) <= largestDesk {
-		desks.Put(d)
+// leave returns the buffers to the pool. Their bytes must not be in use.
+func (d *createBuffers) leave() {
+	if max(d.body.Cap(), d.encoded.Cap(), cap(d.value), cap(d.made)) <= maxPooledBuffer {
+		createBufferPool.Put(d)
 	}
 }
 
-// errUnusual says that a request is left to the library.
+// errUnusual is returned if the library must serve the request.
 var errUnusual = errors.New("not created in the usual way")
 
-// asks says whether a request is one in the usual way, and by whom, as managed fields have it.
-func (p *plain) asks(req *http.Request) (manager string, ok bool) {
+// accepts reports whether the fast path may serve a request, and returns the field manager.
+func (p *plain) accepts(req *http.Request) (manager string, ok bool) {
 	if req.Header.Get("Content-Type") != runtime.ContentTypeJSON || len(req.Header["Accept"]) > 1 {
 		return "", false
 	}
@@ -132,21 +131,21 @@ func (p *plain) asks(req *http.Request) (manager string, ok bool) {
 	default:
 		return "", false
 	}
-	// To these the library answers with spaces, for people.
+	// The library indents its responses to these.
 	agent := req.UserAgent()
-	if slices.ContainsFunc([]string{"curl", "Wget", "Mozilla/5.0"}, func(of string) bool { return strings.HasPrefix(agent, of) }) {
+	if slices.ContainsFunc([]string{"curl", "Wget", "Mozilla/5.0"}, func(browser string) bool { return strings.HasPrefix(agent, browser) }) {
 		return "", false
 	}
-	if manager, ok = managerOf(req.URL, agent); !ok || passageFrom(req.Context()) != nil {
+	if manager, ok = managerOf(req.URL, agent); !ok || exportWriteFrom(req.Context()) != nil {
 		return "", false
 	}
-	// With bodies in it, the audit log has them as the library encodes them.
+	// An audit log with bodies contains them as the library encodes them.
 	log := audit.AuditContextFrom(req.Context())
 	return manager, !log.Enabled() || log.GetEventLevel().Less(auditinternal.LevelRequest)
 }
 
-// managerOf is who a query says that manages what is created, or else the user agent. It fails if
-// the query says anything else, but how fields are validated that are unknown: there are none then.
+// managerOf returns the field manager that a query names, or else that of the user agent. ok is false
+// if the query has any other parameter but fieldValidation: the fast path refuses unknown fields.
 func managerOf(u *url.URL, agent string) (manager string, ok bool) {
 	if u.RawQuery != "" {
 		query, err := url.ParseQuery(u.RawQuery)
@@ -167,16 +166,16 @@ func managerOf(u *url.URL, agent string) (manager string, ok bool) {
 	if manager == "" {
 		manager, _, _ = strings.Cut(agent, "/")
 	}
-	const longest = 128 // of managers of k8s.io/apimachinery
+	const longest = 128 // the limit of k8s.io/apimachinery
 	usual := func(r rune) bool {
 		return r == '-' || r == '_' || r == '.' || r == ':' || r == ' ' || '0' <= r && r <= '9' || 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z'
 	}
 	return manager, manager != "" && len(manager) <= longest && !strings.ContainsFunc(manager, func(r rune) bool { return !usual(r) })
 }
 
-// create creates the object whose JSON is on a desk, and returns the answer, which is there, too. It
-// fails with errUnusual if it did not, and the library is to try.
-func (p *plain) create(ctx context.Context, d *desk, manager string) ([]byte, error) {
+// create creates the object whose JSON is in the buffers, and returns the response, which is in the
+// buffers, too. It fails with errUnusual if it changed nothing and the library must serve the request.
+func (p *plain) create(ctx context.Context, d *createBuffers, manager string) ([]byte, error) {
 	obj, m, err := p.decode(ctx, d.body.Bytes())
 	if err != nil {
 		return nil, err
@@ -214,13 +213,13 @@ func (p *plain) create(ctx context.Context, d *desk, manager string) ([]byte, er
 	case err != nil:
 		return nil, storeerr.InterpretCreateError(err, p.kind.GVR.GroupResource(), m.GetName())
 	case !r.Succeeded:
-		return nil, errUnusual // there is one of that name, as the library will say
+		return nil, errUnusual // the library returns the error for an existing name
 	}
 	d.made, err = answered(d.made[:0], d.value, string(m.GetUID()), r.Revision)
 	return d.made, err
 }
 
-// decode decodes a body that has an object of the kind and nothing else.
+// decode decodes a body that contains an object of the kind and nothing else.
 func (p *plain) decode(ctx context.Context, body []byte) (runtime.Object, metav1.Object, error) {
 	obj := p.kind.New()
 	if strict, err := kjson.UnmarshalStrict(body, obj); err != nil || len(strict) > 0 {
@@ -234,27 +233,27 @@ func (p *plain) decode(ctx context.Context, body []byte) (runtime.Object, metav1
 		return nil, nil, errUnusual
 	}
 	if status, ok := statusOf(obj); ok && p.kind.HasStatus && !status.IsZero() {
-		return nil, nil, errUnusual // what is not right in it would not be seen here
+		return nil, nil, errUnusual // its fields are not validated here
 	}
 	foldStringData(obj)
 	audit.LogRequestObject(ctx, obj, p.kind.GVK.GroupVersion(), p.scope.Resource, "", p.scope.Serializer)
 	return obj, m, nil
 }
 
-// admitted says whether nothing is said against an object by who writes it.
+// admitted reports whether the admission plugins accept the object.
 func (p *plain) admitted(ctx context.Context, info *request.RequestInfo, name string, obj runtime.Object) bool {
 	check := p.server.config.Admission
 	if check == nil || !check.Handles(admission.Create) {
 		return true
 	}
-	who, _ := request.UserFrom(ctx)
-	about := admission.NewAttributesRecord(obj, nil, p.scope.Kind, info.Namespace, name, p.scope.Resource, "", admission.Create, &metav1.CreateOptions{}, false, who)
-	return check.Validate(ctx, about, p.scope) == nil
+	user, _ := request.UserFrom(ctx)
+	attributes := admission.NewAttributesRecord(obj, nil, p.scope.Kind, info.Namespace, name, p.scope.Resource, "", admission.Create, &metav1.CreateOptions{}, false, user)
+	return check.Validate(ctx, attributes, p.scope) == nil
 }
 
-// encode makes the value of an object that a manager creates at a time, as it is stored. Managed
-// fields are the last of the metadata, and found in what else is stored.
-func (p *plain) encode(d *desk, obj runtime.Object, manager string, now time.Time) error {
+// encode encodes the stored value of an object that a manager creates at a time. Managed fields are
+// computed from the encoded object, and are the last field of the metadata.
+func (p *plain) encode(d *createBuffers, obj runtime.Object, manager string, now time.Time) error {
 	d.encoded.Reset()
 	obj.GetObjectKind().SetGroupVersionKind(p.kind.GVK)
 	if err := json.NewEncoder(&d.encoded).Encode(obj); err != nil {
@@ -277,7 +276,7 @@ func (p *plain) encode(d *desk, obj runtime.Object, manager string, now time.Tim
 	if value, ok = p.kind.Created.Append(value, object[:len(object)-1]); !ok {
 		return errUnusual
 	}
-	if len(value) == before { // nobody owns anything
+	if len(value) == before { // the manager owns no fields
 		value = value[:end]
 	} else {
 		value = append(value, "}]"...)
@@ -289,29 +288,29 @@ func (p *plain) encode(d *desk, obj runtime.Object, manager string, now time.Tim
 	return nil
 }
 
-// endOfMetadata is where the metadata of an object end that was encoded.
+// endOfMetadata returns the offset at which the metadata of an encoded object ends.
 func endOfMetadata(value []byte) (end int, ok bool) {
 	const name = `"metadata":`
-	at := bytes.Index(value, []byte(name)) // before it are the kind and its version
-	if at < 0 {
+	offset := bytes.Index(value, []byte(name)) // preceded by kind and apiVersion
+	if offset < 0 {
 		return 0, false
 	}
-	end, ok = jsonscan.End(value, at+len(name))
-	return end - 1, ok && end-at > len(name+"{}")
+	end, ok = jsonscan.End(value, offset+len(name))
+	return end - 1, ok && end-offset > len(name+"{}")
 }
 
-// answered appends the answer to who created an object: what is stored, with its revision where it has
-// its place, after the UID that nobody else has.
+// answered appends the response of a create: the stored value with its revision. The
+// resourceVersion is inserted after the UID, whose text is unique in the value.
 func answered(made, value []byte, uid string, rev int64) ([]byte, error) {
 	mark := `"uid":"` + uid + `"`
-	at := bytes.Index(value, []byte(mark))
-	if at < 0 {
-		return made, apierrors.NewInternalError(errors.New("what was created has no UID"))
+	offset := bytes.Index(value, []byte(mark))
+	if offset < 0 {
+		return made, apierrors.NewInternalError(errors.New("the created object has no UID"))
 	}
-	at += len(mark)
-	made = append(made, value[:at]...)
+	offset += len(mark)
+	made = append(made, value[:offset]...)
 	made = append(made, `,"resourceVersion":"`...)
 	made = strconv.AppendInt(made, rev, 10)
 	made = append(made, '"')
-	return append(made, value[at:]...), nil
+	return append(made, value[offset:]...), nil
 }

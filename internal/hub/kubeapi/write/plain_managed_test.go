@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestPlainIsManaged: an object that was created without the library is owned as one that the library
-// has created, whatever is written to it afterwards, by whom, and in which way.
+// TestPlainIsManaged checks that the managed fields of an object from the fast path equal those of one
+// that the library created, after later writes by any manager and method, too.
 func TestPlainIsManaged(t *testing.T) {
 	h := newHub(t)
 	samples := plainSamples(t)
@@ -35,7 +35,7 @@ func TestPlainIsManaged(t *testing.T) {
 		p.remove()
 	})
 	t.Logf("answered %v", codes)
-	if conflicts == 0 { // of hundreds of writes, one in ten of which meets a field of somebody else
+	if conflicts == 0 { // of hundreds of writes, one in ten of which meets a field of another manager
 		t.Error("no write had a conflict")
 	}
 }
@@ -54,7 +54,7 @@ type pair struct {
 func (p *pair) create() {
 	p.t.Helper()
 	p.created = plainSample{p.sample.kind, p.drawn()}
-	p.remove() // what was left by a run that failed
+	p.remove() // leftovers of a failed run
 	made := p.hub.createPlainly(p.created, "m")
 	if made == nil {
 		p.created = plainSample{p.sample.kind, p.sample.object}
@@ -76,7 +76,7 @@ func (p *pair) create() {
 
 // drawn is an object of which parts are those of the sample, parts are missing, and parts are others.
 func (p *pair) drawn() object {
-	o := p.part(p.sample.object).(object)
+	o := p.variant(p.sample.object).(object)
 	m, _ := o["metadata"].(object)
 	if m == nil {
 		m = object{}
@@ -99,14 +99,14 @@ func (p *pair) drawn() object {
 	return o
 }
 
-// part draws what there is of a value of an object.
-func (p *pair) part(v any) any {
+// variant draws a value that differs from a value of an object.
+func (p *pair) variant(v any) any {
 	switch v := v.(type) {
 	case object:
 		some := object{}
 		for _, name := range slices.Sorted(maps.Keys(v)) {
 			if rapid.IntRange(0, 4).Draw(p.t, name) < 4 {
-				some[name] = p.part(v[name])
+				some[name] = p.variant(v[name])
 			}
 		}
 		return some
@@ -114,7 +114,7 @@ func (p *pair) part(v any) any {
 		var some []any
 		for _, e := range v {
 			if rapid.IntRange(0, 4).Draw(p.t, "element") < 4 {
-				some = append(some, p.part(e))
+				some = append(some, p.variant(e))
 			}
 		}
 		return some
@@ -137,27 +137,27 @@ func (p *pair) part(v any) any {
 func (p *pair) write() answer {
 	p.t.Helper()
 	path := p.sample.path() + "/" + p.created.object["metadata"].(object)["name"].(string)
-	by := "?fieldManager=" + rapid.SampledFrom([]string{"m", "n", "o"}).Draw(p.t, "by")
+	manager := "?fieldManager=" + rapid.SampledFrom([]string{"m", "n", "o"}).Draw(p.t, "by")
 	both := func(query string, body any, content string) answer {
 		return p.same(p.hub.do("PATCH", "a", path+query, body, "Content-Type", content), p.hub.do("PATCH", "b", path+query, body, "Content-Type", content))
 	}
 	switch rapid.SampledFrom([]string{"apply", "apply", "apply", "force", "try", "merge", "strategic", "put", "put", "status"}).Draw(p.t, "how") {
 	case "apply":
-		return both(by, p.drawn(), apply)
+		return both(manager, p.drawn(), apply)
 	case "force":
-		return both(by+"&force=true", p.drawn(), apply)
+		return both(manager+"&force=true", p.drawn(), apply)
 	case "try":
-		return both(by+"&dryRun=All", p.drawn(), apply)
+		return both(manager+"&dryRun=All", p.drawn(), apply)
 	case "merge":
-		return both(by, p.patch(), merge)
+		return both(manager, p.patch(), merge)
 	case "strategic":
-		return both(by, p.patch(), "application/strategic-merge-patch+json")
+		return both(manager, p.patch(), "application/strategic-merge-patch+json")
 	case "status":
 		if p.sample.kind.HasStatus {
-			return both("/status"+by, object{"metadata": p.drawn()["metadata"], "status": object{"conditions": []any{object{"type": "A", "status": rapid.SampledFrom([]string{"True", "False"}).Draw(p.t, "status")}}}}, merge)
+			return both("/status"+manager, object{"metadata": p.drawn()["metadata"], "status": object{"conditions": []any{object{"type": "A", "status": rapid.SampledFrom([]string{"True", "False"}).Draw(p.t, "status")}}}}, merge)
 		}
 	}
-	return p.put(path, by)
+	return p.put(path, manager)
 }
 
 // patch is a merge patch: of what is drawn, some is taken away.
@@ -172,7 +172,7 @@ func (p *pair) patch() object {
 }
 
 // put writes both as they were read, with a change, or anew.
-func (p *pair) put(path, by string) answer {
+func (p *pair) put(path, manager string) answer {
 	p.t.Helper()
 	o, how := p.drawn(), rapid.SampledFrom([]string{"anew", "read", "disowned"}).Draw(p.t, "put")
 	write := func(s string) answer {
@@ -185,16 +185,16 @@ func (p *pair) put(path, by string) answer {
 			}
 			body["metadata"] = m
 		}
-		return p.hub.do("PUT", s, path+by, body)
+		return p.hub.do("PUT", s, path+manager, body)
 	}
 	return p.same(write("a"), write("b"))
 }
 
-// same compares what was answered, and what is stored.
+// same compares the responses, and the stored objects.
 func (p *pair) same(a, b answer) answer {
 	p.t.Helper()
-	// Of several reasons why a patch can't be merged the library tells any.
-	alike := a.code == 500 || settled(p.t, a.raw) == settled(p.t, b.raw)
+	// If there are several reasons why a patch can't be merged, the library returns any of them.
+	alike := a.code == 500 || normalized(p.t, a.raw) == normalized(p.t, b.raw)
 	if a.code != b.code || !alike || fmt.Sprint(a.warnings) != fmt.Sprint(b.warnings) {
 		p.t.Fatalf("%s %s, of %v:\n got %d %s %v\nwant %d %s %v", a.method, a.path, p.created.object, a.code, a.raw, a.warnings, b.code, b.raw, b.warnings)
 	}
@@ -202,7 +202,7 @@ func (p *pair) same(a, b answer) answer {
 		p.now = map[string]object{"a": a.body, "b": b.body}
 	}
 	got, want := p.hub.stored(p.created.key("a")), p.hub.stored(p.created.key("b"))
-	if settled(p.t, got) != settled(p.t, want) {
+	if normalized(p.t, got) != normalized(p.t, want) {
 		p.t.Fatalf("%s %s, of %v: stored is\n     %s\nwant %s", a.method, a.path, p.created.object, got, want)
 	}
 	return a
@@ -221,9 +221,9 @@ func (p *pair) remove() {
 // unlikeInText is unlike also in JSON that is in a text, as in the message that a patch is not valid.
 var unlikeInText = regexp.MustCompile(`((?:uid|resourceVersion|creationTimestamp|time)\\*":\\*")[^"\\]+(\\*")`)
 
-// settled is an object without what differs between two that are written alike: managed fields are
-// in the order of their times, which are of seconds, and the library tells of conflicts in any order.
-func settled(t *rapid.T, raw []byte) string {
+// normalized returns an object without the differences between two equal writes. Managed fields are
+// sorted by times in seconds, and the library returns conflicts in any order.
+func normalized(t *rapid.T, raw []byte) string {
 	t.Helper()
 	var o object
 	if len(raw) == 0 {
@@ -232,11 +232,11 @@ func settled(t *rapid.T, raw []byte) string {
 	if err := json.Unmarshal(unlikeInText.ReplaceAll(raw, []byte("$1$2")), &o); err != nil {
 		t.Fatalf("%v: %s", err, raw)
 	}
-	sorted := func(in any, name string, by ...string) {
+	sorted := func(in any, name string, fields ...string) {
 		m, _ := in.(object)
 		all, _ := m[name].([]any)
 		slices.SortStableFunc(all, func(a, b any) int {
-			for _, field := range by {
+			for _, field := range fields {
 				if c := cmp.Compare(fmt.Sprint(a.(object)[field]), fmt.Sprint(b.(object)[field])); c != 0 {
 					return c
 				}

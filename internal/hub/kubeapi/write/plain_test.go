@@ -24,7 +24,7 @@ import (
 // fromLibrary is a query by which the library answers as it does without one.
 const fromLibrary = "pretty=false"
 
-// unlike is what differs between two objects that are created alike.
+// unlike matches the fields that differ between two equal creations.
 var unlike = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|time)":"[^"]+"`)
 
 func alike(raw []byte) string { return unlike.ReplaceAllString(string(raw), `"$1":""`) }

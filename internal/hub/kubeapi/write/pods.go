@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	// lastStepPatience bounds the last step of a deletion, which does not end with its
-	// client.
-	lastStepPatience = 10 * time.Second
-	// stepsPatience is after which time an object that is marked counts as left behind.
-	stepsPatience = 2 * lastStepPatience
+	// lastStepTimeout limits the last step of a deletion, which continues if its client
+	// disconnects.
+	lastStepTimeout = 10 * time.Second
+	// stepsTimeout is the time after which a Pod between the two steps of a deletion is left behind.
+	stepsTimeout = 2 * lastStepTimeout
 )
 
 // Pods is the resource whose deletions FinishPod completes.
 var Pods = key.Resource{Group: key.CoreGroup, Resource: "pods"}
 
-// goesInSteps says whether objects of a resource are deleted gracefully, which is so only
-// for Pods: they are marked, so that watchers see that they terminate, and then deleted.
-// Nobody runs a Pod of a space, so none waits for its grace period.
+// goesInSteps reports whether objects of a resource are deleted gracefully. Only Pods are: the first
+// step sets the deletion timestamp, so that watches show a terminating Pod, and the second deletes
+// it. Pods of a space do not run, so there is no grace period.
 func goesInSteps(r key.Resource) bool { return r == Pods }
 
 // steps is the strategy of objects that are deleted in two steps.
@@ -39,7 +39,7 @@ type steps struct{ rest.RESTDeleteStrategy }
 
 var _ rest.RESTGracefulDeleteStrategy = steps{}
 
-// CheckGracefulDelete makes the grace period zero, whatever the client asks for.
+// CheckGracefulDelete sets the grace period to zero.
 func (steps) CheckGracefulDelete(ctx context.Context, _ runtime.Object, options *metav1.DeleteOptions) bool {
 	if options == nil || ctx.Value(oneStepKey) != nil {
 		return false
@@ -48,8 +48,8 @@ func (steps) CheckGracefulDelete(ctx context.Context, _ runtime.Object, options 
 	return true
 }
 
-// inSteps does a deletion, in one step if there is no room for the mark: a deletion makes
-// room.
+// inSteps deletes an object. If the log has no space for the first step, it skips that step, because a
+// deletion frees space.
 func inSteps(ctx context.Context, r key.Resource, del func(context.Context) error) error {
 	err := del(ctx)
 	if goesInSteps(r) && noRoom(err) {
@@ -58,42 +58,42 @@ func inSteps(ctx context.Context, r key.Resource, del func(context.Context) erro
 	return err
 }
 
-// noRoom says whether a put was refused because the log has no room for it.
+// noRoom reports whether a put was refused because of the quota of the log.
 func noRoom(err error) bool {
 	var status apierrors.APIStatus
 	return errors.As(err, &status) && status.Status().Code == http.StatusInsufficientStorage
 }
 
-// lastSteps does the last step of a deletion even if the client has hung up after the first,
-// since nobody else would do it soon.
+// lastSteps does the second step of a deletion even if the client disconnects after the first.
+// Otherwise, the Pod would stay until FinishPod deletes it.
 type lastSteps struct{ storage.Interface }
 
 func (l lastSteps) Delete(ctx context.Context, k string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, options storage.DeleteOptions) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastStepPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastStepTimeout)
 	defer cancel()
 	return l.Interface.Delete(ctx, k, out, preconditions, validate, cached, options)
 }
 
-// hasFinalizers says whether an object has finalizers. One that is being deleted and has
-// none is between the two steps of its deletion, or was left there by a crash.
+// hasFinalizers reports whether an object has finalizers. A Pod that is being deleted and has none is
+// between the two steps of its deletion, or was left there by a crash.
 func hasFinalizers(row *table.Row) bool {
 	return len(gjson.GetBytes(row.Value, "metadata.finalizers").Array()) > 0
 }
 
-// LeftBehind says whether an object may have been left between the two steps of its
-// deletion, which FinishPod then completes.
+// LeftBehind reports whether an object may have been left between the two steps of its deletion, which
+// FinishPod then completes.
 func LeftBehind(row *table.Row) bool { return row != nil && row.Meta.Deleting && !hasFinalizers(row) }
 
-// FinishPod completes the deletion of a Pod that was left between its two steps: by a crash,
-// or by a lost connection. It returns Waiting while whoever began it may still complete it.
+// FinishPod completes the deletion of a Pod that was left between its two steps by a crash or a lost
+// connection. It returns Waiting while the original request may still complete the deletion.
 func (s *Server) FinishPod(ctx context.Context, o key.Object) (Progress, error) {
 	row, _ := s.config.Table.Get(o.Key())
 	if !LeftBehind(row) {
 		return Idle, nil
 	}
-	// A time that does not parse, or is in the future, is no reason to wait.
+	// An invalid or future time does not delay the deletion.
 	marked, _ := time.Parse(time.RFC3339, gjson.GetBytes(row.Value, "metadata.deletionTimestamp").String())
-	if age := s.config.Now().Sub(marked); age >= 0 && age < stepsPatience {
+	if age := s.config.Now().Sub(marked); age >= 0 && age < stepsTimeout {
 		return Waiting, nil
 	}
 	rev, err := s.reap(ctx, row, key.Identity{})

@@ -107,8 +107,8 @@ func TestPodsGoInTwoSteps(t *testing.T) {
 	h.inTwoSteps(podKey("n", "one"), from)
 }
 
-// A Pod that a crash left between the steps is deleted: by itself, with its namespace, or
-// when somebody deletes or changes it.
+// TestPodsLeftBehind checks that a Pod that a crash left between the steps is deleted: by FinishPod,
+// with its namespace, or when a client deletes or changes it.
 func TestPodsLeftBehind(t *testing.T) {
 	h := newHub(t)
 	long := time.Now().Add(-time.Hour)
@@ -138,7 +138,7 @@ func TestPodsLeftBehind(t *testing.T) {
 		finish(o, write.Idle)
 	}
 	o := left("default", time.Now())
-	finish(o, write.Waiting) // who has begun may still do it
+	finish(o, write.Waiting) // the original request may still complete it
 	h.must(200, h.do("DELETE", "a", pods+"/left", nil))
 	gone(o)
 	o = left("default", time.Now())

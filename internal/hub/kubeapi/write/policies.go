@@ -23,8 +23,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// validated is the strategy of policies: it also validates what their schema can't, label
-// selectors and paths.
+// validated is the strategy of policies: it validates label selectors, paths and other fields that
+// the schema can't.
 type validated struct {
 	rest.RESTCreateUpdateStrategy
 	validate func(key.Space, map[string]any) field.ErrorList
@@ -47,8 +47,7 @@ func (s validated) more(ctx context.Context, obj runtime.Object) field.ErrorList
 	return s.validate(space, u.Object)
 }
 
-// validatePlacement validates the selectors of a Placement. It has no errors for an object
-// that the schema refuses anyway.
+// validatePlacement validates a Placement. It has no errors for an object that the schema refuses.
 func validatePlacement(s key.Space, object map[string]any) (errs field.ErrorList) {
 	var p v1alpha1.Placement
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &p) != nil {
@@ -65,22 +64,22 @@ func validatePlacement(s key.Space, object map[string]any) (errs field.ErrorList
 	return append(errs, validateUpsync(p.Spec.Upsync)...)
 }
 
-// maxUpsync bounds in bytes the names in a Placement's upsync: the agent of each location is
-// told them.
+// maxUpsync limits the bytes of the names in a Placement's upsync entries, which each location's agent
+// receives.
 const maxUpsync = 32 << 10
 
-// validateUpsync validates what is born elsewhere and asked for.
+// validateUpsync validates the upsync entries of a Placement.
 func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
-	at, size := field.NewPath("spec", "upsync"), 0
+	path, size := field.NewPath("spec", "upsync"), 0
 	for i, e := range entries {
 		for j, name := range e.Namespaces {
 			if problems := utilvalidation.IsDNS1123Label(name); len(problems) > 0 {
-				errs = append(errs, field.Invalid(at.Index(i).Child("namespaces").Index(j), name, strings.Join(problems, "; ")))
+				errs = append(errs, field.Invalid(path.Index(i).Child("namespaces").Index(j), name, strings.Join(problems, "; ")))
 			}
 		}
 		for j, name := range e.Names {
 			if problems := content.IsPathSegmentName(name); len(problems) > 0 || name == "" {
-				errs = append(errs, field.Invalid(at.Index(i).Child("names").Index(j), name, "want the name of an object"))
+				errs = append(errs, field.Invalid(path.Index(i).Child("names").Index(j), name, "want the name of an object"))
 			}
 		}
 		for _, name := range slices.Concat([]string{e.APIGroup}, e.Resources, e.Namespaces, e.Names) {
@@ -88,16 +87,16 @@ func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
 		}
 	}
 	if size > maxUpsync {
-		errs = append(errs, field.TooLong(at, "", maxUpsync))
+		errs = append(errs, field.TooLong(path, "", maxUpsync))
 	}
 	return errs
 }
 
-// maxWithData bounds how many Customizers of a space use ConfigMaps: whenever one of these changes,
-// each that uses it is prepared anew for all locations. Writers at the same time may pass it.
+// maxWithData limits the Customizers of a space that use ConfigMaps. A change of a ConfigMap
+// recompiles these for all locations. Concurrent writes may exceed the limit.
 const maxWithData = 32
 
-// validateDataUse refuses that one more Customizer uses ConfigMaps where enough do.
+// validateDataUse enforces maxWithData for a Customizer that uses ConfigMaps.
 func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {
 	uses := func(row *table.Row) bool { return row != nil && gjson.GetBytes(row.Value, "spec.data.0").Exists() }
 	state, others := s.config.Table.Snapshot(), 0
@@ -116,8 +115,8 @@ func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {
 	return field.ErrorList{field.Forbidden(field.NewPath("spec", "data"), fmt.Sprintf("%d Customizers of the space use ConfigMaps already", others))}
 }
 
-// validateCustomizer validates the selectors and rules of a Customizer. It has no errors for
-// an object that the schema refuses anyway.
+// validateCustomizer validates the selectors and rules of a Customizer. It has no errors for an
+// object that the schema refuses.
 func (s *Server) validateCustomizer(space key.Space, object map[string]any) (errs field.ErrorList) {
 	var c v1alpha1.Customizer
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {
@@ -137,8 +136,8 @@ func (s *Server) validateCustomizer(space key.Space, object map[string]any) (err
 	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"), names...)...)
 }
 
-// validateSummary validates the tests and expressions of a Summary. It has no errors for an
-// object that the schema refuses anyway.
+// validateSummary validates the tests and expressions of a Summary. It has no errors for an object
+// that the schema refuses.
 func (s *Server) validateSummary(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var m v1alpha1.Summary
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &m) != nil {
@@ -151,7 +150,7 @@ func (s *Server) validateSummary(_ key.Space, object map[string]any) (errs field
 	return append(errs, refused...)
 }
 
-// validateGrant says nothing of an object that its schema refuses anyway.
+// validateGrant validates a Grant. It has no errors for an object that the schema refuses.
 func validateGrant(s key.Space, object map[string]any) (errs field.ErrorList) {
 	var g v1alpha1.Grant
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &g) != nil {
@@ -171,13 +170,13 @@ func validateGrant(s key.Space, object map[string]any) (errs field.ErrorList) {
 	return append(errs, validateReach(g.Spec.Spaces, "Grant")...)
 }
 
-// validateReach validates the spaces that an object of root reaches.
-func validateReach(of *v1alpha1.SpaceSelector, kind string) (errs field.ErrorList) {
-	if of == nil {
+// validateReach validates the space selector of an object of root.
+func validateReach(selector *v1alpha1.SpaceSelector, kind string) (errs field.ErrorList) {
+	if selector == nil {
 		return nil
 	}
 	spaces := field.NewPath("spec", "spaces")
-	for i, name := range of.Names {
+	for i, name := range selector.Names {
 		path := spaces.Child("names").Index(i)
 		if err := key.ValidateName(name); err != nil {
 			errs = append(errs, field.Invalid(path, name, err.Error()))
@@ -185,7 +184,7 @@ func validateReach(of *v1alpha1.SpaceSelector, kind string) (errs field.ErrorLis
 			errs = append(errs, field.Invalid(path, name, "a "+kind+" about root has no spaces"))
 		}
 	}
-	return append(errs, validateSelector(of.Selector, spaces.Child("selector"))...)
+	return append(errs, validateSelector(selector.Selector, spaces.Child("selector"))...)
 }
 
 func validateWhere(entries []v1alpha1.LocationSelector) (errs field.ErrorList) {
@@ -209,12 +208,12 @@ func validateSelector(selector *metav1.LabelSelector, path *field.Path) field.Er
 	return metav1validation.ValidateLabelSelector(selector, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
-// maxAdmitKinds bounds the kinds in all entries of a Location's admit.
+// maxAdmitKinds limits the kinds in all entries of a Location's admit.
 const maxAdmitKinds = 4096
 
-// weighed is the strategy of a kind with label selectors: it refuses an object whose selectors cost
-// more than the hub evaluates in a bounded time. An object that was stored with more can be changed as long
-// as its selectors do not grow. Package quota bounds the policies of a space together.
+// weighed is the strategy of a kind with label selectors. It refuses an object whose selectors are too
+// expensive to evaluate. A stored object above the limit can be changed as long as its selectors
+// do not grow. Package quota limits the policies of a space as a whole.
 type weighed struct {
 	rest.RESTCreateUpdateStrategy
 	resource key.Resource
@@ -228,8 +227,8 @@ func (s weighed) ValidateUpdate(ctx context.Context, obj, old runtime.Object) fi
 	return append(s.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old), s.weigh(obj, old)...)
 }
 
-// weigh weighs the selectors of an object; old is nil if it is new. It has no errors for an object that
-// the schema refuses anyway.
+// weigh checks the cost of the selectors of an object; old is nil if it is new. It has no errors for
+// an object that the schema refuses.
 func (s weighed) weigh(obj, old runtime.Object) field.ErrorList {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -262,7 +261,7 @@ func (s weighed) weigh(obj, old runtime.Object) field.ErrorList {
 	return nil
 }
 
-// weighKinds bounds what a Location admits by kind.
+// weighKinds applies maxAdmitKinds to a Location.
 func weighKinds(object map[string]any, old runtime.Object) field.ErrorList {
 	var l v1alpha1.Location
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &l) != nil {

@@ -11,10 +11,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// foretell warns, in a dry run, of what the write of a policy would do that has not failed
-// with err, which it returns.
-func (o *objects) foretell(ctx context.Context, out runtime.Object, err error, dryRun []string) error {
-	if err != nil || !o.foretells(dryRun) {
+// preview adds warnings about the effects of a policy to a successful dry run. It returns err, or an
+// error of its own.
+func (o *objects) preview(ctx context.Context, out runtime.Object, err error, dryRun []string) error {
+	if err != nil || !o.previews(dryRun) {
 		return err
 	}
 	m, err := meta.Accessor(out)
@@ -29,19 +29,19 @@ func (o *objects) foretell(ctx context.Context, out runtime.Object, err error, d
 	return nil
 }
 
-// foretells says whether something is to be foretold: real writes are not held up by it.
-func (o *objects) foretells(dryRun []string) bool {
-	return o.server.config.Foretell != nil && dryrun.IsDryRun(dryRun) &&
+// previews reports whether a request is a dry run of a policy. Other writes need no preview.
+func (o *objects) previews(dryRun []string) bool {
+	return o.server.config.Preview != nil && dryrun.IsDryRun(dryRun) &&
 		(o.kind.Resource == key.Placements || o.kind.Resource == key.Customizers)
 }
 
-// warn warns of what would be if a policy were as a value, or deleted.
+// warn adds warnings about the effects of a policy with this value, or of its deletion if value is nil.
 func (o *objects) warn(ctx context.Context, name string, value []byte, dryRun []string) {
 	space, ok := SpaceFromContext(ctx)
-	if !ok || !o.foretells(dryRun) {
+	if !ok || !o.previews(dryRun) {
 		return
 	}
-	for _, line := range o.server.config.Foretell(ctx, key.Object{Space: space, Identity: key.Identity{Resource: o.kind.Resource, Name: name}}, value) {
+	for _, line := range o.server.config.Preview(ctx, key.Object{Space: space, Identity: key.Identity{Resource: o.kind.Resource, Name: name}}, value) {
 		warning.AddWarning(ctx, "", line)
 	}
 }

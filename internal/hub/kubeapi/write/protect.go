@@ -21,12 +21,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// What an APIExportView slices objects by is set once, by whoever writes it first: an object
-// that changed slices would be deleted for one provider and new to another, with all that the
-// first has made for it. So the value is kept until the object is gone, also while finalizers
-// hold it, and whoever writes. Claimed objects that their space takes from the claim are free.
+// The value by which an APIExportView slices an object can be set once. If an object changed its
+// slice, it would be deleted for one provider and new for another, with all dependent objects of the
+// first provider. The value therefore stays until the object is deleted, for all users and even while
+// finalizers keep the object. It no longer matters if the space removes an object from a claim.
 
-// keysOf are the keys by which a kind's objects are sliced in the space of a request.
+// keysOf returns the keys by which a kind's objects are sliced in the space of a request.
 func (u universal) keysOf(ctx context.Context) []exports.Key {
 	s, ok := SpaceFromContext(ctx)
 	if !ok || u.server.config.Exports == nil {
@@ -35,25 +35,25 @@ func (u universal) keysOf(ctx context.Context) []exports.Key {
 	return u.server.config.Exports.Keys(s, u.kind.Resource)
 }
 
-// protected refuses to change or take away a value by which an object is sliced.
+// protected refuses to change or remove a value by which an object is sliced.
 func (u universal) protected(ctx context.Context, obj, old runtime.Object) (problems field.ErrorList) {
 	var done []exports.Key
 	for _, k := range u.keysOf(ctx) {
-		was, now := valueOf(k.Split, old), valueOf(k.Split, obj)
-		if was == "" || was == now || !slicesItself(k, old) || !slicesItself(k, obj) ||
+		previous, now := valueOf(k.Split, old), valueOf(k.Split, obj)
+		if previous == "" || previous == now || !slicesItself(k, old) || !slicesItself(k, obj) ||
 			slices.ContainsFunc(done, func(d exports.Key) bool { return d.View == k.View }) {
 			continue
 		}
 		done = append(done, k)
 		problems = append(problems, field.Forbidden(splitPath(k.Split), fmt.Sprintf(
-			"APIExportView %q of space %q slices by it: it stays %q until the object is deleted", k.View.Name, k.View.Space, was)))
+			"APIExportView %q of space %q slices by it: it stays %q until the object is deleted", k.View.Name, k.View.Space, previous)))
 	}
 	return problems
 }
 
-// keepValues gives an object that is written in place of an old one what it is sliced by,
-// where the version that it is read and written by has no such field: it can neither tell nor
-// change it. It refuses what would not be stored with it. path is the table's key of the object.
+// keepValues restores the values by which an object is sliced if the version of a write does not
+// have their fields, so that its client can neither read nor change them. It fails if conversion to
+// the stored version would lose them. path is the table's key of the object.
 func (s *Server) keepValues(ctx context.Context, kind *kinds.Kind, path string, obj, old runtime.Object) error {
 	now, ok := obj.(*unstructured.Unstructured)
 	if !ok || s.config.Exports == nil {
@@ -69,7 +69,7 @@ func (s *Server) keepValues(ctx context.Context, kind *kinds.Kind, path string, 
 			return err
 		}
 		if row == nil {
-			return nil // it is gone meanwhile
+			return nil // the object was deleted meanwhile
 		}
 		if err := keepValue(kind, k, now, row); err != nil {
 			return err
@@ -99,8 +99,8 @@ func keepValue(kind *kinds.Kind, k exports.Key, now *unstructured.Unstructured, 
 		"APIExportView %q of space %q slices by %s, which would be lost: it can be written as %s alone", k.View.Name, k.View.Space, k.Split.Field, kind.Storage.Version))
 }
 
-// rowOf is the row of what is stored. If the table has a later version of the object, it is
-// that: a transaction that goes by this one fails, and begins again.
+// rowOf returns the row of a stored object. If the table has a later version of the object, it returns
+// that: the transaction for the stored one then fails and is retried.
 func (s *Server) rowOf(ctx context.Context, path string, stored runtime.Object) (*table.Row, error) {
 	m, err := meta.Accessor(stored)
 	if err != nil {
@@ -121,7 +121,7 @@ func setValue(split v1alpha1.Split, u *unstructured.Unstructured, value string) 
 	return unstructured.SetNestedField(u.Object, value, strings.Split(split.Field[1:], ".")...)
 }
 
-// slicesItself says whether a key slices an object by a value of its own.
+// slicesItself reports whether a key slices an object by a value of its own.
 func slicesItself(k exports.Key, obj runtime.Object) bool {
 	if k.Claim == nil {
 		return true
@@ -130,19 +130,19 @@ func slicesItself(k exports.Key, obj runtime.Object) bool {
 	return err == nil && !k.Field && k.Claim.Selects(labels.Set(m.GetLabels()))
 }
 
-// valueOf is the value that an object has of its own; "" if it has none.
+// valueOf returns the value of the object itself, or "".
 func valueOf(split v1alpha1.Split, obj runtime.Object) string {
 	if u, ok := obj.(*unstructured.Unstructured); ok {
 		return exports.ValueOf(split, u.Object)
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil || split.Field != "" {
-		return "" // only what CRDs define is sliced by a field
+		return "" // a field slices only custom resources
 	}
 	return m.GetLabels()[split.Label]
 }
 
-// splitPath is where a value is.
+// splitPath returns the path of the value by which a view slices.
 func splitPath(split v1alpha1.Split) *field.Path {
 	if split.Field == "" {
 		return field.NewPath("metadata", "labels").Key(split.Label)

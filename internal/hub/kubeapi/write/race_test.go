@@ -107,13 +107,13 @@ func TestEventsExpire(t *testing.T) {
 	}
 }
 
-// No object is created as one that is being deleted.
-func TestBornAlive(t *testing.T) {
+// TestNoObjectIsCreatedAsDeleting checks that a new object has no deletion timestamp.
+func TestNoObjectIsCreatedAsDeleting(t *testing.T) {
 	h := newHub(t)
 	ns := namespace("n")
 	ns["metadata"].(object)["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 	a := h.must(201, h.do("PATCH", "a", "/api/v1/namespaces/n?fieldManager=m", ns, "Content-Type", "application/apply-patch+yaml"))
-	if a.at("metadata", "deletionTimestamp") != nil {
+	if a.field("metadata", "deletionTimestamp") != nil {
 		t.Errorf("born deleting: %s", a.raw)
 	}
 }

@@ -15,8 +15,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// document is a stored object of any kind of which only metadata is decoded. What is not
-// changed keeps its bytes.
+// document is a stored object of any kind with decoded metadata. All other fields keep their bytes.
 type document struct{ object, metadata map[string]json.RawMessage }
 
 func parseDocument(value []byte) (document, error) {
@@ -50,7 +49,7 @@ func (d document) set(field string, value any) error {
 	return nil
 }
 
-// value is the document as it is stored: JSON and a newline, as codecs write it.
+// value encodes the document as codecs do: JSON and a newline.
 func (d document) value() ([]byte, error) {
 	metadata, err := json.Marshal(d.metadata)
 	if err != nil {
@@ -64,19 +63,19 @@ func (d document) value() ([]byte, error) {
 	return append(data, '\n'), nil
 }
 
-// change is what to do with an object: delete it (gone), write a new value, or nothing. more
-// says that the new value must be decided about again, also if the log had no room for it,
-// unless it has a mark.
+// change is a decision about an object: delete it (gone), write a new value, or nothing. more requires
+// another decision about the new value. If the log has no space for the new value, the object is
+// deleted at once instead, unless marked is set.
 type change struct {
 	value              []byte
 	gone, more, marked bool
 }
 
-// reap deletes an object as a client's delete would: one with finalizers is marked and
-// stays. It needs no kind, so that objects that no catalog serves go, too. One that is
-// assigned to locations and goes with an APIBinding is marked with its name first, so that
-// they know: it stays as long as the log has no room for that. The returned revision is one
-// at which it is done.
+// reap deletes an object like a client's delete: an object with finalizers only gets a deletion
+// timestamp. It needs no kind, and so also deletes objects that no catalog serves. An assigned object
+// that is deleted with an APIBinding first gets an annotation with the binding's name, for its
+// locations. If the log has no space for that, the object stays. The result is a revision that
+// includes the change.
 func (s *Server) reap(ctx context.Context, row *table.Row, with key.Identity) (int64, error) {
 	_, resource, _, _ := key.Split(row.Key)
 	unbound := with.Resource == key.APIBindings && assigned(row)
@@ -124,14 +123,13 @@ func (s *Server) reap(ctx context.Context, row *table.Row, with key.Identity) (i
 	})
 }
 
-// assigned says whether a row's object is assigned to any location.
+// assigned reports whether a row's object is assigned to any location.
 func assigned(row *table.Row) bool {
 	m, ok := row.In.(*placement.Membership)
 	return ok && len(m.Members()) > 0
 }
 
-// release removes the finalizer of an owner whose content is gone, and deletes it if it has
-// no others.
+// release removes the finalizer of an owner without content, and deletes it if there is no other.
 func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) error {
 	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
 		return d.without(finalizerOf(o.Resource))
@@ -142,8 +140,7 @@ func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) erro
 	return s.config.Table.WaitFor(ctx, rev)
 }
 
-// without takes a finalizer from an object that is being deleted, which goes if it has no
-// others.
+// without removes a finalizer from an object that is being deleted. Without others, it is deleted.
 func (d document) without(finalizer string) (change, error) {
 	var finalizers []string
 	if err := d.get("finalizers", &finalizers); err != nil || !slices.Contains(finalizers, finalizer) {
@@ -160,9 +157,9 @@ func (d document) without(finalizer string) (change, error) {
 	return change{value: value}, err
 }
 
-// rewrite changes one object as decide says, starting with the value that the table has. An
-// object that was deleted and created again meanwhile is left alone. The returned revision
-// is one at which the change is done.
+// rewrite applies decide to one object, starting with the table's value, until the write succeeds. It
+// ignores an object that was deleted and created again. The result is a revision that includes the
+// change.
 func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(document) (change, error)) (int64, error) {
 	k, value, rev := s.config.Prefix+row.Key, row.Value, row.ModRev
 	for {

@@ -56,7 +56,7 @@ func TestRefused(t *testing.T) {
 		header                    []string
 		code                      int
 		reason                    metav1.StatusReason
-		part                      string
+		fragment                  string
 	}{
 		{"malformed JSON", "POST", "a", configMaps, `{"apiVersion":`, nil, 400, metav1.StatusReasonBadRequest, ""},
 		{"empty body", "POST", "a", configMaps, "", nil, 400, metav1.StatusReasonBadRequest, ""},
@@ -129,11 +129,11 @@ func TestRefused(t *testing.T) {
 		{"delete all namespaces", "DELETE", "a", "/api/v1/namespaces", nil, nil, 405, metav1.StatusReasonMethodNotAllowed, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			was := h.t
+			parent := h.t
 			h.t = t
-			defer func() { h.t = was }()
+			defer func() { h.t = parent }()
 			before := h.dump()
-			h.refused(h.do(test.method, test.space, test.path, test.body, test.header...), test.code, test.reason, test.part)
+			h.refused(h.do(test.method, test.space, test.path, test.body, test.header...), test.code, test.reason, test.fragment)
 			if after := h.dump(); after != before {
 				t.Errorf("the log changed:\n%s", after)
 			}
@@ -147,7 +147,7 @@ func TestRefused(t *testing.T) {
 func TestUnknownFieldWarns(t *testing.T) {
 	h := newHub(t)
 	a := h.must(201, h.do("POST", "a", configMaps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"foo":1}`))
-	if len(a.warnings) != 1 || !strings.Contains(a.warnings[0], "foo") || a.at("foo") != nil {
+	if len(a.warnings) != 1 || !strings.Contains(a.warnings[0], "foo") || a.field("foo") != nil {
 		t.Errorf("warnings %q: %s", a.warnings, a.raw)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// removal is the strategy of deletions: the write that marks an object as being deleted
-// adds the finalizer by which it waits until its locations have removed it, if a Placement
-// of the object says so.
+// removal is the strategy of deletions. If a Placement of the object requires it, the write of the
+// deletion timestamp also adds a finalizer, which is removed when all locations have removed the
+// object.
 type removal struct {
 	rest.RESTDeleteStrategy
 	server *Server
@@ -37,8 +37,8 @@ func (r removal) CheckGracefulDelete(ctx context.Context, obj runtime.Object, op
 	return ok && graceful.CheckGracefulDelete(ctx, obj, options)
 }
 
-// keepUntilRemoved adds to an object that is about to be deleted the finalizer by which it
-// waits, if it is to.
+// keepUntilRemoved adds the removal finalizer to an object that is about to be deleted, if a
+// Placement requires it.
 func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj runtime.Object) {
 	m, err := meta.Accessor(obj)
 	space, ok := SpaceFromContext(ctx)
@@ -46,7 +46,7 @@ func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj run
 		return
 	}
 	if rev, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64); err == nil {
-		// How it is placed as it is now. If the request ends first, nothing is written.
+		// The membership must be that of the current version. If the request ends, nothing is written.
 		_ = s.config.Table.WaitFor(ctx, rev)
 	}
 	o := key.Object{Space: space, Identity: key.Identity{Resource: kind.Resource, Namespace: m.GetNamespace(), Name: m.GetName()}}
@@ -55,7 +55,7 @@ func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj run
 	}
 }
 
-// waitsForRemoval says whether a Placement of a row's object has its deletion wait.
+// waitsForRemoval reports whether a Placement of a row's object requires the removal finalizer.
 func waitsForRemoval(row *table.Row) bool {
 	if row == nil {
 		return false
@@ -64,17 +64,16 @@ func waitsForRemoval(row *table.Row) bool {
 	return ok && m.Waits()
 }
 
-// KeptUntilRemoved says whether an object is being deleted and waits until its locations
-// have removed it.
+// KeptUntilRemoved reports whether an object is being deleted and waits until its locations have
+// removed it.
 func KeptUntilRemoved(row *table.Row) bool {
 	return row != nil && row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
 		return f.Str == v1alpha1.RemovalFinalizer
 	})
 }
 
-// FinishRemoval ends the wait of an object that its locations have removed: it goes, unless
-// it has other finalizers. The caller says what has been removed; another object of the
-// name is left alone.
+// FinishRemoval removes the removal finalizer of an object that its locations have removed. Without
+// other finalizers, the object is deleted. It ignores a newer object of the same name.
 func (s *Server) FinishRemoval(ctx context.Context, row *table.Row) error {
 	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
 		return d.without(v1alpha1.RemovalFinalizer)

@@ -29,18 +29,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// resource is how one kind is written, in all spaces.
+// resource has the storage and scopes of one kind, for all spaces.
 type resource struct {
 	kind    *kinds.Kind
 	objects objectStorage
 	status  *statusStorage
 	scale   *scaleStorage
 	scopes  map[string]*handlers.RequestScope
-	// plain creates objects; nil: the library does.
+	// plain is the fast path for creates, or nil.
 	plain *plain
 }
 
-// objectStorage is what the handlers of a kind's objects need.
+// objectStorage is what handlers of objects need.
 type objectStorage interface {
 	rest.Creater
 	rest.Patcher
@@ -48,7 +48,7 @@ type objectStorage interface {
 	rest.CollectionDeleter
 }
 
-// resourceOf is the resource of a kind, made when it is first asked for.
+// resourceOf returns the resource of a kind, and creates it on the first use.
 func (s *Server) resourceOf(kind *kinds.Kind) (*resource, error) {
 	if kind.Custom != nil {
 		if r, ok := s.customs.Get(kind); ok {
@@ -111,7 +111,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 	return r, nil
 }
 
-// newStore makes the generic store of a kind over the whole log.
+// newStore returns the generic store of a kind for all spaces.
 func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrategy) (*genericregistry.Store, error) {
 	codec := boundedCodec{Codec: kind.StorageCodec, limit: s.config.ObjectBytes}
 	versioner := storage.APIObjectVersioner{}
@@ -172,8 +172,8 @@ func objectName(obj runtime.Object) (string, error) {
 	return m.GetName(), nil
 }
 
-// beginCreate refuses an object whose owners are missing, before any other error, and also
-// in dry runs.
+// beginCreate refuses an object whose owners are missing, before any other error, and also in dry
+// runs.
 func beginCreate(ctx context.Context, _ runtime.Object, _ *metav1.CreateOptions) (genericregistry.FinishFunc, error) {
 	if a := admissionFrom(ctx); a != nil {
 		if err := a.check(ctx); err != nil {
@@ -190,7 +190,7 @@ type objects struct {
 	kind   *kinds.Kind
 }
 
-// admit readies the context of a request that may create an object.
+// admit adds the owners of the object that a request may create to its context.
 func (o *objects) admit(ctx context.Context, name string) (context.Context, error) {
 	space, ok := SpaceFromContext(ctx)
 	if !ok {
@@ -207,12 +207,12 @@ func (o *objects) Create(ctx context.Context, obj runtime.Object, validate rest.
 	if err := checkDefaults(o.kind, obj, nil); err != nil {
 		return nil, err
 	}
-	// A name that has yet to be generated is named by its prefix in errors.
+	// Errors name an object without a name by its generateName.
 	if ctx, err = o.admit(ctx, cmp.Or(m.GetName(), m.GetGenerateName())); err != nil {
 		return nil, err
 	}
 	out, err := o.Store.Create(ctx, obj, validate, options)
-	return out, o.foretell(ctx, out, err, options.DryRun)
+	return out, o.preview(ctx, out, err, options.DryRun)
 }
 
 func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
@@ -221,10 +221,10 @@ func (o *objects) Update(ctx context.Context, name string, info rest.UpdatedObje
 		return nil, false, err
 	}
 	out, created, err := o.Store.Update(ctx, name, withDefaults(o.kind, info), create, update, forceCreate, options)
-	return out, created, o.foretell(ctx, out, err, options.DryRun)
+	return out, created, o.preview(ctx, out, err, options.DryRun)
 }
 
-// Delete deletes an object, or marks it.
+// Delete deletes an object, or sets its deletion timestamp.
 func (o *objects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (obj runtime.Object, gone bool, err error) {
 	err = inSteps(textual.With(ctx, o.kind), o.kind.Resource, func(ctx context.Context) error {
 		obj, gone, err = o.Store.Delete(ctx, name, validate, options)
@@ -236,8 +236,7 @@ func (o *objects) Delete(ctx context.Context, name string, validate rest.Validat
 	return obj, gone, err
 }
 
-// DeleteCollection answers with the deleted objects. As in any list, items of built-in kinds
-// do not have their kind.
+// DeleteCollection returns the deleted objects. As in all lists, items of built-in kinds have no kind.
 func (o *objects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (deleted runtime.Object, err error) {
 	ctx = textual.With(countingDefaults(ctx), o.kind)
 	err = inSteps(ctx, o.kind.Resource, func(ctx context.Context) error {
@@ -282,7 +281,7 @@ func (s *statusStorage) Update(ctx context.Context, name string, info rest.Updat
 	return out, created, err
 }
 
-// strategies are the strategies of a kind's objects, and of their status.
+// strategies returns the strategies of a kind's objects, and of their status.
 func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, status rest.RESTCreateUpdateStrategy) {
 	if kind.Custom != nil {
 		main = kind.Custom.Strategy()
@@ -333,7 +332,7 @@ func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 	return plain, inertStatus{plain}
 }
 
-// storageOf wraps the storage of the kinds that own other objects.
+// storageOf wraps the storage of kinds that own other objects, or are limited in number.
 func (s *Server) storageOf(kind *kinds.Kind, o *objects) objectStorage {
 	switch kind.Resource {
 	case key.Spaces, key.Namespaces, key.CRDs, key.APIBindings:

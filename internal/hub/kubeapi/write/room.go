@@ -13,27 +13,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Write is a put that needs room in the log.
+// Write describes a put into the log.
 type Write struct {
 	Space key.Space
 	// Bytes is the size of key and value.
 	Bytes int
-	// Grows says that it makes an object larger; Ends, that it is a step of a deletion,
-	// which may do so a little because it makes room in the end.
+	// Grows reports whether it makes an object larger. Ends reports whether it is a step of a
+	// deletion, which may grow an object a little, because it frees space in the end.
 	Grows, Ends bool
-	// ByUser says that a client asked for it.
+	// ByUser reports whether a client requested it.
 	ByUser bool
 }
 
-// Room makes every put wait until there is room for it in the log.
+// Room delays each put until the log has space for it.
 type Room interface {
-	// Admit returns when the write may be made, or fails if it may not. done must be called
-	// with the write's error, and returns the error for the client.
+	// Admit blocks until the write may be made, or fails. The caller must call done with the error
+	// of the write; done returns the error for the client.
 	Admit(ctx context.Context, w Write) (done func(error) error, err error)
 }
 
-// reserve counts a put of value at a key of etcd towards the limits of its space, or
-// refuses it.
+// reserve counts a put of value at an etcd key toward the limits of its space, or refuses it.
 func (p ownedPuts) reserve(ctx context.Context, etcdKey string, value []byte) (done func(rev int64), err error) {
 	k := strings.TrimPrefix(etcdKey, p.prefix)
 	bound := quota.Unbound
@@ -52,7 +51,7 @@ func (p ownedPuts) reserve(ctx context.Context, etcdKey string, value []byte) (d
 	return nil, apierrors.NewForbidden(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name, exceeded)
 }
 
-// writeOf describes a put of value at a key of etcd.
+// writeOf describes a put of value at an etcd key.
 func (p ownedPuts) writeOf(ctx context.Context, etcdKey string, value []byte) Write {
 	k := strings.TrimPrefix(etcdKey, p.prefix)
 	s, _, _, _ := key.Split(k)
@@ -61,13 +60,13 @@ func (p ownedPuts) writeOf(ctx context.Context, etcdKey string, value []byte) Wr
 	return w
 }
 
-// byUser says whether a client asked for the write.
+// byUser reports whether a client requested the write.
 func byUser(ctx context.Context) bool {
 	_, ok := request.UserFrom(ctx)
 	return ok
 }
 
-// endless is a log that always has room.
+// endless is a log without a quota.
 type endless struct{}
 
 // Admit implements Room.

@@ -19,38 +19,38 @@ import (
 )
 
 const (
-	// maxCheckedKinds bounds the kinds by whose schemas a policy's expressions are checked,
-	// and maxTypeWarnings how many findings are told.
+	// maxCheckedKinds limits the kinds by whose schemas a policy's expressions are checked, and
+	// maxTypeWarnings the returned warnings.
 	maxCheckedKinds = 8
 	maxTypeWarnings = 8
 )
 
-// ruled is the strategy of Customizers and Summaries: it also checks the types in what they
-// say of objects by the schemas of the kinds that they are about. What can't be right for any
-// of the kinds is refused, if all are named exactly; everything else that is found is a
-// warning. What is stored already is not refused for a schema that came later.
+// ruled is the strategy of Customizers and Summaries. It also checks the types of their rules and
+// expressions against the schemas of the kinds that they match. A rule that is wrong for all kinds is
+// refused if the policy names all kinds exactly; other findings are warnings. A stored rule is not
+// refused if a schema changes later.
 type ruled struct {
 	validated
 	server *Server
-	// parts takes a policy apart; nil if it has nothing to check.
-	parts func(runtime.Object) *ruledParts
+	// parts returns the checked rules of a policy, or nil.
+	rules func(runtime.Object) *ruleSet
 }
 
-// ruledParts is what of a policy is checked.
-type ruledParts struct {
+// ruledParts are the rules or expressions of a policy, with the kinds that it matches.
+type ruleSet struct {
 	match []v1alpha1.ObjectTest
-	// what the parts are called.
+	// what is the plural noun for the rules in messages.
 	what  string
-	parts []ruledPart
-	// lenient says that objects may have other schemas than those of the space.
+	rules []checkedRule
+	// lenient is set if objects may have other schemas than those of the space.
 	lenient bool
 }
 
 // ruledPart is a rule or an expression.
-type ruledPart struct {
-	// says is equal for parts that are equal.
-	says  any
-	check func(*openapi.Schema) *field.Error
+type checkedRule struct {
+	// says identifies the rule: equal rules have equal values.
+	source any
+	check  func(*openapi.Schema) *field.Error
 }
 
 // Validate implements rest.RESTCreateStrategy.
@@ -83,27 +83,27 @@ func (s ruled) WarningsOnUpdate(ctx context.Context, obj, old runtime.Object) []
 	return append(s.validated.WarningsOnUpdate(ctx, obj, old), warnings...)
 }
 
-// checkTypes finds what of a policy does not fit the schemas of its kinds. old is nil if it
-// is new.
+// checkTypes checks the rules of a policy against the schemas of its kinds. old is nil for a new
+// policy.
 func (s ruled) checkTypes(ctx context.Context, obj, old runtime.Object) (errs field.ErrorList, warnings []string) {
 	space, _ := SpaceFromContext(ctx)
-	now := s.parts(obj)
-	if now == nil || len(now.parts) == 0 {
+	now := s.rules(obj)
+	if now == nil || len(now.rules) == 0 {
 		return nil, nil
 	}
-	about, before := s.server.kindsOf(space, now), s.parts(old)
+	matching, before := s.server.kindsOf(space, now), s.rules(old)
 	if before != nil && (before.lenient != now.lenient || !equality.Semantic.DeepEqual(before.match, now.match)) {
 		before = nil
 	}
-	for _, part := range now.parts {
+	for _, rule := range now.rules {
 		var found field.ErrorList
-		for _, k := range about.kinds {
-			if err := part.check(k.schema); err != nil {
+		for _, k := range matching.kinds {
+			if err := rule.check(k.schema); err != nil {
 				err.Detail = "for " + k.name + ": " + err.Detail
 				found = append(found, err)
 			}
 		}
-		if len(found) > 0 && len(found) == len(about.kinds) && !now.lenient && !about.loose && about.remarks == nil && !before.has(part) {
+		if len(found) > 0 && len(found) == len(matching.kinds) && !now.lenient && !matching.loose && matching.remarks == nil && !before.contains(rule) {
 			errs = append(errs, found[0])
 			continue
 		}
@@ -112,7 +112,7 @@ func (s ruled) checkTypes(ctx context.Context, obj, old runtime.Object) (errs fi
 		}
 	}
 	if !before.same(now) {
-		warnings = append(warnings, about.remarks...) // once: who leaves it alone has heard it
+		warnings = append(warnings, matching.remarks...) // only for writes that change the rules
 	}
 	if more := len(warnings) - maxTypeWarnings; more > 0 {
 		warnings = append(warnings[:maxTypeWarnings], fmt.Sprintf("and %d more", more))
@@ -120,41 +120,43 @@ func (s ruled) checkTypes(ctx context.Context, obj, old runtime.Object) (errs fi
 	return errs, warnings
 }
 
-func (p *ruledParts) has(part ruledPart) bool {
-	return p != nil && slices.ContainsFunc(p.parts, part.equals)
+func (p *ruleSet) contains(rule checkedRule) bool {
+	return p != nil && slices.ContainsFunc(p.rules, rule.equals)
 }
 
-func (p *ruledParts) same(now *ruledParts) bool {
-	return p != nil && slices.EqualFunc(p.parts, now.parts, ruledPart.equals)
+func (p *ruleSet) same(now *ruleSet) bool {
+	return p != nil && slices.EqualFunc(p.rules, now.rules, checkedRule.equals)
 }
 
-func (p ruledPart) equals(o ruledPart) bool { return equality.Semantic.DeepEqual(p.says, o.says) }
+func (p checkedRule) equals(o checkedRule) bool {
+	return equality.Semantic.DeepEqual(p.source, o.source)
+}
 
-// rulesOf are the rules of a Customizer.
-func (s *Server) rulesOf(obj runtime.Object) *ruledParts {
+// rulesOf returns the rules of a Customizer.
+func (s *Server) rulesOf(obj runtime.Object) *ruleSet {
 	var c v1alpha1.Customizer
 	if !decodePolicy(obj, &c) {
 		return nil
 	}
-	p := &ruledParts{match: c.Spec.Match, what: "rules"}
+	p := &ruleSet{match: c.Spec.Match, what: "rules"}
 	for i, rule := range c.Spec.Rules {
 		path := field.NewPath("spec", "rules").Index(i)
-		p.parts = append(p.parts, ruledPart{rule, func(kind *openapi.Schema) *field.Error { return s.config.Rules.CheckTypes(rule, kind, path) }})
+		p.rules = append(p.rules, checkedRule{rule, func(kind *openapi.Schema) *field.Error { return s.config.Rules.CheckTypes(rule, kind, path) }})
 	}
 	return p
 }
 
-// expressionsOf are the expressions of a Summary. What a location shows may be of another
-// version of its kind than the space has.
-func (s *Server) expressionsOf(obj runtime.Object) *ruledParts {
+// expressionsOf returns the expressions of a Summary. A location may report another version of a kind
+// than the space has.
+func (s *Server) expressionsOf(obj runtime.Object) *ruleSet {
 	var m v1alpha1.Summary
 	if !decodePolicy(obj, &m) {
 		return nil
 	}
 	placed := m.Spec.From == "" || m.Spec.From == v1alpha1.SummaryDownsynced
-	p := &ruledParts{match: m.Spec.Match, what: "expressions", lenient: !placed}
-	for _, part := range s.config.Summaries.Parts(&m.Spec, field.NewPath("spec")) {
-		p.parts = append(p.parts, ruledPart{part.Source, func(kind *openapi.Schema) *field.Error { return s.config.Summaries.CheckTypes(part, kind) }})
+	p := &ruleSet{match: m.Spec.Match, what: "expressions", lenient: !placed}
+	for _, rule := range s.config.Summaries.Parts(&m.Spec, field.NewPath("spec")) {
+		p.rules = append(p.rules, checkedRule{rule.Source, func(kind *openapi.Schema) *field.Error { return s.config.Summaries.CheckTypes(rule, kind) }})
 	}
 	return p
 }
@@ -164,10 +166,11 @@ func decodePolicy(obj runtime.Object, into any) bool {
 	return ok && u != nil && runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into) == nil
 }
 
-// matched are the kinds that a policy is about.
+// matched are the kinds that a policy matches.
 type matched struct {
 	kinds []checkedKind
-	// remarks say why they may not be all; loose says that others of their names may come.
+	// remarks explain why kinds may be missing. loose is set if other groups may add kinds of
+	// the same names.
 	remarks []string
 	loose   bool
 }
@@ -181,17 +184,17 @@ func (m *matched) remark(i int, format string, args ...any) {
 	m.remarks = append(m.remarks, fmt.Sprintf("spec.match[%d]: ", i)+fmt.Sprintf(format, args...))
 }
 
-// kindsOf are the kinds that a policy matches by name, as far as the space has them.
-func (s *Server) kindsOf(space key.Space, of *ruledParts) (m matched) {
+// kindsOf returns the kinds of the space that a policy matches by name.
+func (s *Server) kindsOf(space key.Space, set *ruleSet) (m matched) {
 	catalog, err := s.config.Kinds.Catalog(space, s.config.Table.Snapshot())
 	if catalog == nil {
-		m.remarks = append(m.remarks, fmt.Sprintf("the %s are not checked by schemas: %v", of.what, err))
+		m.remarks = append(m.remarks, fmt.Sprintf("the %s are not checked by schemas: %v", set.what, err))
 		return m
 	}
 	known := map[key.Resource]bool{}
-	for i, test := range of.match {
+	for i, test := range set.match {
 		if len(test.Resources) == 0 || slices.Contains(test.Resources, "*") {
-			m.remark(i, "gives no resources, so %s are not checked by the schemas of kinds; name resources and apiGroup to have that", of.what)
+			m.remark(i, "gives no resources, so %s are not checked by the schemas of kinds; name resources and apiGroup to have that", set.what)
 			continue
 		}
 		exact := test.APIGroup != nil && *test.APIGroup != "*"
@@ -210,8 +213,8 @@ func (s *Server) kindsOf(space key.Space, of *ruledParts) (m matched) {
 					m.remark(i, "has more kinds than are checked, which are %d", maxCheckedKinds)
 					return m
 				}
-				if of, err := s.schemaOf(k); err == nil {
-					m.kinds = append(m.kinds, checkedKind{k.GVK.Kind, of})
+				if kindSchema, err := s.schemaOf(k); err == nil {
+					m.kinds = append(m.kinds, checkedKind{k.GVK.Kind, kindSchema})
 				} else {
 					m.remark(i, "the schema of %s can't be read: %v", k.GVK.Kind, err)
 				}
@@ -221,7 +224,7 @@ func (s *Server) kindsOf(space key.Space, of *ruledParts) (m matched) {
 	return m
 }
 
-// resourceNamed are the kinds, as they are stored, of a resource of one or any group.
+// resourceNamed returns the stored kinds of a resource of one group, or of all groups.
 func resourceNamed(catalog *kinds.Catalog, group *string, name string, exact bool) (found []*kinds.Kind) {
 	if exact {
 		if k, ok := catalog.ForStorage(key.NewResource(*group, name)); ok {
@@ -240,7 +243,7 @@ func resourceNamed(catalog *kinds.Catalog, group *string, name string, exact boo
 	return found
 }
 
-// schemaOf is the schema of a kind's objects; nil if there is none.
+// schemaOf returns the schema of a kind's objects, or nil.
 func (s *Server) schemaOf(k *kinds.Kind) (*openapi.Schema, error) {
 	document, packed := openapi.Root(k.GVK.GroupVersion()), func() ([]byte, error) {
 		all, err := openapi.Builtin()

@@ -45,8 +45,8 @@ func (s *scaleStorage) Get(ctx context.Context, name string, options *metav1.Get
 	return scaleOf(s.kind, obj)
 }
 
-// noReplicas says whether a custom object lacks the replicas field of its scale, and the
-// field's path. No number can stand for that.
+// noReplicas reports whether a custom object lacks the replicas field of its scale, and returns the
+// field's path. A missing field is not the same as zero.
 func noReplicas(kind *kinds.Kind, obj runtime.Object) (path string, missing bool) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -63,11 +63,11 @@ func (s *scaleStorage) Update(ctx context.Context, name string, info rest.Update
 		if err != nil {
 			return err
 		}
-		was, err := scaleOf(s.kind, old)
+		previous, err := scaleOf(s.kind, old)
 		if err != nil {
 			return err
 		}
-		return update(ctx, now, was)
+		return update(ctx, now, previous)
 	}
 	obj, _, err := s.store.Update(ctx, name, scaled{s.kind, info}, rest.ValidateAllObjectFunc, validate, false, options)
 	if err != nil {
@@ -77,10 +77,10 @@ func (s *scaleStorage) Update(ctx context.Context, name string, info rest.Update
 	return scale, false, err
 }
 
-// neverReplicas stands for missing replicas in a scale that is being updated.
+// neverReplicas marks missing replicas in a scale that is being updated.
 const neverReplicas = math.MinInt32
 
-// scaled turns an update of a scale into one of the object behind it.
+// scaled turns an update of a scale into an update of its object.
 type scaled struct {
 	kind *kinds.Kind
 	info rest.UpdatedObjectInfo
@@ -94,19 +94,19 @@ func (s scaled) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.
 	if err != nil {
 		return nil, err
 	}
-	was, err := scaleOf(s.kind, obj)
+	previous, err := scaleOf(s.kind, obj)
 	if err != nil {
 		return nil, err
 	}
 	fields := managedfields.NewScaleHandler(m.GetManagedFields(), s.kind.GVK.GroupVersion(), replicasPaths(s.kind))
-	if was.ManagedFields, err = fields.ToSubresource(); err != nil {
+	if previous.ManagedFields, err = fields.ToSubresource(); err != nil {
 		return nil, err
 	}
 	path, missing := noReplicas(s.kind, obj)
 	if missing {
-		was.Spec.Replicas = neverReplicas
+		previous.Spec.Replicas = neverReplicas
 	}
-	updated, err := s.info.UpdatedObject(ctx, was)
+	updated, err := s.info.UpdatedObject(ctx, previous)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s scaled) UpdatedObject(ctx context.Context, old runtime.Object) (runtime.
 	if missing && scale.Spec.Replicas == neverReplicas {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("the spec replicas field %q cannot be empty", path))
 	}
-	// The schemas of CRDs refuse it themselves.
+	// CRDs refuse negative numbers by their schemas.
 	if scale.Spec.Replicas < 0 && s.kind.Custom == nil {
 		return nil, apierrors.NewInvalid(autoscalingv1.SchemeGroupVersion.WithKind("Scale").GroupKind(), scale.Name, field.ErrorList{
 			field.Invalid(field.NewPath("spec", "replicas"), scale.Spec.Replicas, "must be greater than or equal to 0")})
@@ -143,14 +143,14 @@ func replicasPaths(kind *kinds.Kind) managedfields.ResourcePathMappings {
 	return managedfields.ResourcePathMappings{kind.GVK.GroupVersion().String(): fieldpath.MakePathOrDie("spec", "replicas")}
 }
 
-// scaleOf is the scale of an object.
+// scaleOf returns the scale of an object.
 func scaleOf(kind *kinds.Kind, obj runtime.Object) (*autoscalingv1.Scale, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err
 	}
 	scale := &autoscalingv1.Scale{
-		// Set, so that nothing is converted.
+		// Without these, the library would convert the scale.
 		TypeMeta: metav1.TypeMeta{APIVersion: autoscalingv1.SchemeGroupVersion.String(), Kind: "Scale"},
 		ObjectMeta: metav1.ObjectMeta{
 			Name: m.GetName(), Namespace: m.GetNamespace(), UID: m.GetUID(),
@@ -164,7 +164,7 @@ func scaleOf(kind *kinds.Kind, obj runtime.Object) (*autoscalingv1.Scale, error)
 	if err != nil {
 		return nil, err
 	}
-	// The default of a cluster.
+	// The default of Kubernetes.
 	scale.Spec.Replicas = 1
 	if *replicas != nil {
 		scale.Spec.Replicas = **replicas
@@ -182,22 +182,22 @@ func statusReplicas(obj runtime.Object) int32 {
 	return int32(status.FieldByName("Replicas").Int())
 }
 
-// workload is a pointer to the replicas of a built-in object, and its selector as text.
+// workload returns a pointer to the replicas of a built-in object, and its selector as text.
 func workload(obj runtime.Object) (replicas **int32, selector string, err error) {
-	var by *metav1.LabelSelector
+	var labelSelector *metav1.LabelSelector
 	switch o := obj.(type) {
 	case *appsv1.Deployment:
-		replicas, by = &o.Spec.Replicas, o.Spec.Selector
+		replicas, labelSelector = &o.Spec.Replicas, o.Spec.Selector
 	case *appsv1.ReplicaSet:
-		replicas, by = &o.Spec.Replicas, o.Spec.Selector
+		replicas, labelSelector = &o.Spec.Replicas, o.Spec.Selector
 	case *appsv1.StatefulSet:
-		replicas, by = &o.Spec.Replicas, o.Spec.Selector
+		replicas, labelSelector = &o.Spec.Replicas, o.Spec.Selector
 	case *corev1.ReplicationController:
 		return &o.Spec.Replicas, labels.Set(o.Spec.Selector).String(), nil
 	default:
 		return nil, "", apierrors.NewInternalError(fmt.Errorf("scale %T: has no replicas", obj))
 	}
-	s, err := metav1.LabelSelectorAsSelector(by)
+	s, err := metav1.LabelSelectorAsSelector(labelSelector)
 	if err != nil {
 		return nil, "", apierrors.NewInternalError(fmt.Errorf("scale %T: %w", obj, err))
 	}
@@ -234,5 +234,5 @@ func setReplicas(kind *kinds.Kind, obj runtime.Object, n int32) error {
 	return err
 }
 
-// split takes apart a path of a CRD, which begins with a dot.
+// split splits a path of a CRD, which starts with a dot.
 func split(path string) []string { return strings.Split(strings.TrimPrefix(path, "."), ".") }

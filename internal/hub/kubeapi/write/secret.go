@@ -11,8 +11,8 @@ import (
 
 const immutableMessage = "field is immutable when `immutable` is set"
 
-// secrets is the strategy of Secrets: it folds stringData, which is write-only, into data,
-// and enforces immutable.
+// secrets is the strategy of Secrets. It merges the write-only stringData into data, and enforces
+// immutable.
 type secrets struct{ inert }
 
 func (s secrets) PrepareForCreate(ctx context.Context, obj runtime.Object) {
@@ -42,12 +42,12 @@ func foldStringData(obj runtime.Object) {
 func (s secrets) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	problems := s.inert.ValidateUpdate(ctx, obj, old)
 	now, ok := obj.(*corev1.Secret)
-	was, ok2 := old.(*corev1.Secret)
-	if !ok || !ok2 || was.Immutable == nil || !*was.Immutable {
+	previous, ok2 := old.(*corev1.Secret)
+	if !ok || !ok2 || previous.Immutable == nil || !*previous.Immutable {
 		return problems
 	}
 	return append(problems, stillImmutable(now.Immutable,
-		part{"data", now.Data, was.Data})...)
+		fieldChange{"data", now.Data, previous.Data})...)
 }
 
 // configMaps is the strategy of ConfigMaps: it enforces immutable.
@@ -56,34 +56,34 @@ type configMaps struct{ inert }
 func (c configMaps) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
 	problems := c.inert.ValidateUpdate(ctx, obj, old)
 	now, ok := obj.(*corev1.ConfigMap)
-	was, ok2 := old.(*corev1.ConfigMap)
-	if !ok || !ok2 || was.Immutable == nil || !*was.Immutable {
+	previous, ok2 := old.(*corev1.ConfigMap)
+	if !ok || !ok2 || previous.Immutable == nil || !*previous.Immutable {
 		return problems
 	}
 	return append(problems, stillImmutable(now.Immutable,
-		part{"data", now.Data, was.Data}, part{"binaryData", now.BinaryData, was.BinaryData})...)
+		fieldChange{"data", now.Data, previous.Data}, fieldChange{"binaryData", now.BinaryData, previous.BinaryData})...)
 }
 
-type part struct {
-	name     string
-	now, was any
+type fieldChange struct {
+	name          string
+	now, previous any
 }
 
-// stillImmutable are the errors of an update of an immutable object.
-func stillImmutable(immutable *bool, parts ...part) field.ErrorList {
+// stillImmutable returns the errors of an update of an immutable object.
+func stillImmutable(immutable *bool, changes ...fieldChange) field.ErrorList {
 	var problems field.ErrorList
 	if immutable == nil || !*immutable {
 		problems = append(problems, field.Forbidden(field.NewPath("immutable"), immutableMessage))
 	}
-	for _, p := range parts {
-		if !reflect.DeepEqual(p.now, p.was) {
+	for _, p := range changes {
+		if !reflect.DeepEqual(p.now, p.previous) {
 			problems = append(problems, field.Forbidden(field.NewPath(p.name), immutableMessage))
 		}
 	}
 	return problems
 }
 
-// foldingDefaulter does the same to the result of a patch.
+// foldingDefaulter merges stringData into data in the result of a patch.
 type foldingDefaulter struct{}
 
 func (foldingDefaulter) Default(obj runtime.Object) { foldStringData(obj) }

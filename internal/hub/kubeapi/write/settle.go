@@ -17,13 +17,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// NamesAccepted says whether a CRD has all the names that it asks for.
+// NamesAccepted reports whether a CRD has all the names that it requests.
 func NamesAccepted(crd *table.Row) bool {
 	return gjson.GetBytes(crd.Value, `status.conditions.#(type=="NamesAccepted").status`).String() == string(apiextensionsv1.ConditionTrue)
 }
 
-// SettleNames gives CRDs of a space that were refused names those that are free now. It must
-// be called whenever a CRD was changed or deleted.
+// SettleNames gives CRDs of a space that lack names those that are free now. Controllers must call it
+// after each change or deletion of a CRD.
 func (s *Server) SettleNames(ctx context.Context, space key.Space) error {
 	var refused []string
 	prefix := key.ResourcePrefix(space, key.CRDs)
@@ -40,7 +40,7 @@ func (s *Server) SettleNames(ctx context.Context, space key.Space) error {
 	if err != nil {
 		return err
 	}
-	ctx = textual.With(about(ctx, space, r.kind, metav1.NamespaceNone), r.kind)
+	ctx = textual.With(withRequest(ctx, space, r.kind, metav1.NamespaceNone), r.kind)
 	same := rest.DefaultUpdatedObjectInfo(nil, func(_ context.Context, _, old runtime.Object) (runtime.Object, error) {
 		return old.DeepCopyObject(), nil
 	})

@@ -17,7 +17,7 @@ func All(s table.Reader) []key.Space {
 	return all
 }
 
-// Exists says whether a space can be used: it exists and is not being deleted.
+// Exists reports whether a space can be used: it exists and is not being deleted.
 func Exists(t *table.Table, s key.Space) bool {
 	if s == key.Root {
 		return true

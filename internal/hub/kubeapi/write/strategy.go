@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// inert is the strategy of built-in kinds: objects are stored as they were written, with
-// valid metadata; the status is written only by way of /status.
+// inert is the strategy of built-in kinds. Objects are stored as written, with valid metadata. Only
+// the status subresource writes the status.
 type inert struct {
 	runtime.ObjectTyper
 	names.NameGenerator
@@ -45,7 +45,7 @@ func (s inert) PrepareForCreate(_ context.Context, obj runtime.Object) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return // does not happen: the caller has had an accessor of the object
+		return // can't happen: the caller has used an accessor of the object
 	}
 	if s.kind.Generation {
 		m.SetGeneration(1)
@@ -81,9 +81,8 @@ func (s inert) ValidateUpdate(_ context.Context, obj, _ runtime.Object) field.Er
 	return s.validateFinalizers(m, field.NewPath("metadata"))
 }
 
-// validateFinalizers refuses names without a domain, as Kubernetes does for its own kinds,
-// except for the standard ones. CRDs and APIServices are of other API servers and may have
-// any.
+// validateFinalizers refuses names without a domain but the standard ones, as Kubernetes does for its
+// own kinds. CRDs and APIServices belong to other API servers and may have any.
 func (s inert) validateFinalizers(m metav1.Object, path *field.Path) (problems field.ErrorList) {
 	if s.kind.Resource == key.CRDs || s.kind.Resource.Group == "apiregistration.k8s.io" {
 		return nil
@@ -106,8 +105,8 @@ func (inert) WarningsOnUpdate(context.Context, runtime.Object, runtime.Object) [
 
 func (inert) Canonicalize(runtime.Object) {}
 
-// inertStatus is the strategy of the status of built-in kinds: it writes the status and, as
-// far as Kubernetes does, the metadata, but nothing else.
+// inertStatus is the strategy of the status of built-in kinds. It writes the status and, like
+// Kubernetes, some metadata, but nothing else.
 type inertStatus struct{ inert }
 
 func (inertStatus) AllowCreateOnUpdate() bool { return false }
@@ -115,11 +114,11 @@ func (inertStatus) AllowCreateOnUpdate() bool { return false }
 func (s inertStatus) PrepareForUpdate(_ context.Context, obj, old runtime.Object) {
 	copyContent(obj, old)
 	now, err := meta.Accessor(obj)
-	was, err2 := meta.Accessor(old)
-	if err == nil && err2 == nil { // always so: the caller has had these accessors
-		s.kind.ResetForStatus(now, was)
+	previous, err2 := meta.Accessor(old)
+	if err == nil && err2 == nil { // always: the caller has used these accessors
+		s.kind.ResetForStatus(now, previous)
 	}
 }
 
-// isDeleting says whether an object is being deleted.
+// isDeleting reports whether an object has a deletion timestamp.
 func isDeleting(m metav1.Object) bool { return !m.GetDeletionTimestamp().IsZero() }

@@ -16,43 +16,42 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// tainted is the strategy of Locations: the write that brings a taint also notes in the
-// status when it came, so that what was at the location then can be told from what came
-// later.
+// tainted is the strategy of Locations. The write that adds a taint also records the revision in the
+// status. Thus objects that were at the location before can be distinguished from later ones.
 type tainted struct {
 	rest.RESTCreateUpdateStrategy
-	// revision is the newest of which the hub knows.
+	// revision returns the newest revision that the hub knows.
 	revision func() int64
 }
 
 func (s tainted) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
-	s.note(obj, nil)
+	s.recordTaints(obj, nil)
 }
 
 func (s tainted) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	s.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
-	s.note(obj, old)
+	s.recordTaints(obj, old)
 }
 
-// note gives obj the times of its taints: those that old has had them keep theirs.
-func (s tainted) note(obj, old runtime.Object) {
+// recordTaints sets the revisions of the taints of obj. Taints that old has keep theirs.
+func (s tainted) recordTaints(obj, old runtime.Object) {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
 		return
 	}
-	var now, was v1alpha1.Location
+	var now, previous v1alpha1.Location
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &now) != nil {
 		return // the schema refuses it
 	}
-	if o, ok := old.(*unstructured.Unstructured); ok && runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &was) != nil {
-		was = v1alpha1.Location{}
+	if o, ok := old.(*unstructured.Unstructured); ok && runtime.DefaultUnstructuredConverter.FromUnstructured(o.Object, &previous) != nil {
+		previous = v1alpha1.Location{}
 	}
 	came := make([]any, 0, len(now.Spec.Taints))
 	for _, t := range now.Spec.Taints {
-		came = append(came, map[string]any{"key": t.Key, "effect": string(t.Effect), "resourceVersion": s.since(t, &was)})
+		came = append(came, map[string]any{"key": t.Key, "effect": string(t.Effect), "resourceVersion": s.since(t, &previous)})
 	}
-	if had, found, _ := unstructured.NestedSlice(u.Object, "status", "taints"); equality.Semantic.DeepEqual(had, came) || !found && len(came) == 0 {
+	if recorded, found, _ := unstructured.NestedSlice(u.Object, "status", "taints"); equality.Semantic.DeepEqual(recorded, came) || !found && len(came) == 0 {
 		return
 	}
 	if len(came) == 0 {
@@ -64,22 +63,22 @@ func (s tainted) note(obj, old runtime.Object) {
 	}
 }
 
-// since is when a taint of a Location came. Another value is not another taint.
-func (s tainted) since(t v1alpha1.Taint, was *v1alpha1.Location) string {
-	had := false
-	for _, of := range was.Spec.Taints {
-		had = had || of.Key == t.Key && of.Effect == t.Effect
+// since returns the revision at which a taint was added. A new value is still the same taint.
+func (s tainted) since(t v1alpha1.Taint, previous *v1alpha1.Location) string {
+	existed := false
+	for _, old := range previous.Spec.Taints {
+		existed = existed || old.Key == t.Key && old.Effect == t.Effect
 	}
-	for _, c := range was.Status.Taints {
-		if had && c.Key == t.Key && c.Effect == t.Effect {
+	for _, c := range previous.Status.Taints {
+		if existed && c.Key == t.Key && c.Effect == t.Effect {
 			return c.ResourceVersion
 		}
 	}
 	return strconv.FormatInt(s.revision(), 10)
 }
 
-// validateLocation validates taints and properties as far as the schema can't. It has no
-// errors for an object that the schema refuses anyway.
+// validateLocation validates a Location's taints. It has no errors for an object that the schema
+// refuses.
 func validateLocation(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var l v1alpha1.Location
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &l) != nil {
@@ -95,7 +94,7 @@ func validateLocation(_ key.Space, object map[string]any) (errs field.ErrorList)
 	return errs
 }
 
-// validateSeats validates what a Placement's schema can't of its pick and tolerations.
+// validateSeats validates the pick and tolerations of a Placement.
 func validateSeats(spec *v1alpha1.PlacementSpec) (errs field.ErrorList) {
 	if p := spec.Pick; p != nil && p.SpreadBy != "" {
 		errs = append(errs, metav1validation.ValidateLabelName(p.SpreadBy, field.NewPath("spec", "pick", "spreadBy"))...)

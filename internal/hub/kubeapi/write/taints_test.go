@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestTaintsHaveATime sees that the write that brings a taint says when it came, that
-// nothing else changes that, and that users do not write it.
+// TestTaintsHaveATime checks that the write that adds a taint records its revision, and that other
+// writes and users do not change the record.
 func TestTaintsHaveATime(t *testing.T) {
 	h := newHub(t)
 	l := object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Location", "metadata": object{"name": "l"}, "spec": object{
@@ -14,7 +14,7 @@ func TestTaintsHaveATime(t *testing.T) {
 	}, "status": object{"taints": []any{object{"key": "old", "effect": "NoPlace", "resourceVersion": "7"}}}}
 	since := func(a answer) map[string]any {
 		all := map[string]any{}
-		list, _ := a.at("status", "taints").([]any)
+		list, _ := a.field("status", "taints").([]any)
 		for _, t := range list {
 			t := t.(object)
 			all[fmt.Sprint(t["key"], ":", t["effect"])] = t["resourceVersion"]
@@ -37,7 +37,7 @@ func TestTaintsHaveATime(t *testing.T) {
 	if after := since(h.must(200, patch("/status", `{"status":{"assigned":3}}`))); fmt.Sprint(after) != fmt.Sprint(now) {
 		t.Errorf("after a status: %v, before %v", after, now)
 	}
-	if gone := h.must(200, patch("", `{"spec":{"taints":null}}`)); gone.at("status", "taints") != nil || gone.at("status", "assigned") != 3.0 {
+	if gone := h.must(200, patch("", `{"spec":{"taints":null}}`)); gone.field("status", "taints") != nil || gone.field("status", "assigned") != 3.0 {
 		t.Errorf("without taints: %s", gone.raw)
 	}
 	again := since(h.must(200, patch("", `{"spec":{"taints":[{"key":"old","effect":"NoPlace"}]}}`)))

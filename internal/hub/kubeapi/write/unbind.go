@@ -15,9 +15,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// FinishBinding deletes, one by one, the objects of an APIBinding that is being deleted, and
-// in the end the binding. Afterwards others of the space may have the names. It is safe to
-// call at any time.
+// FinishBinding deletes the objects of an APIBinding that is being deleted, and finally the binding.
+// Afterwards, its names are free for other definitions of the space. It is safe to call at any time.
 func (s *Server) FinishBinding(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.APIBindings, Name: name}}
 	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
@@ -33,19 +32,19 @@ func (s *Server) FinishBinding(ctx context.Context, space key.Space, name string
 	})
 }
 
-// boundBy are the resources of an APIBinding.
+// boundBy returns the resources of an APIBinding.
 func boundBy(row *table.Row) (all []key.Resource) {
 	var b v1alpha1.APIBinding
 	if row == nil || json.Unmarshal(row.Value, &b) != nil {
 		return nil
 	}
-	for _, of := range b.Status.Resources {
-		all = append(all, key.NewResource(of.Group, of.Resource))
+	for _, resource := range b.Status.Resources {
+		all = append(all, key.NewResource(resource.Group, resource.Resource))
 	}
 	return all
 }
 
-// boundIn says whether a resource of a space belongs to an APIBinding.
+// boundIn reports whether a resource of a space belongs to an APIBinding.
 func boundIn(state table.Reader, space key.Space, r key.Resource) bool {
 	return slices.ContainsFunc(binding.Of(state, space), func(b *binding.Binding) bool {
 		_, ok := b.Bound(r)
@@ -53,7 +52,7 @@ func boundIn(state table.Reader, space key.Space, r key.Resource) bool {
 	})
 }
 
-// unbinding says in an APIBinding that it is being deleted. It does nothing to other objects.
+// unbinding sets the condition of an APIBinding that is being deleted. It ignores other objects.
 func (s *Server) unbinding(u *unstructured.Unstructured, message string) {
 	if u.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("APIBinding") {
 		return

@@ -11,8 +11,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// A log that has no room to mark what goes with a binding keeps it: without the mark its
-// locations would take the deletion for a user's word. What is at no location goes.
+// TestUnbindingWaitsForRoom checks that objects of a deleted binding stay while the log has no space
+// for their annotation. Without it, their locations would take the deletion for a user's request.
+// Objects that are assigned to no location are deleted.
 func TestUnbindingWaitsForRoom(t *testing.T) {
 	h := newPlacingHub(t, placement.New())
 	h.must(201, h.do("POST", "root", "/apis/orrery.dev/v1alpha1/locations", object{
@@ -52,12 +53,12 @@ func TestUnbindingWaitsForRoom(t *testing.T) {
 	if n := h.keys("o/a/example.com/widgets/"); n != 0 {
 		t.Errorf("%d widgets are left", n)
 	}
-	if was := h.firstOf(placed, from); !strings.Contains(was, `"orrery.dev/unbound":"e"`) {
-		t.Errorf("it went without its mark: %s", was)
+	if first := h.firstOf(placed, from); !strings.Contains(first, `"orrery.dev/unbound":"e"`) {
+		t.Errorf("it went without its mark: %s", first)
 	}
 }
 
-// firstOf is what was written first under a key since a revision.
+// firstOf returns the first value of a key since a revision.
 func (h *hub) firstOf(k string, from int64) string {
 	h.t.Helper()
 	for rev := from; rev <= h.rev(); rev++ {

@@ -18,28 +18,28 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// universal adds to a kind's strategy what holds for every kind.
+// universal adds the rules for all kinds to a kind's strategy.
 type universal struct {
 	rest.RESTCreateUpdateStrategy
 	server *Server
 	kind   *kinds.Kind
 }
 
-// PrepareForCreate makes sure that no object is created as one that is being deleted, which
-// an apply or update that creates could ask for.
+// PrepareForCreate removes a deletion timestamp, which an apply or update that creates an object
+// could contain.
 func (u universal) PrepareForCreate(ctx context.Context, obj runtime.Object) {
 	if m, err := meta.Accessor(obj); err == nil {
 		m.SetDeletionTimestamp(nil)
 		m.SetDeletionGracePeriodSeconds(nil)
 	}
 	u.RESTCreateUpdateStrategy.PrepareForCreate(ctx, obj)
-	if p := passageFrom(ctx); p != nil {
+	if p := exportWriteFrom(ctx); p != nil {
 		p.claim(obj)
 	}
 }
 
-// PrepareForUpdate keeps what a version does not know that views slice by, so that a write is
-// judged by what will be stored. Where that fails, so does storage.
+// PrepareForUpdate restores the values by which views slice, if the written version lacks them.
+// Validation then uses the object that will be stored. If this fails, so does storage.
 func (u universal) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {
 	u.RESTCreateUpdateStrategy.PrepareForUpdate(ctx, obj, old)
 	s, ok := SpaceFromContext(ctx)
@@ -52,13 +52,13 @@ func (u universal) PrepareForUpdate(ctx context.Context, obj, old runtime.Object
 }
 
 func (u universal) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
-	return slices.Concat(validateAnnotations(obj, nil), u.validateTemplates(obj), judged(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
+	return slices.Concat(validateAnnotations(obj, nil), u.validateTemplates(obj), validateInView(ctx, obj, nil), u.RESTCreateUpdateStrategy.Validate(ctx, obj))
 }
 
 // ValidateUpdate returns why obj must not be stored. If nothing is wrong, it also marks the status of
 // obj as one of the earlier spec, see awaitLocations.
 func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	// What was accepted once, by another version of the hub, keeps nobody from other changes.
+	// A stored template that an earlier version of the hub accepted does not prevent other changes.
 	known := map[string]bool{}
 	for _, err := range u.validateTemplates(old) {
 		known[err.Error()] = true
@@ -66,7 +66,7 @@ func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	templates := slices.DeleteFunc(u.validateTemplates(obj), func(err *field.Error) bool { return known[err.Error()] })
 	sliced := u.protected(ctx, obj, old)
 	if len(sliced) == 0 {
-		sliced = judged(ctx, obj, old)
+		sliced = validateInView(ctx, obj, old)
 	}
 	all := slices.Concat(validateAnnotations(obj, old), templates, sliced, u.RESTCreateUpdateStrategy.ValidateUpdate(ctx, obj, old))
 	if len(all) == 0 {
@@ -75,7 +75,7 @@ func (u universal) ValidateUpdate(ctx context.Context, obj, old runtime.Object) 
 	return all
 }
 
-// validateTemplates refuses templates that can't be used, at the texts that have them.
+// validateTemplates refuses invalid templates. Its errors have the paths of the texts.
 func (u universal) validateTemplates(obj runtime.Object) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil || m.GetAnnotations()[v1alpha1.ExpandAnnotation] == "" {
@@ -95,12 +95,12 @@ func (u universal) validateTemplates(obj runtime.Object) field.ErrorList {
 	return u.server.config.Rules.CheckTemplates(object)
 }
 
-// maxAssigned bounds the names in the annotation of direct assignment: the hub keeps an index of names
-// whether or not there are such locations.
+// maxAssigned limits the names in the annotation of direct assignment: the hub has an index of all
+// names, even of locations that do not exist.
 const maxAssigned = 1024
 
-// validateAnnotations refuses values that would only be ignored later, and too many names of locations.
-// The names that old has, which is nil for a new object, are not too many.
+// validateAnnotations refuses invalid values, which would have no effect, and too many names of
+// locations. As many names as old has are allowed; old is nil for a new object.
 func validateAnnotations(obj, old runtime.Object) field.ErrorList {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -122,7 +122,7 @@ func validateAnnotations(obj, old runtime.Object) field.ErrorList {
 	return problems
 }
 
-// assignedNames are the names in an object's annotation of direct assignment.
+// assignedNames returns the names in an object's annotation of direct assignment.
 func assignedNames(m metav1.Object) (names []string, err error) {
 	err = json.Unmarshal([]byte(m.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]), &names)
 	return names, err

@@ -1,12 +1,11 @@
-// Package write decides what a space accepts: every create, update, patch, apply and delete
-// of an object goes through it into the log, with the Kubernetes behaviour that clients
-// rely on.
+// Package write serves writes of objects in spaces: every create, update, patch, apply and delete. It
+// validates them and writes to the log, with the behaviour of Kubernetes that clients rely on.
 //
-// It takes the space of a request only from its context, and composes keys only of
-// validated segments, so that no request can reach into another space. It must never act
-// on what a stored object says, except for those that own other objects: Spaces,
-// Namespaces and CustomResourceDefinitions. It never serves lists or watches, and it never
-// defaults or changes what a user wrote beyond metadata, status and a Secret's stringData.
+// The space of a request comes only from its context, and keys consist only of validated segments,
+// so no request can reach into another space. Stored objects have no effect here, except those that
+// own other objects: Spaces, Namespaces, CustomResourceDefinitions and APIBindings. The package
+// serves no lists or watches. It neither defaults nor changes a user's object, except metadata,
+// status and the stringData of Secrets.
 package write
 
 import (
@@ -31,79 +30,78 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// DefaultObjectBytes is the size limit, in bytes, of one object as it is stored: the largest
-// request to etcd, less its overhead. It has room for 1 MiB of binary data, the most that
-// Kubernetes accepts in a Secret, which base64 makes a third larger.
+// DefaultObjectBytes is the size limit of one stored object in bytes: the largest request to etcd,
+// less its overhead. It allows 1 MiB of binary data, the limit of Kubernetes for a Secret, which
+// base64 enlarges by a third.
 const DefaultObjectBytes = 1472 << 10
 
 // DefaultEventTTL is how long Events are kept after their last change.
 const DefaultEventTTL = time.Hour
 
-// cachedCustomKinds is how many custom kinds' storages are kept. That of an evicted kind is
-// made again when it is next written.
+// cachedCustomKinds is the number of custom kinds whose storages are cached.
 const cachedCustomKinds = 1024
 
-// cachedSchemas is how many documents' schemas are kept for the rules of Customizers; the
+// cachedSchemas is the number of documents whose schemas are cached for the rules of Customizers. The
 // largest take about 1 MB.
 const cachedSchemas = 16
 
-// maxDeciding is how many CRDs of a space are validated at a time. Validation may take a hundred
-// times the memory of a CRD.
+// maxDeciding is the number of CRDs of a space that are validated concurrently. Validation may take a
+// hundred times the memory of a CRD.
 const maxDeciding = 4
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
 	// Client reads and writes the log.
 	Client *kubernetes.Client
 	// Prefix is the log's prefix in etcd, such as "/orrery/".
 	Prefix string
-	// Table follows the log. It may lag: what it can't prove is read from etcd.
+	// Table follows the log. It may lag; the log decides where that matters.
 	Table *table.Table
 	// Limits are the limits of spaces.
 	Limits *quota.Limits
-	// Room makes puts wait for room in the log; nil if there always is room.
+	// Room delays puts until the log has space; nil for no quota.
 	Room Room
-	// Kinds has the kinds that need no CRD, and compiles those that do.
+	// Kinds has the built-in kinds, and compiles CRDs.
 	Kinds *registry.Registry
-	// Authorizer decides whether an update may create; nil allows it.
+	// Authorizer decides whether an update may create an object; nil allows it.
 	Authorizer authorizer.Authorizer
-	// Admission refuses objects of Orrery's kinds by who writes them; nil: none.
+	// Admission refuses objects of Orrery's kinds by user; nil accepts all.
 	Admission admission.ValidationInterface
-	// Exports say what is shown to the providers of APIs, and sliced how; nil: nothing is.
+	// Exports determines the export views and slices of objects; nil for none.
 	Exports *exports.Engine
-	// Follows says which kinds follow by a Placement; nil: all.
+	// Follows returns the kinds that follow by a Placement; nil for all.
 	Follows Follows
-	// Outdated refuses requests that write objects of a resource of which this hub knows less than
-	// another on the log; nil: there is no other.
+	// Outdated refuses writes of a resource of which a newer hub with the same log knows more; nil
+	// for none.
 	Outdated func(key.Resource) error
 	// ObjectBytes is the size limit of an object; 0 for DefaultObjectBytes.
 	ObjectBytes int
 	// EventTTL is how long Events are kept; 0 for DefaultEventTTL.
 	EventTTL time.Duration
-	// Rules checks the rules of Customizers; nil for one of its own.
+	// Rules checks the rules of Customizers; nil for a new engine.
 	Rules *rules.Engine
-	// Summaries compile the expressions of Summaries; nil for a language of its own.
+	// Summaries compiles the expressions of Summaries; nil for a new language.
 	Summaries *aggregate.Language
-	// Foretell says what a write of a policy would do, as it would be stored, or nil if it
-	// would be deleted; it is asked in dry runs, and answered as warnings. nil: nothing.
-	Foretell func(ctx context.Context, policy key.Object, value []byte) []string
+	// Preview describes the effects of a policy with a value, or of its deletion if value is nil.
+	// Dry runs return the lines as warnings. nil for no preview.
+	Preview func(ctx context.Context, policy key.Object, value []byte) []string
 	// Now is the clock; nil for time.Now.
 	Now func() time.Time
 }
 
-// Validate says what is missing.
+// Validate checks that required fields are set.
 func (c Config) Validate() error {
 	switch {
 	case c.Client == nil || c.Client.Client == nil || c.Client.Kubernetes == nil:
-		return errors.New("space config: Client is required")
+		return errors.New("write config: Client is required")
 	case c.Table == nil:
-		return errors.New("space config: Table is required")
+		return errors.New("write config: Table is required")
 	case c.Limits == nil:
-		return errors.New("space config: Limits are required")
+		return errors.New("write config: Limits are required")
 	case c.Kinds == nil:
-		return errors.New("space config: Kinds are required")
+		return errors.New("write config: Kinds are required")
 	case len(c.Prefix) < 3 || c.Prefix[0] != '/' || c.Prefix[len(c.Prefix)-1] != '/':
-		return fmt.Errorf("space config: Prefix %q must be a name between two slashes", c.Prefix)
+		return fmt.Errorf("write config: Prefix %q must be a name between two slashes", c.Prefix)
 	}
 	return nil
 }
@@ -181,7 +179,7 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// etcdKey is the key of an object in etcd.
+// etcdKey returns the etcd key of an object.
 func (s *Server) etcdKey(o key.Object) string { return s.config.Prefix + o.Key() }
 
 type contextKey int
@@ -190,17 +188,16 @@ const (
 	spaceKey contextKey = iota
 	admissionKey
 	oneStepKey
-	passageKey
+	exportWriteKey
 	namingKey
 )
 
-// WithSpace puts the space that a request is about into its context.
+// WithSpace adds the space of a request to its context.
 func WithSpace(ctx context.Context, space key.Space) context.Context {
 	return context.WithValue(ctx, spaceKey, space)
 }
 
-// SpaceFromContext is the space of a request's context, as WithSpace put it there; ok is false if
-// there is none.
+// SpaceFromContext returns the space that WithSpace added; ok is false if there is none.
 func SpaceFromContext(ctx context.Context) (key.Space, bool) {
 	space, ok := ctx.Value(spaceKey).(key.Space)
 	return space, ok

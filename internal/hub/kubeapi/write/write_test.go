@@ -191,7 +191,7 @@ type rootKey struct{}
 // clustered are the kinds of tests that are in no namespace.
 var clustered = []schema.GroupKind{{Group: "example.com", Kind: "Rack"}, {Kind: "Namespace"}}
 
-// chain serves /spaces/NAME/..., and what is written by way of shelves.
+// chain serves /spaces/NAME/..., and the writes by export views.
 func (h *hub) chain() http.Handler {
 	resolver := &request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
 	var handler http.Handler = http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -202,7 +202,7 @@ func (h *hub) chain() http.Handler {
 		}
 		h.caughtUp()
 		root, _ := req.Context().Value(rootKey{}).(route.Root)
-		f, of, through := root.Shelf()
+		f, space, through := root.Shelf()
 		if through {
 			s = f.Space
 		}
@@ -218,7 +218,7 @@ func (h *hub) chain() http.Handler {
 		}
 		var serve http.HandlerFunc
 		if through {
-			serve, err = h.server.ThroughHandler(kind, write.Through{Shelf: f, Space: of, Clustered: clustered}, info)
+			serve, err = h.server.ExportHandler(kind, write.ExportViewScope{ID: f, Space: space, Clustered: clustered}, info)
 		} else {
 			serve, err = h.server.Handler(kind, s, info)
 		}
@@ -243,7 +243,7 @@ func (h *hub) chain() http.Handler {
 
 type object = map[string]any
 
-// answer is what a request was answered.
+// answer is the response to a request.
 type answer struct {
 	method, path string
 	code         int
@@ -252,8 +252,8 @@ type answer struct {
 	warnings     []string
 }
 
-// at is a value in the answer, by its path.
-func (a answer) at(path ...string) any {
+// field returns a value of the response by its path.
+func (a answer) field(path ...string) any {
 	var v any = a.body
 	for _, p := range path {
 		m, ok := v.(object)
@@ -313,14 +313,14 @@ func (h *hub) must(code int, a answer) answer {
 }
 
 // refused checks the code and reason of a refusal, and that the message has a part.
-func (h *hub) refused(a answer, code int, reason metav1.StatusReason, part string) {
+func (h *hub) refused(a answer, code int, reason metav1.StatusReason, fragment string) {
 	h.t.Helper()
 	h.must(code, a)
-	if got := a.at("reason"); got != string(reason) {
+	if got := a.field("reason"); got != string(reason) {
 		h.t.Errorf("%s %s: got reason %v, want %s: %s", a.method, a.path, got, reason, a.raw)
 	}
-	if m, _ := a.at("message").(string); !strings.Contains(m, part) {
-		h.t.Errorf("%s %s: message %q lacks %q", a.method, a.path, m, part)
+	if m, _ := a.field("message").(string); !strings.Contains(m, fragment) {
+		h.t.Errorf("%s %s: message %q lacks %q", a.method, a.path, m, fragment)
 	}
 }
 

@@ -22,8 +22,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// guarded is storage in which only what is on a shelf exists for a request by way of it. For
-// others it is as it is. Each object is judged as it is in the transaction that is to write it.
+// guarded is storage that contains only the objects of an export view, for requests by that view.
+// Other requests use all of it. The transaction that writes an object checks its current version.
 type guarded struct {
 	storage.Interface
 	server *Server
@@ -33,13 +33,13 @@ type guarded struct {
 // Create implements storage.Interface.
 func (g guarded) Create(ctx context.Context, k string, obj, out runtime.Object, ttl uint64) error {
 	err := g.Interface.Create(ctx, k, obj, out, ttl)
-	p := passageFrom(ctx)
+	p := exportWriteFrom(ctx)
 	if p == nil || !storage.IsExist(err) {
 		return err
 	}
 	there := p.in.kind.New()
 	if g.Interface.Get(ctx, k, storage.GetOptions{}, there) != nil {
-		return err // it went meanwhile, or nobody knows
+		return err // the object was deleted meanwhile, or can't be read
 	}
 	switch shown, failed := g.shows(ctx, p, k, there); {
 	case failed != nil:
@@ -50,25 +50,25 @@ func (g guarded) Create(ctx context.Context, k string, obj, out runtime.Object, 
 	return err
 }
 
-// elsewhere is the answer where a name is another's.
-func (p *passage) elsewhere() error {
+// elsewhere returns the error for a name that is used outside of the view.
+func (p *exportWrite) elsewhere() error {
 	return apierrors.NewForbidden(p.kind.GVR.GroupResource(), p.called.name, errors.New("nothing can be created here under this name"))
 }
 
 // Get implements storage.Interface.
 func (g guarded) Get(ctx context.Context, k string, opts storage.GetOptions, out runtime.Object) error {
 	err := g.Interface.Get(ctx, k, opts, out)
-	p := passageFrom(ctx)
+	p := exportWriteFrom(ctx)
 	if p == nil || err != nil {
 		return err
 	}
 	if m, err := meta.Accessor(out); err != nil || m.GetUID() == "" {
-		return err // there is nothing
+		return err // the object does not exist
 	}
 	switch shown, err := g.shows(ctx, p, k, out); {
 	case err != nil || shown:
 		return err
-	case opts.IgnoreNotFound: // a dry run of what may create it
+	case opts.IgnoreNotFound: // a dry run of an update that may create the object
 		return p.elsewhere()
 	}
 	return storage.NewKeyNotFoundError(k, 0)
@@ -77,7 +77,7 @@ func (g guarded) Get(ctx context.Context, k string, opts storage.GetOptions, out
 // GetList implements storage.Interface.
 func (g guarded) GetList(ctx context.Context, k string, opts storage.ListOptions, list runtime.Object) error {
 	err := g.Interface.GetList(ctx, k, opts, list)
-	p := passageFrom(ctx)
+	p := exportWriteFrom(ctx)
 	if p == nil || err != nil {
 		return err
 	}
@@ -103,13 +103,13 @@ func (g guarded) GetList(ctx context.Context, k string, opts storage.ListOptions
 	return meta.SetList(list, kept)
 }
 
-// GuaranteedUpdate implements storage.Interface. Preconditions are looked at after the shelf:
-// they would tell of what is not on it.
+// GuaranteedUpdate implements storage.Interface. It checks preconditions after the view, because
+// their errors would reveal objects outside of it.
 func (g guarded) GuaranteedUpdate(ctx context.Context, k string, out runtime.Object, ignoreNotFound bool, preconditions *storage.Preconditions, update storage.UpdateFunc, cached runtime.Object) error {
-	p, write := passageFrom(ctx), update
+	p, write := exportWriteFrom(ctx), update
 	update = func(existing runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		obj, ttl, err := write(existing, res)
-		if err == nil && res.ResourceVersion != 0 { // also where no strategy is asked, as in deletions
+		if err == nil && res.ResourceVersion != 0 { // deletions, too, which use no strategy
 			err = g.server.keepValues(ctx, g.kind, g.path(k), obj, existing)
 		}
 		return obj, ttl, err
@@ -117,7 +117,7 @@ func (g guarded) GuaranteedUpdate(ctx context.Context, k string, out runtime.Obj
 	if p == nil {
 		return g.Interface.GuaranteedUpdate(ctx, k, out, ignoreNotFound, preconditions, update, cached)
 	}
-	judged := func(existing runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
+	checked := func(existing runtime.Object, res storage.ResponseMeta) (runtime.Object, *uint64, error) {
 		if res.ResourceVersion != 0 {
 			switch shown, err := g.shows(ctx, p, k, existing); {
 			case err != nil:
@@ -133,16 +133,16 @@ func (g guarded) GuaranteedUpdate(ctx context.Context, k string, out runtime.Obj
 		}
 		return update(existing, res)
 	}
-	return g.Interface.GuaranteedUpdate(ctx, k, out, ignoreNotFound, nil, judged, nil)
+	return g.Interface.GuaranteedUpdate(ctx, k, out, ignoreNotFound, nil, checked, nil)
 }
 
 // Delete implements storage.Interface.
 func (g guarded) Delete(ctx context.Context, k string, out runtime.Object, preconditions *storage.Preconditions, validate storage.ValidateObjectFunc, cached runtime.Object, opts storage.DeleteOptions) error {
-	p := passageFrom(ctx)
+	p := exportWriteFrom(ctx)
 	if p == nil {
 		return g.Interface.Delete(ctx, k, out, preconditions, validate, cached, opts)
 	}
-	judged := func(ctx context.Context, existing runtime.Object) error {
+	checked := func(ctx context.Context, existing runtime.Object) error {
 		switch shown, err := g.shows(ctx, p, k, existing); {
 		case err != nil:
 			return err
@@ -154,22 +154,22 @@ func (g guarded) Delete(ctx context.Context, k string, out runtime.Object, preco
 		}
 		return validate(ctx, existing)
 	}
-	return g.Interface.Delete(ctx, k, out, nil, judged, nil, opts)
+	return g.Interface.Delete(ctx, k, out, nil, checked, nil, opts)
 }
 
-// shows says whether what is stored is on the shelf.
-func (g guarded) shows(ctx context.Context, p *passage, k string, stored runtime.Object) (bool, error) {
+// shows reports whether a stored object is in the export view.
+func (g guarded) shows(ctx context.Context, p *exportWrite, k string, stored runtime.Object) (bool, error) {
 	row, err := g.server.rowOf(ctx, g.path(k), stored)
-	return err == nil && row.IsShownIn(p.Shelf), err
+	return err == nil && row.IsShownIn(p.ID), err
 }
 
-// path is the table's key of what is stored.
+// path returns the table's key of a stored object.
 func (g guarded) path(k string) string { return strings.TrimPrefix(k, g.server.config.Prefix) }
 
-// claim gives an object that is created by way of a slice what makes it one of the slice, if
-// it does not say itself what it is.
-func (p *passage) claim(obj runtime.Object) {
-	if !p.Shelf.View || p.Shelf.Value == "" {
+// claim sets the value by which a slice selects an object that is created in the slice, unless the
+// object has a value.
+func (p *exportWrite) claim(obj runtime.Object) {
+	if !p.ID.View || p.ID.Value == "" {
 		return
 	}
 	for _, k := range p.keys() {
@@ -178,67 +178,67 @@ func (p *passage) claim(obj runtime.Object) {
 		}
 		if k.Field {
 			if u, ok := obj.(*unstructured.Unstructured); ok {
-				// Where it can't be set the schema has something else, and refuses the object.
-				_ = setValue(k.Split, u, p.Shelf.Value)
+				// If it can't be set, the object has another type there, and the schema refuses it.
+				_ = setValue(k.Split, u, p.ID.Value)
 			}
 			continue
 		}
 		if m, err := meta.Accessor(obj); err == nil {
 			labels := map[string]string{}
 			maps.Copy(labels, m.GetLabels())
-			labels[k.Split.Label] = p.Shelf.Value
+			labels[k.Split.Label] = p.ID.Value
 			m.SetLabels(labels)
 		}
 	}
 }
 
-// keys are those of the view whose shelf it is.
-func (p *passage) keys() []exports.Key {
-	view := p.Shelf
+// keys returns the keys of the APIExportView of the request.
+func (p *exportWrite) keys() []exports.Key {
+	view := p.ID
 	view.Value = ""
 	return slices.DeleteFunc(p.server.config.Exports.Keys(p.space, p.kind.Resource), func(k exports.Key) bool { return k.View != view })
 }
 
-// judged refuses a write by way of a shelf by which an object would not be on it.
-func judged(ctx context.Context, obj, old runtime.Object) field.ErrorList {
-	if p := passageFrom(ctx); p != nil {
-		return p.judge(obj, old)
+// validateInView refuses a write by an export view that would put the object outside of it.
+func validateInView(ctx context.Context, obj, old runtime.Object) field.ErrorList {
+	if p := exportWriteFrom(ctx); p != nil {
+		return p.validate(obj, old)
 	}
 	return nil
 }
 
-// judge refuses a write by which an object would not be on the shelf, or no longer in another
-// slice. old is what there is; nil if there is nothing. What has no value yet may be given one
-// by way of the rest.
-func (p *passage) judge(obj, old runtime.Object) field.ErrorList {
+// validate refuses a write that would put an object outside of the export view, or remove it from
+// another slice. old is nil for a new object. In the rest of a view, an object without a value may
+// be given one.
+func (p *exportWrite) validate(obj, old runtime.Object) field.ErrorList {
 	state := p.server.config.Table.Snapshot()
-	on, err := p.shelvesOf(state, obj)
+	views, err := p.viewsOf(state, obj)
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
-	if slices.Contains(on, p.Shelf) {
-		return p.takes(state, obj, old, on)
+	if slices.Contains(views, p.ID) {
+		return p.validateOtherSlices(state, obj, old, views)
 	}
 	for _, k := range p.keys() {
 		switch value := valueOf(k.Split, obj); {
-		case k.Claim != nil && k.Field, value == "" && p.Shelf.Value == "":
-		case old != nil && p.Shelf.Value == "" && valueOf(k.Split, old) == "" && slicesItself(k, obj):
-			return p.takes(state, obj, old, on) // it is given to a slice
-		case k.Shelf(value) == p.Shelf:
-		case p.Shelf.Value == "":
-			return field.ErrorList{field.Forbidden(splitPath(k.Split), fmt.Sprintf("%q has a slice of its own: this is the rest of APIExportView %q", value, p.Shelf.Name))}
+		case k.Claim != nil && k.Field, value == "" && p.ID.Value == "":
+		case old != nil && p.ID.Value == "" && valueOf(k.Split, old) == "" && slicesItself(k, obj):
+			return p.validateOtherSlices(state, obj, old, views) // the object gets its first value
+		case k.Shelf(value) == p.ID:
+		case p.ID.Value == "":
+			return field.ErrorList{field.Forbidden(splitPath(k.Split), fmt.Sprintf("%q has a slice of its own: this is the rest of APIExportView %q", value, p.ID.Name))}
 		default:
-			return field.ErrorList{field.Forbidden(splitPath(k.Split), fmt.Sprintf("must be %q: this is its slice of APIExportView %q", p.Shelf.Value, p.Shelf.Name))}
+			return field.ErrorList{field.Forbidden(splitPath(k.Split), fmt.Sprintf("must be %q: this is its slice of APIExportView %q", p.ID.Value, p.ID.Name))}
 		}
 	}
-	if !p.Shelf.View || !slices.ContainsFunc(on, func(f key.Shelf) bool { f.Value = p.Shelf.Value; return f == p.Shelf }) {
+	if !p.ID.View || !slices.ContainsFunc(views, func(f key.Shelf) bool { f.Value = p.ID.Value; return f == p.ID }) {
 		return field.ErrorList{field.Forbidden(field.NewPath("metadata", "labels"), fmt.Sprintf("with these the claim of %s does not select it", p.kind.GVR.GroupResource()))}
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "ownerReferences"), "what owns it or refers to it must be in this slice")}
 }
 
-// shelvesOf are the shelves that an object would be on in a state.
-func (p *passage) shelvesOf(state table.Reader, obj runtime.Object) ([]key.Shelf, error) {
+// viewsOf returns the export views that would contain an object in a state.
+func (p *exportWrite) viewsOf(state table.Reader, obj runtime.Object) ([]key.Shelf, error) {
 	e, err := p.entryOf(obj)
 	if err != nil {
 		return nil, err
@@ -246,8 +246,8 @@ func (p *passage) shelvesOf(state table.Reader, obj runtime.Object) ([]key.Shelf
 	return p.server.config.Exports.On(state, e), nil
 }
 
-// entryOf is an object as it would be stored.
-func (p *passage) entryOf(obj runtime.Object) (*table.Entry, error) {
+// entryOf returns an object as it would be stored.
+func (p *exportWrite) entryOf(obj runtime.Object) (*table.Entry, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return nil, err

@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// between is a log in which something else happens after a write has read and judged what it
-// changes, and before its transaction: once, when that is armed.
+// between is a log that calls a function once, when armed: after a write has read and validated the
+// object, and before its transaction.
 type between struct{ armed *atomic.Pointer[func()] }
 
 func (b between) Admit(context.Context, write.Write) (func(error) error, error) {
@@ -31,13 +31,13 @@ func (b between) Admit(context.Context, write.Write) (func(error) error, error) 
 // writer is a way to write an object.
 type writer struct {
 	name string
-	// sets says that it gives the object the value by which it is sliced; rest, that it goes by
-	// way of the rest, where nothing with a value is.
+	// sets is set if it sets the value by which the object is sliced; rest, if it uses the view of
+	// objects without a value.
 	sets, rest bool
 	do         func(o raced, value string) answer
 }
 
-// raced is an object that several write, with the revision at which they have read it.
+// raced is an object with several writers, and the revision that they have read.
 type raced struct {
 	name    string
 	version any
@@ -58,7 +58,7 @@ func widgetWriters(h *hub) []writer {
 	patch := func(root, path, body, kind string) answer {
 		return h.do("PATCH", root, path, body, "Content-Type", kind)
 	}
-	all, rest := shelf("", "", key.AllSpaces), shelf("classes", "", key.AllSpaces)
+	all, rest := viewPath("", "", key.AllSpaces), viewPath("classes", "", key.AllSpaces)
 	return []writer{
 		{"PUT", true, false, func(o raced, v string) answer {
 			return h.do("PUT", "a", widgets+"/"+o.name, put(o, object{"class": v}))
@@ -75,7 +75,7 @@ func widgetWriters(h *hub) []writer {
 		{"export, forced apply", true, false, func(o raced, v string) answer {
 			return patch(all, wide("a", "widgets", o.name)+"?fieldManager=n&force=true", applied(o, v), apply)
 		}},
-		{"export, one space", true, false, func(o raced, v string) answer { return patch(shelf("", "", "a"), widgets+"/"+o.name, set(v), merge) }},
+		{"export, one space", true, false, func(o raced, v string) answer { return patch(viewPath("", "", "a"), widgets+"/"+o.name, set(v), merge) }},
 		{"rest", true, true, func(o raced, v string) answer { return patch(rest, wide("a", "widgets", o.name), set(v), merge) }},
 
 		{"PUT without it", false, false, func(o raced, _ string) answer {
@@ -106,7 +106,7 @@ func configMapWriters(h *hub) []writer {
 	patch := func(root, path, body, kind string) answer {
 		return h.do("PATCH", root, path, body, "Content-Type", kind)
 	}
-	all, rest := shelf("", "", key.AllSpaces), shelf("tiers", "", key.AllSpaces)
+	all, rest := viewPath("", "", key.AllSpaces), viewPath("tiers", "", key.AllSpaces)
 	return []writer{
 		{"PUT", true, false, func(o raced, v string) answer {
 			return h.do("PUT", "a", configMaps+"/"+o.name, full(o, object{"use": "e", "tier": v}))
@@ -160,7 +160,7 @@ func textAt(stored []byte, path ...string) string {
 	if json.Unmarshal(stored, &o) != nil {
 		return ""
 	}
-	s, _ := answer{body: o}.at(path...).(string)
+	s, _ := answer{body: o}.field(path...).(string)
 	return s
 }
 
@@ -183,34 +183,33 @@ func (r races) history(name string, from int64) (all []string) {
 	return all
 }
 
-// TestOneOfTwoWritersSlices: whatever path two writers take, and wherever between the reading
-// and the writing of one the other comes, the first value stays, who is told of success has
-// its own, and by the rest nothing is written to what has got a slice meanwhile.
+// TestOneOfTwoWritersSlices runs one write of an object while another one is between its read and its
+// transaction. The first value stays, a writer that succeeds has set its own value, and no write by
+// the rest of a view changes an object that has got a value meanwhile.
 func TestOneOfTwoWritersSlices(t *testing.T) {
-	for name, of := range map[string]func(*hub) races{"exported": racesOfWidgets, "claimed": racesOfConfigMaps} {
+	for name, newRaces := range map[string]func(*hub) races{"exported": racesOfWidgets, "claimed": racesOfConfigMaps} {
 		t.Run(name, func(t *testing.T) {
-			h := newShelves(t)
-			r, armed := of(h), &atomic.Pointer[func()]{}
+			h := newExportHub(t)
+			r, armed := newRaces(h), &atomic.Pointer[func()]{}
 			h.serve(between{armed})
 			for i, first := range r.writers {
 				for j, second := range r.writers {
 					o := raced{name: fmt.Sprintf("o-%d-%d", i, j)}
-					o.version = h.must(201, r.create(o.name)).at("metadata", "resourceVersion")
+					o.version = h.must(201, r.create(o.name)).field("metadata", "resourceVersion")
 					from := h.rev()
 					var inner answer
 					do := func() { inner = second.do(o, r.values[1]) }
 					armed.Store(&do)
 					outer := first.do(o, r.values[0])
-					r.judge(fmt.Sprintf("%s, and meanwhile %s", first.name, second.name), first, second, outer, inner, r.history(o.name, from))
+					r.check(fmt.Sprintf("%s, and meanwhile %s", first.name, second.name), first, second, outer, inner, r.history(o.name, from))
 				}
 			}
 		})
 	}
 }
 
-// judge checks what came of two writers of whom the second was done while the first was about
-// to write.
-func (r races) judge(what string, first, second writer, outer, inner answer, history []string) {
+// check checks the result of two writers, the second of which wrote while the first was about to.
+func (r races) check(what string, first, second writer, outer, inner answer, history []string) {
 	r.t.Helper()
 	want := []string{""}
 	switch {
@@ -237,10 +236,10 @@ func (r races) judge(what string, first, second writer, outer, inner answer, his
 // TestNoWriteToASuccessor: what is deleted and made anew in another slice, while a write by way
 // of the first is about to be done, is not written by that.
 func TestNoWriteToASuccessor(t *testing.T) {
-	h := newShelves(t)
+	h := newExportHub(t)
 	armed := &atomic.Pointer[func()]{}
 	h.serve(between{armed})
-	x := shelf("classes", "x", key.AllSpaces)
+	x := viewPath("classes", "x", key.AllSpaces)
 	for i, w := range []struct {
 		code           int
 		path           string
@@ -272,13 +271,13 @@ func TestNoWriteToASuccessor(t *testing.T) {
 // TestManyWriters: of many that write one object at once, by all paths and with different
 // values, one decides in which slice it is, and no other value is ever stored.
 func TestManyWriters(t *testing.T) {
-	for name, of := range map[string]func(*hub) races{"exported": racesOfWidgets, "claimed": racesOfConfigMaps} {
+	for name, newRaces := range map[string]func(*hub) races{"exported": racesOfWidgets, "claimed": racesOfConfigMaps} {
 		t.Run(name, func(t *testing.T) {
-			h := newShelves(t)
-			r := of(h)
+			h := newExportHub(t)
+			r := newRaces(h)
 			for round := range 8 {
 				o := raced{name: fmt.Sprint("o-", round)}
-				o.version = h.must(201, r.create(o.name)).at("metadata", "resourceVersion")
+				o.version = h.must(201, r.create(o.name)).field("metadata", "resourceVersion")
 				from := h.rev()
 				var mu sync.Mutex
 				won := map[string]bool{}

@@ -27,10 +27,10 @@ func sliced(plural, kind, scope string) object {
 	return c
 }
 
-// newShelves is a hub where the spaces a and b have bound what p exports: widgets and racks,
+// newExportHub returns a hub where the spaces a and b have bound what p exports: widgets and racks,
 // ConfigMaps with the label use=e and Secrets, of which b has accepted only the ConfigMaps,
 // and u has bound nothing. The view classes slices by a field, tiers by a label.
-func newShelves(t *testing.T) *hub {
+func newExportHub(t *testing.T) *hub {
 	h := newHub(t)
 	for _, s := range []string{"p", "u"} {
 		h.must(201, h.do("POST", "root", spaces, object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Space", "metadata": object{"name": s}}))
@@ -75,11 +75,11 @@ func (h *hub) bind(s key.Space, claims ...any) {
 }
 
 // write writes an object of Orrery's kinds as the hub does.
-func (h *hub) write(s key.Space, r key.Resource, name string, of object) {
+func (h *hub) write(s key.Space, r key.Resource, name string, content object) {
 	h.t.Helper()
 	kinds := map[key.Resource]string{key.APIExports: "APIExport", key.APIExportViews: "APIExportView", key.APIBindings: "APIBinding"}
 	o := object{"apiVersion": "orrery.dev/v1alpha1", "kind": kinds[r], "metadata": object{"name": name, "uid": string(s) + name}}
-	maps.Copy(o, of)
+	maps.Copy(o, content)
 	value, err := json.Marshal(o)
 	if err != nil {
 		h.t.Fatal(err)
@@ -90,8 +90,8 @@ func (h *hub) write(s key.Space, r key.Resource, name string, of object) {
 	}
 }
 
-// shelf is the root of what a view or, without one, the export shows of a space.
-func shelf(view, value string, s key.Space) string {
+// viewPath returns the path of an export view, or of the whole export, for a space.
+func viewPath(view, value string, s key.Space) string {
 	f := key.Shelf{Space: provider, Name: "e"}
 	if view != "" {
 		f = key.Shelf{Space: provider, Name: view, View: true, Value: value}
@@ -108,10 +108,10 @@ func labeled(o object, labels object) object {
 	return o
 }
 
-// What an object is sliced by can be set once, by whoever writes, and not changed or taken away
-// in any way until it is gone; all else can.
+// TestValuesStay checks that the value by which an object is sliced can be set once, by any user. It
+// can't be changed or removed until the object is deleted; other fields can.
 func TestValuesStay(t *testing.T) {
-	h := newShelves(t)
+	h := newExportHub(t)
 	const path = widgets + "/w"
 	h.must(201, h.do("POST", "a", widgets, widget("w", object{"replicas": 1})))
 	patch := func(body string) answer { return h.do("PATCH", "a", path, body, "Content-Type", merge) }
@@ -119,18 +119,18 @@ func TestValuesStay(t *testing.T) {
 	set := h.must(200, patch(`{"spec":{"class":"x"},"metadata":{"labels":{"tier":"iron"}}}`))
 	for name, change := range seeds.Ordered(map[string]struct {
 		method, path, body, kind string
-		part                     string
+		fragment                 string
 	}{
 		"patch":    {"PATCH", path, `{"spec":{"class":"y"}}`, merge, "spec.class"},
 		"removal":  {"PATCH", path, `{"spec":{"class":null}}`, merge, `APIExportView "classes" of space "p"`},
 		"emptying": {"PATCH", path, `{"spec":{"class":""}}`, merge, `"x"`},
 		"label":    {"PATCH", path, `{"metadata":{"labels":{"tier":"gold"}}}`, merge, "metadata.labels[tier]"},
-		"update":   {"PUT", path, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","resourceVersion":%q},"spec":{}}`, set.at("metadata", "resourceVersion")), "application/json", "spec.class"},
+		"update":   {"PUT", path, fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","resourceVersion":%q},"spec":{}}`, set.field("metadata", "resourceVersion")), "application/json", "spec.class"},
 		"apply":    {"PATCH", path + "?fieldManager=m&force=true", `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w"},"spec":{"class":"y"}}`, apply, "spec.class"},
 	}) {
 		t.Run(name, func(t *testing.T) {
 			h.t = t
-			h.refused(h.do(change.method, "a", change.path, change.body, "Content-Type", change.kind), 422, "Invalid", change.part)
+			h.refused(h.do(change.method, "a", change.path, change.body, "Content-Type", change.kind), 422, "Invalid", change.fragment)
 		})
 	}
 	h.t = t
@@ -147,7 +147,7 @@ func TestValuesStay(t *testing.T) {
 // A claimed object keeps its label as long as it is claimed, and its space may take it from
 // the claim, with the label.
 func TestValuesOfClaimedObjects(t *testing.T) {
-	h := newShelves(t)
+	h := newExportHub(t)
 	for _, s := range []string{"a", "u"} {
 		h.must(201, h.do("POST", s, configMaps, labeled(configMap("c", nil), object{"use": "e", "tier": "gold"})))
 	}
@@ -164,12 +164,12 @@ func TestValuesOfClaimedObjects(t *testing.T) {
 	h.refused(patch("a", "c", `{"metadata":{"labels":{"tier":"gold"}}}`), 422, "Invalid", "silver")
 }
 
-// What an object is sliced by is kept through all that is written by a version without the
-// field, also when none has it any more, and while finalizers hold the object.
+// TestValuesOutlastTheirField checks that writes by a version without the field keep the value by
+// which an object is sliced, even if no version has the field, and while finalizers keep the object.
 func TestValuesOutlastTheirField(t *testing.T) {
-	for by, without := range map[string][]int{"v2": {1}, "v1": {0, 1}} {
-		t.Run(by, func(t *testing.T) {
-			h := newShelves(t)
+	for version, without := range map[string][]int{"v2": {1}, "v1": {0, 1}} {
+		t.Run(version, func(t *testing.T) {
+			h := newExportHub(t)
 			h.must(201, h.do("POST", "a", widgets, widget("w", object{"class": "x"})))
 			definition := sliced("widgets", "Widget", "Namespaced")["spec"].(object)
 			for _, i := range without {
@@ -178,9 +178,9 @@ func TestValuesOutlastTheirField(t *testing.T) {
 			}
 			h.must(200, h.do("PATCH", "a", crds+"/widgets.example.com", object{"spec": definition}, "Content-Type", merge))
 			h.caughtUp()
-			path := strings.Replace(widgets, "/v1/", "/"+by+"/", 1) + "/w"
+			path := strings.Replace(widgets, "/v1/", "/"+version+"/", 1) + "/w"
 			generation := 0.0
-			for _, root := range []string{"a", shelf("classes", "x", "a")} {
+			for _, root := range []string{"a", viewPath("classes", "x", "a")} {
 				for _, write := range [][3]string{
 					{"PATCH", path, `{"spec":{"replicas":3}}`},
 					{"PATCH", path, `{"metadata":{"labels":{"k":"` + strconv.Itoa(len(root)) + `"},"finalizers":["example.com/wait"]}}`},
@@ -188,7 +188,7 @@ func TestValuesOutlastTheirField(t *testing.T) {
 					{"PATCH", path + "/scale", `{"spec":{"replicas":3}}`},
 				} {
 					a := h.must(200, h.do(write[0], root, write[1], write[2], "Content-Type", merge))
-					if g, ok := a.at("metadata", "generation").(float64); ok && generation == 0 {
+					if g, ok := a.field("metadata", "generation").(float64); ok && generation == 0 {
 						generation = g
 					} else if ok && g != generation {
 						t.Errorf("%s is generation %v, want %v", write[2], g, generation)
@@ -196,14 +196,14 @@ func TestValuesOutlastTheirField(t *testing.T) {
 					h.slicedBy(write[1]+" "+write[2], "x", "o/a/example.com/widgets/default/w")
 				}
 			}
-			if by == "v1" { // the other is stored as this
+			if version == "v1" { // the other is stored as this
 				other := strings.Replace(path, "/v1/", "/v2/", 1)
 				h.refused(h.do("PATCH", "a", other, `{"spec":{"replicas":5}}`, "Content-Type", merge), 403, "Forbidden", "as v1 alone")
 				h.refused(h.do("DELETE", "a", other, nil), 403, "Forbidden", "as v1 alone")
 			}
 			h.must(200, h.do("DELETE", "a", path, nil))
 			h.slicedBy("DELETE", "x", "o/a/example.com/widgets/default/w")
-			h.must(200, h.do("PATCH", shelf("classes", "x", "a"), path, `{"metadata":{"finalizers":null}}`, "Content-Type", merge))
+			h.must(200, h.do("PATCH", viewPath("classes", "x", "a"), path, `{"metadata":{"finalizers":null}}`, "Content-Type", merge))
 			if h.stored("o/a/example.com/widgets/default/w") != nil {
 				t.Error("it is not gone")
 			}
@@ -211,7 +211,7 @@ func TestValuesOutlastTheirField(t *testing.T) {
 	}
 }
 
-// slicedBy checks the class of what is stored.
+// slicedBy checks the class of the stored object.
 func (h *hub) slicedBy(after, class, key string) {
 	h.t.Helper()
 	if stored := string(h.stored(key)); !strings.Contains(stored, `"class":"`+class+`"`) {

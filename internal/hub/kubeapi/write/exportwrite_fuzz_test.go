@@ -18,12 +18,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// fuzzedPassage is the passage of a request for what is called so across all spaces; nil if
-// nothing is called so.
-func fuzzedPassage(namespaced bool, namespace, name string) *passage {
+// fuzzedWrite returns the exportWrite for a name in the view of all spaces, or nil if no object can
+// have that name.
+func fuzzedWrite(namespaced bool, namespace, name string) *exportWrite {
 	resource := key.NewResource("example.com", "racks")
-	w := &way{
-		Through: Through{Space: key.AllSpaces, Clustered: []schema.GroupKind{{Group: "example.com", Kind: "Rack"}, {Kind: "Namespace"}}},
+	w := &exportRequest{
+		ExportViewScope: ExportViewScope{Space: key.AllSpaces, Clustered: []schema.GroupKind{{Group: "example.com", Kind: "Rack"}, {Kind: "Namespace"}}},
 		kind: &kinds.Kind{Resource: resource, Namespaced: namespaced, GVK: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Rack"},
 			GVR: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "racks"}},
 	}
@@ -31,14 +31,14 @@ func fuzzedPassage(namespaced bool, namespace, name string) *passage {
 	if !ok || c.Space == "" || name == "" {
 		return nil
 	}
-	p := &passage{way: w, space: c.Space, namespace: c.Namespace, name: c.Name}
+	p := &exportWrite{exportRequest: w, space: c.Space, namespace: c.Namespace, name: c.Name}
 	p.called.namespace, p.called.name = namespace, name
 	return p
 }
 
-// FuzzThrough: what a client has read of an object across all spaces and sends back is the
-// object as it is stored; whatever it sends is of the space and the name that it has called,
-// and of no other, and so are the owners.
+// FuzzThrough checks the names of objects in a view of all spaces. An object that a client reads and
+// sends back equals the stored object. A written object, and its owners, belong to the space and name
+// of the request.
 func FuzzThrough(f *testing.F) {
 	const owner = `{"apiVersion":"example.com/v1","kind":"Rack","name":"r","uid":"1"}`
 	for _, seed := range []struct {
@@ -61,9 +61,9 @@ func FuzzThrough(f *testing.F) {
 		f.Add(seed.namespaced, seed.space, seed.namespace, seed.name, []byte(seed.stored), []byte(seed.sent))
 	}
 	f.Fuzz(func(t *testing.T, namespaced bool, space, namespace, name string, stored, sent []byte) {
-		// What is called so by a client leads to one object at most, which is called so.
+		// A name in the view belongs to one object at most, which has that name.
 		for _, called := range [][2]string{{namespace, name}, {space + "--" + namespace, name}, {"", space + "--" + name}} {
-			if p := fuzzedPassage(namespaced, called[0], called[1]); p != nil {
+			if p := fuzzedWrite(namespaced, called[0], called[1]); p != nil {
 				o := key.Object{Space: p.space, Identity: key.Identity{Name: p.name}}
 				if namespaced {
 					o.Namespace = p.namespace
@@ -77,21 +77,21 @@ func FuzzThrough(f *testing.F) {
 			return
 		}
 		ns, called := key.Wide{Spaces: true}.At("", key.Object{Space: key.Space(space), Identity: key.Identity{Namespace: namespace, Name: name}})
-		p := fuzzedPassage(namespaced, ns, called)
+		p := fuzzedWrite(namespaced, ns, called)
 		if p == nil || string(p.space) != space || p.namespace != namespace || p.name != name {
 			t.Fatalf("%q of %q in %q is called %q %q, which is %+v", name, namespace, space, ns, called, p)
 		}
-		was := fuzzedObject(stored)
-		was.SetName(name)
-		was.SetNamespace(namespace)
-		p.returns(t, was)
-		p.receives(t, was, fuzzedObject(sent))
-		p.tells(t)
+		original := fuzzedObject(stored)
+		original.SetName(name)
+		original.SetNamespace(namespace)
+		p.returns(t, original)
+		p.receives(t, original, fuzzedObject(sent))
+		p.namesErrors(t)
 		p.applies(t, sent)
 	})
 }
 
-// fuzzedObject has the metadata that some bytes say, as far as a server decodes them.
+// fuzzedObject returns an object with the decoded metadata.
 func fuzzedObject(data []byte) *unstructured.Unstructured {
 	var m metav1.ObjectMeta
 	u := &unstructured.Unstructured{Object: map[string]any{"apiVersion": "example.com/v1", "kind": "Rack"}}
@@ -108,44 +108,44 @@ func fuzzedObject(data []byte) *unstructured.Unstructured {
 	return u
 }
 
-// returns checks that what is shown of an object can be sent back, and is the same then.
-func (p *passage) returns(t *testing.T, was *unstructured.Unstructured) {
-	if slices.ContainsFunc(was.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Name == "" }) {
-		return // nobody can have stored it
+// returns checks that an object that is read and sent back is unchanged.
+func (p *exportWrite) returns(t *testing.T, original *unstructured.Unstructured) {
+	if slices.ContainsFunc(original.GetOwnerReferences(), func(o metav1.OwnerReference) bool { return o.Name == "" }) {
+		return // can't be stored
 	}
-	shown := was.DeepCopy()
+	shown := original.DeepCopy()
 	if err := p.widen(shown); err != nil {
 		t.Fatal(err)
 	}
 	if p.kind.Namespaced && shown.GetNamespace() != p.called.namespace || shown.GetName() != p.called.name {
 		t.Fatalf("is called %q %q, want %q %q", shown.GetNamespace(), shown.GetName(), p.called.namespace, p.called.name)
 	}
-	if err := p.narrow(shown, was); err != nil {
-		t.Fatalf("what is shown of %v is refused: %v", was, err)
+	if err := p.narrow(shown, original); err != nil {
+		t.Fatalf("what is shown of %v is refused: %v", original, err)
 	}
-	if !reflect.DeepEqual(shown.Object, was.Object) {
-		t.Fatalf("%v came back as %v", was.Object, shown.Object)
+	if !reflect.DeepEqual(shown.Object, original.Object) {
+		t.Fatalf("%v came back as %v", original.Object, shown.Object)
 	}
 }
 
-// receives checks that whatever is sent is for what was called, and refused otherwise.
-func (p *passage) receives(t *testing.T, was, sent *unstructured.Unstructured) {
+// receives checks that an object is written under the requested name, or refused.
+func (p *exportWrite) receives(t *testing.T, original, sent *unstructured.Unstructured) {
 	got := sent.DeepCopy()
-	if p.narrow(got, was) != nil {
+	if p.narrow(got, original) != nil {
 		return
 	}
 	if name, ns := got.GetName(), got.GetNamespace(); p.kind.Namespaced && ns != "" && ns != p.namespace || !p.kind.Namespaced && name != "" && name != p.name {
 		t.Fatalf("%v is for %q %q", sent.Object, ns, name)
 	}
 	for i, o := range got.GetOwnerReferences() {
-		if by := sent.GetOwnerReferences()[i]; p.clustered(by) && by.Name != string(p.space)+"--"+o.Name || !p.clustered(by) && by.Name != o.Name {
+		if owner := sent.GetOwnerReferences()[i]; p.clustered(owner) && owner.Name != string(p.space)+"--"+o.Name || !p.clustered(owner) && owner.Name != o.Name {
 			t.Fatalf("%v is owned by %v", sent.Object, o)
 		}
 	}
 	for k, v := range got.GetAnnotations() {
 		from := sent
 		if isCoordinate(k) {
-			from = was
+			from = original
 		}
 		if value, ok := from.GetAnnotations()[k]; !ok || value != v {
 			t.Fatalf("annotation %q of %v became %q", k, sent.Object, v)
@@ -153,8 +153,8 @@ func (p *passage) receives(t *testing.T, was, sent *unstructured.Unstructured) {
 	}
 }
 
-// tells checks that errors name what the client has named.
-func (p *passage) tells(t *testing.T) {
+// namesErrors checks that errors contain the names of the request.
+func (p *exportWrite) namesErrors(t *testing.T) {
 	err := p.rename(apierrors.NewNotFound(p.kind.GVR.GroupResource(), p.name))
 	if status, ok := err.(apierrors.APIStatus); !ok || status.Status().Details.Name != p.called.name && !p.kind.Namespaced {
 		t.Fatalf("%v: %+v", p.called, err)
@@ -169,21 +169,21 @@ func (p *passage) tells(t *testing.T) {
 	}
 }
 
-// applies checks that of what is applied only the coordinates are dropped.
-func (p *passage) applies(t *testing.T, metadata []byte) {
+// applies checks that only the coordinates of an applied object are removed.
+func (p *exportWrite) applies(t *testing.T, metadata []byte) {
 	data := []byte(`{"metadata":` + string(metadata) + `}`)
 	plain := withoutCoordinates(data)
-	var was, now map[string]any
-	if yaml.UnmarshalStrict(data, &was) != nil {
+	var original, now map[string]any
+	if yaml.UnmarshalStrict(data, &original) != nil {
 		if !bytes.Equal(data, plain) {
 			t.Fatalf("%q became %q", data, plain)
 		}
 		return
 	}
-	m, _ := was["metadata"].(map[string]any)
+	m, _ := original["metadata"].(map[string]any)
 	annotations, _ := m["annotations"].(map[string]any)
 	maps.DeleteFunc(annotations, func(k string, _ any) bool { return isCoordinate(k) })
-	if err := yaml.UnmarshalStrict(plain, &now); err != nil || !reflect.DeepEqual(was, now) {
+	if err := yaml.UnmarshalStrict(plain, &now); err != nil || !reflect.DeepEqual(original, now) {
 		t.Fatalf("%q became %q: %v", data, plain, err)
 	}
 }

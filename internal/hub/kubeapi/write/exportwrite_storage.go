@@ -17,18 +17,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// through is what handlers are given of a resource that is written by way of a shelf.
-func (r *resource) through(w *way) served {
+// through returns what handlers need to serve a resource in an export view.
+func (r *resource) through(w *exportRequest) served {
 	s := served{kind: r.kind, scopes: r.scopes}
 	if w.wide() {
 		s.scopes = plainScopes(r.scopes)
 	}
-	s.objects = shelvedObjects{shelved{r.objects, w, (*resource).main}}
+	s.objects = exportObjects{exportStorage{r.objects, w, (*resource).main}}
 	if r.status != nil {
-		s.status = shelved{r.status, w, (*resource).statuses}
+		s.status = exportStorage{r.status, w, (*resource).statuses}
 	}
 	if r.scale != nil {
-		s.scale = shelved{r.scale, w, (*resource).scales}
+		s.scale = exportStorage{r.scale, w, (*resource).scales}
 	}
 	return s
 }
@@ -49,17 +49,17 @@ func (r *resource) scales() rest.Patcher {
 	return r.scale
 }
 
-// shelved writes what is on a shelf, or a subresource of that.
-type shelved struct {
-	// Patcher makes new objects, and does nothing else.
+// exportStorage writes the objects of an export view, or their subresource.
+type exportStorage struct {
+	// Patcher is used only for New.
 	rest.Patcher
-	*way
-	// storage is what writes in a space.
+	*exportRequest
+	// storage returns the storage of a space.
 	storage func(*resource) rest.Patcher
 }
 
-// open finds what writes in the space of a name.
-func (s shelved) open(ctx context.Context, name string) (context.Context, *passage, rest.Patcher, error) {
+// open returns the storage of the space in a name.
+func (s exportStorage) open(ctx context.Context, name string) (context.Context, *exportWrite, rest.Patcher, error) {
 	ctx, p, err := s.enter(ctx, name)
 	if err != nil {
 		return nil, nil, nil, err
@@ -72,7 +72,7 @@ func (s shelved) open(ctx context.Context, name string) (context.Context, *passa
 }
 
 // Get implements rest.Getter.
-func (s shelved) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
+func (s exportStorage) Get(ctx context.Context, name string, options *metav1.GetOptions) (runtime.Object, error) {
 	ctx, p, storage, err := s.open(ctx, name)
 	if err != nil {
 		return nil, err
@@ -82,12 +82,12 @@ func (s shelved) Get(ctx context.Context, name string, options *metav1.GetOption
 }
 
 // Update implements rest.Updater.
-func (s shelved) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
+func (s exportStorage) Update(ctx context.Context, name string, info rest.UpdatedObjectInfo, create rest.ValidateObjectFunc, update rest.ValidateObjectUpdateFunc, forceCreate bool, options *metav1.UpdateOptions) (runtime.Object, bool, error) {
 	in, p, storage, err := s.open(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
-	// What the handler asks of an object is about the request as it came.
+	// Validation uses the context of the original request.
 	creates := func(_ context.Context, obj runtime.Object) error { return p.creates(ctx, obj, create) }
 	updates := func(_ context.Context, obj, old runtime.Object) error { return p.updates(ctx, obj, old, update) }
 	obj, created, err := storage.Update(in, p.name, narrowed{info, p, ctx}, creates, updates, forceCreate, options)
@@ -95,10 +95,10 @@ func (s shelved) Update(ctx context.Context, name string, info rest.UpdatedObjec
 	return obj, created, err
 }
 
-// narrowed is an update by a client that knows the object as it is on the shelf.
+// narrowed is an update by a client that uses the names of the export view.
 type narrowed struct {
 	rest.UpdatedObjectInfo
-	*passage
+	*exportWrite
 	outside context.Context
 }
 
@@ -111,7 +111,7 @@ func (n narrowed) UpdatedObject(_ context.Context, old runtime.Object) (runtime.
 	shown := old
 	switch {
 	case m.GetUID() == "":
-		if err := n.admits(n.passage, "create"); err != nil {
+		if err := n.admits(n.exportWrite, "create"); err != nil {
 			return nil, err
 		}
 	case n.wide():
@@ -120,7 +120,7 @@ func (n narrowed) UpdatedObject(_ context.Context, old runtime.Object) (runtime.
 			return nil, err
 		}
 	}
-	//nolint:contextcheck // what the handlers do is about the request as it came
+	//nolint:contextcheck // handlers use the context of the original request
 	obj, err := n.UpdatedObjectInfo.UpdatedObject(n.outside, shown)
 	if err != nil {
 		return nil, err
@@ -131,9 +131,10 @@ func (n narrowed) UpdatedObject(_ context.Context, old runtime.Object) (runtime.
 	return obj, n.asOf(obj, m)
 }
 
-// asOf makes an object one of the revision that is stored, if the client has seen that: what
-// comes onto a shelf by another's write is told with the revision of that.
-func (p *passage) asOf(obj runtime.Object, stored metav1.Object) error {
+// asOf sets the resourceVersion of an update to the stored revision, if the client has seen the stored
+// version. A write of another object can move an object into the view; a watch then sends the object
+// with the revision of that write, which is later than the stored one.
+func (p *exportWrite) asOf(obj runtime.Object, stored metav1.Object) error {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return err
@@ -144,26 +145,26 @@ func (p *passage) asOf(obj runtime.Object, stored metav1.Object) error {
 	return nil
 }
 
-// seen says whether a revision that a client names is one at which what is stored was there.
-func (p *passage) seen(version, stored string) bool {
-	at, err := strconv.ParseInt(version, 10, 64)
+// seen reports whether the revision that a client names is at or after the stored one.
+func (p *exportWrite) seen(version, stored string) bool {
+	named, err := strconv.ParseInt(version, 10, 64)
 	if err != nil {
-		return false // there is none, or the handlers say what is wrong with it
+		return false // without a version, or handlers report the invalid one
 	}
 	written, err := strconv.ParseInt(stored, 10, 64)
-	return err == nil && written > 0 && written <= at && at <= p.server.config.Table.Rev()
+	return err == nil && written > 0 && written <= named && named <= p.server.config.Table.Rev()
 }
 
-// shelvedObjects writes the objects of a kind that are on a shelf.
-type shelvedObjects struct{ shelved }
+// exportObjects writes the objects of a kind in an export view.
+type exportObjects struct{ exportStorage }
 
-var _ objectStorage = shelvedObjects{}
+var _ objectStorage = exportObjects{}
 
-// objects are those of a space.
-func (p *passage) objects() objectStorage { return p.in.objects }
+// objects returns the storage of objects in the space.
+func (p *exportWrite) objects() objectStorage { return p.in.objects }
 
-// Create implements rest.Creater. The object is left as it is, since it may be created again.
-func (s shelvedObjects) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
+// Create implements rest.Creater. It does not change obj, because the create may be retried.
+func (s exportObjects) Create(ctx context.Context, obj runtime.Object, validate rest.ValidateObjectFunc, options *metav1.CreateOptions) (runtime.Object, error) {
 	obj = obj.DeepCopyObject()
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -189,7 +190,7 @@ func (s shelvedObjects) Create(ctx context.Context, obj runtime.Object, validate
 }
 
 // Delete implements rest.GracefulDeleter.
-func (s shelvedObjects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
+func (s exportObjects) Delete(ctx context.Context, name string, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions) (runtime.Object, bool, error) {
 	in, p, err := s.enter(ctx, name)
 	if err != nil {
 		return nil, false, err
@@ -203,8 +204,8 @@ func (s shelvedObjects) Delete(ctx context.Context, name string, validate rest.V
 	return obj, gone, err
 }
 
-// deletes are the options by the revision that is stored, as asOf has it.
-func (s shelvedObjects) deletes(ctx context.Context, p *passage, options *metav1.DeleteOptions) (*metav1.DeleteOptions, error) {
+// deletes returns the options with the stored revision as precondition, see asOf.
+func (s exportObjects) deletes(ctx context.Context, p *exportWrite, options *metav1.DeleteOptions) (*metav1.DeleteOptions, error) {
 	if options == nil || options.Preconditions == nil || options.Preconditions.ResourceVersion == nil {
 		return options, nil
 	}
@@ -224,7 +225,7 @@ func (s shelvedObjects) deletes(ctx context.Context, p *passage, options *metav1
 }
 
 // DeleteCollection implements rest.CollectionDeleter, in one space after the other.
-func (s shelvedObjects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+func (s exportObjects) DeleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
 	validates := func(_ context.Context, obj runtime.Object) error { return validate(ctx, obj) }
 	if !s.wide() || s.kind.Namespaced {
 		in, p, err := s.enter(ctx, "")
@@ -238,10 +239,10 @@ func (s shelvedObjects) DeleteCollection(ctx context.Context, validate rest.Vali
 	}
 	var all []runtime.Object
 	list := s.newList()
-	for _, space := range s.server.config.Exports.Consumers(s.Shelf) {
-		in, p, err := s.into(ctx, &passage{way: s.way, space: space})
+	for _, space := range s.server.config.Exports.Consumers(s.ID) {
+		in, p, err := s.into(ctx, &exportWrite{exportRequest: s.exportRequest, space: space})
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			continue // what the space has not let the provider do is not done, and nothing is shown of it
+			continue // the provider may not delete in this space, and does not learn of it
 		}
 		if err != nil {
 			return nil, err
@@ -259,10 +260,10 @@ func (s shelvedObjects) DeleteCollection(ctx context.Context, validate rest.Vali
 	return list, meta.SetList(list, all)
 }
 
-func (w *way) newList() runtime.Object { return w.kind.NewList() }
+func (w *exportRequest) newList() runtime.Object { return w.kind.NewList() }
 
-// deleteCollection deletes those objects of a space that are on the shelf.
-func (p *passage) deleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
+// deleteCollection deletes those objects of a space that are in the export view.
+func (p *exportWrite) deleteCollection(ctx context.Context, validate rest.ValidateObjectFunc, options *metav1.DeleteOptions, listOptions *internalversion.ListOptions) (runtime.Object, error) {
 	listOptions = listOptions.DeepCopy()
 	if listOptions.FieldSelector != nil && p.wide() {
 		var err error
@@ -278,7 +279,7 @@ func (p *passage) deleteCollection(ctx context.Context, validate rest.ValidateOb
 	if err != nil {
 		return nil, err
 	}
-	// They would tell of what is not on the shelf.
+	// Both would reveal objects outside of the view.
 	list.SetContinue("")
 	list.SetRemainingItemCount(nil)
 	if !p.wide() {
@@ -287,9 +288,9 @@ func (p *passage) deleteCollection(ctx context.Context, validate rest.ValidateOb
 	return deleted, meta.EachListItem(deleted, p.widen)
 }
 
-// narrowField makes a selector by wide names one by those in the space: one that nothing has
-// if it is of another space.
-func (p *passage) narrowField(name, value string) (string, string, error) {
+// narrowField changes a selector by wide names to one by names in the space. A selector of another
+// space becomes one that nothing matches.
+func (p *exportWrite) narrowField(name, value string) (string, string, error) {
 	var c key.Called
 	var ok bool
 	switch {
@@ -308,4 +309,4 @@ func (p *passage) narrowField(name, value string) (string, string, error) {
 	return name, value, nil
 }
 
-var _ fields.TransformFunc = (*passage)(nil).narrowField
+var _ fields.TransformFunc = (*exportWrite)(nil).narrowField

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// Where widgets and racks are on the wildcard of a shelf.
+// wide returns the path of widgets and racks in a view of all spaces.
 func wide(s, resource, name string) string {
 	const base = "/apis/example.com/v1"
 	switch resource {
@@ -36,8 +36,8 @@ const racks = "/apis/example.com/v1/racks"
 // All verbs, by wide names, are the same as in the space, and what they answer is called as
 // the client called it.
 func TestThroughWildcard(t *testing.T) {
-	h := newShelves(t)
-	all := shelf("", "", key.AllSpaces)
+	h := newExportHub(t)
+	all := viewPath("", "", key.AllSpaces)
 	made := h.must(201, h.do("POST", all, wide("a", "widgets", ""), widget("w", object{"replicas": 1})))
 	h.called(made, "a--default", "w")
 	if h.stored("o/a/example.com/widgets/default/w") == nil || h.stored("o/b/example.com/widgets/default/w") != nil {
@@ -45,7 +45,7 @@ func TestThroughWildcard(t *testing.T) {
 	}
 	made.body["spec"].(object)["replicas"] = 2
 	changed := h.must(200, h.do("PUT", all, wide("a", "widgets", "w"), made.body))
-	if changed.at("spec", "replicas") != 2.0 || changed.at("metadata", "uid") != made.at("metadata", "uid") {
+	if changed.field("spec", "replicas") != 2.0 || changed.field("metadata", "uid") != made.field("metadata", "uid") {
 		t.Errorf("updated: %s", changed.raw)
 	}
 	h.called(changed, "a--default", "w")
@@ -72,25 +72,25 @@ func TestThroughWildcard(t *testing.T) {
 // called checks what an object of an answer is called.
 func (h *hub) called(a answer, namespace, name string) {
 	h.t.Helper()
-	if ns, _ := a.at("metadata", "namespace").(string); ns != namespace || a.at("metadata", "name") != name {
-		h.t.Errorf("%s %s: is called %v/%v, want %s/%s", a.method, a.path, a.at("metadata", "namespace"), a.at("metadata", "name"), namespace, name)
+	if ns, _ := a.field("metadata", "namespace").(string); ns != namespace || a.field("metadata", "name") != name {
+		h.t.Errorf("%s %s: is called %v/%v, want %s/%s", a.method, a.path, a.field("metadata", "namespace"), a.field("metadata", "name"), namespace, name)
 	}
 }
 
 // What is in no namespace has its space in its name; so have its owners.
 func TestThroughWideNames(t *testing.T) {
-	h := newShelves(t)
-	all := shelf("", "", key.AllSpaces)
+	h := newExportHub(t)
+	all := viewPath("", "", key.AllSpaces)
 	r := h.must(201, h.do("POST", all, racks, rack("a--r", object{"replicas": 1})))
 	h.called(r, "", "a--r")
 	generated := rack("", nil)
 	generated["metadata"] = object{"generateName": "b--g-"}
 	g := h.must(201, h.do("POST", all, racks, generated))
-	if name, _ := g.at("metadata", "name").(string); !strings.HasPrefix(name, "b--g-") || h.stored("o/b/example.com/racks/"+strings.TrimPrefix(name, "b--")) == nil {
+	if name, _ := g.field("metadata", "name").(string); !strings.HasPrefix(name, "b--g-") || h.stored("o/b/example.com/racks/"+strings.TrimPrefix(name, "b--")) == nil {
 		t.Errorf("generated: %s", g.raw)
 	}
 	owned := widget("w", nil)
-	owner := object{"apiVersion": "example.com/v1", "kind": "Rack", "name": "a--r", "uid": r.at("metadata", "uid")}
+	owner := object{"apiVersion": "example.com/v1", "kind": "Rack", "name": "a--r", "uid": r.field("metadata", "uid")}
 	owned["metadata"].(object)["ownerReferences"] = []any{owner}
 	w := h.must(201, h.do("POST", all, wide("a", "widgets", ""), owned))
 	if !strings.Contains(string(w.raw), `"a--r"`) || strings.Contains(string(h.stored("o/a/example.com/widgets/default/w")), "a--r") {
@@ -113,10 +113,10 @@ func TestThroughWideNames(t *testing.T) {
 	}
 }
 
-// Server-side apply, also where what is applied has been read on the shelf.
+// TestThroughApply checks server-side apply, also of an object that was read in the view.
 func TestThroughApply(t *testing.T) {
-	h := newShelves(t)
-	all := shelf("", "", key.AllSpaces)
+	h := newExportHub(t)
+	all := viewPath("", "", key.AllSpaces)
 	path := wide("a", "widgets", "w") + "?fieldManager=m"
 	body := func(replicas int) string {
 		return fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"w","namespace":"a--default","annotations":{"orrery.dev/space":"a","orrery.dev/source-name":"w","k":"v"}},"spec":{"replicas":%d}}`, replicas)
@@ -125,7 +125,7 @@ func TestThroughApply(t *testing.T) {
 	h.must(200, h.do("PATCH", "a", widgets+"/w", `{"spec":{"replicas":3}}`, "Content-Type", merge))
 	h.refused(h.do("PATCH", all, path, body(2), "Content-Type", apply), 409, "Conflict", "replicas")
 	a := h.must(200, h.do("PATCH", all, path+"&force=true", body(2), "Content-Type", apply))
-	if a.at("spec", "replicas") != 2.0 || a.at("metadata", "annotations", "orrery.dev/space") != "a" {
+	if a.field("spec", "replicas") != 2.0 || a.field("metadata", "annotations", "orrery.dev/space") != "a" {
 		t.Errorf("applied: %s", a.raw)
 	}
 	if stored := string(h.stored("o/a/example.com/widgets/default/w")); strings.Contains(stored, "orrery.dev/") || strings.Contains(stored, "a--") {
@@ -133,10 +133,10 @@ func TestThroughApply(t *testing.T) {
 	}
 }
 
-// What waits in a space to be defined again is not written by way of a shelf, either, and the
-// answer is the same: when to try again, and why.
+// TestThroughWaits checks writes of a bound kind whose definition has to be restored. They fail by an
+// export view as they do in the space: with the reason, and a time to retry.
 func TestThroughWaits(t *testing.T) {
-	h := newShelves(t)
+	h := newExportHub(t)
 	h.must(201, h.do("POST", "root", spaces, object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Space", "metadata": object{"name": "d"}}))
 	h.write("d", key.APIBindings, "e", object{
 		"spec": object{"export": object{"space": provider, "name": "e"}},
@@ -145,22 +145,22 @@ func TestThroughWaits(t *testing.T) {
 	})
 	h.caughtUp()
 	for _, a := range []answer{
-		h.do("POST", shelf("", "", key.AllSpaces), racks, rack("d--r", nil)),
-		h.do("POST", shelf("", "", "d"), racks, rack("r", nil)),
-		h.do("PATCH", shelf("", "", "d"), racks+"/r", `{"spec":{"replicas":1}}`, "Content-Type", merge),
+		h.do("POST", viewPath("", "", key.AllSpaces), racks, rack("d--r", nil)),
+		h.do("POST", viewPath("", "", "d"), racks, rack("r", nil)),
+		h.do("PATCH", viewPath("", "", "d"), racks+"/r", `{"spec":{"replicas":1}}`, "Content-Type", merge),
 	} {
 		h.refused(a, 503, "ServiceUnavailable", `APIBinding "e"`)
-		if seconds, _ := a.at("details", "retryAfterSeconds").(float64); seconds == 0 {
+		if seconds, _ := a.field("details", "retryAfterSeconds").(float64); seconds == 0 {
 			t.Errorf("no time to try again: %s", a.raw)
 		}
 	}
 }
 
-// What a space has bound with another scope, or in other versions, than its provider defines now
-// can't be written by way of a shelf, and the answer says so; nor is it skipped where the objects
-// of all spaces are deleted.
+// TestThroughAnotherScope checks kinds that a space has bound with another scope, or in other
+// versions, than the provider defines now. Writes by an export view fail with the reason. A deletion
+// in all spaces does not skip the space.
 func TestThroughAnotherScope(t *testing.T) {
-	h := newShelves(t)
+	h := newExportHub(t)
 	h.must(201, h.do("POST", "root", spaces, object{"apiVersion": "orrery.dev/v1alpha1", "kind": "Space", "metadata": object{"name": "d"}}))
 	bound := func(resource, kind string, namespaced bool, versions ...string) object {
 		return object{"group": "example.com", "resource": resource, "kind": kind, "listKind": kind + "List", "singular": strings.ToLower(kind),
@@ -173,7 +173,7 @@ func TestThroughAnotherScope(t *testing.T) {
 	})
 	h.caughtUp()
 	for _, space := range []key.Space{key.AllSpaces, "d"} {
-		root, one := shelf("", "", space), racks+"/r"
+		root, one := viewPath("", "", space), racks+"/r"
 		in := widgets
 		if space == key.AllSpaces {
 			one, in = racks+"/d--r", wide("d", "widgets", "")
@@ -187,21 +187,21 @@ func TestThroughAnotherScope(t *testing.T) {
 			h.do("DELETE", root, in+"/w", nil),
 		} {
 			h.refused(a, 503, "ServiceUnavailable", `APIBinding "e": space "p" defines `)
-			if seconds, _ := a.at("details", "retryAfterSeconds").(float64); seconds == 0 {
+			if seconds, _ := a.field("details", "retryAfterSeconds").(float64); seconds == 0 {
 				t.Errorf("no time to try again: %s", a.raw)
 			}
 		}
 	}
-	h.must(404, h.do("DELETE", shelf("", "", key.AllSpaces), racks+"/u--r", nil))
+	h.must(404, h.do("DELETE", viewPath("", "", key.AllSpaces), racks+"/u--r", nil))
 }
 
 // By one slice nothing of another, of the rest, of what is not claimed or of a space that has
 // not bound can be reached, and nothing made or moved there.
 func TestThroughSlices(t *testing.T) {
-	h := newShelves(t)
-	x := shelf("classes", "x", key.AllSpaces)
+	h := newExportHub(t)
+	x := viewPath("classes", "x", key.AllSpaces)
 	a := h.must(201, h.do("POST", x, wide("a", "widgets", ""), widget("mine", object{"secret": "of-mine"})))
-	if a.at("spec", "class") != "x" {
+	if a.field("spec", "class") != "x" {
 		t.Errorf("created in no slice: %s", a.raw)
 	}
 	h.refused(h.do("POST", x, wide("a", "widgets", ""), widget("w", object{"class": "y"})), 422, "Invalid", "spec.class")
@@ -215,7 +215,7 @@ func TestThroughSlices(t *testing.T) {
 	}
 	h.foreign(x, wide("u", "widgets", "mine"))
 	h.refused(h.do("PATCH", x, wide("a", "widgets", "mine"), `{"spec":{"class":"y"}}`, "Content-Type", merge), 422, "Invalid", "spec.class")
-	rest := shelf("classes", "", key.AllSpaces)
+	rest := viewPath("classes", "", key.AllSpaces)
 	h.foreign(rest, wide("a", "widgets", "mine"))
 	h.refused(h.do("POST", rest, wide("a", "widgets", ""), widget("w", object{"class": "y"})), 422, "Invalid", "spec.class")
 	h.must(201, h.do("POST", rest, wide("a", "widgets", ""), widget("w", nil)))
@@ -227,7 +227,7 @@ func TestThroughSlices(t *testing.T) {
 	}
 }
 
-// foreign checks that nothing is done to what is not on a shelf, and nothing told of it.
+// foreign checks that requests can't change an object outside of the view, and reveal nothing of it.
 func (h *hub) foreign(root, path string) {
 	h.t.Helper()
 	before := h.dump()
@@ -260,8 +260,8 @@ func (h *hub) foreign(root, path string) {
 // What is claimed can be written as far as the claim goes, and the space has accepted it; in
 // slices by what owns it, refers to it, or by its own label.
 func TestThroughClaims(t *testing.T) {
-	h := newShelves(t)
-	all, x, gold := shelf("", "", key.AllSpaces), shelf("classes", "x", key.AllSpaces), shelf("tiers", "gold", key.AllSpaces)
+	h := newExportHub(t)
+	all, x, gold := viewPath("", "", key.AllSpaces), viewPath("classes", "x", key.AllSpaces), viewPath("tiers", "gold", key.AllSpaces)
 	secret := func(name string) object {
 		return object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": name}}
 	}
@@ -278,14 +278,14 @@ func TestThroughClaims(t *testing.T) {
 	h.refused(h.do("POST", x, wide("a", "secrets", ""), secret("t")), 422, "Invalid", "metadata.ownerReferences")
 	h.must(201, h.do("POST", x, wide("a", "secrets", ""), secret("of-w")))
 	owned := secret("t")
-	owned["metadata"].(object)["ownerReferences"] = []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": w.at("metadata", "uid")}}
+	owned["metadata"].(object)["ownerReferences"] = []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": w.field("metadata", "uid")}}
 	h.must(201, h.do("POST", x, wide("a", "secrets", ""), owned))
 	h.refused(h.do("PATCH", x, wide("a", "secrets", "t"), `{"metadata":{"ownerReferences":null}}`, "Content-Type", merge), 422, "Invalid", "metadata.ownerReferences")
 	h.foreign(x, wide("a", "secrets", "s"))
-	h.foreign(shelf("classes", "y", key.AllSpaces), wide("a", "secrets", "t"))
+	h.foreign(viewPath("classes", "y", key.AllSpaces), wide("a", "secrets", "t"))
 
 	a := h.must(201, h.do("POST", gold, wide("a", "secrets", ""), secret("g")))
-	if a.at("metadata", "labels", "tier") != "gold" {
+	if a.field("metadata", "labels", "tier") != "gold" {
 		t.Errorf("created in no slice: %s", a.raw)
 	}
 	h.refused(h.do("PATCH", gold, wide("a", "secrets", "g"), `{"metadata":{"labels":{"tier":"silver"}}}`, "Content-Type", merge), 422, "Invalid", "metadata.labels[tier]")
@@ -298,18 +298,18 @@ func TestThroughClaims(t *testing.T) {
 
 // By one space's path names are those of the space, and other spaces are not reached.
 func TestThroughOneSpace(t *testing.T) {
-	h := newShelves(t)
-	one := shelf("classes", "x", "a")
+	h := newExportHub(t)
+	one := viewPath("classes", "x", "a")
 	a := h.must(201, h.do("POST", one, widgets, widget("w", nil)))
 	h.called(a, "default", "w")
-	if a.at("metadata", "annotations") != nil || a.at("spec", "class") != "x" {
+	if a.field("metadata", "annotations") != nil || a.field("spec", "class") != "x" {
 		t.Errorf("created: %s", a.raw)
 	}
 	h.must(200, h.do("PATCH", one, widgets+"/w/status", `{"status":{"replicas":2}}`, "Content-Type", merge))
 	h.must(201, h.do("POST", one, racks, rack("r", nil)))
 	h.must(404, h.do("DELETE", one, racks+"/a--r", nil))
 	h.must(404, h.do("POST", one, wide("b", "widgets", ""), widget("w", nil)))
-	h.must(404, h.do("POST", shelf("classes", "x", "u"), widgets, widget("w", nil)))
+	h.must(404, h.do("POST", viewPath("classes", "x", "u"), widgets, widget("w", nil)))
 	h.must(200, h.do("DELETE", one, racks, nil))
 	h.must(200, h.do("DELETE", one, widgets+"/w", nil))
 }
@@ -317,10 +317,10 @@ func TestThroughOneSpace(t *testing.T) {
 // What a client has read across all spaces, and sends back, changes nothing; nor does a patch
 // or an apply of nothing.
 func TestThroughWritesNothing(t *testing.T) {
-	h := newShelves(t)
-	all := shelf("", "", key.AllSpaces)
+	h := newExportHub(t)
+	all := viewPath("", "", key.AllSpaces)
 	owner := h.must(201, h.do("POST", "a", racks, rack("r", nil)))
-	refs := []any{object{"apiVersion": "example.com/v1", "kind": "Rack", "name": "r", "uid": owner.at("metadata", "uid")}}
+	refs := []any{object{"apiVersion": "example.com/v1", "kind": "Rack", "name": "r", "uid": owner.field("metadata", "uid")}}
 	plain, owned := widget("plain", nil), widget("owned", nil)
 	owned["metadata"].(object)["ownerReferences"] = refs
 	for _, w := range []object{plain, owned} {

@@ -26,14 +26,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// isCoordinate says whether an annotation is one of those that say, where the objects of all
-// spaces are shown, where an object is. They are not stored.
+// isCoordinate reports whether an annotation is the space, namespace or name of an object in a view of
+// all spaces. These annotations are not stored.
 func isCoordinate(name string) bool {
 	return name == v1alpha1.SpaceAnnotation || name == v1alpha1.SourceNamespaceAnnotation || name == v1alpha1.SourceNameAnnotation
 }
 
-// answer is what a client is told: the object as it is called on the shelf, or an error.
-func (p *passage) answer(obj runtime.Object, err error) (runtime.Object, error) {
+// answer returns the response for a client: the object with its names in the view, or an error.
+func (p *exportWrite) answer(obj runtime.Object, err error) (runtime.Object, error) {
 	if err != nil {
 		return nil, p.rename(err)
 	}
@@ -49,8 +49,8 @@ func (p *passage) answer(obj runtime.Object, err error) (runtime.Object, error) 
 	return obj, p.widen(obj)
 }
 
-// widen makes an object of the space one as it is shown among those of others. It is changed.
-func (p *passage) widen(obj runtime.Object) error {
+// widen changes an object of the space to its form in a view of all spaces.
+func (p *exportWrite) widen(obj runtime.Object) error {
 	m, err := meta.Accessor(obj)
 	if err != nil {
 		return err
@@ -83,15 +83,14 @@ func (p *passage) widen(obj runtime.Object) error {
 	return nil
 }
 
-// clustered says whether an owner's name is wide.
-func (p *passage) clustered(owner metav1.OwnerReference) bool {
+// clustered reports whether an owner's name is wide.
+func (p *exportWrite) clustered(owner metav1.OwnerReference) bool {
 	gv, err := schema.ParseGroupVersion(owner.APIVersion)
 	return err == nil && slices.Contains(p.Clustered, schema.GroupKind{Group: gv.Group, Kind: owner.Kind})
 }
 
-// narrow makes what a client has sent the object that it is in the space. It is changed. old
-// is what there is; nil if there is nothing.
-func (p *passage) narrow(obj runtime.Object, old metav1.Object) error {
+// narrow changes an object that a client sent to its form in the space. old is nil for a new object.
+func (p *exportWrite) narrow(obj runtime.Object, old metav1.Object) error {
 	if !p.wide() {
 		return nil
 	}
@@ -110,23 +109,23 @@ func (p *passage) narrow(obj runtime.Object, old metav1.Object) error {
 	}
 	if old != nil {
 		for k, v := range old.GetAnnotations() {
-			if isCoordinate(k) { // what somebody has stored there is hidden, and stays
+			if isCoordinate(k) { // stored annotations of these names are hidden, and stay
 				annotations[k] = v
 			}
 		}
 	}
 	if len(annotations) == 0 && (old == nil || old.GetAnnotations() == nil) {
-		annotations = nil // it has had none but those that it was shown with
+		annotations = nil // the client returned only the annotations of the view
 	}
 	m.SetAnnotations(annotations)
 	return p.narrowOwners(m)
 }
 
-// narrowNames takes the space from the names of an object, which must have it.
-func (p *passage) narrowNames(m metav1.Object) error {
+// narrowNames removes the space from the names of an object.
+func (p *exportWrite) narrowNames(m metav1.Object) error {
 	if p.kind.Namespaced {
 		if m.GetNamespace() != "" {
-			m.SetNamespace(p.namespace) // the handlers have compared it with the request's
+			m.SetNamespace(p.namespace) // handlers have verified that it is that of the request
 		}
 		return nil
 	}
@@ -141,8 +140,8 @@ func (p *passage) narrowNames(m metav1.Object) error {
 	return nil
 }
 
-// narrowOwners takes the space from the names of owners.
-func (p *passage) narrowOwners(m metav1.Object) error {
+// narrowOwners removes the space from the names of owners.
+func (p *exportWrite) narrowOwners(m metav1.Object) error {
 	owners := slices.Clone(m.GetOwnerReferences())
 	for i := range owners {
 		if !p.clustered(owners[i]) {
@@ -161,33 +160,33 @@ func (p *passage) narrowOwners(m metav1.Object) error {
 	return nil
 }
 
-// rename makes an error one that names what the client named.
-func (p *passage) rename(err error) error {
-	var of apierrors.APIStatus
-	if !p.wide() || !errors.As(err, &of) {
+// rename replaces names of the space in an error by those of the view.
+func (p *exportWrite) rename(err error) error {
+	var apiStatus apierrors.APIStatus
+	if !p.wide() || !errors.As(err, &apiStatus) {
 		return err
 	}
-	status := of.Status()
+	status := apiStatus.Status()
 	status.Details = status.Details.DeepCopy()
-	was, now := p.name, p.called.name
+	inSpace, inView := p.name, p.called.name
 	if p.kind.Namespaced {
-		if was, now = p.namespace, p.called.namespace; status.Details == nil || status.Details.Kind != key.Namespaces.Resource {
-			status.Message = strings.ReplaceAll(status.Message, "namespace "+was+" ", "namespace "+now+" ")
+		if inSpace, inView = p.namespace, p.called.namespace; status.Details == nil || status.Details.Kind != key.Namespaces.Resource {
+			status.Message = strings.ReplaceAll(status.Message, "namespace "+inSpace+" ", "namespace "+inView+" ")
 			return &apierrors.StatusError{ErrStatus: status}
 		}
 	}
-	if was == "" {
+	if inSpace == "" {
 		return err
 	}
-	if status.Details != nil && status.Details.Name == was {
-		status.Details.Name = now
+	if status.Details != nil && status.Details.Name == inSpace {
+		status.Details.Name = inView
 	}
-	status.Message = strings.ReplaceAll(status.Message, fmt.Sprintf("%q", was), fmt.Sprintf("%q", now))
+	status.Message = strings.ReplaceAll(status.Message, fmt.Sprintf("%q", inSpace), fmt.Sprintf("%q", inView))
 	return &apierrors.StatusError{ErrStatus: status}
 }
 
-// plainScopes are scopes of handlers that take the coordinates from what clients send, before
-// somebody is said to have written them.
+// plainScopes returns scopes whose handlers remove the coordinates from objects that clients send.
+// This happens before field managers record the owners of annotations.
 func plainScopes(scopes map[string]*handlers.RequestScope) map[string]*handlers.RequestScope {
 	all := make(map[string]*handlers.RequestScope, len(scopes))
 	for name, scope := range scopes {
@@ -199,7 +198,7 @@ func plainScopes(scopes map[string]*handlers.RequestScope) map[string]*handlers.
 	return all
 }
 
-// plainDefaulter does it to the results of strategic merge patches.
+// plainDefaulter removes the coordinates from the results of strategic merge patches.
 type plainDefaulter struct{ runtime.ObjectDefaulter }
 
 func (d plainDefaulter) Default(obj runtime.Object) {
@@ -213,7 +212,7 @@ func dropCoordinates(obj runtime.Object) {
 	}
 	m, err := meta.Accessor(obj)
 	if err != nil {
-		return // options, which have none
+		return // options have no metadata
 	}
 	all := m.GetAnnotations()
 	if !anyCoordinate(all) {
@@ -237,8 +236,8 @@ func anyCoordinate[V any](annotations map[string]V) bool {
 	return false
 }
 
-// plainApply takes the coordinates from the body of a server-side apply, which no decoder of
-// objects sees. limit is how many bytes of it are read at most.
+// plainApply removes the coordinates from the body of a server-side apply, which no decoder of objects
+// reads. limit is the maximum number of bytes to read.
 func plainApply(req *http.Request, limit int64) error {
 	kind, _, _ := mime.ParseMediaType(req.Header.Get("Content-Type"))
 	if kind != string(types.ApplyYAMLPatchType) {
@@ -251,8 +250,8 @@ func plainApply(req *http.Request, limit int64) error {
 	return err
 }
 
-// withoutCoordinates is what is applied, as JSON if there is anything to drop. What is wrong
-// with it is for the handlers to say.
+// withoutCoordinates returns the applied object, as JSON if there is anything to remove. Handlers
+// report invalid bodies.
 func withoutCoordinates(data []byte) []byte {
 	plain, err := yaml.YAMLToJSONStrict(data)
 	if err != nil {

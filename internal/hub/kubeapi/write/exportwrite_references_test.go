@@ -8,11 +8,11 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// By naming what is there, and in another slice or in none, nothing is brought into a slice;
-// what is owned stays with its owners, whoever names it.
-func TestThroughTraps(t *testing.T) {
-	h := newShelves(t)
-	x, y := shelf("classes", "x", key.AllSpaces), shelf("classes", "y", key.AllSpaces)
+// TestThroughForeignReferences checks that a reference in a slice can't bring an existing object into
+// the slice from another one, or from none. An object with owners stays in the slice of these.
+func TestThroughForeignReferences(t *testing.T) {
+	h := newExportHub(t)
+	x, y := viewPath("classes", "x", key.AllSpaces), viewPath("classes", "y", key.AllSpaces)
 	secret := func(name string) object {
 		return object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": name}}
 	}
@@ -20,7 +20,7 @@ func TestThroughTraps(t *testing.T) {
 		s := secret(name)
 		if name == "owned" {
 			w := h.must(201, h.do("POST", "a", widgets, widget("owner", object{"class": "y"})))
-			s["metadata"].(object)["ownerReferences"] = []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "owner", "uid": w.at("metadata", "uid")}}
+			s["metadata"].(object)["ownerReferences"] = []any{object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "owner", "uid": w.field("metadata", "uid")}}
 		}
 		h.must(201, h.do("POST", "a", secrets, s))
 	}
@@ -31,7 +31,7 @@ func TestThroughTraps(t *testing.T) {
 		patch := `{"spec":{"secret":"` + name + `"}}`
 		h.refused(h.do("PATCH", x, wide("a", "widgets", "w"), patch, "Content-Type", merge), 403, "Forbidden", "spec.secret")
 		h.refused(h.do("PATCH", x, wide("a", "widgets", "w")+"?dryRun=All", patch, "Content-Type", merge), 403, "Forbidden", name)
-		h.refused(h.do("PATCH", shelf("classes", "x", "a"), widgets+"/w", patch, "Content-Type", merge), 403, "Forbidden", "spec.secret")
+		h.refused(h.do("PATCH", viewPath("classes", "x", "a"), widgets+"/w", patch, "Content-Type", merge), 403, "Forbidden", "spec.secret")
 		applied := `{"apiVersion":"example.com/v1","kind":"Widget","metadata":{"name":"new"},"spec":{"secret":"` + name + `"}}`
 		h.refused(h.do("PATCH", x, wide("a", "widgets", "new")+"?fieldManager=m", applied, "Content-Type", apply), 403, "Forbidden", "spec.secret")
 		h.foreign(x, wide("a", "secrets", name))
@@ -46,11 +46,11 @@ func TestThroughTraps(t *testing.T) {
 	h.foreign(x, wide("a", "secrets", "owned"))
 }
 
-// What several slices show none of them takes from the others, by owners or by a label of its
-// own, on whatever path of a view; its space may.
+// TestThroughTakesNothing checks an object that several slices contain. No writer by one of them can
+// remove it from another, by owners or by a label; a writer in its space can.
 func TestThroughTakesNothing(t *testing.T) {
-	h := newShelves(t)
-	x, y := shelf("classes", "x", key.AllSpaces), shelf("classes", "y", key.AllSpaces)
+	h := newExportHub(t)
+	x, y := viewPath("classes", "x", key.AllSpaces), viewPath("classes", "y", key.AllSpaces)
 	const path = secrets + "/shared"
 	h.must(201, h.do("POST", "a", secrets, object{"apiVersion": "v1", "kind": "Secret", "metadata": object{"name": "shared"}}))
 	owners := map[string]object{}
@@ -60,10 +60,10 @@ func TestThroughTakesNothing(t *testing.T) {
 		owners[class] = object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "of-" + class, "uid": w["metadata"].(object)["uid"]}
 	}
 	body := func(metadata object) object { return object{"metadata": metadata} }
-	owned := func(by ...any) object { return body(object{"ownerReferences": by}) }
+	owned := func(owners ...any) object { return body(object{"ownerReferences": owners}) }
 	patch := func(root, path string, b object) answer { return h.do("PATCH", root, path, b, "Content-Type", merge) }
 	for _, f := range []struct{ root, path string }{
-		{x, wide("a", "secrets", "shared")}, {shelf("classes", "x", "a"), path}, {shelf("tiers", "gold", key.AllSpaces), wide("a", "secrets", "shared")},
+		{x, wide("a", "secrets", "shared")}, {viewPath("classes", "x", "a"), path}, {viewPath("tiers", "gold", key.AllSpaces), wide("a", "secrets", "shared")},
 	} {
 		h.refused(patch(f.root, f.path, owned(owners["x"])), 422, "Invalid", "metadata.ownerReferences")
 		h.refused(patch(f.root, f.path, body(object{"labels": object{"tier": "gold"}})), 422, "Invalid", "metadata.labels[tier]")
@@ -83,18 +83,18 @@ func TestThroughTakesNothing(t *testing.T) {
 	h.must(200, patch(x, wide("a", "secrets", "shared"), owned(owners["x"])))
 }
 
-// Who names what is not there yet sees it when it is created, unless it is created with an
-// owner, or a label, that says otherwise.
+// TestThroughNamesOfTheFuture checks that an object that is referred to before its creation is in the
+// slice of the reference, unless it has an owner or a label of another slice.
 func TestThroughNamesOfTheFuture(t *testing.T) {
-	h := newShelves(t)
-	x, y := shelf("classes", "x", key.AllSpaces), shelf("classes", "y", key.AllSpaces)
+	h := newExportHub(t)
+	x, y := viewPath("classes", "x", key.AllSpaces), viewPath("classes", "y", key.AllSpaces)
 	secret := func(name string, metadata object) object {
 		m := object{"name": name}
 		maps.Copy(m, metadata)
 		return object{"apiVersion": "v1", "kind": "Secret", "metadata": m}
 	}
 	w := h.must(201, h.do("POST", y, wide("a", "widgets", ""), widget("w", nil)))
-	owner := object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": w.at("metadata", "uid")}
+	owner := object{"apiVersion": "example.com/v1", "kind": "Widget", "name": "w", "uid": w.field("metadata", "uid")}
 	for name, metadata := range seeds.Ordered(map[string]object{"later": nil, "owned": {"ownerReferences": []any{owner}}}) {
 		h.must(201, h.do("POST", x, wide("a", "widgets", ""), widget("of-"+name, object{"secret": name})))
 		h.must(201, h.do("POST", "a", secrets, secret(name, metadata)))
