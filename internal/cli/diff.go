@@ -93,7 +93,7 @@ func (y *diffCommand) print(found queries.Diff) error {
 			return err
 		}
 	} else {
-		for _, remark := range found.Notes {
+		for _, remark := range found.Remarks {
 			if _, err := fmt.Fprintln(y.streams.ErrOut, "note: "+remark); err != nil {
 				return err
 			}

@@ -189,11 +189,11 @@ func TestDiffs(t *testing.T) {
 		return answer
 	})
 	code, status, found := r.diff(op, mapOne, "a")
-	if code != http.StatusOK || string(found.Live) != string(answer.Live) || string(found.Desired) != string(answer.Desired) || text(found.Notes) != `["a note"]` {
+	if code != http.StatusOK || string(found.Live) != string(answer.Live) || string(found.Desired) != string(answer.Desired) || text(found.Remarks) != `["a note"]` {
 		t.Errorf("%d %+v %+v", code, status, found)
 	}
 	answer.Digest, answer.Message = wire.Sum{1}, ""
-	if _, _, found = r.diff(op, mapOne, "a"); len(found.Notes) != 1 || !strings.Contains(found.Notes[0], "has not received the last change") {
+	if _, _, found = r.diff(op, mapOne, "a"); len(found.Remarks) != 1 || !strings.Contains(found.Remarks[0], "has not received the last change") {
 		t.Errorf("of what it has not heard yet: %+v", found)
 	}
 	for reason, code := range map[string]int{
@@ -208,7 +208,7 @@ func TestDiffs(t *testing.T) {
 	answer = wire.Looked{Live: configMapOne("2"), Desired: configMapOne("1")}
 	r.patchObject("s", placementsGVR, "p", `{"spec":{"suspend":true}}`)
 	r.eventually(func() string {
-		if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || len(found.Notes) != 1 || !strings.Contains(found.Notes[0], "Suspended") {
+		if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || len(found.Remarks) != 1 || !strings.Contains(found.Remarks[0], "Suspended") {
 			return fmt.Sprintf("%d %+v", code, found)
 		}
 		return ""
@@ -220,7 +220,7 @@ func TestDiffs(t *testing.T) {
 	}
 	answer = wire.Looked{Live: configMapOne("2")}
 	r.eventually(func() string {
-		if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || found.Live == nil || len(found.Notes) != 1 || !strings.Contains(found.Notes[0], "no longer assigned") {
+		if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || found.Live == nil || len(found.Remarks) != 1 || !strings.Contains(found.Remarks[0], "no longer assigned") {
 			return fmt.Sprintf("%d %+v", code, found)
 		}
 		return ""

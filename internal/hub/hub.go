@@ -184,8 +184,8 @@ func (h *Hub) answer() (err error) {
 		Reads: h.front.reads, Writes: h.front.writes, Committed: h.gate.Committed, RequestInfo: h.front.requestInfo, Logger: h.config.Logger,
 	})
 	h.front.questions = queries.New(queries.Config{
-		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Tally: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, Premises: auth.PremisesOf, Look: h.agents.Look, Logger: h.config.Logger,
+		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Progress: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
+		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, StreamConditions: auth.PremisesOf, Inspect: h.agents.Look, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
 		Table: h.table, Log: h.log, Authority: h.authority, Authorizer: h.access.Authorizer(), Committed: h.gate.Committed, Now: h.config.Now,

@@ -33,7 +33,7 @@ type Diff struct {
 	Live    json.RawMessage `json:"live,omitempty"`
 	Desired json.RawMessage `json:"desired,omitempty"`
 	// Notes are further information for users.
-	Notes []string `json:"notes,omitempty"`
+	Remarks []string `json:"notes,omitempty"`
 }
 
 // serveDiff responds with a Diff. It waits for the location's agent.
@@ -44,13 +44,13 @@ func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *right
 		return
 	}
 	l := key.Location(r.URL.Query().Get("location"))
-	if err := rights.looks(o, l); err != nil {
+	if err := rights.checkInspect(o, l); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	answer, err := q.diff(r.Context(), o, l, r.URL.Query().Get("all") == "true")
 	if err == nil {
-		err = rights.looks(o, l) // the rights may have been revoked while the agent responded
+		err = rights.checkInspect(o, l) // the rights may have been revoked while the agent responded
 	}
 	if err != nil {
 		respond.Error(w, r, err)
@@ -59,8 +59,8 @@ func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *right
 	respond.JSON(w, answer)
 }
 
-// looks fails if the reader may not read the live object at a location.
-func (r *rights) looks(o key.Object, l key.Location) error {
+// checkInspect fails if the reader may not read the live object at a location.
+func (r *rights) checkInspect(o key.Object, l key.Location) error {
 	if err := r.gets(o); err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 	if assigned && p.Owner != "" {
 		return answer, refusedLook(o, l, v1alpha1.ReasonOtherSpace, wire.OtherSpace)
 	}
-	inspected, err := q.config.Look(ctx, l, o, all)
+	inspected, err := q.config.Inspect(ctx, l, o, all)
 	switch {
 	case err != nil:
 		return answer, err
@@ -99,10 +99,10 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 	}
 	answer = Diff{Object: o.Identity.String(), Location: l, Live: inspected.Live, Desired: inspected.Desired}
 	if inspected.Message != "" {
-		answer.Notes = append(answer.Notes, inspected.Message)
+		answer.Remarks = append(answer.Remarks, inspected.Message)
 	}
 	if remark := q.lag(row, p, assigned, inspected); remark != "" {
-		answer.Notes = append(answer.Notes, remark)
+		answer.Remarks = append(answer.Remarks, remark)
 	}
 	return answer, nil
 }

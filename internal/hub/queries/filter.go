@@ -60,7 +60,7 @@ func (f statusFilter) placed(m *placement.Membership, location key.Location) boo
 
 // known fails if an object neither exists in its space nor is reported.
 func (q *Server) known(state table.Reader, o key.Object) error {
-	left := q.config.Tally.LeftOf(o.Path())
+	left := q.config.Progress.LeftOf(o.Path())
 	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l progress.Left) bool { return l.Path == o.Path() }) {
 		return nil
 	}
@@ -72,7 +72,7 @@ func (q *Server) known(state table.Reader, o key.Object) error {
 func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, stale func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
 	named := f.lists(key.Identity{Resource: key.Placements})
-	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s) + f.object) {
+	for _, l := range q.config.Progress.LeftOf(key.PathPrefix(s) + f.object) {
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.wants(o.Identity) {
 			continue
@@ -112,7 +112,7 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, stale bool) (P
 // leftOf counts the objects of a space that locations report although they are not assigned there,
 // if the reader may list them.
 func (q *Server) leftOf(state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
-	for _, l := range q.config.Tally.LeftOf(key.PathPrefix(s)) {
+	for _, l := range q.config.Progress.LeftOf(key.PathPrefix(s)) {
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.lists(o.Identity) {
 			continue

@@ -72,8 +72,8 @@ type follower struct {
 }
 
 type changedPlaces struct {
-	whole bool
-	at    map[key.Location]struct{}
+	whole     bool
+	locations map[key.Location]struct{}
 }
 
 // follow responds with the status of a space, and then with its changes, until the client
@@ -81,7 +81,7 @@ type changedPlaces struct {
 func (q *Server) follow(w http.ResponseWriter, r *http.Request, rights *rights, f statusFilter) {
 	snapshot := q.config.Table.Snapshot()
 	c := &follower{Server: q, rights: rights, filter: f, out: json.NewEncoder(w), http: http.NewResponseController(w), dirty: map[key.Identity]*changedPlaces{}}
-	conditions := table.WithEnd(q.config.Premises(r.Context()), errEnded)
+	conditions := table.WithEnd(q.config.StreamConditions(r.Context()), errEnded)
 	if rights.space != key.Root {
 		conditions = append(conditions, table.ObjectExists(rights.space.Key(), snapshot.Rev, errEnded))
 	}
@@ -182,7 +182,7 @@ func (c *follower) changes(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for i, record := range []func(table.Change){c.noteObject, c.noteReport, c.noteLocation} {
+	for i, record := range []func(table.Change){c.recordObject, c.recordReport, c.recordLocation} {
 		for {
 			steps, _, err := c.subs[i].Poll()
 			if err != nil {
@@ -201,21 +201,21 @@ func (c *follower) changes(ctx context.Context) error {
 	return nil
 }
 
-func (c *follower) note(id key.Identity) *changedPlaces {
+func (c *follower) record(id key.Identity) *changedPlaces {
 	if c.dirty[id] == nil {
-		c.dirty[id] = &changedPlaces{at: map[key.Location]struct{}{}}
+		c.dirty[id] = &changedPlaces{locations: map[key.Location]struct{}{}}
 	}
 	return c.dirty[id]
 }
 
-func (c *follower) noteObject(ch table.Change) {
+func (c *follower) recordObject(ch table.Change) {
 	o, err := key.ParseObject(ch.Row().Key)
 	switch {
 	case err != nil:
 	case o.Resource == key.Placements: // its spec has changed, or its counts are stable
 		c.lookAgain()
 	case placement.Never(o.Resource) == "":
-		c.note(o.Identity).whole = true
+		c.record(o.Identity).whole = true
 	}
 }
 
@@ -227,14 +227,14 @@ func (c *follower) lookAgain() {
 	}
 }
 
-func (c *follower) noteReport(ch table.Change) {
+func (c *follower) recordReport(ch table.Change) {
 	if r, err := key.ParseReport(ch.Row().Key); err == nil && r.Origin == key.Placed {
-		c.note(r.Identity).at[r.Location] = struct{}{}
+		c.record(r.Identity).locations[r.Location] = struct{}{}
 	}
 }
 
-// noteLocation records the objects of a location that was disconnected or connected.
-func (c *follower) noteLocation(ch table.Change) {
+// recordLocation records the objects of a location that was disconnected or connected.
+func (c *follower) recordLocation(ch table.Change) {
 	if objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
 		return
 	}
@@ -245,13 +245,13 @@ func (c *follower) noteLocation(ch table.Change) {
 	l := key.Location(o.Name)
 	c.config.Table.Snapshot().Ascend(key.OriginReports(l, c.rights.space, key.Placed), func(row *table.Row) bool {
 		if r, err := key.ParseReport(row.Key); err == nil {
-			c.note(r.Identity).at[l] = struct{}{}
+			c.record(r.Identity).locations[l] = struct{}{}
 		}
 		return true
 	})
 	for _, k := range c.assignedTo(l) {
 		if o, err := key.ParseObject(k); err == nil {
-			c.note(o.Identity).at[l] = struct{}{}
+			c.record(o.Identity).locations[l] = struct{}{}
 		}
 	}
 }
@@ -321,14 +321,14 @@ func (c *follower) event(state *table.Snapshot, id key.Identity, changed *change
 	}
 	var places []PlaceStatus
 	for _, p := range status.Places {
-		if _, ok := changed.at[p.Location]; ok {
+		if _, ok := changed.locations[p.Location]; ok {
 			places = append(places, p)
-			delete(changed.at, p.Location)
+			delete(changed.locations, p.Location)
 		}
 	}
 	status.Places = places
 	e := StatusEvent{Object: status}
-	for l := range changed.at {
+	for l := range changed.locations {
 		e.Gone = append(e.Gone, l)
 	}
 	return e

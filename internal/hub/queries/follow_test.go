@@ -62,10 +62,10 @@ func TestLocationBecomesStale(t *testing.T) {
 	if err := w.Apply(2, reports); err != nil {
 		t.Fatal(err)
 	}
-	c.noteLocation(stale(t, w, 3, "a"))
+	c.recordLocation(stale(t, w, 3, "a"))
 	var got []string
 	for id, changed := range c.dirty {
-		got = append(got, fmt.Sprintf("%s%v%v", id.Name, slices.Collect(maps.Keys(changed.at)), changed.whole))
+		got = append(got, fmt.Sprintf("%s%v%v", id.Name, slices.Collect(maps.Keys(changed.locations)), changed.whole))
 	}
 	slices.Sort(got)
 	if want := []string{"000000[a]false", "000002[a]false", "000003[a]false"}; !slices.Equal(got, want) {
@@ -78,7 +78,7 @@ func BenchmarkLocationBecomesStale(b *testing.B) {
 	c, w := following(20_000, func(i int) key.Location { return map[bool]key.Location{true: "a", false: "b"}[i == 0] })
 	change := stale(b, w, 2, "a")
 	for b.Loop() {
-		c.noteLocation(change)
+		c.recordLocation(change)
 	}
 	if len(c.dirty) != 1 {
 		b.Errorf("%d are noted", len(c.dirty))

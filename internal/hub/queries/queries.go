@@ -139,7 +139,7 @@ type Config struct {
 	Rules    placement.RulesOf
 	// Counts of states, pending removals, Helm releases that match partly, and statuses that are
 	// too large.
-	Tally    *progress.Tracker
+	Progress *progress.Tracker
 	Pruned   *prune.Index
 	Releases *helm.Index
 	LeftOut  *unreturned.Index
@@ -150,11 +150,11 @@ type Config struct {
 	// same for a subresource.
 	May    func(ctx context.Context, verb string, o key.Object) bool
 	MaySub func(ctx context.Context, verb string, o key.Object, sub string) bool
-	// Premises returns the stream conditions of a request's access.
-	Premises func(ctx context.Context) []table.Condition
-	// Look requests the live object from a location's agent.
-	Look   func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
-	Logger *slog.Logger
+	// StreamConditions returns the stream conditions of a request's access.
+	StreamConditions func(ctx context.Context) []table.Condition
+	// Inspect requests the live object from a location's agent.
+	Inspect func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
+	Logger  *slog.Logger
 }
 
 // Server answers queries. It is safe for concurrent use.
@@ -262,7 +262,7 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 		if !ok {
 			return true
 		}
-		counts := q.config.Tally.Placement(p)
+		counts := q.config.Progress.Placement(p)
 		var partly []string
 		for _, partial := range q.config.Releases.Parts(p, s) {
 			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)

@@ -109,21 +109,21 @@ const maxRendered = 32 << 20
 
 // sheet collects renderings; locations with the same result share one.
 type sheet struct {
-	all  []Rendering
-	at   map[gotten]int
-	size int
+	all     []Rendering
+	indexes map[gotten]int
+	size    int
 }
 
 // add adds the result for a location. It fails if the total is too large.
 func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
-	i, ok := s.at[what]
+	i, ok := s.indexes[what]
 	if !ok {
 		if s.size += len(what.Content) + len(what.Message); s.size > maxRendered {
 			return apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 				"locations get the object in so many ways that these have more than %d bytes together: ask for one location at a time", maxRendered))
 		}
 		i = len(s.all)
-		s.at[what], s.all = i, append(s.all, Rendering{gotten: what})
+		s.indexes[what], s.all = i, append(s.all, Rendering{gotten: what})
 	}
 	into := &s.all[i]
 	into.Locations = append(into.Locations, l)
@@ -138,9 +138,9 @@ func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
 func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
 	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
 	class := placement.ClassesOf(state, o, row, q.config.Rules)
-	made := &sheet{all: answer.Renderings, at: map[gotten]int{}}
+	made := &sheet{all: answer.Renderings, indexes: map[gotten]int{}}
 	add := func(location *table.Row, l key.Location) error {
-		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).at(placement.PlacingOf(location), o)
+		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).placed(placement.PlacingOf(location), o)
 		_, _, assigned := placeOf(row, l)
 		return made.add(what, l, assigned)
 	}
@@ -166,8 +166,8 @@ func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, r
 	return answer, err
 }
 
-// at returns the result in the namespace that a location uses.
-func (g gotten) at(p key.Placing, o key.Object) gotten {
+// placed returns the result in the namespace that a location uses.
+func (g gotten) placed(p key.Placing, o key.Object) gotten {
 	located := p.Locate(o)
 	switch {
 	case !p.Admits(o.Resource, o.Namespace):

@@ -12,7 +12,7 @@ import (
 // The size of a response is limited, even if each location gets a different object; equal results
 // count once.
 func TestRenderingsAreBounded(t *testing.T) {
-	s, large := &sheet{at: map[gotten]int{}}, strings.Repeat("x", 1<<20)
+	s, large := &sheet{indexes: map[gotten]int{}}, strings.Repeat("x", 1<<20)
 	for i := range 2 * maxRendered >> 20 {
 		if err := s.add(gotten{Content: large}, key.Location(string(rune('a'+i))), i == 0); err != nil {
 			t.Fatal(err)

@@ -36,7 +36,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 		return err == nil && !rights.lists(id)
 	}
 	totals := make([]*rootTotal, len(reaching))
-	by := map[key.PlacementRef]*rootTotal{}
+	byName := map[key.PlacementRef]*rootTotal{}
 	for i, p := range reaching {
 		t := &rootTotal{PlacementTotal: PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, locations: map[key.Location]struct{}{}}
 		for _, partial := range q.config.Releases.Parts(p.Placement, s) {
@@ -44,7 +44,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 			t.PartOf = append(t.PartOf, partial.String())
 		}
 		t.StatusLeftOut = q.config.LeftOut.Of(p.Placement, s).Without(unknown).String()
-		totals[i], by[t.Name] = t, t
+		totals[i], byName[t.Name] = t, t
 	}
 	stale := staleIn(state)
 	state.Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
@@ -57,7 +57,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 			return true
 		}
 		for _, source := range m.Sources() {
-			t := by[source.Placement]
+			t := byName[source.Placement]
 			if t == nil {
 				continue
 			}
@@ -66,7 +66,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 				if m.Yields(l) {
 					continue
 				}
-				t.add(o, l, q.verdict(state, o, row, m, l, stale(l)), rights)
+				t.add(o, l, q.objectState(state, o, row, m, l, stale(l)), rights)
 			}
 		}
 		return true
@@ -80,8 +80,8 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 	return all
 }
 
-// verdict returns the state of an object at a location that a policy selects for it.
-func (q *Server) verdict(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
+// objectState returns the state of an object at a location that a policy selects for it.
+func (q *Server) objectState(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location, stale bool) objectstate.Status {
 	p, ok := m.Place(l)
 	if !ok {
 		return objectstate.Refused(m.Refusal(l))

@@ -133,9 +133,9 @@ func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilt
 	n := 0
 	return func(yield func(ObjectStatus) bool) {
 		// show yields an object. If the page is full, the next page begins with it instead.
-		show := func(isLeft bool, at string, status ObjectStatus) bool {
+		show := func(isLeft bool, position string, status ObjectStatus) bool {
 			if p.limit > 0 && n == p.limit {
-				*next = token(isLeft, at)
+				*next = token(isLeft, position)
 				return false
 			}
 			n++
