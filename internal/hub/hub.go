@@ -73,13 +73,13 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 	if h.authority, err = enroll.LoadOrCreate(config.DataDir, config.Now); err != nil {
 		return nil, err
 	}
-	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Poke(l) }); err != nil { //nolint:contextcheck // renderings are the same at all hubs: none ends with a context
+	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Notify(l) }); err != nil { //nolint:contextcheck // renderings are the same at all hubs: none ends with a context
 		return nil, err
 	}
 	h.contact, err = advertise.Open(advertise.Config{
 		Addr: addr, Advertise: config.Advertise, AdvertiseCA: config.AdvertiseCA,
 		Kubeconfig: filepath.Join(config.DataDir, "admin.kubeconfig"), Authority: h.authority, Table: h.table,
-		Changed: func() { h.sessions.PokeAll() }, Logger: config.Logger, Now: config.Now,
+		Changed: func() { h.sessions.NotifyAll() }, Logger: config.Logger, Now: config.Now,
 	})
 	if err != nil {
 		return nil, err
@@ -165,8 +165,8 @@ func (h *Hub) answer() (err error) {
 		alone = 0
 	}
 	h.agents = agentapi.New(agentapi.Config{
-		Table: h.table, Log: h.log, Lineage: h.lineage, Renderer: h.renderer, Born: h.born, Sessions: h.sessions,
-		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, Premises: auth.PremisesOf, Committed: h.gate.Committed,
+		Table: h.table, Log: h.log, LogIdentity: h.lineage, Renderer: h.renderer, Upsynced: h.born, Sessions: h.sessions,
+		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, StreamConditions: auth.PremisesOf, Committed: h.gate.Committed,
 		Due: h.enrolments.Due, SignedBy: auth.SignedBy, Shard: auth.ShardOf,
 		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone,
 		QueueTimeout: h.config.QueueTimeout, InspectTimeout: h.config.InspectTimeout, Logger: h.config.Logger, Now: h.config.Now,
@@ -185,7 +185,7 @@ func (h *Hub) answer() (err error) {
 	})
 	h.front.questions = queries.New(queries.Config{
 		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Progress: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, StreamConditions: auth.PremisesOf, Inspect: h.agents.Look, Logger: h.config.Logger,
+		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, StreamConditions: auth.PremisesOf, Inspect: h.agents.Inspect, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
 		Table: h.table, Log: h.log, Authority: h.authority, Authorizer: h.access.Authorizer(), Committed: h.gate.Committed, Now: h.config.Now,

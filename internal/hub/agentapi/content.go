@@ -16,40 +16,39 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// content is what is desired at one location, as its agent is told. Unless it is
-// empty for another reason, it is a function of the rows alone: the same rows give the same frames and
-// sums at every hub.
+// content is the desired state of one location or shard, in the frames for its agent. It depends
+// only on rows, settings and the abilities of the agent: all hubs send the same frames and hashes.
 type content struct {
 	location key.Location
-	// shard is the part of it that the agent has.
+	// shard is the shard of the agent.
 	shard    key.Shard
 	renderer *render.Renderer
-	// can is what the agent can do that not all can.
+	// can has the abilities of the agent.
 	can abilities
-	// purged says that the operator has the location purged: its content is empty.
+	// purged is set if the operator purges the location: the content is empty.
 	purged bool
-	// strange says that the agent does not know where the location has objects put: its
-	// content is empty, since it would put them elsewhere. An agent of this version that is
-	// started in its place then finds nothing that was not put as it would.
+	// strange is set if the agent does not support the namespace mapping of the location. The
+	// content is empty, because the agent would apply objects to other namespaces. A newer agent
+	// then finds no objects in wrong namespaces.
 	strange bool
 }
 
-// abilities are what the agents of the version before can't do.
+// abilities are the capabilities that agents of the previous version lack.
 type abilities struct {
-	// impersonates: it obeys Policy.ServiceAccount; another is told to leave alone what has
-	// one. confirms: it confirms what is to be gone; another is told that it is not desired.
-	// prefixes: it obeys Settings.Namespaces; another is sent nothing where there is one.
-	// sees: it reports what was not placed; another is not asked to, nor told of such reports.
-	impersonates, confirms, prefixes, sees bool
+	// impersonates: the agent obeys Policy.ServiceAccount. For others, such objects are held.
+	// confirms: it confirms removals by Gone frames. For others, such objects are not desired.
+	// prefixes: it obeys Settings.Namespaces. Others get no content if these are set.
+	// upsyncs: it reports objects that no Placement put there. Others are not requested to.
+	impersonates, confirms, prefixes, upsyncs bool
 }
 
-// abilitiesOf are those of the agent that has sent a request.
+// abilitiesOf returns the abilities of the agent that sent a request.
 func abilitiesOf(r *http.Request) abilities {
 	can := func(what string) bool { return wire.Capable(r.Header, what) }
 	return abilities{can(wire.Impersonates), can(wire.Confirms), can(wire.Prefixes), can(wire.Sees)}
 }
 
-// lack is what an agent would have to know for a location with settings; empty: nothing.
+// lack returns the setting that the agent would have to support, or "".
 func (b abilities) lack(s wire.Settings) string {
 	if s.Namespaces != "" && !b.prefixes {
 		return "spec.namespaces: " + s.Namespaces
@@ -57,24 +56,24 @@ func (b abilities) lack(s wire.Settings) string {
 	return ""
 }
 
-// asked are settings as an agent is told them that can do that.
-func (b abilities) asked(s wire.Settings) wire.Settings {
-	if !b.sees {
+// adapt returns settings without those that the agent does not support.
+func (b abilities) adapt(s wire.Settings) wire.Settings {
+	if !b.upsyncs {
 		s.Upsync, s.UpsyncObjects, s.UpsyncBytes, s.Dropped = nil, 0, 0, 0
 	}
 	return s
 }
 
-// asked are settings as the agent is told them.
-func (c *content) asked(s wire.Settings) wire.Settings {
+// adapt returns settings for the agent's shard and abilities.
+func (c *content) adapt(s wire.Settings) wire.Settings {
 	if !c.shard.Whole() {
 		s.Upsync = slices.DeleteFunc(slices.Clone(s.Upsync), func(u wire.Upsync) bool { return !c.shard.Has(key.Space(u.Space)) })
 	}
-	return c.can.asked(s)
+	return c.can.adapt(s)
 }
 
-// contentOf is the content of a location's shard as its settings are now, for an agent that
-// can do that.
+// contentOf returns the content of a location's shard with its current settings, for an agent
+// with some abilities.
 func (a *Server) contentOf(l key.Location, shard key.Shard, can abilities) content {
 	c := content{location: l, shard: shard, renderer: a.config.Renderer, can: can}
 	if _, settings, err := a.Settings(l); err == nil {
@@ -85,25 +84,24 @@ func (a *Server) contentOf(l key.Location, shard key.Shard, can abilities) conte
 
 func (c *content) set(s wire.Settings) { c.purged, c.strange = s.Purge, c.can.lack(s) != "" }
 
-// entry is how one row takes part in the content.
+// entry is the part of one row in the content.
 type entry struct {
 	key    string
 	uid    string
 	digest wire.Sum
 	policy wire.Policy
-	// leaves makes the row one that is to be gone, whatever else.
+	// leaves makes the row a Gone frame, whatever the other fields are.
 	leaves bool
-	// held makes the row a hold, for the reason heldFor, and owner a conflict; if both are
-	// empty it is a put.
+	// held makes the row a hold, for the reason heldFor, and owner makes it a conflict. Without
+	// both, it is a put.
 	held, heldFor, owner string
 	class                *placement.Class
 }
 
-// yields is what agents are told of an object that is left to their location.
-const yields = "a Placement of its space asks to see what is born at the location and is called so"
+// leftToLocation is the message of a hold for an object that the location may create itself.
+const leftToLocation = "a Placement of the space upsyncs an object of this name from the location"
 
-// cannotImpersonate is what the agents of the version before say of what is placed in the
-// name of a ServiceAccount.
+// cannotImpersonate is the message of a hold for agents that do not obey Policy.ServiceAccount.
 const cannotImpersonate = "the location admits it with the rights of a ServiceAccount, for which its agent is too old"
 
 // entry returns nil for a row that is not part of the content.
@@ -114,8 +112,8 @@ func (c *content) entry(row *table.Row) *entry {
 	return nil
 }
 
-// read says whether a row is part of the content, and how. Walks read millions of rows, one
-// after the other into the same entry.
+// read reports whether a row is part of the content, and fills the entry. A comparison reads
+// millions of rows into the same entry.
 func (c *content) read(row *table.Row, e *entry) bool {
 	if row == nil || row.In == nil || c.purged || c.strange {
 		return false
@@ -125,19 +123,19 @@ func (c *content) read(row *table.Row, e *entry) bool {
 		return false
 	}
 	path, _ := key.PathOf(row.Key)
-	if !c.has(path) {
+	if !c.contains(path) {
 		return false
 	}
 	place, ok := m.Place(c.location)
 	switch {
 	case !ok && m.Yields(c.location):
-		// A hold, so that no agent takes it for removed, whether or not it knows the reason.
-		*e = entry{key: path, uid: row.Meta.UID, held: yields, heldFor: v1alpha1.ReasonUpsynced, digest: wire.SumOf([]byte("hold:" + v1alpha1.ReasonUpsynced))}
+		// A hold prevents the removal of the object, even by agents that do not know the reason.
+		*e = entry{key: path, uid: row.Meta.UID, held: leftToLocation, heldFor: v1alpha1.ReasonUpsynced, digest: wire.SumOf([]byte("hold:" + v1alpha1.ReasonUpsynced))}
 		return true
 	case !ok:
 		return false
 	}
-	if !c.can.sees {
+	if !c.can.upsyncs {
 		place.Policy.Associated = ""
 	}
 	if place.Leaves {
@@ -155,13 +153,13 @@ func (c *content) read(row *table.Row, e *entry) bool {
 		e.digest = wire.SumOf([]byte("conflict:" + e.owner))
 	case e.held != "":
 		e.policy = wire.Policy{}                           // nor has a hold
-		e.digest = wire.SumOf([]byte("hold:" + e.heldFor)) // not the text, which is for people
+		e.digest = wire.SumOf([]byte("hold:" + e.heldFor)) // without the message, which may change
 	}
 	return true
 }
 
-// has says whether what is at a path, which begins with its space, is of the agent's shard.
-func (c *content) has(path string) bool {
+// contains reports whether a path, which starts with a space, belongs to the agent's shard.
+func (c *content) contains(path string) bool {
 	if c.shard.Whole() {
 		return true
 	}
@@ -169,7 +167,7 @@ func (c *content) has(path string) bool {
 	return c.shard.Has(key.Space(space))
 }
 
-// sum is the entry's part of the content's root.
+// sum returns the entry's part of the content hash.
 func (e *entry) sum() wire.Sum {
 	if e == nil {
 		return wire.Sum{}
@@ -177,7 +175,7 @@ func (e *entry) sum() wire.Sum {
 	return wire.LeafSum(e.key, e.uid, e.digest, e.policy)
 }
 
-// frame is what an agent is told of a row that is part of the content.
+// frame returns the frame for a row that is part of the content.
 func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	switch {
 	case e.leaves:
@@ -189,7 +187,7 @@ func (c content) frame(row *table.Row, e *entry) wire.Frame {
 		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Reason: e.heldFor, Error: e.held}}
 	}
 	rendered, err := c.renderer.Render(row.Entry, e.class)
-	if err != nil { // Digest would have said so; the row has not changed since
+	if err != nil { // can't happen: Digest has rendered the row
 		return wire.Frame{Hold: &wire.Hold{Key: e.key, UID: e.uid, Digest: e.digest, Reason: v1alpha1.ReasonNotRendered, Error: err.Error()}}
 	}
 	return wire.Frame{Put: &wire.Put{
@@ -198,14 +196,14 @@ func (c content) frame(row *table.Row, e *entry) wire.Frame {
 	}}
 }
 
-// waits says that the deletion of a row's object waits for all locations that may have it.
+// waits reports whether the deletion of a row's object waits for its removal at all locations.
 func waits(row *table.Row) bool {
 	m, ok := row.In.(*placement.Membership)
 	return ok && m.Waits()
 }
 
-// change is what an agent is told of a change, with the entry before and after it. ok is
-// false if the agent need not know.
+// change returns the frame for a change, with the entry before and after it. ok is false if the
+// change does not affect the agent.
 func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok bool) {
 	before, after = c.entry(ch.Prev), c.entry(ch.Cur)
 	switch {
@@ -219,17 +217,17 @@ func (c content) change(ch table.Change) (f wire.Frame, before, after *entry, ok
 	return c.frame(ch.Cur, after), before, after, true
 }
 
-// del is what the agent is told of a row that is no longer in the content.
-func (c content) del(ch table.Change, was *entry) *wire.Del {
-	by, named := placement.LetGo(ch, c.location)
-	d := &wire.Del{Key: was.key, UID: was.uid, Cause: wire.Unassigned, Placement: string(by)}
+// del returns the frame for a row that is no longer in the content.
+func (c content) del(ch table.Change, previous *entry) *wire.Del {
+	policy, named := placement.LetGo(ch, c.location)
+	d := &wire.Del{Key: previous.key, UID: previous.uid, Cause: wire.Unassigned, Placement: string(policy)}
 	if named {
 		d.Cause = wire.Deleted
 	}
 	return d
 }
 
-// total is the root and the size of the content that rows make.
+// total returns the content hash and the size of the content of some rows.
 func (c content) total(rows []*table.Row) (root wire.Sum, count int) {
 	var e entry
 	for _, row := range rows {

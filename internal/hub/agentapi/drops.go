@@ -6,30 +6,32 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// What a key of key.Drops has: its revision is when reports were removed, and while more are
-// to be, agents are not told yet.
+// Values of keys of class key.Drops. The revision of such a key is that of a removal of reports. With
+// dropsMore, more removals follow, and agents do not receive the revision yet.
 const dropsMore, dropsAll = `{"more":true}`, `{}`
 
-// Drop is the change that notes, in the transaction that removes reports of a location which
-// nobody wants any more, that it does. The location's agent is told of its revision, at
-// whichever hub it is, once no more follow. at is the row of the location, without which nothing
-// is noted, was the row of before, if there is one.
-func Drop(l key.Location, at, was *table.Row, more bool) etcd.Change {
-	c := etcd.Change{Op: etcd.Op{Key: key.Dropped(l), Value: []byte(dropsAll)}, While: etcd.Guard{Key: at.Key, CreateRev: at.CreateRev}}
+// Drop returns the change that records a removal of reports that no Placement requests any more. It
+// belongs to the transaction of the removal. The location's agent receives its revision, at any hub,
+// unless more removals follow. location is the row of the Location, which must still exist. previous is
+// the row of an earlier removal, or nil.
+func Drop(l key.Location, location, previous *table.Row, more bool) etcd.Change {
+	c := etcd.Change{Op: etcd.Op{Key: key.Dropped(l), Value: []byte(dropsAll)}, While: etcd.Guard{Key: location.Key, CreateRev: location.CreateRev}}
 	if more {
 		c.Value = []byte(dropsMore)
 	}
-	if was != nil {
-		c.Seen = was.ModRev
+	if previous != nil {
+		c.Seen = previous.ModRev
 	}
 	return c
 }
 
-// Dropping says that more reports were to be removed than were.
-func Dropping(was *table.Row) bool { return was != nil && string(was.Value) == dropsMore }
+// Dropping reports whether more removals of reports must follow.
+func Dropping(previous *table.Row) bool {
+	return previous != nil && string(previous.Value) == dropsMore
+}
 
-// dropped is the newest revision at which reports of a location were removed, and no more
-// followed; 0: none were, or more are to follow.
+// dropped returns the latest revision at which reports of a location were removed; 0 if there is none,
+// or if more removals follow.
 func (a *Server) dropped(l key.Location) int64 {
 	row, _ := a.config.Table.Get(key.Dropped(l))
 	if row == nil || Dropping(row) {

@@ -18,29 +18,28 @@ const sendTimeout = 60 * time.Second
 type frameWriter struct {
 	encoder *json.Encoder
 	control *http.ResponseController
-	// patience is for an agent that does not read; nil if the request as a whole has a
-	// deadline.
-	patience *readTimer
-	// begun says that something was written, so the answer can no longer be an error.
+	// readTimeout limits the time in which the agent must read a frame; nil if the request has
+	// a deadline.
+	readTimeout *readTimer
+	// begun is set after the first write: the response can no longer be an error.
 	begun bool
 	to    io.Writer
-	// line is the memory of the last part, for the next.
+	// line is a buffer for Part frames.
 	line []byte
 }
 
-// newSessionWriter writes frames of an answer that has no deadline as a whole. The caller
-// must end it before the request ends.
+// newSessionWriter returns a writer of frames for a response without a deadline. The caller must end
+// it before the request ends.
 func newSessionWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
 	f := newFrameWriter(w, sent)
-	f.patience = newReadTimer(sendTimeout, func() {
-		// One that is over ends what is being written. A writer without deadlines, as in
-		// tests, goes without.
+	f.readTimeout = newReadTimer(sendTimeout, func() {
+		// A deadline in the past ends a blocked write. Writers in tests have no deadlines.
 		_ = f.control.SetWriteDeadline(time.Now().Add(-time.Second))
 	})
 	return f
 }
 
-// newFrameWriter writes frames, and tells sent how large they are.
+// newFrameWriter returns a writer of frames, which calls sent with the size of each write.
 func newFrameWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
@@ -50,7 +49,7 @@ func newFrameWriter(w http.ResponseWriter, sent func(bytes int)) *frameWriter {
 	return &frameWriter{encoder: encoder, control: http.NewResponseController(w), to: to}
 }
 
-// counting tells how much is written.
+// counting calls wrote with the size of each write.
 type counting struct {
 	io.Writer
 	wrote func(bytes int)
@@ -63,7 +62,7 @@ func (c counting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// blank sends an empty line, which is no frame but tells the agent that the hub is there.
+// blank sends an empty line, which shows the agent that the hub is alive.
 func (f *frameWriter) blank() error {
 	if err := f.write(func() error { _, err := io.WriteString(f.to, "\n"); return err }); err != nil {
 		return err
@@ -71,7 +70,7 @@ func (f *frameWriter) blank() error {
 	return f.flush()
 }
 
-// add writes a frame; flush sends it on its way.
+// add writes a frame to the buffer of the connection; flush sends it.
 func (f *frameWriter) add(frame wire.Frame) error {
 	return f.write(func() error {
 		switch {
@@ -89,8 +88,8 @@ func (f *frameWriter) add(frame wire.Frame) error {
 
 func (f *frameWriter) write(what func() error) error {
 	f.begun = true
-	if f.patience != nil {
-		f.patience.begin()
+	if f.readTimeout != nil {
+		f.readTimeout.begin()
 	}
 	if err := what(); err != nil {
 		return fmt.Errorf("send a frame: %w", err)
@@ -98,14 +97,14 @@ func (f *frameWriter) write(what func() error) error {
 	return nil
 }
 
-// flush sends what was added. From then on nothing is asked of the agent's patience: that is
-// for it to read a frame, not for the hub to have another one.
+// flush sends the added frames, and stops the timeout: it limits the time in which the agent reads a
+// frame, not the interval between frames.
 func (f *frameWriter) flush() error {
 	if err := f.control.Flush(); err != nil {
 		return fmt.Errorf("send frames: %w", err)
 	}
-	if f.patience != nil {
-		f.patience.pause()
+	if f.readTimeout != nil {
+		f.readTimeout.pause()
 	}
 	return nil
 }
@@ -117,24 +116,23 @@ func (f *frameWriter) send(frame wire.Frame) error {
 	return f.flush()
 }
 
-// end ends the writer's patience.
+// end stops the timeout.
 func (f *frameWriter) end() {
-	if f.patience != nil {
-		f.patience.end()
+	if f.readTimeout != nil {
+		f.readTimeout.end()
 	}
 }
 
-// readTimer calls a function when something that has begun takes too long. A deadline of
-// net/http would do, but over HTTP/2 whatever moves one is a message to the goroutine of the
-// connection, and of three for a frame each cost a turn of the processor. It is safe for
-// concurrent use.
+// readTimer calls a function when an operation takes too long. It replaces the deadlines of net/http:
+// over HTTP/2, each change of a deadline wakes the goroutine of the connection, three times per
+// frame. It is safe for concurrent use.
 type readTimer struct {
 	limit time.Duration
 	over  func()
 
 	mu    sync.Mutex
 	timer *time.Timer
-	// until is when it is over; zero: never.
+	// until is the end of the timeout; zero if it is stopped.
 	until time.Time
 	ended bool
 }
@@ -143,20 +141,20 @@ func newReadTimer(limit time.Duration, over func()) *readTimer {
 	return &readTimer{limit: limit, over: over}
 }
 
-// begin gives all of the time, from now on.
+// begin restarts the timeout.
 func (t *readTimer) begin() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.until = time.Now().Add(t.limit)
 	if t.timer == nil {
-		t.timer = time.AfterFunc(t.limit, t.look)
+		t.timer = time.AfterFunc(t.limit, t.check)
 		return
 	}
 	t.timer.Reset(t.limit)
 }
 
-// look calls over if it is time: the timer may have fired just when it was stopped.
-func (t *readTimer) look() {
+// check calls over if the timeout has expired: the timer may have fired while it was stopped.
+func (t *readTimer) check() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.ended && !t.until.IsZero() && !time.Now().Before(t.until) {
@@ -164,7 +162,7 @@ func (t *readTimer) look() {
 	}
 }
 
-// pause says that nothing is waited for.
+// pause stops the timeout.
 func (t *readTimer) pause() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -174,7 +172,7 @@ func (t *readTimer) pause() {
 	}
 }
 
-// end is pause for good; over is not called any more once it returns.
+// end stops the timeout for good; over is not called after it returns.
 func (t *readTimer) end() {
 	t.pause()
 	t.mu.Lock()

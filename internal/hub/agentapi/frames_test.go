@@ -20,8 +20,8 @@ func TestReadTimer(t *testing.T) {
 		"each in time":        {func(w *readTimer) { w.begin(); <-time.After(limit - 1); w.begin(); <-time.After(limit - 1); w.pause() }, 0},
 		"the second too long": {func(w *readTimer) { w.begin(); w.pause(); <-time.After(2 * limit); w.begin() }, 1},
 		"ended":               {func(w *readTimer) { w.begin(); w.end() }, 0},
-		"ended as it fires":   {func(w *readTimer) { w.begin(); w.end(); w.look() }, 0},
-		"fires too late":      {func(w *readTimer) { w.begin(); w.pause(); w.look() }, 0},
+		"ended as it fires":   {func(w *readTimer) { w.begin(); w.end(); w.check() }, 0},
+		"fires too late":      {func(w *readTimer) { w.begin(); w.pause(); w.check() }, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

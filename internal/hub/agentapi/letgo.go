@@ -6,39 +6,39 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxLetGo is how many objects are remembered of each location.
+// maxLetGo limits the objects for each location.
 const maxLetGo = 256
 
-// letGo remembers what agents were told is no longer desired though they have not reported
-// it: it may have been applied right before, so they may report that they remove it. It is
-// safe for concurrent use, and forgotten with the process.
+// letGo has the objects that agents were notified are no longer desired, although they have not
+// reported them. An agent may have applied such an object right before, and then reports its removal.
+// It is safe for concurrent use, and not persistent.
 type letGo struct {
 	mu  sync.Mutex
 	all map[key.Location]map[string]struct{} // keys of reports
 }
 
-// note notes what a location was told.
-func (g *letGo) note(l key.Location, report string) {
+// record adds the report of an object.
+func (g *letGo) record(l key.Location, report string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.all == nil {
 		g.all = map[key.Location]map[string]struct{}{}
 	}
-	if g.all[l] == nil || len(g.all[l]) >= maxLetGo { // what is older is done by now, or will be
+	if g.all[l] == nil || len(g.all[l]) >= maxLetGo { // older removals are completed by now
 		g.all[l] = map[string]struct{}{}
 	}
 	g.all[l][report] = struct{}{}
 }
 
-// has says whether a location was told of the object of a report.
-func (g *letGo) has(l key.Location, report string) bool {
+// contains reports whether the object of a report was recorded.
+func (g *letGo) contains(l key.Location, report string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, ok := g.all[l][report]
 	return ok
 }
 
-// forget forgets it, once the location has said what became of it.
+// forget removes a report, after the location has reported the removal.
 func (g *letGo) forget(l key.Location, report string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -14,56 +14,54 @@ import (
 )
 
 const (
-	// reportBodies is how many report requests of one agent are worked on at once:
-	// the agent's current one, and perhaps one that it has given up.
+	// reportBodies is the number of concurrent report requests of one agent: the current one, and
+	// possibly one that timed out at the agent.
 	reportBodies = 2
-	// reportRate and reportBurst bound the bytes per second that one agent reports,
+	// reportRate and reportBurst limit the reported bytes per second of one agent, and
 	// reportRequests and reportRequestBurst its report requests per second.
 	reportRate, reportBurst            = 8 << 20, 64 << 20
 	reportRequests, reportRequestBurst = 50, 500
-	// statusRate and statusBurst bound the status requests per second of one agent,
-	// each of which may cause a write. An agent sends at most one a second, and one more
-	// when a session begins.
+	// statusRate and statusBurst limit the status requests per second of one agent, each of which
+	// may cause a write. An agent sends at most one per second, and one at the start of a session.
 	statusRate, statusBurst = 5, 100
-	// sessionRate and sessionBurst bound the sessions per second that one agent begins, and
-	// how often it is noted that it was refused, each of which is a write for all hubs.
+	// sessionRate and sessionBurst limit the sessions per second that one agent starts, and the
+	// records of its refusals. Each is a write that all hubs read.
 	sessionRate, sessionBurst = 1, 300
 )
 
-// reportLimits bound what one agent reports.
+// reportLimits limit the reports of each agent.
 type reportLimits struct {
-	turns                               *fairqueue.Queue
+	queue                               *fairqueue.Queue
 	bytes, requests, statuses, sessions *fairqueue.Rates
 }
 
-func newReportLimits(turns fairqueue.QueueConfig, now func() time.Time) reportLimits {
-	turns.Share, turns.Yields, turns.Reserve = reportBodies, false, 0
+func newReportLimits(queue fairqueue.QueueConfig, now func() time.Time) reportLimits {
+	queue.Share, queue.Yields, queue.Reserve = reportBodies, false, 0
 	rates := func(perSecond, burst int) *fairqueue.Rates {
 		return fairqueue.NewRates(perSecond, burst).WithClock(now)
 	}
 	return reportLimits{
-		turns: fairqueue.NewQueue(turns), bytes: rates(reportRate, reportBurst), requests: rates(reportRequests, reportRequestBurst),
+		queue: fairqueue.NewQueue(queue), bytes: rates(reportRate, reportBurst), requests: rates(reportRequests, reportRequestBurst),
 		statuses: rates(statusRate, statusBurst), sessions: rates(sessionRate, sessionBurst),
 	}
 }
 
-// beginsSession counts a session of an agent, and fails with a TooManyRequests that says when to
-// come again if it has begun more than it may.
-func (a *Server) beginsSession(of key.Session) error {
-	name := fmt.Sprintf("location %s %d", of.Location, of.Shard.Number())
+// beginsSession counts a session of an agent. If the agent has started too many, it fails with
+// TooManyRequests and the time after which to retry.
+func (a *Server) beginsSession(id key.Session) error {
+	name := fmt.Sprintf("location %s %d", id.Location, id.Shard.Number())
 	if err := a.reported.sessions.Begin(name); err != nil {
 		wait, _ := apierrors.SuggestsClientDelay(err)
-		return apierrors.NewTooManyRequests(fmt.Sprintf("the agent of %q begins session after session: more than one a second are too many", of.Location), wait)
+		return apierrors.NewTooManyRequests(fmt.Sprintf("the agent of %q begins session after session: more than one a second are too many", id.Location), wait)
 	}
 	a.reported.sessions.Count(name, 1)
 	return nil
 }
 
-// refuses says of an agent that it was refused for its protocol version, unless that is said
-// too often.
-func (a *Server) refuses(of key.Session, protocol string) {
-	if a.beginsSession(of) == nil {
-		a.sessions.refuse(of, protocol)
+// refuses records that an agent was refused for its protocol version, within the limits of sessions.
+func (a *Server) refuses(id key.Session, protocol string) {
+	if a.beginsSession(id) == nil {
+		a.sessions.refuse(id, protocol)
 	}
 }
 
@@ -77,7 +75,7 @@ func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		}
 	}
 	a.reported.requests.Count(name, 1)
-	leave, err := a.reported.turns.Try(fairqueue.Flow{Name: name})
+	leave, err := a.reported.queue.Try(fairqueue.Flow{Name: name})
 	if err != nil {
 		respond.Error(w, r, err)
 		return
@@ -89,7 +87,7 @@ func (a *Server) limitReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	a.serveReports(w, r, l, shard)
 }
 
-// countedBody counts what is read of a body.
+// countedBody counts the bytes that are read from a body.
 type countedBody struct {
 	io.ReadCloser
 	read int

@@ -8,26 +8,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// maxLineageBytes bounds the body of a lineage request.
-const maxLineageBytes = 64 << 10
+// maxLogIdentityBytes limits the body of a log identity request.
+const maxLogIdentityBytes = 64 << 10
 
-// serveLineage tells an agent which revisions under the markers that it asks about are
-// of this log.
-func (a *Server) serveLineage(w http.ResponseWriter, r *http.Request) {
-	var ask wire.LineageAsk
-	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxLineageBytes}, &ask); err != nil {
+// serveLogIdentity returns, for each requested marker, the revisions under it that belong to this
+// hub's log.
+func (a *Server) serveLogIdentity(w http.ResponseWriter, r *http.Request) {
+	var query wire.LineageAsk
+	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxLogIdentityBytes}, &query); err != nil {
 		respond.Error(w, r, respond.BadBody(err, "lineage"))
 		return
 	}
-	if n := len(ask.Markers); n > wire.MaxMarkers {
-		respond.Error(w, r, respond.BadRequest("lineage: %d markers, at most %d may be asked about", n, wire.MaxMarkers))
+	if n := len(query.Markers); n > wire.MaxMarkers {
+		respond.Error(w, r, respond.BadRequest("log identity: %d markers, at most %d are allowed", n, wire.MaxMarkers))
 		return
 	}
 	now := a.config.Table.Rev()
 	answer := wire.LineageAnswer{Spans: map[string][]wire.Revisions{}}
-	answer.Marker, answer.Revision = a.config.Lineage.At(now)
-	for _, marker := range ask.Markers {
-		if spans := a.config.Lineage.Spans(marker, now); len(spans) > 0 {
+	answer.Marker, answer.Revision = a.config.LogIdentity.At(now)
+	for _, marker := range query.Markers {
+		if spans := a.config.LogIdentity.Spans(marker, now); len(spans) > 0 {
 			answer.Spans[marker] = spans
 		}
 	}

@@ -9,11 +9,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// minHeartbeat is the shortest interval of pings that an agent can ask for.
+// minHeartbeat is the shortest interval of pings that an agent can request.
 const minHeartbeat = time.Second
 
-// heartbeatFor is the interval of pings for a session: the hub's own, or a shorter one
-// that its agent asks for, since something between them ends what is silent for longer.
+// heartbeatFor returns the interval of pings for a session: that of the hub, or a shorter one that the
+// agent requests because a proxy closes idle connections.
 func (a *Server) heartbeatFor(r *http.Request) (time.Duration, error) {
 	text := r.URL.Query().Get("heartbeat")
 	if text == "" {
@@ -23,15 +23,14 @@ func (a *Server) heartbeatFor(r *http.Request) (time.Duration, error) {
 	if err != nil || seconds < 1 {
 		return 0, respond.BadRequest("heartbeat %q: want seconds", text)
 	}
-	asked := time.Duration(min(seconds, int(a.config.Heartbeat/time.Second)+1)) * time.Second
-	return min(a.config.Heartbeat, max(asked, minHeartbeat)), nil
+	requested := time.Duration(min(seconds, int(a.config.Heartbeat/time.Second)+1)) * time.Second
+	return min(a.config.Heartbeat, max(requested, minHeartbeat)), nil
 }
 
-// heartbeatSeconds is the same as the agent is told.
+// heartbeatSeconds returns the interval for the settings of the agent.
 func (s *session) heartbeatSeconds() int { return max(1, int(s.heartbeat.Seconds())) }
 
-// announce tells an agent that wants to know under which URLs it is to reach the hub,
-// unless it has the same already.
+// announce sends the URLs of the hub to an agent that requests them, unless it has the same ones.
 func (s *session) announce() error {
 	if s.known == "" || s.server.config.Endpoints == nil {
 		return nil

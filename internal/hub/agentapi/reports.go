@@ -23,15 +23,15 @@ import (
 )
 
 const (
-	// maxReportsBytes and maxReportLines bound one request; an agent sends far less.
+	// maxReportsBytes and maxReportLines limit one request; an agent sends far less.
 	maxReportsBytes = 8 << 20
 	maxReportLines  = 10_000
-	// maxReportsDepth is the limit of encoding/json. A report is refused or cut by itself for its depth, so that it
-	// does not hold back the others of its request.
+	// maxReportsDepth is the limit of encoding/json. A report that is too deep is refused or cut by
+	// itself, so that the other reports of its request are written.
 	maxReportsDepth = 10_000
 )
 
-// serveReports takes a batch of reports into the log.
+// serveReports writes a batch of reports to the log.
 func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	guard, err := a.whileThere(l)
 	if err != nil {
@@ -39,7 +39,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 		return
 	}
 	body := requestbody.Lines(r, requestbody.Limits{Bytes: maxReportsBytes, Depth: maxReportsDepth})
-	// The request must not replace reports that are newer than its beginning.
+	// The request must not replace reports that are written after it starts.
 	before := a.config.Table.Snapshot()
 	others := &seen{server: a, location: l, shard: shard, state: before}
 	defer others.done()
@@ -84,7 +84,7 @@ func (a *Server) serveReports(w http.ResponseWriter, r *http.Request, l key.Loca
 	respond.JSON(w, answer)
 }
 
-// whileThere is the guard that a location still exists: reports of one that is removed
+// whileThere returns the guard that a location still exists. Reports of a location that is removed
 // meanwhile are not written.
 func (a *Server) whileThere(l key.Location) (etcd.Guard, error) {
 	location, _ := a.config.Table.Get(l.Key())
@@ -94,23 +94,21 @@ func (a *Server) whileThere(l key.Location) (etcd.Guard, error) {
 	return etcd.Guard{Key: location.Key, CreateRev: location.CreateRev}, nil
 }
 
-// settleReports waits until the table shows the reports of a location that are under
-// way, including those of requests that have ended: a walk must not compare reports that
-// are replaced right after.
+// settleReports waits until the table contains all pending reports of a location, including those of
+// requests that have ended. A comparison must not use reports that are about to be replaced.
 func (a *Server) settleReports(ctx context.Context, l key.Location) error {
 	guard, err := a.whileThere(l)
 	if err != nil {
 		return err
 	}
-	if moved, err := a.reports.settle(ctx, guard); err != nil || !moved {
+	if moved, err := a.reports.drain(ctx, guard); err != nil || !moved {
 		return err
 	}
 	return a.config.Committed(ctx)
 }
 
-// changeOf makes a write conditional on what was seen. A report that is there already is
-// not written again; it is only checked, in order with the other writes, that it is
-// still there.
+// changeOf makes a write conditional on the row that the request has seen. An equal report is not
+// written again. The transaction only verifies that it still exists.
 func changeOf(op etcd.Op, seen *table.Row) etcd.Change {
 	c := etcd.Change{Op: op}
 	if seen == nil {
@@ -121,8 +119,8 @@ func changeOf(op etcd.Op, seen *table.Row) etcd.Change {
 	return c
 }
 
-// reportOp checks one line and makes it a write. A location can only ever
-// write below its own prefix. other checks reports of what was not placed.
+// reportOp validates one line and returns its write, whose key is below the location's prefix. other
+// validates reports of objects that no Placement put there.
 func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine, other func(key.Report, *wire.Report) error) (etcd.Op, error) {
 	report, err := key.ParseLine(l, line.Key)
 	if err != nil {
@@ -151,10 +149,10 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	if line.Report == nil {
 		return op, errors.New("neither a report nor a removal")
 	}
-	fit := line.Report.Fit() // before anything reads the status or the object
+	fit := line.Report.Fit() // first: the checks below parse the status and the object
 	switch {
 	case report.Origin != key.Placed:
-		checked := line.Report // an object that Fit leaves out for another reason than its size is refused
+		checked := line.Report // objects that Fit removes are refused, except large ones
 		if len(checked.Object) > wire.MaxReport {
 			checked = &fit
 		}
@@ -164,9 +162,9 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	case !a.mayReport(l, object, op.Key):
 		return op, errors.New("the object is not assigned to the location")
 	case fit.Object != nil || fit.ObjectBytes > 0 || fit.Owner != "":
-		return op, errors.New("what is placed has neither an owner, nor is it reported whole")
+		return op, errors.New("the report of a placed object must have neither an owner nor the object")
 	}
-	if object.Resource.Builtin() { // it is decoded by its type
+	if object.Resource.Builtin() { // it is decoded into its Go type
 		if err := errors.Join(quantity.Check(fit.Status), quantity.Check(fit.Object)); err != nil {
 			return op, err
 		}
@@ -183,18 +181,18 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	return op, nil
 }
 
-// mayReport says whether a location may report an object: it is assigned to the
-// location, or was when the report was first made, or when the agent was told that it is no
-// longer.
+// mayReport reports whether a location may report an object: the object is assigned to the location,
+// or there is a report from the time when it was, or the agent was recently notified that it no
+// longer is.
 func (a *Server) mayReport(l key.Location, object key.Object, reportKey string) bool {
-	if row, _ := a.config.Table.Get(reportKey); row != nil || a.letGo.has(l, reportKey) {
+	if row, _ := a.config.Table.Get(reportKey); row != nil || a.letGo.contains(l, reportKey) {
 		return true
 	}
 	row, _ := a.config.Table.Get(object.Key())
 	return row != nil && row.In != nil && row.In.Includes(l)
 }
 
-// noteLetGo notes that an agent is told that an object, by its path, is no longer desired.
+// noteLetGo records that an agent is notified that the object of a path is no longer desired.
 func (a *Server) noteLetGo(l key.Location, path string) {
 	o, err := key.ParsePath(path)
 	if err != nil {
@@ -202,26 +200,26 @@ func (a *Server) noteLetGo(l key.Location, path string) {
 	}
 	report := key.Report{Location: l, Origin: key.Placed, Object: o}.Key()
 	if row, _ := a.config.Table.Get(report); row == nil {
-		a.letGo.note(l, report)
+		a.letGo.record(l, report)
 	}
 }
 
-// reportLeaves are the leaves of the reports of a location's shard, for an agent that can do
-// that.
+// reportLeaves returns the leaves of the reports of a location's shard, for an agent with some
+// abilities.
 func (a *Server) reportLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
 	state := a.config.Table.Snapshot()
-	// Rows are in the order of spaces, and lines in that of origins, first of all.
-	by := map[key.Origin][]wire.Leaf{}
+	// Rows are sorted by space first, and lines by origin first.
+	leaves := map[key.Origin][]wire.Leaf{}
 	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
-		if report, err := key.ParseReport(row.Key); err == nil && shard.Has(report.Object.Space) && (report.Origin == key.Placed || can.sees) {
-			by[report.Origin] = append(by[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
+		if report, err := key.ParseReport(row.Key); err == nil && shard.Has(report.Object.Space) && (report.Origin == key.Placed || can.upsyncs) {
+			leaves[report.Origin] = append(leaves[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
 		}
 		return true
 	})
-	return slices.Concat(by[key.Placed], by[key.Born], by[key.Owned]), state.Rev
+	return slices.Concat(leaves[key.Placed], leaves[key.Born], leaves[key.Owned]), state.Rev
 }
 
-// serveReportsFetch answers with the reports of the keys that are asked for.
+// serveReportsFetch responds with the reports of the requested keys.
 func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	keys, err := keysAsked(r)
 	if err != nil {
@@ -236,7 +234,7 @@ func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key
 		if op, err := a.reportOp(l, shard, line, nil); err == nil {
 			if row := state.Get(op.Key); row != nil {
 				report, text := &wire.Report{}, row.Report()
-				if json.Unmarshal(text, report) == nil { // else the agent's own will replace it
+				if json.Unmarshal(text, report) == nil { // otherwise the agent's report replaces it
 					line.Report, line.Removed = report, false
 				}
 				size += len(text)

@@ -14,33 +14,32 @@ import (
 )
 
 const (
-	// reportLinger is how long a report waits at most for others to share its transaction,
-	// so that one change at many locations takes few transactions, and the interval of
-	// transactions while reports come without pause; reportsAtOnce go before that.
+	// reportLinger limits the time for which a report waits to share a transaction with others. It
+	// is also the interval of transactions while reports arrive without pause; reportsAtOnce
+	// transactions come before that.
 	reportLinger  = 100 * time.Millisecond
 	reportsAtOnce = 3
-	// reportPause without a report ends the wait, shortPause that of the first transaction after a
-	// lone one: of a change at several locations, the reports come at nearly the same time. A report
-	// that comes alone does not wait.
+	// reportPause without a report ends the wait. A single report does not wait, and the first
+	// transaction after it waits for shortPause: the reports of one change at several locations
+	// arrive at nearly the same time.
 	reportPause = 20 * time.Millisecond
 	shortPause  = 2 * time.Millisecond
 	reportQueue = 1000
-	// fullReports is how many reports are written without waiting for more.
+	// fullReports is the number of reports that are written without waiting for more.
 	fullReports = 100
 )
 
-// reportWriter puts the reports of many agents into shared transactions, in the
-// order in which they arrive. Outdated reports are not written: a batch whose request
-// has ended is dropped, and a report that somebody else has written since the request
-// began is not replaced.
+// reportWriter combines the reports of many agents into transactions, in the order of their arrival.
+// It drops a batch whose request has ended. A report that was written after the request started is
+// not replaced.
 type reportWriter struct {
 	log   *etcd.Log
 	queue chan reportBatch
-	// due is when the transactions that were made would have been, one each reportLinger.
+	// due is when the past transactions would have been, with one per reportLinger.
 	due time.Time
 
 	mu sync.Mutex
-	// under counts the batches that are under way, by the key of their Location.
+	// under counts the pending batches by the key of their Location.
 	under map[string]int
 }
 
@@ -61,7 +60,7 @@ func newReportWriter(log *etcd.Log) *reportWriter {
 	return &reportWriter{log: log, queue: make(chan reportBatch, reportQueue), under: map[string]int{}}
 }
 
-// errStaleReports says that the reports of a batch are older than what is there.
+// errStaleReports is the error of a batch whose reports are older than stored ones.
 func errStaleReports() error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{
 		Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReasonConflict,
@@ -69,8 +68,7 @@ func errStaleReports() error {
 	}}
 }
 
-// write writes changes, all of reports of one location, and returns the revision that
-// holds them.
+// write writes changes of reports of one location, and returns the revision that contains them.
 func (w *reportWriter) write(ctx context.Context, guard etcd.Guard, changes []etcd.Change) (int64, error) {
 	done := make(chan reportResult, 1)
 	w.count(guard, 1)
@@ -88,9 +86,9 @@ func (w *reportWriter) write(ctx context.Context, guard etcd.Guard, changes []et
 	}
 }
 
-// settle waits until all batches of a location that are under way at the call are done.
-// moved says that there were any, so the log may have new revisions.
-func (w *reportWriter) settle(ctx context.Context, guard etcd.Guard) (moved bool, err error) {
+// drain waits until all batches of a location that are pending at the call are done. moved reports
+// whether there were any, so that the log may have new revisions.
+func (w *reportWriter) drain(ctx context.Context, guard etcd.Guard) (moved bool, err error) {
 	w.mu.Lock()
 	quiet := w.under[guard.Key] == 0
 	w.mu.Unlock()
@@ -121,14 +119,14 @@ func (w *reportWriter) run(ctx context.Context) error {
 	}
 }
 
-// collect takes what shares a transaction: all that is there and, while reports come fast,
-// what comes until there is a pause, the transaction is full, or the first has waited long
-// enough.
+// collect returns the batches of the next transaction: all queued ones and, while reports arrive fast,
+// those that follow until there is a pause, the transaction is full, or the first has waited for
+// reportLinger.
 func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportBatch {
 	now := time.Now()
 	batches, n := []reportBatch{first}, len(first.changes)
 	for n < fullReports && len(w.queue) > 0 {
-		b := <-w.queue // nobody else takes from it
+		b := <-w.queue // does not block: this is the only reader
 		batches, n = append(batches, b), n+len(b.changes)
 	}
 	if n >= fullReports || len(batches) == 1 && !now.Before(w.due) {
@@ -155,16 +153,16 @@ func (w *reportWriter) collect(ctx context.Context, first reportBatch) []reportB
 	return batches
 }
 
-// pause is for how long from now no report has to come to end the wait: not before the next
-// transaction may be made. That is at most reportLinger.
+// pause returns how long no report must arrive to end the wait. The wait does not end before the next
+// transaction is due. The result is at most reportLinger.
 func (w *reportWriter) pause(now time.Time) time.Duration {
-	if w.due.Sub(now) <= reportLinger { // at most one of reportsAtOnce was made
+	if w.due.Sub(now) <= reportLinger { // at most one transaction was made
 		return shortPause
 	}
 	return max(reportPause, w.due.Add(-(reportsAtOnce-1)*reportLinger).Sub(now))
 }
 
-// spent notes that a transaction of n changes is made. One that is full is no waste.
+// spent records a transaction of n changes. A full transaction does not delay the next.
 func (w *reportWriter) spent(now time.Time, n int) {
 	if w.due.Before(now) {
 		w.due = now
@@ -174,8 +172,8 @@ func (w *reportWriter) spent(now time.Time, n int) {
 	}
 }
 
-// flush writes batches together or, if that fails, each by itself, so that a bad one
-// does not keep out the others.
+// flush writes batches in one transaction or, if that fails, each in its own, so that an invalid batch
+// does not block the others.
 func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
 	results := w.together(ctx, batches)
 	for i, b := range batches {
@@ -187,22 +185,22 @@ func (w *reportWriter) flush(ctx context.Context, batches []reportBatch) {
 	}
 }
 
-// together writes in one go the batches whose requests still wait.
+// together writes the batches whose requests have not ended in one transaction.
 func (w *reportWriter) together(ctx context.Context, batches []reportBatch) []reportResult {
 	var changes []etcd.Change
-	at := map[string]int{}
+	indexes := map[string]int{}
 	for _, b := range batches {
 		if b.request.Err() != nil || len(b.changes) == 0 {
 			continue
 		}
 		for _, c := range b.changes {
 			c.While = b.guard
-			// etcd refuses a key twice in one transaction; the newest counts.
-			if i, ok := at[c.Key]; ok {
+			// etcd refuses a key that occurs twice in a transaction; the latest change counts.
+			if i, ok := indexes[c.Key]; ok {
 				changes[i] = c
 				continue
 			}
-			at[c.Key] = len(changes)
+			indexes[c.Key] = len(changes)
 			changes = append(changes, c)
 		}
 	}
@@ -211,7 +209,7 @@ func (w *reportWriter) together(ctx context.Context, batches []reportBatch) []re
 	results := make([]reportResult, len(batches))
 	for i, b := range batches {
 		switch results[i] = (reportResult{rev, err}); {
-		case b.request.Err() != nil: // nobody waits for the answer
+		case b.request.Err() != nil: // the request has ended
 			results[i].err = nil
 		case err == nil && slices.ContainsFunc(b.changes, isStale):
 			results[i].err = errStaleReports()

@@ -48,7 +48,7 @@ func newReporting(t *testing.T) *reporting {
 	group.Go(func() error { return r.reports.run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		_ = group.Wait() // it was told to end
+		_ = group.Wait() // the context has ended
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
@@ -69,7 +69,7 @@ func reportKey(l key.Location) string {
 	return key.Report{Location: l, Origin: key.Placed, Object: object}.Key()
 }
 
-// committed waits until the table shows what was written before.
+// committed waits until the table contains all earlier writes.
 func (r *reporting) committed() {
 	r.t.Helper()
 	ctx := limit.Context(r.t, "the table shows what was written")
@@ -82,8 +82,8 @@ func (r *reporting) committed() {
 	}
 }
 
-// says is the change that a request asks for that begins now; an empty report removes it.
-func (r *reporting) says(value string) []etcd.Change {
+// changes returns the changes of a request that starts now; an empty report removes the stored one.
+func (r *reporting) changes(value string) []etcd.Change {
 	r.t.Helper()
 	r.committed()
 	op := etcd.Op{Key: r.key}
@@ -94,8 +94,8 @@ func (r *reporting) says(value string) []etcd.Change {
 	return []etcd.Change{changeOf(op, row)}
 }
 
-// has fails unless the log has this report.
-func (r *reporting) has(want string) {
+// wantStored fails unless the log has this report.
+func (r *reporting) wantStored(want string) {
 	r.t.Helper()
 	r.committed()
 	got := ""
@@ -147,25 +147,25 @@ func TestCancelledReportsAreDropped(t *testing.T) {
 	r := newReporting(t)
 	w, begin := r.writer()
 	ctx, cancel := context.WithCancel(t.Context())
-	old := queued(t, ctx, w, r.guard, r.says(`{"state":"Failed"}`))
+	old := queued(t, ctx, w, r.guard, r.changes(`{"state":"Failed"}`))
 	cancel()
 	if err := limit.Receive(t, old, "the cancelled request ends"); !errors.Is(err, context.Canceled) {
 		t.Fatalf("the cancelled request ended with %v", err)
 	}
 	moved := make(chan error, 1)
 	go func() {
-		_, err := w.settle(t.Context(), r.guard)
+		_, err := w.drain(t.Context(), r.guard)
 		moved <- err
 	}()
 	begin()
 	if err := limit.Receive(t, moved, "settle returns"); err != nil {
 		t.Fatal(err)
 	}
-	r.has("")
-	if _, err := w.write(t.Context(), r.guard, r.says(`{"state":"Applied"}`)); err != nil {
+	r.wantStored("")
+	if _, err := w.write(t.Context(), r.guard, r.changes(`{"state":"Applied"}`)); err != nil {
 		t.Fatal(err)
 	}
-	r.has(`{"state":"Applied"}`)
+	r.wantStored(`{"state":"Applied"}`)
 }
 
 // TestReportsAreWrittenInOrder shows that the last report that an agent sent counts, also
@@ -175,18 +175,18 @@ func TestReportsAreWrittenInOrder(t *testing.T) {
 		t.Run("last "+last, func(t *testing.T) {
 			r := newReporting(t)
 			if last != "" {
-				if _, err := r.reports.write(t.Context(), r.guard, r.says(last)); err != nil {
+				if _, err := r.reports.write(t.Context(), r.guard, r.changes(last)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			w, begin := r.writer()
-			older := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
-			newer := queued(t, t.Context(), w, r.guard, r.says(last))
+			older := queued(t, t.Context(), w, r.guard, r.changes(`{"state":"Failed"}`))
+			newer := queued(t, t.Context(), w, r.guard, r.changes(last))
 			begin()
 			if err := errors.Join(limit.Receive(t, older, "the older batch ends"), limit.Receive(t, newer, "the newer batch ends")); err != nil {
 				t.Fatal(err)
 			}
-			r.has(last)
+			r.wantStored(last)
 		})
 	}
 }
@@ -197,22 +197,22 @@ func TestReportsAreWrittenInOrder(t *testing.T) {
 func TestReportsOfTwoHubs(t *testing.T) {
 	r := newReporting(t)
 	w, begin := r.writer()
-	stale := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
-	if _, err := r.reports.write(t.Context(), r.guard, r.says(`{"state":"Applied"}`)); err != nil {
+	stale := queued(t, t.Context(), w, r.guard, r.changes(`{"state":"Failed"}`))
+	if _, err := r.reports.write(t.Context(), r.guard, r.changes(`{"state":"Applied"}`)); err != nil {
 		t.Fatal(err)
 	}
 	begin()
 	if err := limit.Receive(t, stale, "the stale batch ends"); !apierrors.IsConflict(err) {
 		t.Errorf("the stale batch ended with %v", err)
 	}
-	r.has(`{"state":"Applied"}`)
+	r.wantStored(`{"state":"Applied"}`)
 }
 
 // TestStaleReportsKeepNobodyElseOut shows that only the batch with a stale report fails.
 func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
 	r := newReporting(t)
 	w, begin := r.writer()
-	stale := queued(t, t.Context(), w, r.guard, r.says(`{"state":"Failed"}`))
+	stale := queued(t, t.Context(), w, r.guard, r.changes(`{"state":"Failed"}`))
 	var group errgroup.Group
 	const others = 120
 	for i := range others {
@@ -222,7 +222,7 @@ func TestStaleReportsKeepNobodyElseOut(t *testing.T) {
 			return err
 		})
 	}
-	if _, err := r.reports.write(t.Context(), r.guard, r.says(`{"state":"Applied"}`)); err != nil {
+	if _, err := r.reports.write(t.Context(), r.guard, r.changes(`{"state":"Applied"}`)); err != nil {
 		t.Fatal(err)
 	}
 	begin()

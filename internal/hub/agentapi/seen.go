@@ -16,29 +16,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// seen are the reports of one request of what was not placed at a location: whether they are
-// wanted in the state that the request began in, and whether there is room for them. It is for
-// one goroutine.
+// seen are the reports of one request about objects that no Placement put at the location: whether
+// they are requested in the state at the start of the request, and within the location's limits. It
+// is for one goroutine.
 type seen struct {
 	server   *Server
 	location key.Location
 	shard    key.Shard
 	state    table.Reader
-	// left is what may be added of each origin; nil: it has not been asked.
+	// left is the remaining limit by origin; without an entry, it has not been computed.
 	left map[key.Origin]*upsync.Used
-	// taken is how large the reports are that the request has changed already, 0 if they are
-	// to go: a line may be there twice.
+	// taken has the sizes of the reports that the request has changed, 0 for removed ones: a line
+	// may occur twice.
 	taken map[string]int
-	// leave ends the location's turn, and now is the state that it began in; nil: it has none.
+	// leave ends the location's turn, and now is the state at its start; nil without a turn.
 	leave func()
 	now   table.Reader
-	// asked says that something was to be added or changed, over how many lines there was no
-	// room for.
-	asked bool
+	// grows is set if the request adds or changes a report, and over counts the lines beyond the
+	// limits.
+	grows bool
 	over  int
 }
 
-// check says why a report of what was not placed is not taken.
+// check returns an error if a report is not requested or not valid.
 func (s *seen) check(r key.Report, report *wire.Report) error {
 	if !upsync.Wanted(s.state, r, report.Owner) {
 		return errors.New("the hub does not ask for the object")
@@ -46,8 +46,8 @@ func (s *seen) check(r key.Report, report *wire.Report) error {
 	return upsync.Check(r, report, placement.PlacingOf(s.state.Get(s.location.Key())))
 }
 
-// enter waits for the location's turn: those of its requests that report what was not placed
-// go one by one, since what each may add is what those before have left.
+// enter waits for the location's turn. Requests of a location that report such objects are served one
+// by one, because each uses up the limits.
 func (s *seen) enter(ctx context.Context) error {
 	if s.leave != nil {
 		return nil
@@ -57,7 +57,7 @@ func (s *seen) enter(ctx context.Context) error {
 		return err
 	}
 	s.leave = leave
-	if err := s.server.settleReports(ctx, s.location); err != nil { // one that was given up may go on
+	if err := s.server.settleReports(ctx, s.location); err != nil { // of requests that have ended
 		return err
 	}
 	if err := s.server.config.Committed(ctx); err != nil {
@@ -67,8 +67,8 @@ func (s *seen) enter(ctx context.Context) error {
 	return nil
 }
 
-// take says why a write is not done that check has let pass: for want of room. failed is why
-// that can't be said.
+// take returns an error if a checked write exceeds the limits. failed is set if that can't be
+// determined.
 func (s *seen) take(ctx context.Context, op etcd.Op) (refused, failed error) {
 	r, err := key.ParseReport(op.Key)
 	if err != nil || r.Origin == key.Placed {
@@ -80,21 +80,21 @@ func (s *seen) take(ctx context.Context, op etcd.Op) (refused, failed error) {
 	return s.count(r, op), nil
 }
 
-// count counts a write, unless there is no room for it.
+// count counts a write, unless it exceeds the limits.
 func (s *seen) count(r key.Report, op etcd.Op) error {
 	var add upsync.Used
 	if op.Value != nil {
 		add = upsync.Used{Objects: 1, Bytes: int64(len(op.Value))}
 	}
-	had, again := s.taken[op.Key]
+	size, again := s.taken[op.Key]
 	if !again {
-		had = s.had(op)
+		size = s.storedSize(op)
 	}
-	if had > 0 {
-		add.Objects, add.Bytes = add.Objects-1, add.Bytes-int64(had)
+	if size > 0 {
+		add.Objects, add.Bytes = add.Objects-1, add.Bytes-int64(size)
 	}
-	left := s.of(r.Origin)
-	s.asked = s.asked || op.Value != nil
+	left := s.remaining(r.Origin)
+	s.grows = s.grows || op.Value != nil
 	if add.Objects > 0 && left.Objects < add.Objects || add.Bytes > 0 && left.Bytes < add.Bytes {
 		s.over++
 		return fmt.Errorf("the location's limits are reached: %s", limitText(s.limits()))
@@ -107,26 +107,26 @@ func (s *seen) count(r key.Report, op etcd.Op) error {
 	return nil
 }
 
-// had is how large the report is that a write replaces; 0: there is none, or the write would
-// give room that it does not, since another report of the object has come meanwhile.
-func (s *seen) had(op etcd.Op) int {
-	is, was := s.now.Get(op.Key), s.state.Get(op.Key)
+// storedSize returns the size of the report that a write replaces, or 0. If another request has written
+// the report meanwhile, the write may fail, and is not counted as freeing space.
+func (s *seen) storedSize(op etcd.Op) int {
+	current, before := s.now.Get(op.Key), s.state.Get(op.Key)
 	switch {
-	case is == nil:
+	case current == nil:
 		return 0
-	case len(op.Value) < len(is.Value) && (was == nil || was.ModRev != is.ModRev):
+	case len(op.Value) < len(current.Value) && (before == nil || before.ModRev != current.ModRev):
 		return len(op.Value)
 	}
-	return len(is.Value)
+	return len(current.Value)
 }
 
-// of is what may still be added of an origin.
-func (s *seen) of(origin key.Origin) *upsync.Used {
+// remaining returns the remaining limit of an origin.
+func (s *seen) remaining(origin key.Origin) *upsync.Used {
 	if s.left == nil {
 		s.left = map[key.Origin]*upsync.Used{}
 	}
 	if s.left[origin] == nil {
-		most, used := s.limits(), s.server.config.Born.Of(s.location, origin)
+		most, used := s.limits(), s.server.config.Upsynced.Of(s.location, origin)
 		s.left[origin] = &upsync.Used{Objects: most.Objects - used.Objects, Bytes: most.Bytes - used.Bytes}
 	}
 	return s.left[origin]
@@ -141,17 +141,17 @@ func (s *seen) limits() upsync.Used {
 	return upsync.Limits(&location.Spec)
 }
 
-// done notes how much of the request there was no room for, and ends the location's turn.
+// done records how many lines exceeded the limits, and ends the location's turn.
 func (s *seen) done() {
 	if s.leave != nil {
 		s.leave()
 	}
-	if s.asked {
+	if s.grows {
 		s.server.sessions.exceed(key.Session{Location: s.location, Shard: s.shard}, s.over)
 	}
 }
 
-// limitText is what people are told of limits.
+// limitText describes limits in messages.
 func limitText(most upsync.Used) string {
 	return fmt.Sprintf("%d objects and %d bytes", most.Objects, most.Bytes)
 }

@@ -1,11 +1,10 @@
-// Package agentapi is the hub's side of the protocol with agents: sessions that stream
-// what is desired at a location, walks that compare it, what agents report, and what they
-// answer when somebody asks what is at their cluster.
+// Package agentapi is the hub's side of the protocol with agents: sessions that stream the desired
+// objects of a location, comparisons of these, reports, and responses to inspect requests.
 //
-// A location reads and writes only what is its own. It may take over what another, which is
-// no more, has left at a cluster: not while that one is there, and only one location does. The
-// package must never let a location have the marks of one that exists, since its agent would
-// take that one's objects; and never decide what is desired, nor what a report means to anybody.
+// A location reads and writes only its own data. It may take over the objects of a removed location in
+// its cluster. Only one location can do that, and only after the other one is removed. The package must
+// never give a location the ownership of an existing one, because its agent would take over the other
+// location's objects. It computes neither the desired objects nor the meaning of reports.
 package agentapi
 
 import (
@@ -27,65 +26,65 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// maxVersion bounds, in bytes, what is kept of the protocol version that an agent names.
+// maxVersion limits the stored bytes of the protocol version that an agent names.
 const maxVersion = 1024
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
-	// Table is read, and Log written to.
+	// Table is the source of all reads, and Log the target of writes.
 	Table *table.Table
 	Log   *etcd.Log
-	// Lineage says which revisions are of this log.
-	Lineage *lineage.Lineage
+	// LogIdentity determines which revisions belong to this hub's log.
+	LogIdentity *lineage.Lineage
 	// Renderer renders rows for locations.
 	Renderer *render.Renderer
-	// Born counts the reports of what was not placed.
-	Born *upsync.Usage
-	// Sessions knows who is connected.
+	// Upsynced counts the reports about objects that no Placement put at the location.
+	Upsynced *upsync.Usage
+	// Sessions has the sessions of connected agents.
 	Sessions *Sessions
-	// Confirmations are the removals at a location that were confirmed elsewhere.
+	// Confirmations returns the removals at a location that were confirmed elsewhere.
 	Confirmations func(key.Location) []wire.Confirmation
-	// Premises, if set, are the premises of a request's access. Sessions end when one of
-	// them no longer holds; its End is not used.
-	Premises func(context.Context) []table.Condition
-	// Due, if set, says whether the credential that a request was sent with is to be renewed
-	// now, and fails if it is good no more; SignedBy, if set, names the authority that has
+	// StreamConditions, if set, returns the stream conditions of a request's access. A session ends
+	// when one of them no longer holds. Their End is not used.
+	StreamConditions func(context.Context) []table.Condition
+	// Due, if set, reports whether the agent must renew the credential of a request now. It fails if
+	// the credential is no longer valid. SignedBy, if set, returns the name of the authority that
 	// signed it.
 	Due      func(context.Context) (bool, error)
 	SignedBy func(context.Context) string
-	// Shard, if set, is the number of the shard of the agent that has sent a request.
+	// Shard, if set, returns the number of the shard of the agent that sent a request.
 	Shard func(context.Context) int
-	// Committed waits until the table shows what was acknowledged to anybody before.
+	// Committed blocks until the table contains every write that was acknowledged before the call.
 	Committed func(context.Context) error
-	// Endpoints are the URLs under which a location's agent is to reach the hub.
+	// Endpoints returns the URLs by which a location's agent can reach the hub.
 	Endpoints func(key.Location) wire.Endpoints
-	// Requests is how many requests are worked on at once; Bodies bounds how many of
-	// them have large bodies.
+	// Requests is the number of concurrent requests; Bodies limits how many of them have large
+	// bodies.
 	Requests int
 	Bodies   fairqueue.Bodies
-	// Watch, if not nil, is told what happens in sessions.
+	// Watch, if not nil, observes sessions.
 	Watch Watch
 	// Heartbeat is the interval of pings on a quiet session.
 	Heartbeat time.Duration
-	// Alone is after which time other hubs are told of an agent that asks without a session; 0:
-	// there are no others.
+	// Alone is the time after which this hub notifies the others of an agent that sends requests
+	// without a session; 0 without other hubs.
 	Alone time.Duration
 	// QueueTimeout is how long a request waits for its turn, InspectTimeout how long an agent may
 	// take to answer an inspect request. If zero, they have their defaults.
 	QueueTimeout, InspectTimeout time.Duration
 	Logger                       *slog.Logger
-	// Now is the clock of the rates that bound what agents send.
+	// Now is the clock of the rate limits for agents.
 	Now func() time.Time
 }
 
-// Watch is told what happens in sessions, by many goroutines; it must not block.
+// Watch observes sessions. Its methods are called concurrently and must not block.
 type Watch interface {
-	// Delivered says that frames of changes were sent of which the oldest is of a revision.
+	// Delivered is called after changes were sent. oldest is the revision of the oldest one.
 	Delivered(oldest int64)
-	// Sent says how many bytes of frames were sent.
+	// Sent is called with the number of sent bytes.
 	Sent(bytes int)
-	// Ended says that a session has ended, and the reason that the agent was given; empty:
-	// it had gone.
+	// Ended is called at the end of a session, with the reason that was sent to the agent; empty if
+	// the agent has disconnected.
 	Ended(reason string)
 }
 
@@ -93,19 +92,19 @@ type Watch interface {
 type Server struct {
 	config   Config
 	sessions *Sessions
-	// turns bounds the requests that are worked on at once. walkers lets each location
-	// have one walk request at a time, and walks keeps what walks compare.
-	turns   respond.Turns
-	walkers *fairqueue.Queue
-	walks   *walkIndexes
-	// reported bounds what locations report, and reports writes it. seers lets each location
-	// have one request at a time that reports what was not placed.
+	// requests limits concurrent requests. walkers gives each location one comparison request at a
+	// time, and walks has the indexes of comparisons.
+	requests respond.Turns
+	walkers  *fairqueue.Queue
+	walks    *walkIndexes
+	// reported limits reports, and reports writes them. seers gives each location one request at a
+	// time that reports objects that no Placement put there.
 	reported reportLimits
 	seers    *fairqueue.Queue
 	reports  *reportWriter
 	letGo    letGo
-	// looks are the questions that agents have yet to answer.
-	looks *looks
+	// inspections are the pending inspect requests.
+	inspections *inspections
 }
 
 // unwatched is the Watch of a server without one.
@@ -115,37 +114,36 @@ func (unwatched) Delivered(int64) {}
 func (unwatched) Sent(int)        {}
 func (unwatched) Ended(string)    {}
 
-// New makes a Server.
+// New returns a Server.
 func New(config Config) *Server {
 	if config.Watch == nil {
 		config.Watch = unwatched{}
 	}
 	requests := fairqueue.Defaults(config.Requests)
 	requests.Patience, requests.Reserve = cmp.Or(config.QueueTimeout, requests.Patience), 0 // operators send no agents' requests
-	patience := cmp.Or(config.QueueTimeout, respond.Timeout)
+	timeout := cmp.Or(config.QueueTimeout, respond.Timeout)
 	return &Server{
 		config: config, sessions: config.Sessions,
-		turns:   respond.Turns{Queue: fairqueue.NewQueue(requests), Bodies: config.Bodies},
-		walkers: fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: patience}),
-		walks:   newWalkIndexes(walkBytes), reported: newReportLimits(requests, config.Now), reports: newReportWriter(config.Log),
-		seers: fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Patience: patience}),
-		looks: newLooks(cmp.Or(config.QueueTimeout, lookPatience)),
+		requests: respond.Turns{Queue: fairqueue.NewQueue(requests), Bodies: config.Bodies},
+		walkers:  fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: timeout}),
+		walks:    newWalkIndexes(walkBytes), reported: newReportLimits(requests, config.Now), reports: newReportWriter(config.Log),
+		seers:       fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Patience: timeout}),
+		inspections: newInspections(cmp.Or(config.QueueTimeout, inspectQueueTimeout)),
 	}
 }
 
 // Run writes reports to the log until the context ends.
 func (a *Server) Run(ctx context.Context) error { return a.reports.run(ctx) }
 
-// Queues are the queues of all requests and of report requests, for metrics.
+// Queues returns the queues of all requests and of report requests, for metrics.
 func (a *Server) Queues() (requests, reports *fairqueue.Queue) {
-	return a.turns.Queue, a.reported.turns
+	return a.requests.Queue, a.reported.queue
 }
 
-// Waiting is how many requests with reports wait to be written.
+// Waiting returns the number of batches of reports that wait to be written.
 func (a *Server) Waiting() int { return len(a.reports.queue) }
 
-// Refusals is how many requests were refused because their location sends too much per
-// second.
+// Refusals returns the number of requests that were refused by a rate limit of their location.
 func (a *Server) Refusals() int {
 	return a.reported.bytes.Refusals() + a.reported.requests.Refusals() + a.reported.statuses.Refusals() + a.reported.sessions.Refusals()
 }
@@ -182,28 +180,28 @@ func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) 
 		a.serveDesired(w, r, l, shard)
 		return
 	}
-	of := key.Session{Location: l, Shard: shard}
-	defer a.sessions.hear(of)()
-	a.asks(of)
+	id := key.Session{Location: l, Shard: shard}
+	defer a.sessions.beginRequest(id)()
+	a.recordRequest(id)
 	switch {
 	case r.Method != http.MethodPost:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	case call == route.Walk || call == route.ReportsWalk:
 		a.serveWalkInTurn(w, r, walkOf{walkOwner{l, shard, call == route.ReportsWalk}, abilitiesOf(r)})
 	default:
-		a.turns.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, shard, call) })
+		a.requests.Serve(root, w, r, func(w http.ResponseWriter, r *http.Request) { a.serveCall(w, r, l, shard, call) })
 	}
 }
 
-// asks notes that an agent is there that asks something besides its session.
-func (a *Server) asks(of key.Session) {
+// recordRequest notifies other hubs of an agent that sends requests without a session.
+func (a *Server) recordRequest(id key.Session) {
 	if a.config.Alone > 0 {
-		row, _ := a.config.Table.Get(of.Key())
-		a.sessions.asksAlone(of, row != nil, a.config.Alone)
+		row, _ := a.config.Table.Get(id.Key())
+		a.sessions.requestWithoutSession(id, row != nil, a.config.Alone)
 	}
 }
 
-// numberOf is the number of the shard of the agent that has sent a request.
+// numberOf returns the number of the shard of the agent that sent a request.
 func (a *Server) numberOf(r *http.Request) int {
 	if a.config.Shard == nil {
 		return 1
@@ -211,13 +209,13 @@ func (a *Server) numberOf(r *http.Request) int {
 	return a.config.Shard(r.Context())
 }
 
-// serveCall serves the calls of an agent besides its session and walks.
+// serveCall serves the calls of an agent other than its session and comparisons.
 func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard, call string) {
 	switch call {
 	case route.Fetch:
 		a.serveFetch(w, r, l, shard)
 	case route.Lineage:
-		a.serveLineage(w, r)
+		a.serveLogIdentity(w, r)
 	case route.AgentStatus:
 		a.serveAgentStatus(w, r, key.Session{Location: l, Shard: shard})
 	case route.Reports:

@@ -20,10 +20,10 @@ func TestDefaultTimeouts(t *testing.T) {
 				queue *fairqueue.Queue
 				want  time.Duration
 			}{
-				{"requests", server.turns.Queue, 15 * time.Second},
+				{"requests", server.requests.Queue, 15 * time.Second},
 				{"walks", server.walkers, time.Minute},
 				{"reports of what was not placed", server.seers, time.Minute},
-				{"inspect requests", server.looks.turns, 10 * time.Second},
+				{"inspect requests", server.inspections.queue, 10 * time.Second},
 			} {
 				began := time.Now()
 				for {

@@ -16,35 +16,35 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// session is one agent's desired stream.
+// session streams the desired objects to one agent.
 type session struct {
 	server  *Server
 	content content
 	sub     *table.Subscription
 	out     *frameWriter
-	// root and count describe the content at revision at. Changes up to at are sent
+	// root and count are the content hash and size at revision rev. Changes up to rev are sent
 	// without adding them again.
 	root  wire.Sum
 	count int
-	at    int64
-	// marker is that of the hello.
+	rev   int64
+	// marker is the one in the hello frame.
 	marker string
-	// settings are the last ones sent. poke says that they may have changed by something
+	// settings are the last ones sent. notify receives if they may have changed by something
 	// other than the Location in the log.
 	settings wire.Settings
-	poke     <-chan struct{}
-	// looks has what the agent is to be asked; nil: nothing.
-	looks <-chan wire.Look
-	// heartbeat is the interval of pings. known is the digest of the hub's endpoints that
-	// the agent has; empty: it does not ask for them.
+	notify   <-chan struct{}
+	// inspections receives inspect requests for the agent; nil if it does not support them.
+	inspections <-chan wire.Look
+	// heartbeat is the interval of pings. known is the digest of the endpoints that the agent has;
+	// empty if it does not request them.
 	heartbeat time.Duration
 	known     string
-	// renews says that the agent was asked to renew its credential.
+	// renews is set after a request to the agent to renew its credential.
 	renews bool
 }
 
-// serveDesired streams to an agent what is desired at its location, until the agent
-// disconnects, a premise fails, a newer session takes over, or the hub stops.
+// serveDesired streams the desired objects of a location to its agent. It ends when the agent
+// disconnects, a stream condition fails, a newer session replaces it, or the hub stops.
 func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	after, err := revisionParam(r)
 	if err != nil {
@@ -56,27 +56,27 @@ func (a *Server) serveDesired(w http.ResponseWriter, r *http.Request, l key.Loca
 		respond.Error(w, r, err)
 		return
 	}
-	of := key.Session{Location: l, Shard: shard}
-	if err := a.beginsSession(of); err != nil {
+	id := key.Session{Location: l, Shard: shard}
+	if err := a.beginsSession(id); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
-	respond.Serve(r.Context(), func() { a.serveSession(w, r, of, after, heartbeat) })
+	respond.Serve(r.Context(), func() { a.serveSession(w, r, id, after, heartbeat) })
 }
 
-// serveSession holds a session that resumes after a revision.
-func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, of key.Session, after int64, heartbeat time.Duration) {
+// serveSession serves a session that resumes after a revision.
+func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, id key.Session, after int64, heartbeat time.Duration) {
 	can := abilitiesOf(r)
 	lacks := ""
-	if _, settings, err := a.Settings(of.Location); err == nil {
+	if _, settings, err := a.Settings(id.Location); err == nil {
 		lacks = can.lack(settings)
 	}
-	mine := a.sessions.start(r.Context(), of, wire.Capable(r.Header, wire.Looks), lacks, !can.sees)
+	mine := a.sessions.start(r.Context(), id, wire.Capable(r.Header, wire.Looks), lacks, !can.upsyncs)
 	defer a.sessions.end(mine)
 
 	s := &session{
-		server: a, content: content{location: of.Location, shard: of.Shard, renderer: a.config.Renderer, can: can},
-		out: newSessionWriter(w, a.config.Watch.Sent), poke: mine.poke, looks: mine.looks, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
+		server: a, content: content{location: id.Location, shard: id.Shard, renderer: a.config.Renderer, can: can},
+		out: newSessionWriter(w, a.config.Watch.Sent), notify: mine.notify, inspections: mine.inspections, heartbeat: heartbeat, known: r.URL.Query().Get("endpoints"),
 	}
 	defer s.out.end()
 	bye := wire.Bye{Reason: wire.ByeShutdown}
@@ -100,47 +100,47 @@ func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, of key.Ses
 		return
 	}
 	a.config.Watch.Ended(bye.Reason)
-	// The agent may be gone, which ends the session just as well.
+	// Sending fails if the agent has disconnected.
 	_ = s.out.send(wire.Frame{Bye: &bye})
-	a.config.Logger.Info("session ended", "location", of.Location, "reason", bye.Reason, "error", err)
+	a.config.Logger.Info("session ended", "location", id.Location, "reason", bye.Reason, "error", err)
 }
 
-// How a session ends when a premise fails.
+// Errors that end a session whose stream condition fails.
 var (
 	errLocationRemoved = errors.New("the location was removed")
 	errContentChanged  = errors.New("a purge of the location was begun or called off, or another number of agents is to share it")
 	errTokenReplaced   = errors.New("the agent's credential is no longer valid")
 )
 
-// premises are what a session rests on that read its Location at a revision. A location
-// that is removed has nothing assigned, but its cluster keeps what it runs: the agent
-// must not be told of deletions.
-func (s *session) premises(ctx context.Context, at int64) []table.Condition {
+// conditions returns the stream conditions of a session that has read its Location at a revision.
+// Nothing is assigned to a removed location, but its cluster keeps running the objects, so the agent
+// must not receive deletions.
+func (s *session) conditions(ctx context.Context, rev int64) []table.Condition {
 	location, purged := s.content.location.Key(), s.content.purged
-	all := []table.Condition{table.ObjectExists(location, at, errLocationRemoved), {
+	all := []table.Condition{table.ObjectExists(location, rev, errLocationRemoved), {
 		Key: location, End: errContentChanged,
 		IsMet: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
 	}}
 	all = append(all, keepsShards(s.content.location, s.content.shard.Of()))
-	if let := s.server.config.Premises; let != nil {
-		all = append(all, table.WithEnd(let(ctx), errTokenReplaced)...)
+	if access := s.server.config.StreamConditions; access != nil {
+		all = append(all, table.WithEnd(access(ctx), errTokenReplaced)...)
 	}
 	return all
 }
 
 func (s *session) run(ctx context.Context, marker string, after int64) error {
 	rows, rev := s.server.config.Table.Members(s.content.location)
-	continuous := s.server.config.Lineage.Continuous(marker, after)
+	continuous := s.server.config.LogIdentity.Continuous(marker, after)
 	uid, settings, err := s.server.Settings(s.content.location)
 	if err != nil {
 		return errLocationRemoved
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
-	settings = s.content.asked(settings)
+	settings = s.content.adapt(settings)
 	s.settings = settings
 	s.content.set(settings)
 	s.root, s.count = s.content.total(rows)
-	s.at = rev
+	s.rev = rev
 	row, _ := s.server.config.Table.Get(s.content.location.Key())
 	resumed := row != nil && after >= row.CreateRev && continuous && !settings.Purge
 	if resumed {
@@ -153,10 +153,10 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	}
 	defer s.sub.Close()
 
-	var told int64
-	s.marker, told = s.server.config.Lineage.At(rev)
+	var revision int64
+	s.marker, revision = s.server.config.LogIdentity.At(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
-		UID: uid, Marker: s.marker, Revision: told, Root: s.root, Count: s.count,
+		UID: uid, Marker: s.marker, Revision: revision, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings,
 	}}); err != nil {
 		return err
@@ -167,16 +167,16 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	return s.follow(ctx, resumed)
 }
 
-// subscribe subscribes to the changes of the content and of the Location after a
-// revision. at is the revision for which the session's premises were read.
-func (s *session) subscribe(ctx context.Context, after, at int64) (err error) {
+// subscribe subscribes to the changes of the content and of the Location after a revision. rev is
+// the revision of the stream conditions.
+func (s *session) subscribe(ctx context.Context, after, rev int64) (err error) {
 	l := s.content.location
-	s.sub, err = s.server.config.Table.Subscribe(after, s.premises(ctx, at), table.LocationTopic(l), table.KeyTopic(l.Key()), table.KeyTopic(key.Dropped(l)))
+	s.sub, err = s.server.config.Table.Subscribe(after, s.conditions(ctx, rev), table.LocationTopic(l), table.KeyTopic(l.Key()), table.KeyTopic(key.Dropped(l)))
 	return err
 }
 
-// follow sends changes until the context ends. mark says that the agent waits for a mark
-// even if nothing changes.
+// follow sends changes until the context ends. With mark, the agent waits for a Mark frame even if
+// nothing changes.
 func (s *session) follow(ctx context.Context, mark bool) error {
 	ping := time.NewTicker(s.heartbeat)
 	defer ping.Stop()
@@ -186,15 +186,15 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 			if err := s.poll(&mark); err != nil {
 				return err
 			}
-		case <-s.poke:
+		case <-s.notify:
 			if _, err := s.due(ctx); err != nil {
 				return err
 			}
 			if err := s.locationChanged(); err != nil {
 				return err
 			}
-		case q := <-s.looks:
-			if !s.server.looks.asks(q.ID) {
+		case q := <-s.inspections:
+			if !s.server.inspections.isPending(q.ID) {
 				continue
 			}
 			if err := s.out.send(wire.Frame{Look: &q}); err != nil {
@@ -210,7 +210,7 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 	}
 }
 
-// due says whether the agent is to renew its credential. It fails if that is good no more.
+// due reports whether the agent must renew its credential. It fails if that is no longer valid.
 func (s *session) due(ctx context.Context) (bool, error) {
 	if s.server.config.Due == nil {
 		return false, nil
@@ -222,26 +222,25 @@ func (s *session) due(ctx context.Context) (bool, error) {
 	return due, nil
 }
 
-// ping sends a ping, which also asks the agent, once in a session, to renew its credential:
-// so those for whom it is time together, since the authority was replaced, do not all do
-// that at once.
+// ping sends a ping. Once in a session, it requests a renewal of the agent's credential. After a
+// replacement of the authority, the intervals of pings thus spread the renewals of all agents.
 func (s *session) ping(ctx context.Context) error {
 	due, err := s.due(ctx)
 	if err != nil {
 		return err
 	}
-	ask := due && !s.renews
+	renew := due && !s.renews
 	s.renews = s.renews || due
-	return s.out.send(wire.Frame{Ping: &wire.Ping{Renew: ask}})
+	return s.out.send(wire.Frame{Ping: &wire.Ping{Renew: renew}})
 }
 
-// poll sends the available changes and, once the agent has all of them, a mark.
+// poll sends the available changes and, when the agent has all of them, a Mark frame.
 func (s *session) poll(mark *bool) error {
 	steps, upTo, err := s.sub.Poll()
 	if err != nil {
 		return err
 	}
-	// What is asked comes before what follows of it for the content.
+	// Settings are sent before the changes of the content that follow from them.
 	location, drops := s.content.location.Key(), key.Dropped(s.content.location)
 	own := func(ch table.Change) bool { k := ch.Row().Key; return k == location || k == drops }
 	if slices.ContainsFunc(steps, func(step table.Step) bool { return slices.ContainsFunc(step.Changes, own) }) {
@@ -249,14 +248,14 @@ func (s *session) poll(mark *bool) error {
 			return err
 		}
 	}
-	var oldest int64 // that has a frame
+	var oldest int64 // the oldest revision that has a frame
 	for _, step := range steps {
 		for _, ch := range step.Changes {
 			if own(ch) {
 				continue
 			}
 			f, before, after, ok := s.content.change(ch)
-			if step.Rev > s.at {
+			if step.Rev > s.rev {
 				s.move(before, after)
 			}
 			if !ok {
@@ -265,7 +264,7 @@ func (s *session) poll(mark *bool) error {
 			if f.Del != nil {
 				s.server.noteLetGo(s.content.location, f.Del.Key)
 			}
-			s.server.config.Lineage.Deliver(f.Put, step.Rev, s.marker)
+			s.server.config.LogIdentity.Deliver(f.Put, step.Rev, s.marker)
 			if err := s.out.add(f); err != nil {
 				return err
 			}
@@ -273,16 +272,16 @@ func (s *session) poll(mark *bool) error {
 			*mark = true
 		}
 	}
-	if upTo < s.at { // more of the history before the hello's revision follows
+	if upTo < s.rev { // more changes before the revision of the hello frame follow
 		return s.out.flush()
 	}
-	s.at = upTo
+	s.rev = upTo
 	if !*mark {
 		return nil
 	}
 	*mark = false
-	name, told := s.server.config.Lineage.At(upTo)
-	err = s.out.send(wire.Frame{Mark: &wire.Mark{Revision: told, Root: s.root, Count: s.count, Marker: name}})
+	name, revision := s.server.config.LogIdentity.At(upTo)
+	err = s.out.send(wire.Frame{Mark: &wire.Mark{Revision: revision, Root: s.root, Count: s.count, Marker: name}})
 	if err == nil && oldest > 0 {
 		s.server.config.Watch.Delivered(oldest)
 	}
@@ -302,7 +301,7 @@ func (s *session) move(before, after *entry) {
 // locationChanged sends the settings if they have changed.
 func (s *session) locationChanged() error {
 	_, settings, err := s.server.Settings(s.content.location)
-	// Asked after the settings: those may be of another location of the name, or of none.
+	// Checked after the settings, which may be those of another location of the name.
 	if ended := s.sub.Ended(); ended != nil {
 		return ended
 	}
@@ -317,9 +316,9 @@ func (s *session) locationChanged() error {
 	}
 	settings.HeartbeatSeconds = s.heartbeatSeconds()
 	if row, _ := s.server.config.Table.Get(key.Dropped(s.content.location)); Dropping(row) {
-		settings.Dropped = s.settings.Dropped // until no more follow
+		settings.Dropped = s.settings.Dropped // more removals of reports follow
 	}
-	settings = s.content.asked(settings)
+	settings = s.content.adapt(settings)
 	if settings.Equal(s.settings) {
 		return nil
 	}

@@ -12,97 +12,94 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Presence is told, for all hubs, which sessions there are here and what agents say of
-// themselves.
-type Presence interface {
-	// Begin and End say that this hub has the session of an agent, and that it has it no
-	// longer.
-	Begin(of key.Session, is presence.Session)
-	End(of key.Session)
-	// Say says what is to be said of an agent. Like Begin and End it waits for nothing.
-	Say(of key.Session, now presence.Patch)
-	// Tell says what an agent says of itself, and returns when all hubs have it, or never will.
+// Membership publishes the sessions of this hub, and the status of agents, to all hubs.
+type Membership interface {
+	// Begin and End publish the start and end of a session at this hub.
+	Begin(id key.Session, is presence.Session)
+	End(id key.Session)
+	// Say publishes a change of an agent's status. Begin, End and Say do not block.
+	Say(id key.Session, now presence.Patch)
+	// Tell publishes the status of an agent. It blocks until all hubs have it, or it fails.
 	Tell(ctx context.Context, session key.Session, s presence.Statement) error
 }
 
-// Sessions knows which agents are connected to this hub. Each, which has a shard of its
-// location or the whole, has one session at a time: a new one ends the one before, also one at
-// another hub. It is safe for concurrent use.
+// Sessions has the sessions of agents at this hub. Each agent, of a location or of one of its shards,
+// has one session at a time. A new session ends the previous one, also one at another hub. It is safe
+// for concurrent use.
 type Sessions struct {
-	now      func() time.Time
-	presence Presence
+	now        func() time.Time
+	membership Membership
 
 	mu   sync.Mutex
 	open map[key.Location]map[key.Shard]*openSession
 	seen map[key.Session]LastSeen
-	// asks counts the requests besides sessions that are under way. alone is since when agents
-	// ask though they have no session at any hub, or when that was last passed on.
-	asks  map[key.Session]int
-	alone map[key.Session]time.Time
+	// requests counts the current requests other than sessions. alone has the times at which agents
+	// were first seen without a session at any hub, or last published as such.
+	requests map[key.Session]int
+	alone    map[key.Session]time.Time
 }
 
 type openSession struct {
-	of     key.Session
+	id     key.Session
 	ctx    context.Context
 	cancel context.CancelFunc
-	// poke receives when the session must read its settings again.
-	poke chan struct{}
-	// looks receives what the agent is to be asked; nil: it is not to be.
-	looks chan wire.Look
-	// replaced says that a newer session has taken over, cut that the log does not answer,
-	// forgotten that the location is gone.
+	// notify receives when the session must read its settings again.
+	notify chan struct{}
+	// inspections receives inspect requests; nil if the agent does not support them.
+	inspections chan wire.Look
+	// replaced is set if a newer session has replaced this one, cut if the log does not respond,
+	// and forgotten if the location was removed.
 	replaced, cut, forgotten bool
 }
 
-// LastSeen is what this process remembers of an agent since it started. What all hubs are
-// to know is in the log, see package presence.
+// LastSeen has what this process knows of an agent since it started. The log has what all hubs know,
+// see package presence.
 type LastSeen struct {
-	// Opened says that there was a session here. Ended is when the agent was last heard
-	// of, if none is open; zero while one is.
+	// Opened is set if there was a session here. Ended is the time of the last request without an
+	// open session; zero while one is open.
 	Opened bool
 	Ended  time.Time
-	// apis is the list that goes with apisDigest.
+	// apis is the list for apisDigest.
 	apis       []wire.API
 	apisDigest string
 }
 
-// NewSessions makes a Sessions, which tells the presence of all that all hubs are to know.
-func NewSessions(now func() time.Time, tell Presence) *Sessions {
+// NewSessions returns a Sessions, which publishes to all hubs by a Membership.
+func NewSessions(now func() time.Time, tell Membership) *Sessions {
 	return &Sessions{
-		now: now, presence: tell, open: map[key.Location]map[key.Shard]*openSession{}, seen: map[key.Session]LastSeen{},
-		asks: map[key.Session]int{}, alone: map[key.Session]time.Time{},
+		now: now, membership: tell, open: map[key.Location]map[key.Shard]*openSession{}, seen: map[key.Session]LastSeen{},
+		requests: map[key.Session]int{}, alone: map[key.Session]time.Time{},
 	}
 }
 
-// start starts a session and ends an older one of the same agent. The caller must end it.
-// answers says that the agent answers Look frames; lacks and blind are those of
-// presence.Session.
-func (s *Sessions) start(ctx context.Context, of key.Session, answers bool, lacks string, blind bool) *openSession {
-	mine := &openSession{of: of, poke: make(chan struct{}, 1)}
+// start starts a session and ends an older one of the same agent. The caller must end it. answers is
+// set if the agent supports inspect requests; lacks and blind are those of presence.Session.
+func (s *Sessions) start(ctx context.Context, id key.Session, answers bool, lacks string, blind bool) *openSession {
+	mine := &openSession{id: id, notify: make(chan struct{}, 1)}
 	if answers {
-		mine.looks = make(chan wire.Look)
+		mine.inspections = make(chan wire.Look)
 	}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
-	if older := s.at(of); older != nil {
+	if older := s.find(id); older != nil {
 		older.replaced = true
 		older.cancel()
 	}
-	if s.open[of.Location] == nil {
-		s.open[of.Location] = map[key.Shard]*openSession{}
+	if s.open[id.Location] == nil {
+		s.open[id.Location] = map[key.Shard]*openSession{}
 	}
-	s.open[of.Location][of.Shard] = mine
-	seen := s.seen[of]
+	s.open[id.Location][id.Shard] = mine
+	seen := s.seen[id]
 	seen.Opened, seen.Ended = true, time.Time{}
-	s.seen[of] = seen
-	// Under the lock, so that it is told in the order in which it happens.
-	s.presence.Begin(of, presence.Session{Since: s.now().UTC(), Lacks: lacks, Blind: blind})
+	s.seen[id] = seen
+	// Under the lock, so that events are published in order.
+	s.membership.Begin(id, presence.Session{Since: s.now().UTC(), Lacks: lacks, Blind: blind})
 	s.mu.Unlock()
 	return mine
 }
 
-// at is an open session, for who has the lock; nil: there is none.
-func (s *Sessions) at(of key.Session) *openSession { return s.open[of.Location][of.Shard] }
+// find returns the open session of an agent, or nil. The lock must be held.
+func (s *Sessions) find(id key.Session) *openSession { return s.open[id.Location][id.Shard] }
 
 // end ends a session.
 func (s *Sessions) end(mine *openSession) {
@@ -112,36 +109,35 @@ func (s *Sessions) end(mine *openSession) {
 	s.over(mine)
 }
 
-// over notes that a session has ended, unless that is known or a newer one is open. It may be
-// a while until the session's request ends: its agent may not read. The lock must be held.
+// over records that a session has ended, unless that is known or a newer one is open. Its request may
+// end later, because its agent may not read. The lock must be held.
 func (s *Sessions) over(mine *openSession) {
-	if s.at(mine.of) == mine {
-		if delete(s.open[mine.of.Location], mine.of.Shard); len(s.open[mine.of.Location]) == 0 {
-			delete(s.open, mine.of.Location)
+	if s.find(mine.id) == mine {
+		if delete(s.open[mine.id.Location], mine.id.Shard); len(s.open[mine.id.Location]) == 0 {
+			delete(s.open, mine.id.Location)
 		}
-		if seen := s.seen[mine.of]; mine.forgotten {
-			delete(s.seen, mine.of)
+		if seen := s.seen[mine.id]; mine.forgotten {
+			delete(s.seen, mine.id)
 		} else {
 			seen.Ended = s.now()
-			s.seen[mine.of] = seen
+			s.seen[mine.id] = seen
 		}
-		s.presence.End(mine.of)
+		s.membership.End(mine.id)
 	}
 }
 
-// TakenOver ends a session that is open here: another hub has a newer one.
-func (s *Sessions) TakenOver(of key.Session) {
+// TakenOver ends a session here because another hub has a newer one.
+func (s *Sessions) TakenOver(id key.Session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if older := s.at(of); older != nil {
+	if older := s.find(id); older != nil {
 		older.replaced = true
 		older.cancel()
 		s.over(older)
 	}
 }
 
-// Cut ends all sessions, since nothing follows of them while the log does not answer: their
-// agents are to look for another hub.
+// Cut ends all sessions because the log does not respond. Their agents connect to another hub.
 func (s *Sessions) Cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -154,79 +150,79 @@ func (s *Sessions) Cut() {
 	}
 }
 
-// hear notes, until done is called, a request of an agent besides its session: one that asks
-// something is not lost, even if its session was cut because it does not read it while it
-// walks.
-func (s *Sessions) hear(of key.Session) (done func()) {
+// beginRequest records a request of an agent other than its session, until done is called. Such an
+// agent is not disconnected, even if its session was cut because it does not read during a
+// comparison.
+func (s *Sessions) beginRequest(id key.Session) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.asks[of]++
+	s.requests[id]++
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.asks[of]--; s.asks[of] == 0 {
-			delete(s.asks, of)
+		if s.requests[id]--; s.requests[id] == 0 {
+			delete(s.requests, id)
 		}
-		if seen, known := s.seen[of]; known && s.at(of) == nil {
+		if seen, known := s.seen[id]; known && s.find(id) == nil {
 			seen.Ended = s.now()
-			s.seen[of] = seen
+			s.seen[id] = seen
 		}
 	}
 }
 
-// asksAlone notes that an agent asks something, and whether it has a session at another hub. If it
-// has had none for a while, as one that walks for long, that is passed on, and again after each
-// while: other hubs don't hear it.
-func (s *Sessions) asksAlone(of key.Session, elsewhere bool, while time.Duration) {
+// requestWithoutSession records a request of an agent; elsewhere is set if the agent has a session at
+// another hub. If it has had no session for some time, as during a long comparison, the request is
+// published, and again each time after that: other hubs do not receive its requests.
+func (s *Sessions) requestWithoutSession(id key.Session, elsewhere bool, while time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if elsewhere || s.at(of) != nil {
-		delete(s.alone, of)
+	if elsewhere || s.find(id) != nil {
+		delete(s.alone, id)
 		return
 	}
 	now := s.now()
-	since, known := s.alone[of]
+	since, known := s.alone[id]
 	if known && now.Sub(since) < while {
 		return
 	}
-	s.alone[of] = now
+	s.alone[id] = now
 	if known {
-		s.presence.Say(of, presence.Patch{Heard: &now})
+		s.membership.Say(id, presence.Patch{Heard: &now})
 	}
 }
 
-// ended says whether a newer session has taken over, and whether the session was cut.
+// ended reports whether a newer session has replaced this one, and whether it was cut.
 func (s *Sessions) ended(mine *openSession) (replaced, cut bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return mine.replaced, mine.cut
 }
 
-// Poke makes the open sessions of a location, if any, read its settings again.
-func (s *Sessions) Poke(l key.Location) {
+// Notify makes the open sessions of a location read its settings again.
+func (s *Sessions) Notify(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, mine := range s.open[l] {
 		select {
-		case mine.poke <- struct{}{}:
+		case mine.notify <- struct{}{}:
 		default:
 		}
 	}
 }
 
-// PokeAll makes all open sessions read their settings again.
-func (s *Sessions) PokeAll() {
+// NotifyAll makes all open sessions read their settings again.
+func (s *Sessions) NotifyAll() {
 	s.mu.Lock()
 	open := slices.Collect(maps.Keys(s.open))
 	s.mu.Unlock()
 	for _, l := range open {
-		s.Poke(l)
+		s.Notify(l)
 	}
 }
 
-// tell passes on what an agent says of itself, and waits until all hubs have it: the agent says
-// something else only then, maybe to another hub. sendAPIs says that this process does not have
-// the list of APIs that goes with its digest.
+// tell publishes the status of an agent, and blocks until all hubs have it: the agent sends its next
+// status only then, possibly to another hub. sendAPIs is set if this process does not have the
+// list of APIs for its digest.
 func (s *Sessions) tell(ctx context.Context, session key.Session, statement presence.Statement) (sendAPIs bool, err error) {
 	status := statement.Status
 	s.mu.Lock()
@@ -236,66 +232,65 @@ func (s *Sessions) tell(ctx context.Context, session key.Session, statement pres
 		s.seen[session] = seen
 	}
 	s.mu.Unlock()
-	err = s.presence.Tell(ctx, session, statement)
+	err = s.membership.Tell(ctx, session, statement)
 	return status.APIsDigest != "" && status.APIsDigest != seen.apisDigest, err
 }
 
-// refuse passes on that an agent was refused for its protocol version.
-func (s *Sessions) refuse(of key.Session, protocol string) {
-	s.presence.Say(of, presence.Patch{Refused: &protocol})
+// refuse publishes that an agent was refused for its protocol version.
+func (s *Sessions) refuse(id key.Session, protocol string) {
+	s.membership.Say(id, presence.Patch{Refused: &protocol})
 }
 
-// estrange passes on that an agent has asked for a shard that its location does not have.
-func (s *Sessions) estrange(of key.Session, asked key.Shard) {
-	strange := asked.String()
-	s.presence.Say(of, presence.Patch{Strange: &strange})
+// estrange publishes that an agent has requested a shard that its location does not have.
+func (s *Sessions) estrange(id key.Session, requested key.Shard) {
+	strange := requested.String()
+	s.membership.Say(id, presence.Patch{Strange: &strange})
 }
 
-// exceed passes on how many reports of an agent's last request had no room.
-func (s *Sessions) exceed(of key.Session, n int) {
-	s.presence.Say(of, presence.Patch{Exceeds: &n})
+// exceed publishes the number of reports in an agent's last request that exceeded the limits.
+func (s *Sessions) exceed(id key.Session, n int) {
+	s.membership.Say(id, presence.Patch{Exceeds: &n})
 }
 
-// Forget drops what is remembered of a location that is gone; of its sessions that are open,
-// when they end.
+// Forget drops the data of a removed location; that of open sessions when they end.
 func (s *Sessions) Forget(l key.Location) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, mine := range s.open[l] {
 		mine.forgotten = true
 	}
-	for of := range s.seen {
-		if of.Location == l && s.at(of) == nil {
-			delete(s.seen, of)
+	for id := range s.seen {
+		if id.Location == l && s.find(id) == nil {
+			delete(s.seen, id)
 		}
 	}
-	maps.DeleteFunc(s.alone, func(of key.Session, _ time.Time) bool { return of.Location == l })
+	maps.DeleteFunc(s.alone, func(id key.Session, _ time.Time) bool { return id.Location == l })
 }
 
-// asked is the context of an agent's open session, nil if there is none, and by what the agent
-// is asked, nil if it is too old for that.
-func (s *Sessions) asked(of key.Session) (open context.Context, looks chan<- wire.Look) {
+// inspector returns the context of an agent's open session, and the channel of inspect requests. open
+// is nil without a session, and the channel is nil if the agent does not support inspect requests.
+func (s *Sessions) inspector(id key.Session) (open context.Context, inspections chan<- wire.Look) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mine := s.at(of)
+	mine := s.find(id)
 	if mine == nil {
 		return nil, nil
 	}
-	return mine.ctx, mine.looks
+	return mine.ctx, mine.inspections
 }
 
-// Connected says whether an agent's session is open here, and what is remembered of the agent.
-func (s *Sessions) Connected(of key.Session) (open bool, seen LastSeen) {
+// Connected reports whether an agent's session is open here, and returns the LastSeen of the agent.
+func (s *Sessions) Connected(id key.Session) (open bool, seen LastSeen) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	seen = s.seen[of]
-	if s.asks[of] > 0 {
+	seen = s.seen[id]
+	if s.requests[id] > 0 {
 		seen.Ended = s.now()
 	}
-	return s.at(of) != nil, seen
+	return s.find(id) != nil, seen
 }
 
-// Count is the number of sessions that are open here.
+// Count returns the number of open sessions here.
 func (s *Sessions) Count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,7 +24,7 @@ import (
 // locations whose spec leaves prune out.
 const defaultPruneMaxPercent = 30
 
-// find is the row of a location that is not being deleted.
+// find returns the row of a location that is not being deleted.
 func (a *Server) find(l key.Location) (*table.Row, error) {
 	row, _ := a.config.Table.Get(l.Key())
 	if row == nil || row.Meta.Deleting {
@@ -33,8 +33,8 @@ func (a *Server) find(l key.Location) (*table.Row, error) {
 	return row, nil
 }
 
-// UID is the UID of a location that is not being deleted. It fails with NotFound if there is none:
-// whoever wants to know no more need not have its settings read.
+// UID returns the UID of a location that is not being deleted. It fails with NotFound if there is
+// none. It is cheaper than Settings.
 func (a *Server) UID(l key.Location) (string, error) {
 	row, err := a.find(l)
 	if err != nil {
@@ -63,11 +63,11 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 		s.PruneMaxPercent = int(*p)
 	}
 	if d := location.Annotations[v1alpha1.ConfirmPruneAnnotation]; d != "" {
-		var said []wire.Confirmation
+		var confirmed []wire.Confirmation
 		for _, digest := range presence.DigestsOf(d) {
-			said = append(said, wire.Confirmation{Digest: digest})
+			confirmed = append(confirmed, wire.Confirmation{Digest: digest})
 		}
-		s.Confirm = append(said, s.Confirm...)
+		s.Confirm = append(confirmed, s.Confirm...)
 	}
 	if !s.Purge {
 		s.Upsync, _ = placement.AskedOf(row).Asks()
@@ -81,12 +81,12 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 	return row.Meta.UID, s, nil
 }
 
-// isPurged says that the operator has a location purged.
+// isPurged reports whether the operator purges a location.
 func isPurged(location *table.Row) bool {
 	return location.Annotation(v1alpha1.PurgeAnnotation) == "true"
 }
 
-// haltOf says why the agent of a location must change nothing; empty if it works.
+// haltOf returns the reason why the agent of a location must not change anything, or "".
 func haltOf(l *v1alpha1.Location) string {
 	if l.Spec.Mapping == v1alpha1.MappingPaused {
 		return "the location's mapping is Paused"

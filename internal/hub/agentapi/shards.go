@@ -14,13 +14,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// shardOf is the shard that a request of a location's agent is about. Only what the agent's
-// credential is of, and the location has, can be asked for.
+// shardOf returns the shard that a request of a location's agent names. It fails unless the agent's
+// credential is for that shard, and the location has it.
 func (a *Server) shardOf(r *http.Request, l key.Location) (key.Shard, error) {
 	var shard key.Shard
-	if asked := r.URL.Query().Get(wire.ShardParam); asked != "" {
+	if requested := r.URL.Query().Get(wire.ShardParam); requested != "" {
 		var err error
-		if shard, err = key.ParseShard(asked); err != nil {
+		if shard, err = key.ParseShard(requested); err != nil {
 			return shard, apierrors.NewBadRequest(err.Error())
 		}
 	}
@@ -34,36 +34,36 @@ func (a *Server) shardOf(r *http.Request, l key.Location) (key.Shard, error) {
 	if err != nil {
 		return shard, err
 	}
-	if has := presence.ShardsOf(row); has != shard.Of() {
-		// It is said of the agent that is to have the number, which may cause a write.
-		of := fmt.Sprintf("location %s strange", l)
-		if a.reported.statuses.Begin(of) == nil {
-			a.reported.statuses.Count(of, 1)
-			a.sessions.estrange(key.Session{Location: l, Shard: key.NewShard(min(has, shard.Number()), has)}, shard)
+	if count := presence.ShardsOf(row); count != shard.Of() {
+		// The status of the agent with this number shows it, which may cause a write.
+		flow := fmt.Sprintf("location %s strange", l)
+		if a.reported.statuses.Begin(flow) == nil {
+			a.reported.statuses.Count(flow, 1)
+			a.sessions.estrange(key.Session{Location: l, Shard: key.NewShard(min(count, shard.Number()), count)}, shard)
 		}
 		return shard, &apierrors.StatusError{ErrStatus: metav1.Status{
 			Status: metav1.StatusFailure, Code: http.StatusConflict, Reason: metav1.StatusReason(v1alpha1.ReasonOtherShards),
-			Message: fmt.Sprintf("the agent is for shard %s, and the location's spec.shards is %d", shard, has),
+			Message: fmt.Sprintf("the agent is for shard %s, and the location's spec.shards is %d", shard, count),
 		}}
 	}
 	return shard, nil
 }
 
-// sessionOf is the session that the agent is to have that has sent a request.
+// sessionOf returns the session of the agent that sent a request.
 func (a *Server) sessionOf(r *http.Request, l key.Location) key.Session {
 	row, _ := a.config.Table.Get(l.Key())
 	n := presence.ShardsOf(row)
 	return key.Session{Location: l, Shard: key.NewShard(min(n, a.numberOf(r)), n)}
 }
 
-// sessionFor is the session of the agent that has a space of a location.
+// sessionFor returns the session of the agent for a space at a location.
 func (a *Server) sessionFor(l key.Location, space key.Space) key.Session {
 	row, _ := a.config.Table.Get(l.Key())
 	n := presence.ShardsOf(row)
 	return key.Session{Location: l, Shard: key.NewShard(key.ShardOf(space, n), n)}
 }
 
-// keepsShards is the premise that as many agents share a location as do now.
+// keepsShards requires that the number of shards of a location does not change.
 func keepsShards(l key.Location, n int) table.Condition {
 	return table.Condition{Key: l.Key(), End: errContentChanged, IsMet: func(row *table.Row) bool { return row == nil || presence.ShardsOf(row) == n }}
 }

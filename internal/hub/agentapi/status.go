@@ -14,12 +14,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// maxStatusBytes bounds the body of a status request.
+// maxStatusBytes limits the body of a status request.
 const maxStatusBytes = 1 << 20
 
-// serveAgentStatus takes what an agent says of itself.
-func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key.Session) {
-	name := fmt.Sprintf("location %s %d", of.Location, of.Shard.Number())
+// serveAgentStatus receives the status of an agent.
+func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, id key.Session) {
+	name := fmt.Sprintf("location %s %d", id.Location, id.Shard.Number())
 	if err := a.reported.statuses.Begin(name); err != nil {
 		respond.Error(w, r, err)
 		return
@@ -38,7 +38,7 @@ func (a *Server) serveAgentStatus(w http.ResponseWriter, r *http.Request, of key
 	if a.config.SignedBy != nil {
 		statement.SignedBy = a.config.SignedBy(r.Context())
 	}
-	sendAPIs, err := a.sessions.tell(r.Context(), of, statement)
+	sendAPIs, err := a.sessions.tell(r.Context(), id, statement)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		err = respond.Unanswered()

@@ -16,26 +16,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// strangers counts how often it was said that an agent is for other shards.
+// strangers counts how often it is published that an agent is for other shards.
 type strangers struct {
-	nobody
-	said int
+	unpublished
+	published int
 }
 
 func (s *strangers) Say(_ key.Session, p presence.Patch) {
 	if p.Strange != nil {
-		s.said++
+		s.published++
 	}
 }
 
-// TestStrangersAreBounded: an agent that asks again and again as one of a number of shards that
-// its location does not have is refused each time, and seldom written of.
+// TestStrangersAreBounded sends many requests of an agent for a shard that its location does not have.
+// Each is refused, and only few are published.
 func TestStrangersAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		writer, heard := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}), &strangers{}
+		writer, strange := table.New(table.Config{WindowSteps: 10, WindowBytes: 1 << 10}), &strangers{}
 		writer.Reset(1, []table.Update{{Key: key.Location("paris").Key(), Value: []byte(`{"metadata":{"name":"paris","uid":"u"},"spec":{"shards":2}}`), CreateRev: 1, ModRev: 1}})
-		a := &Server{config: Config{Table: writer.Table}, sessions: NewSessions(time.Now, heard), reported: newReportLimits(fairqueue.Defaults(10), time.Now)}
-		ask := func(times int) {
+		a := &Server{config: Config{Table: writer.Table}, sessions: NewSessions(time.Now, strange), reported: newReportLimits(fairqueue.Defaults(10), time.Now)}
+		request := func(times int) {
 			t.Helper()
 			for i := range times {
 				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/?"+wire.ShardParam+"="+[]string{"1/3", "1/4"}[i%2], http.NoBody)
@@ -45,14 +45,14 @@ func TestStrangersAreBounded(t *testing.T) {
 			}
 		}
 		const times = 20 * statusBurst
-		ask(times)
-		if heard.said == 0 || heard.said > statusBurst+1 {
-			t.Errorf("of %d requests at once %d are written of", times, heard.said)
+		request(times)
+		if strange.published == 0 || strange.published > statusBurst+1 {
+			t.Errorf("of %d requests at once %d are written of", times, strange.published)
 		}
-		before := heard.said
+		before := strange.published
 		<-time.After(time.Second)
-		ask(times)
-		if n := heard.said - before; n == 0 || n > 2*statusRate {
+		request(times)
+		if n := strange.published - before; n == 0 || n > 2*statusRate {
 			t.Errorf("of as many a second later %d", n)
 		}
 	})

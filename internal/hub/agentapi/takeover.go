@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// GrantedTakeovers are the marks, as NAME.UID8, that a Location takes over now: of those in its
-// spec, the ones of which no Location exists, and that none which is older takes over.
+// GrantedTakeovers returns the ownership marks, as NAME.UID8, that a Location takes over now: those in
+// its spec without an existing Location, and without an older Location that takes them over.
 func GrantedTakeovers(t *table.Table, l key.Location) (granted []string) {
 	row, _ := t.Get(l.Key())
 	if row == nil {
@@ -33,29 +33,28 @@ func GrantedTakeovers(t *table.Table, l key.Location) (granted []string) {
 	return granted
 }
 
-// takenOver are the marks that a Location's spec names.
+// takenOver returns the ownership marks in a Location's spec.
 func takenOver(location *table.Row) []string {
 	var l struct {
 		Spec struct {
 			TakesOver []string `json:"takesOver"`
 		} `json:"spec"`
 	}
-	if json.Unmarshal(location.Value, &l) != nil { // the schema refuses it
+	if json.Unmarshal(location.Value, &l) != nil { // the schema refuses such an object
 		return nil
 	}
 	return slices.Compact(slices.Sorted(slices.Values(l.Spec.TakesOver)))
 }
 
-// exists says whether there is a Location that marks objects so, if only until it is
-// deleted.
+// exists reports whether the Location of an ownership mark exists, even if it is being deleted.
 func exists(t *table.Table, mark string) bool {
-	of := key.MarkedLocation(mark)
-	row, _ := t.Get(of.Key())
-	return row != nil && key.OwnershipMark(of, row.Meta.UID) == mark
+	location := key.MarkedLocation(mark)
+	row, _ := t.Get(location.Key())
+	return row != nil && key.OwnershipMark(location, row.Meta.UID) == mark
 }
 
-// older is the Location that takes over a mark, and was created before the one of a row;
-// empty: there is none.
+// older returns the key of a Location that takes over a mark and was created before the one of a row,
+// or "".
 func older(t *table.Table, than *table.Row, mark string) (name string) {
 	t.Snapshot().Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		if row.Key != than.Key && row.CreateRev < than.CreateRev && slices.Contains(takenOver(row), mark) {
@@ -66,7 +65,7 @@ func older(t *table.Table, than *table.Row, mark string) (name string) {
 	return name
 }
 
-// TakeoverAdmission refuses Locations that take over what is not theirs to take.
+// TakeoverAdmission refuses Locations that take over marks of existing or other Locations.
 func TakeoverAdmission(t *table.Table) admission.ValidationInterface { return admitter{t} }
 
 type admitter struct{ table *table.Table }
@@ -77,49 +76,49 @@ func (admitter) Handles(o admission.Operation) bool {
 }
 
 // Validate implements admission.ValidationInterface.
-func (a admitter) Validate(_ context.Context, of admission.Attributes, _ admission.ObjectInterfaces) error {
-	if key.NewResource(of.GetResource().Group, of.GetResource().Resource) != key.Locations || of.GetSubresource() != "" {
+func (a admitter) Validate(_ context.Context, attributes admission.Attributes, _ admission.ObjectInterfaces) error {
+	if key.NewResource(attributes.GetResource().Group, attributes.GetResource().Resource) != key.Locations || attributes.GetSubresource() != "" {
 		return nil
 	}
-	before := named(of.GetOldObject())
+	before := named(attributes.GetOldObject())
 	var problems field.ErrorList
-	for i, mark := range named(of.GetObject()) {
+	for i, mark := range named(attributes.GetObject()) {
 		if slices.Contains(before, mark) {
-			continue // it was asked when it was written
+			continue // it was accepted before
 		}
-		if why := a.refuses(key.Location(of.GetName()), mark); why != "" {
-			problems = append(problems, field.Invalid(field.NewPath("spec", "takesOver").Index(i), mark, why))
+		if reason := a.refuses(key.Location(attributes.GetName()), mark); reason != "" {
+			problems = append(problems, field.Invalid(field.NewPath("spec", "takesOver").Index(i), mark, reason))
 		}
 	}
 	if len(problems) > 0 {
-		return apierrors.NewInvalid(of.GetKind().GroupKind(), of.GetName(), problems)
+		return apierrors.NewInvalid(attributes.GetKind().GroupKind(), attributes.GetName(), problems)
 	}
 	return nil
 }
 
-// refuses says why a Location can't take over a mark; empty: it can.
-func (a admitter) refuses(l key.Location, mark string) (why string) {
+// refuses returns the reason why a Location can't take over a mark, or "".
+func (a admitter) refuses(l key.Location, mark string) (reason string) {
 	if exists(a.table, mark) {
-		return fmt.Sprintf("the location %s exists, and what has this mark is its own; remove it first", key.MarkedLocation(mark))
+		return fmt.Sprintf("the location %s exists, and objects with this mark belong to it; remove it first", key.MarkedLocation(mark))
 	}
 	a.table.Snapshot().Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		if row.Key != l.Key() && slices.Contains(takenOver(row), mark) {
-			why = "another location takes it over"
+			reason = "another location takes it over"
 		}
-		return why == ""
+		return reason == ""
 	})
-	return why
+	return reason
 }
 
-// named are the marks that a Location names which is written or was there before.
+// named returns the marks in the spec of a Location, or nil.
 func named(o runtime.Object) []string {
 	u, ok := o.(*unstructured.Unstructured)
 	if !ok || u == nil {
 		return nil
 	}
-	marks, _, err := unstructured.NestedStringSlice(u.Object, "spec", "takesOver")
-	if err != nil { // the schema refuses it
+	names, _, err := unstructured.NestedStringSlice(u.Object, "spec", "takesOver")
+	if err != nil { // the schema refuses such an object
 		return nil
 	}
-	return marks
+	return names
 }

@@ -74,7 +74,7 @@ func (l *log) admitted(now, before *unstructured.Unstructured) error {
 	return TakeoverAdmission(l.Table).Validate(context.Background(), a, nil)
 }
 
-// TestSuccession shows who may take over from whom.
+// TestSuccession checks which locations may take over the objects of which others.
 func TestSuccession(t *testing.T) {
 	l := newLog()
 	const edge, plant = "edge.11111111", "plant.99999999"

@@ -19,34 +19,34 @@ import (
 )
 
 const (
-	// maxWalkBytes bounds the body of a walk or fetch request.
+	// maxWalkBytes limits the body of a comparison or fetch request.
 	maxWalkBytes = 4 << 20
-	// maxFetchBytes is how large the answer to a fetch may grow before it ends early.
+	// maxFetchBytes is the size at which the response to a fetch ends early.
 	maxFetchBytes = 4 << 20
-	// walkPing is the longest silence for an agent that waits for a page.
+	// walkPing is the longest silence while an agent waits for a page.
 	walkPing = 2 * time.Second
 )
 
-// collect gives the leaves of what a walk compares, and their revision. It fails with
-// NotFound if the location is gone.
-func (a *Server) collect(of walkOf) ([]wire.Leaf, int64, error) {
+// collect returns the leaves of a comparison, and their revision. It fails with NotFound if the
+// location is removed.
+func (a *Server) collect(target walkOf) ([]wire.Leaf, int64, error) {
 	var leaves []wire.Leaf
 	var rev int64
-	if of.reports {
-		leaves, rev = a.reportLeaves(of.location, of.shard, of.can)
+	if target.reports {
+		leaves, rev = a.reportLeaves(target.location, target.shard, target.can)
 	} else {
-		leaves, rev = a.contentLeaves(of.location, of.shard, of.can)
+		leaves, rev = a.contentLeaves(target.location, target.shard, target.can)
 	}
-	// Asked after the leaves: a location that is gone by now has none, and the agent
-	// must not take that for an empty content.
-	_, err := a.UID(of.location)
-	// What the agent remembers is what the log shows to be its own: that the last change was
-	// of what goes with a lease proves nothing later.
-	_, rev = a.config.Lineage.At(rev)
+	// Checked after the leaves: a removed location has none, which the agent must not take for an
+	// empty content.
+	_, err := a.UID(target.location)
+	// The agent stores the revision as a proof of the log. Keys with a lease expire and prove
+	// nothing later, so a revision of such a key is replaced.
+	_, rev = a.config.LogIdentity.At(rev)
 	return leaves, rev, err
 }
 
-// contentLeaves are the leaves of the content of a location's shard.
+// contentLeaves returns the leaves of the content of a location's shard.
 func (a *Server) contentLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
 	rows, rev := a.config.Table.Members(l)
 	c := a.contentOf(l, shard, can)
@@ -60,20 +60,20 @@ func (a *Server) contentLeaves(l key.Location, shard key.Shard, can abilities) (
 	return leaves, rev
 }
 
-// serveWalkInTurn answers one page of a walk when it is its turn. It has no deadline as
-// a whole, since it may wait for the walks of others.
-func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, of walkOf) {
-	leave, err := a.walkers.Enter(r.Context(), fairqueue.Flow{Name: fmt.Sprint(of.walkOwner)})
+// serveWalkInTurn serves one page of a comparison after the location's other requests. It has no
+// deadline, because it may wait for the comparisons of others.
+func (a *Server) serveWalkInTurn(w http.ResponseWriter, r *http.Request, target walkOf) {
+	leave, err := a.walkers.Enter(r.Context(), fairqueue.Flow{Name: fmt.Sprint(target.walkOwner)})
 	if err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	defer leave()
-	a.serveWalk(w, r, of)
+	a.serveWalk(w, r, target)
 }
 
-// serveWalk answers one page of a walk.
-func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
+// serveWalk serves one page of a comparison.
+func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, target walkOf) {
 	walk, spans, err := readWalk(w, r)
 	if err != nil {
 		respond.Error(w, r, respond.BadBody(err, "walk"))
@@ -81,25 +81,25 @@ func (a *Server) serveWalk(w http.ResponseWriter, r *http.Request, of walkOf) {
 	}
 	out := newSessionWriter(w, a.config.Watch.Sent)
 	defer out.end()
-	index, err := a.walkIndex(r.Context(), out, of, walk)
+	index, err := a.walkIndex(r.Context(), out, target, walk)
 	if err != nil {
-		if !out.begun { // otherwise the agent sees no mark and discards the page
+		if !out.begun { // otherwise the missing Mark frame makes the agent discard the page
 			respond.Error(w, r, err)
 		}
 		return
 	}
 	ended, err := a.answerWalk(out, index, walk, spans)
 	a.walks.leave(index, ended)
-	if err != nil { // the agent sees no mark and discards the page
-		a.config.Logger.Info("walk ended", "location", of.location, "error", err)
+	if err != nil { // the missing Mark frame makes the agent discard the page
+		a.config.Logger.Info("walk ended", "location", target.location, "error", err)
 	}
 }
 
-// readWalk reads the body of a walk request, for which there is a deadline.
+// readWalk reads the body of a comparison request, with a deadline.
 func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []wire.Span, err error) {
 	control := http.NewResponseController(w)
-	// A writer without deadlines, as in tests, goes without. The deadline is lifted
-	// afterwards: when it expires, it would end a request that is still worked on.
+	// Writers in tests have no deadlines. The deadline is removed afterwards, because it would end
+	// the request while it is served.
 	_ = control.SetReadDeadline(time.Now().Add(respond.Timeout))
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	body := requestbody.Lines(r, requestbody.Limits{Bytes: maxWalkBytes})
@@ -110,25 +110,25 @@ func readWalk(w http.ResponseWriter, r *http.Request) (walk wire.Walk, spans []w
 	return walk, spans, err
 }
 
-// walkIndex gets the index for a page. Meanwhile it sends empty lines, so that the agent
-// knows that the hub is there.
-func (a *Server) walkIndex(ctx context.Context, out *frameWriter, of walkOf, walk wire.Walk) (*walkIndex, error) {
+// walkIndex returns the index for a page. While it waits, it sends empty lines, which show the agent
+// that the hub is alive.
+func (a *Server) walkIndex(ctx context.Context, out *frameWriter, target walkOf, walk wire.Walk) (*walkIndex, error) {
 	var index *walkIndex
 	done := make(chan error, 1)
 	go func() {
-		if of.reports && walk.At == 0 {
-			if err := a.settleReports(ctx, of.location); err != nil {
+		if target.reports && walk.At == 0 {
+			if err := a.settleReports(ctx, target.location); err != nil {
 				done <- err
 				return
 			}
 		}
 		var err error
-		index, err = a.walks.at(ctx, of, walk.At, func() ([]wire.Leaf, int64, error) { return a.collect(of) })
+		index, err = a.walks.get(ctx, target, walk.At, func() ([]wire.Leaf, int64, error) { return a.collect(target) })
 		done <- err
 	}()
 	ping := time.NewTicker(min(a.config.Heartbeat, walkPing))
 	defer ping.Stop()
-	var lost error // set when the agent is gone; the goroutine is waited for all the same
+	var lost error // set if the agent has disconnected; the goroutine must still end
 	for {
 		select {
 		case err := <-done:
@@ -139,31 +139,31 @@ func (a *Server) walkIndex(ctx context.Context, out *frameWriter, of walkOf, wal
 		case <-ping.C:
 			if lost == nil {
 				lost = out.blank()
-				a.asks(key.Session{Location: of.location, Shard: of.shard})
+				a.recordRequest(key.Session{Location: target.location, Shard: target.shard})
 			}
 		}
 	}
 }
 
-// answerWalk sends a page; ended says that the agent needs no other.
+// answerWalk sends a page; ended reports whether the agent needs no further page.
 func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, spans []wire.Span) (ended bool, err error) {
-	uid, settings, err := a.Settings(index.of.location)
+	uid, settings, err := a.Settings(index.target.location)
 	if err != nil {
 		return true, err
 	}
 	all := index.Span("", "")
-	marker, _ := a.config.Lineage.At(index.rev)
+	marker, _ := a.config.LogIdentity.At(index.rev)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
-		Continuous: a.config.Lineage.Continuous(walk.Marker, walk.After), Settings: settings,
+		Continuous: a.config.LogIdentity.Continuous(walk.Marker, walk.After), Settings: settings,
 	}})
-	// An agent that asks for fewer spans than it may has no others left, but those that
-	// this answer splits.
+	// An agent that requests fewer spans than the limit has only these, and those that this
+	// response splits.
 	ended = len(spans) < wire.MaxSpans
-	for _, part := range index.Answer(spans) {
-		ended = ended && part.Split == nil
+	for _, answer := range index.Answer(spans) {
+		ended = ended && answer.Split == nil
 		if err == nil {
-			err = out.add(wire.Frame{Part: &part})
+			err = out.add(wire.Frame{Part: &answer})
 		}
 	}
 	if err == nil {
@@ -172,7 +172,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 	return ended && err == nil, err
 }
 
-// serveFetch sends what is desired of the keys that are asked for.
+// serveFetch sends the desired objects of the requested keys.
 func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Location, shard key.Shard) {
 	keys, err := keysAsked(r)
 	if err != nil {
@@ -180,7 +180,7 @@ func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Locati
 		return
 	}
 	snapshot := a.config.Table.Snapshot()
-	// Asked after the snapshot was taken: see collect.
+	// Checked after the snapshot, see collect.
 	if _, err := a.UID(l); err != nil {
 		respond.Error(w, r, err)
 		return
@@ -198,7 +198,7 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 		row := state.Get(key.OfPath(f.Key))
 		if e := c.entry(row); e != nil {
 			frame = c.frame(row, e)
-			a.config.Lineage.Deliver(frame.Put, state.Rev, "")
+			a.config.LogIdentity.Deliver(frame.Put, state.Rev, "")
 			size += len(row.Value)
 		}
 		if err := out.add(frame); err != nil {
@@ -208,7 +208,7 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 			break
 		}
 	}
-	marker, rev := a.config.Lineage.At(state.Rev)
+	marker, rev := a.config.LogIdentity.At(state.Rev)
 	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
 }
 

@@ -36,9 +36,9 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 	writer := table.New(table.Config{Deriver: placement.New(), WindowSteps: window, WindowBytes: window})
 	h := New(Config{
 		Table:         writer.Table,
-		Lineage:       &lineage.Lineage{},
+		LogIdentity:   &lineage.Lineage{},
 		Renderer:      render.New(registry.Builtin(key.Root)),
-		Sessions:      NewSessions(time.Now, nobody{}),
+		Sessions:      NewSessions(time.Now, unpublished{}),
 		Confirmations: func(key.Location) []wire.Confirmation { return nil },
 		Requests:      200, Bodies: fairqueue.Bodies{Queue: fairqueue.NewQueue(fairqueue.Defaults(16))},
 		Heartbeat: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
@@ -72,26 +72,26 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 	return h
 }
 
-// walkAll is the walk of an agent that has nothing, without the fetches that follow.
+// walkAll runs the comparison of an agent without objects, without the fetches.
 func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 	mine, err := wire.NewIndex(nil)
 	if err != nil {
 		return 0, 0, err
 	}
-	at := int64(0)
-	for ask := []wire.Span{mine.Span("", "")}; len(ask) > 0; {
+	revision := int64(0)
+	for spans := []wire.Span{mine.Span("", "")}; len(spans) > 0; {
 		var body bytes.Buffer
 		encoder := wire.NewEncoder(&body)
-		if err := encoder.Encode(wire.Walk{At: at}); err != nil {
+		if err := encoder.Encode(wire.Walk{At: revision}); err != nil {
 			return 0, 0, err
 		}
-		n := min(len(ask), wire.MaxSpans)
-		for _, s := range ask[:n] {
+		n := min(len(spans), wire.MaxSpans)
+		for _, s := range spans[:n] {
 			if err := encoder.Encode(s); err != nil {
 				return 0, 0, err
 			}
 		}
-		ask = ask[n:]
+		spans = spans[n:]
 		answer := httptest.NewRecorder()
 		h.serveWalk(answer, httptest.NewRequest(http.MethodPost, "/", &body), walkOf{walkOwner: walkOwner{location: l}})
 		size += answer.Body.Len()
@@ -101,22 +101,22 @@ func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 				return 0, 0, fmt.Errorf("%d: %w", answer.Code, err)
 			}
 			if f.Hello != nil {
-				at = f.Hello.Revision
+				revision = f.Hello.Revision
 			}
 			if f.Mark != nil {
 				break
 			}
 			if f.Part != nil {
 				d := mine.Compare(*f.Part)
-				ask, leaves = append(ask, d.Ask...), leaves+len(d.Theirs)
+				spans, leaves = append(spans, d.Ask...), leaves+len(d.Theirs)
 			}
 		}
 	}
 	return leaves, size, nil
 }
 
-// BenchmarkWalks has many agents without a store compare their whole content at once. The
-// time should be that which the bytes of the answers take.
+// BenchmarkWalks runs concurrent comparisons of the whole content by agents without a store. The time
+// should be in proportion to the bytes of the responses.
 func BenchmarkWalks(b *testing.B) {
 	for _, c := range []struct{ objects, locations int }{{5000, 1}, {5000, 100}, {100, 1000}} {
 		b.Run(fmt.Sprintf("%dx%d", c.objects, c.locations), func(b *testing.B) {

@@ -12,60 +12,60 @@ import (
 )
 
 const (
-	// walkBytes is how many bytes the indexes of all walks under way may take.
+	// walkBytes limits the size of the indexes of all current comparisons.
 	walkBytes = 128 << 20
-	// leafBytes is how many bytes an index takes for each leaf besides its key.
+	// leafBytes is the size of a leaf in an index besides its key.
 	leafBytes = 96
-	// walkIdle is how long an agent may take to ask for the next page of a walk, and walkHold how long
-	// it may keep an index while others wait for room. Its next page is then of a new index.
+	// walkIdle is how long an agent may take to request the next page of a comparison. walkHold is
+	// how long it may keep an index while others wait for memory; its next page gets a new index.
 	walkIdle, walkHold = 10 * time.Second, 2 * time.Minute
-	// maxWalks is how many walk requests are served at once.
+	// maxWalks is the number of concurrent comparison requests.
 	maxWalks = 4096
 )
 
-// walkOwner is an agent that compares the content of a location's shard, or its reports. It has one
-// request and one index at a time.
+// walkOwner identifies an agent that compares the content of a location's shard, or its reports. It has
+// one request and one index at a time.
 type walkOwner struct {
 	location key.Location
 	shard    key.Shard
 	reports  bool
 }
 
-// walkOf is what a walk compares.
+// walkOf identifies the content of a comparison.
 type walkOf struct {
 	walkOwner
-	// can is what the agent can do.
+	// can has the abilities of the agent.
 	can abilities
 }
 
-// walkIndexes keeps the indexes of walks that are under way, so that each walk collects
-// its leaves once: an index stays until its walk has ended or its agent is silent, and
-// other walks wait for room. It is safe for concurrent use.
+// walkIndexes has the indexes of current comparisons, so that each collects its leaves once. An index
+// stays until its comparison ends or its agent is silent; other comparisons wait for memory. It is
+// safe for concurrent use.
 type walkIndexes struct {
-	// room bounds what is kept, in bytes; one index is kept however large it is. The agents of a location
-	// that have half of it make no further ones.
+	// room limits the total size, in bytes; a single index may exceed it. The agents of a location
+	// whose indexes have half of that get no further ones.
 	room int
-	// collecting has a place for each collection that may go on at once.
+	// collecting is a semaphore for collections of leaves.
 	collecting chan struct{}
 
 	mu   sync.Mutex
 	kept map[walkOwner]*walkIndex
 	size int
-	// waiting is how many requests wait for room.
+	// waiting is the number of requests that wait for memory.
 	waiting int
-	// freed is closed when there is more room.
+	// freed is closed when an index is dropped.
 	freed chan struct{}
 }
 
-// walkIndex is what a walk compares, at a revision.
+// walkIndex is the index of a comparison at a revision.
 type walkIndex struct {
-	of  walkOf
-	rev int64
+	target walkOf
+	rev    int64
 	*wire.Index
 	made time.Time
-	// size is how many bytes it takes of the room; 0 if it shares the index of another.
+	// size is its size in bytes; 0 if it shares the index of another comparison.
 	size int
-	// users counts the requests that read it; idle fires when there is none for walkIdle.
+	// users counts the requests that read it; idle fires after walkIdle without any.
 	users int
 	idle  *time.Timer
 }
@@ -77,19 +77,19 @@ func newWalkIndexes(room int) *walkIndexes {
 	}
 }
 
-// at is the index at a revision if it is kept, or else a new one of what collect gives.
+// get returns the index at a revision if there is one, or else a new one of the leaves from collect.
 // The caller must leave it.
-func (w *walkIndexes) at(ctx context.Context, of walkOf, rev int64, collect func() ([]wire.Leaf, int64, error)) (*walkIndex, error) {
+func (w *walkIndexes) get(ctx context.Context, target walkOf, rev int64, collect func() ([]wire.Leaf, int64, error)) (*walkIndex, error) {
 	w.mu.Lock()
-	if known := w.kept[of.walkOwner]; known != nil && known.rev == rev && known.of == of {
+	if known := w.kept[target.walkOwner]; known != nil && known.rev == rev && known.target == target {
 		known.users++
 		known.idle.Stop()
 		w.mu.Unlock()
 		return known, nil
 	}
-	w.drop(w.kept[of.walkOwner]) // of an earlier walk that was given up
+	w.drop(w.kept[target.walkOwner]) // of an earlier, abandoned comparison
 	w.mu.Unlock()
-	if err := w.enter(ctx, of.location); err != nil {
+	if err := w.enter(ctx, target.location); err != nil {
 		return nil, err
 	}
 	defer func() { <-w.collecting }()
@@ -99,16 +99,16 @@ func (w *walkIndexes) at(ctx context.Context, of walkOf, rev int64, collect func
 	}
 	index, err := wire.NewIndex(leaves)
 	if err != nil {
-		return nil, fmt.Errorf("index what %q has: %w", of.location, err)
+		return nil, fmt.Errorf("index what %q has: %w", target.location, err)
 	}
 	size := len(leaves) * leafBytes
 	for _, leaf := range leaves {
 		size += len(leaf.Key)
 	}
-	return w.keep(ctx, &walkIndex{of: of, rev: now, Index: index, made: time.Now(), size: size, users: 1})
+	return w.keep(ctx, &walkIndex{target: target, rev: now, Index: index, made: time.Now(), size: size, users: 1})
 }
 
-// keep keeps an index, once there is room for it.
+// keep stores an index, after it has waited for memory.
 func (w *walkIndexes) keep(ctx context.Context, made *walkIndex) (*walkIndex, error) {
 	for {
 		w.mu.Lock()
@@ -118,8 +118,8 @@ func (w *walkIndexes) keep(ctx context.Context, made *walkIndex) (*walkIndex, er
 		if w.size == 0 || w.size+made.size <= w.room {
 			made.idle = time.AfterFunc(walkIdle, func() { w.expire(made) })
 			made.idle.Stop()
-			w.drop(w.kept[made.of.walkOwner])
-			w.kept[made.of.walkOwner], w.size = made, w.size+made.size
+			w.drop(w.kept[made.target.walkOwner])
+			w.kept[made.target.walkOwner], w.size = made, w.size+made.size
 			w.mu.Unlock()
 			return made, nil
 		}
@@ -145,9 +145,9 @@ func (w *walkIndexes) wait(ctx context.Context) (err error) {
 	return err
 }
 
-// enter takes a place for a collection, once the agents of a location have less than half of the room. A
-// request that waits for that has neither a place nor leaves. Collections of one location that go on at once
-// may pass half of the room together.
+// enter acquires the semaphore for a collection, once the agents of a location have less than half of
+// the memory. A waiting request has neither the semaphore nor leaves. Concurrent collections of one
+// location may exceed the half together.
 func (w *walkIndexes) enter(ctx context.Context, l key.Location) error {
 	for {
 		select {
@@ -167,17 +167,17 @@ func (w *walkIndexes) enter(ctx context.Context, l key.Location) error {
 	}
 }
 
-// heldBy is how much of the room the agents of a location have.
+// heldBy returns the size of the indexes of a location's agents.
 func (w *walkIndexes) heldBy(l key.Location) (size int) {
 	for _, k := range w.kept {
-		if k.of.location == l {
+		if k.target.location == l {
 			size += k.size
 		}
 	}
 	return size
 }
 
-// equal is a kept index with the same leaves: locations with the same content share one.
+// equal returns a stored index with the same leaves: locations with the same content share one.
 func (w *walkIndexes) equal(index *wire.Index) *walkIndex {
 	for _, k := range w.kept {
 		if k.size > 0 && k.Equal(index) {
@@ -187,8 +187,7 @@ func (w *walkIndexes) equal(index *wire.Index) *walkIndex {
 	return nil
 }
 
-// leave says that a request no longer reads an index; ended says that its walk needs no
-// other page.
+// leave ends the use of an index by a request; ended is set if its comparison needs no further page.
 func (w *walkIndexes) leave(k *walkIndex, ended bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -210,15 +209,15 @@ func (w *walkIndexes) expire(k *walkIndex) {
 	}
 }
 
-// drop lets go of an index, unless another has taken its place.
+// drop removes an index, unless another has replaced it.
 func (w *walkIndexes) drop(k *walkIndex) {
-	if k == nil || w.kept[k.of.walkOwner] != k {
+	if k == nil || w.kept[k.target.walkOwner] != k {
 		return
 	}
-	delete(w.kept, k.of.walkOwner)
+	delete(w.kept, k.target.walkOwner)
 	w.size -= k.size
 	if k.size > 0 {
-		// Another walk that shares the index takes over its size.
+		// Another comparison that shares the index takes over its size.
 		for _, other := range w.kept {
 			if other.Index == k.Index {
 				other.size, w.size = k.size, w.size+k.size

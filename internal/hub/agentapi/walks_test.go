@@ -50,7 +50,7 @@ func walksCollectOnce(t *testing.T) {
 		group.Go(func() error {
 			collected, rev := 0, int64(0)
 			for page := range pages {
-				k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(name)}}, rev, func() ([]wire.Leaf, int64, error) {
+				k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(name)}}, rev, func() ([]wire.Leaf, int64, error) {
 					collected++
 					return leavesOf(name), int64(100 + page), nil
 				})
@@ -90,7 +90,7 @@ func TestWalksShareIndexes(t *testing.T) {
 	same := func() ([]wire.Leaf, int64, error) { return leavesOf("same"), 1, nil }
 	var kept []*walkIndex
 	for i := range 5 {
-		k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(fmt.Sprint(i))}}, 0, same)
+		k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: key.Location(fmt.Sprint(i))}}, 0, same)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,7 +116,7 @@ func walksDoNotWait(t *testing.T) {
 	w := newWalkIndexes(walkBytes)
 	slow, done := make(chan struct{}), make(chan error, 1)
 	go func() {
-		k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: "slow"}}, 0, func() ([]wire.Leaf, int64, error) {
+		k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: "slow"}}, 0, func() ([]wire.Leaf, int64, error) {
 			<-slow
 			return nil, 1, nil
 		})
@@ -125,14 +125,14 @@ func walksDoNotWait(t *testing.T) {
 		}
 		done <- err
 	}()
-	k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: "quick"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("quick"), 1, nil })
+	k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: "quick"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("quick"), 1, nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.room = 1 // from now on there is none
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = w.at(ctx, walkOf{walkOwner: walkOwner{location: "third"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("third"), 1, nil })
+	_, err = w.get(ctx, walkOf{walkOwner: walkOwner{location: "third"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("third"), 1, nil })
 	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("without room a walk got %v", err)
 	}
@@ -164,7 +164,7 @@ func TestAgentsShareRoom(t *testing.T) {
 				var group errgroup.Group
 				for i := range 8 {
 					group.Go(func() error {
-						k, err := w.at(ctx, greedy(i), 0, func() ([]wire.Leaf, int64, error) { return leavesOf(fmt.Sprintf("%02d", i)), 1, nil })
+						k, err := w.get(ctx, greedy(i), 0, func() ([]wire.Leaf, int64, error) { return leavesOf(fmt.Sprintf("%02d", i)), 1, nil })
 						if err == nil {
 							w.leave(k, false)
 						} else if !errors.Is(err, context.DeadlineExceeded) {
@@ -180,7 +180,7 @@ func TestAgentsShareRoom(t *testing.T) {
 					t.Errorf("the agents of one location have %d of %d bytes", w.size, w.room)
 				}
 				before := time.Now()
-				k, err := w.at(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
+				k, err := w.get(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -204,7 +204,7 @@ func TestHeldRoomComesBack(t *testing.T) {
 		go func() {
 			defer close(done)
 			for rev := int64(0); ctx.Err() == nil; {
-				k, err := w.at(ctx, holder, rev, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
+				k, err := w.get(ctx, holder, rev, func() ([]wire.Leaf, int64, error) { return leavesOf("xx"), 1, nil })
 				if err != nil {
 					return
 				}
@@ -219,7 +219,7 @@ func TestHeldRoomComesBack(t *testing.T) {
 		synctest.Wait()
 		late, stop := context.WithTimeout(t.Context(), 2*walkHold)
 		defer stop()
-		k, err := w.at(late, walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("yy"), 1, nil })
+		k, err := w.get(late, walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("yy"), 1, nil })
 		if err != nil {
 			t.Errorf("another agent got %v", err)
 		} else {
@@ -236,7 +236,7 @@ func TestWaitingWalkHearsSomething(t *testing.T) {
 	h := walkedServer(t, 3, 2)
 	h.config.Heartbeat = 20 * time.Millisecond
 	h.walks.room = 1
-	other, err := h.walks.at(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })
+	other, err := h.walks.get(t.Context(), walkOf{walkOwner: walkOwner{location: "other"}}, 0, func() ([]wire.Leaf, int64, error) { return leavesOf("other"), 1, nil })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,17 +10,17 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 )
 
-// writeReports writes reports of one location. If the log has no room for all of them,
-// those that need none are written, and the error tells the agent to send the rest again.
+// writeReports writes reports of one location. If the quota of the log does not allow all of them, it
+// writes those that free space, and the error makes the agent send the others again.
 func (a *Server) writeReports(ctx context.Context, guard etcd.Guard, changes []etcd.Change) (int64, error) {
 	var full error
 	for need := etcd.Growth; ; need++ {
-		part, bytes := a.reportsOf(changes, need)
-		if len(part) == 0 {
+		writable, bytes := a.reportsOf(changes, need)
+		if len(writable) == 0 {
 			return 0, full
 		}
-		if others, _ := a.reportsOf(changes, need+1); len(others) == len(part) && need < etcd.Ending {
-			continue // none of them is for that, so none lacks room for it
+		if others, _ := a.reportsOf(changes, need+1); len(others) == len(writable) && need < etcd.Ending {
+			continue // no change is of this need, so none is refused for it
 		}
 		landed, err := a.config.Log.Capacity().Admit(ctx, need, bytes)
 		if errors.Is(err, etcd.ErrFull) {
@@ -30,7 +30,7 @@ func (a *Server) writeReports(ctx context.Context, guard etcd.Guard, changes []e
 		if err != nil {
 			return 0, respond.Admitted(err)
 		}
-		rev, err := a.reports.write(ctx, guard, part)
+		rev, err := a.reports.write(ctx, guard, writable)
 		landed()
 		if errors.Is(err, rpctypes.ErrNoSpace) {
 			a.config.Log.Capacity().RefusedByEtcd()
@@ -43,23 +43,23 @@ func (a *Server) writeReports(ctx context.Context, guard etcd.Guard, changes []e
 	}
 }
 
-// reportsOf are the changes that can be written while the log admits only need, and how
-// many bytes they take.
-func (a *Server) reportsOf(changes []etcd.Change, need etcd.Need) (part []etcd.Change, bytes int) {
+// reportsOf returns the changes that can be written while the log admits only need, and their size in
+// bytes.
+func (a *Server) reportsOf(changes []etcd.Change, need etcd.Need) (writable []etcd.Change, bytes int) {
 	for _, c := range changes {
-		of := etcd.Ending
+		required := etcd.Ending
 		if c.Value != nil && !c.Keep {
-			of = etcd.Growth
+			required = etcd.Growth
 			if row, _ := a.config.Table.Get(c.Key); row != nil && len(row.Value) >= len(c.Value) {
-				of = etcd.Upkeep
+				required = etcd.Upkeep
 			}
 		}
-		if of >= need {
-			part = append(part, c)
-			if of != etcd.Ending {
+		if required >= need {
+			writable = append(writable, c)
+			if required != etcd.Ending {
 				bytes += len(c.Key) + len(c.Value)
 			}
 		}
 	}
-	return part, bytes
+	return writable, bytes
 }
