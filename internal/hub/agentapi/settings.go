@@ -70,7 +70,7 @@ func (a *Server) Settings(l key.Location) (uid string, s wire.Settings, err erro
 		s.Confirm = append(confirmed, s.Confirm...)
 	}
 	if !s.Purge {
-		s.Upsync, _ = placement.AskedOf(row).Asks()
+		s.Upsync, _ = placement.UpsyncsOf(row).Entries()
 	}
 	if s.Upsync != nil {
 		most := upsync.Limits(&location.Spec)

@@ -37,7 +37,7 @@ func (c *Controllers) born() *controller {
 // byAsked names a Location of which something else is asked than before.
 func byAsked(ch table.Change) []string {
 	same := ch.Prev != nil && ch.Cur != nil && ch.Prev.CreateRev == ch.Cur.CreateRev && ch.Prev.Meta.Deleting == ch.Cur.Meta.Deleting
-	if same && placement.AskedOf(ch.Prev).Equal(placement.AskedOf(ch.Cur)) {
+	if same && placement.UpsyncsOf(ch.Prev).Equal(placement.UpsyncsOf(ch.Cur)) {
 		return nil
 	}
 	return byLocation(ch)
@@ -104,7 +104,7 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 
 // upsynced sets the condition Upsynced of a Location of which something is asked.
 func (c *Controllers) upsynced(all *[]metav1.Condition, row *table.Row, spec *v1alpha1.LocationSpec, seen sighting) {
-	asked := placement.AskedOf(row)
+	asked := placement.UpsyncsOf(row)
 	if len(asked) == 0 {
 		meta.RemoveStatusCondition(all, v1alpha1.ConditionUpsynced)
 		return
@@ -121,7 +121,7 @@ func (c *Controllers) upsynced(all *[]metav1.Condition, row *table.Row, spec *v1
 		}
 	}
 	most := upsync.Limits(spec)
-	_, dropped := asked.Asks()
+	_, dropped := asked.Entries()
 	is := metav1.Condition{Type: v1alpha1.ConditionUpsynced, Status: metav1.ConditionFalse}
 	switch {
 	case seen.session.Blind:
@@ -150,7 +150,7 @@ func unreadText(all []wire.UnreadKind) string {
 
 // unasked is the condition Upsynced of a Placement: whether all its locations are asked.
 func unasked(all *[]metav1.Condition, s key.Space, of placement.Status) (is metav1.Condition, ok bool) {
-	if !of.Asks {
+	if !of.HasUpsync {
 		meta.RemoveStatusCondition(all, v1alpha1.ConditionUpsynced)
 		return is, false
 	}

@@ -7,56 +7,58 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Admission says of which spaces a Location admits anything, and what spaces ask to see of
-// it. It is the Membership of the Location's own row, so that a change is one of that row; the
-// row belongs to no location. A Location that admits all spaces, those to come included, and
-// of which nothing is asked, has none. It is immutable.
+// Admission is the Membership of a Location's row: the spaces that the Location admits and the
+// objects that spaces ask it to upsync. A Location that admits all spaces, also future ones, and
+// that upsyncs nothing has none.
+//
+// Because the Admission is part of the row, a change of it is a change of the row. The row itself
+// is assigned to no location. An Admission is immutable.
 type Admission struct {
 	*admitted // nil: all spaces
-	asked     Asked
+	upsyncs   Upsyncs
 }
 
 var _ table.Membership = (*Admission)(nil)
 
-// admitted are the spaces of which a Location admits anything. It is immutable.
+// admitted are the spaces of which a Location admits any object. It is immutable.
 type admitted struct {
 	spaces []key.Space // in order
 }
 
-// locationRow is the Admission of a Location that exists; nil: it has none. What its
-// row has, is, stays while it is the same.
-func (s *step) locationRow(l key.Location, is table.Membership) *Admission {
-	now := Admission{asked: s.upsyncs.at[l]}
-	if g := s.gates.of[l]; g != nil {
+// locationRow returns the Admission of an existing Location, or nil if it needs none. current is
+// what the row has; it is returned again if nothing has changed.
+func (s *step) locationRow(l key.Location, current table.Membership) *Admission {
+	now := Admission{upsyncs: s.upsyncs.byLocation[l]}
+	if g := s.gates.byLocation[l]; g != nil {
 		now.admitted = g.admission
 	}
-	was, ok := is.(*Admission)
+	old, ok := current.(*Admission)
 	switch {
-	case now.admitted == nil && now.asked == nil:
+	case now.admitted == nil && now.upsyncs == nil:
 		return nil
-	case ok && was.admitted == now.admitted && was.asked.Equal(now.asked):
-		return was
+	case ok && old.admitted == now.admitted && old.upsyncs.Equal(now.upsyncs):
+		return old
 	}
 	return &now
 }
 
-// admissionOf are the spaces that a spec.admit admits in a state; nil: all.
+// admissionOf returns the spaces that a spec.admit admits; nil means all spaces.
 func admissionOf(state table.Reader, a *admit) *admitted {
 	if a.everySpace {
 		return nil
 	}
-	of := &admitted{}
+	result := &admitted{}
 	prefix := key.ResourcePrefix(key.Root, key.Spaces)
 	state.Ascend(prefix, func(row *table.Row) bool {
 		if s := key.Space(row.Key[len(prefix):]); a.admitsSpace(tenant{s, row.Meta.Labels}) {
-			of.spaces = append(of.spaces, s)
+			result.spaces = append(result.spaces, s)
 		}
 		return true
 	})
-	return of
+	return result
 }
 
-// with is the same with or without a space.
+// with returns a copy that contains the space, or does not, as in demands.
 func (a *admitted) with(s key.Space, in bool) *admitted {
 	i, found := slices.BinarySearch(a.spaces, s)
 	switch {
@@ -68,7 +70,7 @@ func (a *admitted) with(s key.Space, in bool) *admitted {
 	return &admitted{slices.Delete(slices.Clone(a.spaces), i, i+1)}
 }
 
-// Admits says whether the Location admits a space; nil admits all.
+// Admits reports whether the Location admits a space; nil admits all.
 func (a *admitted) Admits(s key.Space) bool {
 	if a == nil {
 		return true
@@ -77,18 +79,18 @@ func (a *admitted) Admits(s key.Space) bool {
 	return ok
 }
 
-// Shown says whether a row is to be seen in a space that exists: all are, but Locations
-// only where they admit anything. In root they always are.
+// Shown reports whether a row is visible in an existing space. Only Locations can be invisible: a
+// space other than root sees the Locations that admit any of its objects.
 func Shown(row *table.Row, s key.Space) bool {
 	a, ok := row.In.(*Admission)
 	return !ok || s == key.Root || a.Admits(s)
 }
 
-// Locations implements table.Membership: there are none.
+// Locations implements table.Membership. It is empty.
 func (a *Admission) Locations() []key.Location { return nil }
 
 // Includes implements table.Membership.
 func (a *Admission) Includes(key.Location) bool { return false }
 
-// SameAt is true: no location hears of it.
+// SameAt implements table.Membership. It is true, because no agent is notified of the change.
 func (a *Admission) SameAt(key.Location, table.Membership) bool { return true }

@@ -16,48 +16,48 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// admit is a compiled spec.admit of a Location: which objects may go there. nil admits
+// admit is a compiled spec.admit of a Location: the objects that may go there. nil admits
 // everything.
 type admit struct {
 	entries []admitEntry
-	// problem is why the whole can't be used; then it admits nothing.
+	// problem is the error in the spec, if any; the Location then admits nothing.
 	problem string
-	// byLabels says that the labels of spaces matter.
+	// byLabels reports whether an entry selects spaces by labels.
 	byLabels bool
-	// everySpace says that some objects of every space are admitted.
+	// everySpace reports whether an entry applies to every space.
 	everySpace bool
-	// placing is where the Location puts objects, which it may not be able to.
+	// placing is the namespace mapping of the Location, which cannot place every object.
 	placing key.Placing
 }
 
-// isResource matches what may be the name of a resource. Another would match nothing, and
-// leave what it was meant for to the entries behind it.
+// isResource matches valid names of resources. An entry with another name would match nothing, so
+// that its objects would fall to later entries.
 var isResource = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
 
-// admitEntry is one compiled entry. One with a problem matches nothing, and ends the list:
-// what it may have been about must not fall to an entry with more rights.
+// admitEntry is one compiled entry. An entry with a problem matches nothing and ends the list: the
+// objects that it was written for must not fall to an entry with more rights.
 type admitEntry struct {
 	spaces  criteria[tenant]
-	objects criteria[petition]
+	objects criteria[admissionRequest]
 	account string
-	// kinds and namespaces are those of the entry; nil: all.
+	// kinds and namespaces are the fields of the entry; nil means all.
 	kinds      []v1alpha1.KindTest
 	namespaces []string
 }
 
-// tenant is a space as entries see it.
+// tenant holds the fields of a space that entries test.
 type tenant struct {
 	name   key.Space
 	labels table.Labels
 }
 
-// petition is what entries see of an object besides its space.
-type petition struct {
+// admissionRequest holds the fields of an object that entries test besides its space.
+type admissionRequest struct {
 	resource  key.Resource
 	namespace string
 }
 
-// tenantOf is a space in a state.
+// tenantOf returns the tenant for a space in a state.
 func tenantOf(state table.Reader, s key.Space) tenant {
 	t := tenant{name: s}
 	if row := state.Get(s.Key()); row != nil {
@@ -66,9 +66,11 @@ func tenantOf(state table.Reader, s key.Space) tenant {
 	return t
 }
 
-func petitionOf(o key.Object) petition { return petition{o.Resource, o.Namespace} }
+func admissionRequestOf(o key.Object) admissionRequest {
+	return admissionRequest{o.Resource, o.Namespace}
+}
 
-// admitTextOf is a copy of a Location's spec.admit as it is in the log, "" if it has none.
+// admitTextOf returns a copy of the JSON text of a Location's spec.admit, "" if it has none.
 func admitTextOf(row *table.Row) string {
 	raw := gjson.GetBytes(row.Value, "spec.admit").Raw
 	if raw == "null" {
@@ -95,67 +97,67 @@ func compileAdmit(text string) *admit {
 		if a.entries[i].objects.problem != "" {
 			break
 		}
-		of := list[i].Spaces
-		a.everySpace = a.everySpace || of == nil || of.Names == nil && len(of.Selector.MatchLabels)+len(of.Selector.MatchExpressions) == 0
+		spaces := list[i].Spaces
+		a.everySpace = a.everySpace || spaces == nil || spaces.Names == nil && len(spaces.Selector.MatchLabels)+len(spaces.Selector.MatchExpressions) == 0
 	}
 	return a
 }
 
-func compileAdmitEntry(field string, of *v1alpha1.Admit) (e admitEntry) {
-	e.kinds, e.namespaces = of.Kinds, of.Namespaces
-	if of.Spaces != nil {
-		e.spaces = compileSpaces(field+".spaces", of.Spaces)
+func compileAdmitEntry(field string, entry *v1alpha1.Admit) (e admitEntry) {
+	e.kinds, e.namespaces = entry.Kinds, entry.Namespaces
+	if entry.Spaces != nil {
+		e.spaces = compileSpaces(field+".spaces", entry.Spaces)
 		e.objects.problem = e.spaces.problem
 	}
-	kinds, namespaces := make([]kindTest, len(of.Kinds)), sets.New(of.Namespaces...)
-	for i := range of.Kinds {
-		kinds[i] = compileKind(&of.Kinds[i])
+	kinds, namespaces := make([]kindTest, len(entry.Kinds)), sets.New(entry.Namespaces...)
+	for i := range entry.Kinds {
+		kinds[i] = compileKind(&entry.Kinds[i])
 	}
-	e.objects.add("kinds", of.Kinds != nil, func(p petition) bool { return slices.ContainsFunc(kinds, p.isOf) },
-		func(p petition) string {
+	e.objects.add("kinds", entry.Kinds != nil, func(p admissionRequest) bool { return slices.ContainsFunc(kinds, p.isOf) },
+		func(p admissionRequest) string {
 			return fmt.Sprintf("none matches %s of API group %q", p.resource.Resource, p.resource.APIGroup())
 		})
-	e.objects.add("namespaces", of.Namespaces != nil,
-		func(p petition) bool { return p.namespace != "" && namespaces.Has(p.namespace) },
-		func(p petition) string {
+	e.objects.add("namespaces", entry.Namespaces != nil,
+		func(p admissionRequest) bool { return p.namespace != "" && namespaces.Has(p.namespace) },
+		func(p admissionRequest) string {
 			if p.namespace == "" {
 				return "the object is cluster-scoped"
 			}
 			return notAmong(p.namespace)
 		})
-	for _, test := range of.Kinds {
+	for _, test := range entry.Kinds {
 		for _, r := range test.Resources {
 			if r != wildcard && !isResource.MatchString(r) {
 				e.objects.problem = fmt.Sprintf("%s.kinds: %q is no resource: want a lower-case plural, without a subresource", field, r)
 			}
 		}
 	}
-	for _, n := range of.Namespaces {
+	for _, n := range entry.Namespaces {
 		if len(validation.IsDNS1123Label(n)) > 0 {
 			e.objects.problem = fmt.Sprintf("%s.namespaces: no namespace is called %q", field, n)
 		}
 	}
-	if of.Impersonate != nil {
-		if e.account = of.Impersonate.ServiceAccount; e.account == "" {
+	if entry.Impersonate != nil {
+		if e.account = entry.Impersonate.ServiceAccount; e.account == "" {
 			e.objects.problem = field + ".impersonate: no serviceAccount is given"
 		}
 	}
 	return e
 }
 
-// compileSpaces compiles which spaces an entry is about.
-func compileSpaces(field string, of *v1alpha1.SpaceSelector) (c criteria[tenant]) {
-	selector, names := (*selectors.Selector)(nil), given(of.Names)
-	if of.Selector != nil {
+// compileSpaces compiles a selector of spaces.
+func compileSpaces(field string, spec *v1alpha1.SpaceSelector) (c criteria[tenant]) {
+	selector, names := (*selectors.Selector)(nil), given(spec.Names)
+	if spec.Selector != nil {
 		var err error
-		if selector, err = selectors.Compile(of.Selector); err != nil {
+		if selector, err = selectors.Compile(spec.Selector); err != nil {
 			c.problem = fmt.Sprintf("%s.selector: %v", field, err)
 		}
-	} else if of.Names == nil {
+	} else if spec.Names == nil {
 		c.problem = field + ": neither selector nor names"
 	}
 	c.add("spaces", true, func(t tenant) bool {
-		if names.Has(string(t.name)) || of.Names == nil && t.name != key.Root {
+		if names.Has(string(t.name)) || spec.Names == nil && t.name != key.Root {
 			return selector == nil || selector.Matches(t.labels)
 		}
 		return false
@@ -180,12 +182,13 @@ func compileKind(test *v1alpha1.KindTest) (t kindTest) {
 }
 
 // isOf reports whether a test matches the kind.
-func (p petition) isOf(t kindTest) bool {
+func (p admissionRequest) isOf(t kindTest) bool {
 	return (t.group == nil || *t.group == p.resource.Group) && (t.resources == nil || t.resources.Has(p.resource.Resource))
 }
 
-// decide is the index of the entry that admits objects like p of a space, or why none does.
-func (a *admit) decide(t tenant, p petition) int {
+// decide returns the index of the entry that admits an object of a space, or else notAdmitted or
+// clusterScoped.
+func (a *admit) decide(t tenant, p admissionRequest) int {
 	for i := range a.entries {
 		switch e := &a.entries[i]; {
 		case e.objects.problem != "":
@@ -200,7 +203,7 @@ func (a *admit) decide(t tenant, p petition) int {
 	return notAdmitted
 }
 
-// admitsSpace says whether any entry is about a space.
+// admitsSpace reports whether any usable entry applies to a space.
 func (a *admit) admitsSpace(t tenant) bool {
 	if a == nil {
 		return true
@@ -216,8 +219,8 @@ func (a *admit) admitsSpace(t tenant) bool {
 	return false
 }
 
-// findings are why each entry does not admit an object.
-func (a *admit) findings(t tenant, p petition) []Finding {
+// findings returns the reason why each entry does not admit an object.
+func (a *admit) findings(t tenant, p admissionRequest) []Finding {
 	if a.problem != "" {
 		return []Finding{{fieldInvalid, a.problem}}
 	}
@@ -229,7 +232,7 @@ func (a *admit) findings(t tenant, p petition) []Finding {
 			f, _ = e.spaces.find(t)
 		}
 		all = append(all, f)
-		if e.objects.problem != "" { // it ends the list
+		if e.objects.problem != "" { // an entry with a problem ends the list
 			break
 		}
 	}

@@ -9,49 +9,48 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// bound has, of the spaces with APIBindings, where the definitions are of what they have
-// bound: in the spaces of providers.
+// bound indexes APIBindings. The definition of a bound resource is in the space of its provider.
 type bound struct {
-	// in has the provider of each resource that a space has bound; it is empty if that is
-	// not there any more, and nothing defines the resource.
-	in map[key.Space]map[key.Resource]key.Space
-	// of has the spaces with bindings of a provider's exports.
-	of map[key.Space]map[key.Space]struct{}
-	// to has the providers of which a space has bound exports.
-	to map[key.Space][]key.Space
+	// providers holds the provider of each bound resource of a space. It is empty if the provider
+	// no longer exists, so that the resource has no definition.
+	providers map[key.Space]map[key.Resource]key.Space
+	// consumers holds, for a provider, the spaces with bindings of its exports.
+	consumers map[key.Space]map[key.Space]struct{}
+	// providersOf is the inverse of consumers.
+	providersOf map[key.Space][]key.Space
 }
 
 func newBound() bound {
 	return bound{map[key.Space]map[key.Resource]key.Space{}, map[key.Space]map[key.Space]struct{}{}, map[key.Space][]key.Space{}}
 }
 
-// is says whether a space has bound a resource.
-func (b *bound) is(s key.Space, r key.Resource) bool {
-	_, is := b.in[s][r]
+// isBound reports whether a space has bound a resource.
+func (b *bound) isBound(s key.Space, r key.Resource) bool {
+	_, is := b.providers[s][r]
 	return is
 }
 
-// home is the space that has the definition of a resource of a space; false: none has.
+// home returns the space that contains the definition of a resource; false if there is none.
 func (b *bound) home(s key.Space, r key.Resource) (key.Space, bool) {
-	provider, is := b.in[s][r]
+	provider, is := b.providers[s][r]
 	if !is {
 		return s, true
 	}
 	return provider, provider != ""
 }
 
-// set reads the bindings of a space again, and calls moved for the resources that are
-// defined elsewhere than before.
+// set reads the bindings of a space again. It calls moved for each resource whose definition is now
+// in another space.
 func (b *bound) set(state table.Reader, s key.Space, moved func(key.Resource)) {
 	var providers []key.Space
 	now := map[key.Resource]key.Space{}
-	for _, of := range binding.Of(state, s) {
-		providers = append(providers, of.Provider())
-		provider := of.Provider()
-		if of.Provided(state) != "" {
+	for _, apiBinding := range binding.Of(state, s) {
+		providers = append(providers, apiBinding.Provider())
+		provider := apiBinding.Provider()
+		if apiBinding.Provided(state) != "" {
 			provider = ""
 		}
-		for _, r := range of.Status.Resources {
+		for _, r := range apiBinding.Status.Resources {
 			r := key.NewResource(r.Group, r.Resource)
 			if _, is := now[r]; !is {
 				now[r] = provider
@@ -59,43 +58,43 @@ func (b *bound) set(state table.Reader, s key.Space, moved func(key.Resource)) {
 		}
 	}
 	slices.Sort(providers)
-	b.note(s, slices.Compact(providers))
-	was := b.in[s]
-	if b.in[s] = now; len(now) == 0 {
-		delete(b.in, s)
+	b.setProviders(s, slices.Compact(providers))
+	old := b.providers[s]
+	if b.providers[s] = now; len(now) == 0 {
+		delete(b.providers, s)
 	}
 	for r, provider := range now {
-		if of, is := was[r]; !is || of != provider {
+		if previous, is := old[r]; !is || previous != provider {
 			moved(r)
 		}
 	}
-	for r := range was {
+	for r := range old {
 		if _, is := now[r]; !is {
 			moved(r)
 		}
 	}
 }
 
-// note notes of which providers a space has bound exports.
-func (b *bound) note(s key.Space, providers []key.Space) {
-	for _, p := range b.to[s] {
-		if delete(b.of[p], s); len(b.of[p]) == 0 {
-			delete(b.of, p)
+// setProviders records the providers whose exports a space has bound.
+func (b *bound) setProviders(s key.Space, providers []key.Space) {
+	for _, p := range b.providersOf[s] {
+		if delete(b.consumers[p], s); len(b.consumers[p]) == 0 {
+			delete(b.consumers, p)
 		}
 	}
-	if b.to[s] = providers; len(providers) == 0 {
-		delete(b.to, s)
+	if b.providersOf[s] = providers; len(providers) == 0 {
+		delete(b.providersOf, s)
 	}
 	for _, p := range providers {
-		if b.of[p] == nil {
-			b.of[p] = map[key.Space]struct{}{}
+		if b.consumers[p] == nil {
+			b.consumers[p] = map[key.Space]struct{}{}
 		}
-		b.of[p][s] = struct{}{}
+		b.consumers[p][s] = struct{}{}
 	}
 }
 
-// updateBound reads the bindings again that have changed, or of which the provider's space
-// has, and has the objects evaluated again of which the definition is elsewhere than before.
+// updateBound reads bindings again that have changed or whose provider's space has changed. It
+// schedules the evaluation of the objects whose definition is now in another space.
 func (s *step) updateBound() {
 	again := map[key.Space]struct{}{}
 	for _, c := range s.bindings {
@@ -103,7 +102,7 @@ func (s *step) updateBound() {
 	}
 	for _, c := range s.spaces {
 		if c.Prev == nil || c.Cur == nil || c.Prev.Meta.UID != c.Cur.Meta.UID || c.Prev.Meta.Deleting != c.Cur.Meta.Deleting {
-			maps.Copy(again, s.bound.of[key.Space(c.Name)])
+			maps.Copy(again, s.bound.consumers[key.Space(c.Name)])
 		}
 	}
 	for space := range again {

@@ -11,61 +11,60 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// claims has the spaces that place an object of an identity. Almost every identity at a
-// location has one claimant, so the index by location is kept only for identities that
-// several spaces place.
+// claims holds the spaces that place an object of an identity. Almost every identity at a location
+// has one claimant, so the index by location is kept only for identities that several spaces place.
 type claims map[key.Identity]claim
 
 type claim struct {
-	// space and as are the only claimant, when contest is nil.
-	space   key.Space
-	as      *Membership
-	contest *contest
+	// space and as are the only claimant and its Membership, when conflict is nil.
+	space    key.Space
+	as       *Membership
+	conflict *conflict
 }
 
-// contest is an identity that several spaces place.
-type contest struct {
+// conflict is an identity that several spaces place.
+type conflict struct {
 	as         map[key.Space]*Membership
 	byLocation map[key.Location][]key.Space // in order
 }
 
-// spot is an identity at a location.
-type spot struct {
+// identityAt is an identity at a location.
+type identityAt struct {
 	key.Identity
 	location key.Location
 }
 
-// set notes how a space places an object, nil for not at all, and calls moved for every
-// location where the claimants of a contested identity have changed.
+// set records how a space places an object; nil removes the claim. It calls moved for every
+// location where the claimants of a conflicting identity have changed.
 func (c claims) set(o key.Object, as *Membership, moved func(location key.Location)) {
-	was := c[o.Identity]
+	old := c[o.Identity]
 	switch {
-	case was.contest != nil:
-		was.contest.set(o.Space, as, moved)
-		if len(was.contest.as) == 1 {
-			for space, as := range was.contest.as {
+	case old.conflict != nil:
+		old.conflict.set(o.Space, as, moved)
+		if len(old.conflict.as) == 1 {
+			for space, as := range old.conflict.as {
 				c[o.Identity] = claim{space: space, as: as}
 			}
 		}
-	case was.as == nil || was.space == o.Space:
+	case old.as == nil || old.space == o.Space:
 		if as == nil {
 			delete(c, o.Identity)
 			return
 		}
 		c[o.Identity] = claim{space: o.Space, as: as}
 	case as != nil:
-		now := &contest{as: map[key.Space]*Membership{}, byLocation: map[key.Location][]key.Space{}}
-		c[o.Identity] = claim{contest: now}
-		now.set(was.space, was.as, func(key.Location) {})
+		now := &conflict{as: map[key.Space]*Membership{}, byLocation: map[key.Location][]key.Space{}}
+		c[o.Identity] = claim{conflict: now}
+		now.set(old.space, old.as, func(key.Location) {})
 		now.set(o.Space, as, moved)
 	}
 }
 
-func (c *contest) set(space key.Space, as *Membership, moved func(location key.Location)) {
-	was := c.as[space]
-	if was != nil {
-		for _, l := range was.members {
-			if !was.contends(l) || as != nil && as.contends(l) {
+func (c *conflict) set(space key.Space, as *Membership, moved func(location key.Location)) {
+	old := c.as[space]
+	if old != nil {
+		for _, l := range old.members {
+			if !old.contends(l) || as != nil && as.contends(l) {
 				continue
 			}
 			c.byLocation[l] = without(c.byLocation[l], space)
@@ -81,7 +80,7 @@ func (c *contest) set(space key.Space, as *Membership, moved func(location key.L
 	}
 	c.as[space] = as
 	for _, l := range as.members {
-		if as.contends(l) && (was == nil || !was.contends(l)) {
+		if as.contends(l) && (old == nil || !old.contends(l)) {
 			c.byLocation[l] = with(c.byLocation[l], space)
 			moved(l)
 		}
@@ -98,64 +97,64 @@ func without(spaces []key.Space, s key.Space) []key.Space {
 	return slices.Delete(spaces, i, i+1)
 }
 
-// at are the spaces that claim a spot.
-func (c claims) at(s spot) []key.Space {
+// claimedBy returns the spaces that claim an identity at a location.
+func (c claims) claimedBy(s identityAt) []key.Space {
 	claim := c[s.Identity]
 	switch {
-	case claim.contest != nil:
-		return claim.contest.byLocation[s.location]
+	case claim.conflict != nil:
+		return claim.conflict.byLocation[s.location]
 	case claim.as != nil && claim.as.contends(s.location):
 		return []key.Space{claim.space}
 	}
 	return nil
 }
 
-// claimants are the spaces that contest a spot; nil if at most one claims it.
-func (c claims) claimants(s spot) []key.Space {
-	if c[s.Identity].contest == nil {
+// claimants returns the spaces in conflict at a location; nil if at most one claims the identity.
+func (c claims) claimants(s identityAt) []key.Space {
+	if c[s.Identity].conflict == nil {
 		return nil
 	}
-	if spaces := c.at(s); len(spaces) > 1 {
+	if spaces := c.claimedBy(s); len(spaces) > 1 {
 		return spaces
 	}
 	return nil
 }
 
-// contested calls fn for the locations where an object is not the only claimant.
+// contested calls fn for the locations of an object where other spaces claim its identity, too.
 func (c claims) contested(id key.Identity, as *Membership, fn func(location key.Location)) {
-	contest := c[id].contest
-	if contest == nil || as == nil {
+	conflict := c[id].conflict
+	if conflict == nil || as == nil {
 		return
 	}
 	for _, l := range as.members {
-		if as.contends(l) && len(contest.byLocation[l]) > 1 {
+		if as.contends(l) && len(conflict.byLocation[l]) > 1 {
 			fn(l)
 		}
 	}
 }
 
-// as is how a space places an object, nil for not at all.
+// as returns the Membership by which a space claims an object; nil if it does not.
 func (c claims) as(o key.Object) *Membership {
-	if claim := c[o.Identity]; claim.contest != nil {
-		return claim.contest.as[o.Space]
+	if claim := c[o.Identity]; claim.conflict != nil {
+		return claim.conflict.as[o.Space]
 	} else if claim.space == o.Space {
 		return claim.as
 	}
 	return nil
 }
 
-// winner is the space whose object gets a spot: first the one that the location reports
-// to have, then the one with the lowest create revision, then the one with the lowest
-// name.
-func winner(state table.Reader, s spot, claimants []key.Space) key.Space {
+// winner returns the space whose object gets the identity at a location. The object that the
+// location already has comes first, then the one with the lowest create revision, then the space
+// with the lowest name.
+func winner(state table.Reader, s identityAt, claimants []key.Space) key.Space {
 	type claimant struct {
-		space key.Space
-		has   bool
-		rev   int64
+		space    key.Space
+		reported bool
+		rev      int64
 	}
 	compare := func(a, b claimant) int {
-		if a.has != b.has {
-			if a.has {
+		if a.reported != b.reported {
+			if a.reported {
 				return -1
 			}
 			return 1
@@ -178,9 +177,9 @@ func winner(state table.Reader, s spot, claimants []key.Space) key.Space {
 	return best.space
 }
 
-// owns says whether a report proves that its location has the object with a UID: it is
-// applied, or was applied and a newer version is refused or held there, which must not
-// give the spot to another space.
+// owns reports whether a report proves that its location has the object with this UID. It has if
+// the object is applied, or if it was applied and a newer version was refused or is held. Then the
+// identity must not go to another space.
 func owns(report *table.Row, uid string) bool {
 	if report == nil {
 		return false

@@ -14,35 +14,36 @@ import (
 	"orrery.dev/orrery/internal/protocol/rulepath"
 )
 
-// maxInputs is how many inputs a class has at most: an object's own templates, and one
-// Customizer more than there may be, so that the rendering fails.
+// maxInputs bounds the inputs of a class: the object's own templates, and one Customizer above the
+// limit, so that the rendering fails.
 const maxInputs = rulepath.MaxCustomizers + 2
 
-// Class is what the rendering of an object depends on besides the object: locations of
-// one class get the same. Classes are interned, so they are compared as pointers, and
-// immutable; nil is the class of renderings that depend on the object alone.
+// Class is the rendering class of an object at a location: all inputs of the rendering besides the
+// object. Locations with the same class get the same rendering. Classes are immutable and interned,
+// so pointers can be compared. nil is the class of a rendering that depends on the object alone.
 type Class struct {
-	// Inputs are one for each Customizer, in the order of their priorities, then names, after
-	// the object's own. Of more Customizers than there may be the last are left out.
+	// Inputs holds the object's own templates, then one input for each Customizer, ordered by
+	// priority and name. Customizers above the limit are left out.
 	Inputs []Input
-	// Definition is what the locations have in place of the definition that the object is
-	// written by, or of the object, which is one; nil if they have that itself.
+	// Definition is the CRD of another space that the locations have, if it differs from the one
+	// that defines the object in its space. For a CRD, it is the other version of the CRD itself.
+	// nil if there is no difference.
 	Definition *Definition
-	// Shared says that the object is a definition that is at the locations for spaces which
-	// have bound what it defines: it goes without a conversion webhook, which would be sent
-	// their objects.
+	// Shared reports whether the object is a CRD that the locations also have for spaces that have
+	// bound its resource. It is then rendered without its conversion webhook, since that would
+	// receive the objects of these spaces.
 	Shared bool
 }
 
-// Input is what a rendering takes from one Customizer and from the location.
+// Input holds the values that a rendering takes from one Customizer and from the location.
 type Input struct {
-	// Rules are the Customizer's rules: Rules.Text.
+	// Rules identifies the Customizer's rules: it is Rules.Text.
 	Rules string
-	// Needs are the values of the location that the rules need, as Rules.Needs gives them.
+	// Needs holds the values of the location that the rules use, as returned by Rules.Needs.
 	Needs string
 }
 
-// Equal says whether two classes have the same inputs, also if they are not of one Engine.
+// Equal reports whether two classes have the same inputs. They may belong to different Engines.
 func (c *Class) Equal(o *Class) bool {
 	if c == nil || o == nil {
 		return c == o
@@ -50,7 +51,7 @@ func (c *Class) Equal(o *Class) bool {
 	return slices.Equal(c.Inputs, o.Inputs) && c.defined() == o.defined() && c.Shared == o.Shared
 }
 
-// defined is the hash of the definition; empty if there is none.
+// defined returns the hash of the definition; empty if there is none.
 func (c *Class) defined() string {
 	if c.Definition == nil {
 		return ""
@@ -76,42 +77,44 @@ func (c *Class) String() string {
 	return fmt.Sprint(all)
 }
 
-// Customized is a Customizer whose rules are asked for, or an object with templates, which
-// are rules, too.
+// Customized is the input of RulesOf: a Customizer, or an object with templates, which are rules,
+// too.
 type Customized struct {
 	Space key.Space
-	// Labels are those of the space.
+	// Labels are the labels of the space.
 	Labels table.Labels
-	// Name and Spec are those of the Customizer; Spec is nil for an object.
+	// Name and Spec are the Customizer's; Spec is nil for an object with templates.
 	Name string
 	Spec *v1alpha1.CustomizerSpec
-	// Data has, for each of Spec.Data, the data of the ConfigMap as JSON; empty if it is
-	// not there.
+	// Data holds, for each of Spec.Data, the data of the ConfigMap as JSON; empty if there is no
+	// such ConfigMap.
 	Data []string
-	// Object is the object, if there is no Spec.
+	// Object is the JSON of the object; set if Spec is nil.
 	Object []byte
 }
 
 // Rules are the rules of one Customizer that change renderings.
 type Rules struct {
-	// Text identifies the rules: equal rules have equal texts; empty if there are none.
+	// Text identifies the rules: equal rules have equal texts. It is empty if there are none.
 	Text string
-	// Needs gives the values of a location that the rules need; nil if they need none. It
-	// must be a function of its arguments.
-	Needs func(at Site) string
-	// Problems are those that can't be used, and why. They fail where they are in force.
+	// Needs returns the values of a location that the rules use; nil if they use none. It must be a
+	// pure function.
+	Needs func(loc Site) string
+	// Problems describes the rules that cannot be used. They fail at the locations where they
+	// apply.
 	Problems []string
 }
 
-// RulesOf gives the rules of a Customizer that change renderings, or an object's own. It must be a function of
-// its arguments.
+// RulesOf returns the rules of a Customizer or of an object's templates that change renderings. It
+// must be a pure function.
 type RulesOf func(Customized) Rules
 
-// classes gives the class of each location by the rules in force there, the definitions of
-// others that are there, and whether the object is there for others. If all locations
-// are of one class, each is nil and all is that class. It is done once for many objects.
-func (ms *memberships) classes(rules []effect, met []foreign, shared *locationSet, locations []key.Location) (all *Class, each []*Class) {
-	if len(rules)+len(met) == 0 && shared == nil || len(locations) == 0 {
+// classes computes the class of an object at each of its locations. The inputs are the rules in
+// effect, the foreign definitions, and shared, the locations where the object is present for other
+// spaces. If all locations have one class, each is nil and all is that class. The result is
+// interned with the Membership, so this runs once for many objects.
+func (ms *memberships) classes(rules []effect, foreign []foreign, shared *locationSet, locations []key.Location) (all *Class, each []*Class) {
+	if len(rules)+len(foreign) == 0 && shared == nil || len(locations) == 0 {
 		return nil, nil
 	}
 	each = make([]*Class, len(locations))
@@ -119,20 +122,20 @@ func (ms *memberships) classes(rules []effect, met []foreign, shared *locationSe
 		var inputs []Input
 		id := sha256.New()
 		for _, r := range rules {
-			if needs, ok := r.at(l); ok && len(inputs) < maxInputs {
+			if needs, ok := r.needsAt(l); ok && len(inputs) < maxInputs {
 				inputs = append(inputs, Input{r.text, needs.String()})
 				_, _ = id.Write(append([]byte(r.key), needs.id()...)) // a hash never fails
 			}
 		}
-		for len(met) > 0 && met[0].location < l {
-			met = met[1:]
+		for len(foreign) > 0 && foreign[0].location < l {
+			foreign = foreign[1:]
 		}
 		var definition *Definition
-		if len(met) > 0 && met[0].location == l {
-			definition = met[0].Definition
+		if len(foreign) > 0 && foreign[0].location == l {
+			definition = foreign[0].Definition
 			_, _ = fmt.Fprintf(id, "defined by %s", definition.Hash)
 		}
-		others := shared != nil && shared.has(l)
+		others := shared != nil && shared.contains(l)
 		if others {
 			_, _ = fmt.Fprint(id, "shared")
 		}
@@ -146,17 +149,17 @@ func (ms *memberships) classes(rules []effect, met []foreign, shared *locationSe
 	return nil, each
 }
 
-// effect is what a Customizer does to an object at some locations: it releases paths, as
-// a wire.Policy has them, or changes renderings by rules.
+// effect is the effect of a Customizer on an object at some locations. It releases paths, in the
+// format of wire.Policy, or it changes renderings by rules.
 type effect struct {
 	text      string
 	key       string       // a hash of the text
-	locations *locationSet // nil: everywhere, without needs
-	// priority is that of the rules' Customizer.
+	locations *locationSet // nil: everywhere, and no values of locations are used
+	// priority is the priority of the Customizer.
 	priority int32
 }
 
-// id is a different number for each set of locations.
+// id returns a number that identifies the set of locations.
 func (e effect) id() uint64 {
 	if e.locations == nil {
 		return 0
@@ -164,12 +167,13 @@ func (e effect) id() uint64 {
 	return e.locations.id
 }
 
-// at says whether the effect applies at a location, and what it needs of the location.
-func (e effect) at(location key.Location) (needs *need, ok bool) {
+// needsAt reports whether the effect applies at a location, and returns the values that it needs of
+// the location.
+func (e effect) needsAt(location key.Location) (needs *need, ok bool) {
 	if e.locations == nil {
 		return nil, true
 	}
-	return e.locations.at(location)
+	return e.locations.find(location)
 }
 
 func appendText(b []byte, s string) []byte {

@@ -43,25 +43,25 @@ func (c *classes) set(o key.Object, x *thing) {
 }
 
 // customize makes the Customizer have a rule, at some locations.
-func (c *classes) customize(path string, at ...string) {
+func (c *classes) customize(path string, locations ...string) {
 	spec := v1alpha1.CustomizerSpec{
 		Match: []v1alpha1.ObjectTest{{Names: []string{"x"}}},
 		Rules: []v1alpha1.Rule{{Path: path}},
 	}
-	if at != nil {
-		spec.Locations = []v1alpha1.LocationSelector{{Names: at}}
+	if locations != nil {
+		spec.Locations = []v1alpha1.LocationSelector{{Names: locations}}
 	}
 	c.set(customizerAt("s", "c"), &thing{spec: spec})
 }
 
-func (c *classes) at(l key.Location) *Class {
+func (c *classes) classAt(l key.Location) *Class {
 	row, _ := c.table.Get(classed.Key())
 	p, _ := row.In.(*Membership).Place(l)
 	return p.Class
 }
 
-// heard are the locations that hear of a change since a revision.
-func (c *classes) heard(since int64) string {
+// notified returns the locations that are notified of changes since a revision.
+func (c *classes) notified(since int64) string {
 	all := ""
 	for _, l := range worldLocations {
 		sub, err := c.table.Subscribe(since, nil, table.LocationTopic(l))
@@ -79,15 +79,15 @@ func (c *classes) heard(since int64) string {
 	return all
 }
 
-// A change of class alone is heard of by those locations that it concerns, also from
-// the window.
+// TestClassesAreMemberships: a change of class alone is sent to the affected locations, also from
+// the window of the table.
 func TestClassesAreMemberships(t *testing.T) {
 	c := newClasses(t, worldRules)
 	for _, step := range []struct {
-		what    string
-		do      func()
-		heard   string
-		a, b, c string
+		what     string
+		do       func()
+		notified string
+		a, b, c  string
 	}{
 		{"nothing", func() {}, "", `["$.data;" of ""]`, `["$.data;" of ""]`, `[]`},
 		{"the same again", func() { c.customize("$.data", "b", "a") }, "", `["$.data;" of ""]`, `["$.data;" of ""]`, `[]`},
@@ -103,16 +103,16 @@ func TestClassesAreMemberships(t *testing.T) {
 	} {
 		before := c.rev
 		step.do()
-		if got := c.heard(before); got != step.heard {
-			t.Errorf("%s: heard of by %q, want %q", step.what, got, step.heard)
+		if got := c.notified(before); got != step.notified {
+			t.Errorf("%s: notified are %q, want %q", step.what, got, step.notified)
 		}
 		for l, want := range map[key.Location]string{"a": step.a, "b": step.b, "c": step.c} {
-			if got := c.at(l).String(); got != want {
+			if got := c.classAt(l).String(); got != want {
 				t.Errorf("%s: class of %s is %s, want %s", step.what, l, got, want)
 			}
 		}
 	}
-	if c.at("a") != c.at("c") || c.at("a") == c.at("b") {
+	if c.classAt("a") != c.classAt("c") || c.classAt("a") == c.classAt("b") {
 		t.Error("locations of one class have not the same one")
 	}
 }
@@ -121,7 +121,7 @@ func TestClassesAreMemberships(t *testing.T) {
 func TestOneClassToday(t *testing.T) {
 	c := newClasses(t, New().Rules)
 	for _, l := range worldLocations {
-		if got := c.at(l); got != nil {
+		if got := c.classAt(l); got != nil {
 			t.Errorf("class of %s is %s", l, got)
 		}
 	}

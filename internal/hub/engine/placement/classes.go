@@ -8,10 +8,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// ClassesOf gives the class of an object at a location, by the location's row, whether or
-// not the object is assigned to it; where it is, in agreement with the membership that an
-// Engine with these rules derived for the state. It only reads the state, so any goroutine
-// may call it; what it returns is for one.
+// ClassesOf returns a function that computes the class of an object at a location, whether or not
+// the object is assigned to it. At assigned locations, the class is equal to that of the Membership
+// that an Engine with these rules derives. ClassesOf only reads the state, so any goroutine may
+// call it. The function that it returns is not safe for concurrent use.
 func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules RulesOf) func(location *table.Row) *Class {
 	var all []*customizer
 	s := subject{Object: object, row: row, state: state}
@@ -25,21 +25,21 @@ func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules Rule
 	known := map[string]*Class{}
 	m, _ := row.In.(*Membership)
 	return func(location *table.Row) *Class {
-		at := siteOf(location)
-		if at == nil {
+		loc := siteOf(location)
+		if loc == nil {
 			return nil
 		}
-		class := &Class{Inputs: own(at)}
-		if m != nil && m.Has(at.Name) {
-			class.Definition, class.Shared = m.definedAt(at.Name), m.sharedAt(at.Name)
+		class := &Class{Inputs: own(loc)}
+		if m != nil && m.Has(loc.Name) {
+			class.Definition, class.Shared = m.definedAt(loc.Name), m.sharedAt(loc.Name)
 		}
 		for _, c := range all {
-			if !c.selects(at) || len(class.Inputs) >= maxInputs {
+			if !c.selects(loc) || len(class.Inputs) >= maxInputs {
 				continue
 			}
 			in := Input{Rules: c.rules.text}
 			if c.needs != nil {
-				in.Needs = c.needs(at.Site)
+				in.Needs = c.needs(loc.Site)
 			}
 			class.Inputs = append(class.Inputs, in)
 		}

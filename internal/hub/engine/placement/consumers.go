@@ -14,9 +14,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// abroad is how the definition of a bound resource follows an object, if it is in another
-// space: to the locations that admit it for the object's own, as one of whose Placements it is
-// named there.
+// abroad returns how the definition of a bound resource, which is in the provider's space home,
+// follows an object. The definition goes to those locations of the object that admit it for the
+// space of the object.
 func (e *Engine) abroad(s subject, home key.Space, follows []following) []following {
 	if home == s.Space {
 		return follows
@@ -33,34 +33,34 @@ func (e *Engine) abroad(s subject, home key.Space, follows []following) []follow
 			accounts[i] = g.account(l)
 		}
 		f.consumer, f.placement, f.waits = s.Space, f.placement.Of(s.Space).In(home), false
-		f.locations = e.sets.of(slices.Clone(admitted), accounts)
+		f.locations = e.sets.intern(slices.Clone(admitted), accounts)
 		all = append(all, f)
 	}
 	slices.SortFunc(all, compareFollowing)
 	return slices.Compact(all)
 }
 
-// definitionOf is the CRD of a resource that is not built in.
+// definitionOf returns the identity of the CRD of a resource that is not built in.
 func definitionOf(r key.Resource) key.Identity {
 	return refs.Of(key.Identity{Resource: r}, nil)[0]
 }
 
-// consumed are the sources of a CRD and its gate together with what brings it for spaces that
-// have bound what it defines. Each place is by those for which the location admits it: the
-// sources of its own space, or, of a location that does not admit it for this, consumers
-// alone; in the name of the first that is admitted, its own space before others.
-func (e *Engine) consumed(sources []Source, g gate, asked *locationSet, by []following) ([]Source, gate, *locationSet) {
-	slices.SortStableFunc(by, func(a, b following) int { return cmp.Compare(a.consumer, b.consumer) })
+// consumed adds to the sources of a CRD, and to its gate, the consumers: spaces that have bound its
+// resource and whose objects it follows. At a location that does not admit the CRD for its own
+// space, only consumers count. The ServiceAccount there is that of the first admitted space; the
+// CRD's own space comes first.
+func (e *Engine) consumed(sources []Source, g gate, upsyncing *locationSet, consumers []following) ([]Source, gate, *locationSet) {
+	slices.SortStableFunc(consumers, func(a, b following) int { return cmp.Compare(a.consumer, b.consumer) })
 	var own []*locationSet
 	for _, s := range sources {
 		own = append(own, s.locations)
 	}
 	here, _ := g.split(union(own))
 	brought := map[key.Location]string{}
-	for _, f := range by {
+	for _, f := range consumers {
 		for _, l := range f.locations.names {
 			if _, is := brought[l]; !is {
-				account, _ := f.locations.at(l)
+				account, _ := f.locations.find(l)
 				brought[l] = account.String()
 			}
 		}
@@ -70,44 +70,44 @@ func (e *Engine) consumed(sources []Source, g gate, asked *locationSet, by []fol
 	}
 	let := slices.Sorted(maps.Keys(brought))
 	sources = e.without(sources, let)
-	sources = e.withConsumers(sources, by)
-	if asked != nil {
+	sources = e.withConsumers(sources, consumers)
+	if upsyncing != nil {
 		refused := slices.DeleteFunc(slices.Clone(let), func(l key.Location) bool { return !g.refuses(l) })
-		asked = e.sets.of(apart(asked.names, refused), nil)
+		upsyncing = e.sets.intern(apart(upsyncing.names, refused), nil)
 	}
-	return sources, e.gates.letting(g, brought), asked
+	return sources, e.gates.letting(g, brought), upsyncing
 }
 
-// sharedBy are the locations where a CRD is for spaces that have bound what it defines.
-func (e *Engine) sharedBy(by []following) *locationSet {
-	all := make([]*locationSet, len(by))
-	for i, f := range by {
+// sharedBy returns the locations where consumers need a CRD.
+func (e *Engine) sharedBy(consumers []following) *locationSet {
+	all := make([]*locationSet, len(consumers))
+	for i, f := range consumers {
 		all[i] = f.locations
 	}
-	return e.sets.of(union(all), nil)
+	return e.sets.intern(union(all), nil)
 }
 
-// sharedAt says whether the object is at a location for others than its own space.
+// sharedAt reports whether a location has the object for other spaces than its own.
 func (m *Membership) sharedAt(location key.Location) bool {
-	return m.shared != nil && m.shared.has(location)
+	return m.shared != nil && m.shared.contains(location)
 }
 
-// Hooked says whether the objects that a CRD defines are converted by a webhook.
+// Hooked reports whether a CRD has a conversion webhook.
 func Hooked(crd []byte) bool {
 	return gjson.GetBytes(crd, "spec.conversion.strategy").String() == string(apiextensionsv1.WebhookConverter)
 }
 
-// without are the sources without some locations, of which those that place nothing stay.
+// without removes locations from the sources. Sources without any location remain.
 func (e *Engine) without(sources []Source, let []key.Location) []Source {
 	var all []Source
 	for _, s := range sources {
-		if slices.ContainsFunc(let, s.locations.has) {
-			parts := slices.Clone(s.parts)
-			for i := range parts {
-				parts[i].locations = e.sets.of(apart(parts[i].locations.names, let), nil)
+		if slices.ContainsFunc(let, s.locations.contains) {
+			policies := slices.Clone(s.policies)
+			for i := range policies {
+				policies[i].locations = e.sets.intern(apart(policies[i].locations.names, let), nil)
 			}
 			waits := s.Waits
-			s = sourceOf(s.Placement, s.Suspended, &e.sets, parts...)
+			s = sourceOf(s.Placement, s.Suspended, &e.sets, policies...)
 			s.Waits = waits
 		}
 		all = append(all, s)
@@ -115,37 +115,36 @@ func (e *Engine) without(sources []Source, let []key.Location) []Source {
 	return all
 }
 
-// withConsumers are the sources with one for each Placement that brings the object for
-// others.
-func (e *Engine) withConsumers(sources []Source, by []following) []Source {
-	slices.SortStableFunc(by, func(a, b following) int { return cmp.Compare(a.placement, b.placement) })
-	for len(by) > 0 {
-		first, n := by[0], 1
-		for n < len(by) && by[n].placement == first.placement {
+// withConsumers adds a source for each Placement of a consumer.
+func (e *Engine) withConsumers(sources []Source, consumers []following) []Source {
+	slices.SortStableFunc(consumers, func(a, b following) int { return cmp.Compare(a.placement, b.placement) })
+	for len(consumers) > 0 {
+		first, n := consumers[0], 1
+		for n < len(consumers) && consumers[n].placement == first.placement {
 			n++
 		}
-		var was Source
+		var old Source
 		i := slices.IndexFunc(sources, func(s Source) bool { return s.Placement == first.placement })
 		if i >= 0 {
-			was = sources[i]
+			old = sources[i]
 		}
-		parts := slices.Clone(was.parts)
-		for _, f := range by[:n] {
-			parts = e.addPart(parts, f.policy, e.sets.of(f.locations.names, nil))
+		policies := slices.Clone(old.policies)
+		for _, f := range consumers[:n] {
+			policies = e.addLocationPolicy(policies, f.policy, e.sets.intern(f.locations.names, nil))
 		}
-		now := sourceOf(first.placement, first.suspended, &e.sets, parts...)
-		if now.Waits = was.Waits; i >= 0 {
+		now := sourceOf(first.placement, first.suspended, &e.sets, policies...)
+		if now.Waits = old.Waits; i >= 0 {
 			sources[i] = now
 		} else {
 			sources = append(sources, now)
 		}
-		by = by[n:]
+		consumers = consumers[n:]
 	}
 	return sources
 }
 
-// supposeConsumers has definitions of one space follow what others have bound of them as they
-// do in a state, for an engine that is not shown the objects of these.
+// supposeConsumers registers the consumers of the definitions of one space, as they are in a state.
+// The engine of a preview needs that, since it does not read the objects of the consumers.
 func (e *Engine) supposeConsumers(state table.Reader, rows []*table.Row) {
 	for _, row := range rows {
 		o, err := key.ParseObject(row.Key)
@@ -154,13 +153,13 @@ func (e *Engine) supposeConsumers(state table.Reader, rows []*table.Row) {
 			continue
 		}
 		for _, s := range m.sources {
-			of := s.Placement.Of(o.Space).Space
-			for _, p := range s.parts {
-				if s.Placement == "" || of == o.Space || p.returns != returnsNothing {
+			consumer := s.Placement.Of(o.Space).Space
+			for _, p := range s.policies {
+				if s.Placement == "" || consumer == o.Space || p.returns != returnsNothing {
 					continue
 				}
 				names := p.locations.names
-				if of == key.Root { // which brings it for its own space, too
+				if consumer == key.Root { // root may also place the CRD for its own space
 					names = slices.DeleteFunc(slices.Clone(names), func(l key.Location) bool { return !m.sharedAt(l) })
 					if len(names) == 0 {
 						continue
@@ -168,30 +167,30 @@ func (e *Engine) supposeConsumers(state table.Reader, rows []*table.Row) {
 				}
 				accounts := make([]string, len(names))
 				for i, l := range names {
-					if a := explainAdmission(state, key.Object{Space: of, Identity: o.Identity}, state.Get(l.Key())); a != nil {
+					if a := explainAdmission(state, key.Object{Space: consumer, Identity: o.Identity}, state.Get(l.Key())); a != nil {
 						accounts[i] = a.ServiceAccount
 					}
 				}
 				e.references.add(o, following{
-					placement: s.Placement, policy: p.policy, suspended: s.Suspended, locations: e.sets.of(names, accounts), consumer: of,
+					placement: s.Placement, policy: p.policy, suspended: s.Suspended, locations: e.sets.intern(names, accounts), consumer: consumer,
 				}, 1)
 			}
 		}
 	}
 }
 
-// addPart adds locations to which an object follows others, and is treated in some way.
-func (e *Engine) addPart(parts []part, policy wire.Policy, locations *locationSet) []part {
-	i := slices.IndexFunc(parts, func(of part) bool { return of.policy == policy && of.returns == returnsNothing })
+// addLocationPolicy adds locations to which an object follows others with a policy.
+func (e *Engine) addLocationPolicy(policies []locationPolicy, policy wire.Policy, locations *locationSet) []locationPolicy {
+	i := slices.IndexFunc(policies, func(lp locationPolicy) bool { return lp.policy == policy && lp.returns == returnsNothing })
 	if i < 0 {
-		return append(parts, part{policy, returnsNothing, locations})
+		return append(policies, locationPolicy{policy, returnsNothing, locations})
 	}
-	parts[i].locations = e.sets.of(union([]*locationSet{parts[i].locations, locations}), nil)
-	return parts
+	policies[i].locations = e.sets.intern(union([]*locationSet{policies[i].locations, locations}), nil)
+	return policies
 }
 
-// letting is the gate that also lets objects through to some locations, in the name of an
-// account if one is given.
+// letting returns the gate with further locations admitted, each with the ServiceAccount that acts
+// there, if any.
 func (gs *gates) letting(g gate, accounts map[key.Location]string) gate {
 	let := slices.Sorted(maps.Keys(accounts))
 	if g.refused != nil {
@@ -214,7 +213,7 @@ func (gs *gates) letting(g gate, accounts map[key.Location]string) gate {
 	return g
 }
 
-// withoutAll gives the set without some locations.
+// withoutAll returns the set without some locations.
 func (ls *locationSets) withoutAll(s *locationSet, locations []key.Location) *locationSet {
 	for _, l := range locations {
 		s = ls.without(s, l)

@@ -1,14 +1,14 @@
 package placement
 
-// fieldInvalid stands for the failing field of an entry that can't be used.
+// fieldInvalid is the field of a Finding for an entry that cannot be used.
 const fieldInvalid = "invalid"
 
-// criteria are one compiled entry of a list of tests: a thing fits the entry if it fits
-// each of the given fields.
+// criteria is one compiled entry of a list of tests. A subject matches the entry if it matches each
+// of the given fields.
 type criteria[S any] struct {
 	given []criterion[S]
 	known int
-	// problem says why the entry can't be used; then nothing fits it.
+	// problem is the error in the entry, if any; then nothing matches it.
 	problem string
 }
 
@@ -18,7 +18,7 @@ type criterion[S any] struct {
 	// rank is the position of the field in the order of tests.
 	rank int
 	fits func(S) bool
-	// why says why a thing does not fit.
+	// why describes why a subject does not match.
 	why func(S) string
 }
 
@@ -41,8 +41,8 @@ func (c *criteria[S]) fit(s S) bool {
 	return true
 }
 
-// find is the first field that a thing does not fit, why, and the field's rank. If the
-// thing fits, the Finding is empty.
+// find returns the first field that a subject does not match, and the rank of the field. If the
+// subject matches, the Finding is empty.
 func (c *criteria[S]) find(s S) (f Finding, rank int) {
 	if c.problem != "" {
 		return Finding{fieldInvalid, c.problem}, 0

@@ -19,17 +19,16 @@ import (
 // customizer is one compiled Customizer.
 type customizer struct {
 	scope
-	// releases are the paths of the values that it releases, as a wire.Policy has them;
-	// rules are those that change renderings. Their locations are the scope's set.
+	// releases holds the paths whose values are released, in the format of wire.Policy. rules holds
+	// the rules that change renderings. Both apply at the locations of the scope's set.
 	releases, rules effect
 	// data are the keys of the ConfigMaps that its rules use.
 	data []string
-	// changes say what else its rules do.
+	// changes describes the rules that do not release.
 	changes []string
 }
 
-// compileCustomizer compiles the row of a Customizer in a state; nil if it does not act.
-// rules may be nil.
+// compileCustomizer compiles the row of a Customizer; nil if it is not in effect. rules may be nil.
 func compileCustomizer(state table.Reader, space key.Space, name string, row *table.Row, rules RulesOf) *customizer {
 	if !acts(row) {
 		return nil
@@ -47,14 +46,14 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 	for i, test := range spec.Match {
 		c.tests = append(c.tests, compileTest(fmt.Sprintf("match[%d]", i), test))
 	}
-	c.note()
+	c.noteProblems()
 	var paths []string
 	for i, rule := range spec.Rules {
 		if !rule.Release {
 			c.changes = append(c.changes, describeRule(i, rule))
 		} else if _, err := rulepath.Parse(rule.Path); err == nil {
 			paths = append(paths, rule.Path)
-		} else if rules == nil { // which otherwise have it among their problems
+		} else if rules == nil { // otherwise rules reports it among its problems
 			c.problems = append(c.problems, fmt.Sprintf("rules[%d].path: %v", i, err))
 		}
 	}
@@ -74,8 +73,8 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 	return c
 }
 
-// dataOf is the data of each of some ConfigMaps, by their keys, as JSON; empty if there is
-// no such ConfigMap.
+// dataOf returns the data of some ConfigMaps, by their keys, as JSON; empty if there is no such
+// ConfigMap.
 func dataOf(state table.Reader, keys []string) []string {
 	all := make([]string, len(keys))
 	for i, k := range keys {
@@ -84,7 +83,7 @@ func dataOf(state table.Reader, keys []string) []string {
 	return all
 }
 
-// dataTextOf is the data of a ConfigMap's row, which may be nil.
+// dataTextOf returns the data of a ConfigMap's row, which may be nil.
 func dataTextOf(row *table.Row) string {
 	if row == nil {
 		return ""
@@ -95,7 +94,7 @@ func dataTextOf(row *table.Row) string {
 	return "{}"
 }
 
-// describeRule says what a rule does that does not release.
+// describeRule describes a rule that does not release.
 func describeRule(i int, rule v1alpha1.Rule) string {
 	switch {
 	case rule.Remove:
@@ -114,7 +113,7 @@ func newEffect(text string) effect {
 	return effect{text: text, key: string(sum[:])}
 }
 
-// matches says whether the customizer matches an object.
+// matches reports whether the customizer matches an object.
 func (c *customizer) matches(s subject) bool {
 	for i := range c.tests {
 		if c.tests[i].fit(s) {
@@ -124,9 +123,9 @@ func (c *customizer) matches(s subject) bool {
 	return false
 }
 
-// effectsOn are the effects of the space's Customizers on an object: what they release,
-// each once and in an order that does not depend on the Customizers' names, and the rules
-// that change its renderings, in the order of priorities, then names.
+// effectsOn returns the effects of the space's Customizers on an object. releases are sorted and
+// without duplicates, so that they do not depend on the names of Customizers. rules are ordered by
+// priority, then name.
 func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	for _, c := range e.customizers[s.Space] {
 		if c.releases.text == "" && c.rules.text == "" || !c.matches(s) {
@@ -141,15 +140,15 @@ func (e *Engine) effectsOn(s subject) (releases, rules []effect) {
 	}
 	slices.SortFunc(releases, compareEffects)
 	slices.SortStableFunc(rules, func(a, b effect) int { return cmp.Compare(a.priority, b.priority) })
-	if own := e.templates.of[s.row.Key]; own != nil { // before all others
+	if own := e.templates.byObject[s.row.Key]; own != nil { // before all others
 		rules = slices.Insert(rules, 0, own.effect)
 	}
 	return slices.Compact(releases), rules
 }
 
-// released joins the releases at each location. If they are the same at all, each is nil
-// and all has them. It is done once for many objects, and locations with the same
-// releases share a text.
+// released joins the released paths at each location. If they are the same everywhere, each is nil
+// and all holds them. Locations with the same paths share a string. The result is interned with the
+// Membership, so this runs once for many objects.
 func released(releases []effect, locations []key.Location) (all string, each []string) {
 	var everywhere, some []effect
 	for _, r := range releases {
@@ -169,8 +168,8 @@ func released(releases []effect, locations []key.Location) (all string, each []s
 	for i, l := range locations {
 		there = append(there[:0], everywhere...)
 		for j, r := range some {
-			has := r.locations.has(l)
-			if in[j] = bit(has); has {
+			isIn := r.locations.contains(l)
+			if in[j] = bit(isIn); isIn {
 				there = append(there, r)
 			}
 		}
@@ -192,9 +191,9 @@ func join(all []effect) string {
 	return rulepath.Join(paths)
 }
 
-// ProblemsOf are the entries of a Customizer's spec that can't be used, and why; ok is
-// false if the Customizer is gone or being deleted. It only reads the state, so any
-// goroutine may call it. rules are those of the Engine.
+// ProblemsOf returns the errors in a Customizer's spec. ok is false if the Customizer does not
+// exist or is being deleted. ProblemsOf only reads the state, so any goroutine may call it. rules
+// are those of the Engine.
 func ProblemsOf(state table.Reader, space key.Space, name string, rules RulesOf) (problems []string, ok bool) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}
 	c := compileCustomizer(state, space, name, state.Get(o.Key()), rules)

@@ -10,12 +10,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/rulepath"
 )
 
-// What is released at a location is what all say there, whoever else says what
-// elsewhere.
+// TestReleased: the released paths at a location are the union of those of all Customizers that
+// apply there. Others have no effect.
 func TestReleased(t *testing.T) {
 	set := func(names ...key.Location) *locationSet { return &locationSet{names: names} }
 	x, y, both := effect{text: "$.x"}, effect{text: "$.y"}, effect{text: "$.x\n$.z"}
-	at := func(r effect, s *locationSet) effect {
+	limitedTo := func(r effect, s *locationSet) effect {
 		r.locations = s
 		return r
 	}
@@ -26,8 +26,8 @@ func TestReleased(t *testing.T) {
 	}{
 		"nothing":    {},
 		"everywhere": {releases: []effect{both, y}, all: "$.x\n$.y\n$.z"},
-		"somewhere":  {releases: []effect{at(x, set("b")), at(y, set("b", "c"))}, each: []string{"", "$.x\n$.y", "$.y"}},
-		"more there": {releases: []effect{x, at(both, set("a")), at(y, set("z"))}, each: []string{"$.x\n$.z", "$.x", "$.x"}},
+		"somewhere":  {releases: []effect{limitedTo(x, set("b")), limitedTo(y, set("b", "c"))}, each: []string{"", "$.x\n$.y", "$.y"}},
+		"more there": {releases: []effect{x, limitedTo(both, set("a")), limitedTo(y, set("z"))}, each: []string{"$.x\n$.z", "$.x", "$.x"}},
 	} {
 		all, each := released(c.releases, []key.Location{"a", "b", "c"})
 		if all != c.all || fmt.Sprintf("%q", each) != fmt.Sprintf("%q", c.each) {
@@ -48,13 +48,13 @@ func TestInputsAreBounded(t *testing.T) {
 		c.set(customizerAt("s", fmt.Sprintf("d%03d", i)), &thing{spec: spec})
 	}
 	state := c.table.Snapshot()
-	of := ClassesOf(state, classed, state.Get(classed.Key()), worldRules)
+	classOf := ClassesOf(state, classed, state.Get(classed.Key()), worldRules)
 	for l, want := range map[key.Location]int{"a": 1 + (rulepath.MaxCustomizers+20)/2, "b": maxInputs, "c": (rulepath.MaxCustomizers + 20) / 2} {
-		class := c.at(l)
+		class := c.classAt(l)
 		if len(class.Inputs) != want {
 			t.Errorf("at %s it has %d inputs, want %d", l, len(class.Inputs), want)
 		}
-		if !class.Equal(of(state.Get(l.Key()))) {
+		if !class.Equal(classOf(state.Get(l.Key()))) {
 			t.Errorf("at %s it has another class", l)
 		}
 	}
@@ -67,7 +67,7 @@ func TestTooManyRules(t *testing.T) {
 	sources := []Source{{Placement: "p", locations: &locationSet{names: []key.Location{"a", "b"}}}}
 	few := effect{text: "$.x", key: "few"}
 	many := effect{text: "$." + strings.Repeat("y", rulepath.MaxJoined), key: "many", locations: &locationSet{id: 1, names: []key.Location{"b"}}}
-	m := ms.of(draft{sources: sources, releases: []effect{few, many}}, meeting{})
+	m := ms.intern(draft{sources: sources, releases: []effect{few, many}}, foreignState{})
 	for location, want := range map[key.Location]Place{
 		"a": {Location: "a"},
 		"b": {Location: "b", Held: fmt.Sprintf("its Customizers release paths of more than %d bytes", rulepath.MaxJoined), HeldFor: "TooManyRules"},

@@ -11,29 +11,28 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Definition is what another space's CRD says that a location has in place of one of an
-// object's space: the object is to be right by it. Definitions that say the same are one. It
-// is immutable.
+// Definition is the spec of another space's CRD that a location has instead of the CRD that defines
+// an object in its own space. The object must be valid by it. Definitions are immutable, and those
+// with equal specs are one.
 type Definition struct {
 	// Spec is the CRD's spec as JSON.
 	Spec string
-	// Hash is another for each Spec.
+	// Hash identifies the Spec.
 	Hash string
 }
 
-// foreign is a location that has another space's definition, which says otherwise.
+// foreign is a location that has a different definition from another space.
 type foreign struct {
 	location key.Location
 	*Definition
 }
 
-// definitions has what CRDs have met that are not what their locations have: for each of
-// them, in order, the locations that have another space's, if that says otherwise. It is a
-// function of the state.
+// definitions holds, for each CRD, the locations that have a different definition from another
+// space, in order. It is a function of the state.
 type definitions map[key.Object][]foreign
 
-// definedBy is the CRD by which an object is read in its space, or a CRD itself; ok is false
-// for what no CRD defines.
+// definedBy returns the CRD that defines an object in its space, or the object itself if it is a
+// CRD. ok is false if no CRD defines it.
 func (e *Engine) definedBy(o key.Object) (crd key.Object, ok bool) {
 	switch {
 	case o.Resource == key.CRDs:
@@ -45,8 +44,8 @@ func (e *Engine) definedBy(o key.Object) (crd key.Object, ok bool) {
 	return key.Object{Space: home, Identity: definitionOf(o.Resource)}, ok
 }
 
-// metBy are, of the locations of an object, those that have another space's definition.
-func (e *Engine) metBy(o key.Object, m *Membership) []foreign {
+// foreignDefinitions returns the locations of an object that have another space's definition.
+func (e *Engine) foreignDefinitions(o key.Object, m *Membership) []foreign {
 	if len(e.definitions) == 0 {
 		return nil
 	}
@@ -61,16 +60,16 @@ func (e *Engine) metBy(o key.Object, m *Membership) []foreign {
 	return slices.DeleteFunc(slices.Clone(all), func(f foreign) bool { return !m.Has(f.location) })
 }
 
-// meetDefinitions notes which CRDs are not what their locations have, and whose objects are
-// to be right by another from now on.
-func (s *step) meetDefinitions() {
+// updateDefinitions recomputes the CRDs for which locations have another definition. It schedules
+// their objects for assignment.
+func (s *step) updateDefinitions() {
 	var crds []key.Object
 	for _, c := range s.objects {
 		if c.Resource != key.CRDs {
 			continue
 		}
-		if contest := s.claims[c.Identity].contest; contest != nil {
-			for space := range contest.as { // what it says may be other than what they say
+		if conflict := s.claims[c.Identity].conflict; conflict != nil {
+			for space := range conflict.as { // its spec may now differ from theirs
 				crds = append(crds, key.Object{Space: space, Identity: c.Identity})
 			}
 		}
@@ -93,25 +92,25 @@ func (s *step) meetDefinitions() {
 	}
 }
 
-// foreignTo are the locations that have another space's definition in place of a CRD.
+// foreignTo returns the locations that have another space's definition instead of a CRD.
 func (s *step) foreignTo(o key.Object) (all []foreign) {
 	m := s.claims.as(o)
 	if m == nil {
 		return nil
 	}
-	for _, at := range s.ownersOf(o, m) {
-		of, err := key.ParsePath(at.path)
+	for _, owner := range s.ownersOf(o, m) {
+		other, err := key.ParsePath(owner.path)
 		if err != nil {
 			continue
 		}
-		if d := s.definition(of); d != nil && d != s.definition(o) {
-			all = append(all, foreign{at.location, d})
+		if d := s.definition(other); d != nil && d != s.definition(o) {
+			all = append(all, foreign{owner.location, d})
 		}
 	}
 	return all
 }
 
-// definition is what a CRD says; nil if there is none.
+// definition returns the spec of a CRD; nil if there is no such object.
 func (s *step) definition(o key.Object) *Definition {
 	d, known := s.read[o]
 	if !known {
@@ -125,12 +124,12 @@ func (s *step) definition(o key.Object) *Definition {
 	return d
 }
 
-// unsettleDefined has the objects settled again that a CRD defines, in its space and in those
-// that have bound it.
+// unsettleDefined schedules the assignment of the objects that a CRD defines, in its space and in
+// the spaces that have bound it.
 func (s *step) unsettleDefined(crd key.Object) {
 	r := defined(crd.Name)
 	spaces := []key.Space{crd.Space}
-	for space := range s.bound.of[crd.Space] {
+	for space := range s.bound.consumers[crd.Space] {
 		if home, ok := s.bound.home(space, r); ok && home == crd.Space {
 			spaces = append(spaces, space)
 		}
@@ -145,8 +144,8 @@ func (s *step) unsettleDefined(crd key.Object) {
 	}
 }
 
-// explainDefinition is the path of another space's CRD by which an object is to be right at a
-// location, or that is there in its place; empty if there is none.
+// explainDefinition returns the path of another space's CRD that a location has instead of the one
+// that defines the object; empty if there is none.
 func (m *Membership) explainDefinition(state table.Reader, o key.Object, location key.Location) string {
 	if m.definedAt(location) == nil {
 		return ""
@@ -159,13 +158,14 @@ func (m *Membership) explainDefinition(state table.Reader, o key.Object, locatio
 	if row == nil {
 		return ""
 	}
-	if of, ok := row.In.(*Membership); ok && of != nil {
-		return of.ownerAt(location)
+	if crdMembership, ok := row.In.(*Membership); ok && crdMembership != nil {
+		return crdMembership.ownerAt(location)
 	}
 	return ""
 }
 
-// definedAt is the definition that a location has in place of the object's own; nil if none.
+// definedAt returns the definition that a location has instead of the object's own; nil if there is
+// none.
 func (m *Membership) definedAt(location key.Location) *Definition {
 	i, ok := slices.BinarySearchFunc(m.foreign, location, func(f foreign, l key.Location) int { return cmp.Compare(f.location, l) })
 	if !ok {

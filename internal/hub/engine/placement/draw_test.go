@@ -38,11 +38,11 @@ func drawSelector(t *rapid.T) metav1.LabelSelector {
 	}
 }
 
-func drawSome(t *rapid.T, label string, of ...string) []string {
+func drawSome(t *rapid.T, label string, choices ...string) []string {
 	if rapid.IntRange(0, 2).Draw(t, "has "+label) > 0 {
 		return nil
 	}
-	return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 1, 2, rapid.ID).Draw(t, label)
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(choices), 1, 2, rapid.ID).Draw(t, label)
 }
 
 func drawSelectors(t *rapid.T, label string) []metav1.LabelSelector {
@@ -89,7 +89,7 @@ func drawSpec(t *rapid.T) v1alpha1.PlacementSpec {
 	return spec
 }
 
-// drawFollows draws what the status says of what follows.
+// drawFollows draws a status.follows.
 func drawFollows(t *rapid.T) (status v1alpha1.PlacementStatus) {
 	for i := range rapid.IntRange(0, 2).Draw(t, "entries that follow") {
 		status.Follows = append(status.Follows, v1alpha1.Follows{Entry: int32(i), Resources: drawFollowedKinds(t)})
@@ -115,7 +115,7 @@ func drawReferences(t *rapid.T, o key.Object) (to []key.Identity) {
 	return to
 }
 
-// drawFollowed draws a Placement that matches what refers to others.
+// drawFollowed draws a Placement that matches objects with references.
 func drawFollowed(t *rapid.T) (spec v1alpha1.PlacementSpec, status v1alpha1.PlacementStatus) {
 	spec, status = drawSpec(t), v1alpha1.PlacementStatus{}
 	spec.Locations = []v1alpha1.LocationSelector{{Names: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"a", "b", "c"}), 1, 3, rapid.ID).Draw(t, "at")}}
@@ -123,7 +123,7 @@ func drawFollowed(t *rapid.T) (spec v1alpha1.PlacementSpec, status v1alpha1.Plac
 	for i := range rapid.IntRange(1, 2).Draw(t, "followed entries") {
 		d := v1alpha1.Downsync{FollowReferences: true, CreateOnly: rapid.Bool().Draw(t, "createOnly")}
 		d.Resources = []string{rapid.SampledFrom([]string{"deployments", "deployments", "serviceaccounts", "widgets", "configmaps"}).Draw(t, "followed")}
-		if rapid.Bool().Draw(t, "of its group alone") { // what follows is then in no part of the space that the Placement reaches
+		if rapid.Bool().Draw(t, "of its group alone") { // then the references are outside of the key ranges of the Placement
 			d.APIGroup = new(map[string]string{"deployments": "apps", "widgets": "example.com"}[d.Resources[0]])
 		}
 		d.ReturnStatus = rapid.SampledFrom([]v1alpha1.ReturnStatus{"", "None", "Singleton", "Rollup"}).Draw(t, "returnStatus")
@@ -299,17 +299,17 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 	case writing:
 		o := rapid.SampledFrom(f.objects).Draw(t, "object")
 		k = o.Key()
-		next.labels, next.notes = drawLabels(t), f.drawNotes(t)
+		next.labels, next.annotations = drawLabels(t), f.drawNotes(t)
 		if release := rapid.SampledFrom([]string{"", "", "r1", "r2"}).Draw(t, "release"); release != "" {
 			next.labels["app.kubernetes.io/managed-by"] = rapid.SampledFrom([]string{"Helm", "other"}).Draw(t, "manager")
-			next.notes["meta.helm.sh/release-name"], next.notes["meta.helm.sh/release-namespace"] = release, "n1"
+			next.annotations["meta.helm.sh/release-name"], next.annotations["meta.helm.sh/release-namespace"] = release, "n1"
 		}
 		next.spec = rev
 		if o.Resource == key.CRDs {
 			next.spec = rapid.Int64Range(1, 2).Draw(t, "definition")
 		}
 		if rapid.Bool().Draw(t, "expands") {
-			next.notes[v1alpha1.ExpandAnnotation] = rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "expand")
+			next.annotations[v1alpha1.ExpandAnnotation] = rapid.SampledFrom([]string{"true", "true", "false"}).Draw(t, "expand")
 		}
 		if v := rapid.SampledFrom([]string{"", "1", "2"}).Draw(t, "datum"); v != "" {
 			next.data = map[string]string{"a": v}
@@ -321,13 +321,13 @@ func (w world) drawChange(t *rapid.T, f focus, rev int64) string {
 			})
 		}
 	}
-	was := w[k]
-	if was != nil && rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
+	old := w[k]
+	if old != nil && rapid.IntRange(0, 4).Draw(t, "delete") == 0 {
 		delete(w, k)
 		return k
 	}
-	if was != nil && rapid.IntRange(0, 9).Draw(t, "replace") > 1 {
-		next.createRev, next.uid = was.createRev, was.uid
+	if old != nil && rapid.IntRange(0, 9).Draw(t, "replace") > 1 {
+		next.createRev, next.uid = old.createRev, old.uid
 	}
 	next.deleting = next.report == nil && rapid.IntRange(0, 6).Draw(t, "deleting") == 0
 	w[k] = &next

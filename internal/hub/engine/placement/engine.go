@@ -1,17 +1,18 @@
-// Package placement decides which objects go to which locations, and how they are
-// treated there: Placements, Customizers and the annotations of direct assignment in, the
-// Membership of every object out. What a placed object refers to may follow it, as package
-// refer reads it.
+// Package placement decides to which locations objects are assigned, and with which policies. Its
+// inputs are Placements, Customizers and the annotations of direct assignment; its output is the
+// Membership of every object. Objects that a placed object references may follow it to its
+// locations, see package refs.
 //
-// It is pure: memberships are a function of the state of the table and of nothing else.
-// It keeps only compiled policies and the claims on shared identities, and reads
-// everything else from the table. It must never have a clock, a goroutine, a client or a
-// log, and never look into an object beyond its metadata, but for what it refers to, if
-// Placements have references followed; the texts of ConfigMaps that Customizers name; and
-// templates, as package rules reads them; and the specs of CRDs that several spaces place at one
-// location. A change of an object costs as much as its space
-// has policies; a change of a policy, as many objects as it matches, and a look at those
-// that it may match.
+// The engine is pure: memberships are a function of the state of the table and of nothing else. It
+// keeps only compiled policies and indexes, and reads everything else from the table. It must never
+// have a clock, a goroutine, a client or a logger.
+//
+// It reads only the metadata of objects, with four exceptions: references, if Placements have them
+// followed; ConfigMaps that Customizers name; templates, see package rules; and the specs of CRDs
+// that several spaces place at one location.
+//
+// A change of an object costs time in proportion to the policies of its space. A change of a policy
+// costs time in proportion to the objects that it may match.
 package placement
 
 import (
@@ -24,27 +25,28 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Engine computes memberships for one table, whose lock guards it: Reset and
-// Derive are called by the table only. Explain and StatusOf need no Engine.
+// Engine computes memberships for one table. The lock of the table guards it: only the table calls
+// Reset and Derive. Explain and StatusOf need no Engine.
 type Engine struct {
-	// Rules gives the rules that change renderings. It is set before the engine is used, or
-	// nil if there are none; releases do not change renderings.
+	// Rules returns the rules that change renderings; nil if there are none. It must be set before
+	// the engine is used.
 	Rules RulesOf
 
-	// placements are those about their own space; roots has the others.
+	// placements holds the Placements that select objects of their own space; roots holds the
+	// others.
 	placements  map[key.Space]policies[*placement]
 	roots       roots
 	customizers map[key.Space]policies[*customizer]
-	// locations are those that exist.
+	// locations holds the existing locations.
 	locations map[key.Location]*site
-	// going are the spaces that are being deleted: none of their objects is placed any
-	// more, so that the deletion of the objects themselves is no change for locations.
+	// going holds the spaces that are being deleted. None of their objects is placed any more, so
+	// the deletion of each object does not change any location again.
 	going map[key.Space]struct{}
-	// upsyncs has what spaces ask to see of locations.
-	upsyncs upsyncs
-	// direct has the names of locations in annotations, whether or not there are such locations.
+	// upsyncs holds the upsync entries of spaces at locations.
+	upsyncs upsyncIndex
+	// direct indexes objects by the location names in their annotations, existing or not.
 	direct mentions.Index
-	// templates are those in objects.
+	// templates holds the templates in objects.
 	templates   templates
 	claims      claims
 	definitions definitions
@@ -53,20 +55,20 @@ type Engine struct {
 	sets        locationSets
 	gates       gates
 	memberships memberships
-	// definitionPool has what definitions say.
+	// definitionPool interns the specs of CRDs.
 	definitionPool pool[Definition]
 }
 
 var _ table.Deriver = (*Engine)(nil)
 
-// New makes an Engine for a table's Config.
+// New returns an Engine for a table's Config.
 func New() *Engine {
 	e := &Engine{}
 	e.Reset()
 	return e
 }
 
-// Reset implements table.Deriver: it forgets everything.
+// Reset implements table.Deriver. It drops all state.
 func (e *Engine) Reset() {
 	*e = Engine{
 		Rules:       e.Rules,
@@ -75,7 +77,7 @@ func (e *Engine) Reset() {
 		customizers: map[key.Space]policies[*customizer]{},
 		locations:   map[key.Location]*site{},
 		going:       map[key.Space]struct{}{},
-		upsyncs:     newUpsyncs(),
+		upsyncs:     newUpsyncIndex(),
 		direct:      mentions.New(),
 		templates:   templates{map[string]*template{}, map[key.Space]map[string]*template{}},
 		claims:      claims{},
@@ -86,33 +88,32 @@ func (e *Engine) Reset() {
 	e.gates = newGates(&e.sets)
 }
 
-// Derive implements table.Deriver: it computes the memberships after the changes of one
-// revision.
+// Derive implements table.Deriver: it computes the memberships after the changes of one revision.
 func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assignment {
 	return e.step(state).derive(changes)
 }
 
-// step begins the work of one Derive.
+// step returns the state of one call of Derive.
 func (e *Engine) step(state table.Reader) *step {
 	return &step{
 		Engine:    e,
 		state:     state,
-		recheck:   map[reach]concern{},
+		recheck:   map[reach]policyFilter{},
 		endedIn:   map[endedIn][]key.PlacementRef{},
 		emptied:   map[key.Object]bool{},
 		evaluated: map[string]struct{}{},
 		moved:     map[key.Object]struct{}{},
 		unsettled: map[key.Object]struct{}{},
-		disputed:  map[spot]struct{}{},
-		winners:   map[spot]key.Space{},
+		disputed:  map[identityAt]struct{}{},
+		winners:   map[identityAt]key.Space{},
 		read:      map[key.Object]*Definition{},
 
-		relocated: map[key.Location]bool{}, readmitted: map[key.Location]bool{}, asking: map[key.Space]bool{},
+		relocated: map[key.Location]bool{}, readmitted: map[key.Location]bool{}, upsyncsChanged: map[key.Space]bool{},
 	}
 }
 
-// evaluate gives the Membership of an object without regard to other spaces, nil if nothing
-// places it, and how what it refers to follows it.
+// evaluate returns the Membership of an object without regard to other spaces, or nil if no policy
+// places it. follows describes how its references follow it.
 func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	leaves := leaves(s.row)
 	if _, going := e.going[s.Space]; going || Never(s.Resource) != "" || s.row.Meta.Deleting && !leaves {
@@ -127,25 +128,25 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 			}
 		}
 		if len(there) > 0 {
-			sources = append(sources, sourceOf("", false, &e.sets, part{wire.Policy{}, d.returns, e.sets.of(there, nil)}))
+			sources = append(sources, sourceOf("", false, &e.sets, locationPolicy{wire.Policy{}, d.returns, e.sets.intern(there, nil)}))
 		}
 	}
-	behind, asked := e.references.of(s.Object), e.askedOf(s)
+	behind, upsyncing := e.references.followingsOf(s.Object), e.upsyncingOf(s)
 	g := e.gates.gate(s.state, s.Object)
-	yields := g.yields(asked)
+	yields := g.yields(upsyncing)
 	for p := range e.placing(s.Space) {
-		parts, by := e.parts(p, s, behind, yields)
-		if len(parts) > 0 {
-			source := sourceOf(p.ref, p.suspended, &e.sets, parts...)
+		policies, more := e.evaluatePlacement(p, s, behind, yields)
+		if len(policies) > 0 {
+			source := sourceOf(p.ref, p.suspended, &e.sets, policies...)
 			source.Waits = p.waits
 			sources = append(sources, source)
 		}
-		follows = append(follows, by...)
+		follows = append(follows, more...)
 	}
 	var shared *locationSet
-	if by := slices.DeleteFunc(behind, func(f following) bool { return f.consumer == "" }); len(by) > 0 {
-		sources, g, asked = e.consumed(sources, g, asked, by)
-		shared = e.sharedBy(by)
+	if consumers := slices.DeleteFunc(behind, func(f following) bool { return f.consumer == "" }); len(consumers) > 0 {
+		sources, g, upsyncing = e.consumed(sources, g, upsyncing, consumers)
+		shared = e.sharedBy(consumers)
 	}
 	if len(sources) == 0 && len(yields) == 0 {
 		return nil, nil
@@ -154,14 +155,14 @@ func (e *Engine) evaluate(s subject) (as *Membership, follows []following) {
 	if leaves {
 		follows = nil
 	}
-	return e.memberships.of(draft{sources, releases, rules, g, asked, shared, returnOf(s, e.bound.is(s.Space, s.Resource), sources), leaves}, meeting{}), follows
+	return e.memberships.intern(draft{sources, releases, rules, g, upsyncing, shared, returnOf(s, e.bound.isBound(s.Space, s.Resource), sources), leaves}, foreignState{}), follows
 }
 
-// placing are the Placements that may place objects of a space: its own, then those of
-// root that reach it, each in the order of names.
+// placing yields the Placements that may place objects of a space: its own, then those of root that
+// select the space, each ordered by name.
 func (e *Engine) placing(space key.Space) iter.Seq[*placement] {
 	return func(yield func(*placement) bool) {
-		for _, all := range [2][]*placement{e.placements[space], e.roots.of[space]} {
+		for _, all := range [2][]*placement{e.placements[space], e.roots.bySpace[space]} {
 			for _, p := range all {
 				if !yield(p) {
 					return
@@ -171,7 +172,8 @@ func (e *Engine) placing(space key.Space) iter.Seq[*placement] {
 	}
 }
 
-// scopes calls fn for all policies of all spaces, each about its own.
+// scopes calls fn for all policies of all spaces, except Placements of root that select other
+// spaces.
 func (e *Engine) scopes(fn func(key.Space, *scope)) {
 	for space, all := range e.placements {
 		for _, p := range all {
@@ -185,7 +187,7 @@ func (e *Engine) scopes(fn func(key.Space, *scope)) {
 	}
 }
 
-// scopesOf calls fn for all policies about a space.
+// scopesOf calls fn for all policies that may match objects of a space.
 func (e *Engine) scopesOf(space key.Space, fn func(*scope)) {
 	for p := range e.placing(space) {
 		fn(&p.scope)

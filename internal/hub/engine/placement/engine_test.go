@@ -75,7 +75,7 @@ func checkEngine(t *testing.T, f focus) {
 			"change": func(t *rapid.T) {
 				rev++
 				var updates []table.Update
-				seen, was := map[string]bool{}, maps.Clone(w)
+				seen, old := map[string]bool{}, maps.Clone(w)
 				for range rapid.IntRange(1, 6).Draw(t, "changes") {
 					seen[w.drawChange(t, f, rev)] = true
 				}
@@ -91,7 +91,7 @@ func checkEngine(t *testing.T, f focus) {
 					t.Fatal(err)
 				}
 				checkSame(t, before, tbl.Snapshot())
-				if got, want := letGo(t, tbl, rev), was.naiveLetGo(w); !maps.Equal(got, want) {
+				if got, want := letGo(t, tbl, rev), old.naiveLetGo(w); !maps.Equal(got, want) {
 					t.Fatalf("let go:\n got %v\nwant %v", got, want)
 				}
 			},
@@ -99,8 +99,7 @@ func checkEngine(t *testing.T, f focus) {
 	})
 }
 
-// letGo says why locations no longer have what they had before a revision, which is
-// the last.
+// letGo returns why locations lost objects since a revision, which is the one before the last.
 func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 	all := map[string]string{}
 	for _, l := range worldLocations {
@@ -122,8 +121,8 @@ func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 					return ok && m.Has(l)
 				}
 				if here(ch.Prev) && !here(ch.Cur) {
-					by, named := LetGo(ch, l)
-					all[ch.Row().Key+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by, named)
+					placement, named := LetGo(ch, l)
+					all[ch.Row().Key+" at "+string(l)] = fmt.Sprintf("by %q, named %v", placement, named)
 				}
 			}
 		}
@@ -139,14 +138,14 @@ func checkShared(t *rapid.T, tbl *table.Writer) {
 		if !ok {
 			return true
 		}
-		k := draft{m.sources, m.releases, m.rules, m.gate, m.asked, m.shared, m.returning, false}.key(m.meeting)
+		k := draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, m.shared, m.returning, false}.key(m.foreignState)
 		if seen[k] == nil {
 			seen[k] = m
 		} else if seen[k] != m {
 			t.Fatalf("two memberships %s", describe(m))
 		}
 		for _, p := range m.Places() {
-			if was, ok := classes[p.Class.String()]; ok && was != p.Class {
+			if old, ok := classes[p.Class.String()]; ok && old != p.Class {
 				t.Fatalf("two classes %s", p.Class)
 			}
 			classes[p.Class.String()] = p.Class
@@ -207,12 +206,12 @@ func (rs *references) text() map[string]string {
 	all := map[string]string{}
 	for o, r := range rs.from {
 		all["from "+o.Path()] = fmt.Sprint(r.refers, r.home)
-		for _, f := range r.by {
+		for _, f := range r.followings {
 			all["from "+o.Path()+" by "+f.String()] = fmt.Sprint(r.refers)
 		}
 	}
-	for o, by := range rs.to {
-		for f, n := range by.all {
+	for o, followings := range rs.to {
+		for f, n := range followings.all {
 			all["to "+o.Path()+" by "+f.String()] = fmt.Sprint(n)
 		}
 	}
@@ -221,27 +220,27 @@ func (rs *references) text() map[string]string {
 
 func (r roots) text() map[string]string {
 	all := map[string]string{}
-	for s, of := range r.of {
-		for _, p := range of {
-			all[string(s)] += fmt.Sprint(p.ref, p.set.names, p.seating.barred.names, "; ")
+	for s, placements := range r.bySpace {
+		for _, p := range placements {
+			all[string(s)] += fmt.Sprint(p.ref, p.set.names, p.scheduling.barred.names, "; ")
 		}
 	}
 	for _, p := range r.all {
-		all[p.name] = fmt.Sprint(p.set.names, p.seating.barred.names)
+		all[p.name] = fmt.Sprint(p.set.names, p.scheduling.barred.names)
 	}
 	return all
 }
 
 func (ts templates) described() map[string]string {
 	all := map[string]string{}
-	for space, byText := range ts.in {
+	for space, byText := range ts.byText {
 		for text, t := range byText {
 			needs := "nothing"
 			if t.locations != nil {
 				needs = fmt.Sprintf("%v %q", t.locations.names, t.locations.needs)
 			}
 			for k := range t.objects {
-				if ts.of[k] == t {
+				if ts.byObject[k] == t {
 					all[k] = fmt.Sprintf("%s in %s: %s", text, space, needs)
 				}
 			}
@@ -257,16 +256,16 @@ func (f following) String() string {
 func (c claims) text() map[string]string {
 	all := map[string]string{}
 	for id, claim := range c {
-		if claim.contest == nil {
+		if claim.conflict == nil {
 			all[id.String()] = string(claim.space) + ": " + describe(claim.as)
 			continue
 		}
-		for space, as := range claim.contest.as {
+		for space, as := range claim.conflict.as {
 			all[id.String()] += string(space) + ": " + describe(as)
 			all[id.String()+" in "+string(space)] = describe(as)
 			delete(all, id.String())
 		}
-		for l, spaces := range claim.contest.byLocation {
+		for l, spaces := range claim.conflict.byLocation {
 			sorted := slices.Sorted(slices.Values(spaces))
 			for _, s := range sorted {
 				all[id.String()+" at "+string(l)] += string(s) + " "
@@ -365,8 +364,8 @@ func checkCustomizers(t *rapid.T, e Explanation) {
 // same at a location nothing is different there.
 func checkSame(t *rapid.T, before, after *table.Snapshot) {
 	after.Ascend("o/", func(row *table.Row) bool {
-		was := before.Get(row.Key)
-		if was == nil || was.In == nil || row.In == nil {
+		old := before.Get(row.Key)
+		if old == nil || old.In == nil || row.In == nil {
 			return true
 		}
 		now, ok := row.In.(*Membership)
@@ -374,7 +373,7 @@ func checkSame(t *rapid.T, before, after *table.Snapshot) {
 			return true
 		}
 		for _, p := range now.Places() {
-			if q, ok := was.In.(*Membership).Place(p.Location); ok && p != q && now.SameAt(p.Location, was.In) {
+			if q, ok := old.In.(*Membership).Place(p.Location); ok && p != q && now.SameAt(p.Location, old.In) {
 				t.Fatalf("%s: %+v is said to be the same as %+v", row.Key, p, q)
 			}
 		}

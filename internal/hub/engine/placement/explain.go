@@ -12,152 +12,155 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Explanation says why an object is assigned to a location, or why not.
+// Explanation describes why an object is assigned to a location, or why not.
 type Explanation struct {
 	// Object is the object's path, SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Object   string       `json:"object"`
 	Location key.Location `json:"location"`
-	// Placed says that the object is assigned to the location. It may be held
-	// there, or another object may have its place.
+	// Placed reports whether the object is assigned to the location. It may be held there, or the
+	// location may have another object of its identity.
 	Placed bool   `json:"placed"`
 	Held   string `json:"held,omitempty"`
 	Owner  string `json:"owner,omitempty"`
-	// Definition is the path of another space's CRD that the location has, and by which the
-	// object is to be right there; empty: the location has none but its own, or one that says
-	// the same.
+	// Definition is the path of another space's CRD that the location has and by which the object
+	// must be valid there. It is empty if the location has the object's own CRD, none, or one with
+	// an equal spec.
 	Definition string `json:"definition,omitempty"`
-	// Unhooked says that the location gets a CRD without its conversion webhook.
+	// Unhooked reports whether the location gets a CRD without its conversion webhook.
 	Unhooked bool `json:"unhooked,omitempty"`
-	// Policy is how it is treated there, unless it is held or has lost its place.
+	// Policy is the policy for the object there. It is empty if the object is held or another
+	// object has its identity.
 	Policy wire.Policy `json:"policy,omitzero"`
-	// Returned is how its status comes back; nil if it is not placed there, or has none.
+	// Returned describes how the status returns; nil if the object is not placed there or has no
+	// status.
 	Returned *ReturnExplanation `json:"returned,omitempty"`
-	// Provided says that the object is in a provider's space; nil: it is in its own.
+	// Provided is set if the object is in the space of a provider; nil if it is in its own.
 	Provided *ProvidedExplanation `json:"provided,omitempty"`
-	// Consumers are the Placements by which a definition is there for spaces that have bound
-	// what it defines, as they are named in the object's space, and OtherConsumers how many
-	// more there are that the reader may not know.
+	// Consumers lists the Placements by which the location has a CRD for spaces that have bound its
+	// resource, as they are named in the object's space. OtherConsumers counts those that the
+	// reader may not know.
 	Consumers      []key.PlacementRef `json:"consumers,omitempty"`
 	OtherConsumers int                `json:"otherConsumers,omitempty"`
-	// Obstacles say why no policy can place it there at all.
+	// Obstacles are the reasons why no policy can place the object there.
 	Obstacles []string `json:"obstacles,omitempty"`
-	// Admission is what the location's spec.admit says of the object, and whether it can put
-	// it anywhere; nil if there is nothing to say.
+	// Admission is the decision of the location's spec.admit and namespace mapping; nil if these do
+	// not restrict anything.
 	Admission *AdmissionExplanation `json:"admission,omitempty"`
-	// Upsynced says that the object is left to the location, which shows what is born there:
-	// an entry of a Placement's upsync matches it, and nothing places it; nil if it is not.
+	// Upsynced is set if the object is left to the cluster of the location: an upsync entry of a
+	// Placement matches it, so it is reported from there and not placed.
 	Upsynced *UpsyncExplanation `json:"upsynced,omitempty"`
-	// Annotation is what the object's own annotation does; nil if it has none.
+	// Annotation describes the annotation of direct assignment; nil if the object has none.
 	Annotation *AnnotationExplanation `json:"annotation,omitempty"`
-	// Placements are all those of the object's space, by name, then those of root that reach
-	// spaces.
+	// Placements are all Placements of the object's space, by name, then those of root that select
+	// other spaces.
 	Placements []PlacementExplanation `json:"placements,omitempty"`
-	// Customizers are all those of the object's space, by name.
+	// Customizers are all Customizers of the object's space, by name.
 	Customizers []CustomizerExplanation `json:"customizers,omitempty"`
 }
 
-// AdmissionExplanation says whether a location admits an object.
+// AdmissionExplanation describes whether a location admits an object.
 type AdmissionExplanation struct {
-	// Admits says that it does; Entry is the index of the entry by which, and
-	// ServiceAccount is who acts for the object there, empty for the agent itself.
+	// Admits reports whether it does. Entry is then the index of the entry that admits it, and
+	// ServiceAccount the account that the agent impersonates for it, if any.
 	Admits         bool   `json:"admits"`
 	Entry          int    `json:"entry"`
 	ServiceAccount string `json:"serviceAccount,omitempty"`
-	// Reason is ReasonNotAdmitted if it does not; then Space says that it admits nothing
-	// of the space, and Findings are why each entry does not match, up to one that can't
-	// be used. ReasonClusterScoped: it can't be kept apart from what other spaces have.
+	// Reason is ReasonNotAdmitted or ReasonClusterScoped if it does not. With ReasonNotAdmitted,
+	// Space reports whether the location admits nothing of the space; otherwise Findings holds the
+	// reason for each entry, up to one that cannot be used. ReasonClusterScoped: the location
+	// prefixes namespaces, so it cannot separate cluster-scoped objects of several spaces.
 	Reason   string    `json:"reason,omitempty"`
 	Space    bool      `json:"space,omitempty"`
 	Findings []Finding `json:"findings,omitempty"`
 }
 
-// UpsyncExplanation says by which Placement an object is left to a location, as it is named
-// in the object's space, and by which entry of its upsync.
+// UpsyncExplanation names the Placement, as it is named in the object's space, and its upsync entry
+// that leave an object to a location.
 type UpsyncExplanation struct {
 	Placement key.PlacementRef `json:"placement"`
 	Entry     int              `json:"entry"`
 }
 
-// AnnotationExplanation says what the annotation of direct assignment does.
+// AnnotationExplanation describes the annotation of direct assignment.
 type AnnotationExplanation struct {
-	// Names says that it names the location; Taint is the taint there, if any, that keeps
-	// it away all the same.
+	// Names reports whether it names the location. Taint is a taint that keeps the object away
+	// nevertheless.
 	Names   bool   `json:"names"`
 	Taint   string `json:"taint,omitempty"`
 	Problem string `json:"problem,omitempty"`
 }
 
-// PlacementExplanation says what one Placement does.
+// PlacementExplanation describes the effect of one Placement.
 type PlacementExplanation struct {
-	// Name is the Placement, as it is named in the object's space.
+	// Name is the name of the Placement in the object's space.
 	Name key.PlacementRef `json:"name"`
-	// Places says that it assigns the object to the location: it selects the
-	// location, which is seated, and one of its tests matches the object; or the object
-	// follows others there.
+	// Places reports whether the Placement assigns the object to the location: it selects and picks
+	// the location and an entry matches the object, or the object follows others there.
 	Places    bool `json:"places"`
 	Suspended bool `json:"suspended,omitempty"`
-	// Follower says that the object is of another space, so that it is there only if it follows
-	// others.
+	// Follower reports whether the object is in another space, so that it can only follow others.
 	Follower bool `json:"follower,omitempty"`
-	// Concealed says that only what it does is told, and not why: see Conceal.
+	// Concealed reports whether the reader may see only the effect of the Placement and not the
+	// reasons: see Conceal.
 	Concealed bool `json:"concealed,omitempty"`
-	// Unreached says why it does not reach the object's space.
+	// Unreached is the reason why the Placement does not apply to the object's space.
 	Unreached *Finding `json:"unreached,omitempty"`
-	// Unseated says why the object does not get the location though it is selected: a
-	// taint that is not tolerated, or others are picked.
+	// Unseated is the reason why the object does not get a location that is selected: a taint that
+	// is not tolerated, or the pick.
 	Unseated *Finding `json:"unseated,omitempty"`
-	// Following says which objects it follows there, and what follows it; nil if none.
+	// Following describes the objects that it follows there, and those that follow it; nil if there
+	// are none.
 	Following *FollowExplanation `json:"following,omitempty"`
 	Fit
-	// Policy is how it treats the object, if a test matched.
+	// Policy is the policy for the object, if an entry matches.
 	Policy wire.Policy `json:"policy,omitzero"`
 }
 
-// CustomizerExplanation says what one Customizer does.
+// CustomizerExplanation describes the effect of one Customizer.
 type CustomizerExplanation struct {
 	Name string `json:"name"`
-	// Applies says that its rules are in force for the object at the location,
-	// provided that the object is placed there.
+	// Applies reports whether its rules are in effect for the object at the location, if the object
+	// is placed there.
 	Applies bool `json:"applies"`
 	Fit
-	// Releases are the paths of the values that it leaves to others.
+	// Releases are the paths of the values that other writers may change.
 	Releases []string `json:"releases,omitempty"`
-	// Changes say what else its rules do.
+	// Changes describes its other rules.
 	Changes []string `json:"changes,omitempty"`
-	// Problems are the entries of its spec that can't be used.
+	// Problems describes the errors in its spec.
 	Problems []string `json:"problems,omitempty"`
 }
 
-// Fit says whether a policy selects a location and matches an object.
+// Fit describes whether a policy selects a location and matches an object.
 type Fit struct {
-	// Selects says that it selects the location; if not, Locations has a finding
-	// for each entry.
+	// Selects reports whether the policy selects the location; if not, Locations has a finding for
+	// each entry.
 	Selects   bool      `json:"selects"`
 	Locations []Finding `json:"locations,omitempty"`
-	// Matched is the index of the test that matched the object, -1 if none did;
-	// then Tests has a finding for each.
+	// Matched is the index of the first test that matches the object, or -1; then Tests has a
+	// finding for each test.
 	Matched int       `json:"matched"`
 	Tests   []Finding `json:"tests,omitempty"`
 	// Nearest is the index of the test that came closest to matching.
 	Nearest int `json:"nearest,omitempty"`
 }
 
-// Finding is the first field of an entry that did not fit, and why.
+// Finding is the first field of an entry that does not match, and the reason.
 type Finding struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
 }
 
-// Explain says why an object is, or is not, assigned to a location, in agreement with the
-// memberships that an Engine derived for the state. It only reads the state, so any
-// goroutine may call it.
+// Explain describes why an object is, or is not, assigned to a location. It agrees with the
+// memberships that an Engine derived for the state. It only reads the state, so any goroutine may
+// call it.
 func Explain(state table.Reader, object key.Object, location key.Location) Explanation {
 	e := Explanation{Object: object.Path(), Location: location}
 	row := state.Get(object.Key())
 	locationRow := state.Get(location.Key())
 	if row == nil {
-		if _, by, _ := referredTo(state, object.Space, object.Identity); by != nil {
-			return explainProvided(state, object, by, location)
+		if _, apiBinding, _ := referredTo(state, object.Space, object.Identity); apiBinding != nil {
+			return explainProvided(state, object, apiBinding, location)
 		}
 	}
 	e.Obstacles = obstacles(state, object, row, location, locationRow)
@@ -175,21 +178,21 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	if d := directOf(row); d.given {
 		e.Annotation = &AnnotationExplanation{Names: slices.Contains(d.locations, location), Problem: d.problem}
 	}
-	at := siteOf(locationRow)
-	if e.Annotation != nil && at != nil && !at.open() {
-		e.Annotation.Taint = at.evicting().String()
+	loc := siteOf(locationRow)
+	if e.Annotation != nil && loc != nil && !loc.open() {
+		e.Annotation.Taint = loc.evicting().String()
 	}
 	e.Admission = explainAdmission(state, object, locationRow)
 	s := subject{Object: object, row: row, state: state}
 	for p := range placementsFor(state, object.Space) {
-		e.Placements = append(e.Placements, p.explain(s, at))
+		e.Placements = append(e.Placements, p.explain(s, loc))
 		if m, ok := row.In.(*Membership); ok && m != nil && m.Yields(location) && e.Upsynced == nil {
 			e.Upsynced = p.explainUpsync(s, location)
 		}
 	}
 	for name, row := range policyRows(state, object.Space, key.Customizers) {
 		if c := compileCustomizer(state, object.Space, name, row, nil); c != nil {
-			e.Customizers = append(e.Customizers, c.explain(s, at))
+			e.Customizers = append(e.Customizers, c.explain(s, loc))
 		}
 	}
 	if len(e.Obstacles) > 0 || e.Admission != nil && !e.Admission.Admits || e.Upsynced != nil {
@@ -206,20 +209,20 @@ func Explain(state table.Reader, object key.Object, location key.Location) Expla
 	return e
 }
 
-// explainAdmission says whether a Location admits an object; nil if nothing in its spec is
-// about that.
+// explainAdmission describes whether a Location admits an object; nil if its spec does not restrict
+// anything.
 func explainAdmission(state table.Reader, object key.Object, locationRow *table.Row) *AdmissionExplanation {
 	if locationRow == nil {
 		return nil
 	}
-	on := termsOf(locationRow)
-	a, t, p := on.compile(), tenantOf(state, object.Space), petitionOf(object)
+	admission := termsOf(locationRow)
+	a, t, p := admission.compile(), tenantOf(state, object.Space), admissionRequestOf(object)
 	if a == nil {
 		return nil
 	}
 	e := &AdmissionExplanation{Entry: a.decide(t, p)}
 	if e.Admits = e.Entry >= 0; e.Admits {
-		if on.text == "" {
+		if admission.text == "" {
 			return nil
 		}
 		e.ServiceAccount = a.entries[e.Entry].account
@@ -230,14 +233,14 @@ func explainAdmission(state table.Reader, object key.Object, locationRow *table.
 		return e
 	}
 	e.Space = !a.admitsSpace(t)
-	if !e.Space { // who can use nothing of a location need not hear of its entries
+	if !e.Space { // a space that can use nothing of a location must not see its entries
 		e.Findings = a.findings(t, p)
 	}
 	return e
 }
 
-func (e *AdmissionExplanation) describe(of Explanation, line func(string, ...any)) {
-	space, _, _ := strings.Cut(of.Object, "/")
+func (e *AdmissionExplanation) describe(explanation Explanation, line func(string, ...any)) {
+	space, _, _ := strings.Cut(explanation.Object, "/")
 	switch {
 	case e.Admits:
 		line("  the location admits it by admit[%d]", e.Entry)
@@ -253,8 +256,8 @@ func (e *AdmissionExplanation) describe(of Explanation, line func(string, ...any
 	}
 }
 
-// placementsFor are the Placements that may place objects of a space: its own, then those of
-// root that reach into spaces, whether or not they reach this one.
+// placementsFor yields the Placements that may place objects of a space: its own, then all those of
+// root that select spaces.
 func placementsFor(state table.Reader, space key.Space) iter.Seq[*placement] {
 	return func(yield func(*placement) bool) {
 		for name, row := range policyRows(state, space, key.Placements) {
@@ -266,9 +269,9 @@ func placementsFor(state table.Reader, space key.Space) iter.Seq[*placement] {
 			return
 		}
 		for name, row := range policyRows(state, key.Root, key.Placements) {
-			of := key.Placement{Space: key.Root, Name: name}
-			if p := compile(of, row); p != nil && p.reaches != nil {
-				if p.ref = of.In(space); !yield(p) {
+			placement := key.Placement{Space: key.Root, Name: name}
+			if p := compile(placement, row); p != nil && p.reaches != nil {
+				if p.ref = placement.In(space); !yield(p) {
 					return
 				}
 			}
@@ -276,7 +279,7 @@ func placementsFor(state table.Reader, space key.Space) iter.Seq[*placement] {
 	}
 }
 
-// unreached says why a Placement is not about a space; nil if it is.
+// unreached returns the reason why a Placement does not apply to a space; nil if it does.
 func (p *placement) unreached(state table.Reader, s key.Space) *Finding {
 	switch {
 	case p.reaches == nil:
@@ -295,7 +298,7 @@ func (p *placement) unreached(state table.Reader, s key.Space) *Finding {
 	return &Finding{"spaces", fmt.Sprintf("space %q is not selected", s)}
 }
 
-// policyRows are the policies of a kind in a space, by name.
+// policyRows yields the policies of a kind in a space, by name.
 func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq2[string, *table.Row] {
 	return func(yield func(string, *table.Row) bool) {
 		state.Ascend(key.ResourcePrefix(space, kind), func(row *table.Row) bool {
@@ -305,7 +308,7 @@ func policyRows(state table.Reader, space key.Space, kind key.Resource) iter.Seq
 	}
 }
 
-// obstacles say what keeps every policy from placing an object at a location.
+// obstacles returns the reasons why no policy can place an object at a location.
 func obstacles(state table.Reader, object key.Object, row *table.Row, location key.Location, locationRow *table.Row) []string {
 	var all []string
 	if going(state, object.Space) {
@@ -324,7 +327,7 @@ func obstacles(state table.Reader, object key.Object, row *table.Row, location k
 	return all
 }
 
-// going says whether a space is being deleted.
+// going reports whether a space is being deleted.
 func going(state table.Reader, s key.Space) bool {
 	row := state.Get(s.Key())
 	return row != nil && row.Meta.Deleting
@@ -332,23 +335,23 @@ func going(state table.Reader, s key.Space) bool {
 
 func goingText(s key.Space) string { return fmt.Sprintf("space %q is being deleted", s) }
 
-func (p *placement) explain(s subject, at *site) PlacementExplanation {
-	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(s.state, s.Space), Fit: p.fit(s, at)}
+func (p *placement) explain(s subject, loc *site) PlacementExplanation {
+	e := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(s.state, s.Space), Fit: p.fit(s, loc)}
 	if m, ok := p.matches(s); ok {
 		e.Policy = m.policy
 	}
 	if e.Selects {
-		e.Unseated = p.unseated(s, at)
+		e.Unseated = p.unseated(s, loc)
 	}
-	if at != nil && e.Unreached == nil {
-		e.Following = p.explainFollowing(s, at)
+	if loc != nil && e.Unreached == nil {
+		e.Following = p.explainFollowing(s, loc)
 	}
 	e.Places = e.Unreached == nil && e.Selects && e.Unseated == nil && e.Matched >= 0 || e.Following != nil && e.Following.Follows
 	return e
 }
 
-func (c *customizer) explain(s subject, at *site) CustomizerExplanation {
-	e := CustomizerExplanation{Name: c.name, Changes: c.changes, Fit: c.fit(s, at), Problems: c.problems}
+func (c *customizer) explain(s subject, loc *site) CustomizerExplanation {
+	e := CustomizerExplanation{Name: c.name, Changes: c.changes, Fit: c.fit(s, loc), Problems: c.problems}
 	if c.releases.text != "" {
 		e.Releases = strings.Split(c.releases.text, "\n")
 	}
@@ -356,12 +359,12 @@ func (c *customizer) explain(s subject, at *site) CustomizerExplanation {
 	return e
 }
 
-// fit is how a policy fits an object and a location, nil for one that is not there.
-func (p *scope) fit(s subject, at *site) Fit {
-	e := Fit{Matched: -1, Selects: at != nil && p.selects(at)}
-	if !e.Selects && at != nil {
+// fit returns how a policy matches an object and a location; a nil location does not exist.
+func (p *scope) fit(s subject, loc *site) Fit {
+	e := Fit{Matched: -1, Selects: loc != nil && p.selects(loc)}
+	if !e.Selects && loc != nil {
 		for i := range p.locations {
-			f, _ := p.locations[i].find(at)
+			f, _ := p.locations[i].find(loc)
 			e.Locations = append(e.Locations, f)
 		}
 	}
@@ -387,9 +390,9 @@ func format(l table.Labels) string {
 	if len(l) == 0 {
 		return "(none)"
 	}
-	parts := make([]string, len(l))
+	pairs := make([]string, len(l))
 	for i, p := range l {
-		parts[i] = p.Key + "=" + p.Value
+		pairs[i] = p.Key + "=" + p.Value
 	}
-	return strings.Join(parts, ",")
+	return strings.Join(pairs, ",")
 }

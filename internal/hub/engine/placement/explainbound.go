@@ -9,17 +9,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// ProvidedExplanation says that the definition of what a space has bound comes from its
-// provider's space, and follows what the space has of it.
+// ProvidedExplanation describes a CRD in the space of a provider that follows the bound objects of
+// a space.
 type ProvidedExplanation struct {
-	// Binding is the APIBinding of the space, Space that of the provider.
+	// Binding is the APIBinding of the space; Space is the space of the provider.
 	Binding string    `json:"binding"`
 	Space   key.Space `json:"space"`
-	// Reason says why nothing comes from there, in one word: the space is gone, or another.
+	// Reason is the reason, in one word, why nothing comes from the provider: for instance, its
+	// space no longer exists.
 	Reason string `json:"reason,omitempty"`
 }
 
-// bindingOf is the APIBinding by which a space has a resource; nil if none.
+// bindingOf returns the APIBinding by which a space has a resource; nil if there is none.
 func bindingOf(state table.Reader, s key.Space, r key.Resource) *binding.Binding {
 	for _, b := range binding.Of(state, s) {
 		if _, is := b.Bound(r); is {
@@ -29,36 +30,36 @@ func bindingOf(state table.Reader, s key.Space, r key.Resource) *binding.Binding
 	return nil
 }
 
-// defined is the resource that a CRD of a name defines.
+// defined returns the resource that a CRD of this name defines.
 func defined(name string) key.Resource {
 	resource, group, _ := strings.Cut(name, ".")
 	return key.NewResource(group, resource)
 }
 
-// referredTo is the object that one of a space refers to, with the APIBinding by which it is
-// another space's; false: nothing comes from there.
-func referredTo(state table.Reader, s key.Space, id key.Identity) (o key.Object, by *binding.Binding, ok bool) {
+// referredTo returns the object to which a reference leads: one of the same space, or a CRD in the
+// provider's space, with the APIBinding. ok is false if the provider does not provide it now.
+func referredTo(state table.Reader, s key.Space, id key.Identity) (o key.Object, apiBinding *binding.Binding, ok bool) {
 	o = key.Object{Space: s, Identity: id}
 	if id.Resource != key.CRDs {
 		return o, nil, true
 	}
-	if by = bindingOf(state, s, defined(id.Name)); by == nil {
+	if apiBinding = bindingOf(state, s, defined(id.Name)); apiBinding == nil {
 		return o, nil, true
 	}
-	if ok = by.Provided(state) == ""; ok && by.Provider() == s {
+	if ok = apiBinding.Provided(state) == ""; ok && apiBinding.Provider() == s {
 		return o, nil, true
 	}
-	o.Space = by.Provider()
-	return o, by, ok
+	o.Space = apiBinding.Provider()
+	return o, apiBinding, ok
 }
 
-// explainProvided says why the definition of what a space has bound is, or is not, at a
-// location for that space, if it has none of the name itself: object names it as if it were
-// there.
-func explainProvided(state table.Reader, object key.Object, by *binding.Binding, location key.Location) Explanation {
-	from := key.Object{Space: by.Provider(), Identity: object.Identity}
+// explainProvided describes why the CRD of a bound resource is, or is not, at a location for the
+// space that has bound it. object names the CRD as if it were in that space, which has no CRD of
+// this name.
+func explainProvided(state table.Reader, object key.Object, apiBinding *binding.Binding, location key.Location) Explanation {
+	from := key.Object{Space: apiBinding.Provider(), Identity: object.Identity}
 	e := Explanation{Object: object.Path(), Location: location, Provided: &ProvidedExplanation{
-		Binding: by.Name, Space: from.Space, Reason: by.Provided(state),
+		Binding: apiBinding.Name, Space: from.Space, Reason: apiBinding.Provided(state),
 	}}
 	row, locationRow := state.Get(from.Key()), state.Get(location.Key())
 	e.Obstacles = obstacles(state, from, row, location, locationRow)
@@ -69,13 +70,13 @@ func explainProvided(state table.Reader, object key.Object, by *binding.Binding,
 	if row == nil {
 		return e
 	}
-	at := siteOf(locationRow)
+	loc := siteOf(locationRow)
 	admits := e.Admission == nil || e.Admission.Admits
 	brought, held := false, ""
 	for p := range placementsFor(state, object.Space) {
 		one := PlacementExplanation{Name: p.ref, Suspended: p.suspended, Unreached: p.unreached(state, object.Space), Fit: Fit{Matched: -1}, Follower: true}
-		if at != nil && one.Unreached == nil {
-			one.Following = p.explainProvided(subject{Object: object, row: row, state: state}, at)
+		if loc != nil && one.Unreached == nil {
+			one.Following = p.explainProvided(subject{Object: object, row: row, state: state}, loc)
 		}
 		one.Places = one.Following != nil && one.Following.Follows && admits && len(e.Obstacles) == 0 && e.Provided.Reason == ""
 		if brought = brought || one.Places; one.Places && one.Suspended && held == "" {
@@ -87,7 +88,7 @@ func explainProvided(state table.Reader, object key.Object, by *binding.Binding,
 		if place, ok := m.Place(location); ok && !place.Leaves {
 			e.Placed, e.Held, e.Owner, e.Policy = true, place.Held, place.Owner, place.Policy
 			e.Unhooked = Hooked(row.Value)
-			if place.HeldFor == v1alpha1.ReasonSuspended { // which takes all, also those of others
+			if place.HeldFor == v1alpha1.ReasonSuspended { // this reason holds for all consumers of the CRD
 				e.Held = held
 			}
 		}
@@ -95,21 +96,21 @@ func explainProvided(state table.Reader, object key.Object, by *binding.Binding,
 	return e
 }
 
-// explainProvided is how a definition of another space follows what the subject's has of it.
-func (p *placement) explainProvided(s subject, at *site) *FollowExplanation {
+// explainProvided describes how a provider's CRD follows the objects of the subject's space.
+func (p *placement) explainProvided(s subject, loc *site) *FollowExplanation {
 	if !p.hasFollowed() {
 		return nil
 	}
-	t, e := p.trail(s, at), &FollowExplanation{}
+	t, e := p.trail(s, loc), &FollowExplanation{}
 	t.explainBehind(s.Object, e)
-	if e.Partial = t.looked > maxTrail; !e.Follows && e.Unread == nil && !e.Partial {
+	if e.Partial = t.visited > maxTrail; !e.Follows && e.Unread == nil && !e.Partial {
 		return nil
 	}
 	return e
 }
 
-// explainConsumers are the Placements by which a definition is at the location for spaces that
-// have bound what it defines: those of its sources that do not place it otherwise.
+// explainConsumers sets Consumers: the Placements by which the location has a CRD for spaces that
+// have bound its resource. They are the sources that do not place the CRD otherwise.
 func (e *Explanation) explainConsumers(m *Membership) {
 	for _, s := range m.sources {
 		if s.Placement == "" || !m.Has(e.Location) || !s.Selects(e.Location) {

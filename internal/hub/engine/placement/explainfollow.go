@@ -14,76 +14,76 @@ const (
 	// maxBehind and maxReferences bound how many objects an explanation names.
 	maxBehind     = 3
 	maxReferences = 20
-	// maxTrail bounds how many objects are looked at for what refers to one: what refers to
-	// these is looked for in turn. An explanation that would take more knows of the first.
+	// maxTrail bounds how many objects are read in the search for referrers, which is recursive. An
+	// explanation that would need more is partial.
 	maxTrail = 100_000
 )
 
-// FollowExplanation says how an object follows others to a location by one Placement, and
-// what follows it there. Objects are GROUP/RESOURCE/[NAMESPACE/]NAME.
+// FollowExplanation describes how an object follows others to a location by one Placement, and
+// which objects follow it. Objects are written as GROUP/RESOURCE/[NAMESPACE/]NAME.
 type FollowExplanation struct {
-	// Follows says that it follows others there; Behind are the first of them.
+	// Follows reports whether it follows others there; Behind holds the first of these.
 	Follows bool     `json:"follows,omitempty"`
 	Behind  []string `json:"behind,omitempty"`
-	// Unread are the first objects there that it does not follow, since who wrote the
+	// Unread holds the first objects there that it does not follow because the author of the
 	// Placement may not read objects of its kind.
 	Unread []string `json:"unread,omitempty"`
-	// References are what the object refers to, if the Placement has that follow it there:
-	// first what does not.
+	// References lists the references of the object, if the Placement has them followed. Those that
+	// do not follow come first.
 	References []Reference `json:"references,omitempty"`
-	// Partial says that there were more objects to look at than are looked at, so that others
-	// may follow or be followed.
+	// Partial reports whether the search stopped at its limit, so that the answer may be
+	// incomplete.
 	Partial bool `json:"partial,omitempty"`
 }
 
-// Reference is what an object refers to.
+// Reference is an object to which another refers.
 type Reference struct {
 	Object string `json:"object"`
-	// Missing says that there is no such object, Unread that who wrote the Placement may
-	// not read objects of its kind. Otherwise it follows.
+	// Missing reports whether there is no such object. Unread reports whether the author of the
+	// Placement may not read objects of its kind. In both cases it does not follow.
 	Missing bool `json:"missing,omitempty"`
 	Unread  bool `json:"unread,omitempty"`
-	// Space is that of the provider, if it is the definition of what is bound. Refused is then
-	// why the location does not admit it, in one word.
+	// Space is the provider's space, if the object is the CRD of a bound resource. Refused is then
+	// the reason, in one word, why the location does not admit it.
 	Space   key.Space `json:"space,omitempty"`
 	Refused string    `json:"refused,omitempty"`
 }
 
-// trail finds out what follows what to a location by a Placement, in a state of which the
-// memberships are known.
+// trail searches for the objects that follow others to a location by a Placement, in a state with
+// memberships.
 type trail struct {
 	placement *placement
 	state     table.Reader
-	at        key.Location
+	location  key.Location
 	sites     map[key.Location]*site
 	sets      locationSets
-	// looked is how many objects were looked at.
-	looked int
+	// visited counts the objects that were read.
+	visited int
 }
 
-// explainFollowing is nil if nothing follows anything by the placement.
-func (p *placement) explainFollowing(s subject, at *site) *FollowExplanation {
+// explainFollowing returns nil if no object follows another by the placement.
+func (p *placement) explainFollowing(s subject, loc *site) *FollowExplanation {
 	if !p.hasFollowed() {
 		return nil
 	}
-	t, e := p.trail(s, at), &FollowExplanation{}
-	if _, by, _ := referredTo(s.state, s.Space, s.Identity); by == nil {
+	t, e := p.trail(s, loc), &FollowExplanation{}
+	if _, apiBinding, _ := referredTo(s.state, s.Space, s.Identity); apiBinding == nil {
 		t.explainBehind(s.Object, e)
 	}
 	e.References = t.references(s)
 	e.References = e.References[:min(maxReferences, len(e.References))]
-	e.Partial = t.looked > maxTrail
+	e.Partial = t.visited > maxTrail
 	if !e.Follows && e.Unread == nil && e.References == nil && !e.Partial {
 		return nil
 	}
 	return e
 }
 
-func (p *placement) trail(s subject, at *site) *trail {
-	return &trail{placement: p, state: s.state, at: at.Name, sites: p.resolve(s.state, tenantOf(s.state, s.Space))}
+func (p *placement) trail(s subject, loc *site) *trail {
+	return &trail{placement: p, state: s.state, location: loc.Name, sites: p.resolve(s.state, tenantOf(s.state, s.Space))}
 }
 
-// explainBehind says which objects of a space one follows, if they refer to it.
+// explainBehind adds the objects of a space that one follows because they refer to it.
 func (t *trail) explainBehind(o key.Object, e *FollowExplanation) {
 	t.behind(o, func(from subject) bool {
 		switch wanted, read := t.brings(from, o.Resource); {
@@ -96,17 +96,18 @@ func (t *trail) explainBehind(o key.Object, e *FollowExplanation) {
 	})
 }
 
-// references are what an object refers to that is to follow it: first what does not.
+// references returns the references of an object that the placement has followed; those that do not
+// follow come first.
 func (t *trail) references(s subject) (all []Reference) {
 	var follow []Reference
 	for _, id := range refs.Of(s.Identity, s.row.Value) {
 		wanted, read := t.brings(s, id.Resource)
-		to, by, ok := referredTo(s.state, s.Space, id)
+		to, apiBinding, ok := referredTo(s.state, s.Space, id)
 		r := Reference{Object: id.String(), Unread: !read, Missing: !ok || s.state.Get(to.Key()) == nil}
-		if by != nil {
+		if apiBinding != nil {
 			r.Space = to.Space
-			if at := explainAdmission(s.state, key.Object{Space: s.Space, Identity: id}, s.state.Get(t.at.Key())); at != nil {
-				r.Refused = at.Reason
+			if admission := explainAdmission(s.state, key.Object{Space: s.Space, Identity: id}, s.state.Get(t.location.Key())); admission != nil {
+				r.Refused = admission.Reason
 			}
 		}
 		switch {
@@ -120,7 +121,7 @@ func (t *trail) references(s subject) (all []Reference) {
 	return append(all, follow...)
 }
 
-// hasFollowed says whether the placement has any references followed.
+// hasFollowed reports whether the placement has any references followed.
 func (p *placement) hasFollowed() bool {
 	for i := range p.tests {
 		if p.tests[i].followed {
@@ -130,11 +131,11 @@ func (p *placement) hasFollowed() bool {
 	return false
 }
 
-// brings says whether the placement is to have what an object refers to follow it to the
-// location, and whether its writer may read objects of a resource.
+// brings reports whether the placement wants the references of an object to follow it to the
+// location, and whether its author may read objects of a resource.
 func (t *trail) brings(s subject, r key.Resource) (wanted, read bool) {
 	m, ok := s.row.In.(*Membership)
-	if !ok || m == nil || !m.Has(t.at) {
+	if !ok || m == nil || !m.Has(t.location) {
 		return false, false
 	}
 	for i := range t.placement.tests {
@@ -142,7 +143,7 @@ func (t *trail) brings(s subject, r key.Resource) (wanted, read bool) {
 			wanted, read = true, read || test.follows.Has(r)
 		}
 	}
-	if wanted && !t.placement.seats(s, t.sites, &t.sets).has(t.at) {
+	if wanted && !t.placement.scheduled(s, t.sites, &t.sets).contains(t.location) {
 		wanted, read = false, false
 	}
 	t.behind(s.Object, func(from subject) bool {
@@ -160,7 +161,7 @@ func (t *trail) behind(o key.Object, fn func(subject) bool) {
 	more := true
 	for _, prefix := range referrersOf(o) {
 		t.state.Ascend(prefix, func(row *table.Row) bool {
-			if t.looked++; t.looked > maxTrail {
+			if t.visited++; t.visited > maxTrail {
 				more = false
 				return more
 			}
@@ -181,7 +182,7 @@ func (t *trail) behind(o key.Object, fn func(subject) bool) {
 	}
 }
 
-// referrersOf are the prefixes of the keys of what may refer to an object.
+// referrersOf returns the key prefixes of the objects that may refer to an object.
 func referrersOf(o key.Object) (prefixes []string) {
 	if o.Resource == key.CRDs {
 		resource, group, _ := strings.Cut(o.Name, ".")
@@ -216,7 +217,7 @@ func (e *FollowExplanation) describe(line func(string, ...any)) {
 	}
 }
 
-// String is what becomes of it.
+// String describes the reference and whether it follows.
 func (r Reference) String() string {
 	to := "it refers to " + r.Object
 	if r.Space != "" {

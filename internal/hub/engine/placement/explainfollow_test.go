@@ -23,10 +23,10 @@ func (c counting) Ascend(prefix string, fn func(*table.Row) bool) {
 	})
 }
 
-// An explanation looks at a bounded number of objects, though what refers to an object may
-// be referred to by everything there is.
+// TestExplainedTrailIsBounded: an explanation reads a bounded number of objects, even if all
+// objects refer to the referrers.
 func TestExplainedTrailIsBounded(t *testing.T) {
-	s := &told{T: t, table: table.New(table.Config{Deriver: New(), WindowSteps: 10, WindowBytes: 1 << 20})}
+	s := &scenarioState{T: t, table: table.New(table.Config{Deriver: New(), WindowSteps: 10, WindowBytes: 1 << 20})}
 	s.applyYAML(key.Root, []byte("{kind: Location, metadata: {name: l}}\n"))
 	s.applyYAML("s", []byte("{kind: Placement, metadata: {name: p}, spec: {locations: [{names: [l]}], downsync: [{resources: [serviceaccounts], followReferences: true}]}, status: {follows: [{entry: 0, resources: [configmaps]}]}}\n"))
 	const accounts = 400 // each is looked for in all of them

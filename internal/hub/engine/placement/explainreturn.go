@@ -9,21 +9,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxReturning bounds how many locations are named from which a status comes back.
+// maxReturning bounds how many locations are named.
 const maxReturning = 10
 
-// ReturnExplanation says how the object's status comes back.
+// ReturnExplanation describes how the object's status returns.
 type ReturnExplanation struct {
 	Policy v1alpha1.ReturnStatus `json:"policy"`
-	// Locations is how many it comes back from; From are the first of them, in order. A
-	// Singleton comes back while it is one.
+	// Locations counts the locations whose status returns; From holds the first of them, in order.
+	// With the policy Singleton, the status returns only if there is exactly one.
 	Locations int            `json:"locations"`
 	From      []key.Location `json:"from,omitempty"`
-	// WrittenHere says that it does not since somebody in the space writes it.
+	// WrittenHere reports whether the status does not return because a client in the space writes
+	// it.
 	WrittenHere bool `json:"writtenHere,omitempty"`
 }
 
-// explainReturn is nil for objects that have no status that could come back.
+// explainReturn returns nil for objects without a status that could return.
 func (m *Membership) explainReturn(o key.Object, row *table.Row) *ReturnExplanation {
 	if DefaultReturn(o.Resource) == v1alpha1.ReturnStatusNone {
 		return nil
@@ -38,7 +39,7 @@ func (m *Membership) explainReturn(o key.Object, row *table.Row) *ReturnExplanat
 	return r
 }
 
-// String says it to people.
+// String describes the return of the status.
 func (r *ReturnExplanation) String() string {
 	names := make([]string, 0, len(r.From)+1)
 	for _, l := range r.From {

@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// String is the explanation for people, the decision first.
+// String returns the explanation as text, the decision first.
 func (e Explanation) String() string {
 	var b strings.Builder
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(&b, format+"\n", args...) }
@@ -112,11 +112,12 @@ func (p PlacementExplanation) describePolicy(line func(string, ...any)) {
 	}
 }
 
-// Conceal is what is told of a Placement of root to a reader who may not get it: what it does
-// with the object. ok is false if it does not match the object, and nothing is told.
-func (p PlacementExplanation) Conceal() (said PlacementExplanation, ok bool) {
+// Conceal removes the reasons from the explanation of a Placement of root, for a reader without
+// access to that Placement. ok is false if the Placement does not match the object, so that nothing
+// may be shown.
+func (p PlacementExplanation) Conceal() (concealed PlacementExplanation, ok bool) {
 	if p.Unreached != nil || p.Matched < 0 && (p.Following == nil || !p.Following.Follows) {
-		return said, false
+		return concealed, false
 	}
 	return PlacementExplanation{Name: p.Name, Places: p.Places, Suspended: p.Suspended, Concealed: true, Policy: p.Policy}, true
 }
@@ -138,7 +139,7 @@ func (c CustomizerExplanation) describe(line func(string, ...any)) {
 	}
 }
 
-// describeObject says whether one of the tests in a field of the policy's spec matches the
+// describeObject describes whether one of the tests in a field of the policy's spec matches the
 // object.
 func (f Fit) describeObject(field string, line func(string, ...any)) {
 	switch {
@@ -166,5 +167,5 @@ func (f Fit) describeLocation(line func(string, ...any)) {
 	}
 }
 
-// String is the field and the reason.
+// String returns the field and the reason.
 func (f Finding) String() string { return f.Field + ": " + f.Reason }

@@ -9,10 +9,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxUnasked bounds how many locations are named that are not asked.
+// maxUnasked bounds how many locations are named.
 const maxUnasked = 5
 
-// Unasked is a location of which a space sees nothing by a Placement that selects it.
+// Unasked is a location that a Placement with upsync selects but that reports nothing to a space.
 type Unasked struct {
 	Location key.Location
 	Space    key.Space
@@ -20,20 +20,20 @@ type Unasked struct {
 	Reason string
 }
 
-// In is what people are told in a space, which is the space of the Placement.
+// In describes it to readers in a space. The space is omitted if it is the reader's.
 func (u Unasked) In(in key.Space) string {
-	of := ""
+	space := ""
 	if u.Space != in {
-		of = fmt.Sprintf(" of space %s", u.Space)
+		space = fmt.Sprintf(" of space %s", u.Space)
 	}
 	if u.Reason == v1alpha1.ReasonImpersonated {
-		return fmt.Sprintf("%s has a ServiceAccount act for objects%s, and the agent would see with its own rights", u.Location, of)
+		return fmt.Sprintf("%s has a ServiceAccount act for objects%s, and the agent would see with its own rights", u.Location, space)
 	}
-	return fmt.Sprintf("%s admits nothing%s that upsync matches", u.Location, of)
+	return fmt.Sprintf("%s admits nothing%s that upsync matches", u.Location, space)
 }
 
-// noteUnasked notes the locations that are not asked. Spaces and locations that are alike in
-// what is admitted are looked at once.
+// noteUnasked adds the locations that report nothing to the status. Locations with the same
+// spec.admit are evaluated once.
 func (p *placement) noteUnasked(state table.Reader, sites map[key.Location]*site, status *Status) {
 	if len(p.upsync) == 0 {
 		return
@@ -48,7 +48,7 @@ func (p *placement) noteUnasked(state table.Reader, sites map[key.Location]*site
 		}
 	}
 	admits, known := compiledAdmits(), map[*admit][]Unasked{}
-	for _, l := range p.asks(sites, &locationSets{}).names {
+	for _, l := range p.upsyncLocations(sites, &locationSets{}).names {
 		a := admits(state.Get(l.Key()))
 		if a == nil {
 			continue
@@ -66,12 +66,13 @@ func (p *placement) noteUnasked(state table.Reader, sites map[key.Location]*site
 	}
 }
 
-// unaskedBy are the spaces that see nothing by the placement where that is admitted.
+// unaskedBy returns the spaces to which a location with this spec.admit reports nothing by the
+// placement.
 func (p *placement) unaskedBy(a *admit, tenants []tenant) (all []Unasked) {
 	for _, t := range tenants {
 		some := func() bool {
-			for _, ask := range p.upsync {
-				if len(a.cut(t, ask)) > 0 {
+			for _, entry := range p.upsync {
+				if len(a.cut(t, entry)) > 0 {
 					return true
 				}
 			}
@@ -87,15 +88,15 @@ func (p *placement) unaskedBy(a *admit, tenants []tenant) (all []Unasked) {
 	return all
 }
 
-// explainUpsync is by which entry of a Placement an object is left to a location that admits
-// it; nil if it is not.
+// explainUpsync returns the upsync entry of a Placement that leaves an object to a location; nil if
+// there is none.
 func (p *placement) explainUpsync(s subject, l key.Location) *UpsyncExplanation {
 	i := slices.IndexFunc(p.yields, func(t objectTest) bool { return t.fit(s) })
 	if i < 0 || p.unreached(s.state, s.Space) != nil {
 		return nil
 	}
 	sites := p.resolve(s.state, tenantOf(s.state, s.Space))
-	if !p.asks(sites, &locationSets{}).has(l) {
+	if !p.upsyncLocations(sites, &locationSets{}).contains(l) {
 		return nil
 	}
 	return &UpsyncExplanation{p.ref, i}

@@ -11,21 +11,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// following is how one Placement has follow what an object refers to. Objects that are
-// followed alike share one.
+// following describes how references follow objects by one Placement. Objects that are followed in
+// the same way share one.
 type following struct {
 	placement key.PlacementRef
 	policy    wire.Policy
 	suspended bool
-	// waits says that the deletion of what follows waits for removal. What follows from
-	// another space does not.
+	// waits reports whether the deletion of a following object waits for its removal at the
+	// locations. It is false for an object of another space.
 	waits bool
-	// locations are those that the object gets by the Placement and that admit it.
+	// locations are the locations that the followed object gets by the Placement and that admit it.
 	locations *locationSet
 	kinds     refs.Kinds
-	// consumer is the space of the objects that are followed, if it is another one: its
-	// definition of what they are is that of a provider. locations then also admit that, and
-	// need the ServiceAccounts that act for it.
+	// consumer is the space of the followed objects, if that has bound their resource from a
+	// provider. Then the CRD of the provider follows, and locations are those that also admit the
+	// CRD for the consumer. Their needs are the ServiceAccounts that act for it.
 	consumer key.Space
 }
 
@@ -34,26 +34,25 @@ func compareFollowing(a, b following) int {
 		cmp.Compare(bit(a.suspended), bit(b.suspended)), cmp.Compare(bit(a.waits), bit(b.waits)), cmp.Compare(a.kinds, b.kinds), cmp.Compare(a.consumer, b.consumer), cmp.Compare(a.locations.id, b.locations.id))
 }
 
-// references has, of the objects that are followed, what they refer to, whether or not it
-// exists. References lead from an object to another in its space, or to the CRD of what the
-// space has bound in its provider's.
+// references indexes the references of followed objects, whether or not their targets exist. A
+// reference leads to an object in the same space, or from a bound object to its CRD in the
+// provider's space.
 type references struct {
 	from map[key.Object]*referrer
-	// to has for each object that is referred to how it follows, and how many objects it
-	// follows so: one ServiceAccount or pull secret may be that of thousands.
+	// to holds, for each target, how it follows and how many objects it follows in each way:
+	// thousands of objects may refer to one ServiceAccount or pull secret.
 	to map[key.Object]followings
 }
 
-// followings are the ways in which an object follows others, each with how many it follows so. Most
-// objects that are referred to follow in one way, for which there is no map: users choose how many names
-// an object refers to.
+// followings counts, for one target, how many objects it follows in each way. Most targets follow
+// in one way; they need no map, since users choose how many names an object refers to.
 type followings struct {
 	only unique.Handle[following]
-	n    int // 0: there is none, or more
+	n    int // 0: there is none, or more is used
 	more map[unique.Handle[following]]int
 }
 
-// all yields each way and how many objects are followed so.
+// all yields each way and its count.
 func (fs followings) all(yield func(following, int) bool) {
 	if fs.n != 0 {
 		yield(fs.only.Value(), fs.n)
@@ -65,7 +64,7 @@ func (fs followings) all(yield func(following, int) bool) {
 	}
 }
 
-// add takes over the ways and adds to the number of one. It returns that number before and after.
+// add returns the ways with n added to the count of one, and that count before and after.
 func (fs followings) add(way following, n int) (now followings, before, after int) {
 	one := unique.Make(way)
 	switch {
@@ -89,81 +88,81 @@ func (fs followings) add(way following, n int) (now followings, before, after in
 
 func (fs followings) isEmpty() bool { return fs.n == 0 && len(fs.more) == 0 }
 
-// referrer is an object that is followed.
+// referrer is an object with followed references.
 type referrer struct {
-	// entry is what refers was read from.
+	// entry is the value from which refers was read.
 	entry  *table.Entry
 	refers []key.Identity
-	// home is the space of what it refers to.
-	home key.Space
-	by   []following // in order, each once
+	// home is the space of the references.
+	home       key.Space
+	followings []following // in order, each once
 }
 
 func newReferences() references {
 	return references{from: map[key.Object]*referrer{}, to: map[key.Object]followings{}}
 }
 
-// set notes how an object is followed, and calls moved for what from then on follows
-// otherwise. What the object refers to, which is in the space home, is read once for each of
-// its entries. row is nil if it is gone.
-func (rs *references) set(o key.Object, home key.Space, row *table.Row, by []following, moved func(key.Object)) {
-	was := rs.from[o]
-	if was == nil && (len(by) == 0 || !refs.Can(o.Resource)) {
+// set records how the references of an object follow it, and calls moved for each target whose
+// followings change. The references are in the space home. They are read once for each entry of the
+// object. row is nil if the object does not exist.
+func (rs *references) set(o key.Object, home key.Space, row *table.Row, followings []following, moved func(key.Object)) {
+	old := rs.from[o]
+	if old == nil && (len(followings) == 0 || !refs.Can(o.Resource)) {
 		return
 	}
-	if was == nil {
-		was = &referrer{}
+	if old == nil {
+		old = &referrer{}
 	}
 	now := &referrer{}
 	switch {
-	case row == nil || len(by) == 0:
+	case row == nil || len(followings) == 0:
 		delete(rs.from, o)
-	case was.entry == row.Entry:
-		now = &referrer{row.Entry, was.refers, home, by}
+	case old.entry == row.Entry:
+		now = &referrer{row.Entry, old.refers, home, followings}
 	default:
-		now = &referrer{row.Entry, refs.Of(o.Identity, row.Value), home, by}
+		now = &referrer{row.Entry, refs.Of(o.Identity, row.Value), home, followings}
 	}
 	if now.entry != nil {
 		rs.from[o] = now
 	}
-	if was.home == now.home && slices.Equal(was.by, now.by) && slices.Equal(was.refers, now.refers) {
+	if old.home == now.home && slices.Equal(old.followings, now.followings) && slices.Equal(old.refers, now.refers) {
 		return
 	}
 	type link struct {
-		to key.Object
-		by following
+		to        key.Object
+		following following
 	}
 	change := map[link]int{}
 	count := func(r *referrer, n int) {
 		for _, id := range r.refers {
-			for _, f := range r.by {
+			for _, f := range r.followings {
 				if f.kinds.Has(id.Resource) {
 					change[link{key.Object{Space: r.home, Identity: id}, f}] += n
 				}
 			}
 		}
 	}
-	count(was, -1)
+	count(old, -1)
 	count(now, 1)
 	for l, n := range change {
-		if n != 0 && rs.add(l.to, l.by, n) {
+		if n != 0 && rs.add(l.to, l.following, n) {
 			moved(l.to)
 		}
 	}
 }
 
-// add adds to the number of objects that another follows in one way, and says whether it
-// begins or ceases to follow so.
-func (rs *references) add(to key.Object, by following, n int) (moved bool) {
-	all, before, after := rs.to[to].add(by, n)
+// add adds to the number of objects that a target follows in one way. It reports whether that
+// number becomes, or ceases to be, zero.
+func (rs *references) add(to key.Object, following following, n int) (moved bool) {
+	all, before, after := rs.to[to].add(following, n)
 	if rs.to[to] = all; all.isEmpty() {
 		delete(rs.to, to)
 	}
 	return (before == 0) != (after == 0)
 }
 
-// of is how an object follows those that refer to it, in order.
-func (rs *references) of(o key.Object) []following {
+// followingsOf returns how an object follows those that refer to it, in order.
+func (rs *references) followingsOf(o key.Object) []following {
 	var all []following
 	for f := range rs.to[o].all {
 		all = append(all, f)
@@ -172,17 +171,18 @@ func (rs *references) of(o key.Object) []following {
 	return all
 }
 
-// parts are how a placement treats an object: where it matches it, and where the object
-// follows others by it, behind being all that the object follows. follows is how what the
-// object refers to follows it in turn, by this placement, but not where it yields.
-func (e *Engine) parts(p *placement, s subject, behind []following, yields []key.Location) (parts []part, follows []following) {
+// evaluatePlacement returns the policies of a placement for an object at its locations: where the
+// placement matches the object, and where the object follows others by it. behind is all that the
+// object follows. follows describes how the references of the object follow it in turn by this
+// placement, except at the locations in yields.
+func (e *Engine) evaluatePlacement(p *placement, s subject, behind []following, yields []key.Location) (policies []locationPolicy, follows []following) {
 	m, matched := p.matches(s)
 	if matched {
-		seats := p.seats(s, e.locations, &e.sets)
-		parts = []part{{m.policy, m.returns, seats}}
+		scheduled := p.scheduled(s, e.locations, &e.sets)
+		policies = []locationPolicy{{m.policy, m.returns, scheduled}}
 		if m.follows != 0 {
 			m.policy.Associated = ""
-			follows = append(follows, following{placement: p.ref, policy: m.policy, suspended: p.suspended, waits: p.waits, locations: e.admitted(s, seats, yields), kinds: m.follows})
+			follows = append(follows, following{placement: p.ref, policy: m.policy, suspended: p.suspended, waits: p.waits, locations: e.admitted(s, scheduled, yields), kinds: m.follows})
 		}
 	}
 	for _, f := range behind {
@@ -191,18 +191,18 @@ func (e *Engine) parts(p *placement, s subject, behind []following, yields []key
 		}
 		treated := f.policy
 		if !matched && s.Resource == refs.Claims.Resource() {
-			treated.Orphan = true // its data would go with it, and nobody has deleted that
+			treated.Orphan = true // otherwise its data is deleted, too, which no user has requested
 		}
-		parts = e.addPart(parts, treated, f.locations)
+		policies = e.addLocationPolicy(policies, treated, f.locations)
 		f.locations = e.admitted(s, f.locations, yields)
 		follows = append(follows, f)
 	}
 	slices.SortFunc(follows, compareFollowing)
-	return parts, slices.Compact(follows)
+	return policies, slices.Compact(follows)
 }
 
-// followReadmitted has what follows others to locations whose terms have changed evaluated
-// again: whether they admit it says nothing about what it follows, which goes there as before.
+// followReadmitted schedules the objects that follow others to locations whose admission has
+// changed. Their own admission is independent of that of the objects that they follow.
 func (s *step) followReadmitted() {
 	if len(s.readmitted) == 0 {
 		return
@@ -216,11 +216,11 @@ func (s *step) followReadmitted() {
 	}
 }
 
-// admitted are those of some locations that admit an object, which does not yield there.
+// admitted returns the locations that admit an object and to which it is not left by upsync.
 func (e *Engine) admitted(s subject, all *locationSet, yields []key.Location) *locationSet {
 	admitted, refused := e.gates.gate(s.state, s.Object).split(all.names)
 	if admitted = apart(admitted, yields); refused == nil && len(admitted) == len(all.names) {
 		return all
 	}
-	return e.sets.of(admitted, nil)
+	return e.sets.intern(admitted, nil)
 }

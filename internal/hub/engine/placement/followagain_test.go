@@ -9,12 +9,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestWhatFollowsIsEvaluatedAgain: what follows another is as it is from scratch also where a
-// change says nothing new of what it follows, and the Placement reaches no part of the space
-// in which it is.
+// TestWhatFollowsIsEvaluatedAgain: the Membership of a following object equals that of a full
+// recomputation, also after a change that does not affect the followed object, and if the object is
+// outside of the key ranges of the Placement.
 func TestWhatFollowsIsEvaluatedAgain(t *testing.T) {
 	deployment, followed := objectAt("s", "apps", "deployments", "n", "x"), objectAt("s", "", "secrets", "n", "x")
-	p, at := placementAt("s", "p"), locationAt("a")
+	p, location := placementAt("s", "p"), locationAt("a")
 	spec := v1alpha1.PlacementSpec{
 		Locations: []v1alpha1.LocationSelector{{Names: []string{"a"}}},
 		Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{APIGroup: new("apps"), Resources: []string{"deployments"}}, FollowReferences: true}},
@@ -32,24 +32,24 @@ func TestWhatFollowsIsEvaluatedAgain(t *testing.T) {
 	w := world{}
 	_, tbl := newTable()
 	for rev, step := range []struct {
-		what string
-		of   key.Object
+		what   string
+		object key.Object
 		*thing
 	}{
-		{"a location", at, &thing{}},
+		{"a location", location, &thing{}},
 		{"a Placement", p, &thing{spec: spec, status: status}},
 		{"what is followed", deployment, first},
 		{"what follows", followed, &thing{}},
 		{"its deletion waits", p, &thing{spec: waits, status: status}},
 		{"it does not wait", p, &thing{spec: spec, status: status}},
-		{"it is not admitted any more", at, &thing{spec: v1alpha1.LocationSpec{Admit: []v1alpha1.Admit{apps}}}},
-		{"it is admitted", at, &thing{spec: v1alpha1.LocationSpec{Admit: []v1alpha1.Admit{apps, secrets}}}},
-		{"an account acts for it", at, &thing{spec: v1alpha1.LocationSpec{Admit: []v1alpha1.Admit{apps, impersonated}}}},
+		{"it is not admitted any more", location, &thing{spec: v1alpha1.LocationSpec{Admit: []v1alpha1.Admit{apps}}}},
+		{"it is admitted", location, &thing{spec: v1alpha1.LocationSpec{Admit: []v1alpha1.Admit{apps, secrets}}}},
+		{"an account acts for it", location, &thing{spec: v1alpha1.LocationSpec{Admit: []v1alpha1.Admit{apps, impersonated}}}},
 	} {
-		step.uid, step.createRev = step.of.Path(), 1
-		w[step.of.Key()] = step.thing
+		step.uid, step.createRev = step.object.Path(), 1
+		w[step.object.Key()] = step.thing
 		rev := int64(rev + 1)
-		if err := tbl.Apply(rev, []table.Update{{Key: step.of.Key(), Value: step.value(), CreateRev: 1, ModRev: rev}}); err != nil {
+		if err := tbl.Apply(rev, []table.Update{{Key: step.object.Key(), Value: step.value(), CreateRev: 1, ModRev: rev}}); err != nil {
 			t.Fatal(err)
 		}
 		_, fresh := newTable()

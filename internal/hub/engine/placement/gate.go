@@ -10,24 +10,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// gate says which locations do not admit objects that are alike, and in whose name others
-// get them. The zero gate admits everywhere.
+// gate is the result of admission for objects that are alike: which locations refuse them, and
+// which ServiceAccounts act for them at others. The zero gate admits them everywhere.
 type gate struct {
-	// refused are the locations that do not admit them, with the reason as what they need;
-	// nil if all do.
+	// refused are the locations that do not admit them, with the reason as the need; nil if all do.
 	refused *locationSet
-	// prefixed are the locations where each space has namespaces of its own, so that nothing
-	// of another space is in the way of what is in one; nil if there are none.
+	// prefixed are the locations that prefix the namespaces of each space, so that objects in
+	// namespaces never conflict with those of other spaces; nil if there are none.
 	prefixed *locationSet
-	// accounts are the locations where a ServiceAccount acts for them, which is what they
-	// need; nil if there are none.
+	// accounts are the locations where a ServiceAccount acts for them, which is the need; nil if
+	// there are none.
 	accounts *locationSet
-	// mute are the locations of which the space sees nothing that is born there; nil if there
-	// are none.
+	// mute are the locations that report no upsynced objects to the space; nil if there are none.
 	mute *locationSet
 }
 
-// ids are different for each gate.
+// ids identifies the gate.
 func (g gate) ids() (all [4]uint64) {
 	for i, s := range []*locationSet{g.refused, g.prefixed, g.accounts, g.mute} {
 		if s != nil {
@@ -37,22 +35,27 @@ func (g gate) ids() (all [4]uint64) {
 	return all
 }
 
-// refuses says whether a location does not admit the objects.
-func (g gate) refuses(location key.Location) bool { return g.refused != nil && g.refused.has(location) }
+// refuses reports whether a location does not admit the objects.
+func (g gate) refuses(location key.Location) bool {
+	return g.refused != nil && g.refused.contains(location)
+}
 
-// refusal is why a location does not admit the objects; empty if it does.
+// refusal returns the reason why a location does not admit the objects; empty if it does.
 func (g gate) refusal(location key.Location) string {
 	if g.refused == nil {
 		return ""
 	}
-	reason, _ := g.refused.at(location)
+	reason, _ := g.refused.find(location)
 	return reason.String()
 }
 
-// apart says whether nothing of another space is in the way of the objects at a location.
-func (g gate) apart(location key.Location) bool { return g.prefixed != nil && g.prefixed.has(location) }
+// apart reports whether the objects cannot conflict with those of other spaces at a location.
+func (g gate) apart(location key.Location) bool {
+	return g.prefixed != nil && g.prefixed.contains(location)
+}
 
-// split takes apart, of some locations in order, those that admit the objects.
+// split divides locations, which are in order, into those that admit the objects and those that
+// refuse them.
 func (g gate) split(locations []key.Location) (admitted, refused []key.Location) {
 	if g.refused == nil || !slices.ContainsFunc(locations, g.refuses) {
 		return locations, nil
@@ -67,43 +70,44 @@ func (g gate) split(locations []key.Location) (admitted, refused []key.Location)
 	return admitted, refused
 }
 
-// yields are those of the locations where asks match the objects, nil for none, that admit
-// them and of which the space sees what is born there.
-func (g gate) yields(asked *locationSet) []key.Location {
-	if asked == nil || len(asked.names) == 0 {
+// yields returns the locations that keep their own versions of the objects: their upsync entries
+// match, they admit the objects, and they may report to the space. upsyncing are the locations with
+// matching entries; it may be nil.
+func (g gate) yields(upsyncing *locationSet) []key.Location {
+	if upsyncing == nil || len(upsyncing.names) == 0 {
 		return nil
 	}
-	yields, _ := g.split(asked.names)
+	yields, _ := g.split(upsyncing.names)
 	if g.mute != nil {
 		yields = apart(yields, g.mute.names)
 	}
 	return yields
 }
 
-// account is who acts for the objects at a location; "" for the agent itself.
+// account returns the ServiceAccount that acts for the objects at a location; empty for the agent
+// itself.
 func (g gate) account(location key.Location) string {
 	if g.accounts == nil {
 		return ""
 	}
-	account, _ := g.accounts.at(location)
+	account, _ := g.accounts.find(location)
 	return account.String()
 }
 
-// gates has the Locations that do not admit everything as it is, and what follows for
-// objects. Locations with the same terms share the decisions.
+// gates computes the gates of objects. It knows the Locations with restrictions. Locations with the
+// same terms are a group and share decisions.
 type gates struct {
 	sets *locationSets
-	// groups are in the order of their terms.
-	groups []*group
-	of     map[key.Location]*group
-	// decided has the gates by the decisions of all groups; it is void when groups change.
+	// groups are ordered by their terms.
+	groups     []*group
+	byLocation map[key.Location]*group
+	// decided caches gates by the decisions of all groups. It is reset when groups change.
 	decided map[string]gate
-	// asked has the gates of one step by what was asked, so that many objects that are
-	// alike are decided about once.
-	asked map[asking]gate
+	// byRequest caches the gates of one step by request, since many objects are alike.
+	byRequest map[gateRequest]gate
 }
 
-// group are the Locations, those being deleted included, with the same terms.
+// group holds the Locations with the same terms, including those that are being deleted.
 type group struct {
 	terms terms
 	*admit
@@ -111,34 +115,34 @@ type group struct {
 	admission *admitted
 }
 
-type asking struct {
+type gateRequest struct {
 	space key.Space
-	petition
+	admissionRequest
 }
 
 func newGates(sets *locationSets) gates {
-	return gates{sets: sets, of: map[key.Location]*group{}, decided: map[string]gate{}, asked: map[asking]gate{}}
+	return gates{sets: sets, byLocation: map[key.Location]*group{}, decided: map[string]gate{}, byRequest: map[gateRequest]gate{}}
 }
 
-// admit is what a location admits; nil is everything.
+// admit returns the spec.admit of a location; nil admits everything.
 func (gs *gates) admit(l key.Location) *admit {
-	if g := gs.of[l]; g != nil {
+	if g := gs.byLocation[l]; g != nil {
 		return g.admit
 	}
 	return nil
 }
 
-// set notes the terms of a Location and says whether they are others.
+// set records the terms of a Location and reports whether they have changed.
 func (gs *gates) set(state table.Reader, l key.Location, now terms) (changed bool) {
-	was := gs.of[l]
-	if was == nil && now == (terms{}) || was != nil && was.terms == now {
+	old := gs.byLocation[l]
+	if old == nil && now == (terms{}) || old != nil && old.terms == now {
 		return false
 	}
-	gs.decided, gs.asked = map[string]gate{}, map[asking]gate{}
-	if was != nil {
-		delete(gs.of, l)
-		if was.locations = gs.sets.without(was.locations, l); len(was.locations.names) == 0 {
-			i, _ := gs.find(was.terms)
+	gs.decided, gs.byRequest = map[string]gate{}, map[gateRequest]gate{}
+	if old != nil {
+		delete(gs.byLocation, l)
+		if old.locations = gs.sets.without(old.locations, l); len(old.locations.names) == 0 {
+			i, _ := gs.find(old.terms)
 			gs.groups = slices.Delete(gs.groups, i, i+1)
 		}
 	}
@@ -148,11 +152,11 @@ func (gs *gates) set(state table.Reader, l key.Location, now terms) (changed boo
 	i, found := gs.find(now)
 	if !found {
 		a := now.compile()
-		gs.groups = slices.Insert(gs.groups, i, &group{now, a, gs.sets.of(nil, nil), admissionOf(state, a)})
+		gs.groups = slices.Insert(gs.groups, i, &group{now, a, gs.sets.intern(nil, nil), admissionOf(state, a)})
 	}
 	g := gs.groups[i]
 	g.locations = gs.sets.with(g.locations, l, "")
-	gs.of[l] = g
+	gs.byLocation[l] = g
 	return true
 }
 
@@ -162,10 +166,10 @@ func (gs *gates) find(t terms) (int, bool) {
 	})
 }
 
-// noteSpace notes a space that was created, deleted or relabelled. It returns the groups
-// whose Admission has changed.
+// noteSpace handles a space that was created, deleted or relabelled. It returns the groups whose
+// Admission has changed.
 func (gs *gates) noteSpace(state table.Reader, s key.Space) (changed []*group) {
-	clear(gs.asked)
+	clear(gs.byRequest)
 	exists, t := state.Get(s.Key()) != nil, tenantOf(state, s)
 	for _, g := range gs.groups {
 		if g.everySpace {
@@ -179,25 +183,25 @@ func (gs *gates) noteSpace(state table.Reader, s key.Space) (changed []*group) {
 	return changed
 }
 
-// byLabels says whether labels of spaces matter to any Location.
+// byLabels reports whether the admission of any Location depends on the labels of spaces.
 func (gs *gates) byLabels() bool {
 	return slices.ContainsFunc(gs.groups, func(g *group) bool { return g.byLabels })
 }
 
-// gate is that of an object.
+// gate returns the gate of an object.
 func (gs *gates) gate(state table.Reader, o key.Object) gate {
 	if len(gs.groups) == 0 {
 		return gate{}
 	}
-	ask := asking{o.Space, petitionOf(o)}
-	if g, ok := gs.asked[ask]; ok {
+	request := gateRequest{o.Space, admissionRequestOf(o)}
+	if g, ok := gs.byRequest[request]; ok {
 		return g
 	}
 	t := tenantOf(state, o.Space)
 	decisions, mute := make([]int, len(gs.groups)), make([]bool, len(gs.groups))
 	var k []byte
 	for i, g := range gs.groups {
-		decisions[i] = g.decide(t, ask.petition)
+		decisions[i] = g.decide(t, request.admissionRequest)
 		k = append(strconv.AppendInt(k, int64(decisions[i]), 10), ' ')
 		if mute[i] = g.mutes(t); mute[i] {
 			k = append(k, 'm')
@@ -208,11 +212,11 @@ func (gs *gates) gate(state table.Reader, o key.Object) gate {
 		g = gs.make(decisions, mute)
 		gs.decided[string(k)] = g
 	}
-	gs.asked[ask] = g
+	gs.byRequest[request] = g
 	return g
 }
 
-// make makes the gate of the decisions of all groups, and of which are mute.
+// make returns the gate for the decisions of all groups, and for the groups that are mute.
 func (gs *gates) make(decisions []int, mutes []bool) gate {
 	refused, prefixed, accounts, mute := map[key.Location]string{}, map[key.Location]string{}, map[key.Location]string{}, map[key.Location]string{}
 	for i, g := range gs.groups {
@@ -238,10 +242,10 @@ func (gs *gates) make(decisions []int, mutes []bool) gate {
 	return gate{refused: gs.setOf(refused), prefixed: gs.setOf(prefixed), accounts: gs.setOf(accounts), mute: gs.setOf(mute)}
 }
 
-// setOf is the set of locations with what is needed of each; nil if there are none.
+// setOf returns the set of locations with their needs; nil if there are none.
 func (gs *gates) setOf(all map[key.Location]string) *locationSet {
 	if len(all) == 0 {
 		return nil
 	}
-	return gs.sets.ofMap(all)
+	return gs.sets.internMap(all)
 }

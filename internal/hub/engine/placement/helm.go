@@ -5,9 +5,9 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// HelmRelease is the release of Helm of whose templates an object was made, by what Helm
-// writes on it: a label and two annotations. ok is false if Helm did not make it so, as
-// the records that Helm keeps of releases, CRDs of a chart's crds/ and hooks.
+// HelmRelease returns the Helm release of an object, from the label and the two annotations that
+// Helm writes on the objects of its templates. ok is false for other objects: also for the release
+// records of Helm, CRDs in the crds/ folder of a chart, and hooks.
 func HelmRelease(row *table.Row) (r v1alpha1.HelmRelease, ok bool) {
 	if row.Meta.Labels.Get("app.kubernetes.io/managed-by") != "Helm" {
 		return r, false

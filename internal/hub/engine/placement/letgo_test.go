@@ -8,9 +8,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestWhatFollowsGoesWithItsNamespace: a namespace is emptied in an order, so what is referred
-// to follows nothing any more before it is deleted itself. That is what whoever deleted the
-// namespace has said by name; without that, it is policy.
+// TestWhatFollowsGoesWithItsNamespace: the objects of a namespace are deleted in an order, so a
+// following object may leave its locations before it is deleted itself. The cause is then the user
+// that deleted the namespace; without that, it is policy.
 func TestWhatFollowsGoesWithItsNamespace(t *testing.T) {
 	for name, c := range map[string]struct{ deleting, named bool }{"the namespace is deleted": {true, true}, "the Deployment is": {false, false}} {
 		t.Run(name, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestWhatFollowsGoesWithItsNamespace(t *testing.T) {
 			write(key.Object{Space: "s", Identity: key.Identity{Resource: key.Namespaces, Name: "n"}}, &thing{deleting: c.deleting})
 			write(deployment, nil)
 			change := lastChangeAt(t, tbl, "a", followed)
-			if by, named := LetGo(change, "a"); by != "p" || named != c.named {
-				t.Errorf("it is let go by %q, by name: %v", by, named)
+			if placement, named := LetGo(change, "a"); placement != "p" || named != c.named {
+				t.Errorf("it is let go by %q, by name: %v", placement, named)
 			}
 		})
 	}

@@ -13,20 +13,20 @@ import (
 
 // locationSet is an interned set of locations. It is immutable.
 type locationSet struct {
-	id    uint64 // never used again for another content
+	id    uint64 // never reused for other content
 	names []key.Location
-	// needs are the needs of each location, in order of names; nil if there are none.
+	// needs holds the need of each location, in the order of names; nil if all are empty.
 	needs []*need
 }
 
-// need is an interned text of what is needed of a location; nil is an empty one. It may be long,
-// and many sets and classes have it, so it is held once and hashed once.
+// need is an interned text that a policy uses of a location; nil is the empty text. It may be long
+// and is part of many sets and classes, so it is stored and hashed once.
 type need struct {
 	text string
 	sum  [sha256.Size]byte
 }
 
-// String is the text.
+// String returns the text.
 func (n *need) String() string {
 	if n == nil {
 		return ""
@@ -34,7 +34,7 @@ func (n *need) String() string {
 	return n.text
 }
 
-// id is another text for each need, all of one size.
+// id returns a hash that identifies the need.
 func (n *need) id() []byte {
 	if n == nil {
 		return make([]byte, sha256.Size)
@@ -42,13 +42,13 @@ func (n *need) id() []byte {
 	return n.sum[:]
 }
 
-func (s *locationSet) has(location key.Location) bool {
+func (s *locationSet) contains(location key.Location) bool {
 	_, ok := slices.BinarySearch(s.names, location)
 	return ok
 }
 
-// at says whether a location is in the set, and its needs.
-func (s *locationSet) at(location key.Location) (needs *need, ok bool) {
+// find reports whether a location is in the set, and returns its need.
+func (s *locationSet) find(location key.Location) (needs *need, ok bool) {
 	i, ok := slices.BinarySearch(s.names, location)
 	if !ok || s.needs == nil {
 		return nil, ok
@@ -56,25 +56,24 @@ func (s *locationSet) at(location key.Location) (needs *need, ok bool) {
 	return s.needs[i], true
 }
 
-// locationSets interns sets, so that a thousand spaces with the same selector share the
-// names.
+// locationSets interns sets. A thousand spaces with the same selector share one set.
 type locationSets struct {
 	pool  pool[locationSet]
 	needs pool[need]
 	last  uint64
 }
 
-// of gives the set of some names, which are in order, and what is needed of each,
-// nil for nothing. The names are not changed from then on.
-func (ls *locationSets) of(names []key.Location, needs []string) *locationSet {
+// intern returns the set of some names, which must be in order, with their needs; nil if there are
+// none. The caller must not change the names afterwards.
+func (ls *locationSets) intern(names []key.Location, needs []string) *locationSet {
 	each := make([]*need, len(needs))
 	for i, text := range needs {
 		each[i] = ls.need(text)
 	}
-	return ls.ofNeeds(names, each)
+	return ls.internNeeds(names, each)
 }
 
-// need gives the need of a text.
+// need interns a text.
 func (ls *locationSets) need(text string) *need {
 	if text == "" {
 		return nil
@@ -83,8 +82,8 @@ func (ls *locationSets) need(text string) *need {
 	return ls.needs.get(string(sum[:]), func() *need { return &need{text, sum} })
 }
 
-// ofNeeds is of for needs of these sets, which are not changed from then on either.
-func (ls *locationSets) ofNeeds(names []key.Location, needs []*need) *locationSet {
+// internNeeds is intern for interned needs. The caller must not change them afterwards.
+func (ls *locationSets) internNeeds(names []key.Location, needs []*need) *locationSet {
 	if !slices.ContainsFunc(needs, func(n *need) bool { return n != nil }) {
 		needs = nil
 	}
@@ -101,21 +100,21 @@ func (ls *locationSets) ofNeeds(names []key.Location, needs []*need) *locationSe
 	})
 }
 
-// ofMap gives the set of locations with what is needed of each.
-func (ls *locationSets) ofMap(needs map[key.Location]string) *locationSet {
+// internMap returns the set of locations with their needs.
+func (ls *locationSets) internMap(needs map[key.Location]string) *locationSet {
 	names := slices.Sorted(maps.Keys(needs))
 	each := make([]string, len(names))
 	for i, n := range names {
 		each[i] = needs[n]
 	}
-	return ls.of(names, each)
+	return ls.intern(names, each)
 }
 
-// with gives the set with a location and its needs.
+// with returns the set with a location and its need added.
 func (ls *locationSets) with(s *locationSet, location key.Location, needs string) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
 	n := ls.need(needs)
-	if was, _ := s.at(location); found && was == n {
+	if old, _ := s.find(location); found && old == n {
 		return s
 	}
 	names, each := s.names, slices.Clone(s.needs)
@@ -132,10 +131,10 @@ func (ls *locationSets) with(s *locationSet, location key.Location, needs string
 	default:
 		each = slices.Insert(each, i, n)
 	}
-	return ls.ofNeeds(names, each)
+	return ls.internNeeds(names, each)
 }
 
-// without gives the set without a location.
+// without returns the set without a location.
 func (ls *locationSets) without(s *locationSet, location key.Location) *locationSet {
 	i, found := slices.BinarySearch(s.names, location)
 	if !found {
@@ -145,13 +144,14 @@ func (ls *locationSets) without(s *locationSet, location key.Location) *location
 	if needs != nil {
 		needs = slices.Delete(needs, i, i+1)
 	}
-	return ls.ofNeeds(names, needs)
+	return ls.internNeeds(names, needs)
 }
 
-// union is the union of sets, in order. It shares memory with a set that equals it.
-func union(of []*locationSet) []key.Location {
+// union returns the union of sets, in order. It shares memory with a set that is equal to the
+// result.
+func union(sets []*locationSet) []key.Location {
 	var all []key.Location
-	for _, s := range of {
+	for _, s := range sets {
 		if len(all) == 0 {
 			all = s.names
 			continue
@@ -176,7 +176,7 @@ func union(of []*locationSet) []key.Location {
 // locationTest is one compiled entry of a policy's locations.
 type locationTest struct {
 	criteria[*site]
-	// named says that it gives names.
+	// named reports whether the entry gives names.
 	named bool
 }
 
@@ -198,11 +198,11 @@ func compileLocations(field string, entries []v1alpha1.LocationSelector) []locat
 				t.problem = fmt.Sprintf("%s[%d].selector: %v", field, i, err)
 			}
 		}
-		t.add("names", names != nil, func(at *site) bool { return names.Has(string(at.Name)) },
-			func(at *site) string { return fmt.Sprintf("location %q is not among the names", at.Name) })
-		t.add("selector", entry.Selector != nil, func(at *site) bool { return selector.Matches(at.Labels) },
-			func(at *site) string {
-				return fmt.Sprintf("%s does not match the location's labels %s", selector, format(at.Labels))
+		t.add("names", names != nil, func(loc *site) bool { return names.Has(string(loc.Name)) },
+			func(loc *site) string { return fmt.Sprintf("location %q is not among the names", loc.Name) })
+		t.add("selector", entry.Selector != nil, func(loc *site) bool { return selector.Matches(loc.Labels) },
+			func(loc *site) string {
+				return fmt.Sprintf("%s does not match the location's labels %s", selector, format(loc.Labels))
 			})
 	}
 	return tests

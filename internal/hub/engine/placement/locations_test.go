@@ -13,16 +13,16 @@ func TestNeedsAreShared(t *testing.T) {
 	var sets locationSets
 	text := func() string { return strings.Repeat("x", 10) }
 	names := []key.Location{"a", "b"}
-	s := sets.of(names, []string{text(), "y"})
+	s := sets.intern(names, []string{text(), "y"})
 	for what, o := range map[string]*locationSet{
 		"another location":  sets.with(s, "c", text()),
 		"other needs":       sets.with(s, "b", text()),
 		"a location less":   sets.without(s, "b"),
-		"a set of its own":  sets.of([]key.Location{"a"}, []string{text()}),
-		"one more that has": sets.with(sets.of([]key.Location{"a"}, nil), "a", text()),
+		"a set of its own":  sets.intern([]key.Location{"a"}, []string{text()}),
+		"one more that has": sets.with(sets.intern([]key.Location{"a"}, nil), "a", text()),
 	} {
-		was, _ := s.at("a")
-		if now, ok := o.at("a"); !ok || now != was || now.String() != text() {
+		old, _ := s.find("a")
+		if now, ok := o.find("a"); !ok || now != old || now.String() != text() {
 			t.Errorf("%s: %q is not the one that was there", what, now)
 		}
 	}
@@ -31,7 +31,7 @@ func TestNeedsAreShared(t *testing.T) {
 	}
 	if without := sets.with(s, "b", ""); without == s {
 		t.Error("a set without needs is the one with them")
-	} else if n, ok := without.at("b"); !ok || n.String() != "" {
+	} else if n, ok := without.find("b"); !ok || n.String() != "" {
 		t.Errorf("b needs %q, %v", n, ok)
 	}
 }
@@ -44,7 +44,7 @@ func BenchmarkNeedsOfOne(b *testing.B) {
 		names[i] = key.Location(fmt.Sprintf("l%04d", i))
 		needs[i] = fmt.Sprintf("%04d%s", i, strings.Repeat("x", 16<<10))
 	}
-	s := sets.of(names, needs)
+	s := sets.intern(names, needs)
 	two := [2]string{"1" + needs[500], "2" + needs[500]}
 	i := 0
 	for b.Loop() {

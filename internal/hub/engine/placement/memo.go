@@ -6,12 +6,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxNamespaces bounds the namespaces whose labels a memo has. It then forgets all.
+// maxNamespaces bounds the namespaces whose labels a memo holds. Beyond that, it drops all.
 const maxNamespaces = 1 << 14
 
-// memo is what one step has found out about labels. It is of one state. A nil memo remembers nothing.
+// memo caches the matches of labels in one step. It is valid for one state. A nil memo caches
+// nothing.
 type memo struct {
-	// objects and inNamespaces have what selectors match of the labels of objects and of namespaces.
+	// objects and inNamespaces cache matches of the labels of objects and of namespaces.
 	objects, inNamespaces selectors.Memo
 	namespaces            map[namespaceAt]labelled
 }
@@ -28,7 +29,7 @@ type labelled struct {
 	exists bool
 }
 
-// requirements is how many requirements of selectors were evaluated.
+// requirements returns how many requirements of selectors were evaluated.
 func (m *memo) requirements() int { return m.objects.Steps() + m.inNamespaces.Steps() }
 
 // objectMatches reports whether any of some selectors matches the labels of an object.
@@ -47,8 +48,8 @@ func (m *memo) namespaceMatches(list []*selectors.Selector, l table.Labels) bool
 	return selectors.AnyMatches(&m.inNamespaces, list, l)
 }
 
-// namespaceLabels are the labels of a namespace in the memo's state; ok is false when the space has no
-// such namespace.
+// namespaceLabels returns the labels of a namespace in the memo's state; ok is false if the space
+// has no such namespace.
 func (m *memo) namespaceLabels(state table.Reader, name namespaceAt) (l table.Labels, ok bool) {
 	if m != nil {
 		if is, known := m.namespaces[name]; known {

@@ -35,7 +35,7 @@ func TestNamesTakeLittleMemory(t *testing.T) {
 		// most is how many bytes each name may take, besides the object itself.
 		most int64
 	}{
-		"locations in an annotation": {&thing{notes: map[string]string{v1alpha1.AssignedLocationsAnnotation: string(mustJSON(locations))}}, 64},
+		"locations in an annotation": {&thing{annotations: map[string]string{v1alpha1.AssignedLocationsAnnotation: string(mustJSON(locations))}}, 64},
 		"references to pull secrets": {&thing{pulled: secrets}, 400},
 	}) {
 		_, w := newTable()

@@ -40,10 +40,10 @@ type naiveSource struct {
 	words []naiveWords
 }
 
-// naiveWords is what one entry of one policy says, in the words of the API.
+// naiveWords holds the fields of one entry of one policy, as in the API.
 type naiveWords struct {
 	createOnly bool
-	// returnStatus is naiveSilent for what follows.
+	// returnStatus is naiveSilent for objects that follow others.
 	returnStatus                               v1alpha1.ReturnStatus
 	associated                                 []v1alpha1.AssociatedKinds
 	onConflict, onImmutable, onRemove, onDrift string
@@ -99,7 +99,7 @@ func (w world) naiveMembership(o key.Object) string {
 		}
 		p.Policy = naivePolicy(words)
 		p.Policy.ReturnStatus = slices.Contains(from, l)
-		_, p.Policy.ServiceAccount = w.naivePassage(o, l)
+		_, p.Policy.ServiceAccount = w.naiveAdmittedBound(o, l)
 		p.Policy.Release, p.Class = w.naiveReleased(o, l), w.naiveClass(o, l)
 		free := slices.ContainsFunc(sources, func(s naiveSource) bool { return slices.Contains(s.locations, l) && !s.suspended })
 		for _, s := range slices.Backward(sources) {
@@ -122,11 +122,11 @@ func (w world) naiveOwnSources(o key.Object) (sources []naiveSource) {
 	}
 	x := w[o.Key()]
 	var names []key.Location
-	if json.Unmarshal([]byte(x.notes[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
+	if json.Unmarshal([]byte(x.annotations[v1alpha1.AssignedLocationsAnnotation]), &names) == nil {
 		names = slices.DeleteFunc(names, func(l key.Location) bool { return !w.naiveLocationIsThere(l) || w.naiveTainted(l, nil, nil) })
 		if len(names) > 0 {
 			sources = append(sources, naiveSource{
-				locations: names, words: []naiveWords{{returnStatus: v1alpha1.ReturnStatus(x.notes[v1alpha1.ReturnStatusAnnotation])}},
+				locations: names, words: []naiveWords{{returnStatus: v1alpha1.ReturnStatus(x.annotations[v1alpha1.ReturnStatusAnnotation])}},
 			})
 		}
 	}
@@ -153,14 +153,15 @@ func (w world) naiveOwnSources(o key.Object) (sources []naiveSource) {
 	return sources
 }
 
-// naiveWaits says whether a Placement that places an object for its space has its deletion wait.
+// naiveWaits reports whether a Placement that places an object for its space makes its deletion
+// wait.
 func (w world) naiveWaits(o key.Object) bool {
 	return slices.ContainsFunc(w.naiveOwnSources(o), func(s naiveSource) bool {
 		return s.placement != "" && w[s.home.Key()].spec.(v1alpha1.PlacementSpec).WaitForRemoval
 	})
 }
 
-// naivePlaceable says that policies can place an object at all.
+// naivePlaceable reports whether policies can place an object at all.
 func (w world) naivePlaceable(o key.Object) bool {
 	x := w[o.Key()]
 	isEvent := o.Identity.Resource == key.NewResource("", "events") || o.Identity.Resource == key.NewResource("coordination.k8s.io", "leases")
@@ -172,8 +173,8 @@ func (w world) naiveGoing(s key.Space) bool {
 	return x != nil && x.deleting
 }
 
-// naiveLetGo says, of everything that the next world no longer has where this one
-// had it, by which Placement that was and whether somebody has said so by name.
+// naiveLetGo returns, for each object that a location has in this world and not in the next, the
+// Placement that had assigned it and whether a user ended that by name.
 func (w world) naiveLetGo(next world) map[string]string {
 	gone := func(k string) bool { return next[k] == nil || next[k].deleting }
 	all := map[string]string{}
@@ -187,16 +188,16 @@ func (w world) naiveLetGo(next world) map[string]string {
 			if slices.Contains(next.naiveLocationsOf(o), l) {
 				continue
 			}
-			var by []string
+			var placements []string
 			ended := true
 			for _, s := range w.naiveSources(o) {
 				if slices.Contains(s.locations, l) {
-					by = append(by, s.placement)
+					placements = append(placements, s.placement)
 					ended = ended && s.placement != "" && gone(s.home.Key()) && !next.naiveGoing(s.home.Space)
 				}
 			}
-			by = append(slices.DeleteFunc(by, func(s string) bool { return s == "" }), "")
-			all[k+" at "+string(l)] = fmt.Sprintf("by %q, named %v", by[0], ended || within != nil && within.deleting || gone(k))
+			placements = append(slices.DeleteFunc(placements, func(s string) bool { return s == "" }), "")
+			all[k+" at "+string(l)] = fmt.Sprintf("by %q, named %v", placements[0], ended || within != nil && within.deleting || gone(k))
 		}
 	}
 	return all
@@ -279,7 +280,7 @@ func (w world) naiveMatches(d v1alpha1.ObjectTest, o key.Object, x *thing) bool 
 	}
 	helm := d.HelmReleases == nil
 	for _, r := range d.HelmReleases {
-		helm = helm || x.labels["app.kubernetes.io/managed-by"] == "Helm" && x.notes["meta.helm.sh/release-name"] == r.Name && x.notes["meta.helm.sh/release-namespace"] == r.Namespace
+		helm = helm || x.labels["app.kubernetes.io/managed-by"] == "Helm" && x.annotations["meta.helm.sh/release-name"] == r.Name && x.annotations["meta.helm.sh/release-namespace"] == r.Namespace
 	}
 	return helm && (d.LabelSelectors == nil || naiveAny(d.LabelSelectors, x.labels))
 }
@@ -288,7 +289,7 @@ func (w world) naiveLocationsOf(o key.Object) []key.Location {
 	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
-			if admitted, _ := w.naivePassage(o, l); admitted && !slices.Contains(w.naiveYields(o), l) {
+			if admitted, _ := w.naiveAdmittedBound(o, l); admitted && !slices.Contains(w.naiveYields(o), l) {
 				all[l] = true
 			}
 		}
@@ -308,14 +309,14 @@ func (w world) naiveWinner(id key.Identity, location key.Location) key.Space {
 		if !slices.Contains(w.naiveLocationsOf(o), location) {
 			continue
 		}
-		x, has := w[o.Key()], 1
+		x, rank := w[o.Key()], 1
 		if r := w[key.Report{Location: location, Origin: key.Placed, Object: o}.Key()]; r != nil && r.report.UID == x.uid {
 			beenThere := !r.report.Digest.IsZero() && strings.Contains("Failed Held Waiting Unsupported", string(r.report.State))
 			if r.report.State == wire.Applied || beenThere {
-				has = 0
+				rank = 0
 			}
 		}
-		all = append(all, candidate{fmt.Sprintf("%d %09d %s", has, x.createRev, s), s})
+		all = append(all, candidate{fmt.Sprintf("%d %09d %s", rank, x.createRev, s), s})
 	}
 	slices.SortFunc(all, func(a, b candidate) int { return strings.Compare(a.rank, b.rank) })
 	return all[0].space

@@ -10,13 +10,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// naivePrefixed says whether each space has namespaces of its own at a location.
+// naivePrefixed reports whether a location prefixes the namespaces of each space.
 func (w world) naivePrefixed(l key.Location) bool {
 	spec, ok := w[locationAt(l).Key()].spec.(v1alpha1.LocationSpec)
 	return ok && spec.Namespaces == "Prefixed"
 }
 
-// naiveAdmitted says whether a location admits an object, and who acts for it there.
+// naiveAdmitted reports whether a location admits an object, and returns the ServiceAccount that
+// acts for it there.
 func (w world) naiveAdmitted(o key.Object, l key.Location) (admitted bool, account string) {
 	admitted, account = w.naiveListed(o, l)
 	if admitted && w.naivePrefixed(l) && o.Namespace == "" && o.Identity.Resource != key.Namespaces {
@@ -73,14 +74,14 @@ func (w world) naiveIsAbout(e v1alpha1.Admit, s key.Space) bool {
 	if e.Spaces.Names != nil && !slices.Contains(e.Spaces.Names, string(s)) || e.Spaces.Names == nil && s == key.Root {
 		return false
 	}
-	var of map[string]string
+	var labels map[string]string
 	if x := w[spaceAt(s).Key()]; x != nil {
-		of = x.labels
+		labels = x.labels
 	}
-	return e.Spaces.Selector == nil || naiveAny([]metav1.LabelSelector{*e.Spaces.Selector}, of)
+	return e.Spaces.Selector == nil || naiveAny([]metav1.LabelSelector{*e.Spaces.Selector}, labels)
 }
 
-// naiveAdmitsSpace says whether a location admits anything of a space.
+// naiveAdmitsSpace reports whether a location admits any object of a space.
 func (w world) naiveAdmitsSpace(s key.Space, l key.Location) bool {
 	x := w[locationAt(l).Key()]
 	if x == nil || x.spec == nil {
@@ -106,7 +107,7 @@ func (w world) naiveRefused(o key.Object) []key.Location {
 	all := map[key.Location]bool{}
 	for _, s := range w.naiveSources(o) {
 		for _, l := range s.locations {
-			if admitted, _ := w.naivePassage(o, l); !admitted {
+			if admitted, _ := w.naiveAdmittedBound(o, l); !admitted {
 				all[l] = true
 			}
 		}

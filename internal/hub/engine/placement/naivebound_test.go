@@ -53,8 +53,8 @@ func (w world) naiveHome(s key.Space) key.Space {
 		return s
 	}
 	provider, pinned := key.Space(x.spec.(v1alpha1.APIBindingSpec).Export.Space), x.status.(v1alpha1.APIBindingStatus).SpaceUID
-	of := w[spaceAt(provider).Key()]
-	if provider != key.Root && (of == nil || of.deleting || pinned != "" && pinned != of.uid) {
+	space := w[spaceAt(provider).Key()]
+	if provider != key.Root && (space == nil || space.deleting || pinned != "" && pinned != space.uid) {
 		return ""
 	}
 	return provider
@@ -143,8 +143,8 @@ func (w world) naiveConsumers(o key.Object) (all []naiveBrought) {
 	return all
 }
 
-// naivePassage says whether an object gets to a location, and who acts for it there.
-func (w world) naivePassage(o key.Object, l key.Location) (admitted bool, account string) {
+// naiveAdmittedBound is naiveAdmitted that also considers the consumers of a CRD.
+func (w world) naiveAdmittedBound(o key.Object, l key.Location) (admitted bool, account string) {
 	admitted, account = w.naiveAdmitted(o, l)
 	if admitted && slices.ContainsFunc(w.naiveOwnSources(o), func(s naiveSource) bool { return slices.Contains(s.locations, l) }) {
 		return true, account
@@ -177,13 +177,13 @@ func (w world) naiveSources(o key.Object) []naiveSource {
 	slices.SortStableFunc(brought, func(a, b naiveBrought) int { return strings.Compare(named(a), named(b)) })
 	for _, b := range brought {
 		s := naiveSource{placement: named(b), home: b.home, suspended: b.suspended, locations: b.locations, words: b.words}
-		at := len(sources)
+		index := len(sources)
 		for i := range sources {
 			if sources[i].placement == s.placement {
-				at = i + 1
+				index = i + 1
 			}
 		}
-		sources = slices.Insert(sources, at, s)
+		sources = slices.Insert(sources, index, s)
 	}
 	return sources
 }

@@ -7,16 +7,16 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// naiveFollowed is where what one object refers to follows it by a Placement, of which kinds,
-// and what the entries say that match the object.
+// naiveFollowed describes how the references of one object follow it by a Placement: to which
+// locations, of which kinds, and with the fields of the matching entries.
 type naiveFollowed struct {
 	locations []key.Location
 	resources []string
 	words     []naiveWords
 }
 
-// naiveFollow is how what an object refers to follows it by a Placement: as an entry says
-// that matches it, and as it itself follows others.
+// naiveFollow returns how the references of an object follow it by a Placement: by the entries that
+// match it, and by the objects that it follows itself.
 func (w world) naiveFollow(p *thing, o key.Object) (all []naiveFollowed) {
 	spec, ok := p.spec.(v1alpha1.PlacementSpec)
 	if !ok || !w.naivePlaceable(o) {

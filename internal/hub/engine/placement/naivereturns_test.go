@@ -8,21 +8,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// naiveSilent is what a Placement says of the status of what follows.
+// naiveSilent is the return policy of objects that follow others.
 const naiveSilent = "follows"
 
-// naiveReturns is how the status of an object comes back, from which locations, and which
-// Placements have it so.
-func (w world) naiveReturns(o key.Object, sources []naiveSource) (way v1alpha1.ReturnStatus, from []key.Location, by []string) {
-	said := func(words []naiveWords, policy v1alpha1.ReturnStatus) bool {
+// naiveReturns returns the return policy of an object, the locations whose status returns, and the
+// Placements that request it.
+func (w world) naiveReturns(o key.Object, sources []naiveSource) (way v1alpha1.ReturnStatus, from []key.Location, placements []string) {
+	isRequested := func(words []naiveWords, policy v1alpha1.ReturnStatus) bool {
 		return slices.ContainsFunc(words, func(w naiveWords) bool {
 			return w.returnStatus == policy || policy == "" && w.returnStatus == "Sometimes"
 		})
 	}
-	// loudest is the one of what several say that counts.
+	// loudest is the greatest of several policies.
 	loudest := func(words []naiveWords) v1alpha1.ReturnStatus {
 		for _, policy := range []v1alpha1.ReturnStatus{"Rollup", "Singleton", "None", ""} {
-			if said(words, policy) {
+			if isRequested(words, policy) {
 				return policy
 			}
 		}
@@ -32,8 +32,8 @@ func (w world) naiveReturns(o key.Object, sources []naiveSource) (way v1alpha1.R
 	for _, s := range sources {
 		all = append(all, s.words...)
 	}
-	// Which of the sources have it come back, by what all say.
-	asks := map[v1alpha1.ReturnStatus][]v1alpha1.ReturnStatus{
+	// requests are the policies of sources that take part, by the greatest policy.
+	requests := map[v1alpha1.ReturnStatus][]v1alpha1.ReturnStatus{
 		"Rollup": {"Rollup", "Singleton", ""}, "Singleton": {"Singleton"}, "": {""},
 	}[loudest(all)]
 	switch way = loudest(all); {
@@ -52,7 +52,7 @@ func (w world) naiveReturns(o key.Object, sources []naiveSource) (way v1alpha1.R
 	}
 	locations, names := map[key.Location]bool{}, map[string]bool{}
 	for _, s := range sources {
-		if slices.Contains(asks, loudest(s.words)) {
+		if slices.Contains(requests, loudest(s.words)) {
 			names[s.placement] = true
 			for _, l := range s.locations {
 				if admitted, _ := w.naiveAdmitted(o, l); admitted && !slices.Contains(w.naiveYields(o), l) {
@@ -65,12 +65,12 @@ func (w world) naiveReturns(o key.Object, sources []naiveSource) (way v1alpha1.R
 	return way, slices.Sorted(maps.Keys(locations)), slices.Sorted(maps.Keys(names))
 }
 
-// writesStatus says whether somebody in the space writes the status of a thing.
+// writesStatus reports whether a client in the space writes the status of a thing.
 func (x *thing) writesStatus() bool {
 	return slices.ContainsFunc(x.managers, func(m manager) bool { return m.name != "orrery-status" && m.field == "f:status" })
 }
 
-// manager is who owns a field of a thing.
+// manager is a field manager and a field that it owns.
 type manager struct{ name, field string }
 
 // managedFields are these as the API has them.

@@ -41,13 +41,13 @@ func (w world) naivePlacements(s key.Space) (all []naivePlacement) {
 	return all
 }
 
-// naiveReaches says whether a selector of spaces selects one that exists.
-func (w world) naiveReaches(of v1alpha1.SpaceSelector, s key.Space) bool {
+// naiveReaches reports whether a selector of spaces selects an existing one.
+func (w world) naiveReaches(selector v1alpha1.SpaceSelector, s key.Space) bool {
 	x := w[spaceAt(s).Key()]
-	if x == nil || of.Names == nil && of.Selector == nil || of.Names != nil && !slices.Contains(of.Names, string(s)) {
+	if x == nil || selector.Names == nil && selector.Selector == nil || selector.Names != nil && !slices.Contains(selector.Names, string(s)) {
 		return false
 	}
-	return of.Selector == nil || naiveAny([]metav1.LabelSelector{*of.Selector}, x.labels)
+	return selector.Selector == nil || naiveAny([]metav1.LabelSelector{*selector.Selector}, x.labels)
 }
 
 // naiveReached is how many spaces a Placement of root reaches that are not being deleted.

@@ -111,7 +111,7 @@ func (w world) naiveDefinition(o key.Object, location key.Location) *Definition 
 // naiveTemplates is what an object's own templates make of its class, by worldRules.
 func (w world) naiveTemplates(o key.Object, location key.Location) []Input {
 	x := w[o.Key()]
-	if x.notes[v1alpha1.ExpandAnnotation] != "true" {
+	if x.annotations[v1alpha1.ExpandAnnotation] != "true" {
 		return nil
 	}
 	switch x.data["a"] {

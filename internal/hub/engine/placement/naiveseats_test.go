@@ -31,13 +31,13 @@ func (w world) naivePicked(open []key.Location, uid string, spec v1alpha1.Placem
 		best := slices.MaxFunc(open, func(a, b key.Location) int {
 			rank := func(l key.Location) (behind int, group, own uint64) {
 				x := w[locationAt(l).Key()]
-				if by := spec.Pick.SpreadBy; by != "" {
+				if label := spec.Pick.SpreadBy; label != "" {
 					for _, p := range picked {
-						if w[locationAt(p).Key()].labels[by] == x.labels[by] {
+						if w[locationAt(p).Key()].labels[label] == x.labels[label] {
 							behind--
 						}
 					}
-					group = score(uid, "="+x.labels[by])
+					group = score(uid, "="+x.labels[label])
 				}
 				return behind, group, score(uid, x.uid)
 			}
@@ -52,28 +52,28 @@ func (w world) naivePicked(open []key.Location, uid string, spec v1alpha1.Placem
 	return picked
 }
 
-// naiveTainted says whether taints keep an object from a location: any of those that evict
-// or, unless of is nil, that have no more come. Then *of is an object, or nil for one that
-// is nowhere.
-func (w world) naiveTainted(l key.Location, tolerations []v1alpha1.Toleration, of **key.Object) bool {
+// naiveTainted reports whether taints keep an object from a location: any with effect Evict or,
+// unless object is nil, those with effect NoPlace. *object is nil for an object that is at no
+// location.
+func (w world) naiveTainted(l key.Location, tolerations []v1alpha1.Toleration, object **key.Object) bool {
 	x := w[locationAt(l).Key()]
 	spec, _ := x.spec.(v1alpha1.LocationSpec)
 	status, _ := x.status.(v1alpha1.LocationStatus)
 	for _, t := range spec.Taints {
 		tolerated := false
-		for _, by := range tolerations {
-			key, effect := by.Key == "" || by.Key == t.Key, by.Effect == "" || by.Effect == t.Effect
-			tolerated = tolerated || key && effect && (by.Operator == "Exists" || by.Value == t.Value)
+		for _, toleration := range tolerations {
+			key, effect := toleration.Key == "" || toleration.Key == t.Key, toleration.Effect == "" || toleration.Effect == t.Effect
+			tolerated = tolerated || key && effect && (toleration.Operator == "Exists" || toleration.Value == t.Value)
 		}
 		switch {
 		case tolerated:
 		case t.Effect == "Evict":
 			return true
-		case of == nil: // assigned directly, or asked
-		case *of == nil:
+		case object == nil: // assigned directly, or asked
+		case *object == nil:
 			return true
 		default:
-			report := w[key.Report{Location: l, Origin: key.Placed, Object: **of}.Key()]
+			report := w[key.Report{Location: l, Origin: key.Placed, Object: **object}.Key()]
 			if report == nil {
 				return true
 			}

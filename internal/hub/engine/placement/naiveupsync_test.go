@@ -11,8 +11,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// naiveAsked says whether what is like an object of a space is to be seen from there, where
-// it is born at a location.
+// naiveAsked reports whether objects of the identity are upsynced to the space from a location.
 func (w world) naiveAsked(o key.Object, l key.Location) bool {
 	if admitted, _ := w.naiveAdmitted(o, l); !admitted || w.naiveGoing(o.Space) || w.naiveMute(o.Space, l) {
 		return false
@@ -37,7 +36,7 @@ func (w world) naiveAsks(s key.Space, p naivePlacement) []key.Location {
 	return w.naivePicked(open, p.uid, p.spec)
 }
 
-// naiveMute says whether a ServiceAccount acts for any of a space's objects at a location.
+// naiveMute reports whether a ServiceAccount acts for any objects of a space at a location.
 func (w world) naiveMute(s key.Space, l key.Location) bool {
 	spec, _ := w[locationAt(l).Key()].spec.(v1alpha1.LocationSpec)
 	for _, e := range spec.Admit {
@@ -75,19 +74,19 @@ func checkAsked(t *rapid.T, state table.Reader, w world) {
 		row := state.Get(locationAt(l).Key())
 		for _, o := range worldObjects() {
 			want := w.naiveLocationIsThere(l) && w.naiveAsked(o, l)
-			if got := AskedOf(row).For(o, PlacingOf(row)); got != want {
+			if got := UpsyncsOf(row).For(o, PlacingOf(row)); got != want {
 				t.Fatalf("%s at %s is asked for: %v, want %v", o.Path(), l, got, want)
 			}
 		}
 	}
 }
 
-// text is what is asked.
-func (u *upsyncs) text() map[string]string {
+// text formats the index.
+func (u *upsyncIndex) text() map[string]string {
 	all := map[string]string{}
-	for l, of := range u.at {
-		for _, one := range of {
-			all[string(l)] += fmt.Sprintf("%+v", one.asks)
+	for l, upsyncs := range u.byLocation {
+		for _, one := range upsyncs {
+			all[string(l)] += fmt.Sprintf("%+v", one.entries)
 		}
 	}
 	return all

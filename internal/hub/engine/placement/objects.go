@@ -22,32 +22,32 @@ const wildcard = "*"
 // objectTest is one compiled entry of a Placement's downsync or a Customizer's match.
 type objectTest struct {
 	criteria[subject]
-	// group (as in keys), resources and namespaces say which keys can match; nil is any.
+	// group (as in keys), resources and namespaces limit the keys that can match; nil means any.
 	group      *string
 	resources  sets.Set[string]
 	namespaces sets.Set[string]
-	// byNamespace says that the labels of namespaces matter.
+	// byNamespace reports whether the test depends on the labels of namespaces.
 	byNamespace bool
 	returns     returns
 	createOnly  bool
-	// associated is as a wire.Policy has it.
+	// associated is in the format of wire.Policy.
 	associated string
-	// followed says that what objects refer to follows them, if it is of the kinds in follows.
+	// followed reports whether references follow the objects; follows are the permitted kinds.
 	followed bool
 	follows  refs.Kinds
 }
 
-// subject is an object as tests see it.
+// subject is an object with the inputs of tests.
 type subject struct {
 	key.Object
 	row   *table.Row
 	state table.Reader
-	// memo is that of the step; nil: there is none.
+	// memo is the cache of the step; it may be nil.
 	memo *memo
 }
 
-// namespaceLabels are the labels of the object's namespace; ok is false when
-// the space has no such namespace.
+// namespaceLabels returns the labels of the object's namespace; ok is false if the space has no
+// such namespace.
 func (s subject) namespaceLabels() (l table.Labels, ok bool) {
 	return s.memo.namespaceLabels(s.state, namespaceAt{s.Space, s.Namespace})
 }
@@ -69,9 +69,9 @@ func compileDownsync(entries []v1alpha1.Downsync, follows []v1alpha1.Follows) []
 	return tests
 }
 
-// policy is how the entry of a placement treats its objects.
-func (t *objectTest) policy(of *placement) wire.Policy {
-	policy := of.treatment
+// policy returns the policy of an entry of a placement for its objects.
+func (t *objectTest) policy(placement *placement) wire.Policy {
+	policy := placement.treatment
 	policy.CreateOnly, policy.Associated = t.createOnly, t.associated
 	return policy
 }
@@ -134,7 +134,7 @@ func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 
 func notAmong(name string) string { return fmt.Sprintf("%q is not among them", name) }
 
-// ofNamespace is why, unless the object has no namespace: then that is the reason.
+// ofNamespace returns why, or the reason that the object has no namespace.
 func (s subject) ofNamespace(why string) string {
 	if s.Namespace == "" {
 		return "the object is cluster-scoped"
@@ -170,12 +170,12 @@ func (s subject) inSelectedNamespace(list []*selectors.Selector) bool {
 	return ok && s.memo.namespaceMatches(list, l)
 }
 
-// maxParts bounds into how many parts of a space a test reaches by the namespaces that it names. One
-// that names more reaches into the whole of each resource.
-const maxParts = 256
+// maxPrefixes bounds the key prefixes of a test with named namespaces. A test with more of them
+// reads all objects of its resources.
+const maxPrefixes = 256
 
-// reach calls fn for the parts of a space that hold all objects the test may match, of one
-// namespace unless that is empty.
+// reach calls fn for the key ranges of a space that contain all objects that the test may match. If
+// namespace is not empty, they are limited to it.
 func (t *objectTest) reach(space key.Space, namespace string, fn func(reach)) {
 	if t.problem != "" || namespace != "" && t.namespaces != nil && !t.namespaces.Has(namespace) {
 		return
@@ -189,7 +189,7 @@ func (t *objectTest) reach(space key.Space, namespace string, fn func(reach)) {
 		switch {
 		case namespace != "":
 			fn(reach{key.NamespacePrefix(space, r, namespace), ""})
-		case t.namespaces != nil && len(t.resources)*len(t.namespaces) <= maxParts:
+		case t.namespaces != nil && len(t.resources)*len(t.namespaces) <= maxPrefixes:
 			for ns := range t.namespaces {
 				fn(reach{key.NamespacePrefix(space, r, ns), ""})
 			}
@@ -199,6 +199,5 @@ func (t *objectTest) reach(space key.Space, namespace string, fn func(reach)) {
 	}
 }
 
-// reach is a part of a space: the keys below a prefix, of one namespace unless that is
-// empty.
+// reach is a range of keys: those with a prefix, and, unless it is empty, in a namespace.
 type reach struct{ prefix, namespace string }

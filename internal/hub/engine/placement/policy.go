@@ -15,26 +15,26 @@ import (
 // placement is one compiled Placement.
 type placement struct {
 	scope
-	// reaches are the spaces that it places objects of; nil: its own alone.
+	// reaches selects the spaces whose objects it places; nil: only its own space.
 	reaches *criteria[tenant]
-	// tenant is the space that it was resolved for, if it reaches some.
+	// tenant is the space for which it was resolved, if it selects spaces.
 	tenant    tenant
 	suspended bool
-	// waits says that deletions wait for removal.
+	// waits reports whether deletions wait for removal.
 	waits     bool
 	treatment wire.Policy
-	// upsync is what it asks to see, each entry as it is where everything is admitted.
+	// upsync holds its upsync entries for locations that admit everything.
 	upsync []wire.Upsync
-	// names are those of its locations that are named, in order.
+	// names are the location names in its spec, in order.
 	names []string
 }
 
-// compile compiles the row of a Placement; nil if it does not act.
-func compile(of key.Placement, row *table.Row) *placement {
+// compile compiles the row of a Placement; nil if it is not in effect.
+func compile(name key.Placement, row *table.Row) *placement {
 	if !acts(row) {
 		return nil
 	}
-	p := &placement{scope: scope{name: of.Name, ref: of.In(of.Space), spec: specOf(row), follows: followsOf(row), admitted: true, seating: &seating{uid: row.Meta.UID}}}
+	p := &placement{scope: scope{name: name.Name, ref: name.In(name.Space), spec: specOf(row), follows: followsOf(row), admitted: true, scheduling: &scheduling{uid: row.Meta.UID}}}
 	var spec v1alpha1.PlacementSpec
 	if p.spec != "" {
 		if err := json.Unmarshal([]byte(p.spec), &spec); err != nil {
@@ -42,7 +42,7 @@ func compile(of key.Placement, row *table.Row) *placement {
 			return p
 		}
 	}
-	if spec.Spaces != nil && of.Space != key.Root {
+	if spec.Spaces != nil && name.Space != key.Root {
 		p.problems = append(p.problems, "spaces: only Placements in the space root reach others")
 		return p
 	}
@@ -53,7 +53,7 @@ func compile(of key.Placement, row *table.Row) *placement {
 		}
 	}
 	p.suspended, p.waits, p.treatment = spec.Suspend, spec.WaitForRemoval, treatment(&spec)
-	p.seating.tolerations, p.seating.pick = spec.Tolerations, spec.Pick
+	p.scheduling.tolerations, p.scheduling.pick = spec.Tolerations, spec.Pick
 	for _, l := range spec.Locations {
 		p.names = append(p.names, l.Names...)
 	}
@@ -62,19 +62,19 @@ func compile(of key.Placement, row *table.Row) *placement {
 	p.locations = compileLocations("locations", spec.Locations)
 	p.tests = compileDownsync(spec.Downsync, readFollows(p.follows))
 	p.yields, p.upsync = compileUpsync(spec.Upsync)
-	p.note()
+	p.noteProblems()
 	return p
 }
 
-// matched is what the entries of a placement that match an object say together.
+// matched combines the entries of a placement that match an object.
 type matched struct {
 	policy  wire.Policy
 	returns returns
-	// follows are the kinds of what the object refers to that follow it.
+	// follows are the kinds of references that follow the object.
 	follows refs.Kinds
 }
 
-// matches says whether the placement matches an object, and what its entries say of it.
+// matches reports whether the placement matches an object, and combines the entries that do.
 func (p *placement) matches(s subject) (m matched, ok bool) {
 	for i := range p.tests {
 		t := &p.tests[i]

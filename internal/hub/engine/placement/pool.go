@@ -2,16 +2,16 @@ package placement
 
 import "weak"
 
-// A pool interns one value per key, for as long as somebody uses it.
+// A pool interns one value per key for as long as the value is in use.
 type pool[V any] struct {
 	values  map[string]weak.Pointer[V]
 	sweepAt int
 }
 
-// minSweep keeps small pools from being swept all the time.
+// minSweep is the size up to which a pool is not swept.
 const minSweep = 64
 
-// get returns the value of a key, made by fresh if there is none.
+// get returns the value for a key. If there is none, fresh makes it.
 func (p *pool[V]) get(key string, fresh func() *V) *V {
 	if w, ok := p.values[key]; ok {
 		if v := w.Value(); v != nil {
@@ -26,8 +26,8 @@ func (p *pool[V]) get(key string, fresh func() *V) *V {
 	return v
 }
 
-// sweep forgets values that nobody uses. It runs whenever the pool has doubled,
-// so that its cost per value made is constant.
+// sweep drops values that are no longer in use. It runs when the pool has doubled, so that its cost
+// per value is constant.
 func (p *pool[V]) sweep() {
 	if p.values == nil {
 		p.values = map[string]weak.Pointer[V]{}

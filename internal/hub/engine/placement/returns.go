@@ -12,26 +12,25 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// StatusManager is the field manager of statuses that came back. Its entry in managedFields
-// tells them from statuses that were written in the space.
+// StatusManager is the field manager of returned statuses. Its entry in managedFields distinguishes
+// them from statuses that clients write in the space.
 const StatusManager = "orrery-status"
 
-// returns is what a source says of an object's status at its locations. Of what several
-// say, the greatest counts.
+// returns is the return policy of a source for the status of an object. Of several policies, the
+// greatest applies.
 type returns uint8
 
 const (
-	// returnsNothing is of what follows: the Placement says nothing, and has no status
-	// returned that nobody asks for.
+	// returnsNothing is the policy for objects that follow others. It requests no status.
 	returnsNothing returns = iota
-	// returnsDefault is of a source that says nothing.
+	// returnsDefault is the policy of a source that sets none.
 	returnsDefault
 	returnsNone
 	returnsSingleton
 	returnsRollup
 )
 
-// returnsOf reads what the API says; what is unknown is as if it were not said.
+// returnsOf converts a policy of the API. An unknown value is the default.
 func returnsOf(policy v1alpha1.ReturnStatus) returns {
 	switch policy {
 	case v1alpha1.ReturnStatusNone:
@@ -44,41 +43,41 @@ func returnsOf(policy v1alpha1.ReturnStatus) returns {
 	return returnsDefault
 }
 
-// returning is how the status of an object comes back: way is what is done, said is the
-// greatest of what the sources say. They differ where nothing is said.
-type returning struct{ way, said returns }
+// returning is the return policy of an object: requested is the greatest policy of its sources, and
+// effective is the policy in use. They differ where no source sets one.
+type returning struct{ effective, requested returns }
 
-// returnOf says how the status of an object comes back by its sources. What any of them says
-// counts more than what is done where none says anything: nothing, for instance, of objects
-// that are bound, since their status is the provider's to write.
+// returnOf computes the return policy of an object. A policy of a source takes precedence over the
+// default. The default for a bound object is to return nothing, since the provider writes its
+// status.
 func returnOf(s subject, provided bool, sources []Source) (r returning) {
 	for _, source := range sources {
-		for _, p := range source.parts {
-			r.said = max(r.said, p.returns)
+		for _, p := range source.policies {
+			r.requested = max(r.requested, p.returns)
 		}
 	}
-	unsaid := returnsOf(DefaultReturn(s.Resource))
-	if r.way = r.said; r.said == returnsDefault {
-		if r.way = unsaid; unsaid > returnsNone && (provided || WrittenHere(s.row)) {
-			r.way = returnsNone
+	byDefault := returnsOf(DefaultReturn(s.Resource))
+	if r.effective = r.requested; r.requested == returnsDefault {
+		if r.effective = byDefault; byDefault > returnsNone && (provided || WrittenHere(s.row)) {
+			r.effective = returnsNone
 		}
 	}
-	if r.way <= returnsNone || unsaid == returnsNone {
+	if r.effective <= returnsNone || byDefault == returnsNone {
 		return returning{}
 	}
 	return r
 }
 
-// sets are the locations whose statuses come back. A source that says nothing goes along
-// with a Rollup, which is about all locations but those of which somebody says None; a
-// Singleton is about the locations for which it is asked.
+// sets returns the locations whose status returns. With Rollup, these are also the locations of
+// sources that set no policy or Singleton, but not those of sources with None. With Singleton,
+// these are the locations of sources that set it.
 func (r returning) sets(sources []Source) (all []*locationSet) {
-	if r.way == returnsNothing {
+	if r.effective == returnsNothing {
 		return nil
 	}
 	for _, source := range sources {
-		for _, p := range source.parts {
-			if p.returns == r.said || r.said == returnsRollup && (p.returns == returnsSingleton || p.returns == returnsDefault) {
+		for _, p := range source.policies {
+			if p.returns == r.requested || r.requested == returnsRollup && (p.returns == returnsSingleton || p.returns == returnsDefault) {
 				all = append(all, p.locations)
 			}
 		}
@@ -86,9 +85,9 @@ func (r returning) sets(sources []Source) (all []*locationSet) {
 	return all
 }
 
-// policy is the way as the API names it.
+// policy returns the effective policy in the terms of the API.
 func (r returning) policy() v1alpha1.ReturnStatus {
-	switch r.way {
+	switch r.effective {
 	case returnsSingleton:
 		return v1alpha1.ReturnStatusSingleton
 	case returnsRollup:
@@ -97,14 +96,15 @@ func (r returning) policy() v1alpha1.ReturnStatus {
 	return v1alpha1.ReturnStatusNone
 }
 
-// Returns says how the object's status comes back, and from which locations, in order. The
-// caller must not change them. A Singleton comes back while they are exactly one.
-func (m *Membership) Returns() (way v1alpha1.ReturnStatus, from []key.Location) {
+// Returns returns the return policy and the locations whose status returns, in order. The caller
+// must not change the slice. With Singleton, the status returns only if there is exactly one
+// location.
+func (m *Membership) Returns() (effective v1alpha1.ReturnStatus, from []key.Location) {
 	return m.returning.policy(), m.statuses
 }
 
-// Asking are the Placements, as they are named in the object's space and in order, by which
-// its status comes back.
+// Asking returns the Placements, as they are named in the object's space and in order, by which its
+// status returns.
 func (m *Membership) Asking() (names []key.PlacementRef) {
 	for _, s := range m.sources {
 		if s.Placement != "" && len(m.returning.sets([]Source{s})) > 0 {
@@ -114,17 +114,17 @@ func (m *Membership) Asking() (names []key.PlacementRef) {
 	return names
 }
 
-// returnsFrom says whether the status at a location comes back.
+// returnsFrom reports whether the status at a location returns.
 func (m *Membership) returnsFrom(location key.Location) bool {
 	_, ok := slices.BinarySearch(m.statuses, location)
 	return ok
 }
 
-// DefaultReturn is what is done about the status of a resource's objects where nothing is
-// said. Where that is None there is no status that could come back.
+// DefaultReturn returns the policy for the status of a resource's objects if no source sets one.
+// None means that the resource has no status that could return.
 func DefaultReturn(r key.Resource) v1alpha1.ReturnStatus {
 	switch {
-	case Never(r) != "" || r == key.Namespaces || r == key.CRDs: // what their status says is of the space
+	case Never(r) != "" || r == key.Namespaces || r == key.CRDs: // their status describes the space
 		return v1alpha1.ReturnStatusNone
 	case rollup.Has(r) || !r.Builtin():
 		return v1alpha1.ReturnStatusRollup
@@ -134,7 +134,7 @@ func DefaultReturn(r key.Resource) v1alpha1.ReturnStatus {
 	return v1alpha1.ReturnStatusNone
 }
 
-// single says whether a built-in resource without a rollup has a status.
+// single reports whether a built-in resource without a rollup has a status.
 func single(r key.Resource) bool {
 	var all []string
 	switch r.APIGroup() {
@@ -158,7 +158,7 @@ func single(r key.Resource) bool {
 	return slices.Contains(all, r.Resource)
 }
 
-// WrittenHere says whether somebody in the space writes the status of a row's object.
+// WrittenHere reports whether a client in the space writes the status of a row's object.
 func WrittenHere(row *table.Row) bool {
 	if !bytes.Contains(row.Value, []byte(`"f:status"`)) {
 		return false

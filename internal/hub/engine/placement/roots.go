@@ -9,27 +9,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// roots has the Placements of root that reach into other spaces. What such a Placement
-// selects differs between spaces only by what locations admit of them, so spaces that are
-// alike in that share what follows of it.
+// roots holds the Placements of root that select other spaces. The locations that such a Placement
+// selects differ between spaces only by admission. So spaces to which the same locations admit
+// objects share a compiled Placement.
 type roots struct {
 	all policies[*rooted]
-	// of has, by space that exists, the Placements that reach it, as they are there, in the
-	// order of names.
-	of map[key.Space][]*placement
+	// bySpace holds, for each existing space, the Placements that apply to it, by name.
+	bySpace map[key.Space][]*placement
 }
 
-// rooted is a Placement of root that reaches into other spaces. Its own set is what it
-// selects whatever locations admit.
+// rooted is a Placement of root that selects other spaces. Its own set of locations ignores
+// admission.
 type rooted struct {
 	*placement
-	// views has it for spaces, by what locations admit of them.
+	// views holds the Placement as it applies to spaces, by the locations that admit them.
 	views map[string]*placement
 }
 
-func newRoots() roots { return roots{of: map[key.Space][]*placement{}} }
+func newRoots() roots { return roots{bySpace: map[key.Space][]*placement{}} }
 
-// tenantsIn are the spaces of a state, root left out, with their rows.
+// tenantsIn yields the spaces of a state, except root, with their rows.
 func tenantsIn(state table.Reader) iter.Seq2[tenant, *table.Row] {
 	prefix := key.ResourcePrefix(key.Root, key.Spaces)
 	return func(yield func(tenant, *table.Row) bool) {
@@ -39,8 +38,7 @@ func tenantsIn(state table.Reader) iter.Seq2[tenant, *table.Row] {
 	}
 }
 
-// view is a different text for each choice of the locations that admit anything of a space
-// that exists.
+// view returns a text that identifies which locations admit any object of an existing space.
 func (gs *gates) view(s key.Space) string {
 	var v []byte
 	for i, g := range gs.groups {
@@ -51,7 +49,8 @@ func (gs *gates) view(s key.Space) string {
 	return string(v)
 }
 
-// views are those of all spaces, at the cost of what the locations admit.
+// views computes view for all spaces at once. Its cost is in proportion to the spaces that
+// locations admit.
 func (gs *gates) views() func(key.Space) string {
 	all := map[key.Space][]byte{}
 	for i, g := range gs.groups {
@@ -65,14 +64,14 @@ func (gs *gates) views() func(key.Space) string {
 	return func(s key.Space) string { return string(all[s]) }
 }
 
-// updateRoots updates the Placements of root that reach into other spaces, and which these
-// are, and notes which objects must be evaluated again for that.
+// updateRoots recompiles the Placements of root that select other spaces, and schedules the objects
+// that must be evaluated again.
 func (s *step) updateRoots(moved []key.Location) {
 	anew := s.compileRoots()
 	if len(s.roots.all) == 0 && len(anew) == 0 {
 		return
 	}
-	if len(s.readmitted) > 0 { // a space may be like others than before
+	if len(s.readmitted) > 0 { // spaces may be grouped differently now
 		for _, r := range s.roots.all {
 			clear(r.views)
 		}
@@ -92,7 +91,7 @@ func (s *step) updateRoots(moved []key.Location) {
 	s.reachRoots(anew, changed)
 }
 
-// compileRoots compiles those that have changed, and returns their names.
+// compileRoots compiles the Placements of root that have changed, and returns their names.
 func (s *step) compileRoots() map[string]bool {
 	anew := map[string]bool{}
 	for _, c := range s.placed {
@@ -101,8 +100,8 @@ func (s *step) compileRoots() map[string]bool {
 		}
 		i, found := s.roots.all.find(c.Name)
 		if found && acts(c.Cur) {
-			was := s.roots.all[i]
-			if was.spec == specOf(c.Cur) && was.follows == followsOf(c.Cur) && was.seating.uid == c.Cur.Meta.UID {
+			old := s.roots.all[i]
+			if old.spec == specOf(c.Cur) && old.follows == followsOf(c.Cur) && old.scheduling.uid == c.Cur.Meta.UID {
 				continue
 			}
 		}
@@ -120,8 +119,8 @@ func (s *step) compileRoots() map[string]bool {
 	return anew
 }
 
-// reachRoots brings up to date which Placements reach which spaces. anew are those that are
-// new or gone, and changed those of which another set is selected.
+// reachRoots recomputes which Placements apply to which spaces. anew are the names of Placements
+// that are new or gone; changed are those with another set of locations.
 func (s *step) reachRoots(anew map[string]bool, changed map[*placement]bool) {
 	again := len(s.readmitted) > 0
 	if again || len(anew) > 0 {
@@ -134,7 +133,7 @@ func (s *step) reachRoots(anew map[string]bool, changed map[*placement]bool) {
 			there[t.name] = true
 			s.setRoots(t.name, s.rootsOf(t, view, func(r *rooted) bool { return again || anew[r.name] || touched[t.name] }), changed)
 		}
-		for space := range s.roots.of {
+		for space := range s.roots.bySpace {
 			if !there[space] {
 				s.setRoots(space, nil, changed)
 			}
@@ -154,7 +153,7 @@ func (s *step) reachRoots(anew map[string]bool, changed map[*placement]bool) {
 	if len(changed) == 0 {
 		return
 	}
-	for space, all := range s.roots.of {
+	for space, all := range s.roots.bySpace {
 		for _, p := range all {
 			if changed[p] {
 				p.reach(space, s.reaches)
@@ -163,13 +162,13 @@ func (s *step) reachRoots(anew map[string]bool, changed map[*placement]bool) {
 	}
 }
 
-// rootsOf are the Placements that reach a space, as they are there. Of those that are not to
-// be looked at again it is known whether they do.
+// rootsOf returns the Placements that apply to a space. again selects those whose selector must be
+// evaluated again; for others, the earlier result is used.
 func (s *step) rootsOf(t tenant, view func(key.Space) string, again func(*rooted) bool) []*placement {
 	if t.name == key.Root {
 		return nil
 	}
-	known := policies[*placement](s.roots.of[t.name])
+	known := policies[*placement](s.roots.bySpace[t.name])
 	var now []*placement
 	for _, r := range s.roots.all {
 		if !again(r) {
@@ -190,44 +189,44 @@ func (s *step) rootsOf(t tenant, view func(key.Space) string, again func(*rooted
 	return now
 }
 
-// viewed is a Placement of root as it is in a space, and in those that are like it.
+// viewed returns a Placement of root as it applies to a space and to those with the same view.
 func (s *step) viewed(r *rooted, t tenant) *placement {
-	p, seating := *r.placement, *r.seating
-	p.ref, p.tenant, p.admitted, p.seating = key.Placement{Space: key.Root, Name: r.name}.In(t.name), t, true, &seating
+	p, scheduling := *r.placement, *r.scheduling
+	p.ref, p.tenant, p.admitted, p.scheduling = key.Placement{Space: key.Root, Name: r.name}.In(t.name), t, true, &scheduling
 	seen := func(names []key.Location) *locationSet {
-		all := slices.DeleteFunc(slices.Clone(names), func(l key.Location) bool { return !p.sees(s.locations[l], s.gates.admit(l), t) })
-		return s.sets.of(all, nil)
+		all := slices.DeleteFunc(slices.Clone(names), func(l key.Location) bool { return !p.isVisible(s.locations[l], s.gates.admit(l), t) })
+		return s.sets.intern(all, nil)
 	}
-	p.set, seating.barred, seating.known = seen(r.set.names), seen(r.seating.barred.names), nil
+	p.set, scheduling.barred, scheduling.known = seen(r.set.names), seen(r.scheduling.barred.names), nil
 	return &p
 }
 
-// setRoots notes which Placements reach a space, and has the objects evaluated again of
-// those for which that is different.
+// setRoots records which Placements apply to a space, and schedules the objects of those that have
+// changed.
 func (s *step) setRoots(space key.Space, now []*placement, changed map[*placement]bool) {
-	was := policies[*placement](s.roots.of[space])
-	if slices.ContainsFunc(slices.Concat(was, now), func(p *placement) bool { return len(p.upsync) > 0 }) {
-		s.asksMove(space)
+	old := policies[*placement](s.roots.bySpace[space])
+	if slices.ContainsFunc(slices.Concat(old, now), func(p *placement) bool { return len(p.upsync) > 0 }) {
+		s.recheckUpsyncs(space)
 	}
-	for _, p := range was {
+	for _, p := range old {
 		if i, found := policies[*placement](now).find(p.name); !found || !s.sameRoot(p, now[i]) || changed[p] {
 			p.reach(space, s.reaches)
 		}
 	}
 	for _, p := range now {
-		if i, found := was.find(p.name); !found || !s.sameRoot(was[i], p) {
+		if i, found := old.find(p.name); !found || !s.sameRoot(old[i], p) {
 			p.reach(space, s.reaches)
 		}
 	}
 	if len(now) > 0 {
-		s.roots.of[space] = now
+		s.roots.bySpace[space] = now
 	} else {
-		delete(s.roots.of, space)
+		delete(s.roots.bySpace, space)
 	}
 }
 
-// sameRoot says whether a Placement is the same in a space as before.
-func (s *step) sameRoot(was, now *placement) bool {
-	return was == now || was.spec == now.spec && was.follows == now.follows && was.seating.uid == now.seating.uid && was.set == now.set && was.seating.barred == now.seating.barred &&
+// sameRoot reports whether a Placement is unchanged for a space.
+func (s *step) sameRoot(old, now *placement) bool {
+	return old == now || old.spec == now.spec && old.follows == now.follows && old.scheduling.uid == now.scheduling.uid && old.set == now.set && old.scheduling.barred == now.scheduling.barred &&
 		!slices.ContainsFunc(now.set.names, func(l key.Location) bool { return s.relocated[l] })
 }

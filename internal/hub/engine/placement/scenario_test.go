@@ -20,31 +20,31 @@ import (
 // TestScenarios runs testdata/*.txtar. The files of an archive are steps:
 //
 //	apply SPACE        YAML objects, written in one revision; a Placement without a status
-//	                   by somebody who may read everything
+//	                   by an author that may read everything
 //	delete SPACE       GROUP/RESOURCE/[NAMESPACE/]NAME, one per line
 //	report LOCATION    SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME STATE, one per line
 //	places             what is expected to be placed where
 //	why PATH LOCATION  the expected explanation
 //	status SPACE NAME  the expected status of a Placement
-//	used SPACE NAME    what of a Customizer can't be used, and why
+//	used SPACE NAME    the expected problems of a Customizer
 //	locations SPACE    the locations that a space sees
-//	asked LOCATION     what is asked to see of a location
+//	asked LOCATION     the upsync entries of a location
 func TestScenarios(t *testing.T) {
 	scenario.Run(t, func(t *testing.T) scenario.Step {
-		s := &told{T: t}
+		s := &scenarioState{T: t}
 		_, s.table = newTable()
 		return s.step
 	})
 }
 
-// told is the state of a scenario.
-type told struct {
+// scenarioState is the state of a scenario.
+type scenarioState struct {
 	*testing.T
 	table *table.Writer
 	rev   int64
 }
 
-func (s *told) step(words []string, data []byte) (gives string, expects bool) {
+func (s *scenarioState) step(words []string, data []byte) (result string, expects bool) {
 	args := append(words[1:], "", "")
 	switch words[0] {
 	case "apply":
@@ -65,7 +65,7 @@ func (s *told) step(words []string, data []byte) (gives string, expects bool) {
 	case "locations":
 		return s.locations(key.Space(args[0])), true
 	case "asked":
-		return s.asked(key.Location(args[0])), true
+		return s.upsyncs(key.Location(args[0])), true
 	case "used":
 		return s.problems(key.Space(args[0]), args[1]), true
 	}
@@ -94,7 +94,7 @@ var scenarioKinds = map[string]key.Resource{
 	"APIBinding":               key.APIBindings,
 }
 
-func (s *told) applyYAML(space key.Space, data []byte) {
+func (s *scenarioState) applyYAML(space key.Space, data []byte) {
 	s.rev++
 	var updates []table.Update
 	for doc := range bytes.SplitSeq(data, []byte("---\n")) {
@@ -155,13 +155,13 @@ func followsAll(doc []byte) (status v1alpha1.PlacementStatus) {
 	return status
 }
 
-func (s *told) write(updates []table.Update) {
+func (s *scenarioState) write(updates []table.Update) {
 	if err := s.table.Apply(s.rev, updates); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *told) remove(space key.Space, identities []string) {
+func (s *scenarioState) remove(space key.Space, identities []string) {
 	s.rev++
 	var updates []table.Update
 	for _, id := range identities {
@@ -174,7 +174,7 @@ func (s *told) remove(space key.Space, identities []string) {
 	s.write(updates)
 }
 
-func (s *told) report(l key.Location, words []string) {
+func (s *scenarioState) report(l key.Location, words []string) {
 	s.rev++
 	var updates []table.Update
 	for ; len(words) > 1; words = words[2:] {
@@ -190,7 +190,7 @@ func (s *told) report(l key.Location, words []string) {
 	s.write(updates)
 }
 
-func (s *told) places() string {
+func (s *scenarioState) places() string {
 	var b strings.Builder
 	s.table.Snapshot().Ascend("o/", func(row *table.Row) bool {
 		m, ok := row.In.(*Membership)
@@ -232,7 +232,7 @@ func (s *told) places() string {
 	return b.String()
 }
 
-func (s *told) locations(space key.Space) string {
+func (s *scenarioState) locations(space key.Space) string {
 	var seen []string
 	s.table.Snapshot().Ascend(key.ResourcePrefix(key.Root, key.Locations), func(row *table.Row) bool {
 		if l, ok := key.LocationOf(row.Key); ok && Shown(row, space) {
@@ -243,17 +243,17 @@ func (s *told) locations(space key.Space) string {
 	return fmt.Sprintf("%v\n", seen)
 }
 
-func (s *told) asked(l key.Location) string {
+func (s *scenarioState) upsyncs(l key.Location) string {
 	var b strings.Builder
 	row, _ := s.table.Get(l.Key())
-	asks, _ := AskedOf(row).Asks()
-	for _, a := range asks {
+	entries, _ := UpsyncsOf(row).Entries()
+	for _, a := range entries {
 		_, _ = fmt.Fprintf(&b, "%s\n", mustJSON(a))
 	}
 	return b.String()
 }
 
-func (s *told) why(path string, l key.Location) string {
+func (s *scenarioState) why(path string, l key.Location) string {
 	o, err := key.ParsePath(path)
 	if err != nil {
 		s.Fatal(err)
@@ -261,7 +261,7 @@ func (s *told) why(path string, l key.Location) string {
 	return Explain(s.table.Snapshot(), o, l).String()
 }
 
-func (s *told) status(space key.Space, name string) string {
+func (s *scenarioState) status(space key.Space, name string) string {
 	status, ok := StatusOf(s.table.Snapshot(), key.Placement{Space: space, Name: name})
 	if !ok {
 		return "gone\n"
@@ -282,7 +282,7 @@ func (s *told) status(space key.Space, name string) string {
 	return text
 }
 
-func (s *told) problems(space key.Space, name string) string {
+func (s *scenarioState) problems(space key.Space, name string) string {
 	problems, ok := ProblemsOf(s.table.Snapshot(), space, name, nil)
 	if !ok {
 		return "gone\n"

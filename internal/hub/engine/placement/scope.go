@@ -12,43 +12,42 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// scope is what compiled policies have in common: which objects of their space they match,
-// and which locations they select.
+// scope is the common part of compiled policies: which objects of their space they match, and which
+// locations they select.
 type scope struct {
 	name string
-	// ref is how a Placement is named in the space of its objects; empty of others.
+	// ref is the name of a Placement in the space of its objects; empty for Customizers.
 	ref  key.PlacementRef
-	spec string // as it is in the log, to recognize writes that change only the status
-	// follows is what the status says of what follows, as it is in the log.
+	spec string // JSON; used to recognize writes that change only the status
+	// follows is the JSON of status.follows.
 	follows string
-	// tests match the objects: one that fits is enough.
+	// tests match the objects; one match is enough.
 	tests []objectTest
-	// yields match the objects that a Placement leaves to its locations: its upsync.
+	// yields are the tests of a Placement's upsync.
 	yields []objectTest
-	// locations select the locations: one that fits is enough.
+	// locations select the locations; one match is enough.
 	locations []locationTest
-	// admitted selects only locations that admit something of the space, see sees.
+	// admitted limits the selection to visible locations, see isVisible.
 	admitted bool
 	// everywhere selects all locations, including future ones.
 	everywhere bool
-	// problems are what is wrong with the spec; a broken entry selects nothing.
+	// problems are the errors in the spec; an entry with an error selects nothing.
 	problems []string
-	// needs is what the policy needs of a location, for objects to be rendered; nil:
-	// nothing of any.
-	needs func(at Site) string
-	// set is what the location tests select; nil is everywhere, without needs.
+	// needs returns the values of a location that rendering uses; nil if there are none.
+	needs func(loc Site) string
+	// set holds the selected locations; nil: all, without needs.
 	set *locationSet
-	// seating says which of them an object gets; nil: all.
-	seating *seating
+	// scheduling chooses among them for each object; nil: each object gets all.
+	scheduling *scheduling
 }
 
 func (p *scope) base() *scope { return p }
 
-// selective says that the policy needs a set of locations: it is not the same at all.
+// selective reports whether the policy needs a set of locations.
 func (p *scope) selective() bool { return !p.everywhere || p.needs != nil }
 
-// note notes the problems of the tests.
-func (p *scope) note() {
+// noteProblems collects the problems of the tests.
+func (p *scope) noteProblems() {
 	for _, t := range p.locations {
 		if t.problem != "" {
 			p.problems = append(p.problems, t.problem)
@@ -61,45 +60,45 @@ func (p *scope) note() {
 	}
 }
 
-// acts says that there is a policy, that is not being deleted, nor for a lower hub.
+// acts reports whether a policy is in effect: it exists, is not being deleted, and is not meant for
+// a lower hub.
 func acts(row *table.Row) bool {
 	return row != nil && !row.Meta.Deleting && !v1alpha1.IsForBelow(row.Meta.Labels)
 }
 
-// specOf is a copy of a row's spec, which does not keep the row's value alive.
+// specOf returns a copy of a row's spec. It does not keep the row's value in memory.
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 
-// selects says whether a location is one of the policy's.
-func (p *scope) selects(at *site) bool {
+// selects reports whether the policy selects a location by its name or labels.
+func (p *scope) selects(loc *site) bool {
 	for i := range p.locations {
-		if p.locations[i].fit(at) {
+		if p.locations[i].fit(loc) {
 			return true
 		}
 	}
 	return p.everywhere
 }
 
-// takes says whether a location is one that objects can get by the policy, and whether it
-// is barred to those that it does not have.
-func (p *scope) takes(at *site, a *admit, t tenant) (in, barred bool) {
-	if !p.selects(at) || !p.sees(at, a, t) || len(p.seating.against(at, v1alpha1.TaintEvict)) > 0 {
+// evaluateSite reports whether objects can get a location by the policy, and whether the location
+// is barred: then only objects that it already has can stay.
+func (p *scope) evaluateSite(loc *site, a *admit, t tenant) (in, barred bool) {
+	if !p.selects(loc) || !p.isVisible(loc, a, t) || len(p.scheduling.against(loc, v1alpha1.TaintEvict)) > 0 {
 		return false, false
 	}
-	return true, len(p.seating.against(at, v1alpha1.TaintNoPlace)) > 0
+	return true, len(p.scheduling.against(loc, v1alpha1.TaintNoPlace)) > 0
 }
 
-// sees says whether a location that the policy selects exists for its space, as far as the
-// location's spec.admit goes: one that admits nothing of a space does not, unless it is
-// named. Labels thereby select among what the space can use, and a name that was given on
-// purpose is answered with a refusal.
-func (p *scope) sees(at *site, a *admit, t tenant) bool {
-	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(of locationTest) bool { return of.named && of.fit(at) })
+// isVisible reports whether a location that the policy selects is visible to its space. A location
+// that admits no object of the space is visible only by name. So labels select among the usable
+// locations, and a name that a user has given is answered with a refusal.
+func (p *scope) isVisible(loc *site, a *admit, t tenant) bool {
+	return !p.admitted || a.admitsSpace(t) || slices.ContainsFunc(p.locations, func(lt locationTest) bool { return lt.named && lt.fit(loc) })
 }
 
-// followsOf is a copy of what the status of a row's policy says of what follows.
+// followsOf returns a copy of the status.follows of a row's policy.
 func followsOf(row *table.Row) string { return gjson.GetBytes(row.Value, "status.follows").Raw }
 
-// readFollows reads it. What can't be read follows nothing.
+// readFollows parses the status.follows of a policy; empty if it is invalid.
 func readFollows(raw string) (follows []v1alpha1.Follows) {
 	if raw == "" || json.Unmarshal([]byte(raw), &follows) != nil {
 		return nil
@@ -107,8 +106,7 @@ func readFollows(raw string) (follows []v1alpha1.Follows) {
 	return follows
 }
 
-// reach calls fn for the parts of a space that hold all objects the policy may
-// match.
+// reach calls fn for the key ranges of a space that contain all objects that the policy may match.
 func (p *scope) reach(space key.Space, fn func(reach)) {
 	for i := range p.tests {
 		p.tests[i].reach(space, "", fn)
@@ -118,8 +116,8 @@ func (p *scope) reach(space key.Space, fn func(reach)) {
 	}
 }
 
-// reachByNamespace is reach for the objects in a namespace that tests match by the
-// namespace's labels.
+// reachByNamespace is reach for the objects in a namespace, limited to tests that depend on the
+// labels of namespaces.
 func (p *scope) reachByNamespace(space key.Space, namespace string, fn func(reach)) {
 	for i := range p.tests {
 		if p.tests[i].byNamespace {
@@ -134,7 +132,7 @@ type policy interface {
 	base() *scope
 }
 
-// policies are those of one kind in one space, in the order of their names.
+// policies are the policies of one kind in one space, ordered by name.
 type policies[P policy] []P
 
 func (ps policies[P]) find(name string) (int, bool) {
@@ -157,7 +155,7 @@ func (ps policies[P]) set(name string, p P) policies[P] {
 	return slices.Insert(ps, i, p)
 }
 
-// labelsOf are the labels of a row, none if it is nil.
+// labelsOf returns the labels of a row, or none if it is nil.
 func labelsOf(row *table.Row) table.Labels {
 	if row == nil {
 		return nil

@@ -99,8 +99,8 @@ func TestPartsAreBounded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if counts.ranges > maxParts {
-		t.Errorf("%d ranges of keys are read, want at most %d", counts.ranges, maxParts)
+	if counts.ranges > maxPrefixes {
+		t.Errorf("%d ranges of keys are read, want at most %d", counts.ranges, maxPrefixes)
 	}
 	placed := objectAt("s", "core", "configmaps", "default", "o-3")
 	row, _ := w.Get(placed.Key())

@@ -14,54 +14,55 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Site is a location as rules see it.
+// Site holds the fields of a location that rules use.
 type Site struct {
 	Name   key.Location
 	Labels table.Labels
-	// Properties are its spec.properties, a JSON object; empty if it has none.
+	// Properties is the JSON object spec.properties; empty if there is none.
 	Properties string
 }
 
-// site is a location that exists, as policies see it.
+// site holds the fields of an existing location that policies use.
 type site struct {
 	Site
 	uid    string
 	taints []taint
 }
 
-// taint is a taint, and the revision in which it came.
+// taint is a taint and the revision at which it was added.
 type taint struct {
 	v1alpha1.Taint
 	since int64
 }
 
-// siteOf reads the row of a location; nil if it is gone or being deleted. What can't be
-// read of it is as if it were not there: nothing that is at the location depends on it.
+// siteOf reads the row of a location; nil if it does not exist or is being deleted. Fields that
+// cannot be read are treated as absent.
 func siteOf(row *table.Row) *site {
-	at := &site{}
-	if !at.outline(row) {
+	loc := &site{}
+	if !loc.outline(row) {
 		return nil
 	}
-	at.read(row)
-	return at
+	loc.read(row)
+	return loc
 }
 
-// outline makes it the site of a row with what selectors ask of it, which costs nothing; false if
-// the location is gone or being deleted.
-func (at *site) outline(row *table.Row) bool {
+// outline sets the fields that selectors use. It parses no JSON. It returns false if the location
+// does not exist or is being deleted.
+func (loc *site) outline(row *table.Row) bool {
 	if row == nil || row.Meta.Deleting {
 		return false
 	}
 	name, ok := key.LocationOf(row.Key)
-	*at = site{Site: Site{Name: name, Labels: row.Meta.Labels}, uid: row.Meta.UID}
+	*loc = site{Site: Site{Name: name, Labels: row.Meta.Labels}, uid: row.Meta.UID}
 	return ok
 }
 
-// read reads what else the row of a site says: it has kilobytes of what its cluster serves.
-func (at *site) read(row *table.Row) {
+// read sets the other fields. It parses the row, which has kilobytes of API discovery data of the
+// cluster.
+func (loc *site) read(row *table.Row) {
 	fields := gjson.GetManyBytes(row.Value, "spec.properties", "spec.taints", "status.taints")
 	if fields[0].IsObject() {
-		at.Properties = strings.Clone(fields[0].Raw)
+		loc.Properties = strings.Clone(fields[0].Raw)
 	}
 	var came []v1alpha1.TaintStatus
 	if fields[2].IsArray() && json.Unmarshal([]byte(fields[2].Raw), &came) != nil {
@@ -72,12 +73,12 @@ func (at *site) read(row *table.Row) {
 		taints = nil
 	}
 	for _, t := range taints {
-		at.taints = append(at.taints, taint{t, sinceOf(t, came)})
+		loc.taints = append(loc.taints, taint{t, sinceOf(t, came)})
 	}
 }
 
-// sinceOf is the revision in which a taint came; the last there can be if that is not
-// known, so that nothing leaves for it.
+// sinceOf returns the revision at which a taint was added. If that is unknown, it returns the
+// highest revision, so that no object is removed because of the taint.
 func sinceOf(t v1alpha1.Taint, came []v1alpha1.TaintStatus) int64 {
 	i := slices.IndexFunc(came, func(c v1alpha1.TaintStatus) bool { return c.Key == t.Key && c.Effect == t.Effect })
 	if i < 0 {
@@ -90,24 +91,24 @@ func sinceOf(t v1alpha1.Taint, came []v1alpha1.TaintStatus) int64 {
 	return rev
 }
 
-// evicting is the first taint that evicts.
-func (at *site) evicting() (first taint) {
-	if i := slices.IndexFunc(at.taints, func(t taint) bool { return t.Effect == v1alpha1.TaintEvict }); i >= 0 {
-		first = at.taints[i]
+// evicting returns the first taint with effect Evict.
+func (loc *site) evicting() (first taint) {
+	if i := slices.IndexFunc(loc.taints, func(t taint) bool { return t.Effect == v1alpha1.TaintEvict }); i >= 0 {
+		first = loc.taints[i]
 	}
 	return first
 }
 
-// same says whether policies see two sites alike; nil is one that is not there.
-func (at *site) same(as *site) bool {
-	if at == nil || as == nil {
-		return at == as
+// same reports whether two sites are equal for policies; nil is a site that does not exist.
+func (loc *site) same(other *site) bool {
+	if loc == nil || other == nil {
+		return loc == other
 	}
-	return at.uid == as.uid && at.Properties == as.Properties && slices.Equal(at.Labels, as.Labels) && slices.Equal(at.taints, as.taints)
+	return loc.uid == other.uid && loc.Properties == other.Properties && slices.Equal(loc.Labels, other.Labels) && slices.Equal(loc.taints, other.taints)
 }
 
-// open says whether a location is there and has no taint that evicts: objects may be
+// open reports whether a location exists and has no taint with effect Evict. Then objects may be
 // assigned to it directly.
-func (at *site) open() bool {
-	return at != nil && at.evicting() == (taint{})
+func (loc *site) open() bool {
+	return loc != nil && loc.evicting() == (taint{})
 }

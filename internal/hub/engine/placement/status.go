@@ -7,39 +7,39 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Status is what one Placement's spec selects in a state.
+// Status describes what the spec of one Placement selects in a state.
 type Status struct {
-	// Spaces is how many other spaces a Placement of root reaches.
+	// Spaces counts the other spaces that a Placement of root selects.
 	Spaces int
-	// Reaches says that it is one that does.
+	// Reaches reports whether the Placement selects other spaces.
 	Reaches bool
-	// Locations are the names of the locations, in order, that an object gets which is at
-	// none of them. If it is of another space, what locations admit is not regarded.
+	// Locations are the locations, in order, that a new object gets. For a Placement that selects
+	// other spaces, admission is ignored.
 	Locations []key.Location
-	// Unknown are the names in its locations of which there is none.
+	// Unknown are the names in its locations that do not exist.
 	Unknown []string
-	// Unasked are the first of the locations that are not asked for what its upsync matches,
-	// by name, for the spaces that it is about; Unaskeds is how many there are.
+	// Unasked are the first locations that report nothing for its upsync, by name and space;
+	// Unaskeds counts all.
 	Unasked  []Unasked
 	Unaskeds int
-	// Asks says that it has an upsync.
-	Asks bool
-	// Problems are the entries of its spec that can't be used, and why; they
-	// select and match nothing.
+	// HasUpsync reports whether it has upsync entries.
+	HasUpsync bool
+	// Problems describes the entries of its spec that cannot be used; they select and match
+	// nothing.
 	Problems []string
 }
 
-// StatusOf resolves one Placement; ok is false if it is gone or being deleted. It only
-// reads the state, so any goroutine may call it. Its cost is in proportion to the number
-// of locations, or of the names if it selects by names alone, and to that of spaces if it
-// reaches into these.
-func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
-	p := compile(of, state.Get(of.Object().Key()))
+// StatusOf computes the Status of one Placement; ok is false if it does not exist or is being
+// deleted. It only reads the state, so any goroutine may call it. Its cost is in proportion to the
+// number of locations, or of names if it selects by name only, and to the number of spaces if it
+// selects spaces.
+func StatusOf(state table.Reader, placement key.Placement) (status Status, ok bool) {
+	p := compile(placement, state.Get(placement.Object().Key()))
 	if p == nil {
 		return Status{}, false
 	}
 	p.admitted = p.reaches == nil
-	p.tenant = tenantOf(state, of.Space)
+	p.tenant = tenantOf(state, placement.Space)
 	sites := p.resolve(state, p.tenant)
 	status = Status{Locations: p.choose(nil, sites), Problems: p.problems, Reaches: p.reaches != nil}
 	if status.Reaches {
@@ -49,7 +49,7 @@ func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
 			}
 		}
 	}
-	status.Asks = len(p.yields) > 0
+	status.HasUpsync = len(p.yields) > 0
 	p.noteUnasked(state, sites, &status)
 	for _, name := range p.names {
 		if !new(site).outline(state.Get(key.Location(name).Key())) {
@@ -59,23 +59,24 @@ func StatusOf(state table.Reader, of key.Placement) (status Status, ok bool) {
 	return status, true
 }
 
-// Concerned says whether the Status of the Placement with a row may change with some locations, as
-// they were before a change and as they are after it: whether it selects or names one of them.
-func Concerned(of key.Placement, row *table.Row, moved []Site) bool {
-	p := compile(of, row)
+// Concerned reports whether the Status of a Placement may change with some locations: whether it
+// selects or names one of them. moved holds these locations as they were before and as they are
+// after the change.
+func Concerned(placement key.Placement, row *table.Row, moved []Site) bool {
+	p := compile(placement, row)
 	return p != nil && slices.ContainsFunc(moved, func(l Site) bool {
 		_, named := slices.BinarySearch(p.names, string(l.Name))
 		return named || p.selects(&site{Site: l})
 	})
 }
 
-// Reached is a Placement of root that reaches a space.
+// Reached is a Placement of root that applies to a space.
 type Reached struct {
 	Placement key.Placement
 	Suspended bool
 }
 
-// Reaching are the Placements of root that reach a space, by name. It only reads the state,
+// Reaching returns the Placements of root that apply to a space, by name. It only reads the state,
 // so any goroutine may call it.
 func Reaching(state table.Reader, space key.Space) (all []Reached) {
 	for p := range placementsFor(state, space) {
@@ -86,7 +87,8 @@ func Reaching(state table.Reader, space key.Space) (all []Reached) {
 	return all
 }
 
-// compiledAdmits gives the spec.admit of Locations, each text compiled once.
+// compiledAdmits returns a function that compiles the spec.admit of a Location, with a cache by
+// text.
 func compiledAdmits() func(*table.Row) *admit {
 	known := map[string]*admit{}
 	return func(row *table.Row) *admit {

@@ -11,13 +11,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// step is the work of one Derive.
+// step is the state of one call of Derive.
 type step struct {
 	*Engine
 	state table.Reader
 	memo  memo
 
-	// What changed, by what it means to the engine.
+	// The changes, sorted by kind.
 	objects    []change
 	placed     []change // Placements
 	customized []change // Customizers
@@ -28,32 +28,32 @@ type step struct {
 	bindings   []change // APIBindings
 	reports    []table.Change
 
-	// ended are the Placements that were deleted themselves, and endedIn the same as they
-	// are named in a space, where that was asked.
+	// ended are the Placements that users have deleted by name; endedIn caches their names in a
+	// space.
 	ended   []key.Placement
 	endedIn map[endedIn][]key.PlacementRef
-	// emptied says of namespaces whether they are being deleted, where that was asked.
+	// emptied caches whether a namespace is being deleted.
 	emptied map[key.Object]bool
-	// recheck are the parts of spaces whose objects must be evaluated again, if they are
-	// concerned.
-	recheck map[reach]concern
+	// recheck holds the key ranges with objects that must be evaluated again, with a filter of
+	// these objects.
+	recheck map[reach]policyFilter
 	// evaluated are the keys of the objects that were evaluated in this step.
 	evaluated map[string]struct{}
-	// moved are the objects that begin or cease to follow another in some way.
+	// moved are the objects whose followings have changed.
 	moved map[key.Object]struct{}
-	// unsettled are the objects whose Membership may change. disputed are spots whose
-	// claimants become unsettled, too.
+	// unsettled are the objects whose Membership may change. disputed are the identities in
+	// conflict whose claimants are added to unsettled. winners caches the results of conflicts.
 	unsettled map[key.Object]struct{}
-	disputed  map[spot]struct{}
-	winners   map[spot]key.Space
-	// read are definitions that were read in this step.
+	disputed  map[identityAt]struct{}
+	winners   map[identityAt]key.Space
+	// read caches definitions.
 	read map[key.Object]*Definition
-	// relocated are the locations that have changed in what concerns policies, and readmitted
-	// those of them whose terms have.
+	// relocated are the locations that have changed for policies; readmitted are those whose terms
+	// have changed.
 	relocated, readmitted map[key.Location]bool
-	// asking are the spaces of which what is asked may be another, or is of other locations;
-	// those that are true may see others than before.
-	asking map[key.Space]bool
+	// upsyncsChanged are the spaces whose upsync entries, or the locations of these, may have
+	// changed. The value is true if the space itself has changed.
+	upsyncsChanged map[key.Space]bool
 }
 
 type change struct {
@@ -63,21 +63,20 @@ type change struct {
 
 // derive computes the memberships after the changes of one revision.
 func (s *step) derive(changes []table.Change) []table.Assignment {
-	clear(s.gates.asked)
+	clear(s.gates.byRequest)
 	s.sort(changes)
 	moved := s.updatePolicies()
-	s.updateAsks(moved)
+	s.updateUpsyncs(moved)
 	s.noteKept()
 	s.evaluateChanged()
 	s.evaluateReached()
 	s.followReadmitted()
 	s.evaluateFollowing()
 	s.noteReports()
-	return s.settle()
+	return s.assign()
 }
 
-// sort sorts the changes by what they mean to the engine. Keys that are neither of objects
-// nor of reports mean nothing.
+// sort sorts the changes by kind. Keys of other classes than objects and reports are ignored.
 func (s *step) sort(changes []table.Change) {
 	for _, c := range changes {
 		k := c.Row().Key
@@ -110,7 +109,7 @@ func (s *step) sort(changes []table.Change) {
 	}
 }
 
-// evaluateChanged evaluates the objects that themselves changed.
+// evaluateChanged evaluates the changed objects.
 func (s *step) evaluateChanged() {
 	for _, c := range s.objects {
 		s.indexDirect(c.Change)
@@ -118,7 +117,7 @@ func (s *step) evaluateChanged() {
 		s.evaluated[c.Row().Key] = struct{}{}
 		s.unsettled[c.Object] = struct{}{}
 		if c.Prev != nil && c.Cur != nil && (c.Prev.CreateRev != c.Cur.CreateRev || c.Prev.Meta.UID != c.Cur.Meta.UID) {
-			// Another object in its place: it does not inherit the claims.
+			// It is another object of the same name and does not inherit the claims.
 			s.claim(c.Object, nil)
 		}
 		s.place(c.Object, c.Cur)
@@ -141,28 +140,28 @@ func (s *step) indexDirect(c table.Change) {
 	}
 }
 
-// evaluateReached evaluates the objects that a change of policy may concern.
+// evaluateReached evaluates the objects that changes of policies may affect.
 func (s *step) evaluateReached() {
-	parts := slices.SortedFunc(maps.Keys(s.recheck), func(a, b reach) int {
+	reached := slices.SortedFunc(maps.Keys(s.recheck), func(a, b reach) int {
 		return cmp.Or(strings.Compare(a.prefix, b.prefix), strings.Compare(a.namespace, b.namespace))
 	})
-	covered := "" // the last prefix of which all objects were evaluated
-	for _, part := range parts {
-		if covered != "" && strings.HasPrefix(part.prefix, covered) {
+	covered := "" // the last prefix whose objects were all evaluated
+	for _, r := range reached {
+		if covered != "" && strings.HasPrefix(r.prefix, covered) {
 			continue
 		}
-		concerned := s.recheck[part]
-		if part.namespace == "" && concerned == nil {
-			covered = part.prefix
+		filter := s.recheck[r]
+		if r.namespace == "" && filter == nil {
+			covered = r.prefix
 		}
-		s.state.Ascend(part.prefix, func(row *table.Row) bool {
-			s.reevaluate(row, part.namespace, concerned)
+		s.state.Ascend(r.prefix, func(row *table.Row) bool {
+			s.reevaluate(row, r.namespace, filter)
 			return true
 		})
 	}
 }
 
-func (s *step) reevaluate(row *table.Row, namespace string, concerned concern) {
+func (s *step) reevaluate(row *table.Row, namespace string, filter policyFilter) {
 	if _, done := s.evaluated[row.Key]; done {
 		return
 	}
@@ -170,15 +169,15 @@ func (s *step) reevaluate(row *table.Row, namespace string, concerned concern) {
 	if err != nil || namespace != "" && o.Namespace != namespace {
 		return
 	}
-	if !concerned.has(subject{o, row, s.state, &s.memo}, &s.references) {
+	if !filter.matches(subject{o, row, s.state, &s.memo}, &s.references) {
 		return
 	}
 	s.evaluated[row.Key] = struct{}{}
 	s.place(o, row)
 }
 
-// evaluateFollowing evaluates the objects that follow otherwise than before, then those that
-// follow these. That ends: see package refs.
+// evaluateFollowing evaluates the objects whose followings have changed, then those that follow
+// these. This terminates: see package refs.
 func (s *step) evaluateFollowing() {
 	for len(s.moved) > 0 {
 		moved := s.moved
@@ -191,7 +190,7 @@ func (s *step) evaluateFollowing() {
 	}
 }
 
-// place evaluates an object, of which the row is nil if it is gone.
+// place evaluates an object; row is nil if it does not exist.
 func (s *step) place(o key.Object, row *table.Row) {
 	var as *Membership
 	var follows []following
@@ -208,23 +207,23 @@ func (s *step) place(o key.Object, row *table.Row) {
 		}
 	}
 	if len(s.definitions) > 0 && !o.Resource.Builtin() {
-		s.unsettled[o] = struct{}{} // its definition may be another than before
+		s.unsettled[o] = struct{}{} // its definition may have changed
 	}
 	s.references.set(o, home, row, follows, func(to key.Object) { s.moved[to] = struct{}{} })
 	s.claim(o, as)
 }
 
-// claim notes how an object is placed, and whose Memberships that may change.
+// claim records how an object is placed, and adds the objects whose Memberships may change.
 func (s *step) claim(o key.Object, as *Membership) {
 	if s.claims.as(o) == as {
 		return
 	}
 	s.unsettled[o] = struct{}{}
-	s.claims.set(o, as, func(location key.Location) { s.disputed[spot{o.Identity, location}] = struct{}{} })
+	s.claims.set(o, as, func(location key.Location) { s.disputed[identityAt{o.Identity, location}] = struct{}{} })
 }
 
-// noteKept has objects evaluated again that a location with taints begins or ceases to
-// report: it may keep what it has.
+// noteKept schedules the objects that a tainted location begins or ceases to report, since the
+// location may keep the objects that it has.
 func (s *step) noteKept() {
 	for _, c := range s.reports {
 		if c.Prev != nil && c.Cur != nil && c.Prev.CreateRev == c.Cur.CreateRev {
@@ -234,33 +233,33 @@ func (s *step) noteKept() {
 		if err != nil || r.Origin != key.Placed {
 			continue
 		}
-		if at := s.locations[r.Location]; at != nil && len(at.taints) > 0 {
+		if loc := s.locations[r.Location]; loc != nil && len(loc.taints) > 0 {
 			s.reaches(reach{prefix: r.Object.Key()})
 		}
 	}
 }
 
-// noteReports marks the contested spots that reports are about as disputed.
+// noteReports adds the identities in conflict whose reports have changed to disputed.
 func (s *step) noteReports() {
 	for _, c := range s.reports {
 		r, err := key.ParseReport(c.Row().Key)
 		if err != nil || r.Origin != key.Placed {
 			continue
 		}
-		if at := (spot{r.Identity, r.Location}); s.claims.claimants(at) != nil {
-			s.disputed[at] = struct{}{}
+		if id := (identityAt{r.Identity, r.Location}); s.claims.claimants(id) != nil {
+			s.disputed[id] = struct{}{}
 		}
 	}
 }
 
-// settle gives the Memberships, owners included, of all unsettled objects.
-func (s *step) settle() []table.Assignment {
-	for at := range s.disputed {
-		for _, space := range s.claims.at(at) {
-			s.unsettled[key.Object{Space: space, Identity: at.Identity}] = struct{}{}
+// assign computes the Memberships, owners included, of all unsettled objects.
+func (s *step) assign() []table.Assignment {
+	for id := range s.disputed {
+		for _, space := range s.claims.claimedBy(id) {
+			s.unsettled[key.Object{Space: space, Identity: id.Identity}] = struct{}{}
 		}
 	}
-	s.meetDefinitions()
+	s.updateDefinitions()
 	assignments := make([]table.Assignment, 0, len(s.unsettled))
 	for o := range s.unsettled {
 		k := o.Key()
@@ -274,7 +273,7 @@ func (s *step) settle() []table.Assignment {
 				a.In = l
 			}
 		} else if m := s.claims.as(o); m != nil {
-			a.In = s.memberships.met(m, meeting{s.ownersOf(o, m), s.metBy(o, m)})
+			a.In = s.memberships.withForeignState(m, foreignState{s.ownersOf(o, m), s.foreignDefinitions(o, m)})
 		}
 		if a.In != row.In || a.Ended != nil || a.Named {
 			assignments = append(assignments, a)
@@ -283,15 +282,15 @@ func (s *step) settle() []table.Assignment {
 	return assignments
 }
 
-// ownersOf are the locations that another space's object of the identity has.
+// ownersOf returns the locations that have another space's object of the identity.
 func (s *step) ownersOf(o key.Object, m *Membership) []owner {
 	var owners []owner
 	s.claims.contested(o.Identity, m, func(location key.Location) {
-		at := spot{o.Identity, location}
-		space, ok := s.winners[at]
+		id := identityAt{o.Identity, location}
+		space, ok := s.winners[id]
 		if !ok {
-			space = winner(s.state, at, s.claims.claimants(at))
-			s.winners[at] = space
+			space = winner(s.state, id, s.claims.claimants(id))
+			s.winners[id] = space
 		}
 		if space != o.Space {
 			owners = append(owners, owner{location, key.Object{Space: space, Identity: o.Identity}.Path()})

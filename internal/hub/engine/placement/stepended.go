@@ -2,8 +2,8 @@ package placement
 
 import "orrery.dev/orrery/internal/protocol/key"
 
-// noteEnded notes the Placements that were deleted, in order. One that is deleted with its
-// space does not count: no user has deleted it by name.
+// noteEnded collects the deleted Placements, in order. A Placement that is deleted with its space
+// does not count, since no user has deleted it by name.
 func (s *step) noteEnded() {
 	for _, c := range s.placed {
 		_, there := s.placements[c.Space].find(c.Name)
@@ -17,43 +17,44 @@ func (s *step) noteEnded() {
 	}
 }
 
-// endedFor are the Placements that were deleted, of those that may have placed an object,
-// as they are named in its space.
+// endedFor returns the deleted Placements that may have placed an object, as they are named in its
+// space.
 func (s *step) endedFor(o key.Object) []key.PlacementRef {
 	if len(s.ended) == 0 {
 		return nil
 	}
-	of := endedIn{o.Space, o.Resource == key.CRDs}
-	refs, known := s.endedIn[of]
+	k := endedIn{o.Space, o.Resource == key.CRDs}
+	refs, known := s.endedIn[k]
 	if !known {
 		for _, p := range s.ended {
-			if p.Space == o.Space || p.Space == key.Root || of.bound {
+			if p.Space == o.Space || p.Space == key.Root || k.bound {
 				refs = append(refs, p.In(o.Space))
 			}
 		}
-		s.endedIn[of] = refs
+		s.endedIn[k] = refs
 	}
 	return refs
 }
 
-// goesWithNamespace says that an object's namespace is being deleted. It is emptied in an order, so
-// what follows another object there may leave its locations before it is deleted itself.
+// goesWithNamespace reports whether an object's namespace is being deleted. The objects of a
+// namespace are deleted in an order, so an object that follows another may leave its locations
+// before it is deleted itself.
 func (s *step) goesWithNamespace(o key.Object) bool {
 	if o.Namespace == "" {
 		return false
 	}
-	of := key.Object{Space: o.Space, Identity: key.Identity{Resource: key.Namespaces, Name: o.Namespace}}
-	goes, known := s.emptied[of]
+	namespace := key.Object{Space: o.Space, Identity: key.Identity{Resource: key.Namespaces, Name: o.Namespace}}
+	isDeleting, known := s.emptied[namespace]
 	if !known {
-		row := s.state.Get(of.Key())
-		goes = row != nil && row.Meta.Deleting
-		s.emptied[of] = goes
+		row := s.state.Get(namespace.Key())
+		isDeleting = row != nil && row.Meta.Deleting
+		s.emptied[namespace] = isDeleting
 	}
-	return goes
+	return isDeleting
 }
 
-// endedIn is what the Placements that were deleted are asked of: the objects of a space, or
-// the definitions, which other spaces may have bound.
+// endedIn is the key of a cache of deleted Placements: for the objects of a space, or for its CRDs,
+// which other spaces may have bound.
 type endedIn struct {
 	space key.Space
 	bound bool

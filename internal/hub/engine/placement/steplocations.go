@@ -6,17 +6,17 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// updateLocations returns the names of locations that were created, deleted or relabeled,
-// or that admit other objects.
+// updateLocations updates the locations and returns the names of those that were created, deleted
+// or relabelled, or whose admission has changed.
 func (s *step) updateLocations() []key.Location {
 	var moved []key.Location
 	for _, c := range s.located {
 		l := key.Location(c.Name)
-		was, now := s.locations[l], siteOf(c.Cur)
+		old, now := s.locations[l], siteOf(c.Cur)
 		if s.gates.set(s.state, l, termsOf(c.Cur)) {
 			s.readmitted[l] = true
 		}
-		if was.same(now) && !s.readmitted[l] {
+		if old.same(now) && !s.readmitted[l] {
 			continue
 		}
 		moved = append(moved, l)
@@ -26,7 +26,7 @@ func (s *step) updateLocations() []key.Location {
 		} else {
 			delete(s.locations, l)
 		}
-		if was.open() != now.open() || s.readmitted[l] {
+		if old.open() != now.open() || s.readmitted[l] {
 			for k := range s.direct.Keys(string(l)) {
 				s.reaches(reach{prefix: k})
 			}
@@ -35,11 +35,11 @@ func (s *step) updateLocations() []key.Location {
 	return moved
 }
 
-// selectLocations gives a policy about a space its set, with its needs.
+// selectLocations computes the set of locations of a policy, with its needs.
 func (s *step) selectLocations(t tenant, p *scope) {
 	var names, barred []key.Location
-	for name, at := range s.locations {
-		if in, bars := p.takes(at, s.gates.admit(name), t); in {
+	for name, loc := range s.locations {
+		if in, bars := p.evaluateSite(loc, s.gates.admit(name), t); in {
 			names = append(names, name)
 			if bars {
 				barred = append(barred, name)
@@ -54,23 +54,23 @@ func (s *step) selectLocations(t tenant, p *scope) {
 			needs = append(needs, p.needs(s.locations[name].Site))
 		}
 	}
-	p.set = s.sets.of(names, needs)
-	if p.seating != nil {
-		p.seating.barred, p.seating.known = s.sets.of(barred, nil), nil
+	p.set = s.sets.intern(names, needs)
+	if p.scheduling != nil {
+		p.scheduling.barred, p.scheduling.known = s.sets.intern(barred, nil), nil
 	}
 }
 
-// moveLocations updates the set of a policy about a space for locations that have changed,
-// and says whether that may change where objects are, or how.
+// moveLocations updates the set of a policy for changed locations. It reports whether the
+// assignment or the policy of objects may change.
 func (s *step) moveLocations(t tenant, p *scope, moved []key.Location) bool {
-	was, again := p.set, false
+	old, again := p.set, false
 	for _, name := range moved {
-		at, in, barred := s.locations[name], false, false
-		if at != nil {
-			in, barred = p.takes(at, s.gates.admit(name), t)
+		loc, in, barred := s.locations[name], false, false
+		if loc != nil {
+			in, barred = p.evaluateSite(loc, s.gates.admit(name), t)
 		}
-		again = again || p.seating.concerns(name, in, barred)
-		p.seating.move(&s.sets, name, barred)
+		again = again || p.scheduling.affects(name, in, barred)
+		p.scheduling.move(&s.sets, name, barred)
 		if !in {
 			p.set = s.sets.without(p.set, name)
 			continue
@@ -78,9 +78,9 @@ func (s *step) moveLocations(t tenant, p *scope, moved []key.Location) bool {
 		again = again || s.readmitted[name]
 		needs := ""
 		if p.needs != nil {
-			needs = p.needs(at.Site)
+			needs = p.needs(loc.Site)
 		}
 		p.set = s.sets.with(p.set, name, needs)
 	}
-	return p.set != was || again
+	return p.set != old || again
 }

@@ -6,8 +6,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// updatePolicies updates the compiled policies, and notes which objects must be evaluated
-// again for that. moved are the locations that have changed.
+// updatePolicies updates the compiled policies and schedules the objects that must be evaluated
+// again. moved are the locations that have changed.
 func (s *step) updatePolicies() (moved []key.Location) {
 	moved = s.updateLocations()
 	s.moveTemplates(moved)
@@ -42,14 +42,13 @@ func (s *step) updatePolicies() (moved []key.Location) {
 	return moved
 }
 
-// reaches has all objects of a part of a space evaluated again.
+// reaches schedules all objects of a key range for evaluation.
 func (s *step) reaches(r reach) { s.recheck[r] = nil }
 
-// changes has the objects evaluated again that a policy about a space concerns, which was
-// changed, or is no more: what it neither matches nor matched is as it was. Which objects
-// that are may depend on the labels of namespaces, and what a policy leaves to its locations
-// on others' asks; then they are all that it may match. In a space that is being deleted nothing is
-// placed, whatever its policies are.
+// changes schedules the objects that a created, changed or deleted policy affects. An object that
+// the policy neither matches nor matched is unaffected. If labels of namespaces have changed, or
+// the policy has upsync entries, all objects that the policy may match are scheduled. In a space
+// that is being deleted, no object is placed, so none is scheduled.
 func (s *step) changes(space key.Space, p *scope) {
 	if _, going := s.going[space]; going {
 		return
@@ -61,18 +60,18 @@ func (s *step) changes(space key.Space, p *scope) {
 	p.reach(space, func(r reach) {
 		all, ok := s.recheck[r]
 		if ok && all == nil || len(all) > 0 && all[len(all)-1] == p {
-			return // all are evaluated, or another entry of p may match the same
+			return // all are evaluated, or another entry of p has the same range
 		}
 		s.recheck[r] = append(all, p)
 	})
 }
 
-// concern are policies of which one has to concern an object; nil: it need not be one.
-type concern []*scope
+// policyFilter selects the objects that any of some policies affects; nil selects all.
+type policyFilter []*scope
 
-// has says whether one of the policies concerns an object: it matches it, or the object
-// follows another by it.
-func (c concern) has(s subject, references *references) bool {
+// matches reports whether one of the policies matches an object, or the object follows another by
+// it.
+func (c policyFilter) matches(s subject, references *references) bool {
 	if c == nil {
 		return true
 	}
@@ -87,16 +86,16 @@ func (c concern) has(s subject, references *references) bool {
 	return false
 }
 
-// updateSpaces notes which spaces are being deleted, and what locations admit of them.
+// updateSpaces records which spaces are being deleted, and updates their admission.
 func (s *step) updateSpaces() {
 	for _, c := range s.spaces {
 		space := key.Space(c.Name)
 		s.admitSpace(space, c)
-		s.asking[space] = true
-		_, was := s.going[space]
+		s.upsyncsChanged[space] = true
+		_, wasGoing := s.going[space]
 		going := c.Cur != nil && c.Cur.Meta.Deleting
 		switch {
-		case going == was:
+		case going == wasGoing:
 			continue
 		case going:
 			s.going[space] = struct{}{}
@@ -107,7 +106,7 @@ func (s *step) updateSpaces() {
 	}
 }
 
-// admitSpace notes what follows of a change of a space for what locations admit.
+// admitSpace updates the admission by locations after a change of a space.
 func (s *step) admitSpace(space key.Space, c change) {
 	relabelled := !slices.Equal(labelsOf(c.Prev), labelsOf(c.Cur))
 	if !relabelled && c.Prev != nil && c.Cur != nil {
@@ -133,12 +132,12 @@ func (s *step) admitSpace(space key.Space, c change) {
 	s.reaches(reach{prefix: key.SpacePrefix(space)})
 }
 
-// prepareAgain gives a Customizer the rules that it has by the labels of its space, and by
-// the data of ConfigMaps.
+// prepareAgain recomputes the rules of a Customizer after a change of the labels of its space or of
+// a ConfigMap.
 func (s *step) prepareAgain(space key.Space, c *customizer) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
 	now := compileCustomizer(s.state, space, c.name, s.state.Get(o.Key()), s.Rules)
-	if now == nil || now.spec != c.spec { // which follows
+	if now == nil || now.spec != c.spec { // the change itself follows in this step
 		return
 	}
 	rules, set := c.rules.text, c.set
@@ -151,15 +150,15 @@ func (s *step) prepareAgain(space key.Space, c *customizer) {
 	}
 }
 
-// updateData prepares the Customizers again that use a ConfigMap whose data has changed,
-// but those that were compiled in this step.
+// updateData recomputes the Customizers that use a ConfigMap whose data has changed, except those
+// that were compiled in this step.
 func (s *step) updateData(compiled map[*scope]bool) {
 	again := map[*customizer]key.Space{}
-	for _, of := range s.configMaps {
-		k := of.Key()
-		for _, c := range s.customizers[of.Space] {
-			if slices.Contains(c.data, k) && !compiled[&c.scope] && dataTextOf(of.Prev) != dataTextOf(of.Cur) {
-				again[c] = of.Space
+	for _, ch := range s.configMaps {
+		k := ch.Key()
+		for _, c := range s.customizers[ch.Space] {
+			if slices.Contains(c.data, k) && !compiled[&c.scope] && dataTextOf(ch.Prev) != dataTextOf(ch.Cur) {
+				again[c] = ch.Space
 			}
 		}
 	}
@@ -168,16 +167,16 @@ func (s *step) updateData(compiled map[*scope]bool) {
 	}
 }
 
-// updateKind compiles the policies of a kind that changed, and adds them to compiled.
-func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P], compile func(change) P, compiled map[*scope]bool) {
+// updateKind compiles the changed policies of a kind, and adds them to compiled.
+func updateKind[P policy](s *step, changes []change, byKind map[key.Space]policies[P], compile func(change) P, compiled map[*scope]bool) {
 	for _, c := range changes {
-		all := of[c.Space]
+		all := byKind[c.Space]
 		if i, ok := all.find(c.Name); ok {
-			was := all[i].base()
-			if acts(c.Cur) && was.spec == specOf(c.Cur) && was.follows == followsOf(c.Cur) && (was.seating == nil || was.seating.uid == c.Cur.Meta.UID) {
+			old := all[i].base()
+			if acts(c.Cur) && old.spec == specOf(c.Cur) && old.follows == followsOf(c.Cur) && (old.scheduling == nil || old.scheduling.uid == c.Cur.Meta.UID) {
 				continue
 			}
-			s.changes(c.Space, was)
+			s.changes(c.Space, old)
 		}
 		var none P
 		now := compile(c)
@@ -190,9 +189,9 @@ func updateKind[P policy](s *step, changes []change, of map[key.Space]policies[P
 			compiled[p] = true
 		}
 		if all = all.set(c.Name, now); len(all) > 0 {
-			of[c.Space] = all
+			byKind[c.Space] = all
 		} else {
-			delete(of, c.Space)
+			delete(byKind, c.Space)
 		}
 	}
 }

@@ -7,29 +7,30 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Supposition is a state in which one policy is another: what a write of it would give.
+// Supposition is a state in which one policy is replaced: the preview of a write.
 type Supposition struct {
 	State table.Reader
-	// Policy is the Placement or Customizer, and Row what it would be; nil: not there.
+	// Policy is the Placement or Customizer, and Row its new row; nil: deleted.
 	Policy key.Object
 	Row    *table.Row
-	// Rules are those of the Engine of the state.
+	// Rules are those of the Engine.
 	Rules RulesOf
-	// Most is how many objects are looked at; those with the first keys.
+	// Most bounds how many objects are evaluated, in the order of keys.
 	Most int
 }
 
-// Derive calls fn for the objects that the policy can concern: those of its space, or, if
-// that is root, of all; with the Memberships that an Engine derives for the supposed state.
-// These are of another Engine than those of the rows: only what they say can be compared.
-// Who has a place that several spaces want is not to be read from them: but for a policy of
-// root, they know no object of another space; by whose definition objects are to be right,
-// and for which spaces a definition is there, is as it is. whole is false if there are more
-// objects than may be looked at.
+// Derive calls fn for the objects that the policy can affect, with the Memberships that an Engine
+// derives for the changed state. These are the objects of the policy's space or, for a policy of
+// root, of all spaces. The Memberships belong to another Engine than those of the rows, so only
+// their content can be compared. whole is false if there are more than Most objects.
 //
-// It is a recomputation, by an Engine of its own that is shown what decides about them. It
-// only reads the state, so any goroutine may call it; its cost is in proportion to the
-// number of objects.
+// For a policy of another space than root, the Memberships do not consider objects of other spaces.
+// So they have no conflicts of identities; foreign definitions and the consumers of a CRD are as in
+// the rows.
+//
+// Derive recomputes everything with its own Engine, which reads only the relevant objects. It only
+// reads the state, so any goroutine may call it. Its cost is in proportion to the number of
+// objects.
 func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membership)) (whole bool) {
 	seen := supposed{Reader: s.State, key: s.Policy.Key(), row: s.Row, scope: key.SpacePrefix(s.Policy.Space)}
 	deciding := []string{key.SpacePrefix(key.Root), seen.scope}
@@ -74,8 +75,8 @@ func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membershi
 	for _, row := range objects {
 		if o, err := key.ParseObject(row.Key); err == nil {
 			now := derived[row.Key]
-			if was, ok := row.In.(*Membership); ok && was != nil && now != nil && s.Policy.Space != key.Root {
-				now = e.memberships.beside(now, was, &e.sets)
+			if old, ok := row.In.(*Membership); ok && old != nil && now != nil && s.Policy.Space != key.Root {
+				now = e.memberships.withForeignFrom(now, old, &e.sets)
 			}
 			fn(o, row, now)
 		}
@@ -83,27 +84,28 @@ func (s Supposition) Derive(fn func(o key.Object, row *table.Row, now *Membershi
 	return whole
 }
 
-// beside is a membership with what other spaces have as it was: whose definitions are where,
-// and where it is for others.
-func (ms *memberships) beside(m, was *Membership, sets *locationSets) *Membership {
-	shared := was.shared
+// withForeignFrom returns a membership with the foreign definitions and the consumers of the old
+// one.
+func (ms *memberships) withForeignFrom(m, old *Membership, sets *locationSets) *Membership {
+	shared := old.shared
 	if shared != nil {
-		shared = sets.of(shared.names, nil)
+		shared = sets.intern(shared.names, nil)
 	}
-	return ms.of(draft{m.sources, m.releases, m.rules, m.gate, m.asked, shared, m.returning, m.leaves}, meeting{m.owners, was.foreign})
+	return ms.intern(draft{m.sources, m.releases, m.rules, m.gate, m.upsyncing, shared, m.returning, m.leaves}, foreignState{m.owners, old.foreign})
 }
 
-// decides says of a key whether it is of what decides about objects, and never placed.
+// decides reports whether a key belongs to a policy or another object of Orrery's API group, which
+// is never placed.
 func decides(k string) bool {
-	if !strings.Contains(k, "/"+key.Placements.Group+"/") { // which costs less than taking the key apart
+	if !strings.Contains(k, "/"+key.Placements.Group+"/") { // cheaper than parsing the key
 		return false
 	}
 	o, err := key.ParseObject(k)
 	return err == nil && o.Resource.Group == key.Placements.Group
 }
 
-// supposed reads a state in which the row of a key is another, and that has none of the
-// objects of a scope from end on, unless that is empty.
+// supposed is a Reader in which the row of one key is replaced. Unless end is empty, it omits the
+// objects of a scope from the key end on.
 type supposed struct {
 	table.Reader
 	key        string

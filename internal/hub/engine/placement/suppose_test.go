@@ -15,9 +15,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestSupposed changes a small world at random, and before each write of a Placement or a
-// Customizer supposes it: what was foretold is what then is, but for what other spaces have
-// in an object's place.
+// TestSupposed changes a small world at random. Before each write of a Placement or a Customizer it
+// computes the preview, which must equal the result except for conflicts with other spaces.
 func TestSupposed(t *testing.T) {
 	f := everything()
 	f.kinds = append(f.kinds, placing, placing, customizing)
@@ -41,13 +40,13 @@ func checkSupposed(t *testing.T, f focus) {
 			}
 			o, err := key.ParseObject(k)
 			policy := err == nil && (o.Resource == key.Placements || o.Resource == key.Customizers)
-			foretold := map[string]string{}
+			predicted := map[string]string{}
 			if policy {
 				s := Supposition{State: tbl.Snapshot(), Policy: o, Row: row, Rules: worldRules, Most: 1000}
 				if !s.Derive(func(o key.Object, row *table.Row, now *Membership) {
-					foretold[o.Key()] = unowned(now)
-					if was, ok := row.In.(*Membership); ok && was != nil && s.Policy.Space != key.Root {
-						checkOthers(t, o, was, now)
+					predicted[o.Key()] = unowned(now)
+					if old, ok := row.In.(*Membership); ok && old != nil && s.Policy.Space != key.Root {
+						checkOthers(t, o, old, now)
 					}
 				}) {
 					t.Fatal("not all was looked at")
@@ -57,13 +56,13 @@ func checkSupposed(t *testing.T, f focus) {
 				t.Fatal(err)
 			}
 			if policy {
-				checkForetold(t, tbl, o.Space, foretold)
+				checkPredicted(t, tbl, o.Space, predicted)
 			}
 		}
 	})
 }
 
-func checkForetold(t *rapid.T, tbl *table.Writer, s key.Space, foretold map[string]string) {
+func checkPredicted(t *rapid.T, tbl *table.Writer, s key.Space, predicted map[string]string) {
 	scope := key.SpacePrefix(s)
 	if s == key.Root {
 		scope = key.Objects.Prefix()
@@ -73,21 +72,21 @@ func checkForetold(t *rapid.T, tbl *table.Writer, s key.Space, foretold map[stri
 			return true
 		}
 		m, _ := row.In.(*Membership)
-		if got := unowned(m); got != foretold[row.Key] {
-			t.Fatalf("%s: foretold was\n%s, it is\n%s", row.Key, foretold[row.Key], got)
+		if got := unowned(m); got != predicted[row.Key] {
+			t.Fatalf("%s: predicted was\n%s, it is\n%s", row.Key, predicted[row.Key], got)
 		}
-		delete(foretold, row.Key)
+		delete(predicted, row.Key)
 		return true
 	})
-	if len(foretold) > 0 {
-		t.Fatalf("foretold was more: %v", slices.Collect(maps.Keys(foretold)))
+	if len(predicted) > 0 {
+		t.Fatalf("predicted was more: %v", slices.Collect(maps.Keys(predicted)))
 	}
 }
 
-// checkOthers has what other spaces have be foretold as it is.
-func checkOthers(t *rapid.T, o key.Object, was, now *Membership) {
+// checkOthers checks that a preview leaves the consumers of definitions as they are.
+func checkOthers(t *rapid.T, o key.Object, old, now *Membership) {
 	places := map[key.Location]*Class{}
-	for _, p := range was.Places() {
+	for _, p := range old.Places() {
 		places[p.Location] = p.Class
 	}
 	if now == nil {
@@ -96,7 +95,7 @@ func checkOthers(t *rapid.T, o key.Object, was, now *Membership) {
 	for _, p := range now.Places() {
 		before, is := places[p.Location]
 		if is && (before != nil && before.Shared) != (p.Class != nil && p.Class.Shared) {
-			t.Fatalf("%s: at %s it was %s, foretold is %s", o.Key(), p.Location, before, p.Class)
+			t.Fatalf("%s: at %s it was %s, predicted is %s", o.Key(), p.Location, before, p.Class)
 		}
 	}
 }
@@ -110,7 +109,7 @@ func unowned(m *Membership) string {
 	places := m.Places()
 	text := fmt.Sprintf("refused by %v", m.Refused())
 	for _, p := range places {
-		var inputs []Input // whose definition is there, and for whom, is a matter of other spaces
+		var inputs []Input // foreign definitions and consumers depend on other spaces
 		if p.Class != nil {
 			inputs = p.Class.Inputs
 		}

@@ -8,28 +8,28 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// templates has the objects whose texts have templates, which are rules of their own.
-// Objects of a space whose templates use the same share a template.
+// templates holds the objects with templates in their texts, which are rules. Objects of a space
+// whose templates use the same values share a template.
 type templates struct {
-	// of has them by the keys of objects, and in by space and text.
-	of map[string]*template
-	in map[key.Space]map[string]*template
+	// byObject is keyed by the key of the object, byText by space and text.
+	byObject map[string]*template
+	byText   map[key.Space]map[string]*template
 }
 
-// template is what some objects' templates use of a space and of locations.
+// template holds the values of a space and of locations that the templates of some objects use.
 type template struct {
 	effect
-	needs func(at Site) string
-	// objects are the keys of those that have it.
+	needs func(loc Site) string
+	// objects are the keys of the objects with this template.
 	objects map[string]struct{}
 }
 
-// expands says that an object's own texts are rules.
+// expands reports whether an object's texts are templates.
 func expands(o key.Object, row *table.Row) bool {
 	return row != nil && row.Meta.InsertAnnotation != 0 && Never(o.Resource) == "" && row.Annotation(v1alpha1.ExpandAnnotation) == "true"
 }
 
-// ownRules are the rules that are templates in the object of a row.
+// ownRules returns the rules from the templates of an object.
 func ownRules(state table.Reader, o key.Object, row *table.Row, rules RulesOf) Rules {
 	if rules == nil || !expands(o, row) {
 		return Rules{}
@@ -37,63 +37,63 @@ func ownRules(state table.Reader, o key.Object, row *table.Row, rules RulesOf) R
 	return rules(Customized{Space: o.Space, Labels: labelsOf(state.Get(o.Space.Key())), Object: row.Value})
 }
 
-// ownInput gives, for a location, the input of these, if there are any.
-func ownInput(state table.Reader, o key.Object, row *table.Row, rules RulesOf) func(at *site) []Input {
+// ownInput returns a function that computes the input of these rules for a location.
+func ownInput(state table.Reader, o key.Object, row *table.Row, rules RulesOf) func(loc *site) []Input {
 	own := ownRules(state, o, row, rules)
-	return func(at *site) []Input {
+	return func(loc *site) []Input {
 		if own.Text == "" {
 			return nil
 		}
 		in := Input{Rules: own.Text}
 		if own.Needs != nil {
-			in.Needs = own.Needs(at.Site)
+			in.Needs = own.Needs(loc.Site)
 		}
 		return []Input{in}
 	}
 }
 
-// readTemplates notes which templates an object has; row is nil if it is gone. It says
-// whether they are others than before.
+// readTemplates records the templates of an object and reports whether they have changed; row is
+// nil if the object does not exist.
 func (s *step) readTemplates(o key.Object, row *table.Row) (changed bool) {
 	k := o.Key()
-	own, was := ownRules(s.state, o, row, s.Rules), s.templates.of[k]
-	if was == nil && own.Text == "" || was != nil && was.text == own.Text {
+	own, old := ownRules(s.state, o, row, s.Rules), s.templates.byObject[k]
+	if old == nil && own.Text == "" || old != nil && old.text == own.Text {
 		return false
 	}
-	if was != nil {
-		delete(s.templates.of, k)
-		if delete(was.objects, k); len(was.objects) == 0 {
-			if delete(s.templates.in[o.Space], was.text); len(s.templates.in[o.Space]) == 0 {
-				delete(s.templates.in, o.Space)
+	if old != nil {
+		delete(s.templates.byObject, k)
+		if delete(old.objects, k); len(old.objects) == 0 {
+			if delete(s.templates.byText[o.Space], old.text); len(s.templates.byText[o.Space]) == 0 {
+				delete(s.templates.byText, o.Space)
 			}
 		}
 	}
 	if own.Text == "" {
 		return true
 	}
-	t := s.templates.in[o.Space][own.Text]
+	t := s.templates.byText[o.Space][own.Text]
 	if t == nil {
 		t = &template{effect: newEffect(own.Text), needs: own.Needs, objects: map[string]struct{}{}}
 		if t.needs != nil {
 			needs := map[key.Location]string{}
-			for name, at := range s.locations {
-				needs[name] = t.needs(at.Site)
+			for name, loc := range s.locations {
+				needs[name] = t.needs(loc.Site)
 			}
-			t.locations = s.sets.ofMap(needs)
+			t.locations = s.sets.internMap(needs)
 		}
-		if s.templates.in[o.Space] == nil {
-			s.templates.in[o.Space] = map[string]*template{}
+		if s.templates.byText[o.Space] == nil {
+			s.templates.byText[o.Space] = map[string]*template{}
 		}
-		s.templates.in[o.Space][own.Text] = t
+		s.templates.byText[o.Space][own.Text] = t
 	}
-	s.templates.of[k], t.objects[k] = t, struct{}{}
+	s.templates.byObject[k], t.objects[k] = t, struct{}{}
 	return true
 }
 
-// readTemplatesAgain is readTemplates for all objects of a space, whose labels have changed.
+// readTemplatesAgain calls readTemplates for all objects of a space whose labels have changed.
 func (s *step) readTemplatesAgain(space key.Space) {
 	var keys []string
-	for _, t := range s.templates.in[space] {
+	for _, t := range s.templates.byText[space] {
 		for k := range t.objects {
 			keys = append(keys, k)
 		}
@@ -106,22 +106,22 @@ func (s *step) readTemplatesAgain(space key.Space) {
 	}
 }
 
-// moveTemplates updates what templates need of locations that have changed.
+// moveTemplates updates the needs of templates for changed locations.
 func (s *step) moveTemplates(moved []key.Location) {
-	for _, all := range s.templates.in {
+	for _, all := range s.templates.byText {
 		for _, t := range all {
 			if t.needs == nil {
 				continue
 			}
-			was := t.locations
+			old := t.locations
 			for _, name := range moved {
-				if at := s.locations[name]; at == nil {
+				if loc := s.locations[name]; loc == nil {
 					t.locations = s.sets.without(t.locations, name)
 				} else {
-					t.locations = s.sets.with(t.locations, name, t.needs(at.Site))
+					t.locations = s.sets.with(t.locations, name, t.needs(loc.Site))
 				}
 			}
-			if t.locations == was {
+			if t.locations == old {
 				continue
 			}
 			for k := range t.objects {

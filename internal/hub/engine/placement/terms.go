@@ -8,14 +8,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// terms are on what terms a Location takes objects: the text of its spec.admit, empty for
-// none, and where it puts them. The zero terms take everything as it is.
+// terms are the restrictions of a Location: the text of its spec.admit, empty if there is none, and
+// its namespace mapping. The zero value has no restrictions.
 type terms struct {
 	text    string
 	placing key.Placing
 }
 
-// termsOf are the terms of a Location as it is in the log; nil is one that is gone.
+// termsOf returns the terms of a Location's row; row may be nil.
 func termsOf(row *table.Row) (t terms) {
 	if row == nil {
 		return t
@@ -23,8 +23,7 @@ func termsOf(row *table.Row) (t terms) {
 	return terms{admitTextOf(row), PlacingOf(row)}
 }
 
-// PlacingOf is where the Location of a row puts objects at its cluster; nil is one that is
-// gone.
+// PlacingOf returns the namespace mapping of a Location's row; row may be nil.
 func PlacingOf(row *table.Row) key.Placing {
 	if row != nil && gjson.GetBytes(row.Value, "spec.namespaces").Str == string(v1alpha1.NamespacesPrefixed) {
 		return key.Prefixed
@@ -32,7 +31,7 @@ func PlacingOf(row *table.Row) key.Placing {
 	return key.Same
 }
 
-// compile compiles the terms; nil for those that take everything.
+// compile compiles the terms; nil if there are no restrictions.
 func (t terms) compile() *admit {
 	a := compileAdmit(t.text)
 	if t.placing == key.Same {
@@ -45,13 +44,13 @@ func (t terms) compile() *admit {
 	return a
 }
 
-// What decide gives where no entry admits an object.
+// Results of decide if no entry admits an object.
 const (
 	notAdmitted   = -1
 	clusterScoped = -2
 )
 
-// reasonOf is the reason of a decision in one word; empty if it admits.
+// reasonOf returns the reason of a decision in one word; empty if the object is admitted.
 func reasonOf(decision int) string {
 	switch decision {
 	case notAdmitted:

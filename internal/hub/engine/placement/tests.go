@@ -10,15 +10,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Tests are compiled object tests, for others that match objects as Placements do: what any
-// of them matches. They are immutable.
+// Tests are compiled object tests for packages that match objects as Placements do. An object
+// matches if any of the tests matches it. Tests are immutable.
 type Tests struct {
 	tests  []objectTest
 	weight int
 }
 
-// CompileTests compiles the tests of a field. Problems say which can't be used; nothing
-// matches these.
+// CompileTests compiles the tests of a field. problems describes those that cannot be used; they
+// match nothing.
 func CompileTests(field string, tests []v1alpha1.ObjectTest) (t Tests, problems []string) {
 	for i, test := range tests {
 		compiled := compileTest(fmt.Sprintf("%s[%d]", field, i), test)
@@ -34,10 +34,10 @@ func CompileTests(field string, tests []v1alpha1.ObjectTest) (t Tests, problems 
 	return t, problems
 }
 
-// Weight is how many tests there are, and requirements of their label selectors.
+// Weight returns the number of tests plus the requirements of their label selectors.
 func (t Tests) Weight() int { return t.weight }
 
-// Match says whether an object with a row, in a state, matches.
+// Match reports whether an object with a row matches in a state.
 func (t Tests) Match(state table.Reader, o key.Object, row *table.Row) bool {
 	for i := range t.tests {
 		if t.tests[i].fit(subject{Object: o, row: row, state: state}) {
@@ -47,7 +47,7 @@ func (t Tests) Match(state table.Reader, o key.Object, row *table.Row) bool {
 	return false
 }
 
-// ByNamespace says that labels of namespaces matter.
+// ByNamespace reports whether a test depends on the labels of namespaces.
 func (t Tests) ByNamespace() bool {
 	for i := range t.tests {
 		if t.tests[i].byNamespace {
@@ -57,8 +57,8 @@ func (t Tests) ByNamespace() bool {
 	return false
 }
 
-// Prefixes calls fn for prefixes of keys of a space that hold all objects that may match. One
-// may be below another.
+// Prefixes calls fn for key prefixes of a space that contain all objects that may match. They may
+// overlap.
 func (t Tests) Prefixes(s key.Space, fn func(prefix string)) {
 	for i := range t.tests {
 		t.tests[i].reach(s, "", func(r reach) { fn(r.prefix) })

@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// stays says why an object is never placed anywhere; "" if it may be.
+// stays returns the reason why an object is never placed; "" if it may be.
 func stays(id key.Object, row *table.Row) string {
 	if why := Never(id.Resource); why != "" {
 		return why
@@ -23,19 +23,18 @@ func stays(id key.Object, row *table.Row) string {
 	return ""
 }
 
-// leaves says whether an object is being deleted and its locations are to confirm that it is
-// gone.
+// leaves reports whether an object is being deleted and its locations must confirm its removal.
 func leaves(row *table.Row) bool {
 	return row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
 		return f.Str == v1alpha1.RemovalFinalizer
 	})
 }
 
-// Never says why no object of a resource is ever placed; "" if they may be.
+// Never returns the reason why objects of a resource are never placed; "" if they may be.
 func Never(r key.Resource) string {
 	switch {
 	case r.Group == v1alpha1.Group:
-		return "objects of Orrery act here and do not travel"
+		return "objects of Orrery's own API are never placed"
 	case r.Resource == "events" && (r.Group == key.CoreGroup || r.Group == "events.k8s.io"):
 		return "Events are never placed"
 	case r.Group == "coordination.k8s.io" && r.Resource == "leases":
@@ -44,34 +43,34 @@ func Never(r key.Resource) string {
 	return ""
 }
 
-// direct is what an object's own annotations assign.
+// direct is the assignment by the object's own annotations.
 type direct struct {
 	given     bool
 	locations []key.Location // in order
 	returns   returns
-	// problem is what is wrong with an annotation, which then has no effect.
+	// problem is the error in an annotation, which then has no effect.
 	problem string
 }
 
-// UnknownLocations are the locations that the annotation of a row's object names and that it does
-// not get, with the reason in one word: there is no such location, or it has a taint that
-// evicts. It is empty for objects that are never placed.
+// UnknownLocations returns the locations that the annotation of an object names but that the object
+// does not get, with the reason in one word: there is no such location, or it has a taint with
+// effect Evict. It is empty for objects that are never placed.
 func UnknownLocations(state table.Reader, o key.Object, row *table.Row) map[key.Location]string {
 	if row.Meta.InsertAnnotation == 0 || stays(o, row) != "" {
 		return nil
 	}
 	var unknown map[key.Location]string
-	note := func(l key.Location, reason string) {
+	add := func(l key.Location, reason string) {
 		if unknown == nil {
 			unknown = map[key.Location]string{}
 		}
 		unknown[l] = reason
 	}
 	for _, l := range directOf(row).locations {
-		if at := siteOf(state.Get(l.Key())); at == nil {
-			note(l, v1alpha1.ReasonNoSuchLocation)
-		} else if !at.open() {
-			note(l, v1alpha1.ReasonTainted)
+		if loc := siteOf(state.Get(l.Key())); loc == nil {
+			add(l, v1alpha1.ReasonNoSuchLocation)
+		} else if !loc.open() {
+			add(l, v1alpha1.ReasonTainted)
 		}
 	}
 	return unknown

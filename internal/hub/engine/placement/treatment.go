@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// treatment is the policy of a Placement's spec for all its objects.
+// treatment returns the policy in a Placement's spec that applies to all its objects.
 func treatment(spec *v1alpha1.PlacementSpec) wire.Policy {
 	return wire.Policy{
 		Adopt:       spec.OnConflict == v1alpha1.OnConflictAdopt,
@@ -19,9 +19,9 @@ func treatment(spec *v1alpha1.PlacementSpec) wire.Policy {
 	}
 }
 
-// combine combines the policies of two sources of an object. It is commutative and
-// associative. For each field one value wins, as documented in v1alpha1.PlacementSpec and
-// v1alpha1.Downsync; which statuses come back is no matter of one location, see returning.
+// combine combines the policies of two sources of an object. It is commutative and associative. For
+// each field one value takes precedence, as documented in v1alpha1.PlacementSpec and
+// v1alpha1.Downsync. Return policies are not combined for each location, see returning.
 func combine(a, b wire.Policy) wire.Policy {
 	return wire.Policy{
 		CreateOnly:  a.CreateOnly && b.CreateOnly,
@@ -33,7 +33,7 @@ func combine(a, b wire.Policy) wire.Policy {
 	}
 }
 
-// associatedKinds are kinds as a wire.Policy has them: GROUP/RESOURCE, sorted, one per line.
+// associatedKinds returns kinds in the format of wire.Policy: GROUP/RESOURCE, sorted, one per line.
 func associatedKinds(all []v1alpha1.AssociatedKinds) string {
 	var lines []string
 	for _, k := range all {
@@ -45,7 +45,7 @@ func associatedKinds(all []v1alpha1.AssociatedKinds) string {
 	return strings.Join(slices.Compact(lines), "\n")
 }
 
-// joinKinds are the kinds of two policies.
+// joinKinds returns the union of the kinds of two policies.
 func joinKinds(a, b string) string {
 	switch {
 	case a == b || b == "":
@@ -58,14 +58,14 @@ func joinKinds(a, b string) string {
 	return strings.Join(slices.Compact(lines), "\n")
 }
 
-// policyBits is a different number for each policy that sources have, but for what is
-// associated: none releases anything or returns a status.
+// policyBits returns a number that identifies the policy of a source, except its associated kinds.
+// Sources release nothing, and their return policy is separate.
 func policyBits(p wire.Policy) byte {
 	return bit(p.CreateOnly) | bit(p.Adopt)<<1 | bit(p.Recreate)<<2 | bit(p.Orphan)<<3 | bit(p.ReportDrift)<<4
 }
 
-// describePolicy describes how a policy differs from the default, except ReturnStatus; ""
-// if it does not.
+// describePolicy describes how a policy differs from the default, except ReturnStatus; "" if it
+// does not.
 func describePolicy(p wire.Policy) string {
 	var all []string
 	for _, t := range []struct {
@@ -86,7 +86,7 @@ func describePolicy(p wire.Policy) string {
 		all = append(all, "it is made with the values at "+describePaths(p.Release)+", which are then left to others")
 	}
 	if p.Associated != "" {
-		all = append(all, "what it owns there is seen of "+strings.ReplaceAll(p.Associated, "\n", ", "))
+		all = append(all, "its associated objects are reported: "+strings.ReplaceAll(p.Associated, "\n", ", "))
 	}
 	if p.ServiceAccount != "" {
 		all = append(all, "ServiceAccount "+p.ServiceAccount+" acts for it")

@@ -9,13 +9,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// compileUpsync compiles a Placement's upsync: tests of the objects in its space that it
-// leaves to its locations, and what is asked of these.
-func compileUpsync(entries []v1alpha1.Upsync) (tests []objectTest, asks []wire.Upsync) {
+// compileUpsync compiles a Placement's upsync: the tests for objects that it leaves to its
+// locations, and the entries that these get.
+func compileUpsync(entries []v1alpha1.Upsync) (tests []objectTest, upsyncs []wire.Upsync) {
 	for i, e := range entries {
 		field := fmt.Sprintf("upsync[%d]", i)
 		t := compileTest(field, v1alpha1.ObjectTest{APIGroup: &e.APIGroup, Resources: e.Resources, Namespaces: e.Namespaces, Names: e.Names})
-		if len(e.Resources) == 0 || slices.Contains(e.Resources, wildcard) { // which the schema refuses
+		if len(e.Resources) == 0 || slices.Contains(e.Resources, wildcard) { // the schema refuses it
 			t.problem = field + ".resources: want names of resources"
 		}
 		tests = append(tests, t)
@@ -26,12 +26,12 @@ func compileUpsync(entries []v1alpha1.Upsync) (tests []objectTest, asks []wire.U
 		if group != wildcard {
 			group = key.NewResource(group, "").Group
 		}
-		asks = append(asks, wire.Upsync{Group: group, Resources: sorted(e.Resources), Namespaces: sorted(e.Namespaces), Names: sorted(e.Names)})
+		upsyncs = append(upsyncs, wire.Upsync{Group: group, Resources: sorted(e.Resources), Namespaces: sorted(e.Namespaces), Names: sorted(e.Names)})
 	}
-	return tests, asks
+	return tests, upsyncs
 }
 
-// sorted are names in order, each once; nil for none.
+// sorted returns names in order, without duplicates; nil if there are none.
 func sorted(names []string) []string {
 	if len(names) == 0 {
 		return nil
@@ -41,29 +41,27 @@ func sorted(names []string) []string {
 	return slices.Compact(all)
 }
 
-// asks are the locations of which a placement asks for what its upsync matches: those that
-// an object gets which all have already that take no more. Nothing comes to a location by
-// this, so it is neither barred by taints that have no more objects come, nor held while the
-// placement is suspended.
-func (p *placement) asks(sites map[key.Location]*site, sets *locationSets) *locationSet {
-	if !p.seating.particular() {
+// upsyncLocations returns the locations that get the upsync entries of a placement. Upsync brings
+// no object to a location. So taints that bar further objects do not matter, nor does suspension.
+func (p *placement) upsyncLocations(sites map[key.Location]*site, sets *locationSets) *locationSet {
+	if !p.scheduling.particular() {
 		return p.set
 	}
-	return sets.of(p.choose(p.seating.barred.names, sites), nil)
+	return sets.intern(p.choose(p.scheduling.barred.names, sites), nil)
 }
 
-// yielding says whether a placement asks for objects like one of its space.
+// yielding reports whether the upsync of a placement matches an object of its space.
 func (p *placement) yielding(s subject) bool {
 	return slices.ContainsFunc(p.yields, func(t objectTest) bool { return t.fit(s) })
 }
 
-// askedOf are the locations where asks of an object's space match it, whatever they admit;
-// nil: none.
-func (e *Engine) askedOf(s subject) *locationSet {
+// upsyncingOf returns the locations with upsync entries that match an object, whatever they admit;
+// nil if there are none.
+func (e *Engine) upsyncingOf(s subject) *locationSet {
 	var all []*locationSet
-	for _, a := range e.upsyncs.by[s.Space] {
+	for _, a := range e.upsyncs.bySpace[s.Space] {
 		if a.yielding(s) {
-			all = append(all, a.at)
+			all = append(all, a.locations)
 		}
 	}
 	switch len(all) {
@@ -72,11 +70,12 @@ func (e *Engine) askedOf(s subject) *locationSet {
 	case 1:
 		return all[0]
 	}
-	return e.sets.of(union(all), nil)
+	return e.sets.intern(union(all), nil)
 }
 
-// mutes says whether a space sees nothing of a location: some of what it has there, a
-// ServiceAccount does in its name, while the agent sees with its own rights.
+// mutes reports whether a location reports no upsynced objects to a space. It does not if a
+// ServiceAccount acts there for any objects of the space, because the agent would read with its own
+// rights.
 func (a *admit) mutes(t tenant) bool {
 	if a == nil {
 		return false
@@ -92,64 +91,65 @@ func (a *admit) mutes(t tenant) bool {
 	return false
 }
 
-// cut are the parts of an ask of a space that a location admits, which is not mute.
-func (a *admit) cut(t tenant, ask wire.Upsync) (parts []wire.Upsync) {
+// cut returns the parts of an upsync entry of a space that a location admits. The location must not
+// be mute.
+func (a *admit) cut(t tenant, entry wire.Upsync) (matching []wire.Upsync) {
 	if a == nil {
-		return []wire.Upsync{ask}
+		return []wire.Upsync{entry}
 	}
 	for i := range a.entries {
-		e := &a.entries[i]
-		if e.objects.problem != "" {
+		admitted := &a.entries[i]
+		if admitted.objects.problem != "" {
 			break
 		}
-		if e.spaces.fit(t) {
-			parts = append(parts, e.cut(ask)...)
+		if admitted.spaces.fit(t) {
+			matching = append(matching, admitted.cut(entry)...)
 		}
 	}
-	return parts
+	return matching
 }
 
-// cut are the parts of an ask that an entry matches.
-func (e *admitEntry) cut(ask wire.Upsync) (parts []wire.Upsync) {
+// cut returns the parts of an upsync entry that this entry admits.
+func (e *admitEntry) cut(entry wire.Upsync) (matching []wire.Upsync) {
 	if e.namespaces != nil {
-		if ask.Namespaces == nil {
-			ask.Namespaces = sorted(e.namespaces)
+		if entry.Namespaces == nil {
+			entry.Namespaces = sorted(e.namespaces)
 		} else {
-			ask.Namespaces = slices.DeleteFunc(slices.Clone(ask.Namespaces), func(n string) bool { return !slices.Contains(e.namespaces, n) })
+			entry.Namespaces = slices.DeleteFunc(slices.Clone(entry.Namespaces), func(n string) bool { return !slices.Contains(e.namespaces, n) })
 		}
-		if len(ask.Namespaces) == 0 { // nil would be all
+		if len(entry.Namespaces) == 0 { // nil would mean all
 			return nil
 		}
 	}
 	if e.kinds == nil {
-		return []wire.Upsync{ask}
+		return []wire.Upsync{entry}
 	}
 	for _, k := range e.kinds {
-		part := ask
+		match := entry
 		if g := k.APIGroup; g != nil && *g != wildcard {
 			group := key.NewResource(*g, "").Group
-			if part.Group != wildcard && part.Group != group {
+			if match.Group != wildcard && match.Group != group {
 				continue
 			}
-			part.Group = group
+			match.Group = group
 		}
 		if k.Resources != nil && !slices.Contains(k.Resources, wildcard) {
-			part.Resources = slices.DeleteFunc(slices.Clone(part.Resources), func(r string) bool { return !slices.Contains(k.Resources, r) })
+			match.Resources = slices.DeleteFunc(slices.Clone(match.Resources), func(r string) bool { return !slices.Contains(k.Resources, r) })
 		}
-		if len(part.Resources) > 0 {
-			parts = append(parts, part)
+		if len(match.Resources) > 0 {
+			matching = append(matching, match)
 		}
 	}
-	return parts
+	return matching
 }
 
-// asksFor says whether an ask is about an object of its space.
-func asksFor(ask wire.Upsync, id key.Identity) bool {
-	if ask.Group != wildcard && ask.Group != id.Group || !slices.Contains(ask.Resources, id.Resource.Resource) {
+// upsyncMatches reports whether an upsync entry matches an object of its space.
+func upsyncMatches(entry wire.Upsync, id key.Identity) bool {
+	if entry.Group != wildcard && entry.Group != id.Group || !slices.Contains(entry.Resources, id.Resource.Resource) {
 		return false
 	}
-	if ask.Namespaces != nil && !slices.Contains(ask.Namespaces, id.Namespace) { // "" is none of them
+	if entry.Namespaces != nil && !slices.Contains(entry.Namespaces, id.Namespace) { // "" never matches
 		return false
 	}
-	return ask.Names == nil || slices.Contains(ask.Names, id.Name)
+	return entry.Names == nil || slices.Contains(entry.Names, id.Name)
 }

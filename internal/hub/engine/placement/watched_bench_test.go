@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// BenchmarkLocationJoinsWatched has one of a thousand locations join and leave
-// those that some objects go to, with somebody who follows each location.
+// BenchmarkLocationJoinsWatched lets one of a thousand locations join and leave the locations of
+// some objects, with a subscriber for each location.
 func BenchmarkLocationJoinsWatched(b *testing.B) {
 	const objects = 20
 	w := world{}
@@ -40,7 +40,7 @@ func BenchmarkLocationJoinsWatched(b *testing.B) {
 		defer sub.Close()
 		followers = append(followers, sub)
 	}
-	heard := func() (changes int) {
+	notified := func() (changes int) {
 		for _, sub := range followers {
 			select {
 			case <-sub.Wake():
@@ -57,12 +57,12 @@ func BenchmarkLocationJoinsWatched(b *testing.B) {
 		}
 		return changes
 	}
-	heard()
+	notified()
 	rev, changes := int64(1), 0
 	for b.Loop() {
 		rev++
 		apply(b, t, rev, locationAt("l1"), &thing{labels: map[string]string{"in": []string{"no", "yes"}[rev%2]}})
-		changes += heard()
+		changes += notified()
 	}
 	b.ReportMetric(float64(changes)/float64(b.N), "changes-heard/op")
 }

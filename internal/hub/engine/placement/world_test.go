@@ -17,19 +17,20 @@ import (
 
 // thing is one value of a test's state, before it is JSON.
 type thing struct {
-	createRev int64
-	uid       string
-	deleting  bool
-	labels    map[string]string
-	notes     map[string]string // annotations
-	spec      any
-	data      map[string]string
-	status    any
-	report    *wire.Report
-	// refers is what the object refers to, pulled the field of a ServiceAccount that does.
+	createRev   int64
+	uid         string
+	deleting    bool
+	labels      map[string]string
+	annotations map[string]string
+	spec        any
+	data        map[string]string
+	status      any
+	report      *wire.Report
+	// refers are the references of the object; pulled is the field of a ServiceAccount with
+	// references.
 	refers []key.Identity
 	pulled []any
-	// managers are who owns which of its fields.
+	// managers are the owners of its fields.
 	managers []manager
 }
 
@@ -44,8 +45,8 @@ func (x *thing) value() []byte {
 	if x.labels != nil {
 		metadata["labels"] = x.labels
 	}
-	if x.notes != nil {
-		metadata["annotations"] = x.notes
+	if x.annotations != nil {
+		metadata["annotations"] = x.annotations
 	}
 	if x.managers != nil {
 		metadata["managedFields"] = x.managedFields()
@@ -120,7 +121,7 @@ func worldRules(c Customized) (rules Rules) {
 	if c.Spec == nil { // the templates of an object
 		switch gjson.GetBytes(c.Object, "data.a").String() {
 		case "1":
-			return Rules{Text: "own", Needs: func(at Site) string { return at.Labels.Get("k") }}
+			return Rules{Text: "own", Needs: func(loc Site) string { return loc.Labels.Get("k") }}
 		case "2":
 			return Rules{Text: "own of " + c.Labels.Get("k")}
 		}
@@ -135,27 +136,26 @@ func worldRules(c Customized) (rules Rules) {
 		case worldOfSpace:
 			rules.Text += c.Labels.Get("k") + ";"
 		case worldNeeds:
-			rules.Needs = func(at Site) string { return at.Labels.Get("k") + at.Properties }
+			rules.Needs = func(loc Site) string { return loc.Labels.Get("k") + loc.Properties }
 		case worldOfData:
 			rules.Text += strings.Join(c.Data, "+") + ";"
 			if len(c.Data) > 1 && rules.Needs == nil {
-				rules.Needs = func(at Site) string { return at.Labels.Get("k") + c.Data[1] }
+				rules.Needs = func(loc Site) string { return loc.Labels.Get("k") + c.Data[1] }
 			}
 		}
 	}
 	return rules
 }
 
-// focus is what happens in a world: everything, or mostly spaces that compete.
+// focus selects the events of a world: all, or mostly those of conflicting spaces.
 type focus struct {
 	kinds   []string
 	objects []key.Object
 	// assigned is the share, of three, of objects that are assigned directly.
 	assigned int
-	// follows says that Placements match little but what refers to something, and have it
-	// followed.
+	// follows limits Placements mostly to objects with references, which are followed.
 	follows bool
-	// binds says that they have definitions followed, and that locations admit some spaces.
+	// binds makes Placements follow references to CRDs, and locations admit only some spaces.
 	binds bool
 	// placers are the spaces that have Placements.
 	placers []key.Space

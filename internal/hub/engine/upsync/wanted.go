@@ -21,7 +21,7 @@ func Wanted(state table.Reader, r key.Report, owner string) bool {
 	}
 	switch r.Origin {
 	case key.Born:
-		return placement.AskedOf(location).For(r.Object, placement.PlacingOf(location))
+		return placement.UpsyncsOf(location).For(r.Object, placement.PlacingOf(location))
 	case key.Owned:
 		id, err := key.ParseIdentity(owner)
 		return err == nil && Associates(state.Get(key.Object{Space: r.Space, Identity: id}.Key()), r.Location, r.Resource)

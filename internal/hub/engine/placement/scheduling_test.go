@@ -21,7 +21,7 @@ func pickOf(uid string, pick v1alpha1.Pick, sites map[key.Location]*site) []key.
 		names = append(names, l)
 	}
 	slices.Sort(names)
-	p := &placement{scope: scope{set: sets.of(names, nil), seating: &seating{uid: uid, pick: &pick, barred: sets.of(nil, nil)}}}
+	p := &placement{scope: scope{set: sets.intern(names, nil), scheduling: &scheduling{uid: uid, pick: &pick, barred: sets.intern(nil, nil)}}}
 	return p.choose(nil, sites)
 }
 
@@ -42,22 +42,22 @@ func TestPickMovesLittle(t *testing.T) {
 			l := key.Location(fmt.Sprint("l", i))
 			sites[l] = &site{Site: Site{Name: l, Labels: region("region of " + string(l))}, uid: rapid.StringMatching("[a-f]{4}").Draw(t, "uid")}
 		}
-		was := pickOf("p", pick, sites)
-		if want := min(int(pick.Count), len(sites)); len(was) != want {
-			t.Fatalf("%d picked, want %d", len(was), want)
+		old := pickOf("p", pick, sites)
+		if want := min(int(pick.Count), len(sites)); len(old) != want {
+			t.Fatalf("%d picked, want %d", len(old), want)
 		}
 		if pick.SpreadBy != "" {
-			checkSpread(t, was, sites)
+			checkSpread(t, old, sites)
 		}
 		more := pick
 		more.Count++
-		if now := pickOf("p", more, sites); !containsAll(now, was) {
-			t.Fatalf("%v with one seat more is %v", was, now)
+		if now := pickOf("p", more, sites); !containsAll(now, old) {
+			t.Fatalf("%v with one seat more is %v", old, now)
 		}
 		sites["new"] = &site{Site: Site{Name: "new", Labels: region("region of new")}, uid: "new"}
 		now := pickOf("p", pick, sites)
-		if left := leavers(was, now); left > 1 || left == 1 && !slices.Contains(now, "new") {
-			t.Fatalf("%v with one location more is %v", was, now)
+		if left := leavers(old, now); left > 1 || left == 1 && !slices.Contains(now, "new") {
+			t.Fatalf("%v with one location more is %v", old, now)
 		}
 		sites["new"] = &site{Site: Site{Name: "new", Labels: region("other region of new")}, uid: "new"}
 		if left := leavers(now, pickOf("p", pick, sites)); left > 2 {
@@ -69,8 +69,8 @@ func TestPickMovesLittle(t *testing.T) {
 // checkSpread sees that no value has two seats more than another that has a location left.
 func checkSpread(t *rapid.T, picked []key.Location, sites map[key.Location]*site) {
 	have, free := map[string]int{}, map[string]bool{}
-	for l, at := range sites {
-		value := at.Labels.Get("region")
+	for l, loc := range sites {
+		value := loc.Labels.Get("region")
 		if slices.Contains(picked, l) {
 			have[value]++
 		} else {
@@ -89,8 +89,8 @@ func checkSpread(t *rapid.T, picked []key.Location, sites map[key.Location]*site
 func containsAll(all, some []key.Location) bool { return leavers(some, all) == 0 }
 
 // leavers counts those that are no longer picked.
-func leavers(was, now []key.Location) (n int) {
-	for _, l := range was {
+func leavers(old, now []key.Location) (n int) {
+	for _, l := range old {
 		if !slices.Contains(now, l) {
 			n++
 		}
