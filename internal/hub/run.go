@@ -172,11 +172,11 @@ func (h *Hub) loops(own *controllers.Controllers) []func(context.Context) error 
 func (h *Hub) controllers() *controllers.Controllers {
 	return controllers.New(controllers.Config{
 		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
-		Tally: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
-		Rules: h.engine.Rules, Born: h.born, Sessions: h.sessions, Gone: h.present.Gone,
-		Answers: h.gate.Answers, Asked: h.gate.Asked,
-		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, Shelved: h.shelved, ShelfURL: h.contact.ShelfURL,
-		SpaceURL: h.contact.SpaceURL, Settle: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
+		Progress: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, Unreturned: h.leftOut, Computed: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
+		Rules: h.engine.Rules, Upsynced: h.born, Sessions: h.sessions, Gone: h.present.Gone,
+		Answers: h.gate.Answers, CheckLog: h.gate.Asked,
+		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, ChangedViews: h.shelved, ExportViewURL: h.contact.ShelfURL,
+		SpaceURL: h.contact.SpaceURL, Settling: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
 	})
 }
 

@@ -49,7 +49,7 @@ type state struct {
 	// exports says what is shown to the providers of APIs.
 	exports *exports.Engine
 	// shelved has the APIExportViews whose status may say something else.
-	shelved *controllers.Shelves
+	shelved *controllers.ChangedExportViews
 	// pruned adds up the removals that wait, and what owners have confirmed.
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
@@ -94,7 +94,7 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		summing: summing, summed: controllers.NewSignal(),
 		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
 		usage: quota.NewUsage(), grants: auth.NewGrants(), moves: auth.NewMoves(), pruned: prune.New(poke), releases: helm.New(),
-		changed: controllers.NewSignal(), born: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewShelves(),
+		changed: controllers.NewSignal(), born: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewChangedExportViews(),
 		flow: newFlow(), present: presence.NewIndex(config.Now),
 		newer: presence.NewNewer(schemaversion.Version(), config.Logger),
 	}

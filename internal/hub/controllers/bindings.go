@@ -11,23 +11,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// ofProvider names all bindings of what a space exports.
+// ofProvider is the prefix of queue entries for all bindings of a space's exports.
 const ofProvider = "provider/"
 
-// A binding is written bindingsAtOnce times as its provider changes, and then once in
-// bindingPace: what a provider does over and over costs its consumers' log little. What the
-// space has of it follows from the provider's objects meanwhile.
+// A binding is written up to bindingsAtOnce times as its provider changes, and then once per
+// bindingPace, so that a provider that changes all the time costs its consumers' log little.
 const (
 	bindingPace    = 10 * time.Second
 	bindingsAtOnce = 10
 )
 
-// bindings empties APIBindings that are being deleted, and keeps the status of the others to
-// what is exported and free. A change of a provider is looked at once for all that have
-// bound it.
+// bindings completes the deletion of APIBindings, and updates the status of the others. A change of
+// a provider is one queue entry for all its bindings.
 func (c *Controllers) bindings() *controller {
 	var all *controller
-	pace := newSeldom(c.config.Now, bindingPace, bindingsAtOnce)
+	limiter := newWriteLimiter(c.config.Now, bindingPace, bindingsAtOnce)
 	finish := c.finish(c.config.Spaces.FinishBinding)
 	reconcile := func(ctx context.Context, k string) error {
 		if provider, ok := strings.CutPrefix(k, ofProvider); ok {
@@ -41,12 +39,12 @@ func (c *Controllers) bindings() *controller {
 		case row.Meta.Deleting:
 			return finish(ctx, k)
 		}
-		if left := pace.wait(k); left > 0 {
+		if left := limiter.wait(k); left > 0 {
 			return againError(left)
 		}
 		wrote, err := c.config.Spaces.SettleBinding(ctx, row)
 		if wrote {
-			pace.wrote(k)
+			limiter.wrote(k)
 		}
 		return err
 	}
@@ -59,8 +57,8 @@ func (c *Controllers) bindings() *controller {
 	return all
 }
 
-// besides are the binding that has changed, and those of its space that may get the names
-// that it has let go of.
+// besides returns the changed binding. After a deletion, it returns all bindings of the space,
+// since a name is free again.
 func (c *Controllers) besides(ch table.Change) []string {
 	if ch.Cur != nil {
 		return byKey(ch)
@@ -69,13 +67,14 @@ func (c *Controllers) besides(ch table.Change) []string {
 	return bindingsIn(c.config.Table.Snapshot(), s)
 }
 
-// exporting are the bindings that an APIExport, a CRD or a provider's Space concerns.
+// exporting returns the bindings that a change of an APIExport, a CRD or a provider's Space may
+// affect.
 func (c *Controllers) exporting(ch table.Change) []string {
 	s, r, _, ok := key.Split(ch.Row().Key)
 	switch {
 	case !ok:
 		return nil
-	case r == key.APIBindings: // what is there at the start
+	case r == key.APIBindings: // an existing binding
 		return byKey(ch)
 	case r == key.Spaces:
 		o, err := key.ParseObject(ch.Row().Key)
@@ -93,18 +92,18 @@ func (c *Controllers) exporting(ch table.Change) []string {
 	return append(bindingsIn(c.config.Table.Snapshot(), s), ofProvider+string(s))
 }
 
-// sameSpace says that a Space is there as it was, for its consumers.
+// sameSpace reports whether a change of a Space is irrelevant for its consumers.
 func sameSpace(ch table.Change) bool {
 	return ch.Prev != nil && ch.Cur != nil && ch.Prev.Meta.UID == ch.Cur.Meta.UID && ch.Prev.Meta.Deleting == ch.Cur.Meta.Deleting
 }
 
-// sameSpec says that an APIExport offers what it did.
+// sameSpec reports whether a change of an APIExport leaves its offer unchanged.
 func sameSpec(ch table.Change) bool {
 	return sameSpace(ch) && ch.Prev.Meta.Generation == ch.Cur.Meta.Generation &&
 		gjson.GetBytes(ch.Prev.Value, "metadata.labels").Raw == gjson.GetBytes(ch.Cur.Value, "metadata.labels").Raw
 }
 
-// sameDefinition says that a CRD defines what it did, by the names that it had.
+// sameDefinition reports whether a change of a CRD leaves its definition and names unchanged.
 func sameDefinition(ch table.Change) bool {
 	return sameSpace(ch) && ch.Prev.Meta.Generation == ch.Cur.Meta.Generation &&
 		gjson.GetBytes(ch.Prev.Value, "status").Raw == gjson.GetBytes(ch.Cur.Value, "status").Raw
@@ -118,7 +117,7 @@ func bindingsIn(state *table.Snapshot, s key.Space) (keys []string) {
 	return keys
 }
 
-// boundTo are the bindings of what a space exports.
+// boundTo returns the bindings of a space's exports.
 func (c *Controllers) boundTo(provider key.Space) (keys []string) {
 	state := c.config.Table.Snapshot()
 	for _, space := range c.config.BindingTo(provider) {

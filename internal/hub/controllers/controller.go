@@ -17,23 +17,23 @@ const (
 	retryMost  = 30 * time.Second
 )
 
-// controller reconciles things that are named by strings: each whenever it may have
-// changed, never twice at the same time, and again after a pause if that failed. It is level-triggered:
-// reconcile looks at the table, not at what happened.
+// controller reconciles keys of a queue: each whenever its object may have changed, never
+// concurrently with itself, and again with backoff after an error. It is level-triggered: reconcile
+// reads the table and does not depend on the event.
 type controller struct {
 	name      string
 	logger    *slog.Logger
 	watches   []watch
 	reconcile func(ctx context.Context, name string) error
 	meter     Meter
-	// workers is how many names are reconciled at the same time.
+	// workers is the number of concurrent reconciles.
 	workers int
-	// queue is made anew for each run.
+	// queue is created for each run.
 	queue workqueue.TypedRateLimitingInterface[string]
 }
 
-// watch calls enqueue with the names of what exists and then of what changes, until its
-// context ends.
+// watch calls enqueue with the keys of existing objects and then of changes, until its context
+// ends.
 type watch func(ctx context.Context, enqueue func(names []string)) error
 
 func (c *Controllers) controller(name string, reconcile func(context.Context, string) error, watches ...watch) *controller {
@@ -96,25 +96,25 @@ func (c *controller) next(ctx context.Context) bool {
 	return true
 }
 
-// errAgain says that somebody else wrote first, or that something does not exist yet: a
-// reason to retry that is not worth a log line.
+// errAgain is returned when another client wrote first, or when something does not exist yet. It
+// causes a retry without a log line.
 var errAgain = errors.New("try again")
 
-// againError says that what could be done was done, and after which time to reconcile
-// again; 0 means after the others that are queued.
+// againError is returned when the reconcile has done what is possible now. It is the time after
+// which the key is reconciled again; 0 means after the other keys in the queue.
 type againError time.Duration
 
 // Error implements error.
-func (l againError) Error() string { return "look again in " + time.Duration(l).String() }
+func (l againError) Error() string { return "reconcile again in " + time.Duration(l).String() }
 
 const (
-	// errMore says that a part is done and the rest can follow.
+	// errMore is returned when a part is done and the rest can follow.
 	errMore = againError(0)
-	// errLater says that somebody else has to act first.
+	// errLater is returned when another component must act first.
 	errLater = againError(time.Second)
 )
 
-// source is a topic of the table, and which names its changes concern.
+// source is a topic of the table, and a function that returns the keys to enqueue for a change.
 type source struct {
 	topic table.Topic
 	// rows calls fn for the existing rows.
@@ -122,8 +122,8 @@ type source struct {
 	names func(table.Change) []string
 }
 
-// follow is the watch of a source. When it falls out of the window, or the table was
-// reloaded meanwhile, perhaps at a lower revision, it starts over, so nothing is missed.
+// follow returns the watch of a source. If the subscription falls out of the window, or the table
+// is reloaded, perhaps at a lower revision, it starts over. So no change is missed.
 func (c *Controllers) follow(s source) watch {
 	return func(ctx context.Context, enqueue func([]string)) error {
 		for {

@@ -1,10 +1,10 @@
-// Package controllers is the one owner of what the hub writes by itself: the status of
-// Spaces, Locations, policies, Summaries, APIExports and their views, the end of deletions,
-// the statuses that come back from locations.
+// Package controllers contains the controllers of the hub. They write the status of Spaces,
+// Locations, policies, Summaries, APIExports and their views; they complete deletions; and they
+// write the statuses that return from locations.
 //
-// Each controller says what it watches and what one key needs; it is level-triggered and
-// goes by the table, not by what happened. Of several hubs that share a log one is elected to
-// run each. The package must never serve a request.
+// Each controller has watches and a reconcile function for one key. It is level-triggered: it reads
+// the table and does not depend on events. Of several hubs that share a log, one is elected to run
+// each controller. The package must never serve a request.
 package controllers
 
 import (
@@ -30,106 +30,106 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Config is what the controllers need.
+// Config contains the dependencies of the controllers.
 type Config struct {
-	// Table is read, and Log written to.
+	// Table is the source of reads, and Log the target of writes.
 	Table *table.Table
 	Log   *etcd.Log
-	// Kinds encode what is written, and Spaces ends what is deleted.
+	// Kinds encodes objects, and Spaces completes deletions.
 	Kinds  *registry.Registry
 	Spaces *write.Server
 	// Limits are the limits of spaces.
 	Limits *quota.Limits
-	// The status of Placements and Locations follows from these.
-	Tally *progress.Tracker
-	// Digest is the digest of what locations get.
-	Digest   objectstate.Digest
-	Pruned   *prune.Index
-	Releases *helm.Index
-	LeftOut  *unreturned.Index
-	Standing *computed.Statuses
-	// Summaries count what Summaries show; Summed is raised when there is something to count.
+	// The status of Placements and Locations is computed from these.
+	Progress *progress.Tracker
+	// Digest returns the digest of an object as sent to a location.
+	Digest     objectstate.Digest
+	Pruned     *prune.Index
+	Releases   *helm.Index
+	Unreturned *unreturned.Index
+	Computed   *computed.Statuses
+	// Summaries computes the tables of Summaries. Summed is raised when there is work.
 	Summaries *summaries.Index
 	Summed    Signal
 	// Rules are those of the engine that derives memberships.
 	Rules placement.RulesOf
-	// Born counts the reports of what was not placed.
-	Born *upsync.Usage
+	// Upsynced counts the reports of objects that no Placement put there.
+	Upsynced *upsync.Usage
 	// Changed is raised when any of them may have changed.
 	Changed Signal
-	// Sessions has the agents that are connected to this hub; Gone is since when one of them
-	// has no session at any hub, as far as this process has seen, zero if it has not.
+	// Sessions are the agents connected to this hub. Gone returns since when an agent has had no
+	// session at any hub, as far as this process knows; zero if it has one.
 	Sessions *agentapi.Sessions
 	Gone     func(key.Session) time.Time
-	// Answers is since when the log answers, zero if it always did, and now if it does not. Asked
-	// asks it, waits until the table shows what was acknowledged to anybody before, and fails if
-	// it can't.
-	Answers func() time.Time
-	Asked   func(context.Context) error
-	// Consumers are the spaces that have bound an APIExport, BindingTo those that have
-	// APIBindings to any of a space, in force or not, and Shelved the APIExportViews whose
-	// slices may have changed.
-	Consumers func(provider key.Space, export string) []key.Space
-	BindingTo func(provider key.Space) []key.Space
-	Shelved   *Shelves
-	// ShelfURL is where a shelf is served, without the spaces below it.
-	ShelfURL func(key.Shelf) string
-	// SpaceURL is where a space is served.
+	// Answers returns since when the log has been available: zero if always, and the current time
+	// if it is not. CheckLog waits until the table contains all writes that were acknowledged
+	// before the call; it fails if the log is not available.
+	Answers  func() time.Time
+	CheckLog func(context.Context) error
+	// Consumers returns the spaces that have bound an APIExport. BindingTo returns the spaces with
+	// APIBindings to any export of a space, in effect or not. ChangedViews collects the
+	// APIExportViews whose slices may have changed.
+	Consumers    func(provider key.Space, export string) []key.Space
+	BindingTo    func(provider key.Space) []key.Space
+	ChangedViews *ChangedExportViews
+	// ExportViewURL returns the URL of an export view, without the path of a space.
+	ExportViewURL func(key.Shelf) string
+	// SpaceURL returns the URL of a space.
 	SpaceURL func(key.Space) string
-	// Settle is how long to wait for more changes before counts are written.
-	Settle time.Duration
-	// RoomRetry is the interval of retries of what users have to make room for.
+	// Settling is how long to wait for more changes before counts are written.
+	Settling time.Duration
+	// RoomRetry is the interval of retries of writes that failed for lack of room.
 	RoomRetry time.Duration
-	// Disconnected is how long a location may be without a session before it counts as lost.
+	// Disconnected is how long a location may be without a session before it counts as
+	// disconnected.
 	Disconnected time.Duration
-	// Meter is told what waits, and what fails.
+	// Meter receives the metrics.
 	Meter  Meter
 	Logger *slog.Logger
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Meter is told what waits for controllers, by their names, and what fails, by many
-// goroutines. It must not block.
+// Meter receives metrics of controllers, by name. It is called concurrently and must not block.
 type Meter interface {
-	// Queued says how much waits for a controller now.
+	// Queued reports the length of a controller's queue.
 	Queued(controller string, length int)
-	// Failed says that a controller has failed, and will try again.
+	// Failed reports that a reconcile has failed and will be retried.
 	Failed(controller string)
 }
 
-// Controllers write what the hub has to say. They run in Loops.
+// Controllers contains all controllers. The caller runs their Loops.
 type Controllers struct {
 	config Config
-	// started is when New was called: no location is declared lost before it had time to
-	// connect.
+	// started is when New was called: no location counts as disconnected before its agent had time
+	// to connect.
 	started time.Time
-	// counts are those that the controller of policies has not taken yet, which says by
-	// countsTaken that it has some.
+	// counts are the keys that the controller of policies has not yet taken. countsTaken reports
+	// whether it has ever taken some.
 	counts      *counts
 	countsTaken bool
 	resolved    *resolutions
-	// summed says that the controller of Summaries has run before.
+	// summed reports whether the controller of Summaries has run before.
 	summed bool
 }
 
-// New makes Controllers.
+// New returns Controllers.
 func New(config Config) *Controllers {
 	return &Controllers{config: config, started: config.Now(), counts: newCounts(), resolved: newResolutions()}
 }
 
-// Loop is a controller, which runs until its context ends. The caller must run one that fails
-// again, and no two of a name at the same time, at whichever hubs.
+// Loop is a controller that runs until its context ends. The caller must restart it after an error,
+// and must not run two of the same name concurrently, at any hub.
 type Loop struct {
 	Name string
 	Run  func(context.Context) error
 }
 
-// Loops are the controllers.
+// Loops returns the controllers.
 func (c *Controllers) Loops() []Loop {
 	all := []*controller{
 		c.spaces(), c.namespaces(), c.crds(), c.bindings(), c.pods(), c.names(),
-		c.policies(), c.summarized(), c.exported(), c.sliced(), c.locations(), c.returned(), c.removals(), c.tokens(), c.born(),
+		c.policies(), c.summarized(), c.exported(), c.sliced(), c.locations(), c.returned(), c.removals(), c.tokens(), c.upsyncReports(),
 	}
 	loops := make([]Loop, 0, len(all))
 	for _, one := range all {
@@ -138,5 +138,5 @@ func (c *Controllers) Loops() []Loop {
 	return loops
 }
 
-// exists says whether a space exists and is not being deleted.
+// exists reports whether a space exists and is not being deleted.
 func (c *Controllers) exists(s key.Space) bool { return write.Exists(c.config.Table, s) }

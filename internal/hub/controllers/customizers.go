@@ -11,7 +11,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// reconcileCustomizer keeps the condition Accepted of a Customizer, and where its rules fail.
+// reconcileCustomizer updates the condition Accepted of a Customizer, and the locations where its
+// rules fail.
 func (c *Controllers) reconcileCustomizer(ctx context.Context, k string) error {
 	o, err := key.ParseObject(k)
 	if err != nil {
@@ -23,7 +24,7 @@ func (c *Controllers) reconcileCustomizer(ctx context.Context, k string) error {
 	if !ok {
 		return nil
 	}
-	errs := c.config.Tally.Customizer(progress.Customizer{Space: o.Space, Name: o.Name})
+	errs := c.config.Progress.Customizer(progress.Customizer{Space: o.Space, Name: o.Name})
 	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var customizer v1alpha1.Customizer
 		if err := json.Unmarshal(object, &customizer); err != nil {

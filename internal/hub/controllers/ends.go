@@ -12,7 +12,7 @@ func below(prefix string) func(*table.Snapshot, func(*table.Row) bool) {
 	return func(s *table.Snapshot, fn func(*table.Row) bool) { s.Ascend(prefix, fn) }
 }
 
-// inAllSpaces visits the rows of a resource in every space.
+// inAllSpaces visits the rows of a resource in all spaces.
 func inAllSpaces(r key.Resource) func(*table.Snapshot, func(*table.Row) bool) {
 	return func(s *table.Snapshot, fn func(*table.Row) bool) {
 		for _, name := range write.All(s) {
@@ -28,7 +28,7 @@ func inAllSpaces(r key.Resource) func(*table.Snapshot, func(*table.Row) bool) {
 	}
 }
 
-// byKey names a change by its row's key.
+// byKey enqueues the key of the changed row.
 func byKey(ch table.Change) []string { return []string{ch.Row().Key} }
 
 // deletingByKey is byKey for objects that are being deleted.
@@ -68,9 +68,10 @@ func (c *Controllers) pods() *controller {
 	}}))
 }
 
-// names gives CRDs the names that others of their space, or APIBindings, have let go of.
+// names assigns API names to CRDs after another CRD or an APIBinding of their space has released
+// them.
 func (c *Controllers) names() *controller {
-	settle := func(ctx context.Context, s string) error { return c.config.Spaces.SettleNames(ctx, key.Space(s)) }
+	assignNames := func(ctx context.Context, s string) error { return c.config.Spaces.SettleNames(ctx, key.Space(s)) }
 	letGo := func(ch table.Change) []string {
 		s, r, _, ok := key.Split(ch.Row().Key)
 		if !ok || ch.Prev == nil && (r == key.APIBindings || write.NamesAccepted(ch.Cur)) {
@@ -78,13 +79,12 @@ func (c *Controllers) names() *controller {
 		}
 		return []string{string(s)}
 	}
-	return c.controller("names", settle,
+	return c.controller("names", assignNames,
 		c.follow(source{table.ResourceTopic(key.CRDs), inAllSpaces(key.CRDs), letGo}),
 		c.follow(source{table.ResourceTopic(key.APIBindings), inAllSpaces(key.CRDs), letGo}))
 }
 
-// finish makes a reconcile function of end, which does the next step of one object's
-// deletion.
+// finish returns a reconcile function that calls end for the next step of a deletion.
 func (c *Controllers) finish(end func(ctx context.Context, s key.Space, name string) (write.Progress, error)) func(context.Context, string) error {
 	return func(ctx context.Context, k string) error {
 		o, err := key.ParseObject(k)
@@ -95,9 +95,8 @@ func (c *Controllers) finish(end func(ctx context.Context, s key.Space, name str
 	}
 }
 
-// progressed is the result of a reconcile that did a step of a deletion. The next step is
-// after the others in the queue, so that a large deletion does not hold up those of other
-// spaces.
+// progressed converts the result of a step of a deletion. The next step goes to the end of the
+// queue, so that a large deletion does not delay those of other spaces.
 func progressed(progress write.Progress, err error) error {
 	switch {
 	case err != nil:

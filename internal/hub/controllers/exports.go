@@ -16,11 +16,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// exportPace is how often an APIExport or APIExportView is written at most.
+// exportPace is the minimum interval between writes of an APIExport or APIExportView.
 const exportPace = time.Second
 
-// exported writes the status of APIExports: whether all that they offer is there, and how many
-// spaces have bound them.
+// exported writes the status of APIExports: whether all resources are defined, and how many spaces
+// have bound them.
 func (c *Controllers) exported() *controller {
 	exports := inAllSpaces(key.APIExports)
 	return c.controller("apiexports", c.paced(c.reconcileExport),
@@ -29,10 +29,10 @@ func (c *Controllers) exported() *controller {
 		c.follow(source{table.ResourceTopic(key.CRDs), exports, c.besidesCRD(key.APIExports)}))
 }
 
-// byExport names a change of an APIBinding by the key of what it binds.
+// byExport enqueues the export of a changed APIBinding.
 func byExport(ch table.Change) (keys []string) {
 	if _, r, _, ok := key.Split(ch.Row().Key); !ok || r != key.APIBindings {
-		return byKey(ch) // an APIExport that is there at the start
+		return byKey(ch) // an existing APIExport
 	}
 	for _, row := range []*table.Row{ch.Prev, ch.Cur} {
 		if b := binding.Read(row); b != nil && !slices.Contains(keys, b.ExportKey()) {
@@ -42,12 +42,12 @@ func byExport(ch table.Change) (keys []string) {
 	return keys
 }
 
-// besidesCRD names a change of a CRD by the objects of a resource in its space, and others by
-// their own key.
+// besidesCRD enqueues, for a changed CRD, the objects of a resource in its space, and other objects
+// by their own key.
 func (c *Controllers) besidesCRD(r key.Resource) func(table.Change) []string {
 	return func(ch table.Change) (keys []string) {
-		s, of, _, ok := key.Split(ch.Row().Key)
-		if !ok || of != key.CRDs {
+		s, resource, _, ok := key.Split(ch.Row().Key)
+		if !ok || resource != key.CRDs {
 			return byKey(ch)
 		}
 		c.config.Table.Snapshot().Ascend(key.ResourcePrefix(s, r), func(row *table.Row) bool {
@@ -58,17 +58,17 @@ func (c *Controllers) besidesCRD(r key.Resource) func(table.Change) []string {
 	}
 }
 
-// paced has each name reconciled at once when it has rested, and else no more often than once
-// in the time that its reconciliation returns; 0: it is gone.
+// paced limits the rate of reconciles of a key: the next one runs after the time that the last one
+// returned; 0 means that the object no longer exists.
 func (c *Controllers) paced(reconcile func(ctx context.Context, k string) (time.Duration, error)) func(context.Context, string) error {
 	type last struct {
-		at   time.Time
-		rest time.Duration
+		reconciled time.Time
+		rest       time.Duration
 	}
 	all := map[string]last{}
 	return func(ctx context.Context, k string) error {
-		now, was := c.config.Now(), all[k]
-		if left := was.rest - now.Sub(was.at); left > 0 && left <= was.rest {
+		now, previous := c.config.Now(), all[k]
+		if left := previous.rest - now.Sub(previous.reconciled); left > 0 && left <= previous.rest {
 			return againError(left)
 		}
 		rest, err := reconcile(ctx, k)
@@ -79,7 +79,7 @@ func (c *Controllers) paced(reconcile func(ctx context.Context, k string) (time.
 	}
 }
 
-// acting is what is named by a key in a state; nil: there is nothing that this hub acts on.
+// acting returns the object of a key; row is nil if it is not in effect.
 func (c *Controllers) acting(state table.Reader, k string) (o key.Object, row *table.Row, err error) {
 	if o, err = key.ParseObject(k); err != nil {
 		return o, nil, err
@@ -104,21 +104,21 @@ func (c *Controllers) reconcileExport(ctx context.Context, k string) (time.Durat
 		}
 		st := e.Status
 		st.Bindings = int32(bindings) // #nosec G115 -- there are fewer spaces
-		st.URL = c.config.ShelfURL(key.Shelf{Space: o.Space, Name: o.Name}) + acrossSpaces
+		st.URL = c.config.ExportViewURL(key.Shelf{Space: o.Space, Name: o.Name}) + acrossSpaces
 		c.condition(&st.Conditions, row, c.offers(snapshot, o.Space, &e.Spec))
 		return st, nil
 	})
 }
 
-// acrossSpaces is what of a shelf's URL serves the objects of all spaces.
+// acrossSpaces is the path of an export view that serves the objects of all spaces.
 const acrossSpaces = "/spaces/" + string(key.AllSpaces)
 
-// acts says that an object is there to stay, and is for this hub.
+// acts reports whether an object exists, is not being deleted, and is meant for this hub.
 func acts(row *table.Row) bool {
 	return row != nil && !row.Meta.Deleting && !v1alpha1.IsForBelow(row.Meta.Labels)
 }
 
-// offers is the condition Ready of an APIExport.
+// offers returns the condition Ready of an APIExport.
 func (c *Controllers) offers(state table.Reader, s key.Space, spec *v1alpha1.APIExportSpec) metav1.Condition {
 	var undefined []string
 	for _, r := range spec.Resources {
@@ -134,7 +134,7 @@ func (c *Controllers) offers(state table.Reader, s key.Space, spec *v1alpha1.API
 			return notReady(v1alpha1.ReasonUnclaimable, fmt.Sprintf("claim of %s: %s", claim.Resource, why))
 		}
 	}
-	return ready("what is exported can be bound")
+	return ready("the exported APIs can be bound")
 }
 
 func ready(message string) metav1.Condition {

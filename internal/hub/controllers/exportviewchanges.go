@@ -9,36 +9,36 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Shelves collects the APIExportViews whose slices may have other objects than before. It is
-// safe for concurrent use.
-type Shelves struct {
+// ChangedExportViews collects the APIExportViews whose slices may have changed. It is safe for
+// concurrent use.
+type ChangedExportViews struct {
 	mu   sync.Mutex
 	all  map[key.Shelf]struct{}
 	wake chan struct{}
 }
 
-var _ table.Observer = (*Shelves)(nil)
+var _ table.Observer = (*ChangedExportViews)(nil)
 
-// NewShelves makes a Shelves of none.
-func NewShelves() *Shelves {
-	return &Shelves{all: map[key.Shelf]struct{}{}, wake: make(chan struct{}, 1)}
+// NewChangedExportViews returns an empty ChangedExportViews.
+func NewChangedExportViews() *ChangedExportViews {
+	return &ChangedExportViews{all: map[key.Shelf]struct{}{}, wake: make(chan struct{}, 1)}
 }
 
-// Reset implements table.Observer. Who looks at the views then looks at all of them.
-func (s *Shelves) Reset() {}
+// Reset implements table.Observer. After a reload, the other watches enqueue all views.
+func (s *ChangedExportViews) Reset() {}
 
 // Observe implements table.Observer.
-func (s *Shelves) Observe(_ int64, changes []table.Change) {
+func (s *ChangedExportViews) Observe(_ int64, changes []table.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, c := range changes {
-		was, now := shownOf(c.Prev), shownOf(c.Cur)
-		if was == now {
+		old, now := shownOf(c.Prev), shownOf(c.Cur)
+		if old == now {
 			continue
 		}
-		for _, on := range []table.Exposure{was, now} {
-			if on != nil {
-				s.note(on.ExportViews())
+		for _, exposure := range []table.Exposure{old, now} {
+			if exposure != nil {
+				s.add(exposure.ExportViews())
 			}
 		}
 	}
@@ -57,7 +57,7 @@ func shownOf(row *table.Row) table.Exposure {
 	return row.Exposure
 }
 
-func (s *Shelves) note(all []key.Shelf) {
+func (s *ChangedExportViews) add(all []key.Shelf) {
 	for _, f := range all {
 		if f.View {
 			f.Value = ""
@@ -66,7 +66,7 @@ func (s *Shelves) note(all []key.Shelf) {
 	}
 }
 
-func (s *Shelves) take() (keys []string) {
+func (s *ChangedExportViews) take() (keys []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for f := range s.all {
@@ -76,8 +76,8 @@ func (s *Shelves) take() (keys []string) {
 	return keys
 }
 
-// watch is the watch of the views. It rests between looks.
-func (s *Shelves) watch(ctx context.Context, enqueue func([]string)) error {
+// watch is the watch of the views. It pauses between batches.
+func (s *ChangedExportViews) watch(ctx context.Context, enqueue func([]string)) error {
 	const rest = 50 * time.Millisecond
 	for {
 		select {

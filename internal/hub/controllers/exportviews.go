@@ -18,33 +18,32 @@ import (
 )
 
 const (
-	// maxEndpoints is how many slices a status lists.
+	// maxEndpoints bounds the slices in a status.
 	maxEndpoints = 1024
-	// endpointsPerPace is how many slices a status may list that is written every exportPace.
-	// A larger one, of up to hundreds of kilobytes, is written less often.
+	// endpointsPerPace is the number of slices up to which a status is written every exportPace. A
+	// larger status, of up to hundreds of kilobytes, is written less often.
 	endpointsPerPace = 100
-	// maxUnsliced is how many versions a message names that can't be sliced.
+	// maxUnsliced bounds the versions that a message names.
 	maxUnsliced = 5
 )
 
-// sliced writes the status of APIExportViews: which slices there are, where, and how much is
-// in each.
+// sliced writes the status of APIExportViews: their slices, with URLs and numbers of objects.
 func (c *Controllers) sliced() *controller {
 	views := inAllSpaces(key.APIExportViews)
-	return c.controller("apiexportviews", c.paced(c.reconcileExportView), c.config.Shelved.watch,
+	return c.controller("apiexportviews", c.paced(c.reconcileExportView), c.config.ChangedViews.watch,
 		c.follow(source{table.ResourceTopic(key.APIExportViews), views, byKey}),
 		c.follow(source{table.ResourceTopic(key.APIExports), views, c.ofExport}),
 		c.follow(source{table.ResourceTopic(key.CRDs), views, c.besidesCRD(key.APIExportViews)}))
 }
 
-// ofExport names a change of an APIExport by the views of its space that slice it.
+// ofExport enqueues the views of a changed APIExport.
 func (c *Controllers) ofExport(ch table.Change) (keys []string) {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil || o.Resource != key.APIExports {
-		return byKey(ch) // a view that is there at the start
+		return byKey(ch) // an existing view
 	}
 	if ch.Prev != nil && ch.Cur != nil && ch.Prev.Meta.Generation == ch.Cur.Meta.Generation && acts(ch.Prev) == acts(ch.Cur) {
-		return nil // it is the same but for its status
+		return nil // only its status has changed
 	}
 	c.config.Table.Snapshot().Ascend(key.ResourcePrefix(o.Space, key.APIExportViews), func(row *table.Row) bool {
 		if gjson.GetBytes(row.Value, "spec.export").String() == o.Name {
@@ -80,11 +79,11 @@ func (c *Controllers) reconcileExportView(ctx context.Context, k string) (time.D
 	return rest, err
 }
 
-// slices sets the slices that a view has, by their values.
+// slices sets the slices of a view, ordered by value.
 func (c *Controllers) slices(o key.Object, v *v1alpha1.APIExportView) {
-	st, of := &v.Status, key.Shelf{Space: o.Space, Name: o.Name, View: true}
+	st, exportView := &v.Status, key.Shelf{Space: o.Space, Name: o.Name, View: true}
 	counted, _ := c.config.Table.Slices(o.Space, o.Name)
-	st.Rest = &v1alpha1.RestEndpoint{URL: c.config.ShelfURL(of)}
+	st.Rest = &v1alpha1.RestEndpoint{URL: c.config.ExportViewURL(exportView)}
 	objects := map[string]int64{}
 	for _, f := range counted {
 		objects[f.Value] = int64(f.Rows)
@@ -101,12 +100,12 @@ func (c *Controllers) slices(o key.Object, v *v1alpha1.APIExportView) {
 	st.Endpoints = st.Endpoints[:min(len(st.Endpoints), maxEndpoints)]
 	for i := range st.Endpoints {
 		e := &st.Endpoints[i]
-		of.Value = e.Value
-		e.URL, e.Objects = c.config.ShelfURL(of), objects[e.Value]
+		exportView.Value = e.Value
+		e.URL, e.Objects = c.config.ExportViewURL(exportView), objects[e.Value]
 	}
 }
 
-// sliceable says whether there is what a view slices, and its condition Ready.
+// sliceable reports whether the export of a view exists, and returns the condition Ready.
 func sliceable(state table.Reader, s key.Space, spec *v1alpha1.APIExportViewSpec) (bool, metav1.Condition) {
 	row := state.Get(key.Object{Space: s, Identity: key.Identity{Resource: key.APIExports, Name: spec.Export}}.Key())
 	var export v1alpha1.APIExport
@@ -132,12 +131,12 @@ func sliceable(state table.Reader, s key.Space, spec *v1alpha1.APIExportViewSpec
 		return true, notReady(v1alpha1.ReasonNoSuchField, fmt.Sprintf("%s is not a string in the schema of %s", spec.Split.Field, someOf(lacking)))
 	case len(defaulting) > 0:
 		return true, notReady(v1alpha1.ReasonFieldDefaulted, fmt.Sprintf(
-			"%s has a default in the schema of %s: what was stored before, without a value, is in the rest, but reads as if it had that value", spec.Split.Field, someOf(defaulting)))
+			"%s has a default in the schema of %s: objects that were stored without a value are in the rest, but clients read that value in them", spec.Split.Field, someOf(defaulting)))
 	}
 	return true, ready("the slices are served")
 }
 
-// someOf names the first of what a view can't slice.
+// someOf joins the first of the versions that a view cannot slice.
 func someOf(all []string) string {
 	if len(all) > maxUnsliced {
 		return strings.Join(all[:maxUnsliced], ", ") + " and others"
@@ -145,23 +144,24 @@ func someOf(all []string) string {
 	return strings.Join(all, ", ")
 }
 
-// unfit are the versions that a CRD serves whose schema does not have a field as a string, and
-// those that give it a default: by that, objects have a value in one place and none in another.
+// unfit returns the served versions of a CRD whose schema does not define a field as a string, and
+// those that give it a default. With a default, an object has a value when it is read but none in
+// the log.
 func unfit(crd []byte, path string) (lack, defaulted []string) {
-	// The names have nothing that means anything else there.
+	// The names contain no characters that are special in gjson paths.
 	names := strings.Split(path[1:], ".")
 	gjson.GetBytes(crd, "spec.versions").ForEach(func(_, v gjson.Result) bool {
 		if !v.Get("served").Bool() {
 			return true
 		}
-		at, given := v.Get("schema.openAPIV3Schema"), false
+		field, given := v.Get("schema.openAPIV3Schema"), false
 		for i, name := range names {
-			given = given || at.Get("default."+strings.Join(names[i:], ".")).Exists()
-			at = at.Get("properties." + name)
+			given = given || field.Get("default."+strings.Join(names[i:], ".")).Exists()
+			field = field.Get("properties." + name)
 		}
-		if at.Get("type").String() != "string" {
+		if field.Get("type").String() != "string" {
 			lack = append(lack, v.Get("name").String())
-		} else if given || at.Get("default").Exists() {
+		} else if given || field.Get("default").Exists() {
 			defaulted = append(defaulted, v.Get("name").String())
 		}
 		return true

@@ -17,8 +17,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// locations keeps the status of locations, and deletes what is kept of locations that
-// are gone.
+// locations updates the status of Locations, and deletes the data of deleted ones.
 func (c *Controllers) locations() *controller {
 	var watches []watch
 	for _, prefix := range []string{
@@ -29,7 +28,7 @@ func (c *Controllers) locations() *controller {
 	return c.controller("locations", c.reconcileLocation, watches...)
 }
 
-// byLocation names a change by the location that it is about.
+// byLocation enqueues the location of a change.
 func byLocation(ch table.Change) []string {
 	if l, ok := key.LocationOf(ch.Row().Key); ok {
 		return []string{string(l)}
@@ -51,7 +50,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		if wait, err = c.grace(ctx, seen.missing); err != nil {
 			return err
 		}
-		disconnected = wait <= 0 // until then the condition stays as it is
+		disconnected = wait <= 0 // until then the condition does not change
 	}
 	err := c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var location v1alpha1.Location
@@ -59,9 +58,9 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 			return nil, fmt.Errorf("decode location %q: %w", l, err)
 		}
 		st := &location.Status
-		if said := seen.said; said != nil && said.Status != nil {
-			st.Agent = agentStatus(said.Status, func(s key.Space) bool { return c.hasOf(l, s) })
-			st.Agent.SignedBy = said.SignedBy
+		if status := seen.reported; status != nil && status.Status != nil {
+			st.Agent = agentStatus(status.Status, func(s key.Space) bool { return c.hasReportsFrom(l, s) })
+			st.Agent.SignedBy = status.SignedBy
 		}
 		if st.Agent != nil {
 			st.Agent.Shards = seen.shards
@@ -84,8 +83,8 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 	return err
 }
 
-// enrolled sets the condition Enrolled by the record of the location's enrolment. Who had a
-// session has joined, also by what former versions gave out.
+// enrolled sets the condition Enrolled by the record of the location's enrolment. An agent that had
+// a session has joined, also with credentials of earlier versions.
 func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Location, opened bool) {
 	var value []byte
 	if kept, _ := c.config.Table.Get(key.Enrolment(l)); kept != nil {
@@ -95,15 +94,15 @@ func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Lo
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonJoined, Message: "an agent has joined",
 	}
-	switch of, why := revoked(record, presence.ShardsOf(row)); {
+	switch flag, why := revoked(record, presence.ShardsOf(row)); {
 	case why != nil:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRevoked
 		if why.Reused {
 			condition.Reason = v1alpha1.ReasonCredentialReused
 		}
-		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l) + of
+		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l) + flag
 		if why.Shown != nil {
-			condition.Message += "; if a snapshot of the agent's machine or volume was restored, run instead: orrery location readmit " + string(l) + of
+			condition.Message += "; if a snapshot of the agent's machine or volume was restored, run instead: orrery location readmit " + string(l) + flag
 		}
 	case !record.Enrolled() && !opened:
 		return
@@ -111,17 +110,17 @@ func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Lo
 	c.condition(all, row, condition)
 }
 
-// grace is how long a location may still stay without sessions that are missing before it is
-// declared lost. The time counts from when the agents could have connected, and from when this
-// process has seen their sessions end, at whichever hub; one that is heard of here without a
-// session is not lost either.
+// grace returns how long the location may still be without the missing sessions before it counts as
+// disconnected. The time starts when the agents could have connected, and when this process has
+// seen their sessions end at any hub. An agent whose session attempts reach this hub also has that
+// time.
 func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Duration, error) {
 	left := func() time.Duration {
 		least, now, answers := c.config.Disconnected, c.config.Now(), c.config.Answers()
-		for _, of := range missing {
+		for _, session := range missing {
 			since := answers
-			_, seen := c.config.Sessions.Connected(of)
-			for _, t := range []time.Time{c.started, seen.Ended, c.config.Gone(of)} {
+			_, seen := c.config.Sessions.Connected(session)
+			for _, t := range []time.Time{c.started, seen.Ended, c.config.Gone(session)} {
 				if t.After(since) {
 					since = t
 				}
@@ -134,13 +133,13 @@ func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Du
 		return wait, nil
 	}
 	// No agent can connect while the log does not answer, which may not be known yet.
-	if err := c.config.Asked(ctx); err != nil {
+	if err := c.config.CheckLog(ctx); err != nil {
 		return 0, errLater
 	}
 	return left(), nil
 }
 
-// forgetLocation deletes the enrolment and the reports of a location that is gone, and what its agents said.
+// forgetLocation deletes the enrolment, the reports and the agent statuses of a deleted location.
 func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error {
 	snapshot := c.config.Table.Snapshot()
 	var ops []etcd.Op

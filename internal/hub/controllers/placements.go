@@ -22,11 +22,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Signal is an observer of the table that wakes one loop. The loop reads the table to find
-// what has changed.
+// Signal is an observer of the table that wakes one loop. The loop reads the table for changes.
 type Signal struct{ retry.Signal }
 
-// NewSignal makes a Signal that is not raised.
+// NewSignal returns a Signal that is not raised.
 func NewSignal() Signal { return Signal{retry.NewSignal()} }
 
 // Reset wakes the loop.
@@ -35,9 +34,9 @@ func (s Signal) Reset() { s.Raise() }
 // Observe wakes the loop.
 func (s Signal) Observe(int64, []table.Change) { s.Raise() }
 
-// policies writes the status of Placements and Customizers once counts have settled, or
-// every few settling times if they don't, so that a burst of reports costs one write. What
-// is said of a Customizer itself does not wait for that.
+// policies writes the status of Placements and Customizers once counts have settled, or after
+// several settling times if they do not, so that a burst of reports causes one write. Changes of
+// Customizers are reconciled at once.
 func (c *Controllers) policies() *controller {
 	reconcile := func(ctx context.Context, k string) error {
 		if o, err := key.ParseObject(k); err == nil && o.Resource == key.Customizers {
@@ -49,8 +48,8 @@ func (c *Controllers) policies() *controller {
 		c.follow(source{table.ResourceTopic(key.Customizers), inAllSpaces(key.Customizers), byKey}))
 }
 
-// Count counts how far locations have come, and notes which are synced, until the context
-// ends. Each hub does that, whether or not it is elected to write what is counted.
+// Count updates the progress of Placements and locations until the context ends. Each hub runs it,
+// whether or not it is elected to write the counts.
 func (c *Controllers) Count(ctx context.Context) error {
 	for {
 		select {
@@ -58,34 +57,34 @@ func (c *Controllers) Count(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := c.settle(ctx); err != nil {
+		if err := c.awaitSettled(ctx); err != nil {
 			return err
 		}
-		dirty := c.config.Tally.Dirty()
-		c.config.Standing.Note(dirty.Locations)
+		dirty := c.config.Progress.Dirty()
+		c.config.Computed.Note(dirty.Locations)
 		keys := c.resolved.forget(c.config.Table.Snapshot(), dirty)
 		for _, cz := range dirty.Customizers {
 			keys = append(keys, key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key())
 		}
-		for _, p := range slices.Concat(dirty.Placements, c.config.LeftOut.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
+		for _, p := range slices.Concat(dirty.Placements, c.config.Unreturned.Dirty(), c.config.Pruned.Dirty(), c.config.Releases.Dirty()) {
 			keys = append(keys, p.Object().Key())
 		}
-		c.counts.note(keys)
+		c.counts.add(keys)
 	}
 }
 
-// counts are the policies whose counts may have changed since somebody has written them. It
-// is safe for concurrent use.
+// counts collects the policies whose counts may have changed since the last write. It is safe for
+// concurrent use.
 type counts struct {
 	mu  sync.Mutex
 	all map[string]struct{}
-	// wake receives when there are some.
+	// wake receives when the collection is not empty.
 	wake chan struct{}
 }
 
 func newCounts() *counts { return &counts{all: map[string]struct{}{}, wake: make(chan struct{}, 1)} }
 
-func (n *counts) note(keys []string) {
+func (n *counts) add(keys []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	for _, k := range keys {
@@ -105,9 +104,9 @@ func (n *counts) take() (keys []string) {
 	return keys
 }
 
-// watchCounts is the watch of policies whose counts may have changed. What has been taken by
-// a run before, which may not have come to it, is looked at again, but not before something
-// was counted: until then there is nothing to say.
+// watchCounts is the watch of policies whose counts may have changed. A new run enqueues all
+// policies if an earlier run has taken keys, which it may not have reconciled. It waits for the
+// first count, since there is nothing to write before.
 func (c *Controllers) watchCounts(ctx context.Context, enqueue func([]string)) error {
 	for first := true; ; first = false {
 		select {
@@ -128,11 +127,11 @@ func (c *Controllers) watchCounts(ctx context.Context, enqueue func([]string)) e
 	}
 }
 
-// settle waits until nothing has changed for a settling time, but for no more than
-// maxSettle of these.
-func (c *Controllers) settle(ctx context.Context) error {
+// awaitSettled waits until nothing has changed for a settling time, at most maxSettle settling
+// times.
+func (c *Controllers) awaitSettled(ctx context.Context) error {
 	const maxSettle = 5
-	timer := time.NewTimer(c.config.Settle)
+	timer := time.NewTimer(c.config.Settling)
 	defer timer.Stop()
 	for range maxSettle {
 		select {
@@ -142,7 +141,7 @@ func (c *Controllers) settle(ctx context.Context) error {
 		}
 		select {
 		case <-c.config.Changed.Signal:
-			timer.Reset(c.config.Settle)
+			timer.Reset(c.config.Settling)
 		default:
 			return nil
 		}
@@ -160,7 +159,7 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 	if row == nil || !c.exists(p.Space) {
 		return nil
 	}
-	counts, parts, missed := c.config.Tally.Placement(p), c.config.Releases.Parts(p, p.Space), c.config.LeftOut.Of(p, p.Space)
+	counts, partial, missed := c.config.Progress.Placement(p), c.config.Releases.Parts(p, p.Space), c.config.Unreturned.Of(p, p.Space)
 	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {
@@ -181,11 +180,11 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionLocationsKnown)
 		}
-		if is, asks := unasked(&st.Conditions, p.Space, resolved.Status); asks {
-			c.condition(&st.Conditions, row, is)
+		if condition, hasUpsync := unasked(&st.Conditions, p.Space, resolved.Status); hasUpsync {
+			c.condition(&st.Conditions, row, condition)
 		}
-		if len(parts) > 0 {
-			c.condition(&st.Conditions, row, partOf(parts))
+		if len(partial) > 0 {
+			c.condition(&st.Conditions, row, partOf(partial))
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionWholeReleases)
 		}
@@ -198,15 +197,15 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 	})
 }
 
-// condition sets a condition whose Status, Reason and Message are given.
+// condition sets a condition with the given Status, Reason and Message.
 func (c *Controllers) condition(all *[]metav1.Condition, row *table.Row, is metav1.Condition) {
 	is.ObservedGeneration = row.Meta.Generation
 	is.LastTransitionTime = metav1.NewTime(c.config.Now())
 	meta.SetStatusCondition(all, is)
 }
 
-// accepted is the condition Accepted of a policy with problems; sound is the message if
-// there are none.
+// accepted returns the condition Accepted of a policy with problems; sound is the message if there
+// are none.
 func accepted(problems []string, sound string) metav1.Condition {
 	c := metav1.Condition{Type: v1alpha1.ConditionAccepted, Status: metav1.ConditionTrue, Reason: "Valid", Message: sound}
 	if len(problems) > 0 {
@@ -215,8 +214,8 @@ func accepted(problems []string, sound string) metav1.Condition {
 	return c
 }
 
-// waiting is the condition Synced of a Placement: that removals wait, or otherwise the
-// given one.
+// waiting returns the condition Synced of a Placement: that removals are pending, or else the given
+// condition.
 func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) metav1.Condition {
 	if w == nil {
 		return otherwise
@@ -226,11 +225,11 @@ func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) 
 	}
 }
 
-// partOf is the condition of a Placement that matches Helm releases in part; others don't
-// have it.
-func partOf(parts []helm.Part) metav1.Condition {
+// partOf returns the condition of a Placement that matches Helm releases only in part. Other
+// Placements do not have it.
+func partOf(partial []helm.Part) metav1.Condition {
 	var all []string
-	for _, p := range parts {
+	for _, p := range partial {
 		all = append(all, p.String())
 	}
 	return metav1.Condition{

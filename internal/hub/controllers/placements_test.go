@@ -9,22 +9,22 @@ import (
 // TestSettle shows when a burst of changes counts as settled: after a settling time
 // without one, and after maxSettle settling times at the latest.
 func TestSettle(t *testing.T) {
-	const settle = time.Second
+	const settling = time.Second
 	for _, c := range []struct {
 		name  string
 		every time.Duration // between changes; zero: there is none
 		count int
 		want  time.Duration
 	}{
-		{"quiet", 0, 0, settle},
-		{"one more", settle / 2, 1, 2 * settle},
-		{"a burst", settle / 100, 250, 4 * settle},
-		{"seldom, without end", settle * 9 / 10, 1000, 5 * settle},
-		{"without end", settle / 100, 1000, 5 * settle},
+		{"quiet", 0, 0, settling},
+		{"one more", settling / 2, 1, 2 * settling},
+		{"a burst", settling / 100, 250, 4 * settling},
+		{"seldom, without end", settling * 9 / 10, 1000, 5 * settling},
+		{"without end", settling / 100, 1000, 5 * settling},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := &Controllers{config: Config{Changed: NewSignal(), Settle: settle}}
+				all := &Controllers{config: Config{Changed: NewSignal(), Settling: settling}}
 				go func() {
 					for range c.count {
 						select {
@@ -35,7 +35,7 @@ func TestSettle(t *testing.T) {
 					}
 				}()
 				began := time.Now()
-				if err := all.settle(t.Context()); err != nil {
+				if err := all.awaitSettled(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 				if took := time.Since(began); took != c.want {

@@ -6,41 +6,42 @@ import (
 )
 
 const (
-	// paceLeast is how often something is written at most while it changes without pause,
-	// and paceAtOnce how many changes go at once before that.
+	// paceLeast is the minimum interval between writes of an object that changes all the time;
+	// paceAtOnce writes may go before that without delay.
 	paceLeast  = 100 * time.Millisecond
 	paceAtOnce = 3
-	// paceSteady is how often something is written at most that does not cease to change for
-	// minutes, as a heartbeat in a status, and paceBurst how many writes go faster before.
+	// paceSteady is the minimum interval between writes of an object that changes for minutes, such
+	// as a heartbeat in a status; paceBurst writes may go faster before that.
 	paceSteady = time.Second
 	paceBurst  = 300
-	// paceShare is the part of the time that is spent at most on one thing: one in so many.
+	// paceShare bounds the share of time that is spent on one object: one part in paceShare.
 	paceShare = 10
-	// paceMost bounds what that makes of one time: what a write costs is mostly how long the log
-	// takes, and when that has stood still nothing is to stand still for ten times as long.
+	// paceMost bounds the interval that follows from one cost. The cost of a write is mostly the
+	// latency of the log; after an outage of the log, the interval must not be ten times as long.
 	paceMost = 10 * time.Second
-	// paceForgets is how many things are remembered before those that rest are forgotten.
+	// paceForgets is the number of entries at which idle ones are dropped.
 	paceForgets = 1000
 )
 
-// pace has each of many things done at once while it changes seldom, and else at intervals
-// in proportion to its cost. It is safe for concurrent use.
-type pace struct {
+// costLimiter limits the rate of work on each of many keys. Work on a key that changes rarely runs
+// at once; otherwise, it runs at intervals in proportion to its cost. It is safe for concurrent
+// use.
+type costLimiter struct {
 	now func() time.Time
 
 	mu sync.Mutex
-	// due has what does not rest.
+	// due holds the keys that are not idle.
 	due     map[string]due
 	forgets int
 }
 
-// due is when a thing will have had as much time as it has cost, and when it will have been
-// written no more often than every paceSteady.
+// due holds the times at which the budgets of a key are full again: the one for cost, and the one
+// for writes at paceSteady.
 type due struct{ cost, steady time.Time }
 
-func (d due) rests(now time.Time) bool { return !d.cost.After(now) && !d.steady.After(now) }
+func (d due) isIdle(now time.Time) bool { return !d.cost.After(now) && !d.steady.After(now) }
 
-// after is a time that is an interval later, but not in the past.
+// after returns t plus an interval, but counts from now if t is in the past.
 func after(t, now time.Time, interval time.Duration) time.Time {
 	if t.Before(now) {
 		t = now
@@ -48,12 +49,12 @@ func after(t, now time.Time, interval time.Duration) time.Time {
 	return t.Add(interval)
 }
 
-func newPace(now func() time.Time) *pace {
-	return &pace{now: now, due: map[string]due{}, forgets: paceForgets}
+func newCostLimiter(now func() time.Time) *costLimiter {
+	return &costLimiter{now: now, due: map[string]due{}, forgets: paceForgets}
 }
 
-// wait is how long a thing has to wait.
-func (p *pace) wait(k string) time.Duration {
+// wait returns how long a key has to wait.
+func (p *costLimiter) wait(k string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due, ok := p.due[k]
@@ -64,8 +65,8 @@ func (p *pace) wait(k string) time.Duration {
 	return max(due.cost.Add(-(paceAtOnce-1)*paceLeast).Sub(now), due.steady.Add(-(paceBurst-1)*paceSteady).Sub(now))
 }
 
-// spent notes what it has cost to do a thing, and whether something was written.
-func (p *pace) spent(k string, cost time.Duration, wrote bool) {
+// spent records the cost of work on a key, and whether it wrote the object.
+func (p *costLimiter) spent(k string, cost time.Duration, wrote bool) {
 	interval := min(paceShare*cost, paceMost)
 	if wrote {
 		interval = max(interval, paceLeast)
@@ -82,32 +83,32 @@ func (p *pace) spent(k string, cost time.Duration, wrote bool) {
 		return
 	}
 	for k, due := range p.due {
-		if due.rests(now) {
+		if due.isIdle(now) {
 			delete(p.due, k)
 		}
 	}
 	p.forgets = max(paceForgets, 2*len(p.due))
 }
 
-// seldom bounds how often each of many things is written in the long run: once in an
-// interval, and so many times before that. It is safe for concurrent use.
-type seldom struct {
+// writeLimiter limits the rate of writes of each of many objects: to one per interval, after a
+// burst of atOnce. It is safe for concurrent use.
+type writeLimiter struct {
 	now      func() time.Time
 	interval time.Duration
 	atOnce   int
 
 	mu sync.Mutex
-	// due is when a thing will have been written no more often than once in an interval.
+	// due holds the times at which the budget of a key is full again.
 	due     map[string]time.Time
 	forgets int
 }
 
-func newSeldom(now func() time.Time, interval time.Duration, atOnce int) *seldom {
-	return &seldom{now: now, interval: interval, atOnce: atOnce, due: map[string]time.Time{}, forgets: paceForgets}
+func newWriteLimiter(now func() time.Time, interval time.Duration, atOnce int) *writeLimiter {
+	return &writeLimiter{now: now, interval: interval, atOnce: atOnce, due: map[string]time.Time{}, forgets: paceForgets}
 }
 
-// wait is how long a thing has to wait.
-func (p *seldom) wait(k string) time.Duration {
+// wait returns how long a key has to wait.
+func (p *writeLimiter) wait(k string) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	due, ok := p.due[k]
@@ -117,8 +118,8 @@ func (p *seldom) wait(k string) time.Duration {
 	return due.Add(-time.Duration(p.atOnce-1) * p.interval).Sub(p.now())
 }
 
-// wrote notes that a thing was written.
-func (p *seldom) wrote(k string) {
+// wrote records a write.
+func (p *writeLimiter) wrote(k string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := p.now()

@@ -10,7 +10,7 @@ import (
 // at most every paceLeast, or paceSteady in the long run, and what is expensive takes a bounded part of the time, until it would wait too long.
 func TestPace(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	p := newPace(func() time.Time { return now })
+	p := newCostLimiter(func() time.Time { return now })
 	for range 100 {
 		if wait := p.wait("seldom"); wait > 0 {
 			t.Fatalf("it waits %v", wait)
@@ -62,11 +62,11 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestSeldom shows that what is written without pause is written a few times at once and then
-// once in an interval, that what rests is forgotten, and that a thing doesn't hold up others.
+// TestSeldom: writes without pause are limited to a burst and then to one per interval, idle keys
+// are dropped, and keys do not affect each other.
 func TestSeldom(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	p := newSeldom(func() time.Time { return now }, 10*time.Second, 4)
+	p := newWriteLimiter(func() time.Time { return now }, 10*time.Second, 4)
 	begin, written := now, 0
 	for ; now.Sub(begin) < 595*time.Second; now = now.Add(50 * time.Millisecond) {
 		if p.wait("flips") <= 0 {

@@ -16,8 +16,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// removals ends the wait of objects that are being deleted and wait until their locations
-// have removed them.
+// removals completes the deletion of objects that wait until their locations have removed them.
 func (c *Controllers) removals() *controller {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
 	none := func(*table.Snapshot, func(*table.Row) bool) {}
@@ -31,7 +30,7 @@ func (c *Controllers) removals() *controller {
 		c.follow(source{table.PrefixTopic(reports), none, byReportedRemoval}))
 }
 
-// byReportedRemoval names the object of a report by which a location may have settled it.
+// byReportedRemoval enqueues the object of a report that may end its removal at a location.
 func byReportedRemoval(ch table.Change) []string {
 	if ch.Cur != nil {
 		report := ch.Cur.Report()
@@ -46,8 +45,7 @@ func byReportedRemoval(ch table.Change) []string {
 	return []string{r.Object.Key()}
 }
 
-// reconcileRemoval ends the wait of an object of which no location has anything left that
-// it is to remove.
+// reconcileRemoval completes the deletion of an object that no location has to remove any more.
 func (c *Controllers) reconcileRemoval(ctx context.Context, k string) error {
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
@@ -58,17 +56,17 @@ func (c *Controllers) reconcileRemoval(ctx context.Context, k string) error {
 	if err != nil {
 		return err
 	}
-	for _, left := range c.config.Tally.LeftOf(o.Path()) {
+	for _, left := range c.config.Progress.LeftOf(o.Path()) {
 		if left.Path == o.Path() && mayHave(snapshot, o, row, left.Location) {
-			return nil // its next report brings another turn, or its end
+			return nil // its next report enqueues it again
 		}
 	}
 	return c.config.Spaces.FinishRemoval(ctx, row)
 }
 
-// mayHave says whether a location may still have an object that it is to remove: it exists
-// and had an agent, and has neither said that nothing is there, nor that what is there
-// stays.
+// mayHave reports whether a location may still have an object that it has to remove. It does not if
+// the location does not exist or never had an agent, or if its report shows that the object is gone
+// or stays by policy.
 func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) bool {
 	location := state.Get(l.Key())
 	if location == nil {
@@ -76,7 +74,7 @@ func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) b
 	}
 	m, ok := row.In.(*placement.Membership)
 	if ok && m.Yields(l) {
-		return false // what is there stays
+		return false // its own object stays
 	}
 	if report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); report != nil {
 		return !objectstate.Settled(report.Report(), row.Meta.UID)
@@ -84,8 +82,8 @@ func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) b
 	return ok && m.Has(l) && hadAgent(state, l, location)
 }
 
-// hadAgent says whether anybody could ever ask what is desired at a location: by its
-// enrolment, or since the hub has said so.
+// hadAgent reports whether an agent of a location may ever have received desired objects: by the
+// record of its enrolment or by its condition Enrolled.
 func hadAgent(state table.Reader, l key.Location, location *table.Row) bool {
 	var value []byte
 	if row := state.Get(key.Enrolment(l)); row != nil {

@@ -10,68 +10,68 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// resolutions are what Placements select, as it was found out last, so that a status whose counts
-// have changed does not look at all locations: each of thousands that have one of their own would.
-// They are forgotten when locations move that concern them. It is safe for concurrent use.
+// resolutions caches what Placements select. A status with changed counts then needs no search of
+// all locations, which would be expensive with thousands of Placements. Entries are dropped when
+// locations change that may affect them. It is safe for concurrent use.
 type resolutions struct {
 	mu sync.Mutex
-	// epoch counts when something was forgotten: what was found out by a state of before is not
-	// kept after that.
-	epoch uint64
-	of    map[key.Placement]resolution
+	// epoch counts invalidations. A result from a state before an invalidation is not stored after
+	// it.
+	epoch       uint64
+	byPlacement map[key.Placement]resolution
 }
 
-// resolution is what one Placement selects, without the names of its locations, of which there may
-// be thousands for each of thousands.
+// resolution is what one Placement selects, without the names of locations, since there may be
+// thousands of names for each of thousands of Placements.
 type resolution struct {
 	placement.Status
 	locations int
-	premise   premise
+	inputs    resolutionInputs
 }
 
-// premise is what a resolution follows from besides locations; nothing else than these if the
-// Placement reaches no other space.
-type premise struct {
+// resolutionInputs are the inputs of a resolution besides locations. For a Placement that selects
+// other spaces, there are more.
+type resolutionInputs struct {
 	uid, spaceUID  string
 	generation     int64
 	labels, spaced table.Labels
 }
 
-func premiseOf(state table.Reader, row *table.Row, in key.Space) premise {
-	p := premise{uid: row.Meta.UID, generation: row.Meta.Generation, labels: row.Meta.Labels}
+func resolutionInputsOf(state table.Reader, row *table.Row, in key.Space) resolutionInputs {
+	p := resolutionInputs{uid: row.Meta.UID, generation: row.Meta.Generation, labels: row.Meta.Labels}
 	if s := state.Get(in.Key()); s != nil {
 		p.spaceUID, p.spaced = s.Meta.UID, s.Meta.Labels
 	}
 	return p
 }
 
-func (p premise) equal(o premise) bool {
+func (p resolutionInputs) equal(o resolutionInputs) bool {
 	return p.uid == o.uid && p.spaceUID == o.spaceUID && p.generation == o.generation && slices.Equal(p.labels, o.labels) && slices.Equal(p.spaced, o.spaced)
 }
 
-func newResolutions() *resolutions { return &resolutions{of: map[key.Placement]resolution{}} }
+func newResolutions() *resolutions { return &resolutions{byPlacement: map[key.Placement]resolution{}} }
 
-// get is what a Placement selects in the newest state of a table, and its row there; nil if it is
-// gone or being deleted.
+// get returns what a Placement selects in the newest state of a table, and its row; nil if it does
+// not exist or is being deleted.
 func (r *resolutions) get(t *table.Table, p key.Placement) (is resolution, row *table.Row) {
 	r.mu.Lock()
 	epoch := r.epoch
-	is, known := r.of[p]
+	is, known := r.byPlacement[p]
 	r.mu.Unlock()
 	state := t.Snapshot()
 	row = state.Get(p.Object().Key())
 	if row == nil || row.Meta.Deleting {
 		return resolution{}, nil
 	}
-	premise := premiseOf(state, row, p.Space)
-	if known && is.premise.equal(premise) {
+	inputs := resolutionInputsOf(state, row, p.Space)
+	if known && is.inputs.equal(inputs) {
 		return is, row
 	}
 	status, ok := placement.StatusOf(state, p)
 	if !ok {
 		return resolution{}, nil
 	}
-	is = resolution{Status: status, locations: len(status.Locations), premise: premise}
+	is = resolution{Status: status, locations: len(status.Locations), inputs: inputs}
 	is.Locations = nil
 	if !is.Reaches {
 		r.keep(epoch, p, is)
@@ -79,17 +79,17 @@ func (r *resolutions) get(t *table.Table, p key.Placement) (is resolution, row *
 	return is, row
 }
 
-// keep keeps what was found out in an epoch, if that is still the one.
+// keep stores a resolution that was computed in an epoch, if the epoch is still current.
 func (r *resolutions) keep(epoch uint64, p key.Placement, is resolution) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.epoch == epoch {
-		r.of[p] = is
+		r.byPlacement[p] = is
 	}
 }
 
-// forget forgets those that locations which have moved may concern, and those of Placements that are
-// gone, and returns the keys of the former, but for those that are dirty anyway.
+// forget drops the entries that changed locations may affect, and those of deleted Placements. It
+// returns the keys of the former, except those that are dirty anyway.
 func (r *resolutions) forget(state *table.Snapshot, dirty progress.Dirty) (concerned []string) {
 	var all []key.Placement
 	for _, p := range dirty.Placements {
@@ -116,7 +116,7 @@ func (r *resolutions) forget(state *table.Snapshot, dirty progress.Dirty) (conce
 		r.epoch++
 	}
 	for _, p := range all {
-		delete(r.of, p)
+		delete(r.byPlacement, p)
 	}
 	return concerned
 }

@@ -14,12 +14,12 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// resolvedLife is a table with Placements, locations and a space that change at random, and what
-// follows of it for their status.
+// resolvedLife is a table in which Placements, locations and a space change at random, with the
+// cache under test.
 type resolvedLife struct {
 	t        *testing.T
 	rng      *rand.Rand
-	tally    *progress.Tracker
+	tracker  *progress.Tracker
 	table    *table.Writer
 	resolved *resolutions
 	rev      int64
@@ -33,15 +33,15 @@ type resolvedLife struct {
 var resolvedPlacements = []key.Placement{{Space: "s", Name: "p"}, {Space: "s", Name: "q"}, {Space: key.Root, Name: "r"}}
 
 func newResolvedLife(t *testing.T, seed uint64) *resolvedLife {
-	l := &resolvedLife{t: t, rng: rand.New(rand.NewPCG(seed, seed)), tally: progress.New(progress.Config{}), resolved: newResolutions(), rows: map[string][]byte{}, generations: map[string]int{}}
-	l.table = table.New(table.Config{Deriver: placement.New(), Observer: l.tally, WindowSteps: 10, WindowBytes: 1 << 20})
+	l := &resolvedLife{t: t, rng: rand.New(rand.NewPCG(seed, seed)), tracker: progress.New(progress.Config{}), resolved: newResolutions(), rows: map[string][]byte{}, generations: map[string]int{}}
+	l.table = table.New(table.Config{Deriver: placement.New(), Observer: l.tracker, WindowSteps: 10, WindowBytes: 1 << 20})
 	return l
 }
 
-// one is one of some texts.
-func (l *resolvedLife) one(of ...string) string { return of[l.rng.IntN(len(of))] }
+// one returns a random one of some texts.
+func (l *resolvedLife) one(values ...string) string { return values[l.rng.IntN(len(values))] }
 
-// draw is a row and its new value; empty: it is deleted.
+// draw returns a row and its new value; empty: it is deleted.
 func (l *resolvedLife) draw() (k, value string) {
 	label := l.one("1", "2")
 	switch l.rng.IntN(6) {
@@ -74,7 +74,7 @@ func (l *resolvedLife) draw() (k, value string) {
 	return k, value
 }
 
-// step changes a row, or has the table lose all and load it anew, perhaps with something gone.
+// step changes a row, or reloads the table, perhaps without some rows.
 func (l *resolvedLife) step() {
 	l.rev++
 	k, value := l.draw()
@@ -93,7 +93,7 @@ func (l *resolvedLife) step() {
 	l.reload()
 }
 
-// reload has the table load what there is anew.
+// reload loads the table anew.
 func (l *resolvedLife) reload() {
 	l.rev++
 	var all []table.Update
@@ -103,8 +103,8 @@ func (l *resolvedLife) reload() {
 	l.table.Reset(l.rev, all)
 }
 
-// TestResolutions: what is kept of Placements is what a look at all locations finds, once what has
-// moved is forgotten, and is what the hub writes: each change makes its Placement dirty.
+// TestResolutions: after invalidation, cached resolutions equal those of a full computation, and
+// they are what the hub has written: each change makes its Placement dirty.
 func TestResolutions(t *testing.T) {
 	for seed := range seeds.All(t, 50) {
 		l := newResolvedLife(t, uint64(seed))
@@ -116,7 +116,7 @@ func TestResolutions(t *testing.T) {
 					l.resolved.get(l.table.Table, resolvedPlacements[l.rng.IntN(len(resolvedPlacements))])
 				}
 			}
-			dirty := l.tally.Dirty()
+			dirty := l.tracker.Dirty()
 			again := l.resolved.forget(l.table.Snapshot(), dirty)
 			for _, p := range dirty.Placements {
 				again = append(again, p.Object().Key())
@@ -127,13 +127,13 @@ func TestResolutions(t *testing.T) {
 					t.Fatal(err)
 				}
 				p := key.Placement{Space: o.Space, Name: o.Name}
-				written[p] = l.says(p)
+				written[p] = l.resolvedText(p)
 			}
 			for _, p := range resolvedPlacements {
 				if p.Space != key.Root && l.rows[p.Space.Key()] == nil {
 					continue // nothing is written in a space that is gone
 				}
-				if got, want := l.says(p), l.is(p); got != want || written[p] != "" && written[p] != want || written[p] == "" && want != "null" {
+				if got, want := l.resolvedText(p), l.is(p); got != want || written[p] != "" && written[p] != want || written[p] == "" && want != "null" {
 					t.Fatalf("seed %d: %s is %s, written as %s, not %s", seed, p, got, written[p], want)
 				}
 			}
@@ -141,8 +141,8 @@ func TestResolutions(t *testing.T) {
 	}
 }
 
-// says is what is kept of a Placement, is what there is.
-func (l *resolvedLife) says(p key.Placement) string {
+// resolvedText returns the cached resolution of a Placement as text; is returns the computed one.
+func (l *resolvedLife) resolvedText(p key.Placement) string {
 	is, row := l.resolved.get(l.table.Table, p)
 	if row == nil {
 		return "null"
@@ -160,35 +160,35 @@ func (l *resolvedLife) is(p key.Placement) string {
 	return l.text(status, n)
 }
 
-func (l *resolvedLife) text(of ...any) string {
-	b, err := json.Marshal(of)
+func (l *resolvedLife) text(values ...any) string {
+	b, err := json.Marshal(values)
 	if err != nil {
 		l.t.Fatal(err)
 	}
 	return string(b)
 }
 
-// TestResolvedBefore: what was found out by a state of before something was forgotten is not kept.
+// TestResolvedBefore: a result from a state before an invalidation is not stored.
 func TestResolvedBefore(t *testing.T) {
 	r, p := newResolutions(), key.Placement{Space: "s", Name: "p"}
 	epoch := r.epoch
 	w := table.New(table.Config{WindowSteps: 1, WindowBytes: 1})
 	r.forget(w.Snapshot(), progress.Dirty{Moved: []placement.Site{{Name: "a"}}})
 	r.keep(epoch, p, resolution{locations: 1})
-	if len(r.of) != 0 {
-		t.Errorf("kept: %+v", r.of)
+	if len(r.byPlacement) != 0 {
+		t.Errorf("kept: %+v", r.byPlacement)
 	}
 	r.keep(r.epoch, p, resolution{locations: 1})
-	if !reflect.DeepEqual(r.of, map[key.Placement]resolution{p: {locations: 1}}) {
-		t.Errorf("not kept: %+v", r.of)
+	if !reflect.DeepEqual(r.byPlacement, map[key.Placement]resolution{p: {locations: 1}}) {
+		t.Errorf("not kept: %+v", r.byPlacement)
 	}
 	r.forget(w.Snapshot(), progress.Dirty{Placements: []key.Placement{p}}) // it is gone
-	if len(r.of) != 0 {
-		t.Errorf("kept of what is gone: %+v", r.of)
+	if len(r.byPlacement) != 0 {
+		t.Errorf("kept of what is gone: %+v", r.byPlacement)
 	}
 }
 
-// TestResolvedAnew: when the table was loaded anew without any location, nothing of before is kept.
+// TestResolvedAnew: a reload of the table without locations drops all entries.
 func TestResolvedAnew(t *testing.T) {
 	l := newResolvedLife(t, 0)
 	p, a := resolvedPlacements[0], key.Location("a").Key()
@@ -198,7 +198,7 @@ func TestResolvedAnew(t *testing.T) {
 	}
 	for _, want := range []int{1, 0} {
 		l.reload()
-		l.resolved.forget(l.table.Snapshot(), l.tally.Dirty())
+		l.resolved.forget(l.table.Snapshot(), l.tracker.Dirty())
 		if is, _ := l.resolved.get(l.table.Table, p); is.locations != want || len(is.Unknown) != 1-want {
 			t.Errorf("%d locations, unknown %v; want %d", is.locations, is.Unknown, want)
 		}

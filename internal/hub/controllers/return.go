@@ -17,23 +17,23 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// returners is how many statuses are returned at the same time. They are of different
-// objects, and what waits for the log is most of it.
+// returners is the number of concurrent returns of status. They concern different objects, and most
+// of their time is waiting for the log.
 const returners = 8
 
-// returner gives objects the statuses that come back from their locations.
+// returner writes the returned statuses of objects.
 type returner struct {
 	*Controllers
-	pace  *pace
-	stale staleLocations
+	costLimiter *costLimiter
+	stale       staleLocations
 }
 
-// returned has objects given the statuses that come back, as Placements ask for it, and has
-// these cleared when that ends.
+// returned writes statuses that return from locations, as Placements request, and clears them when
+// no policy requests them any more.
 func (c *Controllers) returned() *controller {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
 	spaces, locations := key.ResourcePrefix(key.Root, key.Spaces), key.ResourcePrefix(key.Root, key.Locations)
-	r := &returner{Controllers: c, pace: newPace(c.config.Now)}
+	r := &returner{Controllers: c, costLimiter: newCostLimiter(c.config.Now)}
 	one := c.controller("returned status", r.paced,
 		c.follow(source{table.PrefixTopic(reports), below(reports), func(ch table.Change) []string {
 			r, err := key.ParseReport(ch.Row().Key)
@@ -43,7 +43,7 @@ func (c *Controllers) returned() *controller {
 			return []string{r.Object.Key()}
 		}}),
 		c.follow(source{table.PrefixTopic(objects), below(objects), func(ch table.Change) []string {
-			if !asks(ch.Cur) && !asks(ch.Prev) && (ch.Cur == nil || !isReturned(ch.Cur)) {
+			if !returnsStatus(ch.Cur) && !returnsStatus(ch.Prev) && (ch.Cur == nil || !isReturned(ch.Cur)) {
 				return nil
 			}
 			return byKey(ch)
@@ -54,8 +54,8 @@ func (c *Controllers) returned() *controller {
 	return one
 }
 
-// withOtherLimits names the objects whose statuses are left out in a space whose limits
-// have changed.
+// withOtherLimits enqueues the objects with an unreturned status in a space whose limits have
+// changed.
 func (c *returner) withOtherLimits(ch table.Change) []string {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil || ch.Cur == nil || ch.Prev == nil {
@@ -65,14 +65,14 @@ func (c *returner) withOtherLimits(ch table.Change) []string {
 	if gjson.GetBytes(ch.Cur.Value, limits).Raw == gjson.GetBytes(ch.Prev.Value, limits).Raw {
 		return nil
 	}
-	return c.config.LeftOut.In(key.Space(o.Name))
+	return c.config.Unreturned.In(key.Space(o.Name))
 }
 
-// atMovedLocation names the objects that a location reports which can't be seen any more, or is
-// seen again.
+// atMovedLocation enqueues the objects that a location reports when its reports become stale or
+// current.
 func (c *returner) atMovedLocation(ch table.Change) (all []string) {
 	if ch.Cur == nil || ch.Prev != nil && objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
-		return nil // without a row before, changes may have been missed
+		return nil // after a reload, all objects are enqueued anyway
 	}
 	l, ok := key.LocationOf(ch.Row().Key)
 	if !ok {
@@ -87,8 +87,8 @@ func (c *returner) atMovedLocation(ch table.Change) (all []string) {
 	return all
 }
 
-// asks says whether the policies of a row ask for its status.
-func asks(row *table.Row) bool {
+// returnsStatus reports whether the policies of a row request its status.
+func returnsStatus(row *table.Row) bool {
 	if row == nil || row.In == nil {
 		return false
 	}
@@ -100,20 +100,20 @@ func asks(row *table.Row) bool {
 	return way != v1alpha1.ReturnStatusNone
 }
 
-// isReturned says whether a row's status came from a location.
+// isReturned reports whether a row's status came from a location.
 func isReturned(row *table.Row) bool {
 	return bytes.Contains(row.Value, []byte(placement.StatusManager)) &&
 		gjson.GetBytes(row.Value, `metadata.managedFields.#(manager=="`+placement.StatusManager+`")`).Exists()
 }
 
-// paced is reconcile at the pace of each object.
+// paced is reconcile with a rate limit for each object.
 func (c *returner) paced(ctx context.Context, k string) error {
-	if wait := c.pace.wait(k); wait > 0 {
+	if wait := c.costLimiter.wait(k); wait > 0 {
 		return againError(wait)
 	}
 	begun := c.config.Now()
 	wrote, err := c.reconcile(ctx, k)
-	c.pace.spent(k, c.config.Now().Sub(begun), wrote)
+	c.costLimiter.spent(k, c.config.Now().Sub(begun), wrote)
 	return err
 }
 
@@ -124,51 +124,51 @@ func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err err
 	}
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
-	// Objects of a space that is being deleted are placed nowhere, and must not be written again.
+	// Objects of a space that is being deleted are not placed and must not be written again.
 	if row == nil || row.Meta.Deleting || !c.exists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
-		c.config.LeftOut.Forget(o)
+		c.config.Unreturned.Forget(o)
 		return false, nil
 	}
-	comes := c.comes(snapshot, o, row)
-	if comes.stays {
-		c.config.LeftOut.Forget(o)
+	returnable := c.returnable(snapshot, o, row)
+	if returnable.stays {
+		c.config.Unreturned.Forget(o)
 		return false, nil
 	}
-	if comes.status == nil {
-		c.config.LeftOut.Forget(o)
+	if returnable.status == nil {
+		c.config.Unreturned.Forget(o)
 		return c.clear(ctx, row)
 	}
-	if same, err := c.sameStatus(row, comes.status); same || err != nil {
+	if same, err := c.sameStatus(row, returnable.status); same || err != nil {
 		if same {
-			c.config.LeftOut.Forget(o)
+			c.config.Unreturned.Forget(o)
 		}
 		return false, err
 	}
-	try := unreturned.Tried{In: row.In, Row: row.ModRev, Report: comes.reports}
+	try := unreturned.Tried{In: row.In, Row: row.ModRev, Report: returnable.reports}
 	if c.stillUnfit(k, try) {
-		return false, againError(c.config.RoomRetry) // there is no event for room
+		return false, againError(c.config.RoomRetry) // no event reports free room
 	}
-	size, wrote, err := c.write(ctx, o, row, comes.status)
+	size, wrote, err := c.write(ctx, o, row, returnable.status)
 	limits, why, left := misfit(err)
 	if !left {
 		if err == nil {
-			c.config.LeftOut.Forget(o)
+			c.config.Unreturned.Forget(o)
 		}
 		return wrote, err
 	}
-	c.config.LeftOut.Note(o, unreturned.Unfit{
-		Location: comes.from, Placements: row.In.(*placement.Membership).Asking(), Limits: limits, Why: why, Tried: try, Size: size,
+	c.config.Unreturned.Note(o, unreturned.Unfit{
+		Location: returnable.from, Placements: row.In.(*placement.Membership).Asking(), Limits: limits, Why: why, Tried: try, Size: size,
 	})
-	// An older status in its place would be taken for the current one.
+	// An older status in its place would be mistaken for the current one.
 	if wrote, err = c.clear(ctx, row); err != nil && !respond.NoRoom(err) {
 		return wrote, err
 	}
 	return wrote, againError(c.config.RoomRetry)
 }
 
-// stillUnfit says, at little cost, whether a status that did not fit still does not.
+// stillUnfit reports, at little cost, whether a status that did not fit still does not.
 func (c *returner) stillUnfit(k string, try unreturned.Tried) bool {
-	u, ok := c.config.LeftOut.Get(k)
+	u, ok := c.config.Unreturned.Get(k)
 	if !ok || u.Tried != try {
 		return false
 	}

@@ -15,20 +15,20 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// comes is what comes back of an object's status.
-type comes struct {
-	// status is nil if there is none, and what came back before is to be cleared, unless stays
-	// says that nothing is known that would replace it.
+// returnable is the returned status of an object.
+type returnable struct {
+	// status is nil if there is none. Then an earlier returned status is cleared, unless stays is
+	// true: no location has reported anything that would replace it.
 	status json.RawMessage
 	stays  bool
-	// from is the location, if it is the status of one.
+	// from is the location, if the status is that of a single one.
 	from key.Location
-	// reports differs with the reports that it is made of: the sum of their revisions.
+	// reports identifies the reports used: it is the sum of their revisions.
 	reports int64
 }
 
-// comes is what comes back of a row's object by what is reported in a state.
-func (c *returner) comes(state table.Reader, o key.Object, row *table.Row) (all comes) {
+// returnable computes the returned status of a row's object from the reports in a state.
+func (c *returner) returnable(state table.Reader, o key.Object, row *table.Row) (all returnable) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
 		return all
@@ -38,12 +38,12 @@ func (c *returner) comes(state table.Reader, o key.Object, row *table.Row) (all 
 		return all
 	}
 	if way == v1alpha1.ReturnStatusRollup {
-		parts, reports, known := c.partsOf(state, o, row, m, from)
+		contributions, reports, known := c.partsOf(state, o, row, m, from)
 		if !known && !isReturned(row) {
-			return comes{stays: true} // no location has said anything yet
+			return returnable{stays: true} // no location has reported the object yet
 		}
-		if status, ok := rollup.Merge(o.Resource, row.Value, parts); ok {
-			return comes{status: status, reports: reports}
+		if status, ok := rollup.Merge(o.Resource, row.Value, contributions); ok {
+			return returnable{status: status, reports: reports}
 		}
 	}
 	if len(from) != 1 {
@@ -52,40 +52,39 @@ func (c *returner) comes(state table.Reader, o key.Object, row *table.Row) (all 
 	return c.single(state, o, row, m, from[0])
 }
 
-// single is the status that a location reports of the current object, as it is, unless it
-// is not about the current spec. One that the report leaves out for its size is known,
-// and nil.
-func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location) comes {
+// single returns the status that a location reports of the current object, unless it describes
+// another spec. A status that the report omits for its size is known, and nil.
+func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location) returnable {
 	report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
 	place, ok := m.Place(l)
 	if report == nil || !ok {
-		return comes{from: l, stays: true}
+		return returnable{from: l, stays: true}
 	}
 	value := report.Report()
 	var r wire.Report
 	if err := json.Unmarshal(value, &r); err != nil || r.UID != row.Meta.UID {
-		return comes{from: l, stays: true}
+		return returnable{from: l, stays: true}
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
-	part, _ := c.partOf(row, place, value, c.stale.isStale(state, l))
+	contribution, _ := c.partOf(row, place, value, c.stale.isStale(state, l))
 	stays := len(r.Status) == 0 && r.StatusBytes == 0
 	if stays && isReturned(row) {
 		stored := gjson.GetBytes(row.Value, "status").Raw
-		if part.Sound { // the object was made anew and has no status, so that the marks of the last one are cleared
+		if contribution.Sound { // the object was created again and has no status yet, so that the marks of the last status are cleared
 			stays = !strings.Contains(stored, `"`+rollup.ReasonNotEverywhere+`"`)
-		} else { // the object at the location is gone, so that its last status is not the present one
-			part.Status, stays = json.RawMessage(stored), stored == ""
+		} else { // the object at the location no longer exists, so that its last status is not current
+			contribution.Status, stays = json.RawMessage(stored), stored == ""
 		}
 	}
-	return comes{status: rollup.Alone(o.Resource, row.Value, part), stays: stays, from: l, reports: report.ModRev}
+	return returnable{status: rollup.Alone(o.Resource, row.Value, contribution), stays: stays, from: l, reports: report.ModRev}
 }
 
-// partsOf is what each of some locations contributes to a Rollup; known says that any of
+// partsOf returns the contributions of some locations to a Rollup. known reports whether any of
 // them has reported the object.
 func (c *returner) partsOf(
 	state table.Reader, o key.Object, row *table.Row, m *placement.Membership, from []key.Location,
-) (parts []rollup.Part, reports int64, known bool) {
-	parts = make([]rollup.Part, 0, len(from))
+) (contributions []rollup.Part, reports int64, known bool) {
+	contributions = make([]rollup.Part, 0, len(from))
 	for _, l := range from {
 		place, ok := m.Place(l)
 		if !ok {
@@ -96,31 +95,31 @@ func (c *returner) partsOf(
 			value = report.Report()
 			reports += report.ModRev
 		}
-		part, isKnown := c.partOf(row, place, value, c.stale.isStale(state, l))
+		contribution, isKnown := c.partOf(row, place, value, c.stale.isStale(state, l))
 		known = known || isKnown
-		parts = append(parts, part)
+		contributions = append(contributions, contribution)
 	}
-	return parts, reports, known
+	return contributions, reports, known
 }
 
-// partOf is what a location contributes by its report, nil if there is none. stale reports that the
-// report may be old, and known that it is about the object.
-func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (part rollup.Part, known bool) {
-	verdict := objectstate.Assigned(c.config.Digest, row, place, report, stale)
-	part = rollup.Part{Location: place.Location, Why: verdict.Reason, Since: verdict.Since, Stale: verdict.Stale}
-	if part.Why == "" {
-		part.Why = string(verdict.State)
+// partOf returns the contribution of a location from its report, which may be nil. stale reports
+// whether the report may be old; known whether it describes the object.
+func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (contribution rollup.Part, known bool) {
+	state := objectstate.Assigned(c.config.Digest, row, place, report, stale)
+	contribution = rollup.Part{Location: place.Location, Why: state.Reason, Since: state.Since, Stale: state.Stale}
+	if contribution.Why == "" {
+		contribution.Why = string(state.State)
 	}
 	var r wire.Report
 	if report == nil || json.Unmarshal(report, &r) != nil || r.UID != row.Meta.UID {
-		return part, false
+		return contribution, false
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
-	part.Generation, part.Wanted, part.Status, part.Health = r.Generation, r.Wanted, r.Status, r.Health
-	part.Behind = verdict.State == objectstate.Pending && r.State == wire.Applied
-	part.Sound = (verdict.State == wire.Applied || part.Behind) && r.StatusBytes == 0
-	if part.Sound {
-		part.Why, part.Since = "", ""
+	contribution.Generation, contribution.Wanted, contribution.Status, contribution.Health = r.Generation, r.Wanted, r.Status, r.Health
+	contribution.Behind = state.State == objectstate.Pending && r.State == wire.Applied
+	contribution.Sound = (state.State == wire.Applied || contribution.Behind) && r.StatusBytes == 0
+	if contribution.Sound {
+		contribution.Why, contribution.Since = "", ""
 	}
-	return part, true
+	return contribution, true
 }

@@ -28,11 +28,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// sameStatus says whether a row has a status that means the same as another, as it would
-// be stored: then there is nothing to write, whoever has written it.
+// sameStatus reports whether a row has a status that is equivalent to another as it would be
+// stored. Then there is nothing to write, even if another client has written it.
 func (c *returner) sameStatus(row *table.Row, status json.RawMessage) (bool, error) {
-	has := []byte(gjson.GetBytes(row.Value, "status").Raw)
-	if sameJSON(status, has) {
+	current := []byte(gjson.GetBytes(row.Value, "status").Raw)
+	if sameJSON(status, current) {
 		return true, nil
 	}
 	value, err := c.withStatus(row, row.Value, status)
@@ -40,11 +40,11 @@ func (c *returner) sameStatus(row *table.Row, status json.RawMessage) (bool, err
 		return false, err
 	}
 	stored := []byte(gjson.GetBytes(value, "status").Raw)
-	return bytes.Equal(stored, has) || sameJSON(stored, has), nil
+	return bytes.Equal(stored, current) || sameJSON(stored, current), nil
 }
 
-// clear removes a status that came from a location, if there is one. What others in
-// the space have written over it stays.
+// clear removes a returned status, if there is one. Fields that other clients in the space have
+// written remain.
 func (c *returner) clear(ctx context.Context, row *table.Row) (wrote bool, err error) {
 	if !isReturned(row) {
 		return false, nil
@@ -55,15 +55,15 @@ func (c *returner) clear(ctx context.Context, row *table.Row) (wrote bool, err e
 	}
 	theirs, err := writtenHere(row.Value)
 	if err != nil {
-		return false, fmt.Errorf("find what of the status of %q is from the space: %w", row.Key, err)
+		return false, fmt.Errorf("find the fields of the status of %q that clients in the space have written: %w", row.Key, err)
 	}
 	err = c.replaceStatus(ctx, row, object, theirs)
 	return err == nil, err
 }
 
-// writtenHere is what of an object's returned status others in the space have written, by
-// managedFields; nil if that is nothing. A condition of which they have written a part is
-// theirs: half of one says nothing.
+// writtenHere returns the fields of an object's returned status that clients in the space have
+// written, by managedFields; nil if there are none. A condition counts as a whole if they have
+// written any field of it.
 func writtenHere(object []byte) ([]byte, error) {
 	managed, err := managedFields(object)
 	if err != nil {
@@ -95,7 +95,7 @@ func writtenHere(object []byte) ([]byte, error) {
 	return json.Marshal(theirs["status"])
 }
 
-// managedFields are those of an object.
+// managedFields decodes the managed fields of an object.
 func managedFields(object []byte) (fields []metav1.ManagedFieldsEntry, err error) {
 	if raw := gjson.GetBytes(object, "metadata.managedFields"); raw.Exists() {
 		if err := json.Unmarshal([]byte(raw.Raw), &fields); err != nil {
@@ -105,8 +105,7 @@ func managedFields(object []byte) (fields []metav1.ManagedFieldsEntry, err error
 	return fields, nil
 }
 
-// write writes a status that came from a location, if it fits. size is how
-// large the object is with it.
+// write writes a returned status, if it fits. size is the size of the object with it.
 func (c *returner) write(ctx context.Context, o key.Object, row *table.Row, status json.RawMessage) (size int, wrote bool, err error) {
 	object, err := markReturned(row.Value, true, c.apiVersion(o), c.config.Now())
 	if err != nil {
@@ -117,13 +116,13 @@ func (c *returner) write(ctx context.Context, o key.Object, row *table.Row, stat
 		return 0, false, err
 	}
 	need := etcd.Upkeep
-	if len(value) > len(row.Value) { // to the log it is growth, as reports are
+	if len(value) > len(row.Value) { // growth counts like that of reports
 		need = etcd.Growth
 		if len(value) > write.DefaultObjectBytes {
 			return len(value), false, tooLarge(o.Space, len(value))
 		}
 	}
-	done, err := c.config.Limits.Reserve(row.Key, value, quota.BySpace) // a status that comes back is not refused for what others may need
+	done, err := c.config.Limits.Reserve(row.Key, value, quota.BySpace) // returned statuses may use room that is reserved for others
 	if err != nil {
 		return len(value), false, err
 	}
@@ -140,7 +139,7 @@ func (c *returner) write(ctx context.Context, o key.Object, row *table.Row, stat
 }
 
 func (c *returner) apiVersion(o key.Object) string {
-	// An error concerns a CRD; what it defines is not found below then.
+	// An error concerns a CRD; its resources are then not found below.
 	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
 	if kind, ok := catalog.ForStorage(o.Resource); ok {
 		return kind.Storage.String()
@@ -149,19 +148,19 @@ func (c *returner) apiVersion(o key.Object) string {
 }
 
 // markReturned adds, or removes, the entry of the status manager.
-func markReturned(object []byte, on bool, apiVersion string, now time.Time) ([]byte, error) {
+func markReturned(object []byte, returned bool, apiVersion string, now time.Time) ([]byte, error) {
 	fields, err := managedFields(object)
 	if err != nil {
 		return nil, err
 	}
 	fields = slices.DeleteFunc(fields, func(f metav1.ManagedFieldsEntry) bool { return f.Manager == placement.StatusManager })
-	if on {
-		at := metav1.NewTime(now.UTC().Truncate(time.Second))
+	if returned {
+		stamp := metav1.NewTime(now.UTC().Truncate(time.Second))
 		owned := &metav1.FieldsV1{}
 		owned.SetRawString(`{"f:status":{}}`)
 		fields = append(fields, metav1.ManagedFieldsEntry{
 			Manager: placement.StatusManager, Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status",
-			APIVersion: apiVersion, Time: &at, FieldsType: "FieldsV1",
+			APIVersion: apiVersion, Time: &stamp, FieldsType: "FieldsV1",
 			FieldsV1: owned,
 		})
 	}
@@ -171,7 +170,7 @@ func markReturned(object []byte, on bool, apiVersion string, now time.Time) ([]b
 	return sjson.SetBytes(bytes.Clone(object), "metadata.managedFields", fields)
 }
 
-// sameJSON says whether two JSON texts mean the same.
+// sameJSON reports whether two JSON texts are equivalent.
 func sameJSON(a, b []byte) bool {
 	canonical := func(text []byte) []byte {
 		var v any
@@ -188,8 +187,7 @@ func sameJSON(a, b []byte) bool {
 	return x != nil && bytes.Equal(x, y)
 }
 
-// misfit says why a write of a returned status was refused, if that is because it does
-// not fit.
+// misfit returns the reason why a returned status was refused; ok reports whether that is its size.
 func misfit(err error) (names []string, why string, ok bool) {
 	var exceeded *quota.ExceededError
 	switch {
@@ -201,7 +199,7 @@ func misfit(err error) (names []string, why string, ok bool) {
 	return nil, "", false
 }
 
-// tooLarge says that an object with its status would be larger than any may be.
+// tooLarge returns an error for an object that would exceed the size limit with its status.
 func tooLarge(s key.Space, size int) error {
 	return &quota.ExceededError{
 		Space: s, Limits: []string{"objectBytes"},

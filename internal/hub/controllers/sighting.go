@@ -17,32 +17,32 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// sighting is what the log says of a location's agents: their sessions as if they were one,
-// nil unless all that share the location have one, and what they have said, nil if that is
-// nothing yet.
+// sighting is the state of a location's agents by the log. session joins their sessions; it is nil
+// unless all agents that share the location have one. reported joins their statuses; it is nil if
+// there are none yet.
 type sighting struct {
-	session *presence.Session
-	said    *presence.Said
-	// missing are the agents without a session, and shards what is known of each, if several
+	session  *presence.Session
+	reported *presence.Said
+	// missing are the agents without a session. shards holds the state of each agent if several
 	// share the location.
 	missing []key.Session
 	shards  []v1alpha1.ShardStatus
 }
 
-// sightingOf reads what the log says of the agents of a location, by its row.
+// sightingOf reads the state of a location's agents.
 func sightingOf(state table.Reader, l key.Location, row *table.Row) (seen sighting) {
 	open, all := presence.SessionsOf(state, l), presence.AgentsOf(l, row)
 	var session presence.Session
-	var said []*presence.Said
-	for _, of := range all {
-		is, there := open[of.Shard]
+	var reported []*presence.Said
+	for _, agent := range all {
+		is, there := open[agent.Shard]
 		if !there {
-			seen.missing = append(seen.missing, of)
+			seen.missing = append(seen.missing, agent)
 		}
 		session.Lacks, session.Blind = cmp.Or(session.Lacks, is.Lacks), session.Blind || is.Blind
-		status := v1alpha1.ShardStatus{Shard: of.Shard.String(), Connected: there}
-		if s := presence.SaidBy(state, of, row.Meta.UID); s != nil {
-			said = append(said, s)
+		status := v1alpha1.ShardStatus{Shard: agent.Shard.String(), Connected: there}
+		if s := presence.SaidBy(state, agent, row.Meta.UID); s != nil {
+			reported = append(reported, s)
 			if s.Status != nil {
 				status.Version, status.Halted = clip(s.Status.Version), clip(s.Status.Halted)
 			}
@@ -52,11 +52,11 @@ func sightingOf(state table.Reader, l key.Location, row *table.Row) (seen sighti
 		}
 	}
 	if len(all) == 1 {
-		if len(said) == 1 {
-			seen.said = said[0]
+		if len(reported) == 1 {
+			seen.reported = reported[0]
 		}
 	} else {
-		seen.said = presence.Joined(said, len(seen.missing) == 0 && len(said) == len(all))
+		seen.reported = presence.Joined(reported, len(seen.missing) == 0 && len(reported) == len(all))
 	}
 	if len(seen.missing) == 0 {
 		seen.session = &session
@@ -64,7 +64,7 @@ func sightingOf(state table.Reader, l key.Location, row *table.Row) (seen sighti
 	return seen
 }
 
-// connected is the condition Connected of a location whose agents all hold a session.
+// connected returns the condition Connected of a location whose agents all have a session.
 func (s sighting) connected() metav1.Condition {
 	message := "the agent holds a session"
 	if n := len(s.shards); n > 0 {
@@ -73,34 +73,35 @@ func (s sighting) connected() metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue, Reason: "Session", Message: message}
 }
 
-// disconnected is the condition Connected of a location of which an agent holds no session.
+// disconnected returns the condition Connected of a location without the sessions of all agents.
 func (s sighting) disconnected() metav1.Condition {
 	reason, message := "Disconnected", "no agent holds a session"
 	if len(s.shards) > 0 {
 		var missing []string
-		for _, of := range s.missing {
-			missing = append(missing, of.Shard.String())
+		for _, session := range s.missing {
+			missing = append(missing, session.Shard.String())
 		}
 		message = "no agent holds a session for shard " + strings.Join(missing, ", ")
 	}
-	if s.said != nil && s.said.Strange != "" {
+	if s.reported != nil && s.reported.Strange != "" {
 		reason = v1alpha1.ReasonOtherShards
-		message += "; one is there that was started with --shards " + s.said.Strange + ", and is not heard: the location's spec.shards says otherwise"
+		message += "; an agent that was started with --shards " + s.reported.Strange + " is rejected: it differs from the location's spec.shards"
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// setClusterAvailable sets the condition ClusterAvailable of a Location by what its agents report. It
-// stays while they have no session or do not know, and is removed if their version does not report it.
+// setClusterAvailable sets the condition ClusterAvailable of a Location from the reports of its
+// agents. It does not change while they have no session or do not know, and is removed if their
+// version does not report it.
 func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, generation int64) {
-	if s.session == nil || s.said == nil || s.said.Status == nil {
+	if s.session == nil || s.reported == nil || s.reported.Status == nil {
 		return
 	}
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionClusterAvailable, Status: metav1.ConditionTrue, Reason: "Answers", Message: "the API server of the cluster answers the agent",
 		LastTransitionTime: metav1.NewTime(now), ObservedGeneration: generation,
 	}
-	switch cluster := s.said.Status.Cluster; {
+	switch cluster := s.reported.Status.Cluster; {
 	case cluster == nil:
 		meta.RemoveStatusCondition(all, condition.Type)
 		return
@@ -110,15 +111,15 @@ func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, ge
 	case cluster.State == wire.ClusterAvailable:
 	case cluster.State == wire.ClusterUnavailable:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonClusterUnavailable
-		condition.Message = clip("the agent does not see the cluster since " + cluster.Since + ": " + cluster.Message)
+		condition.Message = clip("the agent cannot reach the cluster since " + cluster.Since + ": " + cluster.Message)
 	default:
 		return
 	}
 	meta.SetStatusCondition(all, condition)
 }
 
-// revoked is the first revocation of the agents that share a location, and the flag that names
-// that one's shard; nil: there is none.
+// revoked returns the first revocation among the agents that share a location, and the command-line
+// flag for its shard; nil if there is none.
 func revoked(record enroll.Record, shards int) (flag string, why *enroll.Revocation) {
 	for number := 1; number <= shards; number++ {
 		if why = record.Of(number).Revoked; why != nil {

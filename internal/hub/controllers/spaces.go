@@ -13,8 +13,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// spaces gives new spaces their namespace and URL, and empties spaces that
-// are being deleted.
+// spaces creates the namespace of new spaces, sets their URL, and completes the deletion of spaces.
 func (c *Controllers) spaces() *controller {
 	prefix := key.ResourcePrefix(key.Root, key.Spaces)
 	return c.controller("spaces", c.reconcileSpace, c.follow(source{table.PrefixTopic(prefix), below(prefix), byKey}))

@@ -8,20 +8,20 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// staleLocations remembers objectstate.IsRowStale of the rows of Locations. The zero value is ready to use, and safe for
-// concurrent use. It has as many entries as there are locations.
+// staleLocations caches objectstate.IsRowStale for the rows of Locations, with one entry per
+// location. The zero value is ready for use, and safe for concurrent use.
 type staleLocations struct {
 	mu   sync.Mutex
 	rows map[key.Location]staleRow
 }
 
-// staleRow is objectstate.IsRowStale of a row of a revision.
+// staleRow is the result for a row at a revision.
 type staleRow struct {
 	rev   int64
 	stale bool
 }
 
-// isStale is objectstate.IsRowStale of the row of a Location in a state.
+// isStale returns objectstate.IsRowStale for the row of a Location in a state.
 func (a *staleLocations) isStale(state table.Reader, l key.Location) bool {
 	row := state.Get(l.Key())
 	a.mu.Lock()

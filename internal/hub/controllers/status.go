@@ -22,9 +22,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// updateStatus sets an object's status to what status returns for the stored object, and
-// writes it if that changes anything. It returns errAgain if somebody else wrote the
-// object meanwhile.
+// updateStatus sets an object's status to the result of the status function for the stored object,
+// and writes it if it changes. It returns errAgain if another client wrote the object meanwhile.
 func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
 	now, err := status(row.Value)
 	if err != nil {
@@ -37,8 +36,8 @@ func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status f
 	return c.replaceStatus(ctx, row, row.Value, encoded)
 }
 
-// replaceStatus writes object with a status. A status that would make the object too
-// large to be written again by its users is left out.
+// replaceStatus writes object with a status. It omits a status that would make the object too large
+// for further writes by users.
 func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
 	value, err := c.withStatus(row, object, status)
 	if err != nil {
@@ -58,10 +57,10 @@ func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object 
 	return err
 }
 
-// withStatus is the stored object of a row with a status, and with the managed fields of object.
-// Both are encoded as a write by a user would be, so that a user's next apply without a change
-// does not become a change. All other text stays as it is stored: a newer version of the hub may
-// have stored fields that this one does not know.
+// withStatus returns the stored object of a row with a status, and with the managed fields of
+// object. Both are encoded like a write by a user, so that a repeated apply changes nothing. All
+// other text stays as it is stored: a newer version of the hub may have stored fields that this one
+// does not know.
 func (c *Controllers) withStatus(row *table.Row, object, status []byte) ([]byte, error) {
 	k, err := row.Key, error(nil)
 	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
@@ -78,7 +77,7 @@ func (c *Controllers) withStatus(row *table.Row, object, status []byte) ([]byte,
 	}
 	const version = "apiVersion"
 	if gjson.GetBytes(row.Value, version).String() != gjson.GetBytes(value, version).String() {
-		return value, nil // it is stored in another version from now on
+		return value, nil // the storage version changes with this write
 	}
 	if value, err = jsonsplice.Copy(row.Value, value, jsonsplice.Field("status"), jsonsplice.Field("metadata", "managedFields")); err != nil {
 		return nil, fmt.Errorf("set the status of %q: %w", k, err)
@@ -95,7 +94,7 @@ func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	// An error concerns a CRD; what it defines is not found below then.
+	// An error concerns a CRD; its resources are then not found below.
 	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
 	kind, ok := catalog.ForStorage(o.Resource)
 	if !ok {
@@ -125,7 +124,7 @@ func hasVersion(catalog *kinds.Catalog, kind *kinds.Kind, version string) bool {
 	return ok
 }
 
-// putRoom is Log.Put of an object that the hub writes itself, if there is room.
+// putRoom is Log.Put for an object that the hub writes itself. It fails if the log has no room.
 func (c *Controllers) putRoom(ctx context.Context, need etcd.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
 	landed, err := c.config.Log.Capacity().Admit(ctx, need, len(k)+len(value))
 	if err != nil {

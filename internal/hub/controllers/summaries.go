@@ -11,36 +11,36 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// summaryPace is how often a Summary is written at most.
+// summaryPace is the minimum interval between writes of a Summary.
 const summaryPace = time.Second
 
-// summarized writes the status of Summaries: of one that has changed at once, but of each at
-// most once in summaryPace.
+// summarized writes the status of Summaries: at once after a change, but each at most once per
+// summaryPace.
 func (c *Controllers) summarized() *controller {
-	looked := map[string]time.Time{}
+	lastReconciled := map[string]time.Time{}
 	reconcile := func(ctx context.Context, k string) error {
 		now := c.config.Now()
-		if left := summaryPace - now.Sub(looked[k]); left > 0 && left <= summaryPace {
+		if left := summaryPace - now.Sub(lastReconciled[k]); left > 0 && left <= summaryPace {
 			return againError(left)
 		}
 		row := c.config.Table.Snapshot().Get(k)
 		if row == nil {
-			delete(looked, k)
+			delete(lastReconciled, k)
 			return nil
 		}
-		looked[k] = now
+		lastReconciled[k] = now
 		return c.reconcileSummary(ctx, k)
 	}
 	return c.controller("summaries", reconcile, c.counting)
 }
 
-// counting is the watch of Summaries whose status may have changed. It counts, and rests
-// after that for as long as it took, so that there is room for all else.
+// counting is the watch of Summaries whose status may have changed. It runs the computation and
+// then pauses for as long as that took, so that other work can run.
 func (c *Controllers) counting(ctx context.Context, enqueue func([]string)) error {
-	const again = time.Minute // for what was given up
+	const again = time.Minute // retries abandoned work
 	tick := time.NewTicker(again)
 	defer tick.Stop()
-	if c.summed { // a run before may not have come to all that it was to look at
+	if c.summed { // an earlier run may not have reconciled all its keys
 		inAllSpaces(key.Summaries)(c.config.Table.Snapshot(), func(row *table.Row) bool {
 			enqueue([]string{row.Key})
 			return true
@@ -62,7 +62,7 @@ func (c *Controllers) counting(ctx context.Context, enqueue func([]string)) erro
 				enqueue([]string{o.Key()})
 			}
 			select {
-			case <-time.After(max(c.config.Now().Sub(began), c.config.Settle/summedPerSettle)):
+			case <-time.After(max(c.config.Now().Sub(began), c.config.Settling/summedPerSettle)):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
@@ -70,7 +70,7 @@ func (c *Controllers) counting(ctx context.Context, enqueue func([]string)) erro
 	}
 }
 
-// summedPerSettle is how often it is counted in a settling time at most.
+// summedPerSettle bounds the computations per settling time.
 const summedPerSettle = 4
 
 func (c *Controllers) reconcileSummary(ctx context.Context, k string) error {
@@ -90,7 +90,7 @@ func (c *Controllers) reconcileSummary(ctx context.Context, k string) error {
 		st := s.Status
 		shown, ok := c.config.Summaries.Show(o, &st)
 		if !ok || shown.Generation != row.Meta.Generation {
-			return s.Status, nil // it is still being counted
+			return s.Status, nil // still being computed
 		}
 		c.condition(&st.Conditions, row, accepted(shown.Problems, "every test and expression can be used"))
 		c.condition(&st.Conditions, row, shown.Complete)

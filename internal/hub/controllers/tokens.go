@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// keepExpired is how long a token is kept once it has expired: whoever still uses it
-	// is told so, and a clock that was ahead for a while has taken nothing.
+	// keepExpired is how long a token is stored after it has expired. Its users get a specific
+	// error in that time, and a clock that was temporarily ahead deletes nothing.
 	keepExpired = 7 * 24 * time.Hour
-	// lookAgain bounds how long the hub waits for a token to expire: its clock may be set.
+	// lookAgain bounds the wait for the expiry of a token, since the clock of the hub may be set.
 	lookAgain = time.Hour
 )
 
-// tokens removes tokens that nobody can use any more: they have expired, their space is
-// gone, or the token that they were made from is.
+// tokens deletes unusable tokens: those that have expired, whose space no longer exists, or that
+// were created from a token that no longer exists.
 func (c *Controllers) tokens() *controller {
 	all, spaces := key.Tokens.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
 	none := func(*table.Snapshot, func(*table.Row) bool) {}
@@ -28,7 +28,8 @@ func (c *Controllers) tokens() *controller {
 		c.follow(source{table.PrefixTopic(spaces), none, c.byTokenOfSpace}))
 }
 
-// byToken names a change by its token; if that is gone, by those that were made from it.
+// byToken enqueues a changed token. If it was deleted, it enqueues the tokens that were created
+// from it.
 func (c *Controllers) byToken(ch table.Change) []string {
 	id, _ := key.TokenOf(ch.Row().Key)
 	if ch.Cur != nil {
@@ -37,7 +38,7 @@ func (c *Controllers) byToken(ch table.Change) []string {
 	return c.tokensThat(func(r *bearer.Record) bool { return r.From == id })
 }
 
-// byTokenOfSpace names the tokens of a space that is gone.
+// byTokenOfSpace enqueues the tokens of a deleted space.
 func (c *Controllers) byTokenOfSpace(ch table.Change) []string {
 	if ch.Cur != nil && (ch.Prev == nil || ch.Cur.Meta.UID == ch.Prev.Meta.UID) {
 		return nil
@@ -74,7 +75,7 @@ func (c *Controllers) reconcileToken(ctx context.Context, id string) error {
 	return err
 }
 
-// isUsable says whether what a token rests on is there.
+// isUsable reports whether the parent and the space of a token exist.
 func isUsable(s *table.Snapshot, r *bearer.Record) bool {
 	if r.From != "" && s.Get(key.Token(r.From)) == nil {
 		return false
@@ -82,6 +83,6 @@ func isUsable(s *table.Snapshot, r *bearer.Record) bool {
 	if r.Scope == nil || r.Scope.Space == key.Root {
 		return true
 	}
-	of := s.Get(r.Scope.Space.Key())
-	return of != nil && of.Meta.UID == r.Scope.UID
+	space := s.Get(r.Scope.Space.Key())
+	return space != nil && space.Meta.UID == r.Scope.UID
 }

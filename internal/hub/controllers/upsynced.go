@@ -19,23 +19,23 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// bornStep is how many reports are removed at once that are no longer wanted: in one
-// transaction, with what says so.
-const bornStep = 99
+// removeStep bounds the reports that one transaction removes, together with the record of the
+// removal.
+const removeStep = 99
 
-// born removes the reports of what was not placed that nobody wants any more, whether or not
-// the agent is there to say so.
-func (c *Controllers) born() *controller {
+// upsyncReports removes the reports of upsynced and associated objects that no policy requests any
+// more, whether or not the agent is connected.
+func (c *Controllers) upsyncReports() *controller {
 	none := func(*table.Snapshot, func(*table.Row) bool) {}
 	locations := key.ResourcePrefix(key.Root, key.Locations)
-	return c.controller("born", c.reconcileBorn,
-		c.follow(source{table.PrefixTopic(locations), below(locations), byAsked}),
+	return c.controller("born", c.reconcileUpsyncReports,
+		c.follow(source{table.PrefixTopic(locations), below(locations), byUpsyncs}),
 		c.follow(source{table.PrefixTopic(key.Objects.Prefix()), none, c.byAssociated}),
 		c.follow(source{table.PrefixTopic(key.Reports.Prefix()), none, c.byUnwanted}))
 }
 
-// byAsked names a Location of which something else is asked than before.
-func byAsked(ch table.Change) []string {
+// byUpsyncs enqueues a Location whose upsync entries have changed.
+func byUpsyncs(ch table.Change) []string {
 	same := ch.Prev != nil && ch.Cur != nil && ch.Prev.CreateRev == ch.Cur.CreateRev && ch.Prev.Meta.Deleting == ch.Cur.Meta.Deleting
 	if same && placement.UpsyncsOf(ch.Prev).Equal(placement.UpsyncsOf(ch.Cur)) {
 		return nil
@@ -43,28 +43,28 @@ func byAsked(ch table.Change) []string {
 	return byLocation(ch)
 }
 
-// byAssociated names the locations of an object that has owned there what came back, and that
-// is placed otherwise than before.
+// byAssociated enqueues the locations that report associated objects of an object whose placement
+// has changed.
 func (c *Controllers) byAssociated(ch table.Change) (names []string) {
 	if ch.Prev == nil || ch.Cur != nil && ch.Cur.In == ch.Prev.In {
 		return nil
 	}
-	was, ok := ch.Prev.In.(*placement.Membership)
-	if !ok || !was.Associates() {
+	old, ok := ch.Prev.In.(*placement.Membership)
+	if !ok || !old.Associates() {
 		return nil
 	}
 	space, _, _, _ := key.Split(ch.Prev.Key)
-	for _, l := range was.Members() {
-		if c.config.Born.Has(l, space, key.Owned) {
+	for _, l := range old.Members() {
+		if c.config.Upsynced.Has(l, space, key.Owned) {
 			names = append(names, string(l))
 		}
 	}
 	return names
 }
 
-// byUnwanted names the location of a report that was written when it was no longer wanted.
+// byUnwanted enqueues the location of a report that was not requested when it was written.
 func (c *Controllers) byUnwanted(ch table.Change) []string {
-	if ch.Cur == nil || strings.Contains(ch.Cur.Key, "/"+string(key.Placed)+"/") { // which costs less than taking the key apart
+	if ch.Cur == nil || strings.Contains(ch.Cur.Key, "/"+string(key.Placed)+"/") { // cheaper than parsing the key
 		return nil
 	}
 	r, err := key.ParseReport(ch.Cur.Key)
@@ -74,17 +74,17 @@ func (c *Controllers) byUnwanted(ch table.Change) []string {
 	return []string{string(r.Location)}
 }
 
-func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
+func (c *Controllers) reconcileUpsyncReports(ctx context.Context, name string) error {
 	l := key.Location(name)
 	snapshot := c.config.Table.Snapshot()
-	rows, more := upsync.Unwanted(snapshot, c.config.Born, l, bornStep)
+	rows, more := upsync.Unwanted(snapshot, c.config.Upsynced, l, removeStep)
 	changes := make([]etcd.Change, 0, len(rows)+1)
 	for _, row := range rows {
-		changes = append(changes, etcd.Change{Op: etcd.Op{Key: row.Key}, Seen: row.ModRev}) // it may be wanted again, and written anew
+		changes = append(changes, etcd.Change{Op: etcd.Op{Key: row.Key}, Seen: row.ModRev}) // it may be requested again and rewritten
 	}
 	dropped := snapshot.Get(key.Dropped(l))
-	if at := snapshot.Get(l.Key()); at != nil && (len(rows) > 0 || agentapi.Dropping(dropped)) {
-		changes = append(changes, agentapi.Drop(l, at, dropped, more))
+	if location := snapshot.Get(l.Key()); location != nil && (len(rows) > 0 || agentapi.Dropping(dropped)) {
+		changes = append(changes, agentapi.Drop(l, location, dropped, more))
 	}
 	if len(changes) == 0 {
 		return nil
@@ -102,44 +102,44 @@ func (c *Controllers) reconcileBorn(ctx context.Context, name string) error {
 	return nil
 }
 
-// upsynced sets the condition Upsynced of a Location of which something is asked.
+// upsynced sets the condition Upsynced of a Location with upsync entries.
 func (c *Controllers) upsynced(all *[]metav1.Condition, row *table.Row, spec *v1alpha1.LocationSpec, seen sighting) {
-	asked := placement.UpsyncsOf(row)
-	if len(asked) == 0 {
+	upsyncs := placement.UpsyncsOf(row)
+	if len(upsyncs) == 0 {
 		meta.RemoveStatusCondition(all, v1alpha1.ConditionUpsynced)
 		return
 	}
-	if seen.session == nil { // what was known of the one before stays
+	if seen.session == nil { // the earlier condition stays
 		return
 	}
-	var said wire.SeesStatus
+	var reported wire.SeesStatus
 	exceeds := 0
-	if seen.said != nil {
-		exceeds = seen.said.Exceeds
-		if st := seen.said.Status; st != nil && st.Sees != nil {
-			said = *st.Sees
+	if seen.reported != nil {
+		exceeds = seen.reported.Exceeds
+		if st := seen.reported.Status; st != nil && st.Sees != nil {
+			reported = *st.Sees
 		}
 	}
 	most := upsync.Limits(spec)
-	_, dropped := asked.Entries()
+	_, dropped := upsyncs.Entries()
 	is := metav1.Condition{Type: v1alpha1.ConditionUpsynced, Status: metav1.ConditionFalse}
 	switch {
 	case seen.session.Blind:
-		is.Reason, is.Message = v1alpha1.ReasonAgentTooOld, "the agent does not report what is born at the location: upgrade it"
+		is.Reason, is.Message = v1alpha1.ReasonAgentTooOld, "the agent does not support upsync: upgrade it"
 	case dropped:
-		is.Reason, is.Message = v1alpha1.ReasonLimitExceeded, "spaces ask for more than an agent can be told: not all that they ask for comes back"
-	case said.LeftOut > 0 || exceeds > 0:
+		is.Reason, is.Message = v1alpha1.ReasonLimitExceeded, "the upsync entries of spaces exceed the limit of an agent: some objects are not reported"
+	case reported.LeftOut > 0 || exceeds > 0:
 		is.Reason = v1alpha1.ReasonLimitExceeded
-		is.Message = fmt.Sprintf("%d objects do not come back: the location's limits are %d objects and %d bytes", max(said.LeftOut, exceeds), most.Objects, most.Bytes)
-	case len(said.Unread) > 0:
-		is.Reason, is.Message = v1alpha1.ReasonUnread, "kinds that the agent can't read: "+unreadText(said.Unread)
+		is.Message = fmt.Sprintf("%d objects do not come back: the location's limits are %d objects and %d bytes", max(reported.LeftOut, exceeds), most.Objects, most.Bytes)
+	case len(reported.Unread) > 0:
+		is.Reason, is.Message = v1alpha1.ReasonUnread, "kinds that the agent can't read: "+unreadText(reported.Unread)
 	default:
-		is.Status, is.Reason, is.Message = metav1.ConditionTrue, v1alpha1.ReasonAsked, "what is asked for comes back"
+		is.Status, is.Reason, is.Message = metav1.ConditionTrue, v1alpha1.ReasonAsked, "all requested objects are reported"
 	}
 	c.condition(all, row, is)
 }
 
-// unreadText names the first kinds that an agent can't read, and why.
+// unreadText names the first kinds that an agent cannot read, with the reasons.
 func unreadText(all []wire.UnreadKind) string {
 	var some []string
 	for _, k := range all[:min(maxShown, len(all))] {
@@ -148,25 +148,26 @@ func unreadText(all []wire.UnreadKind) string {
 	return clip(strings.Join(some, "; "))
 }
 
-// unasked is the condition Upsynced of a Placement: whether all its locations are asked.
-func unasked(all *[]metav1.Condition, s key.Space, of placement.Status) (is metav1.Condition, ok bool) {
-	if !of.HasUpsync {
+// unasked returns the condition Upsynced of a Placement: whether all its locations report objects
+// for its upsync.
+func unasked(all *[]metav1.Condition, s key.Space, status placement.Status) (is metav1.Condition, ok bool) {
+	if !status.HasUpsync {
 		meta.RemoveStatusCondition(all, v1alpha1.ConditionUpsynced)
 		return is, false
 	}
 	is = metav1.Condition{Type: v1alpha1.ConditionUpsynced, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsked, Message: "all locations are asked"}
-	if of.Unaskeds == 0 {
+	if status.Unaskeds == 0 {
 		return is, true
 	}
 	var some []string
-	for _, u := range of.Unasked {
+	for _, u := range status.Unasked {
 		some = append(some, u.In(s))
 	}
-	if n := of.Unaskeds - len(of.Unasked); n > 0 {
+	if n := status.Unaskeds - len(status.Unasked); n > 0 {
 		some = append(some, fmt.Sprintf("and %d more", n))
 	}
 	is.Status, is.Reason, is.Message = metav1.ConditionFalse, v1alpha1.ReasonNotAdmitted, strings.Join(some, "; ")
-	if !slices.ContainsFunc(of.Unasked, func(u placement.Unasked) bool { return u.Reason != v1alpha1.ReasonImpersonated }) {
+	if !slices.ContainsFunc(status.Unasked, func(u placement.Unasked) bool { return u.Reason != v1alpha1.ReasonImpersonated }) {
 		is.Reason = v1alpha1.ReasonImpersonated
 	}
 	return is, true
