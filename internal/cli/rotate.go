@@ -15,7 +15,7 @@ import (
 
 // nextStep describes each state of a rotation, and the next step.
 var nextStep = map[enroll.Rotation]string{
-	enroll.Settled: "one certificate authority is trusted, and signs",
+	enroll.Stable: "one certificate authority is trusted, and signs",
 	enroll.Announced: `the next certificate authority is trusted, too; the present one still signs
 When all agents trust it, and all kubeconfigs were made anew: orrery hub rotate-ca switch`,
 	enroll.Switched: `the new certificate authority signs; the one before is still trusted

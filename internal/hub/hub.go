@@ -166,7 +166,7 @@ func (h *Hub) answer() (err error) {
 	}
 	h.agents = agentapi.New(agentapi.Config{
 		Table: h.table, Log: h.log, LogIdentity: h.lineage, Renderer: h.renderer, Upsynced: h.born, Sessions: h.sessions,
-		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, StreamConditions: auth.PremisesOf, Committed: h.gate.Committed,
+		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, StreamConditions: auth.ConditionsOf, Committed: h.gate.Committed,
 		Due: h.enrolments.Due, SignedBy: auth.SignedBy, Shard: auth.ShardOf,
 		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone,
 		QueueTimeout: h.config.QueueTimeout, InspectTimeout: h.config.InspectTimeout, Logger: h.config.Logger, Now: h.config.Now,
@@ -185,7 +185,7 @@ func (h *Hub) answer() (err error) {
 	})
 	h.front.questions = queries.New(queries.Config{
 		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Progress: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
-		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, StreamConditions: auth.PremisesOf, Inspect: h.agents.Inspect, Logger: h.config.Logger,
+		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, StreamConditions: auth.ConditionsOf, Inspect: h.agents.Inspect, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
 		Table: h.table, Log: h.log, Authority: h.authority, Authorizer: h.access.Authorizer(), Committed: h.gate.Committed, Now: h.config.Now,
@@ -211,6 +211,6 @@ func (h *Hub) newViews() (*read.Server, error) {
 	if !h.config.PlainTables {
 		reads.Counts = h.standing.Counts
 	}
-	reads.StreamConditions = auth.PremisesOf
+	reads.StreamConditions = auth.ConditionsOf
 	return read.New(reads)
 }

@@ -34,7 +34,7 @@ func TestManyTokens(t *testing.T) {
 		for from < to {
 			var ops []etcd.Op
 			for ; from < to && len(ops) < 100; from++ {
-				record := bearer.Record{User: "x", By: fmt.Sprint("by", from/400), Created: time.Now(), Expires: time.Now().Add(time.Hour)}
+				record := bearer.Record{User: "x", Creator: fmt.Sprint("by", from/400), Created: time.Now(), Expires: time.Now().Add(time.Hour)}
 				if from < 400 {
 					record.Scope = ofA
 				}

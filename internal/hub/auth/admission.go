@@ -2,6 +2,7 @@ package auth
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -62,12 +63,12 @@ func (m admitter) Validate(ctx context.Context, a admission.Attributes, _ admiss
 		return nil
 	}
 	if who == nil || root.API != route.Spaces {
-		return admission.NewForbidden(a, fmt.Errorf("nobody writes this"))
+		return admission.NewForbidden(a, errors.New("the request has no user, or is not for a space"))
 	}
 	if isSameSpec(a.GetObject(), a.GetOldObject()) {
 		return nil
 	}
-	w := writer{Authorizer: m.authorizer, who: who, space: key.Space(root.Name), name: a.GetName(), object: a.GetObject(), was: a.GetOldObject()}
+	w := writer{Authorizer: m.authorizer, who: who, space: key.Space(root.Name), name: a.GetName(), object: a.GetObject(), old: a.GetOldObject()}
 	var lacking lacks
 	h, err := check(w, &lacking)
 	switch {
@@ -88,32 +89,32 @@ func assigns(a admission.Attributes) bool {
 		return false
 	}
 	now, err := meta.Accessor(a.GetObject())
-	was, err2 := meta.Accessor(a.GetOldObject())
+	old, err2 := meta.Accessor(a.GetOldObject())
 	if err != nil || err2 != nil {
 		return false
 	}
 	value := now.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]
-	return value != "" && value != was.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]
+	return value != "" && value != old.GetAnnotations()[v1alpha1.AssignedLocationsAnnotation]
 }
 
-// gets returns an error unless the writer of an object may get it.
+// gets reports whether the writer of an object may get it.
 func (m admitter) gets(root route.Root, a admission.Attributes) bool {
-	q := about("get", a.GetResource().Group, a.GetResource().Resource, "", a.GetNamespace(), a.GetName())
+	q := newQuestion("get", a.GetResource().Group, a.GetResource().Resource, "", a.GetNamespace(), a.GetName())
 	ok := false
 	switch root.API {
 	case route.Spaces:
 		_, ok = m.authorizer.inSpace(key.Space(root.Name), a.GetUserInfo(), &q)
 	case route.Exports, route.Slices:
-		_, ok = m.authorizer.onShelf(root, a.GetUserInfo(), &q)
+		_, ok = m.authorizer.inExportView(root, a.GetUserInfo(), &q)
 	}
 	return ok
 }
 
 // isSameSpec reports whether an update does not change the spec of an object, nor whether it is
 // active.
-func isSameSpec(now, was runtime.Object) bool {
+func isSameSpec(now, old runtime.Object) bool {
 	a, ok := now.(*unstructured.Unstructured)
-	b, ok2 := was.(*unstructured.Unstructured)
+	b, ok2 := old.(*unstructured.Unstructured)
 	return ok && ok2 && b != nil && v1alpha1.IsForBelow(labels.Set(a.GetLabels())) == v1alpha1.IsForBelow(labels.Set(b.GetLabels())) &&
 		apiequality.Semantic.DeepEqual(a.Object["spec"], b.Object["spec"])
 }
@@ -126,7 +127,7 @@ type writer struct {
 	name   string
 	object runtime.Object
 	// was is the object before an update; nil for a create.
-	was runtime.Object
+	old runtime.Object
 }
 
 // into decodes the written object as one of Orrery's types.
@@ -145,7 +146,7 @@ func convert(object runtime.Object, typed any) error {
 
 // may reports whether the writer has a verb in the space, on an Orrery resource.
 func (w writer) may(verb, resource, name string) bool {
-	q := about(verb, v1alpha1.Group, resource, "", "", name)
+	q := newQuestion(verb, v1alpha1.Group, resource, "", "", name)
 	_, ok := w.inSpace(w.space, w.who, &q)
 	return ok
 }
@@ -172,7 +173,7 @@ func (w writer) lacksForGrant(l *lacks) (*held, error) {
 			continue
 		}
 		for _, namespace := range orAll(r.Namespaces) {
-			if !l.full() && !h.holds(r.Name, namespace) {
+			if !l.full() && !h.includesRole(r.Name, namespace) {
 				l.add(fmt.Sprintf("role %s%s", r.Name, in(namespace)))
 			}
 		}

@@ -43,15 +43,15 @@ func (e *Enrolments) authenticate(r *http.Request) (response *authenticator.Resp
 	if !now.Before(c.NotAfter) {
 		return nil, false, false, refusalOf(errExpired)
 	}
-	if err := e.judge(r, c); err != nil {
+	if err := e.checkCredential(r, c); err != nil {
 		return nil, false, false, refusalOf(err)
 	}
 	restOn(r.Context(), table.Condition{Key: key.Enrolment(c.Location), IsMet: func(row *table.Row) bool {
-		_, err := recordOf(row, c.UID).Of(c.Shard).Judge(c)
+		_, err := recordOf(row, c.UID).ForShard(c.Shard).Check(c)
 		return err == nil
 	}})
 	restOn(r.Context(), isLocation(c.Location, c.UID))
-	showing(r.Context(), func(shown *Credential) { shown.Until, shown.agent = c.NotAfter, &c })
+	recordCredential(r.Context(), func(shown *Credential) { shown.Until, shown.agent = c.NotAfter, &c })
 	return agent(c.Location, c.Shard), e.due(&c), true, nil
 }
 
@@ -138,12 +138,12 @@ func (e *Enrolments) authenticateLasting(ctx context.Context, token string) (*au
 	if !ok {
 		return nil, false, refusalOf(enroll.ErrUnknownJoin)
 	}
-	if err := record.JudgeLasting(token); err != nil {
+	if err := record.CheckLasting(token); err != nil {
 		return nil, false, refusalOf(err)
 	}
 	uid := record.Location
 	restOn(ctx, table.Condition{Key: key.Enrolment(l), IsMet: func(row *table.Row) bool {
-		return row != nil && recordOf(row, uid).JudgeLasting(token) == nil
+		return row != nil && recordOf(row, uid).CheckLasting(token) == nil
 	}})
 	restOn(ctx, isLocation(l, uid))
 	return agent(l, 0), true, nil

@@ -23,14 +23,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// desk has enrolments over a table without a log: these tests write nothing.
-type desk struct {
+// enrolmentsFixture contains Enrolments over a table without a log: these tests write nothing.
+type enrolmentsFixture struct {
 	*Enrolments
-	t   *testing.T
-	now time.Time
-	ca  *enroll.Authority
-	key *ecdsa.PrivateKey
-	of  string
+	t     *testing.T
+	now   time.Time
+	ca    *enroll.Authority
+	key   *ecdsa.PrivateKey
+	keyID string
 	// writer changes the table, as another hub would, and committed is called by waits for earlier
 	// writes.
 	writer    *table.Writer
@@ -39,9 +39,9 @@ type desk struct {
 
 const life = time.Hour
 
-func newDesk(t *testing.T, record enroll.Record) *desk {
+func newEnrolmentsFixture(t *testing.T, record enroll.Record) *enrolmentsFixture {
 	t.Helper()
-	d := &desk{t: t, now: time.Now()}
+	d := &enrolmentsFixture{t: t, now: time.Now()}
 	clock := func() time.Time { return d.now }
 	var err error
 	if d.ca, err = enroll.LoadOrCreate(t.TempDir(), clock); err != nil {
@@ -54,11 +54,11 @@ func newDesk(t *testing.T, record enroll.Record) *desk {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, d.of, err = enroll.KeyOf(request); err != nil {
+	if _, d.keyID, err = enroll.KeyOf(request); err != nil {
 		t.Fatal(err)
 	}
 	if record.Issued.Number > 0 {
-		record.Issued.Key, record.Used.Key = d.of, d.of
+		record.Issued.Key, record.Used.Key = d.keyID, d.keyID
 	}
 	moves := NewMoves()
 	tbl := table.New(table.Config{Observer: moves})
@@ -75,9 +75,9 @@ func newDesk(t *testing.T, record enroll.Record) *desk {
 }
 
 // certificate returns a certificate for the agent of a location.
-func (d *desk) certificate(l key.Location, uid string) *x509.Certificate {
+func (d *enrolmentsFixture) certificate(l key.Location, uid string) *x509.Certificate {
 	d.t.Helper()
-	der, err := d.ca.Agent(enroll.Credential{Location: l, UID: uid, Number: 1, Joined: 1, Key: d.of}, &d.key.PublicKey, life)
+	der, err := d.ca.Agent(enroll.Credential{Location: l, UID: uid, Number: 1, Joined: 1, Key: d.keyID}, &d.key.PublicKey, life)
 	if err != nil {
 		d.t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func (d *desk) certificate(l key.Location, uid string) *x509.Certificate {
 }
 
 // bearer returns a certificate as a bearer token.
-func (d *desk) bearer(cert *x509.Certificate, k *ecdsa.PrivateKey) string {
+func (d *enrolmentsFixture) bearer(cert *x509.Certificate, k *ecdsa.PrivateKey) string {
 	d.t.Helper()
 	token, err := wire.NewBearer("edge", cert.Raw, k)
 	if err != nil {
@@ -106,7 +106,7 @@ func requestWith(ctx context.Context, cert *x509.Certificate, token string) *htt
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return r.WithContext(withPremises(ctx))
+	return r.WithContext(withConditions(ctx))
 }
 
 var issuedOnce = enroll.Record{Location: "u", Joined: 1, Issued: enroll.Mark{Number: 1}, Used: enroll.Mark{Number: 1}}
@@ -114,7 +114,7 @@ var issuedOnce = enroll.Record{Location: "u", Joined: 1, Issued: enroll.Mark{Num
 // TestAgentsAreKnown: agents are authenticated by a certificate, or by the bearer token for it, and
 // not by anything that others could derive from what they see.
 func TestAgentsAreKnown(t *testing.T) {
-	d := newDesk(t, issuedOnce)
+	d := newEnrolmentsFixture(t, issuedOnce)
 	good := d.certificate("edge", "u")
 	other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -128,7 +128,7 @@ func TestAgentsAreKnown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	foreign := newDesk(t, issuedOnce)
+	foreign := newEnrolmentsFixture(t, issuedOnce)
 	for what, c := range map[string]struct {
 		cert  *x509.Certificate
 		token string
@@ -157,8 +157,8 @@ func TestAgentsAreKnown(t *testing.T) {
 		switch {
 		case ok != c.known || renew || c.nobody != (err == nil && !ok):
 			t.Errorf("%s: %v, %v, %v", what, ok, renew, err)
-		case c.known && (response.User.GetName() != "orrery:location:edge" || len(PremisesOf(r.Context())) != 2 || len(response.User.GetExtra()) > 0):
-			t.Errorf("%s: %+v rests on %+v", what, response.User, PremisesOf(r.Context()))
+		case c.known && (response.User.GetName() != "orrery:location:edge" || len(ConditionsOf(r.Context())) != 2 || len(response.User.GetExtra()) > 0):
+			t.Errorf("%s: %+v rests on %+v", what, response.User, ConditionsOf(r.Context()))
 		case c.want != "" && refusalOf(err).cause != c.want:
 			t.Errorf("%s: %v, want %s", what, err, c.want)
 		}
@@ -167,7 +167,7 @@ func TestAgentsAreKnown(t *testing.T) {
 
 // TestAgentsAndClocks: by the hub's clock a credential can have expired, but is never too new.
 func TestAgentsAndClocks(t *testing.T) {
-	d := newDesk(t, issuedOnce)
+	d := newEnrolmentsFixture(t, issuedOnce)
 	cert, begin := d.certificate("edge", "u"), d.now
 	for _, c := range []struct {
 		after       time.Duration
@@ -184,16 +184,16 @@ func TestAgentsAndClocks(t *testing.T) {
 	}
 }
 
-// TestPremisesOfAgents: the streams of an agent last while its credential is valid.
-func TestPremisesOfAgents(t *testing.T) {
-	d := newDesk(t, issuedOnce)
+// TestConditionsOfAgents: the streams of an agent last while its credential is valid.
+func TestConditionsOfAgents(t *testing.T) {
+	d := newEnrolmentsFixture(t, issuedOnce)
 	r := requestWith(t.Context(), d.certificate("edge", "u"), "")
 	if _, _, ok, err := d.authenticate(r); !ok || err != nil {
 		t.Fatal(err)
 	}
 	record := issuedOnce
-	record.Issued.Key, record.Used.Key = d.of, d.of
-	c := enroll.Credential{Location: "edge", UID: "u", Number: 1, Joined: 1, Key: d.of}
+	record.Issued.Key, record.Used.Key = d.keyID, d.keyID
+	c := enroll.Credential{Location: "edge", UID: "u", Number: 1, Joined: 1, Key: d.keyID}
 	next, renewed, err := record.Renew(c, "another")
 	if err != nil {
 		t.Fatal(err)
@@ -203,9 +203,9 @@ func TestPremisesOfAgents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := map[string]table.Condition{}
-	for _, p := range PremisesOf(r.Context()) {
-		at[p.Key] = p
+	byKey := map[string]table.Condition{}
+	for _, p := range ConditionsOf(r.Context()) {
+		byKey[p.Key] = p
 	}
 	row := func(r enroll.Record) *table.Row {
 		return &table.Row{Entry: table.NewEntry(key.Enrolment("edge"), r.Encode(), 4, 9)}
@@ -218,20 +218,20 @@ func TestPremisesOfAgents(t *testing.T) {
 		"a token was made": {row(tokened), true}, "joined anew": {row(rejoined), false},
 		"revoked": {row(record.Revoke(enroll.Revocation{Message: "x"})), false}, "garbage": {&table.Row{Entry: table.NewEntry("e/edge", []byte("{"), 4, 9)}, false},
 	} {
-		if got := at[key.Enrolment("edge")].IsMet(c.row); got != c.want {
+		if got := byKey[key.Enrolment("edge")].IsMet(c.row); got != c.want {
 			t.Errorf("%s: holds %v", what, got)
 		}
 	}
 	location := func(uid string) *table.Row {
 		return &table.Row{Entry: table.NewEntry(key.Location("edge").Key(), []byte(`{"metadata":{"name":"edge","uid":"`+uid+`"}}`), 4, 9)}
 	}
-	if holds := at[key.Location("edge").Key()].IsMet; !holds(location("u")) || holds(location("v")) || holds(nil) {
+	if isMet := byKey[key.Location("edge").Key()].IsMet; !isMet(location("u")) || isMet(location("v")) || isMet(nil) {
 		t.Error("it does not rest on its location")
 	}
 }
 
-// says sets another enrolment record of the location in the table.
-func (d *desk) says(rev int64, record enroll.Record) {
+// store sets another enrolment record of the location in the table.
+func (d *enrolmentsFixture) store(rev int64, record enroll.Record) {
 	d.t.Helper()
 	if err := d.writer.Apply(rev, []table.Update{{Key: key.Enrolment("edge"), Value: record.Encode(), CreateRev: 4, ModRev: rev}}); err != nil {
 		d.t.Fatal(err)
@@ -241,7 +241,7 @@ func (d *desk) says(rev int64, record enroll.Record) {
 // TestSpentAtAnotherHub: a request that was sent before a credential was renewed may arrive at
 // another hub than the renewal.
 func TestSpentAtAnotherHub(t *testing.T) {
-	d := newDesk(t, issuedOnce)
+	d := newEnrolmentsFixture(t, issuedOnce)
 	d.config.Moves.started = time.Now().Add(-2 * life) // it runs for long
 	first := requestWith(t.Context(), d.certificate("edge", "u"), "")
 	if _, _, ok, err := d.authenticate(first); !ok || err != nil {
@@ -249,7 +249,7 @@ func TestSpentAtAnotherHub(t *testing.T) {
 	}
 	used := issuedOnce
 	used.Issued, used.Used = enroll.Mark{Number: 2, Key: "k2"}, enroll.Mark{Number: 2, Key: "k2"}
-	d.says(8, used)
+	d.store(8, used)
 	if _, _, ok, err := d.authenticate(first); ok || !errors.Is(err, enroll.ErrSpent) {
 		t.Errorf("%v, %v", ok, err) // a revocation would have asked for a log
 	}
@@ -258,9 +258,9 @@ func TestSpentAtAnotherHub(t *testing.T) {
 // TestJoinAtAnotherHub: a join token of one hub is valid at all hubs, including one whose table is
 // older. Unauthenticated clients get the same response for each location.
 func TestJoinAtAnotherHub(t *testing.T) {
-	d := newDesk(t, enroll.Record{Location: "u"})
+	d := newEnrolmentsFixture(t, enroll.Record{Location: "u"})
 	token, record := enroll.Record{Location: "u"}.WithJoin("edge", d.now.Add(time.Hour))
-	_, record, err := record.Trade("edge", token, d.of, d.now) // by who did not get the answer
+	_, record, err := record.Trade("edge", token, d.keyID, d.now) // by an agent that did not receive the response
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +268,7 @@ func TestJoinAtAnotherHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ask := func(token string, request []byte) *httptest.ResponseRecorder {
+	post := func(token string, request []byte) *httptest.ResponseRecorder {
 		t.Helper()
 		body, err := json.Marshal(wire.Enrol{Request: request})
 		if err != nil {
@@ -282,13 +282,13 @@ func TestJoinAtAnotherHub(t *testing.T) {
 		return w
 	}
 	for what, request := range map[string][]byte{"good": request, "bad": []byte("x")} {
-		here, nowhere := ask("orr_j_edge.guess", request), ask("orr_j_none.guess", request)
+		here, nowhere := post("orr_j_edge.guess", request), post("orr_j_none.guess", request)
 		if here.Code == http.StatusOK || here.Code != nowhere.Code || here.Body.String() != nowhere.Body.String() {
 			t.Errorf("a %s request: %d %s where there is a location, %d %s where there is none", what, here.Code, here.Body, nowhere.Code, nowhere.Body)
 		}
 	}
-	d.committed = func() { d.says(8, record) }
-	if w := ask(token, request); w.Code != http.StatusOK {
+	d.committed = func() { d.store(8, record) }
+	if w := post(token, request); w.Code != http.StatusOK {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }
@@ -296,19 +296,19 @@ func TestJoinAtAnotherHub(t *testing.T) {
 // TestStrangersLearnNothing: a client with an invalid token of a former version gets the same
 // response for existing, missing and revoked locations.
 func TestStrangersLearnNothing(t *testing.T) {
-	said := map[string]bool{}
+	reported := map[string]bool{}
 	for _, record := range []enroll.Record{issuedOnce, {Location: "u"}, issuedOnce.Revoke(enroll.Revocation{Message: "x"}), {Location: "u", Hash: "0"}} {
-		d := newDesk(t, record)
+		d := newEnrolmentsFixture(t, record)
 		for _, token := range []string{"edge.guess", "none.guess", "edge."} {
 			_, _, ok, err := d.authenticate(requestWith(t.Context(), nil, token))
 			if ok || err == nil {
 				t.Fatalf("%s: %v", token, err)
 			}
-			said[err.Error()+string(refusalOf(err).cause)] = true
+			reported[err.Error()+string(refusalOf(err).cause)] = true
 		}
 	}
-	if len(said) != 1 {
-		t.Errorf("they are told %v", said)
+	if len(reported) != 1 {
+		t.Errorf("the agents receive %v", reported)
 	}
 }
 
@@ -317,7 +317,7 @@ func TestStrangersLearnNothing(t *testing.T) {
 func TestSpentIsForgivenAtFirst(t *testing.T) {
 	record := issuedOnce
 	record.Issued.Number, record.Used.Number = 2, 2
-	d := newDesk(t, record)
+	d := newEnrolmentsFixture(t, record)
 	r := requestWith(t.Context(), d.certificate("edge", "u"), "")
 	if _, _, ok, err := d.authenticate(r); ok || !errors.Is(err, enroll.ErrSpent) {
 		t.Errorf("%v, %v", ok, err) // a revocation would have asked for a log

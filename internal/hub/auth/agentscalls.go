@@ -68,27 +68,27 @@ func (e *Enrolments) refuse(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (e *Enrolments) enrol(r *http.Request) (issued wire.Issued, err error) {
-	var asked wire.Enrol
-	if err := decode(r, &asked); err != nil {
+	var body wire.Enrol
+	if err := decode(r, &body); err != nil {
 		return issued, err
 	}
-	public, of, err := enroll.KeyOf(asked.Request)
+	public, keyID, err := enroll.KeyOf(body.Request)
 	if err != nil {
 		return issued, respond.BadRequest("%v", err)
 	}
 	token := bearerOf(r)
-	issued, err = e.trade(r, token, public, of)
+	issued, err = e.trade(r, token, public, keyID)
 	if errors.Is(err, enroll.ErrUnknownJoin) { // another hub may have created it just now
 		if err := e.fresh.wait(r.Context()); err != nil {
 			return issued, err
 		}
-		issued, err = e.trade(r, token, public, of)
+		issued, err = e.trade(r, token, public, keyID)
 	}
 	return issued, err
 }
 
 // trade exchanges a join token for a credential of a key, by the table.
-func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKey, of string) (issued wire.Issued, err error) {
+func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKey, keyID string) (issued wire.Issued, err error) {
 	l, shard, ok := enroll.TokenOf(token)
 	if !ok {
 		return issued, enroll.ErrUnknownJoin
@@ -98,16 +98,16 @@ func (e *Enrolments) trade(r *http.Request, token string, public *ecdsa.PublicKe
 		return issued, enroll.ErrUnknownJoin
 	}
 	return e.issue(r, agentOf{l, shard}, record.Location, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
-		return now.Trade(l, token, of, e.config.Now())
+		return now.Trade(l, token, keyID, e.config.Now())
 	})
 }
 
 func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued, err error) {
-	var asked wire.Renewal
-	if err := decode(r, &asked); err != nil {
+	var body wire.Renewal
+	if err := decode(r, &body); err != nil {
 		return issued, err
 	}
-	cert, err := asked.Verify()
+	cert, err := body.Verify()
 	if err != nil {
 		return issued, fmt.Errorf("%w: %w", enroll.ErrOther, err)
 	}
@@ -122,26 +122,26 @@ func (e *Enrolments) renew(r *http.Request, l key.Location) (issued wire.Issued,
 		return issued, errTooLate
 	}
 	if !former {
-		if err := e.judge(r, c); err != nil && !errors.Is(err, enroll.ErrReadmitted) {
+		if err := e.checkCredential(r, c); err != nil && !errors.Is(err, enroll.ErrReadmitted) {
 			return issued, err
 		}
 	}
-	public, of, err := enroll.KeyOf(asked.Request)
+	public, keyID, err := enroll.KeyOf(body.Request)
 	if err != nil {
 		return issued, respond.BadRequest("%v", err)
 	}
 	return e.issue(r, agentOf{l, c.Shard}, c.UID, public, func(now enroll.Record) (enroll.Credential, enroll.Record, error) {
 		if former { // its expiry is not trusted either
-			if err := now.JudgeFormer(c); err != nil {
+			if err := now.CheckFormer(c); err != nil {
 				return enroll.Credential{}, now, err
 			}
-			return now.Renew(c, of)
+			return now.Renew(c, keyID)
 		}
 		if now.Readmitted(c) {
-			next, now := now.Rejoin(c, of, e.config.Now())
+			next, now := now.Rejoin(c, keyID, e.config.Now())
 			return next, now, nil
 		}
-		next, now, err := now.Renew(c, of)
+		next, now, err := now.Renew(c, keyID)
 		// If the clock is late for a while, it must not extend a credential that has expired,
 		// perhaps for too long to be renewed.
 		next.NotAfter = c.NotAfter

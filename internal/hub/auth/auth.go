@@ -99,7 +99,7 @@ func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 
 // Handler passes authorized requests of authenticated clients to next, and refuses all others. The
 // context of a request must have its RequestInfo and root (WithRoot). For next it contains the
-// user, the users that it may impersonate, and the stream conditions of the access (PremisesOf).
+// user, the users that it may impersonate, and the stream conditions of the access (ConditionsOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
 	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
 	next = respond.Shallow(g.impersonating(next), lasts)
@@ -152,7 +152,7 @@ func (g *Guard) authorize(ctx context.Context, a authorizer.Attributes) (authori
 
 func (g *Guard) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := withPremises(r.Context())
+		ctx := withConditions(r.Context())
 		r = r.WithContext(ctx)
 		response, ok, err := g.authenticate(w, r)
 		if err != nil || !ok {
@@ -161,7 +161,7 @@ func (g *Guard) authenticated(next http.Handler) http.Handler {
 		}
 		r.Header.Del("Authorization")
 		r.Body = body{r.Body, ctx, g.config.Table, g.config.Now}
-		showing(ctx, func(c *Credential) { c.User = response.User })
+		recordCredential(ctx, func(c *Credential) { c.User = response.User })
 		ctx = respond.WithRequester(ctx, respond.Requester{Name: cmp.Or(CredentialOf(ctx).payer, response.User.GetName()), Operator: g.authorizer.mayAll(response.User)})
 		ctx, cancel := lasting(ctx, r, g.config.Now())
 		defer respond.After(ctx, cancel)
@@ -181,7 +181,7 @@ func (g *Guard) MaySub(ctx context.Context, verb string, o key.Object, sub strin
 	if !ok {
 		return false
 	}
-	q := about(verb, o.APIGroup(), o.Resource.Resource, sub, o.Namespace, o.Name)
+	q := newQuestion(verb, o.APIGroup(), o.Resource.Resource, sub, o.Namespace, o.Name)
 	if !g.authorizer.mayAll(who) {
 		_, ok = g.authorizer.inSpace(o.Space, who, &q)
 	}

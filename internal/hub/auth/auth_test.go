@@ -25,17 +25,17 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// somebody is a user that sends a request to a Guard.
+// A somebody sends requests to a Guard.
 type somebody struct {
 	user.Info
 	t          *testing.T
 	authorizer *Authorizer
 }
 
-// premises returns the stream conditions of an authorized request.
-func (s somebody) premises(method, target string) (all []table.Condition) {
+// conditions returns the stream conditions of an authorized request.
+func (s somebody) conditions(method, target string) (all []table.Condition) {
 	s.t.Helper()
-	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { all = PremisesOf(r.Context()) }))
+	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { all = ConditionsOf(r.Context()) }))
 	WithRoot(filters.WithRequestInfo(handler, newResolver())).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
 	return all
 }

@@ -36,11 +36,11 @@ func (z *Authorizer) Authorize(ctx context.Context, a authorizer.Attributes) (au
 	if z.mayAll(a.GetUser()) {
 		return authorizer.DecisionAllow, "", nil
 	}
-	premises, ok := z.decide(RootOf(ctx), a)
+	conditions, ok := z.decide(RootOf(ctx), a)
 	if !ok {
-		return authorizer.DecisionNoOpinion, lackingOnShelf(RootOf(ctx), a), nil
+		return authorizer.DecisionNoOpinion, lackingInExportView(RootOf(ctx), a), nil
 	}
-	for _, p := range premises {
+	for _, p := range conditions {
 		restOn(ctx, p)
 	}
 	return authorizer.DecisionAllow, "", nil
@@ -71,7 +71,7 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.C
 	case route.ReportViews:
 		return z.inReports(root, who, &q)
 	case route.Exports, route.Slices:
-		return z.onShelf(root, who, &q)
+		return z.inExportView(root, who, &q)
 	case route.Queries:
 		if _, question := route.Of(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
 			return nil, false
@@ -82,7 +82,7 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.C
 		if !q.isPath {
 			return nil, false
 		}
-		return z.byGrant(key.Root, who, (&asking{question: &q, space: key.Root, isNamespaced: never}).by)
+		return z.byGrant(key.Root, who, (&asking{question: &q, space: key.Root, isNamespaced: never}).allows)
 	}
 	return nil, false
 }
@@ -110,9 +110,9 @@ func (z *Authorizer) inView(root route.Root, who user.Info, q *question) ([]tabl
 		verbs = reads
 	}
 	for _, verb := range verbs {
-		content := about(verb, key.Locations.Group, key.Locations.Resource, ContentSubresource, "", root.Name)
-		if premises, ok := z.inSpace(key.Root, who, &content); ok {
-			return premises, true
+		content := newQuestion(verb, key.Locations.Group, key.Locations.Resource, ContentSubresource, "", root.Name)
+		if conditions, ok := z.inSpace(key.Root, who, &content); ok {
+			return conditions, true
 		}
 	}
 	return nil, false
@@ -135,11 +135,11 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 		verbs = reads
 	}
 	for _, verb := range verbs {
-		content := about(verb, v1alpha1.Group, ReportsResource, ContentSubresource, "", string(l))
-		premises, ok := z.within(s, who, &content)
+		content := newQuestion(verb, v1alpha1.Group, ReportsResource, ContentSubresource, "", string(l))
+		conditions, ok := z.within(s, who, &content)
 		if !ok || q.isPath {
 			if ok {
-				return premises, true
+				return conditions, true
 			}
 			continue
 		}
@@ -149,9 +149,9 @@ func (z *Authorizer) inReports(root route.Root, who user.Info, q *question) ([]t
 			// is. Then the right to all objects is needed.
 			called = key.Called{}
 		}
-		object := about(verb, q.group, q.resource, q.sub, called.Namespace, called.Name)
+		object := newQuestion(verb, q.group, q.resource, q.sub, called.Namespace, called.Name)
 		more, ok := z.within(s, who, &object)
-		return slices.Concat(premises, more), ok
+		return slices.Concat(conditions, more), ok
 	}
 	return nil, false
 }
@@ -173,7 +173,7 @@ func (z *Authorizer) inAllSpaces(who user.Info, q *question) ([]table.Condition,
 	if !ok {
 		return nil, false
 	}
-	elsewhere, ok := z.byGrant(key.AllSpaces, who, (&asking{question: q, space: key.AllSpaces, isNamespaced: never}).by)
+	elsewhere, ok := z.byGrant(key.AllSpaces, who, (&asking{question: q, space: key.AllSpaces, isNamespaced: never}).allows)
 	return slices.Concat(inRoot, elsewhere), ok
 }
 
@@ -187,12 +187,12 @@ func (z *Authorizer) inSpace(s key.Space, who user.Info, q *question) ([]table.C
 			}
 		}
 	}
-	return z.byGrant(s, who, a.by)
+	return z.byGrant(s, who, a.allows)
 }
 
 // enters decides whether a user has any right in a space.
 func (z *Authorizer) enters(s key.Space, who user.Info) ([]table.Condition, bool) {
-	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
+	locations := newQuestion("list", key.Locations.Group, key.Locations.Resource, "", "", "")
 	return z.inSpace(s, who, &locations)
 }
 
@@ -203,8 +203,8 @@ type asking struct {
 	isNamespaced func(group, resource string) bool
 }
 
-// by reports whether a Grant for the space allows the request.
-func (a *asking) by(g *grant) bool {
+// allows reports whether a Grant for the space allows the request.
+func (a *asking) allows(g *grant) bool {
 	if g.isRight && isBasic(a.question) {
 		return true
 	}
@@ -230,16 +230,16 @@ func (a *asking) by(g *grant) bool {
 // byGrant finds a Grant that applies to a space (AllSpaces: to all possible spaces), has the user
 // as subject, and suffices.
 func (z *Authorizer) byGrant(s key.Space, who user.Info, suffices func(*grant) bool) ([]table.Condition, bool) {
-	for g := range z.about(s, who) {
+	for g := range z.grantsFor(s, who) {
 		if suffices(g) {
-			return z.premises(g, s, who, suffices), true
+			return z.conditions(g, s, who, suffices), true
 		}
 	}
 	return nil, false
 }
 
-// about returns the Grants that apply to a space and have the user as subject.
-func (z *Authorizer) about(s key.Space, who user.Info) func(yield func(*grant) bool) {
+// grantsFor yields the Grants that apply to a space and have the user as subject.
+func (z *Authorizer) grantsFor(s key.Space, who user.Info) func(yield func(*grant) bool) {
 	return func(yield func(*grant) bool) {
 		if z.grants == nil {
 			return
@@ -249,13 +249,13 @@ func (z *Authorizer) about(s key.Space, who user.Info) func(yield func(*grant) b
 			spaces = spaces[:1]
 		}
 		var space *table.Row // read when needed
-		for _, of := range spaces {
+		for _, grantSpace := range spaces {
 			for i := -1; i < len(who.GetGroups()); i++ {
-				h := holder{of, v1alpha1.GrantSubjectUser, who.GetName()}
+				h := holder{grantSpace, v1alpha1.GrantSubjectUser, who.GetName()}
 				if i >= 0 {
 					h.kind, h.name = v1alpha1.GrantSubjectGroup, who.GetGroups()[i]
 				}
-				for _, g := range z.grants.of(h) {
+				for _, g := range z.grants.grantsOf(h) {
 					if g.byLabels() && space == nil && s != key.AllSpaces {
 						space, _ = z.table.Get(s.Key())
 					}
@@ -277,23 +277,23 @@ func isAbout(g *grant, s key.Space, row *table.Row) bool {
 	return g.reaches(s, row)
 }
 
-// premises returns the stream condition that a Grant still suffices. An edit of the Grant that does
-// not change this ends no stream.
-func (z *Authorizer) premises(g *grant, s key.Space, who user.Info, suffices func(*grant) bool) []table.Condition {
-	holds := func(now *grant, space *table.Row) bool {
-		return now != nil && now.concerns(who) && isAbout(now, s, space) && suffices(now)
+// conditions returns the stream condition that a Grant still suffices. An edit of the Grant that
+// does not change this ends no stream.
+func (z *Authorizer) conditions(g *grant, s key.Space, who user.Info, suffices func(*grant) bool) []table.Condition {
+	isMet := func(now *grant, space *table.Row) bool {
+		return now != nil && now.hasSubject(who) && isAbout(now, s, space) && suffices(now)
 	}
 	all := []table.Condition{{Key: g.entry.Key, IsMet: func(row *table.Row) bool {
 		var space *table.Row
 		if s != key.AllSpaces {
 			space, _ = z.table.Get(s.Key())
 		}
-		return holds(z.grants.at(row), space)
+		return isMet(z.grants.grantOf(row), space)
 	}}}
 	if g.byLabels() {
 		all = append(all, table.Condition{Key: s.Key(), IsMet: func(space *table.Row) bool {
 			row, _ := z.table.Get(g.entry.Key)
-			return holds(z.grants.at(row), space)
+			return isMet(z.grants.grantOf(row), space)
 		}})
 	}
 	return all

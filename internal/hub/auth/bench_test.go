@@ -65,7 +65,7 @@ func BenchmarkAuthorize(b *testing.B) {
 			a := authorizer.AttributesRecord{User: c.who, Verb: "list", APIGroup: "apps", Resource: "deployments", Namespace: "n", ResourceRequest: true}
 			b.ReportAllocs()
 			for b.Loop() {
-				if got, _, _ := z.Authorize(withPremises(ctx), a); got != c.want {
+				if got, _, _ := z.Authorize(withConditions(ctx), a); got != c.want {
 					b.Fatal(got)
 				}
 			}

@@ -16,16 +16,16 @@ import (
 // provider's space, and all rights that the provider gets. Rights that the binding already gave are
 // not checked again.
 func (w writer) lacksForBinding(l *lacks) (*held, error) {
-	var b, was v1alpha1.APIBinding
+	var b, previous v1alpha1.APIBinding
 	if err := w.into(&b); err != nil {
 		return nil, err
 	}
-	if old, ok := w.was.(*unstructured.Unstructured); ok && old != nil && !v1alpha1.IsForBelow(labels.Set(old.GetLabels())) {
-		if err := convert(old, &was); err != nil {
+	if old, ok := w.old.(*unstructured.Unstructured); ok && old != nil && !v1alpha1.IsForBelow(labels.Set(old.GetLabels())) {
+		if err := convert(old, &previous); err != nil {
 			return nil, err
 		}
 	}
-	if provider := key.Space(b.Spec.Export.Space); b.Spec.Export != was.Spec.Export && !w.binds(provider, b.Spec.Export.Name) {
+	if provider := key.Space(b.Spec.Export.Space); b.Spec.Export != previous.Spec.Export && !w.binds(provider, b.Spec.Export.Name) {
 		l.add(describe(&rbacv1.PolicyRule{
 			Verbs: []string{bindVerb}, APIGroups: []string{key.APIExports.Group}, Resources: []string{key.APIExports.Resource},
 			ResourceNames: []string{b.Spec.Export.Name},
@@ -33,7 +33,7 @@ func (w writer) lacksForBinding(l *lacks) (*held, error) {
 	}
 	h := w.heldIn(w.space, w.who)
 	for _, d := range b.Spec.Claims {
-		if d.State != v1alpha1.ClaimAccepted || slices.Contains(was.Spec.Claims, d) {
+		if d.State != v1alpha1.ClaimAccepted || slices.Contains(previous.Spec.Claims, d) {
 			continue
 		}
 		// The claimed verbs may change until the write.
@@ -48,7 +48,7 @@ func (w writer) binds(provider key.Space, export string) bool {
 	if provider == key.AllSpaces {
 		return false
 	}
-	q := about(bindVerb, key.APIExports.Group, key.APIExports.Resource, "", "", export)
+	q := newQuestion(bindVerb, key.APIExports.Group, key.APIExports.Resource, "", "", export)
 	_, ok := w.inSpace(provider, w.who, &q)
 	return ok
 }

@@ -20,30 +20,30 @@ import (
 
 // bind returns the error for a user that writes an APIBinding of space c with a spec; empty if it
 // is allowed.
-func (w *world) bind(who user.Info, spec, was string) string {
+func (w *world) bind(who user.Info, spec, old string) string {
 	w.t.Helper()
-	return w.bindLabeled(who, [2]string{spec}, [2]string{was})
+	return w.bindLabeled(who, [2]string{spec}, [2]string{old})
 }
 
 // bindLabeled is bind for specs and labels.
-func (w *world) bindLabeled(who user.Info, now, was [2]string) string {
+func (w *world) bindLabeled(who user.Info, now, old [2]string) string {
 	w.t.Helper()
-	decode := func(of [2]string) runtime.Object {
-		if of[0] == "" {
+	decode := func(settings [2]string) runtime.Object {
+		if settings[0] == "" {
 			return nil
 		}
 		var u unstructured.Unstructured
-		if err := yaml.Unmarshal([]byte(`{metadata: {name: b, labels: {`+of[1]+`}}, spec: `+of[0]+`}`), &u.Object); err != nil {
+		if err := yaml.Unmarshal([]byte(`{metadata: {name: b, labels: {`+settings[1]+`}}, spec: `+settings[0]+`}`), &u.Object); err != nil {
 			w.t.Fatal(err)
 		}
 		return &u
 	}
 	operation := admission.Create
-	if was[0] != "" {
+	if old[0] != "" {
 		operation = admission.Update
 	}
 	gvk := schema.GroupVersionKind{Group: v1alpha1.Group, Version: "v1alpha1", Kind: "APIBinding"}
-	a := admission.NewAttributesRecord(decode(now), decode(was), gvk, "", "b", gvk.GroupVersion().WithResource("apibindings"), "", operation, nil, false, who)
+	a := admission.NewAttributesRecord(decode(now), decode(old), gvk, "", "b", gvk.GroupVersion().WithResource("apibindings"), "", operation, nil, false, who)
 	err := admitter{w.decides}.Validate(context.WithValue(w.t.Context(), rootKey{}, route.Space("c")), a, nil)
 	if err == nil {
 		return ""
@@ -59,20 +59,20 @@ func TestWhoMayBind(t *testing.T) {
 	const here, other, rooted = `{export: {space: p, name: e}}`, `{export: {space: q, name: e}}`, `{export: {space: root, name: e}}`
 	w.grant("c", "consumer", `{subjects: [{kind: User, name: jane}], roles: [{name: admin}]}`)
 	want := `user "jane" needs rights that they do not hold: bind apiexports.orrery.dev ["e"] in space "p"`
-	if told := w.bind(jane, here, ""); !strings.HasSuffix(told, want) {
-		t.Errorf("without the right: %s", told)
+	if refusal := w.bind(jane, here, ""); !strings.HasSuffix(refusal, want) {
+		t.Errorf("without the right: %s", refusal)
 	}
 	w.put(objectIn("p", key.APIExports, "e"), []byte(`{"metadata":{"name":"e"}}`))
-	if told := w.bind(jane, here, ""); !strings.HasSuffix(told, want) {
-		t.Errorf("without the right to one that is there: %s", told)
+	if refusal := w.bind(jane, here, ""); !strings.HasSuffix(refusal, want) {
+		t.Errorf("without the right to one that is there: %s", refusal)
 	}
-	if told := w.bind(jane, here, here); told != "" {
-		t.Errorf("what is bound stays: %s", told)
+	if refusal := w.bind(jane, here, here); refusal != "" {
+		t.Errorf("what is bound stays: %s", refusal)
 	}
-	if told := w.bind(jane, other, here); told == "" {
+	if refusal := w.bind(jane, other, here); refusal == "" {
 		t.Error("another export can be had by an update")
 	}
-	if told := w.bind(jane, `{export: {space: "*", name: e}}`, ""); told == "" {
+	if refusal := w.bind(jane, `{export: {space: "*", name: e}}`, ""); refusal == "" {
 		t.Error("all spaces at once are a provider")
 	}
 	for _, c := range []struct {
@@ -92,12 +92,12 @@ func TestWhoMayBind(t *testing.T) {
 	} {
 		w.grant(c.in, "g", `{subjects: [{kind: User, name: jane}], `+c.spec+`}`)
 		for _, spec := range c.yes {
-			if told := w.bind(jane, spec, ""); told != "" {
-				t.Errorf("%s in %s: %s: %s", c.spec, c.in, spec, told)
+			if refusal := w.bind(jane, spec, ""); refusal != "" {
+				t.Errorf("%s in %s: %s: %s", c.spec, c.in, spec, refusal)
 			}
 		}
 		for _, spec := range c.no {
-			if told := w.bind(jane, spec, ""); told == "" {
+			if refusal := w.bind(jane, spec, ""); refusal == "" {
 				t.Errorf("%s in %s: %s is let in", c.spec, c.in, spec)
 			}
 		}
@@ -113,15 +113,15 @@ func TestBelowTakesEffect(t *testing.T) {
 	const spec, label = `{export: {space: p, name: e}}`, v1alpha1.ForLabel + ": " + v1alpha1.ForBelow
 	w.grant("c", "consumer", `{subjects: [{kind: User, name: jane}], roles: [{name: admin}]}`)
 	here, below := [2]string{spec}, [2]string{spec, label}
-	if told := w.bindLabeled(jane, here, below); !strings.Contains(told, `bind apiexports.orrery.dev ["e"] in space "p"`) {
-		t.Errorf("without the right: %q", told)
+	if refusal := w.bindLabeled(jane, here, below); !strings.Contains(refusal, `bind apiexports.orrery.dev ["e"] in space "p"`) {
+		t.Errorf("without the right: %q", refusal)
 	}
-	if told := w.bindLabeled(jane, below, below); told != "" {
-		t.Errorf("nothing changes: %s", told)
+	if refusal := w.bindLabeled(jane, below, below); refusal != "" {
+		t.Errorf("nothing changes: %s", refusal)
 	}
 	w.grant("p", "bind", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexports], resourceNames: [e], verbs: [bind]}]}`)
-	if told := w.bindLabeled(jane, here, below); told != "" {
-		t.Errorf("with the right: %s", told)
+	if refusal := w.bindLabeled(jane, here, below); refusal != "" {
+		t.Errorf("with the right: %s", refusal)
 	}
 }
 
@@ -131,12 +131,12 @@ func TestWhoMayAcceptClaims(t *testing.T) {
 	w := newWorld(t)
 	jane := named("jane")
 	w.grant("p", "bind", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexports], verbs: [bind]}]}`)
-	claims := func(of ...string) string {
-		return fmt.Sprintf(`{export: {space: p, name: e}, claims: [%s]}`, strings.Join(of, ", "))
+	claims := func(settings ...string) string {
+		return fmt.Sprintf(`{export: {space: p, name: e}, claims: [%s]}`, strings.Join(settings, ", "))
 	}
 	const secrets, no, maps = `{group: "", resource: secrets, state: Accepted}`, `{group: "", resource: secrets, state: Rejected}`, `{group: "", resource: configmaps, state: Accepted}`
 	for _, c := range []struct {
-		spec, now, was string
+		spec, now, old string
 		may            bool
 	}{
 		{`verbs: [get, list, watch]`, claims(secrets), "", false},
@@ -149,8 +149,8 @@ func TestWhoMayAcceptClaims(t *testing.T) {
 		{`verbs: [get]`, claims(secrets, strings.Replace(maps, "Accepted", "Rejected", 1)), claims(secrets), true},
 	} {
 		w.grant("c", "g", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [""], resources: [secrets], `+c.spec+`}]}`)
-		if told := w.bind(jane, c.now, c.was); (told == "") != c.may {
-			t.Errorf("%s: %s after %s: %q", c.spec, c.now, c.was, told)
+		if refusal := w.bind(jane, c.now, c.old); (refusal == "") != c.may {
+			t.Errorf("%s: %s after %s: %q", c.spec, c.now, c.old, refusal)
 		}
 	}
 }

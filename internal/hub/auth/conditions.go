@@ -20,24 +20,24 @@ type letIn struct {
 
 type letInKey struct{}
 
-// withPremises returns a context in which restOn collects stream conditions.
-func withPremises(ctx context.Context) context.Context {
+// withConditions returns a context in which restOn collects stream conditions.
+func withConditions(ctx context.Context) context.Context {
 	return context.WithValue(ctx, letInKey{}, &letIn{})
 }
 
 // restOn adds a condition that must hold as long as the request is served. A stream ends when it no
 // longer holds. The condition has no End: each kind of stream sets its own.
-func restOn(ctx context.Context, premise table.Condition) {
+func restOn(ctx context.Context, condition table.Condition) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.all = append(l.all, premise)
+		l.all = append(l.all, condition)
 	}
 }
 
-// PremisesOf returns the stream conditions of a request's access. A stream must end when one of
+// ConditionsOf returns the stream conditions of a request's access. A stream must end when one of
 // them no longer holds.
-func PremisesOf(ctx context.Context) []table.Condition {
+func ConditionsOf(ctx context.Context) []table.Condition {
 	l, ok := ctx.Value(letInKey{}).(*letIn)
 	if !ok {
 		return nil
@@ -50,7 +50,7 @@ func PremisesOf(ctx context.Context) []table.Condition {
 // Confirm fails if a condition of the request's access no longer holds. A response after it never
 // shows a state in which the request would have been refused.
 func Confirm(ctx context.Context, t *table.Table) error {
-	for _, p := range PremisesOf(ctx) {
+	for _, p := range ConditionsOf(ctx) {
 		if row, _ := t.Get(p.Key); !p.IsMet(row) {
 			return errJustEnded()
 		}

@@ -13,11 +13,11 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// TestPremisesOfDecisions: code that decides about a request in apiserver's filters can add stream
+// TestConditionsOfDecisions: code that decides about a request in apiserver's filters can add stream
 // conditions, and only the handler of that request finds them.
-func TestPremisesOfDecisions(t *testing.T) {
+func TestConditionsOfDecisions(t *testing.T) {
 	var served []table.Condition
-	handler := filters.WithAuthorization(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served = PremisesOf(r.Context()) }),
+	handler := filters.WithAuthorization(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { served = ConditionsOf(r.Context()) }),
 		authorizer.AuthorizerFunc(func(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 			restOn(ctx, table.Condition{Key: "o/root/orrery.dev/somethings/" + a.GetUser().GetName()})
 			return authorizer.DecisionAllow, "", nil
@@ -29,7 +29,7 @@ func TestPremisesOfDecisions(t *testing.T) {
 		t.Errorf("rests on %+v", served)
 	}
 	restOn(t.Context(), table.Condition{Key: "nobody"})
-	if all := PremisesOf(t.Context()); len(all) != 0 {
+	if all := ConditionsOf(t.Context()); len(all) != 0 {
 		t.Errorf("without a request: %+v", all)
 	}
 }

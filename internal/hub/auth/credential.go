@@ -46,12 +46,12 @@ func CredentialOf(ctx context.Context) Credential {
 	return l.credential
 }
 
-// showing records the credential of a request in its context.
-func showing(ctx context.Context, note func(*Credential)) {
+// recordCredential records the credential of a request in its context.
+func recordCredential(ctx context.Context, record func(*Credential)) {
 	if l, ok := ctx.Value(letInKey{}).(*letIn); ok {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		note(&l.credential)
+		record(&l.credential)
 	}
 }
 
@@ -112,13 +112,13 @@ func limit(ctx context.Context, t *table.Table, scope *bearer.Scope) error {
 		return nil
 	}
 	if scope.Space != key.Root {
-		holds := func(row *table.Row) bool { return row != nil && row.Meta.UID == scope.UID }
-		if row, _ := t.Get(scope.Space.Key()); !holds(row) {
+		isMet := func(row *table.Row) bool { return row != nil && row.Meta.UID == scope.UID }
+		if row, _ := t.Get(scope.Space.Key()); !isMet(row) {
 			return toldError(fmt.Sprintf("the credential is for a space %q that is gone", scope.Space))
 		}
-		restOn(ctx, table.Condition{Key: scope.Space.Key(), IsMet: holds})
+		restOn(ctx, table.Condition{Key: scope.Space.Key(), IsMet: isMet})
 	}
-	showing(ctx, func(c *Credential) { c.Scope, c.payer = scope, "space "+string(scope.Space) })
+	recordCredential(ctx, func(c *Credential) { c.Scope, c.payer = scope, "space "+string(scope.Space) })
 	return nil
 }
 
@@ -158,8 +158,8 @@ func (e toldError) Error() string { return string(e) }
 
 // toldOf returns the error for a client that is refused.
 func toldOf(err error) string {
-	if told, ok := errors.AsType[toldError](err); ok {
-		return string(told)
+	if refusal, ok := errors.AsType[toldError](err); ok {
+		return string(refusal)
 	}
 	var several interface{ Errors() []error } // of several authenticators
 	if errors.As(err, &several) {

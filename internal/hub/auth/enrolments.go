@@ -83,7 +83,7 @@ func (e *Enrolments) NewToken(ctx context.Context, l key.Location, shard int, ui
 // Revoke invalidates all credentials and join tokens of the agents of a location.
 func (e *Enrolments) Revoke(ctx context.Context, l key.Location, uid, who string) error {
 	err := e.change(ctx, l, uid, func(r enroll.Record) (enroll.Record, error) {
-		return r.RevokeAll(enroll.Revocation{At: e.config.Now(), Message: "revoked by " + who}), nil
+		return r.RevokeAll(enroll.Revocation{Time: e.config.Now(), Message: "revoked by " + who}), nil
 	})
 	if err == nil {
 		e.config.Logger.Warn("the enrolment of a location was revoked", "location", l, "by", who)
@@ -104,11 +104,11 @@ func (e *Enrolments) Readmit(ctx context.Context, l key.Location, shard int, uid
 // exist.
 func (e *Enrolments) record(l key.Location) (r enroll.Record, row *table.Row, ok bool) {
 	row, _ = e.config.Table.Get(key.Enrolment(l))
-	of, _ := e.config.Table.Get(l.Key())
-	if of == nil || of.Meta.UID == "" {
+	location, _ := e.config.Table.Get(l.Key())
+	if location == nil || location.Meta.UID == "" {
 		return r, nil, false
 	}
-	return recordOf(row, of.Meta.UID), row, true
+	return recordOf(row, location.Meta.UID), row, true
 }
 
 func recordOf(row *table.Row, uid string) enroll.Record {
@@ -124,8 +124,8 @@ var errBusy = errors.New("the location's enrolment is being changed by others; t
 // changeOf is change for the part of the record that belongs to one agent of the location.
 func (e *Enrolments) changeOf(ctx context.Context, l key.Location, shard int, uid string, step func(enroll.Record) (enroll.Record, error)) error {
 	return e.change(ctx, l, uid, func(all enroll.Record) (enroll.Record, error) {
-		part, err := step(all.Of(shard))
-		return all.With(part), err
+		agentRecord, err := step(all.ForShard(shard))
+		return all.With(agentRecord), err
 	})
 }
 
@@ -163,16 +163,16 @@ func (e *Enrolments) change(ctx context.Context, l key.Location, uid string, ste
 	return errBusy
 }
 
-// judge returns an error if a credential is invalid. The first use of a credential is recorded. The
-// use of one that was already renewed revokes the enrolment.
-func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
-	news, err := e.look(c)
+// checkCredential returns an error if a credential is invalid. The first use of a credential is
+// recorded. The use of one that was already renewed revokes the enrolment.
+func (e *Enrolments) checkCredential(r *http.Request, c enroll.Credential) error {
+	news, err := e.lookup(c)
 	if errors.Is(err, enroll.ErrOther) || errors.Is(err, enroll.ErrRevoked) {
 		// Another hub may have just added the location or enrolled its agent.
 		if err := e.fresh.wait(r.Context()); err != nil {
 			return err
 		}
-		news, err = e.look(c)
+		news, err = e.lookup(c)
 	}
 	switch {
 	case errors.Is(err, enroll.ErrSuperseded):
@@ -184,7 +184,7 @@ func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 		return err
 	}
 	err = e.changeOf(r.Context(), c.Location, c.Shard, c.UID, func(now enroll.Record) (enroll.Record, error) {
-		if _, err := now.Judge(c); err != nil {
+		if _, err := now.Check(c); err != nil {
 			return now, err
 		}
 		return now.Use(c), nil
@@ -197,13 +197,13 @@ func (e *Enrolments) judge(r *http.Request, c enroll.Credential) error {
 	return err
 }
 
-// look checks a credential by the table.
-func (e *Enrolments) look(c enroll.Credential) (news bool, err error) {
+// lookup checks a credential by the table.
+func (e *Enrolments) lookup(c enroll.Credential) (news bool, err error) {
 	record, _, ok := e.record(c.Location)
 	if !ok {
 		return false, enroll.ErrOther
 	}
-	return record.Of(c.Shard).Judge(c)
+	return record.ForShard(c.Shard).Check(c)
 }
 
 // spent returns the error for a renewed credential. If the request can't be from before the
@@ -215,11 +215,11 @@ func (e *Enrolments) spent(r *http.Request, c enroll.Credential) error {
 	revoked := false
 	err := e.changeOf(r.Context(), c.Location, c.Shard, c.UID, func(now enroll.Record) (enroll.Record, error) {
 		revoked = false
-		if _, err := now.Judge(c); !errors.Is(err, enroll.ErrSpent) {
+		if _, err := now.Check(c); !errors.Is(err, enroll.ErrSpent) {
 			return now, err
 		}
 		revoked = true
-		return now.Revoke(enroll.Revocation{At: e.config.Now(), Reused: true, Shown: new(c.Mark()), Message: fmt.Sprintf(
+		return now.Revoke(enroll.Revocation{Time: e.config.Now(), Reused: true, Shown: new(c.Mark()), Message: fmt.Sprintf(
 			"credential %d, which was renewed and spent, was shown again, from %s: two agents have it", c.Number, r.RemoteAddr)}), nil
 	})
 	if revoked {

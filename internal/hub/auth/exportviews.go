@@ -21,10 +21,10 @@ const bindVerb = "bind"
 // everyVerb returns all verbs on objects.
 func everyVerb() []string { return slices.Concat(reads, writes) }
 
-// onShelf decides by the right to the content of an APIExport, or of a slice of an APIExportView,
-// in its provider's space. It decides for each verb, equally for the objects of one consumer and of
-// all. The export, view or consumer need not exist.
-func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]table.Condition, bool) {
+// inExportView decides by the right to the content of an APIExport, or of a slice of an
+// APIExportView, in its provider's space. It decides for each verb, equally for the objects of one
+// consumer and of all. The export, view or consumer need not exist.
+func (z *Authorizer) inExportView(root route.Root, who user.Info, q *question) ([]table.Condition, bool) {
 	f, _, ok := root.Shelf()
 	if !ok || f.Space == key.AllSpaces {
 		return nil, false
@@ -38,16 +38,16 @@ func (z *Authorizer) onShelf(root route.Root, who user.Info, q *question) ([]tab
 	}
 	for _, verb := range verbs {
 		content := contentOf(f, verb)
-		if premises, ok := z.inSpace(f.Space, who, &content); ok {
-			return premises, true
+		if conditions, ok := z.inSpace(f.Space, who, &content); ok {
+			return conditions, true
 		}
 	}
 	return nil, false
 }
 
-// lackingOnShelf names the missing right for a request to an export view. It depends only on the
-// path, so it does not reveal what exists. It is "" for other requests.
-func lackingOnShelf(root route.Root, a authorizer.Attributes) string {
+// lackingInExportView names the missing right for a request to an export view. It depends only on
+// the path, so it does not reveal what exists. It is "" for other requests.
+func lackingInExportView(root route.Root, a authorizer.Attributes) string {
 	f, _, ok := root.Shelf()
 	if !ok || f.Space == key.AllSpaces {
 		return ""
@@ -63,9 +63,9 @@ func lackingOnShelf(root route.Root, a authorizer.Attributes) string {
 // contentOf returns the request for a verb on the content of an export view.
 func contentOf(f key.Shelf, verb string) question {
 	if !f.View {
-		return about(verb, key.APIExports.Group, key.APIExports.Resource, ContentSubresource, "", f.Name)
+		return newQuestion(verb, key.APIExports.Group, key.APIExports.Resource, ContentSubresource, "", f.Name)
 	}
-	return about(verb, key.APIExportViews.Group, key.APIExportViews.Resource, ContentSubresource, "", f.Name+":"+f.Value)
+	return newQuestion(verb, key.APIExportViews.Group, key.APIExportViews.Resource, ContentSubresource, "", f.Name+":"+f.Value)
 }
 
 // binds reports whether a request is for binding an export.
@@ -73,13 +73,13 @@ func (q *question) binds() bool {
 	return q.verb == bindVerb && q.group == key.APIExports.Group && q.whole == key.APIExports.Resource
 }
 
-// rulesOnShelf returns the kinds of an export view with the verbs that are both granted and
+// rulesInExportView returns the kinds of an export view with the verbs that are both granted and
 // offered.
-func (r *reviewer) rulesOnShelf(root route.Root, who user.Info) (status authorizationv1.SubjectRulesReviewStatus) {
+func (r *reviewer) rulesInExportView(root route.Root, who user.Info) (status authorizationv1.SubjectRulesReviewStatus) {
 	var granted []string
 	for _, verb := range everyVerb() {
-		q := about(verb, "", "", "", "", "")
-		if _, ok := r.authorizer.onShelf(root, who, &q); ok || r.authorizer.mayAll(who) {
+		q := newQuestion(verb, "", "", "", "", "")
+		if _, ok := r.authorizer.inExportView(root, who, &q); ok || r.authorizer.mayAll(who) {
 			granted = append(granted, verb)
 		}
 	}

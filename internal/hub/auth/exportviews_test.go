@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// shelfRequests returns requests for each verb, and the same for subresources.
-func shelfRequests() map[string][]string {
+// exportViewRequests returns requests for each verb, and the same for subresources.
+func exportViewRequests() map[string][]string {
 	const all, one = "/apis/example.org/v1/namespaces/n/widgets", "/apis/example.org/v1/namespaces/n/widgets/w"
 	return map[string][]string{
 		"get": {"GET " + one, "GET " + one + "/status"}, "list": {"GET " + all, "GET /apis/example.org/v1/widgets"},
@@ -34,34 +34,34 @@ func below(root route.Root, request string) string {
 	return method + " " + root.String() + path
 }
 
-// TestShelvesVerbByVerb: each verb on each export view needs the right to it, for the objects of
+// TestExportViewsVerbByVerb: each verb on each export view needs the right to it, for the objects of
 // one space as for those of all. A right to one export view is no right to another.
-func TestShelvesVerbByVerb(t *testing.T) {
+func TestExportViewsVerbByVerb(t *testing.T) {
 	w := newWorld(t)
 	w.space("p", "team=x")
 	jane := named("jane")
-	shelves := map[key.Shelf]string{
+	exportViews := map[key.Shelf]string{
 		{Space: "p", Name: "e"}:                         `resources: [apiexports/content], resourceNames: [e]`,
 		{Space: "p", Name: "v", View: true, Value: "a"}: `resources: [apiexportviews/content], resourceNames: ["v:a"]`,
 		{Space: "p", Name: "v", View: true}:             `resources: [apiexportviews/content], resourceNames: ["v:"]`,
 	}
 	others := []key.Shelf{{Space: "q", Name: "e"}, {Space: "p", Name: "v"}, {Space: "p", Name: "e", View: true}, {Space: "p", Name: "v", View: true, Value: "b"}}
-	for f := range shelves {
+	for f := range exportViews {
 		others = append(others, f)
 	}
-	for of, rule := range shelves {
-		for granted := range shelfRequests() {
+	for view, rule := range exportViews {
+		for granted := range exportViewRequests() {
 			w.grant("p", "g", fmt.Sprintf(`{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], %s, verbs: [%s]}]}`, rule, granted))
-			for verb, requests := range shelfRequests() {
+			for verb, requests := range exportViewRequests() {
 				for _, r := range requests {
 					for _, f := range others {
 						for _, s := range []key.Space{key.AllSpaces, "c", "p", key.Root} {
 							want := http.StatusForbidden
-							if f == of && verb == granted {
+							if f == view && verb == granted {
 								want = http.StatusOK
 							}
 							if code := w.code(jane, below(route.ShelfRoot(f, s), r)); code != want {
-								t.Errorf("%s of %s granted: %s: %d", granted, of, below(route.ShelfRoot(f, s), r), code)
+								t.Errorf("%s of %s granted: %s: %d", granted, view, below(route.ShelfRoot(f, s), r), code)
 							}
 						}
 					}
@@ -71,8 +71,8 @@ func TestShelvesVerbByVerb(t *testing.T) {
 	}
 }
 
-// TestShelvesByGrant lists other rights that include an export view, and rights that do not.
-func TestShelvesByGrant(t *testing.T) {
+// TestExportViewsByGrant lists other rights that include an export view, and rights that do not.
+func TestExportViewsByGrant(t *testing.T) {
 	w := newWorld(t)
 	w.space("p", "team=x")
 	const widgets, slice = "/views/exports/p/e/spaces/*", "/views/slices/p/v/values/a/spaces/c"
@@ -114,29 +114,29 @@ func TestShelvesByGrant(t *testing.T) {
 	}
 }
 
-// TestShelvesArePremises: a stream of an export view depends on the Grant.
-func TestShelvesArePremises(t *testing.T) {
+// TestExportViewsAreConditions: a stream of an export view depends on the Grant.
+func TestExportViewsAreConditions(t *testing.T) {
 	w := newWorld(t)
 	const spec = `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexportviews/content], resourceNames: [%q], verbs: [watch]}]}`
 	w.grant("p", "g", fmt.Sprintf(spec, "v:a"))
 	jane := somebody{Info: named("jane"), t: t, authorizer: w.decides}
-	premises := jane.premises("GET", "/views/slices/p/v/values/a/spaces/*/apis/example.org/v1/widgets?watch=1")
-	if len(premises) != 1 {
-		t.Fatalf("rests on %+v", premises)
+	conditions := jane.conditions("GET", "/views/slices/p/v/values/a/spaces/*/apis/example.org/v1/widgets?watch=1")
+	if len(conditions) != 1 {
+		t.Fatalf("rests on %+v", conditions)
 	}
 	for _, c := range []struct {
 		spec string
 		want bool
 	}{{fmt.Sprintf(spec, "v:a"), true}, {fmt.Sprintf(spec, "v:b"), false}, {fmt.Sprintf(spec, "v:a"), true}, {"", false}} {
 		w.grant("p", "g", c.spec)
-		if row, _ := w.table.Get(premises[0].Key); premises[0].IsMet(row) != c.want {
+		if row, _ := w.table.Get(conditions[0].Key); conditions[0].IsMet(row) != c.want {
 			t.Errorf("%s: want %v", c.spec, c.want)
 		}
 	}
 }
 
-// TestReviewsOfShelves: in an export view, no user may do more than is exported or claimed.
-func TestReviewsOfShelves(t *testing.T) {
+// TestReviewsOfExportViews: in an export view, no user may do more than is exported or claimed.
+func TestReviewsOfExportViews(t *testing.T) {
 	builtin, err := registry.New()
 	if err != nil {
 		t.Fatal(err)
@@ -147,32 +147,32 @@ func TestReviewsOfShelves(t *testing.T) {
 		return r == key.NewResource("", "secrets") && (verb == "list" || s == "c" && verb != "delete") || r.Group == "example.org"
 	}
 	secrets := slices.DeleteFunc(slices.Clone(builtin.Builtin("a").Kinds()), func(k *kinds.Kind) bool { return k.GVR.Resource != "secrets" })
-	review := func(s key.Space) asked {
+	review := func(s key.Space) reviewRequest {
 		catalog := kinds.NewCatalog(secrets, nil)
-		return asked{&reviewer{catalog: catalog, authorizer: w.decides, allowed: claimed}, route.ShelfRoot(key.Shelf{Space: "p", Name: "e"}, s)}
+		return reviewRequest{&reviewer{catalog: catalog, authorizer: w.decides, allowed: claimed}, route.ShelfRoot(key.Shelf{Space: "p", Name: "e"}, s)}
 	}
 	for _, c := range []struct {
-		of              key.Space
-		verb, group, on string
-		may             bool
+		space                 key.Space
+		verb, group, resource string
+		may                   bool
 	}{
 		{"*", "list", "", "secrets", true}, {"*", "create", "", "secrets", false}, {"c", "create", "", "secrets", true}, {"c", "get", "", "secrets", false},
 		{"c", "list", "", "configmaps", false}, {"c", "create", "example.org", "widgets", true}, {"c", "delete", "example.org", "widgets", false},
 		{"c", "create", "authorization.k8s.io", "selfsubjectaccessreviews", true}, {"c", "*", "*", "*", false},
 	} {
 		r := &authorizationv1.SelfSubjectAccessReview{}
-		r.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: c.verb, Group: c.group, Resource: c.on}
-		if ask(t, review(c.of), named("jane"), r); r.Status.Allowed != c.may {
+		r.Spec.ResourceAttributes = &authorizationv1.ResourceAttributes{Verb: c.verb, Group: c.group, Resource: c.resource}
+		if sendReview(t, review(c.space), named("jane"), r); r.Status.Allowed != c.may {
 			t.Errorf("%+v: %+v", c, r.Status)
 		}
 	}
 	rules := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n"}}
-	ask(t, review("c"), named("jane"), rules)
+	sendReview(t, review("c"), named("jane"), rules)
 	if all := rules.Status.ResourceRules; len(all) != 3 || !slices.Equal(all[0].Resources, []string{"secrets"}) || !slices.Equal(all[0].Verbs, []string{"list", "create"}) {
 		t.Errorf("rules: %+v", all)
 	}
 	rules = &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n"}}
-	if ask(t, review("c"), named("joe"), rules); len(rules.Status.ResourceRules)+len(rules.Status.NonResourceRules) != 0 {
+	if sendReview(t, review("c"), named("joe"), rules); len(rules.Status.ResourceRules)+len(rules.Status.NonResourceRules) != 0 {
 		t.Errorf("rules of another: %+v", rules.Status)
 	}
 }

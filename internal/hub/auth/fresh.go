@@ -48,7 +48,7 @@ func (f *fresh) wait(ctx context.Context) error {
 	f.mu.Unlock()
 	if leads {
 		// The conditions of the leader do not apply to the others.
-		f.lead(withPremises(context.WithoutCancel(ctx)), r)
+		f.lead(withConditions(context.WithoutCancel(ctx)), r)
 	}
 	select {
 	case <-r.done:

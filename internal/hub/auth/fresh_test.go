@@ -81,14 +81,14 @@ func TestNobodyWaitsForOthers(t *testing.T) {
 // TestRoundsRestOnNothing: the end of the leading request's conditions affects no other request.
 func TestRoundsRestOnNothing(t *testing.T) {
 	f := newFresh(func(ctx context.Context) error {
-		if len(PremisesOf(ctx)) > 0 {
+		if len(ConditionsOf(ctx)) > 0 {
 			return errors.New("the round rests on its leader")
 		}
 		return nil
 	})
-	ctx := withPremises(t.Context())
+	ctx := withConditions(t.Context())
 	restOn(ctx, table.Condition{Key: "x"})
-	if err := f.wait(ctx); err != nil || len(PremisesOf(ctx)) != 1 {
+	if err := f.wait(ctx); err != nil || len(ConditionsOf(ctx)) != 1 {
 		t.Errorf("got %v", err)
 	}
 }

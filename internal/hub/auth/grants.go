@@ -40,12 +40,12 @@ func compile(row *table.Row) *grant {
 		return nil // the API rejects such a Grant
 	}
 	g := &grant{entry: row.Entry, space: s, spec: object.Spec}
-	if of := g.spec.Spaces; of != nil {
+	if spaces := g.spec.Spaces; spaces != nil {
 		if s != key.Root {
 			return nil
 		}
-		if of.Selector != nil {
-			selector, err := metav1.LabelSelectorAsSelector(of.Selector)
+		if spaces.Selector != nil {
+			selector, err := metav1.LabelSelectorAsSelector(spaces.Selector)
 			if err != nil {
 				return nil
 			}
@@ -83,8 +83,8 @@ func (g *grant) reaches(s key.Space, row *table.Row) bool {
 	return row != nil && g.selector.Matches(row.Meta.Labels)
 }
 
-// concerns reports whether a user is a subject of the Grant.
-func (g *grant) concerns(who user.Info) bool {
+// hasSubject reports whether a user is a subject of the Grant.
+func (g *grant) hasSubject(who user.Info) bool {
 	return slices.ContainsFunc(g.spec.Subjects, func(s v1alpha1.GrantSubject) bool {
 		switch s.Kind {
 		case v1alpha1.GrantSubjectUser:
@@ -133,8 +133,8 @@ func (g *grant) holders() []holder {
 type Grants struct {
 	mu  sync.RWMutex
 	all map[string]*grant
-	// by contains slices that are only appended to.
-	by map[holder][]*grant
+	// byHolder contains slices that are only appended to.
+	byHolder map[holder][]*grant
 }
 
 var _ table.Observer = (*Grants)(nil)
@@ -150,7 +150,7 @@ func NewGrants() *Grants {
 func (g *Grants) Reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.all, g.by = map[string]*grant{}, map[holder][]*grant{}
+	g.all, g.byHolder = map[string]*grant{}, map[holder][]*grant{}
 }
 
 // Observe implements table.Observer.
@@ -173,11 +173,11 @@ func (g *Grants) replace(k string, row *table.Row) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if was := g.all[k]; was != nil {
-		for _, h := range was.holders() {
-			g.by[h] = slices.DeleteFunc(slices.Clone(g.by[h]), func(one *grant) bool { return one == was })
-			if len(g.by[h]) == 0 {
-				delete(g.by, h)
+	if old := g.all[k]; old != nil {
+		for _, h := range old.holders() {
+			g.byHolder[h] = slices.DeleteFunc(slices.Clone(g.byHolder[h]), func(one *grant) bool { return one == old })
+			if len(g.byHolder[h]) == 0 {
+				delete(g.byHolder, h)
 			}
 		}
 		delete(g.all, k)
@@ -187,19 +187,19 @@ func (g *Grants) replace(k string, row *table.Row) {
 	}
 	g.all[k] = now
 	for _, h := range now.holders() {
-		g.by[h] = append(g.by[h], now)
+		g.byHolder[h] = append(g.byHolder[h], now)
 	}
 }
 
-// of returns the Grants of a holder. The caller must not change the slice.
-func (g *Grants) of(h holder) []*grant {
+// grantsOf returns the Grants of a holder. The caller must not change the slice.
+func (g *Grants) grantsOf(h holder) []*grant {
 	g.mu.RLock()
 	defer g.mu.RUnlock()
-	return g.by[h]
+	return g.byHolder[h]
 }
 
-// at returns the Grant of a row; nil if there is none.
-func (g *Grants) at(row *table.Row) *grant {
+// grantOf returns the Grant of a row; nil if there is none.
+func (g *Grants) grantOf(row *table.Row) *grant {
 	if row == nil {
 		return nil
 	}

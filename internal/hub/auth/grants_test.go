@@ -253,25 +253,25 @@ func TestActingAsByGrants(t *testing.T) {
 	}
 }
 
-// TestGrantsArePremises: a stream that a Grant allows depends on it, and on the space labels by
+// TestGrantsAreConditions: a stream that a Grant allows depends on it, and on the space labels by
 // which it applies, and on nothing else.
-func TestGrantsArePremises(t *testing.T) {
+func TestGrantsAreConditions(t *testing.T) {
 	const pods = `rules: [{apiGroups: [""], resources: [pods], verbs: [watch]}]`
-	const by = `{subjects: [{kind: Group, name: devs}], ` + pods
+	const spec = `{subjects: [{kind: Group, name: devs}], ` + pods
 	w := newWorld(t)
 	w.space("a", "team=x")
-	w.grant(key.Root, "g", by+`, spaces: {selector: {matchLabels: {team: x}}}}`)
-	holds := func() bool {
-		premises := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.premises("GET", "/spaces/a/api/v1/pods?watch=1")
-		if len(premises) != 2 {
-			t.Fatalf("rests on %+v", premises)
+	w.grant(key.Root, "g", spec+`, spaces: {selector: {matchLabels: {team: x}}}}`)
+	isMet := func() bool {
+		conditions := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.conditions("GET", "/spaces/a/api/v1/pods?watch=1")
+		if len(conditions) != 2 {
+			t.Fatalf("rests on %+v", conditions)
 		}
 		return true
 	}
-	holds()
-	premises := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.premises("GET", "/spaces/a/api/v1/pods?watch=1")
+	isMet()
+	conditions := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.conditions("GET", "/spaces/a/api/v1/pods?watch=1")
 	still := func() bool {
-		for _, p := range premises {
+		for _, p := range conditions {
 			if row, _ := w.table.Get(p.Key); !p.IsMet(row) {
 				return false
 			}
@@ -288,16 +288,16 @@ func TestGrantsArePremises(t *testing.T) {
 		{"more is allowed", func() {
 			w.grant(key.Root, "g", `{subjects: [{kind: User, name: x}, {kind: Group, name: devs}], roles: [{name: view}], spaces: {selector: {}}}`)
 		}, true},
-		{"as before", func() { w.grant(key.Root, "g", by+reach) }, true},
+		{"as before", func() { w.grant(key.Root, "g", spec+reach) }, true},
 		{"another label", func() { w.space("a", "team=y") }, false},
 		{"the label again", func() { w.space("a", "team=x") }, true},
 		{"the space is gone", func() { w.put(objectIn(key.Root, key.Spaces, "a"), nil) }, false},
 		{"it is there again", func() { w.space("a", "team=x") }, true},
-		{"another subject", func() { w.grant(key.Root, "g", strings.Replace(by, "devs", "ops", 1)+reach) }, false},
-		{"as before again", func() { w.grant(key.Root, "g", by+reach) }, true},
-		{"other verbs", func() { w.grant(key.Root, "g", strings.Replace(by, "watch", "list", 1)+reach) }, false},
-		{"another reach", func() { w.grant(key.Root, "g", by+`, spaces: {names: [b]}}`) }, false},
-		{"only root", func() { w.grant(key.Root, "g", by+`}`) }, false},
+		{"another subject", func() { w.grant(key.Root, "g", strings.Replace(spec, "devs", "ops", 1)+reach) }, false},
+		{"as before again", func() { w.grant(key.Root, "g", spec+reach) }, true},
+		{"other verbs", func() { w.grant(key.Root, "g", strings.Replace(spec, "watch", "list", 1)+reach) }, false},
+		{"another reach", func() { w.grant(key.Root, "g", spec+`, spaces: {names: [b]}}`) }, false},
+		{"only root", func() { w.grant(key.Root, "g", spec+`}`) }, false},
 		{"gone", func() { w.grant(key.Root, "g", "") }, false},
 	} {
 		if c.do(); still() != c.want {

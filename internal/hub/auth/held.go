@@ -38,23 +38,23 @@ func newHeldRule(r rbacv1.PolicyRule, namespaces []string) heldRule {
 	return heldRule{r, slices.Sorted(slices.Values(namespaces))}
 }
 
-// covers reports whether the rule allows what a part of another rule allows, like RBAC, except for
+// covers reports whether the rule allows the single action of another rule, like RBAC, except for
 // object names.
-func (r *heldRule) covers(part *rbacv1.PolicyRule, namespace string) bool {
+func (r *heldRule) covers(single *rbacv1.PolicyRule, namespace string) bool {
 	if len(r.namespaces) > 0 {
 		if _, in := slices.BinarySearch(r.namespaces, namespace); namespace == "" || !in {
 			return false
 		}
 	}
-	if !has(r.Verbs, part.Verbs[0]) {
+	if !containsOrAll(r.Verbs, single.Verbs[0]) {
 		return false
 	}
-	if len(part.NonResourceURLs) > 0 {
-		return slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return pathMatches(url, part.NonResourceURLs[0]) })
+	if len(single.NonResourceURLs) > 0 {
+		return slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return pathMatches(url, single.NonResourceURLs[0]) })
 	}
-	resource, sub, _ := strings.Cut(part.Resources[0], "/")
-	q := about(part.Verbs[0], part.APIGroups[0], resource, sub, namespace, "")
-	return has(r.APIGroups, q.group) && slices.ContainsFunc(r.Resources, func(of string) bool { return resourceMatches(of, &q) })
+	resource, sub, _ := strings.Cut(single.Resources[0], "/")
+	q := newQuestion(single.Verbs[0], single.APIGroups[0], resource, sub, namespace, "")
+	return containsOrAll(r.APIGroups, q.group) && slices.ContainsFunc(r.Resources, func(resource string) bool { return resourceMatches(resource, &q) })
 }
 
 // heldIn returns all rights of a user in a space; for AllSpaces, those in all possible spaces.
@@ -65,7 +65,7 @@ func (z *Authorizer) heldIn(s key.Space, who user.Info) *held {
 			h.roles = append(h.roles, r)
 		}
 	}
-	for g := range z.about(s, who) {
+	for g := range z.grantsFor(s, who) {
 		h.roles = append(h.roles, g.roles(s)...)
 		for i := range g.spec.Rules {
 			r := &g.spec.Rules[i]
@@ -84,27 +84,27 @@ func (h *held) namespaced(group, resource string) bool {
 // lacking adds the parts of a rule that are not held in some namespaces or, without namespaces, in
 // the whole space, as far as an error names them.
 func (h *held) lacking(rule rbacv1.PolicyRule, namespaces []string, l *lacks) {
-	for one := range parts(rule) {
+	for one := range singles(rule) {
 		if h.steps > maxSteps {
 			return
 		}
-		if h.has(one, "") {
+		if h.includes(one, "") {
 			continue
 		}
 		for _, namespace := range orAll(namespaces) {
 			if l.full() || h.steps > maxSteps {
 				return
 			}
-			if namespace == "" || !h.has(one, namespace) {
+			if namespace == "" || !h.includes(one, namespace) {
 				l.add(describe(&one) + in(namespace))
 			}
 		}
 	}
 }
 
-// parts splits a rule into parts with one verb and one resource or path. The names of objects,
+// singles splits a rule into rules with one verb and one resource or path. The names of objects,
 // which may be many, stay together.
-func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
+func singles(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
 	return func(yield func(rbacv1.PolicyRule) bool) {
 		names := rule.ResourceNames
 		rule.ResourceNames = nil
@@ -127,55 +127,56 @@ func parts(rule rbacv1.PolicyRule) func(yield func(rbacv1.PolicyRule) bool) {
 	}
 }
 
-// has reports whether a part of a rule is held in a namespace or, for "", in the whole space.
+// includes reports whether a single action is held in a namespace or, for "", in the whole space.
 // Different rules may have different object names.
-func (h *held) has(part rbacv1.PolicyRule, namespace string) bool {
+func (h *held) includes(single rbacv1.PolicyRule, namespace string) bool {
 	h.steps += len(h.roles) + len(h.rules)
-	if slices.ContainsFunc(h.roles, func(r role) bool { return r.covers(&part, namespace, h.namespaced) }) {
+	if slices.ContainsFunc(h.roles, func(r role) bool { return r.covers(&single, namespace, h.namespaced) }) {
 		return true
 	}
 	var named []*heldRule
 	for i := range h.rules {
 		switch r := &h.rules[i]; {
-		case !r.covers(&part, namespace):
+		case !r.covers(&single, namespace):
 		case len(r.ResourceNames) == 0:
 			return true
 		default:
 			named = append(named, r)
 		}
 	}
-	if len(part.ResourceNames) == 0 || len(named) == 0 {
+	if len(single.ResourceNames) == 0 || len(named) == 0 {
 		return false
 	}
-	h.steps += len(named) * len(part.ResourceNames)
-	return h.steps <= maxSteps && !slices.ContainsFunc(part.ResourceNames, func(name string) bool {
+	h.steps += len(named) * len(single.ResourceNames)
+	return h.steps <= maxSteps && !slices.ContainsFunc(single.ResourceNames, func(name string) bool {
 		return !slices.ContainsFunc(named, func(r *heldRule) bool { _, in := slices.BinarySearch(r.ResourceNames, name); return in })
 	})
 }
 
-// within returns the part of a rule's part that is held in the whole space: all, some of its names,
-// or nothing.
-func (h *held) within(part rbacv1.PolicyRule) rbacv1.PolicyRule {
-	if h.has(part, "") {
-		return part
+// within returns the part of a single action that is held in the whole space: all, some of its
+// names, or nothing.
+func (h *held) within(single rbacv1.PolicyRule) rbacv1.PolicyRule {
+	if h.includes(single, "") {
+		return single
 	}
-	names := part.ResourceNames
-	part.ResourceNames = nil
+	names := single.ResourceNames
+	single.ResourceNames = nil
 	for _, name := range names {
-		one := part
-		if one.ResourceNames = []string{name}; h.steps <= maxSteps && h.has(one, "") {
-			part.ResourceNames = append(part.ResourceNames, name)
+		one := single
+		if one.ResourceNames = []string{name}; h.steps <= maxSteps && h.includes(one, "") {
+			single.ResourceNames = append(single.ResourceNames, name)
 		}
 	}
-	if len(part.ResourceNames) == 0 {
+	if len(single.ResourceNames) == 0 {
 		return rbacv1.PolicyRule{}
 	}
-	return part
+	return single
 }
 
-// holds reports whether a role, or a stronger one, is held in a namespace or in the whole space.
-func (h *held) holds(name v1alpha1.RoleName, namespace string) bool {
-	if slices.ContainsFunc(h.roles, func(r role) bool { return r.holds(name, namespace) }) {
+// includesRole reports whether a role, or a stronger one, is held in a namespace or in the whole
+// space.
+func (h *held) includesRole(name v1alpha1.RoleName, namespace string) bool {
+	if slices.ContainsFunc(h.roles, func(r role) bool { return r.includesRole(name, namespace) }) {
 		return true
 	}
 	var missing lacks

@@ -59,7 +59,7 @@ func (k *knownCertificates) AuthenticateRequest(r *http.Request) (*authenticator
 	if err := limit(r.Context(), k.table, enroll.ScopeOf(leaf)); err != nil {
 		return nil, false, err
 	}
-	showing(r.Context(), func(c *Credential) { c.Until = leaf.NotAfter })
+	recordCredential(r.Context(), func(c *Credential) { c.Until = leaf.NotAfter })
 	return response, true, nil
 }
 
@@ -75,7 +75,7 @@ func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bo
 	}
 	response, ok, err := k.next.AuthenticateRequest(r)
 	if err != nil || !ok {
-		return nil, false, cmp.Or(k.told(r.TLS.PeerCertificates[0], err), err)
+		return nil, false, cmp.Or(k.refusalFor(r.TLS.PeerCertificates[0], err), err)
 	}
 	valid := knownFor
 	for _, c := range r.TLS.PeerCertificates { // including those of the issuers
@@ -86,8 +86,8 @@ func (k *knownCertificates) verify(r *http.Request) (*authenticator.Response, bo
 	return response, true, nil
 }
 
-// told returns the error about its certificate for a client, nil if there is none.
-func (k *knownCertificates) told(c *x509.Certificate, err error) error {
+// refusalFor returns the error about its certificate for a client; nil if there is none.
+func (k *knownCertificates) refusalFor(c *x509.Certificate, err error) error {
 	var invalid x509.CertificateInvalidError
 	switch {
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired && k.now().After(c.NotAfter):

@@ -14,13 +14,13 @@ import (
 
 func TestKnownCertificates(t *testing.T) {
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	asked := map[string]int{}
+	verified := map[string]int{}
 	k := newKnownCertificates(authenticator.RequestFunc(func(r *http.Request) (*authenticator.Response, bool, error) {
 		if r.TLS == nil || len(r.TLS.PeerCertificates) == 0 {
 			return nil, false, nil
 		}
 		name := string(r.TLS.PeerCertificates[0].Raw)
-		asked[name]++
+		verified[name]++
 		if name == "bad" {
 			return nil, false, errors.New("unknown authority")
 		}
@@ -40,8 +40,8 @@ func TestKnownCertificates(t *testing.T) {
 		if got, err := show(name, valid); got != name || err != nil {
 			t.Errorf("%s is taken for %q: %v", name, got, err)
 		}
-		if asked[name] != times {
-			t.Errorf("%s was verified %d times, want %d", name, asked[name], times)
+		if verified[name] != times {
+			t.Errorf("%s was verified %d times, want %d", name, verified[name], times)
 		}
 	}
 	expect("ann", time.Hour, 1)
@@ -58,7 +58,7 @@ func TestKnownCertificates(t *testing.T) {
 			t.Errorf("a refused certificate is taken for %q: %v", got, err)
 		}
 	}
-	if asked["bad"] != 2 {
+	if verified["bad"] != 2 {
 		t.Errorf("a refusal was remembered")
 	}
 	if _, ok, err := k.AuthenticateRequest(&http.Request{}); ok || err != nil {

@@ -57,7 +57,7 @@ func TestIndexIsAsLargeAsGrants(t *testing.T) {
 		}
 	})
 	entries := 0
-	for _, list := range w.grants.by {
+	for _, list := range w.grants.byHolder {
 		entries += len(list)
 	}
 	if entries != grants*subjects {
@@ -73,8 +73,8 @@ func TestIndexIsAsLargeAsGrants(t *testing.T) {
 	for i := range grants {
 		w.grant(key.Root, fmt.Sprint("g", i), "")
 	}
-	if len(w.grants.by) != 0 || len(w.grants.all) != 0 {
-		t.Errorf("left: %d and %d", len(w.grants.by), len(w.grants.all))
+	if len(w.grants.byHolder) != 0 || len(w.grants.all) != 0 {
+		t.Errorf("left: %d and %d", len(w.grants.byHolder), len(w.grants.all))
 	}
 }
 
@@ -135,12 +135,12 @@ func BenchmarkEscalation(b *testing.B) {
 		h.rules = append(h.rules, newHeldRule(policyRule(&rule), nil))
 	}
 	rule := largest(0)
-	asks := rbacv1.PolicyRule{Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: []string{"name1", "name2"}}
+	request := rbacv1.PolicyRule{Verbs: rule.Verbs, APIGroups: rule.APIGroups, Resources: rule.Resources, ResourceNames: []string{"name1", "name2"}}
 	b.ReportAllocs()
 	for b.Loop() {
 		h.steps = 0
 		for range 64 {
-			h.lacking(asks, nil, &lacks{})
+			h.lacking(request, nil, &lacks{})
 		}
 	}
 	b.ReportMetric(float64(h.steps), "steps")

@@ -19,8 +19,8 @@ const reuseGrace = 2 * time.Minute
 // concurrent use.
 type Moves struct {
 	mu sync.Mutex
-	// at is when a change of an agent was observed; nothing is known from before started.
-	at      map[agentOf]time.Time
+	// changed is when a change of an agent was observed; nothing is known from before started.
+	changed map[agentOf]time.Time
 	started time.Time
 }
 
@@ -31,13 +31,13 @@ type agentOf struct {
 }
 
 // NewMoves returns Moves for a table that is not loaded yet.
-func NewMoves() *Moves { return &Moves{at: map[agentOf]time.Time{}, started: time.Now()} }
+func NewMoves() *Moves { return &Moves{changed: map[agentOf]time.Time{}, started: time.Now()} }
 
 // Reset implements table.Observer.
 func (m *Moves) Reset() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	clear(m.at)
+	clear(m.changed)
 	m.started = time.Now()
 }
 
@@ -49,24 +49,24 @@ func (m *Moves) Observe(_ int64, changes []table.Change) {
 		}
 		if l, ok := key.EnrolmentOf(c.Cur.Key); ok {
 			for _, shard := range enroll.Moved(c.Prev.Value, c.Cur.Value) {
-				m.note(agentOf{l, shard})
+				m.record(agentOf{l, shard})
 			}
 		}
 	}
 }
 
-func (m *Moves) note(one agentOf) {
+func (m *Moves) record(one agentOf) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	const sweep = 1024
-	if len(m.at) >= sweep {
-		for other, at := range m.at {
-			if time.Since(at) > reuseGrace {
-				delete(m.at, other)
+	if len(m.changed) >= sweep {
+		for other, changed := range m.changed {
+			if time.Since(changed) > reuseGrace {
+				delete(m.changed, other)
 			}
 		}
 	}
-	m.at[one] = time.Now()
+	m.changed[one] = time.Now()
 }
 
 // just reports whether an agent may have begun to use a new credential within a duration, or within
@@ -75,8 +75,8 @@ func (m *Moves) just(one agentOf, while time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	since := m.started
-	if at, ok := m.at[one]; ok {
-		since = at
+	if changed, ok := m.changed[one]; ok {
+		since = changed
 	}
 	return time.Since(since) < min(reuseGrace, while)
 }

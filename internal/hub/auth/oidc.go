@@ -35,6 +35,6 @@ func (a issued) AuthenticateToken(ctx context.Context, token string) (*authentic
 		}
 	}
 	during(ctx, known.During)
-	showing(ctx, func(c *Credential) { c.Until = known.Until })
+	recordCredential(ctx, func(c *Credential) { c.Until = known.Until })
 	return known.Response, true, nil
 }

@@ -11,7 +11,7 @@ import (
 // create any number of users; all others are charged to the user.
 func TestPayers(t *testing.T) {
 	for scope, want := range map[*bearer.Scope]string{nil: "", {Space: key.Root}: "space root"} {
-		ctx := withPremises(t.Context())
+		ctx := withConditions(t.Context())
 		if err := limit(ctx, nil, scope); err != nil {
 			t.Fatal(err)
 		}

@@ -110,13 +110,13 @@ func userInfo(u user.Info) authenticationv1.UserInfo {
 }
 
 func problemsOf(spec *authorizationv1.SelfSubjectAccessReviewSpec) field.ErrorList {
-	at := field.NewPath("spec")
+	path := field.NewPath("spec")
 	switch {
 	case spec.ResourceAttributes != nil && spec.NonResourceAttributes != nil:
-		return field.ErrorList{field.Invalid(at.Child("nonResourceAttributes"), spec.NonResourceAttributes,
+		return field.ErrorList{field.Invalid(path.Child("nonResourceAttributes"), spec.NonResourceAttributes,
 			"cannot be specified in combination with resourceAttributes")}
 	case spec.ResourceAttributes == nil && spec.NonResourceAttributes == nil:
-		return field.ErrorList{field.Invalid(at.Child("resourceAttributes"), spec.NonResourceAttributes,
+		return field.ErrorList{field.Invalid(path.Child("resourceAttributes"), spec.NonResourceAttributes,
 			"exactly one of nonResourceAttributes or resourceAttributes must be specified")}
 	}
 	return nil
@@ -184,7 +184,7 @@ func (r *reviewer) rules(ctx context.Context, who user.Info, namespace string) a
 	root := RootOf(ctx)
 	status := r.authorizer.rulesFor(root, r.catalog, who, namespace)
 	if root.API == route.Exports || root.API == route.Slices {
-		status = r.rulesOnShelf(root, who)
+		status = r.rulesInExportView(root, who)
 	}
 	if status.ResourceRules == nil {
 		status.ResourceRules = []authorizationv1.ResourceRule{}

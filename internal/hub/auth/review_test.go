@@ -26,11 +26,11 @@ func TestReviews(t *testing.T) {
 	}
 	admin := &user.DefaultInfo{Name: AdminUser, UID: "1", Groups: []string{user.SystemPrivilegedGroup}, Extra: map[string][]string{"k": {"v"}}}
 	agent := &user.DefaultInfo{Name: enroll.UserPrefix + "edge", Groups: []string{enroll.Agents}}
-	space := asked{&reviewer{catalog: registry.Builtin("a"), authorizer: &Authorizer{}}, route.Space("a")}
-	everywhere := asked{&reviewer{catalog: registry.Builtin(key.Root), authorizer: &Authorizer{}}, route.Space(key.AllSpaces)}
+	space := reviewRequest{&reviewer{catalog: registry.Builtin("a"), authorizer: &Authorizer{}}, route.Space("a")}
+	everywhere := reviewRequest{&reviewer{catalog: registry.Builtin(key.Root), authorizer: &Authorizer{}}, route.Space(key.AllSpaces)}
 	for _, c := range []struct {
 		what     string
-		in       asked
+		in       reviewRequest
 		who      user.Info
 		resource authorizationv1.ResourceAttributes
 		may      bool
@@ -44,24 +44,24 @@ func TestReviews(t *testing.T) {
 		{"an agent", space, agent, authorizationv1.ResourceAttributes{Verb: "get", Resource: "pods", Namespace: "n", Name: "x", Subresource: "status"}, false},
 	} {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &c.resource}}
-		if ask(t, c.in, c.who, review); review.Status.Allowed != c.may {
+		if sendReview(t, c.in, c.who, review); review.Status.Allowed != c.may {
 			t.Errorf("%s: %+v", c.what, review.Status)
 		}
 	}
 
 	path := &authorizationv1.SelfSubjectAccessReview{}
 	path.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Verb: "get", Path: "/version"}
-	if ask(t, space, admin, path); !path.Status.Allowed {
+	if sendReview(t, space, admin, path); !path.Status.Allowed {
 		t.Errorf("a path: %+v", path.Status)
 	}
 	for who, may := range map[user.Info]int{admin: 1, agent: 0} {
 		rules := &authorizationv1.SelfSubjectRulesReview{Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: "n"}}
-		if ask(t, space, who, rules); len(rules.Status.ResourceRules) != may || len(rules.Status.NonResourceRules) != may || rules.Status.Incomplete {
+		if sendReview(t, space, who, rules); len(rules.Status.ResourceRules) != may || len(rules.Status.NonResourceRules) != may || rules.Status.Incomplete {
 			t.Errorf("rules of %s: %+v", who.GetName(), rules.Status)
 		}
 	}
 	me := &authenticationv1.SelfSubjectReview{}
-	ask(t, space, admin, me)
+	sendReview(t, space, admin, me)
 	if i := me.Status.UserInfo; i.Username != AdminUser || i.UID != "1" || len(i.Groups) != 1 || len(i.Extra["k"]) != 1 {
 		t.Errorf("I am %+v", i)
 	}
@@ -93,13 +93,13 @@ func TestBadReviews(t *testing.T) {
 	}
 }
 
-// asked is a reviewer at a root.
-type asked struct {
+// reviewRequest is a reviewer at a root.
+type reviewRequest struct {
 	*reviewer
 	root route.Root
 }
 
-func ask(t *testing.T, a asked, who user.Info, review runtime.Object) {
+func sendReview(t *testing.T, a reviewRequest, who user.Info, review runtime.Object) {
 	t.Helper()
 	ctx := context.WithValue(request.WithUser(t.Context(), who), rootKey{}, a.root)
 	if _, err := a.Create(ctx, review, nil, nil); err != nil {

@@ -108,12 +108,13 @@ func (r role) covers(rule *rbacv1.PolicyRule, namespace string, isNamespaced fun
 		return false
 	}
 	resource, sub, _ := strings.Cut(rule.Resources[0], "/")
-	q := about(rule.Verbs[0], rule.APIGroups[0], resource, sub, namespace, "")
+	q := newQuestion(rule.Verbs[0], rule.APIGroups[0], resource, sub, namespace, "")
 	return r.allows(&q, isNamespaced)
 }
 
-// holds reports whether the role includes another role, in a namespace or in the whole space.
-func (r role) holds(other v1alpha1.RoleName, namespace string) bool {
+// includesRole reports whether the role includes another role, in a namespace or in the whole
+// space.
+func (r role) includesRole(other v1alpha1.RoleName, namespace string) bool {
 	return slices.Index(roleOrder, r.name) >= slices.Index(roleOrder, other) && within(r.namespaces, namespace)
 }
 

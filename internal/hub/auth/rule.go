@@ -27,10 +27,10 @@ func questionOf(a authorizer.Attributes) question {
 	if !a.IsResourceRequest() {
 		return question{verb: a.GetVerb(), path: a.GetPath(), isPath: true}
 	}
-	return about(a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName())
+	return newQuestion(a.GetVerb(), a.GetAPIGroup(), a.GetResource(), a.GetSubresource(), a.GetNamespace(), a.GetName())
 }
 
-func about(verb, group, resource, sub, namespace, name string) question {
+func newQuestion(verb, group, resource, sub, namespace, name string) question {
 	q := question{verb: verb, group: group, resource: resource, sub: sub, whole: resource, namespace: namespace, name: name}
 	if sub != "" {
 		q.whole += "/" + sub
@@ -41,27 +41,27 @@ func about(verb, group, resource, sub, namespace, name string) question {
 // ruleAllows reports whether a rule of a Grant allows a request, like an RBAC rule; only Grants in
 // root allow paths.
 func ruleAllows(r *v1alpha1.GrantRule, q *question) bool {
-	if !has(r.Verbs, q.verb) {
+	if !containsOrAll(r.Verbs, q.verb) {
 		return false
 	}
 	if q.isPath {
 		return slices.ContainsFunc(r.NonResourceURLs, func(url string) bool { return pathMatches(url, q.path) })
 	}
-	return has(r.APIGroups, q.group) &&
-		slices.ContainsFunc(r.Resources, func(of string) bool { return resourceMatches(of, q) }) &&
+	return containsOrAll(r.APIGroups, q.group) &&
+		slices.ContainsFunc(r.Resources, func(resource string) bool { return resourceMatches(resource, q) }) &&
 		(len(r.ResourceNames) == 0 || slices.Contains(r.ResourceNames, q.name)) &&
 		within(r.Namespaces, q.namespace)
 }
 
-func has(list []string, want string) bool {
+func containsOrAll(list []string, want string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return s == all || s == want })
 }
 
-func resourceMatches(of string, q *question) bool {
-	if of == all || of == q.whole {
+func resourceMatches(pattern string, q *question) bool {
+	if pattern == all || pattern == q.whole {
 		return true
 	}
-	sub, ok := strings.CutPrefix(of, "*/")
+	sub, ok := strings.CutPrefix(pattern, "*/")
 	return ok && q.sub != "" && sub == q.sub
 }
 

@@ -84,9 +84,9 @@ func addTo(status *authorizationv1.SubjectRulesReviewStatus, r *rbacv1.PolicyRul
 func (z *Authorizer) rulesIn(s key.Space, catalog *kinds.Catalog, who user.Info, namespace string) []rbacv1.PolicyRule {
 	h := z.heldIn(s, who)
 	var rules []rbacv1.PolicyRule
-	locations := about("list", key.Locations.Group, key.Locations.Resource, "", "", "")
+	locations := newQuestion("list", key.Locations.Group, key.Locations.Resource, "", "", "")
 	asking := asking{question: &locations, space: s, isNamespaced: never}
-	if len(h.roles) > 0 || slices.ContainsFunc(slices.Collect(z.about(s, who)), asking.by) {
+	if len(h.roles) > 0 || slices.ContainsFunc(slices.Collect(z.grantsFor(s, who)), asking.allows) {
 		rules = append(rules, basics()...)
 	}
 	type kind struct { // kinds with the same rules
@@ -147,7 +147,7 @@ func (r role) over(catalog *kinds.Catalog, namespace string) []rbacv1.PolicyRule
 		}
 		var verbs []string
 		for _, verb := range slices.Concat(reads, writes) {
-			q := about(verb, k.GVR.Group, k.GVR.Resource, "", in, "")
+			q := newQuestion(verb, k.GVR.Group, k.GVR.Resource, "", in, "")
 			if r.allows(&q, func(string, string) bool { return k.Namespaced }) {
 				verbs = append(verbs, verb)
 			}
@@ -182,23 +182,23 @@ func common(others, rules []rbacv1.PolicyRule) (both []rbacv1.PolicyRule, comple
 	}
 	size := 0
 	for _, r := range rules {
-		r.Verbs = slices.DeleteFunc(slices.Concat(reads, []string{"create"}), func(verb string) bool { return !has(r.Verbs, verb) })
-		for part := range parts(r) {
+		r.Verbs = slices.DeleteFunc(slices.Concat(reads, []string{"create"}), func(verb string) bool { return !containsOrAll(r.Verbs, verb) })
+		for single := range singles(r) {
 			if h.steps++; h.steps > maxSteps || size > maxReviewed {
 				return both, false
 			}
-			if part.Verbs[0] == "create" && !isReview(&part) {
+			if single.Verbs[0] == "create" && !isReview(&single) {
 				continue
 			}
-			if part = h.within(part); len(part.Verbs) > 0 {
-				size += sizeOf(&part)
-				both = append(both, part)
+			if single = h.within(single); len(single.Verbs) > 0 {
+				size += sizeOf(&single)
+				both = append(both, single)
 			}
 		}
 	}
 	return both, true
 }
 
-func isReview(part *rbacv1.PolicyRule) bool {
-	return slices.Contains([]string{"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}, strings.Join(part.Resources, ""))
+func isReview(single *rbacv1.PolicyRule) bool {
+	return slices.Contains([]string{"selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrulesreviews"}, strings.Join(single.Resources, ""))
 }

@@ -69,15 +69,15 @@ func (w *world) compare(s key.Space, catalog *kinds.Catalog, who user.Info) {
 	for _, r := range status.NonResourceRules {
 		rules = append(rules, rbacv1.PolicyRule{Verbs: r.Verbs, NonResourceURLs: r.NonResourceURLs})
 	}
-	check := func(asks rbacv1.PolicyRule, a authorizer.AttributesRecord) {
+	check := func(request rbacv1.PolicyRule, a authorizer.AttributesRecord) {
 		w.t.Helper()
-		a.User, a.Verb = who, asks.Verbs[0]
+		a.User, a.Verb = who, request.Verbs[0]
 		may := w.decides.mayAll(who) && (s != key.AllSpaces || slices.Contains(reads, a.Verb))
 		if !w.decides.mayAll(who) {
 			_, may = w.decides.decide(route.Space(s), a)
 		}
-		if listed, _ := validation.Covers(rules, []rbacv1.PolicyRule{asks}); listed != may {
-			w.t.Errorf("%s in %s: %+v is listed: %v, is allowed: %v", who.GetName(), s, asks, listed, may)
+		if listed, _ := validation.Covers(rules, []rbacv1.PolicyRule{request}); listed != may {
+			w.t.Errorf("%s in %s: %+v is listed: %v, is allowed: %v", who.GetName(), s, request, listed, may)
 		}
 	}
 	for _, k := range catalog.Kinds() {

@@ -59,7 +59,7 @@ func (a tokens) AuthenticateToken(ctx context.Context, text string) (*authentica
 	if err := limit(ctx, a.table, r.Scope); err != nil {
 		return nil, false, err
 	}
-	showing(ctx, func(c *Credential) { c.Token, c.Until = id, r.Expires })
+	recordCredential(ctx, func(c *Credential) { c.Token, c.Until = id, r.Expires })
 	return &authenticator.Response{User: &user.DefaultInfo{
 		Name: r.User, Groups: r.Groups, Extra: map[string][]string{user.CredentialIDKey: {"ORRERY-TOKEN=" + id}},
 	}}, true, nil
@@ -68,7 +68,7 @@ func (a tokens) AuthenticateToken(ctx context.Context, text string) (*authentica
 // find finds a token. The request's streams depend on it and on the tokens that it was created
 // from.
 func (a tokens) find(ctx context.Context, id, secret string) (found bearer.Record, err error) {
-	var premises []table.Condition
+	var conditions []table.Condition
 	for depth := 0; id != ""; depth++ {
 		row, _ := a.table.Get(key.Token(id))
 		if row == nil || depth > MaxFrom {
@@ -83,10 +83,10 @@ func (a tokens) find(ctx context.Context, id, secret string) (found bearer.Recor
 				return found, errUnknown
 			}
 		}
-		premises = append(premises, table.Condition{Key: row.Key, IsMet: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
+		conditions = append(conditions, table.Condition{Key: row.Key, IsMet: func(now *table.Row) bool { return now != nil && now.ModRev == row.ModRev }})
 		id = r.From
 	}
-	for _, p := range premises {
+	for _, p := range conditions {
 		restOn(ctx, p)
 	}
 	return found, nil
@@ -105,7 +105,7 @@ func (z *Authorizer) MayHandOut(who user.Info, s key.Space, r v1alpha1.RoleName)
 	}
 	w := writer{Authorizer: z, who: who, space: s}
 	return w.may("create", key.Grants.Resource, "") &&
-		(w.may("escalate", key.Grants.Resource, "") || w.may("bind", rolesResource, string(r)) || z.heldIn(s, who).holds(r, ""))
+		(w.may("escalate", key.Grants.Resource, "") || w.may("bind", rolesResource, string(r)) || z.heldIn(s, who).includesRole(r, ""))
 }
 
 // MayKnow reports whether a user may know whether a space exists: the user has any right in it, or
@@ -116,7 +116,7 @@ func (z *Authorizer) MayKnow(who user.Info, s key.Space) bool {
 	}
 	_, ok := z.enters(s, who)
 	if !ok {
-		get := about("get", key.Spaces.Group, key.Spaces.Resource, "", "", string(s))
+		get := newQuestion("get", key.Spaces.Group, key.Spaces.Resource, "", "", string(s))
 		_, ok = z.inSpace(key.Root, who, &get)
 	}
 	return ok

@@ -122,7 +122,7 @@ func (s sighting) setClusterAvailable(all *[]metav1.Condition, now time.Time, ge
 // flag for its shard; nil if there is none.
 func revoked(record enroll.Record, shards int) (flag string, why *enroll.Revocation) {
 	for number := 1; number <= shards; number++ {
-		if why = record.Of(number).Revoked; why != nil {
+		if why = record.ForShard(number).Revoked; why != nil {
 			if number > 1 {
 				flag = fmt.Sprintf(" --shard %d", number)
 			}

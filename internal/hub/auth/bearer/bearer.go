@@ -1,7 +1,7 @@
-// Package bearer has the bearer tokens of people and programs: their text, and the record
-// that the log keeps of each, which has a hash of it.
+// Package bearer implements bearer tokens of users and programs: their text, and the record of each
+// in the log, which contains a hash of the secret.
 //
-// It must never know who may have one, nor what it is good for.
+// It must never depend on rights.
 package bearer
 
 import (
@@ -18,47 +18,47 @@ import (
 )
 
 const (
-	// prefix is how the tokens begin; those who look for leaked secrets go by it.
+	// prefix is the prefix of tokens, by which scanners can find leaked ones.
 	prefix = "orr_t_"
-	// idLength makes IDs that nobody guesses twice, of the 32 characters of rand.Text.
+	// idLength is long enough for unique IDs from the 32 characters of rand.Text.
 	idLength = 12
 )
 
-// Record is what the log keeps of a token.
+// Record is the record of a token in the log.
 type Record struct {
-	// User and Groups are whose it is.
+	// User and Groups are the user of the token.
 	User   string   `json:"user"`
 	Groups []string `json:"groups,omitempty"`
-	// Scope is what it is limited to; nil: nothing.
+	// Scope limits the token; nil for no limit.
 	Scope *Scope `json:"scope,omitempty"`
-	// Role is the one that it gives in the space of the scope, by one of the groups.
+	// Role is the role in the space of the scope that one of the groups gives.
 	Role string `json:"role,omitempty"`
 	// Hash is the SHA-256 digest of the secret, which has the entropy of a key and needs
 	// no salt.
 	Hash string `json:"hash"`
-	// Created and Expires are when it was made, and when it ends.
+	// Created and Expires are when the token was created, and when it expires.
 	Created time.Time `json:"created"`
 	Expires time.Time `json:"expires"`
-	// Description says what it is for.
+	// Description describes the purpose of the token.
 	Description string `json:"description,omitempty"`
-	// By is the user who made it. From is the ID of the token that its owner made it
-	// with; it ends with that.
-	By   string `json:"by"`
-	From string `json:"from,omitempty"`
+	// Creator is the user that created the token. From is the ID of the token with which its user
+	// created it; the token becomes invalid with that one.
+	Creator string `json:"by"`
+	From    string `json:"from,omitempty"`
 }
 
-// Scope is one space, which a credential is limited to.
+// Scope is the space to which a credential is limited.
 type Scope struct {
 	Space key.Space `json:"space"`
-	// UID is that of the Space object: one that is made again under the name is
-	// another space. It is empty for the space root, which has no such object.
+	// UID is the UID of the Space: a space that is created again with the same name is another one.
+	// It is empty for the space root, which has no such object.
 	UID string `json:"uid,omitempty"`
 }
 
-// NewID makes an ID for a token. It is no secret.
+// NewID returns an ID for a token. It is not secret.
 func NewID() string { return strings.ToLower(rand.Text()[:idLength]) }
 
-// New makes the token of an ID: its text, and the encoded record to store.
+// New creates the token with an ID. It returns its text and the encoded record.
 func New(id string, r Record) (text string, value []byte, err error) {
 	secret := rand.Text()
 	r.Hash = hash(secret)
@@ -68,7 +68,7 @@ func New(id string, r Record) (text string, value []byte, err error) {
 	return prefix + id + "." + secret, value, nil
 }
 
-// Parse takes apart a token's text. It returns false for what is no such token.
+// Parse splits the text of a token. It returns false for other texts.
 func Parse(text string) (id, secret string, ok bool) {
 	rest, ok := strings.CutPrefix(text, prefix)
 	if !ok {
@@ -78,7 +78,7 @@ func Parse(text string) (id, secret string, ok bool) {
 	return id, secret, ok && IsID(id)
 }
 
-// IsID says whether a text can be the ID of a token.
+// IsID reports whether a text can be the ID of a token.
 func IsID(id string) bool {
 	return len(id) == idLength && !strings.ContainsFunc(id, func(c rune) bool { return (c < 'a' || c > 'z') && (c < '2' || c > '7') })
 }
@@ -91,7 +91,7 @@ func Read(value []byte) (r Record, err error) {
 	return r, nil
 }
 
-// Matches says whether the record is of the token with a secret.
+// Matches reports whether the secret belongs to the token of the record.
 func (r *Record) Matches(secret string) bool {
 	return r.Hash != "" && subtle.ConstantTimeCompare([]byte(hash(secret)), []byte(r.Hash)) == 1
 }

@@ -24,24 +24,23 @@ import (
 )
 
 const (
-	// joinLife is for how long a join token can be used where nothing else is said, and
-	// maxJoinLife for how long at most.
+	// joinLife is the default lifetime of a join token, and maxJoinLife the maximum.
 	joinLife    = 24 * time.Hour
 	maxJoinLife = 365 * 24 * time.Hour
 )
 
 // Joins serves the join tokens of locations, a subresource of Locations.
 type Joins struct {
-	// Enrolments keep what a token is good for.
+	// Enrolments stores the join tokens.
 	Enrolments *auth.Enrolments
-	// UID is that of a location; it fails if there is none.
+	// UID returns the UID of a location; it fails if the location does not exist.
 	UID func(key.Location) (string, error)
-	// Text is a token with where it is to be used.
+	// Text returns a token together with the endpoints of the hub.
 	Text func(l key.Location, token string) (string, error)
 }
 
-// Handler makes a join token for a location, which replaces the one before, or
-// revokes all that its agent was given.
+// Handler returns the handler of a verb: "create" creates a join token, which replaces the previous
+// one; "delete" revokes all credentials of the location's agents.
 func (j Joins) Handler(l key.Location, verb string) (http.HandlerFunc, error) {
 	uid, err := j.UID(l)
 	if err != nil {
@@ -63,23 +62,23 @@ func (j Joins) Handler(l key.Location, verb string) (http.HandlerFunc, error) {
 	}, nil
 }
 
-// create makes a join token. A dry run makes none: one that is not stored is not
+// create creates a join token. A dry run returns none, since a token that is not stored is not
 // valid.
 func (j Joins) create(r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateCreateOptions(&options); len(problems) > 0 {
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
 	}
-	var asked v1alpha1.LocationToken
-	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxBody}, &asked); err != nil && !errors.Is(err, io.EOF) {
+	var body v1alpha1.LocationToken
+	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxBody}, &body); err != nil && !errors.Is(err, io.EOF) {
 		return nil, respond.BadBody(err, "decode the LocationToken")
 	}
 	made := v1alpha1.LocationToken{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "LocationToken"},
-		ObjectMeta: metav1.ObjectMeta{Name: string(l)}, Spec: asked.Spec,
+		ObjectMeta: metav1.ObjectMeta{Name: string(l)}, Spec: body.Spec,
 	}
 	valid := joinLife
-	if s := asked.Spec.ExpirationSeconds; s != nil {
+	if s := body.Spec.ExpirationSeconds; s != nil {
 		if *s < 1 || *s > int64(maxJoinLife/time.Second) {
 			return nil, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LocationToken").GroupKind(), string(l), field.ErrorList{
 				field.Invalid(field.NewPath("spec", "expirationSeconds"), *s, "must be from 1 to 31536000, which is a year"),
@@ -87,7 +86,7 @@ func (j Joins) create(r *http.Request, l key.Location, uid string) (any, error) 
 		}
 		valid = time.Duration(*s) * time.Second
 	}
-	shard := int(cmp.Or(asked.Spec.Shard, 1))
+	shard := int(cmp.Or(body.Spec.Shard, 1))
 	if shard < 1 || shard > key.MaxShards {
 		return nil, apierrors.NewInvalid(v1alpha1.GroupVersion.WithKind("LocationToken").GroupKind(), string(l), field.ErrorList{
 			field.Invalid(field.NewPath("spec", "shard"), shard, fmt.Sprintf("must be from 1 to %d", key.MaxShards)),
@@ -96,7 +95,7 @@ func (j Joins) create(r *http.Request, l key.Location, uid string) (any, error) 
 	if len(options.DryRun) > 0 {
 		return made, nil
 	}
-	if asked.Spec.Readmit {
+	if body.Spec.Readmit {
 		return made, j.readmit(r, l, shard, uid)
 	}
 	token, expires, err := j.Enrolments.NewToken(r.Context(), l, shard, uid, valid)
@@ -110,7 +109,7 @@ func (j Joins) create(r *http.Request, l key.Location, uid string) (any, error) 
 	return made, nil
 }
 
-// readmit lets the agent in again that is locked out since it has shown a spent credential.
+// readmit admits the agent again that is locked out because it has used a renewed credential.
 func (j Joins) readmit(r *http.Request, l key.Location, shard int, uid string) error {
 	err := j.Enrolments.Readmit(r.Context(), l, shard, uid, asker(r))
 	if errors.Is(err, enroll.ErrNoReuse) {
@@ -119,7 +118,7 @@ func (j Joins) readmit(r *http.Request, l key.Location, shard int, uid string) e
 	return err
 }
 
-// asker is the name of the user who makes a request.
+// asker returns the name of the user of a request.
 func asker(r *http.Request) string {
 	name := ""
 	if u, ok := request.UserFrom(r.Context()); ok {
@@ -128,7 +127,7 @@ func asker(r *http.Request) string {
 	return cmp.Or(name, "an unknown user")
 }
 
-// revoke ends that anything is good that the agent of a location was given.
+// revoke revokes all credentials and join tokens of the location's agents.
 func (j Joins) revoke(r *http.Request, l key.Location, uid string) (any, error) {
 	options := metav1.DeleteOptions{DryRun: r.URL.Query()["dryRun"]}
 	if problems := validation.ValidateDeleteOptions(&options); len(problems) > 0 {

@@ -21,21 +21,21 @@ import (
 )
 
 const (
-	// defaultLife of a token, and maxLife. certificateLife is both of a certificate, which
-	// can't be revoked.
+	// defaultLife and maxLife are the default and the maximum lifetime of a token. certificateLife
+	// is both for a certificate, which cannot be revoked.
 	defaultLife     = 30 * 24 * time.Hour
 	maxLife         = 366 * 24 * time.Hour
 	certificateLife = time.Hour
-	// maxName and maxGroups bound what a token says, maxDescription what it is said to be for.
+	// maxName and maxGroups bound the names in a token, and maxDescription its description.
 	maxName        = 512
 	maxGroups      = 64
 	maxDescription = 1024
-	// maxNames bounds all names of a token, in bytes: those that somebody has from an
-	// issuer may be many, and are kept with each token.
+	// maxNames bounds all names of a token, in bytes: a user may have many groups from an issuer,
+	// and all are stored with each token.
 	maxNames = 32 << 10
 )
 
-// order is what is to be made for a request, if its caller may have it.
+// order returns the record of the requested token, if the caller may have it.
 func (s *Server) order(ctx context.Context, c *caller, id string, spec *v1alpha1.TokenSpec) (record bearer.Record, err error) {
 	if err := validate(spec); err != nil {
 		return record, err
@@ -43,7 +43,7 @@ func (s *Server) order(ctx context.Context, c *caller, id string, spec *v1alpha1
 	now := s.config.Now().Truncate(time.Second)
 	record = bearer.Record{
 		User: spec.User, Groups: slices.Clone(spec.Groups), Role: string(spec.Role),
-		Created: now, Description: spec.Description, By: c.GetName(),
+		Created: now, Description: spec.Description, Creator: c.GetName(),
 	}
 	switch {
 	case record.User == "" && spec.Space != "":
@@ -54,14 +54,15 @@ func (s *Server) order(ctx context.Context, c *caller, id string, spec *v1alpha1
 	if record.User == c.GetName() && len(record.Groups) == 0 && spec.Role == "" {
 		record.Groups = slices.Clone(c.GetGroups())
 	}
-	record.Groups = slices.DeleteFunc(record.Groups, func(g string) bool { return g == user.AllAuthenticated }) // everybody is in it
+	record.Groups = slices.DeleteFunc(record.Groups, func(g string) bool { return g == user.AllAuthenticated }) // all users are in it
 	if n := len(strings.Join(slices.Concat(record.Groups, []string{record.User}), "")); n > maxNames {
 		return record, respond.BadRequest("the token would name %d groups of user %q with %d bytes, want no more than %d; say in spec.groups which it is to have",
 			len(record.Groups), record.User, n, maxNames)
 	}
 	record.Expires = now.Add(c.life(spec, &record, now))
-	// The space is looked up before the rights: when it is created again in between, what
-	// is made is of no use there. Whether it is there is told behind them.
+	// The space is looked up before the check of rights. If it is created again in between, the
+	// token does not work there. An error about the space is returned after the check, so that only
+	// authorized callers learn whether the space exists.
 	scope, missing := s.scope(key.Space(spec.Space))
 	if err := c.mayMake(ctx, spec, &record); err != nil {
 		return record, err
@@ -112,7 +113,8 @@ func validate(spec *v1alpha1.TokenSpec) error {
 	return nil
 }
 
-// canFollow refuses a token that would be made from too many, one by the other.
+// canFollow refuses a token at the end of too long a chain of tokens, each created with the
+// previous one.
 func (s *Server) canFollow(from string) error {
 	for depth := 0; from != ""; depth++ {
 		if depth == auth.MaxFrom {
@@ -131,11 +133,11 @@ func (s *Server) canFollow(from string) error {
 	return nil
 }
 
-// scope is that of a space as it is now; nil: of none.
+// scope returns the scope for a space in its present state; nil for no space.
 func (s *Server) scope(name key.Space) (*bearer.Scope, error) {
 	switch name {
 	case "":
-		return nil, nil //nolint:nilnil // a token need not have one
+		return nil, nil //nolint:nilnil // a token without a scope
 	case key.Root:
 		return &bearer.Scope{Space: name}, nil
 	}
@@ -146,19 +148,19 @@ func (s *Server) scope(name key.Space) (*bearer.Scope, error) {
 	return &bearer.Scope{Space: name, UID: row.Meta.UID}, nil
 }
 
-// caller is who asks.
+// caller is the user of a request.
 type caller struct {
 	user.Info
 	credential auth.Credential
 	authorizer *auth.Authorizer
-	// scope is that of a space as it is now, and hands says in which ones the caller hands
-	// out rights, as far as it is known.
+	// scope returns the scope for a space in its present state. hands caches in which spaces the
+	// caller may delegate all rights.
 	scope func(key.Space) (*bearer.Scope, error)
 	hands map[bearer.Scope]bool
 }
 
-// life is how long a token lives: what is asked for or the default, and by default no longer
-// than the credential that it is made from.
+// life returns the lifetime of a token: the requested one or the default. By default, it does not
+// exceed that of the credential with which the token is created.
 func (c *caller) life(spec *v1alpha1.TokenSpec, record *bearer.Record, now time.Time) time.Duration {
 	if spec.ExpirationSeconds != nil {
 		return time.Duration(*spec.ExpirationSeconds) * time.Second
@@ -173,7 +175,7 @@ func (c *caller) life(spec *v1alpha1.TokenSpec, record *bearer.Record, now time.
 	return life
 }
 
-// mayMake refuses what the caller may not make. Nothing of it depends on what exists.
+// mayMake refuses tokens that the caller may not create. It does not depend on which objects exist.
 func (c *caller) mayMake(ctx context.Context, spec *v1alpha1.TokenSpec, record *bearer.Record) error {
 	if scope := c.credential.Scope; scope != nil && scope.Space != key.Space(spec.Space) {
 		return forbidden("the credential is for space %q alone, and so must be what is made with it", scope.Space)
@@ -192,16 +194,16 @@ func (c *caller) mayMake(ctx context.Context, spec *v1alpha1.TokenSpec, record *
 		return nil
 	}
 	if spec.Role != "" && !c.authorizer.MayHandOut(c, key.Space(spec.Space), spec.Role) {
-		return forbidden("user %q may not give anybody the role %s in space %q", c.GetName(), spec.Role, spec.Space)
+		return forbidden("user %q may not give the role %s in space %q", c.GetName(), spec.Role, spec.Space)
 	}
 	if spec.Role != "" && spec.User == "" && len(record.Groups) == 0 {
-		return nil // it has this role, and nothing else
+		return nil // it has only this role
 	}
 	return c.mayMakeFor(ctx, spec, record)
 }
 
-// mayMakeFor refuses tokens of somebody whom the caller may not act as. A token that is
-// its own user is nobody's.
+// mayMakeFor refuses tokens for users or groups that the caller may not impersonate. A token that
+// is its own user belongs to no other user.
 func (c *caller) mayMakeFor(ctx context.Context, spec *v1alpha1.TokenSpec, record *bearer.Record) error {
 	if !c.mayPath(ctx, "post", route.Tokens) {
 		return forbidden("user %q may not make tokens: that is post on the path %s", c.GetName(), route.Tokens)
@@ -226,35 +228,35 @@ func (c *caller) mayMakeFor(ctx context.Context, spec *v1alpha1.TokenSpec, recor
 	return nil
 }
 
-// isSelf says that the caller makes, for themselves, what can do no more and lives no longer
-// than what they have. Somebody who acts as another does not.
+// isSelf reports whether the caller creates a token for themselves, with at most their own rights
+// and lifetime. An impersonated caller does not.
 func (c *caller) isSelf(spec *v1alpha1.TokenSpec, record *bearer.Record) bool {
-	of := c.credential.User
-	if spec.Role != "" || of == nil || of.GetName() != c.GetName() || record.User != c.GetName() {
+	original := c.credential.User
+	if spec.Role != "" || original == nil || original.GetName() != c.GetName() || record.User != c.GetName() {
 		return false
 	}
 	if until := c.credential.Until; !until.IsZero() && record.Expires.After(until) {
 		return false
 	}
 	if spec.Space != "" && !c.authorizer.MayKnow(c, key.Space(spec.Space)) {
-		return false // nor are they told whether there is such a space
+		return false // the caller must not learn whether the space exists
 	}
 	return !slices.ContainsFunc(record.Groups, func(g string) bool {
-		return !slices.Contains(c.GetGroups(), g) || !slices.Contains(of.GetGroups(), g)
+		return !slices.Contains(c.GetGroups(), g) || !slices.Contains(original.GetGroups(), g)
 	})
 }
 
-// reaches says whether a token is the caller's to see and to revoke: all, if they may, their
-// own, and those of spaces that they hand out.
+// reaches reports whether the caller may see and revoke a token: all tokens, if all is true;
+// otherwise their own and those of spaces in which they may delegate all rights.
 func (c *caller) reaches(r *bearer.Record, all bool) bool {
 	if scope := c.credential.Scope; scope != nil && (r.Scope == nil || *r.Scope != *scope) {
 		return false
 	}
-	return all || r.User == c.GetName() || r.By == c.GetName() || r.Scope != nil && c.handsOut(*r.Scope)
+	return all || r.User == c.GetName() || r.Creator == c.GetName() || r.Scope != nil && c.handsOut(*r.Scope)
 }
 
-// handsOut says whether the caller may give others all rights in a space, if it still is
-// the one that is meant. It is asked once for each space.
+// handsOut reports whether the caller may delegate all rights in the space of a scope, if that
+// space still exists. The result is cached.
 func (c *caller) handsOut(scope bearer.Scope) bool {
 	if may, known := c.hands[scope]; known {
 		return may
@@ -268,12 +270,12 @@ func (c *caller) handsOut(scope bearer.Scope) bool {
 	return may
 }
 
-// mayPath says whether the caller may send a request to a path of the hub.
+// mayPath reports whether the caller may send a request to a path of the hub.
 func (c *caller) mayPath(ctx context.Context, verb, path string) bool {
 	return c.may(ctx, authorizer.AttributesRecord{User: c, Verb: verb, Path: path})
 }
 
-// mayBe says whether the caller may act as a user, or as somebody in a group.
+// mayBe reports whether the caller may impersonate a user or a group.
 func (c *caller) mayBe(ctx context.Context, kind, name string) bool {
 	return c.may(ctx, authorizer.AttributesRecord{User: c, Verb: "impersonate", APIVersion: "v1", Resource: kind, Name: name, ResourceRequest: true})
 }

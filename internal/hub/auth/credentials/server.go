@@ -1,10 +1,10 @@
-// Package credentials is the APIs that hand out credentials. By /admin/v1/tokens people and
-// programs get tokens and short certificates, see them and revoke them; by a subresource of
-// its Location an agent's operator gets its join token.
+// Package credentials serves the APIs that issue credentials. At /admin/v1/tokens, users create,
+// list and revoke tokens and short-lived certificates. At a subresource of a Location, operators
+// get the join token of an agent.
 //
-// Every request about tokens that is authenticated gets here; whose tokens somebody may
-// make, see and revoke is decided here, token by token, with the hub's authorizer. The
-// package must never keep a secret, nor show it but to whoever made it.
+// The API server's filters let every authenticated request for tokens pass. This package decides,
+// token by token and with the hub's authorizer, which tokens a user may create, see and revoke. It
+// must never store a secret, nor show it to other users than its creator.
 package credentials
 
 import (
@@ -34,28 +34,28 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// maxBody bounds a request, in bytes.
+// maxBody bounds the size of a request, in bytes.
 const maxBody = 64 << 10
 
-// Config is what a Server needs.
+// Config contains the dependencies of a Server.
 type Config struct {
-	// Table is read, and Log written to.
+	// Table is the source of reads, and Log the target of writes.
 	Table *table.Table
 	Log   *etcd.Log
 	// Authority signs certificates.
 	Authority *enroll.Authority
-	// Authorizer says who may what.
+	// Authorizer decides about rights.
 	Authorizer *auth.Authorizer
-	// Committed waits until the table shows what was acknowledged to anybody before.
+	// Committed waits until the table contains all writes that were acknowledged before the call.
 	Committed func(context.Context) error
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Server serves route.Tokens and what is below it. It is safe for concurrent use.
+// Server serves route.Tokens and the paths below. It is safe for concurrent use.
 type Server struct{ config Config }
 
-// New makes a Server.
+// New returns a Server.
 func New(config Config) *Server { return &Server{config} }
 
 // ServeHTTP implements http.Handler.
@@ -77,7 +77,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) answer(r *http.Request, id string) (any, error) {
 	who, ok := request.UserFrom(r.Context())
 	if !ok {
-		return nil, apierrors.NewUnauthorized("nobody asks")
+		return nil, apierrors.NewUnauthorized("the request has no user")
 	}
 	if err := s.config.Committed(r.Context()); err != nil {
 		return nil, err
@@ -96,15 +96,15 @@ func (s *Server) answer(r *http.Request, id string) (any, error) {
 	return nil, respond.Unrouted(http.StatusMethodNotAllowed)
 }
 
-// create makes a token or a certificate. A dry run makes none: one that is not stored is
-// not valid.
+// create creates a token or a certificate. A dry run returns none, since a token that is not stored
+// is not valid.
 func (s *Server) create(r *http.Request, c *caller) (any, error) {
 	body, err := requestbody.ReadYAML(r, requestbody.Limits{Bytes: maxBody})
 	if err != nil {
 		return nil, respond.BadBody(err, "read the body")
 	}
-	var asked v1alpha1.Token
-	if err := yaml.UnmarshalStrict(body, &asked); err != nil {
+	var posted v1alpha1.Token
+	if err := yaml.UnmarshalStrict(body, &posted); err != nil {
 		return nil, respond.BadRequest("decode the body: %v", err)
 	}
 	options := metav1.CreateOptions{DryRun: r.URL.Query()["dryRun"]}
@@ -112,15 +112,15 @@ func (s *Server) create(r *http.Request, c *caller) (any, error) {
 		return nil, apierrors.NewInvalid(metav1.SchemeGroupVersion.WithKind("CreateOptions").GroupKind(), "", problems)
 	}
 	id := bearer.NewID()
-	record, err := s.order(r.Context(), c, id, &asked.Spec)
+	record, err := s.order(r.Context(), c, id, &posted.Spec)
 	if err != nil {
 		return nil, err
 	}
 	if len(options.DryRun) > 0 {
 		return shown(id, 0, &record), nil
 	}
-	if asked.Spec.Request != "" {
-		return s.certify(asked.Spec.Request, id, &record)
+	if posted.Spec.Request != "" {
+		return s.certify(posted.Spec.Request, id, &record)
 	}
 	if err := s.hasRoom(c, &record); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (s *Server) create(r *http.Request, c *caller) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.config.Table.WaitFor(r.Context(), rev); err != nil { // it must be good at once
+	if err := s.config.Table.WaitFor(r.Context(), rev); err != nil { // it must be valid at once
 		return nil, err
 	}
 	made := shown(id, rev, &record)
@@ -156,16 +156,15 @@ func (s *Server) certify(request, id string, record *bearer.Record) (any, error)
 }
 
 const (
-	// maxTokens bounds the tokens of a hub, and maxEach those of one space, and those
-	// that one user without all rights has made, see maxMade.
+	// maxTokens bounds the tokens of a hub. maxEach bounds those of one space, and those created by
+	// one user without all rights, see maxMade.
 	maxTokens = 10000
 	maxEach   = 500
-	// forAll of them are left to who has all rights, when others have used up the rest.
+	// forAll of them are reserved for users with all rights.
 	forAll = 500
 )
 
-// hasRoom refuses a token when there are too many. Those that have expired count until they
-// are removed.
+// hasRoom refuses a token if there are too many. Expired tokens count until they are deleted.
 func (s *Server) hasRoom(c *caller, record *bearer.Record) error {
 	all, ofSpace, ofMaker := 0, 0, 0
 	s.each(func(_ string, _ *table.Row, other *bearer.Record) {
@@ -173,7 +172,7 @@ func (s *Server) hasRoom(c *caller, record *bearer.Record) error {
 		if record.Scope != nil && other.Scope != nil && *other.Scope == *record.Scope {
 			ofSpace++
 		}
-		if other.By == record.By {
+		if other.Creator == record.Creator {
 			ofMaker++
 		}
 	})
@@ -183,14 +182,14 @@ func (s *Server) hasRoom(c *caller, record *bearer.Record) error {
 	case ofSpace >= maxEach:
 		return tooMany("space %q has %d tokens", record.Scope.Space, ofSpace)
 	case ofMaker >= maxMade(all) && !c.authorizer.MayAll(c):
-		return tooMany("user %q has made %d tokens, of %d that the hub has", record.By, ofMaker, all)
+		return tooMany("user %q has made %d tokens, of %d that the hub has", record.Creator, ofMaker, all)
 	}
 	return nil
 }
 
-// maxMade is how many tokens one user without all rights may have made when there are some in all: at
-// most maxEach, and fewer the fewer are free. So however many users make all that they may, others
-// can make some. It is at least 1 while any are free.
+// maxMade returns how many tokens one user without all rights may have created, if there are all
+// tokens in total. It is at most maxEach, and falls with the number of free tokens, so that a group
+// of users cannot use up all of them. It is at least 1 while any are free.
 func maxMade(all int) int {
 	const others = maxTokens - forAll
 	free := max(others-all, 0)
@@ -215,7 +214,7 @@ func (s *Server) each(fn func(id string, row *table.Row, record *bearer.Record))
 	})
 }
 
-// list are the tokens that somebody may see, the oldest first.
+// list returns the tokens that the caller may see, the oldest first.
 func (s *Server) list(ctx context.Context, c *caller) any {
 	items := []v1alpha1.Token{}
 	seesAll := c.mayPath(ctx, "get", route.Tokens)
@@ -230,8 +229,8 @@ func (s *Server) list(ctx context.Context, c *caller) any {
 	return v1alpha1.TokenList{TypeMeta: typeMeta("TokenList"), Items: items}
 }
 
-// get is a token that somebody may have a verb of. Of others it is not said whether they
-// are there.
+// get returns a token if the caller may use the verb on it. For other tokens, the error does not
+// depend on whether they exist.
 func (s *Server) get(ctx context.Context, c *caller, id, verb string) (v1alpha1.Token, error) {
 	row, _ := s.config.Table.Get(key.Token(id))
 	if row != nil {
@@ -242,7 +241,7 @@ func (s *Server) get(ctx context.Context, c *caller, id, verb string) (v1alpha1.
 	return v1alpha1.Token{}, apierrors.NewNotFound(resource, id)
 }
 
-// revoke removes a token. What was made from it is not accepted either from then on.
+// revoke deletes a token. Tokens that were created with it become invalid, too.
 func (s *Server) revoke(ctx context.Context, c *caller, id string) (any, error) {
 	gone, err := s.get(ctx, c, id, "delete")
 	if err != nil {
@@ -252,10 +251,10 @@ func (s *Server) revoke(ctx context.Context, c *caller, id string) (any, error) 
 	if err != nil {
 		return nil, err
 	}
-	return gone, s.config.Table.WaitFor(ctx, rev) // it must end at once
+	return gone, s.config.Table.WaitFor(ctx, rev) // it must be invalid at once
 }
 
-// shown is a token as it may be seen.
+// shown returns a token as the API shows it.
 func shown(id string, rev int64, r *bearer.Record) v1alpha1.Token {
 	t := v1alpha1.Token{TypeMeta: typeMeta("Token"), ObjectMeta: metav1.ObjectMeta{Name: id, CreationTimestamp: metav1.NewTime(r.Created)}}
 	if rev > 0 {
@@ -266,7 +265,7 @@ func shown(id string, rev int64, r *bearer.Record) v1alpha1.Token {
 	if r.Scope != nil {
 		t.Spec.Space = string(r.Scope.Space)
 	}
-	t.Status = v1alpha1.TokenStatus{User: r.User, Groups: r.Groups, ExpirationTimestamp: metav1.NewTime(r.Expires), Creator: r.By, From: r.From}
+	t.Status = v1alpha1.TokenStatus{User: r.User, Groups: r.Groups, ExpirationTimestamp: metav1.NewTime(r.Expires), Creator: r.Creator, From: r.From}
 	return t
 }
 

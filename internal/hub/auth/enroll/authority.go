@@ -85,18 +85,18 @@ func (a *Authority) Reload() (changed bool, err error) {
 	return true, nil
 }
 
-// Signer is the certificate whose key signs.
+// Signer returns the certificate whose key signs.
 func (a *Authority) Signer() *x509.Certificate { return a.held.Load().certs[0] }
 
-// Trusts says whether what a certificate of the authority has signed is good.
+// Trusts reports whether signatures by a certificate of an authority are valid.
 func (a *Authority) Trusts(signer *x509.Certificate) bool {
 	return slices.ContainsFunc(a.held.Load().certs, signer.Equal)
 }
 
-// PEM are the certificates that clients trust.
+// PEM returns the certificates that clients trust.
 func (a *Authority) PEM() []byte { return a.held.Load().pem }
 
-// Pool is the same as a pool to verify against.
+// Pool returns these certificates as a pool.
 func (a *Authority) Pool() *x509.CertPool { return a.held.Load().pool }
 
 // Server issues a certificate for a server reached under the given host names

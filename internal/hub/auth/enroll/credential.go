@@ -24,31 +24,32 @@ const (
 	UserPrefix = "orrery:location:"
 )
 
-// Credential is what an agent's certificate says.
+// Credential is the content of an agent's certificate.
 type Credential struct {
 	Location key.Location
-	// Shard is the number of the agent's shard, if it is not the first, or has the whole.
+	// Shard is the number of the agent's shard; 0 or 1 for the first shard and for a whole
+	// location.
 	Shard int
-	// UID is that of the location: one that is made again is another.
+	// UID is the UID of the location: a location that is created again is another one.
 	UID string
-	// Number counts the credentials of the location. Joined is that of the first one of
-	// the same join: what an older join led to is not spent but superseded.
+	// Number counts the credentials of the location. Joined is the number of the first credential
+	// of the same join: credentials of an older join are superseded, not spent.
 	Number, Joined uint64
 	// Key is the digest of the agent's public key.
 	Key string
-	// NotAfter is when it ends, by the clock of the hub.
+	// NotAfter is when it expires, by the clock of the hub.
 	NotAfter time.Time
-	// Signer is the certificate of the authority that has signed it.
+	// Signer is the certificate of the authority that signed it.
 	Signer *x509.Certificate
 }
 
-// Mark is the credential's place in the record of its location.
+// Mark identifies the credential in the record of its location.
 func (c Credential) Mark() Mark { return Mark{Number: c.Number, Key: c.Key} }
 
-// number is that of the agent's shard.
+// number returns the number of the agent's shard.
 func (c Credential) number() int { return max(1, c.Shard) }
 
-// serial is what a certificate says of a credential besides the location.
+// serial returns the part of the certificate that identifies the credential besides its location.
 func (c Credential) serial() string {
 	serial := fmt.Sprintf("%s/%d/%d", c.UID, c.Number, c.Joined)
 	if c.Shard > 1 {
@@ -57,8 +58,8 @@ func (c Credential) serial() string {
 	return serial
 }
 
-// KeyOf reads the public key of a certificate request, which is all that is taken from
-// it, and the digest by which that is known.
+// KeyOf returns the public key of a certificate request, and its digest. Nothing else of the
+// request is used.
 func KeyOf(request []byte) (public *ecdsa.PublicKey, digest string, err error) {
 	csr, err := x509.ParseCertificateRequest(request)
 	if err != nil {
@@ -79,8 +80,8 @@ func digestOf(subjectPublicKeyInfo []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Agent issues the certificate of a credential, DER, for the public key that it names,
-// valid from now on for a life, and not for less than until its NotAfter.
+// Agent issues the certificate of a credential, DER, for the public key that the credential names.
+// It is valid for a life from now, and at least until NotAfter.
 func (a *Authority) Agent(c Credential, public *ecdsa.PublicKey, life time.Duration) ([]byte, error) {
 	until := a.now().Add(life)
 	if until.Before(c.NotAfter) {
@@ -95,17 +96,17 @@ func (a *Authority) Agent(c Credential, public *ecdsa.PublicKey, life time.Durat
 	}, public, until)
 }
 
-// IsAgent says whether a certificate claims to be an agent's, which are those of the
-// group: whoever accepts those of people has to refuse it.
+// IsAgent reports whether a certificate claims to be an agent's. Authenticators of users must
+// reject such certificates.
 func IsAgent(cert *x509.Certificate) bool {
 	return slices.Contains(cert.Subject.Organization, Agents)
 }
 
 var errForeign = errors.New("the certificate is not one of an agent of this hub")
 
-// Credential reads an agent's certificate, which the authority must have signed. When
-// it ends is for the caller to judge, and when it begins for nobody: a hub whose clock
-// was set back is to believe what it has issued.
+// Credential reads an agent's certificate, which the authority must have signed. The caller must
+// check its expiry. Its begin is not checked: a hub whose clock was set back must accept the
+// certificates that it has issued.
 func (a *Authority) Credential(cert *x509.Certificate) (Credential, error) {
 	c, err := credentialOf(cert)
 	if err != nil {
@@ -119,9 +120,9 @@ func (a *Authority) Credential(cert *x509.Certificate) (Credential, error) {
 	return Credential{}, fmt.Errorf("%w: its authority has not signed it", errForeign)
 }
 
-// FormerCredential reads a certificate that an authority has signed which was replaced,
-// and says when that was dropped. Whoever has the key of that authority can have made it,
-// so nothing in it is to be believed that is not known from elsewhere.
+// FormerCredential reads a certificate that a replaced authority has signed, and returns when that
+// authority was dropped. Its key may be compromised, so the caller must check the content against
+// other data.
 func (a *Authority) FormerCredential(cert *x509.Certificate) (c Credential, dropped time.Time, err error) {
 	if c, err = credentialOf(cert); err != nil {
 		return c, dropped, err
@@ -135,29 +136,29 @@ func (a *Authority) FormerCredential(cert *x509.Certificate) (c Credential, drop
 	return Credential{}, dropped, fmt.Errorf("%w: its authority has not signed it", errForeign)
 }
 
-// credentialOf reads an agent's certificate, whoever has signed it.
+// credentialOf reads an agent's certificate without a check of the signature.
 func credentialOf(cert *x509.Certificate) (Credential, error) {
 	l, ok := strings.CutPrefix(cert.Subject.CommonName, UserPrefix)
 	if !ok || !slices.Equal(cert.Subject.Organization, []string{Agents}) || !slices.Equal(cert.ExtKeyUsage, []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}) {
 		return Credential{}, errForeign
 	}
 	c := Credential{Location: key.Location(l), Key: digestOf(cert.RawSubjectPublicKeyInfo), NotAfter: cert.NotAfter}
-	parts := strings.Split(cert.Subject.SerialNumber, "/")
+	fields := strings.Split(cert.Subject.SerialNumber, "/")
 	const uid, number, joined, all = 0, 1, 2, 3
-	if len(parts) < all || parts[uid] == "" || key.ValidateName(l) != nil {
+	if len(fields) < all || fields[uid] == "" || key.ValidateName(l) != nil {
 		return Credential{}, errForeign
 	}
-	c.UID = parts[uid]
+	c.UID = fields[uid]
 	var errNumber, errJoined error
-	if rest := parts[all:]; len(rest) > 0 {
+	if rest := fields[all:]; len(rest) > 0 {
 		shard, err := strconv.Atoi(rest[0])
 		if err != nil || len(rest) > 1 || shard <= 1 || shard > key.MaxShards {
 			return Credential{}, errForeign
 		}
 		c.Shard = shard
 	}
-	c.Number, errNumber = strconv.ParseUint(parts[number], 10, 64)
-	c.Joined, errJoined = strconv.ParseUint(parts[joined], 10, 64)
+	c.Number, errNumber = strconv.ParseUint(fields[number], 10, 64)
+	c.Joined, errJoined = strconv.ParseUint(fields[joined], 10, 64)
 	if errors.Join(errNumber, errJoined) != nil || c.Number == 0 || c.Joined == 0 || c.Joined > c.Number {
 		return Credential{}, errForeign
 	}

@@ -130,9 +130,9 @@ func TestIssuedByAClockAhead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, at := range []time.Time{today, now} {
-		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: a.Pool(), DNSName: "hub.example", CurrentTime: at}); err != nil {
-			t.Errorf("at %s: %v", at, err)
+	for _, clock := range []time.Time{today, now} {
+		if _, err := cert.Leaf.Verify(x509.VerifyOptions{Roots: a.Pool(), DNSName: "hub.example", CurrentTime: clock}); err != nil {
+			t.Errorf("at %s: %v", clock, err)
 		}
 	}
 }
@@ -169,7 +169,7 @@ func TestAgentCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	request, public, digest := requestOf(t, elliptic.P256())
-	said := Credential{Location: "edge1", UID: "0a1b", Number: 7, Joined: 3, Key: digest}
+	want := Credential{Location: "edge1", UID: "0a1b", Number: 7, Joined: 3, Key: digest}
 	parse := func(a *Authority, c Credential, public *ecdsa.PublicKey) *x509.Certificate {
 		t.Helper()
 		der, err := a.Agent(c, public, time.Hour)
@@ -182,16 +182,16 @@ func TestAgentCertificates(t *testing.T) {
 		}
 		return cert
 	}
-	cert := parse(a, said, public)
-	said.NotAfter, said.Signer = now.Add(time.Hour).UTC().Truncate(time.Second), a.Signer()
+	cert := parse(a, want, public)
+	want.NotAfter, want.Signer = now.Add(time.Hour).UTC().Truncate(time.Second), a.Signer()
 	for _, years := range []int{0, 3, -6} {
 		now = now.AddDate(years, 0, 0)
-		if got, err := a.Credential(cert); err != nil || got != said {
-			t.Errorf("it is read as %+v, %v; want %+v", got, err, said)
+		if got, err := a.Credential(cert); err != nil || got != want {
+			t.Errorf("it is read as %+v, %v; want %+v", got, err, want)
 		}
 	}
 	for _, bad := range []*x509.Certificate{
-		parse(other, said, public), parse(a, Credential{Location: "edge1", UID: "0a1b"}, public),
+		parse(other, want, public), parse(a, Credential{Location: "edge1", UID: "0a1b"}, public),
 		parse(a, Credential{Location: "Edge 1", UID: "u", Number: 1, Joined: 1}, public), parse(a, Credential{Location: "edge1", Number: 1, Joined: 1}, public),
 		parse(a, Credential{Location: "edge1", UID: "u", Number: 1, Joined: 2}, public),
 	} {

@@ -41,9 +41,9 @@ type held struct {
 	former []former
 }
 
-// create makes the files of a new authority. The key goes first, so that a directory with
-// a certificate always has its key. One that is there already stays: a crash has left it, or
-// the certificate was lost, and whoever trusts that believes what the key signs.
+// create writes the files of a new authority. The key is written first, so that a directory with a
+// certificate always has its key. An existing key is kept: it remains from a crash, or the
+// certificate was lost, and clients that trust that certificate accept the key's signatures.
 func create(dir string, now time.Time) error {
 	key, err := keyWithout(dir)
 	if err != nil {
@@ -68,11 +68,11 @@ func create(dir string, now time.Time) error {
 	return writeOfCerts(cert).to(dir)
 }
 
-// keyWithout is the key of a directory without a certificate; nil: there is none.
+// keyWithout returns the key of a directory without a certificate; nil if there is none.
 func keyWithout(dir string) (*ecdsa.PrivateKey, error) {
 	text, err := os.ReadFile(filepath.Join(dir, keyFile))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil //nolint:nilnil // it is to be made
+		return nil, nil //nolint:nilnil // the caller creates it
 	}
 	var keys []*ecdsa.PrivateKey
 	if err == nil {
@@ -82,7 +82,7 @@ func keyWithout(dir string) (*ecdsa.PrivateKey, error) {
 		err = fmt.Errorf("%d keys, want 1", len(keys))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is missing, and there is no making it from %s: %w; restore both, or remove what is left for a new authority that no agent knows", certFile, keyFile, err)
+		return nil, fmt.Errorf("%s is missing, and cannot be created from %s: %w; restore both files, or remove the remaining one for a new authority that no agent knows", certFile, keyFile, err)
 	}
 	return keys[0], nil
 }
@@ -95,7 +95,7 @@ func newKey() (*ecdsa.PrivateKey, error) {
 	return key, nil
 }
 
-// certOf makes a certificate of a key, which it has signed itself.
+// certOf returns a self-signed certificate of a key.
 func certOf(key *ecdsa.PrivateKey, now, notBefore time.Time) (*x509.Certificate, error) {
 	template := &x509.Certificate{
 		SerialNumber:          big.NewInt(now.UnixNano()),

@@ -19,16 +19,16 @@ const (
 
 var noon = time.Unix(1_900_000_000, 0)
 
-// joined is a record after a join by a key, the token, and what it was traded for.
-func joined(t *testing.T, r Record, of string) (Record, string, Credential) {
+// joined returns a record after a join with a key, the token, and the credential.
+func joined(t *testing.T, r Record, keyDigest string) (Record, string, Credential) {
 	t.Helper()
-	return joinedAt(t, noon, r, of)
+	return joinedAt(t, noon, r, keyDigest)
 }
 
-func joinedAt(t *testing.T, at time.Time, r Record, of string) (Record, string, Credential) {
+func joinedAt(t *testing.T, now time.Time, r Record, keyDigest string) (Record, string, Credential) {
 	t.Helper()
-	token, r := r.WithJoin(edge, at.Add(time.Hour))
-	c, r, err := r.Trade(edge, token, of, at)
+	token, r := r.WithJoin(edge, now.Add(time.Hour))
+	c, r, err := r.Trade(edge, token, keyDigest, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,11 +51,11 @@ func TestJoinTokens(t *testing.T) {
 	_, used, _ := r.Trade(edge, token, "k1", noon)
 	_, replaced := r.WithJoin(edge, noon.Add(time.Hour))
 	for what, c := range map[string]struct {
-		r     Record
-		token string
-		of    string
-		at    time.Time
-		want  error
+		r         Record
+		token     string
+		keyDigest string
+		now       time.Time
+		want      error
 	}{
 		"good":                 {r, token, "k1", noon, nil},
 		"at the last moment":   {r, token, "k1", noon.Add(time.Hour - time.Second), nil},
@@ -74,7 +74,7 @@ func TestJoinTokens(t *testing.T) {
 		"used and revoked":     {used.Revoke(Revocation{}), token, "k1", noon, ErrUnknownJoin},
 		"an unreadable record": {ParseRecord([]byte("garbage"), uid), token, "k1", noon, ErrUnknownJoin},
 	} {
-		if got, _, err := c.r.Trade(edge, c.token, c.of, c.at); !errors.Is(err, c.want) || err == nil && (got.Number != uint64(c.at.Unix()) && !strings.HasPrefix(what, "its answer") || got.Joined != got.Number || got.Key != "k1" || got.UID != uid) {
+		if got, _, err := c.r.Trade(edge, c.token, c.keyDigest, c.now); !errors.Is(err, c.want) || err == nil && (got.Number != uint64(c.now.Unix()) && !strings.HasPrefix(what, "its answer") || got.Joined != got.Number || got.Key != "k1" || got.UID != uid) {
 			t.Errorf("%s: %+v, %v; want %v", what, got, err, c.want)
 		}
 	}
@@ -83,47 +83,47 @@ func TestJoinTokens(t *testing.T) {
 // TestJudge goes through the life of an enrolment.
 func TestJudge(t *testing.T) {
 	r, _, first := joined(t, Record{Location: uid}, "k1")
-	says := func(what string, r Record, c Credential, news bool, want error) {
+	check := func(what string, r Record, c Credential, news bool, want error) {
 		t.Helper()
-		if n, err := r.Judge(c); n != news || !errors.Is(err, want) || want == nil && err != nil {
+		if n, err := r.Check(c); n != news || !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("%s: %v, %v; want %v, %v", what, n, err, news, want)
 		}
 	}
-	says("joined", r, first, false, nil)
+	check("joined", r, first, false, nil)
 	second, r, err := r.Renew(first, "k2")
 	if err != nil || second.Number != first.Number+1 || second.Joined != first.Joined {
 		t.Fatalf("renewed: %+v, %v", second, err)
 	}
-	says("former", r, first, false, nil)
-	says("new", r, second, true, nil)
+	check("former", r, first, false, nil)
+	check("new", r, second, true, nil)
 	if again, same, err := r.Renew(first, "k2"); err != nil || again != second || same.Issued != r.Issued {
 		t.Errorf("asked again: %+v, %v", again, err)
 	}
-	says("of another key", r, Credential{UID: uid, Number: second.Number, Joined: second.Joined, Key: "kx"}, false, ErrSpent)
+	check("of another key", r, Credential{UID: uid, Number: second.Number, Joined: second.Joined, Key: "kx"}, false, ErrSpent)
 	before := r
 	r = r.Use(second)
-	says("former, after the new was used", r, first, false, ErrSpent)
-	says("new, used", r, second, false, nil)
+	check("former, after the new was used", r, first, false, ErrSpent)
+	check("new, used", r, second, false, nil)
 	if _, _, err := r.Renew(first, "k3"); !errors.Is(err, ErrSpent) {
 		t.Errorf("renewed by a spent one: %v", err)
 	}
-	says("a copy of the log from before it was used", before, second, true, nil)
-	says("no record at all", Record{Location: uid}, second, true, nil)
+	check("a copy of the log from before it was used", before, second, true, nil)
+	check("no record at all", Record{Location: uid}, second, true, nil)
 	if restored := (Record{Location: uid}).Use(second); restored.Issued != second.Mark() || restored.Used != second.Mark() {
 		t.Errorf("after a restore: %+v", restored)
 	}
-	says("another location", ParseRecord(r.Encode(), "u2"), second, false, ErrOther)
-	revoked := r.Revoke(Revocation{At: noon, Message: "x"}).Revoke(Revocation{Reused: true})
+	check("another location", ParseRecord(r.Encode(), "u2"), second, false, ErrOther)
+	revoked := r.Revoke(Revocation{Time: noon, Message: "x"}).Revoke(Revocation{Reused: true})
 	if revoked.Revoked.Reused {
 		t.Error("the first reason is lost")
 	}
-	says("revoked", revoked, second, false, ErrRevoked)
+	check("revoked", revoked, second, false, ErrRevoked)
 	again, _, anew := joined(t, revoked, "k9")
-	says("joined anew", again, anew, false, nil)
-	says("superseded", again, second, false, ErrSuperseded)
-	says("superseded, not spent", again, first, false, ErrSuperseded)
-	says("joined anew, at a copy of the log from before", r, anew, true, nil)
-	says("superseded, at that copy", r.Use(anew), second, false, ErrSuperseded)
+	check("joined anew", again, anew, false, nil)
+	check("superseded", again, second, false, ErrSuperseded)
+	check("superseded, not spent", again, first, false, ErrSuperseded)
+	check("joined anew, at a copy of the log from before", r, anew, true, nil)
+	check("superseded, at that copy", r.Use(anew), second, false, ErrSuperseded)
 }
 
 // TestReadmitted lets in again the agent that has shown a spent credential, after an operator has
@@ -138,23 +138,23 @@ func TestReadmitted(t *testing.T) {
 	if _, err := r.Readmit(); !errors.Is(err, ErrNoReuse) {
 		t.Errorf("readmitted without a cause: %v", err)
 	}
-	if _, err := r.Revoke(Revocation{At: noon}).Readmit(); !errors.Is(err, ErrNoReuse) {
+	if _, err := r.Revoke(Revocation{Time: noon}).Readmit(); !errors.Is(err, ErrNoReuse) {
 		t.Errorf("readmitted after a revocation by an operator: %v", err)
 	}
-	locked := r.Revoke(Revocation{At: noon, Reused: true, Shown: new(first.Mark())})
+	locked := r.Revoke(Revocation{Time: noon, Reused: true, Shown: new(first.Mark())})
 	r, err = locked.Readmit()
 	if err != nil {
 		t.Fatal(err)
 	}
-	judged := func(what string, r Record, c Credential, want error) {
+	check := func(what string, r Record, c Credential, want error) {
 		t.Helper()
-		if _, err := r.Judge(c); !errors.Is(err, want) || want == nil && err != nil {
+		if _, err := r.Check(c); !errors.Is(err, want) || want == nil && err != nil {
 			t.Errorf("%s: %v, want %v", what, err, want)
 		}
 	}
-	judged("readmitted", r, first, ErrReadmitted)
-	judged("the renewed one", r, second, ErrRevoked)
-	judged("of another key", r, Credential{UID: uid, Number: first.Number, Joined: first.Joined, Key: "kx"}, ErrRevoked)
+	check("readmitted", r, first, ErrReadmitted)
+	check("the renewed one", r, second, ErrRevoked)
+	check("of another key", r, Credential{UID: uid, Number: first.Number, Joined: first.Joined, Key: "kx"}, ErrRevoked)
 	if back := ParseRecord(r.Encode(), uid); !back.Readmitted(first) || back.Readmitted(second) {
 		t.Errorf("it is read as %+v", back)
 	}
@@ -162,12 +162,12 @@ func TestReadmitted(t *testing.T) {
 	if again, same := r.Rejoin(first, "k3", noon.Add(time.Hour)); again != anew || same.Issued != r.Issued {
 		t.Errorf("the answer is lost: %+v, then %+v", anew, again)
 	}
-	judged("its answer was lost", r, first, ErrReadmitted)
-	judged("the renewed one, after that", r, second, ErrSuperseded)
-	judged("the new one", r, anew, nil)
+	check("its answer was lost", r, first, ErrReadmitted)
+	check("the renewed one, after that", r, second, ErrSuperseded)
+	check("the new one", r, anew, nil)
 	r = r.Use(anew)
-	judged("the new one, used", r, anew, nil)
-	judged("readmitted, after the new one was used", r, first, ErrSuperseded)
+	check("the new one, used", r, anew, nil)
+	check("readmitted, after the new one was used", r, first, ErrSuperseded)
 	if _, next, err := r.Renew(anew, "k4"); err != nil || next.Revoked != nil {
 		t.Errorf("renewed: %v", err)
 	}
@@ -192,15 +192,15 @@ func TestJoinsAfterARestore(t *testing.T) {
 		}
 		lost, stolen = r, next
 	}
-	restored, _, legitimate := joinedAt(t, noon.Add(2*time.Hour), older.Revoke(Revocation{At: noon}), "k3")
-	if _, err := restored.Judge(stolen); !errors.Is(err, ErrSuperseded) {
+	restored, _, legitimate := joinedAt(t, noon.Add(2*time.Hour), older.Revoke(Revocation{Time: noon}), "k3")
+	if _, err := restored.Check(stolen); !errors.Is(err, ErrSuperseded) {
 		t.Errorf("who was revoked gets in again: %v", err)
 	}
-	if _, err := restored.Judge(legitimate); err != nil {
+	if _, err := restored.Check(legitimate); err != nil {
 		t.Errorf("who joined does not: %v", err)
 	}
 	// Without a join the copy knows what was issued since.
-	if news, err := older.Judge(stolen); !news || err != nil {
+	if news, err := older.Check(stolen); !news || err != nil {
 		t.Errorf("after the restore: %v", err)
 	}
 }
@@ -211,7 +211,7 @@ func TestLastingTokens(t *testing.T) {
 	r := ParseRecord([]byte(`{"location":"u1","hash":"`+hash("s")+`","created":"2026-01-01T00:00:00Z"}`), uid)
 	const token = "edge1.s"
 	for _, bad := range []string{"edge1.t", "edge1.", "edge1", "", joinPrefix + "edge1.s"} {
-		if err := r.JudgeLasting(bad); bad != joinPrefix+"edge1.s" && err == nil {
+		if err := r.CheckLasting(bad); bad != joinPrefix+"edge1.s" && err == nil {
 			t.Errorf("%q is good", bad)
 		}
 		if _, _, err := r.Trade(edge, bad, "k", noon); err == nil {
@@ -226,105 +226,105 @@ func TestLastingTokens(t *testing.T) {
 	if err != nil || c.Number != 2 || c.Joined != 1 {
 		t.Fatalf("asked again with another key: %+v, %v", c, err)
 	}
-	if r.JudgeLasting(token) != nil {
+	if r.CheckLasting(token) != nil {
 		t.Error("it is spent before what it was traded for is used")
 	}
-	if news, err := r.Judge(c); !news || err != nil {
+	if news, err := r.Check(c); !news || err != nil {
 		t.Fatal(err)
 	}
 	r = r.Use(c)
-	if r.JudgeLasting(token) == nil {
+	if r.CheckLasting(token) == nil {
 		t.Error("it is not spent")
 	}
 	if _, _, err := r.Trade(edge, token, "k2", noon); err == nil {
 		t.Error("it is traded again")
 	}
-	if _, err := r.Judge(lost); !errors.Is(err, ErrSpent) {
+	if _, err := r.Check(lost); !errors.Is(err, ErrSpent) {
 		t.Errorf("the first answer: %v", err)
 	}
 }
 
-// keeper is an agent, or who has a copy of its disk.
+// keeper is an agent, or a thief with a copy of its disk.
 type keeper struct {
 	name string
-	// disk is what outlives a crash.
-	has     *Credential
-	pending string
-	keys    int
+	// These fields are on the disk.
+	credential *Credential
+	pending    string
+	keys       int
 }
 
-// world is a hub's record, with copies of it, and who shows credentials.
+// enrolling is a hub's record, with copies of it, and pending requests.
 type enrolling struct {
 	r      *rand.Rand
 	record Record
 	copies []Record
-	// late are requests that are still on their way.
+	// late are delayed requests.
 	late []func()
 	log  []string
 }
 
-func (w *enrolling) note(format string, args ...any) {
+func (w *enrolling) logf(format string, args ...any) {
 	w.log = append(w.log, fmt.Sprintf(format, args...))
 }
 
-// show has somebody use what they have.
+// show uses the credential of a keeper.
 func (w *enrolling) show(k *keeper) error {
-	news, err := w.record.Judge(*k.has)
+	news, err := w.record.Check(*k.credential)
 	if err == nil && news {
-		w.record = w.record.Use(*k.has)
+		w.record = w.record.Use(*k.credential)
 	}
-	w.note("%s shows %d: %v; %+v", k.name, k.has.Number, err, w.record)
+	w.logf("%s shows %d: %v; %+v", k.name, k.credential.Number, err, w.record)
 	return err
 }
 
-// renew has somebody ask for what follows. The request or the answer may be lost, or the
-// request arrive later, or twice.
+// renew requests the next credential. The request or the response may be lost, or the request may
+// arrive late or twice.
 func (w *enrolling) renew(k *keeper) error {
 	if k.pending == "" {
 		k.keys++
 		k.pending = fmt.Sprintf("%s-%d", k.name, k.keys)
 	}
-	c, of := *k.has, k.pending
-	ask := func() (Credential, error) {
-		made, next, err := w.record.Renew(c, of)
+	c, keyDigest := *k.credential, k.pending
+	renew := func() (Credential, error) {
+		made, next, err := w.record.Renew(c, keyDigest)
 		w.record = next
-		w.note("%s renews %d for %s: %d, %v; %+v", k.name, c.Number, of, made.Number, err, w.record)
+		w.logf("%s renews %d for %s: %d, %v; %+v", k.name, c.Number, keyDigest, made.Number, err, w.record)
 		return made, err
 	}
 	switch w.r.IntN(5) {
 	case 0: // lost on its way, or late
-		w.late = append(w.late, func() { _, _ = ask() })
+		w.late = append(w.late, func() { _, _ = renew() })
 		return nil
 	case 1: // the answer is lost
-		_, err := ask()
+		_, err := renew()
 		return err
 	case 2: // twice
-		w.late = append(w.late, func() { _, _ = ask() })
+		w.late = append(w.late, func() { _, _ = renew() })
 	}
-	made, err := ask()
+	made, err := renew()
 	if err != nil {
 		return err
 	}
-	k.has, k.pending = &made, "" // at once on the disk
+	k.credential, k.pending = &made, "" // at once on the disk
 	return nil
 }
 
-// TestEnrolmentModel takes an agent through lost, late and doubled requests, crashes and
-// restored logs: what it has is always good. Then somebody has a copy of its disk: once
-// one of the two has used what followed, the other is found out, whoever it is.
+// TestEnrolmentModel takes an agent through lost, late and repeated requests, crashes and restored
+// logs: its credential is always valid. Then a thief gets a copy of its disk: once one of the two
+// has used the next credential, the use of the other one is detected.
 func TestEnrolmentModel(t *testing.T) {
 	for seed := range seeds.All(t, 4000) {
 		w := &enrolling{r: rand.New(rand.NewPCG(uint64(seed), 1))}
 		agent := &keeper{name: "agent"}
 		token, r := Record{Location: uid}.WithJoin(edge, noon.Add(time.Hour))
 		w.record = r
-		for agent.has == nil { // the answer may be lost
+		for agent.credential == nil { // the answer may be lost
 			c, next, err := w.record.Trade(edge, token, "agent-0", noon)
 			if err != nil {
 				t.Fatalf("seed %d: %v\n%s", seed, err, strings.Join(w.log, "\n"))
 			}
 			if w.record = next; w.r.IntN(2) == 0 {
-				agent.has = &c
+				agent.credential = &c
 			}
 		}
 		for range 30 {
@@ -336,7 +336,7 @@ func TestEnrolmentModel(t *testing.T) {
 	}
 }
 
-// step is something that happens to an agent that nobody has copied.
+// step is a random event without a thief.
 func (w *enrolling) step(agent *keeper) error {
 	switch w.r.IntN(8) {
 	case 0, 1, 2:
@@ -355,23 +355,23 @@ func (w *enrolling) step(agent *keeper) error {
 	case 7:
 		if len(w.copies) > 0 && w.r.IntN(3) == 0 {
 			w.record = w.copies[w.r.IntN(len(w.copies))]
-			w.note("restored: %+v", w.record)
+			w.logf("restored: %+v", w.record)
 		}
 	}
 	return nil
 }
 
-// thief has two go on from one disk.
+// thief lets an agent and a thief continue with copies of one disk.
 func (w *enrolling) thief(t *testing.T, seed uint64, agent *keeper) {
 	t.Helper()
-	c := *agent.has
-	thief := &keeper{name: "thief", has: &c}
+	c := *agent.credential
+	thief := &keeper{name: "thief", credential: &c}
 	w.late = nil
 	both := []*keeper{agent, thief}
-	var ahead *keeper // who has used what followed
+	var ahead *keeper // the keeper that has used the next credential
 	for range 200 {
 		k := both[w.r.IntN(2)]
-		before := *k.has
+		before := *k.credential
 		var err error
 		if w.r.IntN(2) == 0 {
 			err = w.renew(k)
@@ -394,7 +394,7 @@ func (w *enrolling) thief(t *testing.T, seed uint64, agent *keeper) {
 	t.Fatalf("seed %d: nobody noticed\n%s", seed, strings.Join(w.log, "\n"))
 }
 
-// TestJudgeFormer: of a former authority nothing is good but what the record names.
+// TestJudgeFormer: of a replaced authority, only credentials in the record are valid.
 func TestJudgeFormer(t *testing.T) {
 	r := Record{Location: "u", Joined: 3, Issued: Mark{5, "new"}, Used: Mark{4, "old"}}
 	for what, c := range map[string]struct {
@@ -409,11 +409,11 @@ func TestJudgeFormer(t *testing.T) {
 		"of a later join":  {Credential{UID: "u", Number: 5, Joined: 4, Key: "new"}, ErrSuperseded},
 		"another location": {Credential{UID: "v", Number: 4, Joined: 3, Key: "old"}, ErrOther},
 	} {
-		if err := r.JudgeFormer(c.credential); !errors.Is(err, c.want) {
+		if err := r.CheckFormer(c.credential); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", what, err, c.want)
 		}
 	}
-	if err := r.Revoke(Revocation{}).JudgeFormer(Credential{UID: "u", Number: 4, Joined: 3, Key: "old"}); !errors.Is(err, ErrRevoked) {
+	if err := r.Revoke(Revocation{}).CheckFormer(Credential{UID: "u", Number: 4, Joined: 3, Key: "old"}); !errors.Is(err, ErrRevoked) {
 		t.Errorf("revoked: %v", err)
 	}
 }

@@ -10,38 +10,38 @@ import (
 	"time"
 )
 
-// Rotation is how far an authority is on its way to another one.
+// Rotation is the state of the replacement of an authority.
 type Rotation string
 
 const (
-	// Settled: there is one authority.
-	Settled Rotation = "settled"
-	// Announced: the next one is trusted, too, and does not sign yet.
+	// Stable: there is one authority.
+	Stable Rotation = "settled"
+	// Announced: the next authority is trusted, too, and does not sign yet.
 	Announced Rotation = "announced"
-	// Switched: the next one signs, and the one before is still trusted.
+	// Switched: the next authority signs, and the previous one is still trusted.
 	Switched Rotation = "switched"
 )
 
-// Step is a step of a rotation. Each is one change of what is trusted and what signs,
-// which a hub that runs takes over; what a crash leaves behind is whole.
+// Step is a step of a rotation. Each step changes either the trusted authorities or the signing
+// one, and a running hub applies it. The files are consistent after a crash.
 type Step string
 
 const (
-	// Announce makes the next authority.
+	// Announce creates the next authority.
 	Announce Step = "start"
-	// Switch has the next one sign.
+	// Switch makes the next authority sign.
 	Switch Step = "switch"
-	// Finish ends the trust in the one before.
+	// Finish ends the trust in the previous authority.
 	Finish Step = "finish"
-	// Undo takes back Announce, or Switch.
+	// Undo reverts Announce or Switch.
 	Undo Step = "undo"
 )
 
-// rotation is how far the files are.
+// rotation returns the state of the files.
 func (h *held) rotation() Rotation {
 	switch {
 	case len(h.certs) == 1:
-		return Settled
+		return Stable
 	case h.newest() == 0:
 		return Switched
 	default:
@@ -49,7 +49,7 @@ func (h *held) rotation() Rotation {
 	}
 }
 
-// newest is the index of the certificate whose key was made last.
+// newest returns the index of the certificate whose key is the newest.
 func (h *held) newest() int {
 	for _, key := range slices.Backward(h.keys) {
 		for i, cert := range h.certs {
@@ -61,7 +61,7 @@ func (h *held) newest() int {
 	return 0
 }
 
-// RotationOf is how far the authority of a directory is.
+// RotationOf returns the state of the authority in a directory.
 func RotationOf(dir string) (Rotation, error) {
 	h, err := read(dir)
 	if err != nil {
@@ -70,8 +70,8 @@ func RotationOf(dir string) (Rotation, error) {
 	return h.rotation(), nil
 }
 
-// Rotate takes a step with the authority of a directory, and returns how far it is then.
-// It fails if that is not the next step. One caller at a time takes a step.
+// Rotate performs a step with the authority of a directory, and returns the new state. It fails if
+// the step is not the next one. A lock serializes callers.
 func Rotate(dir string, step Step, now time.Time) (Rotation, error) {
 	lock, err := os.Open(dir)
 	if err != nil {
@@ -101,19 +101,19 @@ func Rotate(dir string, step Step, now time.Time) (Rotation, error) {
 func (h *held) writesOf(step Step, now time.Time) ([]write, error) {
 	is := h.rotation()
 	switch {
-	case step == Announce && is == Settled:
+	case step == Announce && is == Stable:
 		return h.announce(now)
 	case step == Switch && is == Announced, step == Undo && is == Switched:
 		return h.swap()
 	case step == Finish && is == Switched, step == Undo && is == Announced:
-		return h.settle(now)
+		return h.dropOther(now)
 	}
 	return nil, fmt.Errorf("the certificate authority is %s: %q is not the next step", is, step)
 }
 
-// announce adds an authority. Its key is there before its certificate is; keys without a
-// certificate, which a crash has left, go. It is valid from when the one before was, so
-// that those whose clocks are behind this one accept it, too.
+// announce adds an authority. Its key is written before its certificate; keys without a
+// certificate, which remain from a crash, are removed. It is valid from the begin of the previous
+// one, so that clients with slow clocks accept it, too.
 func (h *held) announce(now time.Time) ([]write, error) {
 	key, err := newKey()
 	if err != nil {
@@ -127,7 +127,7 @@ func (h *held) announce(now time.Time) ([]write, error) {
 	return []write{keys, writeOfCerts(h.certs[0], cert)}, err
 }
 
-// swap has the other authority sign.
+// swap makes the other authority sign.
 func (h *held) swap() ([]write, error) {
 	if h.keyOf(h.certs[1]) == nil {
 		return nil, errors.New("ca.key has no key of the other certificate authority")
@@ -135,9 +135,9 @@ func (h *held) swap() ([]write, error) {
 	return []write{writeOfCerts(h.certs[1], h.certs[0])}, nil
 }
 
-// settle leaves the authority that signs alone. What the other has signed is known to be
-// of a former one before it is trusted no more.
-func (h *held) settle(now time.Time) ([]write, error) {
+// dropOther keeps only the signing authority. The other one is recorded as former before it is no
+// longer trusted.
+func (h *held) dropOther(now time.Time) ([]write, error) {
 	keys, err := writeOfKeys(h.key)
 	return []write{h.writeOfFormer(h.certs[1], now), writeOfCerts(h.certs[0]), keys}, err
 }

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// TestRotation: through all steps of a rotation, what the authority that signs has issued
-// is trusted by whoever has what was announced before, and a hub that runs follows.
+// TestRotation: in all steps of a rotation, clients with the announced authorities trust the
+// certificates of the signing one, and a running hub follows.
 func TestRotation(t *testing.T) {
 	dir := t.TempDir()
 	a, err := LoadOrCreate(dir, time.Now)
@@ -41,9 +41,9 @@ func TestRotation(t *testing.T) {
 			}
 		}
 	}
-	trusted := func(c *x509.Certificate, by *x509.CertPool, want bool) {
+	trusted := func(c *x509.Certificate, pool *x509.CertPool, want bool) {
 		t.Helper()
-		if _, err := c.Verify(x509.VerifyOptions{Roots: by, DNSName: "hub"}); (err == nil) != want {
+		if _, err := c.Verify(x509.VerifyOptions{Roots: pool, DNSName: "hub"}); (err == nil) != want {
 			t.Fatalf("trusted: %v, want %v", err, want)
 		}
 	}
@@ -52,7 +52,7 @@ func TestRotation(t *testing.T) {
 	step(Announce, Announced)
 	refused(Announce, Finish)
 	trusted(issued(t, a), old, true)
-	step(Undo, Settled)
+	step(Undo, Stable)
 	step(Announce, Announced)
 	both := a.Pool()
 	step(Switch, Switched)
@@ -64,7 +64,7 @@ func TestRotation(t *testing.T) {
 	step(Undo, Announced)
 	trusted(issued(t, a), old, true)
 	step(Switch, Switched)
-	step(Finish, Settled)
+	step(Finish, Stable)
 	trusted(before, a.Pool(), false)
 	trusted(issued(t, a), both, true)
 	if b, err := LoadOrCreate(dir, time.Now); err != nil || !b.Signer().Equal(a.Signer()) {
@@ -160,12 +160,12 @@ func TestReloadOfDamage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	was := a.Signer()
+	old := a.Signer()
 	for _, text := range [][]byte{nil, []byte("garbage"), foreign, append(append(foreign, foreign...), foreign...)} {
 		if err := os.WriteFile(filepath.Join(dir, certFile), text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if changed, err := a.Reload(); changed || err == nil || a.Signer() != was {
+		if changed, err := a.Reload(); changed || err == nil || a.Signer() != old {
 			t.Errorf("%.20q: changed %v, %v", text, changed, err)
 		}
 	}

@@ -1,9 +1,9 @@
-// Package oidc knows people by what OpenID issuers say of them: by the file of an
-// AuthenticationConfiguration of Kubernetes, with the authenticator of kube-apiserver. The
-// file is read again when its content changes.
+// Package oidc authenticates users by tokens of OpenID issuers, with the authenticator of
+// kube-apiserver. The issuers are configured by a file with an AuthenticationConfiguration of
+// Kubernetes, which is read again when its content changes.
 //
-// It must never decide what somebody may do, nor let an issuer give a name that is the
-// hub's.
+// The package must never decide about rights, nor accept a name from an issuer that is reserved for
+// the hub.
 package oidc
 
 import (
@@ -27,10 +27,10 @@ import (
 )
 
 const (
-	// lookEvery is how often the file is read.
+	// lookEvery is the interval at which the file is read.
 	lookEvery = 2 * time.Second
-	// knownFor is for how long a token that was verified is not verified again. With its
-	// issuer what is known of it goes, too.
+	// knownFor is how long a verified token is not verified again. The cache of an issuer is
+	// dropped with the issuer.
 	knownFor = 10 * time.Second
 )
 
@@ -41,8 +41,8 @@ type Issuers struct {
 
 	refused  atomic.Bool
 	failures atomic.Int64
-	// tried is the content that was read last, and bad says that it was refused; for
-	// Follow alone.
+	// tried is the last content that was read, and bad reports whether it was rejected. Only Follow
+	// uses them.
 	tried []byte
 	bad   bool
 
@@ -50,16 +50,16 @@ type Issuers struct {
 	all []*issuer
 }
 
-// issuer is one issuer, as one configuration says.
+// issuer is one issuer with its configuration.
 type issuer struct {
 	config apiserver.JWTAuthenticator
 	token  authenticator.Token
-	// during ends when the configuration does.
+	// during ends when the configuration is replaced.
 	during context.Context
 	end    context.CancelFunc
 }
 
-// Known is what is known by a token.
+// Known is the result of the authentication of a token.
 type Known struct {
 	*authenticator.Response
 	// Until is when the token expires.
@@ -68,8 +68,8 @@ type Known struct {
 	During context.Context
 }
 
-// Open reads a file. An issuer need not answer yet. The caller must Close what is
-// returned; that is nil without a file: nobody else says who people are.
+// Open reads a file. The issuers need not be available yet. The caller must Close the result, which
+// is nil without a file.
 func Open(ctx context.Context, file string, logger *slog.Logger) (*Issuers, error) {
 	if file == "" {
 		return nil, nil //nolint:nilnil // there is no file
@@ -85,15 +85,15 @@ func Open(ctx context.Context, file string, logger *slog.Logger) (*Issuers, erro
 	return i, nil
 }
 
-// Close ends what follows the issuers' keys. Without Issuers there is nothing to end.
+// Close ends the watches of the issuers' keys. It does nothing for nil.
 func (i *Issuers) Close() {
 	if i != nil {
 		i.replace(nil)
 	}
 }
 
-// Follow takes over the file whenever its content changes, until the context ends. A
-// content that can't be used changes nothing. Without Issuers it waits.
+// Follow applies the file whenever its content changes, until the context ends. It ignores an
+// invalid content. For nil, it only waits.
 func (i *Issuers) Follow(ctx context.Context) error {
 	if i == nil {
 		<-ctx.Done()
@@ -104,19 +104,19 @@ func (i *Issuers) Follow(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			i.look(ctx)
+			i.reload(ctx)
 		case <-ctx.Done():
 			return ctx.Err()
 		}
 	}
 }
 
-func (i *Issuers) look(ctx context.Context) {
+func (i *Issuers) reload(ctx context.Context) {
 	data, err := read(i.file)
 	switch {
 	case err != nil:
 		if i.refused.Swap(true) {
-			return // it has been said
+			return // already logged
 		}
 	case bytes.Equal(data, i.tried):
 		i.refused.Store(i.bad)
@@ -129,18 +129,18 @@ func (i *Issuers) look(ctx context.Context) {
 	}
 	if err != nil {
 		i.failures.Add(1)
-		i.logger.Error("the authentication configuration has changed and can't be used; the former one is in force", "file", i.file, "error", err)
+		i.logger.Error("the authentication configuration has changed and can't be used; the previous one stays in effect", "file", i.file, "error", err)
 		return
 	}
-	i.logger.Info("the authentication configuration was taken over", "file", i.file)
+	i.logger.Info("the authentication configuration was applied", "file", i.file)
 }
 
-// Refused says whether the file can't be used as it is, and Failures how often that was.
+// Refused reports whether the present file is invalid, and how often a content was invalid.
 func (i *Issuers) Refused() (refused bool, failures int64) {
 	return i.refused.Load(), i.failures.Load()
 }
 
-// use has a content be in force, if it can be. Issuers that it leaves as they were go on.
+// use applies a content, if it is valid. Issuers with an unchanged configuration are kept.
 func (i *Issuers) use(ctx context.Context, data []byte) error {
 	configs, err := parse(data)
 	if err != nil {
@@ -180,7 +180,7 @@ func find(all []*issuer, config apiserver.JWTAuthenticator) *issuer {
 	return nil
 }
 
-// replace has these be all issuers, and ends the others with what is known by them.
+// replace sets the issuers, and ends all others together with their caches.
 func (i *Issuers) replace(all []*issuer) {
 	i.mu.Lock()
 	before := i.all
@@ -193,7 +193,7 @@ func (i *Issuers) replace(all []*issuer) {
 	}
 }
 
-// newIssuer makes an issuer, which goes on until it is ended.
+// newIssuer starts an issuer, which runs until its end is called.
 func newIssuer(ctx context.Context, config apiserver.JWTAuthenticator) (*issuer, error) {
 	options := oidc.Options{JWTAuthenticator: config, SupportedSigningAlgs: oidc.AllValidSigningAlgorithms(), APIServerID: "orrery-hub"}
 	if ca := config.Issuer.CertificateAuthority; ca != "" {
@@ -212,11 +212,11 @@ func newIssuer(ctx context.Context, config apiserver.JWTAuthenticator) (*issuer,
 	return &issuer{config, cache.New(one, false, knownFor, 0), ctx, end}, nil
 }
 
-// Authenticate says what is known by a token; nil: no issuer's.
+// Authenticate verifies a token; the result is nil if it belongs to no issuer.
 func (i *Issuers) Authenticate(ctx context.Context, token string) (*Known, error) {
 	until, ok := expiry(token)
 	if !ok {
-		return nil, nil //nolint:nilnil // it is no token of any issuer
+		return nil, nil //nolint:nilnil // not a token of any issuer
 	}
 	for _, one := range i.known() {
 		response, ok, err := one.token.AuthenticateToken(ctx, token)
@@ -230,7 +230,7 @@ func (i *Issuers) Authenticate(ctx context.Context, token string) (*Known, error
 	return nil, nil //nolint:nilnil // as above
 }
 
-// expiry is when a JSON web token expires; it is for its issuer to say whether it is one.
+// expiry returns when a JSON web token expires. It does not verify the token.
 func expiry(token string) (time.Time, bool) {
 	_, rest, _ := strings.Cut(token, ".")
 	claims, _, ok := strings.Cut(rest, ".")
@@ -241,12 +241,12 @@ func expiry(token string) (time.Time, bool) {
 	if err != nil {
 		return time.Time{}, false
 	}
-	var said struct {
+	var payload struct {
 		Exp json.Number `json:"exp"`
 	}
-	if json.Unmarshal(text, &said) != nil {
+	if json.Unmarshal(text, &payload) != nil {
 		return time.Time{}, false
 	}
-	seconds, err := said.Exp.Float64()
+	seconds, err := payload.Exp.Float64()
 	return time.Unix(int64(seconds), 0), err == nil && seconds > 0
 }
