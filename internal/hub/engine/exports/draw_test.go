@@ -37,15 +37,17 @@ var (
 	drawnPaths = slices.Concat(drawnPolicies, drawnThings)
 )
 
-func one[V any](t *rapid.T, what string, of ...V) V { return rapid.SampledFrom(of).Draw(t, what) }
+func one[V any](t *rapid.T, what string, choices ...V) V {
+	return rapid.SampledFrom(choices).Draw(t, what)
+}
 
-func some[V any](t *rapid.T, what string, of ...V) []V {
-	return rapid.SliceOfNDistinct(rapid.SampledFrom(of), 0, len(of), func(v V) string { return fmt.Sprint(v) }).Draw(t, what)
+func some[V any](t *rapid.T, what string, choices ...V) []V {
+	return rapid.SliceOfNDistinct(rapid.SampledFrom(choices), 0, len(choices), func(v V) string { return fmt.Sprint(v) }).Draw(t, what)
 }
 
 // most are nearly all.
-func most[V any](t *rapid.T, what string, of ...V) (all []V) {
-	for _, v := range of {
+func most[V any](t *rapid.T, what string, choices ...V) (all []V) {
+	for _, v := range choices {
 		if often(t, what) {
 			all = append(all, v)
 		}
@@ -66,7 +68,7 @@ func uid(t *rapid.T) string {
 // draw is an object of a path.
 func draw(t *rapid.T, path string) any {
 	var space, group, resource string
-	_ = parts(path, &space, &group, &resource)
+	_ = splitPath(path, &space, &group, &resource)
 	meta := metav1.ObjectMeta{UID: types.UID(uid(t))}
 	if !often(t, "stays") {
 		meta.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}

@@ -1,12 +1,12 @@
-// Package exports decides on which shelves the objects of spaces are shown to the providers
-// of their APIs: what APIBindings bind and claim, whole and in the slices of APIExportViews.
-// And it says what a shelf has, and by what the values of objects are kept as they are.
+// Package exports computes in which export views the objects of spaces appear: views of APIExports
+// with the objects that APIBindings bind and claim, and slices of APIExportViews. It also returns
+// the content of an export view, and the values of objects that writes through it must keep.
 //
-// What it says is a function of the state of the table and of nothing else. A change of an
-// object costs as much as there are exports and views of its resource in its space, however
-// many slices and consumers these have; a change of a binding, export or view, as many
-// objects as it may concern. It must never write, have a clock or a goroutine, compile a
-// definition, or know who asks.
+// All results are a function of the state of the table. A change of an object costs time in
+// proportion to the exports and views of its resource in its space, however many slices and
+// consumers these have. A change of a binding, export or view costs time in proportion to the
+// objects that it may affect. The package must never write, have a clock or a goroutine, compile a
+// definition, or depend on the user of a request.
 package exports
 
 import (
@@ -17,26 +17,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Engine computes Showings for one table, whose lock guards Reset and Show. The questions
-// are safe for concurrent use, and are answered by the revision that the table has, or is
-// about to have. None of them is answered while a revision is applied.
+// Engine computes the exposures of one table. The lock of the table guards Reset and Expose. The
+// other methods are safe for concurrent use. They return results for the revision that the table
+// has, or is about to have, and block while a revision is applied.
 type Engine struct {
 	mu sync.RWMutex
 
 	exports map[exportID]*export
-	// views are by the shelf of their rest, and viewsOf by the export that they name, which
-	// need not be there, and by name.
+	// views is keyed by the export view of the rest. viewsOf is keyed by the export, which need not
+	// exist, and the name of the view.
 	views   map[key.Shelf]*view
 	viewsOf map[exportID]map[string]*view
-	// bindings are those of a space, by name.
+	// bindings are the bindings of a space, by name.
 	bindings map[key.Space]map[string]*bound
-	// consumers are the spaces that have bindings to an export, by the provider's space and
-	// the export's name, in force or not.
+	// consumers are the spaces with bindings to an export, in effect or not, by the provider's
+	// space and the export's name.
 	consumers map[key.Space]map[string]map[key.Space]struct{}
-	// rules are those of spaces that have some.
-	rules    map[key.Space]*rules
-	links    links
-	showings showings
+	// rules are the rules of spaces that have some.
+	rules     map[key.Space]*rules
+	links     links
+	exposures exposures
 }
 
 var _ table.Exposer = (*Engine)(nil)
@@ -47,17 +47,17 @@ type exportID struct {
 	name  string
 }
 
-// shelf is the shelf of all that the export has.
-func (id exportID) shelf() key.Shelf { return key.Shelf{Space: id.space, Name: id.name} }
+// exportView returns the export view with all objects of the export.
+func (id exportID) exportView() key.Shelf { return key.Shelf{Space: id.space, Name: id.name} }
 
-// New makes an Engine for a table's Config.
+// New returns an Engine for a table's Config.
 func New() *Engine {
 	e := &Engine{}
 	e.reset()
 	return e
 }
 
-// Reset implements table.Exposer: it forgets everything.
+// Reset implements table.Exposer. It drops all state.
 func (e *Engine) Reset() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -71,7 +71,7 @@ func (e *Engine) reset() {
 	e.consumers = map[key.Space]map[string]map[key.Space]struct{}{}
 	e.rules = map[key.Space]*rules{}
 	e.links = newLinks()
-	e.showings = showings{}
+	e.exposures = exposures{}
 }
 
 // Expose implements table.Exposer.
@@ -83,10 +83,11 @@ func (e *Engine) Expose(state table.Reader, changes []table.Change) []table.Expo
 	s.collect(changes)
 	s.walk()
 	s.relink()
-	return s.settle()
+	return s.exposeAll()
 }
 
-// neverShown says that objects of a resource are on no shelf, whatever binds or claims them.
+// neverShown reports whether objects of a resource are in no export view, even if a space binds or
+// claims them.
 func neverShown(r key.Resource) bool {
 	return r.Group == v1alpha1.Group || !table.CanBeExported(r)
 }

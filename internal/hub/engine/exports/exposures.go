@@ -7,24 +7,24 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// showing is a table.Exposure. There is one for the same shelves at a time.
-type showing struct{ all []key.Shelf }
+// exposure implements table.Exposure. Exposures with the same export views share one.
+type exposure struct{ all []key.Shelf }
 
 // ExportViews implements table.Exposure.
-func (s *showing) ExportViews() []key.Shelf { return s.all }
+func (s *exposure) ExportViews() []key.Shelf { return s.all }
 
-// showings has the showings that somebody uses.
-type showings struct {
-	made    map[string]weak.Pointer[showing]
+// exposures interns exposures for as long as they are in use.
+type exposures struct {
+	made    map[string]weak.Pointer[exposure]
 	sweepAt int
 	text    strings.Builder
 }
 
-// minSweep keeps few showings from being looked through all the time.
+// minSweep is the size up to which it is not swept.
 const minSweep = 64
 
-// of is the showing of some shelves, which are in order.
-func (s *showings) of(all []key.Shelf) *showing {
+// intern returns the exposure of export views, which must be in order.
+func (s *exposures) intern(all []key.Shelf) *exposure {
 	s.text.Reset()
 	for _, f := range all {
 		s.text.WriteString(f.String())
@@ -39,16 +39,16 @@ func (s *showings) of(all []key.Shelf) *showing {
 	if len(s.made) >= s.sweepAt {
 		s.sweep()
 	}
-	one := &showing{all}
+	one := &exposure{all}
 	s.made[name] = weak.Make(one)
 	return one
 }
 
-// sweep forgets showings that nobody uses. It runs whenever there are twice as many, so that
-// it costs as much for each that is made, however many there are.
-func (s *showings) sweep() {
+// sweep drops exposures that are no longer in use. It runs when their number has doubled, so that
+// its cost per exposure is constant.
+func (s *exposures) sweep() {
 	if s.made == nil {
-		s.made = map[string]weak.Pointer[showing]{}
+		s.made = map[string]weak.Pointer[exposure]{}
 	}
 	for name, w := range s.made {
 		if w.Value() == nil {

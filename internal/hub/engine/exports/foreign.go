@@ -9,40 +9,40 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Reference is a field by which an exported object names a claimed one.
+// Reference is a field in which an exported object names a claimed one.
 type Reference struct{ Path, Name string }
 
-// Foreign are the references that an exported object would have besides those it had to
-// claimed objects that are there, and not on a shelf of a view: by each of them such an
-// object could come there. was is nil for an object that is made.
-func (e *Engine) Foreign(state table.Reader, f key.Shelf, was, now *table.Entry) (all []Reference) {
+// Foreign returns the references to existing claimed objects that a write would add to an exported
+// object, if these objects are not in the export view f: each reference could bring its target
+// there. old is nil for a create.
+func (e *Engine) Foreign(state table.Reader, f key.Shelf, old, now *table.Entry) (all []Reference) {
 	s, r, _, ok := key.Split(now.Key)
 	if !ok || !f.View {
 		return nil
 	}
 	e.mu.RLock()
-	x, by := e.exportOf(f), e.rules[s]
+	x, spaceRules := e.exportOf(f), e.rules[s]
 	e.mu.RUnlock()
 	if x == nil {
 		return nil
 	}
-	for _, of := range by.on(r) {
-		if !of.bound || of.of != x.id {
+	for _, own := range spaceRules.forResource(r) {
+		if !own.bound || own.export != x.id {
 			continue
 		}
-		had := map[string]Reference{}
-		if was != nil {
-			had = maps.Collect(of.named(was))
+		known := map[string]Reference{}
+		if old != nil {
+			known = maps.Collect(own.named(old))
 		}
-		for to, at := range of.named(now) {
-			if _, same := had[to]; same {
+		for to, reference := range own.named(now) {
+			if _, same := known[to]; same {
 				continue
 			}
 			_, resource, _, _ := key.Split(to)
 			row := state.Get(to)
-			claimed := row != nil && slices.ContainsFunc(by.on(resource), func(c *rule) bool { return c.of == x.id && c.has(row.Entry) })
+			claimed := row != nil && slices.ContainsFunc(spaceRules.forResource(resource), func(c *rule) bool { return c.export == x.id && c.selects(row.Entry) })
 			if claimed && !row.IsShownIn(f) {
-				all = append(all, at)
+				all = append(all, reference)
 			}
 		}
 	}

@@ -13,38 +13,38 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// link says that an object has to do with another. What links an object makes follows from
-// its row and the rules of its space alone.
+// link is a relation between two objects. The links of an object depend only on its row and the
+// rules of its space.
 type link struct {
-	// to is the key of the object that the link leads to: an exported one that owns a claimed
-	// one, if view is empty, or a claimed one that an exported one refers to, which has a
-	// value in a view.
+	// to is the key of the target. If view is empty, the target is an exported object that owns a
+	// claimed one. Otherwise it is a claimed object to which an exported object refers that has a
+	// value in the view.
 	to, view, value string
-	// by is the key of the object that makes the link.
-	by string
+	// source is the key of the object that has the link.
+	source string
 }
 
 func (l link) compare(o link) int {
-	return cmp.Or(strings.Compare(l.to, o.to), strings.Compare(l.view, o.view), strings.Compare(l.value, o.value), strings.Compare(l.by, o.by))
+	return cmp.Or(strings.Compare(l.to, o.to), strings.Compare(l.view, o.view), strings.Compare(l.value, o.value), strings.Compare(l.source, o.source))
 }
 
-// links are those of all objects.
+// links indexes the links of all objects.
 type links struct{ all *btree.BTreeG[link] }
 
 func newLinks() links {
 	return links{btree.NewBTreeGOptions(func(a, b link) bool { return a.compare(b) < 0 }, btree.Options{NoLocks: true})}
 }
 
-// values are those that exported objects which refer to a claimed one have in a view, each
-// once, in order: the first maxFollowed.
+// values returns the values in a view of the exported objects that refer to a claimed one, sorted
+// and without duplicates: the first maxFollowed.
 func (l links) values(to string, v *view) (all []string) {
 	from := link{to: to, view: v.id}
 	for more := true; more && len(all) < maxFollowed; {
 		more = false
-		l.all.Ascend(from, func(at link) bool {
-			if at.to == to && at.view == v.id {
-				all = append(all, at.value)
-				from.value, more = at.value+"\x00", true
+		l.all.Ascend(from, func(current link) bool {
+			if current.to == to && current.view == v.id {
+				all = append(all, current.value)
+				from.value, more = current.value+"\x00", true
 			}
 			return false
 		})
@@ -52,11 +52,11 @@ func (l links) values(to string, v *view) (all []string) {
 	return all
 }
 
-// any says whether there is a link like another, by whichever object.
+// any reports whether any object has a link with the same target, view and value.
 func (l links) any(like link) (found bool) {
-	like.by = ""
-	l.all.Ascend(like, func(at link) bool {
-		found = at.to == like.to && at.view == like.view && at.value == like.value
+	like.source = ""
+	l.all.Ascend(like, func(current link) bool {
+		found = current.to == like.to && current.view == like.view && current.value == like.value
 		return false
 	})
 	return found
@@ -64,55 +64,54 @@ func (l links) any(like link) (found bool) {
 
 // owned calls fn for the keys of the claimed objects that name an exported one as owner.
 func (l links) owned(owner string, fn func(k string)) {
-	l.all.Ascend(link{to: owner}, func(at link) bool {
-		if at.to != owner || at.view != "" {
+	l.all.Ascend(link{to: owner}, func(current link) bool {
+		if current.to != owner || current.view != "" {
 			return false
 		}
-		fn(at.by)
+		fn(current.source)
 		return true
 	})
 }
 
-// relink brings the links up to date, and adds the claimed objects that follow what has
-// changed to those that are looked at.
+// relink updates the links, and adds the claimed objects that follow changed objects to the
+// inspected ones.
 func (s *step) relink() {
-	for _, l := range s.looks {
+	for _, l := range s.inspected {
 		space, resource, _, _ := key.Split(l.key)
-		was, now := s.rulesBefore(space).on(resource), s.rules[space].on(resource)
-		s.replace(linksOf(was, l.prev), linksOf(now, l.cur))
-		if !sameValues(was, l.prev, now, l.cur) {
+		old, now := s.rulesBefore(space).forResource(resource), s.rules[space].forResource(resource)
+		s.replace(linksOf(old, l.prev), linksOf(now, l.cur))
+		if !sameValues(old, l.prev, now, l.cur) {
 			s.links.owned(l.key, s.follows)
 		}
 	}
-	var more []look // in looks they would be searched, too
+	var more []inspection // inspected must stay sorted for the search
 	slices.Sort(s.following)
 	for _, k := range slices.Compact(s.following) {
-		_, looked := slices.BinarySearchFunc(s.looks, k, func(l look, k string) int { return strings.Compare(l.key, k) })
-		if row := s.state.Get(k); !looked && row != nil {
-			more = append(more, look{k, row, row, false})
+		_, isInspected := slices.BinarySearchFunc(s.inspected, k, func(l inspection, k string) int { return strings.Compare(l.key, k) })
+		if row := s.state.Get(k); !isInspected && row != nil {
+			more = append(more, inspection{k, row, row, false})
 		}
 	}
-	s.looks = append(s.looks, more...)
+	s.inspected = append(s.inspected, more...)
 }
 
-// follows notes a claimed object that is to be looked at.
+// follows adds a claimed object that must be inspected.
 func (s *step) follows(k string) { s.following = append(s.following, k) }
 
-// replace replaces the links that an object makes. What it referred to, or does, is to be
-// looked at if it has a value more or less by that.
-func (s *step) replace(was, now []link) {
-	if slices.Equal(was, now) {
+// replace replaces the links of an object. A target must be inspected if it gains or loses a value.
+func (s *step) replace(old, now []link) {
+	if slices.Equal(old, now) {
 		return
 	}
-	for _, l := range was {
-		if !has(now, l) {
+	for _, l := range old {
+		if !containsLink(now, l) {
 			if s.links.all.Delete(l); l.view != "" && !s.links.any(l) {
 				s.follows(l.to)
 			}
 		}
 	}
 	for _, l := range now {
-		if !has(was, l) {
+		if !containsLink(old, l) {
 			if l.view != "" && !s.links.any(l) {
 				s.follows(l.to)
 			}
@@ -121,20 +120,19 @@ func (s *step) replace(was, now []link) {
 	}
 }
 
-// has says whether there is a link among some that are in order: an object may make thousands.
-func has(all []link, l link) bool {
+// containsLink reports whether a sorted list contains a link. An object may have thousands.
+func containsLink(all []link, l link) bool {
 	_, found := slices.BinarySearchFunc(all, l, link.compare)
 	return found
 }
 
-// sameValues says that what an object owns need not be looked at: it is the same object, and
-// has the values that it had by the same rules. What rules that are made anew are about is
-// looked at anyway.
-func sameValues(was []*rule, prev *table.Row, now []*rule, cur *table.Row) bool {
+// sameValues reports whether the objects that an object owns need no inspection: it is the same
+// object, with the same values and rules. Objects of new rules are inspected anyway.
+func sameValues(old []*rule, prev *table.Row, now []*rule, cur *table.Row) bool {
 	switch {
 	case prev == cur:
 		return true
-	case prev == nil || cur == nil || prev.Meta.UID != cur.Meta.UID || !slices.Equal(was, now):
+	case prev == nil || cur == nil || prev.Meta.UID != cur.Meta.UID || !slices.Equal(old, now):
 		return false
 	}
 	for _, r := range now {
@@ -147,19 +145,19 @@ func sameValues(was []*rule, prev *table.Row, now []*rule, cur *table.Row) bool 
 	return true
 }
 
-// linksOf are the links that an object makes, in order, each once.
-func linksOf(by []*rule, row *table.Row) (all []link) {
+// linksOf returns the links of an object, sorted and without duplicates.
+func linksOf(applicable []*rule, row *table.Row) (all []link) {
 	if row == nil {
 		return nil
 	}
-	for _, r := range by {
+	for _, r := range applicable {
 		switch {
-		case len(r.views) == 0 || !r.has(row.Entry):
+		case len(r.views) == 0 || !r.selects(row.Entry):
 		case r.bound:
 			all = append(all, r.referred(row.Entry)...)
 		default:
 			for owner := range r.owners(row.Entry) {
-				all = append(all, link{to: owner.key, by: row.Key})
+				all = append(all, link{to: owner.key, source: row.Key})
 			}
 		}
 	}
@@ -167,12 +165,12 @@ func linksOf(by []*rule, row *table.Row) (all []link) {
 	return slices.Compact(all)
 }
 
-// referred are the links to the claimed objects that an exported one names.
+// referred returns the links to the claimed objects that an exported one names.
 func (r *rule) referred(e *table.Entry) (all []link) {
 	var values []link
 	for _, v := range r.views {
-		if value := ValueIn(v.key.Split, e); v.key.Has(value) {
-			values = append(values, link{view: v.id, value: value, by: e.Key})
+		if value := ValueIn(v.key.Split, e); v.key.HasSlice(value) {
+			values = append(values, link{view: v.id, value: value, source: e.Key})
 		}
 	}
 	if len(values) == 0 {
@@ -187,8 +185,8 @@ func (r *rule) referred(e *table.Entry) (all []link) {
 	return all
 }
 
-// named are the keys of the claimed objects that an exported one names, and where. Whether
-// those are in namespaces is not known here: of two keys one is of no object.
+// named yields the keys of the claimed objects that an exported one names, with the fields. It does
+// not know whether these are namespaced, so it yields both possible keys.
 func (r *rule) named(e *table.Entry) iter.Seq2[string, Reference] {
 	return func(yield func(string, Reference) bool) {
 		space, resource, rest, _ := key.Split(e.Key)
@@ -209,27 +207,27 @@ func (r *rule) named(e *table.Entry) iter.Seq2[string, Reference] {
 	}
 }
 
-// maxName is how long a name may be that is looked for, in bytes. Objects say anything where
-// the name of another is expected, and what is looked for is kept.
+// maxName bounds the length of a name, in bytes. The fields may contain any text, and names are
+// stored in the index.
 const maxName = 1 << 10
 
-// isName says whether a text can be the name of an object.
+// isName reports whether a text can be the name of an object.
 func isName(text string) bool {
 	return text != "" && len(text) <= maxName && !strings.Contains(text, "/")
 }
 
-// owner is an exported object that a claimed one may be owned by.
+// owner is an exported object that may own a claimed one.
 type owner struct{ key, uid string }
 
-// owners are those that a claimed object names, whether or not they are there.
+// owners yields the owners that a claimed object names, whether they exist or not.
 func (r *rule) owners(e *table.Entry) iter.Seq[owner] {
 	return func(yield func(owner) bool) {
 		space, _, rest, _ := key.Split(e.Key)
 		namespace, _ := key.SplitName(rest)
-		gjson.GetBytes(e.Value, "metadata.ownerReferences").ForEach(func(_, of gjson.Result) bool {
-			group, _ := key.SplitVersion(of.Get("apiVersion").String())
-			kind, ok := r.kinds[groupKind{group, of.Get("kind").String()}]
-			name := of.Get("name").String()
+		gjson.GetBytes(e.Value, "metadata.ownerReferences").ForEach(func(_, reference gjson.Result) bool {
+			group, _ := key.SplitVersion(reference.Get("apiVersion").String())
+			kind, ok := r.kinds[groupKind{group, reference.Get("kind").String()}]
+			name := reference.Get("name").String()
 			if !ok || !isName(name) || kind.namespaced && namespace == "" {
 				return true
 			}
@@ -237,7 +235,7 @@ func (r *rule) owners(e *table.Entry) iter.Seq[owner] {
 			if kind.namespaced {
 				id.Namespace = namespace
 			}
-			return yield(owner{key.Object{Space: space, Identity: id}.Key(), of.Get("uid").String()})
+			return yield(owner{key.Object{Space: space, Identity: id}.Key(), reference.Get("uid").String()})
 		})
 	}
 }

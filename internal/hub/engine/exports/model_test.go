@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// parts takes a path apart.
-func parts(path string, into ...*string) int {
+// splitPath splits a path.
+func splitPath(path string, into ...*string) int {
 	all := strings.Split(path, "/")
 	for i := range into {
 		*into[i] = all[i]
@@ -31,7 +31,7 @@ type machine struct {
 	engine *Engine
 	table  *table.Writer
 	naive  naive
-	// made are the revisions that made what is there.
+	// made are the create revisions of existing objects.
 	made map[string]int64
 	rev  int64
 }
@@ -108,15 +108,15 @@ func (m *machine) check(t *rapid.T) {
 	for _, path := range drawnPaths {
 		row, _ := m.table.Get(key.OfPath(path))
 		fresh, _ := again.table.Get(key.OfPath(path))
-		got, whole, want := shelvesText(row), shelvesText(fresh), strings.Join(m.naive.shelves(path), " ")
+		got, whole, want := exportViewsText(row), exportViewsText(fresh), strings.Join(m.naive.exportViewsOf(path), " ")
 		if got != want || whole != want {
 			t.Fatalf("%s is on %q, at once on %q, want %q\n%s", path, got, whole, want, m.text())
 		}
 		if row == nil {
 			continue
 		}
-		if on := namesOf(m.engine.On(m.table.Snapshot(), row.Entry)); on != want {
-			t.Fatalf("%s would be on %q, want %q", path, on, want)
+		if shownIn := namesOf(m.engine.On(m.table.Snapshot(), row.Entry)); shownIn != want {
+			t.Fatalf("%s would be in %q, want %q", path, shownIn, want)
 		}
 	}
 	if a, b := m.engine.links.all.Items(), again.engine.links.all.Items(); !slices.Equal(a, b) {
@@ -143,20 +143,20 @@ func (m *machine) text() string {
 	return all.String()
 }
 
-func shelvesText(row *table.Row) string {
+func exportViewsText(row *table.Row) string {
 	if row == nil || row.Exposure == nil {
 		return ""
 	}
 	return namesOf(row.Exposure.ExportViews())
 }
 
-// namesOf are the names of shelves, in their own order; shelves in disorder have none.
-func namesOf(shelves []key.Shelf) string {
-	if !slices.IsSortedFunc(shelves, key.Shelf.Compare) {
+// namesOf returns the names of export views, sorted; "disorder" if they are not in order.
+func namesOf(views []key.Shelf) string {
+	if !slices.IsSortedFunc(views, key.Shelf.Compare) {
 		return "disorder"
 	}
 	var all []string
-	for _, f := range shelves {
+	for _, f := range views {
 		all = append(all, f.String())
 	}
 	slices.Sort(all)
@@ -188,7 +188,7 @@ func (m *machine) furnish(t *rapid.T) (all []table.Update) {
 	return all
 }
 
-// TestNothingIsKept checks that what is gone leaves nothing.
+// TestNothingIsKept checks that deleted objects leave no state.
 func TestNothingIsKept(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		m := newMachine()
@@ -207,10 +207,10 @@ func TestNothingIsKept(t *testing.T) {
 	})
 }
 
-// TestTextsAreNotNames checks that what no object can be called is not looked for: it is kept
-// nowhere but in the object that says it.
+// TestTextsAreNotNames checks that texts which cannot be names of objects are not stored in the
+// index.
 func TestTextsAreNotNames(t *testing.T) {
-	by := &rule{use: &use{
+	r := &rule{use: &use{
 		kinds:      map[groupKind]boundKind{{"example.com", "Widget"}: {key.NewResource("example.com", "widgets"), true}},
 		references: map[key.Resource][]reference{key.NewResource("example.com", "widgets"): {{".spec.secret", key.Secrets}}},
 	}}
@@ -219,10 +219,10 @@ func TestTextsAreNotNames(t *testing.T) {
 		secret := table.NewEntry(key.OfPath("c/core/secrets/n/s"),
 			fmt.Appendf(nil, `{"metadata":{"ownerReferences":[{"apiVersion":"example.com/v1","kind":"Widget","name":%q}]}}`, text), 1, 1)
 		named, owned := 0, 0
-		for range by.named(widget) {
+		for range r.named(widget) {
 			named++
 		}
-		for range by.owners(secret) {
+		for range r.owners(secret) {
 			owned++
 		}
 		if (named == 2) != want || (owned == 1) != want {
@@ -231,17 +231,17 @@ func TestTextsAreNotNames(t *testing.T) {
 	}
 }
 
-// TestShowingsAreShared checks that objects of the same shelves have the same Showing, and
-// that one that nobody has is forgotten.
+// TestShowingsAreShared checks that objects with the same export views share an exposure, and that
+// unused ones are dropped.
 func TestShowingsAreShared(t *testing.T) {
-	var s showings
-	shelf := func(value string) []key.Shelf { return []key.Shelf{{Space: "p", Name: "v", View: true, Value: value}} }
-	kept := s.of(shelf("kept"))
+	var s exposures
+	viewsFor := func(value string) []key.Shelf { return []key.Shelf{{Space: "p", Name: "v", View: true, Value: value}} }
+	kept := s.intern(viewsFor("kept"))
 	for i := range 10 * minSweep {
-		s.of(shelf(string(rune('a' + i))))
+		s.intern(viewsFor(string(rune('a' + i))))
 	}
 	runtime.GC()
-	if s.sweep(); len(s.made) != 1 || s.of(shelf("kept")) != kept {
+	if s.sweep(); len(s.made) != 1 || s.intern(viewsFor("kept")) != kept {
 		t.Errorf("%d are kept of one that is used", len(s.made))
 	}
 }

@@ -64,31 +64,31 @@ func (n naive) given(b *v1alpha1.APIBinding) *v1alpha1.APIExport {
 	return export
 }
 
-// part is what the bindings of a space have of one export.
-type part struct {
+// naivePart is one export with the bindings of a space.
+type naivePart struct {
 	provider, name string
 	export         *v1alpha1.APIExport
 	bindings       []*v1alpha1.APIBinding
 }
 
-func (n naive) parts(space string) (all []part) {
+func (n naive) bindingsOf(space string) (all []naivePart) {
 	for _, b := range each[v1alpha1.APIBinding](n, space+"/orrery.dev/apibindings/") {
 		export := n.given(b)
 		if export == nil {
 			continue
 		}
-		i := slices.IndexFunc(all, func(p part) bool { return p.export == export })
+		i := slices.IndexFunc(all, func(p naivePart) bool { return p.export == export })
 		if i < 0 {
 			i = len(all)
-			all = append(all, part{provider: b.Spec.Export.Space, name: b.Spec.Export.Name, export: export})
+			all = append(all, naivePart{provider: b.Spec.Export.Space, name: b.Spec.Export.Name, export: export})
 		}
 		all[i].bindings = append(all[i].bindings, b)
 	}
 	return all
 }
 
-// binds says whether a resource belongs to the bindings, and the kind's name and scope.
-func (p part) binds(r v1alpha1.ExportedResource) *v1alpha1.BoundResource {
+// binds returns the bound resource, with its kind and scope; nil if the bindings do not have it.
+func (p naivePart) binds(r v1alpha1.ExportedResource) *v1alpha1.BoundResource {
 	if !slices.Contains(p.export.Spec.Resources, r) {
 		return nil
 	}
@@ -105,7 +105,7 @@ func (p part) binds(r v1alpha1.ExportedResource) *v1alpha1.BoundResource {
 // claim is one that is accepted: as it was then, and as it is now.
 type claim struct{ then, now v1alpha1.APIClaim }
 
-func (p part) claims(r v1alpha1.ExportedResource) (all []claim) {
+func (p naivePart) claims(r v1alpha1.ExportedResource) (all []claim) {
 	for _, b := range p.bindings {
 		for _, then := range b.Status.Claims {
 			for _, now := range p.export.Spec.Claims {
@@ -131,35 +131,35 @@ func (c claim) selects(o *thing) bool {
 	return true
 }
 
-// shelves are those of an object, in order.
-func (n naive) shelves(path string) (all []string) {
+// exportViewsOf returns the export views of an object, in order.
+func (n naive) exportViewsOf(path string) (all []string) {
 	o := in[thing](n, path)
 	id, err := key.ParsePath(path)
 	if o == nil || err != nil {
 		return nil
 	}
 	r := v1alpha1.ExportedResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
-	for _, p := range n.parts(string(id.Space)) {
+	for _, p := range n.bindingsOf(string(id.Space)) {
 		bound, claimed := p.binds(r) != nil, slices.ContainsFunc(p.claims(r), func(c claim) bool { return c.selects(o) })
 		if !bound && !claimed {
 			continue
 		}
 		all = append(all, "e/"+p.provider+"/"+p.name)
-		for at, v := range each[v1alpha1.APIExportView](n, p.provider+"/orrery.dev/apiexportviews/") {
+		for path, v := range each[v1alpha1.APIExportView](n, p.provider+"/orrery.dev/apiexportviews/") {
 			if v.Spec.Export != p.name || v.DeletionTimestamp != nil {
 				continue
 			}
-			shelf := "v/" + p.provider + "/" + at[strings.LastIndex(at, "/")+1:] + "/"
+			view := "v/" + p.provider + "/" + path[strings.LastIndex(path, "/")+1:] + "/"
 			values := []string{valueOf(v, o)}
 			if !bound && (v.Spec.Split.Label == "" || o.Metadata.Labels[v.Spec.Split.Label] == "") {
 				values = n.followed(p, v, id, o)
 			}
-			has := slices.DeleteFunc(values, func(value string) bool { return !sliced(v, value) })
-			if len(has) == 0 {
-				has = []string{""}
+			values = slices.DeleteFunc(values, func(value string) bool { return !sliced(v, value) })
+			if len(values) == 0 {
+				values = []string{""}
 			}
-			for _, value := range has {
-				all = append(all, shelf+value)
+			for _, value := range values {
+				all = append(all, view+value)
 			}
 		}
 	}
@@ -167,11 +167,11 @@ func (n naive) shelves(path string) (all []string) {
 	return slices.Compact(all)
 }
 
-// followed are the values of the exported objects that own a claimed one, or if there are
-// none, of those that refer to it.
-func (n naive) followed(p part, v *v1alpha1.APIExportView, of key.Object, o *thing) []string {
+// followed returns the values of the exported objects that own a claimed one or, if there are none,
+// of those that refer to it.
+func (n naive) followed(p naivePart, v *v1alpha1.APIExportView, object key.Object, o *thing) []string {
 	var owners, referring []string
-	for path, by := range each[thing](n, string(of.Space)+"/") {
+	for path, referrer := range each[thing](n, string(object.Space)+"/") {
 		id, err := key.ParsePath(path)
 		if err != nil {
 			continue
@@ -182,16 +182,16 @@ func (n naive) followed(p part, v *v1alpha1.APIExportView, of key.Object, o *thi
 			continue
 		}
 		for _, ref := range o.Metadata.OwnerReferences {
-			where := !bound.Namespaced && id.Namespace == "" || bound.Namespaced && id.Namespace == of.Namespace
-			if where && ref == (ownerRef{r.Group + "/v1", bound.Kind, id.Name, by.Metadata.UID}) {
-				owners = append(owners, valueOf(v, by))
+			where := !bound.Namespaced && id.Namespace == "" || bound.Namespaced && id.Namespace == object.Namespace
+			if where && ref == (ownerRef{r.Group + "/v1", bound.Kind, id.Name, referrer.Metadata.UID}) {
+				owners = append(owners, valueOf(v, referrer))
 			}
 		}
-		for _, c := range p.claims(v1alpha1.ExportedResource{Group: of.APIGroup(), Resource: of.Resource.Resource}) {
+		for _, c := range p.claims(v1alpha1.ExportedResource{Group: object.APIGroup(), Resource: object.Resource.Resource}) {
 			for _, ref := range c.now.ReferredBy {
-				there := of.Namespace == "" || of.Namespace == id.Namespace
-				if there && ref.ExportedResource == r && slices.Contains(c.then.ReferredBy, ref) && by.Spec[strings.TrimPrefix(ref.Path, ".spec.")] == of.Name {
-					referring = append(referring, valueOf(v, by))
+				there := object.Namespace == "" || object.Namespace == id.Namespace
+				if there && ref.ExportedResource == r && slices.Contains(c.then.ReferredBy, ref) && referrer.Spec[strings.TrimPrefix(ref.Path, ".spec.")] == object.Name {
+					referring = append(referring, valueOf(v, referrer))
 				}
 			}
 		}
@@ -209,7 +209,7 @@ func valueOf(v *v1alpha1.APIExportView, o *thing) string {
 	return o.Spec[strings.TrimPrefix(v.Spec.Split.Field, ".spec.")]
 }
 
-// sliced says whether a value has a slice. Of those that the tests have one is no label's.
+// sliced reports whether a value has a slice. One value in these tests is not a valid label.
 func sliced(v *v1alpha1.APIExportView, value string) bool {
 	return value != "" && value != illegal && (v.Spec.Values == nil || slices.Contains(v.Spec.Values, value))
 }

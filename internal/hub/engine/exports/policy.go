@@ -13,20 +13,20 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// export is an APIExport that is there. It is immutable.
+// export is an existing APIExport. It is immutable.
 type export struct {
 	id exportID
 	v1alpha1.APIExport
 }
 
-// lists says whether a resource is exported.
+// lists reports whether a resource is exported.
 func (x *export) lists(r key.Resource) bool {
-	return slices.ContainsFunc(x.Spec.Resources, func(of v1alpha1.ExportedResource) bool {
-		return key.NewResource(of.Group, of.Resource) == r
+	return slices.ContainsFunc(x.Spec.Resources, func(exported v1alpha1.ExportedResource) bool {
+		return key.NewResource(exported.Group, exported.Resource) == r
 	})
 }
 
-// claims says whether the export claims a verb for a resource.
+// claims reports whether the export claims a verb for a resource.
 func (x *export) claims(r key.Resource, verb string) bool {
 	return slices.ContainsFunc(x.Spec.Claims, func(c v1alpha1.APIClaim) bool {
 		return key.NewResource(c.Group, c.Resource) == r && allows(c.Verbs, verb)
@@ -37,7 +37,7 @@ func allows(verbs []string, verb string) bool {
 	return slices.Contains(verbs, verb) || slices.Contains(verbs, "*")
 }
 
-// readExport reads the row of an APIExport; nil if it is none that can be bound.
+// readExport reads the row of an APIExport; nil if it cannot be bound.
 func readExport(id exportID, row *table.Row) *export {
 	if all := binding.ReadExport(row); all != nil {
 		x := &export{id: id}
@@ -49,33 +49,33 @@ func readExport(id exportID, row *table.Row) *export {
 
 // view is an APIExportView. It is immutable.
 type view struct {
-	of exportID
-	// id is the view's in links.
+	export exportID
+	// id identifies the view in links.
 	id  string
 	key Key
 }
 
-// readView reads the row of an APIExportView; nil if it slices nothing.
-func readView(at key.Shelf, row *table.Row) *view {
+// readView reads the row of an APIExportView; nil if it is not in effect.
+func readView(f key.Shelf, row *table.Row) *view {
 	if row == nil || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
 		return nil
 	}
 	var spec v1alpha1.APIExportViewSpec
 	if json.Unmarshal([]byte(gjson.GetBytes(row.Value, "spec").Raw), &spec) != nil {
-		return nil // it can't be written like this
+		return nil // the API rejects such a view
 	}
-	v := &view{of: exportID{at.Space, spec.Export}, id: at.String()}
-	v.key = Key{View: at, Split: spec.Split, Field: spec.Split.Field != ""}
+	v := &view{export: exportID{f.Space, spec.Export}, id: f.String()}
+	v.key = Key{View: f, Split: spec.Split, Field: spec.Split.Field != ""}
 	if len(spec.Values) > 0 {
 		v.key.Values = slices.Sorted(slices.Values(spec.Values))
 	}
 	return v
 }
 
-// bound is an APIBinding, as far as it decides on shelves. It is immutable.
+// bound holds the fields of an APIBinding that affect export views. It is immutable.
 type bound struct {
-	of exportID
-	// in is what of the binding is looked at.
+	export exportID
+	// in is the binding, reduced to these fields.
 	in *binding.Binding
 }
 
@@ -85,7 +85,7 @@ func readBound(row *table.Row) *bound {
 	if b == nil {
 		return nil
 	}
-	// Compared with what the row says later: what decides nothing here is left out.
+	// Other fields are left out, so that their changes have no effect.
 	in := &binding.Binding{Space: b.Space}
 	in.Spec = b.Spec
 	in.Status.SpaceUID, in.Status.Claims = b.Status.SpaceUID, b.Status.Claims
@@ -97,8 +97,8 @@ func readBound(row *table.Row) *bound {
 	return &bound{exportID{b.Provider(), b.Spec.Export.Name}, in}
 }
 
-// updatePolicies reads what has changed of exports, views, bindings and the spaces of
-// providers, and makes the rules of the spaces that they concern anew.
+// updatePolicies reads changes of exports, views, bindings and the spaces of providers, and
+// recomputes the rules of affected spaces.
 func (s *step) updatePolicies(changes []table.Change) {
 	exports, spaces := map[exportID]struct{}{}, map[spaceExport]struct{}{}
 	for _, c := range changes {
@@ -129,100 +129,100 @@ func (s *step) updatePolicies(changes []table.Change) {
 	s.touch(spaces)
 }
 
-// spaceExport is what a space has of an export.
+// spaceExport is an export as used by a space.
 type spaceExport struct {
-	space key.Space
-	of    exportID
+	space  key.Space
+	export exportID
 }
 
-// another says that a Space is another one than before, or is being deleted.
+// another reports whether a Space was replaced, or its deletion has begun.
 func another(c table.Change) bool {
 	return c.Prev == nil || c.Cur == nil || c.Prev.Meta.UID != c.Cur.Meta.UID || c.Prev.Meta.Deleting != c.Cur.Meta.Deleting
 }
 
 func (s *step) updateExport(id exportID, c table.Change, exports map[exportID]struct{}) {
-	now, was := readExport(id, c.Cur), s.exports[id]
+	now, old := readExport(id, c.Cur), s.exports[id]
 	switch {
 	case now == nil:
 		delete(s.exports, id)
-	case was != nil && reflect.DeepEqual(was.Spec, now.Spec):
+	case old != nil && reflect.DeepEqual(old.Spec, now.Spec):
 		return
 	default:
 		s.exports[id] = now
 	}
-	if now != nil || was != nil {
+	if now != nil || old != nil {
 		exports[id] = struct{}{}
 	}
 }
 
 func (s *step) updateView(in key.Space, name string, c table.Change, exports map[exportID]struct{}) {
-	at := key.Shelf{Space: in, Name: name, View: true}
-	now, was := readView(at, c.Cur), s.views[at]
-	if was != nil && now != nil && reflect.DeepEqual(was, now) {
+	f := key.Shelf{Space: in, Name: name, View: true}
+	now, old := readView(f, c.Cur), s.views[f]
+	if old != nil && now != nil && reflect.DeepEqual(old, now) {
 		return
 	}
-	if was != nil {
-		delete(s.views, at)
-		if delete(s.viewsOf[was.of], name); len(s.viewsOf[was.of]) == 0 {
-			delete(s.viewsOf, was.of)
+	if old != nil {
+		delete(s.views, f)
+		if delete(s.viewsOf[old.export], name); len(s.viewsOf[old.export]) == 0 {
+			delete(s.viewsOf, old.export)
 		}
-		exports[was.of] = struct{}{}
+		exports[old.export] = struct{}{}
 	}
 	if now != nil {
-		s.views[at] = now
-		if s.viewsOf[now.of] == nil {
-			s.viewsOf[now.of] = map[string]*view{}
+		s.views[f] = now
+		if s.viewsOf[now.export] == nil {
+			s.viewsOf[now.export] = map[string]*view{}
 		}
-		s.viewsOf[now.of][name] = now
-		exports[now.of] = struct{}{}
+		s.viewsOf[now.export][name] = now
+		exports[now.export] = struct{}{}
 	}
 }
 
 func (s *step) updateBinding(in key.Space, name string, c table.Change, spaces map[spaceExport]struct{}) {
-	now, was := readBound(c.Cur), s.bindings[in][name]
-	if was != nil && now != nil && reflect.DeepEqual(was, now) {
+	now, old := readBound(c.Cur), s.bindings[in][name]
+	if old != nil && now != nil && reflect.DeepEqual(old, now) {
 		return
 	}
-	if was != nil {
+	if old != nil {
 		if delete(s.bindings[in], name); len(s.bindings[in]) == 0 {
 			delete(s.bindings, in)
 		}
-		s.unfollow(in, was.of)
-		spaces[spaceExport{in, was.of}] = struct{}{}
+		s.unfollow(in, old.export)
+		spaces[spaceExport{in, old.export}] = struct{}{}
 	}
 	if now != nil {
 		if s.bindings[in] == nil {
 			s.bindings[in] = map[string]*bound{}
 		}
 		s.bindings[in][name] = now
-		s.follow(in, now.of)
-		spaces[spaceExport{in, now.of}] = struct{}{}
+		s.follow(in, now.export)
+		spaces[spaceExport{in, now.export}] = struct{}{}
 	}
 }
 
-// follow notes that a space has a binding to an export.
-func (e *Engine) follow(in key.Space, of exportID) {
-	if e.consumers[of.space] == nil {
-		e.consumers[of.space] = map[string]map[key.Space]struct{}{}
+// follow records that a space has a binding to an export.
+func (e *Engine) follow(in key.Space, id exportID) {
+	if e.consumers[id.space] == nil {
+		e.consumers[id.space] = map[string]map[key.Space]struct{}{}
 	}
-	if e.consumers[of.space][of.name] == nil {
-		e.consumers[of.space][of.name] = map[key.Space]struct{}{}
+	if e.consumers[id.space][id.name] == nil {
+		e.consumers[id.space][id.name] = map[key.Space]struct{}{}
 	}
-	e.consumers[of.space][of.name][in] = struct{}{}
+	e.consumers[id.space][id.name][in] = struct{}{}
 }
 
-// unfollow is the opposite, when one of the bindings of a space is gone.
-func (e *Engine) unfollow(in key.Space, of exportID) {
+// unfollow removes that record, unless the space has another binding to the export.
+func (e *Engine) unfollow(in key.Space, id exportID) {
 	for _, b := range e.bindings[in] {
-		if b.of == of {
+		if b.export == id {
 			return // it has another
 		}
 	}
-	delete(e.consumers[of.space][of.name], in)
-	if len(e.consumers[of.space][of.name]) == 0 {
-		delete(e.consumers[of.space], of.name)
+	delete(e.consumers[id.space][id.name], in)
+	if len(e.consumers[id.space][id.name]) == 0 {
+		delete(e.consumers[id.space], id.name)
 	}
-	if len(e.consumers[of.space]) == 0 {
-		delete(e.consumers, of.space)
+	if len(e.consumers[id.space]) == 0 {
+		delete(e.consumers, id.space)
 	}
 }

@@ -9,40 +9,40 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Keys are those by which objects of a resource of a space are sliced, each by its own value.
-// Of claimed objects these are labels: in slices by a field they follow others.
+// Keys returns the keys by which objects of a resource of a space are sliced, each by its own
+// value. For claimed objects these are labels: in slices by a field they follow other objects.
 func (e *Engine) Keys(s key.Space, r key.Resource) (all []Key) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
-	for _, rule := range e.rules[s].on(r) {
+	for _, rule := range e.rules[s].forResource(r) {
 		all = append(all, rule.keys()...)
 	}
 	return all
 }
 
-// On are the shelves that an object is on, or would be if it were written like this: in order.
-// What it follows is read in the state that is given.
-func (e *Engine) On(state table.Reader, of *table.Entry) []key.Shelf {
-	s, r, _, ok := key.Split(of.Key)
+// On returns the export views in which an object is, or would be after a write, in order. The
+// objects that it follows are read from state.
+func (e *Engine) On(state table.Reader, entry *table.Entry) []key.Shelf {
+	s, r, _, ok := key.Split(entry.Key)
 	if !ok {
 		return nil
 	}
-	// The state may have a lock that Show is called under, so it is not read under ours.
+	// The state may have a lock that is held during Expose, so it must not be read while mu is
+	// held.
 	e.mu.RLock()
-	by, referring := e.rules[s].on(r), map[*view][]string{}
-	for _, rule := range by {
+	applicable, referring := e.rules[s].forResource(r), map[*view][]string{}
+	for _, rule := range applicable {
 		for _, v := range rule.views {
 			if !rule.bound {
-				referring[v] = e.links.values(of.Key, v)
+				referring[v] = e.links.values(entry.Key, v)
 			}
 		}
 	}
 	e.mu.RUnlock()
-	return shelves(state, by, of, func(v *view) []string { return referring[v] })
+	return exportViewsOf(state, applicable, entry, func(v *view) []string { return referring[v] })
 }
 
-// Bindings are the spaces that have bound an export, in order, as far as their bindings are
-// in force.
+// Bindings returns the spaces that have bound an export, in order. Only bindings in effect count.
 func (e *Engine) Bindings(provider key.Space, name string) (all []key.Space) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -55,8 +55,7 @@ func (e *Engine) Bindings(provider key.Space, name string) (all []key.Space) {
 	return all
 }
 
-// BindingTo are the spaces that have bindings to what a space exports, or would, in force or
-// not: in order.
+// BindingTo returns the spaces with bindings to any export of a space, in order, in effect or not.
 func (e *Engine) BindingTo(provider key.Space) (all []key.Space) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -67,7 +66,7 @@ func (e *Engine) BindingTo(provider key.Space) (all []key.Space) {
 	return slices.Compact(all)
 }
 
-// Consumers are the spaces that have bound what a shelf shows, as Bindings has them.
+// Consumers returns the spaces that have bound the export of an export view, like Bindings.
 func (e *Engine) Consumers(f key.Shelf) []key.Space {
 	e.mu.RLock()
 	x := e.exportOf(f)
@@ -78,7 +77,7 @@ func (e *Engine) Consumers(f key.Shelf) []key.Space {
 	return e.Bindings(x.id.space, x.id.name)
 }
 
-// Bound says whether a space has bound what a shelf shows, by a binding in force.
+// Bound reports whether a space has bound the export of an export view, by a binding in effect.
 func (e *Engine) Bound(f key.Shelf, s key.Space) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -87,12 +86,12 @@ func (e *Engine) Bound(f key.Shelf, s key.Space) bool {
 }
 
 func (e *Engine) consumes(s key.Space, id exportID) bool {
-	return e.rules[s] != nil && slices.ContainsFunc(e.rules[s].uses, func(u *use) bool { return u.of == id })
+	return e.rules[s] != nil && slices.ContainsFunc(e.rules[s].uses, func(u *use) bool { return u.export == id })
 }
 
-// Allowed says whether a provider may do something with objects of a resource in a space: all
-// with what is exported, what is accepted with what is claimed. For key.AllSpaces it says
-// whether any space may have it so.
+// Allowed reports whether a provider may use a verb on objects of a resource in a space: all verbs
+// for exported resources, and the accepted ones for claimed resources. For key.AllSpaces it reports
+// whether any space may allow it.
 func (e *Engine) Allowed(f key.Shelf, s key.Space, r key.Resource, verb string) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -103,20 +102,20 @@ func (e *Engine) Allowed(f key.Shelf, s key.Space, r key.Resource, verb string) 
 	if s == key.AllSpaces {
 		return x.lists(r) || x.claims(r, verb)
 	}
-	return slices.ContainsFunc(e.rules[s].on(r), func(rule *rule) bool { return rule.of == x.id && rule.allows(verb) })
+	return slices.ContainsFunc(e.rules[s].forResource(r), func(rule *rule) bool { return rule.export == x.id && rule.allows(verb) })
 }
 
-// Shows says whether a space has objects of a resource on a shelf, or may have, whatever the
-// provider may do with them.
+// Shows reports whether objects of a resource of a space can be in an export view, whatever verbs
+// the provider may use.
 func (e *Engine) Shows(f key.Shelf, s key.Space, r key.Resource) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	x := e.exportOf(f)
-	return x != nil && slices.ContainsFunc(e.rules[s].on(r), func(rule *rule) bool { return rule.of == x.id })
+	return x != nil && slices.ContainsFunc(e.rules[s].forResource(r), func(rule *rule) bool { return rule.export == x.id })
 }
 
-// Resources are what a shelf shows objects of; ok is false if there is no such export, view
-// or slice. Values that no object has yet have slices, too.
+// Resources returns the exported and the claimed resources of an export view; ok is false if the
+// export, view or slice does not exist. A slice exists for a value even if no object has it yet.
 func (e *Engine) Resources(f key.Shelf) (exported []v1alpha1.ExportedResource, claims []v1alpha1.APIClaim, ok bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
@@ -127,7 +126,7 @@ func (e *Engine) Resources(f key.Shelf) (exported []v1alpha1.ExportedResource, c
 	return x.Spec.Resources, x.Spec.Claims, true
 }
 
-// exportOf is the export that a shelf shows, or part of it; nil if there is no such shelf.
+// exportOf returns the export of an export view; nil if the view does not exist.
 func (e *Engine) exportOf(f key.Shelf) *export {
 	if !f.View {
 		return e.exports[exportID{f.Space, f.Name}]
@@ -135,8 +134,8 @@ func (e *Engine) exportOf(f key.Shelf) *export {
 	rest := f
 	rest.Value = ""
 	v := e.views[rest]
-	if v == nil || f.Value != "" && !v.key.Has(f.Value) {
+	if v == nil || f.Value != "" && !v.key.HasSlice(f.Value) {
 		return nil
 	}
-	return e.exports[v.of]
+	return e.exports[v.export]
 }

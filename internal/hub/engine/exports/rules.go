@@ -9,39 +9,40 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// rules say what is shown of a space. They are immutable; nil are none.
+// rules determine the objects of a space in export views. They are immutable; nil has none.
 type rules struct {
-	// uses are of the exports that are bound, in order.
+	// uses are the exports that the space has bound, in order.
 	uses []*use
-	// of are by resource, in the order of exports, one for each.
-	of map[key.Resource][]*rule
+	// byResource holds the rules for a resource, one per export, in the order of exports.
+	byResource map[key.Resource][]*rule
 }
 
-// on are the rules for a resource.
-func (r *rules) on(resource key.Resource) []*rule {
+// forResource returns the rules for a resource.
+func (r *rules) forResource(resource key.Resource) []*rule {
 	if r == nil {
 		return nil
 	}
-	return r.of[resource]
+	return r.byResource[resource]
 }
 
-// rule is what an export has of a resource of a space. It is immutable.
+// rule determines which objects of a resource of a space belong to an export. It is immutable.
 type rule struct {
 	*use
-	// bound says that all objects are the export's.
+	// bound reports whether the resource is exported, so that all objects belong to the export.
 	bound bool
-	// claims are those in force for the resource: one, since a space binds an export once.
+	// claims are the claims in effect for the resource. There is at most one, since a space binds
+	// an export once.
 	claims []*binding.Claim
 }
 
-// use is what an export has of a space. It is immutable.
+// use is an export as bound by a space. It is immutable.
 type use struct {
-	of exportID
-	// views are those of the export, by name.
+	export exportID
+	// views are the views of the export, by name.
 	views []*view
-	// resources are those that are bound, by kind.
+	// kinds holds the bound resources, by kind.
 	kinds map[groupKind]boundKind
-	// references are those of the resources that are bound.
+	// references holds the references from bound resources.
 	references map[key.Resource][]reference
 }
 
@@ -52,13 +53,14 @@ type boundKind struct {
 	namespaced bool
 }
 
-// reference is a field of an exported resource that has the name of an object of another.
+// reference is a field of an exported resource that contains the name of an object of another
+// resource.
 type reference struct {
 	path string
 	to   key.Resource
 }
 
-// touch makes the rules of spaces anew.
+// touch recomputes the rules of spaces.
 func (s *step) touch(all map[spaceExport]struct{}) {
 	s.touched = all
 	for t := range all {
@@ -74,30 +76,30 @@ func (s *step) touch(all map[spaceExport]struct{}) {
 	}
 }
 
-// rulesOf are the rules of a space.
+// rulesOf returns the rules of a space.
 func (s *step) rulesOf(space key.Space) *rules {
 	uses := map[exportID][]*bound{}
 	for _, name := range slices.Sorted(maps.Keys(s.bindings[space])) {
 		b := s.bindings[space][name]
-		if s.exports[b.of] != nil && b.in.Provided(s.state) == "" {
-			uses[b.of] = append(uses[b.of], b)
+		if s.exports[b.export] != nil && b.in.Provided(s.state) == "" {
+			uses[b.export] = append(uses[b.export], b)
 		}
 	}
 	if len(uses) == 0 {
 		return nil
 	}
-	all := &rules{of: map[key.Resource][]*rule{}}
+	all := &rules{byResource: map[key.Resource][]*rule{}}
 	for _, id := range slices.SortedFunc(maps.Keys(uses), exportID.compare) {
 		s.addUse(all, s.exports[id], uses[id])
 	}
 	return all
 }
 
-func (id exportID) compare(o exportID) int { return id.shelf().Compare(o.shelf()) }
+func (id exportID) compare(o exportID) int { return id.exportView().Compare(o.exportView()) }
 
-// addUse adds the rules by the bindings to one export.
-func (e *Engine) addUse(all *rules, x *export, by []*bound) {
-	u := &use{of: x.id, kinds: map[groupKind]boundKind{}, references: map[key.Resource][]reference{}}
+// addUse adds the rules for the bindings to one export.
+func (e *Engine) addUse(all *rules, x *export, bindings []*bound) {
+	u := &use{export: x.id, kinds: map[groupKind]boundKind{}, references: map[key.Resource][]reference{}}
 	for _, name := range slices.Sorted(maps.Keys(e.viewsOf[x.id])) {
 		u.views = append(u.views, e.viewsOf[x.id][name])
 	}
@@ -106,20 +108,20 @@ func (e *Engine) addUse(all *rules, x *export, by []*bound) {
 	get := func(r key.Resource) *rule {
 		if mine[r] == nil {
 			mine[r] = &rule{use: u}
-			all.of[r] = append(all.of[r], mine[r])
+			all.byResource[r] = append(all.byResource[r], mine[r])
 		}
 		return mine[r]
 	}
-	for _, b := range by {
-		for _, of := range b.in.Status.Resources {
-			r := key.NewResource(of.Group, of.Resource)
+	for _, b := range bindings {
+		for _, resource := range b.in.Status.Resources {
+			r := key.NewResource(resource.Group, resource.Resource)
 			if x.lists(r) && !neverShown(r) {
 				get(r).bound = true
-				u.kinds[groupKind{of.Group, of.Kind}] = boundKind{r, of.Namespaced}
+				u.kinds[groupKind{resource.Group, resource.Kind}] = boundKind{r, resource.Namespaced}
 			}
 		}
 	}
-	for _, b := range by {
+	for _, b := range bindings {
 		for _, c := range b.in.Claims(&x.APIExport) {
 			if neverShown(c.Resource) {
 				continue
@@ -131,18 +133,18 @@ func (e *Engine) addUse(all *rules, x *export, by []*bound) {
 	}
 }
 
-// addReferences adds those of a claim, each once.
+// addReferences adds the references of a claim, without duplicates.
 func (u *use) addReferences(c *binding.Claim, bound map[key.Resource]*rule) {
-	for _, by := range c.ReferredBy {
-		r, to := key.NewResource(by.Group, by.Resource), reference{by.Path, c.Resource}
-		if of := bound[r]; of == nil || !of.bound || slices.Contains(u.references[r], to) || !strings.HasPrefix(by.Path, ".") {
+	for _, ref := range c.ReferredBy {
+		r, to := key.NewResource(ref.Group, ref.Resource), reference{ref.Path, c.Resource}
+		if referrer := bound[r]; referrer == nil || !referrer.bound || slices.Contains(u.references[r], to) || !strings.HasPrefix(ref.Path, ".") {
 			continue
 		}
 		u.references[r] = append(u.references[r], to)
 	}
 }
 
-// keys are those that an object of the resource may have values of by itself.
+// keys returns the keys by which an object of the resource may have values of its own.
 func (r *rule) keys() (all []Key) {
 	for _, v := range r.views {
 		if r.bound {
@@ -161,7 +163,7 @@ func (r *rule) keys() (all []Key) {
 	return all
 }
 
-// allows says whether the provider may do something with objects of the resource.
+// allows reports whether the provider may use a verb on objects of the resource.
 func (r *rule) allows(verb string) bool {
 	return r.bound || slices.ContainsFunc(r.claims, func(c *binding.Claim) bool { return c.Allows(verb) })
 }

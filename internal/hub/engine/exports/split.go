@@ -13,32 +13,33 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Key is what the objects of a resource are sliced by in a view.
+// Key is the label or field by which a view slices the objects of a resource.
 type Key struct {
-	// View is the shelf of the view's rest.
+	// View is the export view of the rest.
 	View  key.Shelf
 	Split v1alpha1.Split
-	// Field says that it is by a field, not by a label.
+	// Field reports whether it is a field, not a label.
 	Field bool
-	// Values are those that have a slice, in order; nil: each has one.
+	// Values are the values that have a slice, in order; nil: each value has one.
 	Values []string
-	// Claim says of claimed objects which they are; nil: all, those of an exported resource.
+	// Claim selects the claimed objects; nil for an exported resource, of which all objects are
+	// sliced.
 	Claim interface{ Selects(of labels.Labels) bool }
 }
 
-// Shelf is the slice of what has a value, or the rest, where that has none. It is the rest
-// for "".
+// Shelf returns the slice of objects with a value, or the rest if the value has no slice or is
+// empty.
 func (k Key) Shelf(value string) key.Shelf {
 	f := k.View
-	if k.Has(value) {
+	if k.HasSlice(value) {
 		f.Value = value
 	}
 	return f
 }
 
-// Has says whether a value has a slice.
-func (k Key) Has(value string) bool {
-	// What is too long is not looked at: a field may have megabytes.
+// HasSlice reports whether a value has a slice.
+func (k Key) HasSlice(value string) bool {
+	// A field may have megabytes, so the length is checked first.
 	if value == "" || len(value) > utilvalidation.LabelValueMaxLength || len(utilvalidation.IsValidLabelValue(value)) > 0 {
 		return false
 	}
@@ -49,18 +50,18 @@ func (k Key) Has(value string) bool {
 	return found
 }
 
-// ValueOf is the value that a decoded object has by itself, whether or not it has a slice;
-// "" if it has none, or no text.
+// ValueOf returns the value that a decoded object has by itself, with a slice or not; "" if it has
+// none, or no string.
 func ValueOf(split v1alpha1.Split, object map[string]any) string {
 	if split.Field == "" {
-		value, _ := at(object, []string{"metadata", "labels", split.Label}).(string)
+		value, _ := valueAt(object, []string{"metadata", "labels", split.Label}).(string)
 		return value
 	}
-	value, _ := at(object, strings.Split(split.Field[1:], ".")).(string)
+	value, _ := valueAt(object, strings.Split(split.Field[1:], ".")).(string)
 	return value
 }
 
-func at(value any, path []string) any {
+func valueAt(value any, path []string) any {
 	for _, name := range path {
 		m, ok := value.(map[string]any)
 		if !ok {
@@ -71,7 +72,7 @@ func at(value any, path []string) any {
 	return value
 }
 
-// ValueIn is the value that a stored object has by itself, as ValueOf says.
+// ValueIn is ValueOf for a stored object.
 func ValueIn(split v1alpha1.Split, e *table.Entry) string {
 	if split.Field == "" {
 		return e.Meta.Labels.Get(split.Label)
@@ -79,9 +80,9 @@ func ValueIn(split v1alpha1.Split, e *table.Entry) string {
 	return field(e, split.Field)
 }
 
-// field is the text at a path of names behind dots; "" if there is none.
+// field returns the string at a path of names behind dots; "" if there is none.
 func field(e *table.Entry, path string) string {
-	value := gjson.GetBytes(e.Value, path[1:]) // a name has nothing that means anything else there
+	value := gjson.GetBytes(e.Value, path[1:]) // names contain no characters that are special in gjson paths
 	if value.Type != gjson.String {
 		return ""
 	}

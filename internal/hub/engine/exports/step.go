@@ -8,30 +8,30 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// step is what one revision changes.
+// step is the state of one call of Expose.
 type step struct {
 	*Engine
 	state table.Reader
-	// touched are the spaces, and exports there, whose rules are made anew; before are the
-	// rules of these spaces before that.
+	// touched are the spaces, with exports, whose rules are recomputed. before holds the earlier
+	// rules of these spaces.
 	touched map[spaceExport]struct{}
 	before  map[key.Space]*rules
-	// looks are at the objects that rules are about, or were, in the order of their keys, each
-	// once: those that were written, and those that touched rules are about.
-	looks []look
-	// following are the keys of claimed objects that follow what has changed.
+	// inspected are the objects whose export views may have changed, ordered by key and without
+	// duplicates: written objects with rules, and all objects of touched rules.
+	inspected []inspection
+	// following are the keys of claimed objects that follow changed objects.
 	following []string
 }
 
-// look is at an object, as it was before the step and is now.
-type look struct {
+// inspection is an object as it was before the step and is now.
+type inspection struct {
 	key       string
 	prev, cur *table.Row
-	// written says that it is not the same entry.
+	// written reports whether the entry has changed.
 	written bool
 }
 
-func (l look) compare(o look) int {
+func (l inspection) compare(o inspection) int {
 	if c := strings.Compare(l.key, o.key); c != 0 || l.written == o.written {
 		return c
 	}
@@ -41,15 +41,15 @@ func (l look) compare(o look) int {
 	return 1
 }
 
-// rulesBefore are the rules of a space before the step.
+// rulesBefore returns the rules of a space before the step.
 func (s *step) rulesBefore(space key.Space) *rules {
-	if was, ok := s.before[space]; ok {
-		return was
+	if previous, ok := s.before[space]; ok {
+		return previous
 	}
 	return s.rules[space]
 }
 
-// collect notes the changes of objects that rules are about, or were.
+// collect adds the changes of objects with rules, before or after the step.
 func (s *step) collect(changes []table.Change) {
 	for _, c := range changes {
 		if c.SameEntry() {
@@ -60,14 +60,14 @@ func (s *step) collect(changes []table.Change) {
 		if !ok {
 			continue
 		}
-		if s.rules[space].on(resource) == nil && s.rulesBefore(space).on(resource) == nil {
+		if s.rules[space].forResource(resource) == nil && s.rulesBefore(space).forResource(resource) == nil {
 			continue
 		}
-		s.looks = append(s.looks, look{k, c.Prev, c.Cur, true})
+		s.inspected = append(s.inspected, inspection{k, c.Prev, c.Cur, true})
 	}
 }
 
-// walk notes the objects that touched rules are about, or were.
+// walk adds the objects of touched rules.
 func (s *step) walk() {
 	walked := map[string]struct{}{}
 	for t := range s.touched {
@@ -75,55 +75,55 @@ func (s *step) walk() {
 			if all == nil {
 				continue
 			}
-			for resource, of := range all.of {
+			for resource, ruleList := range all.byResource {
 				prefix := key.ResourcePrefix(t.space, resource)
-				if _, done := walked[prefix]; done || !about(of, t.of) {
+				if _, done := walked[prefix]; done || !anyOf(ruleList, t.export) {
 					continue
 				}
 				walked[prefix] = struct{}{}
 				s.state.Ascend(prefix, func(row *table.Row) bool {
-					s.looks = append(s.looks, look{row.Key, row, row, false})
+					s.inspected = append(s.inspected, inspection{row.Key, row, row, false})
 					return true
 				})
 			}
 		}
 	}
-	slices.SortFunc(s.looks, look.compare)
-	s.looks = slices.CompactFunc(s.looks, func(a, b look) bool { return a.key == b.key })
+	slices.SortFunc(s.inspected, inspection.compare)
+	s.inspected = slices.CompactFunc(s.inspected, func(a, b inspection) bool { return a.key == b.key })
 }
 
-func about(all []*rule, id exportID) bool {
+func anyOf(all []*rule, id exportID) bool {
 	for _, r := range all {
-		if r.of == id {
+		if r.export == id {
 			return true
 		}
 	}
 	return false
 }
 
-// settle says on which shelves objects are now.
-func (s *step) settle() (all []table.Exposed) {
-	for _, l := range s.looks {
+// exposeAll returns the new exposures of the inspected objects.
+func (s *step) exposeAll() (all []table.Exposed) {
+	for _, l := range s.inspected {
 		if l.cur == nil {
 			continue
 		}
-		var on table.Exposure
-		if shelves := s.shelvesOf(l.cur); len(shelves) > 0 {
-			on = s.showings.of(shelves)
+		var exposure table.Exposure
+		if views := s.currentExportViews(l.cur); len(views) > 0 {
+			exposure = s.exposures.intern(views)
 		}
-		if l.written && on != nil || !l.written && on != l.cur.Exposure {
-			all = append(all, table.Exposed{Key: l.key, Exposure: on})
+		if l.written && exposure != nil || !l.written && exposure != l.cur.Exposure {
+			all = append(all, table.Exposed{Key: l.key, Exposure: exposure})
 		}
 	}
 	return all
 }
 
-// shelvesOf are those of an object that is there.
-func (s *step) shelvesOf(row *table.Row) []key.Shelf {
+// currentExportViews returns the export views of an existing object.
+func (s *step) currentExportViews(row *table.Row) []key.Shelf {
 	space, resource, _, _ := key.Split(row.Key)
-	all := s.rules[space].on(resource)
+	all := s.rules[space].forResource(resource)
 	if len(all) == 0 {
 		return nil
 	}
-	return shelves(s.state, all, row.Entry, func(v *view) []string { return s.links.values(row.Key, v) })
+	return exportViewsOf(s.state, all, row.Entry, func(v *view) []string { return s.links.values(row.Key, v) })
 }

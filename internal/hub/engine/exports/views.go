@@ -8,14 +8,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// shelves are those of an object by the rules for its resource: in order, each once.
-// referring are the values of the exported objects that refer to it.
-func shelves(state table.Reader, by []*rule, e *table.Entry, referring func(*view) []string) (all []key.Shelf) {
-	for _, r := range by {
-		if !r.has(e) {
+// exportViewsOf returns the export views of an object by the rules for its resource, sorted and
+// without duplicates. referring returns the values of the exported objects that refer to it.
+func exportViewsOf(state table.Reader, applicable []*rule, e *table.Entry, referring func(*view) []string) (all []key.Shelf) {
+	for _, r := range applicable {
+		if !r.selects(e) {
 			continue
 		}
-		all = append(all, r.of.shelf())
+		all = append(all, r.export.exportView())
 		for _, v := range r.views {
 			own := ValueIn(v.key.Split, e)
 			if r.bound || own != "" && !v.key.Field {
@@ -29,18 +29,19 @@ func shelves(state table.Reader, by []*rule, e *table.Entry, referring func(*vie
 	return slices.Compact(all)
 }
 
-// has says whether an object of the resource is the export's.
-func (r *rule) has(e *table.Entry) bool {
+// selects reports whether an object of the resource belongs to the export.
+func (r *rule) selects(e *table.Entry) bool {
 	return r.bound || slices.ContainsFunc(r.claims, func(c *binding.Claim) bool { return c.Selects(e.Meta.Labels) })
 }
 
-// maxFollowed is in how many slices of a view a claimed object is by what it follows: each
-// value that comes or goes costs as much as there are. It goes by the first owners, or values.
+// maxFollowed bounds the slices of a view in which a claimed object is because of the objects that
+// it follows, since each change of such a value costs time in proportion to them. Only the first
+// owners or values count.
 const maxFollowed = 1024
 
-// followed are the slices of a claimed object without a value of its own: those of the
-// exported objects that own it, if there are any, or else of those that refer to it, or the
-// rest. So nobody else's reference brings what is owned anywhere.
+// followed returns the slices of a claimed object without a value of its own: those of the exported
+// objects that own it, if there are any; otherwise those of the objects that refer to it, or else
+// the rest. So a reference cannot bring an owned object into another slice.
 func (r *rule) followed(state table.Reader, v *view, e *table.Entry, referring func(*view) []string) (all []key.Shelf) {
 	owned := false
 	for owner := range r.owners(e) {
@@ -56,7 +57,7 @@ func (r *rule) followed(state table.Reader, v *view, e *table.Entry, referring f
 		}
 	}
 	if !owned {
-		for _, value := range referring(v) { // they have slices
+		for _, value := range referring(v) { // these values have slices
 			f := v.key.View
 			f.Value = value
 			all = append(all, f)

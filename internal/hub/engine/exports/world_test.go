@@ -52,8 +52,8 @@ func (w *world) apply(all ...table.Update) {
 	}
 }
 
-// on are the shelves of an object, by their rows and by the index.
-func (w *world) on(path string) string {
+// shownIn returns the export views of an object, by its row and by the index.
+func (w *world) shownIn(path string) string {
 	w.Helper()
 	row, _ := w.table.Get(key.OfPath(path))
 	var all []string
@@ -72,7 +72,7 @@ func (w *world) on(path string) string {
 
 func (w *world) wantOn(path string, want ...string) {
 	w.Helper()
-	if got := w.on(path); got != strings.Join(want, " ") {
+	if got := w.shownIn(path); got != strings.Join(want, " ") {
 		w.Errorf("%s is on %q, want %q", path, got, want)
 	}
 }
@@ -115,8 +115,8 @@ func bindingOf(state string) object {
 	})
 }
 
-func viewBy(split, by string, values ...string) object {
-	spec := object{"export": "e", "split": object{split: by}}
+func viewBy(split, name string, values ...string) object {
+	spec := object{"export": "e", "split": object{split: name}}
 	if len(values) > 0 {
 		spec["values"] = values
 	}
@@ -243,12 +243,12 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("%s: not so; keys are %q, %q", what, keys(widgets), keys(secrets))
 		}
 	}
-	for shelf, want := range map[key.Shelf]bool{
+	for view, want := range map[key.Shelf]bool{
 		export: true, slice: true, {Space: "p", Name: "l", View: true, Value: "c"}: false, {Space: "p", Name: "l", View: true}: true,
 		{Space: "p", Name: "v", View: true, Value: "c"}: true, {Space: "p", Name: "v", View: true, Value: "-"}: false, {Space: "p", Name: "w", View: true}: false,
 	} {
-		if _, _, ok := w.engine.Resources(shelf); ok != want {
-			t.Errorf("%s is served: %v, want %v", shelf, ok, want)
+		if _, _, ok := w.engine.Resources(view); ok != want {
+			t.Errorf("%s is served: %v, want %v", view, ok, want)
 		}
 	}
 }
