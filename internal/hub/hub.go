@@ -150,7 +150,7 @@ func (h *Hub) answer() (err error) {
 	}); err != nil {
 		return err
 	}
-	h.standing = computed.New(computed.Config{Table: h.table, Tally: h.tally, Usage: h.usage, Capacity: h.log.Capacity(), Now: h.config.Now})
+	h.standing = computed.New(computed.Config{Table: h.table, Progress: h.tally, Usage: h.usage, Capacity: h.log.Capacity(), Now: h.config.Now})
 	if h.views, err = h.newViews(); err != nil {
 		return err
 	}

@@ -61,7 +61,7 @@ func (c *Controllers) Count(ctx context.Context) error {
 			return err
 		}
 		dirty := c.config.Progress.Dirty()
-		c.config.Computed.Note(dirty.Locations)
+		c.config.Computed.Update(dirty.Locations)
 		keys := c.resolved.forget(c.config.Table.Snapshot(), dirty)
 		for _, cz := range dirty.Customizers {
 			keys = append(keys, key.Object{Space: cz.Space, Identity: key.Identity{Resource: key.Customizers, Name: cz.Name}}.Key())

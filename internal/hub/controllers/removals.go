@@ -77,7 +77,7 @@ func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) b
 		return false // its own object stays
 	}
 	if report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); report != nil {
-		return !objectstate.Settled(report.Report(), row.Meta.UID)
+		return !objectstate.IsFinished(report.Report(), row.Meta.UID)
 	}
 	return ok && m.Has(l) && hadAgent(state, l, location)
 }

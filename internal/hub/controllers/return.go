@@ -156,7 +156,7 @@ func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err err
 		}
 		return wrote, err
 	}
-	c.config.Unreturned.Note(o, unreturned.Unfit{
+	c.config.Unreturned.Add(o, unreturned.Unfit{
 		Location: returnable.from, Placements: row.In.(*placement.Membership).Asking(), Limits: limits, Why: why, Tried: try, Size: size,
 	})
 	// An older status in its place would be mistaken for the current one.

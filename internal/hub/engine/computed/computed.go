@@ -1,7 +1,7 @@
-// Package computed completes Spaces and Locations when they are read: with what a space
-// holds, the counts of what is assigned to a location, and the conditions that follow
-// from them. None of it is stored, since one change of one object would cost a write for
-// each of its locations.
+// Package computed adds computed status to Spaces and Locations when they are read: the usage of a
+// space, the counts of the objects assigned to a location, and the conditions that follow from
+// them. This status is not stored, since each change of an object would cost a write for each of
+// its locations.
 //
 // It must never write.
 package computed
@@ -27,26 +27,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Config is what a Statuses needs.
+// Config contains the dependencies of Statuses.
 type Config struct {
-	// Table has the Locations, Tally the counts of what is assigned to them, and Usage what
-	// spaces hold.
-	Table *table.Table
-	Tally *progress.Tracker
-	Usage *quota.Usage
-	// Capacity returns the use of the log.
+	// Table contains the Locations, Progress the counts of their objects, and Usage the usage of
+	// spaces.
+	Table    *table.Table
+	Progress *progress.Tracker
+	Usage    *quota.Usage
+	// Capacity returns the usage of the log.
 	Capacity interface{ Usage() etcd.Usage }
 	// Now is the clock.
 	Now func() time.Time
 }
 
-// Statuses completes Spaces and Locations. It is safe for concurrent use.
+// Statuses adds computed status to Spaces and Locations. It is safe for concurrent use.
 type Statuses struct {
 	config Config
 	synced *syncTimes
 }
 
-// New makes a Statuses.
+// New returns a Statuses.
 func New(config Config) *Statuses { return &Statuses{config: config, synced: newSyncTimes()} }
 
 // Complete returns the value of a row with what is computed on reads; nil if nothing is
@@ -63,7 +63,7 @@ func (s *Statuses) Complete(row *table.Row) []byte {
 	return nil
 }
 
-// completeSpace adds to a Space what it holds.
+// completeSpace adds its usage to a Space.
 func (s *Statuses) completeSpace(row *table.Row, name key.Space) []byte {
 	used := s.config.Usage.Of(name)
 	value, err := sjson.SetBytes(bytes.Clone(row.Value), "status.objects", used.Objects)
@@ -79,14 +79,13 @@ func (s *Statuses) completeSpace(row *table.Row, name key.Space) []byte {
 	return value
 }
 
-// completeLocation adds to a Location the counts of what is assigned to it, and the
-// condition Synced that follows from them.
+// completeLocation adds the counts of assigned objects to a Location, and the condition Synced.
 func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	var l v1alpha1.Location
-	if json.Unmarshal(row.Value, &l) != nil { // it is shown as it is stored
+	if json.Unmarshal(row.Value, &l) != nil { // shown as stored
 		return nil
 	}
-	counts := s.config.Tally.Location(name)
+	counts := s.config.Progress.Location(name)
 	if objectstate.IsStale(l.Status.Conditions) {
 		counts.Stale = counts.Assigned
 	}
@@ -94,14 +93,14 @@ func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	if err != nil {
 		return nil
 	}
-	l.Status.LeftCounts = s.config.Tally.LeftAt(name)
+	l.Status.LeftCounts = s.config.Progress.LeftAt(name)
 	if value, err = setFields(value, l.Status.LeftCounts); err != nil {
 		return nil
 	}
 	c := objectstate.SyncedLocation(name, &l.Status, counts)
 	c.ObservedGeneration = row.Meta.Generation
 	since, known := s.Since(name, c.Status)
-	if !known { // notes are a settling time behind
+	if !known { // the recorded status is up to a settling time old
 		since = s.config.Now()
 	}
 	c.LastTransitionTime = metav1.NewTime(since)
@@ -117,10 +116,10 @@ func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	return value
 }
 
-// Counts says how far the object of a row has come at its locations.
+// Counts returns the progress of a row's object at its locations.
 func (s *Statuses) Counts(row *table.Row) v1alpha1.Counts {
 	path, _ := key.PathOf(row.Key)
-	return s.config.Tally.Object(path)
+	return s.config.Progress.Object(path)
 }
 
 // setFields sets the JSON fields of counts in an object's status.
@@ -136,8 +135,8 @@ func setFields(value []byte, counts any) ([]byte, error) {
 	return value, err
 }
 
-// Since is when the condition Synced of a location got a status; false if that is not the
-// status noted last.
+// Since returns when the condition Synced of a location got a status; false if that is not the
+// recorded status.
 func (s *Statuses) Since(l key.Location, status metav1.ConditionStatus) (time.Time, bool) {
 	s.synced.mu.Lock()
 	defer s.synced.mu.Unlock()
@@ -145,8 +144,8 @@ func (s *Statuses) Since(l key.Location, status metav1.ConditionStatus) (time.Ti
 	return noted.since, noted.status == status
 }
 
-// syncTimes remembers since when each location is synced, or not, as seen by this
-// process. It is safe for concurrent use.
+// syncTimes records since when each location is synced, or not, as observed by this process. It is
+// safe for concurrent use.
 type syncTimes struct {
 	mu  sync.Mutex
 	all map[key.Location]syncTime
@@ -159,8 +158,8 @@ type syncTime struct {
 
 func newSyncTimes() *syncTimes { return &syncTimes{all: map[key.Location]syncTime{}} }
 
-// note notes the status of a location's condition Synced.
-func (s *syncTimes) note(l key.Location, status metav1.ConditionStatus, now time.Time) {
+// set records the status of a location's condition Synced.
+func (s *syncTimes) set(l key.Location, status metav1.ConditionStatus, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all[l].status != status {
@@ -174,8 +173,8 @@ func (s *syncTimes) forget(l key.Location) {
 	delete(s.all, l)
 }
 
-// Note notes whether locations are synced whose counts or rows have changed.
-func (s *Statuses) Note(changed []key.Location) {
+// Update records the condition Synced of locations whose counts or rows have changed.
+func (s *Statuses) Update(changed []key.Location) {
 	state := s.config.Table.Snapshot()
 	for _, l := range changed {
 		row := state.Get(l.Key())
@@ -184,7 +183,7 @@ func (s *Statuses) Note(changed []key.Location) {
 			s.synced.forget(l)
 			continue
 		}
-		s.synced.note(l, objectstate.SyncedLocation(l, &location.Status, s.config.Tally.Location(l)).Status, s.config.Now())
+		s.synced.set(l, objectstate.SyncedLocation(l, &location.Status, s.config.Progress.Location(l)).Status, s.config.Now())
 	}
 }
 
@@ -195,8 +194,8 @@ func (s *Statuses) withFull(space []byte, generation int64) ([]byte, error) {
 		return space, nil
 	}
 	var conditions []metav1.Condition
-	if said := gjson.GetBytes(space, "status.conditions"); said.Exists() {
-		if err := json.Unmarshal([]byte(said.Raw), &conditions); err != nil {
+	if stored := gjson.GetBytes(space, "status.conditions"); stored.Exists() {
+		if err := json.Unmarshal([]byte(stored.Raw), &conditions); err != nil {
 			return nil, fmt.Errorf("decode the conditions: %w", err)
 		}
 	}

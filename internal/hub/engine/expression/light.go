@@ -13,9 +13,9 @@ const (
 	LightCost = 2 * maxLight
 )
 
-// light says that an expression takes next to no time whatever its variables are: it leads to
-// places, compares with literals, and decides. To count what it costs takes longer than to
-// evaluate it.
+// light reports whether an expression takes negligible time for all variables: it selects fields,
+// compares them with literals, and combines the results. Counting its cost would take longer than
+// its evaluation.
 func light(e ast.Expr) bool {
 	left := maxLight
 	return isLight(e, &left)
@@ -59,7 +59,8 @@ func isLightCall(c ast.CallExpr) bool {
 	return false
 }
 
-// isScalar says that a part is a literal that is compared in no more time than its length.
+// isScalar reports whether an operand is a literal that can be compared in time proportional to its
+// length.
 func isScalar(e ast.Expr) bool {
 	if e.Kind() != ast.LiteralKind {
 		return false

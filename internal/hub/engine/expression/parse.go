@@ -58,8 +58,8 @@ func DepthOf(v any) (depth int) {
 	return depth + 1
 }
 
-// costs says what functions cost: those of Kubernetes as there, parseJSON by the text's length,
-// and what makes something large of little by what it makes.
+// costs estimates the cost of functions: those of Kubernetes as Kubernetes does, parseJSON by the
+// length of the text, and functions with large results by the size of the result.
 type costs struct{ *library.CostEstimator }
 
 var _ interpreter.ActualCostEstimator = costs{}

@@ -90,7 +90,7 @@ func compareKeys(a, b ref.Val) int {
 	return 0
 }
 
-// ErrTooMuch says that a value has more bytes than there was room for.
+// ErrTooMuch is returned when a value exceeds the permitted size.
 var ErrTooMuch = errors.New("the value is too large")
 
 // JSON is a CEL value as Decode gives JSON. It takes what that takes as JSON from room.

@@ -1,12 +1,11 @@
-// Package helm finds the Helm releases that a Placement matches in part: an
-// application of which some objects travel and others stay rarely works.
+// Package helm finds the Helm releases that a Placement matches only in part, since an application
+// rarely works if only some of its objects are placed.
 //
-// It observes every change and keeps, for each release, its objects and how many of them
-// each Placement matches, so the cost of a change is bounded by the number of Placements
-// that match the object's release. It goes by what Helm writes on objects (label
-// app.kubernetes.io/managed-by, annotations meta.helm.sh/…): the records that Helm keeps
-// of releases do not have these, nor do hooks. It must never write, and has no goroutine
-// and no clock.
+// It observes every change. For each release, it keeps the objects, and how many of them each
+// Placement matches. So the cost of a change is bounded by the number of Placements that match
+// objects of the release. It identifies objects by the metadata that Helm writes (label
+// app.kubernetes.io/managed-by, annotations meta.helm.sh/…), which release records and hooks do not
+// have. The package must never write, and has no goroutine and no clock.
 package helm
 
 import (
@@ -23,31 +22,31 @@ import (
 )
 
 const (
-	// maxParts and maxExamples bound how many releases, and objects of each, are named.
+	// maxParts and maxExamples bound the releases that are named, and the objects of each.
 	maxParts    = 5
 	maxExamples = 3
 )
 
 // Part is a release of which a Placement matches some objects but not all.
 type Part struct {
-	// Release is NAMESPACE/NAME; empty if it is in Space, which is another than the one in
-	// which this is told, where it is for who may read its objects.
+	// Release is NAMESPACE/NAME. It is empty if the release is in another space, Space, than the
+	// reader: only users that may read its objects know the name.
 	Release string
 	Space   key.Space
-	// Matched is how many of its Objects are matched.
+	// Matched counts the matched ones of its Objects.
 	Matched, Objects int
-	// Missing are the first objects that are not, as GROUP/RESOURCE/[NAMESPACE/]NAME, of
-	// those that all may know who read Placements.
+	// Missing are the first objects that are not matched, as GROUP/RESOURCE/[NAMESPACE/]NAME,
+	// without confidential ones.
 	Missing []string
 }
 
-// String says it to people.
+// String describes the release and the missing objects.
 func (p Part) String() string {
-	of := "Helm release " + p.Release
+	subject := "Helm release " + p.Release
 	if p.Release == "" {
-		of = "a Helm release in space " + string(p.Space)
+		subject = "a Helm release in space " + string(p.Space)
 	}
-	text := fmt.Sprintf("matches %d of the %d objects of %s", p.Matched, p.Objects, of)
+	text := fmt.Sprintf("matches %d of the %d objects of %s", p.Matched, p.Objects, subject)
 	if len(p.Missing) == 0 {
 		return text
 	}
@@ -57,58 +56,58 @@ func (p Part) String() string {
 	return text
 }
 
-// of is what is known of one release.
-type of struct {
-	// objects are those that may travel, by key, with how they are placed.
+// releaseObjects are the objects of one release.
+type releaseObjects struct {
+	// objects are the objects that may be placed, by key, with their Memberships.
 	objects map[string]*placement.Membership
 	// matched counts them by the Placements that match them.
 	matched map[key.PlacementRef]int
 }
 
-// id is a release, as NAMESPACE/NAME, of a space.
+// id identifies a release, as NAMESPACE/NAME, of a space.
 type id struct {
 	space key.Space
 	name  string
 }
 
-// Index is safe for concurrent use. It is a table.Observer.
+// Index holds the releases. It is a table.Observer and safe for concurrent use.
 type Index struct {
-	mu    sync.Mutex
-	all   map[key.Space]map[string]*of      // by NAMESPACE/NAME
-	parts map[key.Placement]map[id]struct{} // those of which not all is matched
-	dirty map[key.Placement]struct{}
+	mu      sync.Mutex
+	all     map[key.Space]map[string]*releaseObjects // by NAMESPACE/NAME
+	partial map[key.Placement]map[id]struct{}        // those that are matched in part
+	dirty   map[key.Placement]struct{}
 }
 
 var _ table.Observer = (*Index)(nil)
 
-// New makes an Index that has observed nothing.
+// New returns an empty Index.
 func New() *Index {
-	return &Index{all: map[key.Space]map[string]*of{}, parts: map[key.Placement]map[id]struct{}{}, dirty: map[key.Placement]struct{}{}}
+	return &Index{all: map[key.Space]map[string]*releaseObjects{}, partial: map[key.Placement]map[id]struct{}{}, dirty: map[key.Placement]struct{}{}}
 }
 
-// Reset forgets everything.
+// Reset implements table.Observer.
 func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	clear(x.all)
-	clear(x.parts)
+	clear(x.partial)
 }
 
-// Observe notes the objects of releases among the changes of a revision.
+// Observe implements table.Observer.
 func (x *Index) Observe(_ int64, changes []table.Change) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for _, ch := range changes {
-		was, now := nameOf(ch.Prev), nameOf(ch.Cur)
-		if was == "" && now == "" || ch.Prev != nil && ch.Cur != nil && was == now && ch.Prev.In == ch.Cur.In {
+		old, now := nameOf(ch.Prev), nameOf(ch.Cur)
+		if old == "" && now == "" || ch.Prev != nil && ch.Cur != nil && old == now && ch.Prev.In == ch.Cur.In {
 			continue
 		}
 		o, err := key.ParseObject(ch.Row().Key)
 		if err != nil || placement.Never(o.Resource) != "" {
 			continue
 		}
-		if was != "" {
-			x.remove(o.Space, was, ch.Prev.Key)
+		if old != "" {
+			x.remove(o.Space, old, ch.Prev.Key)
 		}
 		if now != "" {
 			x.add(o.Space, now, ch.Cur)
@@ -116,8 +115,8 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	}
 }
 
-// nameOf is the release of an object, as NAMESPACE/NAME; empty if it is of none or is
-// being deleted.
+// nameOf returns the release of an object, as NAMESPACE/NAME; empty if it has none or is being
+// deleted.
 func nameOf(row *table.Row) string {
 	if row == nil || row.Meta.Deleting {
 		return ""
@@ -131,11 +130,11 @@ func nameOf(row *table.Row) string {
 
 func (x *Index) add(s key.Space, name string, row *table.Row) {
 	if x.all[s] == nil {
-		x.all[s] = map[string]*of{}
+		x.all[s] = map[string]*releaseObjects{}
 	}
 	r := x.all[s][name]
 	if r == nil {
-		r = &of{objects: map[string]*placement.Membership{}, matched: map[key.PlacementRef]int{}}
+		r = &releaseObjects{objects: map[string]*placement.Membership{}, matched: map[key.PlacementRef]int{}}
 		x.all[s][name] = r
 	}
 	m, _ := row.In.(*placement.Membership)
@@ -165,31 +164,31 @@ func (x *Index) remove(s key.Space, name, k string) {
 	}
 }
 
-// changed notes which Placements match a release in part, of those that match it at all.
-func (x *Index) changed(release id, r *of) {
+// changed updates which Placements match a release in part, of those that match it at all.
+func (x *Index) changed(release id, r *releaseObjects) {
 	for ref, n := range r.matched {
 		x.list(ref.Of(release.space), release, n < len(r.objects))
 	}
 }
 
-// list notes whether a Placement matches a release in part, and that it may be so since now.
+// list records whether a Placement matches a release in part, and marks the Placement as dirty.
 func (x *Index) list(p key.Placement, release id, inPart bool) {
 	x.dirty[p] = struct{}{}
 	switch {
 	case !inPart:
-		if delete(x.parts[p], release); len(x.parts[p]) == 0 {
-			delete(x.parts, p)
+		if delete(x.partial[p], release); len(x.partial[p]) == 0 {
+			delete(x.partial, p)
 		}
-	case x.parts[p] == nil:
-		x.parts[p] = map[id]struct{}{release: {}}
+	case x.partial[p] == nil:
+		x.partial[p] = map[id]struct{}{release: {}}
 	default:
-		x.parts[p][release] = struct{}{}
+		x.partial[p][release] = struct{}{}
 	}
 }
 
-// count adds n to the count of each Placement that matches an object of a space. One of a
-// space that has bound what a definition of the release defines is about no release.
-func (r *of) count(s key.Space, m *placement.Membership, n int) {
+// count adds n to the count of each Placement that matches an object of a space. It ignores
+// Placements of consumers that have bound a CRD of the release.
+func (r *releaseObjects) count(s key.Space, m *placement.Membership, n int) {
 	if m == nil {
 		return
 	}
@@ -203,8 +202,8 @@ func (r *of) count(s key.Space, m *placement.Membership, n int) {
 	}
 }
 
-// Dirty names the Placements whose Parts may have changed since it was last called;
-// some may be gone.
+// Dirty returns the Placements whose Parts may have changed since the last call. Some may no longer
+// exist.
 func (x *Index) Dirty() []key.Placement {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -213,13 +212,14 @@ func (x *Index) Dirty() []key.Placement {
 	return all
 }
 
-// Parts are the first maxParts releases, by space and name, that a Placement matches in
-// part, as they are told in a space: in the Placement's own all, in another its own.
+// Parts returns the first maxParts releases, by space and name, that a Placement matches in part,
+// for readers in a space: all of them in the Placement's own space, and those of the reader's space
+// in others.
 func (x *Index) Parts(p key.Placement, in key.Space) []Part {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var first []id
-	for release := range x.parts[p] {
+	for release := range x.partial[p] {
 		if in != p.Space && in != release.space {
 			continue
 		}
@@ -231,11 +231,11 @@ func (x *Index) Parts(p key.Placement, in key.Space) []Part {
 	var all []Part
 	for _, release := range first {
 		r := x.all[release.space][release.name]
-		of := Part{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: len(r.objects)}
+		one := Part{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: len(r.objects)}
 		if release.space == in {
-			of.Release, of.Missing = release.name, r.missing(p.In(in), in)
+			one.Release, one.Missing = release.name, r.missing(p.In(in), in)
 		}
-		all = append(all, of)
+		all = append(all, one)
 	}
 	return all
 }
@@ -244,8 +244,8 @@ func (a id) compare(b id) int {
 	return cmp.Or(cmp.Compare(a.space, b.space), cmp.Compare(a.name, b.name))
 }
 
-// missing are the first objects that a Placement does not match.
-func (r *of) missing(p key.PlacementRef, in key.Space) []string {
+// missing returns the first objects that a Placement does not match.
+func (r *releaseObjects) missing(p key.PlacementRef, in key.Space) []string {
 	var first []string
 	for k, m := range r.objects {
 		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p }) {

@@ -1,10 +1,9 @@
-// Package objectstate says how far one object is at one location. Counts, answers to
-// questions, columns, the status of Placements and Locations, and what agents are told
-// all follow this one rule.
+// Package objectstate computes the state of one object at one location. Counts, query results,
+// columns, the status of Placements and Locations, and the desired objects of agents all use this
+// rule.
 //
-// A status is a function of the object's row, how it is placed, what the location
-// reports and whether these are stale. The package must never look at anything
-// else.
+// A state is a function of the object's row, its assignment, the report of the location, and
+// whether reports are stale. The package must never use anything else.
 package objectstate
 
 import (
@@ -20,24 +19,23 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Pending is the state of an object whose current version the location has yet to
-// report.
+// Pending is the state of an object whose current version the location has not yet reported.
 const Pending wire.State = "Pending"
 
-// Digest gives the digest of an entry as it is rendered for locations of a class, or
-// fails if it can't be rendered. It must be a function of the entry and the class.
+// Digest returns the digest of an entry as rendered for a class of locations, or an error if it
+// cannot be rendered. It must be a pure function.
 type Digest func(*table.Entry, *placement.Class) (wire.Sum, error)
 
-// Desired is what is desired of an object at a location: the digest of the rendered
-// object, unless the location keeps what it has or has another space's object instead.
+// Desired is the desired state of an object at a location: the digest of the rendered object,
+// unless it is held or another space's object has the identity.
 type Desired struct {
 	Digest wire.Sum
 	Policy wire.Policy
-	// Held says why the location keeps what it has; HeldFor is the reason in one word.
+	// Held is the reason why the object must not change there; HeldFor is the reason in one word.
 	Held, HeldFor string
-	// Owner is the path of another space's object that the location has instead.
+	// Owner is the path of another space's object that has the identity at the location.
 	Owner string
-	// FailedRule is the rule for which it is held, if it is held for one.
+	// FailedRule is the rule because of which it is held, if any.
 	FailedRule FailedRule
 }
 
@@ -47,14 +45,14 @@ type FailedRule struct {
 	Rule       int
 }
 
-// failure is an error of a Digest that says why in one word, and which rule is to blame.
+// failure is an error of a Digest with a reason in one word and the failed rule.
 type failure interface {
 	error
 	Reason() string
 	FailedRule() (customizer string, rule int)
 }
 
-// DesiredOf is what is desired of a row's object at a location that it is assigned to.
+// DesiredOf returns the desired state of a row's object at a location to which it is assigned.
 func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 	d := Desired{Policy: p.Policy, Held: p.Held, HeldFor: p.HeldFor, Owner: p.Owner}
 	if d.Owner != "" || d.Held != "" {
@@ -71,34 +69,35 @@ func DesiredOf(digest Digest, row *table.Row, p placement.Place) Desired {
 	return d
 }
 
-// Status is how far an object is at a location.
+// Status is the state of an object at a location.
 type Status struct {
 	State           wire.State
 	Reason, Message string
-	// Since is when the state and reason last changed, as the report says (RFC 3339);
-	// empty if the state is not from a report.
+	// Since is when the state and reason last changed, by the report (RFC 3339); empty if the state
+	// is not from a report.
 	Since string
 	// Stale reports that the status is that of a last report which may be old, see IsStale.
 	Stale bool
-	// Unassigned says that the object is not assigned to the location: the location
-	// removes it, or reports why it stays.
+	// Unassigned reports whether the object is not assigned to the location: the location removes
+	// it, or reports why it stays.
 	Unassigned bool
-	// FailedRule is the rule for which the object is held, if it is held for one.
+	// FailedRule is the rule because of which the object is held, if any.
 	FailedRule FailedRule
-	// Health is how the object does at the location, as the report says, HealthNote why it is
-	// not Healthy; empty if the state is not from a report, or that does not say.
+	// Health is the health of the object at the location, by the report; HealthNote is the reason
+	// why it is not Healthy. Both are empty if the state is not from a report, or the report has no
+	// health.
 	Health     wire.Health
 	HealthNote string
 }
 
-// Healthy says that the object is applied, and does what its spec asks for.
+// Healthy reports whether the object is applied and healthy.
 func (v Status) Healthy() bool { return v.State == wire.Applied && v.Health == wire.Healthy }
 
-// Degraded says that the object is applied, and will not do by itself what its spec asks for.
+// Degraded reports whether the object is applied and will not become healthy by itself.
 func (v Status) Degraded() bool { return v.State == wire.Applied && v.Health == wire.Degraded }
 
-// Failing says that the object is not at the location as desired, and won't be until
-// somebody changes something.
+// Failing reports whether the object differs from the desired state at the location, and will until
+// a user or operator changes something.
 func (v Status) Failing() bool {
 	switch v.State {
 	case wire.Failed, wire.Unsupported, wire.InConflict:
@@ -109,38 +108,38 @@ func (v Status) Failing() bool {
 	return false
 }
 
-// Mutated says that the object is applied, but with values that the cluster's admission
-// sets otherwise.
+// Mutated reports whether the object is applied, but with other values that the cluster's admission
+// sets.
 func (v Status) Mutated() bool { return v.State == wire.Applied && v.Reason == v1alpha1.ReasonMutated }
 
-// Assigned is the status of an object that is assigned to a location. report is the
-// location's report as the log has it, nil if there is none.
+// Assigned returns the state of an object that is assigned to a location. report is the stored
+// report of the location, or nil.
 func Assigned(digest Digest, row *table.Row, p placement.Place, report []byte, stale bool) Status {
 	d := DesiredOf(digest, row, p)
 	switch {
 	case p.Leaves:
 	case d.Owner != "":
 		v := Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace, Stale: stale}
-		if said := contradiction(digest, row, p); said != "" {
-			v.Reason, v.Message = v1alpha1.ReasonDefinedOtherwise, said
+		if reported := contradiction(digest, row, p); reported != "" {
+			v.Reason, v.Message = v1alpha1.ReasonDefinedOtherwise, reported
 		}
 		return v
 	case d.Held != "":
 		return Status{State: wire.Held, Reason: d.HeldFor, Message: d.Held, Stale: stale, FailedRule: d.FailedRule}
 	}
-	said := read(report)
+	reported := read(report)
 	if p.Leaves {
 		return leaving(report, row.Meta.UID, stale)
 	}
-	if said.uid != row.Meta.UID || said.State == wire.Applied && said.digest != d.Digest {
-		return Status{State: Pending, Stale: stale} // the report is about an earlier object of the name, or an earlier desired state
+	if reported.uid != row.Meta.UID || reported.State == wire.Applied && reported.digest != d.Digest {
+		return Status{State: Pending, Stale: stale} // the report describes an earlier object of the name, or an earlier desired state
 	}
-	said.Stale = stale
-	return said.Status
+	reported.Stale = stale
+	return reported.Status
 }
 
-// contradiction is how the definition of another space that a location has in place of a row's
-// contradicts it; empty if it does not, or is none.
+// contradiction returns how a row's object contradicts another space's definition that the location
+// has instead; empty if there is none or it does not.
 func contradiction(digest Digest, row *table.Row, p placement.Place) string {
 	if p.Class == nil || p.Class.Definition == nil {
 		return ""
@@ -152,9 +151,9 @@ func contradiction(digest Digest, row *table.Row, p placement.Place) string {
 	return ""
 }
 
-// Refused is the status of an object that policies place at a location that does not
-// admit it, with the reason in one word. It is not assigned there, and what it may still
-// have of it is Left.
+// Refused returns the state of an object that policies place at a location that does not admit it,
+// with the reason in one word. It is not assigned there. Left returns the state of an object that
+// the location still has.
 func Refused(reason string) Status {
 	message := "the location does not admit it; orrery why says by which part of its spec.admit"
 	if reason == v1alpha1.ReasonClusterScoped {
@@ -163,8 +162,8 @@ func Refused(reason string) Status {
 	return Status{State: wire.Failed, Reason: reason, Message: message}
 }
 
-// UnknownLocation is the status of an object whose own annotation names a location that it does
-// not get, with the reason in one word.
+// UnknownLocation returns the state of an object whose annotation names a location that it does not
+// get, with the reason in one word.
 func UnknownLocation(reason string) Status {
 	message := "no location has this name"
 	if reason == v1alpha1.ReasonTainted {
@@ -173,24 +172,24 @@ func UnknownLocation(reason string) Status {
 	return Status{State: wire.Failed, Reason: reason, Message: message}
 }
 
-// Left is the status of an object that a location reports, or is to confirm to be gone,
-// though it is not assigned to it. report is nil if it has not reported it.
+// Left returns the state of an object that a location reports, or whose removal it must confirm,
+// though the object is not assigned to it. report is nil if there is none.
 func Left(report []byte, stale bool) Status {
-	said := read(report).Status
+	reported := read(report).Status
 	switch {
 	case report == nil:
-		said = Status{State: wire.Removing, Message: "the location has yet to say that nothing of it is there"}
-	case said.State == wire.Held && said.Reason == v1alpha1.ReasonUpsynced:
-		said.State, said.Message = wire.Orphaned, "it stays, since a Placement's upsync matches it; its agent is too old to let go of it"
-	case said.State != wire.Removing && said.State != wire.Orphaned:
-		said = Status{State: wire.Removing, Message: "the location has yet to remove it"}
+		reported = Status{State: wire.Removing, Message: "the location has yet to confirm that the object is gone"}
+	case reported.State == wire.Held && reported.Reason == v1alpha1.ReasonUpsynced:
+		reported.State, reported.Message = wire.Orphaned, "it stays, since a Placement's upsync matches it; its agent is too old to let go of it"
+	case reported.State != wire.Removing && reported.State != wire.Orphaned:
+		reported = Status{State: wire.Removing, Message: "the location has yet to remove it"}
 	}
-	said.Stale, said.Unassigned = stale, true
-	return said
+	reported.Stale, reported.Unassigned = stale, true
+	return reported
 }
 
-// leaving is the status of an object with a UID that is being deleted, at a location
-// that is to confirm that it is gone.
+// leaving returns the state of an object that is being deleted, at a location that must confirm its
+// removal.
 func leaving(report []byte, uid string, stale bool) Status {
 	if Removed(report, uid) {
 		return Status{State: wire.Removed, Since: read(report).Since, Stale: stale, Unassigned: true}
@@ -198,49 +197,49 @@ func leaving(report []byte, uid string, stale bool) Status {
 	return Left(report, stale)
 }
 
-// Removed says that a report says that nothing of the object with a UID is at the location;
-// of whatever object it is about, if uid is empty.
+// Removed reports whether a report confirms that the object with a UID is not at the location; if
+// uid is empty, any object of the name.
 func Removed(report []byte, uid string) bool {
-	said := read(report)
-	return said.State == wire.Removed && (uid == "" || said.uid == uid)
+	reported := read(report)
+	return reported.State == wire.Removed && (uid == "" || reported.uid == uid)
 }
 
-// Settled says that a location has nothing left to do about an object with a UID that is to
-// be gone: nothing of it is there, or what is there stays by its policy onRemove.
-func Settled(report []byte, uid string) bool {
-	said := read(report)
-	released := said.State == wire.Orphaned && said.Reason == v1alpha1.ReasonReleased
-	return said.uid == uid && (said.State == wire.Removed || released)
+// IsFinished reports whether a location has nothing more to do about the removal of an object with
+// a UID: the object is gone, or it stays by its policy onRemove.
+func IsFinished(report []byte, uid string) bool {
+	reported := read(report)
+	released := reported.State == wire.Orphaned && reported.Reason == v1alpha1.ReasonReleased
+	return reported.uid == uid && (reported.State == wire.Removed || released)
 }
 
-// LetGo is why a location was told that an object is no longer desired there, and by which
-// Placement it was until then, as it reports; empty if it does not say.
-func LetGo(report []byte) (cause wire.Cause, by key.PlacementRef) {
-	said := read(report)
-	return said.cause, said.letGoBy
+// LetGo returns why an object is no longer desired at a location, and the Placement that had
+// assigned it, by its report; empty if the report does not state it.
+func LetGo(report []byte) (cause wire.Cause, placement key.PlacementRef) {
+	reported := read(report)
+	return reported.cause, reported.letGoBy
 }
 
-// Stays says that the object is not assigned to the location but stays there, other
-// than by its policy onRemove.
+// Stays reports whether the object is not assigned to the location but stays there, for another
+// reason than its policy onRemove.
 func (v Status) Stays() bool {
 	return v.Unassigned && v.State == wire.Orphaned && v.Reason != v1alpha1.ReasonReleased
 }
 
-// Reported is the digest of what a location reports to have applied last.
+// Reported returns the digest of the object that a location reports as applied last.
 func Reported(report []byte) wire.Sum { return read(report).digest }
 
-// said is what a report says, without the object's status.
-type said struct {
+// reported holds the fields of a report, except the object's status.
+type reported struct {
 	Status
 	uid    string
 	digest wire.Sum
-	// cause and letGoBy are why it is no longer desired there.
+	// cause and letGoBy are the reason why it is no longer desired there, and the Placement.
 	cause   wire.Cause
 	letGoBy key.PlacementRef
 }
 
 // read decodes the fields of a report that come before the status, which may be large.
-func read(report []byte) (s said) {
+func read(report []byte) (s reported) {
 	gjson.ParseBytes(report).ForEach(func(name, value gjson.Result) bool {
 		switch name.Str {
 		case "uid":
@@ -273,9 +272,9 @@ func read(report []byte) (s said) {
 	return s
 }
 
-// healthOf is the health that a report says. What an agent says that is none of them is none.
-func healthOf(said string) wire.Health {
-	switch h := wire.Health(said); h {
+// healthOf returns the health in a report; empty if it is not valid.
+func healthOf(reported string) wire.Health {
+	switch h := wire.Health(reported); h {
 	case wire.Healthy, wire.Progressing, wire.Degraded, wire.HealthUnknown:
 		return h
 	default:

@@ -58,7 +58,7 @@ func encode(t *testing.T, r wire.Report) []byte {
 }
 
 func TestAssigned(t *testing.T) {
-	at := placement.Place{Location: "l"}
+	place := placement.Place{Location: "l"}
 	elsewhere := placement.Place{Location: "l", Owner: "other", Class: &placement.Class{Definition: &placement.Definition{}}}
 	report := func(uid string, d wire.Sum, state wire.State, reason string) *wire.Report {
 		return &wire.Report{
@@ -74,12 +74,12 @@ func TestAssigned(t *testing.T) {
 		want    Status
 		failing bool
 	}{
-		"nothing reported": {digest, at, nil, Status{State: Pending}, false},
-		"applied":          {digest, at, applied, Status{State: wire.Applied, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
-		"a rule failed": {noRule, at, applied, Status{
+		"nothing reported": {digest, place, nil, Status{State: Pending}, false},
+		"applied":          {digest, place, applied, Status{State: wire.Applied, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"a rule failed": {noRule, place, applied, Status{
 			State: wire.Held, Reason: v1alpha1.ReasonRuleFailed, Message: "rules[3] of Customizer c: why", FailedRule: FailedRule{"c", 3},
 		}, true},
-		"not right by another's definition": {misfits, at, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true},
+		"not right by another's definition": {misfits, place, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonDefinedOtherwise, Message: "spec.size"}, true},
 		"another's definition is there": {
 			digest, elsewhere, applied, Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
@@ -89,14 +89,14 @@ func TestAssigned(t *testing.T) {
 		"another's definition is there, and a rule fails": {
 			noRule, elsewhere, applied, Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
-		"mutated":           {digest, at, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Status{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
-		"applied before":    {digest, at, report("u", before, wire.Applied, ""), Status{State: Pending}, false},
-		"an earlier object": {digest, at, report("v", now, wire.Applied, ""), Status{State: Pending}, false},
-		"failed":            {digest, at, report("u", before, wire.Failed, "Invalid"), Status{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
-		"unsupported":       {digest, at, report("u", before, wire.Unsupported, ""), Status{State: wire.Unsupported, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
-		"in conflict":       {digest, at, report("u", before, wire.InConflict, "Exists"), Status{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
-		"waiting":           {digest, at, report("u", before, wire.Waiting, "NamespaceTerminating"), Status{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
-		"held there":        {digest, at, report("u", before, wire.Held, "x"), Status{State: wire.Held, Reason: "x", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"mutated":           {digest, place, report("u", now, wire.Applied, v1alpha1.ReasonMutated), Status{State: wire.Applied, Reason: v1alpha1.ReasonMutated, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"applied before":    {digest, place, report("u", before, wire.Applied, ""), Status{State: Pending}, false},
+		"an earlier object": {digest, place, report("v", now, wire.Applied, ""), Status{State: Pending}, false},
+		"failed":            {digest, place, report("u", before, wire.Failed, "Invalid"), Status{State: wire.Failed, Reason: "Invalid", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"unsupported":       {digest, place, report("u", before, wire.Unsupported, ""), Status{State: wire.Unsupported, Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"in conflict":       {digest, place, report("u", before, wire.InConflict, "Exists"), Status{State: wire.InConflict, Reason: "Exists", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, true},
+		"waiting":           {digest, place, report("u", before, wire.Waiting, "NamespaceTerminating"), Status{State: wire.Waiting, Reason: "NamespaceTerminating", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
+		"held there":        {digest, place, report("u", before, wire.Held, "x"), Status{State: wire.Held, Reason: "x", Message: "m", Since: "then", Health: wire.Degraded, HealthNote: "n"}, false},
 		"suspended": {
 			digest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
 			Status{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
@@ -105,7 +105,7 @@ func TestAssigned(t *testing.T) {
 			digest, placement.Place{Location: "l", Owner: "o/x", Held: "by p"}, applied,
 			Status{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}, true,
 		},
-		"not to be made": {noDigest, at, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonNotRendered, Message: "it can't be made"}, true},
+		"not to be made": {noDigest, place, applied, Status{State: wire.Held, Reason: v1alpha1.ReasonNotRendered, Message: "it can't be made"}, true},
 		"not to be made, and suspended": {
 			noDigest, placement.Place{Location: "l", Held: "by p", HeldFor: v1alpha1.ReasonSuspended}, applied,
 			Status{State: wire.Held, Reason: v1alpha1.ReasonSuspended, Message: "by p"}, false,
@@ -129,7 +129,7 @@ func TestAssigned(t *testing.T) {
 		})
 	}
 	for _, b := range []string{"", "{", "[]", `"x"`, `{"uid":"u"}`, `{"uid":"u","state":"Applied","digest":"nonsense"}`, `{"uid":["u"],"state":"Failed"}`} {
-		if got := Assigned(digest, row, at, []byte(b), false); got.State == wire.Applied || got.Failing() {
+		if got := Assigned(digest, row, place, []byte(b), false); got.State == wire.Applied || got.Failing() {
 			t.Errorf("a report %q is %+v", b, got)
 		}
 	}
@@ -157,12 +157,12 @@ func TestLeft(t *testing.T) {
 }
 
 func TestHealth(t *testing.T) {
-	for said, want := range map[wire.Health]wire.Health{
+	for reported, want := range map[wire.Health]wire.Health{
 		wire.Healthy: wire.Healthy, wire.Progressing: wire.Progressing, wire.Degraded: wire.Degraded, wire.HealthUnknown: wire.HealthUnknown, "Fine": "", "": "",
 	} {
-		v := Assigned(digest, row, placement.Place{Location: "l"}, encode(t, wire.Report{UID: "u", Digest: now, State: wire.Applied, Health: said}), false)
+		v := Assigned(digest, row, placement.Place{Location: "l"}, encode(t, wire.Report{UID: "u", Digest: now, State: wire.Applied, Health: reported}), false)
 		if v.Health != want || v.Healthy() != (want == wire.Healthy) || v.Degraded() != (want == wire.Degraded) {
-			t.Errorf("%q is %+v", said, v)
+			t.Errorf("%q is %+v", reported, v)
 		}
 	}
 }
@@ -198,8 +198,7 @@ func TestReadsNoStatus(t *testing.T) {
 	}
 }
 
-// TestSyncedNamesWhatStays shows that a location which has all that is assigned says
-// what it has besides.
+// TestSyncedNamesWhatStays: the condition of a location with all assigned objects also names leftovers.
 func TestSyncedNamesWhatStays(t *testing.T) {
 	s := &v1alpha1.LocationStatus{LeftCounts: v1alpha1.LeftCounts{Leftovers: 1}, Conditions: []metav1.Condition{
 		{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue},

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// SyncedLocation is the condition Synced of a location: whether everything assigned is
-// applied, or else the first reason why not, and what to do about it.
+// SyncedLocation returns the condition Synced of a location: whether all assigned objects are
+// applied, or else the first reason why not, and the cure.
 func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Counts) metav1.Condition {
 	say := func(status metav1.ConditionStatus, reason, format string, args ...any) metav1.Condition {
 		return metav1.Condition{Type: v1alpha1.ConditionSynced, Status: status, Reason: reason, Message: fmt.Sprintf(format, args...)}
@@ -30,7 +30,7 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 		}
 		return say(metav1.ConditionUnknown, "NotEnrolled", "no agent has joined yet")
 	case meta.IsStatusConditionFalse(s.Conditions, v1alpha1.ConditionConnected):
-		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster as it was told last")
+		return say(metav1.ConditionUnknown, "Disconnected", "no agent holds a session; it keeps the cluster in the last desired state")
 	case IsStale(s.Conditions):
 		return say(metav1.ConditionUnknown, v1alpha1.ReasonClusterUnavailable, "the agent does not see the cluster: see the condition %s",
 			v1alpha1.ConditionClusterAvailable)
@@ -57,21 +57,20 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 	return say(metav1.ConditionTrue, "Applied", "%s", allApplied(n, s.Leftovers))
 }
 
-// allApplied is the message when everything assigned is applied, with what is worth
-// knowing nevertheless.
+// allApplied returns the message when all assigned objects are applied, with remarks.
 func allApplied(n v1alpha1.Counts, leftovers int64) string {
-	said := "everything assigned is applied"
+	message := "everything assigned is applied"
 	if n.Mutated > 0 {
-		said += fmt.Sprintf("; admission sets other values in %d of %d", n.Mutated, n.Assigned)
+		message += fmt.Sprintf("; admission sets other values in %d of %d", n.Mutated, n.Assigned)
 	}
 	if leftovers > 0 {
-		said += fmt.Sprintf("; %d objects stay that are not assigned any more, since others use them: "+
+		message += fmt.Sprintf("; %d objects stay that are not assigned any more, since others use them: "+
 			"see orrery status --state Orphaned in their spaces", leftovers)
 	}
-	return said
+	return message
 }
 
-// SyncedPlacement is the condition Synced of a Placement by its counts.
+// SyncedPlacement returns the condition Synced of a Placement by its counts.
 func SyncedPlacement(c v1alpha1.Counts) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
 	switch {

@@ -59,7 +59,7 @@ func KindsOf(names []string) (set Kinds) {
 	return set
 }
 
-// Has says whether objects of a resource are of a kind of the set.
+// Has reports whether the set contains the kind of a resource.
 func (s Kinds) Has(r key.Resource) bool {
 	i := slices.IndexFunc(All(), func(k Kind) bool { return k.Resource() == r })
 	return i >= 0 && s&(1<<i) != 0

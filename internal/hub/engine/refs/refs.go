@@ -1,10 +1,10 @@
-// Package refs says what an object refers to by name, of what it needs at a location: the
-// ConfigMaps, Secrets, ServiceAccounts and claims of Pods, the Secrets of ServiceAccounts
-// and of Ingresses, and the CRD of a custom resource.
+// Package refs returns the references by name of an object to other objects that it needs at a
+// location: the ConfigMaps, Secrets, ServiceAccounts and claims of Pods, the Secrets of
+// ServiceAccounts and of Ingresses, and the CRD of a custom resource.
 //
-// It is pure. References lead only from a kind to kinds of a higher Rank, so that
-// references of references end. It must never say of anything that a cluster makes by
-// itself that somebody refers to it, and never read what an object means, only names.
+// It is pure. References lead only from a kind to kinds of a higher Rank, so chains of references
+// end. It must never return a reference to an object that each cluster creates by itself, and never
+// use other fields of an object than names.
 package refs
 
 import (
@@ -18,13 +18,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// rootCertificates is the ConfigMap that every cluster makes in each of its namespaces.
+// rootCertificates is the ConfigMap that every cluster creates in each namespace.
 const rootCertificates = "kube-root-ca.crt"
 
 // maxName is the length of the longest name that an object may have.
 const maxName = 253
 
-// Of are the identities that an object refers to, in order, each once. They may not exist.
+// Of returns the identities to which an object refers, sorted and without duplicates. They need not
+// exist.
 func Of(id key.Identity, value []byte) []key.Identity {
 	c := collector{namespace: id.Namespace}
 	switch path, isWorkload := podSpecPath(id.Resource); {
@@ -46,11 +47,10 @@ func Of(id key.Identity, value []byte) []key.Identity {
 	return slices.Compact(c.all)
 }
 
-// Can says whether objects of a resource can refer to anything.
+// Can reports whether objects of a resource can refer to others.
 func Can(r key.Resource) bool { return !r.Builtin() || slices.Contains(From(), r) }
 
-// From are the built-in resources of which objects refer to others, all in their own
-// namespace.
+// From returns the built-in resources whose objects refer to others, all in their own namespace.
 func From() []key.Resource {
 	return []key.Resource{
 		key.NewResource("", "pods"), key.NewResource("", "podtemplates"), key.NewResource("", "replicationcontrollers"),
@@ -94,13 +94,13 @@ func (c *collector) add(k Kind, name string) {
 	c.all = append(c.all, key.Identity{Resource: k.Resource(), Namespace: c.namespace, Name: name})
 }
 
-// decode reads a part of an object, as far as it can be read: it was validated when it was
-// written, and what can't be read has no names that a cluster would find.
-func decode[T any](value []byte, path string) (part T) {
-	if raw := gjson.GetBytes(value, path).Raw; raw != "" && json.Unmarshal([]byte(raw), &part) != nil {
-		return part
+// decode decodes a field of an object, as far as possible. Objects are validated when they are
+// written, and a cluster finds no names in an invalid field.
+func decode[T any](value []byte, path string) (decoded T) {
+	if raw := gjson.GetBytes(value, path).Raw; raw != "" && json.Unmarshal([]byte(raw), &decoded) != nil {
+		return decoded
 	}
-	return part
+	return decoded
 }
 
 func (c *collector) podSpec(value []byte, path string) {

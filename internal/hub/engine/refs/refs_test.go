@@ -23,14 +23,14 @@ func id(group, resource string) key.Identity {
 }
 
 // texts are what an object refers to, as KIND/NAME.
-func texts(t *testing.T, of key.Identity, yml string) (all []string) {
+func texts(t *testing.T, identity key.Identity, yml string) (all []string) {
 	t.Helper()
 	value, err := yaml.YAMLToJSON([]byte(yml))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range Of(of, value) {
-		if namespaced := r.Resource != key.CRDs; namespaced != (r.Namespace == of.Namespace && r.Namespace != "") {
+	for _, r := range Of(identity, value) {
+		if namespaced := r.Resource != key.CRDs; namespaced != (r.Namespace == identity.Namespace && r.Namespace != "") {
 			t.Errorf("%s is in namespace %q", r, r.Namespace)
 		}
 		all = append(all, r.Resource.Resource+"/"+r.Name)
@@ -43,9 +43,9 @@ func TestOf(t *testing.T) {
 	pod := `{serviceAccountName: sa, volumes: [{name: v, configMap: {name: cm}}]}`
 	want := []string{"configmaps/cm", "serviceaccounts/sa"}
 	for _, c := range []struct {
-		of   key.Identity
-		yml  string
-		want []string
+		identity key.Identity
+		yml      string
+		want     []string
 	}{
 		{id("", "pods"), `{spec: ` + pod + `}`, want},
 		{id("", "podtemplates"), `{template: {spec: ` + pod + `}}`, want},
@@ -81,11 +81,11 @@ func TestOf(t *testing.T) {
 		{id("", "secrets"), `{metadata: {annotations: {kubernetes.io/service-account.name: sa}}}`, nil},
 		{id("", "configmaps"), `{data: {secretName: s}}`, nil},
 	} {
-		if got := texts(t, c.of, c.yml); !slices.Equal(got, c.want) {
-			t.Errorf("%s %s:\n got %v\nwant %v", c.of.Resource, c.yml, got, c.want)
+		if got := texts(t, c.identity, c.yml); !slices.Equal(got, c.want) {
+			t.Errorf("%s %s:\n got %v\nwant %v", c.identity.Resource, c.yml, got, c.want)
 		}
-		if len(c.want) > 0 && !Can(c.of.Resource) {
-			t.Errorf("%s can refer to something", c.of.Resource)
+		if len(c.want) > 0 && !Can(c.identity.Resource) {
+			t.Errorf("%s can refer to something", c.identity.Resource)
 		}
 	}
 }
@@ -116,8 +116,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// podFields are all fields of a Pod's spec that may be names of objects, with the kind of
-// what is referred to; "" says that it is nothing that follows, and the comment why.
+// podFields are all fields of a Pod's spec that may be names of objects, with the kind of the
+// reference; "" if it is not followed, for the reason in the comment.
 var podFields = map[string]string{
 	"serviceAccountName":                                    "serviceaccounts",
 	"serviceAccount":                                        "serviceaccounts",
@@ -231,18 +231,18 @@ func fieldsOf(t reflect.Type) map[string]bool {
 				walk(f.Type, path, append(inside, t))
 				continue
 			}
-			at := strings.TrimPrefix(path+"."+name, ".")
+			field := strings.TrimPrefix(path+"."+name, ".")
 			ft := f.Type
 			for ft.Kind() == reflect.Pointer {
 				ft = ft.Elem()
 			}
 			if ft.Kind() != reflect.String {
-				walk(f.Type, at, append(slices.Clone(inside), t))
+				walk(f.Type, field, append(slices.Clone(inside), t))
 				continue
 			}
 			byType := name == "name" && (refersType.MatchString(t.Name()) || nameOfKind.MatchString(t.Name()) || nameOfKind.MatchString(path))
 			if byType || nameOfKind.MatchString(name) {
-				all[at] = true
+				all[field] = true
 			}
 		}
 	}

@@ -1,5 +1,5 @@
-// Package unreturned keeps which statuses that Placements ask for are not returned because
-// they do not fit, why, and for which Placements.
+// Package unreturned indexes the requested statuses that are not returned because they do not fit,
+// with the reasons and the Placements.
 //
 // It must never read or write the log.
 package unreturned
@@ -18,35 +18,36 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxLeftOutExamples is how many statuses a Placement's condition names.
+// maxLeftOutExamples bounds the statuses that a Placement's condition names.
 const maxLeftOutExamples = 3
 
-// Unfit is a status that is left out because it does not fit.
+// Unfit is a status that is not returned because it does not fit.
 type Unfit struct {
-	// Location is where it is from, empty if it is merged of several; Placements are those
-	// that ask for it.
+	// Location is its location; empty if it is merged from several. Placements are those that
+	// request it.
 	Location   key.Location
 	Placements []key.PlacementRef
-	// Limits names the limits that it exceeds; Why says it to people.
+	// Limits names the limits that it exceeds; Why is the reason as text.
 	Limits []string
 	Why    string
-	// Tried is what was tried, and Size how large the object would have been.
+	// Tried identifies the attempt, and Size is the size that the object would have had.
 	Tried Tried
 	Size  int
 }
 
-// Tried identifies one attempt to return a status: the object's membership, the revision of
-// the object, and the sum of those of the reports.
+// Tried identifies an attempt to return a status: the object's membership, its revision, and the
+// sum of the revisions of the reports.
 type Tried struct {
 	In          table.Membership
 	Row, Report int64
 }
 
-// Index keeps the statuses that are left out. It has at most one for each object, forgets it when the object is deleted, and is filled again after a
-// start of the hub. It is safe for concurrent use.
+// Index holds the unreturned statuses, at most one for each object. Entries of deleted objects are
+// dropped. After a start of the hub it is empty, and is filled by new attempts. It is safe for
+// concurrent use.
 type Index struct {
 	mu sync.Mutex
-	// all has them by the object's key; named has those keys by Placement.
+	// all is keyed by the object's key; named holds these keys by Placement.
 	all   map[string]Unfit
 	named map[key.Placement]map[string]struct{}
 	dirty map[key.Placement]struct{}
@@ -54,15 +55,14 @@ type Index struct {
 	changed func()
 }
 
-// New makes an Index. changed is called, with its lock held, when what is left out has
-// changed.
+// New returns an empty Index. changed is called, with the lock held, when an entry has changed.
 func New(changed func()) *Index {
 	return &Index{
 		all: map[string]Unfit{}, named: map[key.Placement]map[string]struct{}{}, dirty: map[key.Placement]struct{}{}, changed: changed,
 	}
 }
 
-// Get is the status that is left out for the object with a key.
+// Get returns the unreturned status of the object with a key.
 func (l *Index) Get(k string) (Unfit, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,8 +70,8 @@ func (l *Index) Get(k string) (Unfit, bool) {
 	return u, ok
 }
 
-// Note notes that a status is left out for an object.
-func (l *Index) Note(o key.Object, u Unfit) {
+// Add records the unreturned status of an object.
+func (l *Index) Add(o key.Object, u Unfit) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := o.Key()
@@ -88,7 +88,7 @@ func (l *Index) Note(o key.Object, u Unfit) {
 	l.changed()
 }
 
-// Forget notes that no status is left out for an object.
+// Forget removes the unreturned status of an object.
 func (l *Index) Forget(o key.Object) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +113,7 @@ func (l *Index) drop(s key.Space, k string) bool {
 	return true
 }
 
-// In are the keys of a space's objects whose status is left out.
+// In returns the keys of a space's objects with an unreturned status.
 func (l *Index) In(s key.Space) (keys []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -125,8 +125,8 @@ func (l *Index) In(s key.Space) (keys []string) {
 	return keys
 }
 
-// Dirty names the Placements for which what is left out may have changed since it was
-// last called; some may be gone.
+// Dirty returns the Placements whose entries may have changed since the last call. Some may no
+// longer exist.
 func (l *Index) Dirty() []key.Placement {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +135,7 @@ func (l *Index) Dirty() []key.Placement {
 	return all
 }
 
-// Missed are the statuses that a Placement asks for and that are left out.
+// Missed are the unreturned statuses of a Placement.
 type Missed struct {
 	Count  int
 	limits []string
@@ -143,15 +143,15 @@ type Missed struct {
 	examples []example
 }
 
-// example is an object, as GROUP/RESOURCE/[NAMESPACE/]NAME, and the location from which its
-// status is, if it is one. Of an object of another space, which is for who may read it, there is only that.
+// example is an object, as GROUP/RESOURCE/[NAMESPACE/]NAME, and the location of its status, if it
+// is a single one. For an object of another space than the reader's, only the space is known.
 type example struct {
 	object   string
 	location key.Location
 	space    key.Space
 }
 
-// String says it to people.
+// String describes the example.
 func (e example) String() string {
 	text := e.object
 	if e.space != "" {
@@ -163,14 +163,14 @@ func (e example) String() string {
 	return text
 }
 
-// Without is the same without naming objects that somebody may not know.
+// Without returns a copy that does not name objects unknown to the reader.
 func (m Missed) Without(unknown func(object string) bool) Missed {
 	m.examples = slices.DeleteFunc(slices.Clone(m.examples), func(e example) bool { return e.object != "" && unknown(e.object) })
 	return m
 }
 
-// Of sums up what is left out for a Placement, as it is told in a space: in the Placement's
-// own all, in another its own.
+// Of returns the unreturned statuses of a Placement for readers in a space: all of them in the
+// Placement's own space, and those of the reader's space in others.
 func (l *Index) Of(p key.Placement, in key.Space) (m Missed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *Index) Of(p key.Placement, in key.Space) (m Missed) {
 	return m
 }
 
-// String says it to people. The text changes only with what is left out.
+// String describes the unreturned statuses. The text changes only with these.
 func (m Missed) String() string {
 	if m.Count == 0 {
 		return ""
@@ -224,7 +224,7 @@ func (m Missed) String() string {
 	return text + "; orrery why says more"
 }
 
-// Condition is the condition of a Placement for which statuses are left out.
+// Condition returns the condition of a Placement with unreturned statuses.
 func (m Missed) Condition() metav1.Condition {
 	return metav1.Condition{
 		Type: v1alpha1.ConditionStatusReturned, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonStatusLeftOut, Message: m.String(),

@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestIndex follows what is left out of objects, and what Placements are told of it.
+// TestIndex follows the unreturned statuses of objects and of their Placements.
 func TestIndex(t *testing.T) {
 	changed := 0
 	x := New(func() { changed++ })
@@ -16,15 +16,15 @@ func TestIndex(t *testing.T) {
 		return key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: name}}
 	}
 	p, q := key.Placement{Space: "s", Name: "p"}, key.Placement{Space: "s", Name: "q"}
-	says := func(of key.Placement, count int, parts ...string) {
+	check := func(placement key.Placement, count int, texts ...string) {
 		t.Helper()
-		m := x.Of(of, of.Space)
+		m := x.Of(placement, placement.Space)
 		if m.Count != count {
-			t.Errorf("%s misses %d statuses, want %d", of.Name, m.Count, count)
+			t.Errorf("%s misses %d statuses, want %d", placement.Name, m.Count, count)
 		}
-		for _, part := range parts {
-			if !strings.Contains(m.String(), part) {
-				t.Errorf("%s says %q, which lacks %q", of.Name, m, part)
+		for _, text := range texts {
+			if !strings.Contains(m.String(), text) {
+				t.Errorf("%s says %q, which lacks %q", placement.Name, m, text)
 			}
 		}
 	}
@@ -37,13 +37,13 @@ func TestIndex(t *testing.T) {
 		}
 	}
 
-	says(p, 0)
-	x.Note(object("a"), Unfit{Location: "l", Placements: []key.PlacementRef{"p", "q"}, Limits: []string{"bytes"}, Why: "too many bytes"})
+	check(p, 0)
+	x.Add(object("a"), Unfit{Location: "l", Placements: []key.PlacementRef{"p", "q"}, Limits: []string{"bytes"}, Why: "too many bytes"})
 	for _, name := range []string{"d", "c", "b", "e"} {
-		x.Note(object(name), Unfit{Location: "l", Placements: []key.PlacementRef{"p"}, Limits: []string{"objectBytes"}})
+		x.Add(object(name), Unfit{Location: "l", Placements: []key.PlacementRef{"p"}, Limits: []string{"objectBytes"}})
 	}
-	says(p, 5, "(bytes, objectBytes)", "core/configmaps/n/a from l, core/configmaps/n/b from l, core/configmaps/n/c from l and 2 more")
-	says(q, 1, "core/configmaps/n/a from l;")
+	check(p, 5, "(bytes, objectBytes)", "core/configmaps/n/a from l, core/configmaps/n/b from l, core/configmaps/n/c from l and 2 more")
+	check(q, 1, "core/configmaps/n/a from l;")
 	dirty(p, q)
 	dirty()
 	if u, ok := x.Get(object("a").Key()); !ok || u.Why != "too many bytes" {
@@ -53,8 +53,8 @@ func TestIndex(t *testing.T) {
 		t.Errorf("in the space are %q", in)
 	}
 
-	x.Note(object("a"), Unfit{Location: "l", Placements: []key.PlacementRef{"p"}, Limits: []string{"bytes"}}) // q asks no more
-	says(q, 0)
+	x.Add(object("a"), Unfit{Location: "l", Placements: []key.PlacementRef{"p"}, Limits: []string{"bytes"}}) // q asks no more
+	check(q, 0)
 	dirty(p, q)
 	before := changed
 	x.Forget(object("a"))
@@ -62,11 +62,11 @@ func TestIndex(t *testing.T) {
 	if changed != before+1 {
 		t.Errorf("%d changes, want 1", changed-before)
 	}
-	says(p, 4)
+	check(p, 4)
 	for _, name := range []string{"b", "c", "d", "e"} {
 		x.Forget(object(name))
 	}
-	if says(p, 0); x.Of(p, "s").String() != "" || len(x.all)+len(x.named) > 0 {
+	if check(p, 0); x.Of(p, "s").String() != "" || len(x.all)+len(x.named) > 0 {
 		t.Errorf("of nothing is left %d, %d", len(x.all), len(x.named))
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Check says what is wrong with a report of what was not placed, by a location that puts
-// objects by a rule: that it is not about exactly the object of its key, as a cluster shows it,
-// or that it was placed. An agent can be made to say anything, and what it says is shown to
-// readers who take it for an object.
+// Check returns an error if a report of an object that was not placed is invalid: if its content is
+// not exactly the object of its key as a cluster shows it, or if Orrery has placed it. placing is
+// the namespace mapping of the location. An agent can be compromised, and clients read the content
+// of its reports as objects.
 func Check(r key.Report, report *wire.Report, placing key.Placing) error {
 	switch {
 	case report.State != wire.Present:
@@ -52,7 +52,7 @@ func checkObject(r key.Report, report *wire.Report, placing key.Placing) error {
 	if !ok {
 		return errors.New("object: no metadata")
 	}
-	text := func(of map[string]any, field string) string { s, _ := of[field].(string); return s }
+	text := func(fields map[string]any, field string) string { s, _ := fields[field].(string); return s }
 	group, version := key.SplitVersion(text(object, "apiVersion"))
 	switch {
 	case group != r.APIGroup() || version == "":
@@ -73,18 +73,17 @@ func checkObject(r key.Report, report *wire.Report, placing key.Placing) error {
 	return nil
 }
 
-// maxText bounds the texts that name what an object is.
+// maxText bounds the texts that identify an object.
 const maxText = 253
 
-// isPlaced says that an object, by its marks, was placed at its location by some agent: by the
-// rule of the agents themselves, so that they report what the hub takes. at is what it is called
-// at the cluster.
-func isPlaced(r key.Report, object []byte, at key.Identity) bool {
+// isPlaced reports whether an agent of any location has placed the object, by its ownership
+// metadata. Agents use the same rule. identity is the object's identity in the cluster.
+func isPlaced(r key.Report, object []byte, identity key.Identity) bool {
 	var o ownership.Answer
 	if err := o.UnmarshalJSON(object); err != nil {
-		return false // it has been read before
+		return false // cannot happen: it was decoded before
 	}
-	o.Metadata.Namespace, o.Metadata.Name = at.Namespace, at.Name
+	o.Metadata.Namespace, o.Metadata.Name = identity.Namespace, identity.Name
 	return o.Metadata.Anybodys(r.Resource, o.Kind)
 }
 

@@ -16,11 +16,11 @@ import (
 )
 
 // shown is an object as a cluster shows it under an identity.
-func shown(t testing.TB, kind string, at key.Identity, metadata map[string]any) []byte {
+func shown(t testing.TB, kind string, identity key.Identity, metadata map[string]any) []byte {
 	t.Helper()
-	all := map[string]any{"name": at.Name, "uid": "u"}
-	if at.Namespace != "" {
-		all["namespace"] = at.Namespace
+	all := map[string]any{"name": identity.Name, "uid": "u"}
+	if identity.Namespace != "" {
+		all["namespace"] = identity.Namespace
 	}
 	maps.Copy(all, metadata)
 	b, err := json.Marshal(map[string]any{"apiVersion": "v1", "kind": kind, "metadata": all})
@@ -49,13 +49,13 @@ func agrees(t testing.TB, placing key.Placing, o key.Object, kind string, metada
 	return placed
 }
 
-// TestMarksAreRead: hub and agents have one rule for what is placed. What carries the marks of an
-// agent, of whichever location, is never taken for born; what only looks like it is not lost.
+// TestMarksAreRead: hub and agents have one rule for placed objects. An object with the ownership
+// metadata of an agent of any location is never upsynced; an object with similar metadata is.
 func TestMarksAreRead(t *testing.T) {
-	of := func(resource key.Resource, namespace, name string) key.Object {
+	object := func(resource key.Resource, namespace, name string) key.Object {
 		return key.Object{Space: "s", Identity: key.Identity{Resource: resource, Namespace: namespace, Name: name}}
 	}
-	one, namespace := of(key.ConfigMaps, "n", "one"), of(key.Namespaces, "", "n")
+	one, namespace := object(key.ConfigMaps, "n", "one"), object(key.Namespaces, "", "n")
 	controller := []any{map[string]any{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "p", "controller": true}}
 	for _, placing := range []key.Placing{key.Same, key.Prefixed} {
 		// As an agent applies it.
@@ -81,8 +81,8 @@ func TestMarksAreRead(t *testing.T) {
 			placed   bool
 		}{
 			"as it was applied":         {one, marked(as), true},
-			"under another name":        {of(key.ConfigMaps, "n", "two"), marked(as), false},
-			"in another namespace":      {of(key.ConfigMaps, "m", "one"), marked(as), false},
+			"under another name":        {object(key.ConfigMaps, "n", "two"), marked(as), false},
+			"in another namespace":      {object(key.ConfigMaps, "m", "one"), marked(as), false},
 			"without the UID":           {one, marked(func(_, a map[string]any) { delete(a, v1alpha1.SourceUIDAnnotation) }), false},
 			"of another kind":           {one, marked(func(_, a map[string]any) { a[v1alpha1.SourceKindAnnotation] = "Secret" }), false},
 			"of no location":            {one, marked(func(l, _ map[string]any) { l[v1alpha1.LocationLabel] = "berlin" }), false},
@@ -102,9 +102,9 @@ func TestMarksAreRead(t *testing.T) {
 		}
 	}
 	seeds.Check(t, func(r *rapid.T) {
-		some := func(what string, of map[string][]string) map[string]any {
+		some := func(what string, values map[string][]string) map[string]any {
 			all := map[string]any{}
-			for k, values := range seeds.Ordered(of) {
+			for k, values := range seeds.Ordered(values) {
 				if v := rapid.SampledFrom(append([]string{""}, values...)).Draw(r, what+" "+k); v != "" {
 					all[k] = v
 				}

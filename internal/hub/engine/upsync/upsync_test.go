@@ -38,7 +38,7 @@ func TestUsage(t *testing.T) {
 				}
 			},
 			"": func(t *rapid.T) {
-				want := map[key.Location]map[part]Used{}
+				want := map[key.Location]map[spaceOrigin]Used{}
 				tbl.Snapshot().Ascend("r/", func(row *table.Row) bool {
 					r, err := key.ParseReport(row.Key)
 					if err != nil {
@@ -48,9 +48,9 @@ func TestUsage(t *testing.T) {
 						return true
 					}
 					if want[r.Location] == nil {
-						want[r.Location] = map[part]Used{}
+						want[r.Location] = map[spaceOrigin]Used{}
 					}
-					p := part{r.Origin, r.Space}
+					p := spaceOrigin{r.Origin, r.Space}
 					used := want[r.Location][p]
 					want[r.Location][p] = Used{used.Objects + 1, used.Bytes + int64(len(row.Value))}
 					if !u.Has(r.Location, r.Space, r.Origin) {
@@ -58,11 +58,11 @@ func TestUsage(t *testing.T) {
 					}
 					return true
 				})
-				if !maps.EqualFunc(u.by, want, func(a, b map[part]Used) bool { return maps.Equal(a, b) }) {
-					t.Fatalf("counted %v, want %v", u.by, want)
+				if !maps.EqualFunc(u.byLocation, want, func(a, b map[spaceOrigin]Used) bool { return maps.Equal(a, b) }) {
+					t.Fatalf("counted %v, want %v", u.byLocation, want)
 				}
-				for l, at := range want {
-					if len(u.Prefixes(l)) != len(at) {
+				for l, counts := range want {
+					if len(u.Prefixes(l)) != len(counts) {
 						t.Fatalf("%s has %v", l, u.Prefixes(l))
 					}
 				}

@@ -1,10 +1,10 @@
-// Package upsync says of what was not placed at a location whether its reports are wanted: of
-// objects that are born there, since a space asks for them, and of those that belong to a
-// placed object, since its Placements ask for them; what such a report must be; and how many
-// there are.
+// Package upsync decides about reports of objects that were not placed: upsynced objects, which the
+// upsync entries of a space select, and associated objects, which belong to a placed object. It
+// decides whether a policy requests a report and whether the report is valid, and it counts
+// reports.
 //
-// What is wanted is a function of the state alone. The package must never write, and has no
-// goroutine and no clock.
+// Whether a report is requested is a function of the state alone. The package must never write, and
+// has no goroutine and no clock.
 package upsync
 
 import (
@@ -17,35 +17,35 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Used is how many reports of one origin a location has, and how large they are together.
+// Used is the number and the total size of a location's reports of one origin.
 type Used struct {
 	Objects, Bytes int64
 }
 
-// Usage counts the reports of what was not placed. It is safe for concurrent use, and a
-// table.Observer.
+// Usage counts the reports of objects that were not placed. It is a table.Observer and safe for
+// concurrent use.
 type Usage struct {
 	mu sync.Mutex
-	// by has them by location, and there by origin and space.
-	by map[key.Location]map[part]Used
+	// byLocation holds the counts by location, then origin and space.
+	byLocation map[key.Location]map[spaceOrigin]Used
 }
 
-// part are the reports of one origin that a location has for a space.
-type part struct {
+// spaceOrigin identifies the reports of one origin for a space.
+type spaceOrigin struct {
 	origin key.Origin
 	space  key.Space
 }
 
 var _ table.Observer = (*Usage)(nil)
 
-// NewUsage makes a Usage that has observed nothing.
-func NewUsage() *Usage { return &Usage{by: map[key.Location]map[part]Used{}} }
+// NewUsage returns an empty Usage.
+func NewUsage() *Usage { return &Usage{byLocation: map[key.Location]map[spaceOrigin]Used{}} }
 
 // Reset implements table.Observer.
 func (u *Usage) Reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.by = map[key.Location]map[part]Used{}
+	u.byLocation = map[key.Location]map[spaceOrigin]Used{}
 }
 
 // Observe implements table.Observer.
@@ -73,24 +73,24 @@ func (u *Usage) Observe(_ int64, changes []table.Change) {
 func (u *Usage) add(r key.Report, d Used) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	at, p := u.by[r.Location], part{r.Origin, r.Space}
-	if at == nil {
-		at = map[part]Used{}
-		u.by[r.Location] = at
+	counts, p := u.byLocation[r.Location], spaceOrigin{r.Origin, r.Space}
+	if counts == nil {
+		counts = map[spaceOrigin]Used{}
+		u.byLocation[r.Location] = counts
 	}
-	now := Used{at[p].Objects + d.Objects, at[p].Bytes + d.Bytes}
-	if at[p] = now; now == (Used{}) {
-		if delete(at, p); len(at) == 0 {
-			delete(u.by, r.Location)
+	now := Used{counts[p].Objects + d.Objects, counts[p].Bytes + d.Bytes}
+	if counts[p] = now; now == (Used{}) {
+		if delete(counts, p); len(counts) == 0 {
+			delete(u.byLocation, r.Location)
 		}
 	}
 }
 
-// Of is what a location has of an origin, for all spaces.
+// Of returns the usage of a location for an origin, for all spaces.
 func (u *Usage) Of(l key.Location, origin key.Origin) (all Used) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for p, used := range u.by[l] {
+	for p, used := range u.byLocation[l] {
 		if p.origin == origin {
 			all.Objects, all.Bytes = all.Objects+used.Objects, all.Bytes+used.Bytes
 		}
@@ -98,19 +98,19 @@ func (u *Usage) Of(l key.Location, origin key.Origin) (all Used) {
 	return all
 }
 
-// Has says whether a location has reports of an origin for a space.
+// Has reports whether a location has reports of an origin for a space.
 func (u *Usage) Has(l key.Location, s key.Space, origin key.Origin) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return u.by[l][part{origin, s}].Objects > 0
+	return u.byLocation[l][spaceOrigin{origin, s}].Objects > 0
 }
 
-// Prefixes are the prefixes of the keys of all reports that a location has of what was not
-// placed there, in order.
+// Prefixes returns the key prefixes of all reports of a location about objects that were not placed
+// there, in order.
 func (u *Usage) Prefixes(l key.Location) (all []string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	for p := range u.by[l] {
+	for p := range u.byLocation[l] {
 		all = append(all, key.OriginReports(l, p.space, p.origin))
 	}
 	slices.SortFunc(all, cmp.Compare)

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Wanted says whether a report is wanted in a state. owner is the identity of the placed object
-// that an Owned one says to belong to.
+// Wanted reports whether a policy requests a report. owner is the identity of the placed object to
+// which an Owned report belongs, as the report states it.
 func Wanted(state table.Reader, r key.Report, owner string) bool {
 	location := state.Get(r.Location.Key())
 	if location == nil || location.Meta.Deleting {
@@ -29,9 +29,9 @@ func Wanted(state table.Reader, r key.Report, owner string) bool {
 	return false
 }
 
-// Associates says whether objects of a kind come back that a row's object owns at a location,
-// to which it is assigned.
-func Associates(row *table.Row, l key.Location, of key.Resource) bool {
+// Associates reports whether the policies of a row's object request associated objects of a
+// resource from a location to which it is assigned.
+func Associates(row *table.Row, l key.Location, resource key.Resource) bool {
 	if row == nil {
 		return false
 	}
@@ -40,14 +40,14 @@ func Associates(row *table.Row, l key.Location, of key.Resource) bool {
 		return false
 	}
 	place, ok := m.Place(l)
-	return ok && place.Owner == "" && !place.Leaves && slices.Contains(strings.Split(place.Policy.Associated, "\n"), of.String())
+	return ok && place.Owner == "" && !place.Leaves && slices.Contains(strings.Split(place.Policy.Associated, "\n"), resource.String())
 }
 
-// OwnerOf is the owner that a report says, as it is in the log.
+// OwnerOf returns the owner that a stored report states.
 func OwnerOf(report []byte) string { return gjson.GetBytes(report, "owner").Str }
 
-// Unwanted are the keys of up to most reports of what was not placed at a location that are
-// not wanted; more says that there are others.
+// Unwanted returns up to most reports of a location about objects that were not placed and that no
+// policy requests; more reports whether there are others.
 func Unwanted(state table.Reader, u *Usage, l key.Location, most int) (rows []*table.Row, more bool) {
 	for _, prefix := range u.Prefixes(l) {
 		state.Ascend(prefix, func(row *table.Row) bool {
@@ -69,7 +69,8 @@ func Unwanted(state table.Reader, u *Usage, l key.Location, most int) (rows []*t
 	return rows, more
 }
 
-// Limits bound what a location reports of what was not placed there: of each origin.
+// Limits returns the limits of a location for reports of objects that were not placed, for each
+// origin.
 func Limits(spec *v1alpha1.LocationSpec) Used {
 	most := Used{defaultObjects, defaultBytes}
 	if n := spec.Limits.UpsyncObjects; n != nil {
