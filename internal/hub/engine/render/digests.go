@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// keptDigests is about half of how many digests are kept besides those that entries have:
-	// enough for a few hundred objects that are different at each of a thousand locations.
+	// keptDigests is about half of the number of cached digests, besides those that entries hold:
+	// enough for a few hundred objects that differ at each of a thousand locations.
 	keptDigests = 1 << 18
-	// keptContents is the same for the contents of entries that have several.
+	// keptContents is the same for the contents of entries with several digests.
 	keptContents = 1 << 14
 )
 
-// digests keeps digests of entries for several classes, those that were not used for long
-// excepted. It keeps neither entries nor classes alive. It is safe for concurrent use.
+// digests caches digests of entries for several classes, by last use. It keeps neither entries nor
+// classes in memory. It is safe for concurrent use.
 type digests struct {
 	mu sync.Mutex
 	recent[digestOf, wire.Sum]
@@ -29,8 +29,8 @@ func newDigests() digests {
 	return digests{recent: recent[digestOf, wire.Sum]{most: keptDigests}, contents: recent[weak.Pointer[table.Entry], content]{most: keptContents}}
 }
 
-// content begins the digest of what travels of an entry. It is the same for the entries before
-// and after a write of a status, so that such a write renders nothing anew.
+// content is a prefix of the hash of an entry's content that leaves the space. It does not change
+// with a write of the status, so that such a write causes no rendering.
 type content [2]uint64
 
 type digestOf struct {
@@ -38,57 +38,57 @@ type digestOf struct {
 	class   weak.Pointer[placement.Class]
 }
 
-// known is the digest of an entry for a class, if it is kept.
+// known returns the cached digest of an entry for a class.
 func (r *Renderer) known(e *table.Entry, class *placement.Class) (sum wire.Sum, ok bool) {
-	if e.Rendered.Load() == nil { // it may have only this class
+	if e.Rendered.Load() == nil { // it may have only one class
 		return sum, false
 	}
-	of, ok := r.contentOf(e)
+	hashed, ok := r.contentOf(e)
 	if !ok {
 		return sum, false
 	}
 	r.digests.mu.Lock()
 	defer r.digests.mu.Unlock()
-	return r.digests.get(digestOf{of, weak.Make(class)})
+	return r.digests.get(digestOf{hashed, weak.Make(class)})
 }
 
-// keep keeps what an entry had until now.
-func (r *Renderer) keep(e *table.Entry, had *table.Rendered) {
-	class, ok := had.Inputs.(*placement.Class)
+// keep caches the digest that an entry held until now.
+func (r *Renderer) keep(e *table.Entry, previous *table.Rendered) {
+	class, ok := previous.Inputs.(*placement.Class)
 	if !ok {
 		return
 	}
-	if of, ok := r.contentOf(e); ok {
+	if hashed, ok := r.contentOf(e); ok {
 		r.digests.mu.Lock()
 		defer r.digests.mu.Unlock()
-		r.digests.put(digestOf{of, weak.Make(class)}, had.Digest)
+		r.digests.put(digestOf{hashed, weak.Make(class)}, previous.Digest)
 	}
 }
 
-func (r *Renderer) contentOf(e *table.Entry) (of content, ok bool) {
+func (r *Renderer) contentOf(e *table.Entry) (hashed content, ok bool) {
 	d, w := &r.digests, weak.Make(e)
 	d.mu.Lock()
-	of, ok = d.contents.get(w)
+	hashed, ok = d.contents.get(w)
 	d.mu.Unlock()
 	if ok {
-		return of, true
+		return hashed, true
 	}
 	object, err := r.travel(e)
 	if err != nil {
-		return of, false
+		return hashed, false
 	}
 	sum := wire.SumOf(object)
-	copy(of[:], sum[:])
+	copy(hashed[:], sum[:])
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.contents.put(w, of)
-	return of, true
+	d.contents.put(w, hashed)
+	return hashed, true
 }
 
-// recent keeps values by keys, between most and twice as many, those that were used last.
+// recent caches values by keys: between most and twice as many, those used last.
 type recent[K comparable, V any] struct {
 	most int
-	// young has up to most; when it is full, it takes the place of old.
+	// young has up to most entries. When it is full, it replaces old.
 	young, old map[K]V
 }
 

@@ -51,8 +51,8 @@ func TestStatusesRenderNothing(t *testing.T) {
 	r := newCounted()
 	r.kept.most = 0
 	classes := manyClasses(300)
-	look := func(metadata, rest string) (all []wire.Sum, rendered int64) {
-		was := r.made.Load()
+	render := func(metadata, rest string) (all []wire.Sum, rendered int64) {
+		before := r.made.Load()
 		e := table.NewEntry("o/s/apps/deployments/n/x", []byte(`{"metadata":{"name":"x","uid":"u"`+metadata+`},`+rest+`}`), 1, 1)
 		for _, c := range classes {
 			sum, err := r.Digest(e, c)
@@ -61,19 +61,20 @@ func TestStatusesRenderNothing(t *testing.T) {
 			}
 			all = append(all, sum)
 		}
-		return all, r.made.Load() - was
+		return all, r.made.Load() - before
 	}
-	before, _ := look("", `"spec":{"replicas":3}`)
-	after, n := look(`,"resourceVersion":"8","managedFields":[{"manager":"orrery-status"}]`, `"spec":{"replicas":3},"status":{"replicas":3}`)
+	before, _ := render("", `"spec":{"replicas":3}`)
+	after, n := render(`,"resourceVersion":"8","managedFields":[{"manager":"orrery-status"}]`, `"spec":{"replicas":3},"status":{"replicas":3}`)
 	if n > 2 || !slices.Equal(before, after) {
 		t.Errorf("a status has the object rendered %d times, alike: %v", n, slices.Equal(before, after))
 	}
-	if other, n := look("", `"spec":{"replicas":4}`); n != int64(len(classes)) || slices.Contains(before, other[0]) {
+	if other, n := render("", `"spec":{"replicas":4}`); n != int64(len(classes)) || slices.Contains(before, other[0]) {
 		t.Errorf("a change has it rendered %d times", n)
 	}
 }
 
-// What is kept is bounded, is right however little that is, and keeps nothing alive.
+// TestDigestsAreBounded: the cache is bounded, correct for all bounds, and keeps nothing else in
+// memory.
 func TestDigestsAreBounded(t *testing.T) {
 	r := newCounted()
 	r.kept.most, r.digests.most = 0, 10
@@ -102,8 +103,8 @@ func lookAtMany(t *testing.T, r *counted) *table.Entry {
 	return e
 }
 
-// BenchmarkDigests is what a further look costs at an object of two kilobytes that is
-// another at each of a thousand locations, with what is kept of the first look and without.
+// BenchmarkDigests measures a repeated rendering of an object of two kilobytes that differs at each
+// of a thousand locations, with and without the cache.
 func BenchmarkDigests(b *testing.B) {
 	ruling, err := rules.New()
 	if err != nil {
@@ -121,19 +122,19 @@ func BenchmarkDigests(b *testing.B) {
 				l := rules.Location{Name: fmt.Sprintf("location-%d", i)}
 				classes = append(classes, &placement.Class{Inputs: []placement.Input{{Rules: p.Text, Needs: p.Needs(l)}}})
 			}
-			look := func(i int) {
+			render := func(i int) {
 				if _, err := r.Digest(e, classes[i%len(classes)]); err != nil {
 					b.Fatal(err)
 				}
 			}
 			for i := range classes {
-				look(i)
+				render(i)
 			}
 			i := 0
 			b.ReportAllocs()
 			for b.Loop() {
 				i++
-				look(i)
+				render(i)
 			}
 		})
 	}

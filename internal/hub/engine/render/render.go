@@ -1,7 +1,7 @@
-// Package render renders objects: it makes what a location gets of an object in a space.
+// Package render renders objects of spaces for locations.
 //
-// The result is a function of the object and of a class, which is all that it knows of
-// the location: it must never know who asks, and locations of one class share one
+// The result is a function of the object and of its rendering class. It must never depend on the
+// user of a request or on other data of a location, so that locations of one class share one
 // result.
 package render
 
@@ -22,30 +22,30 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// keptBytes bounds the results that are kept, in bytes.
+// keptBytes bounds the cache of results, in bytes.
 const keptBytes = 8 << 20
 
-// Rendered is an object as a location gets it.
+// Rendered is an object as it is sent to a location.
 type Rendered struct {
-	// Object is canonical JSON: what the user wrote, without what stays in the space, and
-	// with the rules of the class applied, and right by the class's definition.
+	// Object is canonical JSON: the object without the fields that stay in the space, with the
+	// rules of the class applied. It is valid by the class's definition.
 	Object json.RawMessage
 	// Digest is the SHA-256 of Object.
 	Digest wire.Sum
 }
 
-// Renderer renders objects. It is safe for concurrent use; one is shared by all users, so
-// that they share results.
+// Renderer renders objects. It is safe for concurrent use. All users share one, and thereby its
+// cache.
 type Renderer struct {
-	// Follow applies the inputs of a class to what travels of an object. It must be a
-	// function of its arguments and return canonical JSON. It is set before the Renderer is
-	// used, or nil if there are no such rules and no class has inputs.
+	// Follow applies the inputs of a class to an object without the fields that stay in the space.
+	// It must be a pure function and return canonical JSON. It must be set before the Renderer is
+	// used; nil if no class has inputs.
 	Follow func(object []byte, inputs []placement.Input) ([]byte, error)
-	// Fit says why a rendered object is not right by the definition of a class; isCRD says that
-	// it is a definition itself. It must be a function of its arguments. It is set before the
-	// Renderer is used, or nil if no class has a definition.
-	Fit func(object []byte, isCRD bool, by *placement.Definition) error
-	// Tell tells what each rule does by which Follow makes its result; nil with Follow.
+	// Fit returns an error if a rendered object is invalid by the definition of a class; isCRD
+	// reports whether the object is a CRD itself. It must be a pure function. It must be set before
+	// the Renderer is used; nil if no class has a definition.
+	Fit func(object []byte, isCRD bool, definition *placement.Definition) error
+	// Tell returns the effect of each rule that Follow applies; nil if Follow is nil.
 	Tell func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error)
 
 	builtin *kinds.Catalog
@@ -53,12 +53,12 @@ type Renderer struct {
 	digests digests
 }
 
-// New makes a Renderer. The kinds of builtin are those that need no CRD.
+// New returns a Renderer. builtin contains the kinds that need no CRD.
 func New(builtin *kinds.Catalog) *Renderer {
 	return &Renderer{builtin: builtin, kept: newResults(keptBytes), digests: newDigests()}
 }
 
-// Render renders an entry for locations of a class, whether or not it is assigned to any.
+// Render renders an entry for a class, whether or not it is assigned to a location of the class.
 // The caller must not change the result.
 func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, error) {
 	return r.kept.get(result{e, class}, func() (Rendered, error) {
@@ -69,17 +69,17 @@ func (r *Renderer) Render(e *table.Entry, class *placement.Class) (Rendered, err
 		digest, ok := remembered(e, class)
 		if !ok {
 			digest = wire.SumOf(object)
-			if was := e.Rendered.Swap(&table.Rendered{Digest: digest, Inputs: class}); was != nil {
-				r.keep(e, was)
+			if previous := e.Rendered.Swap(&table.Rendered{Digest: digest, Inputs: class}); previous != nil {
+				r.keep(e, previous)
 			}
 		}
 		return Rendered{object, digest}, nil
 	})
 }
 
-// Digest is the digest of what Render returns. An entry caches that of the class for which
-// it was rendered last, so where there is only one class a digest is computed once; those
-// of others are kept as far as there is room, and are those of all entries that travel alike.
+// Digest returns the digest of the result of Render. An entry holds the digest of the class for
+// which it was rendered last, so with one class a digest is computed once. Digests of other classes
+// are cached, and shared by all entries with the same content.
 func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	if digest, ok := remembered(e, class); ok {
 		return digest, nil
@@ -91,8 +91,8 @@ func (r *Renderer) Digest(e *table.Entry, class *placement.Class) (wire.Sum, err
 	return made.Digest, err
 }
 
-// Try is Digest for a class that no location may ever have: the result is neither kept nor
-// does it take the place of one that is.
+// Try is Digest for a class that may have no location. The result is not cached and replaces no
+// cached one.
 func (r *Renderer) Try(e *table.Entry, class *placement.Class) (wire.Sum, error) {
 	if digest, ok := remembered(e, class); ok {
 		return digest, nil
@@ -112,8 +112,8 @@ func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok boo
 	return known.Digest, true
 }
 
-// Effects tells what each rule of a class does to an entry's object, in order, up to one
-// that fails. It ends with the context.
+// Effects returns the effect of each rule of a class on an entry's object, in order, up to one that
+// fails. It ends with the context.
 func (r *Renderer) Effects(ctx context.Context, e *table.Entry, class *placement.Class) ([]rules.Effect, error) {
 	if class == nil || len(class.Inputs) == 0 || r.Tell == nil {
 		return nil, nil
@@ -138,17 +138,17 @@ func (r *Renderer) render(e *table.Entry, class *placement.Class) ([]byte, error
 			return nil, err
 		}
 	}
-	if class.Shared && placement.Hooked(object) { // whoever has set that, its space or a rule
+	if class.Shared && placement.Hooked(object) { // set by its space or by a rule
 		if object, err = sjson.DeleteBytes(object, "spec.conversion"); err != nil {
-			return nil, fmt.Errorf("leave the conversion webhook behind: %w", err)
+			return nil, fmt.Errorf("remove the conversion webhook: %w", err)
 		}
 	}
 	return object, r.fit(e, object, class.Definition)
 }
 
-// fit says why what is rendered of an entry is not right by a definition, if there is one.
-func (r *Renderer) fit(e *table.Entry, object []byte, by *placement.Definition) error {
-	if by == nil {
+// fit returns an error if a rendered entry is invalid by a definition; definition may be nil.
+func (r *Renderer) fit(e *table.Entry, object []byte, definition *placement.Definition) error {
+	if definition == nil {
 		return nil
 	}
 	if r.Fit == nil {
@@ -158,11 +158,11 @@ func (r *Renderer) fit(e *table.Entry, object []byte, by *placement.Definition) 
 	if err != nil {
 		return err
 	}
-	return r.Fit(object, o.Resource == key.CRDs, by)
+	return r.Fit(object, o.Resource == key.CRDs, definition)
 }
 
-// travel is the part of an object that leaves its space. It depends only on the resource
-// and the bytes; all versions of a resource travel alike.
+// travel returns the part of an object that leaves its space. It depends only on the resource and
+// the bytes; all versions of a resource have the same rules.
 func (r *Renderer) travel(e *table.Entry) ([]byte, error) {
 	o, err := key.ParseObject(e.Key)
 	if err != nil {

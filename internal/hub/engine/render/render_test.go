@@ -116,8 +116,8 @@ func TestErrorsAreResults(t *testing.T) {
 	}
 }
 
-// However little is kept, every location gets the rendering of its class, and what is
-// kept stays within its bound.
+// TestResultsAreBounded: with any bound of the cache, every location gets the rendering of its
+// class, and the cache stays within its bound.
 func TestResultsAreBounded(t *testing.T) {
 	r := newCounted()
 	r.kept.most = 20_000
@@ -148,7 +148,7 @@ func TestResultsAreBounded(t *testing.T) {
 	for e := r.kept.used.Front(); e != nil; e = e.Next() {
 		k := e.Value.(*kept)
 		made, _ := k.made()
-		size += cap(made.Object) + len(k.of.entry.Value) + keptOverhead
+		size += cap(made.Object) + len(k.result.entry.Value) + keptOverhead
 	}
 	if size != r.kept.size || size > r.kept.most || len(r.kept.known) != r.kept.used.Len() || size == 0 {
 		t.Errorf("%d bytes in %d results are kept, counted as %d of %d in %d", size, r.kept.used.Len(), r.kept.size, r.kept.most, len(r.kept.known))
@@ -219,9 +219,9 @@ func TestAllVersionsTravelAlike(t *testing.T) {
 func TestFit(t *testing.T) {
 	r := newCounted()
 	var seen []string
-	r.Fit = func(object []byte, isCRD bool, by *placement.Definition) error {
-		seen = append(seen, fmt.Sprintf("%s by %s, itself one: %v", object, by.Spec, isCRD))
-		if by.Spec == "narrow" {
+	r.Fit = func(object []byte, isCRD bool, definition *placement.Definition) error {
+		seen = append(seen, fmt.Sprintf("%s by %s, itself one: %v", object, definition.Spec, isCRD))
+		if definition.Spec == "narrow" {
 			return errors.New("it does not fit")
 		}
 		return nil

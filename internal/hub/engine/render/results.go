@@ -8,52 +8,52 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// result identifies a result by entry and class. The entry's address can't be reused as
-// long as its result is kept.
+// result identifies a result by entry and class. The address of the entry is not reused while the
+// result is cached.
 type result struct {
 	entry *table.Entry
 	class *placement.Class
 }
 
-// results caches recent results, errors included, so that what many ask for at about the
-// same time is rendered once. It is bounded in bytes and safe for concurrent use.
+// results caches recent results, errors included, so that concurrent requests render once. It is
+// bounded in bytes and safe for concurrent use.
 type results struct {
 	most int
 
 	mu    sync.Mutex
-	known map[result]*list.Element // of kept
-	used  *list.List               // kept, the last used first
+	known map[result]*list.Element // values are *kept
+	used  *list.List               // values are *kept, the last used first
 	size  int
 }
 
-// kept is one result. Its size is 0 until it is made.
+// kept is one cached result. Its size is 0 until it is computed.
 type kept struct {
-	of   result
-	made func() (Rendered, error)
-	size int
+	result result
+	made   func() (Rendered, error)
+	size   int
 }
 
-// keptOverhead is how many bytes a result takes besides those of objects.
+// keptOverhead is the size of a result without its object, in bytes.
 const keptOverhead = 512
 
 func newResults(most int) results {
 	return results{most: most, known: map[result]*list.Element{}, used: list.New()}
 }
 
-// get returns a result. If it is not kept, the first caller makes it with fresh and the
-// others wait for that.
-func (r *results) get(of result, fresh func() (Rendered, error)) (Rendered, error) {
+// get returns a result. If it is not cached, the first caller computes it with fresh while the
+// others wait.
+func (r *results) get(result result, fresh func() (Rendered, error)) (Rendered, error) {
 	r.mu.Lock()
-	if known, ok := r.known[of]; ok {
+	if known, ok := r.known[result]; ok {
 		r.used.MoveToFront(known)
 		r.mu.Unlock()
 		return known.Value.(*kept).made()
 	}
-	k := &kept{of: of, made: sync.OnceValues(fresh)}
-	r.known[of] = r.used.PushFront(k)
+	k := &kept{result: result, made: sync.OnceValues(fresh)}
+	r.known[result] = r.used.PushFront(k)
 	r.mu.Unlock()
 	made, err := k.made()
-	r.weigh(k, keptOverhead+len(of.entry.Value)+cap(made.Object)) // the object's buffer may be larger than the object
+	r.weigh(k, keptOverhead+len(result.entry.Value)+cap(made.Object)) // the object's buffer may be larger than the object
 	return made, err
 }
 
@@ -62,13 +62,13 @@ func (r *results) get(of result, fresh func() (Rendered, error)) (Rendered, erro
 func (r *results) weigh(k *kept, size int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.known[k.of]; !ok || known.Value != k {
-		return // dropped meanwhile
+	if known, ok := r.known[k.result]; !ok || known.Value != k {
+		return // dropped in the meantime
 	}
 	k.size, r.size = size, r.size+size
 	for r.size > r.most {
 		last := r.used.Remove(r.used.Back()).(*kept)
-		delete(r.known, last.of)
+		delete(r.known, last.result)
 		r.size -= last.size
 	}
 }

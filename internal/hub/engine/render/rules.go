@@ -9,9 +9,9 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/rules"
 )
 
-// RulesOf gives a placement.Engine the rules that Customizing has a Renderer follow.
+// RulesOf returns the rules for a placement.Engine that match Customizing of a Renderer.
 func RulesOf(e *rules.Engine) placement.RulesOf {
-	return func(c placement.Customized) (of placement.Rules) {
+	return func(c placement.Customized) (converted placement.Rules) {
 		if c.Spec == nil {
 			return rulesOf(e.Templates(rules.Space{Name: string(c.Space), Labels: c.Labels.Map()}, c.Object))
 		}
@@ -21,32 +21,32 @@ func RulesOf(e *rules.Engine) placement.RulesOf {
 			data[i] = rules.Data{Name: d.Name, Source: d.ConfigMap.Namespace + "/" + d.ConfigMap.Name, Values: c.Data[i]}
 		}
 		p := e.Prepare(c.Name, rules.Space{Name: string(c.Space), Labels: c.Labels.Map()}, c.Spec.Rules, data...)
-		of = rulesOf(p)
+		converted = rulesOf(p)
 		for _, err := range e.Check(c.Spec.Rules, field.NewPath("rules"), names...) {
-			of.Problems = append(of.Problems, err.Error())
+			converted.Problems = append(converted.Problems, err.Error())
 		}
-		return of
+		return converted
 	}
 }
 
 func rulesOf(p rules.Prepared) placement.Rules {
-	of := placement.Rules{Text: p.Text}
+	converted := placement.Rules{Text: p.Text}
 	if p.Needs != nil {
-		of.Needs = func(at placement.Site) string {
-			return p.Needs(rules.Location{Name: string(at.Name), Labels: at.Labels.Map(), Properties: at.Properties})
+		converted.Needs = func(site placement.Site) string {
+			return p.Needs(rules.Location{Name: string(site.Name), Labels: site.Labels.Map(), Properties: site.Properties})
 		}
 	}
-	return of
+	return converted
 }
 
-// Customizing is a Renderer's Follow by the rules that RulesOf gives.
+// Customizing returns a function for Renderer.Follow that applies the rules of RulesOf.
 func Customizing(e *rules.Engine) func(object []byte, inputs []placement.Input) ([]byte, error) {
 	return func(object []byte, inputs []placement.Input) ([]byte, error) {
 		return e.Apply(object, inputsOf(inputs))
 	}
 }
 
-// Telling is a Renderer's Tell beside Customizing.
+// Telling returns a function for Renderer.Tell, with the same rules.
 func Telling(e *rules.Engine) func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
 	return func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
 		return e.Trace(ctx, object, inputsOf(inputs))
