@@ -12,47 +12,47 @@ import (
 )
 
 const (
-	// maxConfirmations bounds how many confirmations an agent is told.
+	// maxConfirmations bounds the confirmations that an agent receives.
 	maxConfirmations = 100
-	// maxConfirmed bounds how many locations a Placement lists as confirmed. What waits
-	// at others needs another confirmation, by another digest.
+	// maxConfirmed bounds the confirmed locations of a Placement. Pending removals at others need
+	// another confirmation, with another digest.
 	maxConfirmed = 5000
-	// digestSize is how many characters of a sum make a digest that people type.
+	// digestSize is the length of a digest that users type.
 	digestSize = 16
 )
 
 // Waiting are the pending removals of one Placement.
 type Waiting struct {
-	// Placement is the Placement, as it is named in the space; empty for removals of which
-	// none is known.
+	// Placement is the name of the Placement in the space; empty for removals without a known
+	// Placement.
 	Placement key.PlacementRef `json:"placement,omitempty"`
 	v1alpha1.WaitingPrune
 }
 
-// Confirmations are what owners of Placements have confirmed for a location's agent:
-// what is confirmed in the status of Placements and still waits here, and the digests in
-// the annotations of Placements, for the spaces of which something waits here.
+// Confirmations returns the confirmations for a location's agent: those in the status of Placements
+// whose removals are still pending here, and the digests in the annotations of Placements, for the
+// spaces with pending removals here.
 func (x *Index) Confirmations(l key.Location) []wire.Confirmation {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	here := x.places[l]
 	var all []wire.Confirmation
-	for g, one := range here.of {
+	for g, one := range here.groups {
 		if x.isLet(l, g, one) {
 			all = append(all, wire.Confirmation{Space: string(g.space), Digest: one.digest})
 		}
 	}
 	slices.SortFunc(all, compare)
-	var said []wire.Confirmation
+	var announced []wire.Confirmation
 	for space := range here.spaces {
 		for _, o := range x.owners[space] {
 			if o.digest != "" {
-				said = append(said, wire.Confirmation{Space: string(space), Digest: o.digest})
+				announced = append(announced, wire.Confirmation{Space: string(space), Digest: o.digest})
 			}
 		}
 	}
-	slices.SortFunc(said, compare)
-	all = append(slices.Compact(all), slices.Compact(said)...)
+	slices.SortFunc(announced, compare)
+	all = append(slices.Compact(all), slices.Compact(announced)...)
 	return all[:min(maxConfirmations, len(all))]
 }
 
@@ -60,8 +60,9 @@ func compare(a, b wire.Confirmation) int {
 	return cmp.Or(cmp.Compare(a.Space, b.Space), cmp.Compare(a.Digest, b.Digest))
 }
 
-// isLet says whether the status of a Placement confirms what waits of a group at a location.
-func (x *Index) isLet(l key.Location, g group, one part) bool {
+// isLet reports whether the status of a Placement confirms the pending removals of a group at a
+// location.
+func (x *Index) isLet(l key.Location, g group, one pendingPart) bool {
 	c := let{wire.Confirmation{Space: string(g.space), Digest: one.digest}, false}
 	if x.let[l][c] > 0 {
 		return true
@@ -70,11 +71,11 @@ func (x *Index) isLet(l key.Location, g group, one part) bool {
 	return g.reached() && x.let[l][c] > 0
 }
 
-// Status is what a Placement's status says: its pending removals, nil if none, and what
-// it has confirmed that is not done. The latter is what was confirmed before and still
-// waits unchanged, and what the digest of the Placement's annotation names: all removals
-// of one Placement of the space that wait, at all locations, and are not confirmed yet; of a
-// Placement in root those of all spaces that it reaches.
+// Status returns two fields of a Placement's status: its pending removals, nil if there are none,
+// and its confirmations that are not executed yet. These are the earlier confirmations whose
+// removals are still pending and unchanged, and the removals with the digest of the Placement's
+// annotation: all pending and unconfirmed removals of one Placement of the space, at all locations.
+// For a Placement in root, they include those of all selected spaces.
 func (x *Index) Status(p key.Placement, digest string, confirmed []v1alpha1.ConfirmedPrune) (*v1alpha1.WaitingPrune, []v1alpha1.ConfirmedPrune) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
@@ -86,14 +87,14 @@ func (x *Index) Status(p key.Placement, digest string, confirmed []v1alpha1.Conf
 	}
 	known := set(keep)
 	if digest != "" {
-		for _, of := range slices.SortedFunc(maps.Keys(x.toldIn(p.Space)), key.Placement.Compare) {
-			open := x.open(of, p.Space, known)
+		for _, placement := range slices.SortedFunc(maps.Keys(x.visibleIn(p.Space)), key.Placement.Compare) {
+			open := x.open(placement, p.Space, known)
 			if open.digest(p.Space) != digest {
 				continue
 			}
-			for _, at := range slices.SortedFunc(maps.Keys(open), spot.compare) {
+			for _, place := range slices.SortedFunc(maps.Keys(open), locationSpace.compare) {
 				if len(keep) < maxConfirmed {
-					keep = append(keep, confirmedIn(p.Space, at, open[at]))
+					keep = append(keep, confirmedIn(p.Space, place, open[place]))
 				}
 			}
 			known = set(keep)
@@ -105,46 +106,46 @@ func (x *Index) Status(p key.Placement, digest string, confirmed []v1alpha1.Conf
 	return x.waiting(p, p.Space, known), keep
 }
 
-func (a spot) compare(b spot) int {
+func (a locationSpace) compare(b locationSpace) int {
 	return cmp.Or(cmp.Compare(a.location, b.location), cmp.Compare(a.space, b.space))
 }
 
-// confirmedIn is how the status of a Placement of a space confirms a part.
-func confirmedIn(s key.Space, at spot, one part) v1alpha1.ConfirmedPrune {
-	c := v1alpha1.ConfirmedPrune{Location: string(at.location), Digest: one.digest}
-	if at.space != s {
-		c.Space = string(at.space)
+// confirmedIn returns the confirmation of a part in the status of a Placement of a space.
+func confirmedIn(s key.Space, place locationSpace, one pendingPart) v1alpha1.ConfirmedPrune {
+	c := v1alpha1.ConfirmedPrune{Location: string(place.location), Digest: one.digest}
+	if place.space != s {
+		c.Space = string(place.space)
 	}
 	return c
 }
 
-// toldIn are the Placements of which something waits that is told in a space: of its
-// objects, and in root also what those of root no longer assign in other spaces.
-func (x *Index) toldIn(s key.Space) map[key.Placement]struct{} {
+// visibleIn returns the Placements whose pending removals are visible in a space: those of its
+// objects and, in root, also those of root's Placements in other spaces.
+func (x *Index) visibleIn(s key.Space) map[key.Placement]struct{} {
 	all := map[key.Placement]struct{}{}
-	for of := range x.groups[s] {
-		all[of.Of(s)] = struct{}{}
+	for ref := range x.groups[s] {
+		all[ref.Of(s)] = struct{}{}
 	}
 	if s != key.Root {
 		return all
 	}
 	for space, groups := range x.groups {
-		for of := range groups {
-			if (group{space, of}).reached() {
-				all[of.Of(space)] = struct{}{}
+		for ref := range groups {
+			if (group{space, ref}).reached() {
+				all[ref.Of(space)] = struct{}{}
 			}
 		}
 	}
 	return all
 }
 
-// told is what waits of a Placement, as far as it is told in a space. The caller must not
-// change it.
-func (x *Index) told(p key.Placement, in key.Space) parts {
+// visible returns the pending removals of a Placement, as far as they are visible in a space. The
+// caller must not change the result.
+func (x *Index) visible(p key.Placement, in key.Space) pendingParts {
 	if in != key.Root {
 		return x.groups[in][p.In(in)]
 	}
-	all := parts{}
+	all := pendingParts{}
 	for space, groups := range x.groups {
 		maps.Copy(all, groups[p.In(space)])
 	}
@@ -159,79 +160,80 @@ func set(all []v1alpha1.ConfirmedPrune) map[v1alpha1.ConfirmedPrune]bool {
 	return known
 }
 
-// waits says whether what was confirmed by a Placement still waits unchanged.
+// waits reports whether the removals in a confirmation of a Placement are still pending and
+// unchanged.
 func (x *Index) waits(p key.Placement, c v1alpha1.ConfirmedPrune) bool {
-	for g, one := range x.places[key.Location(c.Location)].of {
-		if c == confirmedIn(p.Space, spot{g.space, key.Location(c.Location)}, one) && (g.space == p.Space || p.Space == key.Root && g.reached()) {
+	for g, one := range x.places[key.Location(c.Location)].groups {
+		if c == confirmedIn(p.Space, locationSpace{g.space, key.Location(c.Location)}, one) && (g.space == p.Space || p.Space == key.Root && g.reached()) {
 			return true
 		}
 	}
 	return false
 }
 
-// open is what waits of a Placement, as far as it is told in a space, and is neither
-// confirmed in a status nor in known.
-func (x *Index) open(p key.Placement, in key.Space, known map[v1alpha1.ConfirmedPrune]bool) parts {
-	open := parts{}
-	for at, one := range x.told(p, in) {
-		if !x.isLet(at.location, group{at.space, p.In(at.space)}, one) && !known[confirmedIn(in, at, one)] {
-			open[at] = one
+// open returns the pending removals of a Placement, as far as they are visible in a space, that are
+// neither confirmed in a status nor in known.
+func (x *Index) open(p key.Placement, in key.Space, known map[v1alpha1.ConfirmedPrune]bool) pendingParts {
+	open := pendingParts{}
+	for place, one := range x.visible(p, in) {
+		if !x.isLet(place.location, group{place.space, p.In(place.space)}, one) && !known[confirmedIn(in, place, one)] {
+			open[place] = one
 		}
 	}
 	return open
 }
 
-// digest names exactly what waits at exactly these spots, as it is told in a space; empty
-// for nothing.
-func (all parts) digest(in key.Space) string {
+// digest identifies exactly these pending removals, for readers in a space; empty for none.
+func (all pendingParts) digest(in key.Space) string {
 	if len(all) == 0 {
 		return ""
 	}
 	var sum wire.Sum
-	for at, one := range all {
-		text := fmt.Appendf(nil, "%s\n%s\n%d", at.location, one.digest, one.pending)
-		if at.space != in {
-			text = fmt.Appendf(text, "\n%s", at.space)
+	for place, one := range all {
+		text := fmt.Appendf(nil, "%s\n%s\n%d", place.location, one.digest, one.pending)
+		if place.space != in {
+			text = fmt.Appendf(text, "\n%s", place.space)
 		}
 		sum = sum.Add(wire.SumOf(text))
 	}
 	return sum.String()[:digestSize]
 }
 
-// waiting are the pending removals of a Placement, as far as they are told in a space; nil
-// if none.
+// waiting returns the pending removals of a Placement, as far as they are visible in a space; nil
+// if there are none.
 func (x *Index) waiting(p key.Placement, in key.Space, known map[v1alpha1.ConfirmedPrune]bool) *v1alpha1.WaitingPrune {
-	all := x.told(p, in)
+	all := x.visible(p, in)
 	if len(all) == 0 {
 		return nil
 	}
 	w, locations := &v1alpha1.WaitingPrune{Digest: x.open(p, in, known).digest(in)}, map[key.Location]bool{}
-	for at, one := range all {
+	for place, one := range all {
 		w.Pending += one.pending
-		locations[at.location] = true
+		locations[place.location] = true
 	}
 	w.Locations = int64(len(locations))
 	return w
 }
 
-// Waiting are the pending removals that are told in a space, by Placement in order of names.
+// Waiting returns the pending removals that are visible in a space, by Placement in the order of
+// names.
 func (x *Index) Waiting(s key.Space) []Waiting {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	var all []Waiting
 	byName := func(a, b key.Placement) int { return cmp.Compare(a.In(s), b.In(s)) }
-	for _, of := range slices.SortedFunc(maps.Keys(x.toldIn(s)), byName) {
-		all = append(all, Waiting{of.In(s), *x.waiting(of, s, nil)})
+	for _, placement := range slices.SortedFunc(maps.Keys(x.visibleIn(s)), byName) {
+		all = append(all, Waiting{placement.In(s), *x.waiting(placement, s, nil)})
 	}
 	return all
 }
 
-// Explain says what waits, and with which command it is let go; by is the Placement to name
-// in that.
-func Explain(w *v1alpha1.WaitingPrune, by string) string {
+// Explain describes pending removals and the command that confirms them, with the name of the
+// Placement for that command.
+func Explain(w *v1alpha1.WaitingPrune, name string) string {
 	if w.Digest == "" {
 		return fmt.Sprintf("%d removals at %d locations are confirmed and not done yet", w.Pending, w.Locations)
 	}
 	return fmt.Sprintf("%d removals wait at %d locations, more at once than these allow; to let them go, run: orrery placement confirm-prune %s --digest %s",
-		w.Pending, w.Locations, by, w.Digest)
+		w.Pending, w.Locations, name, w.Digest)
 }

@@ -1,11 +1,10 @@
-// Package prune adds up the removals that wait for a confirmation, over all locations, by
-// the Placement that no longer assigns the objects, and keeps what owners of Placements
-// confirm until it is done.
+// Package prune sums up pending removals over all locations, by the Placement that no longer
+// assigns the objects. It keeps the confirmations by owners of Placements until they are executed.
 //
-// It is a function of the rows of Locations, in which agents say what waits, and of
-// Placements, so what is confirmed survives a restart. What it confirms to an agent is
-// always what waited at the location at the time of the confirmation, by the location's
-// own digest. It must never write, and has no goroutine and no clock.
+// It is a function of the rows of Locations, with the status of agents, and of Placements, so
+// confirmations survive a restart. A confirmation for an agent always identifies the removals that
+// were pending at the location at the time of the confirmation, by the location's own digest. The
+// package must never write, and has no goroutine and no clock.
 package prune
 
 import (
@@ -23,92 +22,93 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// group are removals of a space's objects that a Placement no longer assigns; without one,
-// those of which no Placement is known.
+// group identifies the pending removals of a space's objects by the Placement that no longer
+// assigns them; without a ref, those without a known Placement.
 type group struct {
 	space key.Space
-	of    key.PlacementRef
+	ref   key.PlacementRef
 }
 
-// placement is the Placement of the group.
-func (g group) placement() key.Placement { return g.of.Of(g.space) }
+// placement returns the Placement of the group.
+func (g group) placement() key.Placement { return g.ref.Of(g.space) }
 
-// reached says that it is one of root that reaches the space.
+// reached reports whether the Placement is in root and the space is another one.
 func (g group) reached() bool { return g.placement().Space != g.space }
 
-// part is what waits at one location of one group.
-type part struct {
+// pendingPart are the pending removals of one group at one location.
+type pendingPart struct {
 	pending int64
 	digest  string
 }
 
-// spot is where objects of a space are.
-type spot struct {
+// locationSpace is a space at a location.
+type locationSpace struct {
 	space    key.Space
 	location key.Location
 }
 
-// parts are those of one group, or of all groups of a Placement of root.
-type parts map[spot]part
+// pendingParts are the pending removals of one group, or of all groups of a Placement of root.
+type pendingParts map[locationSpace]pendingPart
 
-// let is a confirmation for an agent, and whether it was given in root for another space:
-// then it is only about what Placements of root no longer assign.
+// let is a confirmation for an agent. byRoot reports whether it was given in root for another
+// space: then it applies only to removals by Placements of root.
 type let struct {
 	wire.Confirmation
 	byRoot bool
 }
 
-// place is what waits at one location.
+// place holds the pending removals at one location.
 type place struct {
-	of map[group]part
-	// spaces are those of which something waits, whose owners may confirm it.
+	groups map[group]pendingPart
+	// spaces are the spaces with pending removals, whose owners may confirm these.
 	spaces map[key.Space]struct{}
 }
 
-// owner is what a Placement says of removals.
+// owner holds the fields of a Placement about removals.
 type owner struct {
-	// digest is the one in its annotation.
+	// digest is the digest in its annotation.
 	digest string
-	// confirmed is the list in its status; raw is the same as JSON.
+	// confirmed is the list in its status; raw is the list as JSON.
 	confirmed []v1alpha1.ConfirmedPrune
 	raw       string
 }
 
-// Index is safe for concurrent use. It is a table.Observer.
+// Index is a table.Observer and safe for concurrent use.
 type Index struct {
-	// changed is called, without the lock, for each location whose Confirmations may have
-	// changed with the row of a Placement.
+	// changed is called, without the lock, for each location whose Confirmations may have changed
+	// because of a Placement.
 	changed func(key.Location)
 
 	mu     sync.RWMutex
 	places map[key.Location]place
-	groups map[key.Space]map[key.PlacementRef]parts
+	groups map[key.Space]map[key.PlacementRef]pendingParts
 	owners map[key.Space]map[string]owner
-	// let counts, by location and confirmation, the Placements whose status has it.
+	// let counts, by location and confirmation, the Placements with this confirmation in their
+	// status.
 	let   map[key.Location]map[let]int
 	dirty map[key.Placement]struct{}
 }
 
 var _ table.Observer = (*Index)(nil)
 
-// New makes an Index that has observed nothing. changed must be quick.
+// New returns an empty Index. changed must return quickly.
 func New(changed func(key.Location)) *Index {
 	x := &Index{changed: changed, dirty: map[key.Placement]struct{}{}}
 	x.Reset()
 	return x
 }
 
-// Reset forgets everything.
+// Reset implements table.Observer.
 func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.places = map[key.Location]place{}
-	x.groups = map[key.Space]map[key.PlacementRef]parts{}
+	x.groups = map[key.Space]map[key.PlacementRef]pendingParts{}
 	x.owners = map[key.Space]map[string]owner{}
 	x.let = map[key.Location]map[let]int{}
 }
 
-// Observe notes what Locations and Placements say in a revision.
+// Observe implements table.Observer: it reads changes of Locations and Placements.
 func (x *Index) Observe(_ int64, changes []table.Change) {
 	locations := key.ResourcePrefix(key.Root, key.Locations)
 	moved := map[key.Location]struct{}{}
@@ -116,7 +116,7 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 		k := ch.Row().Key
 		if name, ok := strings.CutPrefix(k, locations); ok {
 			x.noteLocation(key.Location(name), ch.Cur)
-		} else if strings.Contains(k, "/placements/") { // which costs less than taking the key apart
+		} else if strings.Contains(k, "/placements/") { // cheaper than parsing the key
 			if o, err := key.ParseObject(k); err == nil && o.Resource == key.Placements {
 				x.notePlacement(key.Placement{Space: o.Space, Name: o.Name}, ch.Cur, moved)
 			}
@@ -131,26 +131,26 @@ func (x *Index) noteLocation(l key.Location, row *table.Row) {
 	now := placeOf(row)
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	was := x.places[l]
-	for g := range was.of {
-		if _, stays := now.of[g]; !stays {
-			x.setPart(g, l, part{})
+	old := x.places[l]
+	for g := range old.groups {
+		if _, stays := now.groups[g]; !stays {
+			x.setPending(g, l, pendingPart{})
 		}
 	}
-	for g, one := range now.of {
-		if was.of[g] != one {
-			x.setPart(g, l, one)
+	for g, one := range now.groups {
+		if old.groups[g] != one {
+			x.setPending(g, l, one)
 		}
 	}
-	if x.places[l] = now; len(now.of)+len(now.spaces) == 0 {
+	if x.places[l] = now; len(now.groups)+len(now.spaces) == 0 {
 		delete(x.places, l)
 	}
 }
 
-// placeOf reads what waits at a location from its row: nothing if the location is gone or
-// being deleted.
+// placeOf reads the pending removals of a location from its row. There are none if the location
+// does not exist or is being deleted.
 func placeOf(row *table.Row) place {
-	p := place{of: map[group]part{}, spaces: map[key.Space]struct{}{}}
+	p := place{groups: map[group]pendingPart{}, spaces: map[key.Space]struct{}{}}
 	if row == nil || row.Meta.Deleting {
 		return p
 	}
@@ -168,30 +168,30 @@ func placeOf(row *table.Row) place {
 	for _, one := range prune.Placements {
 		if one.Pending > 0 && one.Digest != "" {
 			p.spaces[key.Space(one.Space)] = struct{}{}
-			p.of[group{key.Space(one.Space), key.PlacementRef(one.Placement)}] = part{one.Pending, one.Digest}
+			p.groups[group{key.Space(one.Space), key.PlacementRef(one.Placement)}] = pendingPart{one.Pending, one.Digest}
 		}
 	}
 	return p
 }
 
-// setPart sets what waits of a group at a location. That may change the status of its
-// Placement, and those of Placements that have confirmed something, of the same space, and of
-// root if it is one of root's.
-func (x *Index) setPart(g group, l key.Location, one part) {
+// setPending sets the pending removals of a group at a location. That may change the status of its
+// Placement, and those of Placements with confirmations: of the same space, and of root if the
+// group's Placement is in root.
+func (x *Index) setPending(g group, l key.Location, one pendingPart) {
 	space := x.groups[g.space]
 	if space == nil {
-		space = map[key.PlacementRef]parts{}
+		space = map[key.PlacementRef]pendingParts{}
 		x.groups[g.space] = space
 	}
-	all := space[g.of]
+	all := space[g.ref]
 	if all == nil {
-		all = parts{}
-		space[g.of] = all
+		all = pendingParts{}
+		space[g.ref] = all
 	}
-	at := spot{g.space, l}
-	if all[at] = one; one == (part{}) {
-		if delete(all, at); len(all) == 0 {
-			delete(space, g.of)
+	place := locationSpace{g.space, l}
+	if all[place] = one; one == (pendingPart{}) {
+		if delete(all, place); len(all) == 0 {
+			delete(space, g.ref)
 		}
 		if len(space) == 0 {
 			delete(x.groups, g.space)
@@ -209,7 +209,7 @@ func (x *Index) setPart(g group, l key.Location, one part) {
 	}
 }
 
-// notePlacement notes what a Placement confirms, and adds to moved the locations whose
+// notePlacement records the confirmations of a Placement, and adds to moved the locations whose
 // Confirmations may change.
 func (x *Index) notePlacement(p key.Placement, row *table.Row, moved map[key.Location]struct{}) {
 	var now owner
@@ -218,22 +218,22 @@ func (x *Index) notePlacement(p key.Placement, row *table.Row, moved map[key.Loc
 	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	was := x.owners[p.Space][p.Name]
-	if was.digest == now.digest && was.raw == now.raw {
+	old := x.owners[p.Space][p.Name]
+	if old.digest == now.digest && old.raw == now.raw {
 		return
 	}
 	if now.raw != "" && json.Unmarshal([]byte(now.raw), &now.confirmed) != nil { // nothing that the hub has written
 		now.confirmed = nil
 	}
 	x.dirty[p] = struct{}{}
-	if was.raw != now.raw { // it may confirm removals of other Placements
-		for of := range x.toldIn(p.Space) {
-			x.dirty[of] = struct{}{}
+	if old.raw != now.raw { // it may confirm removals of other Placements
+		for placement := range x.visibleIn(p.Space) {
+			x.dirty[placement] = struct{}{}
 		}
 	}
-	x.count(p.Space, was.confirmed, -1, moved)
+	x.count(p.Space, old.confirmed, -1, moved)
 	x.count(p.Space, now.confirmed, 1, moved)
-	if was.digest != now.digest {
+	if old.digest != now.digest {
 		for l, place := range x.places {
 			if _, here := place.spaces[p.Space]; here {
 				moved[l] = struct{}{}
@@ -250,8 +250,8 @@ func (x *Index) notePlacement(p key.Placement, row *table.Row, moved map[key.Loc
 	}
 }
 
-// count adds n to the count of each of some confirmations of a Placement in a space. Only
-// one in root confirms anything of another.
+// count adds n to the count of each of some confirmations of a Placement in a space. Only a
+// Placement in root can confirm removals of another space.
 func (x *Index) count(s key.Space, all []v1alpha1.ConfirmedPrune, n int, moved map[key.Location]struct{}) {
 	for _, one := range all {
 		l, c := key.Location(one.Location), let{wire.Confirmation{Space: string(s), Digest: one.Digest}, false}
@@ -273,8 +273,8 @@ func (x *Index) count(s key.Space, all []v1alpha1.ConfirmedPrune, n int, moved m
 	}
 }
 
-// Dirty names the Placements whose Status may have changed since it was last called;
-// some may be gone.
+// Dirty returns the Placements whose Status may have changed since the last call. Some may no
+// longer exist.
 func (x *Index) Dirty() []key.Placement {
 	x.mu.Lock()
 	defer x.mu.Unlock()

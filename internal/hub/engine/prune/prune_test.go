@@ -24,10 +24,10 @@ type machine struct {
 	table *table.Writer
 	index *Index
 	rev   int64
-	// at is what waits, as agents say it: by location, then group, the objects.
-	at map[key.Location]map[group]map[string]bool
-	// says are the annotations of the Placements there are.
-	says map[key.Placement]string
+	// pending are the pending removals that agents report: the objects by location and group.
+	pending map[key.Location]map[group]map[string]bool
+	// annotations are the annotations of existing Placements.
+	annotations map[key.Placement]string
 	// shown are the statuses that a hub has written.
 	shown map[key.Placement]status
 	// meant is what owners have confirmed: by location and space the sets of objects.
@@ -42,7 +42,7 @@ type status struct {
 
 func newMachine() *machine {
 	m := &machine{
-		at: map[key.Location]map[group]map[string]bool{}, says: map[key.Placement]string{}, shown: map[key.Placement]status{},
+		pending: map[key.Location]map[group]map[string]bool{}, annotations: map[key.Placement]string{}, shown: map[key.Placement]status{},
 		meant: map[string]bool{}, poked: map[key.Location]bool{},
 	}
 	m.index = New(func(l key.Location) { m.poked[l] = true })
@@ -81,10 +81,10 @@ func digestOf(objects map[string]bool) string {
 // announce writes the row of a location as its agent says it is.
 func (m *machine) announce(l key.Location) {
 	prune := v1alpha1.PendingPrune{Pending: 1}
-	for g, objects := range m.at[l] {
+	for g, objects := range m.pending[l] {
 		if len(objects) > 0 {
 			prune.Placements = append(prune.Placements, v1alpha1.PlacementPrune{
-				Space: string(g.space), Placement: string(g.of), Pending: int64(len(objects)), Digest: digestOf(objects),
+				Space: string(g.space), Placement: string(g.ref), Pending: int64(len(objects)), Digest: digestOf(objects),
 			})
 		}
 	}
@@ -97,13 +97,13 @@ func (m *machine) announce(l key.Location) {
 // write writes the row of a Placement.
 func (m *machine) write(p key.Placement) {
 	m.put(objectKey(p.Space, key.Placements, p.Name), map[string]any{
-		"metadata": map[string]any{"annotations": map[string]string{v1alpha1.ConfirmPruneAnnotation: m.says[p]}},
+		"metadata": map[string]any{"annotations": map[string]string{v1alpha1.ConfirmPruneAnnotation: m.annotations[p]}},
 		"status":   map[string]any{"confirmed": m.shown[p].confirmed},
 	})
 }
 
 // settle writes the statuses of what is dirty until nothing is, as a hub does.
-func (m *machine) settle(t interface{ Fatalf(string, ...any) }) {
+func (m *machine) syncStatuses(t interface{ Fatalf(string, ...any) }) {
 	for round := 0; ; round++ {
 		dirty := m.index.Dirty()
 		if len(dirty) == 0 {
@@ -113,13 +113,13 @@ func (m *machine) settle(t interface{ Fatalf(string, ...any) }) {
 			t.Fatalf("still dirty: %v", dirty)
 		}
 		for _, p := range dirty {
-			if _, there := m.says[p]; !there {
+			if _, there := m.annotations[p]; !there {
 				continue
 			}
-			was := m.shown[p]
-			waiting, confirmed := m.index.Status(p, m.says[p], was.confirmed)
+			old := m.shown[p]
+			waiting, confirmed := m.index.Status(p, m.annotations[p], old.confirmed)
 			m.shown[p] = status{waiting, confirmed}
-			if !slices.Equal(confirmed, was.confirmed) {
+			if !slices.Equal(confirmed, old.confirmed) {
 				m.write(p)
 			}
 		}
@@ -135,34 +135,34 @@ var (
 func (m *machine) wait(t *rapid.T) {
 	l := rapid.SampledFrom(testLocations).Draw(t, "location")
 	p := rapid.SampledFrom(testGroups).Draw(t, "of")
-	if m.at[l] == nil {
-		m.at[l] = map[group]map[string]bool{}
+	if m.pending[l] == nil {
+		m.pending[l] = map[group]map[string]bool{}
 	}
-	if m.at[l][p] == nil {
-		m.at[l][p] = map[string]bool{}
+	if m.pending[l][p] == nil {
+		m.pending[l][p] = map[string]bool{}
 	}
-	o := string(l) + string(p.of) + rapid.SampledFrom([]string{"1", "2"}).Draw(t, "object")
+	o := string(l) + string(p.ref) + rapid.SampledFrom([]string{"1", "2"}).Draw(t, "object")
 	if rapid.Bool().Draw(t, "waits") {
-		m.at[l][p][o] = true
+		m.pending[l][p][o] = true
 	} else {
-		delete(m.at[l][p], o)
+		delete(m.pending[l][p], o)
 	}
 	m.announce(l)
 }
 
 // confirm has a Placement's owner confirm what its, or another's, status shows.
 func (m *machine) confirm(t *rapid.T) {
-	m.settle(t)
+	m.syncStatuses(t)
 	p := rapid.SampledFrom(testPlacements).Draw(t, "owner")
 	all := m.index.Waiting(p.Space)
 	if len(all) == 0 {
 		return
 	}
 	w := rapid.SampledFrom(all).Draw(t, "what")
-	m.says[p] = w.Digest
-	for l, of := range m.at {
-		for g, objects := range of {
-			if told := g.space == p.Space || p.Space == key.Root; told && g.placement() == w.Placement.Of(p.Space) && w.Digest != "" && len(objects) > 0 {
+	m.annotations[p] = w.Digest
+	for l, groups := range m.pending {
+		for g, objects := range groups {
+			if visible := g.space == p.Space || p.Space == key.Root; visible && g.placement() == w.Placement.Of(p.Space) && w.Digest != "" && len(objects) > 0 {
 				m.meant[fmt.Sprint(l, g.space, digestOf(objects))] = true
 			}
 		}
@@ -172,9 +172,9 @@ func (m *machine) confirm(t *rapid.T) {
 
 // hear has a location's agent remove what is confirmed.
 func (m *machine) hear(t *rapid.T) {
-	m.settle(t)
+	m.syncStatuses(t)
 	l := rapid.SampledFrom(testLocations).Draw(t, "location")
-	for p, objects := range m.at[l] {
+	for p, objects := range m.pending[l] {
 		c := wire.Confirmation{Space: string(p.space), Digest: digestOf(objects)}
 		if len(objects) > 0 && slices.Contains(m.index.Confirmations(l), c) {
 			if !m.meant[fmt.Sprint(l, p.space, c.Digest)] {
@@ -196,8 +196,8 @@ func (m *machine) restart(*rapid.T) {
 	m.table.Reset(m.rev, all)
 }
 
-// confirmed says whether the status of any Placement confirms what waits of a group at a
-// location.
+// confirmed reports whether the status of any Placement confirms the pending removals of a group at
+// a location.
 func (m *machine) confirmed(g group, l key.Location, digest string) bool {
 	for q, other := range m.shown {
 		c := v1alpha1.ConfirmedPrune{Location: string(l), Digest: digest}
@@ -211,15 +211,15 @@ func (m *machine) confirmed(g group, l key.Location, digest string) bool {
 	return false
 }
 
-// check recounts what waits, and checks that what is confirmed reaches the agent.
+// check recounts the pending removals, and checks that confirmations reach the agent.
 func (m *machine) check(t *rapid.T) {
-	m.settle(t)
+	m.syncStatuses(t)
 	for p, shown := range m.shown {
 		want := v1alpha1.WaitingPrune{}
 		open := 0
-		for l, of := range m.at {
+		for l, groups := range m.pending {
 			here := 0
-			for g, objects := range of {
+			for g, objects := range groups {
 				if g.placement() != p {
 					continue
 				}
@@ -255,14 +255,14 @@ func (m *machine) check(t *rapid.T) {
 	}
 }
 
-// TestIndex shows, over random lives, that the sums of what waits equal a recount, that
-// what is confirmed reaches agents until it is gone, also after a restart, and that no
-// location ever removes what did not wait there when it was confirmed.
+// TestIndex checks, over random changes, that the sums of pending removals equal a recount, that
+// confirmations reach agents until they are executed, also after a restart, and that no location
+// removes objects that were not pending at the time of the confirmation.
 func TestIndex(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		m := newMachine()
 		for _, p := range testPlacements {
-			m.says[p] = ""
+			m.annotations[p] = ""
 			m.write(p)
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -275,42 +275,42 @@ func TestIndex(t *testing.T) {
 // Placement in root alone, and of what Placements of root no longer assign.
 func TestOnlyRootReaches(t *testing.T) {
 	m := newMachine()
-	m.at["a"] = map[group]map[string]bool{{"s", "p"}: {"x": true}, {"s", "root/p"}: {"y": true}}
+	m.pending["a"] = map[group]map[string]bool{{"s", "p"}: {"x": true}, {"s", "root/p"}: {"y": true}}
 	m.announce("a")
-	of := func(name string) string { return digestOf(map[string]bool{name: true}) }
+	digest := func(name string) string { return digestOf(map[string]bool{name: true}) }
 	for _, one := range []struct {
-		by      key.Placement
-		digest  string
-		allowed bool
+		placement key.Placement
+		digest    string
+		allowed   bool
 	}{
-		{key.Placement{Space: "z", Name: "p"}, of("x"), false},
-		{key.Placement{Space: "z", Name: "p"}, of("y"), false},
-		{key.Placement{Space: key.Root, Name: "q"}, of("x"), false},
-		{key.Placement{Space: key.Root, Name: "q"}, of("y"), true},
+		{key.Placement{Space: "z", Name: "p"}, digest("x"), false},
+		{key.Placement{Space: "z", Name: "p"}, digest("y"), false},
+		{key.Placement{Space: key.Root, Name: "q"}, digest("x"), false},
+		{key.Placement{Space: key.Root, Name: "q"}, digest("y"), true},
 	} {
 		forged := []v1alpha1.ConfirmedPrune{{Location: "a", Space: "s", Digest: one.digest}}
-		m.shown[one.by] = status{confirmed: forged}
-		m.write(one.by)
-		if heard := len(m.index.Confirmations("a")) > 0; heard != one.allowed {
-			t.Errorf("%v confirms %s: %v", one.by, one.digest, heard)
+		m.shown[one.placement] = status{confirmed: forged}
+		m.write(one.placement)
+		if confirmed := len(m.index.Confirmations("a")) > 0; confirmed != one.allowed {
+			t.Errorf("%v confirms %s: %v", one.placement, one.digest, confirmed)
 		}
-		if _, kept := m.index.Status(one.by, "", forged); len(kept) > 0 != one.allowed {
-			t.Errorf("%v keeps %v", one.by, kept)
+		if _, kept := m.index.Status(one.placement, "", forged); len(kept) > 0 != one.allowed {
+			t.Errorf("%v keeps %v", one.placement, kept)
 		}
 	}
 }
 
-// TestForgets shows that nothing is kept of what is gone.
+// TestForgets checks that deleted objects leave no state.
 func TestForgets(t *testing.T) {
 	m := newMachine()
 	empty := New(func(key.Location) {})
 	for range 2 {
-		m.at["a"] = map[group]map[string]bool{{"s", "p"}: {"x": true}}
+		m.pending["a"] = map[group]map[string]bool{{"s", "p"}: {"x": true}}
 		m.announce("a")
 		p := key.Placement{Space: "s", Name: "p"}
-		m.says[p] = m.index.Waiting("s")[0].Digest
+		m.annotations[p] = m.index.Waiting("s")[0].Digest
 		m.write(p)
-		m.settle(t)
+		m.syncStatuses(t)
 		if len(m.index.Confirmations("a")) == 0 {
 			t.Fatal("nothing is confirmed")
 		}
@@ -329,13 +329,13 @@ func TestForgets(t *testing.T) {
 	}
 }
 
-// BenchmarkConfirm confirms what waits at 5,000 locations, and reads what each of them is
-// told.
+// BenchmarkConfirm confirms the pending removals at 5,000 locations, and reads the confirmations
+// for each of them.
 func BenchmarkConfirm(b *testing.B) {
 	m := newMachine()
 	for i := range maxConfirmed {
 		l := key.Location(fmt.Sprint("l", i))
-		m.at[l] = map[group]map[string]bool{{"s", "p"}: {"x": true}}
+		m.pending[l] = map[group]map[string]bool{{"s", "p"}: {"x": true}}
 		m.announce(l)
 	}
 	digest := m.index.Waiting("s")[0].Digest
