@@ -13,39 +13,40 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxRules bounds how many failing rules are named.
+// maxRules bounds the failing rules that are named.
 const maxRules = 3
 
-// part are locations at which an object's rendering may change alike.
-type part struct {
-	was, now  *placement.Class
+// renderingChange is a change of the rendering class of an object, with the locations that have it.
+type renderingChange struct {
+	old, now  *placement.Class
 	locations []key.Location
-	// treated says that it is also left other values by releases, and held that it is held
-	// whatever the rules make of it.
+	// treated reports whether the released values change as well. held reports whether the object
+	// will be held, whatever the rules do.
 	treated, held bool
 }
 
-// failure is what is said of one rule that fails.
+// failure describes one failing rule.
 type failure struct {
 	message string
 	counts
 	example string
 }
 
-// culprit is a rule; its Customizer is empty for what is no rule's fault.
-type culprit struct {
+// failedRule is a rule; its Customizer is empty for other errors.
+type failedRule struct {
 	customizer string
 	rule       int
 }
 
-// rendered is what becomes of renderings when a Customizer changes.
+// rendered counts the changed renderings after a change of a Customizer.
 type rendered struct {
-	// fail are those that do not fail as it is, still those that do.
+	// fail counts renderings that begin to fail, still those that fail before and after, mend those
+	// that cease to fail.
 	change, fail, still, mend counts
-	failures                  map[culprit]*failure
+	failures                  map[failedRule]*failure
 }
 
-// changes says what a Customizer would change.
+// changes describes the changes by a Customizer.
 func (a *answer) changes(s placement.Supposition) []string { return a.changed(a.rendered(s)) }
 
 func (a *answer) changed(r *rendered) (lines []string) {
@@ -58,17 +59,17 @@ func (a *answer) changed(r *rendered) (lines []string) {
 	if r.still.objects > 0 {
 		lines = append(lines, "would still fail for "+a.objectsAt(&r.still, "at")+": "+r.still.where(""))
 	}
-	lines = append(lines, r.culprits()...)
+	lines = append(lines, r.failedRules()...)
 	if r.mend.objects > 0 {
 		lines = append(lines, "would no longer fail for "+a.objectsAt(&r.mend, "at")+": "+r.mend.where(""))
 	}
 	return a.orNothing(lines, "would change nothing")
 }
 
-// rendered renders what may change, as it is and as it would be.
+// rendered renders the objects that may change, before and after.
 func (a *answer) rendered(s placement.Supposition) *rendered {
-	r := &rendered{failures: map[culprit]*failure{}}
-	known := map[change][]part{}
+	r := &rendered{failures: map[failedRule]*failure{}}
+	known := map[change][]renderingChange{}
 	left := a.renderings
 	all := s.Derive(func(o key.Object, row *table.Row, now *placement.Membership) {
 		before, _ := row.In.(*placement.Membership)
@@ -76,12 +77,12 @@ func (a *answer) rendered(s placement.Supposition) *rendered {
 			return
 		}
 		c := change{before, now}
-		parts, ok := known[c]
+		cases, ok := known[c]
 		if !ok {
-			parts = partsOf(c)
-			known[c] = parts
+			cases = renderingChangesOf(c)
+			known[c] = cases
 		}
-		if left -= 2 * len(parts); left >= 0 && !a.try(r, o, row, parts) {
+		if left -= 2 * len(cases); left >= 0 && !a.try(r, o, row, cases) {
 			left = -1
 		}
 	})
@@ -89,41 +90,41 @@ func (a *answer) rendered(s placement.Supposition) *rendered {
 	return r
 }
 
-// partsOf are the parts of a change that has other renderings.
-func partsOf(c change) (parts []part) {
+// renderingChangesOf returns the changes of renderings by a change of a Membership.
+func renderingChangesOf(c change) (cases []renderingChange) {
 	type alike struct {
-		was, now      *placement.Class
+		old, now      *placement.Class
 		treated, held bool
 	}
-	at := map[alike]int{}
-	for _, was := range c.was.Places() {
-		now, ok := c.now.Place(was.Location)
-		k := alike{was.Class, now.Class, was.Policy.Release != now.Policy.Release, now.Held != ""}
+	index := map[alike]int{}
+	for _, old := range c.old.Places() {
+		now, ok := c.now.Place(old.Location)
+		k := alike{old.Class, now.Class, old.Policy.Release != now.Policy.Release, now.Held != ""}
 		switch {
-		case !ok || was.Owner != "" || was.Held != "" && now.Held != "":
+		case !ok || old.Owner != "" || old.Held != "" && now.Held != "":
 			continue
-		case was.Class.Equal(now.Class) && !k.treated && was.Held == now.Held:
+		case old.Class.Equal(now.Class) && !k.treated && old.Held == now.Held:
 			continue
 		}
-		i, ok := at[k]
+		i, ok := index[k]
 		if !ok {
-			i = len(parts)
-			at[k], parts = i, append(parts, part{was: was.Class, now: now.Class, treated: k.treated, held: k.held})
+			i = len(cases)
+			index[k], cases = i, append(cases, renderingChange{old: old.Class, now: now.Class, treated: k.treated, held: k.held})
 		}
-		parts[i].locations = append(parts[i].locations, was.Location)
+		cases[i].locations = append(cases[i].locations, old.Location)
 	}
-	return parts
+	return cases
 }
 
-// try renders an object as it is and as it would be. It is false if there is no more time.
-func (a *answer) try(r *rendered, o key.Object, row *table.Row, parts []part) bool {
+// try renders an object before and after. It returns false after the time limit.
+func (a *answer) try(r *rendered, o key.Object, row *table.Row, cases []renderingChange) bool {
 	var changes, fails, stay, mends []key.Location
-	blamed := map[culprit]bool{}
-	for _, p := range parts {
+	blamed := map[failedRule]bool{}
+	for _, p := range cases {
 		if !a.Now().Before(a.until) {
 			return false
 		}
-		was, failed := a.Renderer.Try(row.Entry, p.was)
+		old, failed := a.Renderer.Try(row.Entry, p.old)
 		now, fail := a.Renderer.Try(row.Entry, p.now)
 		if p.held {
 			fail = errors.New("more values are released than can be")
@@ -138,7 +139,7 @@ func (a *answer) try(r *rendered, o key.Object, row *table.Row, parts []part) bo
 			fails = append(fails, p.locations...)
 		case failed != nil:
 			mends = append(mends, p.locations...)
-		case was != now || p.treated:
+		case old != now || p.treated:
 			changes = append(changes, p.locations...)
 		}
 	}
@@ -149,35 +150,35 @@ func (a *answer) try(r *rendered, o key.Object, row *table.Row, parts []part) bo
 	return true
 }
 
-// blame notes which rule fails for an object.
-func (r *rendered) blame(err error, o key.Object, locations []key.Location, blamed map[culprit]bool) {
-	var by culprit
+// blame records the rule that fails for an object.
+func (r *rendered) blame(err error, o key.Object, locations []key.Location, blamed map[failedRule]bool) {
+	var failing failedRule
 	if failed, ok := errors.AsType[*rules.RuleError](err); ok {
-		by, err = culprit{failed.Customizer, failed.Rule}, failed
+		failing, err = failedRule{failed.Customizer, failed.Rule}, failed
 	} else if failed, ok := errors.AsType[*rules.TemplateError](err); ok {
 		err = failed
 	}
-	f := r.failures[by]
+	f := r.failures[failing]
 	if f == nil {
 		f = &failure{message: brief(err.Error()), example: brief(fmt.Sprintf("%s at %s", o.Identity, locations[0]))}
-		r.failures[by] = f
+		r.failures[failing] = f
 	}
-	if !blamed[by] {
-		blamed[by] = true
+	if !blamed[failing] {
+		blamed[failing] = true
 		f.add(1, locations)
 		return
 	}
 	f.addAt(1, locations)
 }
 
-// culprits are the rules that fail, those of the most objects first.
-func (r *rendered) culprits() (lines []string) {
-	all := slices.SortedFunc(maps.Keys(r.failures), func(a, b culprit) int {
+// failedRules describes the failing rules, those of the most objects first.
+func (r *rendered) failedRules() (lines []string) {
+	all := slices.SortedFunc(maps.Keys(r.failures), func(a, b failedRule) int {
 		return cmp.Or(cmp.Compare(r.failures[b].objects, r.failures[a].objects), cmp.Compare(a.customizer, b.customizer), cmp.Compare(a.rule, b.rule))
 	})
-	for _, by := range all[:min(maxRules, len(all))] {
-		f := r.failures[by]
-		lines = append(lines, fmt.Sprintf("%s: %s at %s, such as %s", f.message, number(f.objects, "object"), number(len(f.at), "location"), f.example))
+	for _, failing := range all[:min(maxRules, len(all))] {
+		f := r.failures[failing]
+		lines = append(lines, fmt.Sprintf("%s: %s at %s, such as %s", f.message, number(f.objects, "object"), number(len(f.byLocation), "location"), f.example))
 	}
 	if more := len(all) - maxRules; more > 0 {
 		lines = append(lines, fmt.Sprintf("and %d more rules fail", more))

@@ -8,17 +8,17 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// moved is what becomes of objects when a Placement changes.
+// moved counts the objects that are affected by a change of a Placement.
 type moved struct {
 	arrive, remove, leave, hold, resume, treat, refuse counts
 }
 
-// change is what the policies say of an object, and what they would say.
-type change struct{ was, now *placement.Membership }
+// change is the Membership of an object before and after.
+type change struct{ old, now *placement.Membership }
 
-// moved finds out what a Placement would move.
+// moved counts the effects of a Placement.
 func (a *answer) moved(s placement.Supposition) *moved {
-	objects := map[change]int{} // many objects are placed alike
+	objects := map[change]int{} // many objects have the same Membership
 	a.whole = s.Derive(func(o key.Object, row *table.Row, now *placement.Membership) {
 		before, _ := row.In.(*placement.Membership)
 		if (before != nil || now != nil) && a.lists(o) {
@@ -27,13 +27,13 @@ func (a *answer) moved(s placement.Supposition) *moved {
 	})
 	m := &moved{}
 	for c, n := range objects {
-		m.note(c, n)
+		m.count(c, n)
 	}
 	return m
 }
 
-// moves says what a Placement would move.
-func (a *answer) moves(s placement.Supposition, was *table.Row) (lines []string) {
+// moves describes the effects of a Placement.
+func (a *answer) moves(s placement.Supposition, old *table.Row) (lines []string) {
 	m := a.moved(s)
 	for _, kind := range []struct {
 		*counts
@@ -49,7 +49,7 @@ func (a *answer) moves(s placement.Supposition, was *table.Row) (lines []string)
 	} {
 		switch {
 		case kind.objects == 0:
-		case kind.counts == &m.arrive && a.unsettled(was):
+		case kind.counts == &m.arrive && a.unsettled(old):
 			lines = append(lines, kind.does+" "+a.objectsAt(kind.counts, kind.preposition)+": which ones are picked is decided when the Placement is created")
 		default:
 			lines = append(lines, kind.does+" "+a.objectsAt(kind.counts, kind.preposition)+kind.more+": "+kind.where(kind.sign))
@@ -58,39 +58,39 @@ func (a *answer) moves(s placement.Supposition, was *table.Row) (lines []string)
 	return a.orNothing(lines, "would move nothing")
 }
 
-// unsettled says that a Placement that is created picks locations: which, depends on its
-// UID, and a dry run has another than the write.
-func (a *answer) unsettled(was *table.Row) bool {
-	return was == nil && a.row != nil && gjson.GetBytes(a.row.Value, "spec.pick").Exists()
+// unsettled reports whether the Placement is new and picks locations: the pick depends on its UID,
+// which differs between a dry run and the write.
+func (a *answer) unsettled(old *table.Row) bool {
+	return old == nil && a.row != nil && gjson.GetBytes(a.row.Value, "spec.pick").Exists()
 }
 
-// note counts n objects for which the policies change alike.
-func (m *moved) note(c change, n int) {
+// count counts n objects with the same change.
+func (m *moved) count(c change, n int) {
 	var arrive, remove, leave, hold, resume, treat, refuse []key.Location
-	for _, was := range placesOf(c.was) {
-		now, stays := placeAt(c.now, was.Location)
+	for _, old := range placesOf(c.old) {
+		now, stays := placeAt(c.now, old.Location)
 		switch {
-		case was.Owner != "": // another space's object is there
-		case !stays && (was.Policy.Orphan || c.now != nil && c.now.Yields(was.Location)):
-			leave = append(leave, was.Location)
+		case old.Owner != "": // another space's object has the identity there
+		case !stays && (old.Policy.Orphan || c.now != nil && c.now.Yields(old.Location)):
+			leave = append(leave, old.Location)
 		case !stays:
-			remove = append(remove, was.Location)
-		case was.Held == "" && now.Held != "":
-			hold = append(hold, was.Location)
-		case was.Held != "" && now.Held == "":
-			resume = append(resume, was.Location)
-		case was.Policy != now.Policy:
-			treat = append(treat, was.Location)
+			remove = append(remove, old.Location)
+		case old.Held == "" && now.Held != "":
+			hold = append(hold, old.Location)
+		case old.Held != "" && now.Held == "":
+			resume = append(resume, old.Location)
+		case old.Policy != now.Policy:
+			treat = append(treat, old.Location)
 		}
 	}
 	for _, now := range placesOf(c.now) {
-		if c.was == nil || !c.was.Has(now.Location) {
+		if c.old == nil || !c.old.Has(now.Location) {
 			arrive = append(arrive, now.Location)
 		}
 	}
 	if c.now != nil {
 		for _, l := range c.now.Refused() {
-			if c.was == nil || !c.was.RefusedBy(l) {
+			if c.old == nil || !c.old.RefusedBy(l) {
 				refuse = append(refuse, l)
 			}
 		}

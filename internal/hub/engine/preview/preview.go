@@ -1,9 +1,9 @@
-// Package preview says what a write of a Placement or a Customizer would move or change,
-// for dry runs: counts of objects by location.
+// Package preview computes the effects of a write of a Placement or a Customizer for dry runs:
+// counts of objects by location.
 //
-// It must never judge by itself: memberships are those that placement derives for the state
-// that would be, and renderings those of render. It only reads, what it looks at is bounded,
-// and it counts only objects that the reader may list or get.
+// It must not have rules of its own: package placement derives the Memberships after the write, and
+// package render the renderings. It only reads, its work is bounded, and it counts only objects
+// that the reader may list or get.
 package preview
 
 import (
@@ -19,43 +19,43 @@ import (
 )
 
 const (
-	// maxObjects bounds the objects that are looked at for one answer. 50,000 take about
-	// 0.2 s of a processor and 100 MB meanwhile.
+	// maxObjects bounds the objects that are evaluated for one request. 50,000 objects take about
+	// 0.2 s of CPU time and 100 MB of memory.
 	maxObjects = 50_000
-	// maxRenderings and patience bound what is rendered for one answer: what a Customizer
-	// changes is only known by rendering it.
+	// maxRenderings and timeout bound the renderings for one request. The effect of a Customizer is
+	// only known after rendering.
 	maxRenderings = 5000
-	patience      = 3 * time.Second
+	timeout       = 3 * time.Second
 )
 
-// Config is what a Previewer needs.
+// Config contains the dependencies of a Previewer.
 type Config struct {
 	Table *table.Table
-	// Renderer renders objects by the rules that Rules gives.
+	// Renderer renders objects by the rules of Rules.
 	Renderer *render.Renderer
 	Rules    placement.RulesOf
-	// May says whether who sends the request of a context may do something with an object,
-	// or, if it has no name, with those of its kind and namespace; nil: they may.
+	// May reports whether the user of a request may use a verb on an object or, if it has no name,
+	// on all objects of its kind and namespace; nil: always.
 	May func(ctx context.Context, verb string, o key.Object) bool
 	Now func() time.Time
 }
 
-// Previewer foretells. It is safe for concurrent use; one question is answered at a time, so
+// Previewer computes previews. It is safe for concurrent use. It serves one request at a time, so
 // that its memory is bounded.
 type Previewer struct {
 	Config
 	turn chan struct{}
-	// bounds are lower in tests.
+	// lower in tests
 	objects, renderings int
 }
 
-// New makes a Previewer.
+// New returns a Previewer.
 func New(config Config) *Previewer {
 	return &Previewer{Config: config, turn: make(chan struct{}, 1), objects: maxObjects, renderings: maxRenderings}
 }
 
-// Tell says, in a few lines, what a Placement or Customizer would do as it would be stored:
-// in value, or nil if it would be deleted. For any other object it says nothing.
+// Tell describes, in a few lines, the effects of a Placement or Customizer with a new value; nil
+// for its deletion. It returns nothing for other objects.
 func (t *Previewer) Tell(ctx context.Context, policy key.Object, value []byte) []string {
 	if policy.Resource != key.Placements && policy.Resource != key.Customizers {
 		return nil
@@ -67,14 +67,14 @@ func (t *Previewer) Tell(ctx context.Context, policy key.Object, value []byte) [
 		return nil
 	}
 	state := t.Table.Snapshot()
-	was := state.Get(policy.Key())
-	a := &answer{Previewer: t, lists: t.listing(ctx), until: t.Now().Add(patience)}
+	old := state.Get(policy.Key())
+	a := &answer{Previewer: t, lists: t.listing(ctx), until: t.Now().Add(timeout)}
 	if value != nil {
-		a.row = &table.Row{Entry: table.NewEntry(policy.Key(), value, createRev(was), state.Rev)}
+		a.row = &table.Row{Entry: table.NewEntry(policy.Key(), value, createRev(old), state.Rev)}
 	}
 	s := placement.Supposition{State: state, Policy: policy, Row: a.row, Rules: t.Rules, Most: t.objects}
 	if policy.Resource == key.Placements {
-		return append(a.moves(s, was), a.remarks(reachOf(policy.Space, was, a.row)...)...)
+		return append(a.moves(s, old), a.remarks(reachOf(policy.Space, old, a.row)...)...)
 	}
 	return append(a.changes(s), a.remarks(policy.Space)...)
 }
@@ -86,19 +86,19 @@ func createRev(row *table.Row) int64 {
 	return row.CreateRev
 }
 
-// answer is what is found out for one question.
+// answer is the state of one request.
 type answer struct {
 	*Previewer
 	row   *table.Row
 	lists func(key.Object) bool
-	// until is when no more is rendered.
+	// until is the time limit for renderings.
 	until time.Time
-	// whole says that all objects were looked at.
+	// whole reports whether all objects were evaluated.
 	whole bool
 }
 
-// listing says whether the sender of a request may know of an object: list those like it,
-// or get it.
+// listing returns a function that reports whether the user of a request may list objects like a
+// given one, or get it.
 func (t *Previewer) listing(ctx context.Context) func(key.Object) bool {
 	known := map[key.Object]bool{}
 	return func(o key.Object) bool {
@@ -113,7 +113,7 @@ func (t *Previewer) listing(ctx context.Context) func(key.Object) bool {
 	}
 }
 
-// reachOf are the spaces of which a Placement may place objects, as it was or would be.
+// reachOf returns the spaces whose objects a Placement may place, before or after.
 func reachOf(s key.Space, rows ...*table.Row) []key.Space {
 	for _, row := range rows {
 		if s == key.Root && row != nil && gjson.GetBytes(row.Value, "spec.spaces").Exists() {
@@ -123,8 +123,8 @@ func reachOf(s key.Space, rows ...*table.Row) []key.Space {
 	return []key.Space{s}
 }
 
-// remarks say what is not counted, to who may not list everything in some spaces: whether or
-// not there is anything else.
+// remarks returns a note for users that may not list all objects in some spaces. It does not depend
+// on which objects exist.
 func (a *answer) remarks(spaces ...key.Space) []string {
 	for _, s := range spaces {
 		if !a.lists(key.Object{Space: s, Identity: key.Identity{Resource: key.NewResource("*", "*")}}) {

@@ -25,13 +25,13 @@ import (
 // TestScenarios runs testdata/*.txtar. The files of an archive are steps:
 //
 //	apply SPACE            YAML objects
-//	dry-run SPACE          a Placement or Customizer that is to be supposed
+//	dry-run SPACE          a Placement or Customizer whose write is previewed
 //	dry-delete SPACE KIND NAME
-//	foretold [lists RESOURCE...]
-//	                       what is expected to be foretold of it, to a reader who may list
+//	preview [lists RESOURCE...]
+//	                       the expected preview, for a reader that may list
 //	                       these resources only, and get RESOURCE/NAME
 //
-// What is foretold to who may list everything is compared with what then is.
+// The preview for a reader that may list everything is compared with the result of the write.
 func TestScenarios(t *testing.T) {
 	builtin, err := registry.New()
 	if err != nil {
@@ -74,7 +74,7 @@ func (w *world) may(_ context.Context, verb string, o key.Object) bool {
 	return w.lists == nil || slices.Contains(w.lists, o.Resource.Resource)
 }
 
-func (w *world) step(words []string, data []byte) (gives string, expects bool) {
+func (w *world) step(words []string, data []byte) (result string, expects bool) {
 	words = append(words, "", "")
 	switch words[0] {
 	case "apply":
@@ -88,7 +88,7 @@ func (w *world) step(words []string, data []byte) (gives string, expects bool) {
 	case "dry-delete":
 		w.policy, w.value = key.Object{Space: key.Space(words[1]), Identity: key.Identity{Resource: resources[words[2]], Name: words[3]}}, nil
 		return "", false
-	case "foretold":
+	case "preview":
 	default:
 		w.Fatalf("unknown step %q", words)
 	}
@@ -96,11 +96,11 @@ func (w *world) step(words []string, data []byte) (gives string, expects bool) {
 	if words[1] == "lists" {
 		w.lists = words[2:]
 	}
-	gives = strings.Join(append(w.Tell(w.Context(), w.policy, w.value), ""), "\n")
+	result = strings.Join(append(w.Tell(w.Context(), w.policy, w.value), ""), "\n")
 	if w.lists == nil {
 		w.happens()
 	}
-	return gives, true
+	return result, true
 }
 
 var resources = map[string]key.Resource{
@@ -165,7 +165,7 @@ func (w *world) write(updates ...table.Update) {
 }
 
 // had is what locations have of objects: the digests, or why they are held.
-func (w *world) had() map[string]string {
+func (w *world) assigned() map[string]string {
 	all := map[string]string{}
 	w.table.Snapshot().Ascend("o/", func(row *table.Row) bool {
 		m, ok := row.In.(*placement.Membership)
@@ -185,54 +185,53 @@ func (w *world) had() map[string]string {
 	return all
 }
 
-// happens writes what was supposed, compares what was foretold with what locations have
-// then, and takes it back.
+// happens performs the write, compares the preview with the new assignments, and reverts it.
 func (w *world) happens() {
 	w.Helper()
 	snapshot := w.table.Snapshot()
-	a := &answer{Previewer: w.Previewer, lists: func(key.Object) bool { return true }, until: w.Now().Add(patience)}
+	a := &answer{Previewer: w.Previewer, lists: func(key.Object) bool { return true }, until: w.Now().Add(timeout)}
 	if w.value != nil {
 		a.row = &table.Row{Entry: table.NewEntry(w.policy.Key(), w.value, w.rev+1, w.rev+1)}
 	}
 	s := placement.Supposition{State: snapshot, Policy: w.policy, Row: a.row, Rules: w.Rules, Most: w.objects}
-	var foretold map[string]counts
+	var predicted map[string]counts
 	if w.policy.Resource == key.Placements {
 		m := a.moved(s)
 		m.remove.merge(m.leave)
 		m.treat.merge(m.hold)
 		m.treat.merge(m.resume)
-		foretold = map[string]counts{"comes": m.arrive, "goes": m.remove}
+		predicted = map[string]counts{"comes": m.arrive, "goes": m.remove}
 	} else {
 		r := a.rendered(s)
-		foretold = map[string]counts{"changes": r.change, "fails": r.fail, "mended": r.mend}
+		predicted = map[string]counts{"changes": r.change, "fails": r.fail, "mended": r.mend}
 	}
-	was, row := w.had(), snapshot.Get(w.policy.Key())
+	old, row := w.assigned(), snapshot.Get(w.policy.Key())
 	w.write(table.Update{Key: w.policy.Key(), Value: w.value, CreateRev: w.rev + 1, ModRev: w.rev + 1})
-	now := w.had()
+	now := w.assigned()
 	if row != nil {
 		w.write(table.Update{Key: row.Key, Value: row.Value, CreateRev: row.CreateRev, ModRev: w.rev + 1})
 	} else {
 		w.write(table.Update{Key: w.policy.Key(), ModRev: w.rev + 1})
 	}
-	if back := w.had(); !maps.Equal(back, was) {
-		w.Errorf("locations had %v, and have %v again", was, back)
+	if back := w.assigned(); !maps.Equal(back, old) {
+		w.Errorf("locations had %v, and have %v again", old, back)
 	}
 	if !a.whole {
 		return
 	}
 	happened := map[string]map[key.Location]int{}
-	for kind := range foretold {
+	for kind := range predicted {
 		happened[kind] = map[key.Location]int{}
 	}
-	for at := range maps.Keys(join(was, now)) {
-		l, _, _ := strings.Cut(at, " ")
-		before, had := was[at]
-		after, has := now[at]
+	for place := range maps.Keys(join(old, now)) {
+		l, _, _ := strings.Cut(place, " ")
+		before, assigned := old[place]
+		after, hasNow := now[place]
 		kind := "changes"
 		switch {
-		case !had:
+		case !assigned:
 			kind = "comes"
-		case !has:
+		case !hasNow:
 			kind = "goes"
 		case before == after:
 			continue
@@ -245,12 +244,12 @@ func (w *world) happens() {
 			happened[kind][key.Location(l)]++
 		}
 	}
-	for kind, c := range foretold {
-		if c.at == nil {
-			c.at = map[key.Location]int{}
+	for kind, c := range predicted {
+		if c.byLocation == nil {
+			c.byLocation = map[key.Location]int{}
 		}
-		if !maps.Equal(c.at, happened[kind]) {
-			w.Errorf("%s: foretold is %v, what happens is %v", kind, c.at, happened[kind])
+		if !maps.Equal(c.byLocation, happened[kind]) {
+			w.Errorf("%s: predicted is %v, what happens is %v", kind, c.byLocation, happened[kind])
 		}
 	}
 }
@@ -262,7 +261,7 @@ func join(a, b map[string]string) map[string]string {
 }
 
 func (c *counts) merge(o counts) {
-	for l, n := range o.at {
+	for l, n := range o.byLocation {
 		c.add(n, []key.Location{l})
 	}
 }
@@ -311,25 +310,24 @@ func TestBounds(t *testing.T) {
 	w.renderings = 3 * 2 * 20 // three objects, as they are and would be, at each location
 	expect(tell(ruled), "would change at least 3 objects at 20 locations: "+strings.ReplaceAll(fmt.Sprintf(some, 3), "+", ""))
 	now := time.Time{}
-	w.Now = func() time.Time { now = now.Add(patience / 50); return now }
+	w.Now = func() time.Time { now = now.Add(timeout / 50); return now }
 	w.renderings = maxRenderings
 	expect(tell(ruled), "would change at least 2 objects at 20 locations: "+strings.ReplaceAll(fmt.Sprintf(some, 2), "+", ""))
 	w.objects, w.renderings = 7, 0
 	expect(tell(ruled), "would change nothing of what was looked at, which is not all")
 }
 
-// TestLinesFit shows that what is said fits into headers whatever is foretold, so that no
-// client is sent a part of it.
+// TestLinesFit: the lines fit into headers for all results, so that no client gets a truncated one.
 func TestLinesFit(t *testing.T) {
-	at := map[key.Location]int{}
+	place := map[key.Location]int{}
 	for i := range 5000 {
-		at[key.Location(fmt.Sprintf("%063d", i))] = 50_000
+		place[key.Location(fmt.Sprintf("%063d", i))] = 50_000
 	}
-	all := counts{50_000, at}
-	r := rendered{failures: map[culprit]*failure{}, change: all, fail: all, still: all, mend: all}
+	all := counts{50_000, place}
+	r := rendered{failures: map[failedRule]*failure{}, change: all, fail: all, still: all, mend: all}
 	for i := range 100 {
 		text := brief(strings.Repeat("\u00e4", 10_000))
-		r.failures[culprit{strings.Repeat("c", 253), i}] = &failure{message: text, counts: all, example: text}
+		r.failures[failedRule{strings.Repeat("c", 253), i}] = &failure{message: text, counts: all, example: text}
 	}
 	size := 0
 	for _, line := range (&answer{}).changed(&r) {
@@ -340,8 +338,8 @@ func TestLinesFit(t *testing.T) {
 	}
 }
 
-// Who may not read all that a Placement of root reaches is told that something may be
-// missing, whether or not anything is.
+// TestRootIsRemarked: a reader without the right to list all objects that a Placement of root may
+// place gets a note, whether or not any are omitted.
 func TestRootIsRemarked(t *testing.T) {
 	builtin, err := registry.New()
 	if err != nil {

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// maxShown bounds how many locations a line names, and maxText what it quotes, in
-	// bytes: a server cuts warnings that are longer than 4 KiB together.
+	// maxShown bounds the locations in a line, and maxText quoted texts, in bytes: servers cut
+	// warnings that are longer than 4 KiB in total.
 	maxShown = 6
 	maxText  = 256
 )
 
-// brief is the beginning of a text that is quoted.
+// brief returns the beginning of a text.
 func brief(text string) string {
 	if len(text) <= maxText {
 		return text
@@ -25,10 +25,10 @@ func brief(text string) string {
 	return strings.ToValidUTF8(text[:maxText], "") + "..."
 }
 
-// counts are of objects, each counted once, and of these at each location.
+// counts holds the number of objects, each counted once, and their numbers at each location.
 type counts struct {
-	objects int
-	at      map[key.Location]int
+	objects    int
+	byLocation map[key.Location]int
 }
 
 // add adds n objects at some locations.
@@ -36,54 +36,53 @@ func (c *counts) add(n int, locations []key.Location) {
 	if len(locations) == 0 {
 		return
 	}
-	if c.at == nil {
-		c.at = map[key.Location]int{}
+	if c.byLocation == nil {
+		c.byLocation = map[key.Location]int{}
 	}
 	c.objects += n
 	c.addAt(n, locations)
 }
 
-// addAt adds objects that are counted already.
+// addAt adds locations of objects that are already counted.
 func (c *counts) addAt(n int, locations []key.Location) {
 	for _, l := range locations {
-		c.at[l] += n
+		c.byLocation[l] += n
 	}
 }
 
-// objectsAt is "4 objects at 2 locations", with "at least" before what was not counted to
-// the end.
+// objectsAt returns "4 objects at 2 locations", after "at least" if not all were evaluated.
 func (a *answer) objectsAt(c *counts, preposition string) string {
 	least := ""
 	if !a.whole {
 		least = "at least "
 	}
-	return fmt.Sprintf("%s%s %s %s", least, number(c.objects, "object"), preposition, number(len(c.at), "location"))
+	return fmt.Sprintf("%s%s %s %s", least, number(c.objects, "object"), preposition, number(len(c.byLocation), "location"))
 }
 
-// where lists locations with their counts, the largest first; sign is put before these.
+// where lists locations with their counts, the largest first; sign precedes each count.
 func (c *counts) where(sign string) string {
-	all := slices.SortedFunc(maps.Keys(c.at), func(a, b key.Location) int {
-		return cmp.Or(cmp.Compare(c.at[b], c.at[a]), cmp.Compare(a, b))
+	all := slices.SortedFunc(maps.Keys(c.byLocation), func(a, b key.Location) int {
+		return cmp.Or(cmp.Compare(c.byLocation[b], c.byLocation[a]), cmp.Compare(a, b))
 	})
-	var parts []string
+	var entries []string
 	for _, l := range all[:min(maxShown, len(all))] {
-		parts = append(parts, fmt.Sprintf("%s %s%d", l, sign, c.at[l]))
+		entries = append(entries, fmt.Sprintf("%s %s%d", l, sign, c.byLocation[l]))
 	}
-	text := strings.Join(parts, ", ")
+	text := strings.Join(entries, ", ")
 	if more := len(all) - maxShown; more > 0 {
 		text += fmt.Sprintf(" and %d more", more)
 	}
 	return text
 }
 
-func number(n int, of string) string {
+func number(n int, noun string) string {
 	if n == 1 {
-		return "1 " + of
+		return "1 " + noun
 	}
-	return fmt.Sprintf("%d %ss", n, of)
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// orNothing are lines, or that there is nothing to say.
+// orNothing returns lines, or a message if there are none.
 func (a *answer) orNothing(lines []string, nothing string) []string {
 	switch {
 	case lines != nil:
