@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	// maxResult bounds what rules make of an object, in bytes: no API server takes more.
+	// maxResult bounds the size of an object after rules, in bytes. API servers accept no more.
 	maxResult = 1536 << 10
-	// maxDepth bounds how many lists and objects lie in each other in what rules make: what
-	// is stored has half of it, and JSON is not decoded everywhere that has more.
+	// maxDepth bounds the nesting of lists and objects after rules. Stored objects may have half of
+	// it, and some JSON decoders have a limit above it.
 	maxDepth = 256
-	// maxCost bounds what the expressions for one object cost together.
+	// maxCost bounds the total cost of the expressions for one object.
 	maxCost = 100_000
 )
 
-// rule is a compiled rule: it has a program, a value, or removes.
+// rule is a compiled rule: it has a program, a value, or remove.
 type rule struct {
 	index   int
 	path    path
@@ -32,89 +32,89 @@ type rule struct {
 	value   any
 	program *program
 	remove  bool
-	// strict says that it fails where there is nothing to change.
+	// strict reports whether the rule fails if it has nothing to change.
 	strict bool
-	// broken says why the rule can't be used.
+	// broken is the error of an unusable rule.
 	broken error
 }
 
 // run is the application of rules to one object.
 type run struct {
-	ctx    context.Context //nolint:containedctx // it lives as long as the call that applies the rules
-	object map[string]any
-	was    identity
-	// ofLocation and ofSpace are what the rules see of the location and the space.
+	ctx      context.Context //nolint:containedctx // it lives as long as the call that applies the rules
+	object   map[string]any
+	original identity
+	// ofLocation and ofSpace are the values of the location and the space for expressions.
 	ofLocation, ofSpace map[string]any
-	// data is what they see of ConfigMaps: texts by key, by name.
+	// data holds the texts of ConfigMaps for expressions, by name and key.
 	data map[string]any
-	// places are those of the present rule, steps how many values paths have visited.
+	// places are the places of the current rule; steps counts the values that paths have visited.
 	places []place
 	steps  int
-	// customizers counts those whose rules were applied, or are being.
+	// customizers counts the Customizers so far, the current one included.
 	customizers int
-	// cost is what expressions have cost, and room how many bytes may still be added.
+	// cost is the cost of expressions so far, and room the number of bytes that may still be added.
 	cost uint64
 	room int
-	// trace is told what each rule changes; nil: nobody is.
+	// trace records the changes of each rule; it may be nil.
 	trace *trace
 }
 
-// A rule that has nothing to change fails by one of these, if it is strict.
+// Errors of a strict rule that has nothing to change.
 var (
 	errMissing = errors.New("its path selects nothing, and nothing can be added")
 	errNoSelf  = errors.New("its path selects nothing that its expression could use as self")
 )
 
-// apply applies one rule. Its expression is evaluated for all places before any of them is
-// changed, so that their order does not matter.
-func (r *run) apply(of *rule) error {
+// apply applies one rule. Its expression is evaluated for all places before any of them changes, so
+// that their order does not matter.
+func (r *run) apply(rule *rule) error {
 	r.places = r.places[:0]
-	if err := r.follow(of.path.segments, place{value: r.object, there: true}); err != nil {
+	if err := r.follow(rule.path.segments, place{value: r.object, there: true}); err != nil {
 		return err
 	}
 	places := slices.DeleteFunc(r.places, func(p place) bool {
-		return of.remove && !p.there || of.program != nil && of.program.self && p.value == nil
+		return rule.remove && !p.there || rule.program != nil && rule.program.self && p.value == nil
 	})
 	if len(places) == 0 {
 		switch {
-		case !of.strict:
+		case !rule.strict:
 			return nil
-		case of.program != nil && of.program.self:
+		case rule.program != nil && rule.program.self:
 			return errNoSelf
 		}
 		return errMissing
 	}
-	if of.remove {
-		for _, p := range slices.Backward(places) { // of a list, the last first
-			r.trace.note(p, nil)
-			remove(r.object, p.at)
+	if rule.remove {
+		for _, p := range slices.Backward(places) { // for lists, the last element first
+			r.trace.record(p, nil)
+			remove(r.object, p.location)
 		}
 		return nil
 	}
 	values := make([]any, len(places))
 	for i, p := range places {
 		var err error
-		if values[i], err = r.valueFor(of, p); err != nil {
+		if values[i], err = r.valueFor(rule, p); err != nil {
 			return err
 		}
 	}
 	for i, p := range places {
-		r.trace.note(p, values[i])
-		set(r.object, p.at, values[i])
+		r.trace.record(p, values[i])
+		set(r.object, p.location, values[i])
 	}
 	return nil
 }
 
-// valueFor is what a rule puts at a place.
-func (r *run) valueFor(of *rule, p place) (any, error) {
-	value := of.value
-	if of.program != nil {
+// valueFor returns the value that a rule sets at a place.
+func (r *run) valueFor(rule *rule, p place) (any, error) {
+	value := rule.value
+	if rule.program != nil {
 		var err error
-		if value, err = of.program.eval(r, p.value); err != nil {
+		if value, err = rule.program.eval(r, p.value); err != nil {
 			return nil, err
 		}
-		if err := of.path.takes(value); err != nil {
-			return nil, fmt.Errorf("the expression gives %s at %s, which %w", kindOf(value), describe(p.at), err)
+		if err := rule.path.checkValue(value); err != nil {
+			return nil, fmt.Errorf("the expression gives %s at %s, which %w", kindOf(value), describe(p.location), err)
 		}
 	} else {
 		if r.room -= sizeOf(value); r.room < 0 {
@@ -122,12 +122,12 @@ func (r *run) valueFor(of *rule, p place) (any, error) {
 		}
 		value = runtime.DeepCopyJSONValue(value)
 	}
-	if !of.path.appends {
+	if !rule.path.appends {
 		return value, nil
 	}
 	elements, isList := p.value.([]any)
 	if p.value != nil && !isList {
-		return nil, fmt.Errorf("%s is %s, not a list", describe(p.at), kindOf(p.value))
+		return nil, fmt.Errorf("%s is %s, not a list", describe(p.location), kindOf(p.value))
 	}
 	if slices.ContainsFunc(elements, func(e any) bool { return reflect.DeepEqual(e, value) }) {
 		return elements, nil
@@ -141,7 +141,7 @@ var errTooDeep = fmt.Errorf("rules lay more than %d lists and objects in each ot
 
 var errTooMuch = fmt.Errorf("rules add more than %d bytes to the object", maxResult)
 
-// sizeOf is about how many bytes a value has as JSON.
+// sizeOf returns the approximate size of a value as JSON.
 func sizeOf(v any) int {
 	size := 2
 	switch v := v.(type) {
@@ -161,8 +161,8 @@ func sizeOf(v any) int {
 	return size
 }
 
-// identity is what no rule may change of an object: its kind, its name, and what Orrery
-// says about it.
+// identity holds the fields of an object that no rule may change: its kind, its name, and Orrery's
+// own metadata.
 type identity struct {
 	kind     [2]any
 	metadata map[string]any
@@ -187,7 +187,8 @@ func identityOf(object map[string]any) identity {
 	return id
 }
 
-// check fails if an object is another one now. Paths don't lead there; it is checked all the same.
+// check fails if the object has another identity now. Paths cannot select these fields; this is a
+// second check.
 func (id identity) check(object map[string]any) error {
 	now := identityOf(object)
 	if !reflect.DeepEqual(now, id) {

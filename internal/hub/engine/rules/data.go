@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// maxData bounds what the rules of one Customizer use of ConfigMaps at all locations
+	// maxData bounds the data of ConfigMaps that the rules of one Customizer use at all locations
 	// alike, in bytes.
 	maxData = 64 << 10
-	// maxDataHere bounds what they use of ConfigMaps at one location besides, in bytes.
+	// maxDataHere bounds the further data that they use at one location, in bytes.
 	maxDataHere = 16 << 10
-	// minSweep keeps few contents from being swept all the time.
+	// minSweep is the size up to which the pool is not swept.
 	minSweep = 64
 )
 
-// Data is what rules can use of a ConfigMap.
+// Data is a ConfigMap for rules.
 type Data struct {
-	// Name is that under which expressions have it.
+	// Name is its name in expressions.
 	Name string
-	// Source is the ConfigMap's namespace and name, for people.
+	// Source is the ConfigMap's namespace and name, for messages.
 	Source string
 	// Values is the ConfigMap's data, a JSON object; empty if there is no such ConfigMap.
 	Values string
@@ -37,22 +37,22 @@ var (
 	errTooMuchHere = fmt.Errorf("the rules use more than %d bytes of ConfigMaps for this location alone", maxDataHere)
 )
 
-// content is the decoded data of ConfigMaps that have the same.
+// content is decoded data. ConfigMaps with equal data share it.
 type content struct{ values map[string]any }
 
-// contents shares them between Customizers, for as long as these use them.
+// contents interns contents for as long as they are in use.
 type contents struct {
 	mu      sync.Mutex
-	of      map[[sha256.Size]byte]weak.Pointer[content]
+	byHash  map[[sha256.Size]byte]weak.Pointer[content]
 	sweepAt int
 }
 
-// get is nil if the text is not that of an object.
+// get returns nil if the text is not a JSON object.
 func (cs *contents) get(text string) *content {
 	sum := sha256.Sum256([]byte(text))
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if known := cs.of[sum].Value(); known != nil {
+	if known := cs.byHash[sum].Value(); known != nil {
 		return known
 	}
 	decoded, err := expression.Decode([]byte(text))
@@ -60,31 +60,32 @@ func (cs *contents) get(text string) *content {
 	if err != nil || !ok {
 		return nil
 	}
-	if cs.of == nil {
-		cs.of = map[[sha256.Size]byte]weak.Pointer[content]{}
+	if cs.byHash == nil {
+		cs.byHash = map[[sha256.Size]byte]weak.Pointer[content]{}
 	}
-	if len(cs.of) >= cs.sweepAt {
-		maps.DeleteFunc(cs.of, func(_ [sha256.Size]byte, w weak.Pointer[content]) bool { return w.Value() == nil })
-		cs.sweepAt = max(minSweep, 2*len(cs.of))
+	if len(cs.byHash) >= cs.sweepAt {
+		maps.DeleteFunc(cs.byHash, func(_ [sha256.Size]byte, w weak.Pointer[content]) bool { return w.Value() == nil })
+		cs.sweepAt = max(minSweep, 2*len(cs.byHash))
 	}
 	made := &content{values}
-	cs.of[sum] = weak.Make(made)
+	cs.byHash[sum] = weak.Make(made)
 	return made
 }
 
-// usedData is what rules use of ConfigMaps.
+// usedData is the data of ConfigMaps that rules use: all of it, and the part that depends on the
+// location.
 type usedData struct {
-	of, here uses
-	contents map[string]*content
-	// missing are the ConfigMaps that are not there, by name.
+	all, here uses
+	contents  map[string]*content
+	// missing holds the ConfigMaps that do not exist, by name.
 	missing map[string]string
 }
 
-// used is what is used of data. Nothing is decoded of which nothing is used.
-func (e *Engine) used(of uses, data []Data) usedData {
-	u := usedData{of: of, here: of.byLocation(), contents: map[string]*content{}}
+// used returns the used part of data. It decodes only ConfigMaps that are used.
+func (e *Engine) used(variables uses, data []Data) usedData {
+	u := usedData{all: variables, here: variables.byLocation(), contents: map[string]*content{}}
 	for _, d := range data {
-		if !of.has(d.Name) {
+		if !variables.mayUse(d.Name) {
 			continue
 		}
 		if c := e.contents.get(d.Values); c != nil {
@@ -99,22 +100,22 @@ func (e *Engine) used(of uses, data []Data) usedData {
 	return u
 }
 
-// pick is what some uses have of the ConfigMaps.
-func (u usedData) pick(of uses) map[string]any {
+// pick returns the selected part of the ConfigMaps.
+func (u usedData) pick(selected uses) map[string]any {
 	all := map[string]any{}
 	for name, c := range u.contents {
 		all[name] = c.values
 	}
-	picked, _ := of.pick(all).(map[string]any)
+	picked, _ := selected.pick(all).(map[string]any)
 	return picked
 }
 
-// into adds what is used at all locations alike to a text; ok is false if that is too much.
+// into adds the data that is used at all locations alike to a text; ok is false if it is too large.
 func (u usedData) into(t *text) (ok bool) {
-	if u.of.none() {
+	if u.all.none() {
 		return true
 	}
-	picked := u.pick(u.of.at(nil))
+	picked := u.pick(u.all.resolve(nil))
 	if sizeOf(picked) > maxData {
 		return false
 	}
@@ -122,13 +123,13 @@ func (u usedData) into(t *text) (ok bool) {
 	return true
 }
 
-// at adds to what is needed of a location what is used of ConfigMaps there alone; false
-// stands for too much.
-func (u usedData) at(values, needs map[string]any) {
+// addNeeds adds the data that is used only at one location to its needs; the value false means that
+// it is too large.
+func (u usedData) addNeeds(values, needs map[string]any) {
 	if u.here.none() {
 		return
 	}
-	picked := u.pick(u.here.at(values))
+	picked := u.pick(u.here.resolve(values))
 	if sizeOf(picked) > maxDataHere {
 		needs[varData] = false
 		return
@@ -136,12 +137,12 @@ func (u usedData) at(values, needs map[string]any) {
 	needs[varData] = picked
 }
 
-// takeData has expressions see the data of a text, which is shared and stays as it is, and
-// what came with the location; tooMuch says that the latter is more than it may be.
+// takeData sets the data for expressions: the shared data of a text, which it does not change, and
+// the data for the location. tooMuch reports whether the latter exceeds its limit.
 func (r *run) takeData(common map[string]any) (tooMuch bool) {
-	of, came := r.ofLocation[varData]
+	needed, came := r.ofLocation[varData]
 	delete(r.ofLocation, varData)
-	here, ok := of.(map[string]any)
+	here, ok := needed.(map[string]any)
 	r.data = common
 	if len(here) > 0 {
 		r.data = maps.Clone(common)
@@ -158,20 +159,20 @@ func (r *run) takeData(common map[string]any) (tooMuch bool) {
 	return came && !ok
 }
 
-// explain adds to the error of a rule which of its ConfigMaps are not there.
-func (s *ruleset) explain(of *rule, err error) error {
+// explain adds the missing ConfigMaps that a rule uses to its error.
+func (s *ruleset) explain(rule *rule, err error) error {
 	if err == nil || len(s.missing) == 0 {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.missing)) {
-		if used := of.program.uses(); used.has(name) {
+		if used := rule.program.uses(); used.mayUse(name) {
 			err = fmt.Errorf("%w (data.%s: there is no ConfigMap %s)", err, name, s.missing[name])
 		}
 	}
 	return err
 }
 
-// uses is what a program, which may be nil, uses of data.
+// uses returns the data that a program uses; p may be nil.
 func (p *program) uses() uses {
 	if p == nil {
 		return uses{}
@@ -179,11 +180,11 @@ func (p *program) uses() uses {
 	return p.data
 }
 
-// undeclared says which data a program, which may be nil, uses that is not among names.
+// undeclared returns a problem if a program uses data that is not among names; p may be nil.
 func (p *program) undeclared(expression string, names []string) *problem {
-	for part := range p.uses().fields {
-		if part.by == "" && !slices.Contains(names, part.name) {
-			return &problem{"expression", expression, errors.New("not valid: data." + part.name + " is not among the names of spec.data")}
+	for field := range p.uses().fields {
+		if field.path == "" && !slices.Contains(names, field.name) {
+			return &problem{"expression", expression, errors.New("not valid: data." + field.name + " is not among the names of spec.data")}
 		}
 	}
 	return nil

@@ -92,8 +92,8 @@ func TestDataIsBounded(t *testing.T) {
 func TestContentsAreShared(t *testing.T) {
 	e := newEngine(t)
 	a, b := e.contents.get(sites), e.contents.get(strings.Clone(sites))
-	if a == nil || a != b || len(e.contents.of) != 1 {
-		t.Errorf("%p and %p of %d", a, b, len(e.contents.of))
+	if a == nil || a != b || len(e.contents.byHash) != 1 {
+		t.Errorf("%p and %p of %d", a, b, len(e.contents.byHash))
 	}
 	if e.contents.get("") != nil || e.contents.get("[]") != nil {
 		t.Error("nothing is something")

@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/expression/typecheck"
 )
 
-// The names of the variables of expressions.
+// Variables of expressions.
 const (
 	varSelf     = "self"
 	varObject   = "object"
@@ -20,14 +20,14 @@ const (
 	varData     = "data"
 )
 
-// language is CEL as rules have it.
+// language is CEL with the variables of rules.
 type language struct {
 	env      *cel.Env
-	programs *lru.Cache // of compiled, by expression
+	programs *lru.Cache // values are compiled, by expression
 	checker  *typecheck.Checker
 }
 
-// compiled is what became of an expression.
+// compiled is the result of a compilation.
 type compiled struct {
 	program *program
 	err     error
@@ -41,7 +41,7 @@ type program struct {
 	data            uses
 }
 
-// newLanguage has the variables of rules.
+// newLanguage returns the language of rules.
 func newLanguage() (*language, error) {
 	space := expression.Type("orrery.Space", map[string]*apiservercel.DeclType{"name": apiservercel.StringType, "labels": expression.Labels()})
 	env, err := expression.New(map[string]*apiservercel.DeclType{varLocation: expression.Location(), varSpace: space},
@@ -55,7 +55,7 @@ func newLanguage() (*language, error) {
 	return &language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env, expression.Messages)}, nil
 }
 
-// compile compiles an expression, once for all who use it.
+// compile compiles an expression, with a cache.
 func (l *language) compile(text string) (*program, error) {
 	if known, ok := l.programs.Get(text); ok {
 		c := known.(compiled)
@@ -63,19 +63,19 @@ func (l *language) compile(text string) (*program, error) {
 	}
 	run, err := expression.Compile(l.env, text)
 	if err != nil {
-		if len(text) <= expression.MaxLength { // others are not kept
+		if len(text) <= expression.MaxLength { // longer ones are not cached
 			l.programs.Add(text, compiled{nil, err})
 		}
 		return nil, err
 	}
 	used := using{}
 	used.expression(run.Expr())
-	p := &program{run: run, self: !used.of(varSelf).none(), location: used.of(varLocation), space: used.of(varSpace), data: used.of(varData)}
+	p := &program{run: run, self: !used.usesOf(varSelf).none(), location: used.usesOf(varLocation), space: used.usesOf(varSpace), data: used.usesOf(varData)}
 	l.programs.Add(text, compiled{p, nil})
 	return p, nil
 }
 
-// eval gives the expression's value, as expression.Decode gives JSON. It is a copy.
+// eval returns a copy of the expression's value, in the form of expression.Decode.
 func (p *program) eval(r *run, self any) (any, error) {
 	out, cost, err := p.run.Eval(r.ctx, expression.Variables{varSelf: self, varObject: r.object, varLocation: r.ofLocation, varSpace: r.ofSpace, varData: r.data})
 	r.cost += cost

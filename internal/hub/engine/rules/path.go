@@ -13,10 +13,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/rulepath"
 )
 
-// appended ends the path of a rule that appends to a list.
+// appended is the suffix of the path of a rule that appends to a list.
 const appended = "[+]"
 
-// path leads to the places that a rule changes.
+// path is the path of a rule.
 type path struct {
 	segments []*spec.Segment
 	appends  bool
@@ -49,8 +49,8 @@ func (p path) inMetadata() bool {
 	return name == "metadata"
 }
 
-// takes fails if a value can't be at the path.
-func (p path) takes(value any) error {
+// checkValue returns an error if the path cannot have a value.
+func (p path) checkValue(value any) error {
 	if value == nil {
 		return errors.New("may not be null; remove: true removes a value")
 	}
@@ -60,10 +60,11 @@ func (p path) takes(value any) error {
 	return nil
 }
 
-// place is one place that a path leads to.
+// place is one place that a path selects.
 type place struct {
-	at rulepath.Location
-	// value is what is there; nil if nothing is. There says that there is at least a null.
+	location rulepath.Location
+	// value is the present value; nil if there is none. there reports whether the place exists,
+	// perhaps with null.
 	value any
 	there bool
 }
@@ -71,11 +72,11 @@ type place struct {
 // maxSteps bounds how many elements and fields of an object paths visit, over all rules.
 const maxSteps = 100_000
 
-// follow adds the places to which segments lead from a value, which is at the place at.
-// Fields that are not there are places, too; elements of lists are not.
+// follow adds the places that segments select below a place. They include fields that do not exist,
+// but not elements of lists that do not exist.
 func (r *run) follow(segments []*spec.Segment, from place) error {
 	if len(segments) == 0 {
-		from.at = slices.Clone(from.at)
+		from.location = slices.Clone(from.location)
 		r.places = append(r.places, from)
 		return nil
 	}
@@ -85,18 +86,18 @@ func (r *run) follow(segments []*spec.Segment, from place) error {
 		if r.steps++; r.steps > maxSteps {
 			return fmt.Errorf("paths lead through more than %d elements of the object", maxSteps)
 		}
-		return r.follow(segments[1:], place{append(from.at, name), value, there})
+		return r.follow(segments[1:], place{append(from.location, name), value, there})
 	}
 	switch s := segments[0].Selectors()[0].(type) {
 	case spec.Name:
 		if from.value != nil && !isObject {
-			return fmt.Errorf("%s is %s, not an object", describe(from.at), kindOf(from.value))
+			return fmt.Errorf("%s is %s, not an object", describe(from.location), kindOf(from.value))
 		}
 		value, there := fields[string(s)]
 		return next(string(s), value, there)
 	case spec.Index:
 		if from.value != nil && !isList {
-			return fmt.Errorf("%s is %s, not a list", describe(from.at), kindOf(from.value))
+			return fmt.Errorf("%s is %s, not a list", describe(from.location), kindOf(from.value))
 		}
 		i := int(s)
 		if i < 0 {
@@ -108,9 +109,9 @@ func (r *run) follow(segments []*spec.Segment, from place) error {
 		return next(i, elements[i], true)
 	}
 	if from.value != nil && !isList && !isObject {
-		return fmt.Errorf("%s is %s, neither a list nor an object", describe(from.at), kindOf(from.value))
+		return fmt.Errorf("%s is %s, neither a list nor an object", describe(from.location), kindOf(from.value))
 	}
-	filter, _ := segments[0].Selectors()[0].(*spec.FilterSelector) // or else [*]
+	filter, _ := segments[0].Selectors()[0].(*spec.FilterSelector) // nil for [*]
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if filter == nil || filter.Eval(fields[name], nil) {
 			if err := next(name, fields[name], true); err != nil {
@@ -128,19 +129,19 @@ func (r *run) follow(segments []*spec.Segment, from place) error {
 	return nil
 }
 
-// describe is a place for people.
-func describe(at rulepath.Location) string {
+// describe formats a place.
+func describe(location rulepath.Location) string {
 	var b strings.Builder
 	b.WriteByte('$')
-	for _, part := range at {
-		switch part := part.(type) {
+	for _, step := range location {
+		switch step := step.(type) {
 		case int:
-			fmt.Fprintf(&b, "[%d]", part)
+			fmt.Fprintf(&b, "[%d]", step)
 		case string:
-			if strings.ContainsFunc(part, func(c rune) bool { return c == '.' || c == '/' || c == '[' || c == '"' || c == ' ' }) {
-				fmt.Fprintf(&b, "[%q]", part)
+			if strings.ContainsFunc(step, func(c rune) bool { return c == '.' || c == '/' || c == '[' || c == '"' || c == ' ' }) {
+				fmt.Fprintf(&b, "[%q]", step)
 			} else {
-				b.WriteString("." + part)
+				b.WriteString("." + step)
 			}
 		}
 	}
@@ -163,44 +164,43 @@ func kindOf(v any) string {
 	return "a number"
 }
 
-// set puts a value at a place below v, and gives what v is then. Objects that are missing
-// on the way are added.
-func set(v any, at rulepath.Location, value any) any {
-	if len(at) == 0 {
+// set sets a value at a place below v, and returns the new v. It adds missing objects on the way.
+func set(v any, location rulepath.Location, value any) any {
+	if len(location) == 0 {
 		return value
 	}
-	switch part := at[0].(type) {
+	switch step := location[0].(type) {
 	case int:
 		elements, _ := v.([]any)
-		elements[part] = set(elements[part], at[1:], value)
+		elements[step] = set(elements[step], location[1:], value)
 		return elements
 	case string:
 		fields, _ := v.(map[string]any)
 		if fields == nil {
 			fields = map[string]any{}
 		}
-		fields[part] = set(fields[part], at[1:], value)
+		fields[step] = set(fields[step], location[1:], value)
 		return fields
 	}
 	return v
 }
 
-// remove removes what is at a place below v, and gives what v is then.
-func remove(v any, at rulepath.Location) any {
-	switch part := at[0].(type) {
+// remove removes the value at a place below v, and returns the new v.
+func remove(v any, location rulepath.Location) any {
+	switch step := location[0].(type) {
 	case int:
 		elements, _ := v.([]any)
-		if len(at) == 1 {
-			return slices.Delete(elements, part, part+1)
+		if len(location) == 1 {
+			return slices.Delete(elements, step, step+1)
 		}
-		elements[part] = remove(elements[part], at[1:])
+		elements[step] = remove(elements[step], location[1:])
 		return elements
 	case string:
 		fields, _ := v.(map[string]any)
-		if len(at) == 1 {
-			delete(fields, part)
+		if len(location) == 1 {
+			delete(fields, step)
 		} else {
-			fields[part] = remove(fields[part], at[1:])
+			fields[step] = remove(fields[step], location[1:])
 		}
 		return fields
 	}

@@ -1,11 +1,12 @@
-// Package rules applies the rules of Customizers to objects: values, expressions in CEL and
-// removals, each at the places that its path leads to; before these, the templates in an
-// object's own texts. It also says what rules use, and whether they fit the schemas of kinds.
+// Package rules applies the rules of Customizers to objects: values, CEL expressions and removals,
+// each at the places that its path selects. Before these, it expands the templates in the texts of
+// an object. It also returns the values that rules use, and checks rules against the schemas of
+// kinds.
 //
-// What comes out is a function of the object and of the inputs alone, which are texts: the
-// rules, with what they use of their space, and what they use of a location. It must never
-// have a clock, a client or a log, never know who asks, and never change what an object is.
-// Expressions are compiled once for all who use them. Only the hub links this package.
+// The result is a function of the object and of the inputs, which are texts: the rules with the
+// values that they use of their space, and the values that they use of a location. The package must
+// never have a clock, a client or a logger, depend on the user of a request, or change the identity
+// of an object. Compiled expressions are cached for all users. Only the hub links this package.
 package rules
 
 import (
@@ -24,29 +25,29 @@ import (
 )
 
 const (
-	// version is that of what rules mean. It is part of every text, so that a hub for which
-	// the same rules mean something else has other texts.
+	// version is the version of the semantics of rules. It is part of every text, so that hubs with
+	// other semantics have other texts.
 	version = 2
 	// maxText bounds the text of the rules of one Customizer, in bytes.
 	maxText = 64 << 10
-	// keptTexts and keptPrograms bound how many rules and expressions are kept compiled.
+	// keptTexts and keptPrograms bound the caches of compiled rules and expressions.
 	keptTexts, keptPrograms = 512, 2048
 )
 
-// Engine compiles and applies rules. It is safe for concurrent use; one is shared by all, so
-// that they share what is compiled.
+// Engine compiles and applies rules. It is safe for concurrent use. All users share one, and
+// thereby its caches.
 type Engine struct {
 	version  int
 	language *language
-	texts    *lru.Cache // of []rule, by text
+	texts    *lru.Cache // values are *ruleset, by text
 	contents contents
 }
 
-// New makes an Engine.
+// New returns an Engine.
 func New() (*Engine, error) { return NewOf(version) }
 
-// NewOf makes an Engine of another version of what rules mean, which it calls the same: for
-// tests of what follows of a new one.
+// NewOf returns an Engine with another version number, for tests of an upgrade. The semantics are
+// the same.
 func NewOf(version int) (*Engine, error) {
 	l, err := newLanguage()
 	if err != nil {
@@ -55,11 +56,11 @@ func NewOf(version int) (*Engine, error) {
 	return &Engine{version: version, language: l, texts: lru.New(keptTexts)}, nil
 }
 
-// Input is what a rendering takes from one Customizer: a Prepared.Text, and what its
-// Needs gave of the location.
+// Input is the part of a rendering class from one Customizer: Prepared.Text, and the result of
+// Prepared.Needs for the location.
 type Input struct{ Text, Needs string }
 
-// Location is what rules can use of a location.
+// Location holds the fields of a location that rules can use.
 type Location struct {
 	Name   string
 	Labels map[string]string
@@ -67,23 +68,24 @@ type Location struct {
 	Properties string
 }
 
-// Space is what rules can use of the space that they are in.
+// Space holds the fields of the space that rules can use.
 type Space struct {
 	Name   string
 	Labels map[string]string
 }
 
-// Prepared are the rules of one Customizer.
+// Prepared is the result of Prepare for one Customizer.
 type Prepared struct {
-	// Text identifies them, with what they use of the space; empty if there are none that
-	// change objects.
+	// Text identifies the rules, with the values that they use of the space; empty if no rule
+	// changes objects.
 	Text string
-	// Needs gives what they use of a location, as canonical JSON; nil if they use nothing.
+	// Needs returns the values that the rules use of a location, as canonical JSON; nil if they use
+	// none.
 	Needs func(Location) string
 }
 
-// Prepare prepares the rules of a Customizer. Those that can't be used are prepared to fail.
-// data is what they can use of ConfigMaps.
+// Prepare prepares the rules of a Customizer. Unusable rules are prepared to fail. data are the
+// ConfigMaps that they can use.
 func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule, data ...Data) Prepared {
 	t := text{Version: e.version, Customizer: customizer}
 	ofLocation, ofSpace, ofData := uses{}, uses{}, uses{}
@@ -116,13 +118,13 @@ func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule, data .
 		p.Text = t.encode()
 	}
 	if used.here.none() {
-		used.contents = nil // which are not kept for nothing
+		used.contents = nil // do not keep them in memory
 	}
-	if !ofLocation.none() { // nor is it where a location's value is the key of a text
+	if !ofLocation.none() { // also if a value of the location selects a key of data
 		p.Needs = func(l Location) string {
 			values := l.values()
 			needs, _ := ofLocation.pick(values).(map[string]any)
-			used.at(values, needs)
+			used.addNeeds(values, needs)
 			return canonical(needs)
 		}
 	}
@@ -131,26 +133,26 @@ func (e *Engine) Prepare(customizer string, s Space, all []v1alpha1.Rule, data .
 
 var errTooLong = fmt.Errorf("the rules of one Customizer may not be longer than %d bytes as JSON", maxText)
 
-// Check says what of the rules of a Customizer can't be used. names are those of its data.
-func (e *Engine) Check(all []v1alpha1.Rule, at *field.Path, names ...string) (errs field.ErrorList) {
+// Check returns the errors in the rules of a Customizer. names are the names of its data.
+func (e *Engine) Check(all []v1alpha1.Rule, fieldPath *field.Path, names ...string) (errs field.ErrorList) {
 	for i := range all {
 		r, problem := e.rule(i, all[i])
 		if problem == nil {
 			problem = r.program.undeclared(all[i].Expression, names)
 		}
 		if problem != nil {
-			errs = append(errs, problem.at(at.Index(i)))
+			errs = append(errs, problem.fieldError(fieldPath.Index(i)))
 		}
 	}
 	if t := (text{Version: e.version, Rules: indexedAll(all)}); len(t.encode()) > maxText {
-		errs = append(errs, field.Forbidden(at, errTooLong.Error()))
+		errs = append(errs, field.Forbidden(fieldPath, errTooLong.Error()))
 	}
 	return errs
 }
 
-// RuleError says which rule failed, and why.
+// RuleError is the error of a failed rule.
 type RuleError struct {
-	// Customizer is the name of the rule's, and Rule its index there.
+	// Customizer is the name of the Customizer, and Rule the index of the rule.
 	Customizer string
 	Rule       int
 	Message    string
@@ -161,19 +163,20 @@ func (f *RuleError) Error() string {
 	return fmt.Sprintf("rules[%d] of Customizer %s: %s", f.Rule, f.Customizer, f.Message)
 }
 
-// Reason is the reason of objects that are held for it.
+// Reason returns the reason of objects that are held because of it.
 func (f *RuleError) Reason() string { return v1alpha1.ReasonRuleFailed }
 
-// FailedRule is the name of the Customizer and the index of the rule.
+// FailedRule returns the name of the Customizer and the index of the rule.
 func (f *RuleError) FailedRule() (customizer string, rule int) { return f.Customizer, f.Rule }
 
-// Apply applies the rules of inputs, in their order, to an object, which is canonical JSON
-// as is the result. An error is a *RuleError or a *TemplateError, unless object or inputs are nonsense.
+// Apply applies the rules of inputs, in their order, to an object. The object and the result are
+// canonical JSON. An error is a *RuleError or a *TemplateError, unless the object or the inputs are
+// malformed.
 func (e *Engine) Apply(object []byte, inputs []Input) ([]byte, error) {
-	return e.apply(context.Background(), object, inputs, nil) // a result is the same at all hubs: it does not end by time
+	return e.apply(context.Background(), object, inputs, nil) // no timeout: a result must be the same at all hubs
 }
 
-// apply is Apply, and has a trace note what each rule does unless that is nil.
+// apply is Apply with an optional trace, which records the effect of each rule.
 func (e *Engine) apply(ctx context.Context, object []byte, inputs []Input, t *trace) ([]byte, error) {
 	tree, err := expression.Decode(object)
 	if err != nil {
@@ -183,7 +186,7 @@ func (e *Engine) apply(ctx context.Context, object []byte, inputs []Input, t *tr
 	if !ok {
 		return nil, errors.New("apply rules: not an object")
 	}
-	r := run{ctx: ctx, object: root, was: identityOf(root), room: max(maxResult, len(object)), trace: t}
+	r := run{ctx: ctx, object: root, original: identityOf(root), room: max(maxResult, len(object)), trace: t}
 	for _, in := range inputs {
 		if err := e.applyInput(&r, in); err != nil {
 			return nil, err
@@ -222,7 +225,7 @@ func (e *Engine) applyInput(r *run, in Input) error {
 			err = set.explain(rule, r.apply(rule))
 		}
 		if err == nil {
-			err = r.was.check(r.object)
+			err = r.original.check(r.object)
 		}
 		if err == nil && i == len(set.rules)-1 && expression.DepthOf(r.object) > maxDepth {
 			err = errTooDeep
@@ -236,16 +239,16 @@ func (e *Engine) applyInput(r *run, in Input) error {
 	return nil
 }
 
-// ruleset are the compiled rules of a text.
+// ruleset holds the compiled rules of a text.
 type ruleset struct {
 	customizer string
 	space      []byte
-	// data has the texts of ConfigMaps that are the same at all locations. It is shared.
+	// data holds the texts of ConfigMaps that are the same at all locations. It is shared.
 	data map[string]any
-	// missing are the ConfigMaps that are not there, by the names of data.
+	// missing holds the ConfigMaps that do not exist, by the names of data.
 	missing map[string]string
 	rules   []rule
-	// templates says that those in the object are expanded.
+	// templates reports whether the templates in the object are expanded.
 	templates bool
 }
 
@@ -281,14 +284,14 @@ func (e *Engine) rulesOf(encoded string) (*ruleset, error) {
 	return set, nil
 }
 
-// problem says why a rule can't be used, and in which of its fields that shows.
+// problem is the error of an unusable rule, with the field.
 type problem struct {
 	field string // empty: the rule as a whole
 	value string
 	error
 }
 
-func (p *problem) at(path *field.Path) *field.Error {
+func (p *problem) fieldError(path *field.Path) *field.Error {
 	if p.field == "" {
 		return field.Forbidden(path, p.Error())
 	}
@@ -312,7 +315,7 @@ func (e *Engine) rule(index int, from v1alpha1.Rule) (r rule, bad *problem) {
 	switch {
 	case from.Value != nil:
 		if r.value, err = expression.Decode(from.Value.Raw); err == nil {
-			err = r.path.takes(r.value)
+			err = r.path.checkValue(r.value)
 		}
 		if err != nil {
 			return r, &problem{"value", string(from.Value.Raw), err}

@@ -112,7 +112,7 @@ func TestTexts(t *testing.T) {
 	}
 }
 
-// Expressions are compiled once, whoever has them.
+// Expressions are compiled once, for all users.
 func TestCompiledOnce(t *testing.T) {
 	e := newEngine(t)
 	all := []v1alpha1.Rule{{Path: "$.a", Expression: "object.kind"}}
@@ -170,8 +170,8 @@ func TestCustomizersAreBounded(t *testing.T) {
 	if _, err := all.gets(e, []byte(web), Space{}, berlin); !errors.As(err, &failed) || failed.Customizer != "c064" || failed.Message != errTooMany.Error() {
 		t.Errorf("one more: %v", err)
 	}
-	if told, err := e.Trace(t.Context(), []byte(web), all.inputs(e, Space{}, berlin, nil)); err != nil || len(told) != len(all) || told[len(told)-1].Error != errTooMany.Error() {
-		t.Errorf("%d rules are told, %v", len(told), err)
+	if effects, err := e.Trace(t.Context(), []byte(web), all.inputs(e, Space{}, berlin, nil)); err != nil || len(effects) != len(all) || effects[len(effects)-1].Error != errTooMany.Error() {
+		t.Errorf("%d rules are told, %v", len(effects), err)
 	}
 }
 
@@ -196,10 +196,10 @@ func TestDataStaysAsItIs(t *testing.T) {
 
 // drawRule draws a rule for objects as drawObject draws them; most are accepted.
 func drawRule(t *rapid.T) v1alpha1.Rule {
-	part := rapid.SampledFrom([]string{".a", ".b", ".l", "[0]", "[-1]", "[*]", `[?@.a=="x"]`})
+	segment := rapid.SampledFrom([]string{".a", ".b", ".l", "[0]", "[-1]", "[*]", `[?@.a=="x"]`})
 	r := v1alpha1.Rule{Path: "$." + rapid.SampledFrom([]string{"a", "b", "spec", "metadata.labels.a"}).Draw(t, "first")}
 	for range rapid.IntRange(0, 3).Draw(t, "parts") {
-		r.Path += part.Draw(t, "part")
+		r.Path += segment.Draw(t, "part")
 	}
 	r.OnMissing = rapid.SampledFrom([]v1alpha1.OnMissing{"", v1alpha1.OnMissingFail}).Draw(t, "onMissing")
 	switch rapid.IntRange(0, 5).Draw(t, "kind") {
@@ -311,20 +311,20 @@ func backwards(v any) []byte {
 	case map[string]any:
 		var b strings.Builder
 		for name, below := range v {
-			part := fmt.Sprintf("%q:%s", name, backwards(below))
+			segment := fmt.Sprintf("%q:%s", name, backwards(below))
 			if rest := b.String(); rest != "" {
-				part += "," + rest
+				segment += "," + rest
 			}
 			b.Reset()
-			b.WriteString(part)
+			b.WriteString(segment)
 		}
 		return []byte("{" + b.String() + "}")
 	case []any:
-		var parts []string
+		var fields []string
 		for _, e := range v {
-			parts = append(parts, string(backwards(e)))
+			fields = append(fields, string(backwards(e)))
 		}
-		return []byte("[" + strings.Join(parts, ",") + "]")
+		return []byte("[" + strings.Join(fields, ",") + "]")
 	}
 	return expression.Encode(v)
 }
@@ -421,7 +421,7 @@ func BenchmarkBudget(b *testing.B) {
 	}
 }
 
-// However rules lay values in each other, what comes out can be decoded by those who get it.
+// TestDepth: whatever rules nest, receivers can decode the result.
 func TestDepthIsBounded(t *testing.T) {
 	e := newEngine(t)
 	const deeper = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[object.a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"

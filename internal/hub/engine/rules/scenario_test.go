@@ -25,7 +25,7 @@ import (
 //	configmap NS/N   the data of a ConfigMap; without any: there is no such ConfigMap any more
 //	NAME gets        what the location is expected to get
 //	NAME is held     why it is expected to keep what it has
-//	NAME is told     what each rule is expected to do there, before and after
+//	NAME is traced   the expected effect of each rule there, before and after
 //	refused          what is expected to be refused of the Customizers, one per line
 //
 // An expectation is about all that comes before it; a Customizer that comes again replaces
@@ -33,7 +33,7 @@ import (
 func TestScenarios(t *testing.T) {
 	e := newEngine(t)
 	scenario.Run(t, func(t *testing.T) scenario.Step {
-		s := &told{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}, configMaps: map[string]string{}}
+		s := &scenarioState{T: t, engine: e, space: Space{Name: "shop"}, customizers: customizers{}, locations: map[string]Location{}, configMaps: map[string]string{}}
 		return s.step
 	})
 }
@@ -82,28 +82,28 @@ func (cs customizers) inputs(e *Engine, s Space, l Location, configMaps map[stri
 }
 
 // effects are what rules do to an object at a location.
-func (s *told) effects(l Location) (told string) {
+func (s *scenarioState) effects(l Location) (text string) {
 	effects, err := s.engine.Trace(s.Context(), s.object, s.inputs(l))
 	if err != nil {
 		s.Fatal(err)
 	}
 	for _, e := range effects {
-		told += fmt.Sprintf("%s[%d] %s\n", e.Customizer, e.Rule, e.Path)
+		text += fmt.Sprintf("%s[%d] %s\n", e.Customizer, e.Rule, e.Path)
 		for _, c := range e.Changes {
-			told += fmt.Sprintf("  %s: %s -> %s\n", c.At, cmp.Or(string(c.Before), "nothing"), cmp.Or(string(c.After), "nothing"))
+			text += fmt.Sprintf("  %s: %s -> %s\n", c.At, cmp.Or(string(c.Before), "nothing"), cmp.Or(string(c.After), "nothing"))
 		}
 		if e.Omitted > 0 {
-			told += fmt.Sprintf("  and %d more\n", e.Omitted)
+			text += fmt.Sprintf("  and %d more\n", e.Omitted)
 		}
 		if e.Error != "" {
-			told += "  fails: " + e.Error + "\n"
+			text += "  fails: " + e.Error + "\n"
 		}
 	}
-	return told
+	return text
 }
 
-// told is the state of a scenario.
-type told struct {
+// scenarioState is the state of a scenario.
+type scenarioState struct {
 	*testing.T
 	engine      *Engine
 	object      []byte
@@ -111,12 +111,12 @@ type told struct {
 	customizers customizers
 	locations   map[string]Location
 	configMaps  map[string]string
-	// expands says that the object's texts are expanded.
+	// expands reports whether the object's texts are expanded.
 	expands bool
 }
 
 // inputs are those of a location.
-func (s *told) inputs(l Location) []Input {
+func (s *scenarioState) inputs(l Location) []Input {
 	all := s.customizers.inputs(s.engine, s.space, l, s.configMaps)
 	if s.expands {
 		if p := s.engine.Templates(s.space, s.object); p.Text != "" {
@@ -134,7 +134,7 @@ func (p Prepared) input(l Location) Input {
 	return in
 }
 
-func (s *told) step(words []string, data []byte) (got string, expects bool) {
+func (s *scenarioState) step(words []string, data []byte) (got string, expects bool) {
 	words = append(words, "", "", "")
 	switch {
 	case words[0] == "object" || words[0] == "template":
@@ -181,7 +181,7 @@ func (s *told) step(words []string, data []byte) (got string, expects bool) {
 		if !ok {
 			l = Location{Name: words[0]}
 		}
-		if words[2] == "told" {
+		if words[2] == "traced" {
 			return s.effects(l), true
 		}
 		made, err := s.engine.Apply(s.object, s.inputs(l))
@@ -209,14 +209,14 @@ func propertiesText(properties any) string {
 	return string(expression.Encode(properties))
 }
 
-func (s *told) read(data []byte, into any) {
+func (s *scenarioState) read(data []byte, into any) {
 	s.Helper()
 	if err := yaml.UnmarshalStrict(data, into); err != nil {
 		s.Fatal(err)
 	}
 }
 
-func (s *told) canonical(data []byte) []byte {
+func (s *scenarioState) canonical(data []byte) []byte {
 	s.Helper()
 	asJSON, err := yaml.YAMLToJSON(data)
 	if err != nil {

@@ -18,19 +18,20 @@ import (
 )
 
 const (
-	// maxTemplates bounds the expressions in the texts of one object, and maxTemplateBytes
-	// how long they are together.
+	// maxTemplates bounds the expressions in the texts of one object, and maxTemplateBytes their
+	// total size.
 	maxTemplates, maxTemplateBytes = 64, 16 << 10
 
-	// opened begins an expression in a text, closed ends it, and escaped stands for opened.
+	// opened begins an expression in a text, closed ends it, and escaped stands for a literal
+	// opened.
 	opened, closed, escaped = "${", '}', "$${"
 )
 
 var errTooManyTemplates = fmt.Errorf("an object may have %d expressions in its texts, of %d bytes together", maxTemplates, maxTemplateBytes)
 
-// TemplateError says which text of an object can't be expanded, and why.
+// TemplateError is the error of a text that cannot be expanded.
 type TemplateError struct {
-	// Path is where it is; empty for all of them.
+	// Path is the path of the text; empty for all texts.
 	Path    string
 	Message string
 }
@@ -43,13 +44,13 @@ func (f *TemplateError) Error() string {
 	return fmt.Sprintf("template at %s: %s", f.Path, f.Message)
 }
 
-// Reason is the reason of objects that are held for it.
+// Reason returns the reason of objects that are held because of it.
 func (f *TemplateError) Reason() string { return v1alpha1.ReasonTemplateFailed }
 
-// FailedRule is nobody: it is the object's own.
+// FailedRule returns no rule: the template is in the object itself.
 func (f *TemplateError) FailedRule() (customizer string, rule int) { return "", 0 }
 
-// piece is a part of a text: as it is, or an expression.
+// piece is a part of a text: literal text or an expression.
 type piece struct {
 	text         string
 	isExpression bool
@@ -57,14 +58,13 @@ type piece struct {
 
 // template is a text with expressions.
 type template struct {
-	at     rulepath.Location
-	pieces []piece
-	// broken says why it can't be used.
+	location rulepath.Location
+	pieces   []piece
+	// broken is the error of an unusable template.
 	broken error
 }
 
-// Templates prepares the templates in an object. Those that can't be used are prepared to
-// fail.
+// Templates prepares the templates in an object. Unusable ones are prepared to fail.
 func (e *Engine) Templates(s Space, object []byte) Prepared {
 	tree, err := expression.Decode(object)
 	root, ok := tree.(map[string]any)
@@ -93,8 +93,8 @@ func (e *Engine) Templates(s Space, object []byte) Prepared {
 	return p
 }
 
-// programs are those of the expressions in templates, without what can't be used, and none
-// if there are too many.
+// programs returns the programs of the expressions in templates, without unusable ones. It returns
+// none if there are too many.
 func (e *Engine) programs(all []template) (programs []*program) {
 	if tooMany(all) {
 		return nil
@@ -135,8 +135,8 @@ func tooMany(all []template) bool {
 	return n > maxTemplates || size > maxTemplateBytes
 }
 
-// CheckTemplates says which templates in an object can't be used. Texts may be of any type
-// that has them below objects and lists.
+// CheckTemplates returns the errors in the templates of an object. Texts may have any type below
+// objects and lists.
 func (e *Engine) CheckTemplates(object map[string]any) (errs field.ErrorList) {
 	all := templatesOf(object)
 	if tooMany(all) {
@@ -151,30 +151,30 @@ func (e *Engine) CheckTemplates(object map[string]any) (errs field.ErrorList) {
 			}
 		}
 		if err != nil {
-			errs = append(errs, field.Invalid(fieldAt(t.at), shown, err.Error()))
+			errs = append(errs, field.Invalid(fieldAt(t.location), shown, err.Error()))
 		}
 	}
 	return errs
 }
 
-// fieldAt is the path of a place for clients.
-func fieldAt(at rulepath.Location) (path *field.Path) {
-	for _, part := range at {
-		switch part := part.(type) {
+// fieldAt returns a place as the path of a field error.
+func fieldAt(location rulepath.Location) (path *field.Path) {
+	for _, step := range location {
+		switch step := step.(type) {
 		case int:
-			path = path.Index(part)
+			path = path.Index(step)
 		case string:
-			if strings.ContainsAny(part, "./[] ") && path != nil {
-				path = path.Key(part)
+			if strings.ContainsAny(step, "./[] ") && path != nil {
+				path = path.Key(step)
 			} else {
-				path = path.Child(part)
+				path = path.Child(step)
 			}
 		}
 	}
 	return path
 }
 
-// expand expands the templates in an object, each by the object as it was.
+// expand expands the templates in an object. All use the object before the expansion.
 func (e *Engine) expand(r *run) error {
 	all := templatesOf(r.object)
 	if tooMany(all) {
@@ -184,19 +184,19 @@ func (e *Engine) expand(r *run) error {
 	for i, t := range all {
 		var err error
 		if texts[i], err = e.expanded(r, t); err != nil {
-			return &TemplateError{describe(t.at), wire.Brief(err.Error())}
+			return &TemplateError{describe(t.location), wire.Brief(err.Error())}
 		}
 	}
 	for i, t := range all {
-		set(r.object, t.at, texts[i])
+		set(r.object, t.location, texts[i])
 	}
-	if err := r.was.check(r.object); err != nil {
+	if err := r.original.check(r.object); err != nil {
 		return &TemplateError{"", err.Error()}
 	}
 	return nil
 }
 
-// expanded is the text that a template makes.
+// expanded returns the expansion of a template.
 func (e *Engine) expanded(r *run, t template) (string, error) {
 	var b strings.Builder
 	if t.broken != nil {
@@ -225,7 +225,7 @@ func (e *Engine) expanded(r *run, t template) (string, error) {
 	return b.String(), nil
 }
 
-// textFor is the text of a value: texts are themselves, all else is JSON.
+// textFor returns the text of a value: strings unquoted, other values as JSON.
 func textFor(value any) (string, error) {
 	switch v := value.(type) {
 	case nil:
@@ -238,8 +238,8 @@ func textFor(value any) (string, error) {
 	return canonical(value), nil
 }
 
-// templatesOf finds the templates in an object, in an order. What identifies an object or
-// stays in its space has none, nor have keys.
+// templatesOf returns the templates in an object, in a fixed order. Keys, identifying fields and
+// fields that stay in the space have none.
 func templatesOf(object map[string]any) (all []template) {
 	for _, name := range slices.Sorted(maps.Keys(object)) {
 		switch name {
@@ -261,27 +261,27 @@ func templatesOf(object map[string]any) (all []template) {
 	return all
 }
 
-// findTemplates adds those in a value, which is at a place.
-func findTemplates(all []template, at rulepath.Location, v any) []template {
+// findTemplates adds the templates in a value at a place.
+func findTemplates(all []template, location rulepath.Location, v any) []template {
 	switch v := v.(type) {
 	case map[string]any:
 		for _, name := range slices.Sorted(maps.Keys(v)) {
-			all = findTemplates(all, append(at, name), v[name])
+			all = findTemplates(all, append(location, name), v[name])
 		}
 	case []any:
 		for i, below := range v {
-			all = findTemplates(all, append(at, i), below)
+			all = findTemplates(all, append(location, i), below)
 		}
 	case string:
 		if strings.Contains(v, opened) {
 			pieces, err := split(v)
-			all = append(all, template{slices.Clone(at), pieces, err})
+			all = append(all, template{slices.Clone(location), pieces, err})
 		}
 	}
 	return all
 }
 
-// split takes a text apart.
+// split splits a text into pieces.
 func split(text string) (pieces []piece, err error) {
 	for text != "" {
 		i := strings.Index(text, opened)
@@ -308,8 +308,8 @@ func split(text string) (pieces []piece, err error) {
 	return pieces, nil
 }
 
-// expressionEnd is where an expression ends that a text begins with: at a brace that is not
-// one of the expression's own, nor in one of its literals; -1 if it does not end.
+// expressionEnd returns the end of an expression at the begin of a text: the first closing brace
+// that is not part of the expression or its literals; -1 if there is none.
 func expressionEnd(text string) int {
 	for i, depth := 0, 0; i < len(text); i++ {
 		switch c := text[i]; c {
@@ -331,8 +331,8 @@ func expressionEnd(text string) int {
 	return -1
 }
 
-// literalEnd is how long the literal is that a text begins with; -1 if it does not end. In a
-// raw one, a backslash is a character.
+// literalEnd returns the length of the literal at the begin of a text; -1 if it does not end. In a
+// raw literal, a backslash is a character.
 func literalEnd(text string, raw bool) int {
 	quote := text[:1]
 	if triple := strings.Repeat(quote, 3); strings.HasPrefix(text, triple) {
@@ -349,7 +349,8 @@ func literalEnd(text string, raw bool) int {
 	return -1
 }
 
-// described is what is used, as JSON has it: true for what is used as a whole.
+// described returns the uses in the form of JSON: true for a variable or field that is used as a
+// whole.
 func (u uses) described() any {
 	if u.whole {
 		return true

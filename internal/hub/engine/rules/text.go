@@ -11,24 +11,24 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/expression"
 )
 
-// text is the rules of one Customizer, as they are encoded.
+// text is the encoded form of the rules of one Customizer.
 type text struct {
 	Version    int    `json:"version"`
 	Customizer string `json:"customizer,omitempty"`
-	// Space is what the rules use of their space.
+	// Space holds the values that the rules use of their space.
 	Space json.RawMessage `json:"space,omitempty"`
-	// Data is what the rules use of ConfigMaps at all locations alike. Missing are the
-	// ConfigMaps that are not there, by the names that expressions use.
+	// Data holds the data of ConfigMaps that the rules use at all locations alike. Missing holds
+	// the ConfigMaps that do not exist, by the names in expressions.
 	Data    json.RawMessage   `json:"data,omitempty"`
 	Missing map[string]string `json:"missing,omitempty"`
 	Rules   []indexed         `json:"rules,omitempty"`
-	// Templates says that it is about the templates in an object, and Needs what these use
-	// of a location.
+	// Templates reports whether the text stands for the templates in an object. Needs describes the
+	// values of a location that these use.
 	Templates bool            `json:"templates,omitempty"`
 	Needs     json.RawMessage `json:"needs,omitempty"`
-	// TooLong says that they are longer than a text may be, and left out.
+	// TooLong reports whether the rules exceed the limit of a text and are left out.
 	TooLong bool `json:"tooLong,omitempty"`
-	// TooMuch says that they use more of ConfigMaps than they may.
+	// TooMuch reports whether the rules use too much data of ConfigMaps.
 	TooMuch bool `json:"tooMuch,omitempty"`
 }
 
@@ -45,7 +45,7 @@ func indexedAll(all []v1alpha1.Rule) (out []indexed) {
 	return out
 }
 
-// encode is the text: equal rules have equal texts, however their values were written.
+// encode encodes the text: equal rules have equal encodings, however their values are written.
 func (t text) encode() string {
 	rules := make([]indexed, len(t.Rules))
 	for i, r := range t.Rules {
@@ -67,10 +67,10 @@ func decodeText(encoded string) (t text, err error) {
 	return t, nil
 }
 
-// canonical is canonical JSON of what expression.Decode gives.
+// canonical returns the canonical JSON of a value in the form of expression.Decode.
 func canonical(v any) string { return string(expression.Encode(v)) }
 
-// valuesOf decodes what rules need, an object; nothing of nothing.
+// valuesOf decodes an object; empty for an empty text.
 func valuesOf(needs string) (map[string]any, error) {
 	if needs == "" {
 		return map[string]any{}, nil
@@ -86,7 +86,7 @@ func valuesOf(needs string) (map[string]any, error) {
 	return values, nil
 }
 
-// values are what rules can use of a location.
+// values returns the values of a location for expressions.
 func (l Location) values() map[string]any {
 	properties := map[string]any{}
 	if l.Properties != "" {

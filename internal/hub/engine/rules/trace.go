@@ -7,21 +7,20 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/expression"
 )
 
-// Effect is what one rule does to an object.
+// Effect is the effect of one rule on an object.
 type Effect struct {
 	Customizer string `json:"customizer"`
 	Rule       int    `json:"rule"`
 	Path       string `json:"path"`
-	// Changes are the places that the path leads to; empty if it leads to none. Omitted is
-	// how many more there are.
+	// Changes are the changes at the places that the path selects. Omitted counts those that are
+	// left out.
 	Changes []Change `json:"changes,omitempty"`
 	Omitted int      `json:"omitted,omitempty"`
-	// Error says why the rule fails; later rules are then not applied.
+	// Error is the error of the rule, if it fails; later rules are not applied.
 	Error string `json:"error,omitempty"`
 }
 
-// Change is the value at one place before a rule and after it, as JSON; nil where there is
-// none.
+// Change is the value at one place before and after a rule, as JSON; nil if there is none.
 type Change struct {
 	At     string          `json:"at"`
 	Before json.RawMessage `json:"before,omitempty"`
@@ -29,33 +28,32 @@ type Change struct {
 }
 
 const (
-	// maxTraced bounds the changes of one rule that are told, and maxTracedBytes the values
-	// of all of them together.
+	// maxTraced bounds the changes of one rule, and maxTracedBytes the size of all values.
 	maxTraced      = 100
 	maxTracedBytes = 256 << 10
 )
 
-// Trace applies rules as Apply does, and tells what each of them does. The one that fails
-// is the last. An error of a context that ended is an expression.ErrInterrupted.
+// Trace is Apply that also returns the effect of each rule. A failed rule is the last one. If the
+// context ends, the error is an expression.ErrInterrupted.
 func (e *Engine) Trace(ctx context.Context, object []byte, inputs []Input) ([]Effect, error) {
 	t := &trace{room: maxTracedBytes}
 	_, err := e.apply(ctx, object, inputs, t)
 	if t.failed && ctx.Err() == nil {
-		err = nil // an Effect says it
+		err = nil // the error is in an Effect
 	}
 	return t.effects, err
 }
 
-// trace has what rules did. A nil trace notes nothing.
+// trace records the effects of rules. A nil trace records nothing.
 type trace struct {
 	effects []Effect
 	room    int
 	failed  bool
 }
 
-func (t *trace) begin(customizer string, of *rule) {
+func (t *trace) begin(customizer string, rule *rule) {
 	if t != nil {
-		t.effects = append(t.effects, Effect{Customizer: customizer, Rule: of.index, Path: of.text})
+		t.effects = append(t.effects, Effect{Customizer: customizer, Rule: rule.index, Path: rule.text})
 	}
 }
 
@@ -65,9 +63,9 @@ func (t *trace) fail(err *RuleError) {
 	}
 }
 
-// note notes the value that comes to a place, which still has the one before; nil: it is
-// removed. What is noted is a copy, since later rules change values in place.
-func (t *trace) note(p place, after any) {
+// record records the value that a rule sets at a place, whose value is still the previous one; nil: it is
+// removed. It copies both values, since later rules change them in place.
+func (t *trace) record(p place, after any) {
 	if t == nil {
 		return
 	}
@@ -76,7 +74,7 @@ func (t *trace) note(p place, after any) {
 		e.Omitted++
 		return
 	}
-	c := Change{At: describe(p.at)}
+	c := Change{At: describe(p.location)}
 	if p.there {
 		c.Before = expression.Encode(p.value)
 	}

@@ -13,37 +13,37 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
 )
 
-// CheckTypes says what of a rule, which Check has nothing against, can't be right for the
-// objects of a kind, by its schema: paths and expressions that name fields that there are
-// not, and values of another type. What the schema does not say is right.
-func (e *Engine) CheckTypes(of v1alpha1.Rule, kind *openapi.Schema, at *field.Path) *field.Error {
-	r, bad := e.rule(0, of)
+// CheckTypes checks a rule, which must be valid by Check, against the schema of a kind. It returns
+// an error for paths and expressions with unknown fields, and for values of another type. Where the
+// schema is open, everything is valid.
+func (e *Engine) CheckTypes(rule v1alpha1.Rule, kind *openapi.Schema, fieldPath *field.Path) *field.Error {
+	r, bad := e.rule(0, rule)
 	if bad != nil {
-		return nil //nolint:nilerr // Check says it
+		return nil //nolint:nilerr // Check returns the error
 	}
 	target, err := schemaAt(kind, r.path.segments)
 	if err != nil {
-		return field.Invalid(at.Child("path"), of.Path, err.Error())
+		return field.Invalid(fieldPath.Child("path"), rule.Path, err.Error())
 	}
-	takes := target
+	expected := target
 	if r.path.appends {
 		if target != nil && target.Type != "array" {
-			return field.Invalid(at.Child("path"), of.Path, fmt.Sprintf("appends to %s, which is no list", typecheck.NameOf(target)))
+			return field.Invalid(fieldPath.Child("path"), rule.Path, fmt.Sprintf("appends to %s, which is no list", typecheck.NameOf(target)))
 		}
-		takes = itemsOf(target)
+		expected = itemsOf(target)
 	}
 	switch {
-	case of.Value != nil:
-		if err := fits(r.value, takes, ""); err != nil {
-			return field.Invalid(at.Child("value"), string(of.Value.Raw), err.Error())
+	case rule.Value != nil:
+		if err := fits(r.value, expected, ""); err != nil {
+			return field.Invalid(fieldPath.Child("value"), string(rule.Value.Raw), err.Error())
 		}
-	case of.Expression != "":
-		gives, err := e.language.checker.Check(of.Expression, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varSelf, Schema: target}})
+	case rule.Expression != "":
+		result, err := e.language.checker.Check(rule.Expression, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varSelf, Schema: target}})
 		if err == nil {
-			err = typecheck.Gives(gives, takes)
+			err = typecheck.Gives(result, expected)
 		}
 		if err != nil {
-			return field.Invalid(at.Child("expression"), of.Expression, err.Error())
+			return field.Invalid(fieldPath.Child("expression"), rule.Expression, err.Error())
 		}
 	}
 	return nil
@@ -56,28 +56,28 @@ func itemsOf(s *openapi.Schema) *openapi.Schema {
 	return s.Items
 }
 
-// schemaAt is the schema at a path; it fails if it leads to a field that there is not.
+// schemaAt returns the schema at a path; it fails if the path selects an unknown field.
 func schemaAt(s *openapi.Schema, segments []*spec.Segment) (*openapi.Schema, error) {
 	for _, segment := range segments {
 		if s == nil {
 			return nil, nil
 		}
-		switch by := segment.Selectors()[0].(type) {
+		switch selector := segment.Selectors()[0].(type) {
 		case spec.Name:
 			if s.Type != "object" {
-				return nil, fmt.Errorf("field %q is of %s, not of an object", string(by), typecheck.NameOf(s))
+				return nil, fmt.Errorf("field %q is of %s, not of an object", string(selector), typecheck.NameOf(s))
 			}
-			below, ok := s.Field(string(by))
+			below, ok := s.Field(string(selector))
 			if !ok {
-				return nil, typecheck.NoField(s, string(by))
+				return nil, typecheck.NoField(s, string(selector))
 			}
 			s = below
 		case spec.Index:
 			if s.Type != "array" {
-				return nil, fmt.Errorf("element %d is of %s, not of a list", int(by), typecheck.NameOf(s))
+				return nil, fmt.Errorf("element %d is of %s, not of a list", int(selector), typecheck.NameOf(s))
 			}
 			s = s.Items
-		default: // all or some of the elements or fields
+		default: // all or some elements or fields
 			switch s.Type {
 			case "array":
 				s = s.Items
@@ -91,13 +91,13 @@ func schemaAt(s *openapi.Schema, segments []*spec.Segment) (*openapi.Schema, err
 	return s, nil
 }
 
-// fits fails if a value, as expression.Decode gives it, can't be where a schema is, at a place below.
-func fits(v any, s *openapi.Schema, at string) error {
+// fits returns an error if a value, in the form of expression.Decode, does not match a schema.
+func fits(v any, s *openapi.Schema, place string) error {
 	if s == nil || s.Type == "" || v == nil {
 		return nil
 	}
 	if is := typeOf(v); is != s.Type && (is != "number" || s.Type != "integer") {
-		return fmt.Errorf("%sis %s, where %s belongs", at, kindOf(v), typecheck.NameOf(s))
+		return fmt.Errorf("%sis %s, where %s belongs", place, kindOf(v), typecheck.NameOf(s))
 	}
 	switch v := v.(type) {
 	case map[string]any:
@@ -120,7 +120,7 @@ func fits(v any, s *openapi.Schema, at string) error {
 	return nil
 }
 
-// typeOf is the type of a value in a schema; a number may be an integer.
+// typeOf returns the type of a value in a schema; a number may be an integer.
 func typeOf(v any) string {
 	switch v.(type) {
 	case map[string]any:

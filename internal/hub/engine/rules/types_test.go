@@ -68,11 +68,11 @@ func customSchema(t testing.TB) *openapi.Schema {
 		t.Fatal(err)
 	}
 	all, err := openapi.Schemas(packed)
-	of := all[schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Camera"}]
-	if err != nil || of == nil {
+	kind := all[schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Camera"}]
+	if err != nil || kind == nil {
 		t.Fatalf("the schema of cameras: %v", err)
 	}
-	return of
+	return kind
 }
 
 // typeCases are rules, PATH = EXPRESSION or PATH := VALUE as JSON, and what is found of them;
@@ -196,7 +196,7 @@ func TestTypesOfScenarios(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var of *openapi.Schema
+		var kind *openapi.Schema
 		for i, f := range archive.Files {
 			words := strings.Fields(f.Name)
 			if words[0] == "object" {
@@ -205,11 +205,11 @@ func TestTypesOfScenarios(t *testing.T) {
 					t.Fatal(err)
 				}
 				gvk := schema.FromAPIVersionAndKind(object.APIVersion, object.Kind)
-				if of = nil; !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") {
+				if kind = nil; !strings.Contains(gvk.Group, ".") || strings.HasSuffix(gvk.Group, ".k8s.io") {
 					if schemas[gvk] == nil {
 						schemas[gvk] = builtinSchema(t, gvk)
 					}
-					of = schemas[gvk]
+					kind = schemas[gvk]
 				}
 			}
 			if words[0] != "customizer" || strings.Contains(archiveText(archive.Files[i:]), " is held --") {
@@ -221,7 +221,7 @@ func TestTypesOfScenarios(t *testing.T) {
 			}
 			for _, rule := range spec.Rules {
 				checked++
-				if err := e.CheckTypes(rule, of, nil); err != nil {
+				if err := e.CheckTypes(rule, kind, nil); err != nil {
 					t.Errorf("%s: %v", file, err)
 				}
 			}
@@ -239,11 +239,11 @@ func archiveText(files []txtar.File) string {
 // BenchmarkTypes is the check of one expression by one schema.
 func BenchmarkTypes(b *testing.B) {
 	e := newEngine(b)
-	of := builtinSchema(b, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
+	kind := builtinSchema(b, schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"})
 	rule := typeRule(b, "$.spec.replicas = object.spec.template.spec.containers.filter(c, c.name != '').size() + self")
 	for b.Loop() {
 		e.language.checker.Forget()
-		if err := e.CheckTypes(rule, of, nil); err != nil {
+		if err := e.CheckTypes(rule, kind, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -9,43 +9,43 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// uses is what an expression uses of a variable: fields, what it uses of these, and so on.
-// One without fields is used as a whole, but at the top: there it is not used.
+// uses describes what an expression uses of a variable: fields, their fields, and so on. Below the
+// top, uses without fields means the whole value; at the top, it means nothing.
 type uses struct {
 	whole  bool
-	fields map[part]*uses
+	fields map[fieldName]*uses
 }
 
-// part names a field: by its name, or as the text that is at a path of the location, which
-// is a JSON list.
-type part struct{ name, by string }
+// fieldName is the name of a field, or the path in a location of the text that is the name. The
+// path is a JSON list.
+type fieldName struct{ name, path string }
 
 func (u uses) none() bool { return !u.whole && len(u.fields) == 0 }
 
-// has says that something may be used of a field.
-func (u uses) has(name string) bool {
-	if u.whole || u.fields[part{name: name}] != nil {
+// mayUse reports whether a field may be used.
+func (u uses) mayUse(name string) bool {
+	if u.whole || u.fields[fieldName{name: name}] != nil {
 		return true
 	}
 	for p := range u.fields {
-		if p.by != "" {
+		if p.path != "" {
 			return true
 		}
 	}
 	return false
 }
 
-// add adds what is at a path.
-func (u *uses) add(path []part) {
+// add adds the value at a path.
+func (u *uses) add(path []fieldName) {
 	for _, p := range path {
 		u = u.field(p)
 	}
 	u.whole = true
 }
 
-func (u *uses) field(p part) *uses {
+func (u *uses) field(p fieldName) *uses {
 	if u.fields == nil {
-		u.fields = map[part]*uses{}
+		u.fields = map[fieldName]*uses{}
 	}
 	if u.fields[p] == nil {
 		u.fields[p] = &uses{}
@@ -60,23 +60,23 @@ func (u *uses) merge(o uses) {
 	}
 }
 
-// at is what is used at a location with some values; nil leaves out what only these tell.
-func (u uses) at(values map[string]any) uses {
+// resolve replaces paths in a location by the names in its values; nil leaves these fields out.
+func (u uses) resolve(values map[string]any) uses {
 	here := uses{whole: u.whole}
 	for p, below := range u.fields {
 		name := p.name
-		if p.by != "" {
+		if p.path != "" {
 			var ok bool
-			if name, ok = textAt(values, p.by); !ok {
-				continue // nothing has such a key: the expression fails before, or there
+			if name, ok = textAt(values, p.path); !ok {
+				continue // no field has this name: the expression fails
 			}
 		}
-		here.field(part{name: name}).merge(below.at(values))
+		here.field(fieldName{name: name}).merge(below.resolve(values))
 	}
 	return here
 }
 
-// textAt is the text at a path of a location's values.
+// textAt returns the text at a path in a location's values.
 func textAt(values map[string]any, path string) (text string, ok bool) {
 	var names []string
 	if json.Unmarshal([]byte(path), &names) != nil {
@@ -91,13 +91,13 @@ func textAt(values map[string]any, path string) (text string, ok bool) {
 	return text, ok
 }
 
-// byLocation is the part of what is used that a location's values tell.
+// byLocation returns the part that depends on the location's values.
 func (u uses) byLocation() (some uses) {
 	if u.whole {
 		return some
 	}
 	for p, below := range u.fields {
-		if p.by != "" {
+		if p.path != "" {
 			some.field(p).merge(*below)
 		} else if deeper := below.byLocation(); !deeper.none() {
 			some.field(p).merge(deeper)
@@ -106,8 +106,7 @@ func (u uses) byLocation() (some uses) {
 	return some
 }
 
-// pick is the part of a value that is used. An expression that uses no more than that
-// can't tell it from the whole.
+// pick returns the used part of a value. For the expression, it is equivalent to the whole value.
 func (u uses) pick(v any) any {
 	fields, ok := v.(map[string]any)
 	if u.whole || !ok {
@@ -115,28 +114,28 @@ func (u uses) pick(v any) any {
 	}
 	picked := map[string]any{}
 	for p, below := range u.fields {
-		if value, ok := fields[p.name]; ok && p.by == "" {
+		if value, ok := fields[p.name]; ok && p.path == "" {
 			picked[p.name] = below.pick(value)
 		}
 	}
 	return picked
 }
 
-// using collects what an expression uses of variables.
+// using collects the uses of variables in an expression.
 type using struct {
 	all map[string]*uses
-	// bound are the variables of the comprehensions around.
+	// bound are the variables of the enclosing comprehensions.
 	bound []string
 }
 
-func (u *using) of(variable string) uses {
+func (u *using) usesOf(variable string) uses {
 	if found := u.all[variable]; found != nil {
 		return *found
 	}
 	return uses{}
 }
 
-// expression adds what an expression uses.
+// expression adds the uses of an expression.
 func (u *using) expression(e ast.Expr) {
 	if variable, path, ok := u.chain(e); ok {
 		u.add(variable, path)
@@ -182,8 +181,7 @@ func (u *using) expressions(all []ast.Expr) {
 	}
 }
 
-// contains adds what is used by asking for one key of a map; ok is false if it is another
-// question.
+// contains adds the use of one key of a map by the operator in; ok is false for other operands.
 func (u *using) contains(args []ast.Expr) (ok bool) {
 	variable, path, ok := u.chain(args[1])
 	if !ok {
@@ -196,7 +194,7 @@ func (u *using) contains(args []ast.Expr) (ok bool) {
 	return ok
 }
 
-func (u *using) add(variable string, path []part) {
+func (u *using) add(variable string, path []fieldName) {
 	if u.all == nil {
 		u.all = map[string]*uses{}
 	}
@@ -206,25 +204,25 @@ func (u *using) add(variable string, path []part) {
 	u.all[variable].add(path)
 	for _, p := range path {
 		var names []string
-		if p.by != "" && json.Unmarshal([]byte(p.by), &names) == nil {
-			of := make([]part, len(names))
+		if p.path != "" && json.Unmarshal([]byte(p.path), &names) == nil {
+			chain := make([]fieldName, len(names))
 			for i, name := range names {
-				of[i].name = name
+				chain[i].name = name
 			}
-			u.add(varLocation, of)
+			u.add(varLocation, chain)
 		}
 	}
 }
 
-// chain is the variable and the path below it that an expression is; ok is false if it is
-// anything else.
-func (u *using) chain(e ast.Expr) (variable string, path []part, ok bool) {
+// chain returns the variable and the path below it, if the expression is a field of a variable; ok
+// is false otherwise.
+func (u *using) chain(e ast.Expr) (variable string, path []fieldName, ok bool) {
 	switch e.Kind() {
 	case ast.IdentKind:
 		return e.AsIdent(), nil, !slices.Contains(u.bound, e.AsIdent())
 	case ast.SelectKind:
 		variable, path, ok = u.chain(e.AsSelect().Operand())
-		return variable, append(path, part{name: e.AsSelect().FieldName()}), ok
+		return variable, append(path, fieldName{name: e.AsSelect().FieldName()}), ok
 	case ast.CallKind:
 		call := e.AsCall()
 		if !slices.Contains([]string{operators.Index, operators.OptIndex, operators.OptSelect}, call.FunctionName()) || len(call.Args()) != 2 {
@@ -239,23 +237,23 @@ func (u *using) chain(e ast.Expr) (variable string, path []part, ok bool) {
 	return "", nil, false
 }
 
-// key is the field of a variable, or below it, that an expression names: by a literal, or
-// for data by a value of the location.
-func (u *using) key(variable string, e ast.Expr) (p part, ok bool) {
+// key returns the field that an expression names: by a literal or, for data, by a value of the
+// location.
+func (u *using) key(variable string, e ast.Expr) (p fieldName, ok bool) {
 	if e.Kind() == ast.LiteralKind {
 		name, ok := e.AsLiteral().(types.String)
-		return part{name: string(name)}, ok
+		return fieldName{name: string(name)}, ok
 	}
 	if variable != varData {
-		return part{}, false
+		return fieldName{}, false
 	}
-	of, path, ok := u.chain(e)
-	if !ok || of != varLocation || len(path) == 0 {
-		return part{}, false
+	base, path, ok := u.chain(e)
+	if !ok || base != varLocation || len(path) == 0 {
+		return fieldName{}, false
 	}
 	names := make([]string, len(path))
 	for i, p := range path {
 		names[i] = p.name
 	}
-	return part{by: canonical(names)}, true
+	return fieldName{path: canonical(names)}, true
 }
