@@ -6,20 +6,20 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// accumulator is the Partial of values that come and go.
+// accumulator maintains the Partial of values that are added and removed.
 type accumulator struct {
 	p Partial
-	// values counts each of them, in order, if the least or the most are asked for.
+	// values counts each value, in order; for MIN and MAX only.
 	values *btree.BTreeG[counted]
 }
 
-// counted is a value, and how often it is there.
+// counted is a value and its number.
 type counted struct {
 	Value
 	n int64
 }
 
-// degree is that of the trees of a group, which are mostly small.
+// degree is the degree of the trees of a group, which are mostly small.
 const degree = 8
 
 func newAccumulator(as v1alpha1.SummaryCombineType) accumulator {
@@ -36,57 +36,57 @@ func (a *accumulator) add(v Value, n int64) {
 		return
 	}
 	a.p.count += n
-	p := a.p.part(v.family)
+	p := a.p.familyPartial(v.family)
 	p.n += n
 	if v.family == quantity {
 		a.p.formats[v.format] += n
 	}
 	switch {
 	case a.values != nil:
-		was, _ := a.values.Get(counted{Value: v})
-		if was.n+n == 0 {
+		old, _ := a.values.Get(counted{Value: v})
+		if old.n+n == 0 {
 			a.values.Delete(counted{Value: v})
 		} else {
-			a.values.Set(counted{v, was.n + n})
+			a.values.Set(counted{v, old.n + n})
 		}
 	case v.family.adds():
-		by := v.of
+		delta := v.amount
 		if n < 0 {
-			by = by.negated()
+			delta = delta.negated()
 		}
-		p.sum = p.sum.plus(by)
+		p.sum = p.sum.plus(delta)
 	}
 }
 
-// adds says that values of the family can be added up.
+// adds reports whether values of the family can be added.
 func (f family) adds() bool { return f == number || f == quantity || f == duration }
 
-// ordered says that one of two values of the family is the lesser one for people.
+// ordered reports whether values of the family have a meaningful order.
 func (f family) ordered() bool { return f.adds() || f == instant || f == text }
 
-// partial is what the values come to.
+// partial returns the combination of the values.
 func (a *accumulator) partial() Partial {
 	if a.values == nil {
 		return a.p
 	}
 	p := Partial{count: a.p.count, formats: a.p.formats}
-	for _, one := range a.p.of {
+	for _, one := range a.p.families {
 		if one.n > 0 {
 			one.least, one.most = a.edges(one.family)
-			p.of = append(p.of, one)
+			p.families = append(p.families, one)
 		}
 	}
 	return p
 }
 
-// edges are the least and the most value of a family, of which there are some.
+// edges returns the least and the greatest value of a family that has values.
 func (a *accumulator) edges(f family) (least, most *Value) {
 	first, _ := a.values.Min()
 	last, _ := a.values.Max()
 	if first.family == f && last.family == f {
 		return &first.Value, &last.Value
 	}
-	a.values.Scan(func(c counted) bool { // of a mixture
+	a.values.Scan(func(c counted) bool { // several families
 		if c.family == f {
 			if least == nil {
 				least = &c.Value

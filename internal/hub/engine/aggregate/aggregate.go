@@ -1,13 +1,13 @@
-// Package aggregate makes a table of many objects, each at each of its locations: rows of
-// what a Summary selects, or of groups and what their values come to together.
+// Package aggregate computes the tables of Summaries over many objects, each at each of its
+// locations. The rows are the selected objects, or groups with combinations of their values.
 //
-// A Summary is a Definition and a State: what each object at each location contributes is put
-// into the State, which keeps its rows up to date at a cost that does not depend on their
-// number, and always is as if everything was counted anew. What groups come to can be merged
-// with the same of other States, exactly and in any order, so that a hub can sum up others.
+// A Summary is a Definition and a State. Contributions of objects at locations are put into the
+// State. It updates its rows at a cost that does not depend on their number, and is always equal to
+// a full computation. Groups of several States can be merged, exactly and in any order, so that a
+// hub can sum up others.
 //
-// It must never know where objects come from, nor have a clock, a client or a log. Only the
-// hub links it.
+// The package must never depend on the source of objects, nor have a clock, a client or a logger.
+// Only the hub links it.
 package aggregate
 
 import (
@@ -31,28 +31,27 @@ func (p Pair) compare(o Pair) int {
 	return cmp.Or(strings.Compare(p.Path, o.Path), strings.Compare(string(p.Location), string(o.Location)))
 }
 
-// MaxBytes bounds what one State holds, in bytes.
+// MaxBytes bounds the size of a State, in bytes.
 const MaxBytes = 16 << 20
 
-// State is what a Summary counts. It is not safe for concurrent use.
+// State holds the contributions to a Summary. It is not safe for concurrent use.
 type State struct {
 	*Definition
 	pairs  map[Pair]*entry
 	groups map[string]*group
-	// order has the groups in the order of rows, failing the pairs that fail, by location.
+	// order holds the groups in the order of rows, and failing the failed pairs by location.
 	order   *btree.BTreeG[*group]
 	failing *btree.BTreeG[failure]
-	// traits are those of all groups as they were looked at last, touched those that have
-	// changed since.
+	// traits counts the traits of all groups, except for changes of the touched ones.
 	traits  []traits
 	touched map[*group]struct{}
-	// at counts by location what is in the rows.
-	at   map[key.Location]int64
-	n    int64
-	size int
+	// byLocation counts the pairs in the rows by location.
+	byLocation map[key.Location]int64
+	n          int64
+	size       int
 }
 
-// entry is a pair that is in the rows, or fails; of one that is left out there is none.
+// entry is a pair that is in the rows or has failed. Filtered pairs have none.
 type entry struct {
 	group   *group
 	values  []Value
@@ -62,13 +61,13 @@ type entry struct {
 
 // group is a row.
 type group struct {
-	// key identifies it; of a selected row, it is the pair's.
+	// key identifies the group; for a selected row, it is that of the pair.
 	key   string
 	pair  Pair
 	keys  []Value
 	n     int64
 	accus []accumulator
-	// traits are those that are counted of it; nil if it has not been looked at.
+	// traits are the counted traits of the group; nil if they are not counted yet.
 	traits []trait
 }
 
@@ -77,10 +76,10 @@ type failure struct {
 	path, message string
 }
 
-// NewState makes a State that has nothing.
+// NewState returns an empty State.
 func NewState(d *Definition) *State {
 	s := &State{
-		Definition: d, pairs: map[Pair]*entry{}, groups: map[string]*group{}, at: map[key.Location]int64{},
+		Definition: d, pairs: map[Pair]*entry{}, groups: map[string]*group{}, byLocation: map[key.Location]int64{},
 		traits: make([]traits, d.columns()), touched: map[*group]struct{}{},
 	}
 	options := btree.Options{NoLocks: true, Degree: degree}
@@ -93,18 +92,18 @@ func NewState(d *Definition) *State {
 	return s
 }
 
-// Set replaces what a pair contributes. changed says that the rows, or what is said of them,
-// may be others.
+// Set replaces the contribution of a pair. changed reports whether the rows or the errors may have
+// changed.
 func (s *State) Set(p Pair, c Contribution) (changed bool) {
-	was := s.pairs[p]
-	if was != nil && c.Failure == was.failure && (c.Failure != "" || c.in && s.same(was, &c)) {
+	old := s.pairs[p]
+	if old != nil && c.Failure == old.failure && (c.Failure != "" || c.in && s.same(old, &c)) {
 		return false
 	}
-	if was != nil {
-		s.take(p, was)
+	if old != nil {
+		s.take(p, old)
 	}
 	if !c.in && c.Failure == "" {
-		return was != nil
+		return old != nil
 	}
 	e := &entry{failure: c.Failure, size: c.size()}
 	s.pairs[p] = e
@@ -122,22 +121,22 @@ func (s *State) Set(p Pair, c Contribution) (changed bool) {
 	for i := range c.values {
 		e.group.accus[i].add(c.values[i], 1)
 	}
-	s.at[p.Location]++
+	s.byLocation[p.Location]++
 	s.n++
 	return true
 }
 
-// onlyCounts says that all values of all pairs are alike.
+// onlyCounts reports whether all columns only count, so that values need not be stored.
 func (s *State) onlyCounts() bool {
 	return !slices.ContainsFunc(s.combined, func(c column) bool { return c.program != nil })
 }
 
-// same says that an entry, which did not fail, has what is contributed.
+// same reports whether an entry, which has not failed, equals a contribution.
 func (s *State) same(e *entry, c *Contribution) bool {
 	return e.group != nil && compareAll(e.group.keys, c.keys) == 0 && (s.onlyCounts() || compareAll(e.values, c.values) == 0)
 }
 
-// Remove takes what a pair contributes.
+// Remove removes the contribution of a pair.
 func (s *State) Remove(p Pair) (changed bool) { return s.Set(p, Contribution{}) }
 
 func (s *State) take(p Pair, e *entry) {
@@ -156,19 +155,19 @@ func (s *State) take(p Pair, e *entry) {
 	}
 	s.touched[e.group] = struct{}{}
 	if e.group.n--; e.group.n == 0 {
-		s.tally(s.traits, e.group.traits, -1)
+		s.countTraits(s.traits, e.group.traits, -1)
 		delete(s.touched, e.group)
 		delete(s.groups, e.group.key)
 		s.order.Delete(e.group)
 		s.size -= e.group.size()
 	}
-	if s.at[p.Location]--; s.at[p.Location] == 0 {
-		delete(s.at, p.Location)
+	if s.byLocation[p.Location]--; s.byLocation[p.Location] == 0 {
+		delete(s.byLocation, p.Location)
 	}
 	s.n--
 }
 
-// group is the group of a pair with some keys.
+// group returns the group of a pair with some keys.
 func (s *State) group(p Pair, keys []Value) *group {
 	var k string
 	if s.selects {
@@ -194,36 +193,36 @@ func (s *State) group(p Pair, keys []Value) *group {
 	return g
 }
 
-// looked are the traits of all groups, of which those are looked at that have changed.
-func (s *State) looked() []traits {
+// updatedTraits returns the traits of all groups, after an update for the changed ones.
+func (s *State) updatedTraits() []traits {
 	for g := range s.touched {
-		s.tally(s.traits, g.traits, -1)
+		s.countTraits(s.traits, g.traits, -1)
 		r := g.row()
 		g.traits = s.traitsOf(&r, g.traits)
-		s.tally(s.traits, g.traits, 1)
+		s.countTraits(s.traits, g.traits, 1)
 	}
 	s.touched = map[*group]struct{}{}
 	return s.traits
 }
 
-// size is about how many bytes it has.
+// size returns the approximate size in bytes.
 func (g *group) size() int {
 	const itself, accu = 240, 160
 	return itself + len(g.key) + accu*len(g.accus)
 }
 
-// Full says that it holds more than it may.
+// Full reports whether the State exceeds its limit.
 func (s *State) Full() bool { return s.size > MaxBytes }
 
-// Bytes is about how many bytes it holds.
+// Bytes returns the approximate size in bytes.
 func (s *State) Bytes() int { return s.size }
 
-// Pairs calls fn for all pairs that are in the rows or fail.
+// Pairs calls fn for all pairs that are in the rows or have failed.
 func (s *State) Pairs(fn func(Pair)) {
 	for p := range s.pairs {
 		fn(p)
 	}
 }
 
-// At is how many objects of a location are in the rows.
-func (s *State) At(l key.Location) int64 { return s.at[l] }
+// At returns how many objects of a location are in the rows.
+func (s *State) At(l key.Location) int64 { return s.byLocation[l] }

@@ -49,14 +49,14 @@ func asJSON(v any) string {
 	return string(b)
 }
 
-// said is all that a State says.
-func said(s *State, stale func(key.Location) bool) string {
+// stateText returns the table of a State as text.
+func stateText(s *State, stale func(key.Location) bool) string {
 	var st v1alpha1.SummaryStatus
 	c := s.Status(&st, stale)
 	return asJSON(st) + " " + c.Reason
 }
 
-// table is what a State shows of its rows alone.
+// table returns the rows of a State as text.
 func table(s *State) string {
 	var st v1alpha1.SummaryStatus
 	c := s.Status(&st, never)
@@ -90,24 +90,24 @@ func specs() []v1alpha1.SummarySpec {
 }
 
 func drawInput(t *rapid.T, l key.Location) Input {
-	of := func(name string, values ...string) string {
+	choose := func(name string, values ...string) string {
 		return fmt.Sprintf("%q:%s,", name, rapid.SampledFrom(values).Draw(t, name))
 	}
 	object := "{"
 	if rapid.IntRange(0, 9).Draw(t, "whole") > 0 {
-		object += of("n", "0", "1", "-7", "0.1", "0.2", "0.30000000000000004", "1e300", "-1e300", "1e-300", "9007199254740993", "9223372036854775807")
-		object += of("q", `"1"`, `"100m"`, `"1Gi"`, `"1.5Gi"`, `"-3"`, `"1e3"`, `"1n"`, `"0"`)
-		object += of("d", `"1h"`, `"3ns"`, `"-1m"`, `"2562047h"`)
-		object += of("t", `"2026-01-01T00:00:00Z"`, `"2026-01-01T00:00:00.5Z"`, `"0001-01-01T00:00:00Z"`)
-		object += of("f", "true", "true", "false")
+		object += choose("n", "0", "1", "-7", "0.1", "0.2", "0.30000000000000004", "1e300", "-1e300", "1e-300", "9007199254740993", "9223372036854775807")
+		object += choose("q", `"1"`, `"100m"`, `"1Gi"`, `"1.5Gi"`, `"-3"`, `"1e3"`, `"1n"`, `"0"`)
+		object += choose("d", `"1h"`, `"3ns"`, `"-1m"`, `"2562047h"`)
+		object += choose("t", `"2026-01-01T00:00:00Z"`, `"2026-01-01T00:00:00.5Z"`, `"0001-01-01T00:00:00Z"`)
+		object += choose("f", "true", "true", "false")
 	}
-	object += of("g", `"a"`, `"b"`, "null", "1", "1.0", "true", `["x"]`) + of("m", "1", `"text"`, "null")
+	object += choose("g", `"a"`, `"b"`, "null", "1", "1.0", "true", `["x"]`) + choose("m", "1", `"text"`, "null")
 	object = strings.TrimSuffix(object, ",") + "}"
 	return Input{Object: NewTree([]byte(object)), At: Location(l, nil, nil), Sync: Sync{Applied: rapid.Bool().Draw(t, "applied")}.Values()}
 }
 
-// TestStateEqualsRecomputation: what a State says after any stream of changes is what one says
-// that is shown only what there is, in any order.
+// TestStateEqualsRecomputation: the table of a State after any sequence of changes equals that of a
+// new State with the same content, added in any order.
 func TestStateEqualsRecomputation(t *testing.T) {
 	l := newLanguage(t)
 	seeds.Check(t, func(t *rapid.T) {
@@ -116,9 +116,9 @@ func TestStateEqualsRecomputation(t *testing.T) {
 		locations := []key.Location{"a", "b", "c"}
 		for range rapid.IntRange(0, 40).Draw(t, "changes") {
 			p := Pair{fmt.Sprint(rapid.IntRange(0, 4).Draw(t, "object")), rapid.SampledFrom(locations).Draw(t, "location")}
-			before, looks := "", rapid.Bool().Draw(t, "looks") // or else changes come together
-			if looks {
-				before = said(s, never)
+			before, isShown := "", rapid.Bool().Draw(t, "looks") // or else changes come together
+			if isShown {
+				before = stateText(s, never)
 			}
 			var changed bool
 			if rapid.IntRange(0, 3).Draw(t, "remove") == 0 {
@@ -128,8 +128,8 @@ func TestStateEqualsRecomputation(t *testing.T) {
 				there[p] = d.Contribute(drawInput(t, p.Location))
 				changed = s.Set(p, there[p])
 			}
-			if looks && !changed && said(s, never) != before {
-				t.Fatalf("it says that nothing has changed:\n%s\n%s", before, said(s, never))
+			if isShown && !changed && stateText(s, never) != before {
+				t.Fatalf("it says that nothing has changed:\n%s\n%s", before, stateText(s, never))
 			}
 		}
 		anew, order := NewState(d), rapid.Permutation(pairsOf(there)).Draw(t, "order")
@@ -137,7 +137,7 @@ func TestStateEqualsRecomputation(t *testing.T) {
 			anew.Set(p, there[p])
 		}
 		stale := func(l key.Location) bool { return l == "b" }
-		if got, want := said(s, stale), said(anew, stale); got != want {
+		if got, want := stateText(s, stale), stateText(anew, stale); got != want {
 			t.Fatalf("incrementally\n%s\nanew\n%s", got, want)
 		}
 		if got, want := table(s), shown(d, s.Rows()); got != want {
@@ -166,19 +166,19 @@ func TestMerge(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		d := compile(t, l, rapid.SampledFrom(specs()).Draw(t, "spec"))
 		const hubs = 4
-		all, parts := NewState(d), [hubs]*State{}
-		for i := range parts {
-			parts[i] = NewState(d)
+		all, perHub := NewState(d), [hubs]*State{}
+		for i := range perHub {
+			perHub[i] = NewState(d)
 		}
 		for i := range rapid.IntRange(0, 20).Draw(t, "pairs") {
 			p := Pair{fmt.Sprint(i), "a"}
 			c := d.Contribute(drawInput(t, p.Location))
 			all.Set(p, c)
-			parts[rapid.IntRange(0, hubs-1).Draw(t, "hub")].Set(p, c)
+			perHub[rapid.IntRange(0, hubs-1).Draw(t, "hub")].Set(p, c)
 		}
 		var rows [][]Row
 		for _, i := range rapid.Permutation([]int{0, 1, 2, 3}).Draw(t, "order") {
-			rows = append(rows, parts[i].Rows())
+			rows = append(rows, perHub[i].Rows())
 		}
 		for len(rows) > 1 {
 			i := rapid.IntRange(0, len(rows)-2).Draw(t, "bracket")
@@ -218,13 +218,13 @@ func TestSumsAreExact(t *testing.T) {
 			if want == nil {
 				continue
 			}
-			if got, _ := row.partials[i].result(d.combined[i].as); got.of.rat().Cmp(want) != 0 {
-				t.Fatalf("%v: %s is %s, want %s", texts, d.combined[i].as, got.of.text(), want)
+			if got, _ := row.partials[i].result(d.combined[i].as); got.amount.rat().Cmp(want) != 0 {
+				t.Fatalf("%v: %s is %s, want %s", texts, d.combined[i].as, got.amount.text(), want)
 			}
 		}
 		average, _ := row.partials[1].result("AVG")
 		want, _ := new(big.Rat).Quo(sum, big.NewRat(int64(len(texts)), 1)).Float64()
-		got, _ := average.of.rat().Float64()
+		got, _ := average.amount.rat().Float64()
 		if d := got - want; d > 1e-9*max(1, want, -want) || -d > 1e-9*max(1, want, -want) {
 			t.Fatalf("%v: the average is %v, want %v", texts, got, want)
 		}
@@ -266,18 +266,18 @@ func TestHostileExpressions(t *testing.T) {
 	}
 }
 
-// TestKnown: what is known from another Summary is what a Summary would have found, costs
-// nothing again, and counts all the same towards what its expressions may cost.
+// TestKnown: a cached result equals a computed one, has no cost, and counts towards the limit of a
+// Summary like a computed one.
 func TestKnown(t *testing.T) {
 	l := newLanguage(t)
 	seeds.Check(t, func(t *rapid.T) {
-		of := drawInput(t, "a")
-		known := of
+		input := drawInput(t, "a")
+		known := input
 		known.Known = Known{}
 		for range 2 {
 			for _, spec := range specs() {
 				d := compile(t, l, spec)
-				want, got := d.Contribute(of), d.Contribute(known)
+				want, got := d.Contribute(input), d.Contribute(known)
 				if got.Failure != want.Failure || got.in != want.in || compareAll(got.keys, want.keys) != 0 || compareAll(got.values, want.values) != 0 || got.Cost > want.Cost {
 					t.Fatalf("%+v\ninstead of\n%+v", got, want)
 				}

@@ -9,17 +9,18 @@ import (
 	"gopkg.in/inf.v0"
 )
 
-// amount is a decimal number. All arithmetic is exact, so that no order of additions
-// matters: a sum from which all is taken again is 0.
+// amount is a decimal number. All arithmetic is exact, so the order of additions does not matter,
+// and a sum without its summands is 0.
 type amount struct {
 	small int64
-	// big is the amount if it is not a small whole number.
+	// big is the number if it is not a small integer.
 	big *inf.Dec
 }
 
 func whole(n int64) amount { return amount{small: n} }
 
-// amountOf is the shortest decimal number that is read as a float: what was written in JSON.
+// amountOf returns the shortest decimal number that is parsed as a float: the number as written in
+// JSON.
 func amountOf(f float64) amount {
 	if n := int64(f); float64(n) == f && n > math.MinInt64 && n < math.MaxInt64 {
 		return whole(n)
@@ -28,7 +29,7 @@ func amountOf(f float64) amount {
 	return exact(d)
 }
 
-// exact is the amount of a decimal number, in its one form.
+// exact returns the amount of a decimal number in canonical form.
 func exact(d *inf.Dec) amount {
 	if d.Scale() <= 0 || isWhole(d) {
 		n := new(inf.Dec).Round(d, 0, inf.RoundExact)
@@ -39,7 +40,7 @@ func exact(d *inf.Dec) amount {
 	return amount{big: shortened(d)}
 }
 
-// shortened is a number without zeros at the end of its fraction, which sums would collect.
+// shortened removes zeros at the end of the fraction, which sums would accumulate.
 func shortened(d *inf.Dec) *inf.Dec {
 	ten, left := big.NewInt(10), new(big.Int)
 	n, scale := new(big.Int).Set(d.UnscaledBig()), d.Scale()
@@ -97,10 +98,10 @@ func (a amount) compare(b amount) int {
 	return a.dec().Cmp(b.dec())
 }
 
-// isWhole says that there is no fraction.
+// isWhole reports whether there is no fraction.
 func (a amount) isWhole() bool { return a.big == nil || a.big.Scale() <= 0 }
 
-// rat is the amount as a fraction.
+// rat returns the amount as a fraction.
 func (a amount) rat() *big.Rat {
 	d := a.dec()
 	r := new(big.Rat).SetInt(d.UnscaledBig())
@@ -111,12 +112,12 @@ func (a amount) rat() *big.Rat {
 	return r.Mul(r, new(big.Rat).SetInt(unit))
 }
 
-// over is the amount divided by a number, rounded half up to some digits behind the point.
+// over returns the amount divided by a number, rounded half up to some decimal places.
 func (a amount) over(n int64, digits inf.Scale) amount {
 	return exact(new(inf.Dec).QuoRound(a.dec(), inf.NewDec(n, 0), digits, inf.RoundHalfUp))
 }
 
-// text is the amount in digits.
+// text returns the amount in digits.
 func (a amount) text() string {
 	if a.big != nil {
 		return a.big.String()
@@ -124,7 +125,7 @@ func (a amount) text() string {
 	return strconv.FormatInt(a.small, 10)
 }
 
-// size is about how many bytes it has besides itself.
+// size returns the approximate size besides the struct, in bytes.
 func (a amount) size() int {
 	if a.big == nil {
 		return 0

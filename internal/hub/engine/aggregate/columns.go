@@ -2,8 +2,8 @@ package aggregate
 
 import "orrery.dev/orrery/apis/v1alpha1"
 
-// trait is what the type of a column goes by in one value: its family, whether it has a
-// fraction, and whether it is null since what it was to be made of can't be combined.
+// trait holds the properties of a value that determine the type of its column: its family, whether
+// it has a fraction, and whether it is null because its values cannot be combined.
 type trait uint8
 
 const (
@@ -13,7 +13,7 @@ const (
 
 func traitOf(v Value, mixed bool) trait {
 	t := trait(v.family)
-	if !v.of.isWhole() {
+	if !v.amount.isWhole() {
 		t |= isFraction
 	}
 	if mixed {
@@ -22,7 +22,7 @@ func traitOf(v Value, mixed bool) trait {
 	return t
 }
 
-// traits counts those of the values of a column in all rows.
+// traits counts the traits of a column in all rows.
 type traits struct {
 	families         [families]int64
 	fractions, mixed int64
@@ -38,7 +38,7 @@ func (t *traits) add(one trait, n int64) {
 	}
 }
 
-// columns is how many columns a row has.
+// columns returns the number of columns.
 func (d *Definition) columns() int { return len(d.keys) + len(d.combined) }
 
 func (d *Definition) column(j int) column {
@@ -48,8 +48,8 @@ func (d *Definition) column(j int) column {
 	return d.combined[j-len(d.keys)]
 }
 
-// cell is the value of a row in a column; mixed says that it is null because what it is made
-// of can't be combined.
+// cell returns the value of a row in a column. mixed reports whether it is null because its values
+// cannot be combined.
 func (d *Definition) cell(r *Row, j int) (v Value, mixed bool) {
 	if j < len(d.keys) {
 		return r.keys[j], false
@@ -58,7 +58,7 @@ func (d *Definition) cell(r *Row, j int) (v Value, mixed bool) {
 	return r.partials[j].result(d.combined[j].as)
 }
 
-// traitsOf are the traits of a row's values, in memory that is given for it.
+// traitsOf returns the traits of a row's values, in the given slice.
 func (d *Definition) traitsOf(r *Row, in []trait) []trait {
 	in = in[:0]
 	for j := range d.columns() {
@@ -67,14 +67,14 @@ func (d *Definition) traitsOf(r *Row, in []trait) []trait {
 	return in
 }
 
-// tally counts the traits of a row n times, which is 1 or -1.
-func (d *Definition) tally(all []traits, of []trait, n int64) {
-	for j, one := range of {
+// countTraits adds the traits of a row n times, which is 1 or -1.
+func (d *Definition) countTraits(all []traits, rowTraits []trait, n int64) {
+	for j, one := range rowTraits {
 		all[j].add(one, n)
 	}
 }
 
-// typeOf is the type of a column whose values have some traits.
+// typeOf returns the type of a column with some traits.
 func (c column) typeOf(t *traits) v1alpha1.SummaryColumnType {
 	var known [families]bool
 	for f, n := range t.families {
@@ -89,7 +89,7 @@ func (c column) typeOf(t *traits) v1alpha1.SummaryColumnType {
 	return columnType(known, t.fractions > 0 || c.isFloat())
 }
 
-// isFloat says that its values are floats, whatever their fractions.
+// isFloat reports whether the values are floats even without fractions.
 func (c column) isFloat() bool {
-	return c.program != nil && c.as != v1alpha1.SummaryCount && c.program.gives.TypeName() == "double"
+	return c.program != nil && c.as != v1alpha1.SummaryCount && c.program.resultType.TypeName() == "double"
 }

@@ -13,62 +13,62 @@ import (
 
 // Definition is a compiled spec of a Summary. It is immutable.
 type Definition struct {
-	// Uses are the variables that it uses.
+	// Uses are the variables in the expressions.
 	Uses     Uses
 	filter   *program
 	keys     []column
 	combined []column
-	// selects says that each object at each location is a row.
+	// selects reports whether each object at each location is a row.
 	selects bool
 	limit   int
 }
 
-// column is one of a row.
+// column is one column of a row.
 type column struct {
 	name string
-	// program gives its values; nil for those that count all.
+	// program computes the values; nil to count all.
 	program *program
-	// as says how values are combined; empty if they are not.
+	// as is the combination of values; empty for keys.
 	as v1alpha1.SummaryCombineType
 }
 
-// defaultLimit is the limit of a spec that gives none.
+// defaultLimit is the limit if the spec has none.
 const defaultLimit = 100
 
-// Compile compiles a spec. Errors say which of its expressions can't be used, at a path.
-func (l *Language) Compile(spec *v1alpha1.SummarySpec, at *field.Path) (*Definition, field.ErrorList) {
-	d, _, errs := l.compileParts(spec, at)
+// Compile compiles a spec. It returns an error for each invalid expression.
+func (l *Language) Compile(spec *v1alpha1.SummarySpec, path *field.Path) (*Definition, field.ErrorList) {
+	d, _, errs := l.compileParts(spec, path)
 	if len(errs) > 0 {
 		return nil, errs
 	}
 	return d, nil
 }
 
-// compileParts also returns the expressions that can be used.
-func (l *Language) compileParts(spec *v1alpha1.SummarySpec, at *field.Path) (d *Definition, parts []Part, errs field.ErrorList) {
+// compileParts also returns the valid expressions.
+func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d *Definition, expressions []Part, errs field.ErrorList) {
 	d = &Definition{selects: len(spec.Select) > 0, limit: int(spec.Limit)}
 	if d.limit == 0 {
 		d.limit = defaultLimit
 	}
-	compile := func(source string, at *field.Path, fits func(family) error) *program {
+	compile := func(source string, path *field.Path, fits func(family) error) *program {
 		p, err := l.compile(source)
 		if err == nil {
 			err = fits(p.family())
 		}
 		if err != nil {
-			errs = append(errs, field.Invalid(at, source, err.Error()))
+			errs = append(errs, field.Invalid(path, source, err.Error()))
 			return nil
 		}
 		d.Uses = d.Uses.with(p.uses)
-		parts = append(parts, Part{Source: source, at: at, uses: p.uses, fits: fits})
+		expressions = append(expressions, Part{Source: source, path: path, uses: p.uses, fits: fits})
 		return p
 	}
 	if spec.Filter != "" {
-		d.filter = compile(spec.Filter, at.Child("filter"), filters)
+		d.filter = compile(spec.Filter, path.Child("filter"), filters)
 	}
-	keys, under := spec.GroupBy, at.Child("groupBy")
+	keys, under := spec.GroupBy, path.Child("groupBy")
 	if d.selects {
-		keys, under = spec.Select, at.Child("select")
+		keys, under = spec.Select, path.Child("select")
 	}
 	for i, k := range keys {
 		p := compile(k.Expression, under.Index(i).Child("expression"), func(family) error { return nil })
@@ -77,13 +77,13 @@ func (l *Language) compileParts(spec *v1alpha1.SummarySpec, at *field.Path) (d *
 	for i, c := range spec.Combine {
 		made := column{name: c.Name, as: c.Type}
 		if c.Expression != "" {
-			made.program = compile(c.Expression, at.Child("combine").Index(i).Child("expression"), func(f family) error { return combines(c.Type, f) })
+			made.program = compile(c.Expression, path.Child("combine").Index(i).Child("expression"), func(f family) error { return combines(c.Type, f) })
 		} else if c.Type != v1alpha1.SummaryCount {
-			errs = append(errs, field.Required(at.Child("combine").Index(i).Child("expression"), "only COUNT needs none"))
+			errs = append(errs, field.Required(path.Child("combine").Index(i).Child("expression"), "only COUNT needs none"))
 		}
 		d.combined = append(d.combined, made)
 	}
-	return d, parts, errs
+	return d, expressions, errs
 }
 
 func filters(f family) error {
@@ -93,7 +93,7 @@ func filters(f family) error {
 	return nil
 }
 
-// combines fails if values of a family can't be combined.
+// combines returns an error if values of a family cannot be combined.
 func combines(as v1alpha1.SummaryCombineType, f family) error {
 	switch {
 	case f == null, as == v1alpha1.SummaryCount:
@@ -114,22 +114,22 @@ func nameOf(f family) string {
 	return [families]string{"null", "a boolean", "a number", "a quantity", "a duration", "a time", "a text", "a list or an object"}[f]
 }
 
-// Contribution is what one object at one location gives to a Summary. The zero Contribution
-// is nothing: the filter leaves it out.
+// Contribution is the contribution of one object at one location to a Summary. The zero
+// Contribution is empty: the filter excludes the object.
 type Contribution struct {
-	// Failure is why nothing of it is in the rows; empty if it did not fail.
+	// Failure is the error that excludes it from the rows; empty if there is none.
 	Failure string
-	// Cost is what it has cost, in CEL's units, to evaluate what was not known.
+	// Cost is the cost of the expressions that were not cached, in CEL's units.
 	Cost uint64
 	in   bool
 	keys []Value
-	// values are those that are combined.
+	// values are the values for combination.
 	values []Value
 }
 
 // Contribute evaluates the expressions for one object at one location.
-func (d *Definition) Contribute(of Input) Contribution {
-	e := evaluation{of: of}
+func (d *Definition) Contribute(input Input) Contribution {
+	e := evaluation{input: input}
 	c, err := d.contribute(&e)
 	if err != nil {
 		c = Contribution{Failure: wire.Brief(err.Error())}
@@ -144,11 +144,11 @@ func (d *Definition) contribute(e *evaluation) (c Contribution, err error) {
 		switch {
 		case err != nil:
 			return c, fmt.Errorf("filter: %w", err)
-		case v.family == null: // of an optional value that is not there
+		case v.family == null: // an absent optional value
 			return c, nil
 		case v.family != boolean:
 			return c, errors.New("filter: gives " + nameOf(v.family) + ", where a boolean belongs")
-		case v.of.small == 0:
+		case v.amount.small == 0:
 			return c, nil
 		}
 	}
@@ -178,7 +178,7 @@ func (d *Definition) contribute(e *evaluation) (c Contribution, err error) {
 	return c, nil
 }
 
-// size is about how many bytes a contribution takes.
+// size returns the approximate size in bytes.
 func (c *Contribution) size() (n int) {
 	const itself = 160
 	n = itself + len(c.Failure)

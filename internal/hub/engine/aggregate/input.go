@@ -7,21 +7,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Input is what expressions see of one object at one location. Its values are decoded when
-// they are first used, and once for all Summaries that use them.
+// Input holds the variables for one object at one location. Values are decoded at their first use,
+// once for all Summaries.
 type Input struct {
 	Object, Status *Tree
-	// At is the location, see Location; Sync are Values of a Sync.
+	// At is the variable location, see Location; Sync holds the Values of a Sync.
 	At, Sync map[string]any
-	// Known keeps what expressions give, for several Summaries that look at the same; nil:
-	// nothing is kept.
+	// Known caches the results of expressions for several Summaries with the same input; nil for no
+	// cache.
 	Known Known
 }
 
-// Known has what expressions give for one Input. It is not safe for concurrent use.
+// Known caches the results of expressions for one Input. It is not safe for concurrent use.
 type Known map[*program]given
 
-// given is what became of an expression, and what that has cost.
+// given is the result of an expression and its cost.
 type given struct {
 	value Value
 	cost  uint64
@@ -48,14 +48,15 @@ func (in Input) ResolveName(name string) (any, bool) {
 // Parent implements interpreter.Activation.
 func (Input) Parent() interpreter.Activation { return nil }
 
-// Tree is a JSON object that is decoded when it is first used. It is not safe for concurrent
-// use; nil is an empty object.
+// Tree is a JSON object that is decoded at its first use. It is not safe for concurrent use; nil is
+// an empty object.
 type Tree struct {
 	raw     []byte
 	decoded map[string]any
 }
 
-// NewTree makes a Tree of JSON, which must not change. What is no object is an empty one.
+// NewTree returns a Tree of JSON, which must not change. Other JSON than an object becomes an empty
+// object.
 func NewTree(raw []byte) *Tree { return &Tree{raw: raw} }
 
 func (t *Tree) value() map[string]any {
@@ -72,7 +73,7 @@ func (t *Tree) value() map[string]any {
 	return t.decoded
 }
 
-// Location is what expressions see of a location; properties are JSON, empty if there are none.
+// Location returns the variable location; properties are JSON, empty if there are none.
 func Location(name key.Location, labels map[string]string, properties []byte) map[string]any {
 	all := make(map[string]any, len(labels))
 	for k, v := range labels {
@@ -81,14 +82,14 @@ func Location(name key.Location, labels map[string]string, properties []byte) ma
 	return map[string]any{"name": string(name), "labels": all, "properties": NewTree(properties).value()}
 }
 
-// Sync is what expressions see of how far an object is at a location.
+// Sync holds the state of an object at a location for the variable sync.
 type Sync struct {
 	State, Health, Since, Error string
 	Applied, Stale              bool
 	Generation                  int64
 }
 
-// Values are those of the variable sync.
+// Values returns the variable sync.
 func (s Sync) Values() map[string]any {
 	return map[string]any{
 		"state": s.State, "applied": s.Applied, "health": s.Health, "generation": s.Generation,

@@ -15,7 +15,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/expression/typecheck"
 )
 
-// The names of the variables of expressions.
+// Variables of expressions.
 const (
 	varObject   = "object"
 	varStatus   = "status"
@@ -23,14 +23,14 @@ const (
 	varSync     = "sync"
 )
 
-// keptPrograms bounds how many expressions are kept compiled for others who have the same.
+// keptPrograms bounds the cache of compiled expressions.
 const keptPrograms = 2048
 
-// maxCost bounds what the expressions of one Summary cost together for one object at one
-// location, in CEL's units.
+// maxCost bounds the total cost of the expressions of one Summary for one object at one location,
+// in CEL's units.
 const maxCost = expression.MaxCost
 
-// Uses says which variables expressions use.
+// Uses reports which variables expressions use.
 type Uses struct{ Object, Status, Location, Sync bool }
 
 func (u Uses) with(o Uses) Uses {
@@ -41,25 +41,25 @@ func (u Uses) with(o Uses) Uses {
 type program struct {
 	run  *expression.Program
 	uses Uses
-	// gives is the type of what it gives, as far as that is known.
-	gives *cel.Type
+	// resultType is the static type of the result, as far as it is known.
+	resultType *cel.Type
 }
 
-// compiled is what became of an expression.
+// compiled is the result of a compilation.
 type compiled struct {
 	program *program
 	err     error
 }
 
-// Language is CEL as Summaries have it. It is safe for concurrent use; one is shared by all,
-// so that they share what is compiled.
+// Language is CEL with the variables of Summaries. It is safe for concurrent use. All users share
+// one, and thereby its cache.
 type Language struct {
 	env      *cel.Env
-	programs *lru.Cache // of compiled, by expression
+	programs *lru.Cache // values are compiled, by expression
 	checker  *typecheck.Checker
 }
 
-// New makes a Language.
+// New returns a Language.
 func New() (*Language, error) {
 	sync := expression.Type("orrery.Sync", map[string]*apiservercel.DeclType{
 		"state": apiservercel.StringType, "applied": apiservercel.BoolType, "health": apiservercel.StringType,
@@ -75,7 +75,7 @@ func New() (*Language, error) {
 	return &Language{env: env, programs: lru.New(keptPrograms), checker: typecheck.New(env, expression.Messages)}, nil
 }
 
-// compile compiles an expression, once for all who use it.
+// compile compiles an expression, with a cache.
 func (l *Language) compile(source string) (*program, error) {
 	if known, ok := l.programs.Get(source); ok {
 		c := known.(compiled)
@@ -83,12 +83,12 @@ func (l *Language) compile(source string) (*program, error) {
 	}
 	run, err := expression.CompileLight(l.env, source)
 	if err != nil {
-		if len(source) <= expression.MaxLength { // others are not kept
+		if len(source) <= expression.MaxLength { // longer ones are not cached
 			l.programs.Add(source, compiled{nil, err})
 		}
 		return nil, err
 	}
-	p := &program{run: run, gives: run.OutputType()}
+	p := &program{run: run, resultType: run.OutputType()}
 	ast.PostOrderVisit(run.Expr(), ast.NewExprVisitor(func(e ast.Expr) {
 		if e.Kind() != ast.IdentKind {
 			return
@@ -108,10 +108,10 @@ func (l *Language) compile(source string) (*program, error) {
 	return p, nil
 }
 
-// family is that of the values that it gives, as far as that is known; null if it is not.
-func (p *program) family() family { return familyOf(p.gives) }
+// family returns the family of the result, or null if it is unknown.
+func (p *program) family() family { return familyOf(p.resultType) }
 
-// familyOf is that of values of a type; null if the type does not say.
+// familyOf returns the family of a type, or null if it is unknown.
 func familyOf(t *cel.Type) family {
 	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
 		t = t.Parameters()[0]
@@ -138,22 +138,22 @@ func familyOf(t *cel.Type) family {
 
 // evaluation is the evaluation of a Summary's expressions for one object at one location.
 type evaluation struct {
-	of Input
-	// cost is that of all expressions, spent that of those that were not known.
+	input Input
+	// cost is the cost of all expressions, and spent that of the expressions that were not cached.
 	cost, spent uint64
 }
 
 var errTooDear = errors.New("the expressions for the object cost too much together")
 
-// eval evaluates an expression, unless what it gives is known. It counts towards what those of
-// a Summary may cost in either case: what a Summary shows does not depend on others.
+// eval evaluates an expression, or returns its cached result. Both count towards the limit of the
+// Summary, so that a Summary does not depend on others.
 func (e *evaluation) eval(p *program) (Value, error) {
-	g, known := e.of.Known[p]
+	g, known := e.input.Known[p]
 	if !known {
-		g = p.give(e.of)
+		g = p.give(e.input)
 		e.spent += g.cost
-		if e.of.Known != nil {
-			e.of.Known[p] = g
+		if e.input.Known != nil {
+			e.input.Known[p] = g
 		}
 	}
 	if e.cost += g.cost; e.cost > maxCost {
@@ -163,8 +163,8 @@ func (e *evaluation) eval(p *program) (Value, error) {
 }
 
 // give evaluates the expression.
-func (p *program) give(of Input) (g given) {
-	out, cost, err := p.run.Eval(context.Background(), of) // what a Summary shows does not end by time
+func (p *program) give(input Input) (g given) {
+	out, cost, err := p.run.Eval(context.Background(), input) // no timeout: the result must be deterministic
 	if g.cost = cost; err != nil {
 		g.err = err
 		return g

@@ -6,49 +6,48 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// Partial is what the values of a column come to in one group, so that it can be merged with
-// that of other objects or locations: an average keeps sum and number. Merge is exact,
-// associative and commutative.
+// Partial is the mergeable combination of the values of a column in one group: an average keeps sum
+// and number. Merge is exact, associative and commutative.
 type Partial struct {
-	// count is how many values are not null.
+	// count is the number of values that are not null.
 	count int64
-	// of has what there is of each family, in order.
-	of []part
+	// families holds the combination for each family, in order.
+	families []familyPartial
 	// formats counts quantities by their formats.
 	formats [decimalExponent + 1]int64
 }
 
-// part is what there is of one family.
-type part struct {
+// familyPartial is the combination of the values of one family.
+type familyPartial struct {
 	family family
 	n      int64
 	sum    amount
-	// least and most are given in what is merged.
+	// least and most are set in merged Partials.
 	least, most *Value
 }
 
-func (p *Partial) part(f family) *part {
-	i, found := slices.BinarySearchFunc(p.of, f, func(a part, f family) int { return int(a.family) - int(f) })
+func (p *Partial) familyPartial(f family) *familyPartial {
+	i, found := slices.BinarySearchFunc(p.families, f, func(a familyPartial, f family) int { return int(a.family) - int(f) })
 	if !found {
-		p.of = slices.Insert(p.of, i, part{family: f})
+		p.families = slices.Insert(p.families, i, familyPartial{family: f})
 	}
-	return &p.of[i]
+	return &p.families[i]
 }
 
-// Merge is what two come to together.
+// Merge returns the combination of two Partials.
 func (p Partial) Merge(o Partial) Partial {
 	p.count += o.count
-	p.of = slices.Clone(p.of)
+	p.families = slices.Clone(p.families)
 	for i := range p.formats {
 		p.formats[i] += o.formats[i]
 	}
-	for _, b := range o.of {
-		p.part(b.family).merge(b)
+	for _, b := range o.families {
+		p.familyPartial(b.family).merge(b)
 	}
 	return p
 }
 
-func (p *part) merge(o part) {
+func (p *familyPartial) merge(o familyPartial) {
 	p.n, p.sum = p.n+o.n, p.sum.plus(o.sum)
 	if p.least == nil || o.least != nil && o.least.compare(*p.least) < 0 {
 		p.least = o.least
@@ -58,10 +57,10 @@ func (p *part) merge(o part) {
 	}
 }
 
-// one is all of a Partial if it can be combined: what is of one family, or numbers, which
-// are quantities without a unit, with quantities.
-func (p Partial) one() (one part, ok bool) {
-	for _, next := range p.of {
+// one returns the combination of all values, if they can be combined: values of one family, or
+// quantities with numbers, which are quantities without a unit.
+func (p Partial) one() (one familyPartial, ok bool) {
+	for _, next := range p.families {
 		switch {
 		case next.n == 0:
 		case one.n == 0:
@@ -70,13 +69,13 @@ func (p Partial) one() (one part, ok bool) {
 			one.family, one.least, one.most = quantity, one.least.as(quantity), one.most.as(quantity)
 			one.merge(next)
 		default:
-			return part{}, false
+			return familyPartial{}, false
 		}
 	}
 	return one, true
 }
 
-// as is a value in another family.
+// as returns a value in another family.
 func (v *Value) as(f family) *Value {
 	if v == nil {
 		return nil
@@ -86,8 +85,8 @@ func (v *Value) as(f family) *Value {
 	return &other
 }
 
-// result is the value that a column shows; mixed says that there is none because its values
-// can't be combined with each other.
+// result returns the value for a column. mixed reports whether there is none because the values
+// cannot be combined.
 func (p Partial) result(as v1alpha1.SummaryCombineType) (v Value, mixed bool) {
 	if as == v1alpha1.SummaryCount {
 		return count(p.count), false
@@ -105,17 +104,17 @@ func (p Partial) result(as v1alpha1.SummaryCombineType) (v Value, mixed bool) {
 	case as == v1alpha1.SummaryMax:
 		return *all.most, false
 	}
-	v = Value{family: all.family, of: all.sum}
+	v = Value{family: all.family, amount: all.sum}
 	if v.family == quantity {
 		v.format = p.format()
 	}
 	if as == v1alpha1.SummaryAverage {
-		v.of = average(v, all.n)
+		v.amount = average(v, all.n)
 	}
 	return v, false
 }
 
-// format is that of a quantity that was made of several: binary if any was.
+// format returns the format of a combined quantity: binary if any quantity has it.
 func (p Partial) format() byte {
 	switch {
 	case p.formats[binarySI] > 0:
@@ -126,8 +125,8 @@ func (p Partial) format() byte {
 	return decimalSI
 }
 
-// average divides a sum. What has a fraction without end is rounded: to more digits than a
-// float has, or to those that are of use.
+// average divides a sum. Infinite fractions are rounded: to more digits than a float has, or to
+// useful ones.
 func average(sum Value, n int64) amount {
 	const (
 		ofNumber   = 20
@@ -135,9 +134,9 @@ func average(sum Value, n int64) amount {
 	)
 	switch {
 	case sum.family == number:
-		return sum.of.over(n, ofNumber)
+		return sum.amount.over(n, ofNumber)
 	case sum.family == quantity && sum.format != binarySI:
-		return sum.of.over(n, ofQuantity)
+		return sum.amount.over(n, ofQuantity)
 	}
-	return sum.of.over(n, 0) // bytes, nanoseconds
+	return sum.amount.over(n, 0) // bytes, nanoseconds
 }

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// maxErrors is of how many locations an error is shown.
+	// maxErrors bounds the locations with shown errors.
 	maxErrors = 10
-	// maxStatus bounds the rows that are shown, in bytes.
+	// maxStatus bounds the size of shown rows, in bytes.
 	maxStatus = 128 << 10
 )
 
-// Row is a row that can be merged with the same one of other States.
+// Row is a row that can be merged with the same row of other States.
 type Row struct {
 	pair     Pair
 	keys     []Value
@@ -32,10 +32,10 @@ func (r *Row) compare(o *Row) int {
 	return cmp.Or(r.pair.compare(o.pair), compareAll(r.keys, o.keys))
 }
 
-// Rows are all rows, in order.
+// Rows returns all rows, in order.
 func (s *State) Rows() []Row { return s.first(len(s.groups)) }
 
-// first are the first n rows, or all.
+// first returns the first n rows, or all.
 func (s *State) first(n int) []Row {
 	rows := make([]Row, 0, min(n, len(s.groups)))
 	s.order.Scan(func(g *group) bool {
@@ -56,7 +56,7 @@ func (g *group) row() Row {
 	return r
 }
 
-// Merge merges rows of two States of one Definition that have different pairs.
+// Merge merges rows of two States with the same Definition and different pairs.
 func Merge(a, b []Row) []Row {
 	merged := make([]Row, 0, len(a)+len(b))
 	for len(a) > 0 && len(b) > 0 {
@@ -76,24 +76,24 @@ func Merge(a, b []Row) []Row {
 	return slices.Concat(merged, a, b)
 }
 
-// Show puts the table of some rows into a status: columns, rows, what is truncated, and
-// whether it is complete.
+// Show sets the table of some rows in a status: columns, rows and truncation. It returns the
+// condition Complete.
 func (d *Definition) Show(rows []Row, st *v1alpha1.SummaryStatus) metav1.Condition {
 	if len(rows) == 0 && d.isOneRow() {
 		rows = []Row{{partials: make([]Partial, len(d.combined))}}
 	}
 	all := make([]traits, d.columns())
 	for i := range rows {
-		d.tally(all, d.traitsOf(&rows[i], nil), 1)
+		d.countTraits(all, d.traitsOf(&rows[i], nil), 1)
 	}
 	return d.show(rows[:min(len(rows), d.limit)], len(rows), all, st)
 }
 
-// isOneRow says that there is one row, even of nothing.
+// isOneRow reports whether there is exactly one row, even without objects.
 func (d *Definition) isOneRow() bool { return !d.selects && len(d.keys) == 0 }
 
-// show puts a table into a status, of which the first rows are given, how many there are, and
-// what is to be known of the columns of all.
+// show sets a table in a status: its first rows, their total number, and the traits of the columns
+// of all rows.
 func (d *Definition) show(first []Row, total int, all []traits, st *v1alpha1.SummaryStatus) metav1.Condition {
 	st.Rows, st.Columns, st.Total, st.Truncated = nil, nil, int64(total), total > d.limit
 	room := maxStatus
@@ -132,7 +132,7 @@ func incomplete(reason, message string) metav1.Condition {
 	return metav1.Condition{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionFalse, Reason: reason, Message: message}
 }
 
-// Overfull is the condition of a Summary that would hold more than it may, which has no rows.
+// Overfull returns the condition of a Summary that exceeds the memory limit, and has no rows.
 func Overfull() metav1.Condition {
 	return incomplete(v1alpha1.ReasonTooLarge, "it would take too much memory to count: let match, filter or groupBy be about less")
 }
@@ -141,7 +141,7 @@ func Overfull() metav1.Condition {
 // reports of a location may be old.
 func (s *State) Status(st *v1alpha1.SummaryStatus, stale func(key.Location) bool) metav1.Condition {
 	st.Counted, st.Stale, st.Failed, st.Errors = s.n, 0, int64(s.failing.Len()), nil
-	for l, n := range s.at {
+	for l, n := range s.byLocation {
 		if stale(l) {
 			st.Stale += n
 		}
@@ -160,5 +160,5 @@ func (s *State) Status(st *v1alpha1.SummaryStatus, stale func(key.Location) bool
 	if len(s.groups) == 0 {
 		return s.Show(nil, st)
 	}
-	return s.show(s.first(s.limit), len(s.groups), s.looked(), st)
+	return s.show(s.first(s.limit), len(s.groups), s.updatedTraits(), st)
 }

@@ -11,37 +11,35 @@ import (
 // Part is an expression of a spec.
 type Part struct {
 	Source string
-	at     *field.Path
+	path   *field.Path
 	uses   Uses
 	fits   func(family) error
 }
 
-// Parts are the expressions of a spec, of those that can be used, whose types follow from the
-// schemas of objects.
-func (l *Language) Parts(spec *v1alpha1.SummarySpec, at *field.Path) (parts []Part) {
-	_, all, _ := l.compileParts(spec, at)
+// Parts returns the valid expressions of a spec whose types depend on the schemas of objects.
+func (l *Language) Parts(spec *v1alpha1.SummarySpec, path *field.Path) (used []Part) {
+	_, all, _ := l.compileParts(spec, path)
 	for _, p := range all {
 		if p.uses.Object || p.uses.Status {
-			parts = append(parts, p)
+			used = append(used, p)
 		}
 	}
-	return parts
+	return used
 }
 
-// CheckTypes says what of an expression can't be right for the objects of a kind, by its
-// schema: fields that there are not, and values of another type. What the schema does not
-// say is right.
+// CheckTypes checks an expression against the schema of a kind. It returns an error for unknown
+// fields and values of another type. Where the schema is open, everything is valid.
 func (l *Language) CheckTypes(p Part, kind *openapi.Schema) *field.Error {
 	var status *openapi.Schema
 	if kind != nil {
 		status, _ = kind.Field("status")
 	}
-	gives, err := l.checker.Check(p.Source, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varStatus, Schema: status}})
-	if err == nil && gives != nil {
-		err = p.fits(familyOf(gives))
+	resultType, err := l.checker.Check(p.Source, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varStatus, Schema: status}})
+	if err == nil && resultType != nil {
+		err = p.fits(familyOf(resultType))
 	}
 	if err != nil {
-		return field.Invalid(p.at, p.Source, err.Error())
+		return field.Invalid(p.path, p.Source, err.Error())
 	}
 	return nil
 }

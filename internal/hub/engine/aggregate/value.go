@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/expression"
 )
 
-// family says what a value is. Values are in the order of their families.
+// family is the type of a value. Values are ordered by family first.
 type family uint8
 
 const (
@@ -34,36 +34,36 @@ const (
 	families
 )
 
-// maxCell bounds a value of a row, in bytes as JSON.
+// maxCell bounds the size of a value as JSON, in bytes.
 const maxCell = 1024
 
-// Value is a value of a row: what an expression gives, or what values come to together. The
-// zero Value is null. Values are compared with compare only.
+// Value is a value of a row: the result of an expression or a combination. The zero Value is null.
+// Values must only be compared by compare.
 type Value struct {
 	family family
-	// format is that of a quantity.
+	// format is the format of a quantity.
 	format byte
-	// of is the number of all that is one: durations and times in nanoseconds.
-	of amount
-	// json is the text of texts, and of others the JSON.
+	// amount is the number of numeric families: nanoseconds for durations and times.
+	amount amount
+	// json is the text of texts, and the JSON of other values.
 	json string
 }
 
-// The formats of quantities.
+// Formats of quantities.
 const (
 	decimalSI byte = iota
 	binarySI
 	decimalExponent
 )
 
-func count(n int64) Value { return Value{family: number, of: whole(n)} }
+func count(n int64) Value { return Value{family: number, amount: whole(n)} }
 
-// valueOf is the value that an expression gives.
+// valueOf returns the value of a result of CEL.
 func valueOf(v ref.Val) (Value, error) {
 	switch v := v.(type) {
 	case types.Null:
 		return Value{}, nil
-	case *types.Err: // which an optional value can have
+	case *types.Err: // an optional value can contain it
 		return Value{}, v
 	case *types.Optional:
 		if !v.HasValue() {
@@ -75,7 +75,7 @@ func valueOf(v ref.Val) (Value, error) {
 		if v {
 			n = 1
 		}
-		return Value{family: boolean, of: whole(n)}, nil
+		return Value{family: boolean, amount: whole(n)}, nil
 	case types.Int:
 		return count(int64(v)), nil
 	case types.Uint:
@@ -83,17 +83,17 @@ func valueOf(v ref.Val) (Value, error) {
 			return count(int64(v)), nil
 		}
 		d, _ := new(inf.Dec).SetString(strconv.FormatUint(uint64(v), 10))
-		return Value{family: number, of: exact(d)}, nil
+		return Value{family: number, amount: exact(d)}, nil
 	case types.Double:
 		if f := float64(v); math.IsNaN(f) || math.IsInf(f, 0) {
 			return Value{}, fmt.Errorf("the expression gives %v, which is no number", f)
 		}
-		return Value{family: number, of: amountOf(float64(v))}, nil
+		return Value{family: number, amount: amountOf(float64(v))}, nil
 	case types.Duration:
-		return Value{family: duration, of: whole(int64(v.Duration))}, nil
+		return Value{family: duration, amount: whole(int64(v.Duration))}, nil
 	case types.Timestamp:
 		ns := new(inf.Dec).Add(new(inf.Dec).Mul(inf.NewDec(v.Unix(), 0), inf.NewDec(int64(time.Second), 0)), inf.NewDec(int64(v.Nanosecond()), 0))
-		return Value{family: instant, of: exact(ns)}, nil
+		return Value{family: instant, amount: exact(ns)}, nil
 	}
 	if q, ok := v.Value().(*resource.Quantity); ok {
 		return quantityOf(*q), nil
@@ -110,17 +110,17 @@ func quantityOf(q resource.Quantity) Value {
 		v.format = decimalExponent
 	}
 	if n, ok := q.AsInt64(); ok {
-		v.of = whole(n)
+		v.amount = whole(n)
 	} else {
-		own := q.DeepCopy() // which AsDec changes
-		v.of = exact(own.AsDec())
+		own := q.DeepCopy() // AsDec changes it
+		v.amount = exact(own.AsDec())
 	}
 	return v
 }
 
-// jsonOf is a value that is nothing to calculate with.
+// jsonOf returns a value without arithmetic.
 func jsonOf(v ref.Val) (Value, error) {
-	room := 8 * maxCell // as it is counted, each value has some bytes more
+	room := 8 * maxCell // in this count, each value has some bytes more
 	decoded, err := expression.JSON(v, &room)
 	if err != nil {
 		return Value{}, err
@@ -140,12 +140,12 @@ func jsonOf(v ref.Val) (Value, error) {
 
 var errTooLong = fmt.Errorf("the expression gives more than %d bytes", maxCell)
 
-// compare orders all values; 0 means that they are shown alike.
+// compare orders all values; equal values are shown alike.
 func (v Value) compare(o Value) int {
-	return cmp.Or(cmp.Compare(v.family, o.family), v.of.compare(o.of), cmp.Compare(v.format, o.format), cmp.Compare(v.json, o.json))
+	return cmp.Or(cmp.Compare(v.family, o.family), v.amount.compare(o.amount), cmp.Compare(v.format, o.format), cmp.Compare(v.json, o.json))
 }
 
-// compareAll orders rows of values.
+// compareAll orders lists of values.
 func compareAll(a, b []Value) int {
 	for i := range min(len(a), len(b)) {
 		if c := a[i].compare(b[i]); c != 0 {
@@ -155,10 +155,10 @@ func compareAll(a, b []Value) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// size is about how many bytes it has.
-func (v Value) size() int { return 48 + len(v.json) + v.of.size() }
+// size returns the approximate size in bytes.
+func (v Value) size() int { return 48 + len(v.json) + v.amount.size() }
 
-// key is a text that only values have that compare as equal.
+// key writes a text that identifies the value among unequal ones.
 func (v Value) key(b *bytes.Buffer) {
 	b.WriteByte(byte(v.family))
 	b.WriteByte(v.format)
@@ -167,21 +167,21 @@ func (v Value) key(b *bytes.Buffer) {
 		b.WriteByte(':')
 		b.WriteString(v.json)
 	} else {
-		b.WriteString(v.of.text())
+		b.WriteString(v.amount.text())
 	}
 	b.WriteByte(0)
 }
 
-// JSON is the value as rows have it.
+// JSON returns the value as in rows.
 func (v Value) JSON() []byte {
 	switch v.family {
 	case boolean:
-		return strconv.AppendBool(nil, v.of.small != 0)
+		return strconv.AppendBool(nil, v.amount.small != 0)
 	case number:
-		if v.of.big == nil {
-			return strconv.AppendInt(nil, v.of.small, 10)
+		if v.amount.big == nil {
+			return strconv.AppendInt(nil, v.amount.small, 10)
 		}
-		f, _ := v.of.rat().Float64()
+		f, _ := v.amount.rat().Float64()
 		if math.IsInf(f, 0) {
 			return []byte("null")
 		}
@@ -200,7 +200,7 @@ func (v Value) JSON() []byte {
 	return []byte("null")
 }
 
-// nano is how many digits behind the point a quantity can have.
+// nano is the number of decimal places of a quantity.
 const nano = 9
 
 func (v Value) quantity() string {
@@ -211,35 +211,35 @@ func (v Value) quantity() string {
 	case decimalExponent:
 		format = resource.DecimalExponent
 	}
-	d := new(inf.Dec).Set(v.of.dec())
+	d := new(inf.Dec).Set(v.amount.dec())
 	if d.Scale() > nano {
 		d.Round(d, nano, inf.RoundHalfUp)
 	}
 	return resource.NewDecimalQuantity(*d, format).String()
 }
 
-// duration is in hours, minutes and seconds; in seconds alone if there are hundreds of years.
+// duration returns hours, minutes and seconds; seconds alone for hundreds of years.
 func (v Value) duration() string {
-	if v.of.big == nil {
-		return time.Duration(v.of.small).String()
+	if v.amount.big == nil {
+		return time.Duration(v.amount.small).String()
 	}
-	return v.of.over(int64(time.Second), nano).text() + "s"
+	return v.amount.over(int64(time.Second), nano).text() + "s"
 }
 
 func (v Value) time() time.Time {
-	if v.of.big == nil {
-		return time.Unix(0, v.of.small).UTC()
+	if v.amount.big == nil {
+		return time.Unix(0, v.amount.small).UTC()
 	}
-	seconds, rest := new(inf.Dec).QuoRound(v.of.big, inf.NewDec(int64(time.Second), 0), 0, inf.RoundFloor), new(inf.Dec)
-	rest.Sub(v.of.big, new(inf.Dec).Mul(seconds, inf.NewDec(int64(time.Second), 0)))
+	seconds, rest := new(inf.Dec).QuoRound(v.amount.big, inf.NewDec(int64(time.Second), 0), 0, inf.RoundFloor), new(inf.Dec)
+	rest.Sub(v.amount.big, new(inf.Dec).Mul(seconds, inf.NewDec(int64(time.Second), 0)))
 	return time.Unix(seconds.UnscaledBig().Int64(), rest.UnscaledBig().Int64()).UTC()
 }
 
-// columnType is the type of a column with some values.
+// columnType returns the type of a column with values of some families.
 func columnType(all [families]bool, fractions bool) v1alpha1.SummaryColumnType {
 	all[null] = false
 	if all[quantity] {
-		all[number] = false // which becomes one
+		all[number] = false // numbers become quantities
 	}
 	found := null
 	for f, is := range all {
