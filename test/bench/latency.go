@@ -212,8 +212,8 @@ func statusOfTwo(b *bench) error {
 
 // driftRepaired changes the data of one object after the other at the target, and
 // times each from just before the request until a watch there shows the old
-// value again. Each object is touched once: an agent repairs one that somebody
-// fights over ever more slowly.
+// value again. Each object is touched once: an agent repairs one that another
+// client changes again ever more slowly.
 func (b *bench) driftRepaired() error {
 	const namespace = "drift"
 	n := b.size.tamperings

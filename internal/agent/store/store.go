@@ -92,7 +92,7 @@ type Commit struct {
 	Done func()
 	// Failed is called instead if the commit or Do fails, likewise.
 	Failed func(error)
-	// Urgent says that somebody waits for the commit.
+	// Urgent is true if the commit must not be delayed.
 	Urgent bool
 }
 
@@ -101,7 +101,7 @@ type Commit struct {
 // a commit is tried again from time to time.
 func (s *Store) Run(ctx context.Context) {
 	var again time.Time
-	var commits pace
+	var commits commitRate
 	for {
 		var probe <-chan time.Time
 		if s.failing.Load() != nil { // find out that commits succeed again even without a write
