@@ -98,7 +98,7 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 		flow: newFlow(), present: presence.NewIndex(config.Now),
 		newer: presence.NewNewer(schemaversion.Version(), config.Logger),
 	}
-	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Telling(ruling)
+	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Tracing(ruling)
 	meetings := custom.NewMeetings()
 	s.renderer.Fit = func(object []byte, isCRD bool, by *placement.Definition) error {
 		return meetings.Fit(object, isCRD, by.Spec, by.Hash)

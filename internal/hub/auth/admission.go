@@ -126,7 +126,7 @@ type writer struct {
 	space  key.Space
 	name   string
 	object runtime.Object
-	// was is the object before an update; nil for a create.
+	// old is the object before an update; nil for a create.
 	old runtime.Object
 }
 

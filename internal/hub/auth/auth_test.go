@@ -25,15 +25,15 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// A somebody sends requests to a Guard.
-type somebody struct {
+// sender sends requests to a Guard.
+type sender struct {
 	user.Info
 	t          *testing.T
 	authorizer *Authorizer
 }
 
 // conditions returns the stream conditions of an authorized request.
-func (s somebody) conditions(method, target string) (all []table.Condition) {
+func (s sender) conditions(method, target string) (all []table.Condition) {
 	s.t.Helper()
 	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { all = ConditionsOf(r.Context()) }))
 	WithRoot(filters.WithRequestInfo(handler, newResolver())).ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, target, nil))
@@ -41,7 +41,7 @@ func (s somebody) conditions(method, target string) (all []table.Condition) {
 }
 
 // send returns the status code of the response, and the user that the handler received.
-func (s somebody) send(method, path string, header ...string) (code int, as user.Info) {
+func (s sender) send(method, path string, header ...string) (code int, as user.Info) {
 	s.t.Helper()
 	handler := s.guard().Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		as, _ = request.UserFrom(r.Context())
@@ -64,7 +64,7 @@ func (s somebody) send(method, path string, header ...string) (code int, as user
 }
 
 // guard returns a Guard that authenticates all requests as this user.
-func (s somebody) guard() *Guard {
+func (s sender) guard() *Guard {
 	scheme := runtime.NewScheme()
 	metav1.AddToGroupVersion(scheme, schema.GroupVersion{Version: "v1"})
 	return &Guard{
@@ -126,7 +126,7 @@ func TestWhoMayDoWhat(t *testing.T) {
 			who  user.Info
 			code int
 		}{{admin, ok}, {edge, c.agent}, {impostor, no}, {&user.DefaultInfo{Name: "x"}, no}, {nil, http.StatusUnauthorized}} {
-			code, as := somebody{s.who, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}.send(c.method, c.path)
+			code, as := sender{s.who, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}.send(c.method, c.path)
 			if code != s.code || (as != nil) != (code == ok) {
 				t.Errorf("%s %s as %v: %d, want %d", c.method, c.path, s.who, code, s.code)
 			}
@@ -153,11 +153,11 @@ func TestActingAs(t *testing.T) {
 		{admin, []string{"Impersonate-Extra-Scopes", "some"}, http.StatusBadRequest},
 		{admin, []string{"Impersonate-User", edge.Name, "Impersonate-Group", enroll.Agents}, http.StatusOK},
 	} {
-		if code, _ := (somebody{c.who, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}).send("GET", path, c.header...); code != c.code {
+		if code, _ := (sender{c.who, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}).send("GET", path, c.header...); code != c.code {
 			t.Errorf("%s with %q: %d, want %d", c.who.GetName(), c.header, code, c.code)
 		}
 	}
-	_, as := somebody{admin, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}.send("GET", path, "Impersonate-User", "x", "Impersonate-Uid", "7", "Impersonate-Group", user.SystemPrivilegedGroup,
+	_, as := sender{admin, t, &Authorizer{table: table.New(table.Config{WindowSteps: 1, WindowBytes: 1}).Table}}.send("GET", path, "Impersonate-User", "x", "Impersonate-Uid", "7", "Impersonate-Group", user.SystemPrivilegedGroup,
 		"Impersonate-Extra-Scopes", "one", "Impersonate-Extra-Scopes", "two", "Impersonate-Extra-Example.com%2fkey", "y")
 	if as == nil || as.GetName() != "x" || as.GetUID() != "7" || !slices.Equal(as.GetGroups(), []string{user.SystemPrivilegedGroup, user.AllAuthenticated}) ||
 		fmt.Sprint(as.GetExtra()) != "map[example.com/key:[y] scopes:[one two]]" {

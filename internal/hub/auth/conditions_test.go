@@ -22,7 +22,7 @@ func TestConditionsOfDecisions(t *testing.T) {
 			restOn(ctx, table.Condition{Key: "o/root/orrery.dev/somethings/" + a.GetUser().GetName()})
 			return authorizer.DecisionAllow, "", nil
 		}), nil)
-	g := somebody{&user.DefaultInfo{Name: "x"}, t, &Authorizer{}}.guard()
+	g := sender{&user.DefaultInfo{Name: "x"}, t, &Authorizer{}}.guard()
 	handler = WithRoot(filters.WithRequestInfo(g.authenticated(handler), newResolver()))
 	handler.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/spaces/a/api/v1/pods", nil))
 	if len(served) != 1 || served[0].Key != "o/root/orrery.dev/somethings/x" {

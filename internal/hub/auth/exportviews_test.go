@@ -119,7 +119,7 @@ func TestExportViewsAreConditions(t *testing.T) {
 	w := newWorld(t)
 	const spec = `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexportviews/content], resourceNames: [%q], verbs: [watch]}]}`
 	w.grant("p", "g", fmt.Sprintf(spec, "v:a"))
-	jane := somebody{Info: named("jane"), t: t, authorizer: w.decides}
+	jane := sender{Info: named("jane"), t: t, authorizer: w.decides}
 	conditions := jane.conditions("GET", "/views/slices/p/v/values/a/spaces/*/apis/example.org/v1/widgets?watch=1")
 	if len(conditions) != 1 {
 		t.Fatalf("rests on %+v", conditions)

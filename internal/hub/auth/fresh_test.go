@@ -98,7 +98,7 @@ func TestRoundsRestOnNothing(t *testing.T) {
 func TestGrantedJustNow(t *testing.T) {
 	w := newWorld(t)
 	waited := 0
-	g := somebody{Info: named("jane"), t: t, authorizer: w.decides}.guard()
+	g := sender{Info: named("jane"), t: t, authorizer: w.decides}.guard()
 	g.fresh = newFresh(func(context.Context) error {
 		if waited++; waited == 2 {
 			w.grant("a", "jane", `{subjects: [{kind: User, name: jane}], roles: [{name: view}]}`)
@@ -134,7 +134,7 @@ func TestConfirm(t *testing.T) {
 	w := newWorld(t)
 	const view = `{subjects: [{kind: User, name: jane}], roles: [{name: view}]}`
 	w.grant("a", "jane", view)
-	g := somebody{Info: named("jane"), t: t, authorizer: w.decides}.guard()
+	g := sender{Info: named("jane"), t: t, authorizer: w.decides}.guard()
 	for _, c := range []struct {
 		do   func()
 		want bool

@@ -81,7 +81,7 @@ func (w *world) grant(s key.Space, name, spec string) {
 func (w *world) code(who user.Info, request string, header ...string) int {
 	w.t.Helper()
 	method, path, _ := strings.Cut(request, " ")
-	code, _ := somebody{Info: who, t: w.t, authorizer: w.decides}.send(method, path, header...)
+	code, _ := sender{Info: who, t: w.t, authorizer: w.decides}.send(method, path, header...)
 	return code
 }
 
@@ -216,7 +216,7 @@ func TestActingAsByGrants(t *testing.T) {
 	as := func(path string, header ...string) int { return w.code(named("joe"), "GET "+path, header...) }
 	jane := []string{"Impersonate-User", "jane"}
 	if code := as("/spaces/a/api/v1/pods", jane...); code != http.StatusForbidden {
-		t.Errorf("an admin of a space acts as somebody: %d", code)
+		t.Errorf("an admin of a space acts as sender: %d", code)
 	}
 	w.grant("a", "mine", mine)
 	w.grant(key.Root, "joe", admin)
@@ -262,14 +262,14 @@ func TestGrantsAreConditions(t *testing.T) {
 	w.space("a", "team=x")
 	w.grant(key.Root, "g", spec+`, spaces: {selector: {matchLabels: {team: x}}}}`)
 	isMet := func() bool {
-		conditions := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.conditions("GET", "/spaces/a/api/v1/pods?watch=1")
+		conditions := sender{Info: named("jane", "devs"), t: t, authorizer: w.decides}.conditions("GET", "/spaces/a/api/v1/pods?watch=1")
 		if len(conditions) != 2 {
 			t.Fatalf("rests on %+v", conditions)
 		}
 		return true
 	}
 	isMet()
-	conditions := somebody{Info: named("jane", "devs"), t: t, authorizer: w.decides}.conditions("GET", "/spaces/a/api/v1/pods?watch=1")
+	conditions := sender{Info: named("jane", "devs"), t: t, authorizer: w.decides}.conditions("GET", "/spaces/a/api/v1/pods?watch=1")
 	still := func() bool {
 		for _, p := range conditions {
 			if row, _ := w.table.Get(p.Key); !p.IsMet(row) {

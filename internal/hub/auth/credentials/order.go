@@ -194,7 +194,7 @@ func (c *caller) mayMake(ctx context.Context, spec *v1alpha1.TokenSpec, record *
 		return nil
 	}
 	if spec.Role != "" && !c.authorizer.MayHandOut(c, key.Space(spec.Space), spec.Role) {
-		return forbidden("user %q may not give the role %s in space %q", c.GetName(), spec.Role, spec.Space)
+		return forbidden("user %q may not give anybody the role %s in space %q", c.GetName(), spec.Role, spec.Space)
 	}
 	if spec.Role != "" && spec.User == "" && len(record.Groups) == 0 {
 		return nil // it has only this role

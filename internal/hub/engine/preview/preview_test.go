@@ -164,7 +164,7 @@ func (w *world) write(updates ...table.Update) {
 	}
 }
 
-// had is what locations have of objects: the digests, or why they are held.
+// assigned returns the digests of objects at locations, or why they are held.
 func (w *world) assigned() map[string]string {
 	all := map[string]string{}
 	w.table.Snapshot().Ascend("o/", func(row *table.Row) bool {

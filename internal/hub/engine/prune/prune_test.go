@@ -102,7 +102,7 @@ func (m *machine) write(p key.Placement) {
 	})
 }
 
-// settle writes the statuses of what is dirty until nothing is, as a hub does.
+// syncStatuses writes the statuses of dirty Placements until none is dirty, as a hub does.
 func (m *machine) syncStatuses(t interface{ Fatalf(string, ...any) }) {
 	for round := 0; ; round++ {
 		dirty := m.index.Dirty()

@@ -46,8 +46,8 @@ func Customizing(e *rules.Engine) func(object []byte, inputs []placement.Input) 
 	}
 }
 
-// Telling returns a function for Renderer.Tell, with the same rules.
-func Telling(e *rules.Engine) func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
+// Tracing returns a function for Renderer.Tell, with the same rules.
+func Tracing(e *rules.Engine) func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
 	return func(ctx context.Context, object []byte, inputs []placement.Input) ([]rules.Effect, error) {
 		return e.Trace(ctx, object, inputsOf(inputs))
 	}

@@ -18,7 +18,7 @@ import (
 const (
 	conditionsField = "conditions"
 
-	// reconciling and stalled are what kstatus reads of any object.
+	// reconciling and stalled are conditions that kstatus reads for all kinds.
 	reconciling = "Reconciling"
 	stalled     = "Stalled"
 
@@ -26,42 +26,41 @@ const (
 	isFalse   = "False"
 	isUnknown = "Unknown"
 
-	// ReasonNotEverywhere is the reason of conditions that say that not all locations are
-	// there yet, and which are not.
+	// ReasonNotEverywhere is the reason of conditions for incomplete locations, which their message
+	// names.
 	ReasonNotEverywhere = "NotEverywhere"
 )
 
 const (
-	// maxNamed is how many locations a message names, the others are counted.
+	// maxNamed bounds the locations that a message names; the others are counted.
 	maxNamed = 3
-	// maxMessage bounds a message, in bytes, and maxWhy what it says of one location.
+	// maxMessage bounds a message, in bytes, and maxWhy its text about one location.
 	maxMessage = 1024
 	maxWhy     = 160
-	// maxTypes is how many types of conditions a status has.
+	// maxTypes bounds the types of conditions in a status.
 	maxTypes = 64
 )
 
-// condition is what is known of one type of conditions.
+// condition holds the semantics of one type of conditions.
 type condition struct {
-	// negative: it is bad if it is True.
+	// negative: True is bad.
 	negative bool
-	// worst and best are reasons that are worse, or better, than others with the same
-	// status.
+	// worst and best are reasons that are worse, or better, than others with the same status.
 	worst, best []string
-	// absent is the reason with which it is taken to be good at a Healthy location that has
-	// no such condition.
+	// absent is the reason of the good condition that is assumed for a Healthy location without
+	// one.
 	absent string
-	// all: it is there only if all locations have it.
+	// all: it is present only if all locations have it.
 	all bool
 }
 
-// conditions merges conditions, each type to the worst. Types that are not named are good
-// or bad by their name, see badByName.
+// conditions merges conditions: of each type the worst. Whether True is good for other types
+// follows from their names, see badByName.
 type conditions struct {
 	types map[string]condition
-	// negative: all others are bad if they are True.
+	// negative: for all other types, True is bad.
 	negative bool
-	// also are fields that the type of a condition does not leave out.
+	// also are fields that the type of a condition always encodes.
 	also []string
 }
 
@@ -75,15 +74,15 @@ func (r conditions) text() string {
 	return strings.Join(text, "; ")
 }
 
-func (r conditions) of(m *merging, field string) any {
+func (r conditions) value(m *merging, field string) any {
 	if m.asItIs() {
-		return list(m.parts[0].status[field])
+		return list(m.inputs[0].status[field])
 	}
 	var types []string
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		for _, c := range p.conditions {
-			if !slices.Contains(types, c.of) && len(types) < maxTypes {
-				types = append(types, c.of)
+			if !slices.Contains(types, c.conditionType) && len(types) < maxTypes {
+				types = append(types, c.conditionType)
 			}
 		}
 	}
@@ -100,7 +99,7 @@ func (r conditions) of(m *merging, field string) any {
 	return merged
 }
 
-// list is a list of conditions as it is; nil if there is none.
+// list returns a list of conditions unchanged; nil if there is none.
 func list(v gjson.Result) any {
 	if !v.IsArray() || len(v.Array()) == 0 {
 		return nil
@@ -108,13 +107,13 @@ func list(v gjson.Result) any {
 	return json.RawMessage(v.Raw)
 }
 
-// said is a condition at a location; an empty one is none.
-type said struct {
-	part
+// reportedCondition is a condition at a location; it is empty if there is none.
+type reportedCondition struct {
+	input
 	gjson.Result
 }
 
-func (s said) status() string {
+func (s reportedCondition) status() string {
 	switch v := s.Get("status").Str; v {
 	case isTrue, isFalse:
 		return v
@@ -122,19 +121,19 @@ func (s said) status() string {
 	return isUnknown
 }
 
-// conditionOf is a location's condition of a type.
-func conditionOf(p part, t string) said {
+// conditionOf returns a location's condition of a type.
+func conditionOf(p input, t string) reportedCondition {
 	for _, c := range p.conditions {
-		if c.of == t {
-			return said{p, c.Result}
+		if c.conditionType == t {
+			return reportedCondition{p, c.Result}
 		}
 	}
-	return said{part: p}
+	return reportedCondition{input: p}
 }
 
 func (r conditions) rule(t string) condition {
-	if of, ok := r.types[t]; ok {
-		return of
+	if named, ok := r.types[t]; ok {
+		return named
 	}
 	return condition{negative: r.negative || badByName(t)}
 }
@@ -142,9 +141,9 @@ func (r conditions) rule(t string) condition {
 // one merges the conditions of a type.
 func (r conditions) one(m *merging, t string) map[string]any {
 	rule := r.rule(t)
-	var all []said     // those that say something
-	var missing []part // those that don't, and should
-	for _, p := range m.parts {
+	var all []reportedCondition // locations with a condition
+	var missing []input         // locations that should have one
+	for _, p := range m.inputs {
 		switch c := conditionOf(p, t); {
 		case p.Sound && c.Exists() && (!unobserved(p.Part) || m.tellsObserved(c) || rule.rank(c) < rankUnknown):
 			all = append(all, c)
@@ -152,7 +151,7 @@ func (r conditions) one(m *merging, t string) map[string]any {
 		case p.Sound && rule.absent != "" && p.Health == wire.Healthy:
 			made, err := json.Marshal(map[string]string{"type": t, "status": isTrue, "reason": rule.absent, "lastTransitionTime": m.since()})
 			if err == nil {
-				all = append(all, said{p, gjson.ParseBytes(made)})
+				all = append(all, reportedCondition{p, gjson.ParseBytes(made)})
 			}
 		default:
 			missing = append(missing, p)
@@ -169,24 +168,24 @@ func (r conditions) one(m *merging, t string) map[string]any {
 	return m.made(t, isUnknown, ReasonNotEverywhere, strings.Join(whys(missing, "does not say"), "; "), r.also)
 }
 
-// tellsObserved reports whether tools that read a condition learn that it is not about what the
-// source is now: by an observedGeneration of the condition or of the status, which is held back. That
-// of a first generation would be 0, which most types leave out.
-func (m *merging) tellsObserved(c said) bool {
+// tellsObserved reports whether readers of a condition can notice that it does not describe the
+// present source: by an observedGeneration of the condition or of the status, which is held back.
+// For the first generation it would be 0, which most types omit.
+func (m *merging) tellsObserved(c reportedCondition) bool {
 	if m.generation() <= 1 {
 		return false
 	}
 	return c.Get(observedField).Exists() || m.showsObserved()
 }
 
-// Ranks of statuses, from the worst. Within one of them reasons are compared.
+// Ranks of statuses, the worst first. Reasons are compared within a rank.
 const (
 	rankBad = 3 * iota
 	rankUnknown
 	rankGood
 )
 
-func (c condition) rank(s said) int {
+func (c condition) rank(s reportedCondition) int {
 	rank := rankUnknown
 	switch status := s.status(); {
 	case status == isUnknown:
@@ -204,44 +203,43 @@ func (c condition) rank(s said) int {
 	return rank
 }
 
-// compare orders conditions from the worst on; what is equally bad stays in the order of
-// the locations.
-func (c condition) compare(a, b said) int { return c.rank(a) - c.rank(b) }
+// compare orders conditions, the worst first; equal ones stay in the order of locations.
+func (c condition) compare(a, b reportedCondition) int { return c.rank(a) - c.rank(b) }
 
-// merged is the chosen condition, with the locations that say the same in its message.
-func (c condition) merged(m *merging, all []said, chosen said, also []string) map[string]any {
-	var where []part
-	alike := len(all) == len(m.parts)
-	at := chosen.Get("lastTransitionTime").Str
+// merged returns the chosen condition, with a message that names the locations with the same rank.
+func (c condition) merged(m *merging, all []reportedCondition, chosen reportedCondition, also []string) map[string]any {
+	var where []input
+	alike := len(all) == len(m.inputs)
+	transition := chosen.Get("lastTransitionTime").Str
 	good := c.rank(chosen) >= rankGood
 	for _, s := range all {
 		alike = alike && s.Get("message").Str == chosen.Get("message").Str && s.Get("reason").Str == chosen.Get("reason").Str
 		if c.rank(s) != c.rank(chosen) {
 			continue
 		}
-		where = append(where, s.part)
-		// All are good since the last is; something is wrong since the first is.
-		if other := s.Get("lastTransitionTime").Str; at == "" || other != "" && later(other, at) == good {
-			at = other
+		where = append(where, s.input)
+		// All are good since the latest one is; something is wrong since the earliest one is.
+		if other := s.Get("lastTransitionTime").Str; transition == "" || other != "" && later(other, transition) == good {
+			transition = other
 		}
 	}
 	message := chosen.Get("message").Str
-	if !alike || len(where) < len(m.parts) {
+	if !alike || len(where) < len(m.inputs) {
 		message = names(where) + ": " + or(message, chosen.Get("reason").Str)
 	}
 	out := map[string]any{}
 	chosen.ForEach(func(name, v gjson.Result) bool {
-		// What is not as the type of a condition has it would take all others with it.
+		// A field of another form would make all conditions invalid.
 		if v.Type == gjson.String && (!strings.HasSuffix(name.Str, "Time") || isTime(v.Str)) {
 			out[name.Str] = json.RawMessage(v.Raw)
 		}
 		return true
 	})
 	out["message"] = wire.Clip(message, maxMessage)
-	if !isTime(at) {
-		at = m.since()
+	if !isTime(transition) {
+		transition = m.since()
 	}
-	out["lastTransitionTime"] = at
+	out["lastTransitionTime"] = transition
 	if chosen.Get(observedField).Exists() {
 		out[observedField] = m.observedBy(all)
 	}
@@ -253,8 +251,8 @@ func (c condition) merged(m *merging, all []said, chosen said, also []string) ma
 	return out
 }
 
-// observedBy is the generation of the source by which all of some conditions are.
-func (m *merging) observedBy(all []said) int64 {
+// observedBy returns the generation of the source that all of some conditions describe.
+func (m *merging) observedBy(all []reportedCondition) int64 {
 	g := m.generation()
 	n := g
 	for _, s := range all {
@@ -265,13 +263,13 @@ func (m *merging) observedBy(all []said) int64 {
 	return max(n, 0)
 }
 
-// isTime says whether a text is a time by RFC 3339.
+// isTime reports whether a text is a time by RFC 3339.
 func isTime(text string) bool {
 	_, err := time.Parse(time.RFC3339, text)
 	return err == nil
 }
 
-// later says whether a time is later than another, by RFC 3339.
+// later reports whether a time is later than another, by RFC 3339.
 func later(a, b string) bool {
 	x, err := time.Parse(time.RFC3339, a)
 	y, bad := time.Parse(time.RFC3339, b)
@@ -285,7 +283,7 @@ func or(text, otherwise string) string {
 	return text
 }
 
-// made is a condition that no location has.
+// made returns a new condition that no location has.
 func (m *merging) made(t, status, reason, message string, also []string) map[string]any {
 	out := map[string]any{
 		"type": t, "status": status, "reason": reason,
@@ -297,32 +295,33 @@ func (m *merging) made(t, status, reason, message string, also []string) map[str
 	return out
 }
 
-// since is when what is not sound began to be so; without that, when the source began.
+// since returns when the last of the unsound locations became unsound, or when the source was
+// created.
 func (m *merging) since() string {
-	at := m.source.Get("metadata.creationTimestamp").Str
-	if !isTime(at) {
-		at = time.Unix(0, 0).UTC().Format(time.RFC3339)
+	since := m.source.Get("metadata.creationTimestamp").Str
+	if !isTime(since) {
+		since = time.Unix(0, 0).UTC().Format(time.RFC3339)
 	}
-	for _, p := range m.parts {
-		if !p.Sound && later(p.Since, at) {
-			at = p.Since
+	for _, p := range m.inputs {
+		if !p.Sound && later(p.Since, since) {
+			since = p.Since
 		}
 	}
-	return at
+	return since
 }
 
 const (
-	// earlierVersion and lastSeen are the reasons for which a location that counts is not observed.
+	// earlierVersion and lastSeen are the reasons for locations that count but are not observed.
 	earlierVersion = "it has an earlier version"
 	lastSeen       = "not all locations can be seen now, see orrery status --state stale"
 )
 
-// withPending adds what kstatus reads of any object: Stalled, if a location is Degraded,
-// and Reconciling, if one is not there yet. Who reads the object learns which.
+// withPending adds the conditions that kstatus reads for all kinds: Stalled if a location is
+// Degraded, and Reconciling if one is not complete. Their messages name locations for readers.
 func (m *merging) withPending(merged []map[string]any, also []string) []map[string]any {
-	var unsound, behind, degraded, progressing []part
+	var unsound, behind, degraded, progressing []input
 	stale := false
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		stale = stale || p.Stale
 		switch {
 		case !p.Sound:
@@ -339,7 +338,7 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 	if len(behind) > 0 {
 		why = append(why, names(behind)+": "+earlierVersion)
 	}
-	if stale { // which is not said: each change of a link would be a write of each object
+	if stale { // without names: each change of a connection would be a write of each object
 		why = append(why, lastSeen)
 	}
 	if len(progressing) > 0 {
@@ -354,18 +353,18 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 	return merged
 }
 
-// whys says of the first of some locations why they don't count, or something else of
-// those that do, and how many more there are.
-func whys(of []part, otherwise string) (all []string) {
-	seen := make([]part, 0, len(of))
-	for _, p := range of {
+// whys returns, for the first of some locations, the reasons why they do not count, or otherwise
+// for those that do, and the number of the others.
+func whys(inputs []input, otherwise string) (all []string) {
+	seen := make([]input, 0, len(inputs))
+	for _, p := range inputs {
 		if !p.Sound || p.Behind || !p.Stale {
 			seen = append(seen, p)
 		}
 	}
-	stale := len(seen) < len(of)
-	of = seen
-	for _, p := range of[:min(len(of), maxNamed)] {
+	stale := len(seen) < len(inputs)
+	inputs = seen
+	for _, p := range inputs[:min(len(inputs), maxNamed)] {
 		why := otherwise
 		switch {
 		case !p.Sound:
@@ -375,17 +374,17 @@ func whys(of []part, otherwise string) (all []string) {
 		}
 		all = append(all, string(p.Location)+": "+why)
 	}
-	if more := len(of) - len(all); more > 0 {
+	if more := len(inputs) - len(all); more > 0 {
 		all = append(all, fmt.Sprintf("%d more", more))
 	}
-	if stale { // not which: each change of a link would be a write of each object
+	if stale { // without names: each change of a connection would be a write of each object
 		all = append(all, lastSeen)
 	}
 	return all
 }
 
-// first puts a condition before all others. One of its type that locations have, and that
-// says the same, takes its place.
+// first inserts a condition before all others. It replaces a condition of the same type, but keeps
+// that one if the status is the same.
 func (m *merging) first(merged []map[string]any, c map[string]any) []map[string]any {
 	i := slices.IndexFunc(merged, func(other map[string]any) bool { return text(other["type"]) == c["type"] })
 	if i >= 0 {
@@ -397,7 +396,7 @@ func (m *merging) first(merged []map[string]any, c map[string]any) []map[string]
 	return slices.Insert(merged, 0, c)
 }
 
-// text is a text of a condition, which may be raw.
+// text returns a string of a condition, which may be raw JSON.
 func text(v any) string {
 	if raw, ok := v.(json.RawMessage); ok {
 		return gjson.ParseBytes(raw).Str
@@ -406,10 +405,10 @@ func text(v any) string {
 	return s
 }
 
-// names are the first of some locations, and how many more there are.
-func names(of []part) string {
+// names returns the first of some locations, and the number of the others.
+func names(inputs []input) string {
 	var first []key.Location
-	for _, p := range of[:min(len(of), maxNamed)] {
+	for _, p := range inputs[:min(len(inputs), maxNamed)] {
 		first = append(first, p.Location)
 	}
 	var b strings.Builder
@@ -419,7 +418,7 @@ func names(of []part) string {
 		}
 		b.WriteString(string(l))
 	}
-	if more := len(of) - len(first); more > 0 {
+	if more := len(inputs) - len(first); more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)
 	}
 	return b.String()

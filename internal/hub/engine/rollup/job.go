@@ -17,24 +17,24 @@ const (
 	jobSuspended       = "Suspended"
 )
 
-// jobEnds are the conditions of a Job that has reached its end. A cluster never takes them back, so they
-// count also while the location can't be seen.
+// jobEnds are the conditions of a Job that has ended. A cluster never reverts them, so they also
+// count for stale locations.
 var jobEnds = []string{jobSuccess, jobComplete}
 
-// ends are the conditions of a Job, which are about its end: it is Complete if it is so
-// everywhere, and Failed if it is anywhere.
+// ends merges the conditions of a Job about its end: it is Complete if it is so at all locations,
+// and Failed if it is at any.
 type ends struct{}
 
 func (ends) text() string {
 	return "`Complete` if all are, `Failed` if any is; `Suspended` if all that have not ended are"
 }
 
-func (ends) of(m *merging, field string) any {
+func (ends) value(m *merging, field string) any {
 	if m.asItIs() {
-		return list(m.parts[0].status[field])
+		return list(m.inputs[0].status[field])
 	}
 	var merged []map[string]any
-	add := func(rule condition, where []said) {
+	add := func(rule condition, where []reportedCondition) {
 		merged = append(merged, rule.merged(m, where, where[0], probed))
 	}
 	for _, t := range []string{jobFailureExpected, jobFailed} {
@@ -43,12 +43,12 @@ func (ends) of(m *merging, field string) any {
 		}
 	}
 	for _, t := range jobEnds {
-		if where := m.are(t); len(where) == len(m.parts) && !slices.ContainsFunc(where, func(s said) bool { return s.Behind }) {
+		if where := m.are(t); len(where) == len(m.inputs) && !slices.ContainsFunc(where, func(s reportedCondition) bool { return s.Behind }) {
 			add(condition{}, where)
 		}
 	}
 	suspended, complete := m.are(jobSuspended), m.are(jobComplete)
-	if len(suspended) > 0 && len(suspended)+len(complete) == len(m.parts) {
+	if len(suspended) > 0 && len(suspended)+len(complete) == len(m.inputs) {
 		add(condition{negative: true}, suspended)
 	}
 	merged = m.withPending(merged, probed)
@@ -58,12 +58,12 @@ func (ends) of(m *merging, field string) any {
 	return merged
 }
 
-// probed is what conditions of Jobs, Pods and claims have besides.
+// probed is the additional field of conditions of Jobs, Pods and claims.
 var probed = []string{"lastProbeTime"}
 
-// are the conditions of a type that are True.
-func (m *merging) are(t string) (all []said) {
-	for _, p := range m.parts {
+// are returns the conditions of a type that are True.
+func (m *merging) are(t string) (all []reportedCondition) {
+	for _, p := range m.inputs {
 		if c := conditionOf(p, t); p.Sound && c.Exists() && c.status() == isTrue {
 			all = append(all, c)
 		}

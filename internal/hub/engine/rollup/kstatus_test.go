@@ -29,9 +29,9 @@ func TestKstatus(t *testing.T) {
 	for _, k := range states.Kinds() {
 		t.Run(k.Kind, func(t *testing.T) {
 			t.Parallel()
-			of := seen{}
+			seenStatuses := seen{}
 			for _, c := range k.Matrix() {
-				of.check(t, c)
+				seenStatuses.check(t, c)
 				if t.Failed() {
 					return
 				}
@@ -43,7 +43,7 @@ func TestKstatus(t *testing.T) {
 // seen is what kstatus has said of objects at locations, which are few.
 type seen map[string]status.Status
 
-func (s seen) at(t rapid.TB, object []byte) status.Status {
+func (s seen) statusOf(t rapid.TB, object []byte) status.Status {
 	is, ok := s[string(object)]
 	if !ok {
 		is = kstatus(t, object)
@@ -68,12 +68,12 @@ func (s seen) check(t rapid.TB, c states.Case) {
 		if o == nil {
 			continue
 		}
-		is := s.at(t, o)
+		is := s.statusOf(t, o)
 		current = current && is == status.CurrentStatus
 		failed = failed || is == status.FailedStatus
 	}
 	switch {
-	case c.There && current && saidUnevenly(c): // without it kstatus does not ask whether anybody has looked
+	case c.There && current && reportedUnevenly(c): // without it kstatus does not ask whether anybody has looked
 	case c.There && current:
 		if got != status.CurrentStatus {
 			t.Errorf("%s: all are Current, the source is %s: %s", c.Name, got, merged)
@@ -89,29 +89,30 @@ func (s seen) check(t rapid.TB, c states.Case) {
 	}
 }
 
-// saidUnevenly says that some locations say what they have observed, and others don't.
-func saidUnevenly(c states.Case) bool {
-	said := 0
+// reportedUnevenly reports whether some locations report observed generations, and others do not.
+func reportedUnevenly(c states.Case) bool {
+	observing := 0
 	for _, p := range c.Reports {
 		if gjson.GetBytes(p.Status, "observedGeneration").Exists() {
-			said++
+			observing++
 		}
 	}
-	return said > 0 && said < len(c.Reports)
+	return observing > 0 && observing < len(c.Reports)
 }
 
 func allUnreported(c states.Case) bool {
 	return !slices.ContainsFunc(c.Reports, func(p rollup.Part) bool { return len(p.Status) > 0 })
 }
 
-// An agent of before says neither health nor wanted; fields suffice for what they can.
+// TestWithoutHealth: agents of earlier versions report neither health nor wanted numbers; the
+// fields suffice as far as possible.
 func TestWithoutHealth(t *testing.T) {
 	for _, k := range states.Kinds() {
 		switch k.Resource {
 		case key.NewResource("", "pods"), key.NewResource("apps", "statefulsets"):
 			continue // what they are is not all in their counters
 		}
-		of := seen{}
+		seenStatuses := seen{}
 		for i, c := range k.Matrix() {
 			if i%3 != 0 { // all take long, and health adds nothing for these kinds
 				continue
@@ -120,9 +121,9 @@ func TestWithoutHealth(t *testing.T) {
 				c.Reports[i].Health = wire.Health("")
 			}
 			if slices.ContainsFunc(c.Reports, wantsNone) || c.Kind.Counts && !c.Explicit {
-				continue // no counter tells what is not there of nothing
+				continue // no counter shows that nothing is missing of nothing
 			}
-			of.check(t, c)
+			seenStatuses.check(t, c)
 			if t.Failed() {
 				break
 			}
@@ -134,7 +135,7 @@ func wantsNone(p rollup.Part) bool {
 	return p.Wanted != nil && p.Wanted.Replicas != nil && *p.Wanted.Replicas == 0
 }
 
-// What docs/status.md says that kstatus can't be told.
+// TestWhatKstatusCantBeTold checks the exceptions in docs/status.md.
 func TestWhatKstatusCantBeTold(t *testing.T) {
 	for _, k := range states.Kinds() {
 		switch {

@@ -7,13 +7,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// measure is a number of a spec by which counters are measured: the source's own, and
-// what is wanted at a location by the live spec there, which may be another.
+// measure is a number in a spec that is the unit of counters: the source's own, and the one in the
+// live spec at a location, which may differ.
 type measure int
 
 const (
 	replicas measure = iota
-	// updates are the replicas that are updated: all but those below the partition.
+	// updates are the updated replicas: all except those below the partition.
 	updates
 	completions
 	parallelism
@@ -31,49 +31,49 @@ const (
 	specPartition   = specRolling + ".partition"
 )
 
-// asked is the source's number.
-func (m *merging) asked(by measure) int64 {
-	field := map[measure]string{replicas: specReplicas, updates: specReplicas, completions: specCompletions, parallelism: specParallelism}[by]
+// sourceNumber returns the source's number.
+func (m *merging) sourceNumber(unit measure) int64 {
+	field := map[measure]string{replicas: specReplicas, updates: specReplicas, completions: specCompletions, parallelism: specParallelism}[unit]
 	n := int64(1)
 	if v := m.source.Get(field); v.Exists() {
 		n = count(v)
 	}
-	if by == updates {
+	if unit == updates {
 		n = max(n-count(m.source.Get(specPartition)), 0)
 	}
 	return n
 }
 
-// wanted is the number at a location.
-func (m *merging) wanted(by measure, p part) int64 {
+// wanted returns the number at a location.
+func (m *merging) wanted(unit measure, p input) int64 {
 	if p.Wanted == nil {
-		return m.asked(by)
+		return m.sourceNumber(unit)
 	}
-	of := func(n *int64, missing int64) int64 {
+	orDefault := func(n *int64, missing int64) int64 {
 		if n == nil {
 			return missing
 		}
 		return min(max(*n, 0), maxCount)
 	}
 	w := *p.Wanted
-	switch by {
+	switch unit {
 	case updates:
-		return max(of(w.Replicas, 1)-of(w.Partition, 0), 0)
+		return max(orDefault(w.Replicas, 1)-orDefault(w.Partition, 0), 0)
 	case completions:
-		return of(w.Completions, 1)
+		return orDefault(w.Completions, 1)
 	case parallelism:
-		return of(w.Parallelism, 1)
+		return orDefault(w.Parallelism, 1)
 	}
-	return of(w.Replicas, 1)
+	return orDefault(w.Replicas, 1)
 }
 
-// counted is a counter as a value of the status: a zero is left out if the type of the
-// kind leaves it out (not always), which is so if no location says it.
+// counted returns a counter for the status. A zero is omitted if the type of the kind omits it (not
+// always), that is, if no location reports it.
 func (m *merging) counted(field string, n int64, always bool) any {
 	if n != 0 || always {
 		return min(n, maxCount)
 	}
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		if p.status[field].Raw == "0" {
 			return n
 		}
@@ -81,35 +81,36 @@ func (m *merging) counted(field string, n int64, always bool) any {
 	return nil
 }
 
-// least is a counter of what is as it should be: the least of the locations, in the
-// source's measure, rounded down and capped. What is not sound counts 0; a location that
-// wants 0 leaves the minimum, and if all do, the number is the source's.
+// least is a counter of good items: the least of the locations, in the source's unit, rounded down
+// and capped. An unsound location counts 0. A location that wants 0 is left out; if all do, the
+// number is the source's.
 type least struct {
-	by measure
-	// unlessHealthy says that a Healthy location leaves the minimum, too: what its own
-	// strategy has not updated is not to be.
+	unit measure
+	// unlessHealthy leaves out Healthy locations, too: their own strategies do not update the rest.
 	unlessHealthy bool
 	always        bool
-	// aside: no tool waits for it.
+	// aside: no tool waits for this counter.
 	aside bool
-	// present reports that a location with an earlier version counts 0: nothing else in the status shows
-	// which version the counter is about.
+	// present makes a location with an earlier version count 0: no other field of the status shows
+	// the version of the counter.
 	present bool
-	// within is the counter of all that is there, if locations leave that lack some.
+	// within is the counter of all items, for locations with too few of these.
 	within string
 }
 
-func (r least) of(m *merging, field string) any { return m.counted(field, r.count(m, field), r.always) }
+func (r least) value(m *merging, field string) any {
+	return m.counted(field, r.count(m, field), r.always)
+}
 
 func (r least) count(m *merging, field string) int64 {
-	asked := m.asked(r.by)
-	n := asked
-	for _, p := range m.parts {
+	sourceNumber := m.sourceNumber(r.unit)
+	n := sourceNumber
+	for _, p := range m.inputs {
 		if !p.Sound || r.present && p.Behind {
 			return 0
 		}
-		if want := m.wanted(r.by, p); want > 0 && !r.leaves(p) {
-			n = min(n, asked*min(p.number(field), want)/want)
+		if want := m.wanted(r.unit, p); want > 0 && !r.leaves(p) {
+			n = min(n, sourceNumber*min(p.number(field), want)/want)
 		}
 	}
 	if r.within != "" {
@@ -118,12 +119,12 @@ func (r least) count(m *merging, field string) int64 {
 	return n
 }
 
-func (r least) leaves(p part) bool { return r.unlessHealthy && p.Health == wire.Healthy }
+func (r least) leaves(p input) bool { return r.unlessHealthy && p.Health == wire.Healthy }
 
-// short says that a location has less than it wants.
+// short reports whether a location has fewer items than it wants.
 func (r least) short(m *merging, field string) bool {
-	for _, p := range m.parts {
-		if p.Sound && !r.leaves(p) && p.number(field) < m.wanted(r.by, p) {
+	for _, p := range m.inputs {
+		if p.Sound && !r.leaves(p) && p.number(field) < m.wanted(r.unit, p) {
 			return true
 		}
 	}
@@ -131,7 +132,7 @@ func (r least) short(m *merging, field string) bool {
 }
 
 func (r least) text() string {
-	text := fmt.Sprintf("the least, in the measure of %s", r.by)
+	text := fmt.Sprintf("the least, in the measure of %s", r.unit)
 	if r.unlessHealthy {
 		text += "; a Healthy location leaves"
 	}
@@ -141,47 +142,49 @@ func (r least) text() string {
 	return text
 }
 
-// worst is a counter of what should not be: the most of the locations, in the source's
-// measure, rounded up. Where that has no measure, the number is as it is there.
+// worst is a counter of bad items: the most of the locations, in the source's unit, rounded up.
+// Without a unit, the number is unchanged.
 type worst struct {
-	by measure
-	// unsound says that all is missing at a location that is not sound.
+	unit measure
+	// unsound makes an unsound location count all items.
 	unsound bool
 }
 
-func (r worst) of(m *merging, field string) any { return m.counted(field, r.count(m, field), false) }
+func (r worst) value(m *merging, field string) any { return m.counted(field, r.count(m, field), false) }
 
 func (r worst) count(m *merging, field string) (n int64) {
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		switch {
 		case p.Sound:
-			n = max(n, m.up(r.by, p, p.number(field)))
+			n = max(n, m.up(r.unit, p, p.number(field)))
 		case r.unsound:
-			n = max(n, m.asked(r.by))
+			n = max(n, m.sourceNumber(r.unit))
 		}
 	}
 	return n
 }
 
-// up is a number of a location in the source's measure, rounded up.
-func (m *merging) up(by measure, p part, have int64) int64 {
-	asked, want := m.asked(by), m.wanted(by, p)
-	if asked == 0 || want == 0 {
+// up returns a number of a location in the source's unit, rounded up.
+func (m *merging) up(unit measure, p input, have int64) int64 {
+	sourceNumber, want := m.sourceNumber(unit), m.wanted(unit, p)
+	if sourceNumber == 0 || want == 0 {
 		return have
 	}
-	return (asked*have + want - 1) / want
+	return (sourceNumber*have + want - 1) / want
 }
 
-func (r worst) text() string { return fmt.Sprintf("the most, in the measure of %s", r.by) }
+func (r worst) text() string { return fmt.Sprintf("the most, in the measure of %s", r.unit) }
 
-// above is the counter of all that is there: those of base (this counter itself, if it has
-// none), and the most that any location has besides.
+// above is the counter of all items: those of base (by default this counter itself), plus the most
+// that any location has in addition.
 type above struct {
 	base   string
 	always bool
 }
 
-func (r above) of(m *merging, field string) any { return m.counted(field, r.count(m, field), r.always) }
+func (r above) value(m *merging, field string) any {
+	return m.counted(field, r.count(m, field), r.always)
+}
 
 func (r above) count(m *merging, field string) int64 {
 	base := r.base
@@ -189,13 +192,13 @@ func (r above) count(m *merging, field string) int64 {
 		base = field
 	}
 	excess := int64(0)
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		if p.Sound {
 			due := min(p.number(base), m.wanted(replicas, p))
 			excess = max(excess, m.up(replicas, p, max(p.number(field)-due, 0)))
 		}
 	}
-	return least{by: replicas}.count(m, base) + excess
+	return least{unit: replicas}.count(m, base) + excess
 }
 
 func (r above) text() string {
@@ -205,37 +208,37 @@ func (r above) text() string {
 	return fmt.Sprintf("`%s`, and the most that a location has besides", r.base)
 }
 
-// share is a counter of those among others, which are what there is at the moment: the
-// least share of these. Locations without any leave.
+// share is a counter of items among those of base, which exist at present: the least share.
+// Locations without base items are left out.
 type share struct {
-	among string
-	by    measure
+	base string
+	unit measure
 }
 
-func (r share) of(m *merging, field string) any {
-	all := worst{by: r.by}.count(m, r.among)
+func (r share) value(m *merging, field string) any {
+	all := worst{unit: r.unit}.count(m, r.base)
 	n := all
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		if !p.Sound {
 			n = 0
-		} else if there := p.number(r.among); there > 0 {
+		} else if there := p.number(r.base); there > 0 {
 			n = min(n, all*min(p.number(field), there)/there)
 		}
 	}
 	return m.counted(field, n, false)
 }
 
-func (r share) text() string { return fmt.Sprintf("the least share of `%s`", r.among) }
+func (r share) text() string { return fmt.Sprintf("the least share of `%s`", r.base) }
 
-// sum adds up, each location's number up to that of another counter.
+// sum adds the numbers of the locations, each limited by that of another counter.
 type sum struct {
 	upTo   string
 	always bool
 }
 
-func (r sum) of(m *merging, field string) any {
+func (r sum) value(m *merging, field string) any {
 	n := int64(0)
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		if !p.Sound {
 			continue
 		}
@@ -255,12 +258,12 @@ func (r sum) text() string {
 	return "the sum"
 }
 
-// fewest is the smallest number, as it is.
+// fewest is the smallest number, unchanged.
 type fewest struct{}
 
-func (fewest) of(m *merging, field string) any {
+func (fewest) value(m *merging, field string) any {
 	n := int64(maxCount)
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		if !p.Sound {
 			n = 0
 		}
@@ -271,26 +274,26 @@ func (fewest) of(m *merging, field string) any {
 
 func (fewest) text() string { return "the least" }
 
-// observed is the generation of the source that all locations have observed: its own, or
-// the last that the slowest has.
+// observed is the generation of the source that all locations have observed: its own, or the last
+// one of the slowest location.
 type observed struct {
-	// custom says that a kind need not have it, zero that its type keeps a 0.
+	// custom reports whether a kind may lack it; zero whether its type encodes a 0.
 	custom, zero bool
-	// unless is a condition that says by itself that something is missing, if it is True.
+	// unless is a condition that shows by itself, if it is True, that something is missing.
 	unless string
 }
 
-func (r observed) of(m *merging, field string) any {
+func (r observed) value(m *merging, field string) any {
 	g, some := m.generation(), !r.custom
 	n := g
-	for _, p := range m.parts {
-		said := p.status[field]
-		some = some || said.Exists()
-		o := said.Int()
+	for _, p := range m.inputs {
+		reportedValue := p.status[field]
+		some = some || reportedValue.Exists()
+		o := reportedValue.Int()
 		switch {
-		case !unobserved(p.Part) && said.Exists() && o >= p.Generation:
+		case !unobserved(p.Part) && reportedValue.Exists() && o >= p.Generation:
 			continue
-		case !p.Sound && !said.Exists():
+		case !p.Sound && !reportedValue.Exists():
 			o = g - 1
 		}
 		n = min(n, o, g-1)
@@ -304,12 +307,12 @@ func (r observed) of(m *merging, field string) any {
 	return n
 }
 
-// unsaid says that a location has not all that it is to have and that no counter shows
-// it: tools compare counters with a number that the source leaves out, or that is 0, or the
-// location is not Healthy for another reason. One that is Degraded says so by its conditions.
+// unsaid reports whether a location is incomplete and no counter shows it: because tools compare
+// counters with a number that the source omits or that is 0, or because the location is not Healthy
+// for another reason. Conditions show Degraded locations.
 func (m *merging) unsaid() bool {
 	sick := func(h wire.Health) bool {
-		return slices.ContainsFunc(m.parts, func(p part) bool { return p.Sound && sickness(p.Health) >= sickness(h) })
+		return slices.ContainsFunc(m.inputs, func(p input) bool { return p.Sound && sickness(p.Health) >= sickness(h) })
 	}
 	if sick(wire.Degraded) {
 		return false
@@ -322,20 +325,20 @@ func (m *merging) unsaid() bool {
 				continue
 			}
 			counts = true
-			if (m.asked(rule.by) == 0 || m.leavesOut(rule.by)) && rule.short(m, r.field) {
+			if (m.sourceNumber(rule.unit) == 0 || m.leavesOut(rule.unit)) && rule.short(m, r.field) {
 				return true
 			}
-			full = full && rule.count(m, r.field) == m.asked(rule.by)
+			full = full && rule.count(m, r.field) == m.sourceNumber(rule.unit)
 		case above:
-			full = full && rule.count(m, r.field) == m.asked(replicas)
+			full = full && rule.count(m, r.field) == m.sourceNumber(replicas)
 		}
 	}
 	return counts && full && sick(wire.HealthUnknown)
 }
 
-// leavesOut says that the source leaves out a number that a cluster would fill in.
-func (m *merging) leavesOut(by measure) bool {
-	if by == updates && m.source.Get(specRolling).Exists() && !m.source.Get(specPartition).Exists() {
+// leavesOut reports whether the source omits a number that a cluster would default.
+func (m *merging) leavesOut(unit measure) bool {
+	if unit == updates && m.source.Get(specRolling).Exists() && !m.source.Get(specPartition).Exists() {
 		return true
 	}
 	return !m.source.Get(specReplicas).Exists()

@@ -11,17 +11,17 @@ import (
 	"orrery.dev/orrery/internal/lib/quantity"
 )
 
-// maxMetrics is how many metrics a merged status has.
+// maxMetrics bounds the metrics in a merged status.
 const maxMetrics = 64
 
-// highest are the metrics of a HorizontalPodAutoscaler: of each the largest.
+// highest merges the metrics of a HorizontalPodAutoscaler: of each the highest.
 type highest struct{}
 
 func (highest) text() string { return "of each the highest" }
 
-func (highest) of(m *merging, field string) any {
+func (highest) value(m *merging, field string) any {
 	if m.alone() {
-		return (same{}).of(m, field)
+		return (same{}).value(m, field)
 	}
 	type metric struct {
 		raw  json.RawMessage
@@ -29,7 +29,7 @@ func (highest) of(m *merging, field string) any {
 	}
 	var order []string
 	most := map[string]metric{}
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		if !p.Sound {
 			continue
 		}
@@ -48,7 +48,7 @@ func (highest) of(m *merging, field string) any {
 		}
 	}
 	if len(order) == 0 {
-		return json.RawMessage("null") // the type does not leave it out
+		return json.RawMessage("null") // the type always encodes it
 	}
 	all := make([]json.RawMessage, len(order))
 	for i, id := range order {
@@ -57,7 +57,7 @@ func (highest) of(m *merging, field string) any {
 	return all
 }
 
-// load is the current value of a metric: a share of what was asked for, or a quantity.
+// load is the current value of a metric: a share of the requested resources, or a quantity.
 type load struct {
 	share    int64
 	quantity resource.Quantity
@@ -70,13 +70,13 @@ func (l load) above(other load) bool {
 	return l.quantity.Cmp(other.quantity) > 0
 }
 
-// identify says which metric an entry is about, and its current value.
+// identify returns the identity of an entry's metric, and its current value.
 func identify(entry gjson.Result) (id string, current load) {
-	of := entry.Get("type").Str // a type is the name of its field, but for its first letter
-	if of != "" {
-		of = strings.ToLower(of[:1]) + of[1:]
+	fieldName := entry.Get("type").Str // the type is the name of its field, except for the first letter
+	if fieldName != "" {
+		fieldName = strings.ToLower(fieldName[:1]) + fieldName[1:]
 	}
-	value := entry.Get(of + ".current")
+	value := entry.Get(fieldName + ".current")
 	current.share = count(value.Get("averageUtilization"))
 	for _, name := range []string{"averageValue", "value"} {
 		if q, err := quantity.Parse(value.Get(name).Str); err == nil {
@@ -84,7 +84,7 @@ func identify(entry gjson.Result) (id string, current load) {
 			break
 		}
 	}
-	rest, err := sjson.Delete(entry.Raw, of+".current")
+	rest, err := sjson.Delete(entry.Raw, fieldName+".current")
 	if err != nil {
 		return entry.Raw, current
 	}

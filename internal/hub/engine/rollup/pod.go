@@ -16,10 +16,10 @@ var pods = key.Resource{Group: key.CoreGroup, Resource: "pods"}
 const podPhasePending = "Pending"
 
 // hasSucceeded reports whether a Pod has run to its end.
-func (p part) hasSucceeded() bool { return p.status["phase"].Str == "Succeeded" }
+func (p input) hasSucceeded() bool { return p.status["phase"].Str == "Succeeded" }
 
-// worstPod are the rules of a Pod: what it says of its end and of its containers belongs
-// together, so all of it is of one location, the worst.
+// worstPod are the rules for a Pod: all fields are from one location, the worst, because the fields
+// about its end and its containers must be consistent.
 var worstPod = []rule{
 	{"observedGeneration", observed{custom: true}},
 	{"phase", ofWorst{}},
@@ -32,12 +32,12 @@ var worstPod = []rule{
 	{"conditions", podConditions{}},
 }
 
-// ofWorst is a field of the worst Pod; named: with its location before the text.
+// ofWorst is a field of the worst Pod. named adds the location before the text.
 type ofWorst struct{ named bool }
 
 func (ofWorst) text() string { return "of the location with the worst Pod" }
 
-func (r ofWorst) of(m *merging, field string) any {
+func (r ofWorst) value(m *merging, field string) any {
 	worst, missing := m.worstPod()
 	v := worst.status[field]
 	switch {
@@ -51,14 +51,14 @@ func (r ofWorst) of(m *merging, field string) any {
 	return json.RawMessage(v.Raw)
 }
 
-// podConditions are those of the worst Pod.
+// podConditions are the conditions of the worst Pod.
 type podConditions struct{}
 
 func (podConditions) text() string {
 	return "of the location with the worst Pod, which their messages name"
 }
 
-func (podConditions) of(m *merging, field string) any {
+func (podConditions) value(m *merging, field string) any {
 	worst, missing := m.worstPod()
 	if m.asItIs() {
 		return list(worst.status[field])
@@ -66,7 +66,7 @@ func (podConditions) of(m *merging, field string) any {
 	var merged []map[string]any
 	if !missing {
 		for _, c := range worst.conditions {
-			one := []said{{worst, c.Result}}
+			one := []reportedCondition{{worst, c.Result}}
 			merged = append(merged, condition{}.merged(m, one, one[0], probed))
 		}
 	}
@@ -76,24 +76,24 @@ func (podConditions) of(m *merging, field string) any {
 	return merged
 }
 
-// worstPod is the location with the worst Pod. missing says that a location that is not
-// sound is worse: there is no Pod yet.
-func (m *merging) worstPod() (worst part, missing bool) {
+// worstPod returns the location with the worst Pod. missing reports whether an unsound location is
+// worse, because it has no Pod yet.
+func (m *merging) worstPod() (worst input, missing bool) {
 	rank := podBest
-	for i, p := range m.parts {
-		if !p.Sound || p.Behind && p.hasSucceeded() { // another Pod of the present version is to run
+	for i, p := range m.inputs {
+		if !p.Sound || p.Behind && p.hasSucceeded() { // a Pod of the present version must still run
 			missing = true
 			continue
 		}
 		if r := podRank(p); worst.Location == "" || r < rank {
-			worst, rank = m.parts[i], r
+			worst, rank = m.inputs[i], r
 		}
 	}
 	return worst, missing && rank >= podPending
 }
 
-// Ranks of Pods, from the worst. What has failed for good comes first, so that a hook that
-// has failed somewhere has failed.
+// Ranks of Pods, the worst first. Final failures come first, so that a hook that has failed at one
+// location has failed.
 const (
 	podFailed = iota
 	podCrashing
@@ -108,11 +108,11 @@ const (
 	podBest
 )
 
-func podRank(p part) int {
+func podRank(p input) int {
 	ready := false
 	unschedulable := false
 	for _, c := range p.conditions {
-		switch c.of {
+		switch c.conditionType {
 		case "Ready":
 			ready = c.Get("status").Str == isTrue
 		case "PodScheduled":
@@ -143,9 +143,8 @@ func podRank(p part) int {
 	return podUnknown
 }
 
-// containersOf says whether containers crash, wait for something that went wrong, or have
-// ended before.
-func containersOf(p part) (crashing, waiting, restarted bool) {
+// containersOf reports whether containers crash, wait because of an error, or have ended before.
+func containersOf(p input) (crashing, waiting, restarted bool) {
 	for _, c := range p.status["containerStatuses"].Array() {
 		reason := c.Get("state.waiting.reason").Str
 		crashing = crashing || reason == "CrashLoopBackOff"

@@ -5,8 +5,8 @@ import (
 	"unicode"
 )
 
-// badWords are words in the names of conditions that say something bad, or something
-// that is under way, when they are True.
+// badWords are words in the names of conditions for which True means a problem or an ongoing
+// change.
 var badWords = map[string]bool{
 	"Reconciling": true, "Stalled": true,
 	"Failed": true, "Failure": true, "Failures": true, "Failing": true, "Error": true, "Errors": true, "Errored": true,
@@ -19,8 +19,8 @@ var badWords = map[string]bool{
 	"Remediating": true, "Migrating": true, "Provisioning": true, "Installing": true,
 }
 
-// badByName says whether a type of conditions is bad if it is True, by the words of its
-// name. By the conventions of Kubernetes any other is good.
+// badByName reports whether True is bad for a type of conditions, by the words of its name. By the
+// conventions of Kubernetes, it is good otherwise.
 func badByName(t string) bool {
 	bad, not := false, false
 	for _, word := range words(t) {
@@ -30,7 +30,7 @@ func badByName(t string) bool {
 	return bad != not
 }
 
-// words takes apart a name in camel case, with a domain before it or without.
+// words splits a name in camel case, without its domain.
 func words(t string) (all []string) {
 	t = t[strings.LastIndexByte(t, '/')+1:]
 	begin := 0

@@ -45,23 +45,23 @@ func TestRandomWorkloads(t *testing.T) {
 		if !c.Kind.Counts {
 			return
 		}
-		asked := int64(1)
+		sourceNumber := int64(1)
 		if v := gjson.GetBytes(c.Source, "spec.replicas"); v.Exists() {
-			asked = v.Int()
+			sourceNumber = v.Int()
 		}
 		all := status.Get("replicas").Int()
 		for _, field := range []string{"updatedReplicas", "readyReplicas", "availableReplicas", "fullyLabeledReplicas"} {
-			if n := status.Get(field).Int(); n > asked || n > all {
-				t.Errorf("%s: %d of %d, of which %d are there: %s", field, n, asked, all, merged)
+			if n := status.Get(field).Int(); n > sourceNumber || n > all {
+				t.Errorf("%s: %d of %d, of which %d are there: %s", field, n, sourceNumber, all, merged)
 			}
 		}
-		ready := asked
+		ready := sourceNumber
 		for _, p := range c.Reports {
 			want, have := *p.Wanted.Replicas, gjson.GetBytes(p.Status, "readyReplicas").Int()
 			if !p.Sound {
 				ready = 0
 			} else if want > 0 {
-				ready = min(ready, asked*have/want)
+				ready = min(ready, sourceNumber*have/want)
 			}
 		}
 		if got := status.Get("readyReplicas").Int(); got != ready {
@@ -75,9 +75,9 @@ func drawCase(t *rapid.T) states.Case {
 	kinds := states.Kinds()
 	k := kinds[rapid.IntRange(0, 4).Draw(t, "kind")] // workloads come first
 	number := func(most int64, label string) int64 { return rapid.Int64Range(0, most).Draw(t, label) }
-	asked, explicit := number(6, "asked"), rapid.Bool().Draw(t, "explicit")
+	sourceNumber, explicit := number(6, "asked"), rapid.Bool().Draw(t, "explicit")
 	if !explicit {
-		asked = 1
+		sourceNumber = 1
 	}
 	if k.Kind == "StatefulSet" && rapid.Bool().Draw(t, "partitioned") {
 		spec := func(n int64) string {
@@ -86,7 +86,7 @@ func drawCase(t *rapid.T) states.Case {
 		k.Spec, k.LiveSpec = func(n int64, _ bool) string { return spec(n) }, spec
 		explicit = true
 	}
-	c := states.Case{Kind: k, Source: k.Source(asked, explicit), Explicit: explicit, There: true, Observed: true}
+	c := states.Case{Kind: k, Source: k.Source(sourceNumber, explicit), Explicit: explicit, There: true, Observed: true}
 	for i := range rapid.IntRange(1, 4).Draw(t, "locations") {
 		want := number(6, "want")
 		object := k.With(want, drawStatus(t, k.Kind, want))
@@ -146,8 +146,8 @@ func drawStatus(t *rapid.T, kind string, want int64) string {
 	return status + "}"
 }
 
-// The same locations make the same status, in whatever order they come, and it is as the
-// type of the kind has it, so that what is written is what is read.
+// TestStatusesAreOfTheirType: the merged status does not depend on the order of the locations, and
+// has the form of the kind's type, so that it does not change when it is decoded.
 func TestStatusesAreOfTheirType(t *testing.T) {
 	types := map[string]any{
 		"Deployment": &appsv1.DeploymentStatus{}, "ReplicaSet": &appsv1.ReplicaSetStatus{}, "StatefulSet": &appsv1.StatefulSetStatus{},
@@ -183,15 +183,15 @@ func TestStatusesAreOfTheirType(t *testing.T) {
 }
 
 // throughType decodes and encodes a status.
-func throughType(t *testing.T, of any, status []byte) []byte {
+func throughType(t *testing.T, object any, status []byte) []byte {
 	t.Helper()
-	typed := reflect.New(reflect.TypeOf(of).Elem()).Interface()
+	decoded := reflect.New(reflect.TypeOf(object).Elem()).Interface()
 	decoder := json.NewDecoder(bytes.NewReader(status))
 	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(typed); err != nil {
+	if err := decoder.Decode(decoded); err != nil {
 		t.Fatalf("decode %s: %v", status, err)
 	}
-	encoded, err := json.Marshal(typed)
+	encoded, err := json.Marshal(decoded)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,7 +225,7 @@ func TestHostileStatuses(t *testing.T) {
 		resources = append(resources, k.Resource)
 	}
 	seeds.Check(t, func(t *rapid.T) {
-		var parts []rollup.Part
+		var inputs []rollup.Part
 		for i := range rapid.IntRange(1, 4).Draw(t, "locations") {
 			status := map[string]json.RawMessage{}
 			for range rapid.IntRange(0, 4).Draw(t, "fields") {
@@ -239,7 +239,7 @@ func TestHostileStatuses(t *testing.T) {
 				text = []byte(rapid.SampledFrom([]string{"", "null", "1", "[]", `"x"`}).Draw(t, "none"))
 			}
 			three := rapid.Int64().Draw(t, "wanted")
-			parts = append(parts, rollup.Part{
+			inputs = append(inputs, rollup.Part{
 				Location: key.Location(fmt.Sprintf("l%d", i)), Sound: rapid.Bool().Draw(t, "sound"), Status: text, Generation: 1,
 				Wanted: &wire.Wanted{Replicas: &three, Partition: &three, Completions: &three, Parallelism: &three},
 			})
@@ -247,7 +247,7 @@ func TestHostileStatuses(t *testing.T) {
 		source := rapid.SampledFrom([]string{
 			`{"metadata":{"generation":2},"spec":{"replicas":3}}`, `{"spec":{"replicas":2147483647}}`, `{"spec":[]}`, `{}`, `{"metadata":{"creationTimestamp":"x"},"spec":{"replicas":"a"}}`,
 		}).Draw(t, "source")
-		status, ok := rollup.Merge(rapid.SampledFrom(resources).Draw(t, "resource"), []byte(source), parts)
+		status, ok := rollup.Merge(rapid.SampledFrom(resources).Draw(t, "resource"), []byte(source), inputs)
 		if ok && !gjson.ValidBytes(status) {
 			t.Errorf("no JSON: %s", status)
 		}
@@ -257,11 +257,11 @@ func TestHostileStatuses(t *testing.T) {
 func TestManyLocations(t *testing.T) {
 	const maxSize = 32 << 10
 	for _, k := range states.Kinds() {
-		parts := manyParts(k, 2000)
-		for i := range parts {
-			parts[i].Sound, parts[i].Why = i%5 != 0, strings.Repeat("why ", 1000)
+		inputs := manyParts(k, 2000)
+		for i := range inputs {
+			inputs[i].Sound, inputs[i].Why = i%5 != 0, strings.Repeat("why ", 1000)
 		}
-		status, _ := rollup.Merge(k.Resource, k.Source(3, true), parts)
+		status, _ := rollup.Merge(k.Resource, k.Source(3, true), inputs)
 		if len(status) > maxSize {
 			t.Errorf("%s: the status takes %d bytes", k.Kind, len(status))
 		}
@@ -290,10 +290,10 @@ func manyParts(k states.Kind, n int) (all []rollup.Part) {
 func BenchmarkMerge(b *testing.B) {
 	for _, k := range states.Kinds() {
 		b.Run(k.Kind, func(b *testing.B) {
-			parts, source := manyParts(k, 1000), k.Source(3, true)
+			inputs, source := manyParts(k, 1000), k.Source(3, true)
 			b.ReportAllocs()
 			for b.Loop() {
-				rollup.Merge(k.Resource, source, parts)
+				rollup.Merge(k.Resource, source, inputs)
 			}
 		})
 	}

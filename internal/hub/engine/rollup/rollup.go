@@ -1,9 +1,9 @@
-// Package rollup makes one status of those that an object has at its locations, such
-// that the tools that read it are right about all locations together: 3/3 means that each
-// has all that it should. What becomes of which field is data, see kinds.
+// Package rollup merges the statuses of an object at its locations into one status, such that tools
+// that read it are right about all locations together: 3/3 means that each location has all items.
+// The rules for fields are data, see kinds.
 //
-// A merge is a function of the source and of what the locations report, in whatever
-// order. The package must never look at anything else, and never change the source.
+// A merge is a function of the source and of the reports, in any order. The package must never use
+// other data, and never change the source.
 package rollup
 
 import (
@@ -19,76 +19,76 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// observedField is the field of a status, or of a condition, that names the generation it is about.
+// observedField is the field of a status, or of a condition, with the generation that it describes.
 const observedField = "observedGeneration"
 
-// Part is what one of the locations that are to have the object says of it.
+// Part is the report of one of the locations that must have the object.
 type Part struct {
 	Location key.Location
-	// Sound says that the report counts: the object was applied, and is the current one (by
-	// UID). What is not reported, has failed, is held or is in conflict is not sound.
+	// Sound reports whether the report counts: the object was applied and is the current one (by
+	// UID). Objects that are unreported, failed, held or in conflict are not sound.
 	Sound bool
-	// Behind reports that what is applied is an earlier desired state (by digest). As in a
-	// cluster whose controller has not looked yet, it counts, and is not observed.
+	// Behind reports whether an earlier desired state is applied (by digest). It counts but is not
+	// observed, as in a cluster whose controller has not acted yet.
 	Behind bool
-	// Stale reports that the location can't be seen now. It counts with its last report, and is
-	// not observed.
+	// Stale reports whether the location has no current reports. It counts with its last report,
+	// and is not observed.
 	Stale bool
-	// Why says in a few words why a part is not sound; Since is when that began, RFC 3339.
-	// Both may be empty.
+	// Why is a short reason why a part is not sound; Since is when that began, RFC 3339. Both may
+	// be empty.
 	Why, Since string
-	// Generation is that of the source that the report is about, in terms of which its
-	// status says what was observed.
+	// Generation is the generation of the source that the report describes. The observed
+	// generations in its status refer to it.
 	Generation int64
-	// Wanted are the numbers of the live spec; nil from an agent that does not tell: those
-	// of the source are taken.
+	// Wanted holds the numbers of the live spec; nil from agents without support: then those of the
+	// source are used.
 	Wanted *wire.Wanted
-	// Status is the object's at the location; empty if there is none, or it is not known.
+	// Status is the object's status at the location; empty if there is none or it is unknown.
 	Status json.RawMessage
-	// Health is by kstatus, empty if it is not known.
+	// Health is the health by kstatus; empty if it is unknown.
 	Health wire.Health
 }
 
-// Has says whether a resource has a Rollup of its own. Other kinds have one for those
-// of their objects whose statuses have conditions; Merge says which.
+// Has reports whether a resource has its own Rollup. Objects of other kinds have one if their
+// statuses have conditions, as Merge reports.
 func Has(r key.Resource) bool {
 	_, ok := rulesOf(r)
 	return ok
 }
 
-// Merge is the status of the source for what all its locations report; nil without a
-// location. It returns false if there is no Rollup for the object: its kind has none, and
-// no status that is reported has conditions.
-func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage, ok bool) {
+// Merge returns the status of the source for the reports of all its locations; nil without a
+// location. It returns false if there is no Rollup for the object: its kind has none, and no
+// reported status has conditions.
+func Merge(r key.Resource, source []byte, inputs []Part) (status json.RawMessage, ok bool) {
 	rules, ok := rulesOf(r)
 	if !ok {
-		rules, ok = custom, slices.ContainsFunc(parts, hasConditions) || slices.ContainsFunc(parts, hasStatus) && slices.ContainsFunc(parts, unobserved) && !slices.ContainsFunc(parts, refusesConditions)
+		rules, ok = custom, slices.ContainsFunc(inputs, hasConditions) || slices.ContainsFunc(inputs, hasStatus) && slices.ContainsFunc(inputs, unobserved) && !slices.ContainsFunc(inputs, refusesConditions)
 	}
-	if len(parts) == 0 || !ok {
+	if len(inputs) == 0 || !ok {
 		return nil, ok
 	}
-	m := newMerge(source, rules, parts)
+	m := newMerge(source, rules, inputs)
 	merged := make(map[string]any, len(rules))
 	ruled := map[string]bool{}
 	for _, r := range rules {
 		ruled[r.field] = true
-		if v := r.merge.of(m, r.field); v != nil {
+		if v := r.merge.value(m, r.field); v != nil {
 			merged[r.field] = v
 		}
 	}
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		for _, field := range p.names {
 			if ruled[field] {
 				continue
 			}
 			ruled[field] = true
-			if v := (same{}).of(m, field); v != nil {
+			if v := (same{}).value(m, field); v != nil {
 				merged[field] = v
 			}
 		}
 	}
 	out, err := json.Marshal(merged)
-	if err != nil { // a value of a status that is not JSON, which no report has
+	if err != nil { // cannot happen: reports contain only JSON
 		return nil, false
 	}
 	return out, true
@@ -97,8 +97,8 @@ func Merge(r key.Resource, source []byte, parts []Part) (status json.RawMessage,
 // hasStatus reports whether a part has a status.
 func hasStatus(p Part) bool { return len(p.Status) > 0 }
 
-// takesConditions reports whether a status is an object whose conditions, if it has any, have the
-// form of those of Kubernetes. To a status of another form no condition can be added.
+// takesConditions reports whether conditions can be added to a status: whether it is an object, and
+// its conditions, if any, have the form of Kubernetes.
 func takesConditions(p Part) bool {
 	status := gjson.ParseBytes(p.Status)
 	all := status.Get(conditionsField)
@@ -108,45 +108,45 @@ func takesConditions(p Part) bool {
 	return !slices.ContainsFunc(all.Array(), func(c gjson.Result) bool { return c.Get("type").Str == "" })
 }
 
-// refusesConditions reports whether a part has a status without room for conditions.
+// refusesConditions reports whether a part has a status to which no conditions can be added.
 func refusesConditions(p Part) bool { return hasStatus(p) && !takesConditions(p) }
 
-// unobserved reports whether what a part says may not be about what the object is now.
+// unobserved reports whether a part may not describe the present object.
 func unobserved(p Part) bool { return !p.Sound || p.Behind || p.Stale }
 
-// hasConditions says whether the status of a part has conditions.
+// hasConditions reports whether the status of a part has conditions.
 func hasConditions(p Part) bool {
 	return bytes.Contains(p.Status, []byte(conditionsField)) && gjson.GetBytes(p.Status, conditionsField).IsArray()
 }
 
-// merging is one merge: the source, and the parts in the order of their locations.
+// merging is the state of one merge: the source, and the inputs in the order of their locations.
 type merging struct {
 	source gjson.Result
 	rules  []rule
-	parts  []part
-	// observed reports whether the merged status has an observedGeneration; nil: not asked yet.
+	inputs []input
+	// observed caches whether the merged status has an observedGeneration; nil: not computed yet.
 	observed *bool
 }
 
-// part is a Part with its status parsed.
-type part struct {
+// input is a Part with its status parsed.
+type input struct {
 	Part
-	// status has the fields of the status, names are theirs in order.
+	// status holds the fields of the status, and names their order.
 	status map[string]gjson.Result
 	names  []string
-	// conditions are those of the status, with their types.
-	conditions []typed
+	// conditions are the conditions of the status, with their types.
+	conditions []typedCondition
 }
 
-// typed is a condition at a location.
-type typed struct {
-	of string
+// typedCondition is a condition at a location with its type.
+type typedCondition struct {
+	conditionType string
 	gjson.Result
 }
 
-func parse(p Part) part {
-	out := part{Part: p, status: map[string]gjson.Result{}}
-	if quantity.Check(p.Status) != nil { // no type decodes it
+func parse(p Part) input {
+	out := input{Part: p, status: map[string]gjson.Result{}}
+	if quantity.Check(p.Status) != nil { // no type can decode it
 		out.Sound, out.Status, out.Why = false, nil, "its status has a quantity that is too large"
 	}
 	if status := gjson.ParseBytes(out.Status); status.IsObject() {
@@ -160,8 +160,8 @@ func parse(p Part) part {
 	}
 	if all := out.status[conditionsField]; all.IsArray() {
 		all.ForEach(func(_, c gjson.Result) bool {
-			if of := c.Get("type").Str; of != "" {
-				out.conditions = append(out.conditions, typed{of, c})
+			if conditionType := c.Get("type").Str; conditionType != "" {
+				out.conditions = append(out.conditions, typedCondition{conditionType, c})
 			}
 			return true
 		})
@@ -169,38 +169,38 @@ func parse(p Part) part {
 	return out
 }
 
-func newMerge(source []byte, rules []rule, parts []Part) *merging {
-	m := &merging{source: gjson.ParseBytes(source), rules: rules, parts: make([]part, len(parts))}
-	for i, p := range parts {
-		m.parts[i] = parse(p)
+func newMerge(source []byte, rules []rule, inputs []Part) *merging {
+	m := &merging{source: gjson.ParseBytes(source), rules: rules, inputs: make([]input, len(inputs))}
+	for i, p := range inputs {
+		m.inputs[i] = parse(p)
 	}
-	slices.SortStableFunc(m.parts, func(a, b part) int { return cmp.Compare(a.Location, b.Location) })
+	slices.SortStableFunc(m.inputs, func(a, b input) int { return cmp.Compare(a.Location, b.Location) })
 	return m
 }
 
-// alone says that there is only one location, and it has what it is to have: its status is
-// the source's, but for what is measured.
-func (m *merging) alone() bool { return len(m.parts) == 1 && m.parts[0].Sound }
+// alone reports whether there is only one location, and it is sound: its status becomes the
+// source's, except for counters.
+func (m *merging) alone() bool { return len(m.inputs) == 1 && m.inputs[0].Sound }
 
-// asItIs reports whether the source has the conditions of its one location as they are.
-func (m *merging) asItIs() bool { return m.alone() && !unobserved(m.parts[0].Part) }
+// asItIs reports whether the source gets the conditions of its one location unchanged.
+func (m *merging) asItIs() bool { return m.alone() && !unobserved(m.inputs[0].Part) }
 
 // showsObserved reports whether the merged status has an observedGeneration.
 func (m *merging) showsObserved() bool {
 	if m.observed == nil {
-		shown := slices.ContainsFunc(m.rules, func(r rule) bool { return r.field == observedField && r.merge.of(m, r.field) != nil })
+		shown := slices.ContainsFunc(m.rules, func(r rule) bool { return r.field == observedField && r.merge.value(m, r.field) != nil })
 		m.observed = &shown
 	}
 	return *m.observed
 }
 
-// generation is that of the source.
+// generation returns the generation of the source.
 func (m *merging) generation() int64 { return m.source.Get("metadata.generation").Int() }
 
-// number is a number of a status that counts something; anything else is 0.
-func (p part) number(field string) int64 { return count(p.status[field]) }
+// number returns a counter of a status; 0 if it is not a number.
+func (p input) number(field string) int64 { return count(p.status[field]) }
 
-// maxCount is what a count may be: those of Kubernetes have 32 bits.
+// maxCount is the greatest count: those of Kubernetes have 32 bits.
 const maxCount = 1<<31 - 1
 
 func count(v gjson.Result) int64 {

@@ -30,8 +30,8 @@ func TestWhatHasNone(t *testing.T) {
 	}
 }
 
-// location is what a scenario says of a location. It has what the source asks for, unless
-// it wants something else; it is not sound if it says why.
+// location is a location of a scenario. It wants the source's numbers, unless wants is set; it is
+// not sound if why is set.
 type location struct {
 	Status json.RawMessage `json:"status"`
 	Wants  *wire.Wanted    `json:"wants"`
@@ -53,41 +53,41 @@ func TestScenarios(t *testing.T) {
 			t.Fatal(err)
 		}
 		resource, group, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txtar"), ".")
-		var parts []rollup.Part
+		var inputs []rollup.Part
 		var source []byte
 		for _, f := range archive.Files {
-			name, of, _ := strings.Cut(f.Name, " ")
+			name, from, _ := strings.Cut(f.Name, " ")
 			switch name {
 			case "source":
-				source, parts = toJSON(t, f), nil
+				source, inputs = toJSON(t, f), nil
 			case "at":
 				var l location
 				if err := yaml.UnmarshalStrict(f.Data, &l); err != nil {
 					t.Fatalf("%s: %s: %v", file, f.Name, err)
 				}
-				parts = append(parts, rollup.Part{
-					Location: key.Location(of), Sound: l.Why == "", Why: l.Why, Behind: l.Behind, Generation: 2, Wanted: l.Wants, Status: l.Status, Health: l.Health,
+				inputs = append(inputs, rollup.Part{
+					Location: key.Location(from), Sound: l.Why == "", Why: l.Why, Behind: l.Behind, Generation: 2, Wanted: l.Wants, Status: l.Status, Health: l.Health,
 				})
 			default:
 				t.Run(resource+"/"+f.Name, func(t *testing.T) {
-					got, ok := rollup.Merge(key.NewResource(group, resource), source, parts)
+					got, ok := rollup.Merge(key.NewResource(group, resource), source, inputs)
 					if !ok {
 						t.Fatal("no status")
 					}
-					var has, want map[string]any
-					if err := json.Unmarshal(got, &has); err != nil {
+					var gotFields, want map[string]any
+					if err := json.Unmarshal(got, &gotFields); err != nil {
 						t.Fatal(err)
 					}
 					if err := json.Unmarshal(toJSON(t, f), &want); err != nil {
 						t.Fatal(err)
 					}
 					for field, v := range want {
-						if !reflect.DeepEqual(has[field], v) {
-							t.Errorf("%s: %v, want %v, in %s", field, has[field], v, got)
+						if !reflect.DeepEqual(gotFields[field], v) {
+							t.Errorf("%s: %v, want %v, in %s", field, gotFields[field], v, got)
 						}
 					}
 				})
-				parts = nil
+				inputs = nil
 			}
 		}
 	}

@@ -2,37 +2,37 @@ package rollup
 
 import "orrery.dev/orrery/internal/protocol/key"
 
-// rule is what becomes of one field of a status.
+// rule is the rule for one field of a status.
 type rule struct {
 	field string
 	merge merger
 }
 
-// merger makes one value of those that a field has at the locations.
+// merger merges the values of a field at the locations.
 type merger interface {
-	// of is the value of a field in the source; nil: it has none.
-	of(m *merging, field string) any
-	// text is the rule in the table of docs/status.md.
+	// value returns the value of a field for the source; nil: it has none.
+	value(m *merging, field string) any
+	// text describes the rule for the table in docs/status.md.
 	text() string
 }
 
-// kind is a kind that has a Rollup, and the rules of the fields of its status. A field
-// without one is kept where all locations say the same.
+// kind is a kind with a Rollup, and the rules for the fields of its status. A field without a rule
+// is kept if all locations have the same value.
 type kind struct {
 	resource key.Resource
 	rules    []rule
 }
 
-// kinds are the kinds that have a Rollup, see also custom.
+// kinds are the kinds with a Rollup, see also custom.
 var kinds = []kind{
 	{key.Resource{Group: "apps", Resource: "deployments"}, []rule{
 		{"observedGeneration", observed{}},
 		{"replicas", above{base: "updatedReplicas"}},
-		{"updatedReplicas", least{by: replicas}},
-		{"readyReplicas", least{by: replicas}},
-		{"availableReplicas", least{by: replicas}},
-		{"unavailableReplicas", worst{by: replicas, unsound: true}},
-		{"terminatingReplicas", worst{by: replicas}},
+		{"updatedReplicas", least{unit: replicas}},
+		{"readyReplicas", least{unit: replicas}},
+		{"availableReplicas", least{unit: replicas}},
+		{"unavailableReplicas", worst{unit: replicas, unsound: true}},
+		{"terminatingReplicas", worst{unit: replicas}},
 		{"conditions", conditions{also: []string{"lastUpdateTime"}, types: map[string]condition{
 			"Available": {},
 			"Progressing": {
@@ -45,19 +45,19 @@ var kinds = []kind{
 	{key.Resource{Group: "apps", Resource: "replicasets"}, []rule{
 		{"observedGeneration", observed{unless: "ReplicaFailure"}},
 		{"replicas", above{always: true}},
-		{"fullyLabeledReplicas", least{by: replicas}},
-		{"readyReplicas", least{by: replicas}},
-		{"availableReplicas", least{by: replicas}},
-		{"terminatingReplicas", worst{by: replicas}},
+		{"fullyLabeledReplicas", least{unit: replicas}},
+		{"readyReplicas", least{unit: replicas}},
+		{"availableReplicas", least{unit: replicas}},
+		{"terminatingReplicas", worst{unit: replicas}},
 		{"conditions", conditions{types: map[string]condition{"ReplicaFailure": {negative: true}}}},
 	}},
 	{key.Resource{Group: "apps", Resource: "statefulsets"}, []rule{
 		{"observedGeneration", observed{}},
 		{"replicas", above{always: true}},
-		{"readyReplicas", least{by: replicas}},
-		{"availableReplicas", least{by: replicas, always: true, aside: true}},
-		{"updatedReplicas", least{by: updates, unlessHealthy: true, within: "replicas"}},
-		{"currentReplicas", least{by: replicas, unlessHealthy: true, within: "replicas"}},
+		{"readyReplicas", least{unit: replicas}},
+		{"availableReplicas", least{unit: replicas, always: true, aside: true}},
+		{"updatedReplicas", least{unit: updates, unlessHealthy: true, within: "replicas"}},
+		{"currentReplicas", least{unit: replicas, unlessHealthy: true, within: "replicas"}},
 		{"currentRevision", revision{}},
 		{"updateRevision", revision{}},
 		{"conditions", conditions{}},
@@ -74,11 +74,11 @@ var kinds = []kind{
 		{"conditions", conditions{}},
 	}},
 	{jobs, []rule{
-		{"succeeded", least{by: completions, present: true}},
-		{"failed", worst{by: completions}},
-		{"active", worst{by: parallelism}},
-		{"ready", share{among: "active", by: parallelism}},
-		{"terminating", worst{by: parallelism}},
+		{"succeeded", least{unit: completions, present: true}},
+		{"failed", worst{unit: completions}},
+		{"active", worst{unit: parallelism}},
+		{"ready", share{base: "active", unit: parallelism}},
+		{"terminating", worst{unit: parallelism}},
 		{"startTime", earliest{}},
 		{"completionTime", latest{present: true}},
 		{"uncountedTerminatedPods", own{}},
@@ -126,7 +126,7 @@ var kinds = []kind{
 	}},
 }
 
-// rulesOf are the rules of a resource; it returns false if it has none of its own.
+// rulesOf returns the rules of a resource, or false if it has none of its own.
 func rulesOf(r key.Resource) ([]rule, bool) {
 	for _, k := range kinds {
 		if k.resource == r {

@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// maxIngress and maxRefs are how many entries a union has.
+	// maxIngress and maxRefs bound the entries of a union.
 	maxIngress = 256
 	maxRefs    = 256
 )
 
-// same is what all locations say alike; nothing if one is not sound.
+// same is the value that all locations have; nothing if a location is not sound.
 type same struct{}
 
-func (same) of(m *merging, field string) any {
-	first := m.parts[0].status[field]
-	for _, p := range m.parts {
+func (same) value(m *merging, field string) any {
+	first := m.inputs[0].status[field]
+	for _, p := range m.inputs {
 		if v := p.status[field]; !p.Sound || !v.Exists() || !alike(v, first) {
 			return nil
 		}
@@ -35,10 +35,10 @@ func (same) of(m *merging, field string) any {
 
 func (same) text() string { return "kept where all locations say the same" }
 
-// alike says whether two values mean the same.
+// alike reports whether two values are equivalent.
 func alike(a, b gjson.Result) bool { return a.Raw == b.Raw || canonical(a) == canonical(b) }
 
-// canonical is a value with its fields in order.
+// canonical returns a value with its fields in order.
 func canonical(v gjson.Result) string {
 	var value any
 	if json.Unmarshal([]byte(v.Raw), &value) != nil {
@@ -51,29 +51,28 @@ func canonical(v gjson.Result) string {
 	return string(out)
 }
 
-// own is of one location, and has no meaning for several.
+// own is the value of a single location. It has no meaning for several.
 type own struct{}
 
-func (own) of(m *merging, field string) any {
+func (own) value(m *merging, field string) any {
 	if !m.alone() {
 		return nil
 	}
-	return (same{}).of(m, field)
+	return (same{}).value(m, field)
 }
 
 func (own) text() string { return "only with one location" }
 
-// union is a list of all entries that any location has, in whatever state it is: what is
-// there is there. It may be within an object.
+// union is a list of all entries that any location has, sound or not. It may be within an object.
 type union struct {
 	list string
 	most int
 }
 
-func (r union) of(m *merging, field string) any {
+func (r union) value(m *merging, field string) any {
 	var entries []json.RawMessage
 	have := map[string]bool{}
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		list := p.status[field]
 		if r.list != "" {
 			list = list.Get(r.list)
@@ -99,8 +98,8 @@ func (r union) of(m *merging, field string) any {
 	return map[string]any{r.list: entries}
 }
 
-// isEntry says whether an entry has the form of those of Kubernetes, whose fields are texts
-// and lists: one of another form would take all others with it.
+// isEntry reports whether an entry has the form of Kubernetes, whose fields are texts and lists. An
+// entry of another form would make all entries invalid.
 func isEntry(v gjson.Result) bool {
 	is := v.IsObject()
 	v.ForEach(func(_, field gjson.Result) bool {
@@ -122,16 +121,16 @@ func (r union) text() string {
 type (
 	earliest struct{}
 	latest   struct {
-		// present reports that there is none while a location has an earlier version.
+		// present reports whether there is none while a location has an earlier version.
 		present bool
 	}
 )
 
-func (earliest) of(m *merging, field string) any { return m.time(field, -1) }
-func (earliest) text() string                    { return "the earliest, once all have one" }
+func (earliest) value(m *merging, field string) any { return m.time(field, -1) }
+func (earliest) text() string                       { return "the earliest, once all have one" }
 
-func (r latest) of(m *merging, field string) any {
-	if r.present && slices.ContainsFunc(m.parts, func(p part) bool { return p.Behind }) {
+func (r latest) value(m *merging, field string) any {
+	if r.present && slices.ContainsFunc(m.inputs, func(p input) bool { return p.Behind }) {
 		return nil
 	}
 	return m.time(field, 1)
@@ -144,65 +143,65 @@ func (r latest) text() string {
 	return "the latest, once all have one"
 }
 
-// time is the first or last of the times of a field; nil if not all have one.
+// time returns the first or last of the times of a field; nil if a location has none.
 func (m *merging) time(field string, direction int) any {
-	var at time.Time
-	said := ""
-	for _, p := range m.parts {
+	var chosenTime time.Time
+	chosen := ""
+	for _, p := range m.inputs {
 		t, err := time.Parse(time.RFC3339, p.status[field].Str)
 		if !p.Sound || err != nil {
 			return nil
 		}
-		if said == "" || t.Compare(at) == direction {
-			at, said = t, p.status[field].Str
+		if chosen == "" || t.Compare(chosenTime) == direction {
+			chosenTime, chosen = t, p.status[field].Str
 		}
 	}
-	return said
+	return chosen
 }
 
-// phase is the worst of the phases, by an order that begins with the worst. What is not
-// sound has the one for missing. Without an order it is the one that all have, or that of
-// the least healthy location.
+// phase is the worst of the phases, by an order that begins with the worst. Unsound locations have
+// the phase missing. Without an order it is the common phase, or that of the least healthy
+// location.
 type phase struct {
 	missing string
 	order   []string
 }
 
-func (r phase) of(m *merging, field string) any {
+func (r phase) value(m *merging, field string) any {
 	if len(r.order) == 0 {
 		return r.leastHealthy(m, field)
 	}
-	of := func(p part) string {
-		if said := p.status[field].Str; p.Sound && said != "" {
-			return said
+	phaseOf := func(p input) string {
+		if chosen := p.status[field].Str; p.Sound && chosen != "" {
+			return chosen
 		}
 		return r.missing
 	}
-	said := of(m.parts[0])
-	for _, p := range m.parts[1:] {
-		// One that is not in the order has index -1: nobody knows that it is good.
-		if other := of(p); slices.Index(r.order, other) < slices.Index(r.order, said) {
-			said = other
+	chosen := phaseOf(m.inputs[0])
+	for _, p := range m.inputs[1:] {
+		// A phase that is not in the order has index -1: it may be bad.
+		if other := phaseOf(p); slices.Index(r.order, other) < slices.Index(r.order, chosen) {
+			chosen = other
 		}
 	}
-	return said
+	return chosen
 }
 
 func (phase) leastHealthy(m *merging, field string) any {
-	first := m.parts[0]
+	first := m.inputs[0]
 	differ, ill := false, first
-	for _, p := range m.parts {
-		said := p.status[field]
-		if !p.Sound || said.Type != gjson.String {
+	for _, p := range m.inputs {
+		chosen := p.status[field]
+		if !p.Sound || chosen.Type != gjson.String {
 			return nil
 		}
-		differ = differ || said.Str != first.status[field].Str
+		differ = differ || chosen.Str != first.status[field].Str
 		if sickness(p.Health) > sickness(ill.Health) {
 			ill = p
 		}
 	}
 	if differ && ill.Health == wire.Healthy {
-		return nil // nothing says which of them is the worst
+		return nil // the worst one is unknown
 	}
 	return ill.status[field].Str
 }
@@ -214,40 +213,40 @@ func (r phase) text() string {
 	return "the worst: " + strings.Join(r.order, ", ")
 }
 
-// sickness orders what health can be, from Healthy to Degraded.
+// sickness orders health from Healthy to Degraded.
 func sickness(h wire.Health) int {
 	return slices.Index([]wire.Health{wire.Healthy, "", wire.HealthUnknown, wire.Progressing, wire.Degraded}, h)
 }
 
-// smallest is a map of quantities: of each name the smallest, of those that have it.
+// smallest is a map of quantities: of each name the smallest one.
 type smallest struct{}
 
-func (smallest) of(m *merging, field string) any {
-	least, said := map[string]resource.Quantity{}, map[string]string{}
-	for _, p := range m.parts {
+func (smallest) value(m *merging, field string) any {
+	least, chosen := map[string]resource.Quantity{}, map[string]string{}
+	for _, p := range m.inputs {
 		p.status[field].ForEach(func(name, v gjson.Result) bool {
 			q, err := quantity.Parse(v.Str)
 			if before, ok := least[name.Str]; err == nil && (!ok || q.Cmp(before) < 0) {
-				least[name.Str], said[name.Str] = q, v.Str
+				least[name.Str], chosen[name.Str] = q, v.Str
 			}
 			return true
 		})
 	}
-	if len(said) == 0 {
+	if len(chosen) == 0 {
 		return nil
 	}
-	return said
+	return chosen
 }
 
 func (smallest) text() string { return "of each the least" }
 
-// common is a list of what is in the lists of all locations that have one.
+// common is a list of the entries that all lists of the locations contain.
 type common struct{}
 
-func (common) of(m *merging, field string) any {
+func (common) value(m *merging, field string) any {
 	var entries []string
 	first := true
-	for _, p := range m.parts {
+	for _, p := range m.inputs {
 		list := p.status[field]
 		if !list.IsArray() {
 			continue
@@ -271,14 +270,14 @@ func (common) of(m *merging, field string) any {
 
 func (common) text() string { return "those that all have" }
 
-// revision is of a pair of fields, currentRevision and updateRevision, whose difference
-// says that an update is under way: that of a location with such a difference.
+// revision is a field of the pair currentRevision and updateRevision, whose difference shows an
+// update: the value of a location that is being updated.
 type revision struct{}
 
-func (revision) of(m *merging, field string) any {
-	var chosen *part
-	for i := range m.parts {
-		p := &m.parts[i]
+func (revision) value(m *merging, field string) any {
+	var chosen *input
+	for i := range m.inputs {
+		p := &m.inputs[i]
 		if !p.Sound {
 			continue
 		}
@@ -289,8 +288,8 @@ func (revision) of(m *merging, field string) any {
 			chosen = p
 		}
 	}
-	if count(m.source.Get(specPartition)) > 0 { // then their difference is what is wanted
-		return (same{}).of(m, field)
+	if count(m.source.Get(specPartition)) > 0 { // then their difference is desired
+		return (same{}).value(m, field)
 	}
 	if chosen == nil {
 		return nil

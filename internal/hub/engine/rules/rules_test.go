@@ -421,7 +421,7 @@ func BenchmarkBudget(b *testing.B) {
 	}
 }
 
-// TestDepth: whatever rules nest, receivers can decode the result.
+// TestDepthIsBounded: whatever rules nest, receivers can decode the result.
 func TestDepthIsBounded(t *testing.T) {
 	e := newEngine(t)
 	const deeper = "[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[object.a]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]"

@@ -40,7 +40,7 @@ func (e *Engine) CheckTypes(rule v1alpha1.Rule, kind *openapi.Schema, fieldPath 
 	case rule.Expression != "":
 		result, err := e.language.checker.Check(rule.Expression, typecheck.Variables{{Name: varObject, Schema: kind}, {Name: varSelf, Schema: target}})
 		if err == nil {
-			err = typecheck.Gives(result, expected)
+			err = typecheck.CheckResult(result, expected)
 		}
 		if err != nil {
 			return field.Invalid(fieldPath.Child("expression"), rule.Expression, err.Error())

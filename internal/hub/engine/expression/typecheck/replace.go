@@ -12,34 +12,34 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
 )
 
-// typed is the environment in which expressions are checked whose parts have been replaced
-// by variables of the types that a schema gives them.
+// typed is the environment in which expressions are checked after parts of them were replaced by
+// variables with the types of a schema.
 type typed struct {
 	env   *cel.Env
 	names map[string]string // of variables, by type
 }
 
 // newTyped declares a variable for each type that a place can have.
-func newTyped(of *cel.Env) (*typed, error) {
+func newTyped(base *cel.Env) (*typed, error) {
 	t := &typed{names: map[string]string{}}
 	var all []cel.EnvOption
-	declare := func(of *cel.Type) {
+	declare := func(variable *cel.Type) {
 		name := fmt.Sprintf("_schema_%d", len(all))
-		t.names[of.String()] = name
-		all = append(all, cel.Variable(name, of))
+		t.names[variable.String()] = name
+		all = append(all, cel.Variable(name, variable))
 	}
 	for _, one := range []*cel.Type{cel.DynType, cel.IntType, cel.StringType, cel.BoolType} {
-		for _, of := range []*cel.Type{one, cel.ListType(one), cel.MapType(cel.StringType, one)} {
-			declare(of)
-			declare(cel.OptionalType(of))
+		for _, declared := range []*cel.Type{one, cel.ListType(one), cel.MapType(cel.StringType, one)} {
+			declare(declared)
+			declare(cel.OptionalType(declared))
 		}
 	}
 	var err error
-	t.env, err = of.Extend(all...)
+	t.env, err = base.Extend(all...)
 	return t, err
 }
 
-// typeFor is the type of values where a schema is.
+// typeFor returns the type of values with a schema.
 func typeFor(s *openapi.Schema) *cel.Type {
 	scalar := func(s *openapi.Schema) *cel.Type {
 		if s == nil {
@@ -64,20 +64,19 @@ func typeFor(s *openapi.Schema) *cel.Type {
 	return scalar(s)
 }
 
-// known is what is known of a part of an expression: where in the schema it is, and whether
-// it is an optional value.
+// known is the schema of a subexpression, and whether it is an optional value.
 type known struct {
 	schema   *openapi.Schema
 	optional bool
 }
 
-// binding is a variable and what is known of it; nil hides another of its name.
+// binding is a variable with its schema; nil hides an outer variable of the name.
 type binding struct {
 	name string
 	*known
 }
 
-// replacer replaces the parts of an expression that lead to a place of the object.
+// replacer replaces the subexpressions that select a place of the object.
 type replacer struct {
 	*typed
 	make    ast.ExprFactory
@@ -85,13 +84,13 @@ type replacer struct {
 	problem error // the first
 }
 
-// whole replaces what of an expression leads to places, itself included.
+// whole replaces an expression, or its subexpressions, that select places.
 func (r *replacer) whole(e ast.Expr) {
 	if e.Kind() == ast.LiteralKind && e.AsLiteral() == types.NullValue {
-		r.put(e, &known{}) // it may be compared with everything
+		r.put(e, &known{}) // null may be compared with everything
 		return
 	}
-	r.put(e, r.part(e))
+	r.put(e, r.resolve(e))
 }
 
 func (r *replacer) all(es ...ast.Expr) {
@@ -100,7 +99,7 @@ func (r *replacer) all(es ...ast.Expr) {
 	}
 }
 
-// put puts a variable of the type that is known in the place of an expression.
+// put replaces an expression by a variable of the type for k; nil leaves it.
 func (r *replacer) put(e ast.Expr, k *known) {
 	if k == nil {
 		return
@@ -112,9 +111,9 @@ func (r *replacer) put(e ast.Expr, k *known) {
 	e.SetKindCase(r.make.NewIdent(e.ID(), r.names[t.String()]))
 }
 
-// part is what is known of an expression that leads to a place, which is not yet replaced;
-// nil if it does not, then its parts are.
-func (r *replacer) part(e ast.Expr) *known {
+// resolve returns the schema of an expression that selects a place, without replacing it. For other
+// expressions it returns nil, after replacing their subexpressions.
+func (r *replacer) resolve(e ast.Expr) *known {
 	switch e.Kind() {
 	case ast.IdentKind:
 		for _, b := range slices.Backward(r.scope) {
@@ -124,11 +123,11 @@ func (r *replacer) part(e ast.Expr) *known {
 		}
 	case ast.SelectKind:
 		s := e.AsSelect()
-		of := r.part(s.Operand())
-		if below := r.field(of, s.FieldName(), false); below != nil && !s.IsTestOnly() {
+		operand := r.resolve(s.Operand())
+		if below := r.field(operand, s.FieldName(), false); below != nil && !s.IsTestOnly() {
 			return below
 		}
-		r.put(s.Operand(), of)
+		r.put(s.Operand(), operand)
 	case ast.CallKind:
 		return r.call(e.AsCall())
 	case ast.ListKind:
@@ -147,7 +146,7 @@ func (r *replacer) part(e ast.Expr) *known {
 	return nil
 }
 
-// call is part of a call: of an index, perhaps an optional one, or of a field that is.
+// call is resolve for a call: of an index, perhaps an optional one, or an optional field.
 func (r *replacer) call(c ast.CallExpr) *known {
 	if c.IsMemberFunction() {
 		r.whole(c.Target())
@@ -158,20 +157,20 @@ func (r *replacer) call(c ast.CallExpr) *known {
 		r.all(args...)
 		return nil
 	}
-	of, by := r.part(args[0]), args[1]
+	operand, index := r.resolve(args[0]), args[1]
 	var below *known
-	if name, isString := literal(by).(types.String); isString {
-		below = r.field(of, string(name), optional)
-	} else if r.whole(by); of != nil && of.schema != nil {
+	if name, isString := literal(index).(types.String); isString {
+		below = r.field(operand, string(name), optional)
+	} else if r.whole(index); operand != nil && operand.schema != nil {
 		switch {
-		case of.schema.Type == "array":
-			below = &known{of.schema.Items, of.optional || optional}
-		case of.schema.Values != nil && len(of.schema.Properties) == 0:
-			below = &known{of.schema.Values, of.optional || optional}
+		case operand.schema.Type == "array":
+			below = &known{operand.schema.Items, operand.optional || optional}
+		case operand.schema.Values != nil && len(operand.schema.Properties) == 0:
+			below = &known{operand.schema.Values, operand.optional || optional}
 		}
 	}
 	if below == nil {
-		r.put(args[0], of)
+		r.put(args[0], operand)
 	}
 	return below
 }
@@ -183,21 +182,23 @@ func literal(e ast.Expr) any {
 	return e.AsLiteral()
 }
 
-// field is what is known of a field; nil if that is nothing. It notes one that there is not.
-func (r *replacer) field(of *known, name string, optional bool) *known {
-	if of == nil || of.schema == nil || of.schema.Type != "object" {
+// field returns the schema of a field; nil if it is unknown. It records an error for a field that
+// does not exist.
+func (r *replacer) field(operand *known, name string, optional bool) *known {
+	if operand == nil || operand.schema == nil || operand.schema.Type != "object" {
 		return nil
 	}
-	below, ok := of.schema.Field(name)
+	below, ok := operand.schema.Field(name)
 	if !ok && r.problem == nil {
-		r.problem = NoField(of.schema, name)
+		r.problem = NoField(operand.schema, name)
 	}
-	return &known{below, of.optional || optional}
+	return &known{below, operand.optional || optional}
 }
 
-// comprehension knows the elements of a list in what is done with each.
+// comprehension resolves a comprehension: the variable for elements has the schema of the list's
+// items.
 func (r *replacer) comprehension(c ast.ComprehensionExpr) {
-	over := r.part(c.IterRange())
+	over := r.resolve(c.IterRange())
 	r.put(c.IterRange(), over)
 	var element *known
 	if over != nil && over.schema != nil && over.schema.Type == "array" && !over.optional {

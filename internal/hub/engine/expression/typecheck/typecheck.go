@@ -1,8 +1,7 @@
-// Package typecheck says what of an expression can't be right for objects of a kind, by the
-// kind's schema: fields that there are not, and values of another type. What a schema does
-// not say is right.
+// Package typecheck checks expressions against the schema of a kind. It finds unknown fields and
+// values of another type. Where a schema is open, everything is valid.
 //
-// It must never know what expressions are for, nor where schemas come from. Only the hub
+// The package must never depend on the use of expressions or the source of schemas. Only the hub
 // links it.
 package typecheck
 
@@ -21,74 +20,74 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
 )
 
-// kept bounds how many checks are kept, which keep the schemas.
+// kept bounds the cache of checks, which keep the schemas in memory.
 const kept = 1024
 
 // Checker checks the expressions of one environment. It is safe for concurrent use.
 type Checker struct {
 	env      *cel.Env
 	messages func(*cel.Issues) string
-	typed    func() (*typed, error) // made when it is first needed
-	checks   *lru.Cache             // of checked, by check
+	typed    func() (*typed, error) // created when first needed
+	checks   *lru.Cache             // values are checked, by check
 }
 
-// New makes a Checker; messages tell people what CEL finds.
+// New returns a Checker; messages formats the errors of CEL.
 func New(env *cel.Env, messages func(*cel.Issues) string) *Checker {
 	return &Checker{env: env, messages: messages, typed: sync.OnceValues(func() (*typed, error) { return newTyped(env) }), checks: lru.New(kept)}
 }
 
-// Forget drops what is kept, for those who measure what a check takes.
+// Forget drops the cache, for benchmarks.
 func (c *Checker) Forget() { c.checks.Clear() }
 
-// Variable is a variable whose values have a schema; nil is anything.
+// Variable is a variable with the schema of its values; nil allows anything.
 type Variable struct {
 	Name   string
 	Schema *openapi.Schema
 }
 
-// Variables are those of an expression that have a schema.
+// Variables are the variables of an expression with a schema.
 type Variables [2]Variable
 
-// check is what of an expression is checked.
+// check is the key of a check in the cache.
 type check struct {
 	expression string
 	variables  Variables
 }
 
-// checked is what was found.
+// checked is the result of a check.
 type checked struct {
-	gives *cel.Type
-	err   error
+	resultType *cel.Type
+	err        error
 }
 
-// Check checks an expression that compiles, and returns the type of what it gives; nil if
-// that is not known.
+// Check checks an expression that compiles, and returns the type of its result; nil if it is
+// unknown.
 //
-// The library's types for schemas are not used: what they make of an object is no map, and
-// could not be compared, joined or looked through as one, as it can when it is evaluated.
-// So parts of an expression that lead to a place of a variable are looked up in its schema,
-// and replaced by a variable of the type there.
-func (c *Checker) Check(source string, variables Variables) (gives *cel.Type, err error) {
-	of := check{source, variables}
-	if known, ok := c.checks.Get(of); ok {
-		return known.(checked).gives, known.(checked).err
+// It does not use the schema types of the library. With these, an object would not be a map, so
+// that it could not be compared, joined or iterated, as it can in an evaluation. Instead,
+// subexpressions that select a place of a variable are replaced by variables with the type from the
+// schema.
+func (c *Checker) Check(source string, variables Variables) (resultType *cel.Type, err error) {
+	request := check{source, variables}
+	if known, ok := c.checks.Get(request); ok {
+		return known.(checked).resultType, known.(checked).err
 	}
-	gives, err = c.checkAnew(of)
-	c.checks.Add(of, checked{gives, err})
-	return gives, err
+	resultType, err = c.checkAnew(request)
+	c.checks.Add(request, checked{resultType, err})
+	return resultType, err
 }
 
-func (c *Checker) checkAnew(of check) (*cel.Type, error) {
-	parsed, issues := c.env.Parse(of.expression)
+func (c *Checker) checkAnew(request check) (*cel.Type, error) {
+	parsed, issues := c.env.Parse(request.expression)
 	if issues != nil && issues.Err() != nil {
-		return nil, nil //nolint:nilerr,nilnil // it has compiled
+		return nil, nil //nolint:nilerr,nilnil // the expression has compiled before
 	}
 	t, err := c.typed()
 	if err != nil {
 		return nil, err
 	}
 	r := replacer{typed: t, make: ast.NewExprFactory()}
-	for _, v := range of.variables {
+	for _, v := range request.variables {
 		r.scope = append(r.scope, binding{v.Name, &known{schema: v.Schema}})
 	}
 	r.whole(parsed.NativeRep().Expr())
@@ -102,8 +101,8 @@ func (c *Checker) checkAnew(of check) (*cel.Type, error) {
 	return typed.OutputType(), nil
 }
 
-// Gives fails if a result of a type can't be where a schema is.
-func Gives(t *cel.Type, s *openapi.Schema) error {
+// CheckResult returns an error if a result of a type does not match a schema.
+func CheckResult(t *cel.Type, s *openapi.Schema) error {
 	if t == nil {
 		return nil
 	}
@@ -132,14 +131,14 @@ func Gives(t *cel.Type, s *openapi.Schema) error {
 		return fmt.Errorf("gives %s, where %s belongs", NameOf(&openapi.Schema{Type: as[0]}), NameOf(s))
 	}
 	if t.Kind() == types.ListKind {
-		if err := Gives(t.Parameters()[0], s.Items); err != nil {
+		if err := CheckResult(t.Parameters()[0], s.Items); err != nil {
 			return fmt.Errorf("its elements: %w", err)
 		}
 	}
 	return nil
 }
 
-// NameOf is a type for people.
+// NameOf returns the name of a type for messages.
 func NameOf(s *openapi.Schema) string {
 	switch s.Type {
 	case "array":
@@ -150,7 +149,7 @@ func NameOf(s *openapi.Schema) string {
 	return "a " + s.Type
 }
 
-// NoField says that an object has no field of a name, and which is nearest.
+// NoField returns an error for a field that an object does not have, with the nearest name.
 func NoField(s *openapi.Schema, name string) error {
 	if near := nearest(name, s.Properties); near != "" {
 		return fmt.Errorf("there is no field %q, but %q", name, near)
@@ -158,8 +157,8 @@ func NoField(s *openapi.Schema, name string) error {
 	return fmt.Errorf("there is no field %q", name)
 }
 
-// nearest is the field whose name differs by one or two letters from one, if any; short ones
-// are all alike.
+// nearest returns the field whose name differs by one or two letters, if any. Short names are never
+// similar.
 func nearest(name string, fields map[string]*openapi.Schema) (near string) {
 	best := min(2, (len(name)-1)/2)
 	for _, f := range slices.Sorted(maps.Keys(fields)) {
@@ -170,7 +169,7 @@ func nearest(name string, fields map[string]*openapi.Schema) (near string) {
 	return near
 }
 
-// distance is the edit distance (Levenshtein) of two names.
+// distance returns the edit distance (Levenshtein) of two names.
 func distance(a, b string) int {
 	if n := len(a) - len(b); n > 2 || n < -2 || len(a) > 64 {
 		return 3
