@@ -60,6 +60,7 @@ type Agent struct {
 	census    *upsync.Syncer
 	watchers  *observe.Observers
 	prover    *hubclient.Prover
+	shared    *hubclient.Namespaces // nil: the agent has the whole location
 	state     *hubclient.State
 	// keeper has the credential and renewer keeps it good; nil: the client needs none.
 	keeper  *credential.Keeper
@@ -190,6 +191,9 @@ func (a *Agent) build(was key.Shard) {
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, age, a.log)
 	a.reporter = hubclient.NewReporter(link, a.metrics.reports, a.engine.Touch, a.reports)
 	a.prover = hubclient.NewProver(link, a.engine.Again)
+	if a.shared = nil; !a.config.Shard.Whole() {
+		a.shared = hubclient.NewNamespaces(link, a.engine.Again)
+	}
 	a.announcer = hubclient.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
 	a.purge = orphans.NewPurge(a.engine, a.target, a.store, a.log)
 	a.heritage = orphans.NewTakeover(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
@@ -234,7 +238,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	defer yield()
 	a.running, a.refuse, a.yield = ctx, refuse, yield
 	r := reconcile.New(reconcile.Parts{
-		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter,
+		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter, Namespaces: a.shared,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
 	})
 	a.looks = hubclient.NewInspector(a.link(), r.Look)
@@ -275,6 +279,9 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	parts.Go(func() { a.heritage.Run(ctx) })
 	parts.Go(func() { a.census.Run(ctx) })
 	parts.Go(func() { a.prover.Run(ctx) })
+	if a.shared != nil {
+		parts.Go(func() { a.shared.Run(ctx) })
+	}
 	parts.Go(func() { a.looks.Run(ctx) })
 	parts.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)

@@ -299,6 +299,8 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 		return protocol.Lines(append(out, wire.Frame{Mark: s.mark(s.revision)})...)
 	case route.Lineage:
 		return s.lineage(body)
+	case route.Namespaces:
+		return s.namespaces(body)
 	case route.ReportsFetch:
 		var out []any
 		for _, f := range restOf[wire.Fetch](body) {
@@ -351,6 +353,15 @@ func (h *center) lineage(body *wire.Decoder) []byte {
 		}
 	}
 	return protocol.Lines(answer)
+}
+
+// namespaces returns which Namespaces are desired at the location, in any shard.
+func (h *center) namespaces(body *wire.Decoder) []byte {
+	var request wire.NamespacesAsk
+	if err := body.Decode(&request); err != nil || len(request.Names) > wire.MaxNamespaces {
+		panic(fmt.Sprint(err, request))
+	}
+	return protocol.Lines(protocol.NamespacesIn(h.content(h.revision), request))
 }
 
 // canonical is an object as a hub renders it.

@@ -71,7 +71,7 @@ func asked(r *http.Request) (api, verb string, lasts bool) {
 	root.API = auth.RootOf(r.Context()).API
 	switch root.API {
 	case route.Agents:
-		verb = oneOf(below, route.Desired, route.Walk, route.Fetch, route.Lineage, route.AgentStatus, route.Renew,
+		verb = oneOf(below, route.Desired, route.Walk, route.Fetch, route.Lineage, route.Namespaces, route.AgentStatus, route.Renew,
 			route.Reports, route.ReportsWalk, route.ReportsFetch, route.Looked)
 		return "agents", verb, verb == route.Desired
 	case route.Queries:

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -156,6 +157,40 @@ func TestShardReadsItsOwn(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestNamespacesOfShards: the agent of each shard learns which Namespaces are desired at the location in any of its
+// shards, so that it leaves them to the agent that has them: placed and held ones, and none that are no longer placed.
+func TestNamespacesOfShards(t *testing.T) {
+	t.Parallel()
+	r := fixture(t)
+	shard := key.NewShard(3-key.ShardOf("s", 2), 2) // which does not have the space
+	agent := r.joinShard(shard)
+	r.share()
+	names := func(want ...string) {
+		t.Helper()
+		r.eventually(func() string {
+			var answer wire.NamespacesAnswer
+			request := wire.NamespacesAsk{Names: []string{"default", "held", "missing", "other", "placed"}}
+			text := answerOf(t, agent, route.Namespaces+"?shard="+shard.String(), protocol.Lines(request))
+			if err := json.Unmarshal([]byte(text), &answer); err != nil || !slices.Equal(answer.Desired, want) {
+				return fmt.Sprintf("the hub answers %s, want %q: %v", text, want, err)
+			}
+			return ""
+		})
+	}
+	names()
+	app := map[string]string{"what": "app"}
+	r.create("s", namespacesGVR, object("v1", "Namespace", "", "other", nil, nil))
+	r.create("s", namespacesGVR, object("v1", "Namespace", "", "placed", app, nil))
+	held := object("v1", "Namespace", "", "held", app, nil)
+	held.SetAnnotations(map[string]string{"orrery.dev/expand": "true", "site": "${location.properties.missing}"})
+	r.create("s", namespacesGVR, held)
+	names("held", "placed")
+	if err := r.space("s").Resource(namespacesGVR).Delete(t.Context(), "placed", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	names("held")
 }
 
 // TestRevokedShards: to revoke a location's enrolment locks out all its agents; one that joins

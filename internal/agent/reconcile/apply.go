@@ -20,7 +20,7 @@ func (r *Reconciler) apply(ctx context.Context, t *turn, f decide.Facts, d decid
 	if err != nil {
 		return outcome{}, err
 	}
-	if t.homeless, err = r.namespaces.need(ctx, t.account(), t.id.Namespace, t.view.As); err != nil {
+	if t.homeless, err = r.namespaces.need(ctx, t); err != nil {
 		return outcome{}, err
 	}
 	rest, fresh := object, d.UID == ""

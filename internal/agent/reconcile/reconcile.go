@@ -47,6 +47,8 @@ type Parts struct {
 	State    *hubclient.State
 	Prover   *hubclient.Prover
 	Reporter *hubclient.Reporter
+	// Namespaces finds out which Namespaces other shards have; nil: the agent has the whole location.
+	Namespaces *hubclient.Namespaces
 	// Repairs counts repairs of drift, Contested those of contested objects.
 	Repairs, Contested prometheus.Counter
 	// MutatedRetry is how long to wait before what admission has changed is applied again,
@@ -66,7 +68,7 @@ func New(p Parts) *Reconciler {
 	return &Reconciler{
 		Parts:      p,
 		insists:    decide.Insistence{First: cmp.Or(p.MutatedRetry, decide.FirstMutatedRetry), Started: time.Now()},
-		namespaces: newNamespaces(p.Target, p.Engine), writer: writer, refusals: refusals,
+		namespaces: newNamespaces(p.Target, p.Engine, p.Namespaces), writer: writer, refusals: refusals,
 		readings:  readings{all: map[string]reading{}},
 		remover:   remover,
 		recreator: &recreator{target: p.Target, remover: remover, writer: writer, refusals: refusals, log: p.Log},

@@ -35,8 +35,14 @@ func (r refusals) of(t *turn, err error) outcome {
 	case errors.Is(err, errDependency):
 		o.keep, o.failed, o.Retry = true, false, dependencyRetry
 		return o
-	case errors.Is(err, errNamespace):
+	case errors.Is(err, errUnasked):
+		o.keep, o.failed, o.Retry = true, false, unaskedRetry
+		return o
+	case errors.Is(err, errNamespace), errors.Is(err, errShared):
 		o.State, o.Reason, o.failed, o.homeless, o.Retry = wire.Waiting, v1alpha1.ReasonWaitsForNamespace, false, true, maxRetry
+		if errors.Is(err, errShared) { // nothing else shows when it is there
+			o.Retry = sharedRetry
+		}
 		o.Message = wire.Brief("the Namespace " + t.id.Namespace + " is placed at the location, too, and is not there yet; see its own state")
 		return o
 	case errors.Is(err, kubeclient.ErrReadOnly): // the halt began during the turn, and the next one reports it

@@ -20,6 +20,10 @@ const (
 	maxRetry = time.Minute
 	// dependencyRetry is how often an object looks whether its namespace has been tried.
 	dependencyRetry = 50 * time.Millisecond
+	// unaskedRetry is how often an object looks whether the hub has answered, in case nothing else gives it a turn.
+	unaskedRetry = time.Second
+	// sharedRetry is how often a namespace is looked for that another shard is to make.
+	sharedRetry = 5 * time.Second
 	// maxSteps bounds how often one turn decides again because the object was not as
 	// it was thought to be.
 	maxSteps = 4
@@ -38,6 +42,10 @@ var (
 	errDependency = errors.New("wait for the namespace")
 	// errNamespace is returned when the object's namespace is desired and is not there.
 	errNamespace = errors.New("the namespace is placed at the location and missing")
+	// errShared is errNamespace for a namespace that is desired in another shard.
+	errShared = errors.New("the namespace is placed at the location in another shard, and missing")
+	// errUnasked is returned until the hub has answered whether another shard is to make the object's namespace.
+	errUnasked = errors.New("wait for the hub's answer about the namespace")
 )
 
 // turn is what a worker knows of one identity while it works on it.

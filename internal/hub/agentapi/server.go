@@ -216,6 +216,8 @@ func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Locatio
 		a.serveFetch(w, r, l, shard)
 	case route.Lineage:
 		a.serveLogIdentity(w, r)
+	case route.Namespaces:
+		serveNamespaces(w, r, a.config.Table, a.contentOf(l, key.Shard{}, abilitiesOf(r)))
 	case route.AgentStatus:
 		a.serveAgentStatus(w, r, key.Session{Location: l, Shard: shard})
 	case route.Reports:

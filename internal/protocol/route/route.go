@@ -43,6 +43,7 @@ const (
 	Walk         = "walk"
 	Fetch        = "fetch"
 	Lineage      = "lineage"
+	Namespaces   = "namespaces"
 	AgentStatus  = "status"
 	Renew        = "renew"
 	Reports      = "reports"

@@ -22,6 +22,7 @@ func callCases() []hubCase {
 		{"ReportsTooLarge", cutsReports},
 		{"ReportsWalk", walksReports},
 		{"Status", takesStatus},
+		{"Namespaces", namesNamespaces},
 		{"UnknownFields", passesOver},
 		{"Refusals", refuses},
 		{"RefusalsOfOthers", refusesOthers},
@@ -183,6 +184,18 @@ func takesStatus(e *exam) {
 	tell(false, "no digest")
 }
 
+// namesNamespaces: the hub does not name a Namespace that only contains desired objects.
+func namesNamespaces(e *exam) {
+	e.Desire("one", "1")
+	answer, err := e.Client().Namespaces(e.ctx, make([]string, wire.MaxNamespaces-1)...)
+	e.ok(err)
+	again, err := e.Client().Namespaces(e.ctx, "default", "missing")
+	e.ok(err)
+	if len(answer.Desired)+len(again.Desired) > 0 {
+		e.Errorf("the hub names %q and %q", answer.Desired, again.Desired)
+	}
+}
+
 // passesOver: the hub ignores unknown fields, for example of a newer agent.
 func passesOver(e *exam) {
 	e.Desire("one", "1")
@@ -190,6 +203,7 @@ func passesOver(e *exam) {
 		route.Walk:         `{"newer":{"x":1}}` + "\n" + `{"sum":"","count":0,"newer":[1]}` + "\n",
 		route.Fetch:        `{"key":"` + KeyOf("one") + `","newer":true}` + "\n",
 		route.Lineage:      `{"markers":["x"],"newer":1}` + "\n",
+		route.Namespaces:   `{"names":["x"],"newer":1}` + "\n",
 		route.Reports:      `{"key":"` + KeyOf("one") + `","report":{"uid":"u","state":"Applied","newer":{}},"newer":"x"}` + "\n\n",
 		route.ReportsWalk:  `{"newer":1}` + "\n" + `{"sum":"","count":0}` + "\n",
 		route.ReportsFetch: `{"key":"` + KeyOf("one") + `","newer":true}` + "\n",
@@ -260,6 +274,8 @@ func refuses(e *exam) {
 		{http.MethodPost, route.Reports, string(good) + "\n{\"key\":7}\n", http.StatusBadRequest},
 		{http.MethodPost, route.AgentStatus, "[]", http.StatusBadRequest},
 		{http.MethodPost, route.Lineage, "7", http.StatusBadRequest},
+		{http.MethodPost, route.Namespaces, "7", http.StatusBadRequest},
+		{http.MethodPost, route.Namespaces, many(1, wire.NamespacesAsk{Names: make([]string, wire.MaxNamespaces+1)}), http.StatusBadRequest},
 		{http.MethodPost, route.Lineage, many(1, wire.LineageAsk{Markers: make([]string, wire.MaxMarkers+1)}), http.StatusBadRequest},
 	} {
 		_, err := e.Client().Do(e.ctx, c.method, c.call, strings.NewReader(c.body))

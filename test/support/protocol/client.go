@@ -173,6 +173,12 @@ func (c *Client) LogIdentity(ctx context.Context, markers ...string) (answer wir
 	return answer, err
 }
 
+// Namespaces requests which Namespaces are desired at the location.
+func (c *Client) Namespaces(ctx context.Context, names ...string) (answer wire.NamespacesAnswer, err error) {
+	err = post(ctx, c, route.Namespaces, []any{wire.NamespacesAsk{Names: names}}, func(a wire.NamespacesAnswer) bool { answer = a; return true })
+	return answer, err
+}
+
 // Open opens a session from a log position. It ends with the context.
 func (c *Client) Open(ctx context.Context, after int64, marker string) (*Stream, error) {
 	ctx, cancel := context.WithCancel(ctx)

@@ -84,6 +84,11 @@ func (r *rules) check(call string, body []byte) {
 		if requests, err = strictly[wire.LineageAsk](body); err == nil && (len(requests) != 1 || len(requests[0].Markers) == 0 || len(requests[0].Markers) > wire.MaxMarkers) {
 			err = fmt.Errorf("%+v", requests)
 		}
+	case route.Namespaces:
+		var requests []wire.NamespacesAsk
+		if requests, err = strictly[wire.NamespacesAsk](body); err == nil && (len(requests) != 1 || len(requests[0].Names) == 0 || len(requests[0].Names) > wire.MaxNamespaces) {
+			err = fmt.Errorf("%+v", requests)
+		}
 	case route.AgentStatus:
 		var statuses []wire.AgentStatus
 		if statuses, err = strictly[wire.AgentStatus](body); err == nil && (len(statuses) != 1 || statuses[0].APIs != nil && !r.apis) {

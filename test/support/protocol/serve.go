@@ -15,6 +15,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -69,7 +70,7 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	serve := map[string]func(*http.Request, []byte) answer{
 		route.Walk: h.serveWalk, route.ReportsWalk: h.serveWalk, route.Fetch: h.serveFetch, route.ReportsFetch: h.serveReportsFetch,
 		route.Reports: h.serveReports, route.Lineage: h.serveLogIdentity, route.AgentStatus: h.serveStatus,
-		route.Looked: h.serveLooked,
+		route.Looked: h.serveLooked, route.Namespaces: h.serveNamespaces,
 	}[call]
 	switch {
 	case r.Method != want || call != route.Desired && serve == nil:
@@ -407,6 +408,28 @@ func (h *Hub) isRequested(r key.Report, report *wire.Report, content map[string]
 		return u.Space == string(r.Space) && (u.Group == "*" || u.Group == r.Group) && slices.Contains(u.Resources, r.Resource.Resource) &&
 			allows(u.Names, r.Name) && allows(u.Namespaces, r.Namespace)
 	})
+}
+
+func (h *Hub) serveNamespaces(_ *http.Request, body []byte) answer {
+	var request wire.NamespacesAsk
+	if err := json.Unmarshal(body, &request); err != nil || len(request.Names) > wire.MaxNamespaces {
+		return refused(http.StatusBadRequest, "%d Namespaces: %v", len(request.Names), err)
+	}
+	return answer{lines: []any{NamespacesIn(h.content(h.revision), request)}}
+}
+
+// NamespacesIn returns the requested Namespaces that are desired in a content, by key, in any space.
+func NamespacesIn(content map[string]wire.Frame, request wire.NamespacesAsk) (response wire.NamespacesAnswer) {
+	for _, name := range request.Names {
+		for k, f := range content {
+			if o, err := key.ParsePath(k); err == nil && o.Resource == key.Namespaces && o.Name == name && f.Gone == nil && (f.Hold == nil || f.Hold.Reason != v1alpha1.ReasonUpsynced) {
+				response.Desired = append(response.Desired, name)
+				break
+			}
+		}
+	}
+	slices.Sort(response.Desired)
+	return response
 }
 
 func (h *Hub) serveLogIdentity(_ *http.Request, body []byte) answer {

@@ -1,0 +1,165 @@
+package hubclient
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/route"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+const (
+	// namespaceLasts is for how long an answer about a Namespace counts while the hub can be asked again.
+	namespaceLasts = 10 * time.Second
+	// namespaceSilence is how long the hub may take to answer before the last answer counts.
+	namespaceSilence = 30 * time.Second
+	// maxNamespaceRetry is the longest wait between two requests that fail.
+	maxNamespaceRetry = time.Minute
+	// maxNamespaces bounds how many answers are kept.
+	maxNamespaces = 10_000
+)
+
+// Namespaces finds out which Namespaces are desired in other shards of the location: their agents create them. It is
+// safe for concurrent use, and only Run blocks.
+type Namespaces struct {
+	Link
+	// queue gives identities another turn.
+	queue func(ids []string)
+	wake  retry.Signal
+
+	mu sync.Mutex
+	// known has the last answers by name, and pending the names for the next request.
+	known   map[string]namespaceAnswer
+	pending map[string]*namespaceQuestion
+}
+
+type namespaceAnswer struct {
+	desired  bool
+	received time.Time
+}
+
+type namespaceQuestion struct {
+	since time.Time
+	// waiting are the identities that wait for the answer.
+	waiting map[string]struct{}
+}
+
+// NewNamespaces returns a Namespaces that gives waiting identities another turn by queue.
+func NewNamespaces(l Link, queue func(ids []string)) *Namespaces {
+	return &Namespaces{Link: l, queue: queue, wake: retry.NewSignal(), known: map[string]namespaceAnswer{}, pending: map[string]*namespaceQuestion{}}
+}
+
+// Desired reports whether a Namespace is desired at the location. known is false while the hub has to be asked: the
+// identity id is queued when it has answered. While the hub does not answer, the last answer counts, and a Namespace
+// without one is not desired.
+func (n *Namespaces) Desired(id, name string, now time.Time) (desired, known bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	last, ok := n.known[name]
+	if ok && now.Sub(last.received) < namespaceLasts {
+		return last.desired, true
+	}
+	q := n.pending[name]
+	if q == nil {
+		q = &namespaceQuestion{since: now, waiting: map[string]struct{}{}}
+		n.pending[name] = q
+		n.wake.Raise()
+	}
+	if now.Sub(q.since) >= namespaceSilence {
+		return last.desired, true
+	}
+	q.waiting[id] = struct{}{}
+	return false, false
+}
+
+// Run asks the hub until ctx ends.
+func (n *Namespaces) Run(ctx context.Context) {
+	for {
+		select {
+		case <-n.wake:
+		case <-ctx.Done():
+			return
+		}
+		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
+			err := n.inquire(ctx)
+			if err == nil {
+				break
+			}
+			n.Log.Info("the hub could not be asked which Namespaces other shards have", "error", err)
+			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxNamespaceRetry), asksToWait(err)))
+		}
+	}
+}
+
+// inquire asks the hub about all pending names.
+func (n *Namespaces) inquire(ctx context.Context) error {
+	for {
+		names := n.next()
+		if len(names) == 0 {
+			return nil
+		}
+		answer, err := n.Client.namespaces(ctx, names)
+		if err != nil {
+			return err
+		}
+		n.queue(n.learn(names, answer, time.Now()))
+	}
+}
+
+// next returns the names of the next request.
+func (n *Namespaces) next() (names []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for name := range n.pending {
+		if names = append(names, name); len(names) == wire.MaxNamespaces {
+			break
+		}
+	}
+	return names
+}
+
+// learn records an answer and returns the identities that waited for it.
+func (n *Namespaces) learn(names []string, answer wire.NamespacesAnswer, now time.Time) (ids []string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.known) > maxNamespaces {
+		clear(n.known)
+	}
+	for _, name := range names {
+		n.known[name] = namespaceAnswer{desired: slices.Contains(answer.Desired, name), received: now}
+		if q := n.pending[name]; q != nil {
+			for id := range q.waiting {
+				ids = append(ids, id)
+			}
+			delete(n.pending, name)
+		}
+	}
+	return ids
+}
+
+// namespaces asks the hub which of some Namespaces are desired at the location. A hub of the previous version, which
+// does not know the request, names none.
+func (h *Client) namespaces(ctx context.Context, names []string) (answer wire.NamespacesAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	defer cancel()
+	r, err := h.send(ctx, route.Namespaces, func(enc *wire.Encoder) error { return enc.Encode(wire.NamespacesAsk{Names: names}) })
+	if refused, ok := errors.AsType[*hubError](err); ok && refused.code == http.StatusNotFound {
+		return answer, nil
+	}
+	if err != nil {
+		return answer, err
+	}
+	defer r.Close()
+	if err := json.NewDecoder(io.LimitReader(r, wire.MaxLine)).Decode(&answer); err != nil {
+		return answer, fmt.Errorf("namespaces: decode answer: %w", err)
+	}
+	return answer, nil
+}

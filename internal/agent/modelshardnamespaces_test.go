@@ -1,0 +1,89 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestModelShardNamespaces shows that an agent creates no Namespace for an object if another shard has the Namespace: a
+// bare one would lack its labels. It creates one that no shard has, also while the hub does not answer, and one that
+// the other shard no longer has.
+func TestModelShardNamespaces(t *testing.T) {
+	namespace := key.Identity{Resource: key.Namespaces, Name: "a"}
+	isImplied := func(c *crew) (is, exists bool) {
+		c.cluster.mu.Lock()
+		defer c.cluster.mu.Unlock()
+		o := c.cluster.objects[namespace.String()]
+		return o != nil && implied(o), o != nil
+	}
+	state := func(c *crew, k string) (wire.State, string) {
+		c.hub.mu.Lock()
+		defer c.hub.mu.Unlock()
+		return c.hub.reports[k].State, c.hub.reports[k].Reason
+	}
+	run := func(name string, do func(c *crew, inside, container string)) {
+		t.Run(name, func(t *testing.T) {
+			runCrew(t, 2, func(c *crew) {
+				inside := string(c.falling(1, 2)) + "/core/configmaps/a/x"
+				container := string(c.falling(2, 2)) + "/" + namespace.String()
+				c.settles("nothing is desired")
+				do(c, inside, container)
+			})
+		})
+	}
+	waits := func(c *crew, inside string) {
+		c.t.Helper()
+		c.pass(3 * time.Minute)
+		if _, exists := isImplied(c); exists {
+			c.t.Error("the Namespace of another shard was created")
+		}
+		if s, reason := state(c, inside); s != wire.Waiting || reason != v1alpha1.ReasonWaitsForNamespace {
+			c.t.Errorf("the object is reported %s/%s", s, reason)
+		}
+	}
+	run("stopped", func(c *crew, inside, container string) {
+		c.stop(c.of(2), true)
+		c.edit(container, 1)
+		c.edit(inside, 1)
+		waits(c, inside)
+		c.settles("the other shard has an agent again")
+		if is, exists := isImplied(c); is || !exists {
+			c.t.Errorf("the Namespace exists: %t, and is implied: %t", exists, is)
+		}
+	})
+	run("held", func(c *crew, inside, container string) {
+		c.hub.mu.Lock()
+		c.hub.write(wire.Frame{Hold: &wire.Hold{Key: container, UID: "u", Digest: wire.SumOf([]byte("hold:x")), Reason: "x", Error: "a rule fails"}})
+		c.hub.mu.Unlock()
+		c.edit(inside, 1)
+		waits(c, inside)
+		c.drop(container)
+		c.settles("it is no longer placed")
+		if is, _ := isImplied(c); !is {
+			c.t.Error("the Namespace is not implied")
+		}
+	})
+	run("no shard has it", func(c *crew, inside, _ string) {
+		c.edit(inside, 1)
+		c.pass(2 * time.Second)
+		if is, _ := isImplied(c); !is {
+			c.t.Error("the Namespace is not implied at once")
+		}
+	})
+	run("hub away", func(c *crew, inside, _ string) {
+		c.edit(inside, 1)
+		c.settles("it is there")
+		c.change(0)
+		c.cluster.mu.Lock()
+		c.cluster.remove(namespace.String())
+		c.cluster.mu.Unlock()
+		c.pass(2 * time.Minute)
+		if is, _ := isImplied(c); !is {
+			c.t.Error("while the hub is away, the Namespace does not come back")
+		}
+	})
+}
