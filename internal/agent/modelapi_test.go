@@ -159,6 +159,8 @@ func (l *lifeline) RoundTrip(r *http.Request) (*http.Response, error) {
 func (l *lifeline) answer(r *http.Request, body []byte) *http.Response {
 	p := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
+	case l.aggregated == "down" && strings.HasPrefix(r.URL.Path, "/apis/example.com/"):
+		return failed(apierrors.NewServiceUnavailable("service unavailable"))
 	case p[0] == "version":
 		return reply(map[string]any{"gitVersion": "v1.99.0"})
 	case p[0] == "openapi":
@@ -225,7 +227,7 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 				continue
 			}
 			d := apidiscovery.APIGroupDiscovery{Versions: []apidiscovery.APIVersionDiscovery{{Version: l.versionsOf(g)[0], Freshness: apidiscovery.DiscoveryFreshnessCurrent}}}
-			if g != "" && g == l.stale {
+			if g != "" && g == l.stale || l.aggregated == "down" && g == "example.com" {
 				d.Versions[0].Freshness = "Stale"
 			}
 			d.Name = g

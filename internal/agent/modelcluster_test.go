@@ -50,6 +50,9 @@ type cluster struct {
 	// of which discovery does not know now what it serves; empty: none.
 	aliased bool
 	stale   string
+	// aggregated is how widgets are served without a definition: up, down if their API server does not answer, and
+	// gone if nothing is registered; empty: by their definition.
+	aggregated string
 	// hangs is a group that does not answer; empty: none.
 	hangs string
 	// version is the one in which widgets are served; empty: v1.
@@ -116,6 +119,9 @@ func newCluster(rng *rand.Rand) *cluster {
 func (c *cluster) serves(r key.Resource) bool {
 	if r.APIGroup() != "example.com" {
 		return true
+	}
+	if c.aggregated != "" {
+		return c.aggregated != "gone"
 	}
 	d := c.objects[widgetsCRD.String()]
 	return d != nil

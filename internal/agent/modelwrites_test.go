@@ -40,7 +40,7 @@ func (l *lifeline) done(verb string, before, after *thing) {
 // lives refuses what cannot be made where it is to be.
 func (l *lifeline) lives(id key.Identity) *apierrors.StatusError {
 	gr := schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
-	if d := l.objects[widgetsCRD.String()]; id.APIGroup() == "example.com" && d.terminating {
+	if d := l.objects[widgetsCRD.String()]; id.APIGroup() == "example.com" && d != nil && d.terminating {
 		return apierrors.NewMethodNotSupported(gr, "create")
 	}
 	if id.Namespace == "" {

@@ -37,6 +37,9 @@ type Facts struct {
 	// Traced says that nothing is recorded, but an object of ours may still be there,
 	// which the first list of the kind will show.
 	Traced bool
+	// Remembered is true if only a report is left, by which an object of ours was at the target, and the kind is of
+	// an aggregated API: such an object outlives a time in which the kind is not served.
+	Remembered bool
 	// Again is how long to wait until what admission changes is applied again.
 	Again time.Duration
 	// Lingers is how long the report of an orphaned object still stays.
@@ -247,7 +250,9 @@ func decideRemoval(f Facts) Decision {
 		return Decision{Retry: strayRetry, Proof: f.Proof}
 	case rec == nil && seen.Presence == Unseen && (f.Traced || f.Confirms):
 		return Decision{} // the first list of the kind gives it another turn
-	case rec == nil && seen.Presence == Blind && f.Confirms && !f.Looked:
+	case rec == nil && seen.Presence == Unserved && f.Remembered:
+		return Away()
+	case rec == nil && seen.Presence == Blind && (f.Confirms || f.Remembered) && !f.Looked:
 		return Decision{Do: DoLook}
 	case rec == nil:
 		return Decision{Do: DoForget}
@@ -269,6 +274,14 @@ func decideRemoval(f Facts) Decision {
 		return Decision{Do: DoLetGo, UID: rec.UID}
 	}
 	return Decision{Do: DoRemove, UID: rec.UID}
+}
+
+// Away is the decision about an object that is to be removed and whose aggregated API is not served.
+func Away() Decision {
+	return Decision{
+		State: wire.Removing, Reason: v1alpha1.ReasonNoSuchResource, Retry: time.Minute,
+		Message: "the location does not serve this resource now; the object may still be there, and is removed when an API server serves it again",
+	}
 }
 
 // PairChanged says that the pair at the target is not the desired one.

@@ -14,7 +14,7 @@ import (
 // report, nil if there is none. Since is kept as long as state and reason stay the same.
 func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wire.Report, now time.Time) wire.Report {
 	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Note}
-	nothing := d.Proof == ownership.Missing || d.Reason == v1alpha1.ReasonAnnounced || d.Withheld
+	nothing := d.Proof == ownership.Missing || d.Reason == v1alpha1.ReasonAnnounced || d.Withheld || rec == nil && d.State == wire.Removing
 	if nothing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
 		// Nothing has changed of what was applied last, which may be all that is known of it.
 		r.UID, r.Generation, r.Digest, r.Orphan = before.UID, before.Generation, before.Digest, before.Orphan

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/route"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -61,6 +62,9 @@ func (r *Reporter) load(ctx context.Context, keys []string, heard func()) error 
 				}
 				if err := t.Recall(l.Key, l.Report); err != nil {
 					return err
+				}
+				if _, resource, _, ok := key.Split(key.OfPath(l.Key)); ok && l.Report.Aggregated && store.IsPlaced(l.Key) {
+					store.SetAggregated(t, resource, true) // until a list shows the kind
 				}
 			}
 			return nil

@@ -255,9 +255,9 @@ func (w *observer) list(ctx context.Context) (string, error) {
 	})
 	if err == nil {
 		w.age.listed(w.Resource)
+		w.origin = false  // the API can have moved to a definition, or from one, since the last list
+		w.findOrigin(ctx) // before the list gives objects a turn: their reports have it
 		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
-		w.origin = false // the API can have moved to a definition, or from one, since the last list
-		w.findOrigin(ctx)
 		w.listed.Store(true)
 		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
 	}

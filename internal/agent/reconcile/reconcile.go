@@ -190,6 +190,7 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 			}
 		}
 		t.guarded, t.placing, t.shard, t.replaced = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.Replaced
+		t.aggregated = x.Meta().IsAggregated(t.id.Resource)
 		t.mark = ownership.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
 		t.formers = x.Meta().Formers()
@@ -226,6 +227,9 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		var err error
 		if f.Traced, err = r.trace(ctx, t); err != nil {
 			return r.refusals.of(t, err)
+		}
+		if f.Remembered = t.aggregated; f.Remembered && !f.Traced {
+			return outcome{Decision: decide.Away()}
 		}
 	}
 	if t.winner < 0 && t.record == nil && t.view.At.Version != "" {

@@ -159,7 +159,7 @@ func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	case !kubeclient.MissingObject(err, crd), t.id.Builtin():
 		return o, nil
 	case r.users.store.Meta().IsAggregated(t.id.Resource):
-		o.Message += "; the object may still be there, and is removed when an API server serves it again"
+		o.Decision = decide.Away()
 		return o, nil
 	}
 	now, err := r.target.Find(ctx, t.id.Resource)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/agent/worklist"
@@ -64,6 +65,8 @@ type turn struct {
 	// store is of yet another one by the time when the outcome is written.
 	replaced time.Time
 	outlived bool
+	// aggregated is true if the kind is of an aggregated API.
+	aggregated bool
 	// mark is the place of the last wire mark, delivered has the places at which the
 	// entries arrived.
 	mark      ownership.Pair
@@ -183,6 +186,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		case its:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
 			report.LeftOut = t.view.LeftOut
+			report.Aggregated = t.aggregated && (!report.Digest.IsZero() || report.Reason == v1alpha1.ReasonAnnounced)
 		case w.Want != nil && !w.Want.Desired():
 			report = decide.Removed(w.Want, before, now)
 		case w.Want != nil:

@@ -411,6 +411,10 @@ type Report struct {
 	StatusBytes int `json:"statusBytes,omitempty"`
 	// Completed reports that a Job or Pod ran to completion for UID and Digest.
 	Completed string `json:"completed,omitempty"`
+	// Aggregated reports that the location has served the kind without a CustomResourceDefinition, so the
+	// object is not gone when the location ceases to serve it. An agent that has lost its store reads it.
+	// Hubs of the previous version drop it.
+	Aggregated bool `json:"aggregated,omitempty"`
 	// Orphan reports that by its last policy the object stays when it is no longer desired. An
 	// agent that has lost its store reads it.
 	Orphan bool `json:"orphan,omitempty"`
