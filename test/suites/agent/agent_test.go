@@ -178,6 +178,7 @@ func TestAgent(t *testing.T) {
 		{"provided", provided},
 		{"other-sources", otherSources},
 		{"handed-over", handedToAutoscalers},
+		{"rescoped", rescoped},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.run(newSite(t, c, test.name)) })
 	}
