@@ -89,6 +89,60 @@ func TestAgentDiskFull(t *testing.T) {
 	e.Invariants()
 }
 
+// TestAgentStartsOnBadDisk starts an agent whose disk is full or read-only: it enforces what its store has, reports
+// that the store can't be written, deletes nothing, and catches up by itself when the disk can be written.
+func TestAgentStartsOnBadDisk(t *testing.T) {
+	t.Parallel()
+	e := newEdge(t)
+	e.put("kept", "1")
+	e.put("dropped", "1")
+	e.has("kept", "1")
+	e.has("dropped", "1")
+	e.Agent.Stop()
+	disk := env.StartDisk(t, e.Agent.Dir)
+	for i, fault := range []struct {
+		name        string
+		begin, heal func()
+	}{
+		{"read-only", disk.Lock, disk.Unlock},
+		{"full", disk.Fill, disk.Empty},
+	} {
+		start, value := time.Now(), fmt.Sprint("after ", fault.name)
+		dropped := "dropped"
+		if i > 0 {
+			dropped = "dropped-again"
+		}
+		fault.begin()
+		e.tamper("kept")
+		e.drop(dropped)
+		e.put("new", value)
+		before := strings.Count(e.Agent.Stderr(), "the store cannot be written")
+		e.Agent.Start()
+		e.has("kept", "1")
+		e.steal("kept")
+		e.has("kept", "1")
+		env.Eventually(t, soon, func() error {
+			if strings.Count(e.Agent.Stderr(), "the store cannot be written") == before {
+				return errors.New("the agent's log says nothing of its disk")
+			}
+			return nil
+		})
+		if n := e.deletions(start); n > 0 {
+			t.Errorf("%s: the agent deleted %d objects", fault.name, n)
+		}
+		fault.heal()
+		e.has("new", value)
+		e.gone(dropped)
+		e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Unsent == 0 })
+		e.put("dropped-again", "1")
+		e.has("dropped-again", "1")
+		e.Agent.Stop()
+	}
+	e.Agent.Start()
+	e.has("kept", "1")
+	e.Invariants()
+}
+
 // TestHubDiskFull fills the disk of a hub: what it acknowledged is there when it
 // has room again, and nothing is deleted at the location.
 func TestHubDiskFull(t *testing.T) {

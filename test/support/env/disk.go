@@ -11,7 +11,7 @@ import (
 // diskSize is the size of the file system of a Disk.
 const diskSize = "512M"
 
-// Disk is a file system that can be frozen.
+// Disk is a file system that can be frozen, read-only or full.
 type Disk struct {
 	t   T
 	dir string
@@ -50,6 +50,37 @@ func (d *Disk) Thaw() {
 	d.t.Helper()
 	d.run("fsfreeze", "--unfreeze", d.dir)
 }
+
+// Lock makes the file system read-only until Unlock. No process may have a file of it open for writing.
+func (d *Disk) Lock() {
+	d.t.Helper()
+	d.run("mount", "-o", "remount,ro", d.dir)
+}
+
+// Unlock ends a Lock.
+func (d *Disk) Unlock() {
+	d.t.Helper()
+	d.run("mount", "-o", "remount,rw", d.dir)
+}
+
+// Fill leaves no room on the file system until Empty.
+func (d *Disk) Fill() {
+	d.t.Helper()
+	if out, err := d.try("dd", "if=/dev/zero", "of="+d.ballast(), "bs=64K", "status=none"); err == nil || !strings.Contains(out, "No space left") {
+		d.t.Fatalf("fill %s: %v: %s", d.dir, err, out)
+	}
+	_, _ = d.try("dd", "if=/dev/zero", "of="+d.ballast(), "bs=1", "count=65536", "oflag=append", "conv=notrunc", "status=none") // what a block of 64 KiB did not fit in
+}
+
+// Empty ends a Fill.
+func (d *Disk) Empty() {
+	d.t.Helper()
+	if err := os.Remove(d.ballast()); err != nil {
+		d.t.Fatalf("%v", err)
+	}
+}
+
+func (d *Disk) ballast() string { return filepath.Join(d.dir, "ballast") }
 
 func (d *Disk) run(command string, args ...string) {
 	d.t.Helper()

@@ -104,6 +104,19 @@ func writeRevisions(t T, url string, writes int) error {
 	return nil
 }
 
+// KillEtcd ends the cluster's etcd by SIGKILL. The other processes continue.
+func (c *Cluster) KillEtcd() {
+	c.t.Helper()
+	c.isReplaced = true
+	c.etcd.Kill()
+}
+
+// StartEtcd starts etcd after KillEtcd, at the same address and with the same data, and waits until it is healthy.
+func (c *Cluster) StartEtcd() {
+	c.t.Helper()
+	c.etcd.Start()
+}
+
 // Rebuild stops the API server and etcd, and starts an empty cluster at the same address.
 func (c *Cluster) Rebuild() {
 	c.t.Helper()

@@ -24,7 +24,7 @@ import (
 // cluster: revisions are higher, and the objects that each cluster has, such as the Namespace
 // kube-system, keep their UIDs.
 //
-// A cluster is not kept if it has flags of its own, if Restore, Rebuild or Stop was called, if a process
+// A cluster is not kept if it has flags of its own, if Restore, Rebuild, KillEtcd or Stop was called, if a process
 // has ended, or if its test failed. If a kept cluster does not become as new, a new one is started.
 func ReuseClusters(m interface{ Run() int }) (code int) {
 	ctx, cancel := context.WithCancel(context.Background())
