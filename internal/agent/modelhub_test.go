@@ -357,7 +357,7 @@ func (h *center) lineage(body *wire.Decoder) []byte {
 
 // namespaces returns which Namespaces are desired at the location, in any shard.
 func (h *center) namespaces(body *wire.Decoder) []byte {
-	var request wire.NamespacesAsk
+	var request wire.NamespacesRequest
 	if err := body.Decode(&request); err != nil || len(request.Names) > wire.MaxNamespaces {
 		panic(fmt.Sprint(err, request))
 	}

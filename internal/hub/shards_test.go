@@ -170,8 +170,8 @@ func TestNamespacesOfShards(t *testing.T) {
 	names := func(want ...string) {
 		t.Helper()
 		r.eventually(func() string {
-			var answer wire.NamespacesAnswer
-			request := wire.NamespacesAsk{Names: []string{"default", "held", "missing", "other", "placed"}}
+			var answer wire.NamespacesResponse
+			request := wire.NamespacesRequest{Names: []string{"default", "held", "missing", "other", "placed"}}
 			text := answerOf(t, agent, route.Namespaces+"?shard="+shard.String(), protocol.Lines(request))
 			if err := json.Unmarshal([]byte(text), &answer); err != nil || !slices.Equal(answer.Desired, want) {
 				return fmt.Sprintf("the hub answers %s, want %q: %v", text, want, err)

@@ -165,7 +165,7 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 		spans := map[string][]wire.Revisions{m.marker: {{First: 1, Last: m.revision}}}
 		return []any{wire.LineageAnswer{Marker: m.marker, Revision: m.revision, Spans: spans}}
 	case route.Namespaces:
-		return []any{wire.NamespacesAnswer{}}
+		return []any{wire.NamespacesResponse{}}
 	default: // reports
 		for _, l := range restOf[wire.ReportLine](body) {
 			if delete(m.reports, l.Key); l.Report != nil {

@@ -127,7 +127,7 @@ func (n *Namespaces) next() (names []string) {
 }
 
 // learn records an answer and returns the identities that waited for it.
-func (n *Namespaces) learn(names []string, answer wire.NamespacesAnswer, now time.Time) (ids []string) {
+func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now time.Time) (ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.known) > maxNamespaces {
@@ -147,10 +147,10 @@ func (n *Namespaces) learn(names []string, answer wire.NamespacesAnswer, now tim
 
 // namespaces asks the hub which of some Namespaces are desired at the location. A hub of the previous version, which
 // does not know the request, names none.
-func (h *Client) namespaces(ctx context.Context, names []string) (answer wire.NamespacesAnswer, err error) {
+func (h *Client) namespaces(ctx context.Context, names []string) (answer wire.NamespacesResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	r, err := h.send(ctx, route.Namespaces, func(enc *wire.Encoder) error { return enc.Encode(wire.NamespacesAsk{Names: names}) })
+	r, err := h.send(ctx, route.Namespaces, func(enc *wire.Encoder) error { return enc.Encode(wire.NamespacesRequest{Names: names}) })
 	if refused, ok := errors.AsType[*hubError](err); ok && refused.code == http.StatusNotFound {
 		return answer, nil
 	}

@@ -19,7 +19,7 @@ const maxNamespacesBytes = 64 << 10
 // serveNamespaces answers which of some Namespaces are desired in the content of a whole location. An agent learns
 // no more of other shards than these names, and it can list the Namespaces of its cluster.
 func serveNamespaces(w http.ResponseWriter, r *http.Request, t *table.Table, c content) {
-	var request wire.NamespacesAsk
+	var request wire.NamespacesRequest
 	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxNamespacesBytes}, &request); err != nil {
 		respond.Error(w, r, respond.BadBody(err, "namespaces"))
 		return
@@ -28,7 +28,7 @@ func serveNamespaces(w http.ResponseWriter, r *http.Request, t *table.Table, c c
 		respond.Error(w, r, respond.BadRequest("namespaces: %d names, the maximum is %d", n, wire.MaxNamespaces))
 		return
 	}
-	respond.JSON(w, wire.NamespacesAnswer{Desired: desiredNamespaces(t, c, request.Names)})
+	respond.JSON(w, wire.NamespacesResponse{Desired: desiredNamespaces(t, c, request.Names)})
 }
 
 // desiredNamespaces returns the Namespaces, of those with some names, that are part of a content and are not to be

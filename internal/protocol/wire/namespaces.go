@@ -3,15 +3,15 @@ package wire
 // MaxNamespaces is the maximum number of Namespaces in one request.
 const MaxNamespaces = 100
 
-// NamespacesAsk is the request body about Namespaces that the agent of a shard needs and that its share does not
-// contain. The response is a NamespacesAnswer. The request changes nothing at the hub. Hubs of the previous version
+// NamespacesRequest is the request body about Namespaces that the agent of a shard needs and that its share does not
+// contain. The response is a NamespacesResponse. The request changes nothing at the hub. Hubs of the previous version
 // answer that they do not know the request.
-type NamespacesAsk struct {
+type NamespacesRequest struct {
 	Names []string `json:"names"`
 }
 
-// NamespacesAnswer lists the requested Namespaces that are desired at the location, in any of its shards. The agent
+// NamespacesResponse lists the requested Namespaces that are desired at the location, in any of its shards. The agent
 // of that shard creates them, with their labels.
-type NamespacesAnswer struct {
+type NamespacesResponse struct {
 	Desired []string `json:"desired,omitempty"`
 }

@@ -275,7 +275,7 @@ func refuses(e *exam) {
 		{http.MethodPost, route.AgentStatus, "[]", http.StatusBadRequest},
 		{http.MethodPost, route.Lineage, "7", http.StatusBadRequest},
 		{http.MethodPost, route.Namespaces, "7", http.StatusBadRequest},
-		{http.MethodPost, route.Namespaces, many(1, wire.NamespacesAsk{Names: make([]string, wire.MaxNamespaces+1)}), http.StatusBadRequest},
+		{http.MethodPost, route.Namespaces, many(1, wire.NamespacesRequest{Names: make([]string, wire.MaxNamespaces+1)}), http.StatusBadRequest},
 		{http.MethodPost, route.Lineage, many(1, wire.LineageAsk{Markers: make([]string, wire.MaxMarkers+1)}), http.StatusBadRequest},
 	} {
 		_, err := e.Client().Do(e.ctx, c.method, c.call, strings.NewReader(c.body))

@@ -174,8 +174,8 @@ func (c *Client) LogIdentity(ctx context.Context, markers ...string) (answer wir
 }
 
 // Namespaces requests which Namespaces are desired at the location.
-func (c *Client) Namespaces(ctx context.Context, names ...string) (answer wire.NamespacesAnswer, err error) {
-	err = post(ctx, c, route.Namespaces, []any{wire.NamespacesAsk{Names: names}}, func(a wire.NamespacesAnswer) bool { answer = a; return true })
+func (c *Client) Namespaces(ctx context.Context, names ...string) (answer wire.NamespacesResponse, err error) {
+	err = post(ctx, c, route.Namespaces, []any{wire.NamespacesRequest{Names: names}}, func(a wire.NamespacesResponse) bool { answer = a; return true })
 	return answer, err
 }
 

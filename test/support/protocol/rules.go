@@ -85,8 +85,8 @@ func (r *rules) check(call string, body []byte) {
 			err = fmt.Errorf("%+v", requests)
 		}
 	case route.Namespaces:
-		var requests []wire.NamespacesAsk
-		if requests, err = strictly[wire.NamespacesAsk](body); err == nil && (len(requests) != 1 || len(requests[0].Names) == 0 || len(requests[0].Names) > wire.MaxNamespaces) {
+		var requests []wire.NamespacesRequest
+		if requests, err = strictly[wire.NamespacesRequest](body); err == nil && (len(requests) != 1 || len(requests[0].Names) == 0 || len(requests[0].Names) > wire.MaxNamespaces) {
 			err = fmt.Errorf("%+v", requests)
 		}
 	case route.AgentStatus:

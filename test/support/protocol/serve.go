@@ -411,7 +411,7 @@ func (h *Hub) isRequested(r key.Report, report *wire.Report, content map[string]
 }
 
 func (h *Hub) serveNamespaces(_ *http.Request, body []byte) answer {
-	var request wire.NamespacesAsk
+	var request wire.NamespacesRequest
 	if err := json.Unmarshal(body, &request); err != nil || len(request.Names) > wire.MaxNamespaces {
 		return refused(http.StatusBadRequest, "%d Namespaces: %v", len(request.Names), err)
 	}
@@ -419,7 +419,7 @@ func (h *Hub) serveNamespaces(_ *http.Request, body []byte) answer {
 }
 
 // NamespacesIn returns the requested Namespaces that are desired in a content, by key, in any space.
-func NamespacesIn(content map[string]wire.Frame, request wire.NamespacesAsk) (response wire.NamespacesAnswer) {
+func NamespacesIn(content map[string]wire.Frame, request wire.NamespacesRequest) (response wire.NamespacesResponse) {
 	for _, name := range request.Names {
 		for k, f := range content {
 			if o, err := key.ParsePath(k); err == nil && o.Resource == key.Namespaces && o.Name == name && f.Gone == nil && (f.Hold == nil || f.Hold.Reason != v1alpha1.ReasonUpsynced) {
