@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// What takes too long is ended once: not what is done in time, not while nothing is waited for,
-// nor when the answer has ended.
+// TestReadTimer checks that the timer calls its function once after a timeout, but not for an operation
+// in time, while it is paused, or after its end.
 func TestReadTimer(t *testing.T) {
 	const limit = time.Minute
 	for name, c := range map[string]struct {

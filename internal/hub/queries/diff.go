@@ -32,7 +32,7 @@ type Diff struct {
 	// absent.
 	Live    json.RawMessage `json:"live,omitempty"`
 	Desired json.RawMessage `json:"desired,omitempty"`
-	// Notes are further information for users.
+	// Remarks are further information for users.
 	Remarks []string `json:"notes,omitempty"`
 }
 

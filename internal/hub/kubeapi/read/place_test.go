@@ -28,8 +28,8 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// Events of one entry and revision may be of different classes: all events of a
-// revision but the last carry the one before it.
+// TestSharedEventsAreOfOneClass checks events of the same entry and revision but of different classes.
+// All events of a revision but the last carry the revision before it.
 func TestSharedEventsAreOfOneClass(t *testing.T) {
 	f := newFixture(t)
 	defer f.server.Close()

@@ -43,8 +43,8 @@ func stricter(t *testing.T) *kinds.Kind {
 	return definition.Kinds()[0]
 }
 
-// A changed schema holds for all objects that are read, and costs nothing for those that
-// it leaves as they are.
+// TestReadsByTodaysDefinition checks that a changed schema applies to all reads, and costs nothing for
+// objects that it does not change.
 func TestReadsByTodaysDefinition(t *testing.T) {
 	f := newFixture(t)
 	defer f.server.Close()
@@ -161,7 +161,8 @@ func widgetsCRD(s key.Space, _ *kinds.Kind) []string {
 	return []string{key.Object{Space: s, Identity: key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}}.Key()}
 }
 
-// A watch delivers what happened until its kind was redefined, and ends.
+// TestWatchEndsWithItsDefinition checks that a watch sends all events until its kind was redefined, and
+// then ends.
 func TestWatchEndsWithItsDefinition(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		var defined atomic.Bool

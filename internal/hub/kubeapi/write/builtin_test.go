@@ -114,8 +114,7 @@ func TestGenerationAndStatus(t *testing.T) {
 	}
 }
 
-// The object with which a status is written has metadata, too, for which the rules are
-// the same.
+// TestMetadataThroughStatus checks the rules for metadata that a write of the status contains.
 func TestMetadataThroughStatus(t *testing.T) {
 	h := newHub(t)
 	const namespaces, merging = "/api/v1/namespaces", "application/merge-patch+json"

@@ -222,7 +222,8 @@ func TestDefinitionLifecycle(t *testing.T) {
 	h.finish(func() (progress, error) { return h.server.FinishCRD(h.ctx, "a", "gizmos.example.com") })
 }
 
-// An apply of a CRD that changes nothing writes nothing, and an update may change its schema.
+// TestDefinitionApply checks that an apply of an unchanged CRD writes nothing, and that an update can
+// change its schema.
 func TestDefinitionApply(t *testing.T) {
 	h := newHub(t)
 	apply := func(c object) answer {

@@ -29,7 +29,8 @@ func (l *leaving) ValidateUpdate(context.Context, runtime.Object, runtime.Object
 	return nil
 }
 
-// The validation of a CRD ends with its request: it is not begun after that, and the CRD is not compiled.
+// TestValidationEndsWithItsRequest checks that no validation of a CRD starts after its request has
+// ended, and that the CRD is not compiled.
 func TestValidationEndsWithItsRequest(t *testing.T) {
 	old := &apiextensionsv1.CustomResourceDefinition{}
 	crd := old.DeepCopy()

@@ -23,8 +23,9 @@ func (still) Admit(_ context.Context, w write.Write) (func(error) error, error) 
 	return func(err error) error { return err }, nil
 }
 
-// An object that is being deleted may grow a little once, in a full log as in a full
-// space, and not with each update or finalizer; a write that makes it smaller is taken.
+// TestGrowthWhileBeingDeleted checks that an object that is being deleted may grow a little once, even
+// beyond the quota of the log or the limits of its space. It may not grow with each further update or
+// finalizer. Writes that make it smaller always succeed.
 func TestGrowthWhileBeingDeleted(t *testing.T) {
 	const slack = 4 << 10
 	for _, c := range []struct {

@@ -144,8 +144,8 @@ func TestValuesStay(t *testing.T) {
 	h.must(200, h.do("PATCH", "u", path, `{"spec":{"class":"z"}}`, "Content-Type", merge))
 }
 
-// A claimed object keeps its label as long as it is claimed, and its space may take it from
-// the claim, with the label.
+// TestValuesOfClaimedObjects checks that a claimed object keeps the label by which it is sliced, and that
+// its space can remove it from the claim together with the label.
 func TestValuesOfClaimedObjects(t *testing.T) {
 	h := newExportHub(t)
 	for _, s := range []string{"a", "u"} {

@@ -33,8 +33,8 @@ func wide(s, resource, name string) string {
 
 const racks = "/apis/example.com/v1/racks"
 
-// All verbs, by wide names, are the same as in the space, and what they answer is called as
-// the client called it.
+// TestThroughWildcard checks that all verbs work with wide names as they do in the space, and that
+// responses contain the names of the request.
 func TestThroughWildcard(t *testing.T) {
 	h := newExportHub(t)
 	all := viewPath("", "", key.AllSpaces)
@@ -77,7 +77,7 @@ func (h *hub) called(a answer, namespace, name string) {
 	}
 }
 
-// What is in no namespace has its space in its name; so have its owners.
+// TestThroughWideNames checks the wide names of cluster-scoped objects, and of their owners.
 func TestThroughWideNames(t *testing.T) {
 	h := newExportHub(t)
 	all := viewPath("", "", key.AllSpaces)
@@ -195,8 +195,8 @@ func TestThroughAnotherScope(t *testing.T) {
 	h.must(404, h.do("DELETE", viewPath("", "", key.AllSpaces), racks+"/u--r", nil))
 }
 
-// By one slice nothing of another, of the rest, of what is not claimed or of a space that has
-// not bound can be reached, and nothing made or moved there.
+// TestThroughSlices checks that writes in a slice can't reach other slices, the rest, unclaimed objects
+// or spaces without a binding, and can't create or move objects there.
 func TestThroughSlices(t *testing.T) {
 	h := newExportHub(t)
 	x := viewPath("classes", "x", key.AllSpaces)
@@ -257,8 +257,8 @@ func (h *hub) foreign(root, path string) {
 	}
 }
 
-// What is claimed can be written as far as the claim goes, and the space has accepted it; in
-// slices by what owns it, refers to it, or by its own label.
+// TestThroughClaims checks that claimed objects can be written as far as the claim allows and the space
+// has accepted. In slices, this includes objects with owners, references or labels of the slice.
 func TestThroughClaims(t *testing.T) {
 	h := newExportHub(t)
 	all, x, gold := viewPath("", "", key.AllSpaces), viewPath("classes", "x", key.AllSpaces), viewPath("tiers", "gold", key.AllSpaces)
@@ -296,7 +296,8 @@ func TestThroughClaims(t *testing.T) {
 	}
 }
 
-// By one space's path names are those of the space, and other spaces are not reached.
+// TestThroughOneSpace checks that the view of one space uses the names of that space, and does not
+// reach other spaces.
 func TestThroughOneSpace(t *testing.T) {
 	h := newExportHub(t)
 	one := viewPath("classes", "x", "a")
@@ -314,8 +315,8 @@ func TestThroughOneSpace(t *testing.T) {
 	h.must(200, h.do("DELETE", one, widgets+"/w", nil))
 }
 
-// What a client has read across all spaces, and sends back, changes nothing; nor does a patch
-// or an apply of nothing.
+// TestThroughWritesNothing checks that an object that is read in all spaces and sent back writes
+// nothing, nor does an empty patch or apply.
 func TestThroughWritesNothing(t *testing.T) {
 	h := newExportHub(t)
 	all := viewPath("", "", key.AllSpaces)

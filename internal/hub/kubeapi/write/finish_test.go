@@ -107,8 +107,8 @@ func TestNamespaceLifecycle(t *testing.T) {
 	}
 }
 
-// The content of a namespace or a space is deleted in the order in which locations remove
-// it, one rank after the other, also where there is much of one.
+// TestContentLeavesInOrder checks that the content of a namespace or a space is deleted rank by rank, in
+// the order in which locations remove it, even if there are many objects of one rank.
 func TestContentLeavesInOrder(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))

@@ -113,7 +113,7 @@ func TestLimits(t *testing.T) {
 	h.checkUsage()
 }
 
-// A full space can be emptied, also of what a finalizer holds.
+// TestFullSpaceCanBeEmptied checks that objects of a full space can be deleted, even with finalizers.
 func TestFullSpaceCanBeEmptied(t *testing.T) {
 	h := newHub(t)
 	held := configMap("held", nil)

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// One caller waits for another in the same space, and not for one in another space;
-// nothing is kept afterwards.
+// TestLocks checks that callers wait for each other in the same space only, and that no lock is kept
+// afterwards.
 func TestLocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newLocks(1)
@@ -43,7 +43,7 @@ func TestLocks(t *testing.T) {
 	})
 }
 
-// A lock for two is held by two at a time.
+// TestLocksForTwo checks a lock with two holders.
 func TestLocksForTwo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := newLocks(2)

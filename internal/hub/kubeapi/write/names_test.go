@@ -16,8 +16,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// Whatever CRDs of a group ask for, and in whatever order they are created and changed:
-// no name is given to two, and a CRD that has all the names it asks for is established.
+// TestNamesAreGivenOnce checks random CRDs of a group, in any order of creations and changes. No two of
+// them get the same name, and a CRD that has all its names is established.
 func TestNamesAreGivenOnce(t *testing.T) {
 	now := time.Unix(1, 0)
 	seeds.Check(t, func(t *rapid.T) {
@@ -84,7 +84,7 @@ func ownNames(crd *apiextensionsv1.CustomResourceDefinition) sets.Set[string] {
 	return own
 }
 
-// Walking a namespace by skipping finds what looking at every row finds.
+// TestAscendNamespace compares ascendNamespace, which skips keys, with a scan of all rows.
 func TestAscendNamespace(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		segment := rapid.SampledFrom([]string{"a", "aa", "a-b", "a.b", "b"})

@@ -81,8 +81,8 @@ func (h *hub) inTwoSteps(o key.Object, after int64) {
 	}
 }
 
-// A Pod is marked and then deleted, however it is deleted; objects of all other kinds are
-// deleted in one step.
+// TestPodsGoInTwoSteps checks that every deletion of a Pod first sets the deletion timestamp, and that
+// objects of other kinds are deleted in one step.
 func TestPodsGoInTwoSteps(t *testing.T) {
 	h := newHub(t)
 	for _, name := range []string{"one", "two"} {
@@ -168,7 +168,7 @@ func (full) Admit(context.Context, write.Write) (func(error) error, error) {
 	return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: http.StatusInsufficientStorage, Reason: "LogFull"}}
 }
 
-// A log that takes no put takes deletions, of Pods, too.
+// TestPodsOfAFullLog checks that a log that refuses puts accepts deletions, even of Pods.
 func TestPodsOfAFullLog(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", "/api/v1/namespaces", namespace("n")))
@@ -199,7 +199,8 @@ func (h hangup) Admit(context.Context, write.Write) (func(error) error, error) {
 	return func(err error) error { h.cancel(); return err }, nil
 }
 
-// A client that hangs up between the two steps leaves no Pod behind.
+// TestClientHangsUpBetweenSteps checks that no Pod is left behind if its client disconnects between the
+// two steps.
 func TestClientHangsUpBetweenSteps(t *testing.T) {
 	h := newHub(t)
 	h.must(201, h.do("POST", "a", pods, pod("one")))

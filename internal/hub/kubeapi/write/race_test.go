@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// Of several CRDs that ask for one kind at the same moment, one gets it.
+// TestDefinitionsRace checks that one of several concurrent CRDs of the same kind gets it.
 func TestDefinitionsRace(t *testing.T) {
 	h := newHub(t)
 	const rivals = 6
@@ -43,7 +43,7 @@ func TestDefinitionsRace(t *testing.T) {
 	}
 }
 
-// Nothing is created in a space after its deletion has begun.
+// TestCreateRacesSpace checks that nothing is created in a space after its deletion has started.
 func TestCreateRacesSpace(t *testing.T) {
 	h := newHub(t)
 	for round := range 3 {
@@ -72,7 +72,7 @@ func TestCreateRacesSpace(t *testing.T) {
 	}
 }
 
-// A Finish function that lags behind does no harm to what was created since.
+// TestFinishOfThePast checks that a Finish function with an old table does not delete newer objects.
 func TestFinishOfThePast(t *testing.T) {
 	h := newHub(t)
 	h.must(200, h.do("DELETE", "root", spaces+"/a", nil))

@@ -143,7 +143,7 @@ func TestRefused(t *testing.T) {
 	h.must(http.StatusNotFound, h.do("POST", "a", spaces, named("orrery.dev/v1alpha1", "Space", "c")))
 }
 
-// An unknown field that is not refused is dropped, and said to be.
+// TestUnknownFieldWarns checks that an accepted unknown field is removed with a warning.
 func TestUnknownFieldWarns(t *testing.T) {
 	h := newHub(t)
 	a := h.must(201, h.do("POST", "a", configMaps, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"x"},"foo":1}`))
@@ -159,7 +159,7 @@ func TestGoodAnnotations(t *testing.T) {
 	h.must(201, h.do("POST", "a", configMaps, c))
 }
 
-// A limit that is configured is kept, also by dry runs.
+// TestObjectAtTheLimit checks that a configured limit applies, also to dry runs.
 func TestObjectAtTheLimit(t *testing.T) {
 	h := newHub(t)
 	fits := strings.Repeat("x", write.DefaultObjectBytes-2000)

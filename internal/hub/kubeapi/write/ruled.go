@@ -32,11 +32,11 @@ const (
 type ruled struct {
 	validated
 	server *Server
-	// parts returns the checked rules of a policy, or nil.
+	// rules returns the checked rules of a policy, or nil.
 	rules func(runtime.Object) *ruleSet
 }
 
-// ruledParts are the rules or expressions of a policy, with the kinds that it matches.
+// ruleSet has the rules or expressions of a policy, with the kinds that it matches.
 type ruleSet struct {
 	match []v1alpha1.ObjectTest
 	// what is the plural noun for the rules in messages.
@@ -46,9 +46,9 @@ type ruleSet struct {
 	lenient bool
 }
 
-// ruledPart is a rule or an expression.
+// checkedRule is a rule or an expression.
 type checkedRule struct {
-	// says identifies the rule: equal rules have equal values.
+	// source identifies the rule: equal rules have equal values.
 	source any
 	check  func(*openapi.Schema) *field.Error
 }
