@@ -36,6 +36,9 @@ type Reporter struct {
 	// sent counts the lines that the hub has taken.
 	sent   prometheus.Counter
 	signal retry.Signal
+	// compared is true after the first comparison of this process: its store may be an older copy, which
+	// lacks reports that the hub has.
+	compared bool
 	// refusals counts requests in a row of which the report of a desired object was
 	// refused.
 	refusals int
@@ -99,10 +102,11 @@ func (r *Reporter) Run(ctx context.Context) {
 
 // round sends one request; more says that there is more to send.
 func (r *Reporter) round(ctx context.Context) (more bool, err error) {
-	if !r.Store.Meta().ReportsAgreed {
+	if !r.compared || !r.Store.Meta().ReportsAgreed {
 		if err := r.agree(ctx); err != nil {
 			return false, err
 		}
+		r.compared = true
 	}
 	batch, more, err := r.Store.Unsent(maxReports, maxReportBytes)
 	if err != nil || len(batch) == 0 {
