@@ -125,6 +125,15 @@ func (o observers) Reset() {
 	}
 }
 
+// Prepare implements table.Preparer for those that are one.
+func (o observers) Prepare(state table.Getter, changes []table.Change) {
+	for _, one := range o {
+		if p, ok := one.(table.Preparer); ok {
+			p.Prepare(state, changes)
+		}
+	}
+}
+
 func (o observers) Observe(rev int64, changes []table.Change) {
 	for _, one := range o {
 		one.Observe(rev, changes)

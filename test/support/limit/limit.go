@@ -69,3 +69,15 @@ func Closed[E any](t testing.TB, c <-chan E, what string) {
 		}
 	}
 }
+
+// Returns calls f in a goroutine of its own, and fails the test if it does not return within Wait. It must be
+// called by the goroutine of the test.
+func Returns(t testing.TB, f func(), what string) {
+	t.Helper()
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		f()
+	}()
+	Closed(t, returned, what)
+}

@@ -65,6 +65,20 @@ func TestClosed(t *testing.T) {
 	})
 }
 
+func TestReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		done := make(chan struct{})
+		if got := failureOf(t, func(t testing.TB) { limit.Returns(t, func() { <-done }, "the call") }); got != "the call: the channel is still open after 4m30s" {
+			t.Errorf("the test failed with %q", got)
+		}
+		close(done)
+		called := false
+		if limit.Returns(t, func() { called = true }, "the call"); !called {
+			t.Error("the function was not called")
+		}
+	})
+}
+
 func TestContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := limit.Context(t, "the answer")

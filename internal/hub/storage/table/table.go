@@ -112,10 +112,15 @@ type Step struct {
 	Changes []Change
 }
 
-// Reader reads one consistent state.
-type Reader interface {
+// Getter reads single rows of one consistent state.
+type Getter interface {
 	// Get returns the row of a key, or nil.
 	Get(key string) *Row
+}
+
+// Reader reads one consistent state.
+type Reader interface {
+	Getter
 	// Ascend calls fn for the rows below a prefix in key order until it returns false.
 	Ascend(prefix string, fn func(*Row) bool)
 }
@@ -169,7 +174,17 @@ type Observer interface {
 	Observe(rev int64, changes []Change)
 }
 
-// Config configures a table. Deriver, Exposer and Observer may be nil.
+// Preparer is a Deriver, Exposer or Observer that does work on values before the table is locked, such as
+// decoding them: users choose how large a value is, and all readers wait for the lock.
+type Preparer interface {
+	// Prepare receives the changes of one revision, without memberships and exposures, and the values after
+	// it. The goroutine that applies revisions calls it before Derive, Expose and Observe get the same
+	// revision. It is not called for a Reset.
+	Prepare(state Getter, changes []Change)
+}
+
+// Config configures a table. Deriver, Exposer and Observer may be nil. Those that are Preparers are called
+// as such, too.
 type Config struct {
 	Deriver  Deriver
 	Exposer  Exposer
@@ -194,6 +209,8 @@ type Table struct {
 	snap        *Snapshot
 	// reached is closed and replaced when the revision advances.
 	reached chan struct{}
+
+	preparers []Preparer // constant
 }
 
 // Writer is a Table with the methods that change it, which only the goroutine that tails the log may
@@ -205,6 +222,11 @@ func New(config Config) *Writer {
 	t := &Table{config: config, reached: make(chan struct{})}
 	t.clear(0)
 	t.subs = map[Topic]map[*Subscription]struct{}{}
+	for _, one := range []any{config.Deriver, config.Exposer, config.Observer} {
+		if p, ok := one.(Preparer); ok {
+			t.preparers = append(t.preparers, p)
+		}
+	}
 	return &Writer{t}
 }
 
@@ -235,7 +257,7 @@ func (t *Writer) Reset(rev int64, state []Update) {
 	if t.config.Exposer != nil {
 		t.config.Exposer.Reset()
 	}
-	changes := t.derive(t.write(state))
+	changes := t.derive(t.write(changesOf(state, locked{t.Table})))
 	if t.config.Observer != nil {
 		t.config.Observer.Reset()
 		t.config.Observer.Observe(rev, changes)
@@ -246,12 +268,16 @@ func (t *Writer) Reset(rev int64, state []Update) {
 // Apply applies all updates of one revision. It returns an error if the revision is not above that of
 // the table.
 func (t *Writer) Apply(rev int64, updates []Update) error {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if last := t.rev.Load(); rev <= last {
 		return fmt.Errorf("apply revision %d after %d: out of order", rev, last)
 	}
-	changes := t.derive(t.write(updates))
+	changes := changesOf(updates, current{t.Table})
+	for _, p := range t.preparers {
+		p.Prepare(&following{changes: changes, now: current{t.Table}}, changes)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	changes = t.derive(t.write(changes))
 	if t.config.Observer != nil {
 		t.config.Observer.Observe(rev, changes)
 	}
@@ -270,23 +296,53 @@ func (t *Writer) Progress(rev int64) {
 	}
 }
 
-func (t *Table) write(updates []Update) []Change {
+// changesOf returns the changes by updates of a state, in the order of keys.
+func changesOf(updates []Update, state Getter) []Change {
 	changes := make([]Change, 0, len(updates))
 	for _, u := range updates {
-		prev, _ := t.rows.Get(u.Key)
-		var cur *Row
-		if u.Value == nil {
-			t.rows.Delete(u.Key)
-		} else {
-			cur = newRow(u)
-			t.rows.Set(cur.Key, cur)
+		c := Change{Prev: state.Get(u.Key)}
+		if u.Value != nil {
+			c.Cur = newRow(u)
 		}
-		if prev != nil || cur != nil {
-			changes = append(changes, Change{Prev: prev, Cur: cur})
+		if c.Prev != nil || c.Cur != nil {
+			changes = append(changes, c)
 		}
 	}
 	slices.SortFunc(changes, compareKeys)
 	return changes
+}
+
+// write replaces the rows of changes.
+func (t *Table) write(changes []Change) []Change {
+	for _, c := range changes {
+		if c.Cur == nil {
+			t.rows.Delete(c.Prev.Key)
+		} else {
+			t.rows.Set(c.Cur.Key, c.Cur)
+		}
+	}
+	return changes
+}
+
+// current reads the rows of a table for callers that do not hold its lock.
+type current struct{ t *Table }
+
+func (c current) Get(k string) *Row {
+	row, _ := c.t.Get(k)
+	return row
+}
+
+// following reads the values after changes of a state.
+type following struct {
+	changes []Change // in the order of keys
+	now     Getter
+}
+
+func (f *following) Get(k string) *Row {
+	if c := find(f.changes, k); c != nil {
+		return c.Cur
+	}
+	return f.now.Get(k)
 }
 
 func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) }
