@@ -95,7 +95,7 @@ func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int
 		}
 		refuses = check.exceeded
 	}
-	return l.usage.reserve(w, amountIn(r, value), amountOf(r, before), func(used, more Amount, all int64) error {
+	return l.usage.reserve(w, l.usage.amountIn(r, value), l.usage.amountOf(r, before), func(used, more Amount, all int64) error {
 		if e := refuses(used, more, all); e != nil {
 			return e
 		}

@@ -51,6 +51,12 @@ type Usage struct {
 	// grown is by how many bytes objects that are being deleted have grown since they
 	// were marked, or first observed; only those that have are in it.
 	grown map[string]int
+	// weigh is selectors.TestsIn, which decodes a value.
+	weigh func(value []byte) int
+	// tests are those of each policy of the table, by key, prepared those of policies that are about to be
+	// observed. Only the goroutine that applies revisions uses them, so that mu does not guard them.
+	tests    map[string]int64
+	prepared map[*table.Entry]int64
 }
 
 // usage is what one space holds, and what is being written into it.
@@ -74,11 +80,14 @@ type reservation struct {
 	more Amount
 }
 
-var _ table.Observer = (*Usage)(nil)
+var (
+	_ table.Observer = (*Usage)(nil)
+	_ table.Preparer = (*Usage)(nil)
+)
 
 // NewUsage makes a Usage that has observed nothing yet.
 func NewUsage() *Usage {
-	return &Usage{spaces: map[key.Space]*usage{}, writing: map[string][]*reservation{}, grown: map[string]int{}}
+	return &Usage{weigh: selectors.TestsIn, spaces: map[key.Space]*usage{}, writing: map[string][]*reservation{}, grown: map[string]int{}, tests: map[string]int64{}, prepared: map[*table.Entry]int64{}}
 }
 
 // Of is what a space holds.
@@ -111,7 +120,39 @@ func (u *Usage) Reset() {
 		}
 	}
 	clear(u.grown)
+	clear(u.tests)
 	u.rev = 0
+}
+
+// Prepare implements table.Preparer: it counts the tests of policies, which are as large as users write them.
+func (u *Usage) Prepare(_ table.Getter, changes []table.Change) {
+	clear(u.prepared)
+	for _, c := range changes {
+		if _, r, _, ok := key.Split(c.Row().Key); ok && c.Cur != nil && amountSized(r, 0).Policies > 0 {
+			u.prepared[c.Cur.Entry] = int64(u.weigh(c.Cur.Value))
+		}
+	}
+}
+
+// observed returns what the row of a change added to its space before, and what it adds now.
+func (u *Usage) observed(r key.Resource, c table.Change) (before, now Amount) {
+	k := c.Row().Key
+	if c.Prev != nil {
+		before = amountSized(r, len(c.Prev.Value))
+		before.PolicyTests = u.tests[k]
+	}
+	delete(u.tests, k)
+	if c.Cur == nil {
+		return before, now
+	}
+	if now = amountSized(r, len(c.Cur.Value)); now.Policies > 0 {
+		tests, ok := u.prepared[c.Cur.Entry]
+		if !ok { // the whole state was loaded
+			tests = int64(u.weigh(c.Cur.Value))
+		}
+		now.PolicyTests, u.tests[k] = tests, tests
+	}
+	return before, now
 }
 
 // Observe implements table.Observer: it counts the objects of a revision.
@@ -129,9 +170,10 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 			continue
 		}
 		of := u.of(s)
-		of.held = of.held.plus(amountOf(r, c.Cur)).minus(amountOf(r, c.Prev))
+		before, now := u.observed(r, c)
+		of.held = of.held.plus(now).minus(before)
 		for _, w := range u.writing[c.Row().Key] {
-			w.row, w.seen = amountOf(r, c.Cur), true
+			w.row, w.seen = now, true
 			u.count(w)
 		}
 		u.drop(s)
@@ -256,18 +298,18 @@ func (u *Usage) drop(s key.Space) {
 }
 
 // amountOf returns what a row adds to its space.
-func amountOf(r key.Resource, row *table.Row) Amount {
+func (u *Usage) amountOf(r key.Resource, row *table.Row) Amount {
 	if row == nil {
 		return Amount{}
 	}
-	return amountIn(r, row.Value)
+	return u.amountIn(r, row.Value)
 }
 
 // amountIn returns what a value adds to its space.
-func amountIn(r key.Resource, value []byte) Amount {
+func (u *Usage) amountIn(r key.Resource, value []byte) Amount {
 	a := amountSized(r, len(value))
 	if a.Policies > 0 {
-		a.PolicyTests = int64(selectors.TestsIn(value))
+		a.PolicyTests = int64(u.weigh(value))
 	}
 	return a
 }
