@@ -29,7 +29,7 @@ type customizer struct {
 }
 
 // compileCustomizer compiles the row of a Customizer; nil if it is not in effect. rules may be nil.
-func compileCustomizer(state table.Reader, space key.Space, name string, row *table.Row, rules RulesOf) *customizer {
+func compileCustomizer(state table.Getter, space key.Space, name string, row *table.Row, rules RulesOf) *customizer {
 	if !acts(row) {
 		return nil
 	}
@@ -75,7 +75,7 @@ func compileCustomizer(state table.Reader, space key.Space, name string, row *ta
 
 // dataOf returns the data of some ConfigMaps, by their keys, as JSON; empty if there is no such
 // ConfigMap.
-func dataOf(state table.Reader, keys []string) []string {
+func dataOf(state table.Getter, keys []string) []string {
 	all := make([]string, len(keys))
 	for i, k := range keys {
 		all[i] = dataTextOf(state.Get(k))

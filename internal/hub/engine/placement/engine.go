@@ -26,7 +26,7 @@ import (
 )
 
 // Engine computes memberships for one table. The lock of the table guards it: only the table calls
-// Reset and Derive. Explain and StatusOf need no Engine.
+// Reset, Derive and, without its lock, Prepare. Explain and StatusOf need no Engine.
 type Engine struct {
 	// Rules returns the rules that change renderings; nil if there are none. It must be set before
 	// the engine is used.
@@ -57,9 +57,19 @@ type Engine struct {
 	memberships memberships
 	// definitionPool interns the specs of CRDs.
 	definitionPool pool[Definition]
+	// What was prepared for the next Derive: whether a policy acts as before, and policies and templates, and
+	// Customizers with other data, as they are compiled.
+	isSame              prepared[bool]
+	preparedPlacements  prepared[*placement]
+	preparedCustomizers prepared[*customizer]
+	preparedData        map[*customizer]*customizer
+	preparedTemplates   prepared[Rules]
 }
 
-var _ table.Deriver = (*Engine)(nil)
+var (
+	_ table.Deriver  = (*Engine)(nil)
+	_ table.Preparer = (*Engine)(nil)
+)
 
 // New returns an Engine for a table's Config.
 func New() *Engine {
@@ -84,12 +94,16 @@ func (e *Engine) Reset() {
 		definitions: definitions{},
 		references:  newReferences(),
 		bound:       newBound(),
+
+		isSame: prepared[bool]{}, preparedPlacements: prepared[*placement]{}, preparedCustomizers: prepared[*customizer]{},
+		preparedData: map[*customizer]*customizer{}, preparedTemplates: prepared[Rules]{},
 	}
 	e.gates = newGates(&e.sets)
 }
 
 // Derive implements table.Deriver: it computes the memberships after the changes of one revision.
 func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assignment {
+	defer e.forgetPrepared()
 	return e.step(state).derive(changes)
 }
 

@@ -66,6 +66,11 @@ func acts(row *table.Row) bool {
 	return row != nil && !row.Meta.Deleting && !v1alpha1.IsForBelow(row.Meta.Labels)
 }
 
+// isSame reports whether the policy has the effect that a row describes.
+func (p *scope) isSame(row *table.Row) bool {
+	return acts(row) && p.spec == specOf(row) && p.follows == followsOf(row) && (p.scheduling == nil || p.scheduling.uid == row.Meta.UID)
+}
+
 // specOf returns a copy of a row's spec. It does not keep the row's value in memory.
 func specOf(row *table.Row) string { return gjson.GetBytes(row.Value, "spec").Raw }
 

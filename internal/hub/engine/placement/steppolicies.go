@@ -3,8 +3,79 @@ package placement
 import (
 	"slices"
 
+	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
+
+// Prepare implements table.Preparer: it compiles policies and templates, which are as large as users write
+// them.
+func (e *Engine) Prepare(state table.Getter, changes []table.Change) {
+	e.forgetPrepared()
+	for _, c := range changes {
+		o, err := key.ParseObject(c.Row().Key)
+		if err != nil {
+			continue
+		}
+		switch {
+		case o.Resource == key.ConfigMaps:
+			e.prepareData(state, change{o, c})
+			fallthrough
+		default:
+			if expands(o, c.Cur) {
+				e.preparedTemplates[c.Cur.Entry] = ownRules(state, o, c.Cur, e.Rules)
+			}
+		case c.Cur == nil:
+		case o.Resource == key.Placements:
+			e.preparePlacement(key.Placement{Space: o.Space, Name: o.Name}, c.Cur)
+		case o.Resource == key.Customizers:
+			e.prepareCustomizer(state, o, c.Cur)
+		}
+	}
+}
+
+func (e *Engine) forgetPrepared() {
+	clear(e.isSame)
+	clear(e.preparedPlacements)
+	clear(e.preparedCustomizers)
+	clear(e.preparedData)
+	clear(e.preparedTemplates)
+}
+
+func (e *Engine) preparePlacement(p key.Placement, row *table.Row) {
+	i, isKnown := e.placements[p.Space].find(p.Name)
+	isSame := isKnown && e.placements[p.Space][i].isSame(row)
+	if p.Space == key.Root && !isSame {
+		i, isKnown = e.roots.all.find(p.Name)
+		isSame = isKnown && e.roots.all[i].isSame(row)
+	}
+	var compiled *placement // one that acts as before needs none
+	if !isSame {
+		compiled = compile(p, row)
+	}
+	e.isSame[row.Entry], e.preparedPlacements[row.Entry] = isSame, compiled
+}
+
+func (e *Engine) prepareCustomizer(state table.Getter, o key.Object, row *table.Row) {
+	i, isKnown := e.customizers[o.Space].find(o.Name)
+	isSame := isKnown && e.customizers[o.Space][i].isSame(row)
+	var compiled *customizer
+	if !isSame {
+		compiled = compileCustomizer(state, o.Space, o.Name, row, e.Rules)
+	}
+	e.isSame[row.Entry], e.preparedCustomizers[row.Entry] = isSame, compiled
+}
+
+// prepareData compiles the Customizers again that use a ConfigMap whose data has changed.
+func (e *Engine) prepareData(state table.Getter, changed change) {
+	k := changed.Key()
+	for _, c := range e.customizers[changed.Space] {
+		if !slices.Contains(c.data, k) || e.preparedData[c] != nil || dataTextOf(changed.Prev) == dataTextOf(changed.Cur) {
+			continue
+		}
+		o := key.Object{Space: changed.Space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
+		e.preparedData[c] = compileCustomizer(state, changed.Space, c.name, state.Get(o.Key()), e.Rules)
+	}
+}
 
 // updatePolicies updates the compiled policies and schedules the objects that must be evaluated
 // again. moved are the locations that have changed.
@@ -16,14 +87,14 @@ func (s *step) updatePolicies() (moved []key.Location) {
 	s.noteEnded()
 	compiled := map[*scope]bool{}
 	updateKind(s, s.placed, s.placements, func(c change) *placement {
-		if p := compile(key.Placement{Space: c.Space, Name: c.Name}, c.Cur); p != nil && p.reaches == nil {
+		if p := s.preparedPlacements.take(c.Cur, func() *placement { return compile(key.Placement{Space: c.Space, Name: c.Name}, c.Cur) }); p != nil && p.reaches == nil {
 			return p
 		}
 		return nil
 	}, compiled)
 	s.updateRoots(moved)
 	updateKind(s, s.customized, s.customizers, func(c change) *customizer {
-		return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules)
+		return s.preparedCustomizers.take(c.Cur, func() *customizer { return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules) })
 	}, compiled)
 	s.updateData(compiled)
 	if len(moved) > 0 {
@@ -135,8 +206,11 @@ func (s *step) admitSpace(space key.Space, c change) {
 // prepareAgain recomputes the rules of a Customizer after a change of the labels of its space or of
 // a ConfigMap.
 func (s *step) prepareAgain(space key.Space, c *customizer) {
-	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
-	now := compileCustomizer(s.state, space, c.name, s.state.Get(o.Key()), s.Rules)
+	now, ok := s.preparedData[c]
+	if !ok {
+		o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
+		now = compileCustomizer(s.state, space, c.name, s.state.Get(o.Key()), s.Rules)
+	}
 	if now == nil || now.spec != c.spec { // the change itself follows in this step
 		return
 	}
@@ -173,7 +247,7 @@ func updateKind[P policy](s *step, changes []change, byKind map[key.Space]polici
 		all := byKind[c.Space]
 		if i, ok := all.find(c.Name); ok {
 			old := all[i].base()
-			if acts(c.Cur) && old.spec == specOf(c.Cur) && old.follows == followsOf(c.Cur) && (old.scheduling == nil || old.scheduling.uid == c.Cur.Meta.UID) {
+			if s.isSame.take(c.Cur, func() bool { return old.isSame(c.Cur) }) {
 				continue
 			}
 			s.changes(c.Space, old)
