@@ -135,13 +135,18 @@ type Grants struct {
 	all map[string]*grant
 	// byHolder contains slices that are only appended to.
 	byHolder map[holder][]*grant
+	// prepared are for the next Observe. Only the goroutine that applies revisions uses them.
+	prepared map[*table.Entry]*grant
 }
 
-var _ table.Observer = (*Grants)(nil)
+var (
+	_ table.Observer = (*Grants)(nil)
+	_ table.Preparer = (*Grants)(nil)
+)
 
 // NewGrants returns an empty index.
 func NewGrants() *Grants {
-	g := &Grants{}
+	g := &Grants{prepared: map[*table.Entry]*grant{}}
 	g.Reset()
 	return g
 }
@@ -151,6 +156,16 @@ func (g *Grants) Reset() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.all, g.byHolder = map[string]*grant{}, map[holder][]*grant{}
+}
+
+// Prepare implements table.Preparer: it compiles Grants, which are as large as users write them.
+func (g *Grants) Prepare(_ table.Getter, changes []table.Change) {
+	clear(g.prepared)
+	for _, c := range changes {
+		if _, resource, _, ok := key.Split(c.Row().Key); ok && resource == key.Grants && c.Cur != nil {
+			g.prepared[c.Cur.Entry] = compile(c.Cur)
+		}
+	}
 }
 
 // Observe implements table.Observer.
@@ -169,7 +184,10 @@ func (g *Grants) Observe(_ int64, changes []table.Change) {
 func (g *Grants) replace(k string, row *table.Row) {
 	var now *grant
 	if row != nil {
-		now = compile(row)
+		var ok bool
+		if now, ok = g.prepared[row.Entry]; !ok {
+			now = compile(row)
+		}
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -314,3 +314,40 @@ func TestDeletingGrants(t *testing.T) {
 		t.Errorf("got %d", code)
 	}
 }
+
+// before records which Grants were compiled before the table was locked.
+type before struct {
+	*Grants
+	compiled map[string]*grant
+}
+
+func (b *before) Prepare(state table.Getter, changes []table.Change) {
+	b.Grants.Prepare(state, changes)
+	for _, c := range changes {
+		if c.Cur != nil {
+			b.compiled[c.Cur.Key] = b.prepared[c.Cur.Entry]
+		}
+	}
+}
+
+// TestGrantsAreCompiledBefore: a Grant, which is as large as its user wrote it, is compiled before the table
+// is locked, and the index has what was compiled then.
+func TestGrantsAreCompiledBefore(t *testing.T) {
+	b := &before{NewGrants(), map[string]*grant{}}
+	w := table.New(table.Config{Observer: b, WindowSteps: 10, WindowBytes: 1 << 20})
+	k := objectIn("s", key.Grants, "g").Key()
+	for rev, value := range [][]byte{
+		[]byte(`{"spec":{"subjects":[{"kind":"User","name":"anna"}],"roles":[{"name":"view"}]}}`),
+		[]byte(`{"spec":{"subjects":[{"kind":"User","name":"bob"}],"roles":[{"name":"view"}]}}`),
+	} {
+		if err := w.Apply(int64(rev+1), []table.Update{{Key: k, Value: value, CreateRev: 1, ModRev: int64(rev + 1)}}); err != nil {
+			t.Fatal(err)
+		}
+		if now := b.all[k]; now == nil || now != b.compiled[k] {
+			t.Errorf("at revision %d the Grant %p is in force, %p was compiled", rev+1, now, b.compiled[k])
+		}
+	}
+	if err := w.Apply(3, []table.Update{{Key: k, ModRev: 3}}); err != nil || len(b.all)+len(b.by) > 0 {
+		t.Errorf("after its deletion %d Grants are known: %v", len(b.all), err)
+	}
+}

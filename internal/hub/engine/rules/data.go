@@ -50,15 +50,18 @@ type contents struct {
 // get returns nil if the text is not a JSON object.
 func (cs *contents) get(text string) *content {
 	sum := sha256.Sum256([]byte(text))
+	if known := cs.known(sum); known != nil {
+		return known
+	}
+	decoded, err := expression.Decode([]byte(text)) // without the lock: a text is as large as its user wrote it
+	values, ok := decoded.(map[string]any)
+	if err != nil || !ok {
+		return nil
+	}
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	if known := cs.byHash[sum].Value(); known != nil {
 		return known
-	}
-	decoded, err := expression.Decode([]byte(text))
-	values, ok := decoded.(map[string]any)
-	if err != nil || !ok {
-		return nil
 	}
 	if cs.byHash == nil {
 		cs.byHash = map[[sha256.Size]byte]weak.Pointer[content]{}
@@ -79,6 +82,13 @@ type usedData struct {
 	contents  map[string]*content
 	// missing holds the ConfigMaps that do not exist, by name.
 	missing map[string]string
+}
+
+// known returns the content with a sum; nil if it is not kept.
+func (cs *contents) known(sum [sha256.Size]byte) *content {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	return cs.byHash[sum].Value()
 }
 
 // used returns the used part of data. It decodes only ConfigMaps that are used.
