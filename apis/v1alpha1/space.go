@@ -44,8 +44,9 @@ type SpaceLimits struct {
 	// +optional
 	Objects *int64 `json:"objects,omitempty"`
 	// Bytes is the maximum total size of all objects as stored. When absent, it is a quarter of the
-	// log's quota. Objects can then be created while the whole log holds less than half of its
-	// quota, and made larger while it holds less than five eighths.
+	// log's quota. Objects can then be created while those of all spaces take less than half of the
+	// quota, and made larger while they take less than five eighths. For a space with less than a
+	// 64th of the quota this is an eighth more.
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 	// ObjectBytes is the maximum size of one object as stored. No object can be larger than 1472Ki.

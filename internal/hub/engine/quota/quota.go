@@ -29,15 +29,21 @@ func New(t *table.Table, usage *Usage) *Limits {
 	return &Limits{table: t, usage: usage, logQuota: func() int64 { return 0 }}
 }
 
-// A Space without a limit of bytes has three default limits, in eighths of the log's quota. They go by
-// the bytes of objects and reports, not by what the log has free. So history does not count, and other
-// spaces do not change what one space may hold. The rest of the quota is for spaces with limits, for reports and for history.
+// A Space without a limit of bytes has default limits, in eighths of the log's quota. They go by the bytes of
+// objects, not by what the log has free. So history does not count, and other spaces do not change what one
+// space may hold. The rest of the quota is for spaces with limits, for reports and for history.
 const (
 	// defaultEighths is how much one such space may hold.
 	defaultEighths = 2
-	// createEighths is how much the whole log may hold for such spaces to create objects, growEighths for
-	// them to make objects larger. So spaces that create do not keep others from changing what they have.
+	// createEighths is how much the objects of all spaces may take for such spaces to create objects,
+	// growEighths for them to make objects larger. So spaces that create do not keep others from changing what
+	// they have.
 	createEighths, growEighths = 4, 5
+	// smallEighths is how much more they may take for a space that holds less than one in smallShare of an
+	// eighth. So large spaces do not keep others from creating what they need first.
+	smallEighths, smallShare = 1, 8
+	// wholeEighths is how much objects and reports may take together for such spaces to create objects.
+	wholeEighths = 6
 )
 
 // FollowQuota sets the function that returns how many bytes the log may have. It must be called before
@@ -82,7 +88,7 @@ func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int
 	}
 	w := l.usage.begin(s, k)
 	before, _ := l.table.Get(k)
-	refuses := func(Amount, Amount, int64) *ExceededError { return nil }
+	refuses := func(Amount, Amount, Stored) *ExceededError { return nil }
 	if bound != Unbound && !ends(before, value, l.usage.slack(k)) {
 		set, err := l.of(s)
 		if err != nil {
@@ -95,7 +101,7 @@ func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int
 		}
 		refuses = check.exceeded
 	}
-	return l.usage.reserve(w, l.usage.amountIn(r, value), l.usage.amountOf(r, before), func(used, more Amount, all int64) error {
+	return l.usage.reserve(w, l.usage.amountIn(r, value), l.usage.amountOf(r, before), func(used, more Amount, all Stored) error {
 		if e := refuses(used, more, all); e != nil {
 			return e
 		}
@@ -118,7 +124,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	if before, _ := l.table.Get(k); before != nil {
 		more = more.minus(amountSized(r, len(before.Value)))
 	}
-	return limits{space: s, set: set, size: int64(size)}.exceeded(l.usage.Of(s), more, 0), nil
+	return limits{space: s, set: set, size: int64(size)}.exceeded(l.usage.Of(s), more, Stored{}), nil
 }
 
 // Effect says whether a write makes an object larger, and whether it is a step of the
@@ -160,7 +166,7 @@ type limits struct {
 
 // exceeded returns the limits that a write would exceed; nil if none. A write that makes
 // nothing larger exceeds nothing. used is what the space holds, all what the whole log does.
-func (l limits) exceeded(used, more Amount, all int64) *ExceededError {
+func (l limits) exceeded(used, more Amount, all Stored) *ExceededError {
 	var names, texts []string
 	exceed := func(name, text string) { names, texts = append(names, name), append(texts, text) }
 	check := func(name string, more, used int64, limit *int64, next string) {
@@ -183,8 +189,17 @@ func (l limits) exceeded(used, more Amount, all int64) *ExceededError {
 		if l.creates {
 			eighths = createEighths
 		}
-		if len(names) == 0 && more.Bytes > 0 && all+more.Bytes > eighths*l.eighth {
-			exceed("bytes", fmt.Sprintf("requested: bytes=%d, used: bytes=%d of the whole log, limited: bytes=%d, %d eighths of the log's quota, since the Space sets no limit%s", more.Bytes, all, eighths*l.eighth, eighths, next))
+		if used.Bytes+more.Bytes <= l.eighth/smallShare {
+			eighths += smallEighths
+		}
+		together := func(used, eighths int64, holders string) {
+			if len(names) == 0 && more.Bytes > 0 && used+more.Bytes > eighths*l.eighth {
+				exceed("bytes", fmt.Sprintf("requested: bytes=%d, used: bytes=%d by %s, limited: bytes=%d, %d eighths of the log's quota, since the Space sets no limit%s", more.Bytes, used, holders, eighths*l.eighth, eighths, next))
+			}
+		}
+		together(all.Objects, eighths, "the objects of all spaces")
+		if l.creates {
+			together(all.Objects+all.Others, wholeEighths, "the objects and reports of all spaces")
 		}
 	}
 	if l.set.ObjectBytes != nil && more.Bytes > 0 && l.size > l.set.ObjectBytes.Value() {

@@ -179,12 +179,16 @@ func (f fixture) writes(k, value string, bound Bound) *ExceededError {
 }
 
 // storedInLog counts the bytes of all keys and values anew.
-func (f fixture) storedInLog() (bytes int64) {
+func (f fixture) storedInLog() (all Stored) {
 	f.Snapshot().Ascend("", func(row *table.Row) bool {
-		bytes += int64(len(row.Key) + len(row.Value))
+		class := &all.Objects
+		if key.ClassOf(row.Key) != key.Objects {
+			class = &all.Others
+		}
+		*class += int64(len(row.Key) + len(row.Value))
 		return true
 	})
-	return bytes
+	return all
 }
 
 // TestDefaultLimit: spaces without a limit of bytes hold a quarter of the log's quota each, and create
@@ -222,15 +226,15 @@ func TestDefaultLimit(t *testing.T) {
 			t.Errorf("space %q holds %d bytes of a log of %d", s, got, quota)
 		}
 	}
-	if got := f.storedInLog(); got > quota/2+size || got < quota/2-2*size { // the key of the last write does not count beforehand
+	if got := f.storedInLog().Objects; got > quota/2+2*quota/64 || got < quota/2-2*size { // the third space is small
 		t.Errorf("the log holds %d bytes of %d", got, quota)
 	}
 	if got, want := f.usage.all(), f.storedInLog(); got != want {
-		t.Errorf("%d bytes are counted, %d are stored", got, want)
+		t.Errorf("%+v is counted, %+v is stored", got, want)
 	}
 
-	if e := f.writes(ofSpace("d", "two"), object("", size), ByDefaults); e == nil || !strings.Contains(e.Error(), "of the whole log") {
-		t.Errorf("an object more is created: %v", e)
+	if e := f.writes(ofSpace("d", "two"), object("", quota/64), ByDefaults); e == nil || !strings.Contains(e.Error(), "by the objects of all spaces") {
+		t.Errorf("a space that is not small creates: %v", e)
 	}
 	if e := f.writes(ofSpace("d", "one"), object("", 5*size), ByDefaults); e != nil {
 		t.Errorf("an object can't be changed because others create: %v", e)
@@ -253,7 +257,57 @@ func TestDefaultLimit(t *testing.T) {
 	rev := f.Rev() + 1
 	f.Reset(rev, []table.Update{{Key: key.Space("b").Key(), Value: []byte(`{}`), CreateRev: rev, ModRev: rev}})
 	if got, want := f.usage.all(), f.storedInLog(); got != want {
-		t.Errorf("after a reset %d bytes are counted, %d are stored", got, want)
+		t.Errorf("after a reset %+v is counted, %+v is stored", got, want)
+	}
+}
+
+// TestSmallSpacesCreate: spaces that are full, and reports, leave room for the first objects of others, but no
+// end of small spaces fills the log.
+func TestSmallSpacesCreate(t *testing.T) {
+	const quota, size = 80_000, 100
+	f := newFixture(t)
+	f.limits.FollowQuota(func() int64 { return quota })
+	fill := func(s key.Space) (refused *ExceededError) {
+		f.put(s.Key(), `{"spec":{}}`)
+		for i := 0; refused == nil; i++ {
+			refused = f.writes(ofSpace(s, fmt.Sprint(i)), object("", size), ByDefaults)
+		}
+		return refused
+	}
+	report := func(location key.Location, bytes int) {
+		o := key.Object{Space: "a", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "0"}}
+		f.put(key.Report{Location: location, Origin: key.Placed, Object: o}.Key(), object("", bytes))
+	}
+	report("l", quota/8)
+	for _, s := range []key.Space{"a", "b"} {
+		fill(s)
+		if got := f.usage.Of(s).Bytes; s == "a" && got < quota/4-size || s == "b" && got < quota/16 {
+			t.Errorf("space %q holds %d bytes of a log of %d", s, got, quota)
+		}
+	}
+	fill("c")
+	if got := f.usage.Of("c").Bytes; got < quota/64-size || got > quota/64 {
+		t.Errorf("a third space holds %d bytes, want a 64th of %d", got, quota)
+	}
+	for i := range 100 {
+		fill(key.Space(fmt.Sprint("d", i)))
+	}
+	if got := f.storedInLog().Objects; got > quota*5/8+100*60 {
+		t.Errorf("the objects of all spaces take %d bytes of %d", got, quota)
+	}
+	f.put(key.Space("a").Key(), `{"spec":{"limits":{"bytes":"0"}}}`)
+	for i := range 200 { // of which some exist
+		rev := f.Rev() + 1
+		if err := f.Apply(rev, []table.Update{{Key: ofSpace("a", fmt.Sprint(i)), ModRev: rev}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	report("m", quota*5/8)
+	if e := fill("e"); !strings.Contains(e.Error(), "by the objects and reports of all spaces") || f.usage.Of("e") != (Amount{}) {
+		t.Errorf("with many reports a space holds %+v: %v", f.usage.Of("e"), e)
+	}
+	if got, want := f.usage.all(), f.storedInLog(); got != want {
+		t.Errorf("%+v is counted, %+v is stored", got, want)
 	}
 }
 

@@ -42,10 +42,10 @@ type Usage struct {
 	// rev is the last revision that was observed.
 	rev    int64
 	spaces map[key.Space]*usage
-	// stored are the bytes of all keys and values of the table, pending those that spaces are about to
-	// hold besides.
-	stored, pending int64
-	landed          []landing
+	// stored is what the table holds, pending the bytes that spaces are about to hold besides.
+	stored  Stored
+	pending int64
+	landed  []landing
 	// writing are the writes that are not observed yet, by their keys.
 	writing map[string][]*reservation
 	// grown is by how many bytes objects that are being deleted have grown since they
@@ -100,15 +100,18 @@ func (u *Usage) Of(s key.Space) Amount {
 	return Amount{}
 }
 
-// all returns the bytes of all keys and values of the table, with those of pending writes. The caller
-// holds the lock.
-func (u *Usage) all() int64 { return u.stored + u.pending }
+// Stored is what the log holds, in bytes of keys and values: those of objects, and all others, which are
+// mostly reports.
+type Stored struct{ Objects, Others int64 }
+
+// all returns what the table holds, with pending writes. The caller holds the lock.
+func (u *Usage) all() Stored { return Stored{u.stored.Objects + u.pending, u.stored.Others} }
 
 // Reset implements table.Observer: it forgets what spaces hold, but not pending writes.
 func (u *Usage) Reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.stored = 0
+	u.stored = Stored{}
 	for s, of := range u.spaces {
 		of.held = Amount{}
 		u.drop(s)
@@ -164,11 +167,13 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 		if c.SameEntry() {
 			continue
 		}
-		u.stored += storedBytes(c.Cur) - storedBytes(c.Prev)
+		more := storedBytes(c.Cur) - storedBytes(c.Prev)
 		s, r, _, ok := key.Split(c.Row().Key)
 		if !ok {
+			u.stored.Others += more
 			continue
 		}
+		u.stored.Objects += more
 		of := u.of(s)
 		before, now := u.observed(r, c)
 		of.held = of.held.plus(now).minus(before)
@@ -228,7 +233,7 @@ func (u *Usage) begin(s key.Space, k string) *reservation {
 // fits refuses it, which is given what the space and the whole table hold with all other pending writes, and
 // by how much this makes the space larger. done must be called with the revision of the write, or 0 if nothing was
 // written.
-func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount, all int64) error) (done func(rev int64), err error) {
+func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount, all Stored) error) (done func(rev int64), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	of := u.of(w.space)
