@@ -64,13 +64,13 @@ test: unit system ## all tests; the first run builds Kubernetes
 # other: only make soak runs them with it.
 PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields agent/health agent/manifest \
   hub/auth/bearer hub/auth/enroll hub/engine/aggregate hub/engine/exports hub/engine/expression hub/engine/helm hub/engine/mentions \
-  hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/progress hub/engine/prune hub/engine/quota \
+  hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/prune hub/engine/quota \
   hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/unreturned hub/engine/upsync \
   hub/kinds/binding hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \
   hub/storage/lineage lib/fieldset lib/jsonscan lib/quantity lib/retry protocol/key protocol/ownership protocol/route \
   protocol/rulepath) ./views
 DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist agent/store hub/auth hub/controllers \
-  hub/engine/selectors hub/engine/summaries hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
+  hub/engine/progress hub/engine/selectors hub/engine/summaries hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
 DEEPHUB := ^(TestMatrix|TestRandomLife)$$
 VOLUME := ^(TestDeepBodies|TestFloods|TestForeignGrants|TestFullHub|TestGrantsOnShelves|TestManyLargeBodies|TestManyTokens|TestProvidersReachTheirShelf|TestReturnedStatusAndFullLog|TestSlowBackup)$$
 

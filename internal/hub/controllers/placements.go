@@ -51,14 +51,24 @@ func (c *Controllers) policies() *controller {
 // Count updates the progress of Placements and locations until the context ends. Each hub runs it,
 // whether or not it is elected to write the counts.
 func (c *Controllers) Count(ctx context.Context) error {
-	for {
-		select {
-		case <-c.config.Changed.Signal:
-		case <-ctx.Done():
-			return ctx.Err()
+	for more := false; ; {
+		if more { // what was counted is shown, however much some spaces have to count
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		} else {
+			select {
+			case <-c.config.Changed.Signal:
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+			if err := c.awaitSettled(ctx); err != nil {
+				return err
+			}
 		}
-		if err := c.awaitSettled(ctx); err != nil {
-			return err
+		began := c.config.Now()
+		for more = c.config.Progress.Work(); more && c.config.Now().Sub(began) < c.config.Settle && ctx.Err() == nil; {
+			more = c.config.Progress.Work()
 		}
 		dirty := c.config.Progress.Dirty()
 		c.config.Computed.Update(dirty.Locations)

@@ -38,6 +38,13 @@ func newResolvedLife(t *testing.T, seed uint64) *resolvedLife {
 	return l
 }
 
+// counted has all counted that was observed.
+func (l *resolvedLife) counted() progress.Dirty {
+	for l.tracker.Work() {
+	}
+	return l.tracker.Dirty()
+}
+
 // one returns a random one of some texts.
 func (l *resolvedLife) one(values ...string) string { return values[l.rng.IntN(len(values))] }
 
@@ -116,7 +123,7 @@ func TestResolutions(t *testing.T) {
 					l.resolved.get(l.table.Table, resolvedPlacements[l.rng.IntN(len(resolvedPlacements))])
 				}
 			}
-			dirty := l.tracker.Dirty()
+			dirty := l.counted()
 			again := l.resolved.forget(l.table.Snapshot(), dirty)
 			for _, p := range dirty.Placements {
 				again = append(again, p.Object().Key())
@@ -198,7 +205,7 @@ func TestResolvedAnew(t *testing.T) {
 	}
 	for _, want := range []int{1, 0} {
 		l.reload()
-		l.resolved.forget(l.table.Snapshot(), l.tracker.Dirty())
+		l.resolved.forget(l.table.Snapshot(), l.counted())
 		if is, _ := l.resolved.get(l.table.Table, p); is.locations != want || len(is.Unknown) != 1-want {
 			t.Errorf("%d locations, unknown %v; want %d", is.locations, is.Unknown, want)
 		}

@@ -2,12 +2,10 @@ package progress
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/tidwall/btree"
 
-	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -62,35 +60,16 @@ func (b *blames) note(s key.Space, at pair, now objectstate.FailedRule) {
 	b.by[c].Set(at)
 }
 
-func (b *blames) takeDirty() []Customizer {
-	all := slices.SortedFunc(maps.Keys(b.dirty), func(x, y Customizer) int {
+// takeDirty returns those that are dirty, in order, but those of spaces that are held.
+func (b *blames) takeDirty(isHeld func(key.Space) bool) (all []Customizer) {
+	for c := range b.dirty {
+		if !isHeld(c.Space) {
+			all = append(all, c)
+			delete(b.dirty, c)
+		}
+	}
+	slices.SortFunc(all, func(x, y Customizer) int {
 		return cmp.Or(cmp.Compare(x.Space, y.Space), cmp.Compare(x.Name, y.Name))
 	})
-	clear(b.dirty)
 	return all
-}
-
-// Customizer gives the first maxErrors pairs that are held for a rule of a Customizer, in
-// the order of object and location, as of the last Dirty.
-func (t *Tracker) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	pairs := t.blames.by[c]
-	if pairs == nil {
-		return nil
-	}
-	looks := 0
-	pairs.Scan(func(at pair) bool {
-		said := t.objects[at.path].describe(t.config, at.location, c.Space)
-		e := v1alpha1.CustomizerError{
-			Object: said.Object, Location: said.Location, Rule: int32(t.blames.of[at].Rule),
-			Reason: said.Reason, Message: said.Message,
-		}
-		if !slices.Contains(errs, e) { // of what is concealed there are many alike
-			errs = append(errs, e)
-		}
-		looks++
-		return len(errs) < maxErrors && looks < maxLooks
-	})
-	return errs
 }

@@ -41,7 +41,7 @@ func TestErrors(t *testing.T) {
 		report(i, "bad")
 	}
 	p := key.Placement{Space: "s", Name: "p"}
-	tally.Dirty()
+	countAll(tally)
 	counts := tally.Placement(p)
 	if counts.Failed != failing || len(counts.Errors) != maxErrors {
 		t.Fatalf("counts are %+v", counts)
@@ -53,7 +53,7 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	report(3, "worse")
-	if d := tally.Dirty(); !reflect.DeepEqual(d.Placements, []key.Placement{p}) {
+	if d := countAll(tally); !reflect.DeepEqual(d.Placements, []key.Placement{p}) {
 		t.Fatalf("another reason makes dirty %+v", d)
 	}
 	if got := tally.Placement(p).Errors[3].Message; got != "worse" {
@@ -61,11 +61,11 @@ func TestErrors(t *testing.T) {
 	}
 	// A report that changes nothing that is shown makes nothing dirty.
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Applied})
-	if d := tally.Dirty(); len(d.Placements) != 0 || !slices.Equal(d.Locations, []key.Location{"b"}) { // which has what it is not to have
+	if d := countAll(tally); len(d.Placements) != 0 || !slices.Equal(d.Locations, []key.Location{"b"}) { // which has what it is not to have
 		t.Errorf("a report from elsewhere makes dirty %+v", d)
 	}
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Removing})
-	if d := tally.Dirty(); len(d.Placements)+len(d.Locations) != 0 {
+	if d := countAll(tally); len(d.Placements)+len(d.Locations) != 0 {
 		t.Errorf("what is still leaving makes dirty %+v", d)
 	}
 }

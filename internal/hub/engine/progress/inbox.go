@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"maps"
 	"slices"
 	"sync"
 
@@ -12,85 +13,117 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// inbox keeps the newest row of every key that changed, so that its size is bounded by
-// the number of keys. It is filled while the table is locked, so filling it does nothing
-// else.
+// inbox keeps the newest row of every key that changed, by space, so that its size is bounded by
+// the number of keys. It is filled while the table is locked, so filling it does nothing else.
 type inbox struct {
-	mu   sync.Mutex
-	news news
-}
-
-// news are the changes between two counts.
-type news struct {
-	// reset says that everything known before is void.
+	mu sync.Mutex
+	// reset reports that everything known before is void.
 	reset bool
 	rev   int64
-	// rows has the current row by key, nil if it is gone.
-	rows map[string]*table.Row
+	// spaces has the current row by key, nil if it is gone.
+	spaces map[key.Space]map[string]*table.Row
 }
+
+// maxApplied is how many changes are applied at a time, while the Tracker is locked.
+const maxApplied = 256
 
 // Reset forgets everything; the next Observe shows a whole state.
 func (t *Tracker) Reset() {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.news = news{reset: true}
+	t.inbox.reset, t.inbox.spaces = true, map[key.Space]map[string]*table.Row{}
 }
 
 // Observe notes the changes of one revision.
 func (t *Tracker) Observe(rev int64, changes []table.Change) {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	in := &t.inbox.news
-	in.rev = rev
-	if in.rows == nil {
-		in.rows = make(map[string]*table.Row, len(changes))
-	}
+	t.inbox.rev = rev
 	for _, c := range changes {
 		k := c.Row().Key
-		switch key.ClassOf(k) {
-		case key.Objects, key.Reports:
-			in.rows[k] = c.Cur
+		s, _, _, ok := key.Split(k)
+		if !ok {
+			_, s, _, ok = key.ReportOf(k)
+		}
+		if ok {
+			t.inbox.record(s, k, c.Cur)
 		}
 	}
 }
 
-func (in *inbox) take() news {
+func (in *inbox) record(s key.Space, k string, row *table.Row) {
+	rows := in.spaces[s]
+	if rows == nil {
+		rows = map[string]*table.Row{}
+		in.spaces[s] = rows
+	}
+	rows[k] = row
+}
+
+// take moves up to maxApplied rows of a space into some, which is empty; reset reports that everything
+// known before is void, and more that there are more rows.
+func (in *inbox) take(s key.Space, some map[string]*table.Row) (reset, more bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n := in.news
-	in.news = news{rev: n.rev}
-	return n
+	reset, in.reset = in.reset, false
+	rows := in.spaces[s]
+	for k, row := range rows {
+		if len(some) == maxApplied {
+			return reset, true
+		}
+		some[k] = row
+		delete(rows, k)
+	}
+	delete(in.spaces, s)
+	return reset, false
 }
 
-// count counts what was observed.
-func (t *Tracker) count(n news) {
-	if n.reset {
-		t.clear()
+// waiting returns the spaces of which something has changed, and the last revision.
+func (in *inbox) waiting() (spaces []key.Space, rev int64) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return slices.Sorted(maps.Keys(in.spaces)), in.rev
+}
+
+// apply has the Tracker know the changes of a space. It evaluates nothing: the pairs whose state may be
+// another are due from then on. Changes are taken and applied under one lock, so that no older one is applied
+// after a newer.
+func (t *Tracker) apply(s key.Space) {
+	some := map[string]*table.Row{}
+	for more := true; more; clear(some) {
+		t.mu.Lock()
+		var reset bool
+		reset, more = t.inbox.take(s, some)
+		if reset {
+			t.clear()
+		}
+		for k, row := range some {
+			t.applyRow(k, row)
+		}
+		t.mu.Unlock()
 	}
-	t.rev = n.rev
-	defer t.config.Work.End()
-	for k, row := range n.rows {
-		t.config.Work.Begin(k)
-		if key.ClassOf(k) == key.Reports {
-			if r, err := key.ParseReport(k); err == nil && r.Origin == key.Placed {
-				t.countReport(r, row)
-			}
-			continue
+}
+
+func (t *Tracker) applyRow(k string, row *table.Row) {
+	if key.ClassOf(k) == key.Reports {
+		if r, err := key.ParseReport(k); err == nil && r.Origin == key.Placed {
+			t.countReport(r, row)
 		}
-		o, err := key.ParseObject(k)
-		if err != nil {
-			continue
-		}
-		switch {
-		case o.Resource == key.Placements:
-			t.notePlacement(o, row)
-		case o.Resource == key.Locations && o.Space == key.Root:
-			t.noteLocation(o, row)
-		case o.Resource == key.Spaces && o.Space == key.Root:
-			t.noteSpace(key.Space(o.Name), row)
-		default:
-			t.countObject(o, row)
-		}
+		return
+	}
+	o, err := key.ParseObject(k)
+	if err != nil {
+		return
+	}
+	switch {
+	case o.Resource == key.Placements:
+		t.notePlacement(o, row)
+	case o.Resource == key.Locations && o.Space == key.Root:
+		t.noteLocation(o, row)
+	case o.Resource == key.Spaces && o.Space == key.Root:
+		t.noteSpace(key.Space(o.Name), row)
+	default:
+		t.countObject(o, row)
 	}
 }
 

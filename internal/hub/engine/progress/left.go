@@ -1,6 +1,8 @@
 package progress
 
 import (
+	"strings"
+
 	"github.com/tidwall/btree"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -73,7 +75,7 @@ func (t *Tracker) noteLeft(o *object, location key.Location) {
 }
 
 // LeftAt counts the objects that a location reports though they are not assigned to it,
-// as of the last Dirty.
+// as of the last Work.
 func (t *Tracker) LeftAt(l key.Location) v1alpha1.LeftCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,10 +91,12 @@ type Left struct {
 
 // LeftOf are the objects whose path begins with below that locations report though they
 // are not assigned to them, or have yet to confirm to be gone, in order of paths and locations, as of all that was observed.
+// below begins with the name of a space and a slash.
 func (t *Tracker) LeftOf(below string) []Left {
+	s, _, _ := strings.Cut(below, "/")
+	t.apply(key.Space(s))
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.count(t.inbox.take())
 	var all []Left
 	t.left.pairs.Ascend(pair{path: below}, func(p pair) bool {
 		if len(p.path) < len(below) || p.path[:len(below)] != below {

@@ -1,7 +1,6 @@
 package progress
 
 import (
-	"cmp"
 	"slices"
 	"strings"
 
@@ -23,6 +22,10 @@ type object struct {
 	// as and states are what was added to the counts: a state for each member of as.
 	as     *placement.Membership
 	states []state
+	// due are the members of as whose state may be another; isQueued reports that the object is in the
+	// queue of its space.
+	due      members
+	isQueued bool
 	// leaves has the locations that are to confirm that the object, which has the UID and is
 	// being deleted, is gone; nil: it is not.
 	leaves *placement.Membership
@@ -114,26 +117,48 @@ func (t *Tracker) countObject(id key.Object, row *table.Row) {
 	if as == nil {
 		o.row = nil
 	}
-	o.states = t.classify(o)
-	if was != as || left != leaves {
-		t.uncount(o, was, before)
-		t.recount(o, as, o.states)
-		for _, r := range o.reports {
-			t.noteLeft(o, locationOf(r))
-		}
-		for _, m := range []*placement.Membership{left, leaves} {
-			if m != nil {
-				for _, l := range m.Members() {
-					t.noteLeft(o, l)
-				}
-			}
-		}
-		t.drop(o)
+	t.due.addAll(o)
+	if was == as && left == leaves {
 		return
 	}
-	for i, s := range o.states {
-		t.move(o, as.Members()[i], before[i], s)
+	o.states = carried(was, before, as)
+	t.uncount(o, was, before)
+	t.recount(o, as, o.states)
+	for _, r := range o.reports {
+		t.noteLeft(o, locationOf(r))
 	}
+	for _, m := range []*placement.Membership{left, leaves} {
+		if m != nil {
+			for _, l := range m.Members() {
+				t.noteLeft(o, l)
+			}
+		}
+	}
+	t.drop(o)
+}
+
+// carried gives each member of as the state that it had as a member of the previous one, until it is evaluated.
+func carried(previous *placement.Membership, states []state, as *placement.Membership) []state {
+	switch {
+	case as == nil:
+		return nil
+	case previous == as:
+		return states
+	}
+	carried := make([]state, len(as.Members()))
+	if previous == nil {
+		return carried
+	}
+	from := previous.Members()
+	for i, l := range as.Members() {
+		for len(from) > 0 && from[0] < l {
+			from, states = from[1:], states[1:]
+		}
+		if len(from) > 0 && from[0] == l {
+			carried[i] = states[0]
+		}
+	}
+	return carried
 }
 
 func (t *Tracker) uncount(o *object, as *placement.Membership, states []state) {
@@ -191,9 +216,7 @@ func (t *Tracker) countReport(r key.Report, row *table.Row) {
 	}
 	if o.as != nil {
 		if i, ok := slices.BinarySearch(o.as.Members(), location); ok {
-			from := o.states[i]
-			o.states[i] = t.state(o, location)
-			t.move(o, location, from, o.states[i])
+			t.due.add(o, i)
 		}
 	}
 	t.noteLeft(o, location)
@@ -210,23 +233,8 @@ func compareLocation(report *table.Row, location key.Location) int {
 	return strings.Compare(string(locationOf(report)), string(location))
 }
 
-// classify gives the state of an object at every member.
-func (t *Tracker) classify(o *object) []state {
-	if o.as == nil {
-		return nil
-	}
-	states := make([]state, len(o.as.Members()))
-	for i, l := range o.as.Members() {
-		states[i] = t.state(o, l)
-	}
-	return states
-}
-
-// state is the state of an object at one of its locations. It notes which rule is to blame.
-func (t *Tracker) state(o *object, location key.Location) state {
-	t.config.Work.Step()
-	v := o.judge(t.config, location)
-	t.blames.note(o.id.Space, pair{o.path, location}, v.FailedRule)
+// stateOf is the state of a pair with a status.
+func stateOf(v objectstate.Status) state {
 	var does state
 	switch {
 	case v.Healthy():
@@ -249,45 +257,55 @@ func (t *Tracker) state(o *object, location key.Location) state {
 	return waiting
 }
 
-// concealed and foreign are the messages about objects whose names are for who may list
-// them: some of this space, and all of others. That of the cluster has their names, too.
-const (
-	concealed = "of objects of this kind only who may list them is told more, by orrery status"
-	foreign   = "who may list them is told more, by orrery status --space "
-)
-
-// describe is the entry of a pair that is told of in the status of a Placement of a space.
-func (o *object) describe(config Config, location key.Location, of key.Space) v1alpha1.PlacementError {
-	v := objectstate.Refused(o.as.Refusal(location))
-	if !o.as.RefusedBy(location) {
-		v = o.judge(config, location)
-	}
-	e := v1alpha1.PlacementError{
-		Object: o.id.Identity.String(), Location: string(location), Reason: cmp.Or(v.Reason, string(v.State)), Message: v.Message,
-	}
-	if v.Degraded() {
-		e.Reason, e.Message = v1alpha1.ReasonDegraded, v.HealthNote
-	}
-	switch {
-	case o.id.Space != of:
-		e.Space, e.Object, e.Message = string(o.id.Space), o.id.Resource.String(), foreign+string(o.id.Space)
-	case o.id.Concealed():
-		e.Object, e.Message = o.id.Resource.String(), concealed
-	}
-	return e
+// evaluation is what the state of a pair follows from. It is evaluated without the Tracker's lock, since that
+// renders the object and may take long, and counts if nothing of it has changed meanwhile.
+type evaluation struct {
+	o      *object
+	member int
+	site   key.Location
+	row    *table.Row
+	as     *placement.Membership
+	report *table.Row
 }
 
-// judge is the verdict about the object at one of its locations, as if that were connected.
-func (o *object) judge(config Config, location key.Location) objectstate.Status {
-	place, _ := o.as.Place(location)
-	return objectstate.Assigned(config.Digest, o.row, place, o.reportOf(location), false)
+// next returns the next pair of an object that is due; ok is false if there is none.
+func (o *object) next() (e evaluation, ok bool) {
+	i, ok := o.due.first()
+	if !ok {
+		o.due = nil
+		return e, false
+	}
+	return o.evaluation(i), true
 }
 
-// reportOf is what a location reports; nil if nothing.
-func (o *object) reportOf(location key.Location) []byte {
+func (o *object) evaluation(member int) evaluation {
+	l := o.as.Members()[member]
+	return evaluation{o: o, member: member, site: l, row: o.row, as: o.as, report: o.reportRow(l)}
+}
+
+// status is the status of the object at the location, as if that were connected.
+func (e evaluation) status(digest objectstate.Digest) objectstate.Status {
+	place, _ := e.as.Place(e.site)
+	var report []byte
+	if e.report != nil {
+		report = e.report.Report()
+	}
+	return objectstate.Assigned(digest, e.row, place, report, false)
+}
+
+// reportRow is the row of what a location reports; nil if nothing.
+func (o *object) reportRow(location key.Location) *table.Row {
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	if !found {
 		return nil
 	}
-	return o.reports[i].Report()
+	return o.reports[i]
+}
+
+// reportOf is what a location reports; nil if nothing.
+func (o *object) reportOf(location key.Location) []byte {
+	if row := o.reportRow(location); row != nil {
+		return row.Report()
+	}
+	return nil
 }

@@ -23,12 +23,6 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxErrors is how many pairs a Placement shows that fail, or else are degraded.
-const maxErrors = 10
-
-// maxLooks is how many are looked at for that: of a kind that is concealed all may be alike.
-const maxLooks = 1000
-
 // Config is what a Tracker needs.
 type Config struct {
 	// Digest gives the digests of rendered objects. It is called when changes are counted.
@@ -62,11 +56,16 @@ type Dirty struct {
 }
 
 // Tracker is safe for concurrent use. It is a table.Observer: Observe only notes changes;
-// Dirty, Object and LeftOf count them.
+// Work, Object and LeftOf count them. Rendering for it is work that tenants cause, so that each space
+// has its turn, and only callers that ask for one object wait for its evaluation.
 type Tracker struct {
 	config Config
 	inbox  inbox
 
+	// working is held by Work.
+	working sync.Mutex
+
+	// mu is never held while something is evaluated.
 	mu         sync.Mutex
 	rev        int64
 	objects    map[string]*object // by path
@@ -86,6 +85,7 @@ type Tracker struct {
 	// moved are the locations that have changed for who selects them, see Dirty.
 	moved  []placement.Site
 	blames blames
+	due    schedule
 }
 
 var _ table.Observer = (*Tracker)(nil)
@@ -117,6 +117,7 @@ func pairLess(a, b pair) bool {
 func New(config Config) *Tracker {
 	t := &Tracker{
 		config:         config,
+		inbox:          inbox{spaces: map[key.Space]map[string]*table.Row{}},
 		dirtyPlacement: map[key.Placement]struct{}{},
 		dirtyLocation:  map[key.Location]struct{}{},
 	}
@@ -148,36 +149,10 @@ func (t *Tracker) clear() {
 	t.known = map[key.Placement]struct{}{}
 	t.left = newLefts()
 	t.blames.clear()
+	t.due = newSchedule()
 }
 
-// Placement gives the counts of a Placement as of the last Dirty.
-func (t *Tracker) Placement(p key.Placement) PlacementCounts {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	sum := t.placements[p]
-	if sum == nil {
-		return PlacementCounts{}
-	}
-	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
-	looks := 0
-	defer t.config.Work.End()
-	tell := func(at pair) bool {
-		t.config.Work.Begin(at.path)
-		e := t.objects[at.path].describe(t.config, at.location, p.Space)
-		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
-			counts.Errors = append(counts.Errors, e)
-		}
-		looks++
-		return len(counts.Errors) < maxErrors && looks < maxLooks
-	}
-	sum.failing.Scan(tell)
-	if len(counts.Errors) < maxErrors && looks < maxLooks {
-		sum.degraded.Scan(tell)
-	}
-	return counts
-}
-
-// Location returns the counts of a location as of the last Dirty. It does not set Stale: callers use
+// Location returns the counts of a location as of the last Work. It does not set Stale: callers use
 // objectstate.IsRowStale with the row of the Location, which may be newer.
 func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 	t.mu.Lock()
@@ -189,32 +164,27 @@ func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 	return sum.counts
 }
 
-// Object gives the counts of one object, by its path, as of all that has been
-// observed. Stale is left out: it would mean looking at every location.
-func (t *Tracker) Object(path string) v1alpha1.Counts {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.count(t.inbox.take())
-	if o := t.objects[path]; o != nil {
-		return o.counts
-	}
-	return v1alpha1.Counts{}
-}
-
-// Dirty counts what has been observed and names, in order, the Placements and locations
-// whose counts or own rows have changed since it was last called; some may be gone. A
-// change of a Space makes those of the space and of root dirty.
+// Dirty names, in order, the Placements and locations whose counts or own rows have changed since it was
+// last called, as far as Work has counted; some may be gone. A change of a Space makes those of the space and
+// of root dirty. What belongs to a space of which pairs are due is named once they are evaluated, so that no
+// status shows a part of a change.
 func (t *Tracker) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.count(t.inbox.take())
 	d := Dirty{Rev: t.rev}
-	d.Placements = slices.SortedFunc(maps.Keys(t.dirtyPlacement), key.Placement.Compare)
-	d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
-	d.Customizers = t.blames.takeDirty()
+	for p := range t.dirtyPlacement {
+		if !t.due.isHeld(p.Space) {
+			d.Placements = append(d.Placements, p)
+			delete(t.dirtyPlacement, p)
+		}
+	}
+	slices.SortFunc(d.Placements, key.Placement.Compare)
+	if !t.due.isHeld(key.Root) {
+		d.Locations = slices.Sorted(maps.Keys(t.dirtyLocation))
+		clear(t.dirtyLocation)
+	}
+	d.Customizers = t.blames.takeDirty(t.due.isHeld)
 	d.Moved, t.moved = t.moved, nil
-	clear(t.dirtyPlacement)
-	clear(t.dirtyLocation)
 	return d
 }
 

@@ -194,6 +194,13 @@ func (m *machine) reset(*rapid.T) {
 	m.table.Reset(m.rev, all)
 }
 
+// countAll has all counted that was observed.
+func countAll(t *Tracker) Dirty {
+	for t.Work() {
+	}
+	return t.Dirty()
+}
+
 // concerned are the Placements of a state whose status may change with some locations.
 func concerned(state *table.Snapshot, moved []placement.Site) (all []key.Placement) {
 	for _, s := range append(testSpaces[:2:2], key.Root) {
@@ -214,7 +221,7 @@ func (m *machine) check(t *rapid.T) {
 	if rapid.Bool().Draw(t, "objects first") {
 		m.checkObjects(t)
 	}
-	dirty := m.tally.Dirty()
+	dirty := countAll(m.tally)
 	if dirty.Rev != m.rev {
 		t.Fatalf("counted at %d, want %d", dirty.Rev, m.rev)
 	}
@@ -230,7 +237,7 @@ func (m *machine) check(t *rapid.T) {
 		m.shownErrors[c] = m.tally.Customizer(c)
 	}
 	m.checkCustomizers(t)
-	if again := m.tally.Dirty(); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Customizers) > 0 {
+	if again := countAll(m.tally); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Customizers) > 0 {
 		t.Fatalf("dirty without a change: %+v", again)
 	}
 	placements, locations := m.recount()

@@ -1,0 +1,93 @@
+package progress
+
+import (
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// budget is how many pairs one call of Work evaluates, for all spaces together; but each space with something to
+// do gets minBudget. A pair costs as much as rendering one object for one location.
+const budget, minBudget = 1024, 16
+
+// run evaluates a pair, and counts it unless it has changed meanwhile: then it is still due. The caller does
+// not hold the lock.
+func (e evaluation) run(t *Tracker) {
+	v := e.status(t.config.Digest)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := e.o
+	if t.objects[o.path] != o || !o.due.contains(e.member) || o.evaluation(e.member) != e {
+		return
+	}
+	o.due.remove(e.member)
+	t.blames.note(o.id.Space, pair{o.path, e.site}, v.FailedRule)
+	from, to := o.states[e.member], stateOf(v)
+	o.states[e.member] = to
+	t.move(o, e.site, from, to)
+}
+
+// Work counts what has been observed, and evaluates some of the pairs that are due, of each space in turn.
+// more reports that there are more. No caller of another method waits for an evaluation of another object.
+func (t *Tracker) Work() (more bool) {
+	t.working.Lock()
+	defer t.working.Unlock()
+	defer t.config.Work.End()
+	waiting, rev := t.inbox.waiting()
+	for _, s := range append(waiting, key.Root) { // root has a Reset applied
+		t.apply(s)
+	}
+	t.mu.Lock()
+	t.rev = rev
+	spaces := t.due.begin()
+	t.mu.Unlock()
+	for _, s := range spaces {
+		more = evaluateSome(t, s, max(minBudget, budget/len(spaces))) || more
+	}
+	return more
+}
+
+// evaluateSome evaluates some pairs of a space; more reports that there are more.
+func evaluateSome(t *Tracker, s key.Space, most int) (more bool) {
+	var last *object
+	for range most {
+		t.mu.Lock()
+		e, ok := t.due.next(s)
+		t.mu.Unlock()
+		if !ok {
+			return false
+		}
+		if e.o != last {
+			last = e.o
+			t.config.Work.Begin(key.OfPath(e.o.path))
+		}
+		t.config.Work.Step()
+		e.run(t)
+	}
+	return true
+}
+
+// Object gives the counts of one object, by its path, as of all that has been
+// observed. Stale is left out: it would mean looking at every location.
+func (t *Tracker) Object(path string) v1alpha1.Counts {
+	if o, err := key.ParsePath(path); err == nil {
+		t.apply(o.Space)
+	}
+	for most := -1; ; most-- {
+		t.mu.Lock()
+		o := t.objects[path]
+		if o == nil {
+			t.mu.Unlock()
+			return v1alpha1.Counts{}
+		}
+		e, ok := o.next()
+		if counts := o.counts; !ok || most == 0 { // one that changes all the time is as it was
+			t.mu.Unlock()
+			return counts
+		}
+		if most < 0 {
+			most = 2 * len(o.states)
+		}
+		t.mu.Unlock()
+		e.run(t)
+	}
+}

@@ -1,0 +1,35 @@
+package progress
+
+import "math/bits"
+
+// members is a set of members of a Membership, by their index. The zero value is empty.
+type members []uint64
+
+const wordBits = 64
+
+// noneOf has room for n members.
+func noneOf(n int) members { return make(members, (n+wordBits-1)/wordBits) }
+
+func allOf(n int) members {
+	m := noneOf(n)
+	for i := range n {
+		m.add(i)
+	}
+	return m
+}
+
+func (m members) add(i int) { m[i/wordBits] |= 1 << (i % wordBits) }
+func (m members) contains(i int) bool {
+	return i/wordBits < len(m) && m[i/wordBits]&(1<<(i%wordBits)) != 0
+}
+func (m members) remove(i int) { m[i/wordBits] &^= 1 << (i % wordBits) }
+
+// first returns the lowest member; ok is false if there is none.
+func (m members) first() (i int, ok bool) {
+	for w, word := range m {
+		if word != 0 {
+			return w*wordBits + bits.TrailingZeros64(word), true
+		}
+	}
+	return 0, false
+}

@@ -1,0 +1,103 @@
+package progress
+
+import (
+	"maps"
+	"slices"
+
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+// maxFirst is how many pairs of one space the Placements of root and the locations wait for after a Reset.
+const maxFirst = 1 << 20
+
+// queue has the objects of a space with pairs that are due, in order.
+type queue struct {
+	objects []*object
+	// first is how many pairs root's Placements and the locations still wait for.
+	first int
+}
+
+// schedule has the spaces with pairs that are to be evaluated.
+type schedule struct {
+	queues map[key.Space]*queue
+	// isNew reports that Work has not seen the whole state since a Reset.
+	isNew bool
+}
+
+func newSchedule() schedule { return schedule{map[key.Space]*queue{}, true} }
+
+// begin returns the spaces with pairs that are due, in order. The whole state is known when it is called.
+func (s *schedule) begin() []key.Space {
+	if s.isNew {
+		s.isNew = false
+		for _, q := range s.queues {
+			q.first = maxFirst
+		}
+	}
+	return slices.Sorted(maps.Keys(s.queues))
+}
+
+// addAll has all pairs of an object evaluated.
+func (s *schedule) addAll(o *object) {
+	if o.due = nil; o.as != nil && len(o.as.Members()) > 0 {
+		o.due = allOf(len(o.as.Members()))
+		s.enqueue(o)
+	}
+}
+
+// add has one pair of an object evaluated.
+func (s *schedule) add(o *object, member int) {
+	if o.due == nil {
+		o.due = noneOf(len(o.as.Members()))
+	}
+	o.due.add(member)
+	s.enqueue(o)
+}
+
+func (s *schedule) enqueue(o *object) {
+	if o.isQueued {
+		return
+	}
+	q := s.queues[o.id.Space]
+	if q == nil {
+		q = &queue{}
+		s.queues[o.id.Space] = q
+	}
+	o.isQueued, q.objects = true, append(q.objects, o)
+}
+
+// next returns the next pair of a space that is due; ok is false if there is none.
+func (s *schedule) next(space key.Space) (e evaluation, ok bool) {
+	q := s.queues[space]
+	if q == nil {
+		return e, false
+	}
+	q.first = max(q.first-1, 0)
+	for len(q.objects) > 0 {
+		o := q.objects[0]
+		if e, ok = o.next(); ok {
+			return e, true
+		}
+		o.isQueued, q.objects[0] = false, nil
+		q.objects = q.objects[1:]
+	}
+	delete(s.queues, space)
+	return e, false
+}
+
+// isHeld reports whether the counts of a space wait for pairs that are due: for its own, and those of root for
+// the pairs that are evaluated for the first time since a Reset.
+func (s *schedule) isHeld(space key.Space) bool {
+	if s.queues[space] != nil {
+		return true
+	}
+	if space != key.Root {
+		return false
+	}
+	for _, q := range s.queues {
+		if q.first > 0 {
+			return true
+		}
+	}
+	return s.isNew
+}
