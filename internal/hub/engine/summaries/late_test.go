@@ -198,3 +198,76 @@ func otherPath(t *testing.T, k string) string {
 	}
 	return o.Path()
 }
+
+// TestLateIsWrittenSeldom: the more Summaries a space has, the less often each of them is written because the
+// space is late, and what they show is not too new.
+func TestLateIsWrittenSeldom(t *testing.T) {
+	const summaries, seconds = 100, 200
+	f := newFlood(t)
+	updates := map[string][]byte{}
+	for i := range summaries - 1 {
+		k := objectIn("s1", key.Summaries, "", fmt.Sprint("none", i)).Key()
+		updates[k] = mustJSON(map[string]any{"metadata": map[string]any{"generation": 1}, "spec": v1alpha1.SummarySpec{
+			Match:   []v1alpha1.ObjectTest{{Resources: []string{"jobs"}}},
+			Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}},
+		}})
+	}
+	f.put(t, updates)
+	f.settle()
+	began, writes, previous := f.now, 0, map[key.Object]string{}
+	for range seconds {
+		clear(f.shown)
+		f.step(t)
+		for o, shows := range f.shown {
+			if o.Name == "x" { // which counts
+				continue
+			}
+			if writes++; shows == previous[o] {
+				t.Errorf("%s is written as it was: %s", o.Name, shows)
+			}
+			previous[o] = shows
+		}
+		st := v1alpha1.SummaryStatus{}
+		f.index.Show(objectIn("s1", key.Summaries, "", "none0"), &st)
+		if oldest := f.index.spaces["s1"].oldest(); st.AsOf != nil && !oldest.IsZero() && st.AsOf.After(oldest) {
+			t.Fatalf("it shows a state as of %s, and a change of %s waits", st.AsOf, oldest)
+		}
+	}
+	if most := int(f.now.Sub(began)/latePerSummary) + summaries; writes == 0 || writes > most {
+		t.Errorf("%d Summaries are written %d times in %d seconds, want %d at most, and once each", summaries, writes, seconds, most)
+	}
+	f.settle()
+	if got := f.shown[objectIn("s1", key.Summaries, "", "none0")]; strings.Contains(got, "asOf") {
+		t.Errorf("once all is counted it shows %s", got)
+	}
+}
+
+// TestMovedObjectsAreChargedToTheirSummary: an object that has moved when a new Summary comes to it is counted
+// for all Summaries, and counts as work of the new one: changes get their share of the turns all the same.
+func TestMovedObjectsAreChargedToTheirSummary(t *testing.T) {
+	f := newFlood(t)
+	updates := map[string][]byte{key.Location("b").Key(): []byte(`{}`)}
+	for i := range f.objects {
+		k, _ := placed(i, "x")
+		updates[k] = mustJSON(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AssignedLocationsAnnotation: `["a","b"]`}}})
+	}
+	other, spec := summaryOf(v1alpha1.SummarySpec{Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}}})
+	other.Name = "new"
+	updates[other.Key()] = spec
+	f.put(t, updates)
+	const calls = 8
+	for range calls {
+		f.work()
+	}
+	s := f.index.spaces["s1"]
+	changes, first := f.objects-len(s.todo.keys), len(s.placed)
+	for path := range s.placed {
+		if len(s.placed[path].Members()) == 1 {
+			first--
+		}
+	}
+	if first -= changes; changes < 20 || first < 20 {
+		t.Errorf("of %d objects that have moved %d were counted as changes and %d for the new Summary", f.objects, changes, first)
+	}
+	f.settle()
+}

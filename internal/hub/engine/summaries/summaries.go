@@ -41,6 +41,9 @@ const (
 	// lateAfter is how long a change may wait until Summaries show that they are late, and the unit of the
 	// time that they show.
 	lateAfter = 10 * time.Second
+	// latePerSummary bounds how often the Summaries of a space are written because they are late: one of them
+	// in that time, and as often because they no longer are.
+	latePerSummary = time.Second
 )
 
 // Config is what an Index needs.
@@ -111,7 +114,8 @@ type space struct {
 	// to wait for each other.
 	ahead int
 	// asOf is what Summaries show: all changes before it are counted. It is zero while none waits for long.
-	asOf time.Time
+	// moved is when it was last set to a later time.
+	asOf, moved time.Time
 	// bytes is what the Summaries hold together.
 	bytes int
 }
@@ -147,6 +151,9 @@ type task struct {
 	waiting
 	// only is the Summary for which it is done; nil: all.
 	only *summary
+	// isFirst reports that it counts an object for the first time for a Summary, also if it then finds that
+	// the object has moved, and counts it for all.
+	isFirst bool
 	// isPlanned reports that matching, removals and additions are set, for an object that was assigned
 	// as in assigned.
 	isPlanned bool

@@ -220,11 +220,23 @@ func (s *space) oldest() time.Time {
 	return first.since
 }
 
+// latePace is how often the Summaries of a space show another time at most: each of them is then written.
+func (s *space) latePace() time.Duration {
+	return max(lateAfter, time.Duration(len(s.summaries))*latePerSummary)
+}
+
 // noteLate has the Summaries of a space show since when they are late, or that they no longer are.
 func (w *work) noteLate(s *space) {
 	var asOf time.Time
 	if oldest := s.oldest(); !oldest.IsZero() && w.now.Sub(oldest) >= lateAfter {
 		asOf = oldest.Truncate(lateAfter)
+	}
+	switch {
+	case asOf.IsZero() || asOf.Before(s.asOf) || asOf.Equal(s.asOf):
+	case w.now.Sub(s.moved) < s.latePace():
+		asOf = s.asOf // an earlier time is right, too
+	default:
+		s.moved = w.now
 	}
 	moved := !asOf.Equal(s.asOf)
 	w.mu.Lock()
@@ -260,7 +272,7 @@ func (s *space) spend(t *task, cost int) {
 	switch {
 	case !changes || len(s.filling) == 0:
 		s.ahead = 0
-	case t.only == nil:
+	case !t.isFirst:
 		s.ahead += cost
 	default:
 		s.ahead -= cost
@@ -292,7 +304,7 @@ func (w *work) choose(s *space) (cost int) {
 	}
 	k, rows := m.fill.take(w.Snapshot, func(row *table.Row) bool { return m.from != v1alpha1.SummaryDownsynced || assigned(row) != nil })
 	if s.filling = append(s.filling, m); k != "" {
-		s.current = &task{waiting: waiting{key: k}, only: m}
+		s.current = &task{waiting: waiting{key: k}, only: m, isFirst: true}
 	}
 	if waits {
 		s.ahead -= rows + 1
