@@ -21,6 +21,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/discovery"
+	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 	"orrery.dev/orrery/internal/hub/kubeapi/read"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/respond"
@@ -167,7 +168,7 @@ func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.R
 		respond.Error(w, r, asRouted(kind, err))
 		return
 	}
-	handler(w, r)
+	handler(w, r.WithContext(schemacost.WithBudget(r.Context())))
 }
 
 // handlerFor chooses who serves a verb: reads come from the table, writes go

@@ -141,6 +141,8 @@ func (d *Definition) compileTypes(from *source) (managedfields.TypeConverter, er
 type strategies struct {
 	main, status kinds.Strategy
 	cost         *schemacost.Schema
+	// rules are evaluated after both.
+	rules rules
 }
 
 func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomResourceDefinitionVersion) (*strategies, error) {
@@ -170,13 +172,14 @@ func (d *Definition) compileStrategies(a *artefacts, v apiextensionsv1.CustomRes
 		}
 	}
 	gv := d.gv(v.Name)
+	compiled, schema := newRules(structural[v.Name])
 	main := customresource.NewStrategy(d.typer, d.namespaced, gv.WithKind(d.names.Kind),
-		validator, statusValidator, structural[v.Name], statusSpec, scaleSpec, v.SelectableFields)
+		validator, statusValidator, schema, statusSpec, scaleSpec, v.SelectableFields)
 	costs, err := a.costs()
 	if err != nil {
 		return nil, err
 	}
-	s := &strategies{main: main, cost: costs[v.Name]}
+	s := &strategies{main: main, cost: costs[v.Name], rules: compiled}
 	if statusSpec != nil {
 		s.status = customresource.NewStatusStrategy(main)
 	}

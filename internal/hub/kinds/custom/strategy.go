@@ -52,7 +52,8 @@ func (v version) strategy(status bool) strategy {
 	return s
 }
 
-func (s strategy) compiled() (kinds.Strategy, *schemacost.Schema, error) {
+// compiled returns the library's strategy for the request, and all that was compiled for the version.
+func (s strategy) compiled() (kinds.Strategy, *strategies, error) {
 	compiled, err := s.version.def.artefacts().strategies[s.version.spec.Name]()
 	if err != nil {
 		return nil, nil, err
@@ -61,9 +62,9 @@ func (s strategy) compiled() (kinds.Strategy, *schemacost.Schema, error) {
 		if compiled.status == nil {
 			return nil, nil, fmt.Errorf("validate status of %s: no such subresource", s.version.def.gv(s.version.spec.Name).WithResource(s.version.def.names.Plural))
 		}
-		return compiled.status, compiled.cost, nil
+		return compiled.status, compiled, nil
 	}
-	return compiled.main, compiled.cost, nil
+	return compiled.main, compiled, nil
 }
 
 // charge refuses an object whose validation would take too many steps, or is not wanted any more.
@@ -126,31 +127,31 @@ func (s strategy) PrepareForUpdate(ctx context.Context, o, old runtime.Object) {
 
 // Validate checks schema, list types, embedded objects and rules.
 func (s strategy) Validate(ctx context.Context, o runtime.Object) field.ErrorList {
-	compiled, cost, err := s.compiled()
+	library, compiled, err := s.compiled()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	if errs := s.charge(ctx, cost, o); len(errs) > 0 {
+	if errs := s.charge(ctx, compiled.cost, o); len(errs) > 0 {
 		return errs
 	}
-	return shorten(compiled.Validate(ctx, o))
+	return shorten(compiled.rules.check(ctx, s.version.def.name(), library.Validate(ctx, o), o, nil))
 }
 
 // ValidateUpdate is Validate with transition rules, and without complaint about
 // what was wrong before and did not change. If validation takes too many steps, since the CRD
 // was changed after the object was stored, the metadata can still be changed.
 func (s strategy) ValidateUpdate(ctx context.Context, o, old runtime.Object) field.ErrorList {
-	compiled, cost, err := s.compiled()
+	library, compiled, err := s.compiled()
 	if err != nil {
 		return field.ErrorList{field.InternalError(nil, err)}
 	}
-	if errs := s.charge(ctx, cost, o); len(errs) > 0 {
+	if errs := s.charge(ctx, compiled.cost, o); len(errs) > 0 {
 		if ctx.Err() == nil && sameContent(o, old) {
 			return s.light.ValidateUpdate(ctx, o, old)
 		}
 		return errs
 	}
-	return shorten(compiled.ValidateUpdate(ctx, o, old))
+	return shorten(compiled.rules.check(ctx, s.version.def.name(), library.ValidateUpdate(ctx, o, old), o, old))
 }
 
 // sameContent reports whether objects differ by their metadata alone.
