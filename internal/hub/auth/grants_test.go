@@ -347,7 +347,7 @@ func TestGrantsAreCompiledBefore(t *testing.T) {
 			t.Errorf("at revision %d the Grant %p is in force, %p was compiled", rev+1, now, b.compiled[k])
 		}
 	}
-	if err := w.Apply(3, []table.Update{{Key: k, ModRev: 3}}); err != nil || len(b.all)+len(b.by) > 0 {
+	if err := w.Apply(3, []table.Update{{Key: k, ModRev: 3}}); err != nil || len(b.all)+len(b.byHolder) > 0 {
 		t.Errorf("after its deletion %d Grants are known: %v", len(b.all), err)
 	}
 }

@@ -67,7 +67,7 @@ func (c *Controllers) Count(ctx context.Context) error {
 			}
 		}
 		began := c.config.Now()
-		for more = c.config.Progress.Work(); more && c.config.Now().Sub(began) < c.config.Settle && ctx.Err() == nil; {
+		for more = c.config.Progress.Work(); more && c.config.Now().Sub(began) < c.config.Settling && ctx.Err() == nil; {
 			more = c.config.Progress.Work()
 		}
 		dirty := c.config.Progress.Dirty()
