@@ -170,6 +170,9 @@ func (c *Controllers) reconcilePlacement(ctx context.Context, k string) error {
 		return nil
 	}
 	counts, partial, missed := c.config.Progress.Placement(p), c.config.Releases.Parts(p, p.Space), c.config.Unreturned.Of(p, p.Space)
+	if counts.Incomplete { // they would stand beside the new generation; Count enqueues it again
+		return nil
+	}
 	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
 		var pl v1alpha1.Placement
 		if err := json.Unmarshal(object, &pl); err != nil {

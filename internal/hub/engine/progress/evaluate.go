@@ -32,13 +32,18 @@ func (t *Tracker) Work() (more bool) {
 	t.working.Lock()
 	defer t.working.Unlock()
 	defer t.config.Work.End()
-	waiting, rev := t.inbox.waiting()
+	return t.work(t.inbox.waiting())
+}
+
+// work is Work for the spaces of which something has changed, up to a revision. whole is the load of which
+// they are all.
+func (t *Tracker) work(waiting []key.Space, rev int64, whole int) (more bool) {
 	for _, s := range append(waiting, key.Root) { // root has a Reset applied
 		t.apply(s)
 	}
 	t.mu.Lock()
 	t.rev = rev
-	spaces := t.due.begin()
+	spaces := t.due.begin(t.load == whole)
 	t.mu.Unlock()
 	for _, s := range spaces {
 		more = evaluateSome(t, s, max(minBudget, budget/len(spaces))) || more

@@ -17,9 +17,11 @@ import (
 // the number of keys. It is filled while the table is locked, so filling it does nothing else.
 type inbox struct {
 	mu sync.Mutex
-	// reset reports that everything known before is void.
-	reset bool
-	rev   int64
+	// load counts Resets: at each, everything known before is void. isVoid reports that nothing has been
+	// observed since.
+	load   int
+	isVoid bool
+	rev    int64
 	// spaces has the current row by key, nil if it is gone.
 	spaces map[key.Space]map[string]*table.Row
 }
@@ -31,14 +33,14 @@ const maxApplied = 256
 func (t *Tracker) Reset() {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.reset, t.inbox.spaces = true, map[key.Space]map[string]*table.Row{}
+	t.inbox.load, t.inbox.isVoid, t.inbox.spaces = t.inbox.load+1, true, map[key.Space]map[string]*table.Row{}
 }
 
 // Observe notes the changes of one revision.
 func (t *Tracker) Observe(rev int64, changes []table.Change) {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.rev = rev
+	t.inbox.rev, t.inbox.isVoid = rev, false
 	for _, c := range changes {
 		k := c.Row().Key
 		s, _, _, ok := key.Split(k)
@@ -60,29 +62,32 @@ func (in *inbox) record(s key.Space, k string, row *table.Row) {
 	rows[k] = row
 }
 
-// take moves up to maxApplied rows of a space into some, which is empty; reset reports that everything
-// known before is void, and more that there are more rows.
-func (in *inbox) take(s key.Space, some map[string]*table.Row) (reset, more bool) {
+// take moves up to maxApplied rows of a space into some, which is empty; load is the number of Resets, and
+// more reports that there are more rows.
+func (in *inbox) take(s key.Space, some map[string]*table.Row) (load int, more bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	reset, in.reset = in.reset, false
 	rows := in.spaces[s]
 	for k, row := range rows {
 		if len(some) == maxApplied {
-			return reset, true
+			return in.load, true
 		}
 		some[k] = row
 		delete(rows, k)
 	}
 	delete(in.spaces, s)
-	return reset, false
+	return in.load, false
 }
 
-// waiting returns the spaces of which something has changed, and the last revision.
-func (in *inbox) waiting() (spaces []key.Space, rev int64) {
+// waiting returns the spaces of which something has changed, and the last revision. whole is the number of
+// Resets; it is negative until the state is observed that follows the last one.
+func (in *inbox) waiting() (spaces []key.Space, rev int64, whole int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return slices.Sorted(maps.Keys(in.spaces)), in.rev
+	if whole = in.load; in.isVoid {
+		whole = -1
+	}
+	return slices.Sorted(maps.Keys(in.spaces)), in.rev, whole
 }
 
 // apply has the Tracker know the changes of a space. It evaluates nothing: the pairs whose state may be
@@ -92,9 +97,10 @@ func (t *Tracker) apply(s key.Space) {
 	some := map[string]*table.Row{}
 	for more := true; more; clear(some) {
 		t.mu.Lock()
-		var reset bool
-		reset, more = t.inbox.take(s, some)
-		if reset {
+		var load int
+		load, more = t.inbox.take(s, some)
+		if load != t.load {
+			t.load = load
 			t.clear()
 		}
 		for k, row := range some {

@@ -24,12 +24,28 @@ func (m members) contains(i int) bool {
 }
 func (m members) remove(i int) { m[i/wordBits] &^= 1 << (i % wordBits) }
 
-// first returns the lowest member; ok is false if there is none.
-func (m members) first() (i int, ok bool) {
-	for w, word := range m {
+// from returns the lowest member that is not below i, or else the lowest; ok is false if there is none.
+func (m members) from(i int) (member int, ok bool) {
+	if len(m) == 0 {
+		return 0, false
+	}
+	start := i / wordBits
+	for n := range len(m) + 1 {
+		w := (start + n) % len(m)
+		word := m[w]
+		if n == 0 && start < len(m) {
+			word &= ^uint64(0) << (i % wordBits)
+		}
 		if word != 0 {
 			return w*wordBits + bits.TrailingZeros64(word), true
 		}
 	}
 	return 0, false
+}
+
+func (m members) size() (n int) {
+	for _, word := range m {
+		n += bits.OnesCount64(word)
+	}
+	return n
 }

@@ -26,6 +26,8 @@ type object struct {
 	// queue of its space.
 	due      members
 	isQueued bool
+	// follows is the member that follows the one that was evaluated last.
+	follows int
 	// leaves has the locations that are to confirm that the object, which has the UID and is
 	// being deleted, is gone; nil: it is not.
 	leaves *placement.Membership
@@ -268,13 +270,15 @@ type evaluation struct {
 	report *table.Row
 }
 
-// next returns the next pair of an object that is due; ok is false if there is none.
+// next returns the next pair of an object that is due, in turn, since all may be due again each time; ok is false
+// if there is none.
 func (o *object) next() (e evaluation, ok bool) {
-	i, ok := o.due.first()
+	i, ok := o.due.from(o.follows)
 	if !ok {
 		o.due = nil
 		return e, false
 	}
+	o.follows = i + 1
 	return o.evaluation(i), true
 }
 

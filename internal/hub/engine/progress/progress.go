@@ -33,6 +33,9 @@ type Config struct {
 
 // PlacementCounts sum up one Placement.
 type PlacementCounts struct {
+	// Incomplete is true while some objects of the space have yet to be evaluated: their former states are
+	// counted. Then Dirty names the Placement once they are.
+	Incomplete bool
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
 	v1alpha1.Counts
@@ -86,6 +89,8 @@ type Tracker struct {
 	moved  []placement.Site
 	blames blames
 	due    schedule
+	// load is the number of Resets that have been applied.
+	load int
 }
 
 var _ table.Observer = (*Tracker)(nil)
@@ -184,7 +189,9 @@ func (t *Tracker) Dirty() Dirty {
 		clear(t.dirtyLocation)
 	}
 	d.Customizers = t.blames.takeDirty(t.due.isHeld)
-	d.Moved, t.moved = t.moved, nil
+	if !t.due.isNew {
+		d.Moved, t.moved = t.moved, nil
+	}
 	return d
 }
 

@@ -13,8 +13,25 @@ const maxFirst = 1 << 20
 // queue has the objects of a space with pairs that are due, in order.
 type queue struct {
 	objects []*object
+	// turn is how many pairs of the first object were evaluated since it became the first.
+	turn int
 	// first is how many pairs root's Placements and the locations still wait for.
 	first int
+}
+
+// pairs is how many pairs are due.
+func (q *queue) pairs() (n int) {
+	for _, o := range q.objects {
+		n += o.due.size()
+	}
+	return n
+}
+
+// rotate puts the first object behind the others, which have their turns also if it changes all the time.
+func (q *queue) rotate() {
+	o := q.objects[0]
+	q.objects[0], q.turn = nil, 0
+	q.objects = append(q.objects[1:], o)
 }
 
 // schedule has the spaces with pairs that are to be evaluated.
@@ -26,12 +43,13 @@ type schedule struct {
 
 func newSchedule() schedule { return schedule{map[key.Space]*queue{}, true} }
 
-// begin returns the spaces with pairs that are due, in order. The whole state is known when it is called.
-func (s *schedule) begin() []key.Space {
-	if s.isNew {
+// begin returns the spaces with pairs that are due, in order. isWhole is true if the whole state is known that
+// follows the last Reset.
+func (s *schedule) begin(isWhole bool) []key.Space {
+	if s.isNew && isWhole {
 		s.isNew = false
 		for _, q := range s.queues {
-			q.first = maxFirst
+			q.first = min(maxFirst, 2*q.pairs()) // twice, since some change meanwhile
 		}
 	}
 	return slices.Sorted(maps.Keys(s.queues))
@@ -73,12 +91,16 @@ func (s *schedule) next(space key.Space) (e evaluation, ok bool) {
 		return e, false
 	}
 	q.first = max(q.first-1, 0)
+	if q.turn >= minBudget {
+		q.rotate()
+	}
 	for len(q.objects) > 0 {
 		o := q.objects[0]
 		if e, ok = o.next(); ok {
+			q.turn++
 			return e, true
 		}
-		o.isQueued, q.objects[0] = false, nil
+		o.isQueued, q.objects[0], q.turn = false, nil, 0
 		q.objects = q.objects[1:]
 	}
 	delete(s.queues, space)
@@ -86,9 +108,9 @@ func (s *schedule) next(space key.Space) (e evaluation, ok bool) {
 }
 
 // isHeld reports whether the counts of a space wait for pairs that are due: for its own, and those of root for
-// the pairs that are evaluated for the first time since a Reset.
+// the pairs that are evaluated for the first time since a Reset. All wait until the whole state is known.
 func (s *schedule) isHeld(space key.Space) bool {
-	if s.queues[space] != nil {
+	if s.isNew || s.queues[space] != nil {
 		return true
 	}
 	if space != key.Root {
@@ -99,5 +121,5 @@ func (s *schedule) isHeld(space key.Space) bool {
 			return true
 		}
 	}
-	return s.isNew
+	return false
 }

@@ -23,12 +23,16 @@ const pageOfErrors = 32
 // Placement gives the counts of a Placement as of the last Work.
 func (t *Tracker) Placement(p key.Placement) PlacementCounts {
 	t.mu.Lock()
+	counts := PlacementCounts{Incomplete: t.due.isHeld(p.Space)}
+	if counts.Incomplete {
+		t.dirtyPlacement[p] = struct{}{}
+	}
 	sum := t.placements[p]
 	if sum == nil {
 		t.mu.Unlock()
-		return PlacementCounts{}
+		return counts
 	}
-	counts := PlacementCounts{Objects: sum.objects, Counts: sum.counts}
+	counts.Objects, counts.Counts = sum.objects, sum.counts
 	t.mu.Unlock()
 	most := maxLooks
 	add := func(_ listed, e v1alpha1.PlacementError) bool {

@@ -271,3 +271,34 @@ func TestMovedObjectsAreChargedToTheirSummary(t *testing.T) {
 	}
 	f.settle()
 }
+
+// TestLateAgainIsShown: a space that was late, caught up, and is late again shows it.
+func TestLateAgainIsShown(t *testing.T) {
+	const summaries = 300
+	f := newFlood(t)
+	updates := map[string][]byte{}
+	for i := range summaries - 1 {
+		k := objectIn("s1", key.Summaries, "", fmt.Sprint("none", i)).Key()
+		updates[k] = mustJSON(map[string]any{"metadata": map[string]any{"generation": 1}, "spec": v1alpha1.SummarySpec{
+			Match:   []v1alpha1.ObjectTest{{Resources: []string{"jobs"}}},
+			Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}},
+		}})
+	}
+	f.put(t, updates)
+	f.settle()
+	x := objectIn("s1", key.Summaries, "", "x")
+	for range 2 * lateAfter / time.Second {
+		f.step(t)
+	}
+	if got := f.shown[x]; !strings.Contains(got, "asOf") {
+		t.Fatalf("not late at first: %s", got)
+	}
+	f.settle()
+	for range 10 * lateAfter / time.Second {
+		f.step(t)
+	}
+	oldest := f.index.spaces["s1"].oldest()
+	if got := shown(f.index, x); !strings.Contains(got, "asOf") {
+		t.Errorf("a change waits for %s, and it shows %s", f.now.Sub(oldest), got)
+	}
+}

@@ -233,7 +233,7 @@ func (w *work) noteLate(s *space) {
 	}
 	switch {
 	case asOf.IsZero() || asOf.Before(s.asOf) || asOf.Equal(s.asOf):
-	case w.now.Sub(s.moved) < s.latePace():
+	case !s.asOf.IsZero() && w.now.Sub(s.moved) < s.latePace():
 		asOf = s.asOf // an earlier time is right, too
 	default:
 		s.moved = w.now
