@@ -106,3 +106,27 @@ func TestRulesAreThoseOfTheLibrary(t *testing.T) {
 		}
 	}
 }
+
+// TestMetadataOfAnExpensiveObject: of an object whose rules cost too much, since the CRD was changed after the
+// object was stored, the metadata can still be changed, such as finalizers of an object that is being deleted.
+func TestMetadataOfAnExpensiveObject(t *testing.T) {
+	k := kindOf(t, nested)
+	object := func(element string, finalizers ...string) *unstructured.Unstructured {
+		t.Helper()
+		u, err := decode(t, k, apiruntime.ContentTypeJSON, widget(`"l":`+repeat(60, element)), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.SetNamespace("default")
+		u.SetResourceVersion("1")
+		u.SetFinalizers(finalizers)
+		return u
+	}
+	s := k.Custom.(version).Strategy()
+	if errs := s.ValidateUpdate(context.Background(), object("1"), object("1", "example.com/f")); len(errs) > 0 {
+		t.Errorf("a change of metadata: %v", errs)
+	}
+	if errs := s.ValidateUpdate(context.Background(), object("2"), object("1")); len(errs) == 0 {
+		t.Error("another change passes")
+	}
+}
