@@ -22,7 +22,7 @@ import (
 type namespaces struct {
 	target *kubeclient.Client
 	engine *worklist.Worklist
-	// shared finds out what is desired in other shards; nil: the agent has the whole location.
+	// shared finds the Namespaces that other shards have; nil: the agent has the whole location.
 	shared *hubclient.Namespaces
 	making singleflight.Group
 
