@@ -11,6 +11,7 @@ import (
 
 	"orrery.dev/orrery/test/support/env"
 	"orrery.dev/orrery/test/support/ports"
+	"orrery.dev/orrery/test/support/seeds"
 	"orrery.dev/orrery/test/support/world"
 )
 
@@ -41,15 +42,18 @@ func TestLostEtcd(t *testing.T) {
 	}
 	u.shows("before", true)
 	ready("before", http.StatusOK)
-	for _, fault := range []struct {
+	type fault struct {
 		name        string
 		begin, heal func()
 		// edits is set if an object is edited right after.
 		edits bool
-	}{
+	}
+	all := []fault{
 		{"etcd paused", func() { u.Cluster.Etcd.Signal(syscall.SIGSTOP) }, func() { u.Cluster.Etcd.Signal(syscall.SIGCONT) }, false},
 		{"etcd killed", u.Cluster.KillEtcd, u.Cluster.StartEtcd, true},
-	} {
+	}
+	// Without an edit the agent takes four minutes to notice. Only make soak waits for that.
+	for _, fault := range all[max(0, len(all)-seeds.Count(t, 1)):] {
 		began := time.Now()
 		fault.begin()
 		if fault.edits {

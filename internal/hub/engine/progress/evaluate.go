@@ -5,10 +5,6 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// budget is how many pairs one call of Work evaluates, for all spaces together; but each space with something to
-// do gets minBudget. A pair costs as much as rendering one object for one location.
-const budget, minBudget = 1024, 16
-
 // run evaluates a pair, and counts it unless it has changed meanwhile: then it is still due. The caller does
 // not hold the lock.
 func (e evaluation) run(t *Tracker) {
@@ -32,12 +28,13 @@ func (t *Tracker) Work() (more bool) {
 	t.working.Lock()
 	defer t.working.Unlock()
 	defer t.config.Work.End()
-	return t.work(t.inbox.waiting())
+	waiting, rev, whole := t.inbox.waiting()
+	return work(t, waiting, rev, whole)
 }
 
-// work is Work for the spaces of which something has changed, up to a revision. whole is the load of which
+// work is Tracker.Work for the spaces of which something has changed, up to a revision. whole is the load of which
 // they are all.
-func (t *Tracker) work(waiting []key.Space, rev int64, whole int) (more bool) {
+func work(t *Tracker, waiting []key.Space, rev int64, whole int) (more bool) {
 	for _, s := range append(waiting, key.Root) { // root has a Reset applied
 		t.apply(s)
 	}

@@ -43,7 +43,7 @@ func TestNoPartOfALoad(t *testing.T) {
 	w.reset()
 	waiting, _, whole := w.tracker.inbox.waiting()
 	w.reset()
-	w.tracker.work(waiting, w.rev, whole)
+	work(w.tracker, waiting, w.rev, whole)
 	w.isClean("after a load during Work")
 	if d := countAll(w.tracker); len(d.Placements) != 3 {
 		t.Errorf("in the end %+v is dirty", d)

@@ -7,6 +7,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
+// budget is how many pairs one call of Work evaluates, for all spaces together; but each space with something to
+// do gets minBudget. A pair costs as much as rendering one object for one location.
+const budget, minBudget = 1024, 16
+
 // maxFirst is how many pairs of one space the Placements of root and the locations wait for after a Reset.
 const maxFirst = 1 << 20
 

@@ -3,11 +3,13 @@ package custom
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel/model"
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -132,4 +134,19 @@ func nestedWithoutRules(n *structuralschema.NestedValueValidation) *structuralsc
 		}
 	}
 	return &out
+}
+
+// sameContent reports whether objects differ by their metadata alone.
+func sameContent(a, b runtime.Object) bool {
+	one, ok := a.(*unstructured.Unstructured)
+	other, ok2 := b.(*unstructured.Unstructured)
+	if !ok || !ok2 {
+		return false
+	}
+	strip := func(u *unstructured.Unstructured) map[string]any {
+		content := maps.Clone(u.Object)
+		delete(content, "metadata")
+		return content
+	}
+	return equality.Semantic.DeepEqual(strip(one), strip(other))
 }

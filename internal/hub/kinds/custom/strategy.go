@@ -3,10 +3,8 @@ package custom
 import (
 	"context"
 	"fmt"
-	"maps"
 
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource"
-	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
@@ -152,21 +150,6 @@ func (s strategy) ValidateUpdate(ctx context.Context, o, old runtime.Object) fie
 		return errs
 	}
 	return shorten(compiled.rules.check(ctx, s.version.def.name(), library.ValidateUpdate(ctx, o, old), o, old))
-}
-
-// sameContent reports whether objects differ by their metadata alone.
-func sameContent(a, b runtime.Object) bool {
-	one, ok := a.(*unstructured.Unstructured)
-	other, ok2 := b.(*unstructured.Unstructured)
-	if !ok || !ok2 {
-		return false
-	}
-	strip := func(u *unstructured.Unstructured) map[string]any {
-		content := maps.Clone(u.Object)
-		delete(content, "metadata")
-		return content
-	}
-	return equality.Semantic.DeepEqual(strip(one), strip(other))
 }
 
 // WarningsOnCreate warns of doubtful finalizers.
