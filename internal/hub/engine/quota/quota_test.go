@@ -280,17 +280,17 @@ func TestSmallSpacesCreate(t *testing.T) {
 	}
 	report("l", quota/8)
 	for _, s := range []key.Space{"a", "b"} {
-		fill(s)
+		_ = fill(s)
 		if got := f.usage.Of(s).Bytes; s == "a" && got < quota/4-size || s == "b" && got < quota/16 {
 			t.Errorf("space %q holds %d bytes of a log of %d", s, got, quota)
 		}
 	}
-	fill("c")
+	_ = fill("c")
 	if got := f.usage.Of("c").Bytes; got < quota/64-size || got > quota/64 {
 		t.Errorf("a third space holds %d bytes, want a 64th of %d", got, quota)
 	}
 	for i := range 100 {
-		fill(key.Space(fmt.Sprint("d", i)))
+		_ = fill(key.Space(fmt.Sprint("d", i)))
 	}
 	if got := f.storedInLog().Objects; got > quota*5/8+100*60 {
 		t.Errorf("the objects of all spaces take %d bytes of %d", got, quota)
