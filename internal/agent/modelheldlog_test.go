@@ -60,7 +60,10 @@ func TestModelLostBeforeRestored(t *testing.T) {
 		dir := p.stop(true)
 		p.offer(id, "1", wire.Policy{})
 		copied := p.revision()
-		p.offer(identities[3], "1", wire.Policy{}) // the agent gets both in a walk, at this revision
+		p.offer(identities[3], "1", wire.Policy{})
+		p.hub.mu.Lock()
+		p.hub.window = p.hub.revision // so the agent gets both in a comparison, at this revision
+		p.hub.mu.Unlock()
 		p.start(dir)
 		<-time.After(30 * time.Second)
 		p.has("applied", map[key.Identity]string{id: "1"})
