@@ -19,8 +19,8 @@ func TestModelAggregatedAway(t *testing.T) {
 	path := key.Object{Space: "s", Identity: widget}.Path()
 	for _, away := range []string{"gone", "down"} {
 		for _, used := range []bool{false, true} {
-			for _, starts := range []int{0, 1} {
-				t.Run(fmt.Sprintf("%s, another of the kind is placed: %t, %d starts", away, used, starts), func(t *testing.T) {
+			for starts, announced := range []bool{false, false, true} {
+				t.Run(fmt.Sprintf("%s, another of the kind is placed: %t, announced: %t, %d starts", away, used, announced, starts), func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						p := newProofModel(t)
 						defer p.stop(true)
@@ -35,6 +35,11 @@ func TestModelAggregatedAway(t *testing.T) {
 							p.at(func(c *cluster) { c.aggregated = how; c.epoch++; c.wake() })
 						}
 						p.lose(func() {
+							if announced { // it was about to be made
+								r := p.hub.reports[path]
+								r.Reason, r.Digest = v1alpha1.ReasonAnnounced, wire.Sum{}
+								p.hub.reports[path] = r
+							}
 							p.hub.write(del(path, wire.Unassigned))
 							p.world.cluster.mu.Lock()
 							defer p.world.cluster.mu.Unlock()
@@ -50,7 +55,7 @@ func TestModelAggregatedAway(t *testing.T) {
 						p.hub.mu.Lock()
 						report, reported := p.hub.reports[path]
 						p.hub.mu.Unlock()
-						if uid == "" || p.there(widget) != uid || !reported || report.State != wire.Removing || report.Digest.IsZero() {
+						if uid == "" || p.there(widget) != uid || !reported || report.State != wire.Removing || report.Digest.IsZero() != announced {
 							t.Errorf("while the API is away, %q is %q, and its report %t: %+v", uid, p.there(widget), reported, report)
 						}
 						if away == "gone" && report.Reason != v1alpha1.ReasonNoSuchResource {

@@ -110,8 +110,8 @@ func (r *Reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wi
 	return lines, nil
 }
 
-// agree compares all reports with the hub's, marks those that differ to be sent, and
-// loads those of desired objects of which nothing has been reported yet.
+// agree compares all reports with the hub's, marks those that differ to be sent, and loads those of placed
+// objects that the store lacks. An object that is not desired is then looked for, and removed or reported as gone.
 func (r *Reporter) agree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
@@ -121,6 +121,12 @@ func (r *Reporter) agree(ctx context.Context) error {
 	}
 	var lacking []string
 	differ := slices.Concat(c.theirs, c.ours)
+	if err := r.Store.View(func(t *store.Tx) error {
+		differ = slices.DeleteFunc(differ, func(k string) bool { return store.IsUnsent(t, k) }) // they are sent anyway
+		return nil
+	}); err != nil {
+		return err
+	}
 	if len(differ) == 0 && r.Store.Meta().ReportsAgreed { // nothing is written, so that a full disk does not matter
 		return nil
 	}
@@ -129,7 +135,7 @@ func (r *Reporter) agree(ctx context.Context) error {
 		if err := r.Store.Write(ctx, func(t *store.Tx) error {
 			lack = lack[:0]
 			for _, k := range page {
-				if t.HasWant(k) && !t.HasReport(k) && !t.Yields(k) {
+				if store.IsPlaced(k) && !t.HasReport(k) && !t.Yields(k) { // also of an object that is not desired: it may exist
 					lack = append(lack, k)
 					continue
 				}

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,8 +22,10 @@ const (
 	namespaceLasts = 10 * time.Second
 	// namespaceSilence is how long the hub may take to answer before the last answer counts.
 	namespaceSilence = 30 * time.Second
-	// maxNamespaceRetry is the longest wait between two requests that fail.
-	maxNamespaceRetry = time.Minute
+	// namespaceTimeout bounds a request, and maxNamespaceRetry the wait between two requests that fail. Both
+	// together are below namespaceSilence, so that a new name is asked about before that.
+	namespaceTimeout  = 10 * time.Second
+	maxNamespaceRetry = 10 * time.Second
 	// maxNamespaces bounds how many answers are kept.
 	maxNamespaces = 10_000
 )
@@ -94,7 +97,7 @@ func (n *Namespaces) Run(ctx context.Context) {
 				break
 			}
 			n.Log.Info("the hub could not be asked which Namespaces other shards have", "error", err)
-			retry.Pause(ctx, max(retry.Backoff(failures, retry.First, maxNamespaceRetry), asksToWait(err)))
+			retry.Pause(ctx, min(max(retry.Backoff(failures, retry.First, maxNamespaceRetry), asksToWait(err)), maxNamespaceRetry))
 		}
 	}
 }
@@ -145,13 +148,17 @@ func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now t
 	return ids
 }
 
+// unknownRequest is in the message of a hub that does not know a request. The 404 of a location that does not exist,
+// or of a proxy, has another one.
+const unknownRequest = "could not find the requested resource"
+
 // namespaces asks the hub which of some Namespaces are desired at the location. A hub of the previous version, which
 // does not know the request, names none.
 func (h *Client) namespaces(ctx context.Context, names []string) (answer wire.NamespacesResponse, err error) {
-	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
+	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()
 	r, err := h.send(ctx, route.Namespaces, func(enc *wire.Encoder) error { return enc.Encode(wire.NamespacesRequest{Names: names}) })
-	if refused, ok := errors.AsType[*hubError](err); ok && refused.code == http.StatusNotFound {
+	if refused, ok := errors.AsType[*hubError](err); ok && refused.code == http.StatusNotFound && strings.Contains(refused.message, unknownRequest) {
 		return answer, nil
 	}
 	if err != nil {

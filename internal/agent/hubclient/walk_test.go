@@ -229,7 +229,10 @@ func TestReportsAgree(t *testing.T) {
 				return err
 			}
 		}
-		return desire(x, put(name(5000), "1", "x"))
+		if err := x.MarkUnsent(name(4001)); err != nil {
+			return err
+		}
+		return errors.Join(desire(x, put(name(4001), "1", "x")), desire(x, put(name(5000), "1", "x")))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +240,8 @@ func TestReportsAgree(t *testing.T) {
 		m.reports[name(i)] = mine
 	}
 	m.reports[name(3)] = other    // ours counts
-	m.reports[name(4000)] = other // of something that nobody wants any more
+	m.reports[name(4000)] = other // of an object that is not desired: it stays until the agent has looked for the object
+	m.reports[name(4001)] = other // of a former object, whose removal is not sent yet
 	m.reports[name(5000)] = other // of something of which we have not reported yet
 	var left []store.Touched
 	r.touch = func(all []store.Touched) { left = append(left, all...) }
@@ -247,7 +251,7 @@ func TestReportsAgree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(m.reports) != 1001 || m.reports[name(3)].Completed != "" {
+	if len(m.reports) != 1002 || m.reports[name(3)].Completed != "" {
 		t.Errorf("the hub has %d reports", len(m.reports))
 	}
 	if m.reports[name(5000)].Completed != "x" {
@@ -257,7 +261,10 @@ func TestReportsAgree(t *testing.T) {
 	if err := s.Store.View(func(x *store.Tx) (err error) { got, err = x.Report(name(5000)); return err }); err != nil || got == nil || got.Completed != "x" {
 		t.Errorf("recalled %+v: %v", got, err)
 	}
-	if len(left) != 1000 {
+	if _, ok := m.reports[name(4001)]; ok {
+		t.Error("the report of a former object came back")
+	}
+	if len(left) != 1001 {
 		t.Errorf("%d keys of which only a report is left were shown", len(left))
 	}
 	if m.calls["reports"] > 3 {

@@ -28,7 +28,7 @@ func (t *turn) traced() bool {
 		return false
 	}
 	r := t.before[t.object().Space]
-	return r != nil && !r.Digest.IsZero() && r.Reason != v1alpha1.ReasonReleased || t.announced()
+	return r != nil && (!r.Digest.IsZero() && r.Reason != v1alpha1.ReasonReleased || r.Aggregated) || t.announced()
 }
 
 // announced says that the last word about what nobody desires is that it is about to be

@@ -165,6 +165,14 @@ func (t *turn) ended() (how string, reported bool) {
 	return how, reported
 }
 
+// isAggregated reports whether a report is of an object of an aggregated API that is at the target, or may be.
+// before is the former report; nil: there is none.
+func isAggregated(t *turn, report, before *wire.Report) bool {
+	mayExist := !report.Digest.IsZero() || report.Reason == v1alpha1.ReasonAnnounced ||
+		t.record == nil && report.State == wire.Removing && before != nil && before.Aggregated
+	return t.aggregated && mayExist
+}
+
 // reports returns the reports that the outcome changes, by path; nil removes one. gone
 // are the spaces that have neither an entry nor a report of the identity any more.
 func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Report, gone []key.Space) {
@@ -186,7 +194,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 		case its:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
 			report.LeftOut = t.view.LeftOut
-			report.Aggregated = t.aggregated && (!report.Digest.IsZero() || report.Reason == v1alpha1.ReasonAnnounced)
+			report.Aggregated = isAggregated(t, &report, before)
 		case w.Want != nil && !w.Want.Desired():
 			report = decide.Removed(w.Want, before, now)
 		case w.Want != nil:

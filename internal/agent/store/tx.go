@@ -256,6 +256,9 @@ func (t *Tx) Recall(k string, r *wire.Report) error {
 	return t.putJSON(reportBucket, k, r)
 }
 
+// IsUnsent reports whether the report of a key, or its absence, has to be sent to the hub.
+func IsUnsent(t *Tx, k string) bool { return t.has(unsentBucket, k) }
+
 // MarkUnsent notes that the report of a key, or its absence, has to be sent to the hub.
 func (t *Tx) MarkUnsent(k string) error {
 	if !t.has(unsentBucket, k) {
