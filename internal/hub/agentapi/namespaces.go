@@ -34,6 +34,10 @@ func serveNamespaces(w http.ResponseWriter, r *http.Request, t *table.Table, c c
 // desiredNamespaces returns the Namespaces, of those with some names, that are part of a content and are not to be
 // gone. A Namespace that is held counts: its desired labels are not known yet.
 func desiredNamespaces(t *table.Table, c content, names []string) (desired []string) {
+	wanted := map[string]bool{} // the lock is held for all Namespaces of the location
+	for _, name := range names {
+		wanted[name] = true
+	}
 	var rows []*table.Row
 	t.AscendMembers(c.location, func(row *table.Row) (from string, more bool) {
 		path, _ := key.PathOf(row.Key)
@@ -41,7 +45,7 @@ func desiredNamespaces(t *table.Table, c content, names []string) (desired []str
 		all := key.ResourcePrefix(key.Space(space), key.Namespaces)
 		name, isNamespace := strings.CutPrefix(row.Key, all)
 		switch {
-		case isNamespace && slices.Contains(names, name):
+		case isNamespace && wanted[name]:
 			rows = append(rows, row)
 		case !isNamespace && row.Key < all:
 			return all, true
@@ -53,7 +57,7 @@ func desiredNamespaces(t *table.Table, c content, names []string) (desired []str
 	var e entry
 	for _, row := range rows {
 		o, err := key.ParseObject(row.Key)
-		if err == nil && c.read(row, &e) && !e.leaves && e.heldFor != v1alpha1.ReasonUpsynced && !slices.Contains(desired, o.Name) {
+		if err == nil && !slices.Contains(desired, o.Name) && c.read(row, &e) && !e.leaves && e.heldFor != v1alpha1.ReasonUpsynced {
 			desired = append(desired, o.Name)
 		}
 	}
