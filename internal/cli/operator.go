@@ -106,12 +106,12 @@ func (h *hubClient) accept(ctx context.Context, timeout time.Duration, name stri
 func acceptance(l *v1alpha1.Location, log string, changes int64) (string, error) {
 	a := l.Status.Agent
 	switch {
-	case a.Lineage != string(wire.Unproven):
+	case a.Lineage == string(wire.Proven):
 		return fmt.Sprintf("its agent has accepted this hub's log; %d changes that waited are applied", changes), nil
 	case a.Awaits != "" && a.Awaits != log:
 		return "", fmt.Errorf("it waits for the acceptance of log %s; accept again", a.Awaits)
 	case !meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected):
-		return fmt.Sprintf("its agent is not connected; it accepts log %s when it connects", log), nil
+		return fmt.Sprintf("its agent is not connected; it accepts log %s when it connects, unless the hub has been restarted since it last was; see: orrery location describe %s", log, l.Name), nil
 	case a.Halted != "":
 		return fmt.Sprintf("its agent changes nothing at present (%s); it accepts log %s after that", a.Halted, log), nil
 	}
