@@ -45,8 +45,9 @@ type SpaceLimits struct {
 	Objects *int64 `json:"objects,omitempty"`
 	// Bytes is the maximum total size of all objects as stored. When absent, it is a quarter of the
 	// log's quota. Objects can then be created while those of all spaces take less than half of the
-	// quota, and made larger while they take less than five eighths. For a space with less than a
-	// 64th of the quota this is an eighth more.
+	// quota, and made larger while they take less than five eighths. A space with less than a 64th
+	// of the quota can create objects up to five eighths, too. Objects and reports together must
+	// take less than five eighths, and 21 of 32 parts for objects of small spaces and growth.
 	// +optional
 	Bytes *resource.Quantity `json:"bytes,omitempty"`
 	// ObjectBytes is the maximum size of one object as stored. No object can be larger than 1472Ki.

@@ -39,11 +39,13 @@ const (
 	// growEighths for them to make objects larger. So spaces that create do not keep others from changing what
 	// they have.
 	createEighths, growEighths = 4, 5
-	// smallEighths is how much more they may take for a space that holds less than one in smallShare of an
-	// eighth. So large spaces do not keep others from creating what they need first.
+	// smallEighths is how much more they may take for a space to create objects that holds less than one in
+	// smallShare of an eighth. So large spaces do not keep others from creating what they need first.
 	smallEighths, smallShare = 1, 8
-	// wholeEighths is how much objects and reports may take together for such spaces to create objects.
-	wholeEighths = 6
+	// createParts and growParts, of 32, are how much objects and reports may take together for such spaces to
+	// create objects and to make objects larger; the latter also counts for small spaces that create. With an
+	// eighth for history this is below the part of the quota at which the log refuses growth.
+	createParts, growParts = 20, 21
 )
 
 // FollowQuota sets the function that returns how many bytes the log may have. It must be called before
@@ -185,22 +187,20 @@ func (l limits) exceeded(used, more Amount, all Stored) *ExceededError {
 	} else if l.eighth > 0 {
 		const next = ": delete objects, or have an operator set spec.limits.bytes"
 		check("bytes", more.Bytes, used.Bytes, new(defaultEighths*l.eighth), ", a quarter of the log's quota, since the Space sets no limit"+next)
-		eighths := int64(growEighths)
-		if l.creates {
-			eighths = createEighths
+		eighths, parts := int64(growEighths), int64(growParts)
+		switch isSmall := used.Bytes+more.Bytes <= l.eighth/smallShare; {
+		case l.creates && isSmall:
+			eighths = createEighths + smallEighths
+		case l.creates:
+			eighths, parts = createEighths, createParts
 		}
-		if used.Bytes+more.Bytes <= l.eighth/smallShare {
-			eighths += smallEighths
-		}
-		together := func(used, eighths int64, holders string) {
-			if len(names) == 0 && more.Bytes > 0 && used+more.Bytes > eighths*l.eighth {
-				exceed("bytes", fmt.Sprintf("requested: bytes=%d, used: bytes=%d by %s, limited: bytes=%d, %d eighths of the log's quota, since the Space sets no limit%s", more.Bytes, used, holders, eighths*l.eighth, eighths, next))
+		together := func(used, limit int64, holders string) {
+			if len(names) == 0 && more.Bytes > 0 && used+more.Bytes > limit {
+				exceed("bytes", fmt.Sprintf("requested: bytes=%d, used: bytes=%d by %s, limited: bytes=%d, a part of the log's quota, since the Space sets no limit%s", more.Bytes, used, holders, limit, next))
 			}
 		}
-		together(all.Objects, eighths, "the objects of all spaces")
-		if l.creates {
-			together(all.Objects+all.Others, wholeEighths, "the objects and reports of all spaces")
-		}
+		together(all.Objects, eighths*l.eighth, "the objects of all spaces")
+		together(all.Objects+all.Others, parts*l.eighth/4, "the objects and reports of all spaces")
 	}
 	if l.set.ObjectBytes != nil && more.Bytes > 0 && l.size > l.set.ObjectBytes.Value() {
 		exceed("objectBytes", fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", l.size, l.set.ObjectBytes.Value()))
