@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// namespaceLasts is for how long an answer about a Namespace counts while the hub can be asked again.
-	namespaceLasts = 10 * time.Second
-	// namespaceSilence is how long the hub may take to answer before the last answer counts.
+	// namespaceTTL is the lifetime of a response about a Namespace.
+	namespaceTTL = 10 * time.Second
+	// namespaceSilence is the time without a response after which the last one is used again.
 	namespaceSilence = 30 * time.Second
 	// namespaceTimeout bounds a request, and maxNamespaceRetry the wait between two requests that fail. Both
 	// together are below namespaceSilence, so that a new name is asked about before that.
 	namespaceTimeout  = 10 * time.Second
 	maxNamespaceRetry = 10 * time.Second
-	// maxNamespaces bounds how many answers are kept.
-	maxNamespaces = 10_000
+	// maxCachedNamespaces limits the number of cached responses.
+	maxCachedNamespaces = 10_000
 )
 
-// Namespaces finds out which Namespaces are desired in other shards of the location: their agents create them. It is
-// safe for concurrent use, and only Run blocks.
+// Namespaces queries the hub which Namespaces are desired in other shards of the location: their agents create them.
+// It is safe for concurrent use, and only Run blocks.
 type Namespaces struct {
 	Link
-	// queue gives identities another turn.
+	// queue enqueues identities for reconciliation.
 	queue func(ids []string)
 	wake  retry.Signal
 
 	mu sync.Mutex
-	// known has the last answers by name, and pending the names for the next request.
+	// known contains the last responses by name, and pending the names for the next request.
 	known   map[string]namespaceAnswer
 	pending map[string]*namespaceQuestion
 }
@@ -51,23 +51,23 @@ type namespaceAnswer struct {
 
 type namespaceQuestion struct {
 	since time.Time
-	// waiting are the identities that wait for the answer.
+	// waiting are the identities that wait for the response.
 	waiting map[string]struct{}
 }
 
-// NewNamespaces returns a Namespaces that gives waiting identities another turn by queue.
+// NewNamespaces returns a Namespaces that enqueues waiting identities by queue.
 func NewNamespaces(l Link, queue func(ids []string)) *Namespaces {
 	return &Namespaces{Link: l, queue: queue, wake: retry.NewSignal(), known: map[string]namespaceAnswer{}, pending: map[string]*namespaceQuestion{}}
 }
 
-// Desired reports whether a Namespace is desired at the location. known is false while the hub has to be asked: the
-// identity id is queued when it has answered. While the hub does not answer, the last answer counts, and a Namespace
-// without one is not desired.
+// Desired reports whether a Namespace is desired at the location. known is false while a query is pending; the
+// identity id is enqueued when the hub has responded. If the hub does not respond, the last response counts, and a
+// Namespace without one is not desired.
 func (n *Namespaces) Desired(id, name string, now time.Time) (desired, known bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, ok := n.known[name]
-	if ok && now.Sub(last.received) < namespaceLasts {
+	if ok && now.Sub(last.received) < namespaceTTL {
 		return last.desired, true
 	}
 	q := n.pending[name]
@@ -83,7 +83,7 @@ func (n *Namespaces) Desired(id, name string, now time.Time) (desired, known boo
 	return false, false
 }
 
-// Run asks the hub until ctx ends.
+// Run sends pending queries until ctx ends.
 func (n *Namespaces) Run(ctx context.Context) {
 	for {
 		select {
@@ -96,13 +96,13 @@ func (n *Namespaces) Run(ctx context.Context) {
 			if err == nil {
 				break
 			}
-			n.Log.Info("the hub could not be asked which Namespaces other shards have", "error", err)
+			n.Log.Info("the query about Namespaces of other shards failed, retrying", "error", err)
 			retry.Pause(ctx, min(max(retry.Backoff(failures, retry.First, maxNamespaceRetry), asksToWait(err)), maxNamespaceRetry))
 		}
 	}
 }
 
-// inquire asks the hub about all pending names.
+// inquire queries the hub about all pending names.
 func (n *Namespaces) inquire(ctx context.Context) error {
 	for {
 		names := n.next()
@@ -129,11 +129,11 @@ func (n *Namespaces) next() (names []string) {
 	return names
 }
 
-// learn records an answer and returns the identities that waited for it.
+// learn records a response and returns the identities that waited for it.
 func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now time.Time) (ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.known) > maxNamespaces {
+	if len(n.known) > maxCachedNamespaces {
 		clear(n.known)
 	}
 	for _, name := range names {
@@ -152,8 +152,8 @@ func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now t
 // or of a proxy, has another one.
 const unknownRequest = "could not find the requested resource"
 
-// namespaces asks the hub which of some Namespaces are desired at the location. A hub of the previous version, which
-// does not know the request, names none.
+// namespaces queries which of some Namespaces are desired at the location. A hub of the previous version does not
+// know the request; then the response is empty, and no Namespace counts as desired.
 func (h *Client) namespaces(ctx context.Context, names []string) (answer wire.NamespacesResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, namespaceTimeout)
 	defer cancel()

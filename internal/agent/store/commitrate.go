@@ -3,13 +3,13 @@ package store
 import "time"
 
 const (
-	// commitInterval is the time between two commits that are not urgent, after commitBurst of them.
-	// One observed change takes three commits, one after the other: what was seen, the report, and that
-	// the hub has the report.
+	// commitInterval is the interval of commits that are not urgent, once commitBurst of them were made
+	// without a pause. One observed change takes three commits in sequence: the observation, the report,
+	// and the acknowledgement of the hub.
 	commitInterval = 25 * time.Millisecond
 	commitBurst    = 3
-	// busyInterval is the time after a commit of manyWrites or more. A commit syncs the disk twice,
-	// which took a sixth of a full sync without busyInterval.
+	// busyInterval is the minimum time between a commit of manyWrites or more writes and the next commit
+	// that is not urgent: a commit waits twice for the disk.
 	busyInterval = 200 * time.Millisecond
 	manyWrites   = 8
 )
@@ -24,7 +24,7 @@ type commitRate struct {
 // next returns the earliest time of the next commit that is not urgent.
 func (r *commitRate) next() time.Time { return r.full.Add(-(commitBurst - 1) * commitInterval) }
 
-// ended notes a commit of a number of writes.
+// ended records a commit of a number of writes.
 func (r *commitRate) ended(now time.Time, writes int) {
 	const empty = commitBurst * commitInterval
 	if writes >= manyWrites {

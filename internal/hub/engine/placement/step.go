@@ -39,7 +39,7 @@ type step struct {
 	recheck map[reach]policyFilter
 	// evaluated are the keys of the objects that were evaluated in this step.
 	evaluated map[string]struct{}
-	// moved are the objects whose followings have changed.
+	// moved are the referenced objects that are now to follow other objects, or no longer.
 	moved map[key.Object]struct{}
 	// unsettled are the objects whose Membership may change. disputed are the identities in
 	// conflict whose claimants are added to unsettled. winners caches the results of conflicts.

@@ -16,7 +16,7 @@ type Customizer struct {
 	Name  string
 }
 
-// blames are the pairs that are held for a rule, and whose it is.
+// blames indexes the pairs that are held by the Customizer whose rule failed.
 type blames struct {
 	of map[pair]objectstate.FailedRule
 	// by are the pairs of each Customizer, in order.
@@ -35,7 +35,7 @@ func (b *blames) clear() {
 	b.of, b.by = map[pair]objectstate.FailedRule{}, map[Customizer]*btree.BTreeG[pair]{}
 }
 
-// note notes which rule a pair is held for, if for any.
+// note records the failed rule of a pair; it is empty if no rule failed.
 func (b *blames) note(s key.Space, at pair, now objectstate.FailedRule) {
 	was := b.of[at]
 	if was.Customizer != "" {

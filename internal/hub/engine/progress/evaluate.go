@@ -23,7 +23,7 @@ func (e evaluation) run(t *Tracker) {
 }
 
 // Work counts what has been observed, and evaluates some of the pairs that are due, of each space in turn.
-// more reports that there are more. No caller of another method waits for an evaluation of another object.
+// more is true if pairs are still due. No caller of another method waits for an evaluation of another object.
 func (t *Tracker) Work() (more bool) {
 	t.working.Lock()
 	defer t.working.Unlock()
@@ -32,8 +32,8 @@ func (t *Tracker) Work() (more bool) {
 	return work(t, waiting, rev, whole)
 }
 
-// work is Tracker.Work for the spaces of which something has changed, up to a revision. whole is the load of which
-// they are all.
+// work is Tracker.Work for the spaces of which something has changed, up to a revision. whole is the number
+// of Resets if the spaces include the complete state after the last one, or negative.
 func work(t *Tracker, waiting []key.Space, rev int64, whole int) (more bool) {
 	for _, s := range append(waiting, key.Root) { // root has a Reset applied
 		t.apply(s)
@@ -48,7 +48,7 @@ func work(t *Tracker, waiting []key.Space, rev int64, whole int) (more bool) {
 	return more
 }
 
-// evaluateSome evaluates some pairs of a space; more reports that there are more.
+// evaluateSome evaluates some pairs of a space; more is true if pairs are still due.
 func evaluateSome(t *Tracker, s key.Space, most int) (more bool) {
 	var last *object
 	for range most {
@@ -68,8 +68,8 @@ func evaluateSome(t *Tracker, s key.Space, most int) (more bool) {
 	return true
 }
 
-// Object gives the counts of one object, by its path, as of all that has been
-// observed. Stale is left out: it would mean looking at every location.
+// Object returns the counts of one object, by its path, with all observed changes. An object that changes
+// during all evaluations keeps its former counts. Stale is not set: that would require a look at each location.
 func (t *Tracker) Object(path string) v1alpha1.Counts {
 	if o, err := key.ParsePath(path); err == nil {
 		t.apply(o.Space)
@@ -82,7 +82,7 @@ func (t *Tracker) Object(path string) v1alpha1.Counts {
 			return v1alpha1.Counts{}
 		}
 		e, ok := o.next()
-		if counts := o.counts; !ok || most == 0 { // one that changes all the time is as it was
+		if counts := o.counts; !ok || most == 0 { // the object changes all the time
 			t.mu.Unlock()
 			return counts
 		}

@@ -17,8 +17,8 @@ import (
 // the number of keys. It is filled while the table is locked, so filling it does nothing else.
 type inbox struct {
 	mu sync.Mutex
-	// load counts Resets: at each, everything known before is void. isVoid reports that nothing has been
-	// observed since.
+	// load is the number of Resets, each of which makes all earlier rows invalid. isVoid is true if nothing
+	// was observed after the last one.
 	load   int
 	isVoid bool
 	rev    int64

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// lefts are the pairs that are reported but not assigned, or that are to be confirmed to be
-// gone: objects that are being removed, and objects that stay. It is guarded by the tally's lock.
+// lefts holds the pairs that a location reports without assignment, or whose removal the location has not
+// confirmed: objects that are being removed, and objects that stay. Tracker.mu guards it.
 type lefts struct {
 	pairs  btree.BTreeG[pair]
 	stays  map[pair]struct{}
@@ -25,7 +25,7 @@ func newLefts() lefts {
 	}
 }
 
-// isLeft says whether a location reports an object that is not assigned to it, or has yet
+// isLeft reports whether a location reports an object that is not assigned to it, or has yet
 // to confirm that it is gone.
 func (o *object) isLeft(location key.Location) bool {
 	report := o.reportOf(location)
@@ -38,7 +38,7 @@ func (o *object) isLeft(location key.Location) bool {
 	return !objectstate.Removed(report, "")
 }
 
-// noteLeft notes whether an object is left at a location.
+// noteLeft updates whether an object is left at a location.
 func (t *Tracker) noteLeft(o *object, location key.Location) {
 	p := pair{o.path, location}
 	found := o.isLeft(location)

@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// object is an object that is placed or reported, and how it was counted.
+// object is an object that is placed or reported, with its counted states.
 type object struct {
 	id   key.Object
 	path string
@@ -22,11 +22,11 @@ type object struct {
 	// as and states are what was added to the counts: a state for each member of as.
 	as     *placement.Membership
 	states []state
-	// due are the members of as whose state may be another; isQueued reports that the object is in the
-	// queue of its space.
+	// due are the members of as that must be evaluated; isQueued is true if the object is in the queue of
+	// its space.
 	due      members
 	isQueued bool
-	// follows is the member that follows the one that was evaluated last.
+	// follows is the index of the member after the one that was evaluated last.
 	follows int
 	// leaves has the locations that are to confirm that the object, which has the UID and is
 	// being deleted, is gone; nil: it is not.
@@ -36,7 +36,7 @@ type object struct {
 	counts v1alpha1.Counts
 }
 
-// state is how far a pair is.
+// state is the counted state of a pair.
 type state uint8
 
 const (

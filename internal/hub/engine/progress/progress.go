@@ -1,10 +1,9 @@
-// Package progress counts how far the objects of each Placement, and those of each
-// location, have come.
+// Package progress counts objects by state, for each Placement and for each location.
 //
-// It observes every change and keeps one state for each pair of object and location;
-// counts are updated by differences and always equal what counting everything anew would
-// give. It must never read or write the log, and has no goroutine and no clock: the hub
-// says when to count and writes the results.
+// It observes every change and keeps one state for each pair of object and location. Counts are
+// updated by differences. Once no pair is due for evaluation, they equal a recomputation. The package
+// must never read or write the log, and has no goroutine and no clock: the hub calls Work and writes
+// the results.
 package progress
 
 import (
@@ -23,7 +22,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Config is what a Tracker needs.
+// Config contains the dependencies of a Tracker.
 type Config struct {
 	// Digest gives the digests of rendered objects. It is called when changes are counted.
 	Digest objectstate.Digest
@@ -33,8 +32,8 @@ type Config struct {
 
 // PlacementCounts sum up one Placement.
 type PlacementCounts struct {
-	// Incomplete is true while some objects of the space have yet to be evaluated: their former states are
-	// counted. Then Dirty names the Placement once they are.
+	// Incomplete is true while some objects of the space are due for evaluation. Their former states are
+	// counted until then. Dirty returns the Placement after their evaluation.
 	Incomplete bool
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
@@ -44,9 +43,9 @@ type PlacementCounts struct {
 	Errors []v1alpha1.PlacementError
 }
 
-// Dirty says whose counts may have changed.
+// Dirty lists the Placements, locations and Customizers whose counts may have changed.
 type Dirty struct {
-	// Rev is the revision that the counts are exact for.
+	// Rev is the revision up to which changes were applied.
 	Rev        int64
 	Placements []key.Placement
 	Locations  []key.Location
@@ -171,8 +170,8 @@ func (t *Tracker) Location(l key.Location) v1alpha1.Counts {
 
 // Dirty names, in order, the Placements and locations whose counts or own rows have changed since it was
 // last called, as far as Work has counted; some may be gone. A change of a Space makes those of the space and
-// of root dirty. What belongs to a space of which pairs are due is named once they are evaluated, so that no
-// status shows a part of a change.
+// of root dirty. The Placements and Customizers of a space with due pairs are omitted until the pairs are
+// evaluated, so that no status shows a part of a change.
 func (t *Tracker) Dirty() Dirty {
 	t.mu.Lock()
 	defer t.mu.Unlock()

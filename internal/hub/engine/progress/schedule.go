@@ -7,23 +7,24 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// budget is how many pairs one call of Work evaluates, for all spaces together; but each space with something to
-// do gets minBudget. A pair costs as much as rendering one object for one location.
+// budget is the number of pairs that one call of Work evaluates, for all spaces together. Each space with due
+// pairs has at least minBudget, which is also the turn of one object. A pair costs one rendering of an object.
 const budget, minBudget = 1024, 16
 
-// maxFirst is how many pairs of one space the Placements of root and the locations wait for after a Reset.
+// maxFirst limits the number of pairs of one space whose evaluation the counts of root and of locations wait
+// for after a Reset.
 const maxFirst = 1 << 20
 
 // queue has the objects of a space with pairs that are due, in order.
 type queue struct {
 	objects []*object
-	// turn is how many pairs of the first object were evaluated since it became the first.
+	// turn is the number of pairs of the first object that were evaluated since it became the first.
 	turn int
-	// first is how many pairs root's Placements and the locations still wait for.
+	// first is the number of pairs that the counts of root and of locations still wait for; see maxFirst.
 	first int
 }
 
-// pairs is how many pairs are due.
+// pairs returns the number of due pairs.
 func (q *queue) pairs() (n int) {
 	for _, o := range q.objects {
 		n += o.due.size()
@@ -31,24 +32,24 @@ func (q *queue) pairs() (n int) {
 	return n
 }
 
-// rotate puts the first object behind the others, which have their turns also if it changes all the time.
+// rotate moves the first object to the end, so that the others have their turns even if it changes all the time.
 func (q *queue) rotate() {
 	o := q.objects[0]
 	q.objects[0], q.turn = nil, 0
 	q.objects = append(q.objects[1:], o)
 }
 
-// schedule has the spaces with pairs that are to be evaluated.
+// schedule holds a queue for each space with due pairs.
 type schedule struct {
 	queues map[key.Space]*queue
-	// isNew reports that Work has not seen the whole state since a Reset.
+	// isNew is true until Work has applied the complete state after a Reset.
 	isNew bool
 }
 
 func newSchedule() schedule { return schedule{map[key.Space]*queue{}, true} }
 
-// begin returns the spaces with pairs that are due, in order. isWhole is true if the whole state is known that
-// follows the last Reset.
+// begin returns the spaces with due pairs, in order. isWhole is true if the complete state after the last Reset
+// is applied.
 func (s *schedule) begin(isWhole bool) []key.Space {
 	if s.isNew && isWhole {
 		s.isNew = false

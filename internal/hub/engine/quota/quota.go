@@ -52,7 +52,7 @@ const (
 // the Limits are used. Without it, spaces have only the limits of bytes that their Spaces set.
 func (l *Limits) FollowQuota(bytes func() int64) { l.logQuota = bytes }
 
-// ExceededError says which limits of its space a write would exceed.
+// ExceededError lists the limits of its space that a write would exceed.
 type ExceededError struct {
 	Space key.Space
 	// Limits has their names. Text says by how much they are exceeded, in the words of
@@ -129,7 +129,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	return limits{space: s, set: set, size: int64(size)}.exceeded(l.usage.Of(s), more, Stored{}), nil
 }
 
-// Effect says whether a write makes an object larger, and whether it is a step of the
+// Effect reports whether a write makes an object larger, and whether it is a step of the
 // object's deletion, which may do so a little because it makes room in the end.
 func (l *Limits) Effect(k string, value []byte) (growing, ending bool) {
 	before, _ := l.table.Get(k)
@@ -187,12 +187,12 @@ func (l limits) exceeded(used, more Amount, all Stored) *ExceededError {
 	} else if l.eighth > 0 {
 		const next = ": delete objects, or have an operator set spec.limits.bytes"
 		check("bytes", more.Bytes, used.Bytes, new(defaultEighths*l.eighth), ", a quarter of the log's quota, since the Space sets no limit"+next)
-		eighths, parts := int64(growEighths), int64(growParts)
+		eighths, together32 := int64(growEighths), int64(growParts)
 		switch isSmall := used.Bytes+more.Bytes <= l.eighth/smallShare; {
 		case l.creates && isSmall:
 			eighths = createEighths + smallEighths
 		case l.creates:
-			eighths, parts = createEighths, createParts
+			eighths, together32 = createEighths, createParts
 		}
 		together := func(used, limit int64, holders string) {
 			if len(names) == 0 && more.Bytes > 0 && used+more.Bytes > limit {
@@ -200,7 +200,7 @@ func (l limits) exceeded(used, more Amount, all Stored) *ExceededError {
 			}
 		}
 		together(all.Objects, eighths*l.eighth, "the objects of all spaces")
-		together(all.Objects+all.Others, parts*l.eighth/4, "the objects and reports of all spaces")
+		together(all.Objects+all.Others, together32*l.eighth/4, "the objects and reports of all spaces")
 	}
 	if l.set.ObjectBytes != nil && more.Bytes > 0 && l.size > l.set.ObjectBytes.Value() {
 		exceed("objectBytes", fmt.Sprintf("requested: objectBytes=%d, limited: objectBytes=%d", l.size, l.set.ObjectBytes.Value()))
@@ -211,7 +211,7 @@ func (l limits) exceeded(used, more Amount, all Stored) *ExceededError {
 	return &ExceededError{Space: l.space, Limits: names, Text: strings.Join(texts, "; ")}
 }
 
-// ends says whether a write is a step of an object's deletion: it marks the object,
+// ends reports whether a write is a step of an object's deletion: it marks the object,
 // or takes a finalizer away. It may make the object a little larger all the same.
 func ends(before *table.Row, value []byte, slack int) bool {
 	if before == nil || len(value) > len(before.Value)+slack || !gjson.GetBytes(value, "metadata.deletionTimestamp").Exists() {
@@ -221,7 +221,7 @@ func ends(before *table.Row, value []byte, slack int) bool {
 	return !before.Meta.Deleting || gjson.GetBytes(value, finalizers).Int() < gjson.GetBytes(before.Value, finalizers).Int()
 }
 
-// grows says whether a write makes an object larger. One that is being deleted may grow
+// grows reports whether a write makes an object larger. One that is being deleted may grow
 // a little: it needs other updates before it can go, for instance of its status.
 func grows(before *table.Row, value []byte, slack int) bool {
 	switch {

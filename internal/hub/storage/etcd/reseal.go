@@ -178,7 +178,7 @@ func (r *Resealer) pass(ctx context.Context) error {
 		return err
 	}
 	r.change(func(p *Resealed) { p.Floor = rev })
-	r.log.logger.Info("all values of the log are encrypted by the first key; this hub does not need the others any more", "written", written, "revision", rev)
+	r.log.logger.Info("all values of the log are encrypted by the first key; the hub checks that again before it gives up another one", "written", written, "revision", rev)
 	return nil
 }
 

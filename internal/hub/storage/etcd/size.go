@@ -23,13 +23,13 @@ func (d *durations) add(took time.Duration) {
 // Usage is the usage of the log's quota, and the work that was done to stay within it.
 type Usage struct {
 	Size
-	// History is the approximate number of bytes in use by history.
+	// History is the approximate number of bytes of superseded revisions.
 	History int64
 	// Full is true while there is no room for writes that make the log larger.
 	Full bool
-	// Since is the time of the last change of Full.
+	// Since is the time of the last change of Full, without those because of an alarm of etcd.
 	Since time.Time
-	// Why is the reason why there is no room, and what to do; empty if there is room.
+	// Why is the reason why Full is true, and the next step; empty if it is false.
 	Why string
 	// Refused counts the writes that failed with ErrFull. Defragmentations counts the
 	// defragmentations, and Defragmenting is their total duration.
