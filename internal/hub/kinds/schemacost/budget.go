@@ -3,11 +3,13 @@ package schemacost
 import (
 	"context"
 	"sync/atomic"
+
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
 // MaxRuleCost is what the rules (x-kubernetes-validations) of CRDs cost in one request at most, in CEL's
-// units, with all attempts that other writers make necessary. Kubernetes allows 10,000,000 for each attempt.
-const MaxRuleCost = 2_000_000
+// units, with all attempts that other writers make necessary. Kubernetes allows the same for each attempt.
+const MaxRuleCost = celconfig.RuntimeCELCostBudget
 
 // Budget is what the rules of one request may still cost. It is safe for concurrent use.
 type Budget struct{ left atomic.Int64 }
