@@ -129,7 +129,7 @@ func TestStateEqualsRecomputation(t *testing.T) {
 				changed = s.Set(p, there[p])
 			}
 			if isShown && !changed && stateText(s, never) != before {
-				t.Fatalf("it says that nothing has changed:\n%s\n%s", before, stateText(s, never))
+				t.Fatalf("no change was reported, but the state has changed:\n%s\n%s", before, stateText(s, never))
 			}
 		}
 		anew, order := NewState(d), rapid.Permutation(pairsOf(there)).Draw(t, "order")

@@ -38,7 +38,7 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 				if e != nil && p.Space != o.Space {
 					e = &v1alpha1.PlacementError{
 						Space: string(o.Space), Object: "core/configmaps", Location: e.Location, Reason: e.Reason,
-						Message: "who may list them is told more, by orrery status --space " + string(o.Space),
+						Message: "details are hidden: use, with the right to list these objects, orrery status --space " + string(o.Space),
 					}
 				}
 				if e != nil && e.Reason == "Degraded" {

@@ -77,11 +77,11 @@ func (t *Tracker) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
 	return errs
 }
 
-// concealed and foreign are the messages about objects whose names are for who may list
-// them: some of this space, and all of others. That of the cluster has their names, too.
+// concealed and foreign replace the messages of objects whose names only users with the right to list them
+// may see: some kinds of this space, and all objects of others. A message of the cluster contains the names.
 const (
-	concealed = "of objects of this kind only who may list them is told more, by orrery status"
-	foreign   = "who may list them is told more, by orrery status --space "
+	concealed = "details are hidden: use orrery status, with the right to list objects of this kind"
+	foreign   = "details are hidden: use, with the right to list these objects, orrery status --space "
 )
 
 // listed is a pair of a list, with the inputs of its evaluation.

@@ -121,7 +121,7 @@ func (p *exportWrite) returns(t *testing.T, original *unstructured.Unstructured)
 		t.Fatalf("is called %q %q, want %q %q", shown.GetNamespace(), shown.GetName(), p.called.namespace, p.called.name)
 	}
 	if err := p.narrow(shown, original); err != nil {
-		t.Fatalf("what is shown of %v is refused: %v", original, err)
+		t.Fatalf("the exported view of %v is refused as a write: %v", original, err)
 	}
 	if !reflect.DeepEqual(shown.Object, original.Object) {
 		t.Fatalf("%v came back as %v", original.Object, shown.Object)
