@@ -1,6 +1,6 @@
-// Package cli is the command line of orrery-agent: it finds the target and
-// the hub, runs the agent of internal/agent until it is told to stop, and shows
-// an agent's status. It must not have any logic of the agent.
+// Package cli is the command line of orrery-agent: it reads the configuration of
+// the target and the hub, runs the agent of internal/agent until a stop signal,
+// and prints an agent's status. It must not contain logic of the agent.
 package cli
 
 import (
@@ -41,23 +41,23 @@ type runFlags struct {
 	leaseDuration                                                    time.Duration
 }
 
-// New makes the root command. version is what --version prints and the hub is told.
+// New returns the root command. version is printed by --version and reported to the hub.
 func New(version string) *cobra.Command {
 	var f runFlags
 	c := &cobra.Command{
 		Use:   "orrery-agent",
 		Short: "Keep a cluster equal to what an Orrery hub desires at its location",
 		Long: `Keep a cluster equal to what an Orrery hub desires at its location, until the
-agent is told to stop (SIGTERM or SIGINT).
+agent receives SIGTERM or SIGINT.
 
 The first start needs --join, as "orrery location add" prints it, and --kubeconfig
-unless the agent runs in the cluster itself. The agent trades the join token, which
-works once, for a credential that it renews by itself. That is kept in the data
-directory, and so are the rest and the path of --store-key-file: later starts need
-only --data-dir.
+unless the agent runs in the cluster itself. The agent exchanges the join token, which
+can be used once, for a credential that it renews by itself. The credential, the hub,
+the target and the path of --store-key-file are stored in the data directory: later
+starts need only --data-dir.
 
-When it enforces what it knows it prints one line to standard output. Its log goes
-to standard error.`,
+When the agent has joined its location and its cluster answers, it prints one line to
+standard output. Its log goes to standard error.`,
 		Example: `  orrery-agent --join-file join --kubeconfig berlin.kubeconfig
   echo TOKEN | orrery-agent --join - --kubeconfig berlin.kubeconfig
   orrery-agent --data-dir /var/lib/orrery-agent
@@ -129,7 +129,7 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	go func() { done <- agent.RunAnew(c.Context(), running, now.Store) }()
 	select {
 	case err := <-done:
-		if err != nil && before.Join.Hub != "" { // the next start goes on as the last one that was any good
+		if err != nil && before.Join.Hub != "" { // the next start uses the setup of the last start that succeeded
 			err = errors.Join(err, before.save(f.dataDir))
 		}
 		return err
@@ -148,12 +148,12 @@ func run(c *cobra.Command, f runFlags, version string) error {
 	return err
 }
 
-// announceEvery is how often announce looks whether the agent is ready.
+// announceEvery is the interval at which announce checks whether the agent is ready.
 const announceEvery = 50 * time.Millisecond
 
-// announce writes the ready line once the agent has joined its location and its cluster answers. Until
-// then it writes, once, what the agent waits for. A script may wait for the line, or have closed the
-// pipe. It returns false if it has written nothing before ctx ended.
+// announce writes the ready line once the agent has joined its location and its cluster answers. Before
+// that it writes, once, the reason why the agent waits. Write errors are ignored, since a script may have
+// closed the pipe. It returns false if it has written nothing before ctx ended.
 func announce(ctx context.Context, out io.Writer, running func() *agent.Agent, ready string) (written bool) {
 	for ; ctx.Err() == nil; retry.Pause(ctx, announceEvery) {
 		switch why, known := agent.Awaits(running()); {
@@ -169,8 +169,8 @@ func announce(ctx context.Context, out io.Writer, running func() *agent.Agent, r
 	return written
 }
 
-// wait returns the error that the agent ended with. It does not wait longer than
-// stopTimeout after ctx has ended.
+// wait returns the error with which the agent ended. After ctx has ended, it waits at most
+// stopTimeout.
 func wait(ctx context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -188,7 +188,7 @@ func wait(ctx context.Context, done <-chan error) error {
 }
 
 // serveMetrics serves /metrics, /healthz and /readyz on address until the returned function is
-// called. Without an address it does nothing. running is the agent that runs.
+// called. Without an address it does nothing. running returns the agent that runs now.
 func serveMetrics(address string, registry *prometheus.Registry, running func() *agent.Agent, log *slog.Logger) (stop func(), err error) {
 	if address == "" {
 		return func() {}, nil
@@ -196,7 +196,7 @@ func serveMetrics(address string, registry *prometheus.Registry, running func() 
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{}))
-	// A halted agent is alive: another start changes nothing of that.
+	// A halted agent is healthy: a restart would not end the halt.
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answerHealth(w, http.StatusOK, notReady(running())) })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		answerHealth(w, http.StatusServiceUnavailable, notReady(running()))
@@ -219,7 +219,8 @@ func serveMetrics(address string, registry *prometheus.Registry, running func() 
 	}, nil
 }
 
-// notReady is why an agent changes nothing at its cluster, or nothing new; empty: it does.
+// notReady returns the reason why an agent is not ready: it is starting, it is halted, or it
+// accepts no new desired objects; empty if it is ready.
 func notReady(a *agent.Agent) string {
 	select {
 	case <-a.Ready():
@@ -233,7 +234,7 @@ func notReady(a *agent.Agent) string {
 	}
 }
 
-// answerHealth answers ok, or why not with a code.
+// answerHealth responds with ok, or with the code and the reason if there is one.
 func answerHealth(w http.ResponseWriter, code int, why string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if why == "" {

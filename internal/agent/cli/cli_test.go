@@ -21,7 +21,7 @@ func execute(t *testing.T, args ...string) (string, error) {
 	c.SetErr(&out)
 	c.SetArgs(args)
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // what would run, ends at once
+	cancel() // an agent that starts ends at once
 	err := c.ExecuteContext(ctx)
 	return out.String(), err
 }
@@ -30,7 +30,7 @@ const kubeconfig = `{"apiVersion":"v1","kind":"Config","current-context":"c",
 "clusters":[{"name":"k","cluster":{"server":"https://127.0.0.1:1"}}],"users":[{"name":"u","user":{"token":"t"}}],
 "contexts":[{"name":"c","context":{"cluster":"k","user":"u"}}]}`
 
-// ca is the self-signed certificate of nobody.
+// ca is a self-signed certificate without a private key.
 const ca = `-----BEGIN CERTIFICATE-----
 MIIBcDCCARagAwIBAgIUYp0TNT+EyJOx1kJYbgsEhqRmEiQwCgYIKoZIzj0EAwIw
 DTELMAkGA1UEAwwCY2EwHhcNMjUwMTAxMDAwMDAwWhcNMzUwMTAxMDAwMDAwWjAN
@@ -95,7 +95,7 @@ func TestJoinIsRead(t *testing.T) {
 		runFlags
 		stdin, want string
 	}{
-		{runFlags{join: "-"}, "", "standard input: there is none"},
+		{runFlags{join: "-"}, "", "standard input: the input is empty"},
 		{runFlags{join: "-"}, "garbage", "join token"},
 		{runFlags{join: "-", joinFile: "x"}, join.Encode(), "give one of them"},
 		{runFlags{joinFile: "/does/not/exist"}, "", "--join-file"},

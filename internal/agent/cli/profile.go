@@ -22,13 +22,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// profileSocket, in the data directory, is where a running agent serves its profiles to who
-// may read that directory.
+// profileSocket is the Unix socket in the data directory on which a running agent serves its
+// profiles. Only the agent's user can connect.
 const profileSocket = "profiles.sock"
 
-// serveProfiles serves the agent's profiles until the returned function is called. The
-// caller has the data directory for itself: what an agent that was killed has left there is
-// replaced. An agent that can't serve them goes on without.
+// serveProfiles serves the agent's profiles until the returned function is called. The caller
+// must have locked the data directory: the socket of an earlier process is replaced. If the
+// socket cannot be served, the agent runs without it.
 func serveProfiles(dataDir string, log *slog.Logger) (stop func()) {
 	path := filepath.Join(dataDir, profileSocket)
 	listener, err := listenPrivate(path)
@@ -50,15 +50,15 @@ func serveProfiles(dataDir string, log *slog.Logger) (stop func()) {
 	}
 }
 
-// listenPrivate listens on a Unix socket that nobody else may connect to, from its first
-// moment on.
+// listenPrivate listens on a Unix socket to which only the user of this process may connect.
+// The mode is set before the socket can be reached.
 func listenPrivate(path string) (net.Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	const private = 0o600
 	listen := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
-		// Before it is bound, a socket's mode is that of the file to come.
+		// The mode of a socket before bind becomes the mode of its file.
 		return c.Control(func(fd uintptr) { _ = syscall.Fchmod(int(fd), private) })
 	}}
 	listener, err := listen.Listen(context.Background(), "unix", path)
@@ -86,15 +86,15 @@ func newProfile(dataDir *string) *cobra.Command {
 	return c
 }
 
-// printProfile asks the agent that runs on a data directory for a profile.
+// printProfile requests a profile from the agent that runs on a data directory, and writes it.
 func printProfile(ctx context.Context, out io.Writer, dataDir, name string, seconds int) error {
 	query := url.Values{}
 	if seconds > 0 {
 		query.Set("seconds", strconv.Itoa(seconds))
 	}
-	// The host is not looked up.
-	ask := url.URL{Scheme: "http", Host: "agent", Path: route.Profiles + name, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, ask.String(), http.NoBody)
+	// The transport dials the socket and ignores the host.
+	target := url.URL{Scheme: "http", Host: "agent", Path: route.Profiles + name, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, target.String(), http.NoBody)
 	if err != nil {
 		return fmt.Errorf("profile %q: %w", name, err)
 	}
@@ -104,12 +104,12 @@ func printProfile(ctx context.Context, out io.Writer, dataDir, name string, seco
 	defer transport.CloseIdleConnections()
 	resp, err := (&http.Client{Transport: transport}).Do(req)
 	if err != nil {
-		return fmt.Errorf("ask the agent that runs on %q: %w", dataDir, errors.Unwrap(err))
+		return fmt.Errorf("connect to the agent that runs on data directory %q: %w", dataDir, errors.Unwrap(err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // as much as can be read
-		return fmt.Errorf("profile %q: %s", name, strings.TrimSpace(string(why)))
+		reason, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10)) // a partial message is better than none
+		return fmt.Errorf("profile %q: %s", name, strings.TrimSpace(string(reason)))
 	}
 	if _, err := io.Copy(out, resp.Body); err != nil {
 		return fmt.Errorf("profile %q: %w", name, err)

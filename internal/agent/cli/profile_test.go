@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// TestProfiles: whoever may use the data directory, and nobody else, reads an agent's
-// profiles.
+// TestProfiles checks that an agent serves its profiles on a socket in its data directory that
+// only its own user can use.
 func TestProfiles(t *testing.T) {
 	dir := t.TempDir()
-	ask := func(name string) (string, error) {
+	read := func(name string) (string, error) {
 		var out bytes.Buffer
 		err := printProfile(t.Context(), &out, dir, name, 1)
 		return out.String(), err
 	}
-	if out, err := ask("heap"); err == nil || !strings.Contains(err.Error(), dir) {
+	if out, err := read("heap"); err == nil || !strings.Contains(err.Error(), dir) {
 		t.Errorf("without an agent: %s %v", out, err)
 	}
-	left, err := listenPrivate(filepath.Join(dir, profileSocket)) // as one that was killed leaves it
+	left, err := listenPrivate(filepath.Join(dir, profileSocket)) // as a killed agent leaves it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestProfiles(t *testing.T) {
 		t.Errorf("the socket: %v %v", info, err)
 	}
 	for _, name := range []string{"heap", "goroutine", "profile"} {
-		out, err := ask(name)
+		out, err := read(name)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
@@ -40,7 +40,7 @@ func TestProfiles(t *testing.T) {
 			t.Errorf("%s: %.100q", name, out)
 		}
 	}
-	if out, err := ask("cmdline"); err == nil || !strings.Contains(err.Error(), "want one of") {
+	if out, err := read("cmdline"); err == nil || !strings.Contains(err.Error(), "want one of") {
 		t.Errorf("the command line: %s %v", out, err)
 	}
 	stop()

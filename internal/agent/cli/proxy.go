@@ -6,10 +6,10 @@ import (
 	"path/filepath"
 )
 
-// proxyOff in the place of a proxy's URL ends that one is used.
+// proxyOff, as the URL of a proxy, removes the stored proxy.
 const proxyOff = "none"
 
-// setProxy takes over what the flags say of the proxy to the hub.
+// setProxy sets the proxy to the hub from the flags.
 func (s *setup) setProxy(f runFlags) (err error) {
 	switch {
 	case f.proxyURL != "" && f.proxyFile != "":

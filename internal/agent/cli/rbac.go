@@ -21,13 +21,16 @@ func newRBAC(dataDir *string) *cobra.Command {
 		Long: `Print the RBAC objects that an agent needs at its cluster, for kubectl apply: a
 Namespace, a ServiceAccount, a ClusterRole and a ClusterRoleBinding.
 
-Without arguments the agent may map every resource, which makes it an administrator
-of the cluster, since it may create roles, too. With arguments it may map those
-resources only. With --placed it gets what the agent on --data-dir needs for what is
-placed now: it maps the resources that it acts for itself, observes those for which
-ServiceAccounts act, and may act as these, by a Role in the namespace of each; and it
-reads the resources that are asked for of what was not placed.
-What another kind or account needs is Failed until this is run again.`,
+Without arguments the agent may change every resource. This makes it an administrator
+of the cluster, since it may create roles, too. With arguments it may change only those
+resources. With --placed it gets the rights that the agent on --data-dir needs for the
+objects that are placed now:
+- it may change the resources that it applies with its own rights;
+- it may read the resources that it applies as ServiceAccounts, and may impersonate
+  these accounts, by a Role in the namespace of each;
+- it may read the resources whose objects it upsyncs.
+Objects of other resources or accounts get state Failed until this command is run again
+and its output is applied.`,
 		Example: `  orrery-agent rbac | kubectl apply -f -
   orrery-agent rbac configmaps services deployments.apps | kubectl apply -f -
   orrery-agent rbac --placed --data-dir /var/lib/orrery-agent | kubectl apply -f -`,
@@ -47,20 +50,21 @@ What another kind or account needs is Failed until this is run again.`,
 		},
 	}
 	c.Flags().StringVar(&namespace, "namespace", "", "the namespace of the agent's service account (default: that of its Pod, elsewhere "+manifest.Namespace+")")
-	c.Flags().BoolVar(&placed, "placed", false, "what the agent on --data-dir needs for what is placed now, and for the resources that are named")
+	c.Flags().BoolVar(&placed, "placed", false, "grant the rights that the agent on --data-dir needs for the objects that are placed now, and for the resources in the arguments")
 	return c
 }
 
-// ownNamespace is the namespace of the Pod that this process is in, as Kubernetes tells it.
+// ownNamespace returns the namespace of the Pod in which this process runs; outside of a Pod
+// it returns the default namespace of an agent.
 func ownNamespace() string {
 	b, err := os.ReadFile("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
-	if err != nil { // it is in none
+	if err != nil { // the process does not run in a Pod
 		return manifest.Namespace
 	}
 	return string(b)
 }
 
-// rightsFor are what kinds in use need, besides the resources that are named.
+// rightsFor returns the rights that the kinds in use need, and those for the named resources.
 func rightsFor(kinds []agent.KindInUse, named []string) manifest.Rights {
 	r := manifest.Rights{Mapped: named, Accounts: map[string][]string{}}
 	for _, k := range kinds {

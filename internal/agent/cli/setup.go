@@ -23,34 +23,34 @@ import (
 
 const (
 	setupFile = "setup.json"
-	// maxJoin bounds what is read of a join token.
+	// maxJoin is the maximum size of a join token, in bytes.
 	maxJoin = 1 << 20
 )
 
-// setup is what the first start keeps for later ones.
+// setup is the configuration that the first start stores for later ones.
 type setup struct {
 	Join wire.Join `json:"join"`
-	// Kubeconfig is the absolute path of the target's kubeconfig; empty: the cluster the
-	// agent runs in. The file is read again while the agent runs, since its credentials change.
+	// Kubeconfig is the absolute path of the target's kubeconfig; empty for the cluster in
+	// which the agent runs. The running agent reads the file again, since its credentials change.
 	Kubeconfig string `json:"kubeconfig,omitempty"`
-	// Shards is the part of the location that the agent has, K/N; empty: the whole.
+	// Shards is the agent's shard of the location, K/N; empty for the whole location.
 	Shards string `json:"shards,omitempty"`
-	// LeaseNamespace is where the Lease of the shard is, and LeaseDuration how long it lasts;
-	// zero: a default.
+	// LeaseNamespace is the namespace of the shard's Lease, and LeaseDuration its duration;
+	// the zero values stand for the defaults.
 	LeaseNamespace string        `json:"leaseNamespace,omitempty"`
 	LeaseDuration  time.Duration `json:"leaseDuration,omitempty"`
-	// StoreKeyFile is the absolute path of the file with the key of the store; empty: the
+	// StoreKeyFile is the absolute path of the file with the key of the store; empty if the
 	// store is not encrypted.
 	StoreKeyFile string `json:"storeKeyFile,omitempty"`
-	// ProxyURL is the proxy by which the hub is reached, without a password; ProxyFile is the
-	// absolute path of a file with one that may have one. Without either it is as the
-	// environment says.
+	// ProxyURL is the URL of the proxy to the hub, without a password. ProxyFile is the
+	// absolute path of a file with such a URL, which may have a password. If both are empty,
+	// the environment (HTTPS_PROXY, NO_PROXY) decides.
 	ProxyURL  string `json:"proxyURL,omitempty"`
 	ProxyFile string `json:"proxyFile,omitempty"`
 }
 
-// loadSetup reads the setup in the data directory, and overrides it by the flags given.
-// before is what the data directory had.
+// loadSetup reads the setup in the data directory, and overrides it with the given flags.
+// before is the setup without the flags.
 func loadSetup(f runFlags, stdin io.Reader) (s, before setup, err error) {
 	join, err := f.readJoin(stdin)
 	if err != nil {
@@ -97,7 +97,7 @@ func loadSetup(f runFlags, stdin io.Reader) (s, before setup, err error) {
 	return s, before, err
 }
 
-// shard is the part of the location that the agent has.
+// shard returns the agent's shard of the location.
 func (s setup) shard() (key.Shard, error) {
 	if s.Shards == "" {
 		return key.Shard{}, nil
@@ -105,7 +105,8 @@ func (s setup) shard() (key.Shard, error) {
 	return key.ParseShard(s.Shards)
 }
 
-// readJoin is the join token that the flags name, from wherever they say; empty: none.
+// readJoin returns the join token from the flag, the file or standard input, as the flags
+// specify; empty if they specify none.
 func (f runFlags) readJoin(stdin io.Reader) (string, error) {
 	switch {
 	case f.join != "" && f.joinFile != "":
@@ -113,7 +114,7 @@ func (f runFlags) readJoin(stdin io.Reader) (string, error) {
 	case f.join == "-":
 		b, err := io.ReadAll(io.LimitReader(stdin, maxJoin))
 		if err == nil && len(b) == 0 {
-			err = errors.New("there is none")
+			err = errors.New("the input is empty")
 		}
 		if err != nil {
 			return "", fmt.Errorf("--join -: read the join token from standard input: %w", err)
@@ -122,7 +123,7 @@ func (f runFlags) readJoin(stdin io.Reader) (string, error) {
 	case f.joinFile != "":
 		b, err := os.ReadFile(f.joinFile)
 		if errors.Is(err, fs.ErrNotExist) && joined(f.dataDir) {
-			return "", nil // it was used, and cleared away
+			return "", nil // the token was used and its file deleted
 		}
 		if err != nil {
 			return "", fmt.Errorf("--join-file: %w", err)
@@ -132,21 +133,21 @@ func (f runFlags) readJoin(stdin io.Reader) (string, error) {
 	return f.join, nil
 }
 
-// joined says whether a data directory is of an agent that was started before.
+// joined reports whether an agent was started on a data directory before.
 func joined(dataDir string) bool {
 	_, err := os.Stat(filepath.Join(dataDir, setupFile))
 	return err == nil
 }
 
-// saveAfter saves the setup unless it is as before. An agent that has run before goes on if that fails, as on a full
-// disk: the next start needs the flags again.
+// saveAfter saves the setup if it differs from before. If an agent that has run before cannot save it, such as on a
+// full disk, it runs nevertheless: the next start needs the flags again.
 func (s setup) saveAfter(before setup, dataDir string, log *slog.Logger) error {
 	if reflect.DeepEqual(s, before) {
 		return nil
 	}
 	err := s.save(dataDir)
 	if err != nil && before.Join.Hub != "" {
-		log.Warn("the flags of this start can't be kept for the next one", "error", err)
+		log.Warn("the flags cannot be stored; give them again at the next start", "error", err)
 		return nil
 	}
 	return err
@@ -159,15 +160,15 @@ func (s setup) save(dataDir string) error {
 		return fmt.Errorf("encode setup: %w", err)
 	}
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
-		return fmt.Errorf("keep setup: %w", err)
+		return fmt.Errorf("store setup: %w", err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(dataDir, setupFile), b, 0o600); err != nil {
-		return fmt.Errorf("keep setup: %w", err)
+		return fmt.Errorf("store setup: %w", err)
 	}
 	return nil
 }
 
-// target is the client configuration of the target cluster.
+// target returns the client configuration of the target cluster.
 func (s setup) target() (*rest.Config, error) {
 	if s.Kubeconfig == "" {
 		c, err := rest.InClusterConfig()

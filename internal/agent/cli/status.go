@@ -44,8 +44,8 @@ func newStatus(dataDir *string) *cobra.Command {
 	return c
 }
 
-// alive says whether a process exists: an agent that was killed could not write that it
-// is not running.
+// alive reports whether a process exists. A killed agent leaves a status file in which it is
+// still running.
 func alive(pid int) bool {
 	err := syscall.Kill(pid, 0)
 	return err == nil || errors.Is(err, syscall.EPERM)
@@ -54,7 +54,7 @@ func alive(pid int) bool {
 func printStatus(out io.Writer, s agent.Status) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
-		_, _ = fmt.Fprintf(w, name+":\t"+format+"\n", args...) // Flush tells
+		_, _ = fmt.Fprintf(w, name+":\t"+format+"\n", args...) // Flush returns the error
 	}
 	row("Location", "%s (%s)", s.Location, orDash(s.LocationUID))
 	if s.Shard != "" && s.Shard != "1/1" {

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/agent/store"
 )
 
-// readStoreKey reads the key of the agent's store; no file: there is none. A file in the
-// data directory is refused: who gets the store would get its key.
+// readStoreKey reads the key of the agent's store; without a file it returns nil. It rejects a
+// file in the data directory, since a thief of the directory would get the key with the store.
 func readStoreKey(file, dataDir string) ([]byte, error) {
 	if file == "" {
 		return nil, nil
@@ -22,19 +22,19 @@ func readStoreKey(file, dataDir string) ([]byte, error) {
 	}
 	inside, err := isBelow(dataDir, file)
 	if err != nil {
-		return nil, fmt.Errorf("look where the key of the store is: %w", err)
+		return nil, fmt.Errorf("resolve the path of the key of the store: %w", err)
 	}
 	if inside {
-		return nil, fmt.Errorf("--store-key-file %q: it is in the data directory, beside what it is to protect", file)
+		return nil, fmt.Errorf("--store-key-file %q: the file is in the data directory that it is to protect; move it elsewhere", file)
 	}
-	key := bytes.TrimSpace(content) // an editor or a shell may have added the end of a line
+	key := bytes.TrimSpace(content) // an editor or a shell may have added a line break
 	if len(key) < store.MinKey {
 		return nil, fmt.Errorf("--store-key-file %q: %d bytes, want at least %d, such as of: openssl rand -base64 32", file, len(key), store.MinKey)
 	}
 	return key, nil
 }
 
-// isBelow says whether a file is in a directory, which need not exist.
+// isBelow reports whether a file is in a directory, which need not exist.
 func isBelow(dir, file string) (bool, error) {
 	file, err := filepath.EvalSymlinks(file)
 	if err != nil {

@@ -1,9 +1,9 @@
-// Package credential keeps what an agent shows its hub: a key, the certificate that the
-// hub has issued for it, and the key that the next one is asked for.
+// Package credential stores the credential with which an agent authenticates to its hub: a
+// key, the certificate that the hub has issued for it, and the key for the next certificate.
 //
-// A new credential is on disk before it is used, and from then on none that is older is
-// used again: the hub takes an older one for a thief's. The package must never talk to a
-// hub.
+// A new credential is on disk before it is used, and from then on no older one is used: the
+// hub treats the use of an older credential as theft. The package must never send requests
+// to a hub.
 package credential
 
 import (
@@ -31,44 +31,46 @@ import (
 
 const file = "credential.json"
 
-// Keeper keeps an agent's credential in its data directory. It is safe for concurrent
-// use; one process at a time may have a directory open.
+// Keeper stores an agent's credential in its data directory. It is safe for concurrent
+// use; only one process at a time may open a directory.
 type Keeper struct {
 	dir string
-	// seal encrypts the file; nil: nothing does.
+	// seal encrypts the file; nil if the file is not encrypted.
 	seal *diskkey.Key
 
-	mu  sync.Mutex
-	now kept
-	// current is what now has, parsed; nil: nothing was issued yet.
+	mu     sync.Mutex
+	stored stored
+	// current is the parsed credential of stored; nil before the first certificate.
 	current *Identity
 }
 
-// kept is what is on disk.
-type kept struct {
+// stored is the content of the file.
+type stored struct {
 	// Join is the digest of the token by which the agent joined.
 	Join string `json:"join,omitempty"`
-	// Certificate and Key are DER. Obtained is when it was issued, by the agent's clock,
-	// and RenewAfter how long after that the hub wants to be asked for the next.
+	// Certificate and Key are DER. Obtained is the time of issue by the agent's clock, and
+	// RenewAfter the time from then until the agent requests the next certificate.
 	Certificate []byte        `json:"certificate,omitempty"`
 	Key         []byte        `json:"key,omitempty"`
 	Obtained    time.Time     `json:"obtained,omitzero"`
 	RenewAfter  time.Duration `json:"renewAfter,omitempty"`
-	// Next is the key that the next certificate is asked for, as often as it takes.
+	// Next is the key of the next certificate. Repeated requests use the same key.
 	Next []byte `json:"next,omitempty"`
 }
 
-// Identity is a credential that was issued.
+// Identity is a credential that the hub has issued.
 type Identity struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
-	// Obtained is when it was, and RenewAfter how long after that it is to be renewed.
+	// Obtained is the time of issue by the agent's clock, and RenewAfter the time from then
+	// until the renewal.
 	Obtained   time.Time
 	RenewAfter time.Duration
 }
 
-// Open reads what a data directory has. With a secret that is encrypted, also what was
-// there before; Open fails with ErrKey if it was encrypted with another one.
+// Open reads the credential in a data directory. If secret is not empty, the file is
+// encrypted from then on, even if it was stored in plain text before. Open fails with ErrKey
+// if the file is encrypted with another secret.
 func Open(dir string, secret []byte) (*Keeper, error) {
 	k := &Keeper{dir: dir}
 	b, err := os.ReadFile(filepath.Join(dir, file))
@@ -90,63 +92,64 @@ func Open(dir string, secret []byte) (*Keeper, error) {
 	if !found {
 		return k, nil
 	}
-	return k, k.save(k.now)
+	return k, k.save(k.stored)
 }
 
 func (k *Keeper) read(b, secret []byte) (err error) {
 	if b, k.seal, err = unsealFile(b, secret); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(b, &k.now); err != nil {
+	if err := json.Unmarshal(b, &k.stored); err != nil {
 		return err
 	}
-	k.current, err = k.now.identity()
+	k.current, err = k.stored.identity()
 	return err
 }
 
-func (k kept) identity() (*Identity, error) {
-	if len(k.Certificate) == 0 {
-		return nil, nil //nolint:nilnil // nothing was issued yet
+func (s stored) identity() (*Identity, error) {
+	if len(s.Certificate) == 0 {
+		return nil, nil //nolint:nilnil // the hub has issued no certificate yet
 	}
-	cert, err := x509.ParseCertificate(k.Certificate)
+	cert, err := x509.ParseCertificate(s.Certificate)
 	if err != nil {
 		return nil, fmt.Errorf("parse the certificate: %w", err)
 	}
-	key, err := x509.ParseECPrivateKey(k.Key)
+	key, err := x509.ParseECPrivateKey(s.Key)
 	if err != nil {
 		return nil, fmt.Errorf("parse the key: %w", err)
 	}
 	if !key.PublicKey.Equal(cert.PublicKey) {
-		return nil, errors.New("the key is not that of the certificate")
+		return nil, errors.New("the private key does not match the certificate")
 	}
-	return &Identity{cert: cert, key: key, Obtained: k.Obtained, RenewAfter: k.RenewAfter}, nil
+	return &Identity{cert: cert, key: key, Obtained: s.Obtained, RenewAfter: s.RenewAfter}, nil
 }
 
-// Current is the credential to use; nil: none was issued yet.
+// Current returns the credential to use; nil if the hub has issued none yet.
 func (k *Keeper) Current() *Identity {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.current
 }
 
-// JoinedBy says whether the credential goes back to a join token.
+// JoinedBy reports whether the agent obtained its first credential with this join token.
 func (k *Keeper) JoinedBy(token string) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.current != nil && k.now.Join == digest(token)
+	return k.current != nil && k.stored.Join == digest(token)
 }
 
-// Request is a certificate request for the next credential. It is for the same key until
-// one has been issued, so that a request whose answer is lost can be made again.
+// Request returns a certificate request for the next credential. All requests use the same
+// key until a certificate has been issued, so that a request whose response was lost can be
+// repeated.
 func (k *Keeper) Request() ([]byte, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if len(k.now.Next) == 0 {
+	if len(k.stored.Next) == 0 {
 		key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 		if err != nil {
-			return nil, fmt.Errorf("make a key: %w", err)
+			return nil, fmt.Errorf("generate a key: %w", err)
 		}
-		next := k.now
+		next := k.stored
 		if next.Next, err = x509.MarshalECPrivateKey(key); err != nil {
 			return nil, fmt.Errorf("encode a key: %w", err)
 		}
@@ -154,34 +157,34 @@ func (k *Keeper) Request() ([]byte, error) {
 			return nil, err
 		}
 	}
-	key, err := x509.ParseECPrivateKey(k.now.Next)
+	key, err := x509.ParseECPrivateKey(k.stored.Next)
 	if err != nil {
 		return nil, fmt.Errorf("parse the next key: %w", err)
 	}
 	request, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	if err != nil {
-		return nil, fmt.Errorf("make a certificate request: %w", err)
+		return nil, fmt.Errorf("create a certificate request: %w", err)
 	}
 	return request, nil
 }
 
-// Take makes what the hub has issued the current credential, which is on disk when it
-// returns. token is the join token that it was issued for; empty: it is a renewal.
+// Take makes an issued certificate the current credential, which is on disk when Take
+// returns. token is the join token of an enrolment; it is empty for a renewal.
 func (k *Keeper) Take(issued wire.Issued, token string, now time.Time) (*Identity, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	next := k.now
-	next.Certificate, next.Key, next.Next = issued.Certificate, k.now.Next, nil
+	next := k.stored
+	next.Certificate, next.Key, next.Next = issued.Certificate, k.stored.Next, nil
 	next.Obtained, next.RenewAfter = now, max(issued.RenewAfter(), time.Second)
 	if token != "" {
 		next.Join = digest(token)
 	}
 	id, err := next.identity()
 	if err == nil && id == nil {
-		err = errors.New("there is no certificate")
+		err = errors.New("the response has no certificate")
 	}
 	if err != nil {
-		return nil, fmt.Errorf("take what the hub has issued: %w", err)
+		return nil, fmt.Errorf("accept the certificate that the hub issued: %w", err)
 	}
 	if err := k.save(next); err != nil {
 		return nil, err
@@ -190,7 +193,7 @@ func (k *Keeper) Take(issued wire.Issued, token string, now time.Time) (*Identit
 	return id, nil
 }
 
-func (k *Keeper) save(next kept) error {
+func (k *Keeper) save(next stored) error {
 	b, err := json.Marshal(next)
 	if err == nil {
 		b, err = sealFile(k.seal, b)
@@ -199,39 +202,39 @@ func (k *Keeper) save(next kept) error {
 		return fmt.Errorf("encode the agent's credential: %w", err)
 	}
 	if err := os.MkdirAll(k.dir, 0o700); err != nil {
-		return fmt.Errorf("keep the agent's credential: %w", err)
+		return fmt.Errorf("store the agent's credential: %w", err)
 	}
 	if err := atomicfile.WriteFile(filepath.Join(k.dir, file), b, 0o600); err != nil {
-		return fmt.Errorf("keep the agent's credential: %w", err)
+		return fmt.Errorf("store the agent's credential: %w", err)
 	}
-	k.now = next
+	k.stored = next
 	return nil
 }
 
-// TLS is the credential for a connection.
+// TLS returns the client certificate for a connection.
 func (i *Identity) TLS() tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{i.cert.Raw}, PrivateKey: i.key, Leaf: i.cert}
 }
 
-// Bearer is the credential as a bearer token.
+// Bearer returns the credential as a bearer token.
 func (i *Identity) Bearer(l key.Location) (string, error) {
 	return wire.NewBearer(string(l), i.cert.Raw, i.key)
 }
 
-// Renewal asks for the credential after this one.
+// Renewal returns the renewal message with a certificate request, signed with this credential.
 func (i *Identity) Renewal(request []byte) (wire.Renewal, error) {
 	return wire.NewRenewal(i.cert.Raw, request, i.key)
 }
 
-// Fingerprint names the credential among all that the agent ever has.
+// Fingerprint returns the digest of the certificate, which identifies the credential.
 func (i *Identity) Fingerprint() string { return digest(string(i.cert.Raw)) }
 
-// Ends is when the certificate does, by the hub's clock.
+// Ends returns the time at which the certificate expires, by the hub's clock.
 func (i *Identity) Ends() time.Time { return i.cert.NotAfter }
 
-// Due is how long after a time the credential is to be renewed. If the agent's clock says
-// that it was obtained in the future, it is not to be trusted, and neither is what it says
-// of how long ago that was.
+// Due returns the time from now until the renewal; 0 if it is due. It is also due if the
+// credential was obtained in the future: the agent's clock was set back, so the age of the
+// credential is unknown.
 func (i *Identity) Due(now time.Time) time.Duration {
 	age := now.Sub(i.Obtained)
 	if age < 0 {

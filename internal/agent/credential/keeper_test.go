@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// issuer signs what is asked for.
+// issuer issues a certificate for each request.
 type issuer struct {
 	t    *testing.T
 	key  *ecdsa.PrivateKey
@@ -76,56 +76,57 @@ func keyOf(t *testing.T, request []byte) []byte {
 	return csr.RawSubjectPublicKeyInfo
 }
 
-// TestKeeper takes a keeper through its life; at each step the process may be killed.
+// TestKeeper enrols and renews a credential, and reopens the directory after each step, as
+// after a kill of the process.
 func TestKeeper(t *testing.T) {
-	dir, by, now := filepath.Join(t.TempDir(), "data"), newIssuer(t), time.Now()
+	dir, ca, now := filepath.Join(t.TempDir(), "data"), newIssuer(t), time.Now()
 	k := open(t, dir)
 	if k.Current() != nil || k.JoinedBy("token") {
 		t.Fatal("a new directory has a credential")
 	}
-	asked := keyOf(t, request(t, k))
-	for range 2 { // killed before the answer is there
+	requested := keyOf(t, request(t, k))
+	for range 2 { // the process is killed before the response arrives
 		k = open(t, dir)
-		if again := keyOf(t, request(t, k)); !bytes.Equal(again, asked) {
-			t.Fatal("after a lost answer another key is asked for")
+		if again := keyOf(t, request(t, k)); !bytes.Equal(again, requested) {
+			t.Fatal("after a lost response the request has another key")
 		}
 	}
-	id, err := k.Take(by.issue(request(t, k)), "token", now)
+	id, err := k.Take(ca.issue(request(t, k)), "token", now)
 	if err != nil {
 		t.Fatal(err)
 	}
 	k = open(t, dir)
 	if got := k.Current(); got == nil || !bytes.Equal(got.cert.Raw, id.cert.Raw) || !k.JoinedBy("token") || k.JoinedBy("other") || k.JoinedBy("") {
-		t.Fatal("the credential is not on disk when it is used")
+		t.Fatal("the credential is not on disk after Take")
 	}
 	next := keyOf(t, request(t, k))
-	if bytes.Equal(next, asked) {
-		t.Fatal("the next credential is asked for the same key")
+	if bytes.Equal(next, requested) {
+		t.Fatal("the request for the next certificate has the key of the current one")
 	}
 	if _, err := k.Take(wire.Issued{Certificate: id.cert.Raw}, "", now); err == nil {
-		t.Error("the certificate of another key is taken")
+		t.Error("Take accepts the certificate of another key")
 	}
 	if _, err := k.Take(wire.Issued{}, "", now); err == nil {
-		t.Error("no certificate is taken")
+		t.Error("Take accepts a response without a certificate")
 	}
 	if open(t, dir).Current().cert.SerialNumber.Int64() != 1 {
-		t.Error("what was not taken is on disk")
+		t.Error("a rejected certificate is on disk")
 	}
-	if _, err := k.Take(by.issue(request(t, k)), "", now); err != nil || !open(t, dir).JoinedBy("token") || open(t, dir).Current().cert.SerialNumber.Int64() != 2 {
-		t.Errorf("renewed: %v", err)
+	if _, err := k.Take(ca.issue(request(t, k)), "", now); err != nil || !open(t, dir).JoinedBy("token") || open(t, dir).Current().cert.SerialNumber.Int64() != 2 {
+		t.Errorf("the credential was not renewed: %v", err)
 	}
 	if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
+		t.Errorf("the file has mode %v: %v", info.Mode(), err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, file), []byte("garbage"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, nil); err == nil {
-		t.Error("garbage is read")
+		t.Error("Open accepts a file that is not JSON")
 	}
 }
 
-// TestDue: how long ago a credential was obtained is what the clock says, if that can be.
+// TestDue checks the time until the renewal, also for a clock that was set back.
 func TestDue(t *testing.T) {
 	obtained := time.Unix(1_900_000_000, 0)
 	id := &Identity{Obtained: obtained, RenewAfter: time.Hour}
@@ -133,41 +134,41 @@ func TestDue(t *testing.T) {
 		0: time.Hour, 20 * time.Minute: 40 * time.Minute, time.Hour: 0, 24 * time.Hour: 0, -time.Second: 0, -1000 * time.Hour: 0,
 	} {
 		if got := id.Due(obtained.Add(after)); got != want {
-			t.Errorf("%s after: in %s, want %s", after, got, want)
+			t.Errorf("%s after the issue the renewal is due in %s, want %s", after, got, want)
 		}
 	}
 }
 
-// TestDiskFull: a credential that can't be kept is not used.
+// TestDiskFull checks that a credential that cannot be stored is not used.
 func TestDiskFull(t *testing.T) {
-	dir, by := t.TempDir(), newIssuer(t)
+	dir, ca := t.TempDir(), newIssuer(t)
 	k := open(t, dir)
-	if _, err := k.Take(by.issue(request(t, k)), "token", time.Now()); err != nil {
+	if _, err := k.Take(ca.issue(request(t, k)), "token", time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	asked := request(t, k)
-	// Nothing can be written where a directory is in the way.
+	requested := request(t, k)
+	// A directory with the name of the temporary file makes writing fail.
 	if err := os.Mkdir(filepath.Join(dir, file+".new"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Take(by.issue(asked), "", time.Now()); err == nil || k.Current().cert.SerialNumber.Int64() != 1 {
-		t.Errorf("%v; it goes on with %d", err, k.Current().cert.SerialNumber)
+	if _, err := k.Take(ca.issue(requested), "", time.Now()); err == nil || k.Current().cert.SerialNumber.Int64() != 1 {
+		t.Errorf("Take returned %v; the current certificate is number %d, want an error and number 1", err, k.Current().cert.SerialNumber)
 	}
 	if err := os.Remove(filepath.Join(dir, file+".new")); err != nil {
 		t.Fatal(err)
 	}
-	if again := request(t, k); !bytes.Equal(keyOf(t, again), keyOf(t, asked)) {
-		t.Error("after that another key is asked for")
+	if again := request(t, k); !bytes.Equal(keyOf(t, again), keyOf(t, requested)) {
+		t.Error("after the failure the request has another key")
 	}
 }
 
-// TestSealed: with a secret nothing of a credential can be read, also of one that was there
-// before, and without that secret it is not used.
+// TestSealed checks that with a secret the file is encrypted, also one that was stored in
+// plain text before, and that it cannot be opened without that secret.
 func TestSealed(t *testing.T) {
 	secret, other := []byte("a secret from elsewhere"), []byte("another secret from elsewhere")
-	dir, by := t.TempDir(), newIssuer(t)
+	dir, ca := t.TempDir(), newIssuer(t)
 	plain := open(t, dir)
-	id, err := plain.Take(by.issue(request(t, plain)), "token", time.Now())
+	id, err := plain.Take(ca.issue(request(t, plain)), "token", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,26 +186,26 @@ func TestSealed(t *testing.T) {
 	}
 	encoded := []byte(base64.StdEncoding.EncodeToString(key))
 	if !bytes.Contains(read(), encoded) {
-		t.Fatal("without a secret the key is not in the file: the test looks for the wrong thing")
+		t.Fatal("without a secret the file does not contain the encoded key: the test searches for the wrong bytes")
 	}
-	for range 2 { // what was there before, and what a restart finds
+	for range 2 { // first a file in plain text, then an encrypted one
 		k, err := Open(dir, secret)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if now := k.Current(); !bytes.Equal(now.cert.Raw, id.cert.Raw) || !k.JoinedBy("token") {
-			t.Fatal("it is another credential")
+			t.Fatal("the opened credential is not the stored one")
 		}
 		if b := read(); bytes.Contains(b, encoded) || bytes.Contains(b, []byte("certificate")) {
-			t.Fatalf("%s", b)
+			t.Fatalf("the file is not encrypted: %s", b)
 		}
-		if id, err = k.Take(by.issue(request(t, k)), "", time.Now()); err != nil {
+		if id, err = k.Take(ca.issue(request(t, k)), "", time.Now()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, wrong := range [][]byte{nil, other} {
 		if _, err := Open(dir, wrong); !errors.Is(err, ErrKey) {
-			t.Errorf("with %q: %v", wrong, err)
+			t.Errorf("opened with secret %q: %v, want ErrKey", wrong, err)
 		}
 	}
 	damaged := bytes.Replace(read(), []byte(`"sealed":"`), []byte(`"sealed":"AAAA`), 1)
@@ -212,6 +213,6 @@ func TestSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(dir, secret); err == nil || errors.Is(err, ErrKey) {
-		t.Errorf("damaged: %v", err)
+		t.Errorf("opened a damaged file: %v, want another error than ErrKey", err)
 	}
 }

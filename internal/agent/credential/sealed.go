@@ -9,21 +9,21 @@ import (
 	"orrery.dev/orrery/internal/agent/diskkey"
 )
 
-// sealUse is what the key of the file is derived for.
+// sealUse is the purpose of the key of the file, an input of its derivation.
 const sealUse = "orrery-agent credential"
 
-// ErrKey says that the credential is encrypted with another key than the one given, or that
-// none was given.
+// ErrKey is returned when the credential is encrypted with a key other than the given one, or
+// when no key is given for an encrypted credential.
 var ErrKey = errors.New("it is encrypted with another key")
 
-// sealedFile is a file that is encrypted.
+// sealedFile is the content of an encrypted file.
 type sealedFile struct {
 	Salt   []byte `json:"salt"`
 	ID     []byte `json:"id"`
 	Sealed []byte `json:"sealed"`
 }
 
-// sealFile encrypts what a file is to have; without a key that stays as it is.
+// sealFile encrypts the content of a file; without a key it returns the content unchanged.
 func sealFile(key *diskkey.Key, b []byte) ([]byte, error) {
 	if key == nil {
 		return b, nil
@@ -31,8 +31,8 @@ func sealFile(key *diskkey.Key, b []byte) ([]byte, error) {
 	return json.Marshal(sealedFile{key.Salt, key.ID, key.Seal(b, []byte(file))})
 }
 
-// unsealFile decrypts what a file has, and returns the key that it is encrypted by; nil: by
-// none.
+// unsealFile decrypts the content of a file and returns the key that encrypts it; nil if the
+// file is not encrypted.
 func unsealFile(b, secret []byte) ([]byte, *diskkey.Key, error) {
 	var f sealedFile
 	if err := json.Unmarshal(b, &f); err != nil || len(f.Sealed) == 0 {
