@@ -41,40 +41,40 @@ type Agent struct {
 	store  *store.Store
 	engine *worklist.Worklist
 	gate   *observe.Gate
-	tenure *fencing.Fence
-	mark   *fencing.Mark // nil: the agent is of a shard
-	// begun is set when the agent acts after its start, and aged when its store is older than the
-	// target.
+	fence  *fencing.Fence
+	mark   *fencing.Mark // nil if the agent has a shard
+	// begun is set when the agent starts to change the target, and aged when its store turns out
+	// to be older than the target.
 	begun, aged atomic.Bool
 	// running ends with the agent, and refuse ends it.
-	running context.Context //nolint:containedctx // it is that of Run
+	running context.Context //nolint:containedctx // the context of Run
 	refuse  context.CancelCauseFunc
 	// yield ends the fence of an agent that another one has superseded.
 	yield     context.CancelFunc
 	reporter  *hubclient.Reporter
 	announcer *hubclient.Announcer
-	looks     *hubclient.Inspector
+	inspector *hubclient.Inspector
 	purge     *orphans.Purge
-	survey    *orphans.Scanner
-	heritage  *orphans.Takeover
-	census    *upsync.Syncer
+	scanner   *orphans.Scanner
+	takeover  *orphans.Takeover
+	upsync    *upsync.Syncer
 	watchers  *observe.Observers
 	prover    *hubclient.Prover
-	shared    *hubclient.Namespaces // nil: the agent has the whole location
+	shared    *hubclient.Namespaces // nil if the agent has the whole location
 	state     *hubclient.State
-	// keeper has the credential and renewer keeps it good; nil: the client needs none.
+	// keeper stores the credential and renewer renews it; both are nil if the client needs none.
 	keeper  *credential.Keeper
 	renewer *hubclient.Renewer
 }
 
-// New makes an agent; it does nothing before Run. Any number may run in one
+// New returns an agent; it does nothing before Run. Several agents may run in one
 // process, each with its own data directory.
 func New(c Config) (*Agent, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
 	}
 	if c.Workers == 0 {
-		c.Workers = kubeclient.MostWorkers
+		c.Workers = kubeclient.MaxWorkers
 	}
 	a := &Agent{config: c, log: c.Logger, metrics: newMetrics(), ready: make(chan struct{}), engine: worklist.New()}
 	if a.log == nil {
@@ -96,18 +96,18 @@ func New(c Config) (*Agent, error) {
 	return a, nil
 }
 
-// Ready is closed once the agent enforces what its store holds, whether or not the
-// hub can be reached.
+// Ready returns a channel that is closed once the agent applies the desired objects in its store,
+// whether or not the hub can be reached.
 func (a *Agent) Ready() <-chan struct{} { return a.ready }
 
-// Run works until ctx ends. It returns an error if the agent could not start, or could
+// Run runs the agent until ctx ends. It returns an error if the agent could not start, or could
 // not close its store or write its last status. It may be called once.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := a.open(); err != nil {
 		return err
 	}
 	if !a.store.Encrypted() {
-		a.log.Warn("the store is not encrypted: it has what the cluster is to have, Secrets included; give a key by --store-key-file")
+		a.log.Warn("the store is not encrypted: it contains the desired objects, including Secrets; give a key with --store-key-file")
 	}
 	defer func() { err = errors.Join(err, a.store.Close()) }()
 	if err := a.openCredential(); err != nil {
@@ -135,17 +135,17 @@ func (a *Agent) openCredential() (err error) {
 	return err
 }
 
-// open opens the store and loads what it holds. If loading fails, it opens the store
-// once more, which checks it and sets it aside if it is damaged.
+// open opens the store and loads its content. If loading fails, it opens the store
+// once more; this checks the store, and sets it aside if it is damaged.
 func (a *Agent) open() (err error) {
 	for range 2 {
 		if a.store, err = store.Open(a.config.DataDir, key.Location(a.config.Join.Location), a.config.StoreKey, a.log); err != nil {
 			return err
 		}
 		a.engine = worklist.New()
-		was := a.store.Meta().Shard
+		previous := a.store.Meta().Shard
 		if err = a.store.Serve(a.config.Shard); err == nil {
-			a.build(was)
+			a.build(previous)
 			if err = a.store.Load(a.load); err == nil {
 				return nil
 			}
@@ -155,16 +155,16 @@ func (a *Agent) open() (err error) {
 	return err
 }
 
-// load makes the engine know what the store holds.
+// load initializes the worklist and the gate from the store.
 func (a *Agent) load() error {
 	a.identify()
 	a.gate.SetHalt(a.store.Halt)
 	return a.engine.Load(a.store)
 }
 
-// build makes the parts that go by the store. was is the part of the location that the agent
-// had before.
-func (a *Agent) build(was key.Shard) {
+// build creates the components that depend on the store. previous is the shard of the agent's
+// previous run.
+func (a *Agent) build(previous key.Shard) {
 	a.state = hubclient.NewState()
 	a.engine.Worked = func(took time.Duration) { a.metrics.work.Observe(took.Seconds()) }
 	link := a.link()
@@ -180,12 +180,12 @@ func (a *Agent) build(was key.Shard) {
 		})
 		marker = a.mark
 	}
-	a.tenure = fencing.New(fencing.Config{
-		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, Was: was != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
+	a.fence = fencing.New(fencing.Config{
+		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, Was: previous != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
 		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
-		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0 && a.store.Meta().Moves == 0, FromWhole: was.Whole(),
+		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0 && a.store.Meta().Moves == 0, FromWhole: previous.Whole(),
 	})
-	a.target.Guard(a.tenure.Held)
+	a.target.Guard(a.fence.Held)
 	a.gate.Identity = observe.NewIdentity(a.engine, a.store, a.target, a.log).Confirm
 	age := observe.NewAge(a.store, a.config.Shard, a.state.Proves, a.surpassed, a.log)
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, age, a.log)
@@ -196,26 +196,27 @@ func (a *Agent) build(was key.Shard) {
 	}
 	a.announcer = hubclient.NewAnnouncer(link, a.target, a.announcement, a.watchers.Served)
 	a.purge = orphans.NewPurge(a.engine, a.target, a.store, a.log)
-	a.heritage = orphans.NewTakeover(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
-	a.census = upsync.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
-	a.survey = orphans.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
-	a.watchers.Rewound = a.metrics.rewound(a.survey.Again)
+	a.takeover = orphans.NewTakeover(a.engine, a.target, a.store, a.state, a.prover, a.gate, a.log)
+	a.upsync = upsync.New(a.engine, a.store, a.target, a.gate, a.reporter, a.log)
+	a.scanner = orphans.New(a.engine, a.target, a.store, a.state, a.gate, a.log)
+	a.watchers.Rewound = a.metrics.rewound(a.scanner.Again)
 }
 
-// reports returns true if this agent is the one to report: of several of a shard the acting one,
-// whatever the others knew when they began.
+// reports reports whether this agent may send reports: of several agents of a shard, only the one
+// that holds the Lease, even if others have unsent reports from their start.
 func (a *Agent) reports() bool {
 	if !a.begun.Load() || a.aged.Load() || a.store.Meta().Newer != "" {
-		return false // what the hub has may be newer
+		return false // the hub's reports may be newer
 	}
 	if a.config.Shard.Whole() {
 		return true
 	}
-	_, _, err := a.tenure.Held()
+	_, _, err := a.fence.Held()
 	return err == nil
 }
 
-// taken notes why the agent may not act, by what stands at the cluster; empty: it may.
+// taken records the reason why the Leases at the cluster forbid the agent to act; empty if they
+// allow it.
 func (a *Agent) taken(why string) {
 	a.gate.SetTaken(why)
 	if why == "" {
@@ -223,14 +224,14 @@ func (a *Agent) taken(why string) {
 	}
 }
 
-// link is what each part that speaks to the hub needs.
+// link returns the dependencies of the components that send requests to the hub.
 func (a *Agent) link() hubclient.Link {
 	return hubclient.Link{Client: a.hub, Store: a.store, State: a.state, Log: a.log}
 }
 
-// work runs all parts until ctx ends, and returns when they have. What is in the
-// store's queue then is still written. It returns an error if the hub refuses to let the
-// agent join.
+// work runs all components until ctx ends, and returns when they have ended. Queued commits of
+// the store are still written. It returns an error if the hub rejects the join token, or if the
+// agent must start again.
 func (a *Agent) work(ctx context.Context) (err error) {
 	ctx, refuse := context.WithCancelCause(ctx)
 	defer refuse(nil)
@@ -241,15 +242,15 @@ func (a *Agent) work(ctx context.Context) (err error) {
 		Store: a.store, Engine: a.engine, Target: a.target, Gate: a.gate, State: a.state, Prover: a.prover, Reporter: a.reporter, Namespaces: a.shared,
 		Repairs: a.metrics.repairs, Contested: a.metrics.contested, MutatedRetry: a.config.MutatedRetry, Log: a.log,
 	})
-	a.looks = hubclient.NewInspector(a.link(), r.Look)
-	var parts, disk sync.WaitGroup
+	a.inspector = hubclient.NewInspector(a.link(), r.Look)
+	var tasks, disk sync.WaitGroup
 	diskCtx, stopDisk := context.WithCancel(context.WithoutCancel(ctx))
 	disk.Go(func() { a.store.Run(diskCtx) })
 	defer disk.Wait()
 	defer stopDisk()
 	defer a.engine.Stop()
 	defer func() {
-		parts.Wait()
+		tasks.Wait()
 		a.release(context.WithoutCancel(ctx))
 		if refused := (*hubclient.JoinError)(nil); errors.As(context.Cause(ctx), &refused) {
 			err = refused
@@ -259,35 +260,35 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	}()
 
 	for range a.config.Workers {
-		parts.Go(func() { r.Work(ctx) })
+		tasks.Go(func() { r.Work(ctx) })
 	}
 	s := hubclient.NewSession(a.link(), follower{a}, a.reporter, a.metrics.frames, a.metrics.sessions)
-	parts.Go(func() { a.gate.Run(ctx) })
-	parts.Go(func() { a.begin(ctx) })
-	parts.Go(func() { keepFence(ctx, fenced, a.config.Shard, a.tenure, a.store, a.release) })
+	tasks.Go(func() { a.gate.Run(ctx) })
+	tasks.Go(func() { a.begin(ctx) })
+	tasks.Go(func() { keepFence(ctx, fenced, a.config.Shard, a.fence, a.store, a.release) })
 	if a.mark != nil {
-		parts.Go(func() { a.mark.Run(ctx) })
+		tasks.Go(func() { a.mark.Run(ctx) })
 	}
-	parts.Go(func() { a.watchers.Run(ctx) })
-	parts.Go(func() { a.reporter.Run(ctx) })
-	parts.Go(func() { s.Run(ctx) })
-	parts.Go(func() { hubclient.NewMover(a.hub).Run(ctx) })
-	parts.Go(func() { a.keepStatus(ctx) })
-	parts.Go(func() { a.announcer.Run(ctx) })
-	parts.Go(func() { a.purge.Run(ctx) })
-	parts.Go(func() { a.survey.Run(ctx) })
-	parts.Go(func() { a.heritage.Run(ctx) })
-	parts.Go(func() { a.census.Run(ctx) })
-	parts.Go(func() { a.prover.Run(ctx) })
+	tasks.Go(func() { a.watchers.Run(ctx) })
+	tasks.Go(func() { a.reporter.Run(ctx) })
+	tasks.Go(func() { s.Run(ctx) })
+	tasks.Go(func() { hubclient.NewMover(a.hub).Run(ctx) })
+	tasks.Go(func() { a.keepStatus(ctx) })
+	tasks.Go(func() { a.announcer.Run(ctx) })
+	tasks.Go(func() { a.purge.Run(ctx) })
+	tasks.Go(func() { a.scanner.Run(ctx) })
+	tasks.Go(func() { a.takeover.Run(ctx) })
+	tasks.Go(func() { a.upsync.Run(ctx) })
+	tasks.Go(func() { a.prover.Run(ctx) })
 	if a.shared != nil {
-		parts.Go(func() { a.shared.Run(ctx) })
+		tasks.Go(func() { a.shared.Run(ctx) })
 	}
-	parts.Go(func() { a.looks.Run(ctx) })
-	parts.Go(func() {
+	tasks.Go(func() { a.inspector.Run(ctx) })
+	tasks.Go(func() {
 		(&trust{store: a.store, engine: a.engine, state: a.state, log: a.log, landed: follower{a}.Landed}).run(ctx)
 	})
 	if a.renewer != nil {
-		parts.Go(func() {
+		tasks.Go(func() {
 			if err := a.renewer.Run(ctx); err != nil {
 				refuse(err)
 			}
@@ -304,36 +305,36 @@ func (a *Agent) work(ctx context.Context) (err error) {
 	return nil
 }
 
-// errOutdated ends an agent whose store another agent of the shard has made worthless.
+// errOutdated ends an agent of whose shard another agent has changed the objects meanwhile.
 var errOutdated = errors.New("another agent has had the shard with another store since: start the agent again, which begins with a new one")
 
-// outdated ends the agent for a reason why its store is worthless: the next start begins with a
-// new one.
+// outdated marks the store as outdated and ends the agent with the reason: the next start uses a
+// new store.
 func (a *Agent) outdated(why error) {
 	if err := a.store.Submit(a.running, &store.Commit{
 		Do: func(t *store.Tx) error { t.Outdate(); return nil }, Done: func() { a.refuse(why) }, Urgent: true,
 	}); err != nil {
-		a.log.Debug("the store has not noted that it is outdated", "error", err)
+		a.log.Debug("the store could not be marked as outdated", "error", err)
 	}
 }
 
-// release lets go of the agent's Lease, so that another need not wait until it ends: unless the cluster may
-// still carry out a request of the agent. It has the other Lease name the last state of the store.
+// release releases the agent's Lease, so that another agent need not wait until it expires, unless the cluster may
+// still carry out a write of the agent. It also writes the last state of the store to the Lease that names it.
 func (a *Agent) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, releaseTimeout)
 	defer cancel()
 	if !a.target.Unanswered() {
-		a.tenure.Release(ctx)
+		a.fence.Release(ctx)
 	}
 	if a.mark == nil {
 		return
 	}
 	if err := a.mark.Write(ctx, true); err != nil {
-		a.log.Debug("the Lease that names the store is not written at the end", "error", err)
+		a.log.Debug("the Lease that names the store could not be written at the end", "error", err)
 	}
 }
 
-// holder is who holds the Lease of this process: no other has the same.
+// holder returns a holder identity for the Leases of this process, which no other process has.
 func holder() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -342,12 +343,12 @@ func holder() string {
 	return host + "_" + rand.Text()
 }
 
-// follower tells the agent's parts what the session hears from the hub.
+// follower passes the events of a session to the agent's components.
 type follower struct{ *Agent }
 
-// Greeted takes over what a hello says of the location. anew says that the hello is of
-// another log, which was accepted: then every desired object gets a turn, so that the
-// target's objects name the new log. The owner changes before any of them is written.
+// Greeted applies the hello's data about the location. If anew is set, the hello is from another
+// log that was accepted: then every desired object is enqueued, so that the target's objects name
+// the new log. The owner changes before any of them is written.
 func (a follower) Greeted(anew bool) {
 	if a.store.Meta().Newer != "" {
 		a.outdated(errOlder)
@@ -360,14 +361,14 @@ func (a follower) Greeted(anew bool) {
 		a.gate.SetHalt(a.store.Halt)
 	}
 	a.identify()
-	a.census.Changed()
+	a.upsync.Changed()
 	if anew {
 		a.engine.Push((*worklist.Item).Desired)
 	}
 }
 
-// Opened resumes what waited for a session, or, with known, what waited until the
-// session's desired content is known.
+// Opened resumes the tasks that wait for a session, or, with known, those that wait until the
+// session's desired objects are known.
 func (a follower) Opened(known bool) {
 	if !known {
 		a.prover.Again()
@@ -378,44 +379,44 @@ func (a follower) Opened(known bool) {
 	a.announcer.SessionBegan()
 }
 
-// Landed takes note of what frames changed in the store.
+// Landed handles entries that frames have changed in the store.
 func (a follower) Landed(all []store.Touched) {
-	if m := a.store.Meta(); m.Unsent > 0 || !m.ReportsAgreed { // frames alone can make reports unsent, or the hub's others than ours
+	if m := a.store.Meta(); m.Unsent > 0 || !m.ReportsAgreed { // frames can make reports unsent, or make hub and agent differ in their reports
 		a.reporter.Changed()
 	}
 	a.gate.SetHalt(a.store.Halt)
 	a.engine.Touch(all)
-	a.census.Changed()
+	a.upsync.Changed()
 }
 
-// Superseded halts the agent for good, since another one has joined the location.
+// Superseded halts the agent permanently, since another one has joined the location.
 func (a follower) Superseded(credential string) {
 	a.gate.Stop(store.Superseded)
 	a.yield()
 	a.record(func(t *store.Tx) { store.Supersede(t, credential) }, func() {})
 }
 
-// Asked has what the hub asks answered.
-func (a follower) Asked(q wire.Look) { a.looks.Asked(q) }
+// InspectRequested enqueues an inspect request of the hub.
+func (a follower) InspectRequested(q wire.Look) { a.inspector.Enqueue(q) }
 
-// identify tells the engine as whom the location owns objects at the target, once the
-// location's UID is known.
+// identify sets the owner in the ownership metadata of the location's objects, once the location's
+// UID is known.
 func (a *Agent) identify() {
-	if uid := a.store.Meta().LocationUID; uid != "" { // of the last hello that was accepted
+	if uid := a.store.Meta().LocationUID; uid != "" { // from the last accepted hello
 		self := ownership.NewOwner(key.Location(a.config.Join.Location), uid)
-		a.tenure.Identify(self)
+		a.fence.Identify(self)
 		a.engine.Identify(self)
 	}
 }
 
-// begin has the agent act after its start, once it knows whether its store is older than the target:
-// each kind was listed, and the hub was reached or can't be. A hub that does not answer, and a kind
-// that can't be listed, hold it up for a bounded time. A new store has nothing to act by.
+// begin allows the agent to act after its start, once it is known whether the store is older than the
+// target: each kind was listed, and a session was opened or failed. A hub that does not respond, and a
+// kind that cannot be listed, delay it for a bounded time. An empty store delays nothing.
 func (a *Agent) begin(ctx context.Context) {
 	started := time.Now()
 	reached := started
 	for a.store.Meta().Newest() > 0 && ctx.Err() == nil {
-		if !a.gate.Reached() { // no list can come
+		if !a.gate.Reached() { // the target cannot be listed
 			reached = time.Now()
 		}
 		if (a.state.Tried() || time.Since(started) >= sessionWithin) && (a.engine.Count().Listed() || time.Since(reached) >= listsWithin) {
@@ -428,13 +429,13 @@ func (a *Agent) begin(ctx context.Context) {
 	a.reporter.Changed()
 }
 
-// surpassed notes that an object at the target was written at a place that the store has not reached.
+// surpassed is called for an object at the target whose log position is later than the store's.
 func (a *Agent) surpassed(id key.Identity, log ownership.Pair) {
 	a.older(fmt.Sprintf("%s at the cluster was written at %s in the log, which is newer than all that the store has (%d)", id, log, a.store.Meta().Newest()))
 }
 
-// older notes what at the target shows that the store is older than that. Nothing is changed before
-// a session: then the hub has let this agent in, and it begins again.
+// older records the evidence at the target that the store is older than the target. The agent changes
+// nothing until a session with the hub shows that it may act; then it starts again with a new store.
 func (a *Agent) older(newer string) {
 	if a.aged.Swap(true) {
 		return
@@ -443,14 +444,14 @@ func (a *Agent) older(newer string) {
 		"newer", newer)
 	a.gate.Stop(newer)
 	a.record(func(t *store.Tx) { store.Doubt(t, newer) }, func() {
-		if a.state.Assures() { // or else the hello finds the note
-			go a.outdated(errOlder) // the store runs this
+		if a.state.Assures() { // otherwise Greeted finds the record
+			go a.outdated(errOlder) // in a goroutine, since the store calls this function
 		}
 	})
 }
 
-// record has the store keep why the agent is halted, as often as it takes. done is called once it
-// has.
+// record stores the reason why the agent is halted. It retries until that succeeds, and then calls
+// done.
 func (a *Agent) record(do func(*store.Tx), done func()) {
 	halted := func() {
 		a.gate.SetHalt(a.store.Halt)
@@ -462,7 +463,7 @@ func (a *Agent) record(do func(*store.Tx), done func()) {
 		if err := a.store.Submit(a.running, &store.Commit{
 			Do: func(t *store.Tx) error { do(t); return nil }, Done: halted, Failed: again, Urgent: true,
 		}); err != nil {
-			a.log.Debug("the store does not keep why the agent is halted", "error", err)
+			a.log.Debug("the reason why the agent is halted could not be stored", "error", err)
 		}
 	}
 	try()

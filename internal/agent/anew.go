@@ -2,15 +2,16 @@ package agent
 
 import "context"
 
-// RunAnew runs an agent. If its store turns out to be older than the target, another agent of the same
-// configuration runs with a new store, or with the same one if that can be written again. next is called with each such agent before it runs.
+// RunAnew runs an agent. If its store turns out to be older than the target, RunAnew runs another agent with the same
+// configuration and a new store. If a failed store can be written again, it runs another agent with that store. next
+// is called with each further agent before it runs.
 func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 	for {
 		err := a.Run(ctx)
 		if !beginsAgain(err) || ctx.Err() != nil {
 			return err
 		}
-		a.log.Warn("the agent begins again", "why", err)
+		a.log.Warn("the agent starts again", "why", err)
 		again, err := successor(ctx, a)
 		if err != nil {
 			return err
@@ -20,8 +21,8 @@ func RunAnew(ctx context.Context, a *Agent, next func(*Agent)) error {
 	}
 }
 
-// successor makes another agent of the same configuration. It reads the files of the cluster's configuration
-// again, which can hang with their file system, until ctx ends.
+// successor returns another agent with the same configuration. It reads the files of the cluster's configuration
+// again. It returns when ctx ends, even if the file system of these files does not respond.
 func successor(ctx context.Context, a *Agent) (*Agent, error) {
 	type result struct {
 		agent *Agent
@@ -31,7 +32,7 @@ func successor(ctx context.Context, a *Agent) (*Agent, error) {
 	go func() {
 		config := a.config
 		config.Given = false
-		if config.ReloadTarget != nil { // the files that the first configuration names can be gone
+		if config.ReloadTarget != nil { // the files that the first configuration names may have been deleted
 			if target, err := config.ReloadTarget(); err == nil && target.Host == config.Target.Host {
 				config.Target = target
 			}

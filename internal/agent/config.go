@@ -16,48 +16,49 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Config is what an agent needs.
+// Config is the configuration of an agent.
 type Config struct {
-	// Join says which hub to follow, for which location. Its token is traded for a
-	// credential, which the data directory keeps, unless one goes back to it already.
+	// Join names the hub and the location. Its token is exchanged for a credential, which is
+	// stored in the data directory, unless the agent has already joined with this token.
 	Join wire.Join
-	// Given says that Join is new with this start: then it is an error if it is refused,
-	// even if there is a credential from before.
+	// Given reports whether Join is new with this start: then its rejection is an error,
+	// even if there is an earlier credential.
 	Given bool
-	// Target is the cluster to map to. Client-side rate limits in it are ignored.
+	// Target is the agent's cluster. Client-side rate limits in it are ignored.
 	Target *rest.Config
 	// ReloadTarget returns the configuration of the same cluster as it is now: credentials change while the
 	// agent runs. It may be called from any goroutine. Nil: Target never changes.
 	ReloadTarget func() (*rest.Config, error)
 	// DataDir holds the store. It is created readable by its owner only.
 	DataDir string
-	// StoreKey is a secret of at least store.MinKey bytes by which the store is encrypted,
-	// and the agent's credential. Nil: they are not.
+	// StoreKey is a secret of at least store.MinKey bytes with which the store and the agent's
+	// credential are encrypted; nil if they are not encrypted.
 	StoreKey []byte
-	// Version is the agent's own version, as the hub is told.
+	// Version is the agent's version, which is reported to the hub.
 	Version string
-	// Logger gets no secrets. Nil: nothing is logged.
+	// Logger receives no secrets. Nil: nothing is logged.
 	Logger *slog.Logger
 	// Metrics, if not nil, gets the agent's collectors when Run starts.
 	Metrics prometheus.Registerer
-	// Workers bounds how many objects are worked on at once; the actual number adapts
-	// to the target. Zero: a default that suits one API server.
+	// Workers bounds the number of concurrent workers; the actual number adapts to the
+	// target. Zero: a default that suits one API server.
 	Workers int
-	// Proxy is by which proxy the hub is reached.
+	// Proxy is the proxy to the hub.
 	Proxy hubclient.Proxy
-	// Shard is the part of the location that the agent has. If that is not the whole, it acts
-	// only while it holds a Lease in LeaseNamespace at the target, which counts as held for
-	// LeaseDuration unless it is renewed, and else only while there is none there; zero: a
-	// default. Both must be the same for all agents of a location.
+	// Shard is the agent's shard of the location. If it is not the whole location, the agent
+	// acts only while it holds a Lease in LeaseNamespace at the target, which expires after
+	// LeaseDuration unless it is renewed. An agent of the whole location acts only while no
+	// such Lease is held. Zero values stand for defaults; both must be the same for all agents
+	// of a location.
 	Shard          key.Shard
 	LeaseNamespace string
 	LeaseDuration  time.Duration
-	// MutatedRetry is the first wait before an object that admission at the target has
-	// changed is applied again. It doubles each time, up to a bound. Zero: a default.
+	// MutatedRetry is the first wait before an object is applied again that admission at the
+	// target has changed. It doubles each time, up to a bound. Zero: a default.
 	MutatedRetry time.Duration
 }
 
-// Validate returns what is missing or wrong, nil if nothing is.
+// Validate returns an error if a field is missing or invalid.
 func (c *Config) Validate() error {
 	switch {
 	case c.Target == nil:

@@ -1,17 +1,17 @@
-// Package agent is the agent: it keeps one cluster, the target, equal to what
-// a hub desires at its location, reports what happens there, and goes on doing
-// so from its store on disk while the hub cannot be reached.
+// Package agent keeps one cluster, the target, equal to the objects that a hub
+// desires at its location, and reports their state. While the hub cannot be
+// reached, it continues with the desired objects in its store on disk.
 //
-// A session with the hub (package hubclient) writes desired state to the store (package
-// store); a level-triggered reconciler (package reconcile) reads it from there, one
-// identity at a time, compares it with the record of what was applied and with what is
-// observed at the target (package kubeclient), and does what package decide says; its
-// reports go back through the store. What is desired, recorded and reported is on disk; in memory is
-// only what is observed (package worklist, which packages observe and orphans tell). Package
-// ownership tells which objects are the agent's, package fields which of their values.
+// A session with the hub (package hubclient) writes desired objects to the store (package
+// store). A level-triggered reconciler (package reconcile) reads them, one identity at a time,
+// compares them with the record of the last applied state and with the object at the target
+// (package kubeclient), and carries out the decision of package decide. Its reports are sent
+// from the store. Desired objects, records and reports are on disk; only observations are in
+// memory (package worklist, which packages observe and orphans update). Package ownership
+// determines which objects belong to the agent, package fields which of their values.
 //
 // The package must never delete an object at the target unless the store's intake has
-// accepted the deletion, never touch an object that does not prove to be the agent's,
+// accepted the deletion, never change an object without proof that it belongs to the agent,
 // and never hold a cache of objects. It links neither the hub, nor an API server, nor
 // etcd.
 package agent

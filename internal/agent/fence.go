@@ -10,12 +10,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// releaseTimeout bounds how long the agent tries to let go of its Lease when it stops.
+// releaseTimeout bounds the release of the agent's Lease at its stop.
 const releaseTimeout = 3 * time.Second
 
-// keepFence keeps what lets an agent act until ctx ends. If another agent of the shard has superseded
-// it, as fenced or the store reports, it lets go of its Lease, which the other waits for, and takes
-// none.
+// keepFence runs the fence until ctx ends. After another agent of the shard has superseded this one,
+// which the end of fenced or the store reports, it releases the Lease, for which the other agent
+// waits, and acquires none.
 func keepFence(ctx, fenced context.Context, shard key.Shard, fence *fencing.Fence, st *store.Store, release func(context.Context)) {
 	if shard.Whole() {
 		fence.Run(ctx)

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// metrics are one agent's. They are registered only if Config.Metrics is set.
+// metrics are the metrics of one agent. They are registered only if Config.Metrics is set.
 type metrics struct {
 	requests  *prometheus.CounterVec
 	repairs   prometheus.Counter
@@ -17,9 +17,9 @@ type metrics struct {
 	reports   prometheus.Counter
 	sessions  prometheus.Counter
 	rewinds   prometheus.Counter
-	// work is how long objects wait for their turn and take in it.
+	// work measures the time of an object from its enqueueing to the end of its reconciliation.
 	work prometheus.Histogram
-	// registered are all collectors that are.
+	// registered are the registered collectors.
 	registered []prometheus.Collector
 }
 
@@ -52,7 +52,7 @@ func (m *metrics) request(verb string, code int) {
 	m.requests.WithLabelValues(verb, strconv.Itoa(code)).Inc()
 }
 
-// rewound counts a list whose revision went back, and then has the cluster searched.
+// rewound returns a function that counts a list whose revision decreased, and then calls search.
 func (m *metrics) rewound(search func(context.Context)) func(context.Context) {
 	return func(ctx context.Context) {
 		m.rewinds.Inc()
@@ -60,7 +60,7 @@ func (m *metrics) rewound(search func(context.Context)) func(context.Context) {
 	}
 }
 
-// register registers the counters, which version it is, and gauges of what status returns.
+// register registers the counters, the version, and gauges of the fields that status returns.
 func (m *metrics) register(r prometheus.Registerer, version string, status func() Status) error {
 	gauge := func(name, help string, value func(Status) float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help},
@@ -87,10 +87,10 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 		gauge("orrery_agent_revision", "Revision of the last mark.", func(s Status) float64 { return float64(s.Revision) }),
 		gauge("orrery_agent_desired_objects", "Objects that are desired at the location.", func(s Status) float64 { return float64(s.Desired) }),
 		gauge("orrery_agent_queue_length", "Objects that wait for a worker.", func(s Status) float64 { return float64(s.Queued) }),
-		gauge("orrery_agent_deferred", "Changes that wait for proof of lineage.", func(s Status) float64 { return float64(s.Deferred) }),
+		gauge("orrery_agent_deferred", "Changes that wait for proof that the hub's log continues the previous one.", func(s Status) float64 { return float64(s.Deferred) }),
 		gauge("orrery_agent_unsent_reports", "Reports that the hub does not have yet.", func(s Status) float64 { return float64(s.Unsent) }),
 		gauge("orrery_agent_guarded", "Removals that wait for a confirmation.", func(s Status) float64 { return float64(s.Guarded) }),
-		gauge("orrery_agent_pace", "Requests about objects that may be under way at once.", func(s Status) float64 { return float64(s.Pace) }),
+		gauge("orrery_agent_pace", "Limit of concurrent requests for objects.", func(s Status) float64 { return float64(s.RequestLimit) }),
 		gauge("orrery_agent_store_failing", "1 while the store cannot be written.", func(s Status) float64 {
 			if s.StoreError != "" {
 				return 1
@@ -125,14 +125,14 @@ func (m *metrics) register(r prometheus.Registerer, version string, status func(
 	return nil
 }
 
-// unregister takes back what register did, so that another agent can do it.
+// unregister reverts register, so that another agent can register its metrics.
 func (m *metrics) unregister(r prometheus.Registerer) {
 	for _, c := range m.registered {
 		r.Unregister(c)
 	}
 }
 
-// states counts objects by the state that was last reported of them.
+// states counts objects by the state that was last reported for them.
 type states struct {
 	status func() Status
 	desc   *prometheus.Desc
@@ -140,7 +140,7 @@ type states struct {
 
 func newStates(status func() Status) states {
 	return states{status, prometheus.NewDesc("orrery_agent_objects",
-		"Objects by the state last reported; those of which nothing was are not counted.", []string{"state"}, nil)}
+		"Objects by the state last reported; objects without a report are not counted.", []string{"state"}, nil)}
 }
 
 // Describe implements prometheus.Collector.

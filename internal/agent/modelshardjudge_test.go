@@ -19,7 +19,7 @@ func (c *crew) watch() {
 		if l.line.dead.Load() {
 			continue
 		}
-		if _, _, err := l.tenure.Held(); err != nil {
+		if _, _, err := l.fence.Held(); err != nil {
 			continue
 		}
 		for _, space := range c.spaces {
@@ -221,7 +221,7 @@ var errNotActing = errors.New("does not act")
 func (c *crew) checkStores(content map[string]wire.Frame) error {
 	known := map[string]string{}
 	for _, l := range c.lives {
-		if _, _, err := l.tenure.Held(); err != nil {
+		if _, _, err := l.fence.Held(); err != nil {
 			if l.line.dead.Load() || c.of(l.shard.Number()) != l {
 				continue
 			}

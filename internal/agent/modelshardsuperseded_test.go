@@ -22,7 +22,7 @@ func TestModelShardSuperseded(t *testing.T) {
 		latter := c.lives[len(c.lives)-1]
 		acts := func(what string, l *life, want bool) {
 			t.Helper()
-			if _, _, err := l.tenure.Held(); (err == nil) != want {
+			if _, _, err := l.fence.Held(); (err == nil) != want {
 				t.Errorf("%s: %s acts: %t: %v", what, l.name, !want, err)
 			}
 		}

@@ -22,26 +22,26 @@ import (
 
 const (
 	statusFile = "status.json"
-	// statusEvery is how often it is written while something changes.
+	// statusEvery is the interval at which a changed status is written.
 	statusEvery = time.Second
 )
 
-// Status is what an agent says of itself.
+// Status is the status of an agent.
 type Status struct {
 	Location    key.Location `json:"location"`
 	LocationUID string       `json:"locationUID,omitempty"`
-	// Shard is the part of the location that the agent has, K/N.
+	// Shard is the agent's shard of the location, K/N.
 	Shard   string `json:"shard,omitempty"`
 	Hub     string `json:"hub"`
 	Target  string `json:"target"`
 	Version string `json:"version,omitempty"`
 	PID     int    `json:"pid"`
-	// Running is false in what a clean stop leaves behind.
+	// Running is false after a clean stop.
 	Running bool      `json:"running"`
 	Updated time.Time `json:"updated"`
 
-	// Connected says whether a session with the hub is open; Since is since when that is
-	// so.
+	// Connected reports whether a session with the hub is open; Since is the time of its last
+	// change.
 	Connected bool      `json:"connected"`
 	Since     time.Time `json:"since,omitzero"`
 	// Proven is false if the hub's log does not continue the one that the agent knows.
@@ -49,80 +49,82 @@ type Status struct {
 	// Awaits is the marker that "orrery location accept" would accept.
 	Awaits    string `json:"awaits,omitempty"`
 	LastError string `json:"lastError,omitempty"`
-	// CredentialEnds is when the credential does, by the hub's clock; zero: there is none.
+	// CredentialEnds is the expiry of the credential by the hub's clock; zero if there is none.
 	CredentialEnds time.Time `json:"credentialEnds,omitzero"`
-	// ClusterUID identifies the cluster, by its Namespace kube-system; empty: it is not known. ClusterReplaced is
-	// when the agent last found that it had taken the place of another one; zero: it has not.
+	// ClusterUID is the UID of the cluster's Namespace kube-system; empty if it is not known. ClusterReplaced is
+	// the time at which the agent last found that another cluster had replaced the previous one; zero if never.
 	ClusterUID      string    `json:"clusterUID,omitempty"`
 	ClusterReplaced time.Time `json:"clusterReplaced,omitzero"`
 	// ClusterUnproven is true while the agent may not read which cluster the target is.
 	ClusterUnproven bool `json:"clusterUnproven,omitempty"`
-	// Halt is why nothing is changed at the target; empty: it is.
+	// Halt is the reason why the agent does not change the target; empty if it may.
 	Halt string `json:"halt,omitempty"`
 
-	// Pace is how many requests about objects may be under way at once now.
-	Pace int `json:"pace,omitempty"`
-	// StoreEncrypted says whether the store is encrypted.
+	// RequestLimit is the current limit of concurrent requests for objects.
+	RequestLimit int `json:"pace,omitempty"`
+	// StoreEncrypted reports whether the store is encrypted.
 	StoreEncrypted bool `json:"storeEncrypted"`
-	// StoreError is why the store cannot be written; empty: it can.
+	// StoreError is the reason why the store cannot be written; empty if it can.
 	StoreError string `json:"storeError,omitempty"`
 
-	// Revision and Marker are those of the last wire mark.
+	// Revision and Marker are those of the last bookmark.
 	Revision int64  `json:"revision"`
 	Marker   string `json:"marker,omitempty"`
 	// Unsent counts reports that the hub does not have yet.
 	Unsent int `json:"unsent"`
 	// Desired counts desired objects, Queued those that wait for a worker, Deferred
-	// changes that wait for proof of lineage, States objects by the state last reported.
+	// changes that wait for proof that the hub's log continues the previous one, States objects by
+	// the state last reported.
 	Desired  int                `json:"desired"`
 	Queued   int                `json:"queued"`
 	Deferred int                `json:"deferred"`
 	States   map[wire.State]int `json:"states,omitempty"`
-	// unproven says that objects at the target wait for proof.
+	// unproven reports whether objects at the target wait for proof of their log position.
 	unproven bool
 	// Guarded counts removals that wait for a confirmation of their digest.
 	Guarded     int    `json:"guarded,omitempty"`
 	PruneDigest string `json:"pruneDigest,omitempty"`
-	// Kinds are those of what is desired or yet to be removed, and who acts for it.
+	// Kinds are the kinds of desired objects and of objects to remove, with the accounts that the
+	// agent impersonates for them.
 	Kinds []KindInUse `json:"kinds,omitempty"`
-	// Seen are those of which the agent reads what was not placed, since it is asked for, or
-	// tells to what it belongs; Sees says what of that does not come back, nil: nothing.
-	Seen []SeenKind       `json:"seen,omitempty"`
-	Sees *wire.SeesStatus `json:"sees,omitempty"`
-	// Leftovers are the first few objects that stay though they are not desired.
+	// Seen are the kinds of which the agent reads objects that no Placement put there, for upsync
+	// or for associated objects; Upsync has their errors, nil if there are none.
+	Seen   []SeenKind       `json:"seen,omitempty"`
+	Upsync *wire.SeesStatus `json:"sees,omitempty"`
+	// Leftovers are the first few objects that remain though they are not desired.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
 
-// KindInUse is a kind of which objects are desired, or yet to be removed.
+// KindInUse is a kind of desired objects or of objects to remove.
 type KindInUse struct {
 	APIGroup string `json:"apiGroup"`
 	Resource string `json:"resource"`
-	// Own says that the agent acts for some of them itself.
+	// Own reports whether the agent applies some of them with its own rights.
 	Own bool `json:"own,omitempty"`
-	// ServiceAccounts act for some of them, as NAMESPACE/NAME.
+	// ServiceAccounts are those that the agent impersonates for some of them, as NAMESPACE/NAME.
 	ServiceAccounts []string `json:"serviceAccounts,omitempty"`
 }
 
-// SeenKind is a kind of which the agent reads what was not placed.
+// SeenKind is a kind of which the agent reads objects that no Placement put there.
 type SeenKind struct {
 	APIGroup string `json:"apiGroup"`
 	Resource string `json:"resource"`
 }
 
-// seenKinds are the kinds of which the agent reads what was not placed.
+// seenKinds returns the kinds of which the agent reads objects that no Placement put there.
 func (a *Agent) seenKinds() (all []SeenKind) {
-	for _, r := range a.census.Kinds() {
+	for _, r := range a.upsync.Kinds() {
 		all = append(all, SeenKind{r.APIGroup(), r.Resource})
 	}
 	return all
 }
 
-// kindsInUse are the kinds in use.
+// kindsInUse returns the kinds of desired objects and of objects to remove.
 func (a *Agent) kindsInUse() []KindInUse {
 	var all []KindInUse
-	for _, of := range a.engine.Actors() {
-		k := KindInUse{APIGroup: of.Resource.APIGroup(), Resource: of.Resource.Resource}
-		for _, account := range of.Accounts {
+	for _, kind := range a.engine.Actors() {
+		k := KindInUse{APIGroup: kind.Resource.APIGroup(), Resource: kind.Resource.Resource}
+		for _, account := range kind.Accounts {
 			if account == "" {
 				k.Own = true
 			} else {
@@ -134,7 +136,7 @@ func (a *Agent) kindsInUse() []KindInUse {
 	return all
 }
 
-// Leftover is an object that stays at the target though it is not desired.
+// Leftover is an object that remains at the target though it is not desired.
 type Leftover struct {
 	// Object is SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
 	Object  string `json:"object"`
@@ -142,7 +144,7 @@ type Leftover struct {
 	Message string `json:"message"`
 }
 
-// leftovers are the first few objects that stay though they are not desired.
+// leftovers returns the first few objects that remain though they are not desired.
 func (a *Agent) leftovers() []Leftover {
 	var all []Leftover
 	var paths []string
@@ -155,7 +157,7 @@ func (a *Agent) leftovers() []Leftover {
 		if err := a.store.View(func(t *store.Tx) (err error) {
 			r, err = t.Report(path)
 			return err
-		}); err != nil || r == nil { // it has just gone
+		}); err != nil || r == nil { // the report was deleted meanwhile
 			continue
 		}
 		all = append(all, Leftover{Object: path, Reason: r.Reason, Message: r.Message})
@@ -206,7 +208,7 @@ func (s *Status) fill(now hubclient.Now) {
 	}
 }
 
-// announcement is what the agent tells the hub of itself.
+// announcement returns the status that the agent sends to the hub.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.Meta()
 	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
@@ -227,7 +229,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 			return err
 		})
 	}
-	s.Purge, s.Sees = a.purge.Status(), a.census.Status()
+	s.Purge, s.Sees = a.purge.Status(), a.upsync.Status()
 	return s, err
 }
 
@@ -244,19 +246,19 @@ func (a *Agent) Status() Status {
 	if g := m.Guarded.Total(); g.Count > 0 {
 		s.Guarded, s.PruneDigest = g.Count, g.Digest()
 	}
-	s.Pace = a.target.Pace.Now()
+	s.RequestLimit = a.target.Limiter.Now()
 	if why := a.store.Failing(); why != nil {
 		s.StoreError = wire.Brief(why.Error())
 	}
 	now := a.state.Now()
 	s.fill(now)
 	c := a.engine.Count()
-	if missing := c.Missing + a.heritage.Unproven(); missing > 0 {
+	if missing := c.Missing + a.takeover.Unproven(); missing > 0 {
 		s.Deferred, s.unproven = s.Deferred+missing, true
 		s.Awaits = now.Marker
 	}
 	s.Queued, s.States = c.Queued, c.States
-	s.Kinds, s.Seen, s.Sees = a.kindsInUse(), a.seenKinds(), a.census.Status()
+	s.Kinds, s.Seen, s.Upsync = a.kindsInUse(), a.seenKinds(), a.upsync.Status()
 	if c.States[wire.Orphaned] > 0 {
 		s.Leftovers = a.leftovers()
 	}
@@ -268,8 +270,8 @@ func (a *Agent) Status() Status {
 	return s
 }
 
-// Halted is why nothing is changed at the target; empty: it is. It may be called from any
-// goroutine once Ready is closed.
+// Halted returns the reason why the agent does not change the target; empty if it may. It may be
+// called from any goroutine once Ready is closed.
 func (a *Agent) Halted() string {
 	if why := a.gate.Why(); why != "" || a.begun.Load() {
 		return why
@@ -277,17 +279,18 @@ func (a *Agent) Halted() string {
 	return "the agent looks at the cluster before it acts"
 }
 
-// StoreFailing is why the store can't be written; nil: it can. It may be called from any goroutine once Ready is closed.
+// StoreFailing returns the reason why the store cannot be written; nil if it can. It may be called from any goroutine
+// once Ready is closed.
 func StoreFailing(a *Agent) error { return a.store.Failing() }
 
-// writeLast writes the status at the end. It returns no error while the store can't be written.
+// writeLast writes the status at the end. It returns no error if the store cannot be written either.
 func writeLast(a *Agent) error {
 	err := writeStatus(a.config.DataDir, a.Status())
 	if a.store.Failing() == nil {
 		return err
 	}
 	if err != nil {
-		a.log.Warn("the last status can't be written", "error", err)
+		a.log.Warn("the last status cannot be written", "error", err)
 	}
 	return nil
 }

@@ -11,11 +11,11 @@ import (
 	"orrery.dev/orrery/internal/lib/retry"
 )
 
-// trustEvery is how often the agent looks whether a new store can be trusted.
+// trustEvery is the interval at which the agent checks whether a new store can be trusted.
 const trustEvery = time.Second
 
-// trust ends the caution of a new store once the desired content is complete, all kinds
-// have been listed, and each object that was found is proven to be of the hub's log.
+// trust marks a new store as trusted once the desired objects are complete, all kinds have been
+// listed, and the hub's log is proven to contain the log position of each object found.
 type trust struct {
 	store  *store.Store
 	engine *worklist.Worklist
@@ -24,14 +24,14 @@ type trust struct {
 	landed func([]store.Touched)
 }
 
-// run returns when the store is trusted, or ctx ends.
+// run returns when the store is trusted, or when ctx ends.
 func (c *trust) run(ctx context.Context) {
 	for c.store.Meta().Fresh && ctx.Err() == nil {
 		if c.store.Meta().ReportsAgreed && c.state.Proves() && c.engine.Count().Judged() {
 			var all []store.Touched
 			err := c.store.Write(ctx, func(t *store.Tx) (err error) {
 				all = nil
-				if !c.state.Proves() { // any more
+				if !c.state.Proves() { // the session may have ended meanwhile
 					return nil
 				}
 				all, err = t.Trust()
@@ -42,7 +42,7 @@ func (c *trust) run(ctx context.Context) {
 				c.engine.Push((*worklist.Item).Stray)
 				continue
 			}
-			c.log.Warn("the store cannot note that the target has been looked through", "error", err)
+			c.log.Warn("the store could not be marked as trusted", "error", err)
 		}
 		retry.Pause(ctx, trustEvery)
 	}

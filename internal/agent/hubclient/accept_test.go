@@ -36,7 +36,7 @@ func TestGuardedAndContested(t *testing.T) {
 			}); err != nil {
 				t.Fatal(err)
 			}
-			s.on("desired", answer{body: lines(hello(4, wire.Sum{}, nil), c.f, bye)})
+			s.script("desired", answer{body: lines(hello(4, wire.Sum{}, nil), c.f, bye)})
 			if err := s.once(); err == nil {
 				t.Fatal("the session goes on")
 			}
@@ -74,8 +74,8 @@ func TestAccept(t *testing.T) {
 			if c.settings != nil {
 				frames = append(frames, wire.Frame{Settings: c.settings})
 			}
-			s.on("desired", answer{body: lines(append(frames, bye)...)})
-			s.on("walk", paged(5, c.hello, a))
+			s.script("desired", answer{body: lines(append(frames, bye)...)})
+			s.script("walk", paged(5, c.hello, a))
 			if err := s.once(); !errors.Is(err, c.want) {
 				t.Fatalf("ended with %v", err)
 			}
@@ -95,63 +95,63 @@ func TestAccept(t *testing.T) {
 func TestAcceptedLogIsTakenOver(t *testing.T) {
 	s, a, _ := filled(t)
 	accept := func(h *wire.Hello) { unproven(h); h.Settings.Accept = "other" }
-	s.on("desired", answer{body: lines(hello(5, rootOf(a), accept))})
+	s.script("desired", answer{body: lines(hello(5, rootOf(a), accept))})
 	if err := s.once(); !errors.Is(err, errAccepted) {
 		t.Fatal(err)
 	}
 	another := func(h *wire.Hello) { h.Marker = "other" }
-	s.on("desired", answer{body: lines(hello(5, rootOf(a), another)), hang: true})
-	s.on("walk", paged(5, another, a))
+	s.script("desired", answer{body: lines(hello(5, rootOf(a), another)), hang: true})
+	s.script("walk", paged(5, another, a))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
-	last := s.asked[slices.IndexFunc(s.asked, func(q asked) bool { return q.query.Get("after") == "5" })]
+	last := s.received[slices.IndexFunc(s.received, func(q received) bool { return q.query.Get("after") == "5" })]
 	if last.query.Get("marker") != "other" {
-		t.Errorf("asked %v", last.query)
+		t.Errorf("the query is %v, want the marker of the accepted log", last.query)
 	}
 	if got := s.content(); len(got) != 1 || got[keyA].Leaf.Digest != a.Put.Digest {
 		t.Errorf("content %v", got)
 	}
 }
 
-// TestAnnounce shows what is sent, and when nothing is.
+// TestAnnounce checks which status is sent, and that an unchanged status is not sent.
 func TestAnnounce(t *testing.T) {
 	s := newScripted(t)
 	now := wire.AgentStatus{Version: "v", Lineage: wire.Proven}
 	a := NewAnnouncer(s.session.Link, nil, func() (wire.AgentStatus, error) { return now, nil }, nil)
 	a.kubernetes, a.apisDigest, a.apis = "k", "d", []wire.API{{GroupVersion: "v1"}}
-	s.on("status", answer{body: lines(wire.StatusAnswer{SendAPIs: true})}, answer{body: lines(wire.StatusAnswer{})}, answer{body: lines(wire.StatusAnswer{})})
+	s.script("status", answer{body: lines(wire.StatusAnswer{SendAPIs: true})}, answer{body: lines(wire.StatusAnswer{})}, answer{body: lines(wire.StatusAnswer{})})
 	announce := func(last []byte, must bool) []byte {
 		t.Helper()
-		said, err := a.announce(t.Context(), last, must)
+		sent, err := a.announce(t.Context(), last, must)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return said
+		return sent
 	}
 	last := announce(nil, true)
 	var first, whole wire.AgentStatus
-	if len(s.asked) != 2 || json.Unmarshal([]byte(s.asked[0].body), &first) != nil || json.Unmarshal([]byte(s.asked[1].body), &whole) != nil {
-		t.Fatalf("asked %+v", s.asked)
+	if len(s.received) != 2 || json.Unmarshal([]byte(s.received[0].body), &first) != nil || json.Unmarshal([]byte(s.received[1].body), &whole) != nil {
+		t.Fatalf("the hub received %+v, want a status and one with the APIs", s.received)
 	}
 	if first.APIs != nil || len(whole.APIs) != 1 || first.KubernetesVersion != "k" || first.APIsDigest != "d" {
 		t.Errorf("sent %+v and %+v", first, whole)
 	}
-	if last = announce(last, false); len(s.asked) != 2 {
-		t.Error("nothing had changed, and yet it was sent")
+	if last = announce(last, false); len(s.received) != 2 {
+		t.Error("an unchanged status was sent")
 	}
 	now.Halted = "paused"
-	if last = announce(last, false); len(s.asked) != 3 || !strings.Contains(s.asked[2].body, "paused") {
-		t.Errorf("asked %+v", s.asked)
+	if last = announce(last, false); len(s.received) != 3 || !strings.Contains(s.received[2].body, "paused") {
+		t.Errorf("the hub received %+v, want a third request with the changed status", s.received)
 	}
-	s.on("status", answer{status: 404}, answer{status: 500})
-	announce(last, true) // a hub that does not know of it is not asked again and again
+	s.script("status", answer{status: 404}, answer{status: 500})
+	announce(last, true) // 404: a hub of an older version does not serve the request
 	if _, err := a.announce(t.Context(), last, true); err == nil {
-		t.Error("an error of the hub was taken for an answer")
+		t.Error("announce ignores an error of the hub")
 	}
 }
 
-// silent is a cluster that does not say what it is.
+// silent is a cluster that does not respond to discovery.
 type silent struct{ version string }
 
 func (s silent) Version(context.Context) (string, error) {
@@ -163,14 +163,14 @@ func (s silent) Version(context.Context) (string, error) {
 
 func (silent) APIs(context.Context) ([]wire.API, error) { return nil, errors.New("no answer") }
 
-// TestAnnounceKeeps shows that the list of what the cluster serves is not replaced while
-// the cluster does not answer.
+// TestAnnounceKeeps checks that the list of the cluster's APIs is not replaced while the
+// cluster does not respond.
 func TestAnnounceKeeps(t *testing.T) {
 	for version, want := range map[string]string{"": "k", "v2": "v2"} {
 		a := NewAnnouncer(Link{Log: quiet}, silent{version}, nil, nil)
 		a.kubernetes, a.apisDigest = "k", "d"
 		if a.learn(t.Context()); a.kubernetes != want || a.apisDigest != "d" {
-			t.Errorf("the agent says %q and %q of a cluster that does not say what it serves", a.kubernetes, a.apisDigest)
+			t.Errorf("the status has version %q and digest %q, want %q and the last digest", a.kubernetes, a.apisDigest, want)
 		}
 	}
 }

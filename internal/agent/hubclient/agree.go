@@ -13,33 +13,33 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// heedless is the heard of a call that no watchdog watches.
-func heedless() {}
+// noWatchdog is the onData of a request without a watchdog.
+func noWatchdog() {}
 
-// agreePage is how many reports are marked in one transaction.
+// agreePage is the number of reports that are marked in one transaction.
 const agreePage = 500
 
-// compare finds out which reports differ from the hub's. heard is called whenever
-// something arrives.
-func (r *Reporter) compare(ctx context.Context, heard func()) (*comparison, error) {
+// compare returns the comparison of the agent's reports with the hub's. onData is called
+// whenever data arrives.
+func (r *Reporter) compare(ctx context.Context, onData func()) (*comparison, error) {
 	mine, err := r.Store.ReportIndex()
 	if err != nil {
 		return nil, err
 	}
 	c := &comparison{
 		hub: r.Client, call: route.ReportsWalk, mine: mine,
-		heard: heard, greeted: func(wire.Hello) error { return nil },
+		onData: onData, greeted: func(wire.Hello) error { return nil },
 	}
 	return c, c.run(ctx)
 }
 
 // recall loads the hub's reports of the location into a new store, so that completed Jobs
-// and Pods do not run again and times are kept. heard is called whenever something
+// and Pods do not run again and times are preserved. onData is called whenever data
 // arrives.
-func (r *Reporter) recall(ctx context.Context, heard func()) error {
-	c, err := r.compare(ctx, heard)
+func (r *Reporter) recall(ctx context.Context, onData func()) error {
+	c, err := r.compare(ctx, onData)
 	if err == nil {
-		err = r.load(ctx, c.theirs, heard)
+		err = r.load(ctx, c.theirs, onData)
 	}
 	if err != nil {
 		return fmt.Errorf("recall reports: %w", err)
@@ -47,11 +47,11 @@ func (r *Reporter) recall(ctx context.Context, heard func()) error {
 	return nil
 }
 
-// load stores the hub's reports of the keys of which the store has none.
-func (r *Reporter) load(ctx context.Context, keys []string, heard func()) error {
+// load stores the hub's reports for the keys for which the store has none.
+func (r *Reporter) load(ctx context.Context, keys []string, onData func()) error {
 	for len(keys) > 0 {
 		page := keys[:min(len(keys), wire.MaxFetch)]
-		lines, err := r.fetch(ctx, page, heard)
+		lines, err := r.fetch(ctx, page, onData)
 		if err != nil {
 			return err
 		}
@@ -64,7 +64,7 @@ func (r *Reporter) load(ctx context.Context, keys []string, heard func()) error 
 					return err
 				}
 				if _, resource, _, ok := key.Split(key.OfPath(l.Key)); ok && l.Report.Aggregated && store.IsPlaced(l.Key) {
-					store.SetAggregated(t, resource, true) // until a list shows the kind
+					store.SetAggregated(t, resource, true) // until the kind is listed
 				}
 			}
 			return nil
@@ -76,9 +76,8 @@ func (r *Reporter) load(ctx context.Context, keys []string, heard func()) error 
 	return nil
 }
 
-// fetch asks for the hub's reports of some keys and returns the first of them,
-// at least one.
-func (r *Reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wire.ReportLine, error) {
+// fetch requests the hub's reports for some keys and returns the first ones, at least one.
+func (r *Reporter) fetch(ctx context.Context, keys []string, onData func()) ([]wire.ReportLine, error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
 	answer, err := r.Client.send(ctx, route.ReportsFetch, func(enc *wire.Encoder) error {
@@ -92,13 +91,13 @@ func (r *Reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wi
 	if err != nil {
 		return nil, err
 	}
-	body := heardBody{answer, heard}
+	body := notifyingBody{answer, onData}
 	defer body.Close()
 	var lines []wire.ReportLine
 	for dec := wire.NewDecoder(body); len(lines) < len(keys); {
 		var l wire.ReportLine
 		if err := dec.Decode(&l); errors.Is(err, io.EOF) && len(lines) > 0 {
-			break // the hub bounds the size of an answer
+			break // the hub bounds the size of a response
 		} else if err != nil {
 			return nil, fmt.Errorf("reports/fetch: %w", err)
 		}
@@ -110,24 +109,25 @@ func (r *Reporter) fetch(ctx context.Context, keys []string, heard func()) ([]wi
 	return lines, nil
 }
 
-// agree compares all reports with the hub's, marks those that differ to be sent, and loads those of placed
-// objects that the store lacks. An object that is not desired is then looked for, and removed or reported as gone.
+// agree compares all reports with the hub's, marks those that differ as unsent, and loads those of placed
+// objects that the store lacks. The agent then searches the cluster for those objects that are not desired, and
+// removes them or reports that they do not exist.
 func (r *Reporter) agree(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, agreeTimeout)
 	defer cancel()
-	c, err := r.compare(ctx, heedless)
+	c, err := r.compare(ctx, noWatchdog)
 	if err != nil {
 		return err
 	}
 	var lacking []string
 	differ := slices.Concat(c.theirs, c.ours)
 	if err := r.Store.View(func(t *store.Tx) error {
-		differ = slices.DeleteFunc(differ, func(k string) bool { return store.IsUnsent(t, k) }) // they are sent anyway
+		differ = slices.DeleteFunc(differ, func(k string) bool { return store.IsUnsent(t, k) }) // these are sent in any case
 		return nil
 	}); err != nil {
 		return err
 	}
-	if len(differ) == 0 && r.Store.Meta().ReportsAgreed { // nothing is written, so that a full disk does not matter
+	if len(differ) == 0 && r.Store.Meta().ReportsAgreed { // nothing is written, so that this works on a full disk
 		return nil
 	}
 	for page := range slices.Chunk(differ, agreePage) {
@@ -149,11 +149,11 @@ func (r *Reporter) agree(ctx context.Context) error {
 		}
 		lacking = append(lacking, lack...)
 	}
-	if err := r.load(ctx, lacking, heedless); err != nil {
+	if err := r.load(ctx, lacking, noWatchdog); err != nil {
 		return err
 	}
-	// The reports agree only when all that they show of is known to be looked at: a new store would be
-	// trusted without it.
+	// ReportsAgreed is set only after all keys with nothing but a report are enqueued: from then on a new
+	// store is trusted.
 	if err := r.review(); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (r *Reporter) agree(ctx context.Context) error {
 	})
 }
 
-// review tells touch of all keys of which only a report is left.
+// review passes to touch all keys for which the store has only a report.
 func (r *Reporter) review() error {
 	left, err := r.Store.OnlyReported()
 	if len(left) > 0 {

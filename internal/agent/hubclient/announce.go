@@ -15,30 +15,30 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// announceEvery is how often the announcer looks for a change, and the least time between
-// two announcements of a session.
+// announceEvery is the interval at which the announcer checks for a change, and the minimum
+// time between two announcements of a session.
 const announceEvery = time.Second
 
 // apisDigest is the length of the digest of all APIs, in hexadecimal digits.
 const apisDigest = 16
 
-// Cluster is the cluster that the agent runs for.
+// Cluster is the agent's cluster.
 type Cluster interface {
-	// Version is its Kubernetes version.
+	// Version returns its Kubernetes version.
 	Version(ctx context.Context) (string, error)
-	// APIs are the groups and versions that it serves.
+	// APIs returns the groups and versions that it serves.
 	APIs(ctx context.Context) ([]wire.API, error)
 }
 
 // Announcer sends the agent's status to the hub, at the start of each session and when
-// it has changed. While nothing changes it makes no requests.
+// it has changed.
 type Announcer struct {
 	Link
 	cluster Cluster
-	// compose makes the status, without what the announcer adds: the cluster's version
-	// and APIs.
+	// compose returns the status without the cluster's version and APIs, which the announcer
+	// adds.
 	compose func() (wire.AgentStatus, error)
-	// served receives when the cluster may serve other kinds than before, began when a
+	// served receives when the kinds that the cluster serves may have changed, began when a
 	// session has begun.
 	served <-chan struct{}
 	began  retry.Signal
@@ -48,13 +48,13 @@ type Announcer struct {
 	apisDigest string
 }
 
-// NewAnnouncer makes an announcer of what compose returns, with the cluster's version and
-// APIs, which it asks for at the start of each session and when served receives.
+// NewAnnouncer returns an announcer of the status that compose returns. It adds the cluster's
+// version and APIs, which it requests at the start of each session and when served receives.
 func NewAnnouncer(l Link, c Cluster, compose func() (wire.AgentStatus, error), served <-chan struct{}) *Announcer {
 	return &Announcer{Link: l, cluster: c, compose: compose, served: served, began: retry.NewSignal()}
 }
 
-// SessionBegan has the announcer announce at once. It does not block.
+// SessionBegan makes the announcer send the status at once. It does not block.
 func (a *Announcer) SessionBegan() { a.began.Raise() }
 
 // Run announces until ctx ends.
@@ -82,9 +82,9 @@ func (a *Announcer) Run(ctx context.Context) {
 			a.learn(ctx)
 		default:
 		}
-		said, err := a.announce(ctx, last, now != in)
+		sent, err := a.announce(ctx, last, now != in)
 		if err == nil {
-			in, last, failures = now, said, 0
+			in, last, failures = now, sent, 0
 			continue
 		}
 		a.Log.Debug("the agent's status could not be sent", "error", err)
@@ -93,8 +93,8 @@ func (a *Announcer) Run(ctx context.Context) {
 	}
 }
 
-// learn asks the cluster for its version and APIs. If it does not answer, the last answers
-// stay.
+// learn requests the cluster's version and APIs. If the cluster does not respond, the last
+// values remain.
 func (a *Announcer) learn(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
@@ -107,12 +107,12 @@ func (a *Announcer) learn(ctx context.Context) {
 		}
 	}
 	if err != nil {
-		a.Log.Debug("the target does not say its version and APIs", "error", err)
+		a.Log.Debug("the version and APIs of the target are not known", "error", err)
 	}
 }
 
-// announce sends the status if it is not last, or if it must. It returns the status that
-// the hub has now.
+// announce sends the status if it differs from last, or if must is set. It returns the status
+// that the hub has now.
 func (a *Announcer) announce(ctx context.Context, last []byte, must bool) ([]byte, error) {
 	s, err := a.compose()
 	if err != nil {
@@ -137,7 +137,7 @@ func (a *Announcer) announce(ctx context.Context, last []byte, must bool) ([]byt
 	}
 	var refused *hubError
 	if errors.As(err, &refused) && refused.code == http.StatusNotFound {
-		return body, nil // an older hub does not know this request
+		return body, nil // a hub of an older version does not serve this request
 	}
 	return body, err
 }
@@ -160,7 +160,7 @@ func (a *Announcer) send(ctx context.Context, body []byte) (wire.StatusAnswer, e
 // infoTimeout bounds the requests of learn.
 const infoTimeout = 3 * time.Second
 
-// digestOf is the digest of a list of APIs.
+// digestOf returns the digest of a list of APIs.
 func digestOf(all []wire.API) string {
 	b, err := json.Marshal(all)
 	if err != nil { // structs of strings

@@ -24,15 +24,16 @@ import (
 const (
 	// hubTimeout bounds a request to the hub that is not a stream.
 	hubTimeout = time.Minute
-	// maxMessage bounds what is kept of an error's message, and maxStatus what is read of
-	// it, in bytes.
+	// maxMessage is the maximum size of an error's message, and maxStatus the maximum size of
+	// the body from which it is read, in bytes.
 	maxMessage = 1024
 	maxStatus  = 8 << 10
-	// statusTimeout bounds how long that is waited for: a session's request has no end.
+	// statusTimeout bounds the time for reading the body of an error: the request of a session
+	// has no deadline.
 	statusTimeout = 20 * time.Second
 	jsonLines     = "application/x-ndjson"
-	// connectionSilence is after how much silence a connection is pinged, and
-	// connectionAnswer how long the hub may take to answer, so that no new request waits
+	// connectionSilence is the idle time after which a connection is pinged, and
+	// connectionAnswer the time within which the hub must respond, so that no new request waits
 	// on a dead connection. A healthy hub sends heartbeats more often.
 	connectionSilence = heartbeat * 3 / 2
 	connectionAnswer  = 15 * time.Second
@@ -46,29 +47,29 @@ type Client struct {
 	reach *reach
 	proxy Proxy
 	lines activeLine
-	// shows says that the client shows credentials, and needs one.
+	// shows reports whether the client authenticates with a credential of its own.
 	shows bool
-	// renew is raised when the hub wants the credential to be renewed.
+	// renew is raised when the hub requests a renewal of the credential.
 	renew retry.Signal
-	// bearer says that certificates do not arrive at the hub.
+	// bearer is set once client certificates turn out not to reach the hub.
 	bearer atomic.Bool
 }
 
-// Config is what a client needs.
+// Config is the configuration of a client.
 type Config struct {
-	// Join says where the hub is at first, and who the client is.
+	// Join has the first endpoint of the hub, and the location of the client.
 	Join wire.Join
-	// Agent is the client's User-Agent, and Shard the part of the location that it has.
+	// Agent is the client's User-Agent, and Shard its shard of the location.
 	Agent string
 	Shard key.Shard
-	// Dir is the data directory, which keeps where the hub says that it is.
+	// Dir is the data directory, which stores the endpoints that the hub announces.
 	Dir string
-	// Proxy is by which proxy the hub is reached.
+	// Proxy is the proxy to the hub.
 	Proxy Proxy
 	Log   *slog.Logger
 }
 
-// New makes a client of the hub that the join token names. It makes no request before it
+// New returns a client of the hub that the join token names. It sends no request before it
 // has a credential.
 func New(config Config) (*Client, error) {
 	if err := config.Proxy.Validate(); err != nil {
@@ -84,8 +85,8 @@ func New(config Config) (*Client, error) {
 	}, nil
 }
 
-// Over makes a client that uses a transport of the caller's, which authenticates it, and
-// always the same URL.
+// Over returns a client that always uses the same URL and the caller's transport, which
+// authenticates it.
 func Over(transport http.RoundTripper, join wire.Join, agent string, shard key.Shard) *Client {
 	r := &reach{log: slog.New(slog.DiscardHandler), moving: retry.NewSignal(), now: endpoint{Endpoint: join.Endpoint()}}
 	r.kept = kept{Former: []wire.Endpoint{join.Endpoint()}}
@@ -96,20 +97,21 @@ func Over(transport http.RoundTripper, join wire.Join, agent string, shard key.S
 	return h
 }
 
-// Reached is the URL under which the hub is reached now, and what is trusted there.
+// Reached returns the current URL of the hub, and the fingerprints of the authorities that are
+// trusted there.
 func (h *Client) Reached() (hub string, trusts []string) {
 	e := h.reach.current()
 	return e.URL, e.Fingerprints()
 }
 
-// hubError is an answer of the hub with another code than 200.
+// hubError is a response of the hub with a code other than 200.
 type hubError struct {
 	code    int
 	message string
-	// after is how long to wait, as the hub asks, before the next request.
+	// after is the time that the hub asks the client to wait before the next request.
 	after time.Duration
-	// refusal is why the hub does not know the agent; empty: it does, or somebody else
-	// has answered.
+	// refusal is the reason why the hub does not authenticate the agent; empty if it does, or
+	// if the response is not from a hub.
 	refusal wire.Refusal
 }
 
@@ -117,7 +119,7 @@ func (e *hubError) Error() string {
 	return fmt.Sprintf("the hub answered %d %s: %s", e.code, http.StatusText(e.code), e.message)
 }
 
-// do sends a request and returns the answer's body. The caller closes it.
+// do sends a request and returns the body of the response. The caller must close it.
 func (h *Client) do(ctx context.Context, method, call string, query url.Values, body io.Reader) (io.ReadCloser, error) {
 	l, done, err := h.lines.get(ctx)
 	if err != nil {
@@ -154,10 +156,10 @@ func (h *Client) do(ctx context.Context, method, call string, query url.Values, 
 	return &answerBody{answer.Body, end}, nil
 }
 
-// over sends a request over a line and returns the answer, whose body the caller closes.
+// over sends a request over a line and returns the response. The caller must close its body.
 func (h *Client) over(ctx context.Context, l *line, method, path, token string, body io.Reader) (*http.Response, error) {
 	e := h.reach.current()
-	req, err := http.NewRequestWithContext(by(ctx, e), method, e.URL+path, body)
+	req, err := http.NewRequestWithContext(withEndpoint(ctx, e), method, e.URL+path, body)
 	if err != nil {
 		return nil, err
 	}
@@ -185,40 +187,40 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 	}
 	if v := resp.Header.Get(wire.Header); v != wire.ProtocolVersion {
 		defer resp.Body.Close()
-		return nil, fmt.Errorf("the hub speaks protocol %.100q, the agent %q", v, wire.ProtocolVersion)
+		return nil, fmt.Errorf("the hub uses protocol version %.100q, the agent %q", v, wire.ProtocolVersion)
 	}
 	return resp, nil
 }
 
-// answersFor fails if an answer is not for the agent's shard. A hub of a version without shards
-// answers for the whole: what it says of others' spaces would be applied, and their reports
-// taken for wrong.
+// answersFor fails if a response is not for the agent's shard. A hub of a version without shards
+// sends the objects of the whole location: the agent would also apply those of other shards, and
+// consider their reports wrong.
 func (h *Client) answersFor(resp *http.Response) error {
-	of := resp.Header.Get(wire.ShardHeader)
-	if h.shard.Whole() || of == h.shard.String() {
+	shard := resp.Header.Get(wire.ShardHeader)
+	if h.shard.Whole() || shard == h.shard.String() {
 		return nil
 	}
-	return fmt.Errorf("the hub answers for shard %.20q, and the agent is of %s: is the hub of a version that knows no shards?", of, h.shard)
+	return fmt.Errorf("the hub responded for shard %.20q instead of %s: is the hub of a version without shards?", shard, h.shard)
 }
 
-// briefError is an error whose text is fit for a log: who is between agent and hub can have
-// an error say anything, at any length.
+// briefError is an error with a short text of printable characters. A proxy between agent and
+// hub could put text of any length and content into the original error.
 type briefError struct{ error }
 
 // Error implements error.
 func (e briefError) Error() string { return wire.Brief(e.error.Error()) }
 
-// Unwrap is for errors.Is and errors.As.
+// Unwrap returns the original error.
 func (e briefError) Unwrap() error { return e.error }
 
-// hubErrorOf is what an answer with another code than 200 says.
+// hubErrorOf returns the error for a response with a code other than 200.
 func hubErrorOf(resp *http.Response) *hubError {
-	late := time.AfterFunc(statusTimeout, func() { _ = resp.Body.Close() }) // it is not used any more
+	late := time.AfterFunc(statusTimeout, func() { _ = resp.Body.Close() }) // the body is not used any more
 	defer late.Stop()
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatus)) // as much as can be read
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, maxStatus)) // a partial message is better than none
 	e := &hubError{code: resp.StatusCode, message: wire.Clip(strings.TrimSpace(string(b)), maxMessage), after: retryAfterOf(resp.Header)}
 	if to, err := resp.Location(); err == nil {
-		e.message = fmt.Sprintf("it leads to %s://%s, where the hub has not said that it is", to.Scheme, to.Host)
+		e.message = fmt.Sprintf("it redirects to %s://%s, which is not an endpoint that the hub has announced", to.Scheme, to.Host)
 	}
 	var status struct {
 		Kind    string `json:"kind"`
@@ -238,7 +240,7 @@ func hubErrorOf(resp *http.Response) *hubError {
 	return e
 }
 
-// refused takes note of why the hub does not know the agent.
+// refused acts on the reason for which the hub does not authenticate the agent.
 func (h *Client) refused(l *line, e *hubError) {
 	switch {
 	case e.refusal == wire.RefusedNone && l.bearer != "":
@@ -248,8 +250,8 @@ func (h *Client) refused(l *line, e *hubError) {
 	}
 }
 
-// send posts a body that write encodes while it is sent, and returns the answer's body.
-// The caller closes it.
+// send posts a body that write encodes while it is sent, and returns the body of the response.
+// The caller must close it.
 func (h *Client) send(ctx context.Context, call string, write func(*wire.Encoder) error) (io.ReadCloser, error) {
 	r, w := io.Pipe()
 	done := make(chan struct{})
@@ -263,7 +265,7 @@ func (h *Client) send(ctx context.Context, call string, write func(*wire.Encoder
 		_ = w.CloseWithError(err) // always nil
 	}()
 	body, err := h.do(ctx, http.MethodPost, call, nil, r)
-	_ = r.Close() // always nil; it ends the writer if the hub did not read all
+	_ = r.Close() // always nil; it unblocks the writer if the hub did not read all
 	<-done
 	return body, err
 }
@@ -282,14 +284,14 @@ func (f *flushAt) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// drop closes all connections, so that the next request starts anew; those under
-// way fail.
+// drop closes all connections, so that the next request opens a new one; requests in progress
+// fail.
 func (h *Client) drop() { h.lines.drop() }
 
 // maxRetryAfter bounds the wait that a hub can ask for.
 const maxRetryAfter = time.Minute
 
-// retryAfterOf is how long an answer asks to wait before the next request.
+// retryAfterOf returns the time that a response asks the client to wait before the next request.
 func retryAfterOf(h http.Header) time.Duration {
 	seconds, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || seconds < 0 {
@@ -298,7 +300,7 @@ func retryAfterOf(h http.Header) time.Duration {
 	return min(time.Duration(seconds)*time.Second, maxRetryAfter)
 }
 
-// asksToWait is how long the hub asks to wait, if the error is its answer.
+// asksToWait returns the time that the hub asks the client to wait, if the error is a response.
 func asksToWait(err error) time.Duration {
 	if refused, ok := errors.AsType[*hubError](err); ok {
 		return refused.after

@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestRetryAfter shows that the agent hears for how long a hub asks to be left alone.
+// TestRetryAfter checks that the client reads Retry-After and bounds it.
 func TestRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{"3": 3 * time.Second, "": 0, "x": 0, "-1": 0, "86400": maxRetryAfter} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -35,18 +35,18 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// TestHubWithoutShards: a hub that knows nothing of shards answers for the whole location. An
-// agent of a shard takes nothing of that, whatever it asks for, nor what is for another shard.
+// TestHubWithoutShards checks that an agent of a shard accepts no response for the whole location,
+// as a hub of a version without shards sends it, nor one for another shard.
 func TestHubWithoutShards(t *testing.T) {
 	mine := key.NewShard(1, 2)
-	for says, taken := range map[string]bool{"": false, "2/2": false, "1/3": false, "1/2": true} {
+	for shard, accepted := range map[string]bool{"": false, "2/2": false, "1/3": false, "1/2": true} {
 		server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if asked := r.URL.Query().Get(wire.ShardParam); asked != mine.String() {
-				t.Errorf("it asks for shard %q", asked)
+			if requested := r.URL.Query().Get(wire.ShardParam); requested != mine.String() {
+				t.Errorf("the agent requested shard %q, want %s", requested, mine)
 			}
 			w.Header().Set(wire.Header, wire.ProtocolVersion)
-			if says != "" {
-				w.Header().Set(wire.ShardHeader, says)
+			if shard != "" {
+				w.Header().Set(wire.ShardHeader, shard)
 			}
 		}))
 		ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
@@ -60,8 +60,8 @@ func TestHubWithoutShards(t *testing.T) {
 			if err == nil {
 				err = body.Close()
 			}
-			if (err == nil) != taken {
-				t.Errorf("%s of a hub that answers for %q: %v", call, says, err)
+			if (err == nil) != accepted {
+				t.Errorf("%s with a response for shard %q: %v", call, shard, err)
 			}
 		}
 		client.drop()

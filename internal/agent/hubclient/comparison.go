@@ -9,55 +9,53 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// comparison finds out, in pages of bounded size, in which keys a set of the agent's
-// differs from the hub's.
+// comparison determines, in pages of bounded size, the keys that differ between agent and hub.
 type comparison struct {
 	hub  *Client
 	call string // route.Walk or route.ReportsWalk
 	mine *wire.Index
-	// about is the first line of each request.
-	about wire.Walk
-	// heard is called whenever something arrives, even an empty line.
-	heard func()
+	// query is the first line of each request.
+	query wire.Walk
+	// onData is called whenever data arrives, even an empty line.
+	onData func()
 	// greeted is called with the first hello; its error ends the comparison.
 	greeted func(wire.Hello) error
 
-	// first is the first hello, steady says that all answers were of its revision.
+	// first is the first hello; steady reports whether all responses had its revision.
 	first  *wire.Hello
 	steady bool
-	// theirs are keys of which the hub has another leaf than the agent, or of which the
-	// agent has none; ours are keys that only the agent has.
+	// theirs are the keys whose leaf at the hub differs from the agent's, or that the agent
+	// lacks; ours are the keys that only the agent has.
 	theirs, ours []string
 }
 
-// run compares until the difference is known. After an error nothing that was found is
-// valid.
+// run compares until all differences are known. After an error the results are not valid.
 func (c *comparison) run(ctx context.Context) error {
 	c.steady = true
-	for ask := []wire.Span{c.mine.Span("", "")}; len(ask) > 0; {
-		n := min(len(ask), wire.MaxSpans)
-		more, err := c.page(ctx, ask[:n])
+	for ranges := []wire.Span{c.mine.Span("", "")}; len(ranges) > 0; {
+		n := min(len(ranges), wire.MaxSpans)
+		more, err := c.page(ctx, ranges[:n])
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.call, err)
 		}
-		ask = append(ask[n:], more...)
+		ranges = append(ranges[n:], more...)
 	}
 	return nil
 }
 
-// page asks for some spans and returns those to ask for next.
-func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Span, err error) {
-	asked := make(map[[2]string]bool, len(ask))
-	for _, s := range ask {
-		asked[[2]string{s.From, s.To}] = true
+// page compares some ranges and returns the ranges to compare next.
+func (c *comparison) page(ctx context.Context, ranges []wire.Span) (more []wire.Span, err error) {
+	requested := make(map[[2]string]bool, len(ranges))
+	for _, s := range ranges {
+		requested[[2]string{s.From, s.To}] = true
 	}
 	lines := func(enc *wire.Encoder) error {
-		if err := enc.Encode(c.about); err != nil {
+		if err := enc.Encode(c.query); err != nil {
 			return err
 		}
-		return encodeAll(enc, ask)
+		return encodeAll(enc, ranges)
 	}
-	err = c.hub.frames(ctx, c.call, lines, c.heard, func(f wire.Frame) error {
+	err = c.hub.frames(ctx, c.call, lines, c.onData, func(f wire.Frame) error {
 		switch {
 		case f.Hello != nil:
 			return c.hello(*f.Hello)
@@ -69,10 +67,10 @@ func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Spa
 			return nil
 		}
 		span := [2]string{f.Part.From, f.Part.To}
-		if !asked[span] {
-			return fmt.Errorf("the answer has keys from %q to %q, which were not asked for", f.Part.From, f.Part.To)
+		if !requested[span] {
+			return fmt.Errorf("the answer has keys from %q to %q, which were not requested", f.Part.From, f.Part.To)
 		}
-		delete(asked, span)
+		delete(requested, span)
 		d := c.mine.Compare(*f.Part)
 		more = append(more, d.Ask...)
 		c.theirs, c.ours = append(c.theirs, d.Theirs...), append(c.ours, d.Mine...)
@@ -81,53 +79,53 @@ func (c *comparison) page(ctx context.Context, ask []wire.Span) (more []wire.Spa
 	return more, err
 }
 
-// hello takes the first hello, and compares the later ones with it.
+// hello records the first hello, and compares later ones with it.
 func (c *comparison) hello(h wire.Hello) error {
 	if c.first != nil {
 		if h.UID != c.first.UID || h.Continuous != c.first.Continuous {
-			return errors.New("another hub has answered than the first time")
+			return errors.New("the response is from another hub than the first one")
 		}
 		return c.same(h.Revision, h.Marker)
 	}
-	c.first, c.about.At = &h, h.Revision
+	c.first, c.query.At = &h, h.Revision
 	return c.greeted(h)
 }
 
-// same checks that an answer is of the same log as the first.
+// same checks that a response is from the same log as the first one.
 func (c *comparison) same(revision int64, marker string) error {
 	if marker != c.first.Marker || revision < c.first.Revision {
-		return errors.New("the hub has restarted meanwhile")
+		return errors.New("the hub has restarted during the comparison")
 	}
 	c.steady = c.steady && revision == c.first.Revision
 	return nil
 }
 
-// heardBody calls heard whenever something of an answer arrives.
-type heardBody struct {
+// notifyingBody calls onData whenever data of a response arrives.
+type notifyingBody struct {
 	io.ReadCloser
-	heard func()
+	onData func()
 }
 
 // Read implements io.Reader.
-func (b heardBody) Read(p []byte) (int, error) {
+func (b notifyingBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
-	b.heard()
+	b.onData()
 	return n, err
 }
 
-// frames posts lines and passes the frames of the answer to each. The answer must end
-// with a wire mark.
-func (h *Client) frames(ctx context.Context, call string, write func(*wire.Encoder) error, heard func(), each func(wire.Frame) error) error {
+// frames posts lines and passes the frames of the response to each. The response must end
+// with a bookmark.
+func (h *Client) frames(ctx context.Context, call string, write func(*wire.Encoder) error, onData func(), each func(wire.Frame) error) error {
 	answer, err := h.send(ctx, call, write)
 	if err != nil {
 		return err
 	}
-	body := heardBody{answer, heard}
+	body := notifyingBody{answer, onData}
 	defer body.Close()
 	for dec := wire.NewDecoder(body); ; {
 		var f wire.Frame
 		if err := dec.Decode(&f); errors.Is(err, io.EOF) {
-			return io.ErrUnexpectedEOF // there was no wire mark
+			return io.ErrUnexpectedEOF // there was no bookmark
 		} else if err != nil {
 			return err
 		}

@@ -7,21 +7,21 @@ import (
 	"time"
 )
 
-// dialTimeout is how long the hub may take to accept a connection.
+// dialTimeout bounds the time for opening a connection to the hub.
 const dialTimeout = 20 * time.Second
 
-// connections are the open connections to the hub. They are kept so that all can be
-// closed at once: HTTP/2 requests share a connection, and one that has gone silent would
-// be used for new requests until these time out.
+// connections are the open connections to the hub. They are tracked so that all can be
+// closed at once: HTTP/2 requests share a connection, and a dead one would be used for new
+// requests until these time out.
 type connections struct {
 	mu   sync.Mutex
 	open map[*connection]struct{}
 }
 
-// connection leaves its connections when it is closed.
+// connection is a connection that removes itself from its owner when it is closed.
 type connection struct {
 	net.Conn
-	of *connections
+	owner *connections
 }
 
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
@@ -29,7 +29,7 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	if err != nil {
 		return nil, err
 	}
-	k := &connection{Conn: conn, of: c}
+	k := &connection{Conn: conn, owner: c}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.open[k] = struct{}{}
@@ -38,15 +38,15 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 
 // Close implements net.Conn.
 func (k *connection) Close() error {
-	k.of.mu.Lock()
-	delete(k.of.open, k)
-	k.of.mu.Unlock()
+	k.owner.mu.Lock()
+	delete(k.owner.open, k)
+	k.owner.mu.Unlock()
 	return k.Conn.Close()
 }
 
-// drop closes all connections; requests over them fail. What they have not sent yet is
-// forgotten: the network would go on trying for a long time, and it would arrive after
-// what is sent over others, perhaps with a credential that is spent by then.
+// drop closes all connections; requests over them fail. Unsent data is discarded: the kernel
+// would retransmit it for a long time, and it could arrive after data of newer connections,
+// with a credential that is no longer valid.
 func (c *connections) drop() {
 	c.mu.Lock()
 	open := c.open
@@ -54,8 +54,8 @@ func (c *connections) drop() {
 	c.mu.Unlock()
 	for k := range open {
 		if tcp, ok := k.Conn.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0) // it is closed in any case
+			_ = tcp.SetLinger(0) // the connection is closed in any case
 		}
-		_ = k.Conn.Close() // it is not used any more in any case
+		_ = k.Conn.Close() // the connection is not used any more
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// TestDroppedConnectionsAreForgotten: what was written to a connection and is not on its way
-// yet does not arrive once it has been dropped.
+// TestDroppedConnectionsAreForgotten checks that unsent data of a connection does not arrive after
+// the connection was dropped.
 func TestDroppedConnectionsAreForgotten(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -27,7 +27,7 @@ func TestDroppedConnectionsAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	// Nobody reads: all buffers are full when the kernel takes nothing more in several attempts in a row.
+	// The other side does not read. All buffers are full when several writes in a row fail.
 	raw, err := conn.(*connection).Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {
 		t.Fatal(err)

@@ -21,14 +21,14 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 		},
 		"it takes all that is reported":     {"Reports", "ReportsRefused", "ReportsTooLarge"},
 		"it is asked only what makes sense": {"Refusals", "RefusalsOfOthers"},
-		"nobody asks it for anything":       {"Upsync", "UpsyncYields", "UpsyncEnds", "UpsyncLimits", "Owned", "SeenWalk"},
+		"it never requests upsync":          {"Upsync", "UpsyncYields", "UpsyncEnds", "UpsyncLimits", "Owned", "SeenWalk"},
 	} {
 		for _, name := range names {
 			lacks[name] = why
 		}
 	}
-	protocol.TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, protocol.States)) {
-		judge(t, memoryStates{memory: newMemory(t)})
+	protocol.TestHub(t, lacks, func(t *testing.T, check func(*testing.T, protocol.States)) {
+		check(t, memoryStates{memory: newMemory(t)})
 	})
 }
 

@@ -8,26 +8,26 @@ import (
 )
 
 const (
-	// declinedRetry is how long reports wait that the hub did not take, and that are of no
-	// placed object; declinedTries is how often they are sent again.
+	// declinedRetry is the wait before a declined report is sent again; declinedTries is the
+	// maximum number of repetitions.
 	declinedRetry = 15 * time.Second
 	declinedTries = 4
-	// maxDeclined bounds how many such reports are remembered. The others are sent when they
-	// change, or when hub and agent next compare their reports.
+	// maxDeclined bounds the number of declined reports. Further ones are sent when they
+	// change, or after the next comparison of the reports.
 	maxDeclined = 10000
 )
 
-// declined are reports of what was not placed that the hub did not take: another hub than the
-// one that asks may not know yet that it does. They must not hold up the reports of placed
-// objects, so they are sent again later, and only as long as the agent has them.
+// declined are reports of upsynced and associated objects that the hub has rejected. The hub
+// may not know yet that another hub has requested them. They must not delay the reports of
+// placed objects, so they are sent again later, and only as long as the agent has them.
 type declined struct {
 	lines map[string]struct{}
 	tries int
 	due   <-chan time.Time
 }
 
-// note takes note of an answer of the hub.
-func (d *declined) note(batch []store.Unsent, refused map[string]bool) {
+// record updates the declined reports after a response to a batch.
+func (d *declined) record(batch []store.Unsent, refused map[string]bool) {
 	for _, u := range batch {
 		k := u.Line.Key
 		if !refused[k] {
@@ -50,7 +50,7 @@ func (d *declined) note(batch []store.Unsent, refused map[string]bool) {
 	}
 }
 
-// again has the reports sent again that the agent still has.
+// again marks the declined reports that the agent still has as unsent.
 func (d *declined) again(ctx context.Context, st *store.Store) error {
 	lines := d.lines
 	d.lines, d.due, d.tries = nil, nil, d.tries+1

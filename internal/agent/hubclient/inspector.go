@@ -15,33 +15,33 @@ import (
 )
 
 const (
-	// maxLooks is how many questions wait, and lookers how many are answered at once. A
-	// hub asks a location no more at a time; what comes beyond that is dropped.
-	maxLooks = 8
-	lookers  = 2
-	// lookTimeout bounds an answer, with what it takes at the target.
-	lookTimeout = 25 * time.Second
+	// maxInspectRequests is the length of the queue, and inspectWorkers the number of requests that
+	// are answered concurrently. A hub sends no more at a time; further requests are dropped.
+	maxInspectRequests = 8
+	inspectWorkers     = 2
+	// inspectTimeout bounds a request, with its requests to the target.
+	inspectTimeout = 25 * time.Second
 )
 
-// Inspector answers what the hub asks about the target. Nothing waits for it.
+// Inspector answers the inspect requests of the hub. No other part of the agent waits for it.
 type Inspector struct {
 	Link
-	// look finds an answer.
-	look  func(context.Context, wire.Look) wire.Looked
-	asked chan wire.Look
+	// inspect returns the response to a request.
+	inspect func(context.Context, wire.Look) wire.Looked
+	queue   chan wire.Look
 }
 
-// NewInspector makes one that answers by look.
-func NewInspector(l Link, look func(context.Context, wire.Look) wire.Looked) *Inspector {
-	return &Inspector{Link: l, look: look, asked: make(chan wire.Look, maxLooks)}
+// NewInspector returns an Inspector that answers by inspect.
+func NewInspector(l Link, inspect func(context.Context, wire.Look) wire.Looked) *Inspector {
+	return &Inspector{Link: l, inspect: inspect, queue: make(chan wire.Look, maxInspectRequests)}
 }
 
-// Asked takes a question. It does not block.
-func (l *Inspector) Asked(q wire.Look) {
+// Enqueue enqueues a request, or drops it if the queue is full. It does not block.
+func (l *Inspector) Enqueue(q wire.Look) {
 	select {
-	case l.asked <- q:
+	case l.queue <- q:
 	default:
-		l.Log.Debug("the hub asks more than can be answered", "object", q.Key)
+		l.Log.Debug("too many inspect requests of the hub; one is dropped", "object", q.Key)
 	}
 }
 
@@ -49,13 +49,13 @@ func (l *Inspector) Asked(q wire.Look) {
 func (l *Inspector) Run(ctx context.Context) {
 	var working sync.WaitGroup
 	defer working.Wait()
-	for range lookers {
+	for range inspectWorkers {
 		working.Go(func() {
 			for {
 				select {
-				case q := <-l.asked:
+				case q := <-l.queue:
 					if err := l.answer(ctx, q); err != nil && ctx.Err() == nil {
-						l.Log.Debug("what the hub asked could not be answered", "object", q.Key, "error", err)
+						l.Log.Debug("an inspect request of the hub could not be answered", "object", q.Key, "error", err)
 					}
 				case <-ctx.Done():
 					return
@@ -65,13 +65,13 @@ func (l *Inspector) Run(ctx context.Context) {
 	}
 }
 
-// answer answers one question. If that fails the hub waits no longer than it would anyhow.
+// answer answers one request. If that fails, the hub waits until its own timeout.
 func (l *Inspector) answer(ctx context.Context, q wire.Look) error {
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
+	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
-	body, err := json.Marshal(l.look(ctx, q))
+	body, err := json.Marshal(l.inspect(ctx, q))
 	if err != nil {
-		return fmt.Errorf("encode what is at the target: %w", err)
+		return fmt.Errorf("encode the response to an inspect request: %w", err)
 	}
 	answer, err := l.Client.do(ctx, http.MethodPost, route.Looked, url.Values{"id": {q.ID}}, bytes.NewReader(body))
 	if err != nil {

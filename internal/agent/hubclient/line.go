@@ -14,27 +14,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// drainTime is how long requests have to end that were begun with a credential which is
-// to be replaced.
+// drainTime is the time for which requests may continue after their credential was replaced.
 const drainTime = 10 * time.Second
 
-// errRenewed ends what was begun with a credential that is replaced.
+// errRenewed ends requests whose credential was replaced.
 var errRenewed = errors.New("the agent's credential was renewed: connect again")
 
-// line is how the hub is reached with one credential. Connections are not shared between
-// lines: each shows its certificate when it begins.
+// line is the HTTP client with one credential. Connections are not shared between lines, since
+// the certificate is sent in the TLS handshake.
 type line struct {
 	client      *http.Client
 	connections *connections
-	// token is sent with each request; bearer is one that is sent once the hub has said that
-	// no certificate arrives. Either may be empty.
+	// token is sent with each request; bearer replaces it once client certificates turn out
+	// not to reach the hub. Either may be empty.
 	token, bearer string
-	// shows names the credential; empty: there is none, or it has no name.
+	// shows is the fingerprint of the credential; empty if there is none.
 	shows string
-	// sessions is done when sessions are to end, and all when everything is to.
+	// sessions ends when sessions must end, and all when all requests must end.
 	sessions, all       context.Context //nolint:containedctx // the life of the line
 	endSessions, endAll context.CancelCauseFunc
-	// users are requests under way, until their answers are read.
+	// users counts the requests until their responses are read.
 	users sync.WaitGroup
 }
 
@@ -45,16 +44,16 @@ func newLine(transport http.RoundTripper, c *connections) *line {
 	return l
 }
 
-// clientOver makes a client that goes nowhere else than it is told to: where a redirection
-// leads is not what the hub has announced, and need not be encrypted.
+// clientOver returns an HTTP client that follows no redirections: their targets are not
+// announced by the hub, and need not be encrypted.
 func clientOver(transport http.RoundTripper) *http.Client {
 	return &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// Shows says that the client shows credentials, and needs one.
+// Shows reports whether the client authenticates with a credential of its own.
 func (h *Client) Shows() bool { return h.shows }
 
-// newLine is a line that shows a credential; nil: none.
+// newLine returns a line with a credential; nil for none.
 func (h *Client) newLine(id *credential.Identity) (*line, error) {
 	conns := &connections{open: map[*connection]struct{}{}}
 	over := &transport{connections: conns, proxy: h.proxy}
@@ -72,12 +71,11 @@ func (h *Client) newLine(id *credential.Identity) (*line, error) {
 	return l, nil
 }
 
-// close ends what goes on over the line, and its connections: sessions at once, the rest
-// when it had time to end by itself.
+// close ends the line: sessions at once, other requests after drainTime at the latest.
 func (l *line) close() {
 	l.endSessions(errRenewed)
 	idle := make(chan struct{})
-	go func() { // ends at the latest when the connections do
+	go func() { // ends at the latest when all connections are closed
 		defer close(idle)
 		l.users.Wait()
 	}()
@@ -93,16 +91,16 @@ func (l *line) close() {
 	<-idle
 }
 
-// activeLine has one line at a time. A new one is used only once nothing goes on over the one
-// before: to the hub the use of an older credential after that of a newer one is a theft.
+// activeLine holds the current line. A new line is used only after all requests of the previous
+// one have ended: the hub treats the use of an older credential after a newer one as theft.
 type activeLine struct {
 	mu  sync.Mutex
-	now *line
-	// changed is closed when there is another line. While one is being closed, there is none.
+	now *line // nil while the previous line is being closed
+	// changed is closed when there is another line.
 	changed chan struct{}
 }
 
-// get waits for the line, and uses it until done is called.
+// get waits for the line. The caller must call done after its use.
 func (s *activeLine) get(ctx context.Context) (l *line, done func(), err error) {
 	for {
 		s.mu.Lock()
@@ -121,7 +119,7 @@ func (s *activeLine) get(ctx context.Context) (l *line, done func(), err error) 
 	}
 }
 
-// shown names the credential of the line; empty: there is none.
+// shown returns the fingerprint of the line's credential; empty if there is none.
 func (s *activeLine) shown() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,14 +129,14 @@ func (s *activeLine) shown() string {
 	return s.now.shows
 }
 
-// another is closed when the line has been replaced.
+// another returns a channel that is closed when the line has been replaced.
 func (s *activeLine) another() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.changed
 }
 
-// replace closes the line and goes on with another.
+// replace closes the line and sets another one.
 func (s *activeLine) replace(next *line) {
 	s.mu.Lock()
 	old := s.now
@@ -164,7 +162,7 @@ func (s *activeLine) drop() {
 	}
 }
 
-// session is a context that ends when the line is replaced, once there is one.
+// session waits for a line and returns a context that ends when the line is replaced.
 func (h *Client) session(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	l, done, err := h.lines.get(ctx)
 	if err != nil {
@@ -175,14 +173,14 @@ func (h *Client) session(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, cancel, nil
 }
 
-// during is a context that ends with another, too.
+// during returns a context that ends with ctx or with other.
 func during(ctx, other context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(other, func() { cancel(context.Cause(other)) })
 	return ctx, func() { stop(); cancel(nil) }
 }
 
-// answerBody is the body of an answer; who closes it has ended its request.
+// answerBody is the body of a response; Close also ends the request.
 type answerBody struct {
 	io.ReadCloser
 	end func()

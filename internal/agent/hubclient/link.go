@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Link is what each part that speaks to the hub needs.
+// Link has the common dependencies of the types that send requests to the hub.
 type Link struct {
 	Client *Client
 	Store  *store.Store
@@ -16,24 +16,24 @@ type Link struct {
 	Log    *slog.Logger
 }
 
-// Follower is told what happens in a session. Its methods must not block.
+// Follower receives the events of a session. Its methods must not block.
 type Follower interface {
-	// Greeted says that a hello is in the store, and nothing that follows it yet; anew,
-	// that it is of another log, which was accepted, and perhaps of a location that was
+	// Greeted is called when a hello is in the store, before any later frame is. anew reports
+	// whether the hello is from another log that was accepted, perhaps of a location that was
 	// removed and added again.
 	Greeted(anew bool)
-	// Opened says that a session has begun or its log has been accepted; with known, that
-	// the desired content is known, for the first time in this session.
+	// Opened is called when a session has begun or its log has been accepted. known is set if
+	// the desired objects have become known, for the first time in this session.
 	Opened(known bool)
-	// Landed says which entries frames have touched, once that is in the store.
+	// Landed is called with the changed entries after frames are stored.
 	Landed([]store.Touched)
-	// Superseded is called with the fingerprint of a credential that the hub has refused for
-	// good, since another agent has joined the location.
+	// Superseded is called with the fingerprint of a credential that the hub rejects for good,
+	// since another agent has joined the location.
 	Superseded(credential string)
-	// Asked says what the hub asks about the target.
-	Asked(wire.Look)
+	// InspectRequested is called with an inspect request of the hub.
+	InspectRequested(wire.Look)
 }
 
-// recaller loads the hub's reports of the location into a new store. heard is called
-// whenever something arrives.
-type recaller func(ctx context.Context, heard func()) error
+// recaller loads the hub's reports of the location into a new store. onData is called
+// whenever data arrives.
+type recaller func(ctx context.Context, onData func()) error

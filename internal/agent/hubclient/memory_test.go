@@ -18,8 +18,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// memory is a hub that has content and reports in memory, counts what is said,
-// and may hang up in the middle of an answer.
+// memory is a hub with desired objects and reports in memory. It counts the calls and bytes, and
+// can close the connection in the middle of a response.
 type memory struct {
 	t *testing.T
 
@@ -32,9 +32,9 @@ type memory struct {
 	before func(call string)
 	// left is how many bytes may still be said before it hangs up; negative: any number.
 	left int
-	// heartbeat is what the hello says; lingers is how long an answer takes.
+	// heartbeat is the interval in the hello; delays are the times before responses, by call.
 	heartbeat int
-	lingers   map[string]time.Duration
+	delays    map[string]time.Duration
 	// calls, up and down count requests and their bytes, headers included.
 	calls    map[string]int
 	up, down int
@@ -50,7 +50,7 @@ func newMemory(t *testing.T) *memory {
 
 // follow makes a session with the hub, and a reporter.
 func (m *memory) follow() (*Session, *Reporter) {
-	st, hub := hubBy(m.t, m)
+	st, hub := hubWith(m.t, m)
 	return m.followBy(st, hub)
 }
 
@@ -70,8 +70,8 @@ func (m *memory) Opened(bool) {}
 // Landed implements Follower.
 func (m *memory) Landed([]store.Touched) {}
 
-// Asked implements Follower.
-func (m *memory) Asked(wire.Look) {}
+// InspectRequested implements Follower.
+func (m *memory) InspectRequested(wire.Look) {}
 
 // Superseded implements Follower.
 func (m *memory) Superseded(string) {}
@@ -94,20 +94,20 @@ func (m *memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer m.mu.Unlock()
 	_, call := route.Of(r.URL.Path)
 	m.before(call)
-	asked, err := httputil.DumpRequest(r, true)
+	request, err := httputil.DumpRequest(r, true)
 	if err != nil {
-		return // the agent has hung up
+		return // the agent has closed the connection
 	}
-	_, body, _ := bytes.Cut(asked, []byte("\r\n\r\n"))
+	_, body, _ := bytes.Cut(request, []byte("\r\n\r\n"))
 	m.calls[call]++
-	m.up += len(asked)
+	m.up += len(request)
 	var b bytes.Buffer
 	for _, line := range m.answer(call, wire.NewDecoder(bytes.NewReader(body))) {
 		b.WriteString(lines(line))
 	}
 	m.down, m.largest = m.down+b.Len(), max(m.largest, b.Len())
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
-	m.linger(w, call)
+	m.delay(w, call)
 	if m.left >= 0 && b.Len() > m.left {
 		_, _ = w.Write(b.Bytes()[:m.left])
 		_ = http.NewResponseController(w).Flush()
@@ -130,7 +130,7 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 		for k, f := range m.content {
 			sums[k] = rootOf(f)
 		}
-		return m.parts(sums, body)
+		return m.compare(sums, body)
 	case "fetch":
 		for _, f := range restOf[wire.Fetch](body) {
 			frame, ok := m.content[f.Key]
@@ -151,7 +151,7 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 		for k, r := range m.reports {
 			sums[k] = r.Sum()
 		}
-		return m.parts(sums, body)
+		return m.compare(sums, body)
 	case "reports/fetch":
 		for _, f := range restOf[wire.Fetch](body) {
 			line := wire.ReportLine{Key: f.Key, Removed: true}
@@ -176,7 +176,7 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 	}
 }
 
-func (m *memory) parts(sums map[string]wire.Sum, body *wire.Decoder) []any {
+func (m *memory) compare(sums map[string]wire.Sum, body *wire.Decoder) []any {
 	var leaves []wire.Leaf
 	for _, k := range slices.Sorted(maps.Keys(sums)) {
 		leaves = append(leaves, wire.Leaf{Key: k, Sum: sums[k]})
@@ -189,8 +189,8 @@ func (m *memory) parts(sums map[string]wire.Sum, body *wire.Decoder) []any {
 	hello, all := m.hello(), index.Span("", "")
 	hello.Hello.Root, hello.Hello.Count = all.Sum, all.Count
 	out := []any{hello}
-	for _, part := range index.Answer(restOf[wire.Span](body)) {
-		out = append(out, wire.Frame{Part: &part})
+	for _, difference := range index.Answer(restOf[wire.Span](body)) {
+		out = append(out, wire.Frame{Part: &difference})
 	}
 	return append(out, wire.Frame{Mark: &wire.Mark{Revision: m.revision, Root: all.Sum, Count: all.Count, Marker: m.marker}})
 }
@@ -205,7 +205,7 @@ func restOf[T any](dec *wire.Decoder) (all []T) {
 	}
 }
 
-// keysOf are the keys and sums of a store's content.
+// keysOf returns the keys and content hashes of the entries in a store.
 func keysOf(t *testing.T, s *store.Store) map[string]wire.Sum {
 	t.Helper()
 	all := map[string]wire.Sum{}

@@ -17,26 +17,26 @@ const (
 	// moveFirst and moveRetry are the first and the longest wait before the endpoints that
 	// the hub prefers are tried again.
 	moveFirst, moveRetry = time.Second, 10 * time.Minute
-	// probeTimeout bounds the trial of an endpoint, and maxAnswer what is read of its
-	// answer, in bytes.
+	// probeTimeout bounds the probe of an endpoint, and maxAnswer the size of its response,
+	// in bytes.
 	probeTimeout = 30 * time.Second
 	maxAnswer    = 1024
 )
 
-// errMoved ends a session since another URL of the hub is used from then on.
-var errMoved = errors.New("the hub is reached under another URL: connect again")
+// errMoved ends a session when the agent changes to another URL of the hub.
+var errMoved = errors.New("the agent uses another URL of the hub: connect again")
 
-// Mover goes on with the endpoint that the hub prefers, once that answers. It tries one at
-// a time while a session is open, which goes on meanwhile by the one in use. Without a
-// session it rests: Session.Run tries all that there are.
+// Mover changes to the endpoint that the hub prefers, once that responds. It probes one at a
+// time while a session is open, which continues with the endpoint in use. Without a session it
+// does nothing, since Session.Run tries all endpoints.
 type Mover struct {
 	client *Client
 }
 
-// NewMover makes a mover of what a client uses.
+// NewMover returns a mover for the endpoint of a client.
 func NewMover(c *Client) *Mover { return &Mover{c} }
 
-// Run tries what is announced until ctx ends.
+// Run probes the preferred endpoints until ctx ends.
 func (m *Mover) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		better, failures := m.client.reach.better()
@@ -47,16 +47,16 @@ func (m *Mover) Run(ctx context.Context) {
 			}
 			continue
 		}
-		if failures > 1 { // they were tried before
+		if failures > 1 { // these were probed before
 			m.pause(ctx, retry.Backoff(failures-2, moveFirst, moveRetry))
 		}
 		if err := m.try(ctx, better); err != nil {
-			m.client.reach.log.Debug("the endpoints that the hub prefers do not answer", "error", err)
+			m.client.reach.log.Debug("the endpoints that the hub prefers do not respond", "error", err)
 		}
 	}
 }
 
-// try goes on with the first of some endpoints that answers.
+// try changes to the first of some endpoints that responds.
 func (m *Mover) try(ctx context.Context, all []wire.Endpoint) error {
 	var failed []error
 	for _, one := range all {
@@ -73,10 +73,10 @@ func (m *Mover) try(ctx context.Context, all []wire.Endpoint) error {
 	return errors.Join(failed...)
 }
 
-// probe asks an endpoint, over a connection of its own, whether the hub is there. It shows
-// no credential.
+// probe checks, over a connection of its own and without a credential, that the hub responds
+// at an endpoint.
 func (m *Mover) probe(ctx context.Context, e endpoint) error {
-	ctx, cancel := context.WithTimeout(by(ctx, e), probeTimeout)
+	ctx, cancel := context.WithTimeout(withEndpoint(ctx, e), probeTimeout)
 	defer cancel()
 	conns := &connections{open: map[*connection]struct{}{}}
 	defer conns.drop()
@@ -91,13 +91,13 @@ func (m *Mover) probe(ctx context.Context, e endpoint) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK || resp.Header.Get(wire.Header) != wire.ProtocolVersion {
-		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // as much as can be read
-		return fmt.Errorf("%s is not a hub that is ready: %d %.100q", e.URL, resp.StatusCode, b)
+		b, _ := io.ReadAll(io.LimitReader(resp.Body, maxAnswer)) // a partial message is better than none
+		return fmt.Errorf("%s is not the URL of a hub that is ready: %d %.100q", e.URL, resp.StatusCode, b)
 	}
 	return nil
 }
 
-// pause waits, or until the hub has announced something.
+// pause waits for a time, or until the hub has announced endpoints.
 func (m *Mover) pause(ctx context.Context, wait time.Duration) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()

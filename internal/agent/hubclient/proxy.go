@@ -14,20 +14,20 @@ import (
 // maxProxyFile bounds the file with a proxy's URL, in bytes.
 const maxProxyFile = 16 << 10
 
-// Proxy is by which proxy the hub is reached. The zero Proxy goes by the environment:
-// HTTPS_PROXY and NO_PROXY. Nothing that it says has a password.
+// Proxy is the proxy to the hub. The zero Proxy uses the environment: HTTPS_PROXY and NO_PROXY.
+// Its errors never contain a password.
 type Proxy struct {
-	// URL is that of the proxy: http://HOST:PORT, or socks5://HOST:PORT.
+	// URL is the proxy's URL: http://HOST:PORT, or socks5://HOST:PORT.
 	URL string
-	// File has such a URL, which may name a user and a password. It is read for each
+	// File contains such a URL, which may have a user and a password. It is read for each
 	// connection, so that the password can be changed.
 	File string
 }
 
-// Validate says what is wrong with a proxy.
+// Validate returns an error if the proxy is not valid.
 func (p Proxy) Validate() error {
 	if p.URL != "" && p.File != "" {
-		return errors.New("a proxy's URL and a file with it: want one of them")
+		return errors.New("both a proxy's URL and a file with one are given: want one of them")
 	}
 	if p.URL == "" {
 		return nil
@@ -42,17 +42,17 @@ func (p Proxy) Validate() error {
 	return nil
 }
 
-// parseProxy parses a URL. Its errors do not show it.
+// parseProxy parses a URL. Its errors do not contain the URL.
 func parseProxy(text, what string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSpace(text))
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "socks5" && u.Scheme != "socks5h" {
-		return nil, fmt.Errorf("%s is none: want http://[USER:PASSWORD@]HOST:PORT, or socks5://", what)
+		return nil, fmt.Errorf("%s is not valid: want http://[USER:PASSWORD@]HOST:PORT, or socks5://", what)
 	}
 	return u, nil
 }
 
-// of is the proxy of a request; nil: none.
-func (p Proxy) of(r *http.Request) (*url.URL, error) {
+// urlFor returns the URL of the proxy for a request; nil for none.
+func (p Proxy) urlFor(r *http.Request) (*url.URL, error) {
 	switch {
 	case p.File != "":
 		info, err := os.Stat(p.File)
@@ -71,14 +71,14 @@ func (p Proxy) of(r *http.Request) (*url.URL, error) {
 		return parseProxy(p.URL, "the proxy's URL")
 	}
 	u, err := http.ProxyFromEnvironment(r)
-	if err != nil || u == nil && !usableInEnvironment() { // the error shows the password
+	if err != nil || u == nil && !usableInEnvironment() { // the error contains the password
 		return nil, errors.New("HTTPS_PROXY in the agent's environment is not the URL of a proxy")
 	}
 	return u, nil
 }
 
-// usableInEnvironment says that a proxy that the environment names can be parsed: one that
-// can't is otherwise ignored in silence.
+// usableInEnvironment reports whether the proxy of the environment can be parsed: net/http
+// ignores an invalid one without an error.
 func usableInEnvironment() bool {
 	text := cmp.Or(os.Getenv("HTTPS_PROXY"), os.Getenv("https_proxy"))
 	if u, err := url.Parse(text); err == nil && (u.Host != "" || text == "") {
@@ -88,16 +88,16 @@ func usableInEnvironment() bool {
 	return err == nil
 }
 
-// refusal says in plain words why a proxy does not connect.
-func refusal(_ context.Context, proxy *url.URL, asked *http.Request, answer *http.Response) error {
+// refusal returns an error if a proxy rejects the connection.
+func refusal(_ context.Context, proxy *url.URL, request *http.Request, response *http.Response) error {
 	switch {
-	case answer.StatusCode == http.StatusOK:
+	case response.StatusCode == http.StatusOK:
 		return nil
-	case answer.StatusCode == http.StatusProxyAuthRequired && proxy.User != nil:
-		return fmt.Errorf("the proxy %s refuses the user and password that it was given (%s)", proxy.Host, answer.Status)
-	case answer.StatusCode == http.StatusProxyAuthRequired:
-		return fmt.Errorf("the proxy %s wants a user and a password (%s)", proxy.Host, answer.Status)
+	case response.StatusCode == http.StatusProxyAuthRequired && proxy.User != nil:
+		return fmt.Errorf("the proxy %s rejects the user and password (%s)", proxy.Host, response.Status)
+	case response.StatusCode == http.StatusProxyAuthRequired:
+		return fmt.Errorf("the proxy %s requires a user and a password (%s)", proxy.Host, response.Status)
 	default:
-		return fmt.Errorf("the proxy %s does not connect to %s (%s)", proxy.Host, asked.Host, answer.Status)
+		return fmt.Errorf("the proxy %s does not connect to %s (%s)", proxy.Host, request.Host, response.Status)
 	}
 }

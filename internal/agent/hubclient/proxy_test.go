@@ -11,8 +11,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestProxyThatSaysTooMuch: who stands between agent and hub, and is nobody that the agent
-// knows, has no more said in its log and status than a line, of characters that show.
+// TestProxyThatSaysTooMuch checks that a proxy cannot put more than one short line of printable
+// characters into the agent's log and status.
 func TestProxyThatSaysTooMuch(t *testing.T) {
 	hub := somewhere(t)
 	for name, answer := range map[string]string{
@@ -34,7 +34,7 @@ func TestProxyThatSaysTooMuch(t *testing.T) {
 			}
 			defer conn.Close()
 			if _, err := http.ReadRequest(bufio.NewReader(conn)); err == nil {
-				_, _ = io.WriteString(conn, answer) // the agent has heard enough before its end
+				_, _ = io.WriteString(conn, answer) // the agent may close the connection before the end
 			}
 		}()
 		client, err := New(Config{
@@ -47,12 +47,12 @@ func TestProxyThatSaysTooMuch(t *testing.T) {
 		(&Renewer{client: client}).lasting("t")
 		_, err = client.do(t.Context(), http.MethodGet, "desired", nil, http.NoBody)
 		if err == nil {
-			t.Fatalf("%s: it is connected", name)
+			t.Fatalf("%s: the request succeeded, want an error", name)
 		}
-		if said := err.Error(); len(said) > 1024 || strings.ContainsAny(said, "\x1b\x07") {
-			t.Errorf("%s: the error has %d bytes: %.200q", name, len(said), said)
+		if text := err.Error(); len(text) > 1024 || strings.ContainsAny(text, "\x1b\x07") {
+			t.Errorf("%s: the error has %d bytes: %.200q", name, len(text), text)
 		}
-		_ = listener.Close() // nobody connects any more
+		_ = listener.Close() // ends the goroutine if it still accepts
 		<-done
 	}
 }

@@ -21,25 +21,25 @@ import (
 )
 
 const (
-	// reachFile has what the hub has announced, in the data directory.
+	// reachFile, in the data directory, stores the endpoints of the hub.
 	reachFile = "hub.json"
-	// maxFormer is how many endpoints from before an announcement are kept.
+	// maxFormer is the maximum number of endpoints from before an announcement.
 	maxFormer = 4
 )
 
-// endpoint is a way to the hub that can be used.
+// endpoint is an endpoint of the hub with its parsed certificates.
 type endpoint struct {
 	wire.Endpoint
-	roots *x509.CertPool // nil: those of the system
+	roots *x509.CertPool // nil for those of the system
 }
 
-// reach knows under which URLs the hub is reached, and which of them is used.
+// reach holds the endpoints of the hub, and the one in use.
 //
-// What the hub announces in a session replaces what was known, but not before a session
-// was opened by it: until then what had worked is kept, and used if the new does not work.
-// From then on nothing of before is trusted any more. It is safe for concurrent use.
+// The endpoints that the hub announces in a session replace the former ones after a session was
+// opened by one of them. Until then the former ones remain, and are used if the announced ones
+// do not work. After that no former endpoint is trusted. reach is safe for concurrent use.
 type reach struct {
-	file string // empty: nothing is kept
+	file string // empty if nothing is stored
 	log  *slog.Logger
 	// moving is raised when there may be a better endpoint than the one in use.
 	moving retry.Signal
@@ -47,27 +47,27 @@ type reach struct {
 	mu   sync.Mutex
 	kept kept
 	now  endpoint
-	// failures counts the attempts in a row to go to a better endpoint.
+	// failures counts the attempts in a row to change to a better endpoint.
 	failures uint8
-	// leave ends the open session when another URL is to be used; nil: none is open.
+	// leave ends the open session when another URL is used; nil if no session is open.
 	leave func()
 }
 
-// kept is what is on disk.
+// kept is the content of the file.
 type kept struct {
-	// Join is the digest of the join token that this goes back to: another one begins anew.
+	// Join is the digest of the join token. With another token, the content is discarded.
 	Join string `json:"join"`
-	// Announced are the hub's endpoints, the one that it prefers first; Confirmed says that
-	// one of them has worked.
+	// Announced are the hub's endpoints in the order of its preference; Confirmed reports
+	// whether one of them has worked.
 	Announced []wire.Endpoint `json:"announced,omitempty"`
-	Digest    string          `json:"digest,omitempty"` // of what the hub has said
+	Digest    string          `json:"digest,omitempty"` // of the hub's announcement
 	Confirmed bool            `json:"confirmed,omitempty"`
-	// Former worked before, and Used is the one that worked last.
+	// Former are endpoints that worked before, and Used is the one that worked last.
 	Former []wire.Endpoint `json:"former,omitempty"`
 	Used   wire.Endpoint   `json:"used,omitzero"`
 }
 
-// newReach begins with what a directory has, or with the join token's endpoint.
+// newReach starts with the endpoints stored in a directory, or with that of the join token.
 func newReach(join wire.Join, dir string, log *slog.Logger) (*reach, error) {
 	r := &reach{log: log, moving: retry.NewSignal()}
 	id := sha256.Sum256([]byte(join.Encode()))
@@ -75,7 +75,7 @@ func newReach(join wire.Join, dir string, log *slog.Logger) (*reach, error) {
 	if dir != "" {
 		r.file = filepath.Join(dir, reachFile)
 		if err := r.load(); err != nil {
-			log.Warn("where the hub is can't be read; beginning with the join token", "error", err)
+			log.Warn("the stored endpoints of the hub cannot be read; the agent uses that of the join token", "error", err)
 		}
 	}
 	if r.kept.Join != first.Join {
@@ -91,7 +91,7 @@ func newReach(join wire.Join, dir string, log *slog.Logger) (*reach, error) {
 	return r, nil
 }
 
-// load reads what was kept; an endpoint that is damaged is an error.
+// load reads the file; it returns an error if an endpoint is not valid.
 func (r *reach) load() error {
 	b, err := os.ReadFile(r.file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -117,51 +117,51 @@ func usable(e wire.Endpoint) (endpoint, error) {
 	return endpoint{e, roots}, err
 }
 
-// current is the endpoint to use.
+// current returns the endpoint to use.
 func (r *reach) current() endpoint {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.now
 }
 
-// digest names what the hub has announced.
+// digest returns the digest of the hub's announcement.
 func (r *reach) digest() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return cmp.Or(r.kept.Digest, "none")
 }
 
-// keep puts what is known on disk, if it has changed, and goes by it once it is there.
+// keep stores changed endpoints, and uses them once they are on disk.
 func (r *reach) keep(next kept) error {
 	b, err := json.Marshal(next)
 	if err != nil {
-		return fmt.Errorf("encode where the hub is: %w", err)
+		return fmt.Errorf("encode the endpoints of the hub: %w", err)
 	}
-	if was, err := json.Marshal(r.kept); err == nil && string(was) == string(b) {
+	if previous, err := json.Marshal(r.kept); err == nil && string(previous) == string(b) {
 		return nil
 	}
 	if r.file != "" {
 		if err := atomicfile.WriteFile(r.file, b, 0o600); err != nil {
-			return fmt.Errorf("keep where the hub is: %w", err)
+			return fmt.Errorf("store the endpoints of the hub: %w", err)
 		}
 	}
 	r.kept = next
 	return nil
 }
 
-// announced takes over what the hub has said in a session. What can't be kept is heard
-// again in the next session.
-func (r *reach) announced(said wire.Endpoints) error {
+// announced adopts the endpoints that the hub has announced in a session. If they cannot be
+// stored, the hub announces them again in the next session.
+func (r *reach) announced(all wire.Endpoints) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	digest := said.Digest()
-	said = said.At(r.now.URL)
-	if err := said.Validate(); err != nil {
+	digest := all.Digest()
+	all = all.At(r.now.URL)
+	if err := all.Validate(); err != nil {
 		return err
 	}
 	next := r.kept
 	next.Digest = digest
-	next.Announced, next.Confirmed = said.Endpoints, slices.Contains(said.Endpoints, r.now.Endpoint)
+	next.Announced, next.Confirmed = all.Endpoints, slices.Contains(all.Endpoints, r.now.Endpoint)
 	next.Former = append([]wire.Endpoint{r.now.Endpoint}, r.kept.Former...)
 	if r.kept.Confirmed {
 		next.Former = next.Former[:1]
@@ -175,12 +175,12 @@ func (r *reach) announced(said wire.Endpoints) error {
 		return err
 	}
 	r.failures = 0
-	r.log.Info("the hub has announced where it is", "endpoints", urls(said.Endpoints), "used", r.now.URL)
+	r.log.Info("the hub has announced its endpoints", "endpoints", urls(all.Endpoints), "used", r.now.URL)
 	r.moving.Raise()
 	return nil
 }
 
-// worked notes that a session was opened by an endpoint, or that it is as good as that.
+// worked records that an endpoint works: a session was opened by it, or it was probed.
 func (r *reach) worked(e endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,37 +188,37 @@ func (r *reach) worked(e endpoint) {
 	next.Used = e.Endpoint
 	if i := slices.Index(next.Announced, e.Endpoint); i >= 0 {
 		next.Confirmed, next.Former = true, nil
-		if i == 0 { // those before it have not worked, also if they answer
+		if i == 0 { // preferred endpoints before it have not worked, even if they respond
 			r.failures = 0
 		}
 	}
 	if err := r.keep(next); err != nil {
-		r.log.Warn("which URL of the hub works can't be kept", "error", err)
+		r.log.Warn("the URL of the hub that works cannot be stored", "error", err)
 	}
 }
 
-// failed goes on to the next endpoint, if a session could not be opened by the one in use.
+// failed changes to the next endpoint after a session could not be opened by e.
 func (r *reach) failed(e endpoint) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.now.Endpoint != e.Endpoint {
-		return // another one is tried already
+		return // another one is in use already
 	}
 	all := r.candidates()
-	i := slices.Index(all, e.Endpoint) + 1 // of one that is not a candidate any more: the first
+	i := slices.Index(all, e.Endpoint) + 1 // 0 if e is no longer a candidate
 	candidate := all[i%len(all)]
 	if candidate == r.now.Endpoint {
 		return // there is no other
 	}
 	next, err := usable(candidate)
-	if err != nil { // all were checked
+	if err != nil { // all candidates were validated
 		panic(err)
 	}
 	r.now = next
 	r.log.Info("trying another URL of the hub", "url", next.URL)
 }
 
-// candidates are the endpoints that may be tried, one after the other.
+// candidates returns the endpoints that are tried one after the other.
 func (r *reach) candidates() []wire.Endpoint {
 	if r.kept.Confirmed {
 		return r.kept.Announced
@@ -226,16 +226,16 @@ func (r *reach) candidates() []wire.Endpoint {
 	return distinct(slices.Concat(r.kept.Announced, r.kept.Former))
 }
 
-// anew says that nothing was tried since the hub has announced something, or since what
-// it prefers has worked.
+// anew reports whether no preferred endpoint was probed since the last announcement, or since
+// the first one has worked.
 func (r *reach) anew() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.failures == 0
 }
 
-// better are the endpoints that the hub prefers to the one in use, while a session is
-// open, and how often they have been tried with this time.
+// better returns the endpoints that the hub prefers to the one in use, while a session is
+// open, and the number of attempts including this one.
 func (r *reach) better() (all []wire.Endpoint, failures uint8) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,16 +252,16 @@ func (r *reach) better() (all []wire.Endpoint, failures uint8) {
 	return all, r.failures
 }
 
-// move goes on with an endpoint that has answered. If it has another URL the session is
-// left, so that the next one is opened there.
+// move changes to an endpoint that has responded. If its URL differs, the session is ended, so
+// that the next one is opened there.
 func (r *reach) move(e endpoint) {
 	r.mu.Lock()
 	same := r.now.URL == e.URL
 	r.now = e
 	leave := r.leave
 	r.mu.Unlock()
-	r.log.Info("going on with another endpoint of the hub", "url", e.URL)
-	if same { // what else is new is by what its certificate is verified, and it was
+	r.log.Info("the agent uses another endpoint of the hub", "url", e.URL)
+	if same { // only the trusted authorities differ, and the probe has verified the certificate
 		r.worked(e)
 		return
 	}
@@ -270,7 +270,7 @@ func (r *reach) move(e endpoint) {
 	}
 }
 
-// during notes that a session is open, until done is called. A call of leave ends it.
+// during records that a session is open until done is called. leave ends the session.
 func (r *reach) during(leave func()) (done func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -90,21 +90,21 @@ func TestReach(t *testing.T) {
 	}
 }
 
-// TestReachStays: a hub that does not know how it is reached says only whom to trust.
+// TestReachStays checks that an announcement without a URL, but with an authority, keeps the URL.
 func TestReachStays(t *testing.T) {
 	first := somewhere(t)
 	r := reachOf(t, t.TempDir(), first)
-	said := wire.Endpoint{CA: first.CA}
-	announce(t, r, said)
+	announcement := wire.Endpoint{CA: first.CA}
+	announce(t, r, announcement)
 	if now := r.current().Endpoint; now != first || !r.kept.Confirmed {
-		t.Errorf("goes to %+v, confirmed %v", now, r.kept.Confirmed)
+		t.Errorf("the current endpoint is %+v, confirmed %v, want %+v, confirmed", now, r.kept.Confirmed, first)
 	}
-	if want := (wire.Endpoints{Endpoints: []wire.Endpoint{said}}).Digest(); r.digest() != want {
-		t.Errorf("says that it has %s, want %s", r.digest(), want)
+	if want := (wire.Endpoints{Endpoints: []wire.Endpoint{announcement}}).Digest(); r.digest() != want {
+		t.Errorf("the digest is %s, want %s", r.digest(), want)
 	}
 }
 
-// TestReachRefuses: what makes no sense is not taken over, and neither is a damaged file.
+// TestReachRefuses checks that invalid announcements and damaged files are rejected.
 func TestReachRefuses(t *testing.T) {
 	first := somewhere(t)
 	dir := t.TempDir()
@@ -120,7 +120,7 @@ func TestReachRefuses(t *testing.T) {
 		"too large": {{URL: "https://hub", CA: strings.Repeat(first.CA, 200)}}, "dots": {{URL: "https://hub/a/../b", CA: first.CA}},
 	} {
 		if err := r.announced(wire.Endpoints{Endpoints: all}); err == nil {
-			t.Errorf("%s: taken over", name)
+			t.Errorf("%s: the announcement is accepted", name)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, reachFile), []byte(`{"join":`), 0o600); err != nil {
@@ -197,7 +197,7 @@ func TestMoverGivesUp(t *testing.T) {
 	}
 }
 
-// TestNoRedirection: what the agent sends goes where the hub is said to be, and nowhere else.
+// TestNoRedirection checks that the agent sends requests only to endpoints of the hub.
 func TestNoRedirection(t *testing.T) {
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		t.Errorf("%s %s arrives without encryption, with %q", r.Method, r.URL, r.Header.Get("Authorization"))
@@ -215,7 +215,7 @@ func TestNoRedirection(t *testing.T) {
 	}
 	(&Renewer{client: client}).lasting("s3cret")
 	for _, method := range []string{http.MethodGet, http.MethodPost} {
-		if _, err := client.do(t.Context(), method, "desired", nil, http.NoBody); err == nil || !strings.Contains(err.Error(), "leads to "+elsewhere.URL) {
+		if _, err := client.do(t.Context(), method, "desired", nil, http.NoBody); err == nil || !strings.Contains(err.Error(), "redirects to "+elsewhere.URL) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
@@ -281,7 +281,7 @@ func TestPulse(t *testing.T) {
 		for _, e := range c.ends {
 			p.ended(e.silent, beat, e.err)
 		}
-		if got := p.ask(); got != c.want {
+		if got := p.request(); got != c.want {
 			t.Errorf("%s: asks for %ds, want %d", name, got, c.want)
 		}
 	}
@@ -297,7 +297,7 @@ func TestProxy(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "https://hub.example/", nil)
 	t.Setenv("HTTPS_PROXY", "http://site:"+secret+"@proxy:3128")
 	for _, p := range []Proxy{{}, {File: file}, {URL: "http://site:" + secret + "@proxy:3128"}} {
-		if u, err := p.of(r); err == nil || strings.Contains(err.Error(), "s3cret") {
+		if u, err := p.urlFor(r); err == nil || strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v, %v", u, err)
 		}
 	}
@@ -328,7 +328,7 @@ func TestProxy(t *testing.T) {
 		_, err = client.do(t.Context(), http.MethodPost, "reports", nil, http.NoBody)
 		return err
 	}
-	if err := try(refusing.URL); err == nil || !strings.Contains(err.Error(), "wants a user and a password") {
+	if err := try(refusing.URL); err == nil || !strings.Contains(err.Error(), "requires a user and a password") {
 		t.Errorf("without a password: %v", err)
 	}
 	err := try(strings.Replace(refusing.URL, "http://", "http://site:s3cret@", 1))

@@ -24,42 +24,41 @@ import (
 )
 
 const (
-	// renewRetry caps the wait before a credential is asked for again, and refusedRetry is
-	// that after the hub has said no for good: somebody may change its mind.
+	// renewRetry is the longest wait before a request for a credential is repeated, and
+	// refusedRetry the wait after a rejection, which an operator may revoke.
 	renewRetry   = time.Minute
 	refusedRetry = 10 * time.Minute
-	// renewPause is how long a credential is kept at least if the hub at once wants another:
-	// hubs whose clocks or authorities differ would otherwise have one after the other.
+	// renewPause is the minimum time between two renewals: hubs whose clocks or authorities
+	// differ could otherwise request one renewal after the other.
 	renewPause = 10 * time.Second
-	// askedSpread, or that part of the time between two renewals if it is less, is over how
-	// long renewals are spread for which the hub asks all agents at once.
-	askedSpread = 10 * time.Second
-	askedPart   = 100
-	// oneTime begins join tokens that work once. Others are of a former version: they last,
-	// and are traded where the hub does so.
+	// renewSpread is the time over which the renewals are spread that the hub requests from
+	// all agents at once; at most the time between two renewals divided by renewSpreadPart.
+	renewSpread     = 10 * time.Second
+	renewSpreadPart = 100
+	// oneTime is the prefix of join tokens that can be used once. Tokens of an older version can
+	// be used permanently, and are exchanged for a credential if the hub supports that.
 	oneTime = "orr_j_"
 )
 
-// Renewer keeps the client's credential: it joins by the join token, and renews what it
-// was given.
+// Renewer obtains the client's credential with the join token, and renews it.
 type Renewer struct {
 	client *Client
 	keeper *credential.Keeper
 	store  *store.Store
 	state  *State
 	log    *slog.Logger
-	// given says that the join token was given for this start: then one that is refused is
-	// an error even if there is a credential from before.
+	// given reports whether the join token was given for this start: then its rejection is
+	// an error even if there is an earlier credential.
 	given bool
-	// tried is closed when the hub has been asked once to join, or need not be.
+	// tried is closed after the first attempt to join, or if none is needed.
 	tried chan struct{}
-	// taken is when a credential was, in this process.
+	// taken is the time at which this process last obtained a credential.
 	taken     time.Time
 	closeOnce func()
 }
 
-// NewRenewer has the client of a link use what a keeper has, and keep it good. What keeps
-// it from joining is in the link's state.
+// NewRenewer returns a Renewer for the credential of a keeper, which the client of the link
+// uses. Errors of joining are recorded in the link's state.
 func NewRenewer(link Link, k *credential.Keeper, given bool) (*Renewer, error) {
 	r := &Renewer{client: link.Client, keeper: k, store: link.Store, state: link.State, log: link.Log, given: given, tried: make(chan struct{})}
 	r.closeOnce = sync.OnceFunc(func() { close(r.tried) })
@@ -69,10 +68,10 @@ func NewRenewer(link Link, k *credential.Keeper, given bool) (*Renewer, error) {
 	return r, nil
 }
 
-// Tried is closed when the agent has joined, or found that it can't for now.
+// Tried returns a channel that is closed when the agent has joined, or has failed once.
 func (r *Renewer) Tried() <-chan struct{} { return r.tried }
 
-// use has the client go on with a credential.
+// use makes the client use a credential.
 func (r *Renewer) use(id *credential.Identity) error {
 	l, err := r.client.newLine(id)
 	if err != nil {
@@ -82,8 +81,8 @@ func (r *Renewer) use(id *credential.Identity) error {
 	return nil
 }
 
-// Run joins if that is still to be done, and renews, until ctx ends. It returns an error
-// if the hub refuses the join token.
+// Run joins unless the agent has joined before, and renews the credential until ctx ends. It
+// returns an error if the hub rejects the join token.
 func (r *Renewer) Run(ctx context.Context) error {
 	token := r.client.join.Token
 	if !r.keeper.JoinedBy(token) {
@@ -99,11 +98,11 @@ func (r *Renewer) Run(ctx context.Context) error {
 	return nil
 }
 
-// join asks until it has a credential.
+// join requests a credential until it has one.
 func (r *Renewer) join(ctx context.Context, token string) error {
 	lasting := !strings.HasPrefix(token, oneTime)
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-		err := r.ask(ctx, route.Enrol, token, func(request []byte) (any, error) { return wire.Enrol{Request: request}, nil })
+		err := r.obtain(ctx, route.Enrol, token, func(request []byte) (any, error) { return wire.Enrol{Request: request}, nil })
 		if err == nil {
 			r.log.Info("joined the hub", "hub", r.client.join.Hub)
 			return nil
@@ -112,8 +111,8 @@ func (r *Renewer) join(ctx context.Context, token string) error {
 		refused, answered := errors.AsType[*hubError](err)
 		switch {
 		case lasting && answered && (refused.refusal != "" || slices.Contains([]int{http.StatusForbidden, http.StatusNotFound}, refused.code)):
-			// The hub is of a former version, or knows the token no more. What says which is the
-			// session that is tried with it.
+			// The hub is of an older version, or the token is no longer valid. A session with the
+			// token shows which.
 			if r.keeper.Current() == nil {
 				r.lasting(token)
 			}
@@ -121,7 +120,7 @@ func (r *Renewer) join(ctx context.Context, token string) error {
 		case answered && refused.refusal != "" && (r.given || r.keeper.Current() == nil):
 			return &JoinError{err}
 		case answered && refused.refusal != "":
-			r.log.Error("the join token is refused; the agent goes on with the credential from before", "error", err)
+			r.log.Error("the hub rejects the join token; the agent continues with its earlier credential", "error", err)
 			return nil
 		}
 		r.state.failed(err)
@@ -132,28 +131,28 @@ func (r *Renewer) join(ctx context.Context, token string) error {
 	return nil
 }
 
-// JoinError says that the hub refuses the join token.
+// JoinError is returned when the hub rejects the join token.
 type JoinError struct{ err error }
 
 func (e *JoinError) Error() string {
-	return fmt.Sprintf("join the hub: %v; make another token with: orrery location token NAME", e.err)
+	return fmt.Sprintf("join the hub: %v; create another token with: orrery location token NAME", e.err)
 }
 
-// Unwrap is for errors.Is and errors.As.
+// Unwrap returns the response of the hub.
 func (e *JoinError) Unwrap() error { return e.err }
 
-// lasting has the client use a token of a former version as it is.
+// lasting makes the client use a token of an older version as its credential.
 func (r *Renewer) lasting(token string) {
 	l, err := r.client.newLine(nil)
-	if err != nil { // there is nothing to sign
+	if err != nil { // without a credential nothing is signed
 		panic(err)
 	}
 	l.token = token
 	r.client.lines.replace(l)
 }
 
-// pause waits, or until the hub says that it is time, which it returns.
-func (r *Renewer) pause(ctx context.Context, wait time.Duration) (asked bool) {
+// pause waits for a time, or until the hub requests a renewal; early reports the latter.
+func (r *Renewer) pause(ctx context.Context, wait time.Duration) (early bool) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
@@ -165,39 +164,40 @@ func (r *Renewer) pause(ctx context.Context, wait time.Duration) (asked bool) {
 	return false
 }
 
-// await waits until a credential is to be renewed: when the hub says so, or when as much
-// time has passed as the hub has said. It returns false when ctx has ended.
+// await waits until a credential must be renewed: when the hub requests that, or after the
+// credential's RenewAfter. It returns false when ctx has ended.
 func (r *Renewer) await(ctx context.Context, id *credential.Identity) bool {
 	if !r.taken.IsZero() {
 		retry.Pause(ctx, min(renewPause, id.RenewAfter/4)-time.Since(r.taken))
 	}
 	const jitter = 10
 	wait := id.Due(time.Now())
-	// Those who joined together do not renew together, nor do those who are asked together.
+	// Spread the renewals of agents that joined at the same time, or that the hub has requested
+	// at the same time.
 	if r.pause(ctx, wait-rand.N(wait/jitter+1)) {
-		retry.Pause(ctx, rand.N(min(askedSpread, id.RenewAfter/askedPart)+1))
+		retry.Pause(ctx, rand.N(min(renewSpread, id.RenewAfter/renewSpreadPart)+1))
 	}
 	return ctx.Err() == nil
 }
 
-// renew asks for the next credential until it has it.
+// renew requests the next credential until it has it.
 func (r *Renewer) renew(ctx context.Context, id *credential.Identity) {
 	call := route.Agent(key.Location(r.client.join.Location)).Path(route.Renew)
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-		err := r.ask(ctx, call, "", func(request []byte) (any, error) { return id.Renewal(request) })
+		err := r.obtain(ctx, call, "", func(request []byte) (any, error) { return id.Renewal(request) })
 		if err == nil {
 			r.log.Info("the credential was renewed", "until", r.keeper.Current().Ends())
 			return
 		}
 		wait := max(retry.Backoff(failures, retry.First, renewRetry), asksToWait(err))
-		if supersedes(err) { // which no time changes
+		if supersedes(err) { // a permanent error
 			r.log.Error("the hub does not renew the agent's credential, since another agent has joined the location", "error", err)
 			<-ctx.Done()
 			return
 		}
 		if locksOut(err) {
 			r.log.Error("the hub does not renew the agent's credential; the cluster stays as it is", "error", err)
-			r.pause(ctx, refusedRetry) // or until a session was refused since it has expired
+			r.pause(ctx, refusedRetry) // or until the hub rejects a session since the credential has expired
 			continue
 		}
 		r.log.Warn("the credential could not be renewed yet", "error", err, "until", id.Ends(), "retry", wait)
@@ -205,38 +205,38 @@ func (r *Renewer) renew(ctx context.Context, id *credential.Identity) {
 	}
 }
 
-// locksOut says that the hub will not know the agent again by what it has.
+// locksOut reports whether the hub will not authenticate the agent with its credential again.
 func locksOut(err error) bool {
 	refused, ok := errors.AsType[*hubError](err)
 	return ok && refused.refusal != "" && refused.refusal != wire.RefusedNone && refused.refusal != wire.RefusedExpired
 }
 
-// isSuperseded reports whether the hub has refused a credential before, since another agent has joined
-// the location. A hub that was restored since might renew it.
+// isSuperseded reports whether the hub has rejected a credential before, since another agent has joined
+// the location. A hub that was restored from an older copy might renew it, so it is not asked again.
 func (r *Renewer) isSuperseded(id *credential.Identity) bool {
 	return r.store != nil && r.store.Meta().Superseded == id.Fingerprint()
 }
 
-// supersedes reports whether the hub refuses the agent since another one has joined the location.
+// supersedes reports whether the hub rejects the agent since another one has joined the location.
 func supersedes(err error) bool {
 	refused, ok := errors.AsType[*hubError](err)
 	return ok && refused.refusal == wire.RefusedSuperseded
 }
 
-// ask asks for a credential, keeps it, and has the client use it. What is asked and
-// answered goes over connections of its own.
-func (r *Renewer) ask(ctx context.Context, path, token string, compose func(request []byte) (any, error)) error {
+// obtain requests a credential over a connection of its own, stores it, and makes the client
+// use it.
+func (r *Renewer) obtain(ctx context.Context, path, token string, compose func(request []byte) (any, error)) error {
 	request, err := r.keeper.Request()
 	if err != nil {
 		return err
 	}
-	question, err := compose(request)
+	message, err := compose(request)
 	if err != nil {
 		return err
 	}
-	body, err := json.Marshal(question)
+	body, err := json.Marshal(message)
 	if err != nil {
-		return fmt.Errorf("encode what is asked: %w", err)
+		return fmt.Errorf("encode the request for a credential: %w", err)
 	}
 	l, err := r.client.newLine(nil)
 	if err != nil {
@@ -263,7 +263,7 @@ func (r *Renewer) ask(ctx context.Context, path, token string, compose func(requ
 		return err
 	}
 	select {
-	case <-r.client.renew: // what was said of the one before
+	case <-r.client.renew: // a request to renew the previous credential
 	default:
 	}
 	return nil

@@ -45,12 +45,12 @@ func TestRenewalsAreSpaced(t *testing.T) {
 		w.Header().Set(wire.Header, wire.ProtocolVersion)
 		w.Header().Set(wire.RenewHeader, "now")
 		if strings.HasSuffix(r.URL.Path, "/renew") {
-			var asked wire.Renewal
-			if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+			var renewal wire.Renewal
+			if err := json.NewDecoder(r.Body).Decode(&renewal); err != nil {
 				t.Error(err)
 			}
 			renewals.Add(1)
-			_ = json.NewEncoder(w).Encode(issue(asked.Request)) // who is gone needs no answer
+			_ = json.NewEncoder(w).Encode(issue(renewal.Request)) // the client may have disconnected
 		}
 	}))
 	defer server.Close()
@@ -79,7 +79,7 @@ func TestRenewalsAreSpaced(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- renewer.Run(ctx) }()
-	ask := func() {
+	send := func() {
 		t.Helper()
 		body, err := client.do(ctx, http.MethodPost, "reports", nil, http.NoBody)
 		if err == nil {
@@ -89,11 +89,11 @@ func TestRenewalsAreSpaced(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for renewals.Load() == 0 { // what the hub says is heard
-		ask()
+	for renewals.Load() == 0 { // each response of the hub requests a renewal
+		send()
 	}
 	for range 200 {
-		ask()
+		send()
 	}
 	cancel()
 	if err := <-done; err != nil {

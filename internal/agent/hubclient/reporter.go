@@ -20,11 +20,11 @@ const (
 	// maxReports and maxReportBytes bound one request.
 	maxReports     = 500
 	maxReportBytes = 900 << 10
-	// reportDelay is the least time between two requests, in which reports are gathered.
+	// reportDelay is the minimum time between two requests, in which reports are batched.
 	reportDelay = 30 * time.Millisecond
-	// maxRefusals is how many requests in a row may have a report refused that is of a
-	// desired object. Until then the agent keeps it: mostly the object has just ceased to
-	// be desired, and the session will say so.
+	// maxRefusals is the number of requests in a row after which a rejected report of a desired
+	// object is dropped. Until then the agent repeats it: usually the object is no longer
+	// desired, and the session is about to deliver that.
 	maxRefusals = 8
 	// agreeTimeout bounds a comparison of all reports.
 	agreeTimeout = 10 * time.Minute
@@ -33,31 +33,31 @@ const (
 // Reporter sends the reports that the hub does not have yet, only the newest of each key.
 type Reporter struct {
 	Link
-	// sent counts the lines that the hub has taken.
+	// sent counts the lines to which the hub has responded.
 	sent   prometheus.Counter
 	signal retry.Signal
 	// compared is true after the first comparison of this process: its store may be an older copy, which
 	// lacks reports that the hub has.
 	compared bool
-	// refusals counts requests in a row of which the report of a desired object was
-	// refused.
+	// refusals counts requests in a row in which the report of a desired object was
+	// rejected.
 	refusals int
 	declined declined
-	// touch is told of objects of which only a report is left, and of those that waited
+	// touch receives the objects for which the store has only a report, and those that waited
 	// until the hub has a report.
 	touch func([]store.Touched)
-	// may says whether this agent is the one to report.
+	// may reports whether this agent may send reports.
 	may func() bool
 }
 
-// NewReporter makes a reporter that counts in sent and tells touch of objects of which only
-// a report is left, and of those that waited until the hub has a report. It sends nothing
-// while it may not: what another agent of the shard has reported since is not to be replaced.
+// NewReporter returns a reporter that counts reports in sent. It passes to touch the objects for
+// which the store has only a report, and those that waited until the hub has a report. It sends
+// nothing while may returns false: the reports of another agent of the shard may be newer.
 func NewReporter(l Link, sent prometheus.Counter, touch func([]store.Touched), may func() bool) *Reporter {
 	return &Reporter{Link: l, sent: sent, signal: retry.NewSignal(), touch: touch, may: may}
 }
 
-// Changed says that there is something to send. It does not block.
+// Changed notifies the reporter of unsent reports. It does not block.
 func (r *Reporter) Changed() {
 	r.signal.Raise()
 }
@@ -71,7 +71,7 @@ func (r *Reporter) Run(ctx context.Context) {
 		case <-r.signal:
 		case <-r.declined.due:
 			if err := r.declined.again(ctx, r.Store); err != nil {
-				r.Log.Warn("reports that the hub declined can't be sent again", "error", err)
+				r.Log.Warn("reports that the hub has rejected cannot be sent again", "error", err)
 			}
 		case <-ctx.Done():
 			return
@@ -100,7 +100,7 @@ func (r *Reporter) Run(ctx context.Context) {
 	}
 }
 
-// round sends one request; more says that there is more to send.
+// round sends one request; more reports whether there are further unsent reports.
 func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 	if !r.compared || !r.Store.Meta().ReportsAgreed {
 		if err := r.agree(ctx); err != nil {
@@ -130,16 +130,16 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 	if err := json.NewDecoder(io.LimitReader(body, wire.MaxLine)).Decode(&answer); err != nil {
 		return false, fmt.Errorf("reports: decode answer: %w", err)
 	}
-	if answer.Revision == 0 { // nothing was written
-		return false, errors.New("reports: the answer names no revision")
+	if answer.Revision == 0 { // the hub wrote nothing
+		return false, errors.New("reports: the answer has no revision")
 	}
 	refused := map[string]bool{}
 	for _, f := range answer.Refused {
 		refused[f.Key] = true
-		r.Log.Warn("the hub refused a report", "object", f.Key, "message", f.Message)
+		r.Log.Warn("the hub rejected a report", "object", f.Key, "message", f.Message)
 	}
 	r.sent.Add(float64(len(batch)))
-	r.declined.note(batch, refused)
+	r.declined.record(batch, refused)
 	kept, err := r.answered(ctx, batch, refused)
 	switch {
 	case err != nil:
@@ -149,22 +149,22 @@ func (r *Reporter) round(ctx context.Context) (more bool, err error) {
 		return more, nil
 	}
 	r.refusals++
-	return more, fmt.Errorf("reports: the hub refused %d reports of desired objects", kept)
+	return more, fmt.Errorf("reports: the hub rejected %d reports of desired objects", kept)
 }
 
-// answered notes what the hub has taken of a batch. It returns how many refused reports are to
-// be sent again.
+// answered records which reports of a batch the hub has accepted. It returns the number of
+// rejected reports that are sent again.
 func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused map[string]bool) (int, error) {
 	var waited []store.Touched
 	var kept int
 	err := r.Store.WriteWithOthers(ctx, func(t *store.Tx) error {
 		kept, waited = 0, nil
 		for _, u := range batch {
-			keeps, err := r.keeps(t, u, refused)
+			retained, err := r.retains(t, u, refused)
 			switch {
 			case err != nil:
 				return err
-			case keeps:
+			case retained:
 				kept++
 				continue
 			case refused[u.Line.Key]:
@@ -192,9 +192,9 @@ func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused m
 	return kept, nil
 }
 
-// keeps says that a refused report is to be sent again: of what is desired, for a while; of
-// what can't be made before the hub has it, for as long as that is so.
-func (r *Reporter) keeps(t *store.Tx, u store.Unsent, refused map[string]bool) (bool, error) {
+// retains reports whether a rejected report is sent again: that of a desired object up to
+// maxRefusals times; that of an object that is created only after its report, always.
+func (r *Reporter) retains(t *store.Tx, u store.Unsent, refused map[string]bool) (bool, error) {
 	if !refused[u.Line.Key] || !r.State.Proves() || !t.HasWant(u.Line.Key) {
 		return false, nil
 	}

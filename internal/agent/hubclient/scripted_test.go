@@ -22,31 +22,32 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// scripted is a session with a hub that answers each call with the next line of
-// a script, and keeps what was asked.
+// scripted is a session with a hub that responds to each call with the next entry of
+// a script, and records the requests.
 type scripted struct {
-	t       *testing.T
-	session *Session
-	answers map[string][]answer
-	asked   []asked
-	touched []store.Touched
+	t        *testing.T
+	session  *Session
+	answers  map[string][]answer
+	received []received
+	touched  []store.Touched
 }
 
-type asked struct {
+// received is a request that the hub received.
+type received struct {
 	call  string
 	query url.Values
 	body  string
 }
 
-// answer is the raw body of an answer; hang keeps it open.
+// answer is the raw body of a response; hang keeps it open.
 type answer struct {
 	status int
 	body   string
 	hang   bool
 }
 
-// hubBy is a new store that commits, and a client of a hub that a handler makes up.
-func hubBy(t *testing.T, handler http.Handler) (*store.Store, *Client) {
+// hubWith returns a new store that commits, and a client of a hub with the given handler.
+func hubWith(t *testing.T, handler http.Handler) (*store.Store, *Client) {
 	t.Helper()
 	server := httptest.NewUnstartedServer(handler)
 	server.EnableHTTP2 = true
@@ -64,7 +65,7 @@ func hubBy(t *testing.T, handler http.Handler) (*store.Store, *Client) {
 	return st, hub
 }
 
-// committing lets a store commit for the length of a test.
+// committing runs a store's commits for the duration of a test.
 func committing(t *testing.T, st *store.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -79,7 +80,7 @@ func committing(t *testing.T, st *store.Store) {
 	})
 }
 
-// linkTo is what parts need that speak to a hub, with the state before the first session.
+// linkTo returns a Link with the state before the first session.
 func linkTo(hub *Client, st *store.Store) Link {
 	return Link{Client: hub, Store: st, State: NewState(), Log: quiet}
 }
@@ -92,8 +93,8 @@ func (s *scripted) Greeted(bool) {}
 // Opened implements Follower.
 func (s *scripted) Opened(bool) {}
 
-// Asked implements Follower.
-func (s *scripted) Asked(wire.Look) {}
+// InspectRequested implements Follower.
+func (s *scripted) InspectRequested(wire.Look) {}
 
 // Superseded implements Follower.
 func (s *scripted) Superseded(string) {}
@@ -104,7 +105,7 @@ func (s *scripted) Landed(all []store.Touched) { s.touched = append(s.touched, a
 func newScripted(t *testing.T) *scripted {
 	t.Helper()
 	s := &scripted{t: t, answers: map[string][]answer{}}
-	st, hub := hubBy(t, s)
+	st, hub := hubWith(t, s)
 	s.session = NewSession(linkTo(hub, st), s, &Reporter{}, counter(), counter())
 	s.session.recall = func(context.Context, func()) error { return nil }
 	return s
@@ -116,7 +117,7 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		s.t.Errorf("read the request: %v", err)
 	}
-	s.asked = append(s.asked, asked{call: call, query: r.URL.Query(), body: string(body)})
+	s.received = append(s.received, received{call: call, query: r.URL.Query(), body: string(body)})
 	left := s.answers[call]
 	if len(left) == 0 {
 		http.Error(w, "the script has ended", http.StatusTeapot)
@@ -139,18 +140,19 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (s *scripted) on(call string, answers ...answer) {
+// script appends responses to the script of a call.
+func (s *scripted) script(call string, answers ...answer) {
 	s.answers[call] = append(s.answers[call], answers...)
 }
 
-// once holds one session and returns how it ended.
+// once runs one session and returns the error with which it ended.
 func (s *scripted) once() error {
 	s.t.Helper()
 	_, err := s.session.once(limit.Context(s.t, "the session ends"))
 	return err
 }
 
-// content is the stored content by key, as the digest and kind of each entry.
+// content returns the stored entries by key.
 func (s *scripted) content() map[string]store.Want {
 	s.t.Helper()
 	all := map[string]store.Want{}
@@ -192,17 +194,17 @@ func rootOf(frames ...wire.Frame) (root wire.Sum) {
 	return root
 }
 
-// paged is the answer to a walk by a hub that has frames, which must be in key order.
+// paged returns the response to a comparison by a hub that has the frames, which must be in key order.
 func paged(revision int64, f func(*wire.Hello), frames ...wire.Frame) answer {
-	part := wire.Part{}
+	difference := wire.Part{}
 	for _, f := range frames {
-		part.Leaves = append(part.Leaves, wire.Leaf{Key: f.Put.Key, Sum: rootOf(f)})
+		difference.Leaves = append(difference.Leaves, wire.Leaf{Key: f.Put.Key, Sum: rootOf(f)})
 	}
 	h := hello(revision, rootOf(frames...), f)
-	return answer{body: lines(h, wire.Frame{Part: &part}, wire.Frame{Mark: &wire.Mark{Revision: revision, Root: h.Hello.Root, Marker: h.Hello.Marker}})}
+	return answer{body: lines(h, wire.Frame{Part: &difference}, wire.Frame{Mark: &wire.Mark{Revision: revision, Root: h.Hello.Root, Marker: h.Hello.Marker}})}
 }
 
-// fetched is the answer to a fetch.
+// fetched returns the response to a fetch.
 func fetched(revision int64, marker string, frames ...wire.Frame) answer {
 	var all []any
 	for _, f := range frames {
@@ -211,7 +213,7 @@ func fetched(revision int64, marker string, frames ...wire.Frame) answer {
 	return answer{body: lines(append(all, wire.Frame{Mark: &wire.Mark{Revision: revision, Marker: marker}})...)}
 }
 
-// cut is an answer that ends before its last line.
+// cut returns a response without its last line.
 func cut(a answer) answer {
 	i := strings.LastIndex(strings.TrimRight(a.body, "\n"), "\n")
 	return answer{body: a.body[:i+1]}
@@ -219,14 +221,14 @@ func cut(a answer) answer {
 
 var bye = wire.Frame{Bye: &wire.Bye{Reason: wire.ByeShutdown}}
 
-// filled is a session that has had a and b at revision 10.
+// filled returns a session that has stored a and b at revision 10.
 func filled(t *testing.T) (*scripted, wire.Frame, wire.Frame) {
 	t.Helper()
 	s := newScripted(t)
 	a, b := put(keyA, "1", "a"), put(keyB, "1", "b")
-	s.on("desired", answer{body: lines(hello(10, rootOf(a, b), nil))})
-	s.on("walk", paged(10, nil, a, b))
-	s.on("fetch", fetched(10, "m", a, b))
+	s.script("desired", answer{body: lines(hello(10, rootOf(a, b), nil))})
+	s.script("walk", paged(10, nil, a, b))
+	s.script("fetch", fetched(10, "m", a, b))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// maxBatch and maxBatchBytes bound the frames that go into the store at once.
+	// maxBatch and maxBatchBytes bound the frames in one transaction of the store.
 	maxBatch      = 256
 	maxBatchBytes = 1 << 20
-	// heartbeat is the time between two heartbeats until the hub has said it.
+	// heartbeat is the interval of heartbeats before the hub has sent its settings.
 	heartbeat = 30 * time.Second
-	// silence is how many heartbeats a hub may miss.
+	// silence is the number of heartbeats that a hub may miss.
 	silence = 3
-	// sessionRetry caps the wait before the next session; replacedRetry is the
-	// wait after another agent of this location took over.
+	// sessionRetry is the longest wait before the next session; replacedRetry is the
+	// wait after another agent of this location has connected.
 	sessionRetry  = time.Minute
 	replacedRetry = 30 * time.Second
 	// never is longer than an agent runs.
@@ -39,31 +39,31 @@ const (
 
 // Ends of a session that are not failures.
 var (
-	errWalked   = errors.New("walked: connect again")
+	errWalked   = errors.New("the comparison has ended: connect again")
 	errReplaced = errors.New("another agent of this location has connected")
 	errBye      = errors.New("the hub ended the session")
 )
 
-// errSuperseded is why no session is opened by a credential that was refused before.
-var errSuperseded = errors.New("another agent has joined the location since: the hub is not asked again without a new join token")
+// errSuperseded is the reason why no session is opened with a credential that was rejected before.
+var errSuperseded = errors.New("another agent has joined the location: this one does not connect again without a new join token")
 
-// Session keeps the desired content equal to the hub's.
+// Session keeps the desired objects in the store equal to the hub's.
 type Session struct {
 	Link
 	follower Follower
 	recall   recaller
-	// frames counts frames taken, sessions counts sessions opened.
+	// frames counts stored frames, sessions counts opened sessions.
 	frames, sessions prometheus.Counter
 	pulse            pulse
 }
 
-// NewSession makes a session that tells the follower what happens. It loads the hub's
-// reports into a new store by the reporter.
+// NewSession returns a session that notifies the follower of its events. The reporter loads the
+// hub's reports into a new store.
 func NewSession(l Link, f Follower, r *Reporter, frames, sessions prometheus.Counter) *Session {
 	return &Session{Link: l, follower: f, recall: r.recall, frames: frames, sessions: sessions}
 }
 
-// Run holds one session after the other until ctx ends.
+// Run opens one session after the other until ctx ends.
 func (s *Session) Run(ctx context.Context) {
 	var failures uint8
 	walked := false
@@ -72,7 +72,7 @@ func (s *Session) Run(ctx context.Context) {
 		renewed, shown := s.Client.lines.another(), s.Client.lines.shown()
 		if shown != "" && shown == refused {
 			s.State.failed(errSuperseded)
-			s.pause(ctx, never, renewed) // the hub is not asked again, also if it forgets by a restore
+			s.pause(ctx, never, renewed) // also a hub that was restored from an older copy must not accept the credential again
 			continue
 		}
 		advanced, err := s.once(ctx)
@@ -81,7 +81,7 @@ func (s *Session) Run(ctx context.Context) {
 			return
 		}
 		if supersedes(err) {
-			s.Log.Error("another agent has joined the location, so this one stops for good: give it a new join token, or remove it", "error", err)
+			s.Log.Error("another agent has joined the location, so this one does not connect again: give it a new join token, or remove it", "error", err)
 			refused = shown
 			s.follower.Superseded(shown)
 			continue
@@ -93,7 +93,7 @@ func (s *Session) Run(ctx context.Context) {
 			continue // neither is a failure
 		}
 		if errors.Is(err, errWalked) && !walked {
-			walked = true // the next walk has to wait, unless a wire mark shows that this one was right
+			walked = true // another comparison has to wait, unless a bookmark confirms the result of this one
 			continue
 		}
 		wait := max(retry.Backoff(failures, retry.First, sessionRetry), asksToWait(err))
@@ -103,7 +103,7 @@ func (s *Session) Run(ctx context.Context) {
 		}
 		level := slog.LevelInfo
 		if _, untrusted := errors.AsType[*untrustedError](err); untrusted || locksOut(err) {
-			level = slog.LevelError // nothing changes that by itself
+			level = slog.LevelError // an operator has to act
 		}
 		s.Log.Log(ctx, level, "the session with the hub ended", "error", err, "retry", wait)
 		s.Client.drop()
@@ -111,8 +111,8 @@ func (s *Session) Run(ctx context.Context) {
 	}
 }
 
-// pause waits, but not longer than for another credential: what was refused by the one
-// before is asked again at once.
+// pause waits for a time, or until there is another credential: the hub may have rejected the
+// previous one.
 func (s *Session) pause(ctx context.Context, wait time.Duration, renewed <-chan struct{}) {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
@@ -123,7 +123,8 @@ func (s *Session) pause(ctx context.Context, wait time.Duration, renewed <-chan 
 	}
 }
 
-// once holds one session. advanced says that it came to a wire mark that held.
+// once opens one session and returns when it has ended. advanced reports whether a bookmark
+// matched the content of the store.
 func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 	ctx, release, err := s.Client.session(ctx)
 	if err != nil {
@@ -137,8 +138,8 @@ func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 	query := url.Values{
 		"after": {strconv.FormatInt(m.Revision, 10)}, "marker": {m.Marker}, "endpoints": {s.Client.reach.digest()},
 	}
-	if asked := s.pulse.ask(); asked > 0 {
-		query.Set("heartbeat", strconv.Itoa(asked))
+	if seconds := s.pulse.request(); seconds > 0 {
+		query.Set("heartbeat", strconv.Itoa(seconds))
 	}
 	body, err := s.Client.do(ctx, http.MethodGet, route.Desired, query, http.NoBody)
 	if err != nil {
@@ -146,7 +147,7 @@ func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 		return false, err
 	}
 	defer body.Close()
-	st := &stream{Session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel), by: e, leave: func() { cancel(errMoved) }}
+	st := &stream{Session: s, dec: wire.NewDecoder(body), dog: newWatchdog(cancel), endpoint: e, leave: func() { cancel(errMoved) }}
 	defer st.dog.stop()
 	err = st.run(ctx)
 	if st.hello == nil {
@@ -156,25 +157,25 @@ func (s *Session) once(ctx context.Context) (advanced bool, err error) {
 	if cause := context.Cause(ctx); cause != nil && err != nil {
 		err = cause
 	}
-	if st.hello != nil && s.pulse.ended(time.Since(st.dog.heard), st.dog.beat, err) {
-		s.Log.Info("quiet sessions end before the hub's heartbeat; asking for a shorter one", "heartbeat", s.pulse.asked)
+	if st.hello != nil && s.pulse.ended(time.Since(st.dog.lastData), st.dog.beat, err) {
+		s.Log.Info("quiet sessions end before the hub's heartbeat; the agent requests a shorter one", "heartbeat", s.pulse.requested)
 	}
 	return st.advanced, err
 }
 
-// stream is an answer of the hub in frames, which go into the store.
+// stream is a response of the hub in frames, which are stored.
 type stream struct {
 	*Session
 	dec   *wire.Decoder
 	dog   *watchdog
 	hello *wire.Hello
 	in    store.Intake
-	// by is the endpoint that the session was opened by. leave ends it, to go on by another.
-	by    endpoint
-	leave func()
-	// advanced says that a wire mark held: the content is then what the hub says it is.
+	// endpoint is the endpoint of the session. leave ends the session, to change to another one.
+	endpoint endpoint
+	leave    func()
+	// advanced reports whether a bookmark matched the content of the store.
 	advanced bool
-	// departed has, by path, what ceased to be desired since the last wire mark.
+	// departed has, by path, the entries that are no longer desired since the last bookmark.
 	departed map[string]store.Touched
 }
 
@@ -183,7 +184,7 @@ func (st *stream) next() (wire.Frame, error) {
 	var f wire.Frame
 	if err := st.dec.Decode(&f); err != nil {
 		if errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF // a hub that ends a session says bye
+			err = io.ErrUnexpectedEOF // a hub that ends a session sends a bye
 		}
 		return f, fmt.Errorf("read frames: %w", err)
 	}
@@ -203,20 +204,20 @@ func (st *stream) greet(ctx context.Context) error {
 	return st.welcome(ctx, *f.Hello)
 }
 
-// welcome finds out whether the log of the hub that said hello continues the one that the
-// agent knows, and puts the hello into the store.
+// welcome determines whether the hub's log continues the one that the agent knows, and stores
+// the hello.
 func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	if h.UID == "" {
 		return errors.New("the hello names no location")
 	}
 	m := st.Store.Meta()
 	st.in.Proven, st.in.Marker = h.Continuous && (m.LocationUID == "" || m.LocationUID == h.UID), h.Marker
-	if st.in.Proven && !m.Seen.IsZero() { // puts since the last wire mark may not be in this log
-		answer, err := st.Client.lineage(ctx, h.Marker, []string{m.Seen.Marker()})
+	if st.in.Proven && !m.Seen.IsZero() { // this log may lack the puts since the last bookmark
+		answer, err := st.Client.proofs(ctx, h.Marker, []string{m.Seen.Marker()})
 		if err != nil {
 			return err
 		}
-		// An older hub, which does not know the request, names no marker.
+		// A hub of an older version does not serve the request, and returns no marker.
 		st.in.Proven = answer.Marker == "" || answer.Has(m.Seen.Marker(), m.Seen.Revision)
 	}
 	if !st.in.Proven && accepts(h.Settings, h) {
@@ -239,20 +240,20 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	return nil
 }
 
-// run follows the stream until it ends.
+// run reads the stream until it ends.
 func (st *stream) run(ctx context.Context) error {
 	if err := st.greet(ctx); err != nil {
 		return err
 	}
 	st.sessions.Inc()
-	st.Client.reach.worked(st.by)
+	st.Client.reach.worked(st.endpoint)
 	defer st.Client.reach.during(st.leave)()
 	st.State.connected(st.in.Proven, st.hello.Marker, accepts(st.hello.Settings, *st.hello))
 	st.follower.Opened(false)
-	st.Log.Info("connected to the hub", "hub", st.by.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
+	st.Log.Info("connected to the hub", "hub", st.endpoint.URL, "revision", st.hello.Revision, "resumed", st.hello.Resumed)
 	m := st.Store.Meta()
 	if m.Revision == 0 || m.Gained {
-		// The store is new, or has more spaces than before: which Jobs and Pods have completed is in the hub's reports.
+		// The store is new, or has more spaces than before: the hub's reports contain which Jobs and Pods have completed.
 		if err := st.recall(ctx, st.dog.reset); err != nil {
 			return err
 		}
@@ -260,8 +261,8 @@ func (st *stream) run(ctx context.Context) error {
 	switch {
 	case st.hello.Resumed && st.in.Proven && !m.Gained:
 	case !st.in.Proven:
-		// Of an unproven log only new objects are taken, so the walk does not advance
-		// the store's revision, and this stream goes on.
+		// From an unproven log only new objects are stored, so the comparison does not advance
+		// the store's revision, and this stream continues.
 		if err := st.walk(ctx); err != nil {
 			return err
 		}
@@ -287,9 +288,9 @@ func (st *stream) run(ctx context.Context) error {
 		}
 		if st.in.Marked && st.in.Proven && !st.in.Agrees {
 			if !st.in.Forward {
-				return errors.New("the hub's revision went back within a session")
+				return errors.New("the hub's revision decreased within a session")
 			}
-			st.Log.Warn("the desired content differs from the hub's; comparing all of it")
+			st.Log.Warn("the desired objects in the store differ from the hub's; the agent compares all of them")
 			if err := st.walk(ctx); err != nil {
 				return err
 			}
@@ -298,22 +299,22 @@ func (st *stream) run(ctx context.Context) error {
 	}
 }
 
-// known notes that the desired content is known.
+// known records that the desired objects are known.
 func (st *stream) known() {
 	if st.State.marked() {
 		st.follower.Opened(true)
 	}
 }
 
-// adopt takes over the hello's revision: the content in the store is the hub's already.
+// adopt stores the hello's revision: the content of the store equals the hub's already.
 func (st *stream) adopt(ctx context.Context) error {
 	return st.take(ctx, []wire.Frame{{Mark: &wire.Mark{
 		Revision: st.hello.Revision, Root: st.hello.Root, Count: st.hello.Count, Marker: st.hello.Marker,
 	}}})
 }
 
-// batch reads what has arrived, at least one frame and at most up to a wire mark, and
-// puts it into the store.
+// batch reads the frames that have arrived, at least one and at most up to a bookmark, and
+// stores them.
 func (st *stream) batch(ctx context.Context) error {
 	var frames []wire.Frame
 	for size := 0; ; {
@@ -327,10 +328,10 @@ func (st *stream) batch(ctx context.Context) error {
 		switch {
 		case f.Endpoints != nil:
 			if err := st.Client.reach.announced(*f.Endpoints); err != nil {
-				st.Log.Warn("where the hub says that it is can't be taken over", "error", err)
+				st.Log.Warn("the endpoints that the hub has announced cannot be used", "error", err)
 			}
 		case f.Look != nil:
-			st.follower.Asked(*f.Look)
+			st.follower.InspectRequested(*f.Look)
 		case f.Ping == nil:
 			frames = append(frames, f)
 		case f.Ping.Renew:
@@ -345,7 +346,7 @@ func (st *stream) batch(ctx context.Context) error {
 	}
 }
 
-// take puts frames into the store and tells the follower what they touched.
+// take stores frames and notifies the follower of the changed entries.
 func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	st.in.Marked = false
 	if len(frames) == 0 {
@@ -355,7 +356,7 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	for _, f := range frames {
 		a, err := store.Admit(f)
 		if err != nil {
-			// The next wire mark shows that something is missing; the rest goes on.
+			// The next bookmark will not match, which starts a comparison; the other frames are stored.
 			st.Log.Error("the hub sent a malformed frame", "error", err)
 			continue
 		}
@@ -392,10 +393,10 @@ func (st *stream) take(ctx context.Context, frames []wire.Frame) error {
 	return nil
 }
 
-// land tells the follower what frames touched. What ceases to be desired is held back
-// until the next wire mark, so that what is removed together is told together and can go
-// in order. complete says that nothing of all has to be held back, ended that what was
-// held back is told, too.
+// land notifies the follower of changed entries. Entries that are no longer desired are held back
+// until the next bookmark, so that the follower receives all of them together and can order
+// their removals. If complete is set, no entry of all is held back; if ended is set, the follower
+// also receives the entries that were held back.
 func (st *stream) land(all []store.Touched, complete, ended bool) {
 	var now []store.Touched
 	for _, t := range all {
@@ -424,21 +425,21 @@ func byeError(b *wire.Bye) error {
 	return fmt.Errorf("%w: %s %s", errBye, b.Reason, b.Message)
 }
 
-// watchdog cancels a stream on which nothing arrives for too long.
+// watchdog cancels a stream on which no data arrives for too long.
 type watchdog struct {
 	timer *time.Timer
 	beat  time.Duration
-	// heard is when something last arrived.
-	heard time.Time
+	// lastData is the time at which data last arrived.
+	lastData time.Time
 }
 
 func newWatchdog(cancel context.CancelCauseFunc) *watchdog {
-	w := &watchdog{beat: heartbeat, heard: time.Now()}
+	w := &watchdog{beat: heartbeat, lastData: time.Now()}
 	w.timer = time.AfterFunc(silence*w.beat, func() { cancel(errSilent) })
 	return w
 }
 
-// every takes the time between two heartbeats from the settings.
+// every sets the interval of heartbeats from the settings.
 func (w *watchdog) every(s wire.Settings) {
 	if s.HeartbeatSeconds > 0 {
 		w.beat = time.Duration(s.HeartbeatSeconds) * time.Second
@@ -447,7 +448,7 @@ func (w *watchdog) every(s wire.Settings) {
 }
 
 func (w *watchdog) reset() {
-	w.heard = time.Now()
+	w.lastData = time.Now()
 	w.timer.Reset(silence * w.beat)
 }
 func (w *watchdog) stop() { w.timer.Stop() }
@@ -455,13 +456,13 @@ func (w *watchdog) stop() { w.timer.Stop() }
 // errAccepted ends a session in which the operator has accepted the hub's log.
 var errAccepted = errors.New("the hub's log was accepted as the continuation of the one before: connect again")
 
-// accepts says whether the operator has accepted the log whose hello this is.
+// accepts reports whether an operator has accepted the log of a hello.
 func accepts(s wire.Settings, h wire.Hello) bool { return s.Accept != "" && s.Accept == h.Marker }
 
-// accept takes the hub's log for the continuation of the one before: from now on its
-// marker proves it. The content is not the hub's yet; the next session finds that out by
-// the root, and compares. This also accepts a location that was removed and added again
-// under its name.
+// accept records the hub's log as the continuation of the previous one: from now on its
+// marker is proof. The content of the store still differs from the hub's; the next session
+// detects that by the content hash, and compares. This also accepts a location that was removed
+// and added again under its name.
 func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	st.Log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
 	if err := st.Store.Write(ctx, func(t *store.Tx) error {

@@ -26,13 +26,13 @@ const (
 func TestSessionResumes(t *testing.T) {
 	s, a, b := filled(t)
 	a2, c := put(keyA, "1", "a2"), put(keyC, "1", "c")
-	s.on("desired", answer{body: lines(
+	s.script("desired", answer{body: lines(
 		hello(12, rootOf(a2, c), resumed), a2, c, del(keyB, wire.Deleted), mark(12, a2, c), wire.Frame{Ping: &wire.Ping{}}, bye,
 	)})
 	if err := s.once(); !errors.Is(err, errBye) {
 		t.Fatal(err)
 	}
-	last := s.asked[len(s.asked)-1]
+	last := s.received[len(s.received)-1]
 	if last.query.Get("after") != "10" || last.query.Get("marker") != "m" {
 		t.Errorf("asked %v", last.query)
 	}
@@ -48,24 +48,24 @@ func TestSessionResumes(t *testing.T) {
 func TestSessionWalksWhatDiffers(t *testing.T) {
 	s, a, b := filled(t)
 	c := put(keyC, "1", "c")
-	s.on("desired", answer{body: lines(hello(20, rootOf(a, c), nil)), hang: true})
-	s.on("walk", paged(21, nil, a, c))
-	s.on("fetch", fetched(21, "m", c))
+	s.script("desired", answer{body: lines(hello(20, rootOf(a, c), nil)), hang: true})
+	s.script("walk", paged(21, nil, a, c))
+	s.script("fetch", fetched(21, "m", c))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
 	want := lines(wire.Walk{After: 10, Marker: "m"}, wire.Span{Sum: rootOf(a, b), Count: 2})
-	if got := s.asked[len(s.asked)-2]; got.call != "walk" || got.body != want {
+	if got := s.received[len(s.received)-2]; got.call != "walk" || got.body != want {
 		t.Errorf("asked %s %s, want %s", got.call, got.body, want)
 	}
-	if got := s.asked[len(s.asked)-1]; got.call != "fetch" || got.body != lines(wire.Fetch{Key: keyC}) {
+	if got := s.received[len(s.received)-1]; got.call != "fetch" || got.body != lines(wire.Fetch{Key: keyC}) {
 		t.Errorf("asked %s %s", got.call, got.body)
 	}
 	if got := s.content(); len(got) != 2 || s.meta().Revision != 21 {
 		t.Errorf("content %v at %d", got, s.meta().Revision)
 	}
 	// A hello that agrees needs no walk.
-	s.on("desired", answer{body: lines(hello(30, rootOf(a, c), nil), bye)})
+	s.script("desired", answer{body: lines(hello(30, rootOf(a, c), nil), bye)})
 	if err := s.once(); !errors.Is(err, errBye) || s.meta().Revision != 30 {
 		t.Errorf("at %d: %v", s.meta().Revision, err)
 	}
@@ -74,9 +74,9 @@ func TestSessionWalksWhatDiffers(t *testing.T) {
 func TestSessionWalksAfterAMarkThatDiffers(t *testing.T) {
 	s, a, b := filled(t)
 	c := put(keyC, "1", "c")
-	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), mark(12, a, b, c)), hang: true})
-	s.on("walk", paged(12, nil, a, b, c))
-	s.on("fetch", fetched(12, "m", c))
+	s.script("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), mark(12, a, b, c)), hang: true})
+	s.script("walk", paged(12, nil, a, b, c))
+	s.script("fetch", fetched(12, "m", c))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestRemovalsThatAreNotBelieved(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, _, _ := filled(t)
 			for call, answers := range script {
-				s.on(call, answers...)
+				s.script(call, answers...)
 			}
 			if err := s.once(); err == nil {
 				t.Error("the session ended without an error")
@@ -138,14 +138,14 @@ func TestRemovalsThatAreNotBelieved(t *testing.T) {
 	}
 }
 
-// Without proof of lineage what is new goes, what would change waits, and is
-// let go when the hub turns out to continue after all.
-func TestUnprovenLineage(t *testing.T) {
+// TestUnprovenLog checks that, with a log that does not continue the previous one, new objects are
+// stored and changes are deferred, and that the deferral ends when the hub has the previous log again.
+func TestUnprovenLog(t *testing.T) {
 	s, a, b := filled(t)
 	a2, c, d := put(keyA, "1", "a2"), put(keyC, "1", "c"), put("s/core/configmaps/n/d", "1", "d")
-	s.on("desired", answer{body: lines(hello(5, rootOf(a2, c), unproven), d, del(keyB, wire.Deleted), mark(6, a2, c, d), bye)})
-	s.on("walk", paged(5, unproven, a2, c))
-	s.on("fetch", fetched(5, "other", a2, c))
+	s.script("desired", answer{body: lines(hello(5, rootOf(a2, c), unproven), d, del(keyB, wire.Deleted), mark(6, a2, c, d), bye)})
+	s.script("walk", paged(5, unproven, a2, c))
+	s.script("fetch", fetched(5, "other", a2, c))
 	if err := s.once(); !errors.Is(err, errBye) {
 		t.Fatal(err)
 	}
@@ -156,9 +156,9 @@ func TestUnprovenLineage(t *testing.T) {
 	if m := s.meta(); m.Revision != 10 || m.Deferred != 2 || m.ReportsAgreed {
 		t.Errorf("meta %+v", m)
 	}
-	// The old hub comes back: nothing is to change.
-	s.on("desired", answer{body: lines(hello(11, rootOf(a, b), nil)), hang: true})
-	s.on("walk", paged(11, nil, a, b))
+	// The hub has the previous log again: nothing changes.
+	s.script("desired", answer{body: lines(hello(11, rootOf(a, b), nil)), hang: true})
+	s.script("walk", paged(11, nil, a, b))
 	if err := s.once(); !errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
@@ -171,7 +171,7 @@ func TestStreamCutWithinAFrame(t *testing.T) {
 	s, a, b := filled(t)
 	c := put(keyC, "1", "c")
 	whole := lines(c)
-	s.on("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), c) + whole[:len(whole)/2]})
+	s.script("desired", answer{body: lines(hello(12, rootOf(a, b, c), resumed), c) + whole[:len(whole)/2]})
 	if err := s.once(); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("ended with %v", err)
 	}
@@ -190,7 +190,7 @@ func TestNonsenseFrames(t *testing.T) {
 	s, a, b := filled(t)
 	c, forged := put(keyC, "1", "c"), put(keyA, "1", "a2")
 	forged.Put.Digest = digest("something else")
-	s.on("desired", answer{body: lines(
+	s.script("desired", answer{body: lines(
 		hello(12, rootOf(a, b, c), resumed), forged, put("../etc/passwd", "1", "x"), put("s/core/configmaps/n/..", "1", "x"),
 		json.RawMessage(`{"put":{"key":"s/core/configmaps/n/z","object":[]}}`), json.RawMessage(`{"newer":{"x":1}}`), c, mark(12, a, b, c), bye,
 	)})
@@ -211,7 +211,7 @@ func TestSessionTellsWhatItTouched(t *testing.T) {
 
 func TestReplacedSession(t *testing.T) {
 	s, a, b := filled(t)
-	s.on("desired", answer{body: lines(hello(10, rootOf(a, b), resumed), wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})})
+	s.script("desired", answer{body: lines(hello(10, rootOf(a, b), resumed), wire.Frame{Bye: &wire.Bye{Reason: wire.ByeReplaced}})})
 	if err := s.once(); !errors.Is(err, errReplaced) {
 		t.Errorf("ended with %v", err)
 	}
@@ -232,10 +232,10 @@ func TestWatchdog(t *testing.T) {
 	})
 }
 
-// TestPairOfAnEntry shows which frames give an entry another pair: those that make it
-// another object, or desired anew.
+// TestPairOfAnEntry checks that an entry gets another log position only from frames that replace
+// its object, or that make it desired again.
 func TestPairOfAnEntry(t *testing.T) {
-	at := func(f wire.Frame, revision int64, marker string) wire.Frame {
+	withPosition := func(f wire.Frame, revision int64, marker string) wire.Frame {
 		p := *f.Put
 		p.Revision, p.Marker = revision, marker
 		return wire.Frame{Put: &p}
@@ -258,25 +258,25 @@ func TestPairOfAnEntry(t *testing.T) {
 		next    wire.Frame
 		want    ownership.Pair
 	}{
-		"the same":        {nil, at(a, 9, "n"), ownership.NewPair("m", 5)},
-		"another policy":  {nil, at(policy(a), 9, "n"), ownership.NewPair("m", 5)},
-		"protected":       {nil, at(protect(a), 9, "n"), ownership.NewPair("n", 9)},
-		"not any more":    {[]wire.Frame{at(protect(a), 7, "n")}, at(a, 9, "n"), ownership.NewPair("n", 7)},
-		"held in between": {[]wire.Frame{hold}, at(a, 9, "n"), ownership.NewPair("m", 5)},
-		"edited":          {nil, at(put(keyA, "1", "b"), 9, "n"), ownership.NewPair("n", 9)},
-		"made anew":       {nil, at(put(keyA, "2", "a"), 9, "n"), ownership.NewPair("n", 9)},
-		"assigned anew":   {[]wire.Frame{del(keyA, wire.Unassigned)}, at(a, 9, "n"), ownership.NewPair("n", 9)},
-		"yielded":         {[]wire.Frame{conflict}, at(a, 9, "n"), ownership.NewPair("n", 9)},
+		"the same":        {nil, withPosition(a, 9, "n"), ownership.NewPair("m", 5)},
+		"another policy":  {nil, withPosition(policy(a), 9, "n"), ownership.NewPair("m", 5)},
+		"protected":       {nil, withPosition(protect(a), 9, "n"), ownership.NewPair("n", 9)},
+		"not any more":    {[]wire.Frame{withPosition(protect(a), 7, "n")}, withPosition(a, 9, "n"), ownership.NewPair("n", 7)},
+		"held in between": {[]wire.Frame{hold}, withPosition(a, 9, "n"), ownership.NewPair("m", 5)},
+		"edited":          {nil, withPosition(put(keyA, "1", "b"), 9, "n"), ownership.NewPair("n", 9)},
+		"made anew":       {nil, withPosition(put(keyA, "2", "a"), 9, "n"), ownership.NewPair("n", 9)},
+		"assigned anew":   {[]wire.Frame{del(keyA, wire.Unassigned)}, withPosition(a, 9, "n"), ownership.NewPair("n", 9)},
+		"yielded":         {[]wire.Frame{conflict}, withPosition(a, 9, "n"), ownership.NewPair("n", 9)},
 		"of an older hub": {nil, put(keyA, "1", "b"), ownership.Pair{}},
-		"by the hello":    {nil, at(put(keyA, "1", "b"), 9, ""), ownership.NewPair("m", 9)},
+		"by the hello":    {nil, withPosition(put(keyA, "1", "b"), 9, ""), ownership.NewPair("m", 9)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScripted(t)
-			frames := []any{hello(4, wire.Sum{}, nil), at(a, 5, "")}
+			frames := []any{hello(4, wire.Sum{}, nil), withPosition(a, 5, "")}
 			for _, f := range append(c.between, c.next) {
 				frames = append(frames, f)
 			}
-			s.on("desired", answer{body: lines(append(frames, bye)...)})
+			s.script("desired", answer{body: lines(append(frames, bye)...)})
 			if err := s.once(); err == nil {
 				t.Fatal("the session goes on")
 			}

@@ -10,24 +10,24 @@ import (
 type State struct {
 	mu     sync.Mutex
 	open   bool
-	own    bool // the hub has said hello, and says that the location as which the agent marks objects exists
-	number int  // of the session: each has another
+	own    bool // the hello has the UID of the location in the ownership metadata of the agent's objects
+	number int  // number of the session
 	proven bool
-	marker string // the newest hub marker of the hub's log
-	// accepted says that an operator has accepted the hub's log.
+	marker string // the newest marker of the hub's log
+	// accepted reports whether an operator has accepted the hub's log.
 	accepted bool
-	ready    bool // the desired content is known
+	ready    bool // the desired objects are known
 	since    time.Time
 	err      error
-	// tried is set once a session was opened and its content known, or could not be.
+	// tried is set once the desired objects of a session are known, or no session could be opened.
 	tried bool
 }
 
-// NewState is the state before the first session.
+// NewState returns the state before the first session.
 func NewState() *State { return &State{since: time.Now()} }
 
-// greeted notes a hello, before it is in the store: whoever finds that the location is not assured
-// after that, and notes what follows, does so before the hello, which clears it.
+// greeted records a hello before it is in the store. So a caller of Assures that gets false can
+// only have stored its conclusion before the hello, which clears it.
 func (s *State) greeted(own bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -41,8 +41,8 @@ func (s *State) connected(proven bool, marker string, accepted bool) {
 	s.number++
 }
 
-// accept notes whether the log of the open session is accepted, and returns whether that
-// is news.
+// accept records whether the log of the open session is accepted, and reports whether that
+// has changed.
 func (s *State) accept(accepted bool) (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *State) accept(accepted bool) (news bool) {
 	return news
 }
 
-// marked notes that the desired content is known, and returns whether that is news.
+// marked records that the desired objects are known, and reports whether they were not before.
 func (s *State) marked() (news bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +72,7 @@ func (s *State) ended(err error) {
 	}
 }
 
-// failed notes why no session can be opened, as long as none is.
+// failed records the reason why no session can be opened, unless one is open.
 func (s *State) failed(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,7 @@ func (s *State) failed(err error) {
 	}
 }
 
-// log is the number of the open session, zero if none is open, the marker of its log, and
+// log returns the number of the open session, zero if none is open, the marker of its log, and
 // whether that log is accepted.
 func (s *State) log() (session int, marker string, accepted bool) {
 	s.mu.Lock()
@@ -92,42 +92,42 @@ func (s *State) log() (session int, marker string, accepted bool) {
 	return s.number, s.marker, s.accepted
 }
 
-// session is the number of the open session; zero: none is open.
+// session returns the number of the open session; zero if none is open.
 func (s *State) session() int {
 	number, _, _ := s.log()
 	return number
 }
 
-// Assures says that there is a session whose hub says that the location as which the agent
-// marks objects exists.
+// Assures reports whether a session is open whose hub has the location that the agent's objects
+// name in their ownership metadata.
 func (s *State) Assures() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.own
 }
 
-// Accepted says that a session is open whose log an operator has accepted.
+// Accepted reports whether a session is open whose log an operator has accepted.
 func (s *State) Accepted() bool {
 	_, _, accepted := s.log()
 	return accepted
 }
 
-// Tried reports whether the desired content was known once, or a session could not be had.
+// Tried reports whether the desired objects were known once, or no session could be opened.
 func (s *State) Tried() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tried
 }
 
-// Known says that a session is open and that the desired content is known.
+// Known reports whether a session is open and the desired objects are known.
 func (s *State) Known() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ready
 }
 
-// Proves says that a session is open whose hub's log continues the one before, and
-// that the desired content is known.
+// Proves reports whether a session is open whose log continues the previous one, and the
+// desired objects are known.
 func (s *State) Proves() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,14 +136,14 @@ func (s *State) Proves() bool {
 
 // Now is a State at one time.
 type Now struct {
-	// Open says whether a session is open; Since is since when that is so.
+	// Open reports whether a session is open; Since is the time of its last change.
 	Open  bool
 	Since time.Time
-	// Proven says that the log of the last session continues the one before; Marker is
+	// Proven reports whether the log of the last session continues the previous one; Marker is
 	// the log's marker while a session is open.
 	Proven bool
 	Marker string
-	// Err is why the last session ended, or why none can be opened; nil while one is open.
+	// Err is the error that ended the last session, or prevents one; nil while one is open.
 	Err error
 }
 

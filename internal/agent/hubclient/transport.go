@@ -8,28 +8,28 @@ import (
 	"time"
 )
 
-// maxHeader bounds the headers of an answer, of a proxy's too, in bytes.
+// maxHeader bounds the headers of a response, also of a proxy, in bytes.
 const maxHeader = 64 << 10
 
 type endpointKey struct{}
 
-// by says which endpoint a request is sent to.
-func by(ctx context.Context, e endpoint) context.Context {
+// withEndpoint returns a context whose requests are sent to an endpoint.
+func withEndpoint(ctx context.Context, e endpoint) context.Context {
 	return context.WithValue(ctx, endpointKey{}, e)
 }
 
-// transport sends requests, each to the endpoint of its context: certificates of one are
-// not verified by what is trusted at another.
+// transport sends requests, each to the endpoint of its context. The certificate of an endpoint
+// is verified only with the authorities of that endpoint.
 type transport struct {
 	connections  *connections
 	proxy        Proxy
 	certificates []tls.Certificate
 
-	mu sync.Mutex
-	of map[trust]*http.Transport
+	mu         sync.Mutex
+	transports map[trust]*http.Transport
 }
 
-// trust is by what certificates are verified.
+// trust identifies the authorities with which certificates are verified.
 type trust struct {
 	ca     string
 	system bool
@@ -37,27 +37,27 @@ type trust struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	e := r.Context().Value(endpointKey{}).(endpoint) //nolint:forcetypeassert // all requests are made by Client.do and Mover
+	e := r.Context().Value(endpointKey{}).(endpoint) //nolint:forcetypeassert // all requests are sent by Client.over and Mover.probe
 	return t.trusting(e).RoundTrip(r)
 }
 
-// trusting is the transport that trusts what an endpoint says. Those of others end when
-// what goes on over them has ended.
+// trusting returns the transport with the authorities of an endpoint. If there are too many
+// transports, the others are closed when their requests have ended.
 func (t *transport) trusting(e endpoint) *http.Transport {
 	k := trust{e.CA, e.SystemRoots}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if one := t.of[k]; one != nil {
+	if one := t.transports[k]; one != nil {
 		return one
 	}
-	for k, one := range t.of {
-		if len(t.of) > maxFormer {
+	for k, one := range t.transports {
+		if len(t.transports) > maxFormer {
 			one.CloseIdleConnections()
-			delete(t.of, k)
+			delete(t.transports, k)
 		}
 	}
 	one := &http.Transport{
-		Proxy:                  t.proxy.of,
+		Proxy:                  t.proxy.urlFor,
 		OnProxyConnectResponse: refusal,
 		DialContext:            t.connections.dial,
 		TLSClientConfig:        &tls.Config{RootCAs: e.roots, Certificates: t.certificates, MinVersion: tls.VersionTLS12},
@@ -68,18 +68,18 @@ func (t *transport) trusting(e endpoint) *http.Transport {
 		TLSHandshakeTimeout:    20 * time.Second,
 		IdleConnTimeout:        2 * time.Minute,
 	}
-	if t.of == nil {
-		t.of = map[trust]*http.Transport{}
+	if t.transports == nil {
+		t.transports = map[trust]*http.Transport{}
 	}
-	t.of[k] = one
+	t.transports[k] = one
 	return one
 }
 
-// CloseIdleConnections is for http.Client.
+// CloseIdleConnections closes idle connections; http.Client calls it.
 func (t *transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, one := range t.of {
+	for _, one := range t.transports {
 		one.CloseIdleConnections()
 	}
 }

@@ -9,27 +9,27 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// untrustedError says that who answers under a URL of the hub shows a certificate of no
-// authority that is trusted there. If that is the hub, the agent has not heard of its new
-// authority, and can hear of it nowhere: somebody has to say at the site whom to trust.
+// untrustedError is returned when the server at a URL of the hub has a certificate that no trusted
+// authority has signed. If the server is the hub, its authority was replaced while the agent was
+// not connected. The agent cannot receive the new authority: an operator has to configure it.
 type untrustedError struct {
-	at  wire.Endpoint
-	err error
+	endpoint wire.Endpoint
+	err      error
 }
 
 func (e *untrustedError) Error() string {
-	return fmt.Sprintf("%s shows a certificate that none of the authorities has signed which this agent trusts (%s): the hub's was replaced while the agent was away, or somebody else answers; "+
-		"if it is the hub, start the agent with a new join token, which is made by: orrery location token NAME (%v)",
-		e.at.URL, strings.Join(e.at.Fingerprints(), ", "), e.err)
+	return fmt.Sprintf("%s has a certificate that is not signed by an authority that this agent trusts (%s): the hub's authority was replaced while the agent was not connected, or the server is not the hub; "+
+		"if it is the hub, start the agent with a new join token, created with: orrery location token NAME (%v)",
+		e.endpoint.URL, strings.Join(e.endpoint.Fingerprints(), ", "), e.err)
 }
 
-// Unwrap is for errors.Is and errors.As.
+// Unwrap returns the error of the TLS handshake.
 func (e *untrustedError) Unwrap() error { return e.err }
 
-// asUntrusted puts into words that the certificate of an endpoint is not trusted.
-func asUntrusted(at wire.Endpoint, err error) error {
+// asUntrusted returns an untrustedError if the certificate of an endpoint is not trusted.
+func asUntrusted(endpoint wire.Endpoint, err error) error {
 	if _, unknown := errors.AsType[x509.UnknownAuthorityError](err); unknown {
-		return &untrustedError{at, err}
+		return &untrustedError{endpoint, err}
 	}
 	return err
 }

@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// walk compares the content in the store with the hub's and takes over the difference.
-// What is new or changed is stored as it arrives. Removals are stored at the end only,
-// when the whole comparison and all fetches have been answered.
+// walk compares the content of the store with the hub's and stores the difference.
+// New and changed objects are stored as they arrive. Removals are stored only at the end,
+// after the whole comparison and all fetches.
 func (st *stream) walk(ctx context.Context) error {
 	m := st.Store.Meta()
 	mine, err := st.Store.WantIndex()
@@ -21,18 +21,18 @@ func (st *stream) walk(ctx context.Context) error {
 	}
 	w := &walker{stream: stream{Session: st.Session, dog: st.dog, in: store.Intake{Walking: true}}}
 	w.comparison = comparison{
-		hub: st.Client, call: route.Walk, mine: mine, about: wire.Walk{After: m.Revision, Marker: m.Marker}, heard: st.dog.reset,
+		hub: st.Client, call: route.Walk, mine: mine, query: wire.Walk{After: m.Revision, Marker: m.Marker}, onData: st.dog.reset,
 		greeted: func(h wire.Hello) error {
 			if err := w.welcome(ctx, h); err != nil {
 				return err
 			}
 			if w.in.Proven && h.Revision < m.Revision {
-				return errors.New("the hub's revision has gone back")
+				return errors.New("the hub's revision has decreased")
 			}
 			return nil
 		},
 	}
-	defer w.land(nil, true, true) // what was stored before an error does not differ in the next walk
+	defer w.land(nil, true, true) // the next walk does not find objects that were stored before an error
 	if err := w.comparison.run(ctx); err != nil {
 		return err
 	}
@@ -48,8 +48,8 @@ type walker struct {
 	comparison
 }
 
-// fetch asks for what differs, page by page. A key that the hub has no longer is added to
-// those that only the agent has.
+// fetch requests the objects that differ, page by page. A key that the hub no longer has is
+// added to those that only the agent has.
 func (w *walker) fetch(ctx context.Context) error {
 	for left := w.theirs; len(left) > 0; {
 		page := make([]wire.Fetch, 0, min(len(left), wire.MaxFetch))
@@ -59,13 +59,13 @@ func (w *walker) fetch(ctx context.Context) error {
 		got := 0
 		var frames []wire.Frame
 		size := 0
-		err := w.comparison.hub.frames(ctx, route.Fetch, func(enc *wire.Encoder) error { return encodeAll(enc, page) }, w.heard, func(f wire.Frame) error {
+		err := w.comparison.hub.frames(ctx, route.Fetch, func(enc *wire.Encoder) error { return encodeAll(enc, page) }, w.onData, func(f wire.Frame) error {
 			if f.Mark != nil {
 				return w.same(f.Mark.Revision, f.Mark.Marker)
 			}
 			k, n := subject(f)
 			if k == "" {
-				return nil // a frame of a newer hub
+				return nil // a frame of a newer version
 			}
 			if got == len(page) || k != page[got].Key {
 				return fmt.Errorf("the answer has %q out of order", k)
@@ -87,14 +87,14 @@ func (w *walker) fetch(ctx context.Context) error {
 			return err
 		}
 		if got == 0 {
-			return errors.New("the answer has none of the keys that were asked for")
+			return errors.New("the answer has none of the requested keys")
 		}
 		left = left[got:]
 	}
 	return nil
 }
 
-// subject is the key that a frame is about, and the size of its content in bytes.
+// subject returns the key of a frame, and the size of its content in bytes.
 func subject(f wire.Frame) (k string, size int) {
 	switch {
 	case f.Put != nil:
@@ -111,8 +111,8 @@ func subject(f wire.Frame) (k string, size int) {
 	return "", 0
 }
 
-// finish stores the removals and the revision of the first answer, from which the next
-// session resumes: what changed at the hub after that comes once more.
+// finish stores the removals and the revision of the first response, from which the next
+// session resumes: later changes at the hub are sent once more.
 func (w *walker) finish(ctx context.Context) error {
 	var frames []wire.Frame
 	root := w.Store.Meta().Root
@@ -121,7 +121,7 @@ func (w *walker) finish(ctx context.Context) error {
 		root = root.Sub(w.mine.Span(k, k+"\x00").Sum)
 	}
 	if w.in.Proven && w.steady && root != w.first.Root {
-		return errors.New("walk: the content would still differ from the hub's")
+		return errors.New("compare desired objects: the content of the store would still differ from the hub's")
 	}
 	return w.take(ctx, append(frames, wire.Frame{Mark: &wire.Mark{
 		Revision: w.first.Revision, Root: root, Count: w.first.Count, Marker: w.first.Marker,

@@ -53,16 +53,16 @@ func TestWalkCut(t *testing.T) {
 				break
 			}
 			for k := range gone {
-				if _, ok := before[k]; ok && !s.has(t, k) {
+				if _, ok := before[k]; ok && !s.isDesired(t, k) {
 					t.Fatalf("%q was removed by a walk that ended with %v", k, err)
 				}
 			}
 			if s.Store.Meta().Revision == m.revision {
-				t.Fatalf("a walk that was cut came to revision %d", m.revision)
+				t.Fatalf("an incomplete comparison set revision %d", m.revision)
 			}
 			m.left = max(400, budget+budget/3+rng.IntN(200)) // a little further each time
 			if cut > 100 {
-				t.Fatalf("the walk does not come to its end: %v", err)
+				t.Fatalf("the comparison does not end: %v", err)
 			}
 		}
 		m.left = -1
@@ -70,16 +70,16 @@ func TestWalkCut(t *testing.T) {
 	}
 }
 
-func (s *Session) has(t *testing.T, k string) (has bool) {
+func (s *Session) isDesired(t *testing.T, k string) (desired bool) {
 	t.Helper()
-	if err := s.Store.View(func(x *store.Tx) error { has = x.HasWant(k); return nil }); err != nil {
+	if err := s.Store.View(func(x *store.Tx) error { desired = x.HasWant(k); return nil }); err != nil {
 		t.Fatal(err)
 	}
-	return has
+	return desired
 }
 
-// TestWalkOfWhatChanges changes the hub between any two answers. The stream goes
-// on from the first one's revision, at which nothing has been missed.
+// TestWalkOfWhatChanges changes the hub between any two responses. The stream resumes at
+// the revision of the first response, so that no change is missed.
 func TestWalkOfWhatChanges(t *testing.T) {
 	m := newMemory(t)
 	for i := range 3000 {
@@ -154,20 +154,20 @@ func TestWalkAcrossARestart(t *testing.T) {
 	}
 }
 
-// TestWalkThatFailsIsTold has a walk end when what is to be gone is stored already. The agent
-// is told of it then: the next walk finds no difference there.
+// TestWalkThatFailsIsTold ends a comparison with an error after a removal was stored. The follower
+// must be notified of the removal then: the next comparison finds no difference there.
 func TestWalkThatFailsIsTold(t *testing.T) {
 	s, a, b := filled(t)
 	s.touched = nil
 	leaving := wire.Frame{Gone: &wire.Gone{Key: keyB, UID: b.Put.UID, Digest: b.Put.Digest, APIVersion: "v1", Kind: "ConfigMap"}}
-	s.on("desired", answer{body: lines(hello(11, rootOf(a), nil))})
-	s.on("walk", paged(11, nil, a, put(keyB, "1", "leaving")))
-	s.on("fetch", fetched(11, "another", leaving))
+	s.script("desired", answer{body: lines(hello(11, rootOf(a), nil))})
+	s.script("walk", paged(11, nil, a, put(keyB, "1", "leaving")))
+	s.script("fetch", fetched(11, "another", leaving))
 	if err := s.once(); err == nil || errors.Is(err, errWalked) {
 		t.Fatal(err)
 	}
 	if w, ok := s.content()[keyB]; !ok || w.Desired() {
-		t.Fatalf("what is to be gone is not stored: %+v", w)
+		t.Fatalf("the removal is not stored: %+v", w)
 	}
 	if len(s.touched) != 1 || s.touched[0].Object.Path() != keyB {
 		t.Errorf("told of %+v", s.touched)
@@ -287,7 +287,7 @@ func TestRecallComesFirst(t *testing.T) {
 		}
 		n := 0
 		if err := s.Store.EachReport(func(key.Object, *wire.Report) error { n++; return nil }); err != nil || n != 2500 {
-			t.Errorf("%d reports are known when the walk begins: %v", n, err)
+			t.Errorf("%d reports are known at the start of the comparison: %v", n, err)
 		}
 	}
 	if _, err := s.once(t.Context()); !errors.Is(err, errWalked) {
@@ -298,25 +298,25 @@ func TestRecallComesFirst(t *testing.T) {
 	}
 }
 
-// linger sends lines without content, as a hub does that has yet to make an answer.
-func (m *memory) linger(w http.ResponseWriter, call string) {
+// delay sends empty lines for a time, as a hub does while it computes a response.
+func (m *memory) delay(w http.ResponseWriter, call string) {
 	const often = 400 * time.Millisecond
-	for left := m.lingers[call]; left > 0; left -= often {
+	for left := m.delays[call]; left > 0; left -= often {
 		_, _ = io.WriteString(w, "\n")
 		_ = http.NewResponseController(w).Flush()
 		<-time.After(often)
 	}
 }
 
-// TestWalkLongerThanSilence shows that a session goes on whose walk takes longer than the
-// hub may be silent, as long as the hub sends something, even empty lines.
+// TestWalkLongerThanSilence checks that a session continues if its comparison takes longer than the
+// time after which a silent hub is considered dead, as long as the hub sends data, even empty lines.
 func TestWalkLongerThanSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory(t)
 		m.heartbeat = 2
-		const patience = silence * 2 * time.Second
-		// All but the second are too short by themselves.
-		m.lingers = map[string]time.Duration{"reports/walk": patience / 2, "walk": patience * 5 / 4, "fetch": patience / 2, "reports/fetch": patience * 3 / 4}
+		const timeout = silence * 2 * time.Second
+		// Only the second delay exceeds the timeout by itself.
+		m.delays = map[string]time.Duration{"reports/walk": timeout / 2, "walk": timeout * 5 / 4, "fetch": timeout / 2, "reports/fetch": timeout * 3 / 4}
 		for i := range 10 {
 			m.put(put(name(i), "1", "x"))
 			m.reports[name(i)] = wire.Report{UID: "1", State: wire.Applied}
@@ -331,7 +331,7 @@ func TestWalkLongerThanSilence(t *testing.T) {
 	})
 }
 
-// desire has what a put frame brings desired.
+// desire stores the entry of a put frame.
 func desire(x *store.Tx, f wire.Frame) error {
 	a, err := store.Admit(f)
 	if err != nil {

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// actorKey is where a context has whose name requests are made in.
+// actorKey is the context key of the impersonated ServiceAccount.
 type actorKey struct{}
 
-// As has all requests of a context made in the name of a ServiceAccount, NAMESPACE/NAME;
-// empty: in the agent's own. It is of the context, and not of a request, so that a turn
-// for an object of which a ServiceAccount is in charge can't make one that is not.
+// As returns a context whose requests impersonate a ServiceAccount, NAMESPACE/NAME; if it is
+// empty, they use the agent's own rights. The account belongs to the context, not to a request,
+// so that no request for an object with an account can be sent with the agent's rights.
 func As(ctx context.Context, account string) context.Context {
 	return context.WithValue(ctx, actorKey{}, account)
 }
 
-// actor is the user in whose name the requests of a context are made; empty: the agent.
+// actor returns the user that the requests of a context impersonate; empty for the agent.
 func actor(ctx context.Context) string {
 	account, _ := ctx.Value(actorKey{}).(string)
 	if account == "" {
 		return ""
 	}
-	// An account without a name, which no hub sends, is nobody, and is refused everything.
+	// No hub sends an account without a name; its user has no rights.
 	namespace, name, _ := strings.Cut(account, "/")
 	return "system:serviceaccount:" + namespace + ":" + name
 }

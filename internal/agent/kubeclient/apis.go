@@ -17,7 +17,7 @@ import (
 const (
 	// aggregated asks for aggregated discovery.
 	aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
-	// apiDigest is how many digits of a schema's hash are kept.
+	// apiDigest is the number of digits of a schema's hash in its digest.
 	apiDigest = 16
 	// current is the freshness of a version whose server answers discovery.
 	current = "Current"
@@ -46,7 +46,7 @@ type resourceDiscovery struct {
 	Verbs []string `json:"verbs"`
 }
 
-// discovery reads all that the target serves, by group.
+// discovery returns the APIs that the target serves, by group.
 func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
 	var all []groupDiscovery
 	for _, root := range []string{"/api", "/apis"} {
@@ -54,7 +54,7 @@ func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
 			Items []groupDiscovery `json:"items"`
 		}
 		if err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: root, accept: aggregated}, &l); err != nil {
-			return nil, fmt.Errorf("discover what is below %q: %w", root, err)
+			return nil, fmt.Errorf("discover the APIs below %q: %w", root, err)
 		}
 		all = append(all, l.Items...)
 	}
@@ -104,8 +104,8 @@ func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
 		return nil, fmt.Errorf("discover schemas: %w", err)
 	}
 	hashes := map[string]string{}
-	for path, at := range index.Paths {
-		u, err := url.Parse(at.URL)
+	for path, document := range index.Paths {
+		u, err := url.Parse(document.URL)
 		if err != nil {
 			continue // the API then has an empty digest
 		}
@@ -115,22 +115,22 @@ func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
 	return hashes, nil
 }
 
-// ErrStale says that discovery does not know of all APIs.
-var ErrStale = errors.New("what it serves is not known now")
+// ErrStale is returned when discovery does not contain all APIs.
+var ErrStale = errors.New("the target does not know now which resources this API serves")
 
 // Removable returns every resource whose objects can be listed and deleted, each in its
-// preferred version. With ErrStale it returns those it knows; there may be more.
+// preferred version. With ErrStale it returns the known ones; there may be more.
 func (t *Client) Removable(ctx context.Context) ([]Served, error) {
-	return t.that(ctx, "list", "delete")
+	return t.withVerbs(ctx, "list", "delete")
 }
 
 // Watchable is Removable of the resources whose objects can be listed and watched.
 func (t *Client) Watchable(ctx context.Context) ([]Served, error) {
-	return t.that(ctx, "list", "watch")
+	return t.withVerbs(ctx, "list", "watch")
 }
 
-// that returns every resource that has some verbs.
-func (t *Client) that(ctx context.Context, verbs ...string) ([]Served, error) {
+// withVerbs returns every resource that supports all of the verbs.
+func (t *Client) withVerbs(ctx context.Context, verbs ...string) ([]Served, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {
 		return nil, err

@@ -40,9 +40,9 @@ var errOtherServer = errors.New("the kubeconfig names another server now: start 
 // written. Without credentials, a target could take the agent for an anonymous user.
 var errNoCredentials = errors.New("the kubeconfig has no credentials now")
 
-// credentials keeps the HTTP client by which the target is reached, and makes a new one when its
-// configuration has changed: the kubeconfig was replaced, or a file that it names. The server always
-// stays the same. client-go itself runs exec plugins again.
+// credentials holds the HTTP client of the target, and replaces it when the configuration has
+// changed: the kubeconfig was replaced, or a file that it names. The server always stays the same.
+// client-go itself runs exec plugins again.
 type credentials struct {
 	host string
 	// authenticated reports whether the first configuration had credentials.
@@ -53,16 +53,16 @@ type credentials struct {
 
 	mu   sync.Mutex
 	read func() (*rest.Config, error) // nil: the configuration never changes
-	// readTime is when the configuration was last read, or began to be, and state is what it was.
+	// readTime is the start of the last reading of the configuration, and state its result.
 	readTime time.Time
 	state    string
-	// reading is closed once the configuration was read; nil: it is not being read.
+	// reading is closed at the end of the current reading; nil if there is none.
 	reading chan struct{}
-	// err is why the configuration could not be used when it was last read.
+	// err is the error of the last reading, if the configuration could not be used.
 	err error
 }
 
-// newCredentials makes credentials of a configuration.
+// newCredentials returns the credentials of a configuration.
 func newCredentials(config *rest.Config, log *slog.Logger) (*credentials, error) {
 	c := &credentials{host: config.Host, authenticated: isAuthenticated(config), log: log, readTime: time.Now()}
 	client, state, err := clientFor(config)
@@ -131,16 +131,16 @@ func (c *credentials) use(ctx context.Context, send func(*http.Client) (io.ReadC
 	return body, err
 }
 
-// expire has the next request read the configuration.
+// expire makes the next request read the configuration.
 func (c *credentials) expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.readTime = time.Time{}
 }
 
-// renew replaces an HTTP client if the configuration has changed and was last read longer ago than age. It reports
-// whether there is another client now; err is why the configuration can't be used. One goroutine reads the
-// configuration, and requests wait for it until reloadWithin after it began, or until they end.
+// renew reads the configuration if the last reading is older than age, and replaces the HTTP client used if the
+// configuration has changed. It reports whether the client was replaced; err is the reason why the configuration
+// cannot be used. One goroutine reads, and requests wait for it at most until reloadWithin after its start.
 func (c *credentials) renew(ctx context.Context, used *http.Client, age time.Duration) (renewed bool, err error) {
 	reading, began := c.reload(used, age)
 	if reading == nil {
@@ -162,8 +162,8 @@ func (c *credentials) renew(ctx context.Context, used *http.Client, age time.Dur
 	}
 }
 
-// reload begins to read the configuration if that is due. It returns when that began, and a channel that is
-// closed once the configuration is read; nil: it is not being read.
+// reload starts to read the configuration if that is due. It returns the time of the start, and a channel that is
+// closed at the end; nil if the configuration is not being read.
 func (c *credentials) reload(used *http.Client, age time.Duration) (reading <-chan struct{}, began time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *credentials) reload(used *http.Client, age time.Duration) (reading <-ch
 	return c.reading, c.readTime
 }
 
-// replace reads the configuration, and replaces an HTTP client if that has changed.
+// replace reads the configuration, and replaces the HTTP client if the configuration has changed.
 func (c *credentials) replace(used *http.Client) {
 	client, state, err := c.load()
 	c.mu.Lock()
@@ -196,7 +196,7 @@ func (c *credentials) replace(used *http.Client) {
 	c.log.Info("the agent uses the new credentials for its cluster")
 }
 
-// load reads the configuration and makes a client of it.
+// load reads the configuration and returns a client for it.
 func (c *credentials) load() (*http.Client, string, error) {
 	config, err := c.read()
 	if err != nil {
@@ -217,15 +217,15 @@ func isAuthenticated(c *rest.Config) bool {
 		c.ExecProvider != nil || c.AuthProvider != nil
 }
 
-// unauthenticated reports whether either side did not authenticate the other, so that the target carried
-// nothing out.
+// unauthenticated reports whether client or target failed to authenticate the other, so that the target did not
+// carry out the request.
 func unauthenticated(err error) bool {
 	var untrusted *tls.CertificateVerificationError
 	return apierrors.IsUnauthorized(err) || errors.As(err, &untrusted)
 }
 
-// rejected adds the cause to the error of a request that the target did not authenticate. reload is why other
-// credentials could not be read.
+// rejected adds the cause to the error of a request that the target did not authenticate. reload is the error of
+// reading other credentials, if any.
 func rejected(err, reload error) error {
 	if reload != nil {
 		return fmt.Errorf("the API server rejects the agent's credentials, and they can't be read again: %w: %w", reload, err)

@@ -170,7 +170,7 @@ func TestUnusableKubeconfig(t *testing.T) {
 	s.write(t, func(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) { c.Server, u.Token = other.URL, "second" })
 	c.credentials.expire()
 	if _, err := c.Version(t.Context()); !errors.Is(err, errOtherServer) || other.refused.Load() > 0 {
-		t.Errorf("the kubeconfig names another server: %v; that one was asked %d times", err, other.refused.Load())
+		t.Errorf("the kubeconfig names another server: %v; that one received %d requests", err, other.refused.Load())
 	}
 	s.write(t, func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {}) // it is being written
 	c.credentials.expire()

@@ -28,11 +28,11 @@ func (t *Client) Probe(ctx context.Context) error {
 	return err
 }
 
-// errHollow says that discovery is broken: there is no API server without APIs.
+// errHollow is returned when discovery is empty: it is broken, since every API server has APIs.
 var errHollow = errors.New("discover APIs: the target serves none")
 
-// groups returns the target's API groups but the core one. It fails if there are none,
-// since then a group that is missing need not be gone.
+// groups returns the target's API groups except the core group. It fails if there are none,
+// since an empty answer does not show that a group was removed.
 func (t *Client) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	var l metav1.APIGroupList
 	err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/apis", accept: fullAnswer}, &l)
@@ -72,8 +72,8 @@ func (t *Client) Resources(ctx context.Context, groupVersion string) ([]Served, 
 	return all, nil
 }
 
-// versions returns the groups and versions of a group, the preferred one first; none: the
-// target does not serve the group.
+// versions returns the versions of a group, as GROUP/VERSION, the preferred one first; none if
+// the target does not serve the group.
 func (t *Client) versions(ctx context.Context, group string) (all []string, err error) {
 	groups, err := t.groups(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (t *Client) versions(ctx context.Context, group string) (all []string, err 
 	return all, nil
 }
 
-// Version is the target's Kubernetes version.
+// Version returns the target's Kubernetes version.
 func (t *Client) Version(ctx context.Context) (string, error) {
 	var v struct {
 		GitVersion string `json:"gitVersion"`
@@ -105,7 +105,7 @@ func (t *Client) Version(ctx context.Context) (string, error) {
 // namespacedScope is the scope of namespaced resources.
 const namespacedScope = "Namespaced"
 
-// Definition is the part of a CustomResourceDefinition that the agent reads.
+// Definition has the fields of a CustomResourceDefinition that the agent reads.
 type Definition struct {
 	Kind        string
 	Scope       string   // Namespaced or Cluster
@@ -113,12 +113,12 @@ type Definition struct {
 	Established bool
 }
 
-// Defines reports whether objects of an identity can be of the definition: its scope never changes.
+// Defines reports whether an identity fits the scope of the definition, which never changes.
 func (d *Definition) Defines(id key.Identity) bool {
 	return d.Scope == "" || (d.Scope == namespacedScope) == (id.Namespace != "")
 }
 
-// DefinitionOf is the identity of the CustomResourceDefinition of a resource.
+// DefinitionOf returns the identity of the CustomResourceDefinition of a resource.
 func DefinitionOf(r key.Resource) key.Identity {
 	return key.Identity{Resource: key.CRDs, Name: r.Resource + "." + r.APIGroup()}
 }
@@ -160,8 +160,8 @@ func (t *Client) Definition(ctx context.Context, id key.Identity) (d Definition,
 	return d, nil
 }
 
-// Find looks a resource up in the target's discovery, in the preferred one of the versions
-// that serve it. Its version is empty if the target does not serve it.
+// Find returns a resource from the target's discovery, in the preferred version that serves
+// it. The version is empty if the target does not serve the resource.
 func (t *Client) Find(ctx context.Context, r key.Resource) (Served, error) {
 	versions := []string{"v1"}
 	if group := r.APIGroup(); group != "" {
@@ -187,8 +187,8 @@ func (t *Client) Find(ctx context.Context, r key.Resource) (Served, error) {
 	return Served{}, nil
 }
 
-// IsEvent says that a resource is that of Events: hubs never place them, there may be
-// very many, and they are nobody's content.
+// IsEvent reports whether a resource is that of Events. Hubs never place Events, and a cluster
+// may have very many.
 func IsEvent(r key.Resource) bool {
 	return r.Resource == "events" && (r.APIGroup() == "" || r.APIGroup() == "events.k8s.io")
 }

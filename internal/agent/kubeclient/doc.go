@@ -2,6 +2,6 @@
 // watches, and writes, each with the field manager and preconditions of the caller. It
 // also classifies the target's errors.
 //
-// It keeps nothing but connections and the pace at which the target can take requests. It
-// must not decide which objects are the agent's, nor what happens to them.
+// Its only state is connections, credentials and the number of requests that the target can
+// handle at once. It must not decide which objects belong to the agent, nor how they change.
 package kubeclient

@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Places of the kinds that the agent itself needs.
+// The resources that the agent itself needs.
 var (
 	Namespaces = Place{Resource: key.Namespaces, Version: "v1"}
 	CRDs       = Place{Resource: key.CRDs, Version: "v1"}
@@ -33,8 +33,8 @@ func StatusOf(err error) *metav1.Status {
 	return &s.ErrStatus
 }
 
-// Unavailable says that the error is about the target, not the object: it did not answer,
-// or answered that it can't serve requests now.
+// Unavailable reports whether the error concerns the target, not the object: the target did
+// not respond, or responded that it cannot serve requests now.
 func Unavailable(err error) bool {
 	s := StatusOf(err)
 	if s == nil {
@@ -49,33 +49,33 @@ func Unavailable(err error) bool {
 	}
 }
 
-// MissingKind says that the target does not serve the resource.
+// MissingKind reports whether the target does not serve the resource.
 func MissingKind(err error) bool {
 	s := StatusOf(err)
 	return s != nil && s.Code == http.StatusNotFound && (s.Details == nil || s.Details.Name == "")
 }
 
-// MissingObject says that the target serves the resource and has no such object.
+// MissingObject reports whether the target serves the resource and has no such object.
 func MissingObject(err error, id key.Identity) bool {
 	s := StatusOf(err)
 	return s != nil && s.Code == http.StatusNotFound && s.Details != nil && s.Details.Name == id.Name &&
 		!MissingNamespace(err, id)
 }
 
-// MissingNamespace says that the object's namespace does not exist.
+// MissingNamespace reports whether the object's namespace does not exist.
 func MissingNamespace(err error, id key.Identity) bool {
 	s := StatusOf(err)
 	return s != nil && s.Code == http.StatusNotFound && id.Namespace != "" &&
 		s.Details != nil && s.Details.Kind == key.Namespaces.Resource && s.Details.Name == id.Namespace
 }
 
-// terminatingNamespace says that the object's namespace is being deleted.
+// terminatingNamespace reports whether the object's namespace is being deleted.
 func terminatingNamespace(err error) bool {
 	return apierrors.HasStatusCause(err, "NamespaceTerminating")
 }
 
-// PreconditionFailed says that the object is not as the request requires: it has another
-// UID or resourceVersion, or exists already.
+// PreconditionFailed reports whether the object does not meet the precondition of the request:
+// it has another UID or resourceVersion, or exists already.
 func PreconditionFailed(err error) bool {
 	if apierrors.IsConflict(err) {
 		return true
@@ -92,7 +92,7 @@ func PreconditionFailed(err error) bool {
 	return false
 }
 
-// RetryAfter is how long the target asks to wait before the next request.
+// RetryAfter returns the time that the target asks the client to wait before the next request.
 func RetryAfter(err error) time.Duration {
 	if s := StatusOf(err); s != nil && s.Details != nil {
 		return time.Duration(s.Details.RetryAfterSeconds) * time.Second
@@ -121,11 +121,11 @@ func Refusal(err error) (wire.State, string, string) {
 	return wire.Failed, reason, wire.Brief(s.Message)
 }
 
-// streamNumber matches the number of a stream in an error of HTTP/2.
+// streamNumber matches the stream ID in an error of HTTP/2.
 var streamNumber = regexp.MustCompile(`stream ID \d+; `)
 
-// Cause returns the text of an error without the parts that differ each time: local ports, numbers of
-// streams, and the query of a request. A report that has it changes only with the cause.
+// Cause returns the text of an error without the parts that differ each time: local ports, stream
+// IDs, and the query of a request. So a report with this text changes only when the cause changes.
 func Cause(err error) string {
 	text := err.Error()
 	if request := (*url.Error)(nil); errors.As(err, &request) {
@@ -137,13 +137,13 @@ func Cause(err error) string {
 	return streamNumber.ReplaceAllString(text, "")
 }
 
-// unknownField says that the target refused an object for a field that its schema does not
-// have. Server-side apply and strict decoding say so in different words.
+// unknownField reports whether the target rejected an object for a field that its schema does
+// not have. Server-side apply and strict decoding use different messages.
 func unknownField(message string) bool {
 	return strings.Contains(message, "field not declared in schema") || strings.Contains(message, `unknown field "`)
 }
 
-// Expired says that a watch cannot resume from its revision.
+// Expired reports whether a watch cannot resume from its revision.
 func Expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err) ||
 		apierrors.HasStatusCause(err, metav1.CauseTypeResourceVersionTooLarge)

@@ -49,23 +49,23 @@ type Client struct {
 	// credentials has the HTTP client.
 	credentials *credentials
 	line        *line
-	// held says whether the agent may act; nil: it may.
+	// held returns the right to write to the target; nil if that needs no Lease.
 	held Held
-	// unanswered is when, in nanoseconds, a request of one that may act was last given up
-	// without an answer.
+	// unanswered is the time, in nanoseconds, at which a write was last abandoned without a
+	// response.
 	unanswered atomic.Int64
-	// multiplexed says that the last answer came by HTTP/2.
+	// multiplexed reports whether the last response used HTTP/2.
 	multiplexed atomic.Bool
-	// Advanced is when a watch of a built-in kind last showed a later revision than before, which the API server
-	// has from its etcd. One that has lost its etcd goes on sending bookmarks, with the last revision that it knows.
+	// Advanced is the time at which a watch of a built-in kind last received a later revision than before, which the
+	// API server has from its etcd. An API server that has lost its etcd still sends bookmarks, with an old revision.
 	Advanced Moment
-	// Pace limits requests for single objects, from whose answers it learns, and workers.
-	Pace *Pace
+	// Limiter limits the concurrent requests for single objects, and the workers.
+	Limiter *Limiter
 }
 
-// New makes a client with the configuration's transport, without a client-side rate
-// limit. agent is its User-Agent, most how many objects are worked on at once. count is called for each answer;
-// code 0: there was none.
+// New returns a client with the configuration's transport, without a client-side rate
+// limit. agent is its User-Agent, and most the maximum of concurrent requests for objects. count is called after
+// each request; its code is 0 if there was no response.
 func New(config *rest.Config, agent string, most int, count func(verb string, code int), log *slog.Logger) (*Client, error) {
 	credentials, err := newCredentials(config, log)
 	if err != nil {
@@ -75,20 +75,20 @@ func New(config *rest.Config, agent string, most int, count func(verb string, co
 	if err != nil {
 		return nil, fmt.Errorf("parse target %q: %w", config.Host, err)
 	}
-	return &Client{base: base, credentials: credentials, line: newLine(), agent: agent, count: count, log: log, Pace: newPace(most)}, nil
+	return &Client{base: base, credentials: credentials, line: newLine(), agent: agent, count: count, log: log, Limiter: newLimiter(most)}, nil
 }
 
-// Reload has the client read the configuration of the target again, at most every 30 s and when the
-// target rejects the credentials. It is for before the first request.
+// Reload makes the client read the configuration of the target again, at most every 30 s and when the
+// target rejects the credentials. It must be called before the first request.
 func Reload(t *Client, read func() (*rest.Config, error)) { t.credentials.read = read }
 
-// Place is a resource in one version: what the path of a request needs.
+// Place is a resource in one version, as the path of a request needs it.
 type Place struct {
 	key.Resource
 	Version string
 }
 
-// GroupVersion is how objects of the resource name the version.
+// GroupVersion returns the apiVersion of objects of the resource.
 func (p Place) GroupVersion() string {
 	if g := p.APIGroup(); g != "" {
 		return g + "/" + p.Version
@@ -96,7 +96,7 @@ func (p Place) GroupVersion() string {
 	return p.Version
 }
 
-// collection is the path of the resource, in a namespace if one is given.
+// collection returns the path of the resource, in a namespace if one is given.
 func (p Place) collection(namespace string) string {
 	root := "/api/"
 	if p.APIGroup() != "" {
@@ -119,17 +119,17 @@ type request struct {
 	accept       string
 	content      string
 	body         []byte
-	// free is set for requests about the Lease by which the agent acts, which are made whether or not it may act.
+	// free is set for requests for Leases, which an agent sends whether or not it holds one.
 	free bool
 }
 
 // changes reports whether the request would change the target.
 func (r *request) changes() bool { return r.method != http.MethodGet && r.query.Get("dryRun") == "" }
 
-// Silence is after how long what waits for an answer over a connection whose other side is gone
-// fails; 0: nobody knows. By HTTP/2 a client of k8s.io/apimachinery/pkg/util/net, which sets up the
-// transport, pings after 30 s in which nothing came, and waits 15 s, unless its environment says
-// otherwise.
+// Silence returns the time after which a request over a broken connection fails; 0 if it is
+// unknown. k8s.io/apimachinery/pkg/util/net sets up the transport. With HTTP/2 it pings an idle
+// connection after 30 s and waits 15 s for the response, unless its environment variables change
+// these times.
 func (t *Client) Silence() time.Duration {
 	if !t.multiplexed.Load() || os.Getenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS") != "" || os.Getenv("HTTP2_PING_TIMEOUT_SECONDS") != "" {
 		return 0
@@ -137,8 +137,8 @@ func (t *Client) Silence() time.Duration {
 	return 45 * time.Second
 }
 
-// queues reports whether a request is sent by the line: discovery, lists and watches, and what is read for no object
-// of a worker. Requests about the Lease by which an agent acts never wait.
+// queues reports whether a request is sent through the line: discovery, lists, watches, and gets that no worker
+// sends. Requests for Leases never wait.
 func queues(ctx context.Context, r *request) bool {
 	if r.free || r.method != http.MethodGet {
 		return false
@@ -173,15 +173,15 @@ func sendOnce(ctx context.Context, t *Client, client *http.Client, r request) (i
 		req.Header.Set(transport.ImpersonateUserHeader, account)
 	}
 	req.Header.Set("Accept", r.accept)
-	// The agent is beside its cluster, as Kubernetes' own controllers, which have nothing compressed either:
-	// that would be a good part of what a list takes an API server.
+	// Responses are not compressed, as for Kubernetes' own controllers: the agent is close to its cluster, and
+	// compression would be a large part of the API server's work for a list.
 	req.Header.Set("Accept-Encoding", "identity")
 	if r.content != "" {
 		req.Header.Set("Content-Type", r.content)
 	}
 	resp, err := client.Do(req)
 	if err != nil {
-		if !errors.Is(err, context.Canceled) { // or nobody waited for an answer any more
+		if !errors.Is(err, context.Canceled) { // a canceled request does not count as unanswered
 			t.count(r.verb, 0)
 		}
 		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, err)
@@ -197,20 +197,20 @@ func sendOnce(ctx context.Context, t *Client, client *http.Client, r request) (i
 
 // do sends a request and decodes the answer into v.
 func (t *Client) do(ctx context.Context, r request, v any) error {
-	if r.verb == "list" || r.verb == "discover" { // how long these take depends on their size
+	if r.verb == "list" || r.verb == "discover" { // the time for these depends on their size, so the limiter cannot learn from it
 		return t.exchange(ctx, r, v)
 	}
-	if err := t.Pace.send(ctx); err != nil {
+	if err := t.Limiter.send(ctx); err != nil {
 		return fmt.Errorf("%s %s: %w", r.verb, r.path, err)
 	}
 	start := time.Now()
 	var err error
-	if r.changes() && isReadOnly(ctx) { // it may have become so while the request waited
+	if r.changes() && isReadOnly(ctx) { // checked after the wait, which may have been long
 		err = fmt.Errorf("%s %s: %w", r.verb, r.path, ErrReadOnly)
 	} else {
 		err = t.exchange(ctx, r, v)
 	}
-	t.Pace.answered(time.Since(start), err)
+	t.Limiter.answered(time.Since(start), err)
 	return err
 }
 
@@ -227,7 +227,7 @@ func (t *Client) exchange(ctx context.Context, r request, v any) error {
 	return r.decoded(err)
 }
 
-// decoded makes an error of one that decoding the answer has.
+// decoded returns the error of the request for an error of decoding its response.
 func (r request) decoded(err error) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w: %w", r.verb, r.path, ErrAnswer, err)
@@ -259,9 +259,9 @@ func (t *Client) read(ctx context.Context, r request) ([]byte, error) {
 	return b, nil
 }
 
-// statusError makes a StatusError of an answer, even if that is not a Status.
+// statusError returns a StatusError for a response, even if its body is not a Status.
 func statusError(verb string, resp *http.Response) error {
-	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // as much as can be read
+	b, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<20)) // a partial message is better than none
 	var s metav1.Status
 	if err := json.Unmarshal(b, &s); err != nil || s.Kind != "Status" {
 		s = apierrors.NewGenericServerResponse(resp.StatusCode, verb, schema.GroupResource{}, "", string(bytes.TrimSpace(b)), 0, true).ErrStatus
@@ -303,8 +303,8 @@ func (t *Client) Apply(ctx context.Context, p Place, id key.Identity, manager st
 	return o, err
 }
 
-// Remove deletes an object that has the UID. gone says that it no longer exists;
-// otherwise it is terminating.
+// Remove deletes an object if it has the UID. gone reports whether the object no longer
+// exists; otherwise it is terminating.
 func (t *Client) Remove(
 	ctx context.Context, p Place, id key.Identity, uid string, policy metav1.DeletionPropagation,
 ) (gone bool, err error) {
@@ -325,8 +325,8 @@ func (t *Client) Remove(
 	return o.Kind == "Status", nil
 }
 
-// CreateNamespace creates a namespace that is not desired itself, for what is desired in
-// it.
+// CreateNamespace creates a namespace that is not a desired object itself, for the desired
+// objects in it.
 func (t *Client) CreateNamespace(ctx context.Context, name string, l ownership.Owner) error {
 	body, err := json.Marshal(map[string]any{
 		"apiVersion": "v1", "kind": "Namespace",

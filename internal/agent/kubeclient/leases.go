@@ -18,28 +18,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Leases are by whom is decided which agent may act.
+// Leases is the resource of the Leases that decide which agent may write to the target.
 var Leases = Place{Resource: key.NewResource(coordinationv1.GroupName, "leases"), Version: "v1"}
 
-// ErrNotHeld says that a request was not made, or given up, since the agent may not act now.
+// ErrNotHeld is returned for a write that was not sent, or was abandoned, since the agent does
+// not hold its Lease.
 var ErrNotHeld = errors.New("the agent may not act at the cluster now")
 
-// Held gives a context that ends when the agent may not act any more, and until when another
-// does not act; or it says why it may not act now.
+// Held returns a context that ends when the agent loses its Lease, and the time until which no
+// other agent acquires it. It returns an error with the reason if the agent does not hold it.
 type Held func() (held context.Context, until time.Time, err error)
 
-// Guard has all requests that may change something, but for those about Leases, depend on
-// whether the agent may act. It is for before the first request.
+// Guard makes all writes, except those to Leases, depend on a held Lease. It must be called
+// before the first request.
 func (t *Client) Guard(held Held) { t.held = held }
 
-// Unanswered says that a request that may have changed something was given up without an
-// answer: nobody knows whether it is carried out yet.
+// Unanswered reports whether a write was recently abandoned without a response, so that the
+// target may still carry it out.
 func (t *Client) Unanswered() bool {
 	return time.Since(time.Unix(0, t.unanswered.Load())) < 2*requestTimeout
 }
 
-// while is a request's context that ends with what the agent may do. done takes the error with
-// which it has ended.
+// while returns a context for a request; the context of a write ends when the agent loses its
+// Lease. The caller must call done with the error of the request.
 func (t *Client) while(ctx context.Context, r *request) (_ context.Context, done func(error), err error) {
 	if t.held == nil || r.method == http.MethodGet || r.free {
 		return ctx, func(error) {}, nil
@@ -49,10 +50,10 @@ func (t *Client) while(ctx context.Context, r *request) (_ context.Context, done
 		return ctx, nil, fmt.Errorf("%s %s: %w: %w", r.verb, r.path, ErrNotHeld, err)
 	}
 	left := time.Until(until).Truncate(time.Millisecond)
-	if left <= 0 { // none would be no bound
+	if left <= 0 { // a timeout of 0 would mean none
 		return ctx, nil, fmt.Errorf("%s %s: %w", r.verb, r.path, ErrNotHeld)
 	}
-	// The API server is not to go on with it for longer, whoever is still connected.
+	// The API server must not carry out the write after the Lease, even if the agent stays connected.
 	query := url.Values{}
 	maps.Copy(query, r.query)
 	query.Set("timeout", left.String())
@@ -68,13 +69,13 @@ func (t *Client) while(ctx context.Context, r *request) (_ context.Context, done
 	}, nil
 }
 
-// ServesLeases says whether the target has Leases at all.
+// ServesLeases reports whether the target serves Leases.
 func (t *Client) ServesLeases(ctx context.Context) (bool, error) {
 	versions, err := t.versions(ctx, coordinationv1.GroupName)
 	return len(versions) > 0, err
 }
 
-// ListLeases lists all Leases with the labels, in all namespaces, as they are now.
+// ListLeases returns all current Leases with the labels, in all namespaces.
 func (t *Client) ListLeases(ctx context.Context, labels string) ([]coordinationv1.Lease, error) {
 	var all coordinationv1.LeaseList
 	err := t.exchange(ctx, request{
@@ -90,21 +91,21 @@ func (t *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coo
 	if !MissingNamespace(err, id) {
 		return made, err
 	}
-	home, err := json.Marshal(corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}})
+	namespace, err := json.Marshal(corev1.Namespace{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Namespace"}, ObjectMeta: metav1.ObjectMeta{Name: l.Namespace}})
 	if err != nil {
 		return nil, fmt.Errorf("encode namespace: %w", err)
 	}
-	var there metav1.PartialObjectMetadata
+	var created metav1.PartialObjectMetadata
 	err = t.exchange(ctx, request{
-		verb: "create", method: http.MethodPost, path: Namespaces.collection(""), accept: fullAnswer, content: fullAnswer, body: home, free: true,
-	}, &there)
+		verb: "create", method: http.MethodPost, path: Namespaces.collection(""), accept: fullAnswer, content: fullAnswer, body: namespace, free: true,
+	}, &created)
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, err
 	}
 	return t.sendLease(ctx, "create", http.MethodPost, Leases.collection(l.Namespace), l)
 }
 
-// UpdateLease replaces a Lease that is as it was when it was read.
+// UpdateLease replaces a Lease if it has not changed since it was read.
 func (t *Client) UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	return t.sendLease(ctx, "update", http.MethodPut, Leases.collection(l.Namespace)+"/"+l.Name, l)
 }

@@ -22,40 +22,40 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// asked is a target that notes what it is asked.
-type asked struct {
+// recorder is a client of a target that records its requests.
+type recorder struct {
 	*Client
 	mu  sync.Mutex
 	all []*http.Request
 }
 
-// askedBy is a client of a target that answers everything by a handler.
-func askedBy(t *testing.T, answer http.HandlerFunc) *asked {
+// recordedBy returns a recorder of a target that responds to all requests by a handler.
+func recordedBy(t *testing.T, answer http.HandlerFunc) *recorder {
 	t.Helper()
-	a, handler := askedVia(t, answer)
+	a, handler := recordedVia(t, answer)
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
 	a.connect(t, &rest.Config{Host: server.URL})
 	return a
 }
 
-// askedVia returns a target that is not connected, and the handler by which it answers.
-func askedVia(t *testing.T, answer http.HandlerFunc) (*asked, http.Handler) {
+// recordedVia returns a recorder that is not connected, and the handler of its target.
+func recordedVia(t *testing.T, answer http.HandlerFunc) (*recorder, http.Handler) {
 	t.Helper()
-	a := &asked{}
+	a := &recorder{}
 	return a, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.mu.Lock()
 		a.all = append(a.all, r.Clone(context.WithoutCancel(r.Context())))
 		a.mu.Unlock()
-		if _, err := io.Copy(io.Discard, r.Body); err != nil { // before that a server does not see that a client has gone
+		if _, err := io.Copy(io.Discard, r.Body); err != nil { // otherwise the server does not notice that the client has disconnected
 			t.Error(err)
 		}
 		answer(w, r)
 	})
 }
 
-// connect makes the client.
-func (a *asked) connect(t *testing.T, config *rest.Config) {
+// connect creates the client.
+func (a *recorder) connect(t *testing.T, config *rest.Config) {
 	t.Helper()
 	var err error
 	if a.Client, err = New(config, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler)); err != nil {
@@ -63,8 +63,8 @@ func (a *asked) connect(t *testing.T, config *rest.Config) {
 	}
 }
 
-// taken is what was asked since the last time.
-func (a *asked) taken() []*http.Request {
+// taken returns the requests since the last call.
+func (a *recorder) taken() []*http.Request {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	all := a.all
@@ -99,16 +99,16 @@ func writesOf(c *Client) map[string]func(context.Context) error {
 	}
 }
 
-// TestWritesEndWithTheLease: a request that may change something is sent only while the agent
-// may act, and tells the API server to give it up by when another may; less than a second is
-// said, too. Reads, and what is about Leases, are not bound to that.
+// TestWritesEndWithTheLease checks that a write is sent only while the agent holds its Lease, with
+// a timeout for the API server that ends before another agent can acquire it, even below a second.
+// Reads and requests for Leases have no such timeout.
 func TestWritesEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, writesEndWithTheLease) // no time passes between Guard and a request
 }
 
 func writesEndWithTheLease(t *testing.T) {
-	a, handler := askedVia(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "{}") })
+	a, handler := recordedVia(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprint(w, "{}") })
 	a.connect(t, &rest.Config{Host: "http://target", Transport: protocol.Memory{Handler: handler}})
 	var left time.Duration
 	var why error
@@ -153,13 +153,13 @@ func writesEndWithTheLease(t *testing.T) {
 	}
 }
 
-// TestWritesUnderWay: what is under way is given up when the agent may not act any more. Then
-// nobody knows whether it is carried out, so the agent does not let go of its Lease.
+// TestWritesUnderWay checks that a write is abandoned when the agent loses its Lease. The target may
+// still carry it out, so the agent does not release the Lease.
 func TestWritesUnderWay(t *testing.T) {
 	t.Parallel()
 	for name := range writesOf(nil) {
 		arrived, ended := make(chan struct{}, 1), make(chan struct{}, 1)
-		a := askedBy(t, func(_ http.ResponseWriter, r *http.Request) {
+		a := recordedBy(t, func(_ http.ResponseWriter, r *http.Request) {
 			arrived <- struct{}{}
 			<-r.Context().Done()
 			ended <- struct{}{}

@@ -14,18 +14,18 @@ import (
 )
 
 const (
-	// lineTimeout is how long a request stays in the line of a busy target before it fails.
+	// lineTimeout is the time after which a request in the line of a busy target fails.
 	lineTimeout = 20 * time.Second
-	// lineHold is how long a request without an answer keeps others from their turn. A watch can have none until
-	// its first event.
+	// lineHold is the time for which a request without a response blocks the next one. A watch may get no response
+	// until its first event.
 	lineHold = 5 * time.Second
-	// lineRest is the longest time between two requests of the line after the target has refused one.
+	// lineRest is the longest time between two requests of the line after the target has rejected one.
 	lineRest = time.Second
 )
 
-// line sends reads that Pace does not limit one after the other while a busy target refuses some of them. Each
-// is sent again after the time for which the target has asked, and has its turn. So a probe, which needs several
-// answers in a row, gets them however few requests the target takes. A line is safe for concurrent use.
+// line sends reads that Limiter does not limit. While a busy target rejects some of them, it sends them one after
+// the other, and repeats each after the time that the target asks for. So a probe, which needs several
+// responses in a row, gets them even if the target accepts few requests. A line is safe for concurrent use.
 type line struct {
 	turn chan struct{}
 	// waiting counts the requests that wait.
@@ -36,10 +36,10 @@ type line struct {
 
 func newLine() *line { return &line{turn: make(chan struct{}, 1)} }
 
-// send sends a request, at once if no other waits. It returns the error of a busy target if the request was
-// refused for lineTimeout, or until the deadline of ctx.
+// send sends a request, at once if no other waits. It returns the error of a busy target if the target rejects
+// the request for lineTimeout, or until the deadline of ctx.
 func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io.ReadCloser, error) {
-	var own time.Duration // how long the target has asked this request to wait
+	var own time.Duration // the time that the target asked this request to wait
 	refused := error(apierrors.NewTooManyRequests("the cluster is busy, and other requests wait for it", 1))
 	if l.waiting.Load() == 0 {
 		body, err := send()
@@ -51,7 +51,7 @@ func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io
 	leave := sync.OnceFunc(func() { l.waiting.Add(-1) })
 	l.waiting.Add(1)
 	defer leave()
-	limited, cancel := context.WithTimeout(ctx, lineTimeout) // it is not the request's: the answer may be read for longer
+	limited, cancel := context.WithTimeout(ctx, lineTimeout) // limits only the wait: reading the response may take longer
 	defer cancel()
 	for l.await(limited, own) {
 		retry.Pause(limited, time.Until(l.next))
@@ -71,7 +71,7 @@ func (l *line) send(ctx context.Context, send func() (io.ReadCloser, error)) (io
 	return nil, refused
 }
 
-// hold sends a request in its turn. If it has no answer in time, it leaves the line and the next one has its turn.
+// hold sends the request whose turn it is. If it has no response in time, it leaves the line and the next one is sent.
 func (l *line) hold(send func() (io.ReadCloser, error), leave func()) (io.ReadCloser, error) {
 	end := sync.OnceFunc(func() { <-l.turn })
 	late := time.AfterFunc(lineHold, func() {
@@ -87,7 +87,7 @@ func (l *line) hold(send func() (io.ReadCloser, error), leave func()) (io.ReadCl
 	return body, err
 }
 
-// await waits for a time, and then for the turn. It returns false if ctx ends before.
+// await waits for the time own, and then for the turn. It returns false if ctx ends before.
 func (l *line) await(ctx context.Context, own time.Duration) bool {
 	if end, ok := ctx.Deadline(); ok && time.Until(end) < own {
 		return false

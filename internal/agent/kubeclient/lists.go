@@ -15,119 +15,119 @@ import (
 )
 
 const (
-	// listPage is how many objects a page has, fullPage if they are whole: most of what an
-	// agent has in memory at its start is the page that it reads.
+	// listPage is the number of objects in a page of metadata, fullPage in a page of whole
+	// objects. At its start an agent needs most of its memory for the page that it reads.
 	listPage, fullPage = 500, 100
 	// smallerPage divides the limit of a page that was too large.
 	smallerPage = 4
-	// aheadMost is how many bytes a page may have for the next one to be asked for meanwhile.
+	// aheadMost is the maximum size, in bytes, of a page that is decoded while the next one is requested.
 	aheadMost = 4 << 20
 )
 
-// Errors of answers that can't be read. They are about the request, not about the target
-// as a whole.
+// Errors of responses that cannot be decoded. They concern the request, not the target as a
+// whole.
 var (
-	// ErrAnswer says that an answer could not be decoded.
+	// ErrAnswer is returned when a response cannot be decoded.
 	ErrAnswer   = errors.New("decode answer")
 	errTooLarge = fmt.Errorf("%w: it has more than %d MiB", ErrAnswer, maxAnswer>>20)
 )
 
 // PageOf is one page of a list.
 type PageOf[T any] struct {
-	// revision is the list's, more names the page after this one; empty: this is the last.
+	// revision is the list's resourceVersion, and more the continue token of the next page;
+	// more is empty on the last page.
 	revision, more string
 	Items          []T
 }
 
-// Page is one page of a list, of what the agent reads of most objects.
+// Page is one page of a list, with the fields that the agent reads of most objects.
 type Page = PageOf[ownership.Observation]
 
-// Revision is the list's revision, which is the same on all its pages.
+// Revision returns the list's revision, which is the same on all its pages.
 func (p *PageOf[T]) Revision() string { return p.revision }
 
-// More says that there is another page after it.
+// More reports whether there is another page after this one.
 func (p *PageOf[T]) More() bool { return p.more != "" }
 
-// item is what a page has.
+// item is an element of a page.
 type item[T any] interface {
 	*T
 	Read(from gjson.Result)
 }
 
 // decode reads a page in one pass, where encoding/json would scan each object three times. It
-// refuses what may be read in two ways: by a list that is taken for shorter than it is, objects
-// would be gone.
+// rejects ambiguous JSON: objects missing from a list would be considered deleted.
 func decode[T any, I item[T]](b []byte) (p PageOf[T], err error) {
 	root, err := ownership.Parse(b)
 	if err != nil {
 		return p, err
 	}
-	of, err := membersOf(root, "kind", "metadata", "items")
+	members, err := membersOf(root, "kind", "metadata", "items")
 	if err != nil {
 		return p, err
 	}
-	if _, ok := of["items"]; !ok && !strings.HasSuffix(of["kind"].Str, "List") { // some servers leave out items of an empty list
-		return p, fmt.Errorf("an answer of kind %q without items is no list", of["kind"].Str)
+	if _, ok := members["items"]; !ok && !strings.HasSuffix(members["kind"].Str, "List") { // some servers omit the items of an empty list
+		return p, fmt.Errorf("an answer of kind %q without items is no list", members["kind"].Str)
 	}
-	if p.revision, p.more, err = listMeta(of["metadata"]); err != nil {
+	if p.revision, p.more, err = listMeta(members["metadata"]); err != nil {
 		return p, err
 	}
-	switch items := of["items"]; {
+	switch items := members["items"]; {
 	case items.IsArray():
 		items.ForEach(func(_, v gjson.Result) bool {
 			p.Items = append(p.Items, *new(T))
 			I(&p.Items[len(p.Items)-1]).Read(v)
 			return true
 		})
-	case items.Type != gjson.Null: // which an API server answers where there is none
-		return p, errors.New("the items of a list are none")
+	case items.Type != gjson.Null: // API servers send null for an empty list
+		return p, errors.New("the items of the list are not a JSON array")
 	}
 	return p, nil
 }
 
-// listMeta reads a list's revision, and what names the page after it, of the list's metadata.
+// listMeta returns the revision and the continue token in a list's metadata.
 func listMeta(metadata gjson.Result) (revision, more string, err error) {
 	if metadata.Type == gjson.Null {
 		return "", "", nil
 	}
-	of, err := membersOf(metadata, "resourceVersion", "continue")
+	members, err := membersOf(metadata, "resourceVersion", "continue")
 	if err != nil {
 		return "", "", err
 	}
-	for name, v := range of {
+	for name, v := range members {
 		if v.Type != gjson.String && v.Type != gjson.Null {
-			return "", "", fmt.Errorf("a list's %s is no text", name)
+			return "", "", fmt.Errorf("the %s of the list is not a string", name)
 		}
 	}
-	return strings.Clone(of["resourceVersion"].Str), strings.Clone(of["continue"].Str), nil
+	return strings.Clone(members["resourceVersion"].Str), strings.Clone(members["continue"].Str), nil
 }
 
-// membersOf are some members of an object, each of which it may have once, whether its name is
-// written in small letters or not.
+// membersOf returns the members of an object with the given names, regardless of case. It
+// fails if a name occurs twice.
 func membersOf(object gjson.Result, names ...string) (map[string]gjson.Result, error) {
 	if !object.IsObject() {
 		return nil, errors.New("not a JSON object")
 	}
-	of, twice := map[string]gjson.Result{}, ""
+	members, twice := map[string]gjson.Result{}, ""
 	object.ForEach(func(k, v gjson.Result) bool {
 		for _, name := range names {
 			if !strings.EqualFold(k.Str, name) {
 				continue
 			}
-			if _, ok := of[name]; ok {
+			if _, ok := members[name]; ok {
 				twice = name
 			}
-			of[name] = v
+			members[name] = v
 		}
 		return twice == ""
 	})
 	if twice != "" {
-		return nil, fmt.Errorf("%s is there twice", twice)
+		return nil, fmt.Errorf("the object has %s twice", twice)
 	}
-	return of, nil
+	return members, nil
 }
 
-// ahead is what names the page after one that has not been decoded yet; empty: there is none, or it is not known.
+// ahead returns the continue token of a page that is not decoded yet; empty if there is none or it cannot be read.
 func ahead(page []byte) string {
 	_, more, err := listMeta(gjson.GetBytes(page, "metadata"))
 	if err != nil {
@@ -136,33 +136,33 @@ func ahead(page []byte) string {
 	return more
 }
 
-// Pages lists the objects with the given labels (a selector; empty: all) in a namespace
-// (empty: all), and calls show with each page until that returns false. Pages that are
-// too large are read in smaller ones. full asks for whole objects instead of metadata. It
+// Pages lists the objects that match a label selector (empty: all) in a namespace (empty:
+// all), and calls show with each page until show returns false. A page that is too large is
+// requested again with fewer objects. full requests whole objects instead of metadata. Pages
 // returns the list's revision.
 func (t *Client) Pages(ctx context.Context, p Place, namespace, labels string, full bool, show func(*Page) (more bool, err error)) (revision string, err error) {
 	return pages[ownership.Observation](ctx, t, p, namespace, labels, full, show)
 }
 
-// PagesAll is Pages of all objects that passes on whole objects, or, unless full, all of their
-// metadata.
+// PagesAll is Pages for all objects; it passes whole objects, or all of their metadata unless
+// full is set.
 func (t *Client) PagesAll(ctx context.Context, p Place, full bool, show func([]ownership.Answer) error) (revision string, err error) {
 	return pages[ownership.Answer](ctx, t, p, "", "", full, func(l *PageOf[ownership.Answer]) (bool, error) { return true, show(l.Items) })
 }
 
-// pages reads the pages of a list one after the other. Who reads on after the first probably reads
-// all, so from then on a page is asked for while the one before it is decoded and shown, unless that
-// is large, or has whole objects, which may be.
+// pages reads the pages of a list one after the other. A caller that reads a second page probably
+// reads all. So from the second page on, the next page is requested while a page is decoded and
+// shown, unless that page is large or has whole objects, which may be large.
 func pages[T any, I item[T]](
 	ctx context.Context, t *Client, p Place, namespace, labels string, full bool, show func(*PageOf[T]) (more bool, err error),
 ) (revision string, err error) {
-	a := ask{Client: t, request: request{verb: "list", method: http.MethodGet, path: p.collection(namespace), accept: smallList}, labels: labels, size: listPage}
+	a := listRequest{Client: t, request: request{verb: "list", method: http.MethodGet, path: p.collection(namespace), accept: smallList}, labels: labels, size: listPage}
 	if full {
 		a.accept, a.size = fullAnswer, fullPage
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	var next chan answer // nil: it has not been asked for
-	defer cancel()       // of one that was asked for and is not wanted
+	var next chan answer // nil if the next page is not requested yet
+	defer cancel()       // cancels the request for a page that is not needed
 	for more, first := "", true; ; {
 		if next == nil {
 			next = a.page(ctx, more)
@@ -185,29 +185,29 @@ func pages[T any, I item[T]](
 		if err != nil {
 			return "", a.decoded(err)
 		}
-		if on, err := show(&l); err != nil || !on || !l.More() {
+		if wanted, err := show(&l); err != nil || !wanted || !l.More() {
 			return l.revision, err
 		}
 		more, first = l.more, false
 	}
 }
 
-// ask is what is asked for in each request of a list.
-type ask struct {
+// listRequest is the common part of the requests for the pages of a list.
+type listRequest struct {
 	*Client
 	request
 	labels string
 	size   int
 }
 
-// answer is that to a request for a page.
+// answer is the response to a request for a page.
 type answer struct {
 	body []byte
 	err  error
 }
 
-// page asks for a page; more is how the one before it names it.
-func (a *ask) page(ctx context.Context, more string) chan answer {
+// page requests a page; more is its continue token, empty for the first page.
+func (a *listRequest) page(ctx context.Context, more string) chan answer {
 	r := a.request
 	r.query = url.Values{"limit": {strconv.Itoa(a.size)}}
 	if a.labels != "" {

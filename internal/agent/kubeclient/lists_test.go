@@ -36,13 +36,13 @@ func page(objects int) []byte {
 	return []byte(b.String())
 }
 
-// TestPages: who reads on after the first page has each page asked for while the one before it is
-// shown; who does not, asks for no more than it reads. Revision, names and labels are those of
-// the answers.
+// TestPages checks that a caller that reads more than one page gets each further page requested while
+// the one before it is shown, and that a caller that reads one page requests no other. Revision,
+// names and labels are those of the responses.
 func TestPages(t *testing.T) {
 	const last = 5
 	began := make(chan string, last)
-	a := askedBy(t, func(w http.ResponseWriter, r *http.Request) {
+	a := recordedBy(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := strconv.Atoi(r.URL.Query().Get("continue")) // the first has none
 		began <- r.URL.Query().Get("continue")
 		more := ""
@@ -65,23 +65,23 @@ func TestPages(t *testing.T) {
 		}
 		for _, r := range a.taken() {
 			if r.Header.Get("Accept-Encoding") != "identity" || r.URL.Query().Get("limit") != "500" || r.URL.Query().Get("labelSelector") != "l=v" {
-				t.Errorf("asked %s", r.URL)
+				t.Errorf("unexpected request %s", r.URL)
 			}
 		}
 		return names, revision
 	}
 	names, revision := read(last, func(n int) {
 		switch n {
-		case 0: // nothing but the first has been asked for
-			if limit.Receive(t, began, "the first page is asked for"); len(began) != 0 {
-				t.Error("the second page is asked for before somebody reads on")
+		case 0: // only the first page is requested
+			if limit.Receive(t, began, "the request for the first page"); len(began) != 0 {
+				t.Error("the second page is requested before the caller needs it")
 			}
 		case 1:
-			limit.Receive(t, began, "the second page is asked for")
+			limit.Receive(t, began, "the request for the second page")
 			fallthrough
 		default:
 			if n < last {
-				limit.Receive(t, began, "the next page is asked for while this one is shown")
+				limit.Receive(t, began, "the request for the next page while this one is shown")
 			}
 		}
 	})
@@ -89,7 +89,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("read %v as of %s", names, revision)
 	}
 	if names, revision = read(0, func(int) {}); !slices.Equal(names, []string{"n0"}) || revision != "90" || len(began) != 1 {
-		t.Errorf("read %v as of %s, %d pages were asked for", names, revision, len(began))
+		t.Errorf("read %v as of %s, %d pages were requested", names, revision, len(began))
 	}
 }
 
@@ -102,7 +102,7 @@ func TestNoList(t *testing.T) {
 		`{}`, `{"metadata":{"resourceVersion":"7"}}`, `{"kind":"Status","apiVersion":"v1","metadata":{},"status":"Failure","code":500}`,
 		`{"kind":"Lease","apiVersion":"coordination.k8s.io/v1","metadata":{"name":"x","resourceVersion":"7"}}`,
 	} {
-		a := askedBy(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+		a := recordedBy(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 		_, err := a.Pages(t.Context(), Leases, "", "", false, func(*Page) (bool, error) { t.Errorf("%q is shown", body); return false, nil })
 		if !errors.Is(err, ErrAnswer) {
 			t.Errorf("%q: %v", body, err)
@@ -113,7 +113,7 @@ func TestNoList(t *testing.T) {
 // TestEmptyList: a kube-apiserver lists the metadata of nothing as null, and others may leave it out.
 func TestEmptyList(t *testing.T) {
 	for _, body := range []string{`{"metadata":{"resourceVersion":"7"},"items":null}`, `{"metadata":{"resourceVersion":"7"},"items":[]}`, `{"kind":"LeaseList","metadata":{"resourceVersion":"7"}}`, `{"Metadata":{"ResourceVersion":"7"},"Items":[]}`} {
-		a := askedBy(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
+		a := recordedBy(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })
 		revision, err := a.Pages(t.Context(), Leases, "", "", false, func(p *Page) (bool, error) {
 			if len(p.Items) != 0 {
 				t.Errorf("%s: %d items: %+v", body, len(p.Items), p.Items)
@@ -126,9 +126,9 @@ func TestEmptyList(t *testing.T) {
 	}
 }
 
-// TestFirstPageTooLarge: a first page that has to be asked for anew in a smaller one is still the first.
+// TestFirstPageTooLarge checks that a first page that is requested again with fewer objects still counts as the first.
 func TestFirstPageTooLarge(t *testing.T) {
-	a := askedBy(t, func(w http.ResponseWriter, r *http.Request) {
+	a := recordedBy(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("limit") == "500" {
 			_, _ = w.Write(make([]byte, maxAnswer+1))
 			return
@@ -136,34 +136,34 @@ func TestFirstPageTooLarge(t *testing.T) {
 		_, _ = io.WriteString(w, `{"metadata":{"continue":"2"},"items":[]}`)
 	})
 	_, err := a.Pages(t.Context(), Leases, "", "", false, func(*Page) (bool, error) { return false, nil })
-	var asked []string
+	var requested []string
 	for _, r := range a.taken() {
-		asked = append(asked, r.URL.Query().Get("limit")+"/"+r.URL.Query().Get("continue"))
+		requested = append(requested, r.URL.Query().Get("limit")+"/"+r.URL.Query().Get("continue"))
 	}
-	if err != nil || !slices.Equal(asked, []string{"500/", "125/"}) {
-		t.Errorf("asked %v, %v", asked, err)
+	if err != nil || !slices.Equal(requested, []string{"500/", "125/"}) {
+		t.Errorf("requested pages %v, %v", requested, err)
 	}
 }
 
-// TestNotAhead: of large pages, and of those of whole objects, none is asked for while another is shown.
+// TestNotAhead checks that no page is requested while a large page, or one of whole objects, is shown.
 func TestNotAhead(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		pad := ""
 		if !full {
 			pad = strings.Repeat(" ", aheadMost)
 		}
-		asked := make(chan struct{}, 10)
-		a := askedBy(t, func(w http.ResponseWriter, _ *http.Request) {
-			asked <- struct{}{}
+		requested := make(chan struct{}, 10)
+		a := recordedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+			requested <- struct{}{}
 			_, _ = io.WriteString(w, `{"metadata":{"continue":"x"},"items":[]}`+pad)
 		})
 		shown := 0
 		if _, err := a.Pages(t.Context(), Leases, "", "", full, func(*Page) (bool, error) {
 			shown++
-			limit.Receive(t, asked, "a page is asked for") // this one
+			limit.Receive(t, requested, "the request for this page")
 			select {
-			case <-asked:
-				t.Errorf("full %t: another is asked for while page %d is shown", full, shown)
+			case <-requested:
+				t.Errorf("full %t: another page is requested while page %d is shown", full, shown)
 			case <-time.After(50 * time.Millisecond):
 			}
 			return shown < 3, nil
@@ -173,9 +173,9 @@ func TestNotAhead(t *testing.T) {
 	}
 }
 
-// TestCalledOff: a request that nobody waits for any more does not count as one without an answer.
+// TestCalledOff checks that a canceled request is not counted as one without a response.
 func TestCalledOff(t *testing.T) {
-	a := askedBy(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	a := recordedBy(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	var counted atomic.Int32
 	a.count = func(string, int) { counted.Add(1) }
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,11 +186,11 @@ func TestCalledOff(t *testing.T) {
 		cancel()
 	}()
 	if _, err := a.Get(ctx, Leases, example); !errors.Is(err, context.Canceled) || counted.Load() != 0 {
-		t.Errorf("%v, and %d answers are counted", err, counted.Load())
+		t.Errorf("got %v, and %d requests are counted, want context.Canceled and 0", err, counted.Load())
 	}
 }
 
-// BenchmarkPage is what reading a page of a list takes, without the connection.
+// BenchmarkPage measures decoding a page of a list, without the connection.
 func BenchmarkPage(b *testing.B) {
 	text := page(listPage)
 	b.SetBytes(int64(len(text)))

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Moment is a time that several goroutines set and read. The zero value is the zero time.
+// Moment is a time that is safe for concurrent use. The zero value is the zero time.
 type Moment struct{ nanoseconds atomic.Int64 }
 
 // Time returns the time that was set last.

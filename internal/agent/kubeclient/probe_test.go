@@ -36,13 +36,13 @@ func TestProbe(t *testing.T) {
 				}
 			}))
 			defer server.Close()
-			at, err := New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
+			client, err := New(&rest.Config{Host: server.URL}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
-			err = at.Probe(t.Context())
+			err = client.Probe(t.Context())
 			if (err == nil) != (c.broken == "") || err != nil && !strings.Contains(err.Error(), c.broken) {
-				t.Errorf("the probe says %v, want %q", err, c.broken)
+				t.Errorf("the probe returned %v, want an error with %q", err, c.broken)
 			}
 		})
 	}

@@ -31,7 +31,7 @@ type watchEvent struct {
 	Error json.RawMessage
 }
 
-// UnmarshalJSON decodes the object in place.
+// UnmarshalJSON implements json.Unmarshaler; it decodes the object in place.
 func (e *watchEvent) UnmarshalJSON(b []byte) error {
 	e.Type = strings.Clone(gjson.GetBytes(b, "type").String())
 	object := gjson.GetBytes(b, "object").Raw
@@ -43,13 +43,13 @@ func (e *watchEvent) UnmarshalJSON(b []byte) error {
 }
 
 // Follow watches the objects with the given labels from a revision on. It renews the watch
-// until that fails, and returns the last revision it has seen; empty: the objects have to
+// until that fails, and returns the last revision that it received; empty if the objects must
 // be listed again.
 func (t *Client) Follow(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Observation, gone bool) error) (string, error) {
 	return t.FollowAll(ctx, p, labels, revision, full, func(o *ownership.Answer, gone bool) error { return show(&o.Observation, gone) })
 }
 
-// FollowAll is Follow that passes on whole objects, or, unless full, all of their metadata.
+// FollowAll is Follow; it passes whole objects, or all of their metadata unless full is set.
 func (t *Client) FollowAll(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Answer, gone bool) error) (string, error) {
 	for {
 		next, err := t.watch(ctx, p, labels, revision, full, show)
@@ -63,7 +63,8 @@ func (t *Client) FollowAll(ctx context.Context, p Place, labels, revision string
 	}
 }
 
-// Watch is FollowAll that does not renew the watch when it ends, and says why one is refused.
+// Watch is FollowAll without renewal: it returns when the watch ends, or with the error if the
+// target rejects it.
 func (t *Client) Watch(ctx context.Context, p Place, labels, revision string, full bool, show func(o *ownership.Answer, gone bool) error) (string, error) {
 	return t.watch(ctx, p, labels, revision, full, show)
 }
@@ -98,7 +99,7 @@ func (t *Client) watch(ctx context.Context, p Place, labels, revision string, fu
 			if ctx.Err() == nil {
 				t.log.Debug("watch ended", "resource", p.Resource.String(), "error", err)
 			}
-			return revision, ctx.Err() // if anything is wrong, the next watch finds out
+			return revision, ctx.Err() // if there is a fault, the next watch returns its error
 		}
 		if e.Type == "ERROR" {
 			s := apierrors.StatusError{}
@@ -143,10 +144,10 @@ func precedes(revision, other string) bool {
 	return err == nil && a < b
 }
 
-// eventReader fails when an event has more than maxAnswer bytes: the decoder keeps all of an event in memory.
+// eventReader fails when an event has more than maxAnswer bytes: the decoder holds a whole event in memory.
 type eventReader struct {
 	from io.Reader
-	// read is how many bytes were read since the event before.
+	// read is the number of bytes read since the previous event.
 	read int
 }
 

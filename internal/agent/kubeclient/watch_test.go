@@ -24,7 +24,7 @@ func TestWatchEventTooLarge(t *testing.T) {
 		_, _ = io.WriteString(w, end)
 	}
 	const event, end = `{"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"7"},"data":"`, `"}}`
-	a := askedBy(t, func(w http.ResponseWriter, r *http.Request) {
+	a := recordedBy(t, func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("resourceVersion") == "1" {
 			write(w, event, 2*maxAnswer/size, end)
 			return
@@ -46,7 +46,7 @@ func TestWatchEventTooLarge(t *testing.T) {
 // TestWatchOfARestoredCluster: an API server accepts a watch from a revision that its restored etcd has not
 // reached. The first bookmark shows that, and the objects are to be listed again.
 func TestWatchOfARestoredCluster(t *testing.T) {
-	a := askedBy(t, func(w http.ResponseWriter, _ *http.Request) {
+	a := recordedBy(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"95"}}}
 {"type":"ADDED","object":{"metadata":{"name":"x","resourceVersion":"96"}}}`)
 	})

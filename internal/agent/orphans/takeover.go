@@ -148,7 +148,7 @@ func (h *Takeover) kind(ctx context.Context, of kubeclient.Served, formers []own
 func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
 	self := h.engine.Self()
 	o, _ := m.ProvesOurs(from, h.kindOf(of))
-	switch h.prover.Judge(o.Identity.String(), m.Log(), time.Now()) {
+	switch h.prover.Check(o.Identity.String(), m.Log(), time.Now()) {
 	case ownership.Given:
 	case ownership.Unasked:
 		found.unasked++

@@ -31,7 +31,7 @@ func (r *Reconciler) prove(t *turn, seen decide.Observed) ownership.Proof {
 	if !seen.Log.IsZero() && slices.Contains(t.delivered, seen.Log) {
 		return ownership.Given // the store has the entry from which it was written
 	}
-	return r.Prover.Judge(t.id.String(), seen.Log, time.Now())
+	return r.Prover.Check(t.id.String(), seen.Log, time.Now())
 }
 
 // adopts reports whether a foreign object is adopted: by the policy, or since the cluster makes it itself.

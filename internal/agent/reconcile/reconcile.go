@@ -77,11 +77,11 @@ func New(p Parts) *Reconciler {
 
 // Work reconciles items, at the target's pace, until ctx ends.
 func (r *Reconciler) Work(ctx context.Context) {
-	for r.Target.Pace.Acquire(ctx) {
+	for r.Target.Limiter.Acquire(ctx) {
 		if it, ok := r.Engine.Next(ctx); ok {
-			r.reconcile(r.Target.Pace.Begin(ctx, r.Engine.Ready()), it)
+			r.reconcile(r.Target.Limiter.Begin(ctx, r.Engine.Ready()), it)
 		}
-		r.Target.Pace.Release()
+		r.Target.Limiter.Release()
 	}
 }
 

@@ -21,28 +21,28 @@ func refusedWith(code, after int32) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Code: code, Details: &metav1.StatusDetails{RetryAfterSeconds: after}}}
 }
 
-// server is a target that decides at once whether it takes a request, and then takes its
-// time. A request that it refuses is to be sent again after so many seconds.
+// server is a target that accepts or rejects a request at once, and responds to an accepted one
+// after latency. A rejection asks to repeat the request after retryAfter seconds.
 type server struct {
 	mu         sync.Mutex
 	random     *rand.Rand           // guarded by mu
-	admits     func(under int) bool // with so many under way
-	takes      time.Duration
+	admits     func(under int) bool // with this number of concurrent requests
+	latency    time.Duration
 	retryAfter int32
-	beside     time.Duration // what a worker takes besides its request
-	// under are under way, most were at most; done and refused count answers.
+	overhead   time.Duration // a worker's time besides its request
+	// under is the number of concurrent requests, most its maximum; done and refused count responses.
 	under, most, done, refused int
 }
 
-// roomFor admits as many at once, as max-requests-inflight does.
+// roomFor admits n concurrent requests, like the flag --max-requests-inflight of an API server.
 func roomFor(n int) func(int) bool { return func(under int) bool { return under <= n } }
 
-// bucket admits so many in a second, and as many at once as it holds.
-func bucket(rate, holds float64) func(int) bool {
-	tokens, last := holds, time.Now()
+// bucket admits rate requests per second, as a token bucket with the given capacity.
+func bucket(rate, capacity float64) func(int) bool {
+	tokens, last := capacity, time.Now()
 	return func(int) bool {
 		now := time.Now()
-		tokens = min(holds, tokens+rate*now.Sub(last).Seconds())
+		tokens = min(capacity, tokens+rate*now.Sub(last).Seconds())
 		last = now
 		if tokens < 1 {
 			return false
@@ -62,7 +62,7 @@ func (s *server) request() error {
 	}
 	took := time.Millisecond // of the bubble's clock, as all times here
 	if ok {
-		took = s.takes*3/4 + time.Duration(s.random.Int64N(int64(s.takes/2)))
+		took = s.latency*3/4 + time.Duration(s.random.Int64N(int64(s.latency/2)))
 	}
 	s.mu.Unlock()
 	<-time.After(took)
@@ -77,7 +77,7 @@ func (s *server) request() error {
 }
 
 // work is what a worker does for an object: a request, and what it reads before and writes after.
-func (s *server) work(ctx context.Context, p *Pace) (err error, sent bool) {
+func (s *server) work(ctx context.Context, p *Limiter) (err error, sent bool) {
 	s.busy()
 	if err := p.send(ctx); err != nil {
 		return err, false
@@ -89,24 +89,24 @@ func (s *server) work(ctx context.Context, p *Pace) (err error, sent bool) {
 	return err, true
 }
 
-// busy passes half of what a worker takes besides. Of none it does not wait: a timer that is over when it is waited for
-// ends a process with the race detector in a bubble (Go 1.26, runtime.timer.maybeRunChan).
+// busy waits for half of the overhead. It does not wait for 0: in a bubble with the race detector, a timer that has
+// fired before the wait ends the process (Go 1.26, runtime.timer.maybeRunChan).
 func (s *server) busy() {
-	if s.beside > 0 {
-		<-time.After(s.beside / 2)
+	if s.overhead > 0 {
+		<-time.After(s.overhead / 2)
 	}
 }
 
-// endless is more objects than are ever done.
+// endless is a number of objects that no test finishes.
 const endless = 1 << 20
 
-// drive works on objects without end for a time, and returns how many were done.
-func drive(t *testing.T, p *Pace, s *server, length time.Duration) int {
+// drive works on endless objects for a time, and returns the number of finished ones.
+func drive(t *testing.T, p *Limiter, s *server, length time.Duration) int {
 	var done atomic.Int64
 	ctx, cancel := context.WithTimeout(t.Context(), length)
 	defer cancel()
 	var workers sync.WaitGroup
-	for range MostWorkers {
+	for range MaxWorkers {
 		workers.Go(func() {
 			for p.Acquire(ctx) {
 				if err, sent := s.work(p.Begin(ctx, endless), p); sent && err == nil {
@@ -120,19 +120,19 @@ func drive(t *testing.T, p *Pace, s *server, length time.Duration) int {
 	return int(done.Load())
 }
 
-// TestPaceFollowsTheTarget shows what share of what targets allow is used, and
-// how many refusals that takes.
-func TestPaceFollowsTheTarget(t *testing.T) {
+// TestLimiterFollowsTheTarget checks that most of the requests that a target allows are sent, with
+// few rejections.
+func TestLimiterFollowsTheTarget(t *testing.T) {
 	const length = time.Minute
 	for name, c := range map[string]struct {
 		admits     func() func(int) bool
-		takes      time.Duration
+		latency    time.Duration
 		retryAfter int32
 		allows     float64 // in a second
-		share      float64 // of that, at least
-		refused    float64 // for each that is done, at most
+		share      float64 // minimum share of that
+		refused    float64 // maximum of rejections for each finished object
 	}{
-		"room for all":              {func() func(int) bool { return roomFor(1000) }, 50 * time.Millisecond, 1, MostPace * 20, 0.9, 0},
+		"room for all":              {func() func(int) bool { return roomFor(1000) }, 50 * time.Millisecond, 1, MaxRequests * 20, 0.9, 0},
 		"room for 1":                {func() func(int) bool { return roomFor(1) }, 10 * time.Millisecond, 1, 100, 0.9, 0.02},
 		"room for 4":                {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 1, 400, 0.9, 0.01},
 		"room for 4, says no time":  {func() func(int) bool { return roomFor(4) }, 10 * time.Millisecond, 0, 400, 0.9, 0.01},
@@ -145,8 +145,8 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &server{random: seeds.Rand(t, 1), admits: c.admits(), takes: c.takes, retryAfter: c.retryAfter}
-				drive(t, newPace(MostWorkers), s, length)
+				s := &server{random: seeds.Rand(t, 1), admits: c.admits(), latency: c.latency, retryAfter: c.retryAfter}
+				drive(t, newLimiter(MaxWorkers), s, length)
 				share, refused := float64(s.done)/c.allows/length.Seconds(), float64(s.refused)/float64(s.done)
 				t.Logf("%.2f of what is allowed; %.3f refusals for each; at most %d at once", share, refused, s.most)
 				if share < c.share || refused > c.refused {
@@ -157,64 +157,64 @@ func TestPaceFollowsTheTarget(t *testing.T) {
 	}
 }
 
-// TestPaceFillsTheRoom shows that what workers do besides their requests leaves no room unused.
-func TestPaceFillsTheRoom(t *testing.T) {
+// TestLimiterFillsTheRoom checks that the overhead of workers leaves no request slot unused.
+func TestLimiterFillsTheRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		const room, takes, length = 4, 4 * time.Millisecond, time.Minute
-		s := &server{random: seeds.Rand(t, 1), admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 3}
-		drive(t, newPace(MostWorkers), s, length)
-		if share := float64(s.done) / (room * float64(length/takes)); share < 0.9 {
+		const room, latency, length = 4, 4 * time.Millisecond, time.Minute
+		s := &server{random: seeds.Rand(t, 1), admits: roomFor(room), latency: latency, retryAfter: 1, overhead: latency / 3}
+		drive(t, newLimiter(MaxWorkers), s, length)
+		if share := float64(s.done) / (room * float64(length/latency)); share < 0.9 {
 			t.Errorf("%.2f of what is allowed", share)
 		}
 	})
 }
 
-// TestPaceRecovers shows that the pace follows a target that takes less for some
+// TestLimiterRecovers shows that the pace follows a target that takes less for some
 // time, and one that refuses everything.
-func TestPaceRecovers(t *testing.T) {
+func TestLimiterRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostWorkers)
+		p := newLimiter(MaxWorkers)
 		for _, room := range []int{12, 0, 2} {
-			narrow := &server{random: seeds.Rand(t, 1), admits: roomFor(room), takes: 20 * time.Millisecond, retryAfter: 5}
+			narrow := &server{random: seeds.Rand(t, 1), admits: roomFor(room), latency: 20 * time.Millisecond, retryAfter: 5}
 			drive(t, p, narrow, 30*time.Second)
 			if p.Now() > room+2 {
-				t.Errorf("pace %d with room for %d", p.Now(), room)
+				t.Errorf("limit %d with room for %d", p.Now(), room)
 			}
-			if room == 0 && narrow.refused > MostPace+30/5+1 {
-				t.Errorf("asked %d times, and always refused", narrow.refused)
+			if room == 0 && narrow.refused > MaxRequests+30/5+1 {
+				t.Errorf("%d requests were sent, and all rejected", narrow.refused)
 			}
-			wide := &server{random: seeds.Rand(t, 1), admits: roomFor(1000), takes: 20 * time.Millisecond, retryAfter: 5}
+			wide := &server{random: seeds.Rand(t, 1), admits: roomFor(1000), latency: 20 * time.Millisecond, retryAfter: 5}
 			drive(t, p, wide, 20*time.Second)
-			if p.Now() != MostPace || wide.done < MostPace*50*20*6/10 {
-				t.Errorf("after room for %d: %d were done when the target was well again, pace %d", room, wide.done, p.Now())
+			if p.Now() != MaxRequests || wide.done < MaxRequests*50*20*6/10 {
+				t.Errorf("after room for %d: %d were done when the target was well again, limit %d", room, wide.done, p.Now())
 			}
 		}
 	})
 }
 
-// TestPaceWithAKindRefused shows that objects that a target refuses for good do not slow
+// TestLimiterWithAKindRefused shows that objects that a target refuses for good do not slow
 // down the others.
-func TestPaceWithAKindRefused(t *testing.T) {
+func TestLimiterWithAKindRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
-		s := &server{random: seeds.Rand(t, 1), takes: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
-		drive(t, newPace(MostWorkers), s, time.Minute)
+		s := &server{random: seeds.Rand(t, 1), latency: 10 * time.Millisecond, retryAfter: 1, admits: func(int) bool { n++; return n%2 == 0 }}
+		drive(t, newLimiter(MaxWorkers), s, time.Minute)
 		if s.done < 60*100*7/10 {
 			t.Errorf("%d were done, %d refused", s.done, s.refused)
 		}
 	})
 }
 
-// TestPacesShare shows that an agent that comes late to a full target gets a share of it.
-func TestPacesShare(t *testing.T) {
-	const length = 5 * time.Minute // who has more changes with time
+// TestLimiterShare checks that an agent that starts late at a full target gets a share of it.
+func TestLimiterShare(t *testing.T) {
+	const length = 5 * time.Minute // long, since the larger share alternates
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{random: seeds.Rand(t, 1), admits: roomFor(10), takes: 10 * time.Millisecond, retryAfter: 1}
-		early, late := newPace(MostWorkers), newPace(MostWorkers)
+		s := &server{random: seeds.Rand(t, 1), admits: roomFor(10), latency: 10 * time.Millisecond, retryAfter: 1}
+		early, late := newLimiter(MaxWorkers), newLimiter(MaxWorkers)
 		drive(t, early, s, 5*time.Second)
 		var both sync.WaitGroup
 		var done [2]int
-		for i, p := range []*Pace{early, late} {
+		for i, p := range []*Limiter{early, late} {
 			both.Go(func() { done[i] = drive(t, p, s, length) })
 		}
 		both.Wait()
@@ -227,14 +227,14 @@ func TestPacesShare(t *testing.T) {
 }
 
 // answers is an answer to a request that was sent alone.
-func answers(p *Pace, took time.Duration, err error) {
+func answers(p *Limiter, took time.Duration, err error) {
 	p.under++
 	p.answered(took, err)
 }
 
-func TestPaceKeepsRetryAfter(t *testing.T) {
+func TestLimiterKeepsRetryAfter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostWorkers)
+		p := newLimiter(MaxWorkers)
 		sends := func(after time.Duration) {
 			t.Helper()
 			start := time.Now()
@@ -247,21 +247,21 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 			p.under--
 			p.Release()
 		}
-		for range startPace / 2 { // of so many under way the others are worked on
-			p.under = startPace
+		for range initialLimit / 2 { // of so many under way the others are worked on
+			p.under = initialLimit
 			p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
 		}
 		p.under = 0
-		if p.Now() != startPace/2 {
-			t.Errorf("pace %d", p.Now())
+		if p.Now() != initialLimit/2 {
+			t.Errorf("limit %d", p.Now())
 		}
 		sends(0)
 		answers(p, time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
-		if p.Now() != 1 { // nothing else was under way
-			t.Errorf("pace %d", p.Now())
+		if p.Now() != 1 { // there was no other request
+			t.Errorf("limit %d", p.Now())
 		}
 		sends(0)
-		p.under = 3 // who had been sent before
+		p.under = 3 // requests that were sent before
 		p.answered(time.Millisecond, refusedWith(http.StatusServiceUnavailable, 7))
 		p.under = 0
 		sends(0)
@@ -273,28 +273,28 @@ func TestPaceKeepsRetryAfter(t *testing.T) {
 		answers(p, time.Millisecond, refusedWith(http.StatusServiceUnavailable, 0)) // the gate probes
 		sends(0)
 		answers(p, time.Millisecond, refusedWith(http.StatusTooManyRequests, 0))
-		sends(unsaidRest)
-		// A refusal of one object says nothing of the target.
-		q := newPace(MostWorkers)
+		sends(defaultRest)
+		// The rejection of one object for its content does not lower the limit.
+		q := newLimiter(MaxWorkers)
 		answers(q, time.Millisecond, refusedWith(http.StatusUnprocessableEntity, 0))
-		if q.Now() != startPace {
-			t.Errorf("pace %d after a refusal", q.Now())
+		if q.Now() != initialLimit {
+			t.Errorf("limit %d after a refusal", q.Now())
 		}
 	})
 }
 
-// TestPaceSendsNothingStale: what was decided before a target asked to be left alone is not sent after
-// that, but refused, so that it is decided anew; what nobody has decided but somebody asks is sent; and
-// no more is under way than the pace can become.
-func TestPaceSendsNothingStale(t *testing.T) {
+// TestLimiterSendsNothingStale checks that a worker's request from before a pause is not sent after it, but
+// rejected, so that the worker decides again; that other requests are sent; and that the concurrent
+// requests never exceed the maximum of the limit.
+func TestLimiterSendsNothingStale(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostWorkers)
+		p := newLimiter(MaxWorkers)
 		for range 10_000 {
-			p.under = MostWorkers
+			p.under = MaxWorkers
 			p.answered(time.Millisecond, nil)
 		}
-		if p.Now() != MostPace {
-			t.Errorf("pace %d", p.Now())
+		if p.Now() != MaxRequests {
+			t.Errorf("limit %d", p.Now())
 		}
 		p.limit, p.under = 1, 0
 		decided := p.Begin(t.Context(), endless)
@@ -314,32 +314,32 @@ func TestPaceSendsNothingStale(t *testing.T) {
 	})
 }
 
-// TestPaceAtASlowTarget shows that a target that answers slowly is not sent more requests
+// TestLimiterAtASlowTarget shows that a target that answers slowly is not sent more requests
 // at once.
-func TestPaceAtASlowTarget(t *testing.T) {
+func TestLimiterAtASlowTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newPace(MostWorkers)
+		p := newLimiter(MaxWorkers)
 		answers(p, time.Millisecond, nil)
 		for range 2000 {
 			answers(p, 2*time.Second, nil)
 			retry.Pause(t.Context(), 10*time.Millisecond)
 		}
-		if p.Now() > startPace {
-			t.Errorf("pace %d", p.Now())
+		if p.Now() > initialLimit {
+			t.Errorf("limit %d", p.Now())
 		}
 	})
 }
 
-// TestPaceOfAShortRun shows what of the room is used for so few objects that they take seconds: who is
-// refused waits for one more, so nobody is to be refused near the end.
-func TestPaceOfAShortRun(t *testing.T) {
-	const runs, room, takes = 20, 4, 4 * time.Millisecond
+// TestLimiterOfAShortRun checks how much of the target's capacity is used for few objects. A rejected object
+// waits for a second, so no request should be rejected near the end.
+func TestLimiterOfAShortRun(t *testing.T) {
+	const runs, room, latency = 20, 4, 4 * time.Millisecond
 	for _, objects := range []int{1000, 1500, 2000, 5000} {
-		well, refused, allowed := 0, 0, time.Duration(objects/room)*takes
+		well, refused, allowed := 0, 0, time.Duration(objects/room)*latency
 		for range runs {
 			synctest.Test(t, func(t *testing.T) {
-				s := &server{random: seeds.Rand(t, 1), admits: roomFor(room), takes: takes, retryAfter: 1, beside: takes / 4}
-				if finish(t, newPace(MostWorkers), s, objects) <= allowed*5/4 {
+				s := &server{random: seeds.Rand(t, 1), admits: roomFor(room), latency: latency, retryAfter: 1, overhead: latency / 4}
+				if finish(t, newLimiter(MaxWorkers), s, objects) <= allowed*5/4 {
 					well++
 				}
 				refused += s.refused
@@ -354,7 +354,7 @@ func TestPaceOfAShortRun(t *testing.T) {
 
 // finish works on so many objects until all are done, of which those wait that are refused, and
 // returns how long that took.
-func finish(t *testing.T, p *Pace, s *server, objects int) time.Duration {
+func finish(t *testing.T, p *Limiter, s *server, objects int) time.Duration {
 	begun, due := time.Now(), make(chan struct{}, objects)
 	for range objects {
 		due <- struct{}{}
@@ -372,7 +372,7 @@ func finish(t *testing.T, p *Pace, s *server, objects int) time.Duration {
 			cancel()
 		}
 	}
-	for range MostWorkers {
+	for range MaxWorkers {
 		workers.Go(func() {
 			for p.Acquire(ctx) {
 				select {
