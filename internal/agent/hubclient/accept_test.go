@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestGuardedAndContested shows that a removal that waits goes on waiting when another
-// space yields the object, or when the object can't be rendered, and not when it is
+// TestGuardedAndContested checks that a pending removal stays pending when another space has
+// the object, or when the object cannot be rendered, and is cancelled when the object is
 // desired again.
 func TestGuardedAndContested(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -47,8 +47,8 @@ func TestGuardedAndContested(t *testing.T) {
 	}
 }
 
-// TestAccept shows that a log is accepted by the marker of its hello, in the
-// hello and later, and by nothing else.
+// TestAccept checks that a log is accepted only by the marker of its hello, in the settings
+// of the hello or in later ones.
 func TestAccept(t *testing.T) {
 	accepting := func(marker string) func(*wire.Hello) {
 		return func(h *wire.Hello) {
@@ -90,8 +90,8 @@ func TestAccept(t *testing.T) {
 	}
 }
 
-// TestAcceptedLogIsTakenOver shows that after an acceptance the agent compares its
-// content with the hub's and takes it over, removals included.
+// TestAcceptedLogIsTakenOver checks that after an acceptance the agent compares the content of
+// its store with the hub's, and stores the difference, including removals.
 func TestAcceptedLogIsTakenOver(t *testing.T) {
 	s, a, _ := filled(t)
 	accept := func(h *wire.Hello) { unproven(h); h.Settings.Accept = "other" }

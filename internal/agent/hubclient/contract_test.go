@@ -9,8 +9,8 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// TestMemoryKeepsTheContract shows that the hub with which walks are tested answers them
-// as the real one does.
+// TestMemoryKeepsTheContract checks that the hub of the comparison tests responds like a real
+// hub.
 func TestMemoryKeepsTheContract(t *testing.T) {
 	lacks := protocol.Before()
 	for why, names := range map[string][]string{
@@ -32,7 +32,7 @@ func TestMemoryKeepsTheContract(t *testing.T) {
 	})
 }
 
-// memoryStates brings about states of that hub: what it desires.
+// memoryStates sets the desired objects of that hub.
 type memoryStates struct {
 	protocol.States
 	memory *memory

@@ -14,13 +14,13 @@ import (
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// now is the time at which tests take place.
+// now is the fixed time of the tests.
 var now = time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 
-// opened is a new store that is closed when the test ends.
+// opened returns a new store that is closed at the end of the test.
 func opened(t testing.TB) *store.Store {
 	t.Helper()
-	// No test cuts the power.
+	// No test needs data to survive a power failure.
 	s, err := store.OpenWith(bolt.Options{NoSync: true, NoGrowSync: true, Timeout: time.Millisecond}, t.TempDir(), "paris", nil, quiet)
 	if err != nil {
 		t.Fatal(err)
@@ -33,7 +33,7 @@ func opened(t testing.TB) *store.Store {
 	return s
 }
 
-// put is a put frame for a ConfigMap of a key.
+// put returns a put frame for a ConfigMap with a key.
 func put(k, uid, content string) wire.Frame {
 	object := fmt.Appendf(nil, `{"apiVersion":"v1","data":{"v":%q},"kind":"ConfigMap"}`, content)
 	return wire.Frame{Put: &wire.Put{Key: k, UID: uid, Digest: wire.SumOf(object), Object: object}}

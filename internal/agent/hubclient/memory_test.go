@@ -28,9 +28,9 @@ type memory struct {
 	reports  map[string]wire.Report
 	revision int64
 	marker   string
-	// before is called before each answer; it may change anything.
+	// before is called before each response; it may change the fields.
 	before func(call string)
-	// left is how many bytes may still be said before it hangs up; negative: any number.
+	// left is the number of bytes before the connection is closed; negative for no limit.
 	left int
 	// heartbeat is the interval in the hello; delays are the times before responses, by call.
 	heartbeat int
@@ -48,7 +48,7 @@ func newMemory(t *testing.T) *memory {
 	}
 }
 
-// follow makes a session with the hub, and a reporter.
+// follow returns a session with the hub, and a reporter.
 func (m *memory) follow() (*Session, *Reporter) {
 	st, hub := hubWith(m.t, m)
 	return m.followBy(st, hub)

@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// somewhere is a hub that answers whether it is ready.
+// somewhere returns the endpoint of a new hub that responds to probes.
 func somewhere(t *testing.T) wire.Endpoint {
 	t.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -48,8 +48,8 @@ func announce(t *testing.T, r *reach, all ...wire.Endpoint) {
 	}
 }
 
-// TestReach: what is announced is tried, what worked before is kept until that has worked,
-// and trusted no more from then on; all of it also over a restart.
+// TestReach checks that announced endpoints are tried, that former ones remain until an announced
+// one has worked, and that they are not trusted afterwards; also with restarts in between.
 func TestReach(t *testing.T) {
 	first := somewhere(t)
 	second := somewhere(t)
@@ -131,8 +131,8 @@ func TestReachRefuses(t *testing.T) {
 	}
 }
 
-// TestMover: the mover goes on with what the hub prefers once that answers and is a hub,
-// and ends the session only for another URL.
+// TestMover checks that the mover changes to the preferred endpoint once a hub responds there,
+// and ends the session only if the URL differs.
 func TestMover(t *testing.T) {
 	first := somewhere(t)
 	preferred := somewhere(t)
@@ -169,8 +169,8 @@ func TestMover(t *testing.T) {
 	}
 }
 
-// TestMoverGivesUp: an endpoint that is preferred and answers, but by which no session can be
-// opened, is tried later and later: each trial ends the session that works.
+// TestMoverGivesUp checks that a preferred endpoint that responds, but at which no session can be
+// opened, is tried at growing intervals: each attempt ends the session that works.
 func TestMoverGivesUp(t *testing.T) {
 	works, answers := somewhere(t), somewhere(t)
 	client, err := New(Config{Join: wire.Join{Hub: works.URL, CA: works.CA, Location: "a", Token: "t"}, Log: quiet})
@@ -224,7 +224,7 @@ func TestNoRedirection(t *testing.T) {
 	}
 }
 
-// stalled is the body of an answer that does not come.
+// stalled is the body of a response that never arrives.
 type stalled struct{ closed chan struct{} }
 
 func (s stalled) Read([]byte) (int, error) { <-s.closed; return 0, io.ErrClosedPipe }
@@ -238,7 +238,7 @@ func (s stalled) Close() error {
 	return nil
 }
 
-// TestStalledRefusal: an agent does not wait for ever for the words of an answer that says no.
+// TestStalledRefusal checks that an agent does not wait forever for the body of an error response.
 func TestStalledRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := Over(roundTrip(func(*http.Request) (*http.Response, error) {
@@ -254,8 +254,8 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// TestPulse: a shorter heartbeat is asked for when quiet sessions end alike, and for
-// nothing else.
+// TestPulse checks that a shorter heartbeat is requested only after two quiet sessions that broke
+// after similar silences.
 func TestPulse(t *testing.T) {
 	const beat = 30 * time.Second
 	type end struct {
@@ -287,7 +287,7 @@ func TestPulse(t *testing.T) {
 	}
 }
 
-// TestProxy: a proxy's refusal is plain, and no password is in any error.
+// TestProxy checks that the rejection by a proxy is a clear error, and that no error contains a password.
 func TestProxy(t *testing.T) {
 	const secret = "s3cret%zz"
 	file := filepath.Join(t.TempDir(), "proxy")

@@ -20,8 +20,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestRenewalsAreSpaced: a hub that always wants the credential to be renewed, as one does
-// whose clock or authority is not that of the hub beside it, gets no more than one in renewPause.
+// TestRenewalsAreSpaced checks that a hub that always requests a renewal, as with another clock or
+// authority than a second hub, gets at most one renewal per renewPause.
 func TestRenewalsAreSpaced(t *testing.T) {
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

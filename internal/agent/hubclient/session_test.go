@@ -64,7 +64,7 @@ func TestSessionWalksWhatDiffers(t *testing.T) {
 	if got := s.content(); len(got) != 2 || s.meta().Revision != 21 {
 		t.Errorf("content %v at %d", got, s.meta().Revision)
 	}
-	// A hello that agrees needs no walk.
+	// A hello with the content hash of the store needs no comparison.
 	s.script("desired", answer{body: lines(hello(30, rootOf(a, c), nil), bye)})
 	if err := s.once(); !errors.Is(err, errBye) || s.meta().Revision != 30 {
 		t.Errorf("at %d: %v", s.meta().Revision, err)
@@ -85,8 +85,7 @@ func TestSessionWalksAfterAMarkThatDiffers(t *testing.T) {
 	}
 }
 
-// Nothing but a del in a proven stream, or a walk that came to its mark, removes
-// anything.
+// Only a delete in a proven stream, or a complete comparison, removes an object.
 func TestRemovalsThatAreNotBelieved(t *testing.T) {
 	a, b := put(keyA, "1", "a"), put(keyB, "1", "b")
 	none := wire.Sum{}
@@ -184,8 +183,8 @@ func TestStreamCutWithinAFrame(t *testing.T) {
 	}
 }
 
-// A malformed frame is left out; all others are taken, and the mark
-// shows that something is missing.
+// A malformed frame is skipped; all others are stored, and the bookmark shows the
+// difference.
 func TestNonsenseFrames(t *testing.T) {
 	s, a, b := filled(t)
 	c, forged := put(keyC, "1", "c"), put(keyA, "1", "a2")

@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestWalkCut cuts a walk at every step of its way. Nothing is removed before
-// all of it has been answered, and in the end both sides are the same.
+// TestWalkCut interrupts a comparison at each step. Nothing is removed before the whole
+// comparison has ended, and at the end both sides are equal.
 func TestWalkCut(t *testing.T) {
 	const n = 800
 	m := newMemory(t)
@@ -128,8 +128,8 @@ func TestWalkOfWhatChanges(t *testing.T) {
 	m.same(t, s.Store)
 }
 
-// TestWalkAcrossARestart shows that answers of a hub that has started anew are
-// not mixed with those before: its log may be another one by now.
+// TestWalkAcrossARestart checks that responses of a restarted hub are not mixed with earlier ones:
+// the restarted hub may have another log.
 func TestWalkAcrossARestart(t *testing.T) {
 	m := newMemory(t)
 	for i := range 300 {
@@ -174,8 +174,8 @@ func TestWalkThatFailsIsTold(t *testing.T) {
 	}
 }
 
-// TestBytesInSync shows what it costs to find that nothing differs, and that answers stay
-// bounded when much does.
+// TestBytesInSync bounds the bytes of a comparison without differences, and the size of each
+// response if there are many.
 func TestBytesInSync(t *testing.T) {
 	const n = 20000
 	m := newMemory(t)
@@ -218,7 +218,7 @@ func TestBytesInSync(t *testing.T) {
 	m.same(t, s.Store)
 }
 
-// TestReportsAgree makes reports of both sides the same from any state.
+// TestReportsAgree checks that the reports of both sides become equal from any state.
 func TestReportsAgree(t *testing.T) {
 	m := newMemory(t)
 	s, r := m.follow()
@@ -242,7 +242,7 @@ func TestReportsAgree(t *testing.T) {
 	m.reports[name(3)] = other    // ours counts
 	m.reports[name(4000)] = other // of an object that is not desired: it stays until the agent has looked for the object
 	m.reports[name(4001)] = other // of a former object, whose removal is not sent yet
-	m.reports[name(5000)] = other // of something of which we have not reported yet
+	m.reports[name(5000)] = other // for a key for which this agent has no report yet
 	var left []store.Touched
 	r.touch = func(all []store.Touched) { left = append(left, all...) }
 	for more := true; more; {
@@ -272,8 +272,8 @@ func TestReportsAgree(t *testing.T) {
 	}
 }
 
-// TestRecallComesFirst shows that a new store has the hub's reports before
-// anything is desired, so that what ran once does not run again.
+// TestRecallComesFirst checks that a new store has the hub's reports before it has desired
+// objects, so that completed Jobs and Pods do not run again.
 func TestRecallComesFirst(t *testing.T) {
 	m := newMemory(t)
 	for i := range 2500 {

@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestReadOnly shows that in a read-only context no request is sent that would change the target.
+// TestReadOnly checks that in a read-only context no request is sent that would change the target.
 func TestReadOnly(t *testing.T) {
 	var sent []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -47,7 +47,7 @@ type resourceDiscovery struct {
 }
 
 // discovery returns the APIs that the target serves, by group.
-func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
+func (t *Discovery) discovery(ctx context.Context) ([]groupDiscovery, error) {
 	var all []groupDiscovery
 	for _, root := range []string{"/api", "/apis"} {
 		var l struct {
@@ -63,7 +63,7 @@ func (t *Client) discovery(ctx context.Context) ([]groupDiscovery, error) {
 
 // APIs returns the groups and versions that the target serves, sorted, with the digests of
 // their schemas where it publishes them.
-func (t *Client) APIs(ctx context.Context) ([]wire.API, error) {
+func (t *Discovery) APIs(ctx context.Context) ([]wire.API, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (t *Client) APIs(ctx context.Context) ([]wire.API, error) {
 
 // schemaHashes returns prefixes of the hashes of the target's OpenAPI documents, by the
 // path of the group and version.
-func (t *Client) schemaHashes(ctx context.Context) (map[string]string, error) {
+func (t *Discovery) schemaHashes(ctx context.Context) (map[string]string, error) {
 	var index struct {
 		Paths map[string]struct {
 			URL string `json:"serverRelativeURL"`
@@ -120,17 +120,17 @@ var ErrStale = errors.New("the target does not know now which resources this API
 
 // Removable returns every resource whose objects can be listed and deleted, each in its
 // preferred version. With ErrStale it returns the known ones; there may be more.
-func (t *Client) Removable(ctx context.Context) ([]Served, error) {
+func (t *Discovery) Removable(ctx context.Context) ([]Served, error) {
 	return t.withVerbs(ctx, "list", "delete")
 }
 
 // Watchable is Removable of the resources whose objects can be listed and watched.
-func (t *Client) Watchable(ctx context.Context) ([]Served, error) {
+func (t *Discovery) Watchable(ctx context.Context) ([]Served, error) {
 	return t.withVerbs(ctx, "list", "watch")
 }
 
 // withVerbs returns every resource that supports all of the verbs.
-func (t *Client) withVerbs(ctx context.Context, verbs ...string) ([]Served, error) {
+func (t *Discovery) withVerbs(ctx context.Context, verbs ...string) ([]Served, error) {
 	groups, err := t.discovery(ctx)
 	if err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (s *guardedServer) write(t *testing.T, change func(*clientcmdapi.Cluster, *
 	}
 }
 
-// client makes a client that reads the kubeconfig again.
+// client returns a client that reads the kubeconfig again.
 func (s *guardedServer) client(t *testing.T) *Client {
 	t.Helper()
 	read := func() (*rest.Config, error) { return clientcmd.BuildConfigFromFlags("", s.kubeconfig) }
@@ -84,7 +84,7 @@ func (s *guardedServer) client(t *testing.T) *Client {
 	return c
 }
 
-// TestReplacedKubeconfig shows that a client takes up the credentials of a kubeconfig that was replaced:
+// TestReplacedKubeconfig checks that a client uses the credentials of a replaced kubeconfig:
 // a token in the kubeconfig, a token in a file, and the certificate of the authority.
 func TestReplacedKubeconfig(t *testing.T) {
 	for name, replace := range map[string]func(t *testing.T, s *guardedServer, token string){
@@ -129,7 +129,7 @@ func TestReplacedKubeconfig(t *testing.T) {
 	}
 }
 
-// TestReplacedAuthority shows that a client takes up another authority of the same server.
+// TestReplacedAuthority checks that a client trusts another authority of the same server.
 func TestReplacedAuthority(t *testing.T) {
 	s := newGuardedServer(t)
 	s.write(t, func(c *clientcmdapi.Cluster, u *clientcmdapi.AuthInfo) {
@@ -146,8 +146,8 @@ func TestReplacedAuthority(t *testing.T) {
 	}
 }
 
-// TestUnusableKubeconfig shows that a client goes on with what it has while the kubeconfig can't be used,
-// and that it does not follow a kubeconfig to another server.
+// TestUnusableKubeconfig checks that a client continues with its last credentials while the kubeconfig cannot
+// be used, and that it ignores a kubeconfig with another server.
 func TestUnusableKubeconfig(t *testing.T) {
 	s, other := newGuardedServer(t), newGuardedServer(t)
 	token := func(token string) func(*clientcmdapi.Cluster, *clientcmdapi.AuthInfo) {
@@ -184,8 +184,8 @@ func TestUnusableKubeconfig(t *testing.T) {
 	}
 }
 
-// TestHungKubeconfig reads the kubeconfig from a file system that does not answer. Requests go on with the
-// last credentials after a bounded wait, and one goroutine reads. Once the file system answers, the next
+// TestHungKubeconfig reads the kubeconfig from a file system that does not respond. Requests continue with the
+// last credentials after a bounded wait, and one goroutine reads. Once the file system responds, the next
 // request uses the new credentials.
 func TestHungKubeconfig(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

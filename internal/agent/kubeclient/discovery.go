@@ -14,7 +14,7 @@ import (
 
 // Probe checks that the target answers and that its discovery works: a target that serves
 // no group is broken, not empty.
-func (t *Client) Probe(ctx context.Context) error {
+func (t *Discovery) Probe(ctx context.Context) error {
 	var core struct {
 		Versions []string `json:"versions"`
 	}
@@ -33,7 +33,7 @@ var errHollow = errors.New("discover APIs: the target serves none")
 
 // groups returns the target's API groups except the core group. It fails if there are none,
 // since an empty answer does not show that a group was removed.
-func (t *Client) groups(ctx context.Context) ([]metav1.APIGroup, error) {
+func (t *Discovery) groups(ctx context.Context) ([]metav1.APIGroup, error) {
 	var l metav1.APIGroupList
 	err := t.do(ctx, request{verb: "discover", method: http.MethodGet, path: "/apis", accept: fullAnswer}, &l)
 	if err != nil {
@@ -53,7 +53,7 @@ type Served struct {
 }
 
 // Resources returns the resources that the target serves in a group and version.
-func (t *Client) Resources(ctx context.Context, groupVersion string) ([]Served, error) {
+func (t *Discovery) Resources(ctx context.Context, groupVersion string) ([]Served, error) {
 	group, version := key.SplitVersion(groupVersion)
 	root := "/apis/" + groupVersion
 	if group == "" {
@@ -74,7 +74,7 @@ func (t *Client) Resources(ctx context.Context, groupVersion string) ([]Served, 
 
 // versions returns the versions of a group, as GROUP/VERSION, the preferred one first; none if
 // the target does not serve the group.
-func (t *Client) versions(ctx context.Context, group string) (all []string, err error) {
+func (t *Discovery) versions(ctx context.Context, group string) (all []string, err error) {
 	groups, err := t.groups(ctx)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (t *Client) versions(ctx context.Context, group string) (all []string, err 
 }
 
 // Version returns the target's Kubernetes version.
-func (t *Client) Version(ctx context.Context) (string, error) {
+func (t *Discovery) Version(ctx context.Context) (string, error) {
 	var v struct {
 		GitVersion string `json:"gitVersion"`
 	}
@@ -124,7 +124,7 @@ func DefinitionOf(r key.Resource) key.Identity {
 }
 
 // Definition reads a CustomResourceDefinition.
-func (t *Client) Definition(ctx context.Context, id key.Identity) (d Definition, err error) {
+func (t *Discovery) Definition(ctx context.Context, id key.Identity) (d Definition, err error) {
 	var crd struct {
 		Spec struct {
 			Scope string `json:"scope"`
@@ -162,7 +162,7 @@ func (t *Client) Definition(ctx context.Context, id key.Identity) (d Definition,
 
 // Find returns a resource from the target's discovery, in the preferred version that serves
 // it. The version is empty if the target does not serve the resource.
-func (t *Client) Find(ctx context.Context, r key.Resource) (Served, error) {
+func (t *Discovery) Find(ctx context.Context, r key.Resource) (Served, error) {
 	versions := []string{"v1"}
 	if group := r.APIGroup(); group != "" {
 		var err error

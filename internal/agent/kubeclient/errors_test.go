@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCause shows that the text of an error has the cause and the address of the API server, and nothing
-// that differs each time.
+// TestCause checks that the text of an error has the cause and the address of the API server, and no parts
+// that differ each time.
 func TestCause(t *testing.T) {
 	server := &net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 6443}
 	reset := func(port int) error {

@@ -40,8 +40,29 @@ const (
 	mergePatch  = "application/merge-patch+json"
 )
 
-// Client makes requests to the cluster. It is safe for concurrent use.
+// Client makes requests to the cluster: reads, lists, watches and writes of objects by itself,
+// discovery and requests for Leases by its embedded parts. It is safe for concurrent use.
 type Client struct {
+	*requester
+	*Discovery
+	*LeaseClient
+	// Advanced is the time at which a watch of a built-in kind last received a later revision than before, which the
+	// API server has from its etcd. An API server that has lost its etcd still sends bookmarks, with an old revision.
+	Advanced Moment
+}
+
+// Discovery returns the APIs, resources and definitions that the target serves.
+type Discovery struct{ *requester }
+
+// LeaseClient makes requests for Leases, which are sent whether or not the agent holds one.
+type LeaseClient struct {
+	*requester
+	discovery *Discovery
+}
+
+// requester sends requests to the target, within the limits of the target and of the agent's
+// Lease.
+type requester struct {
 	base  *url.URL
 	agent string
 	count func(verb string, code int)
@@ -56,9 +77,6 @@ type Client struct {
 	unanswered atomic.Int64
 	// multiplexed reports whether the last response used HTTP/2.
 	multiplexed atomic.Bool
-	// Advanced is the time at which a watch of a built-in kind last received a later revision than before, which the
-	// API server has from its etcd. An API server that has lost its etcd still sends bookmarks, with an old revision.
-	Advanced Moment
 	// Limiter limits the concurrent requests for single objects, and the workers.
 	Limiter *Limiter
 }
@@ -75,7 +93,9 @@ func New(config *rest.Config, agent string, most int, count func(verb string, co
 	if err != nil {
 		return nil, fmt.Errorf("parse target %q: %w", config.Host, err)
 	}
-	return &Client{base: base, credentials: credentials, line: newLine(), agent: agent, count: count, log: log, Limiter: newLimiter(most)}, nil
+	r := &requester{base: base, credentials: credentials, line: newLine(), agent: agent, count: count, log: log, Limiter: newLimiter(most)}
+	discovery := &Discovery{r}
+	return &Client{requester: r, Discovery: discovery, LeaseClient: &LeaseClient{r, discovery}}, nil
 }
 
 // Reload makes the client read the configuration of the target again, at most every 30 s and when the
@@ -130,7 +150,7 @@ func (r *request) changes() bool { return r.method != http.MethodGet && r.query.
 // unknown. k8s.io/apimachinery/pkg/util/net sets up the transport. With HTTP/2 it pings an idle
 // connection after 30 s and waits 15 s for the response, unless its environment variables change
 // these times.
-func (t *Client) Silence() time.Duration {
+func (t *requester) Silence() time.Duration {
 	if !t.multiplexed.Load() || os.Getenv("HTTP2_READ_IDLE_TIMEOUT_SECONDS") != "" || os.Getenv("HTTP2_PING_TIMEOUT_SECONDS") != "" {
 		return 0
 	}
@@ -149,7 +169,7 @@ func queues(ctx context.Context, r *request) bool {
 // open sends a request and returns the answer's body, or a StatusError. A request that the target did not
 // authenticate, or whose certificate the agent does not trust, is sent again if there are other
 // credentials by now.
-func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
+func (t *requester) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	send := func() (io.ReadCloser, error) {
 		return t.credentials.use(ctx, func(client *http.Client) (io.ReadCloser, error) { return sendOnce(ctx, t, client, r) })
 	}
@@ -160,7 +180,7 @@ func (t *Client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 }
 
 // sendOnce sends a request by an HTTP client.
-func sendOnce(ctx context.Context, t *Client, client *http.Client, r request) (io.ReadCloser, error) {
+func sendOnce(ctx context.Context, t *requester, client *http.Client, r request) (io.ReadCloser, error) {
 	u := *t.base
 	u.Path = path.Join("/", t.base.Path, r.path)
 	u.RawQuery = r.query.Encode()
@@ -196,7 +216,7 @@ func sendOnce(ctx context.Context, t *Client, client *http.Client, r request) (i
 }
 
 // do sends a request and decodes the answer into v.
-func (t *Client) do(ctx context.Context, r request, v any) error {
+func (t *requester) do(ctx context.Context, r request, v any) error {
 	if r.verb == "list" || r.verb == "discover" { // the time for these depends on their size, so the limiter cannot learn from it
 		return t.exchange(ctx, r, v)
 	}
@@ -214,7 +234,7 @@ func (t *Client) do(ctx context.Context, r request, v any) error {
 	return err
 }
 
-func (t *Client) exchange(ctx context.Context, r request, v any) error {
+func (t *requester) exchange(ctx context.Context, r request, v any) error {
 	b, err := t.read(ctx, r)
 	if err != nil {
 		return err
@@ -236,7 +256,7 @@ func (r request) decoded(err error) error {
 }
 
 // read sends a request and returns the answer's body.
-func (t *Client) read(ctx context.Context, r request) ([]byte, error) {
+func (t *requester) read(ctx context.Context, r request) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	ctx, done, err := t.while(ctx, &r)

@@ -31,17 +31,17 @@ type Held func() (held context.Context, until time.Time, err error)
 
 // Guard makes all writes, except those to Leases, depend on a held Lease. It must be called
 // before the first request.
-func (t *Client) Guard(held Held) { t.held = held }
+func (t *requester) Guard(held Held) { t.held = held }
 
 // Unanswered reports whether a write was recently abandoned without a response, so that the
 // target may still carry it out.
-func (t *Client) Unanswered() bool {
+func (t *requester) Unanswered() bool {
 	return time.Since(time.Unix(0, t.unanswered.Load())) < 2*requestTimeout
 }
 
 // while returns a context for a request; the context of a write ends when the agent loses its
 // Lease. The caller must call done with the error of the request.
-func (t *Client) while(ctx context.Context, r *request) (_ context.Context, done func(error), err error) {
+func (t *requester) while(ctx context.Context, r *request) (_ context.Context, done func(error), err error) {
 	if t.held == nil || r.method == http.MethodGet || r.free {
 		return ctx, func(error) {}, nil
 	}
@@ -70,13 +70,13 @@ func (t *Client) while(ctx context.Context, r *request) (_ context.Context, done
 }
 
 // ServesLeases reports whether the target serves Leases.
-func (t *Client) ServesLeases(ctx context.Context) (bool, error) {
-	versions, err := t.versions(ctx, coordinationv1.GroupName)
+func (t *LeaseClient) ServesLeases(ctx context.Context) (bool, error) {
+	versions, err := t.discovery.versions(ctx, coordinationv1.GroupName)
 	return len(versions) > 0, err
 }
 
 // ListLeases returns all current Leases with the labels, in all namespaces.
-func (t *Client) ListLeases(ctx context.Context, labels string) ([]coordinationv1.Lease, error) {
+func (t *LeaseClient) ListLeases(ctx context.Context, labels string) ([]coordinationv1.Lease, error) {
 	var all coordinationv1.LeaseList
 	err := t.exchange(ctx, request{
 		verb: "list", method: http.MethodGet, path: Leases.collection(""), accept: fullAnswer, query: url.Values{"labelSelector": {labels}}, free: true,
@@ -85,7 +85,7 @@ func (t *Client) ListLeases(ctx context.Context, labels string) ([]coordinationv
 }
 
 // CreateLease creates a Lease, and its namespace if that is missing.
-func (t *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (t *LeaseClient) CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	id := key.Identity{Resource: Leases.Resource, Namespace: l.Namespace, Name: l.Name}
 	made, err := t.sendLease(ctx, "create", http.MethodPost, Leases.collection(l.Namespace), l)
 	if !MissingNamespace(err, id) {
@@ -106,11 +106,11 @@ func (t *Client) CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coo
 }
 
 // UpdateLease replaces a Lease if it has not changed since it was read.
-func (t *Client) UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (t *LeaseClient) UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	return t.sendLease(ctx, "update", http.MethodPut, Leases.collection(l.Namespace)+"/"+l.Name, l)
 }
 
-func (t *Client) sendLease(ctx context.Context, verb, method, path string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
+func (t *LeaseClient) sendLease(ctx context.Context, verb, method, path string, l *coordinationv1.Lease) (*coordinationv1.Lease, error) {
 	out := *l
 	out.TypeMeta = metav1.TypeMeta{APIVersion: coordinationv1.SchemeGroupVersion.String(), Kind: "Lease"}
 	body, err := json.Marshal(out)

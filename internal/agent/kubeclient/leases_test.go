@@ -74,7 +74,7 @@ func (a *recorder) taken() []*http.Request {
 
 var example = key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"}
 
-// writesOf are all requests by which an agent may change something.
+// writesOf returns all requests with which an agent can change the target.
 func writesOf(c *Client) map[string]func(context.Context) error {
 	p := Place{Resource: example.Resource, Version: "v1"}
 	return map[string]func(context.Context) error{

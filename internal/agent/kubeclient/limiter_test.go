@@ -76,7 +76,7 @@ func (s *server) request() error {
 	return nil
 }
 
-// work is what a worker does for an object: a request, and what it reads before and writes after.
+// work is the work for one object: a request, with the overhead before and after it.
 func (s *server) work(ctx context.Context, p *Limiter) (err error, sent bool) {
 	s.busy()
 	if err := p.send(ctx); err != nil {
@@ -169,8 +169,8 @@ func TestLimiterFillsTheRoom(t *testing.T) {
 	})
 }
 
-// TestLimiterRecovers shows that the pace follows a target that takes less for some
-// time, and one that refuses everything.
+// TestLimiterRecovers checks that the limit follows a target that accepts fewer requests for some
+// time, and one that rejects all requests.
 func TestLimiterRecovers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newLimiter(MaxWorkers)
@@ -192,8 +192,8 @@ func TestLimiterRecovers(t *testing.T) {
 	})
 }
 
-// TestLimiterWithAKindRefused shows that objects that a target refuses for good do not slow
-// down the others.
+// TestLimiterWithAKindRefused checks that objects that a target rejects permanently do not delay
+// the others.
 func TestLimiterWithAKindRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := 0
@@ -226,7 +226,7 @@ func TestLimiterShare(t *testing.T) {
 	})
 }
 
-// answers is an answer to a request that was sent alone.
+// answers records the response to the only current request.
 func answers(p *Limiter, took time.Duration, err error) {
 	p.under++
 	p.answered(took, err)
@@ -314,8 +314,8 @@ func TestLimiterSendsNothingStale(t *testing.T) {
 	})
 }
 
-// TestLimiterAtASlowTarget shows that a target that answers slowly is not sent more requests
-// at once.
+// TestLimiterAtASlowTarget checks that the number of concurrent requests does not grow at a target
+// that responds slowly.
 func TestLimiterAtASlowTarget(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newLimiter(MaxWorkers)
@@ -352,8 +352,8 @@ func TestLimiterOfAShortRun(t *testing.T) {
 	}
 }
 
-// finish works on so many objects until all are done, of which those wait that are refused, and
-// returns how long that took.
+// finish works on a number of objects until all are finished, and returns the time for that. A
+// rejected object waits for the time that the target asks for.
 func finish(t *testing.T, p *Limiter, s *server, objects int) time.Duration {
 	begun, due := time.Now(), make(chan struct{}, objects)
 	for range objects {

@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// page is a page of metadata as a kube-apiserver lists it of objects that the agent has applied.
+// page returns a page of metadata of applied objects, as a kube-apiserver sends it.
 func page(objects int) []byte {
 	var b strings.Builder
 	b.WriteString(`{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"120817","continue":"eyJ2IjoibWV0YS5rOHMuaW8vdjEiLCJydiI6MTIw","remainingItemCount":60602},"items":[`)
@@ -93,7 +93,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestNoList: an answer that is no list is an error, and not an empty list, by which all would be gone.
+// TestNoList checks that a response that is not a list is an error. As an empty list, it would mean that all
+// objects are deleted.
 func TestNoList(t *testing.T) {
 	for _, body := range []string{"", "<html>", `"x"`, "[]", "null", `{"items":{}}`, `{"items":"x"}`, `{"items":[{"metadata":{}}]`, `{"metadata":{"continue":"1"},"items":[}`,
 		`{"metadata":"x","items":[]}`, `{"metadata":[{"continue":"x"}],"items":[]}`, `{"metadata":{"continue":7},"items":[]}`, `{"metadata":{"resourceVersion":{}},"items":[]}`,
@@ -110,7 +111,7 @@ func TestNoList(t *testing.T) {
 	}
 }
 
-// TestEmptyList: a kube-apiserver lists the metadata of nothing as null, and others may leave it out.
+// TestEmptyList checks empty lists: a kube-apiserver sends null as the items, and other servers may omit them.
 func TestEmptyList(t *testing.T) {
 	for _, body := range []string{`{"metadata":{"resourceVersion":"7"},"items":null}`, `{"metadata":{"resourceVersion":"7"},"items":[]}`, `{"kind":"LeaseList","metadata":{"resourceVersion":"7"}}`, `{"Metadata":{"ResourceVersion":"7"},"Items":[]}`} {
 		a := recordedBy(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) })

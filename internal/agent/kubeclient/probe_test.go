@@ -11,8 +11,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// TestProbe shows what counts as a broken target: one that does not answer,
-// that serves nothing, or whose discovery is no discovery.
+// TestProbe checks that the probe fails for a target that does not respond, that serves no API,
+// or whose discovery cannot be decoded.
 func TestProbe(t *testing.T) {
 	const core, groups = `{"kind":"APIVersions","versions":["v1"]}`, `{"kind":"APIGroupList","groups":[{"name":"apps"}]}`
 	for name, c := range map[string]struct {

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// TestWatchEventTooLarge: a watch ends at an event that has more than an answer may have, and not when memory does. Events
-// that have more together pass.
+// TestWatchEventTooLarge checks that a watch ends at an event above the size limit of a response, but not at several
+// events that exceed the limit together.
 func TestWatchEventTooLarge(t *testing.T) {
 	const size = 1 << 20
 	write := func(w io.Writer, begin string, times int, end string) {
@@ -43,8 +43,8 @@ func TestWatchEventTooLarge(t *testing.T) {
 	}
 }
 
-// TestWatchOfARestoredCluster: an API server accepts a watch from a revision that its restored etcd has not
-// reached. The first bookmark shows that, and the objects are to be listed again.
+// TestWatchOfARestoredCluster checks a watch from a revision that the restored etcd of an API server has not
+// reached, which the API server accepts. The first bookmark shows that, and the objects are listed again.
 func TestWatchOfARestoredCluster(t *testing.T) {
 	a := recordedBy(t, func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"type":"BOOKMARK","object":{"metadata":{"resourceVersion":"95"}}}
