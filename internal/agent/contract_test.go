@@ -44,17 +44,17 @@ func TestModelHubKeepsTheContract(t *testing.T) {
 		"Status":           "the model's hub asks for the list of APIs now and then, by chance",
 	}
 	maps.Copy(lacks, protocol.Before())
-	protocol.TestHub(t, lacks, func(t *testing.T, judge func(*testing.T, protocol.States)) {
+	protocol.TestHub(t, lacks, func(t *testing.T, check func(*testing.T, protocol.States)) {
 		synctest.Test(t, func(t *testing.T) {
-			judge(t, &centerStates{center: newCenter(rand.New(seldom{}))})
+			check(t, &centerStates{center: newCenter(rand.New(noRareEvents{}))})
 		})
 	})
 }
 
-// seldom is a source of randomness by which nothing rare ever happens.
-type seldom struct{}
+// noRareEvents is a source of randomness with which no rare event ever happens.
+type noRareEvents struct{}
 
-func (seldom) Uint64() uint64 { return math.MaxUint64 }
+func (noRareEvents) Uint64() uint64 { return math.MaxUint64 }
 
 // centerStates brings about states of the model's hub.
 type centerStates struct {
@@ -158,12 +158,12 @@ func TestAgentKeepsTheContract(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // whose certificate will do
 	server.Close()
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
-	protocol.TestAgent(t, nil, func(t *testing.T, judge func(*testing.T, *protocol.Hub, protocol.Agent)) {
+	protocol.TestAgent(t, nil, func(t *testing.T, check func(*testing.T, *protocol.Hub, protocol.Agent)) {
 		synctest.Test(t, func(t *testing.T) {
 			hub := protocol.NewHub("paris")
-			a := &contracted{t: t, hub: hub, dir: t.TempDir(), ca: ca, line: &lifeline{cluster: newCluster(rand.New(seldom{})), last: -1}}
+			a := &contracted{t: t, hub: hub, dir: t.TempDir(), ca: ca, line: &lifeline{cluster: newCluster(rand.New(noRareEvents{})), last: -1}}
 			t.Cleanup(a.Stop)
-			judge(t, hub, a)
+			check(t, hub, a)
 		})
 	})
 }

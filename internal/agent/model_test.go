@@ -59,7 +59,7 @@ func scheduleOf(seed int) []step {
 	return all
 }
 
-// shrinkTo leaves out what a failure does not need.
+// shrinkTo removes the steps that a failure does not need.
 func shrinkTo(all []step, fails func([]step) bool) []step {
 	for size := len(all) / 2; size > 0; size /= 2 {
 		for i := 0; i+size <= len(all); {
@@ -73,7 +73,7 @@ func shrinkTo(all []step, fails func([]step) bool) []step {
 	return all
 }
 
-// play plays a schedule and says what was wrong.
+// play plays a schedule and returns the violated promise, if any.
 func play(t *testing.T, seed int, schedule []step) (wrong error) {
 	dir := filepath.Join(t.TempDir(), "world")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -110,7 +110,7 @@ func (w *world) play(schedule []step) error {
 			return errors.New(strings.Join(bad, "\n"))
 		}
 		if s.c%5 == 0 {
-			if err := w.settle(s.b%8 == 0); err != nil {
+			if err := w.awaitSettled(s.b%8 == 0); err != nil {
 				return err
 			}
 			w.cluster.mu.Lock()
@@ -119,13 +119,13 @@ func (w *world) play(schedule []step) error {
 		}
 	}
 	w.heal()
-	if err := w.settle(len(schedule)%2 == 0); err != nil {
+	if err := w.awaitSettled(len(schedule)%2 == 0); err != nil {
 		return err
 	}
 	return w.conclude(len(schedule)%3 == 0)
 }
 
-// fill makes the disk refuse what the agent writes, or take it again.
+// fill makes the agent's writes to the disk fail, or succeed again.
 func (w *world) fill(full bool) {
 	if full == w.full {
 		return
@@ -145,34 +145,34 @@ func (w *world) fill(full bool) {
 	w.tell("the disk is full: %v", full)
 }
 
-// heal ends all faults but what a hub was restored from.
+// heal ends all faults, except that a restored hub keeps its log.
 func (w *world) heal() {
 	w.hub.mu.Lock()
 	w.hub.mood, w.hub.settings.Halt = mood{}, ""
 	w.cluster.mu.Lock()
-	w.frozen = false // before anybody hears of it
+	w.frozen = false // before the agent can receive the new settings
 	w.cluster.mu.Unlock()
 	w.hub.say()
 	w.hub.mu.Unlock()
 	w.fill(false)
-	w.calm()
+	w.endFaults()
 	w.tell("all is well")
 }
 
-// calm ends the faults of the cluster.
-func (w *world) calm() {
+// endFaults ends the faults of the cluster.
+func (w *world) endFaults() {
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	w.cluster.weather = weather{}
 	w.line.last = -1
 }
 
-// patience is longer than what admission has changed waits for at most.
-const patience = 11 * time.Minute
+// settleTimeout is longer than the longest wait for an object that admission has changed.
+const settleTimeout = 11 * time.Minute
 
-// settle waits until all is as desired, and checks that it stays so.
-func (w *world) settle(long bool) error {
-	w.calm()
+// awaitSettled waits until cluster and reports are as desired, and checks that they stay so.
+func (w *world) awaitSettled(long bool) error {
+	w.endFaults()
 	if w.line.dead.Load() {
 		w.start(w.stop(false))
 	}
@@ -187,14 +187,14 @@ func (w *world) settle(long bool) error {
 	synctest.Wait()
 	switch err := w.check(); {
 	case err == nil:
-	case !w.reached(): // what a session brought before it ended may still be under way
+	case !w.reached(): // changes of a session that has ended may still be in progress
 		if err := w.awaitDesired(); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("it was settled and did not stay so: %w", err)
+		return fmt.Errorf("the settled state did not last: %w", err)
 	}
-	if heard := w.rest(); !heard || !long {
+	if reachable := w.rest(); !reachable || !long {
 		return nil
 	}
 	w.cluster.mu.Lock()
@@ -203,7 +203,7 @@ func (w *world) settle(long bool) error {
 	<-time.After(70 * time.Second) // longer than any retry
 	synctest.Wait()
 	if err := w.check(); err != nil {
-		return fmt.Errorf("it was settled and did not stay so for long: %w", err)
+		return fmt.Errorf("the settled state did not last for 70 s: %w", err)
 	}
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
@@ -229,8 +229,8 @@ func (w *world) awaitDesired() error {
 		if err == nil {
 			break
 		}
-		if time.Since(start) > patience {
-			return fmt.Errorf("not settled after %s: %w", patience, err)
+		if time.Since(start) > settleTimeout {
+			return fmt.Errorf("not settled after %s: %w", settleTimeout, err)
 		}
 		<-time.After(wait)
 	}
@@ -242,11 +242,11 @@ func (w *world) awaitDesired() error {
 func (w *world) reached() bool {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	return w.heard()
+	return w.hubReachable()
 }
 
-// heard says that what the hub says reaches the agent's store.
-func (w *world) heard() bool { return !w.full && w.hub.mood == mood{slow: w.hub.mood.slow} }
+// hubReachable reports whether frames of the hub reach the agent's store.
+func (w *world) hubReachable() bool { return !w.full && w.hub.mood == mood{slow: w.hub.mood.slow} }
 
 // contentOf are the desired entries that the agent's store holds.
 func (w *world) contentOf() map[string]store.Want {
@@ -271,22 +271,22 @@ func (w *world) reportsOf() map[string]wire.Report {
 	return all
 }
 
-// broken says that the hub's log does not continue what the agent knows, and
-// nobody has said that it does.
+// broken reports whether the hub's log does not continue the agent's, and has not been
+// accepted.
 func (w *world) broken() bool {
 	m := w.agent.store.Meta()
 	if w.hub.settings.Accept == w.hub.marker(w.hub.revision) {
 		return false
 	}
-	if !m.Seen.IsZero() && !(timeline{markers: w.hub.markers, revision: w.hub.revision}).has(m.Seen) {
+	if !m.Seen.IsZero() && !(timeline{markers: w.hub.markers, revision: w.hub.revision}).contains(m.Seen) {
 		return true
 	}
 	return !w.hub.continuous(m.Marker, m.Revision) || m.LocationUID != "" && m.LocationUID != w.hub.uid
 }
 
-// note notes what the hub says now: what it has may be applied, and what
-// it has not may be removed, unless it is about another log.
-func (w *world) note() {
+// recordHubState records the hub's desired objects: these may be applied, and other objects may
+// be removed, unless the hub has another log.
+func (w *world) recordHubState() {
 	content, broken := w.hub.content(w.hub.revision), w.broken()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
@@ -310,17 +310,17 @@ func (w *world) note() {
 	}
 }
 
-// rest takes the settled state for what is known, if the hub can be heard.
-func (w *world) rest() (heard bool) {
+// rest records the settled state as the known state, if the hub is reachable.
+func (w *world) rest() (reachable bool) {
 	believed := w.contentOf()
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
-	heard = w.heard()
+	reachable = w.hubReachable()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
 	w.frozen = w.agent.store.Meta().Settings.Halt != ""
-	if !heard {
-		return false // it may yet hear of what happened before
+	if !reachable {
+		return false // the agent may still receive earlier changes
 	}
 	w.logNow(true)
 	w.believed = believed

@@ -33,7 +33,7 @@ func (p *proofModel) madeAgain(meanwhile func()) {
 // as it is now, or have those of the former one.
 func (p *proofModel) strangers() (all []string) {
 	mark := ownership.NewOwner("paris", p.hub.uid)
-	p.at(func(c *cluster) {
+	p.onCluster(func(c *cluster) {
 		for _, o := range c.objects {
 			if implied(o) {
 				continue
@@ -60,14 +60,14 @@ type remade struct {
 	drift bool
 	// blind closes the kind to lists and watches, and edits an object meanwhile.
 	blind bool
-	// older says that the records are of an agent that did not keep who had marked.
+	// older reports whether the records are of an agent that did not store the owner of an object.
 	older bool
 	// writes is after how many of them the agent dies, once the log is accepted; 0: it
 	// does not.
 	writes int
 }
 
-// play returns what is not as desired.
+// play returns the differences from the desired state.
 func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 	ids, all := []key.Identity{identities[2], identities[3], identities[4], identities[5]}, map[key.Identity]string{}
 	for _, id := range ids {
@@ -76,7 +76,7 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 	}
 	<-time.After(30 * time.Second)
 	if c.blind {
-		p.at(func(cl *cluster) {
+		p.onCluster(func(cl *cluster) {
 			cl.closed[key.NewResource("", "configmaps")] = true
 			cl.epoch++
 			cl.wake()
@@ -89,13 +89,13 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 	if c.drift {
 		p.tamper(ids[0], 5, 0)
 	}
-	p.at(func(cl *cluster) { cl.weather.slow = slow })
+	p.onCluster(func(cl *cluster) { cl.weather.slow = slow })
 	p.madeAgain(func() {
 		if c.drift {
 			all[ids[0]] = p.value(ids[0])
 		}
 		if c.writes > 0 {
-			p.at(func(*cluster) { p.line.last = c.writes })
+			p.onCluster(func(*cluster) { p.line.last = c.writes })
 		}
 	})
 	<-time.After(10 * time.Second)
@@ -105,7 +105,7 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 		}
 		p.start(p.stop(false))
 	}
-	p.calm()
+	p.endFaults()
 	<-time.After(5 * time.Minute)
 	wrong = append(wrong, p.strangers()...)
 	wrong = append(wrong, p.differences(all)...)
@@ -137,7 +137,7 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 	return append(wrong, p.differences(all)...)
 }
 
-// forgetMarker makes records those of an agent that did not keep who had marked.
+// forgetMarker replaces records by those of an agent that did not store the owner of an object.
 func (p *proofModel) forgetMarker(ids []key.Identity) {
 	if err := p.agent.store.Write(context.Background(), func(x *store.Tx) error {
 		for _, id := range ids {
@@ -156,7 +156,7 @@ func (p *proofModel) forgetMarker(ids []key.Identity) {
 	}
 }
 
-// differences are the objects that have other values, and what the judge found.
+// differences returns the objects with other values, and the violations found by checkChange.
 func (p *proofModel) differences(values map[key.Identity]string) (all []string) {
 	for id, want := range values {
 		if got := p.value(id); got != want {

@@ -24,7 +24,7 @@ func TestModelAggregatedAway(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						p := newProofModel(t)
 						defer p.stop(true)
-						p.at(func(c *cluster) { c.aggregated = "up" })
+						p.onCluster(func(c *cluster) { c.aggregated = "up" })
 						p.offer(widget, "1", wire.Policy{})
 						if used {
 							p.offer(other, "1", wire.Policy{})
@@ -32,7 +32,7 @@ func TestModelAggregatedAway(t *testing.T) {
 						<-time.After(time.Minute)
 						uid := p.there(widget)
 						serve := func(how string) {
-							p.at(func(c *cluster) { c.aggregated = how; c.epoch++; c.wake() })
+							p.onCluster(func(c *cluster) { c.aggregated = how; c.epoch++; c.wake() })
 						}
 						p.lose(func() {
 							if announced { // it was about to be made

@@ -37,13 +37,13 @@ type weather struct {
 	queues bool
 	// hollow discovery names no groups, and nothing is served; dark answers nothing.
 	hollow, dark bool
-	// paints says that admission changes a value of what is applied.
+	// paints reports whether admission changes a value of applied objects.
 	paints bool
-	// fixes says that it does so with one that can't be changed once it is set.
+	// fixes reports whether admission changes a value that is immutable afterwards.
 	fixes bool
 }
 
-// lifeline is what one life of an agent has to the cluster.
+// lifeline is the connection of one run of an agent to the cluster.
 type lifeline struct {
 	*cluster
 	dead atomic.Bool
@@ -51,9 +51,9 @@ type lifeline struct {
 	// one; negative: any number.
 	last int
 	die  func()
-	// far says that nothing that is asked is answered any more. saw has the revisions at
-	// which this agent has listed; nil: nobody asks. witness is told of each change before
-	// it is judged.
+	// far reports whether requests get no responses any more. saw has the revisions at which
+	// this agent has listed; nil if no test reads them. witness receives each change before
+	// it is checked.
 	far     atomic.Bool
 	saw     map[collection]uint64
 	witness func(verb string, before, after *thing)
@@ -203,7 +203,7 @@ func reply(v any) *http.Response {
 	return answerOf(http.StatusOK, b)
 }
 
-// discover answers all that is asked about what is served.
+// discover answers discovery requests.
 func (l *lifeline) discover(p []string, all bool) *http.Response {
 	byGroup := map[string][]kindOf{}
 	for _, s := range kindsServed {
@@ -265,11 +265,11 @@ func (l *lifeline) discover(p []string, all bool) *http.Response {
 	return reply(list)
 }
 
-// object answers what is asked about objects of a resource that is served.
+// object answers requests for objects of a served resource.
 func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.Response {
 	q, gr := r.URL.Query(), schema.GroupResource{Group: id.APIGroup(), Resource: id.Resource.Resource}
 	now := l.objects[id.String()]
-	l.asked[id]++
+	l.requests[id]++
 	if !slices.ContainsFunc(kindsServed, func(s kindOf) bool { return s.Resource == id.Resource }) {
 		return failed(apierrors.NewGenericServerResponse(http.StatusNotFound, "", schema.GroupResource{}, "", "404 page not found", 0, true))
 	}
@@ -297,7 +297,7 @@ func (l *lifeline) object(r *http.Request, id key.Identity, body []byte) *http.R
 	}
 	switch {
 	case o.Preconditions == nil || o.Preconditions.UID == nil:
-		l.judge("delete without a precondition", now, nil)
+		l.checkChange("delete without a precondition", now, nil)
 	case string(*o.Preconditions.UID) != now.uid:
 		return failed(apierrors.NewConflict(gr, id.Name, errors.New("the UID in the precondition is another")))
 	case now.terminating && id.Resource == key.Namespaces:

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// compare says what is wrong with what the hub has.
-func (w *censusWorld) compare() error {
+// compare returns an error if the reports at the hub are not as expected.
+func (w *upsyncWorld) compare() error {
 	have := map[string]wire.Report{}
 	reported := w.Reported()
 	for _, k := range reported {
@@ -33,26 +33,26 @@ func (w *censusWorld) compare() error {
 		if err != nil {
 			return err
 		}
-		if at := w.cluster.objects[w.placing.At(o).String()]; at == nil || at.uid != uid || w.placed(at) {
-			return fmt.Errorf("%s is left to the location, where it is %+v, and was %s", path, at, uid)
+		if object := w.cluster.objects[w.placing.At(o).String()]; object == nil || object.uid != uid || w.placed(object) {
+			return fmt.Errorf("%s is left to the location, where it is %+v, and was %s", path, object, uid)
 		}
 		if slices.Contains(reported, path) {
 			return fmt.Errorf("%s is left to the location, and still reported", path)
 		}
 	}
-	born := w.born()
+	upsynced := w.upsynced()
 	n := 0
 	for k, r := range have {
 		if strings.HasPrefix(k, "~born:") {
-			if _, ok := born[k]; !ok {
+			if _, ok := upsynced[k]; !ok {
 				return fmt.Errorf("%s is reported, and is not to be", k)
 			}
 			n++
 		}
 		_ = r
 	}
-	if want := min(len(born), w.limit()); n != want {
-		return fmt.Errorf("%d of %d are reported, want %d: %q", n, len(born), want, slices.Sorted(maps.Keys(have)))
+	if want := min(len(upsynced), w.limit()); n != want {
+		return fmt.Errorf("%d of %d are reported, want %d: %q", n, len(upsynced), want, slices.Sorted(maps.Keys(have)))
 	}
 	owned, may := w.owned()
 	for k := range have {
@@ -62,16 +62,16 @@ func (w *censusWorld) compare() error {
 		if may[k] == nil {
 			return fmt.Errorf("%s is reported, and is not to be", k)
 		}
-		born[k] = may[k]
+		upsynced[k] = may[k]
 	}
 	for k, want := range owned {
 		if r, ok := have[k]; !ok || r.Owner != want.owner {
 			return fmt.Errorf("%s is reported as %+v, want that of %s", k, r, want.owner)
 		}
-		born[k] = want.thing
+		upsynced[k] = want.thing
 	}
 	for k, r := range have {
-		o := born[k]
+		o := upsynced[k]
 		line, err := key.ParseLine("", k)
 		if err != nil {
 			return err
@@ -83,7 +83,7 @@ func (w *censusWorld) compare() error {
 	return nil
 }
 
-func (w *censusWorld) limit() int {
+func (w *upsyncWorld) limit() int {
 	n := 0
 	w.Set(func(s *wire.Settings) { n = s.UpsyncObjects })
 	if n == 0 {
@@ -92,45 +92,45 @@ func (w *censusWorld) limit() int {
 	return n
 }
 
-func (w *censusWorld) wants(bool) map[string]*thing {
+func (w *upsyncWorld) wants(bool) map[string]*thing {
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
-	return w.born()
+	return w.upsynced()
 }
 
-// born is what is to be reported of what was born, by line.
-func (w *censusWorld) born() map[string]*thing {
-	var asked []wire.Upsync
-	w.Set(func(s *wire.Settings) { asked = s.Upsync })
+// upsynced returns the upsynced objects that should be reported, by line.
+func (w *upsyncWorld) upsynced() map[string]*thing {
+	var requested []wire.Upsync
+	w.Set(func(s *wire.Settings) { requested = s.Upsync })
 	all := map[string]*thing{}
-	among := func(of []string, one string) bool { return of == nil || slices.Contains(of, one) }
+	isAmong := func(allowed []string, one string) bool { return allowed == nil || slices.Contains(allowed, one) }
 	for _, o := range w.cluster.objects {
 		if w.placed(o) || implied(o) || !w.cluster.serves(o.id.Resource) {
 			continue
 		}
-		for _, u := range asked {
-			at := o.id
+		for _, u := range requested {
+			source := o.id
 			if w.placing == key.Prefixed {
-				rest, ok := strings.CutPrefix(at.Namespace, u.Space+"--")
-				if at.Resource == key.Namespaces {
-					at.Name, ok = strings.CutPrefix(at.Name, u.Space+"--")
+				rest, ok := strings.CutPrefix(source.Namespace, u.Space+"--")
+				if source.Resource == key.Namespaces {
+					source.Name, ok = strings.CutPrefix(source.Name, u.Space+"--")
 					rest = ""
 				}
 				if !ok || strings.HasPrefix(rest, "-") {
 					continue
 				}
-				at.Namespace = rest
+				source.Namespace = rest
 			}
-			if (u.Group == "*" || u.Group == at.Group) && slices.Contains(u.Resources, at.Resource.Resource) && among(u.Names, at.Name) && among(u.Namespaces, at.Namespace) {
-				all[key.Report{Origin: key.Born, Object: key.Object{Space: key.Space(u.Space), Identity: at}}.Line()] = o
+			if (u.Group == "*" || u.Group == source.Group) && slices.Contains(u.Resources, source.Resource.Resource) && isAmong(u.Names, source.Name) && isAmong(u.Namespaces, source.Namespace) {
+				all[key.Report{Origin: key.Born, Object: key.Object{Space: key.Space(u.Space), Identity: source}}.Line()] = o
 			}
 		}
 	}
 	return all
 }
 
-// placed says that an object carries marks that prove that some agent placed it.
-func (w *censusWorld) placed(o *thing) bool {
+// placed reports whether an object has ownership metadata that proves that an agent placed it.
+func (w *upsyncWorld) placed(o *thing) bool {
 	return o.meta("labels", v1alpha1.LocationLabel) != "" && o.meta("annotations", v1alpha1.SourceUIDAnnotation) != "" && !o.controlled
 }
 
@@ -139,9 +139,9 @@ type ownedThing struct {
 	owner string
 }
 
-// owned is what is to be reported of what belongs to what was placed. What may be is of an
-// owner that is no more.
-func (w *censusWorld) owned() (all map[string]ownedThing, may map[string]*thing) {
+// owned returns the associated objects that must be reported, and those that may be reported
+// since their owner no longer exists.
+func (w *upsyncWorld) owned() (all map[string]ownedThing, may map[string]*thing) {
 	all, may = map[string]ownedThing{}, map[string]*thing{}
 	byUID := map[string]*thing{}
 	for _, o := range w.cluster.objects {
@@ -162,9 +162,9 @@ func (w *censusWorld) owned() (all map[string]ownedThing, may map[string]*thing)
 			if w.placed(o) || !slices.Contains(strings.Split(policy.Associated, "\n"), o.id.Resource.String()) {
 				continue
 			}
-			at := key.Object{Space: "s", Identity: o.id}
-			at.Namespace = source.Namespace
-			line := key.Report{Origin: key.Owned, Object: at}.Line()
+			associated := key.Object{Space: "s", Identity: o.id}
+			associated.Namespace = source.Namespace
+			line := key.Report{Origin: key.Owned, Object: associated}.Line()
 			p := o
 			for n := 0; p != nil && p.controlled && n < 8; n++ {
 				if p.controller.UID == r.uid {
@@ -180,7 +180,7 @@ func (w *censusWorld) owned() (all map[string]ownedThing, may map[string]*thing)
 	return all, may
 }
 
-// naively is an object as it is to be reported, in a namespace and under a name.
+// naively returns the expected report of an object, with a namespace and a name.
 func naively(o *thing, namespace, name string) []byte {
 	var all map[string]any
 	if err := json.Unmarshal(o.body(true), &all); err != nil {

@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// usual is what edit makes a put without a policy of.
+// usual is the argument of edit for a put without a policy.
 const usual = 7
 
 // aliasGroup is where a cluster that is aliased serves ConfigMaps once more.
@@ -27,7 +27,7 @@ var aliasMaps = key.NewResource(aliasGroup, "configmaps")
 // there is the UID of the object at the cluster; empty: there is none.
 func (w *world) there(id key.Identity) string {
 	uid := ""
-	w.at(func(c *cluster) {
+	w.onCluster(func(c *cluster) {
 		if o := c.objects[id.String()]; o != nil {
 			uid = o.uid
 		}
@@ -35,8 +35,8 @@ func (w *world) there(id key.Identity) string {
 	return uid
 }
 
-// at does something to the cluster.
-func (w *world) at(f func(*cluster)) {
+// onCluster calls f with the cluster, under its lock.
+func (w *world) onCluster(f func(*cluster)) {
 	synctest.Wait()
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()
@@ -45,13 +45,12 @@ func (w *world) at(f func(*cluster)) {
 
 // written is how often something has been written at the cluster, once all is still.
 func (w *world) written() (writes int) {
-	w.at(func(c *cluster) { writes = c.writes })
+	w.onCluster(func(c *cluster) { writes = c.writes })
 	return writes
 }
 
 // TestModelUnseen kills an agent between the creation of a Job and the record of it. The
-// hub no longer desires the Job by then, which the agent is told before any list shows
-// it.
+// hub no longer desires the Job by then. The agent receives that before any list shows the Job.
 func TestModelUnseen(t *testing.T) {
 	for seed := range seeds.All(t, 20) {
 		dir := t.TempDir()
@@ -60,17 +59,17 @@ func TestModelUnseen(t *testing.T) {
 			defer w.stop(true)
 			w.edit(identities[2], usual, 1)
 			<-time.After(10 * time.Second)
-			w.at(func(*cluster) { w.line.last = 1 })
+			w.onCluster(func(*cluster) { w.line.last = 1 })
 			w.edit(identities[6], usual, 1)
 			<-time.After(time.Second)
 			if !w.line.dead.Load() {
 				t.Fatal("the agent is alive")
 			}
 			w.drop(identities[6], 0, 1)
-			w.at(func(c *cluster) { c.weather = weather{slow: 5 * time.Second} })
+			w.onCluster(func(c *cluster) { c.weather = weather{slow: 5 * time.Second} })
 			w.start(w.stop(false))
 			<-time.After(30 * time.Second)
-			if err := w.settle(true); err != nil {
+			if err := w.awaitSettled(true); err != nil {
 				t.Errorf("seed %d: %v", seed, err)
 			}
 		})
@@ -140,7 +139,7 @@ func TestModelAlias(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, dir)
 		defer w.stop(true)
-		w.at(func(c *cluster) { c.aliased = true })
+		w.onCluster(func(c *cluster) { c.aliased = true })
 		id := identities[2]
 		w.edit(id, usual, 1)
 		<-time.After(30 * time.Second)
@@ -194,7 +193,7 @@ func TestModelPurge(t *testing.T) {
 				defer w.stop(true)
 				w.edit(identities[2], usual, 1)
 				<-time.After(30 * time.Second)
-				w.at(c.before)
+				w.onCluster(c.before)
 				w.lose(func() { clear(w.hub.reports) }) // or it would know without a search
 				w.purge(identities[2])
 				<-time.After(time.Hour)
@@ -205,13 +204,13 @@ func TestModelPurge(t *testing.T) {
 					if s := w.agent.purge.Status(); s != nil {
 						t.Errorf("it is not known what there is, and the purge has come to %+v", s)
 					}
-					w.at(c.after)
+					w.onCluster(c.after)
 					<-time.After(10 * time.Minute)
 				}
 				if s := w.agent.purge.Status(); s == nil || s.Left > 0 {
 					t.Errorf("the purge has come to %+v", s)
 				}
-				w.at(func(c *cluster) {
+				w.onCluster(func(c *cluster) {
 					if n := c.lists[jobs]; n > 40 {
 						t.Errorf("Jobs were listed %d times in an hour", n)
 					}
@@ -277,7 +276,7 @@ func TestModelOnRemove(t *testing.T) {
 					w.hub.mu.Unlock()
 					<-time.After(2 * time.Minute)
 					got, want, before := "", "", writes
-					w.at(func(c *cluster) {
+					w.onCluster(func(c *cluster) {
 						got, writes = c.objects[id.String()].meta("annotations", v1alpha1.OnRemoveAnnotation), c.writes
 					})
 					if stays {

@@ -22,7 +22,7 @@ type cluster struct {
 	mu       sync.Mutex
 	rng      *rand.Rand
 	revision uint64
-	born     int
+	uids     int
 	objects  map[string]*thing // by identity; each is immutable
 	log      []happening
 	// compacted is the revision up to which no watch can begin any more; epoch is
@@ -32,22 +32,22 @@ type cluster struct {
 	changed   chan struct{} // closed and replaced at each change
 	weather   weather
 	taken     time.Time // when the last request was taken, or is to be
-	// judge is asked about each change that an agent makes, before it is made.
-	judge func(verb string, before, after *thing)
+	// checkChange is called with each change by an agent, before it is made.
+	checkChange func(verb string, before, after *thing)
 	// listed are the revisions at which a resource was last listed as a whole, or as far
 	// as it is in a namespace.
 	listed map[collection]uint64
-	// asked counts the requests for single objects.
-	asked map[key.Identity]int
-	// writes counts the changes that the agent made, and wrote says what they were.
+	// requests counts the requests for single objects.
+	requests map[key.Identity]int
+	// writes counts the changes that the agent made, and wrote lists them.
 	writes int
 	wrote  []string
-	// lists counts lists by resource; closed are those that nobody may list, failing those of which
-	// no list is answered.
+	// lists counts lists by resource; closed are the resources for which lists are forbidden, failing
+	// those for which lists fail.
 	lists           map[key.Resource]int
 	closed, failing map[key.Resource]bool
-	// aliased says that ConfigMaps are served in another group, too; stale is a group
-	// of which discovery does not know now what it serves; empty: none.
+	// aliased reports whether ConfigMaps are served in another group, too; stale is a group
+	// whose resources discovery does not know now; empty for none.
 	aliased bool
 	stale   string
 	// aggregated is how widgets are served without a definition: up, down if their API server does not answer, and
@@ -57,9 +57,9 @@ type cluster struct {
 	hangs string
 	// version is the one in which widgets are served; empty: v1.
 	version string
-	// open says that whole objects are shown to those who ask for them.
+	// open reports whether requests for whole objects return whole objects.
 	open bool
-	// littered says that nobody collects garbage.
+	// littered reports whether the garbage collector is off.
 	littered bool
 	// slow is how long objects take to go; longer than never: until they need not wait.
 	slow map[key.Identity]time.Duration
@@ -69,15 +69,15 @@ type cluster struct {
 }
 
 type collection struct {
-	of        key.Resource
+	resource  key.Resource
 	namespace string
 }
 
-// happening is one change: before and after, of which one may be nil.
+// happening is one change of an object. before is nil for a creation, after for a deletion.
 type happening struct {
 	revision      uint64
 	before, after *thing
-	at            time.Time
+	time          time.Time
 }
 
 // kindOf is a resource.
@@ -110,12 +110,12 @@ var widgetsCRD = key.Identity{Resource: key.CRDs, Name: "widgets.example.com"}
 func newCluster(rng *rand.Rand) *cluster {
 	return &cluster{
 		rng: rng, revision: 100, objects: map[string]*thing{}, changed: make(chan struct{}),
-		judge: func(string, *thing, *thing) {}, listed: map[collection]uint64{}, asked: map[key.Identity]int{},
+		checkChange: func(string, *thing, *thing) {}, listed: map[collection]uint64{}, requests: map[key.Identity]int{},
 		lists: map[key.Resource]int{}, closed: map[key.Resource]bool{}, failing: map[key.Resource]bool{},
 	}
 }
 
-// serves says whether the resource can be asked for now.
+// serves reports whether the resource is served now.
 func (c *cluster) serves(r key.Resource) bool {
 	if r.APIGroup() != "example.com" {
 		return true
@@ -135,8 +135,8 @@ func (c *cluster) versionsOf(group string) []string {
 	return []string{"v1"}
 }
 
-// serveIn has widgets served in another version, and no longer in the one before. The
-// fields of those who wrote in that version are anybody's from the next change on.
+// serveIn serves widgets in another version, and no longer in the previous one. From the next
+// change on, the fields of managers that wrote in the previous version have no owner.
 func (c *cluster) serveIn(version string) {
 	c.version = version
 	c.epoch++
@@ -150,15 +150,15 @@ func (c *cluster) serveIn(version string) {
 	c.wake()
 }
 
-// set makes, changes or, with a nil after, removes an object, and tells watches.
+// set creates, changes or, with a nil after, removes an object, and notifies watches.
 func (c *cluster) set(id string, after *thing) *thing {
 	before := c.objects[id]
 	c.revision++
 	if after != nil {
 		after.revision, after.open = c.revision, c.open
 		if before == nil {
-			c.born++
-			after.uid, after.created = fmt.Sprintf("uid-%d", c.born), c.revision
+			c.uids++
+			after.uid, after.created = fmt.Sprintf("uid-%d", c.uids), c.revision
 		}
 		after.json = after.encode()
 		c.objects[id] = after
@@ -185,8 +185,8 @@ func (c *cluster) ownerOf(o *thing) *thing {
 	if o.controller.Kind == "ConfigMap" {
 		id.Resource, id.Namespace = key.NewResource("", "configmaps"), o.id.Namespace
 	}
-	if of := c.objects[id.String()]; of != nil && of.uid == o.controller.UID {
-		return of
+	if owner := c.objects[id.String()]; owner != nil && owner.uid == o.controller.UID {
+		return owner
 	}
 	return nil
 }

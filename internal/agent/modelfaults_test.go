@@ -117,11 +117,11 @@ func (w *world) rollBack() {
 	w.believed = w.contentOf()
 	w.cluster.mu.Unlock()
 	w.hub.mu.Lock()
-	w.note()
+	w.recordHubState()
 	w.hub.mu.Unlock()
 }
 
-// lose takes the agent's store from it. meanwhile is what happens at the hub.
+// lose restarts the agent without its store. meanwhile is called before the restart.
 func (w *world) lose(meanwhile func()) {
 	w.tell("the agent loses its store")
 	w.stop(false)
@@ -142,7 +142,7 @@ func (w *world) lose(meanwhile func()) {
 	w.hub.mu.Unlock()
 	w.start(fmt.Sprintf("%s/%d", w.dir, w.lives))
 	w.hub.mu.Lock()
-	w.note()
+	w.recordHubState()
 	w.hub.mu.Unlock()
 }
 
@@ -165,7 +165,7 @@ func (w *world) relog(b, c int) {
 		w.hub.mu.Lock()
 		w.cluster.mu.Lock()
 		for k, x := range believed {
-			if was, known := w.believed[k]; !w.allowed[k][x.Sum(k)] && !(known && was.Sum(k) == x.Sum(k)) {
+			if previous, known := w.believed[k]; !w.allowed[k][x.Sum(k)] && !(known && previous.Sum(k) == x.Sum(k)) {
 				w.bad = append(w.bad, k+" is what no hub ever said")
 			}
 		}
@@ -186,7 +186,7 @@ func (w *world) relog(b, c int) {
 		w.hub.settings.Accept = w.hub.marker(w.hub.revision)
 		w.tell("accept %s", w.hub.settings.Accept)
 		w.hub.say()
-		w.note()
+		w.recordHubState()
 	}
 }
 
@@ -199,20 +199,20 @@ func TestModelFullDisk(t *testing.T) {
 		defer w.stop(true)
 		id := identities[2]
 		w.edit(id, 7, 1)
-		settled := func(what string) {
+		expectSettled := func(what string) {
 			t.Helper()
-			if err := w.settle(false); err != nil {
+			if err := w.awaitSettled(false); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 		}
-		settled("placed")
+		expectSettled("placed")
 		for _, again := range []bool{false, true} {
 			w.fill(true)
 			for n := range 4 {
 				w.tamper(id, 5, n)
-				settled(fmt.Sprintf("edited for the %d. time", n+1))
+				expectSettled(fmt.Sprintf("edited for the %d. time", n+1))
 				w.tamper(id, 0, n)
-				settled(fmt.Sprintf("deleted for the %d. time", n+1))
+				expectSettled(fmt.Sprintf("deleted for the %d. time", n+1))
 			}
 			if w.agent.store.Failing() == nil {
 				t.Fatal("the disk is not full")
@@ -222,7 +222,7 @@ func TestModelFullDisk(t *testing.T) {
 			}
 		}
 		w.heal()
-		settled("there is room again")
+		expectSettled("there is room again")
 	})
 }
 
@@ -235,7 +235,7 @@ func TestModelContested(t *testing.T) {
 		defer w.stop(true)
 		id := identities[2]
 		w.edit(id, 7, 1)
-		if err := w.settle(false); err != nil {
+		if err := w.awaitSettled(false); err != nil {
 			t.Fatal(err)
 		}
 		before := w.cluster.writes
@@ -256,7 +256,7 @@ func TestModelContested(t *testing.T) {
 		if r := report(); r.State != wire.Applied || r.Reason != v1alpha1.ReasonContested {
 			t.Errorf("the report says %s/%s", r.State, r.Reason)
 		}
-		if err := w.settle(false); err != nil { // it is repaired for good
+		if err := w.awaitSettled(false); err != nil { // it is repaired for good
 			t.Error(err)
 		}
 		<-time.After(worklist.RepairCalm << 4)

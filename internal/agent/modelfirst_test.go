@@ -8,11 +8,11 @@ import (
 
 // A hub that has objects reported before they are made, in the model.
 
-// reportsFirst says that the hub wants to have a report of an object before it is made, which
-// is so of some keys.
+// reportsFirst reports whether the hub requires a report of an object before it is created, which
+// holds for some keys.
 func reportsFirst(k string) bool { return (k[0]+k[len(k)-1])%2 == 0 }
 
-// noteReport notes what the hub knows by a report, with the hub's lock.
+// noteReport records whether the hub has a report of an existing object, with the hub's lock.
 func (w *world) noteReport(l wire.ReportLine) {
 	w.cluster.mu.Lock()
 	defer w.cluster.mu.Unlock()

@@ -24,7 +24,7 @@ func TestLeftWhileItIsMade(t *testing.T) {
 	dir, left, first := t.TempDir(), 0, int(seeds.Base(t))
 	for i := range 12 {
 		synctest.Test(t, func(t *testing.T) {
-			w := newCensusWorld(t, 2*(first+i)-1, fmt.Sprint(dir, "/", i), ca)
+			w := newUpsyncWorld(t, 2*(first+i)-1, fmt.Sprint(dir, "/", i), ca)
 			defer func() { w.agent.Stop() }()
 			o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "root"}}
 			object := func(v int) string {
@@ -51,12 +51,12 @@ func TestLeftWhileItIsMade(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			w.cluster.mu.Lock()
 			defer w.cluster.mu.Unlock()
-			switch at := w.cluster.objects[w.placing.At(o).String()]; {
-			case at == nil && i%3 == 0:
+			switch current := w.cluster.objects[w.placing.At(o).String()]; {
+			case current == nil && i%3 == 0:
 				t.Errorf("case %d: what was left to the location is gone", i)
-			case at == nil: // it was never made
-			case w.placed(at):
-				t.Errorf("case %d: it is there with marks: %s", i, at.json)
+			case current == nil: // it was never made
+			case w.placed(current):
+				t.Errorf("case %d: it is there with marks: %s", i, current.json)
 			default:
 				left++
 			}

@@ -16,14 +16,14 @@ import (
 // A hub that has its locations confirm that an object is gone, in the model: it says so in
 // the content until the location has.
 
-// leave has the hub desire that an object be gone, and be told.
-func (w *world) leave(k string, id key.Identity, was wire.Frame) {
+// leave makes the hub send a removal that the location has to confirm.
+func (w *world) leave(k string, id key.Identity, previous wire.Frame) {
 	uid := "u-" + k[:1]
 	switch {
-	case was.Put != nil:
-		uid = was.Put.UID
-	case was.Hold != nil:
-		uid = was.Hold.UID
+	case previous.Put != nil:
+		uid = previous.Put.UID
+	case previous.Hold != nil:
+		uid = previous.Hold.UID
 	}
 	w.tell("gone %s uid %s", k, uid)
 	version := "v1"
@@ -62,7 +62,7 @@ func (w *world) confirmed(g *wire.Gone) {
 
 // TestModelGone plays schedules in which objects are to be gone soon after they were
 // desired, with kills, lost stores, and broken links in between: mostly nothing
-// of them was reported by then. What is said to be gone is gone.
+// of them was reported by then. An object that is reported as removed no longer exists.
 func TestModelGone(t *testing.T) {
 	for seed := range seeds.All(t, goneSchedules) {
 		if err := play(t, seed, goneSchedule(seed)); err != nil {
@@ -111,7 +111,7 @@ func TestModelGoneAndMadeAgain(t *testing.T) {
 		ids := identities[2:5]
 		p.offerAll("1", ids...)
 		dir := p.stop(true)
-		p.at(func(c *cluster) {
+		p.onCluster(func(c *cluster) {
 			for _, id := range ids {
 				n := c.objects[id.String()].copy()
 				c.set(id.String(), nil)
@@ -128,7 +128,7 @@ func TestModelGoneAndMadeAgain(t *testing.T) {
 		p.start(dir)
 		<-time.After(5 * time.Minute)
 		for _, id := range ids {
-			p.has("gone", map[key.Identity]string{id: ""})
+			p.expectValues("gone", map[key.Identity]string{id: ""})
 		}
 		p.hub.mu.Lock()
 		defer p.hub.mu.Unlock()
@@ -140,9 +140,8 @@ func TestModelGoneAndMadeAgain(t *testing.T) {
 	})
 }
 
-// TestModelSaysWhy shows that while an object is being removed, its report says why it is no
-// longer desired, as the agent was told, also after a restart; and when it is desired again, not
-// any more.
+// TestModelSaysWhy checks that the report of an object that is being removed contains the cause
+// that the hub has sent, also after a restart, and no longer does when it is desired again.
 func TestModelSaysWhy(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProofModel(t)
@@ -150,25 +149,25 @@ func TestModelSaysWhy(t *testing.T) {
 		id := identities[3]
 		k := key.Object{Space: "s", Identity: id}.Path()
 		p.offerAll("1", id)
-		p.at(func(c *cluster) { c.slow = map[key.Identity]time.Duration{id: time.Hour} })
+		p.onCluster(func(c *cluster) { c.slow = map[key.Identity]time.Duration{id: time.Hour} })
 		p.hub.mu.Lock()
 		p.hub.write(wire.Frame{Del: &wire.Del{Key: k, Cause: wire.Unassigned, Placement: "root/audit"}})
 		p.hub.mu.Unlock()
-		says := func(state wire.State, cause wire.Cause, by string) {
+		expectReport := func(state wire.State, cause wire.Cause, placement string) {
 			t.Helper()
 			<-time.After(time.Minute)
 			p.hub.mu.Lock()
 			defer p.hub.mu.Unlock()
-			if r := p.hub.reports[k]; r.State != state || r.Cause != cause || r.LetGoBy != by {
+			if r := p.hub.reports[k]; r.State != state || r.Cause != cause || r.LetGoBy != placement {
 				t.Errorf("the report is %+v", r)
 			}
 		}
-		says(wire.Removing, wire.Unassigned, "root/audit")
+		expectReport(wire.Removing, wire.Unassigned, "root/audit")
 		p.start(p.stop(false))
-		says(wire.Removing, wire.Unassigned, "root/audit")
-		p.at(func(c *cluster) { c.slow[id] = 0 })
+		expectReport(wire.Removing, wire.Unassigned, "root/audit")
+		p.onCluster(func(c *cluster) { c.slow[id] = 0 })
 		p.offer(id, "2", wire.Policy{})
 		<-time.After(2 * time.Hour)
-		says(wire.Applied, "", "")
+		expectReport(wire.Applied, "", "")
 	})
 }

@@ -17,8 +17,8 @@ import (
 
 // TestModelGuard removes random numbers of objects from a location, by policy or by
 // deletion, some or all of a Placement's or of a space's, with kills and time in between.
-// What waits for a confirmation is, object by object, what a naive count says, and
-// everything else is removed.
+// The pending removals are, object by object, those of a naive count, and all other removals are
+// carried out.
 func TestModelGuard(t *testing.T) {
 	for seed := range seeds.All(t, 10) {
 		dir := t.TempDir()
@@ -36,7 +36,7 @@ func TestModelGuard(t *testing.T) {
 	}
 }
 
-// guardModel is a world with many objects, and what of them should be where.
+// guardModel is a world with many objects and their expected state.
 type guardModel struct {
 	*world
 	rng *rand.Rand
@@ -115,7 +115,7 @@ var placements = []string{"p0", "p1", "p2"}
 // placedBy is the Placement of a key.
 func placedBy(k string) string { return placements[int(k[len(k)-1])%len(placements)] }
 
-// confirm has the hub let go what a digest names.
+// confirm makes the hub confirm the removals of a digest.
 func (g *guardModel) confirm(c wire.Confirmation) {
 	g.hub.mu.Lock()
 	defer g.hub.mu.Unlock()
@@ -153,13 +153,13 @@ func (g *guardModel) add() {
 	g.put(k, wire.Frame{}, 7, 1)
 }
 
-// take has the hub say that an object is no longer desired, and counts it.
+// take makes the hub no longer desire an object, and counts it.
 func (g *guardModel) take(k string, cause wire.Cause, percent int) {
 	delete(g.wanted, k)
 	if cause == wire.Unassigned {
 		recent := 1
-		for _, at := range g.let {
-			if time.Since(at) < 10*time.Minute {
+		for _, removedAt := range g.let {
+			if time.Since(removedAt) < 10*time.Minute {
 				recent++
 			}
 		}
@@ -176,7 +176,7 @@ func (g *guardModel) take(k string, cause wire.Cause, percent int) {
 	g.hub.write(f)
 }
 
-// compare compares what is at the cluster with what should be, when all is quiet.
+// compare compares the cluster with the expected state after all changes.
 func (g *guardModel) compare(after string) {
 	g.t.Helper()
 	<-time.After(75 * time.Second) // removals within a minute are counted as one moment's
@@ -241,7 +241,7 @@ func TestModelConfirmedOnce(t *testing.T) {
 				unassign("50 unassigned", all[:50])
 				unassign("60 more unassigned", all[50:])
 
-				g.at(func(c *cluster) { c.weather = weather{dark: true} })
+				g.onCluster(func(c *cluster) { c.weather = weather{dark: true} })
 				g.confirm(wire.Confirmation{Space: space, Digest: g.agent.store.Meta().Guarded.Total().Digest()})
 				<-time.After(time.Minute)
 				if n := g.agent.Status().Guarded; n > 0 {
@@ -255,7 +255,7 @@ func TestModelConfirmedOnce(t *testing.T) {
 					g.hub.mu.Unlock()
 				}
 				<-time.After(time.Minute)
-				g.calm()
+				g.endFaults()
 				g.compare("wanted again")
 				unassign("unassigned again", all[50:])
 				if n := g.agent.Status().Guarded; n != len(g.held) || n == 0 {

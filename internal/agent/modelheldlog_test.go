@@ -34,18 +34,18 @@ func TestModelHeldAndRestored(t *testing.T) {
 		p.offerAll("1", id, identities[3])
 		p.lose(func() { p.hub.restore(copied) })
 		<-time.After(5 * time.Minute)
-		p.has("restored", map[key.Identity]string{id: "1"})
+		p.expectValues("restored", map[key.Identity]string{id: "1"})
 		if r := p.reportOf(id); r.State != wire.Held {
 			t.Errorf("while the hub holds it, the report is %s/%s", r.State, r.Reason)
 		}
 		p.waits("restored", 1) // the other object, which the copy does not have
 		p.offer(id, "2", wire.Policy{})
 		<-time.After(5 * time.Minute)
-		p.has("offered again", map[key.Identity]string{id: "1"})
+		p.expectValues("offered again", map[key.Identity]string{id: "1"})
 		p.waits("offered again", 2)
 		p.accept()
 		<-time.After(5 * time.Minute)
-		p.has("accepted", map[key.Identity]string{id: "2", identities[3]: ""})
+		p.expectValues("accepted", map[key.Identity]string{id: "2", identities[3]: ""})
 		p.waits("accepted", 0)
 	})
 }
@@ -66,7 +66,7 @@ func TestModelLostBeforeRestored(t *testing.T) {
 		p.hub.mu.Unlock()
 		p.start(dir)
 		<-time.After(30 * time.Second)
-		p.has("applied", map[key.Identity]string{id: "1"})
+		p.expectValues("applied", map[key.Identity]string{id: "1"})
 		p.lose(func() { p.hub.mood.away = true })
 		<-time.After(30 * time.Second)
 		p.hub.mu.Lock()
@@ -74,14 +74,14 @@ func TestModelLostBeforeRestored(t *testing.T) {
 		p.hub.restore(copied)
 		p.hub.mu.Unlock()
 		<-time.After(5 * time.Minute)
-		p.has("restored", map[key.Identity]string{id: "1", identities[3]: "1"})
+		p.expectValues("restored", map[key.Identity]string{id: "1", identities[3]: "1"})
 		p.waits("restored", 2)
 		if r := p.reportOf(id); r.State != wire.Waiting || r.Reason != v1alpha1.ReasonLineageUnproven {
 			t.Errorf("the report is %s/%s", r.State, r.Reason)
 		}
 		p.accept()
 		<-time.After(5 * time.Minute)
-		p.has("accepted", map[key.Identity]string{id: "1", identities[3]: ""})
+		p.expectValues("accepted", map[key.Identity]string{id: "1", identities[3]: ""})
 		p.waits("accepted", 0)
 	})
 }

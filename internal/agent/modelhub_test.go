@@ -74,7 +74,7 @@ type mood struct {
 type logged struct {
 	revision int64
 	frame    wire.Frame
-	at       time.Time
+	time     time.Time
 }
 
 type marked struct {
@@ -96,7 +96,7 @@ func newCenter(rng *rand.Rand) *center {
 	return h
 }
 
-// say wakes those who wait.
+// say wakes all waiting requests.
 func (h *center) say() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -142,10 +142,10 @@ func (h *center) continuous(marker string, revision int64) bool {
 }
 
 // content is the desired content of the location at a revision, by key.
-func (h *center) content(at int64) map[string]wire.Frame {
+func (h *center) content(revision int64) map[string]wire.Frame {
 	all := map[string]wire.Frame{}
 	for _, l := range h.log {
-		if l.revision > at {
+		if l.revision > revision {
 			break
 		}
 		k := subject(l.frame)
@@ -183,9 +183,9 @@ func leafOf(f wire.Frame) wire.Sum {
 	return wire.LeafSum(f.Conflict.Key, f.Conflict.UID, f.Conflict.Digest, wire.Policy{})
 }
 
-func (s spoke) mark(at int64) *wire.Mark {
-	m := &wire.Mark{Revision: at, Marker: s.marker(at)}
-	for _, f := range s.content(at) {
+func (s spoke) mark(revision int64) *wire.Mark {
+	m := &wire.Mark{Revision: revision, Marker: s.marker(revision)}
+	for _, f := range s.content(revision) {
 		m.Root, m.Count = m.Root.Add(leafOf(f)), m.Count+1
 	}
 	return m
@@ -199,12 +199,12 @@ func (s spoke) hello(marker string, after int64) *wire.Hello {
 	}
 }
 
-// spoke is what one life of an agent has to the hub.
+// spoke is the connection of one run of an agent to the hub.
 type spoke struct {
 	*center
 	dead  *atomic.Bool
 	shard key.Shard
-	// apart, if not nil, says what the hub is to this life alone.
+	// apart, if not nil, is the behaviour of the hub for this life only.
 	apart *apart
 }
 
@@ -212,22 +212,22 @@ type spoke struct {
 // has joined the location.
 type apart struct{ away, supersedes atomic.Bool }
 
-// supersededAnswer is what a hub answers to an agent that another one has superseded.
+// supersededAnswer returns the response of a hub to an agent that another one has superseded.
 func supersededAnswer() *http.Response {
 	return answerOf(http.StatusUnauthorized, []byte(fmt.Sprintf(
 		`{"kind":"Status","message":"another agent has joined the location since","details":{"causes":[{"reason":%q}]}}`, wire.RefusedSuperseded)))
 }
 
-// has says whether what is at a path, which begins with its space, is of the agent's shard.
-func (s spoke) has(path string) bool {
+// covers reports whether the object of a path, which begins with its space, is in the agent's shard.
+func (s spoke) covers(path string) bool {
 	space, _, _ := strings.Cut(path, "/")
 	return s.shard.Has(key.Space(space))
 }
 
 // content is the desired content of the agent's shard at a revision, by key.
-func (s spoke) content(at int64) map[string]wire.Frame {
-	all := s.center.content(at)
-	maps.DeleteFunc(all, func(k string, _ wire.Frame) bool { return !s.has(k) })
+func (s spoke) content(revision int64) map[string]wire.Frame {
+	all := s.center.content(revision)
+	maps.DeleteFunc(all, func(k string, _ wire.Frame) bool { return !s.covers(k) })
 	return all
 }
 
@@ -298,7 +298,7 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 		}
 		return protocol.Lines(append(out, wire.Frame{Mark: s.mark(s.revision)})...)
 	case route.Lineage:
-		return s.lineage(body)
+		return s.proofs(body)
 	case route.Namespaces:
 		return s.namespaces(body)
 	case route.ReportsFetch:
@@ -316,7 +316,7 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 		answer, content := wire.ReportsAnswer{Revision: s.revision}, s.content(s.revision)
 		for _, l := range restOf[wire.ReportLine](body) {
 			_, known := s.reports[l.Key]
-			if _, assigned := content[l.Key]; !s.has(l.Key) || l.Report == nil != l.Removed || l.Report != nil && (s.rejected[l.Key] || !known && !assigned) {
+			if _, assigned := content[l.Key]; !s.covers(l.Key) || l.Report == nil != l.Removed || l.Report != nil && (s.rejected[l.Key] || !known && !assigned) {
 				answer.Refused = append(answer.Refused, wire.RefusedReport{Key: l.Key, Message: "the object is not assigned to the location"})
 				continue
 			}
@@ -333,14 +333,14 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 	return protocol.Lines(wire.StatusAnswer{SendAPIs: s.rng.IntN(4) == 0})
 }
 
-// lineage says which part of a log is a part of the hub's.
-func (h *center) lineage(body *wire.Decoder) []byte {
-	var ask wire.LineageAsk
-	if err := body.Decode(&ask); err != nil || len(ask.Markers) > wire.MaxMarkers {
-		panic(fmt.Sprint(err, ask))
+// proofs answers the query for the revisions under markers that the hub's log contains.
+func (h *center) proofs(body *wire.Decoder) []byte {
+	var query wire.LineageAsk
+	if err := body.Decode(&query); err != nil || len(query.Markers) > wire.MaxMarkers {
+		panic(fmt.Sprint(err, query))
 	}
 	answer := wire.LineageAnswer{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
-	for _, m := range ask.Markers {
+	for _, m := range query.Markers {
 		for i, known := range h.markers {
 			if known.name != m {
 				continue
@@ -403,7 +403,7 @@ func subject(f wire.Frame) string {
 	return ""
 }
 
-// confirms says that a report says that an object is gone.
+// confirms reports whether a report confirms that an object is gone.
 func confirms(g *wire.Gone, r *wire.Report) bool {
 	return r.UID == g.UID && (r.State == wire.Removed || r.State == wire.Orphaned && r.Reason == v1alpha1.ReasonReleased)
 }

@@ -16,18 +16,18 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// hubBody is the body of an answer, which for a stream goes on. It is for one reader.
+// hubBody is the body of a response; that of a stream does not end. It is used by one goroutine.
 type hubBody struct {
 	spoke
-	ctx    context.Context //nolint:containedctx // it is that of the request, as with any body
-	left   []byte
-	cut    int // after how many more bytes it is cut; negative: never
-	closed chan struct{}
-	stream bool
-	mine   int
-	start  int
-	after  int64
-	said   wire.Settings
+	ctx          context.Context //nolint:containedctx // it is that of the request, as with any body
+	left         []byte
+	cut          int // after how many more bytes it is cut; negative: never
+	closed       chan struct{}
+	stream       bool
+	mine         int
+	start        int
+	after        int64
+	sentSettings wire.Settings
 	// greeted is the marker of the hello.
 	greeted string
 	mark    bool
@@ -43,8 +43,8 @@ func (b *hubBody) open(r *http.Request) {
 	hello := b.hello(q.Get("marker"), after)
 	hello.Resumed = hello.Continuous && after > 0 && after >= b.window && b.rng.IntN(8) > 0 && !b.settings.Purge
 	b.sessions[b.shard]++
-	b.say() // the one before hears of it
-	b.stream, b.mine, b.start, b.said, b.after, b.mark = true, b.sessions[b.shard], b.starts, b.settings, hello.Revision, hello.Resumed
+	b.say() // ends the previous session
+	b.stream, b.mine, b.start, b.sentSettings, b.after, b.mark = true, b.sessions[b.shard], b.starts, b.settings, hello.Revision, hello.Resumed
 	b.greeted = hello.Marker
 	if hello.Resumed {
 		b.after = after
@@ -104,15 +104,15 @@ func (b *hubBody) Read(to []byte) (int, error) {
 	return n, nil
 }
 
-// more adds what has happened since the last time.
+// more adds the frames of changes since the last call.
 func (b *hubBody) more() error {
 	if b.dead.Load() || b.mood.away || b.mood.refuse != 0 || b.start != b.starts || b.shard.Of() != max(1, b.shards) {
 		return errCut
 	}
 	var out []any
-	if !b.said.Equal(b.settings) {
-		b.said = b.settings
-		out = append(out, wire.Frame{Settings: &b.said})
+	if !b.sentSettings.Equal(b.settings) {
+		b.sentSettings = b.settings
+		out = append(out, wire.Frame{Settings: &b.sentSettings})
 	}
 	if b.mine != b.sessions[b.shard] {
 		b.stream = false
@@ -120,7 +120,7 @@ func (b *hubBody) more() error {
 		return nil
 	}
 	for _, l := range b.log {
-		if l.revision > b.after && (subject(l.frame) == "" || b.has(subject(l.frame))) {
+		if l.revision > b.after && (subject(l.frame) == "" || b.covers(subject(l.frame))) {
 			out, b.mark = append(out, b.placed(l.frame, l.revision, b.greeted)), true
 		}
 	}
@@ -146,7 +146,7 @@ func (s spoke) walk(call string, body *wire.Decoder) []byte {
 			}
 		} else {
 			for k, r := range s.reports {
-				if s.has(k) {
+				if s.covers(k) {
 					leaves = append(leaves, wire.Leaf{Key: k, Sum: r.Sum()})
 				}
 			}
@@ -162,8 +162,8 @@ func (s spoke) walk(call string, body *wire.Decoder) []byte {
 	hello, all := s.hello(w.Marker, w.After), k.index.Span("", "")
 	hello.Revision, hello.Marker, hello.Root, hello.Count = k.revision, s.marker(k.revision), all.Sum, all.Count
 	out := []any{wire.Frame{Hello: hello}}
-	for _, part := range k.index.Answer(restOf[wire.Span](body)) {
-		out = append(out, wire.Frame{Part: &part})
+	for _, difference := range k.index.Answer(restOf[wire.Span](body)) {
+		out = append(out, wire.Frame{Part: &difference})
 	}
 	return protocol.Lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...)
 }

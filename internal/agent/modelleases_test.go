@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// The Leases of the cluster of the model, and a link over which nothing is heard.
+// The Leases of the cluster of the model, and a link that loses all responses.
 
 const leaseGroup = coordinationv1.GroupName
 
@@ -28,7 +28,7 @@ type leaseChange struct {
 	gone     bool
 }
 
-// answerLease answers what is asked about Leases.
+// answerLease answers requests for Leases.
 func (l *lifeline) answerLease(r *http.Request, name string, body []byte) *http.Response {
 	gr := schema.GroupResource{Group: leaseGroup, Resource: "leases"}
 	if r.Method == http.MethodGet {
@@ -51,8 +51,8 @@ func (l *lifeline) answerLease(r *http.Request, name string, body []byte) *http.
 	case create && now != nil:
 		return failed(apierrors.NewAlreadyExists(gr, sent.Name))
 	case create:
-		l.born++
-		sent.UID = types.UID(fmt.Sprintf("lease-%d", l.born))
+		l.uids++
+		sent.UID = types.UID(fmt.Sprintf("lease-%d", l.uids))
 	case now == nil:
 		return failed(apierrors.NewNotFound(gr, name))
 	case now.UID != sent.UID || now.ResourceVersion != sent.ResourceVersion:
@@ -73,13 +73,13 @@ func (c *cluster) setLease(to *coordinationv1.Lease) {
 
 // evict deletes a Lease, as an operator does.
 func (c *cluster) evict(name string) {
-	was := c.leases[name]
-	if was == nil {
+	previous := c.leases[name]
+	if previous == nil {
 		return
 	}
 	c.revision++
 	delete(c.leases, name)
-	c.leaseLog = append(c.leaseLog, leaseChange{c.revision, was, true})
+	c.leaseLog = append(c.leaseLog, leaseChange{c.revision, previous, true})
 	c.wake()
 }
 
@@ -132,14 +132,14 @@ func (w *leaseWatch) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// unheard is what comes of a request over a link on which nothing is heard: it may have arrived,
-// and be carried out later, as late as the API server may still go on with it.
+// unheard handles a request over a link that loses all responses: the request may have arrived,
+// and be carried out later, until the timeout of the API server.
 func (l *lifeline) unheard(r *http.Request, body []byte, luck int) (*http.Response, error) {
 	if r.Method != http.MethodGet && luck < 50 {
 		most := 30 * time.Second // of an API server for what asks for nothing shorter
-		if said := r.URL.Query().Get("timeout"); said != "" {
+		if timeout := r.URL.Query().Get("timeout"); timeout != "" {
 			var err error
-			if most, err = time.ParseDuration(said); err != nil {
+			if most, err = time.ParseDuration(timeout); err != nil {
 				panic(err)
 			}
 		}

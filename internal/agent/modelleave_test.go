@@ -53,13 +53,13 @@ func (w *world) before(o *thing) *thing {
 	return nil
 }
 
-// desires says that the agent's store has an entry of an identity.
+// desires reports whether the agent's store has an entry of an identity.
 func (w *world) desires(id key.Identity) bool {
 	content := w.contentOf()
 	return slices.ContainsFunc(w.spaceKeys(id), func(k string) bool { _, ok := content[k]; return ok })
 }
 
-// What leaves together in these tests.
+// The objects that are removed together in these tests.
 var (
 	leavingHook   = key.Identity{Resource: hooks, Name: "h"}
 	leavingWidget = identities[7]
@@ -147,10 +147,10 @@ func (m *leaveModel) make(id key.Identity) {
 }
 
 // went are, in order, when objects began to go and were gone, after they were to leave.
-func (m *leaveModel) went() (all []string, at map[string]time.Duration) {
+func (m *leaveModel) went() (all []string, times map[string]time.Duration) {
 	m.cluster.mu.Lock()
 	defer m.cluster.mu.Unlock()
-	at = map[string]time.Duration{}
+	times = map[string]time.Duration{}
 	for _, h := range m.cluster.log[m.from:] {
 		var what string
 		switch {
@@ -161,9 +161,9 @@ func (m *leaveModel) went() (all []string, at map[string]time.Duration) {
 		default:
 			continue
 		}
-		all, at[what] = append(all, what), h.at.Sub(m.since)
+		all, times[what] = append(all, what), h.time.Sub(m.since)
 	}
-	return all, at
+	return all, times
 }
 
 // gone waits until all of them are gone, and returns in what order, and when, they
@@ -172,10 +172,10 @@ func (m *leaveModel) gone(within time.Duration) ([]string, map[string]time.Durat
 	m.t.Helper()
 	for start := time.Now(); ; <-time.After(100 * time.Millisecond) {
 		synctest.Wait()
-		order, at := m.went()
+		order, times := m.went()
 		left := slices.DeleteFunc(slices.Clone(m.all), func(id key.Identity) bool { return slices.Contains(order, id.String()+" gone") })
 		if len(left) == 0 {
-			return order, at
+			return order, times
 		}
 		if time.Since(start) > within {
 			m.t.Fatalf("%v are still there after %s: %v", left, within, order)
@@ -234,15 +234,15 @@ func TestLeaveInOrder(t *testing.T) {
 		if r := m.reported(leavingJob, wire.Removing, "Terminating"); !strings.Contains(r.Message, "Pods") {
 			m.t.Errorf("the report does not say what is waited for: %s", r.Message)
 		}
-		order, at := m.gone(2 * time.Minute)
+		order, times := m.gone(2 * time.Minute)
 		m.inOrder(order, gone(leavingHook), going(leavingWidget), gone(leavingWidget), going(leavingJob), gone(leavingJob), gone(leavingMap), going(identities[0]))
 		m.inOrder(order, gone(leavingJob), going(leavingRole), gone(leavingRole), gone(sumOfRoles))
 		m.inOrder(order, gone(leavingWidget), gone(elsewhere), gone(leavingJob), going(widgetsCRD), gone(widgetsCRD))
-		if since := at[gone(sumOfRoles)] - at[gone(leavingRole)]; since < worklist.RolesCalm {
+		if since := times[gone(sumOfRoles)] - times[gone(leavingRole)]; since < worklist.RolesCalm {
 			m.t.Errorf("what aggregates a role went %s after it", since)
 		}
-		if at[gone(identities[0])] > 70*time.Second {
-			m.t.Errorf("all of it took %v", at)
+		if times[gone(identities[0])] > 70*time.Second {
+			m.t.Errorf("all of it took %v", times)
 		}
 	})
 }
@@ -272,18 +272,18 @@ func TestLeaveIsBounded(t *testing.T) {
 		m.cluster.slow[leavingJob] = 24 * time.Hour
 	}, func(m *leaveModel) {
 		m.all = all[:2]
-		_, at := m.gone(10 * time.Minute)
-		if from := at[going(leavingJob)]; from < worklist.CustomPatience || from > worklist.CustomPatience+10*time.Second {
+		_, times := m.gone(10 * time.Minute)
+		if from := times[going(leavingJob)]; from < worklist.CustomPatience || from > worklist.CustomPatience+10*time.Second {
 			m.t.Errorf("the workload was to go after %s, not %s", worklist.CustomPatience, from)
 		}
 		for _, id := range all[:2] {
-			if took := at[gone(id)]; took < worklist.CustomPatience+worklist.PodsPatience || took > worklist.CustomPatience+worklist.PodsPatience+20*time.Second {
+			if took := times[gone(id)]; took < worklist.CustomPatience+worklist.PodsPatience || took > worklist.CustomPatience+worklist.PodsPatience+20*time.Second {
 				m.t.Errorf("%s was to go after %s, not %s", id, worklist.CustomPatience+worklist.PodsPatience, took)
 			}
 		}
 		m.all = all[3:]
 		m.gone(2 * decide.TerminatingRetry)
-		// Who leaves later does not wait for what hangs.
+		// A later removal does not wait for a removal that hangs.
 		m.hub.mu.Lock()
 		m.make(elsewhere)
 		m.hub.mu.Unlock()
@@ -303,9 +303,9 @@ func TestLeaveAlone(t *testing.T) {
 	leaveTogether(t, []key.Identity{leavingJob, elsewhere}, func(m *leaveModel) {
 		m.cluster.slow[leavingJob] = time.Minute
 	}, func(m *leaveModel) {
-		_, at := m.gone(2 * time.Minute)
-		if at[gone(elsewhere)] > time.Second || at[going(leavingJob)] > time.Second {
-			m.t.Errorf("one has waited for the other: %v", at)
+		_, times := m.gone(2 * time.Minute)
+		if times[gone(elsewhere)] > time.Second || times[going(leavingJob)] > time.Second {
+			m.t.Errorf("one has waited for the other: %v", times)
 		}
 	})
 }
@@ -338,7 +338,7 @@ func TestLeaveNotHeld(t *testing.T) {
 		put := *f.Put
 		put.Policy.Orphan = true
 		m.cluster.mu.Lock()
-		m.puts[leafOf(wire.Frame{Put: &put})] = &put
+		m.allPuts[leafOf(wire.Frame{Put: &put})] = &put
 		m.cluster.mu.Unlock()
 		m.hub.write(wire.Frame{Put: &put})
 		m.hub.mu.Unlock()
@@ -368,8 +368,8 @@ func TestLeaveWanted(t *testing.T) {
 				m.all = []key.Identity{leavingMap}
 				m.gone(5 * time.Second) // nothing holds it up any more
 				m.all = []key.Identity{leavingJob}
-				_, at := m.gone(10 * time.Minute)
-				if took, most := at[gone(leavingJob)], min(slow, worklist.PodsPatience); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
+				_, times := m.gone(10 * time.Minute)
+				if took, most := times[gone(leavingJob)], min(slow, worklist.PodsPatience); took < most-time.Second || took > most+decide.TerminatingRetry+time.Second {
 					m.t.Errorf("it was to go after %s, not %s", most, took)
 				}
 				m.reported(leavingJob, wire.Applied, "")
@@ -387,8 +387,8 @@ func (m *leaveModel) halt(why string) {
 	synctest.Wait()
 }
 
-// TestLeavePaused pauses a location while objects leave: what waits for others goes on
-// waiting after the pause, for as long as it would have.
+// TestLeavePaused pauses a location while objects are removed. Objects that wait for others
+// continue to wait after the pause, for the rest of their time.
 func TestLeavePaused(t *testing.T) {
 	leaveTogether(t, []key.Identity{leavingMap, leavingWidget, leavingJob, leavingHook}, func(m *leaveModel) {
 		m.cluster.slow[leavingHook] = 10 * time.Second
@@ -411,10 +411,10 @@ func TestLeavePaused(t *testing.T) {
 			m.halt("")
 			<-time.After(time.Minute)
 		}
-		order, at := m.gone(10 * time.Minute)
+		order, times := m.gone(10 * time.Minute)
 		m.inOrder(order, going(leavingJob), gone(leavingMap))
 		for _, id := range m.all {
-			if took := at[gone(id)] - 3*time.Hour; took < worklist.PodsPatience || took > worklist.PodsPatience+decide.TerminatingRetry+10*time.Second {
+			if took := times[gone(id)] - 3*time.Hour; took < worklist.PodsPatience || took > worklist.PodsPatience+decide.TerminatingRetry+10*time.Second {
 				m.t.Errorf("%s went %s after, but for the pauses", id, took)
 			}
 		}

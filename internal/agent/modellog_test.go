@@ -20,7 +20,7 @@ type timeline struct {
 	accepted bool
 }
 
-func (l timeline) has(p ownership.Pair) bool {
+func (l timeline) contains(p ownership.Pair) bool {
 	name := ""
 	for _, m := range l.markers {
 		if m.revision <= p.Revision {
@@ -30,7 +30,7 @@ func (l timeline) has(p ownership.Pair) bool {
 	return l.accepted || !p.IsZero() && p.Revision <= l.revision && name == p.Marker()
 }
 
-// logNow notes what the hub's log is, with the locks of both.
+// logNow records the hub's current log, with the locks of hub and cluster.
 func (w *world) logNow(only bool) {
 	now := timeline{
 		markers: slices.Clone(w.hub.markers), revision: w.hub.revision,
@@ -47,11 +47,11 @@ func (w *world) logNow(only bool) {
 	}
 }
 
-// continues says that a log that the agent may follow has the place by which an
-// object was written, or that the agent's store has the put itself.
+// continues reports whether a log that the agent may follow contains the log position of an
+// object, or the agent's store has the put itself.
 func (w *world) continues(o *thing) bool {
 	p := ownership.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))
-	if slices.ContainsFunc(w.logs, func(l timeline) bool { return l.has(p) }) {
+	if slices.ContainsFunc(w.logs, func(l timeline) bool { return l.contains(p) }) {
 		return true
 	}
 	known := false
@@ -70,8 +70,8 @@ func (w *world) continues(o *thing) bool {
 	return known
 }
 
-// judgeLog sees that nothing is changed or removed that was written by a log of which
-// nobody knows that the hub's continues it.
+// judgeLog checks that no object is changed or removed whose log position is not proven to be in
+// the hub's log.
 func (w *world) judgeLog(verb string, before *thing, wrong func(string, ...any)) {
 	if before == nil || before.foreign || implied(before) {
 		return
@@ -94,7 +94,7 @@ func (w *world) waits(o *thing) bool {
 		return false
 	case !w.continues(o):
 		return true
-	case w.logs[len(w.logs)-1].has(ownership.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))):
+	case w.logs[len(w.logs)-1].contains(ownership.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))):
 		return false
 	}
 	reports := w.reportsOf()
@@ -122,7 +122,7 @@ func (w *world) waiting() (all []key.Identity) {
 	return all
 }
 
-// pauseWaits says that the end of a pause waits for the acceptance of the log.
+// pauseWaits reports whether the end of a pause waits for the acceptance of the log.
 func (w *world) pauseWaits() bool {
 	m := w.agent.store.Meta()
 	return m.Settings.Halt != "" && m.Heard != nil && m.Heard.Halt == "" && !w.agent.Status().Proven
@@ -137,7 +137,7 @@ func (w *world) conclude(again bool) error {
 	}
 	w.tell("%v wait; accept", all)
 	s := w.agent.Status()
-	for start := time.Now(); (s.Deferred == 0 && !paused || s.Awaits == "") && time.Since(start) < patience; s = w.agent.Status() {
+	for start := time.Now(); (s.Deferred == 0 && !paused || s.Awaits == "") && time.Since(start) < settleTimeout; s = w.agent.Status() {
 		<-time.After(time.Second) // it is yet to be found
 	}
 	if s.Deferred == 0 && !paused || s.Awaits == "" {
@@ -149,18 +149,18 @@ func (w *world) conclude(again bool) error {
 	w.frozen = false
 	w.cluster.mu.Unlock()
 	w.hub.say()
-	w.note()
+	w.recordHubState()
 	w.hub.mu.Unlock()
-	if err := w.settle(false); err != nil {
+	if err := w.awaitSettled(false); err != nil {
 		return fmt.Errorf("accepted: %w", err)
 	}
-	<-time.After(5 * time.Minute) // what stays as it is, is tried again by then
+	<-time.After(5 * time.Minute) // all retries have happened by then
 	w.lose(func() {
 		if again {
 			w.hub.start()
 		}
 	})
-	if err := w.settle(false); err != nil {
+	if err := w.awaitSettled(false); err != nil {
 		return fmt.Errorf("lost again: %w", err)
 	}
 	if all := w.waiting(); len(all) > 0 {

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestModelLookAtPlaces shows what the hub is told of objects at a location with namespaces
-// of each space: of each space's own, by the names that they have there.
+// TestModelLookAtPlaces checks the responses to inspect requests at a location that prefixes
+// namespaces with the space: each space sees its own objects, by their names in the space.
 func TestModelLookAtPlaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &proofModel{world: newWorldOf(t, 1, t.TempDir(), key.Prefixed)}

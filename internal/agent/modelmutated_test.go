@@ -22,7 +22,7 @@ func TestModelMutated(t *testing.T) {
 				w := newWorld(t, 1, dir)
 				defer func() { w.stop(true) }()
 				id := identities[2]
-				w.at(func(c *cluster) {
+				w.onCluster(func(c *cluster) {
 					c.weather.paints = true
 					c.closed[id.Resource] = name == "unseen"
 				})
@@ -38,7 +38,7 @@ func TestModelMutated(t *testing.T) {
 					before, got := w.written(), ""
 					<-time.After(after)
 					writes := w.written() - before
-					w.at(func(c *cluster) { got = c.objects[id.String()].fields[fieldPath("data", "v")] })
+					w.onCluster(func(c *cluster) { got = c.objects[id.String()].fields[fieldPath("data", "v")] })
 					if got != `"`+value+`"` || writes < from || writes > to {
 						t.Errorf("%s: the value is %s after %d writes", what, got, writes)
 					}
@@ -60,7 +60,7 @@ func TestModelMutated(t *testing.T) {
 				<-time.After(24 * time.Hour)
 				w.start(dir)
 				expect("an agent that was away", v1alpha1.ReasonMutated, "painted", 0, 1, time.Second)
-				w.calm()
+				w.endFaults()
 				agrees := ""
 				if name == "unseen" {
 					agrees = v1alpha1.ReasonUnobserved
@@ -81,7 +81,7 @@ func TestModelMutatedAndLost(t *testing.T) {
 		defer func() { p.stop(true) }()
 		id := identities[2]
 		path := key.Object{Space: "s", Identity: id}.Path()
-		p.at(func(c *cluster) { c.weather.fixes = true })
+		p.onCluster(func(c *cluster) { c.weather.fixes = true })
 		p.hub.mu.Lock()
 		p.world.offer(path, "u-s1", wire.Frame{}, map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "data": map[string]any{"v": "1", "fixed": "one"},
@@ -90,7 +90,7 @@ func TestModelMutatedAndLost(t *testing.T) {
 		p.hub.mu.Unlock()
 		<-time.After(time.Hour)
 		uid := func() (uid string) {
-			p.at(func(c *cluster) { uid = c.objects[id.String()].uid })
+			p.onCluster(func(c *cluster) { uid = c.objects[id.String()].uid })
 			return uid
 		}
 		first := uid()

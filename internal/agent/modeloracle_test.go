@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// check compares everything with what was promised.
+// check compares the cluster, the reports and the store with the promises of the agent.
 func (w *world) check() error {
 	if !w.full && w.agent.store.Failing() != nil {
 		return errors.New("the store fails")
@@ -40,20 +40,20 @@ func (w *world) check() error {
 			return fmt.Errorf("%s is yet to be collected", o.id)
 		}
 	}
-	heard := w.heard()
-	if err := w.checkContent(desired, heard); err != nil {
+	reachable := w.hubReachable()
+	if err := w.checkContent(desired, reachable); err != nil {
 		return err
 	}
 	if m.Settings.Halt != "" {
-		if heard && w.hub.settings.Halt == "" && !w.pauseWaits() {
+		if reachable && w.hub.settings.Halt == "" && !w.pauseWaits() {
 			return errors.New("it is still paused")
 		}
 		return w.checkHalted(desired, reports)
 	}
-	if heard && w.hub.settings.Halt != "" {
+	if reachable && w.hub.settings.Halt != "" {
 		return errors.New("it is not paused yet")
 	}
-	if m.Revision == 0 && !heard {
+	if m.Revision == 0 && !reachable {
 		return nil // it knows nothing, so it does nothing; the judge saw to that
 	}
 	for _, id := range w.ids {
@@ -61,7 +61,7 @@ func (w *world) check() error {
 			return fmt.Errorf("%s: %w", id, err)
 		}
 	}
-	if !heard {
+	if !reachable {
 		return nil
 	}
 	if m.Unsent > 0 {
@@ -85,23 +85,23 @@ func (w *world) check() error {
 	return nil
 }
 
-// checkContent compares the desired content with the hub's, or with what it was.
-func (w *world) checkContent(desired map[string]store.Want, heard bool) error {
+// checkContent compares the desired objects in the store with the hub's, or with the last settled ones.
+func (w *world) checkContent(desired map[string]store.Want, reachable bool) error {
 	content := w.hub.content(w.hub.revision)
 	broken := w.broken()
 	for k, x := range desired {
-		was, known := w.believed[k]
+		previous, known := w.believed[k]
 		switch f, ok := content[k]; {
 		case broken && known:
-			if was.Sum(k) != x.Sum(k) {
+			if previous.Sum(k) != x.Sum(k) {
 				return fmt.Errorf("%s changed without proof of lineage", k)
 			}
-			if heard && x.Deferred != (!ok || leafOf(f) != x.Sum(k)) {
+			if reachable && x.Deferred != (!ok || leafOf(f) != x.Sum(k)) {
 				return fmt.Errorf("%s: a change of it is deferred: %v", k, x.Deferred)
 			}
-		case heard && !broken && (!ok || leafOf(f) != x.Sum(k)):
+		case reachable && !broken && (!ok || leafOf(f) != x.Sum(k)):
 			return fmt.Errorf("%s is not what the hub says", k)
-		case !w.allowed[k][x.Sum(k)] && !(known && was.Sum(k) == x.Sum(k)):
+		case !w.allowed[k][x.Sum(k)] && !(known && previous.Sum(k) == x.Sum(k)):
 			return fmt.Errorf("%s is what no hub ever said", k)
 		}
 	}
@@ -111,7 +111,7 @@ func (w *world) checkContent(desired map[string]store.Want, heard bool) error {
 		}
 	}
 	for k := range content {
-		if _, ok := desired[k]; !ok && heard {
+		if _, ok := desired[k]; !ok && reachable {
 			return fmt.Errorf("%s is not desired yet", k)
 		}
 	}
@@ -134,8 +134,8 @@ func (w *world) winner(id key.Identity, desired map[string]store.Want) (k string
 	return k, x
 }
 
-// expectation is what is promised of an identity: a state of its report, with
-// perhaps a reason, or an error that says what is wrong at the cluster.
+// checkIdentity compares the object of an identity at the cluster, and its report, with the promises
+// for it. It returns an error that describes the difference.
 func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, reports map[string]wire.Report) error {
 	o := w.cluster.objects[id.String()]
 	k, x := w.winner(id, desired)
@@ -151,12 +151,12 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 		}
 	}
 	if w.waits(o) {
-		if r := reports[k]; w.heard() && !w.full && x.Kind == store.WantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
+		if r := reports[k]; w.hubReachable() && !w.full && x.Kind == store.WantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
 			return fmt.Errorf("it waits for an acceptance, and the report says %s/%s", r.State, r.Reason)
 		}
 		return nil
 	}
-	if x.Unannounced && (!w.heard() || w.broken()) && w.recordOf(id) == nil {
+	if x.Unannounced && (!w.hubReachable() || w.broken()) && w.recordOf(id) == nil {
 		return nil // it is made when the hub has a report of it
 	}
 	state, reason, err := w.expect(id, o, x, reports[k])
@@ -186,14 +186,14 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 		return err
 	}
 	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus && health.Has(id.Resource) {
-		if now, said := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != said {
-			return fmt.Errorf("the report's status says %q, not %q", said, now)
+		if now, reported := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != reported {
+			return fmt.Errorf("the report's status says %q, not %q", reported, now)
 		}
 	}
 	return nil
 }
 
-// checkHealth compares what is said of the health of a desired object with the object.
+// checkHealth compares the reported health of a desired object with the object.
 func (w *world) checkHealth(o *thing, x *store.Want, r wire.Report) error {
 	if o == nil || o.foreign {
 		if r.Health != "" && r.Completed == "" {
@@ -205,12 +205,12 @@ func (w *world) checkHealth(o *thing, x *store.Want, r wire.Report) error {
 	if rec == nil || rec.UID != o.uid || o.meta("labels", v1alpha1.LocationLabel) == "" {
 		return nil // what is at the cluster is not what is reported, or no watch shows it
 	}
-	of := health.Object{APIVersion: kubeclient.Place{Resource: o.id.Resource, Version: "v1"}.GroupVersion(), Kind: o.kind, Generation: o.generation}
+	input := health.Object{APIVersion: kubeclient.Place{Resource: o.id.Resource, Version: "v1"}.GroupVersion(), Kind: o.kind, Generation: o.generation}
 	if health.Has(o.id.Resource) {
-		of.Status = []byte(gjson.GetBytes(o.body(true), "status").Raw)
+		input.Status = []byte(gjson.GetBytes(o.body(true), "status").Raw)
 	}
-	if is, note := health.Of(of); r.Health != is || r.HealthNote != note && (x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus || is == wire.Healthy) {
-		return fmt.Errorf("the report has it as %s (%s), and it is %s (%s)", r.Health, r.HealthNote, is, note)
+	if is, message := health.Of(input); r.Health != is || r.HealthNote != message && (x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus || is == wire.Healthy) {
+		return fmt.Errorf("the report has it as %s (%s), and it is %s (%s)", r.Health, r.HealthNote, is, message)
 	}
 	return nil
 }
@@ -277,9 +277,9 @@ func (w *world) assigned(id key.Identity) bool {
 	})
 }
 
-// equals says that an object has our marks and what is desired, and nothing that
-// is left of what was desired before. What is released of it may be anything, and
-// is not ours.
+// equals reports whether an object has the agent's ownership metadata and the desired fields, and
+// no fields of an earlier desired state. Released fields may have any value, and do not belong to
+// the agent.
 func (w *world) equals(o *thing, s *store.Source) bool {
 	fields, out := w.enforced(s.Digest, s.Policy), releasedBy(s.Policy)
 	if o.meta("labels", v1alpha1.LocationLabel) == "" || !w.namesSource(o) {
@@ -310,7 +310,7 @@ func (w *world) equals(o *thing, s *store.Source) bool {
 
 // wasReleased reports whether some source of an identity released a field: it stays when no source has it any more.
 func (w *world) wasReleased(id key.Identity, field string) bool {
-	for _, p := range w.puts {
+	for _, p := range w.allPuts {
 		if w.placeOf(p.Key) == id && releasedBy(p.Policy)[field] {
 			return true
 		}
@@ -318,16 +318,15 @@ func (w *world) wasReleased(id key.Identity, field string) bool {
 	return false
 }
 
-// namesSource says that an object names what it stands for.
+// namesSource reports whether an object names its source.
 func (w *world) namesSource(o *thing) bool {
-	of := key.Object{Space: key.Space(o.meta("labels", v1alpha1.SpaceLabel)), Identity: key.Identity{
+	owner := key.Object{Space: key.Space(o.meta("labels", v1alpha1.SpaceLabel)), Identity: key.Identity{
 		Resource: o.id.Resource, Namespace: o.meta("annotations", v1alpha1.SourceNamespaceAnnotation), Name: o.meta("annotations", v1alpha1.SourceNameAnnotation),
 	}}
-	return slices.Contains(w.spaceKeys(o.id), of.Path())
+	return slices.Contains(w.spaceKeys(o.id), owner.Path())
 }
 
-// checkUnwanted is about an identity that nobody wants, or of which nobody has
-// an object.
+// checkUnwanted checks an identity that no key desires, or for which no key has an object.
 func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]store.Want, reports map[string]wire.Report) error {
 	for _, k := range w.spaceKeys(id) {
 		x, ok := desired[k]
@@ -341,13 +340,13 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 		if reports[k].State != state {
 			return fmt.Errorf("the report of %s is %+v, not %s", k, reports[k], state)
 		}
-		return nil // what is there stays
+		return nil // the object at the cluster stays
 	}
 	if w.waits(o) || slices.ContainsFunc(w.inside(id), w.waits) {
 		return nil
 	}
-	goes := slices.ContainsFunc(w.spaceKeys(id), func(k string) bool { _, ok := desired[k]; return ok })
-	if goes && !w.heard() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
+	desiredOnce := slices.ContainsFunc(w.spaceKeys(id), func(k string) bool { _, ok := desired[k]; return ok })
+	if desiredOnce && !w.hubReachable() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
 		return nil // that it is written from the hub's log, only the hub can prove
 	}
 	if w.broken() && slices.ContainsFunc(append(w.inside(id), o), w.unknown) {
@@ -356,9 +355,9 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	if o != nil && !o.foreign {
 		used := false
 		for _, x := range w.inside(id) {
-			used = used || w.stands(x, id)
+			used = used || w.blocks(x, id)
 		}
-		// Of what is held and was never heard of, nobody knows whether it is there.
+		// It is not known whether an object exists for an entry that is held and was never put.
 		perhaps := false
 		for k, entry := range desired {
 			x := w.placeOf(k)
@@ -387,8 +386,8 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	}
 	for _, k := range w.spaceKeys(id) {
 		r, ok := reports[k]
-		if x, goes := desired[k]; goes { // it is Gone: who hears that forgets it, if it is heard
-			if !ok || r.State != wire.Removed || w.heard() && !w.broken() {
+		if x, desiredOnce := desired[k]; desiredOnce { // it is Gone: the hub forgets the entry once it receives the report
+			if !ok || r.State != wire.Removed || w.hubReachable() && !w.broken() {
 				return fmt.Errorf("the report of %s, which is to be gone, is %+v (%v)", k, r, x)
 			}
 		} else if ok {
@@ -398,5 +397,5 @@ func (w *world) checkUnwanted(id key.Identity, o *thing, desired map[string]stor
 	return nil
 }
 
-// unknown says that an object is ours and that the agent has no record of it.
+// unknown reports whether an object belongs to the agent, which has no record of it.
 func (w *world) unknown(o *thing) bool { return o != nil && !o.foreign && w.recordOf(o.id) == nil }

@@ -42,7 +42,7 @@ func TestModelOutdatedTurn(t *testing.T) {
 					noted(l)
 				}
 				p.hub.mu.Unlock()
-				p.at(func(cl *cluster) {
+				p.onCluster(func(cl *cluster) {
 					p.line.onRequest = func(r *http.Request) {
 						if changed || r.Method != http.MethodGet || !strings.HasSuffix(r.URL.Path, "/configmaps/"+id.Name) {
 							return
@@ -64,7 +64,7 @@ func TestModelOutdatedTurn(t *testing.T) {
 				if !changed {
 					t.Fatal("the agent has not read the object")
 				}
-				p.has(name, map[key.Identity]string{id: c.want})
+				p.expectValues(name, map[key.Identity]string{id: c.want})
 			})
 		})
 	}

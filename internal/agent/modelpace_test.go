@@ -25,7 +25,7 @@ func TestWhatKeepsChanging(t *testing.T) {
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
-		hub, c := protocol.NewHub("paris"), newCluster(rand.New(seldom{}))
+		hub, c := protocol.NewHub("paris"), newCluster(rand.New(noRareEvents{}))
 		c.littered, c.open = true, true
 		hub.Set(func(s *wire.Settings) {
 			s.Upsync = []wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps"}}}
@@ -74,7 +74,7 @@ func TestWhatKeepsChanging(t *testing.T) {
 		}
 		shows(changes+1, 15*time.Second)
 		c.mu.Lock()
-		if n := c.asked[id]; n > 1 {
+		if n := c.requests[id]; n > 1 {
 			t.Errorf("the cluster was asked for it %d times", n)
 		}
 		c.mu.Unlock()

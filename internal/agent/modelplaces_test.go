@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// places are what identities at the cluster stand for.
+// places maps identities at the cluster to the objects in spaces.
 type places struct {
 	placing key.Placing
 	// ids are what schedules are about, from what those stand for that have another name in
@@ -40,12 +40,12 @@ func placesOf(p key.Placing) places {
 	return w
 }
 
-// is notes what an object of a space is at the cluster.
+// is records the identity of a space's object at the cluster.
 func (w places) is(o key.Object) {
-	if at := w.placing.At(o); at != o.Identity {
+	if target := w.placing.At(o); target != o.Identity {
 		w.mu.Lock()
 		defer w.mu.Unlock()
-		w.from[at] = o
+		w.from[target] = o
 	}
 }
 

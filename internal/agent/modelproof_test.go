@@ -70,9 +70,9 @@ func (p *proofModel) revision() int64 {
 	return p.hub.revision
 }
 
-// value is what an object at the cluster has; empty: it is not there.
+// value returns the value of an object at the cluster; empty if it does not exist.
 func (p *proofModel) value(id key.Identity) (v string) {
-	p.at(func(c *cluster) {
+	p.onCluster(func(c *cluster) {
 		if o := c.objects[id.String()]; o != nil {
 			v = strings.Trim(o.fields[fieldPath("data", "v")], `"`)
 		}
@@ -80,7 +80,7 @@ func (p *proofModel) value(id key.Identity) (v string) {
 	return v
 }
 
-func (p *proofModel) has(what string, values map[key.Identity]string) {
+func (p *proofModel) expectValues(what string, values map[key.Identity]string) {
 	p.t.Helper()
 	for id, want := range values {
 		if got := p.value(id); got != want {
@@ -95,17 +95,17 @@ func (p *proofModel) has(what string, values map[key.Identity]string) {
 	}
 }
 
-// waits says how many changes wait for an acceptance.
+// waits checks the number of changes that wait for an acceptance.
 func (p *proofModel) waits(what string, want int) {
 	p.t.Helper()
 	synctest.Wait()
 	s := p.agent.Status()
-	said, err := p.agent.announcement()
+	sent, err := p.agent.announcement()
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if s.Deferred != want || said.Deferred != want || (said.Lineage == wire.Unproven) != (want > 0) || (said.Awaits != "") != (want > 0) {
-		p.t.Errorf("%s: %d changes wait, not %d; it is said %+v", what, s.Deferred, want, said)
+	if s.Deferred != want || sent.Deferred != want || (sent.Lineage == wire.Unproven) != (want > 0) || (sent.Awaits != "") != (want > 0) {
+		p.t.Errorf("%s: %d changes wait, not %d; it is said %+v", what, s.Deferred, want, sent)
 	}
 }
 
@@ -113,7 +113,7 @@ func (p *proofModel) accept() {
 	p.hub.mu.Lock()
 	defer p.hub.mu.Unlock()
 	p.hub.settings.Accept = p.hub.marker(p.hub.revision)
-	p.note()
+	p.recordHubState()
 	p.hub.say()
 }
 
@@ -145,7 +145,7 @@ func TestModelLostAndRestored(t *testing.T) {
 				p := newProofModel(t)
 				defer p.stop(true)
 				kept, changed, fresh, deleted := p.restored(policy)
-				p.has("restored", map[key.Identity]string{kept: "1", changed: "2", fresh: "2", deleted: "1"})
+				p.expectValues("restored", map[key.Identity]string{kept: "1", changed: "2", fresh: "2", deleted: "1"})
 				p.waits("restored", 2)
 				p.hub.mu.Lock()
 				r := p.hub.reports[key.Object{Space: "s", Identity: changed}.Path()]
@@ -155,16 +155,16 @@ func TestModelLostAndRestored(t *testing.T) {
 				}
 				p.start(p.stop(false)) // it knows its marker now
 				<-time.After(5 * time.Minute)
-				p.has("started anew", map[key.Identity]string{kept: "1", changed: "2", fresh: "2", deleted: "1"})
+				p.expectValues("started anew", map[key.Identity]string{kept: "1", changed: "2", fresh: "2", deleted: "1"})
 				p.waits("started anew", 2)
 
 				p.accept()
 				<-time.After(5 * time.Minute)
 				back := map[key.Identity]string{kept: "1", changed: "1", fresh: "", deleted: "1"}
 				if policy.ReportDrift {
-					delete(back, changed) // which nothing tells from drift
+					delete(back, changed) // it cannot be distinguished from drift
 				}
-				p.has("accepted", back)
+				p.expectValues("accepted", back)
 				p.waits("accepted", 0)
 				for i := range 2 {
 					p.lose(func() {
@@ -173,7 +173,7 @@ func TestModelLostAndRestored(t *testing.T) {
 						}
 					})
 					<-time.After(5 * time.Minute)
-					p.has("lost again", back)
+					p.expectValues("lost again", back)
 					p.waits("lost again", 0)
 				}
 			})
@@ -203,11 +203,11 @@ func TestModelSeenAndRestored(t *testing.T) {
 		p.hub.restore(copied)
 		p.hub.mu.Unlock()
 		<-time.After(5 * time.Minute)
-		p.has("restored", map[key.Identity]string{ids[0]: "2", ids[1]: "2", ids[2]: "2", ids[3]: "2"})
+		p.expectValues("restored", map[key.Identity]string{ids[0]: "2", ids[1]: "2", ids[2]: "2", ids[3]: "2"})
 		p.waits("restored", len(ids))
 		p.accept()
 		<-time.After(5 * time.Minute)
-		p.has("accepted", map[key.Identity]string{ids[0]: "1", ids[1]: "1", ids[2]: "1", ids[3]: "1"})
+		p.expectValues("accepted", map[key.Identity]string{ids[0]: "1", ids[1]: "1", ids[2]: "1", ids[3]: "1"})
 		p.waits("accepted", 0)
 	})
 }
@@ -220,9 +220,9 @@ func TestModelAcceptedAndLost(t *testing.T) {
 		policy wire.Policy
 		// writes is after how many the agent dies; 0: it does not.
 		writes int
-		// again says that the hub starts anew before that.
+		// again reports whether the hub restarts before that.
 		again bool
-		// refused says that the cluster refuses an object as the accepted log has it.
+		// refused reports whether the cluster rejects an object of the accepted log.
 		refused bool
 	}{
 		"later":      {},
@@ -258,13 +258,13 @@ func TestModelAcceptedAndLost(t *testing.T) {
 					p.offer(id, cmp.Or(now[id], "1"), c.policy)
 				}
 				<-time.After(5 * time.Minute)
-				p.has("restored", all)
+				p.expectValues("restored", all)
 				if c.policy.ReportDrift {
 					p.tamper(ids[0], 5, 0)
 					<-time.After(time.Minute)
 					all[ids[0]] = p.value(ids[0])
 				}
-				p.at(func(cl *cluster) {
+				p.onCluster(func(cl *cluster) {
 					if c.writes > 0 {
 						p.line.last = c.writes
 					}
@@ -280,12 +280,12 @@ func TestModelAcceptedAndLost(t *testing.T) {
 					}
 				})
 				<-time.After(5 * time.Minute)
-				p.has("lost", all)
+				p.expectValues("lost", all)
 				p.waits("lost", 0)
 				before := p.cluster.writes
 				p.start(p.stop(true))
 				<-time.After(5 * time.Minute)
-				p.has("started anew", all)
+				p.expectValues("started anew", all)
 				if n := p.cluster.writes - before; n > 0 {
 					t.Errorf("%d writes by a start with nothing to do; all there were: %q", n, p.cluster.wrote)
 				}

@@ -37,7 +37,7 @@ func TestModelProtectedAndRestored(t *testing.T) {
 					p.drop(id, 0, 1)
 					<-time.After(5 * time.Minute)
 				}
-				p.has("restored", all)
+				p.expectValues("restored", all)
 				p.waits("restored", 1)
 				p.accept()
 				<-time.After(20 * time.Minute)
@@ -61,7 +61,7 @@ func TestModelRefusedAndLost(t *testing.T) {
 		<-time.After(30 * time.Second)
 		p.lose(func() { p.hub.write(del(key.Object{Space: "s", Identity: stray}.Path(), wire.Unassigned)) })
 		<-time.After(10 * time.Minute)
-		p.has("lost", map[key.Identity]string{refused: "1", stray: ""})
+		p.expectValues("lost", map[key.Identity]string{refused: "1", stray: ""})
 		p.waits("lost", 0)
 		if p.agent.store.Meta().Fresh {
 			t.Error("it is not proven what was found at the cluster")

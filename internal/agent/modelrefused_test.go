@@ -38,7 +38,7 @@ func TestModelRefusedReports(t *testing.T) {
 				w.hub.mu.Lock()
 				w.hub.write(placed) // the same object in the same generation
 				w.hub.mu.Unlock()
-				if err := w.settle(true); err != nil {
+				if err := w.awaitSettled(true); err != nil {
 					t.Fatal(err)
 				}
 				w.hub.mu.Lock()

@@ -24,7 +24,7 @@ func TestModelReleased(t *testing.T) {
 		early := 0 // 1: an agent that starts may look at it once before it can do anything
 		step := func(what string, value string, lent bool, requests int) {
 			t.Helper()
-			if err := w.settle(true); err != nil {
+			if err := w.awaitSettled(true); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 			o := w.cluster.objects[id.String()]
@@ -34,10 +34,10 @@ func TestModelReleased(t *testing.T) {
 			if got := o.owners[releasedOwner][v]; got != lent {
 				t.Errorf("%s: it is owned by %v", what, o.owners)
 			}
-			if got := w.cluster.asked[id]; got != requests && got != requests+early {
+			if got := w.cluster.requests[id]; got != requests && got != requests+early {
 				t.Errorf("%s: it took %d requests, not %d", what, got, requests)
 			}
-			w.cluster.asked[id], early = 0, 0
+			w.cluster.requests[id], early = 0, 0
 		}
 		w.edit(id, rule, two)
 		step("made", "2", true, 2)
@@ -91,7 +91,7 @@ func TestModelCannotRelease(t *testing.T) {
 			defer w.hub.mu.Unlock()
 			w.hub.write(wire.Frame{Put: p})
 		}
-		w.cluster.judge = func(string, *thing, *thing) {} // which does not know of lists
+		w.cluster.checkChange = func(string, *thing, *thing) {} // which does not know of lists
 		check := func(what string, state wire.State, reason, value string) {
 			t.Helper()
 			<-time.After(5 * time.Minute)

@@ -97,7 +97,7 @@ func TestModelRestoredCluster(t *testing.T) {
 			if writes == 0 { // or else nothing shows that there is one again, of which kind there is no other
 				w.edit(identities[8], 7, 1)
 			}
-			if err := w.settle(false); err != nil {
+			if err := w.awaitSettled(false); err != nil {
 				t.Fatal(err)
 			}
 			w.cluster.mu.Lock()
@@ -108,7 +108,7 @@ func TestModelRestoredCluster(t *testing.T) {
 			w.edit(identities[6], 7, 1)
 			w.drop(identities[3], 1, 1)
 			w.drop(identities[8], 1, 1)
-			if err := w.settle(false); err != nil {
+			if err := w.awaitSettled(false); err != nil {
 				t.Fatal(err)
 			}
 			w.cluster.mu.Lock()
@@ -123,7 +123,7 @@ func TestModelRestoredCluster(t *testing.T) {
 			}
 			w.forgot = true
 			w.cluster.mu.Unlock()
-			if err := w.settle(true); err != nil {
+			if err := w.awaitSettled(true); err != nil {
 				t.Error(err)
 			}
 		})

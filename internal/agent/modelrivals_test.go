@@ -88,7 +88,7 @@ func (r *rivals) inCluster(f func(*cluster)) {
 	f(r.cluster)
 }
 
-// value is what an object at the cluster has; empty: it is not there.
+// value returns the value of an object at the cluster; empty if it does not exist.
 func (r *rivals) value(id key.Identity) (v string) {
 	r.inCluster(func(c *cluster) {
 		if o := c.objects[id.String()]; o != nil {
@@ -232,7 +232,7 @@ func TestModelPairContested(t *testing.T) {
 				writes := w.written()
 				const fight = 10 * time.Minute
 				for start := time.Now(); time.Since(start) < fight; <-time.After(100 * time.Millisecond) {
-					w.at(func(c *cluster) {
+					w.onCluster(func(c *cluster) {
 						if o := c.objects[id.String()]; o != nil {
 							c.set(id.String(), o.edit("orrery/paris.11111111", map[string]*string{fieldPath("metadata", "annotations", v1alpha1.LogAnnotation): &log}))
 						}
@@ -271,29 +271,29 @@ func playOlderStore(t *testing.T, dir string, away bool) {
 	p.offerAll("2", changed, made)
 	w.drop(dropped, 0, 1)
 	<-time.After(30 * time.Second)
-	w.at(func(c *cluster) { c.remove(job.String()) }) // as by its TTL
+	w.onCluster(func(c *cluster) { c.remove(job.String()) }) // as by its TTL
 	<-time.After(30 * time.Second)
 	want := map[key.Identity]string{changed: "2", dropped: "", made: "2"}
-	p.has("before", want)
+	p.expectValues("before", want)
 	w.stop(false)
 	writes := 0
-	w.at(func(c *cluster) { writes = c.writes })
+	w.onCluster(func(c *cluster) { writes = c.writes })
 	w.hub.mu.Lock()
 	w.hub.mood.away = away
 	w.hub.mu.Unlock()
 	w.start(older)
 	<-time.After(5 * time.Minute)
-	w.at(func(c *cluster) {
+	w.onCluster(func(c *cluster) {
 		if n := c.writes - writes; away && n > 0 {
 			t.Errorf("%d writes while the hub is away", n)
 		}
 	})
-	p.has("rolled back", want)
+	p.expectValues("rolled back", want)
 	w.heal()
 	<-time.After(5 * time.Minute)
 	w.anew()
 	<-time.After(5 * time.Minute)
-	p.has("settled", want)
+	p.expectValues("settled", want)
 	if w.there(job) != "" {
 		t.Error("a Job that has completed runs again")
 	}
@@ -301,7 +301,7 @@ func playOlderStore(t *testing.T, dir string, away bool) {
 		t.Errorf("it is halted: %s", why)
 	}
 	p.offerAll("3", changed)
-	p.has("after that", map[key.Identity]string{changed: "3"})
+	p.expectValues("after that", map[key.Identity]string{changed: "3"})
 }
 
 // TestModelOlderUntrustedStore starts an agent on a copy of its store from before that was trusted,
@@ -319,7 +319,7 @@ func TestModelOlderUntrustedStore(t *testing.T) {
 func playUntrustedStore(t *testing.T, dir string, trusted bool) {
 	w := newWorld(t, 1, dir)
 	defer w.stop(true)
-	w.at(func(c *cluster) {
+	w.onCluster(func(c *cluster) {
 		c.leases = map[string]*coordinationv1.Lease{}
 		c.makeHome()
 	})
@@ -334,7 +334,7 @@ func playUntrustedStore(t *testing.T, dir string, trusted bool) {
 	}
 	fresh(true) // as if it had not been trusted yet
 	copies := []string{w.snapshot(), w.snapshot()}
-	w.at(func(c *cluster) {
+	w.onCluster(func(c *cluster) {
 		for name := range c.leases { // it was written by a store that is trusted
 			c.evict(name)
 		}
@@ -345,19 +345,19 @@ func playUntrustedStore(t *testing.T, dir string, trusted bool) {
 		w.drop(id, 0, 1)
 		<-time.After(30 * time.Second)
 		want[id] = ""
-		p.has("before", want)
+		p.expectValues("before", want)
 		w.stop(false)
 		w.hub.mu.Lock()
 		w.hub.mood.away = true
 		w.hub.mu.Unlock()
 		w.start(copies[i])
 		<-time.After(5 * time.Minute)
-		p.has("rolled back", want)
+		p.expectValues("rolled back", want)
 		w.heal()
 		<-time.After(5 * time.Minute)
 		w.anew()
 		<-time.After(5 * time.Minute)
-		p.has("settled", want)
+		p.expectValues("settled", want)
 		if why := w.agent.Halted(); why != "" {
 			t.Errorf("it is halted: %s", why)
 		}

@@ -14,7 +14,7 @@ import (
 
 // lists is how often a resource was listed.
 func (w *world) lists(r key.Resource) (n int) {
-	w.at(func(c *cluster) { n = c.lists[r] })
+	w.onCluster(func(c *cluster) { n = c.lists[r] })
 	return n
 }
 
@@ -38,8 +38,8 @@ func (p *proofModel) surveyed(what string, want bool, unused key.Resource) {
 }
 
 // TestModelSurveyRestored has an agent lose its store while its hub is restored from a
-// copy that knows nothing of a kind. What is there of it waits for an acceptance, also
-// over restarts of the agent, and goes with that.
+// copy without objects of a kind. Those at the cluster wait for an acceptance, also
+// over restarts of the agent, and are then removed.
 func TestModelSurveyRestored(t *testing.T) {
 	for name, c := range map[string]struct {
 		policy wire.Policy
@@ -47,7 +47,7 @@ func TestModelSurveyRestored(t *testing.T) {
 		// the hub knows of another object then.
 		starts int
 		known  bool
-		// stays says that the object stays for ever.
+		// stays reports whether the object remains permanently.
 		stays bool
 	}{
 		"known":    {known: true},
@@ -73,7 +73,7 @@ func TestModelSurveyRestored(t *testing.T) {
 					p.start(p.stop(false))
 					<-time.After(5 * time.Minute)
 				}
-				p.has("restored", map[key.Identity]string{fresh: "2"})
+				p.expectValues("restored", map[key.Identity]string{fresh: "2"})
 				p.waits("restored", 1)
 				p.surveyed("restored", false, fresh.Resource)
 
@@ -83,9 +83,9 @@ func TestModelSurveyRestored(t *testing.T) {
 				if c.stays {
 					left = "2"
 				}
-				p.has("accepted", map[key.Identity]string{fresh: left})
+				p.expectValues("accepted", map[key.Identity]string{fresh: left})
 				p.waits("accepted", 0)
-				p.at(func(cl *cluster) {
+				p.onCluster(func(cl *cluster) {
 					if o := cl.objects[fresh.String()]; o != nil && o.meta("labels", v1alpha1.LocationLabel) != "" {
 						t.Error("it was not let go")
 					}
@@ -106,7 +106,7 @@ func TestModelSurvey(t *testing.T) {
 		before, after func(*world)
 		// lists is how often the kind may be listed until then.
 		lists int
-		// lost says that it is not found.
+		// lost reports whether the object is not found.
 		lost bool
 	}{
 		"found": {},
@@ -117,19 +117,19 @@ func TestModelSurvey(t *testing.T) {
 			before: func(w *world) { w.hub.mood = mood{away: true} }, after: (*world).heal,
 		},
 		"broken": {
-			before: func(w *world) { w.cluster.weather = weather{hollow: true} }, after: (*world).calm,
+			before: func(w *world) { w.cluster.weather = weather{hollow: true} }, after: (*world).endFaults,
 		},
 		"refused": {
 			before: func(w *world) { w.cluster.closed[job.Resource] = true }, lists: 4,
-			after: func(w *world) { w.at(func(c *cluster) { delete(c.closed, job.Resource) }) },
+			after: func(w *world) { w.onCluster(func(c *cluster) { delete(c.closed, job.Resource) }) },
 		},
 		"hanging": {
 			before: func(w *world) { w.cluster.hangs = job.Resource.APIGroup() }, lists: 4,
-			after: func(w *world) { w.at(func(c *cluster) { c.hangs = "" }) },
+			after: func(w *world) { w.onCluster(func(c *cluster) { c.hangs = "" }) },
 		},
 		"not known": {
 			before: func(w *world) { w.cluster.stale = "batch" }, lists: 4,
-			after: func(w *world) { w.at(func(c *cluster) { c.stale = "" }) },
+			after: func(w *world) { w.onCluster(func(c *cluster) { c.stale = "" }) },
 		},
 		"closed": {
 			before: func(w *world) { w.cluster.closed[job.Resource] = true }, lists: orphans.Rounds,
@@ -167,7 +167,7 @@ func TestModelSurvey(t *testing.T) {
 				if c.lost {
 					left = "1"
 				}
-				p.has("in the end", map[key.Identity]string{identities[2]: "1", job: left})
+				p.expectValues("in the end", map[key.Identity]string{identities[2]: "1", job: left})
 				if n := p.lists(job.Resource); n > retries+4+p.world.pages() {
 					t.Errorf("it was listed %d times in the end", n)
 				}
@@ -190,7 +190,7 @@ func (w *world) crowd(r key.Resource, n int) {
 
 // pages is how many pages the largest list has, of whole objects.
 func (w *world) pages() (n int) {
-	w.at(func(c *cluster) { n = len(c.objects) / 100 })
+	w.onCluster(func(c *cluster) { n = len(c.objects) / 100 })
 	return n
 }
 
@@ -201,7 +201,7 @@ func TestModelSurveyAlias(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newProofModel(t)
 				defer p.stop(true)
-				p.at(func(c *cluster) { c.aliased = true })
+				p.onCluster(func(c *cluster) { c.aliased = true })
 				id := identities[2]
 				p.offer(id, "1", wire.Policy{})
 				<-time.After(30 * time.Second)
@@ -219,7 +219,7 @@ func TestModelSurveyAlias(t *testing.T) {
 				if _, used := p.agent.engine.Uses()[aliasMaps]; used {
 					t.Error("the alias is observed")
 				}
-				p.has("in the end", nil)
+				p.expectValues("in the end", nil)
 				p.surveyed("in the end", true, aliasMaps)
 			})
 		})

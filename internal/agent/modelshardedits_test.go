@@ -12,7 +12,7 @@ import (
 
 // What users do to the objects of agents that share a location, at the hub and at the cluster.
 
-// edit has the hub desire an object, unless another space has it.
+// edit makes the hub desire an object, unless another space has it.
 func (c *crew) edit(k string, b int) {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
@@ -27,14 +27,14 @@ func (c *crew) edit(k string, b int) {
 	c.put(k, content[k].Put, b)
 }
 
-// conflict says that another space has the identity of a key.
+// conflict makes the hub send a conflict: another space has the identity of a key.
 func (c *crew) conflict(k, owner string) {
 	c.tell("conflict %s with %s", k, owner)
 	c.hub.write(wire.Frame{Conflict: &wire.Conflict{Key: k, UID: "u-" + k, Digest: wire.SumOf([]byte("conflict:" + owner)), Owner: owner}})
 }
 
 // put is edit with the hub's lock.
-func (c *crew) put(k string, was *wire.Put, b int) {
+func (c *crew) put(k string, previous *wire.Put, b int) {
 	id := identityOf(k)
 	meta := map[string]any{"name": id.Name}
 	if id.Namespace != "" {
@@ -47,11 +47,11 @@ func (c *crew) put(k string, was *wire.Put, b int) {
 	object := canonical(map[string]any{"apiVersion": version, "kind": servedKind(id.Resource).kind, "metadata": meta, "data": map[string]any{"v": fmt.Sprint(b % 3), "of": k}})
 	c.seq++
 	uid := fmt.Sprintf("u-%d", c.seq)
-	if was != nil {
-		uid = was.UID
+	if previous != nil {
+		uid = previous.UID
 	}
 	p := &wire.Put{Key: k, UID: uid, Generation: c.hub.revision, Digest: wire.SumOf(object), Object: object, ReportFirst: b%4 == 0}
-	if was != nil && was.Digest == p.Digest {
+	if previous != nil && previous.Digest == p.Digest {
 		return
 	}
 	c.tell("put %s uid %s v %d", k, uid, b%3)

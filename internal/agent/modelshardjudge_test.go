@@ -34,14 +34,14 @@ func (c *crew) watch() {
 	}
 }
 
-// wrongs notes what is wrong.
+// wrongs records violations.
 func (c *crew) wrongs(what string) {
 	if !slices.Contains(c.bad, what) {
 		c.bad = append(c.bad, what)
 	}
 }
 
-// spaceAt is the space of which an object at the cluster is.
+// spaceAt returns the space of an object at the cluster.
 func spaceAt(o *thing) key.Space {
 	if o == nil || o.foreign {
 		return ""
@@ -49,8 +49,8 @@ func spaceAt(o *thing) key.Space {
 	return key.Space(o.meta("labels", v1alpha1.SpaceLabel))
 }
 
-// judge looks at a change that an agent is about to make, with the cluster's lock.
-func (c *crew) judge(l *life, verb string, before, after *thing) {
+// checkChange checks a change that an agent is about to make, with the cluster's lock.
+func (c *crew) checkChange(l *life, verb string, before, after *thing) {
 	o, space := before, spaceAt(before)
 	if after != nil {
 		o, space = after, key.Space(after.meta("labels", v1alpha1.SpaceLabel))
@@ -71,11 +71,11 @@ func (c *crew) judge(l *life, verb string, before, after *thing) {
 		wrong("it is of space %s, of another shard", former)
 	case c.acted[space] != nil && c.acted[space].shard.Whole() && l.shard.Whole(): // what one has sent that was killed
 	case c.acted[space] != l:
-		by := "nobody"
+		actor := "nobody"
 		if c.acted[space] != nil {
-			by = c.acted[space].name
+			actor = c.acted[space].name
 		}
-		wrong("for space %s acts %s", space, by)
+		wrong("for space %s acts %s", space, actor)
 	}
 	k := key.Object{Space: space, Identity: o.id}.Path()
 	switch verb {
@@ -95,8 +95,8 @@ func (c *crew) judge(l *life, verb string, before, after *thing) {
 		for _, x := range c.cluster.objects {
 			inside := before.id.Resource == key.Namespaces && x.id.Namespace == before.id.Name || before.id == widgetsCRD && x.id.APIGroup() == "example.com"
 			seen := max(l.line.saw[collection{x.id.Resource, ""}], l.line.saw[collection{x.id.Resource, x.id.Namespace}])
-			lets := before.meta("annotations", v1alpha1.CascadeAnnotation) == "true"
-			if inside && x.created <= seen && (x.foreign && !lets || !l.shard.Has(spaceAt(x))) {
+			cascades := before.meta("annotations", v1alpha1.CascadeAnnotation) == "true"
+			if inside && x.created <= seen && (x.foreign && !cascades || !l.shard.Has(spaceAt(x))) {
 				wrong("%s of space %s is inside", x.id, spaceAt(x))
 			}
 		}
@@ -105,23 +105,23 @@ func (c *crew) judge(l *life, verb string, before, after *thing) {
 	}
 }
 
-// leafAt says which source an object at the cluster is made of, and what it says.
+// leafAt returns a hash of the source UID and the value of an object at the cluster.
 func leafAt(o *thing) wire.Sum {
 	return wire.SumOf([]byte(o.meta("annotations", v1alpha1.SourceUIDAnnotation) + " " + o.fields[fieldPath("data", "v")]))
 }
 
-// leafIn is leafAt of what is to be made of a put.
+// leafIn returns leafAt of the object of a put.
 func leafIn(p *wire.Put) wire.Sum {
 	return wire.SumOf([]byte(p.UID + " " + valueIn(p)))
 }
 
-// valueIn is what a put says, as JSON.
+// valueIn returns the value in a put, as JSON.
 func valueIn(p *wire.Put) string {
 	_, v, _ := strings.Cut(string(p.Object), `"v":`)
 	return v[:strings.IndexAny(v, ",}")]
 }
 
-// reported notes what the hub knows by a report, with the hub's lock.
+// reported records the completion in a report that the hub has received, with the hub's lock.
 func (c *crew) reported(l wire.ReportLine) {
 	content := c.hub.content(c.hub.revision)
 	c.cluster.mu.Lock()
@@ -133,7 +133,7 @@ func (c *crew) reported(l wire.ReportLine) {
 	}
 }
 
-// check compares everything with what is desired.
+// check compares the cluster, the reports and the stores with the desired objects.
 func (c *crew) check() error {
 	c.hub.mu.Lock()
 	defer c.hub.mu.Unlock()
@@ -170,7 +170,7 @@ func (c *crew) check() error {
 	return c.checkStores(content)
 }
 
-// used says that something is in a Namespace, or of a definition.
+// used reports whether a Namespace or a definition has objects.
 func (c *crew) used(o *thing) bool {
 	for _, x := range c.cluster.objects {
 		if o.id.Resource == key.Namespaces && x.id.Namespace == o.id.Name || o.id == widgetsCRD && x.id.APIGroup() == "example.com" {
@@ -180,29 +180,29 @@ func (c *crew) used(o *thing) bool {
 	return false
 }
 
-// checkKey compares what is there of a key, and reported.
+// checkKey compares the object and the report of a key with its frame.
 func (c *crew) checkKey(k string, f wire.Frame) error {
 	o, r := c.cluster.objects[identityOf(k).String()], c.hub.reports[k]
 	space := k[:strings.Index(k, "/")]
-	said := fmt.Sprintf("%s/%s %s", r.State, r.Reason, r.Message)
+	reported := fmt.Sprintf("%s/%s %s", r.State, r.Reason, r.Message)
 	switch {
 	case f.Conflict != nil:
 		if r.State != wire.InConflict {
-			return fmt.Errorf("another space has it, and it is reported %s", said)
+			return fmt.Errorf("another space has it, and it is reported %s", reported)
 		}
 		return nil
 	case !c.cluster.serves(identityOf(k).Resource):
 		if r.State != wire.Unsupported {
-			return fmt.Errorf("nothing serves it, and it is reported %s", said)
+			return fmt.Errorf("nothing serves it, and it is reported %s", reported)
 		}
 		return nil
 	case o != nil && !o.foreign && string(spaceAt(o)) != space && c.used(o): // another space has let it go, and it stays
 		if r.State != wire.InConflict {
-			return fmt.Errorf("it is of space %s, and reported %s", spaceAt(o), said)
+			return fmt.Errorf("it is of space %s, and reported %s", spaceAt(o), reported)
 		}
 		return nil
 	case r.State != wire.Applied || r.UID != f.Put.UID || r.Digest != f.Put.Digest:
-		return fmt.Errorf("it is reported %s of %s", said, r.UID)
+		return fmt.Errorf("it is reported %s of %s", reported, r.UID)
 	case o == nil && c.ended[k] == leafIn(f.Put):
 		return nil
 	case o == nil:
@@ -217,12 +217,12 @@ func (c *crew) checkKey(k string, f wire.Frame) error {
 
 var errNotActing = errors.New("does not act")
 
-// checkStores compares what the agents know with what is theirs.
+// checkStores compares the stores of the agents with the desired objects of their shards.
 func (c *crew) checkStores(content map[string]wire.Frame) error {
 	known := map[string]string{}
 	for _, l := range c.lives {
 		if _, _, err := l.fence.Held(); err != nil {
-			if l.line.dead.Load() || c.of(l.shard.Number()) != l {
+			if l.line.dead.Load() || c.running(l.shard.Number()) != l {
 				continue
 			}
 			if !slices.ContainsFunc(c.lives, func(x *life) bool { return x != l && x.shard == l.shard }) {

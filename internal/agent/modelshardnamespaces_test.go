@@ -30,7 +30,7 @@ func TestModelShardNamespaces(t *testing.T) {
 			runCrew(t, 2, func(c *crew) {
 				inside := string(c.falling(1, 2)) + "/core/configmaps/a/x"
 				container := string(c.falling(2, 2)) + "/" + namespace.String()
-				c.settles("nothing is desired")
+				c.mustSettle("nothing is desired")
 				do(c, inside, container)
 			})
 		})
@@ -46,11 +46,11 @@ func TestModelShardNamespaces(t *testing.T) {
 		}
 	}
 	run("stopped", func(c *crew, inside, container string) {
-		c.stop(c.of(2), true)
+		c.stop(c.running(2), true)
 		c.edit(container, 1)
 		c.edit(inside, 1)
 		waits(c, inside)
-		c.settles("the other shard has an agent again")
+		c.mustSettle("the other shard has an agent again")
 		if is, exists := isImplied(c); is || !exists {
 			c.t.Errorf("the Namespace exists: %t, and is implied: %t", exists, is)
 		}
@@ -62,7 +62,7 @@ func TestModelShardNamespaces(t *testing.T) {
 		c.edit(inside, 1)
 		waits(c, inside)
 		c.drop(container)
-		c.settles("it is no longer placed")
+		c.mustSettle("it is no longer placed")
 		if is, _ := isImplied(c); !is {
 			c.t.Error("the Namespace is not implied")
 		}
@@ -76,7 +76,7 @@ func TestModelShardNamespaces(t *testing.T) {
 	})
 	run("hub away", func(c *crew, inside, _ string) {
 		c.edit(inside, 1)
-		c.settles("it is there")
+		c.mustSettle("it is there")
 		c.change(0)
 		c.cluster.mu.Lock()
 		c.cluster.remove(namespace.String())

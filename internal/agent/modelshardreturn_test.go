@@ -30,22 +30,22 @@ func runCrew(t *testing.T, shards int, do func(c *crew)) {
 	})
 }
 
-// settles is settle that fails the test.
-func (c *crew) settles(what string) {
+// mustSettle is awaitSettled, but fails the test on an error.
+func (c *crew) mustSettle(what string) {
 	c.t.Helper()
-	if err := c.settle(); err != nil {
+	if err := c.awaitSettled(); err != nil {
 		c.t.Fatalf("%s: %v", what, err)
 	}
 }
 
 // falling is a space that falls to a shard of so many.
-func (c *crew) falling(number, of int) key.Space {
+func (c *crew) falling(number, total int) key.Space {
 	for _, s := range c.spaces {
-		if key.ShardOf(s, of) == number {
+		if key.ShardOf(s, total) == number {
 			return s
 		}
 	}
-	c.t.Fatalf("no space falls to shard %d of %d", number, of)
+	c.t.Fatalf("no space falls to shard %d of %d", number, total)
 	return ""
 }
 
@@ -56,16 +56,16 @@ func TestModelShardReturns(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			runCrew(t, 3, func(c *crew) {
 				job := string(c.falling(3, 3)) + "/batch/jobs/a/j"
-				c.settles("three")
+				c.mustSettle("three")
 				c.share(n, 0)
 				c.edit(job, 1)
-				c.settles("others")
+				c.mustSettle("others")
 				c.tamper(job, 1, 1)
-				c.settles("it has completed")
+				c.mustSettle("it has completed")
 				c.tamper(job, 1, 1)
-				c.settles("it is cleaned up")
+				c.mustSettle("it is cleaned up")
 				c.share(3, 0)
-				c.settles("three again")
+				c.mustSettle("three again")
 			})
 		})
 	}
@@ -81,10 +81,10 @@ func TestModelShardCascades(t *testing.T) {
 					a, b := c.falling(1, 2), c.falling(2, 2)
 					c.edit(string(a)+"/"+widgetsCRD.String(), 1)
 					c.edit(string(a)+"/core/namespaces/a", 1)
-					c.settles("placed")
+					c.mustSettle("placed")
 					inside := string(b) + "/example.com/widgets/a/z"
 					c.edit(inside, 1)
-					c.settles("used")
+					c.mustSettle("used")
 					c.cluster.mu.Lock()
 					id := identityOf(string(a) + "/" + container)
 					yes := `"true"`
@@ -93,13 +93,13 @@ func TestModelShardCascades(t *testing.T) {
 					c.cluster.set(theirs.String(), (&thing{id: theirs, kind: servedKind(theirs.Resource).kind, foreign: true}).edit("kubectl", map[string]*string{fieldPath("data", "v"): &yes}))
 					c.cluster.mu.Unlock()
 					c.drop(string(a) + "/" + container)
-					c.settles("let go")
+					c.mustSettle("let go")
 					c.pass(3 * time.Minute)
-					c.settles("it stays")
+					c.mustSettle("it stays")
 					c.drop(inside)
-					c.settles("not used any more")
+					c.mustSettle("not used any more")
 					c.pass(16 * time.Minute)
-					c.settles("in the end")
+					c.mustSettle("in the end")
 					c.cluster.mu.Lock()
 					defer c.cluster.mu.Unlock()
 					if c.cluster.objects[id.String()] != nil {
@@ -121,9 +121,9 @@ func TestModelShardCascadesUnseen(t *testing.T) {
 				runCrew(t, 2, func(c *crew) {
 					a, b := c.falling(1, 2), c.falling(2, 2)
 					c.edit(string(a)+"/core/namespaces/a", 1)
-					c.settles("placed")
+					c.mustSettle("placed")
 					c.edit(string(b)+"/core/services/a/z", 1)
-					c.settles("used")
+					c.mustSettle("used")
 					c.cluster.mu.Lock()
 					id, z := identityOf(string(a)+"/core/namespaces/a"), identityOf(string(b)+"/core/services/a/z").String()
 					uid := c.cluster.objects[z].uid
@@ -155,16 +155,16 @@ func TestModelLateWrite(t *testing.T) {
 			k := string(c.spaces[0]) + "/core/configmaps/a/x"
 			id := identityOf(k).String()
 			c.edit(k, 1)
-			c.settles("placed")
+			c.mustSettle("placed")
 			c.cluster.mu.Lock()
 			late := c.cluster.objects[id].copy()
 			c.cluster.mu.Unlock()
 			c.edit(k, 2)
-			c.settles("changed")
+			c.mustSettle("changed")
 			c.cluster.mu.Lock()
 			c.cluster.set(id, late)
 			c.cluster.mu.Unlock()
-			c.settles("written late")
+			c.mustSettle("written late")
 		})
 	}
 }
@@ -180,8 +180,8 @@ func TestModelShardPurge(t *testing.T) {
 				for _, k := range []string{a + "/" + widgetsCRD.String(), a + "/core/namespaces/a", a + "/core/configmaps/a/x", b + "/core/configmaps/a/y", b + "/example.com/widgets/a/z"} {
 					c.edit(k, 1)
 				}
-				c.settles("placed")
-				second := c.of(2)
+				c.mustSettle("placed")
+				second := c.running(2)
 				switch how {
 				case "one away":
 					second.line.far.Store(true)
@@ -224,18 +224,18 @@ func (c *crew) purges() {
 	c.hub.start() // sessions end when a purge begins
 }
 
-// emptied says whether all agents together say that nothing is left. Then nothing may be.
+// emptied reports whether all agents report that their purge is complete. It fails if objects remain then.
 func (c *crew) emptied() bool {
 	c.t.Helper()
 	if err := c.wrong(); err != nil {
 		c.t.Fatal(err)
 	}
 	for number := 1; number <= c.hub.shards; number++ {
-		l := c.of(number)
+		l := c.running(number)
 		if l == nil || l.line.dead.Load() {
 			return false
 		}
-		if said := l.purge.Status(); said == nil || said.Left > 0 || l.gate.Why() != "" {
+		if status := l.purge.Status(); status == nil || status.Left > 0 || l.gate.Why() != "" {
 			return false
 		}
 	}
@@ -258,20 +258,20 @@ func TestModelShardStandby(t *testing.T) {
 		job := space + "/batch/jobs/a/j"
 		c.edit(space+"/core/configmaps/a/x", 1)
 		c.edit(job, 1)
-		c.settles("one of each")
-		first := c.of(1)
+		c.mustSettle("one of each")
+		first := c.running(1)
 		if err := c.begin(c.fresh(), first.shard); err != nil {
 			t.Fatal(err)
 		}
 		c.pass(10 * time.Second)
 		c.edit(space+"/core/configmaps/a/x", 2)
 		c.tamper(job, 1, 1)
-		c.settles("it has completed")
+		c.mustSettle("it has completed")
 		c.pass(2 * time.Minute)
-		c.settles("sessions of both have come and gone")
+		c.mustSettle("sessions of both have come and gone")
 		c.tamper(job, 1, 1)
-		c.settles("it is cleaned up")
+		c.mustSettle("it is cleaned up")
 		c.stop(first, false)
-		c.settles("the other has taken over")
+		c.mustSettle("the other has taken over")
 	})
 }

@@ -35,7 +35,7 @@ const (
 )
 
 // TestModelShards plays random schedules against one to three agents that share a location:
-// edits, faults, kills, links over which nothing is heard, evictions, other numbers of shards,
+// edits, faults, kills, links that lose all responses, evictions, other numbers of shards,
 // lost stores, second agents of a shard, and a hub that is away. No two ever act for one space,
 // none writes what is not its own, and in the end all is as it is desired.
 func TestModelShards(t *testing.T) {
@@ -64,7 +64,7 @@ func sharedScheduleOf(seed int) []step {
 	return all
 }
 
-// playShards plays a schedule and says what was wrong.
+// playShards plays a schedule and returns the violated promise, if any.
 func playShards(t *testing.T, seed int, schedule []step) (wrong error) {
 	dir := filepath.Join(t.TempDir(), "crew")
 	if err := os.Mkdir(dir, 0o700); err != nil {
@@ -101,7 +101,7 @@ type crew struct {
 	stores map[int]string
 	made   int
 
-	// What follows is guarded by the cluster's lock.
+	// The following fields are guarded by the cluster's lock.
 
 	bad []string
 	// acted are those that have last acted for a space.
@@ -137,8 +137,8 @@ func newCrew(t *testing.T, seed int, dir string, shards int) *crew {
 	have := map[[2]int]bool{}
 	for i := 0; len(have) < 4; i++ {
 		space := key.Space(fmt.Sprintf("s%d", i))
-		if of := [2]int{key.ShardOf(space, 2), key.ShardOf(space, 3)}; !have[of] {
-			have[of] = true
+		if pair := [2]int{key.ShardOf(space, 2), key.ShardOf(space, 3)}; !have[pair] {
+			have[pair] = true
 			c.spaces = append(c.spaces, space)
 		}
 	}
@@ -170,14 +170,14 @@ func (c *crew) staff() {
 		}
 	}
 	for number := 1; number <= c.hub.shards; number++ {
-		if c.of(number) == nil {
+		if c.running(number) == nil {
 			c.start(number)
 		}
 	}
 }
 
-// of is an agent of a number that runs; nil: none does.
-func (c *crew) of(number int) *life {
+// running returns a running agent of the shard with a number; nil if none runs.
+func (c *crew) running(number int) *life {
 	for _, l := range c.lives {
 		if l.shard.Number() == number {
 			return l
@@ -211,8 +211,8 @@ func (c *crew) begin(dir string, shard key.Shard) error {
 	l := &life{shard: shard, name: fmt.Sprintf("agent %d of %s on %s", c.seq, shard, filepath.Base(dir)), ended: make(chan struct{})}
 	l.line = &lifeline{cluster: c.cluster, last: -1, saw: map[collection]uint64{}}
 	l.line.die = func() { l.corpse = c.corpse(l) }
-	l.line.witness = func(verb string, before, after *thing) { c.judge(l, verb, before, after) }
-	at, err := kubeclient.New(&rest.Config{Host: "http://cluster", Transport: l.line}, "test", 3, func(string, int) {}, quiet)
+	l.line.witness = func(verb string, before, after *thing) { c.checkChange(l, verb, before, after) }
+	target, err := kubeclient.New(&rest.Config{Host: "http://cluster", Transport: l.line}, "test", 3, func(string, int) {}, quiet)
 	if err != nil {
 		return err
 	}
@@ -223,18 +223,18 @@ func (c *crew) begin(dir string, shard key.Shard) error {
 	join := wire.Join{Hub: "https://hub", Location: "paris"}
 	l.Agent = &Agent{
 		config: Config{Join: join, Target: &rest.Config{}, DataDir: dir, Workers: 3, Shard: shard, LeaseDuration: leaseLasts},
-		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: worklist.New(), target: at,
+		log:    log, metrics: newMetrics(), ready: make(chan struct{}), engine: worklist.New(), target: target,
 		hub: hubclient.Over(spoke{center: c.hub, dead: &l.line.dead, shard: shard, apart: &l.apart}, join, "test", shard),
 	}
 	options := bolt.Options{NoSync: true, NoGrowSync: true, Timeout: 2 * time.Second, FreelistType: bolt.FreelistMapType}
 	if l.store, err = store.OpenWith(options, dir, "paris", nil, log); err != nil {
 		return err
 	}
-	was := l.store.Meta().Shard
+	previous := l.store.Meta().Shard
 	if err := l.store.Serve(shard); err != nil {
 		return errors.Join(err, l.store.Close())
 	}
-	l.build(was)
+	l.build(previous)
 	if err := l.load(); err != nil {
 		return errors.Join(err, l.store.Close())
 	}

@@ -19,7 +19,7 @@ func (c *crew) play(schedule []step) error {
 			c.edit(k, i)
 		}
 	}
-	if err := c.settle(); err != nil {
+	if err := c.awaitSettled(); err != nil {
 		return err
 	}
 	for _, s := range schedule {
@@ -29,12 +29,12 @@ func (c *crew) play(schedule []step) error {
 			return err
 		}
 		if s.c%5 == 0 {
-			if err := c.settle(); err != nil {
+			if err := c.awaitSettled(); err != nil {
 				return err
 			}
 		}
 	}
-	return c.settle()
+	return c.awaitSettled()
 }
 
 func (c *crew) wrong() error {
@@ -58,7 +58,7 @@ func (c *crew) revive(all bool) {
 		}
 		if over {
 			c.stop(l, false)
-			if number := l.shard.Number(); number <= c.hub.shards && c.of(number) == nil {
+			if number := l.shard.Number(); number <= c.hub.shards && c.running(number) == nil {
 				c.start(number)
 			}
 		}
@@ -68,7 +68,7 @@ func (c *crew) revive(all bool) {
 	}
 }
 
-// pass lets time go by, and looks who acts.
+// pass lets time pass, and checks which agents act.
 func (c *crew) pass(d time.Duration) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		<-time.After(min(500*time.Millisecond, time.Until(end)))
@@ -139,7 +139,7 @@ func (c *crew) share(n, how int) {
 		c.staff()
 	case 2: // one number after the other
 		for number := 1; number <= n; number++ {
-			if l := c.of(number); l != nil && l.shard.Of() != n {
+			if l := c.running(number); l != nil && l.shard.Of() != n {
 				c.stop(l, true)
 				c.start(number)
 				break
@@ -151,7 +151,7 @@ func (c *crew) share(n, how int) {
 // hurt does something to one of the agents.
 func (c *crew) hurt(b, how int) {
 	number := 1 + b%max(1, c.hub.shards)
-	l := c.of(number)
+	l := c.running(number)
 	if l == nil {
 		c.start(number)
 		return
@@ -181,7 +181,7 @@ func (c *crew) hurt(b, how int) {
 		c.start(number)
 	case 7: // beside the one that runs
 		if l.shard.Whole() {
-			return // of which nobody may have two
+			return // only one agent of the whole location is allowed
 		}
 		if err := c.begin(c.fresh(), l.shard); err != nil {
 			c.t.Error(err)
@@ -198,7 +198,7 @@ func (c *crew) wake() {
 	c.cluster.mu.Unlock()
 }
 
-// leaseOf is what the Lease of a number is called.
+// leaseOf returns the name of the Lease of a shard.
 func (c *crew) leaseOf(number int) string {
 	return fmt.Sprintf("orrery-%s-%d", ownership.NewOwner("paris", c.hub.uid), number)
 }
@@ -240,8 +240,8 @@ func (c *crew) disturb(b int) {
 	c.tell("the cluster: %+v", c.cluster.weather)
 }
 
-// settle ends all faults, has all agents run, and waits until all is as desired.
-func (c *crew) settle() error {
+// awaitSettled ends all faults, starts all agents, and waits until the state is as desired.
+func (c *crew) awaitSettled() error {
 	c.tell("settle")
 	c.hub.mu.Lock()
 	c.hub.mood = mood{}
@@ -264,8 +264,8 @@ func (c *crew) settle() error {
 		if err == nil {
 			break
 		}
-		if time.Since(start) > patience {
-			return fmt.Errorf("not settled after %s: %w", patience, err)
+		if time.Since(start) > settleTimeout {
+			return fmt.Errorf("not settled after %s: %w", settleTimeout, err)
 		}
 		c.revive(true)
 		c.clear()
@@ -296,8 +296,8 @@ func (c *crew) clear() {
 		if l.Spec.HolderIdentity != nil {
 			holder = *l.Spec.HolderIdentity
 		}
-		_, of, _ := strings.Cut(l.Annotations["orrery.dev/shard"], "/")
-		former := of != fmt.Sprint(c.hub.shards)
+		_, total, _ := strings.Cut(l.Annotations["orrery.dev/shard"], "/")
+		former := total != fmt.Sprint(c.hub.shards)
 		if c.hub.shards == 1 || former && holder != "" {
 			c.tell("the operator deletes %s, held by %q for %s", name, holder, l.Annotations["orrery.dev/shard"])
 			c.cluster.evict(name)

@@ -14,8 +14,8 @@ func TestModelShardSuperseded(t *testing.T) {
 	runCrew(t, 2, func(c *crew) {
 		inside := string(c.falling(1, 2)) + "/core/configmaps/a/x"
 		c.edit(inside, 1)
-		c.settles("one of each")
-		former := c.of(1)
+		c.mustSettle("one of each")
+		former := c.running(1)
 		if err := c.begin(c.fresh(), former.shard); err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +49,7 @@ func TestModelShardSuperseded(t *testing.T) {
 		acts("superseded", former, false)
 		acts("superseded", latter, true)
 		c.edit(inside, 2)
-		c.settles("the latter has the shard")
+		c.mustSettle("the latter has the shard")
 
 		own, left := former.config.DataDir, latter.config.DataDir
 		c.stop(former, true)
@@ -67,6 +67,6 @@ func TestModelShardSuperseded(t *testing.T) {
 		}
 		c.stop(again, true)
 		c.stores[again.shard.Number()] = left
-		c.settles("the latter has started again")
+		c.mustSettle("the latter has started again")
 	})
 }

@@ -38,7 +38,7 @@ func TestModelSlowAdmission(t *testing.T) {
 					}
 					w.edit(identities[7], 8, 1)
 					<-time.After(time.Minute)
-					w.at(func(cl *cluster) { cl.weather = c.weather })
+					w.onCluster(func(cl *cluster) { cl.weather = c.weather })
 					if restart {
 						w.start(w.stop(true))
 					}

@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// judge looks at a change that the agent is about to make, with the cluster's lock.
-func (w *world) judge(verb string, before, after *thing) {
+// checkChange checks a change that the agent is about to make, with the cluster's lock.
+func (w *world) checkChange(verb string, before, after *thing) {
 	o := after
 	if o == nil {
 		o = before
@@ -31,7 +31,7 @@ func (w *world) judge(verb string, before, after *thing) {
 	switch verb {
 	case "apply":
 		w.judgeApply(before, after, wanted, wrong)
-	case "create": // a namespace that nobody placed
+	case "create": // a namespace that no Placement put there
 		after.foreign = true
 	case "let go":
 		if !w.unwanted(o.id) || !orphan && !w.forgot {
@@ -53,7 +53,7 @@ func (w *world) judge(verb string, before, after *thing) {
 			wrong("something else of it has changed")
 		}
 	case "refresh":
-		used := slices.ContainsFunc(w.inside(o.id), func(x *thing) bool { return w.stands(x, o.id) || !w.unwanted(x.id) })
+		used := slices.ContainsFunc(w.inside(o.id), func(x *thing) bool { return w.blocks(x, o.id) || !w.unwanted(x.id) })
 		if before.foreign || before.meta("annotations", v1alpha1.LogAnnotation) == after.meta("annotations", v1alpha1.LogAnnotation) || len(wanted) == 0 && !used {
 			wrong("its pair is not to be refreshed")
 		}
@@ -82,7 +82,7 @@ func (w *world) judge(verb string, before, after *thing) {
 		}
 		for _, x := range w.inside(o.id) {
 			seen := max(w.cluster.listed[collection{x.id.Resource, ""}], w.cluster.listed[collection{x.id.Resource, x.id.Namespace}])
-			if x.created <= seen && w.stands(x, o.id) {
+			if x.created <= seen && w.blocks(x, o.id) {
 				wrong("%s is in it", x.id)
 			}
 		}
@@ -98,7 +98,7 @@ func succeeds(p *wire.Put, o *thing) bool {
 
 var releasedOwner = owner{ownership.ReleasedManager, "Apply"}
 
-// ownedBy is who owns what, or, with ours, what we own together.
+// ownedBy describes the owners of the fields; with ours, only the fields that the agent owns.
 func (o *thing) ownedBy(ours bool) string {
 	var all []string
 	for m, paths := range o.owners {
@@ -151,22 +151,22 @@ func (w *world) enforced(d wire.Sum, p wire.Policy) map[string]string {
 	return rest
 }
 
-// left says that the apply did not change the released fields.
+// left reports whether the apply did not change the released fields.
 func left(before, after *thing, p wire.Policy) bool {
 	for path := range releasedBy(p) {
-		was, had := before.fields[path]
-		if is, has := after.fields[path]; is != was || has != had {
+		previous, existed := before.fields[path]
+		if is, exists := after.fields[path]; is != previous || exists != existed {
 			return false
 		}
 	}
 	return true
 }
 
-// stays says that by every policy with which the object was desired, it was to stay when
-// it no longer is.
+// stays reports whether every policy with which the object was desired keeps it when it is no
+// longer desired.
 func (w *world) stays(o *thing) bool {
 	known := false
-	for _, p := range w.puts {
+	for _, p := range w.allPuts {
 		if p.UID != o.meta("annotations", v1alpha1.SourceUIDAnnotation) || !strings.HasPrefix(p.Key, o.meta("labels", v1alpha1.SpaceLabel)+"/") || w.placeOf(p.Key) != o.id {
 			continue
 		}
@@ -212,7 +212,7 @@ func (w *world) judgeApply(before, after *thing, wanted []*wire.Put, wrong func(
 	after.foreign = false
 }
 
-// implied says that an object is a namespace that the agent created for what is in it.
+// implied reports whether an object is a namespace that the agent created for the objects in it.
 func implied(o *thing) bool { return o.meta("annotations", v1alpha1.ImpliedAnnotation) != "" }
 
 func isMark(p string) bool {
@@ -223,12 +223,12 @@ func isMark(p string) bool {
 func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
 	for _, k := range w.spaceKeys(id) {
 		for sum := range w.allowed[k] {
-			if p := w.puts[sum]; p != nil {
+			if p := w.allPuts[sum]; p != nil {
 				all, orphan = append(all, p), orphan || p.Policy.Orphan
 			}
 		}
 	}
-	for sum, p := range w.puts { // what was orphaned before it ceased to be desired
+	for sum, p := range w.allPuts { // what was orphaned before it ceased to be desired
 		_ = sum
 		if w.placeOf(p.Key) == id && p.Policy.Orphan {
 			orphan = true
@@ -237,7 +237,7 @@ func (w *world) options(id key.Identity) (all []*wire.Put, orphan bool) {
 	return all, orphan
 }
 
-// unwanted says that the location need not have an identity.
+// unwanted reports whether the location need not have an identity.
 func (w *world) unwanted(id key.Identity) bool {
 	for _, k := range w.spaceKeys(id) {
 		if _, known := w.allowed[k]; known && !w.gone[k] {
@@ -257,9 +257,9 @@ func (w *world) inside(id key.Identity) (all []*thing) {
 	return all
 }
 
-// stands says that an object in a namespace or of a definition keeps that from going:
-// it is not ours, and does not go with something else in there.
-func (w *world) stands(o *thing, in key.Identity) bool {
+// blocks reports whether an object prevents the removal of its namespace or definition: it does
+// not belong to the agent, and is not removed with another object in there.
+func (w *world) blocks(o *thing, in key.Identity) bool {
 	if !o.foreign {
 		return false
 	}

@@ -12,7 +12,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// identities are what schedules are about.
+// identities are the identities that schedules use.
 var identities = []key.Identity{
 	{Resource: key.Namespaces, Name: "a"},
 	widgetsCRD,
@@ -93,7 +93,7 @@ func (w *world) edit(id key.Identity, b, c int) {
 	w.put(k, content[k], b, c)
 }
 
-func (w *world) put(k string, was wire.Frame, b, c int) {
+func (w *world) put(k string, previous wire.Frame, b, c int) {
 	id, err := key.ParsePath(k)
 	if err != nil {
 		w.t.Fatal(err)
@@ -122,8 +122,8 @@ func (w *world) put(k string, was wire.Frame, b, c int) {
 		body[path[0]].(map[string]any)[path[1]] = []string{"one", "two"}[c%2]
 	}
 	uid := "u-" + k[:1]
-	if was.Put != nil && b%10 > 0 {
-		uid = was.Put.UID
+	if previous.Put != nil && b%10 > 0 {
+		uid = previous.Put.UID
 	} else {
 		w.seq++
 		uid += fmt.Sprint(w.seq)
@@ -146,19 +146,19 @@ func (w *world) put(k string, was wire.Frame, b, c int) {
 		policy.Adopt, policy.CreateOnly = true, true
 	}
 	policy.Release = []string{"", "", "$.data.v", "$.data.v\n$.data['more']", "$.data.fixed", "$.metadata.labels.l"}[b/11%6]
-	w.offer(k, uid, was, body, policy)
+	w.offer(k, uid, previous, body, policy)
 }
 
-// offer has the hub put an object where was is now.
-func (w *world) offer(k, uid string, was wire.Frame, body map[string]any, policy wire.Policy) {
+// offer makes the hub put an object in the place of the previous frame.
+func (w *world) offer(k, uid string, previous wire.Frame, body map[string]any, policy wire.Policy) {
 	object := canonical(body)
 	p := &wire.Put{Key: k, UID: uid, Generation: w.hub.revision, Digest: wire.SumOf(object), Policy: policy, Object: object}
 	p.ReportFirst = reportsFirst(k)
 	w.cluster.mu.Lock()
 	w.sources[p.Digest] = flatten(body)
-	w.puts[leafOf(wire.Frame{Put: p})] = p
+	w.allPuts[leafOf(wire.Frame{Put: p})] = p
 	w.cluster.mu.Unlock()
-	if was.Put != nil && leafOf(was) == leafOf(wire.Frame{Put: p}) {
+	if previous.Put != nil && leafOf(previous) == leafOf(wire.Frame{Put: p}) {
 		return
 	}
 	w.tell("put %s uid %s %s %+v", k, uid, object, policy)
@@ -281,26 +281,26 @@ func (w *world) tamper(id key.Identity, b, c int) {
 	}
 }
 
-// conditions are what a status may say.
+// conditions are possible conditions of a status.
 var conditions = []string{``, `{"type":"Reconciling","status":"True","message":"it waits"}`, `{"type":"Stalled","status":"True"}`, `{"type":"Ready","status":"True"}`}
 
-// own says that a controller made an object: for one in its namespace, for a namespace,
+// own makes a controller the creator of an object: for one in its namespace, for a namespace,
 // for one in another namespace (which is none), or for one that is gone.
 func (w *world) own(o *thing, b int) {
 	o.controlled = true
 	o.controller = ownership.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "y", UID: "uid-gone", Controller: true}
-	of := key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: o.id.Namespace, Name: "y"}
+	owner := key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: o.id.Namespace, Name: "y"}
 	switch {
 	case o.id.Namespace != "" && b/6%4 == 0:
-		of.Namespace = "b"
-		of.Name, o.controller.Name = "z", "z"
+		owner.Namespace = "b"
+		owner.Name, o.controller.Name = "z", "z"
 	case o.id.Namespace == "" || b/6%4 == 1:
-		of = key.Identity{Resource: key.Namespaces, Name: "b"}
+		owner = key.Identity{Resource: key.Namespaces, Name: "b"}
 		o.controller.Kind, o.controller.Name = "Namespace", "b"
 	case b/6%4 == 2:
 		return
 	}
-	if x := w.cluster.objects[of.String()]; x != nil && x.id != o.id {
+	if x := w.cluster.objects[owner.String()]; x != nil && x.id != o.id {
 		o.controller.UID = x.uid
 	}
 	w.tell("it is owned by %+v", o.controller)
@@ -313,13 +313,13 @@ func (w *world) strip(o *thing, mark string) {
 	w.cluster.set(o.id.String(), n)
 }
 
-// recorded says that the agent knows the object by its UID.
+// recorded reports whether the agent has a record with the UID of the object.
 func (w *world) recorded(o *thing) bool {
 	r := w.recordOf(o.id)
 	return r != nil && r.UID == o.uid
 }
 
-// recordOf is what the agent's store has on record of an identity.
+// recordOf returns the record of an identity in the agent's store.
 func (w *world) recordOf(id key.Identity) (r *store.Record) {
 	if err := w.agent.store.View(func(x *store.Tx) (err error) {
 		r, err = x.Record(id.String())

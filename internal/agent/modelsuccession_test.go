@@ -19,8 +19,8 @@ const (
 	heir   = "paris.33333333"
 )
 
-// takenOver has the location removed and added again, to take over what is there, with an
-// agent that knows nothing. Of what is in left nothing is assigned any more.
+// takenOver removes the location and adds it again, to take over its objects, with an agent that
+// has a new store. The objects in left are no longer assigned.
 func (p *proofModel) takenOver(left ...key.Identity) {
 	p.lose(func() {
 		p.hub.uid, p.hub.settings.TakesOver = "22222222-location", []string{former}
@@ -35,7 +35,7 @@ func (p *proofModel) takenOver(left ...key.Identity) {
 // uids are those of the objects at the cluster.
 func (p *proofModel) uids() map[string]string {
 	all := map[string]string{}
-	p.at(func(c *cluster) {
+	p.onCluster(func(c *cluster) {
 		for id, o := range c.objects {
 			all[id] = o.uid
 		}
@@ -63,7 +63,7 @@ type taking struct {
 	writes int
 }
 
-// play returns what is not as it is to be.
+// play returns the differences from the expected state.
 func (c taking) play(p *proofModel, slow time.Duration) (wrong []string) {
 	ids, all := identities[2:7], map[key.Identity]string{}
 	for _, id := range ids {
@@ -77,10 +77,10 @@ func (c taking) play(p *proofModel, slow time.Duration) (wrong []string) {
 		all[ids[0]] = p.value(ids[0])
 	}
 	before := p.uids()
-	p.at(func(cl *cluster) { cl.weather.slow = slow })
+	p.onCluster(func(cl *cluster) { cl.weather.slow = slow })
 	p.takenOver(ids[len(ids)-c.left:]...)
 	if c.writes > 0 {
-		p.at(func(*cluster) { p.line.last = c.writes })
+		p.onCluster(func(*cluster) { p.line.last = c.writes })
 		<-time.After(2 * time.Minute)
 		p.start(p.stop(false)) // it died, unless it had written all by then
 	}
@@ -155,14 +155,14 @@ func TestModelTakesOverUnproven(t *testing.T) {
 		})
 		writes := p.cluster.writes
 		<-time.After(time.Hour)
-		p.has("unproven", all)
+		p.expectValues("unproven", all)
 		p.waits("unproven", len(ids))
 		if n := p.cluster.writes - writes; n > 0 {
 			t.Errorf("%d writes before the log is accepted", n)
 		}
 		p.accept()
 		<-time.After(time.Hour)
-		p.has("accepted", all)
+		p.expectValues("accepted", all)
 		p.waits("accepted", 0)
 		if n := p.agent.Status().Guarded; n != len(ids) {
 			t.Errorf("%d removals wait", n)
@@ -175,7 +175,7 @@ func TestModelTakesOverUnproven(t *testing.T) {
 
 // succeed marks objects at the cluster as another location's agent does that takes over.
 func (p *proofModel) succeed(ids ...key.Identity) {
-	p.at(func(c *cluster) {
+	p.onCluster(func(c *cluster) {
 		for _, id := range ids {
 			n := c.objects[id.String()].copy()
 			n.fields[fieldPath("metadata", "labels", v1alpha1.LocationLabel)] = `"` + heir + `"`
@@ -191,9 +191,9 @@ func (p *proofModel) succeed(ids ...key.Identity) {
 	})
 }
 
-// TestModelSuccessorHalts has an agent that is let in nowhere come upon an object that another
-// location has taken from it. It changes nothing any more, also after it was started anew,
-// until its hub says that its location exists.
+// TestModelSuccessorHalts lets an agent that no hub accepts observe an object that another
+// location has taken over. It changes nothing any more, also after a restart,
+// until a hub sends a hello for its location.
 func TestModelSuccessorHalts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProofModel(t)
@@ -215,7 +215,7 @@ func TestModelSuccessorHalts(t *testing.T) {
 		}
 		halted("taken over")
 		writes := p.cluster.writes
-		p.at(func(c *cluster) { c.remove(ids[1].String()) }) // as the other location's agent does
+		p.onCluster(func(c *cluster) { c.remove(ids[1].String()) }) // as the other location's agent does
 		<-time.After(10 * time.Minute)
 		p.start(p.stop(false))
 		<-time.After(10 * time.Minute)
@@ -230,12 +230,12 @@ func TestModelSuccessorHalts(t *testing.T) {
 		if why := p.agent.Status().Halt; why != "" {
 			t.Errorf("its hub says that it exists, and it is halted by %q", why)
 		}
-		p.has("the hub is back", map[key.Identity]string{ids[0]: "1", ids[1]: "1", ids[2]: "1", ids[3]: "1"})
+		p.expectValues("the hub is back", map[key.Identity]string{ids[0]: "1", ids[1]: "1", ids[2]: "1", ids[3]: "1"})
 	})
 }
 
-// TestModelSuccessorInASession has somebody at the cluster write such marks while the agent's
-// hub says that its location exists: that is tampering, and is repaired.
+// TestModelSuccessorInASession writes such ownership metadata at the cluster while the agent has
+// a session for its location: that is drift, and is repaired.
 func TestModelSuccessorInASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newProofModel(t)

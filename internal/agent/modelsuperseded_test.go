@@ -36,7 +36,7 @@ func TestModelSuperseded(t *testing.T) {
 				if away > 0 {
 					w.start(dir)
 				}
-				if err := w.settle(true); err != nil {
+				if err := w.awaitSettled(true); err != nil {
 					t.Errorf("seed %d, round %d: %v\n%s", seed, round, err, strings.Join(w.story, "\n"))
 					return
 				}

@@ -22,17 +22,17 @@ type thing struct {
 	created     uint64
 	generation  int64
 	terminating bool
-	// waits says that it is gone when what it owns is.
+	// waits reports whether the object is deleted only after the objects that it owns.
 	waits bool
 	// mute says of a definition that it serves no version.
 	mute bool
-	// controlled says that a controller made it for the owner.
+	// controlled reports whether a controller created the object for its owner.
 	controlled bool
 	controller ownership.OwnerReference
-	// foreign says that it is not the agent's: it never was, was adopted by
-	// nobody, or was let go.
+	// foreign reports whether the object does not belong to the agent: it was created by another
+	// client and not adopted, or was released.
 	foreign bool
-	// open says that all of it is shown to those who ask for whole objects.
+	// open reports whether requests for whole objects return all of it.
 	open   bool
 	fields map[string]string // path, segments parted by "/" in places of "\x00", to JSON
 	owners map[owner]map[string]bool
@@ -87,7 +87,7 @@ func (o *thing) apply(m owner, fields map[string]string) *thing {
 	}
 	mine := map[string]bool{}
 	for path, v := range fields {
-		if was, ok := n.fields[path]; ok && was != v {
+		if previous, ok := n.fields[path]; ok && previous != v {
 			n.disown(path, m)
 		}
 		n.fields[path] = v
@@ -104,11 +104,11 @@ func (o *thing) apply(m owner, fields map[string]string) *thing {
 func (o *thing) edit(manager string, fields map[string]*string) *thing {
 	n, m := o.copy(), owner{manager, "Update"}
 	for path, v := range fields {
-		switch was, ok := n.fields[path]; {
+		switch previous, ok := n.fields[path]; {
 		case v == nil:
 			delete(n.fields, path)
 			n.disown(path, owner{})
-		case !ok || was != *v:
+		case !ok || previous != *v:
 			n.fields[path] = *v
 			n.disown(path, owner{})
 			if n.owners[m] == nil {
@@ -205,24 +205,24 @@ func (o *thing) whole() []byte {
 	if err := json.Unmarshal(o.json, &whole); err != nil {
 		panic(err)
 	}
-	if o.said() != "" {
-		whole["status"] = json.RawMessage(o.said())
+	if o.statusJSON() != "" {
+		whole["status"] = json.RawMessage(o.statusJSON())
 	}
 	for p, v := range o.fields {
 		segments := strings.Split(p, "/")
 		if segments[0] == "metadata" {
 			continue
 		}
-		at := whole
+		parent := whole
 		for _, s := range segments[:len(segments)-1] {
-			next, ok := at[unescape(s)].(map[string]any)
+			next, ok := parent[unescape(s)].(map[string]any)
 			if !ok {
 				next = map[string]any{}
-				at[unescape(s)] = next
+				parent[unescape(s)] = next
 			}
-			at = next
+			parent = next
 		}
-		at[unescape(segments[len(segments)-1])] = json.RawMessage(v)
+		parent[unescape(segments[len(segments)-1])] = json.RawMessage(v)
 	}
 	b, err := json.Marshal(whole)
 	if err != nil {
@@ -236,14 +236,14 @@ func (o *thing) body(full bool) []byte {
 	switch {
 	case full && o.open:
 		return o.whole()
-	case !full || o.said() == "":
+	case !full || o.statusJSON() == "":
 		return o.json
 	}
-	return append(append(slices.Clone(o.json[:len(o.json)-1]), `,"status":`...), o.said()+"}"...)
+	return append(append(slices.Clone(o.json[:len(o.json)-1]), `,"status":`...), o.statusJSON()+"}"...)
 }
 
-// said is the status: a definition is established unless a status was set.
-func (o *thing) said() string {
+// statusJSON returns the status; a definition is established unless a status was set.
+func (o *thing) statusJSON() string {
 	if o.status == "" && o.id == widgetsCRD {
 		return `{"conditions":[{"type":"Established","status":"True"}]}`
 	}
@@ -253,15 +253,15 @@ func (o *thing) said() string {
 func fieldsV1(paths map[string]bool) json.RawMessage {
 	tree := map[string]any{}
 	for p := range paths {
-		at := tree
+		node := tree
 		for s := range strings.SplitSeq(p, "/") {
 			s = "f:" + unescape(s)
-			next, ok := at[s].(map[string]any)
+			next, ok := node[s].(map[string]any)
 			if !ok {
 				next = map[string]any{}
-				at[s] = next
+				node[s] = next
 			}
-			at = next
+			node = next
 		}
 	}
 	b, err := json.Marshal(tree)
@@ -278,10 +278,10 @@ func pathsOf(fields json.RawMessage) map[string]bool {
 		panic(err)
 	}
 	paths := map[string]bool{}
-	var walk func(at []string, tree map[string]any)
-	walk = func(at []string, tree map[string]any) {
+	var walk func(path []string, tree map[string]any)
+	walk = func(path []string, tree map[string]any) {
 		for s, next := range tree {
-			in := append(slices.Clone(at), strings.TrimPrefix(s, "f:"))
+			in := append(slices.Clone(path), strings.TrimPrefix(s, "f:"))
 			if next := next.(map[string]any); len(next) > 0 {
 				walk(in, next)
 			} else {
@@ -308,11 +308,11 @@ func unescape(s string) string {
 // fields is none.
 func flatten(body map[string]any) map[string]string {
 	fields := map[string]string{}
-	var walk func(at []string, v any)
-	walk = func(at []string, v any) {
+	var walk func(path []string, v any)
+	walk = func(path []string, v any) {
 		if m, ok := v.(map[string]any); ok {
 			for k, v := range m {
-				walk(append(slices.Clone(at), k), v)
+				walk(append(slices.Clone(path), k), v)
 			}
 			return
 		}
@@ -320,7 +320,7 @@ func flatten(body map[string]any) map[string]string {
 		if err != nil {
 			panic(err)
 		}
-		fields[fieldPath(at...)] = string(b)
+		fields[fieldPath(path...)] = string(b)
 	}
 	for k, v := range body {
 		if k == "metadata" {

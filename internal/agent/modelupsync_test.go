@@ -22,10 +22,10 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestModelCensus plays random schedules of what happens at a cluster, of what is asked for,
-// and of restarts and lost stores of the agent, and compares what the hub has then with what
-// anybody who reads the cluster would say.
-func TestModelCensus(t *testing.T) {
+// TestModelUpsync plays random schedules of changes at a cluster, upsync requests, restarts and
+// lost stores of the agent, and compares the reports at the hub with those that a naive reader of
+// the cluster computes.
+func TestModelUpsync(t *testing.T) {
 	server := httptest.NewTLSServer(nil) // whose certificate will do
 	server.Close()
 	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
@@ -38,7 +38,7 @@ func TestModelCensus(t *testing.T) {
 				}
 				dir := t.TempDir()
 				synctest.Test(t, func(t *testing.T) {
-					w := newCensusWorld(t, seed, dir, ca)
+					w := newUpsyncWorld(t, seed, dir, ca)
 					defer w.agent.Stop()
 					if err := w.play(seed); err != nil {
 						t.Errorf("%v\n%s", err, strings.Join(w.story, "\n"))
@@ -52,8 +52,8 @@ func TestModelCensus(t *testing.T) {
 	}
 }
 
-// censusWorld is a hub that asks, an agent, and its cluster.
-type censusWorld struct {
+// upsyncWorld is a hub with upsync requests, an agent, and its cluster.
+type upsyncWorld struct {
 	*protocol.Hub
 	t       *testing.T
 	rng     *rand.Rand
@@ -64,13 +64,13 @@ type censusWorld struct {
 	begun   time.Time
 	lives   int
 	putting map[string]wire.Policy
-	// yields has, by path, what is left to the location, with the UID of what was placed.
+	// yields has, by path, the objects that are left to the location, with the UIDs of the placed ones.
 	yields map[string]string
 }
 
-func newCensusWorld(t *testing.T, seed int, dir, ca string) *censusWorld {
+func newUpsyncWorld(t *testing.T, seed int, dir, ca string) *upsyncWorld {
 	rng := rand.New(rand.NewPCG(uint64(seed), 7))
-	w := &censusWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 8))), begun: time.Now(), putting: map[string]wire.Policy{}, yields: map[string]string{}}
+	w := &upsyncWorld{Hub: protocol.NewHub("paris"), t: t, rng: rng, cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 8))), begun: time.Now(), putting: map[string]wire.Policy{}, yields: map[string]string{}}
 	w.cluster.littered, w.cluster.open = true, true
 	if seed%2 == 0 {
 		w.definition()
@@ -84,12 +84,12 @@ func newCensusWorld(t *testing.T, seed int, dir, ca string) *censusWorld {
 	return w
 }
 
-func (w *censusWorld) tell(format string, args ...any) {
+func (w *upsyncWorld) tell(format string, args ...any) {
 	w.story = append(w.story, fmt.Sprintf("%9.3f ", time.Since(w.begun).Seconds())+fmt.Sprintf(format, args...))
 }
 
-// wild are identities at the cluster of what is born there, or belongs to something.
-func (w *censusWorld) wild() []key.Identity {
+// wild returns identities of objects that are created at the cluster, or that have an owner there.
+func (w *upsyncWorld) wild() []key.Identity {
 	var all []key.Identity
 	for _, ns := range []string{"a", "b", "s--a", "t--a", "s---a"} {
 		for _, name := range []string{"m", "n"} {
@@ -101,7 +101,7 @@ func (w *censusWorld) wild() []key.Identity {
 	return append(all, key.Identity{Resource: worklist.ClusterRoles, Name: "wild"}, key.Identity{Resource: key.Namespaces, Name: "s--new"})
 }
 
-func (w *censusWorld) play(seed int) error {
+func (w *upsyncWorld) play(seed int) error {
 	lengths, stream := w.rng, uint64(100)
 	for range 4 {
 		for range 1 + lengths.IntN(12) {
@@ -109,19 +109,19 @@ func (w *censusWorld) play(seed int) error {
 			w.rng = rand.New(rand.NewPCG(uint64(seed), stream)) // later steps do not depend on what this one draws
 			w.step()
 		}
-		if err := w.settle(); err != nil {
+		if err := w.awaitSettled(); err != nil {
 			return fmt.Errorf("seed %d: %w", seed, err)
 		}
 	}
 	return nil
 }
 
-func (w *censusWorld) step() {
+func (w *upsyncWorld) step() {
 	switch n := w.rng.IntN(20); {
 	case n < 8:
 		w.touch()
 	case n < 11:
-		w.ask()
+		w.changeRequests()
 	case n < 13:
 		w.place()
 	case n == 13:
@@ -157,7 +157,7 @@ func (w *censusWorld) step() {
 }
 
 // touch makes, changes or removes something at the cluster.
-func (w *censusWorld) touch() {
+func (w *upsyncWorld) touch() {
 	c := w.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -196,7 +196,7 @@ func (w *censusWorld) touch() {
 }
 
 // belong gives an object an owner in its namespace, or takes it.
-func (w *censusWorld) belong(o *thing) {
+func (w *upsyncWorld) belong(o *thing) {
 	var all []*thing
 	for _, k := range slices.Sorted(maps.Keys(w.cluster.objects)) {
 		if p := w.cluster.objects[k]; p.id.Namespace == o.id.Namespace && p.id != o.id && p.id.Namespace != "" {
@@ -218,7 +218,7 @@ func (w *censusWorld) belong(o *thing) {
 }
 
 // mark gives an object marks of another location, or of a part of them.
-func (w *censusWorld) mark(o *thing) {
+func (w *upsyncWorld) mark(o *thing) {
 	if w.rng.IntN(2) == 0 {
 		for p := range o.fields {
 			if strings.HasPrefix(p, "metadata/") {
@@ -239,8 +239,8 @@ func (w *censusWorld) mark(o *thing) {
 	set("annotations", v1alpha1.SourceNameAnnotation, o.id.Name)
 }
 
-// ask changes what is asked for.
-func (w *censusWorld) ask() {
+// changeRequests changes the upsync requests.
+func (w *upsyncWorld) changeRequests() {
 	some := func(all ...string) (few []string) {
 		for _, s := range all {
 			if w.rng.IntN(2) == 0 {
@@ -267,19 +267,19 @@ func (w *censusWorld) ask() {
 	})
 }
 
-// place has an object placed, or not any more, with what is asked for of those that it owns.
-func (w *censusWorld) place() {
+// place adds or removes a placed object, with its policy for associated objects.
+func (w *upsyncWorld) place() {
 	o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: []string{"root", "other"}[w.rng.IntN(2)]}}
 	if w.rng.IntN(5) == 0 {
 		w.cluster.mu.Lock()
-		at := w.cluster.objects[w.placing.At(o).String()]
+		object := w.cluster.objects[w.placing.At(o).String()]
 		w.cluster.mu.Unlock()
-		if at == nil || w.yields[o.Path()] != "" {
+		if object == nil || w.yields[o.Path()] != "" {
 			return
 		}
-		w.tell("yield %s, %s", o.Path(), at.uid)
+		w.tell("yield %s, %s", o.Path(), object.uid)
 		delete(w.putting, o.Path())
-		w.yields[o.Path()] = at.uid
+		w.yields[o.Path()] = object.uid
 		w.Write(wire.Frame{Hold: &wire.Hold{Key: o.Path(), UID: "uid-" + o.Name, Digest: digest("yield"), Reason: v1alpha1.ReasonUpsynced, Error: "it is asked for"}})
 		return
 	}
@@ -300,7 +300,7 @@ func (w *censusWorld) place() {
 }
 
 // definition makes or removes that of widgets.
-func (w *censusWorld) definition() {
+func (w *upsyncWorld) definition() {
 	c := w.cluster
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -316,8 +316,8 @@ func (w *censusWorld) definition() {
 	c.wake()
 }
 
-// settle ends all trouble, and waits until the hub has what it is to have.
-func (w *censusWorld) settle() error {
+// awaitSettled ends all faults, and waits until the hub has the expected reports.
+func (w *upsyncWorld) awaitSettled() error {
 	w.cluster.mu.Lock()
 	w.cluster.weather = weather{}
 	clear(w.cluster.closed)

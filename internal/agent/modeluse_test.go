@@ -21,35 +21,35 @@ func TestModelUse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, 1, dir)
 		defer w.stop(true)
-		settled := func(what string) {
+		expectSettled := func(what string) {
 			t.Helper()
-			if err := w.settle(true); err != nil {
+			if err := w.awaitSettled(true); err != nil {
 				t.Fatalf("%s: %v", what, err)
 			}
 		}
 		const recreate = 24
 		widget := identities[7]
 		w.edit(widgetsCRD, recreate, 8)
-		settled("defined")
+		expectSettled("defined")
 		before := w.cluster.objects[widgetsCRD.String()].uid
 		w.edit(widget, 7, 7)
-		settled("refused")
+		expectSettled("refused")
 		w.edit(widgetsCRD, recreate, 1)
-		settled("defined otherwise")
+		expectSettled("defined otherwise")
 		if now := w.cluster.objects[widgetsCRD.String()].uid; now == before {
 			t.Error("the definition is the same object")
 		}
 		w.drop(widgetsCRD, 0, 1)
-		settled("not defined any more")
+		expectSettled("not defined any more")
 		if w.cluster.objects[widgetsCRD.String()] != nil {
 			t.Error("the definition is still there")
 		}
 	})
 }
 
-// TestModelInUse has somebody put something into a namespace, or make something of a
-// definition, that is then no longer assigned: it stays until that is gone, unless it
-// goes with something else in there.
+// TestModelInUse creates an object in a namespace, or of a definition, that is then no longer
+// assigned: the namespace or definition stays until the object is deleted, unless that is removed
+// with another object in there.
 func TestModelInUse(t *testing.T) {
 	const ours = "paris.11111111"
 	text := func(s string) *string { s = `"` + s + `"`; return &s }
@@ -64,7 +64,7 @@ func TestModelInUse(t *testing.T) {
 	}
 	restored := maps.Clone(copied) // marks and all but managed fields
 	restored[fieldPath("metadata", "annotations", v1alpha1.SourceNameAnnotation)] = text("w")
-	by := func(kind, name string) ownership.OwnerReference {
+	ownedBy := func(kind, name string) ownership.OwnerReference {
 		return ownership.OwnerReference{APIVersion: "v1", Kind: kind, Name: name, UID: "uid-none", Controller: true}
 	}
 	configMap := func(name string) key.Identity {
@@ -73,24 +73,24 @@ func TestModelInUse(t *testing.T) {
 		return id
 	}
 	for _, c := range []struct {
-		name   string
-		of     key.Identity // what is no longer assigned
-		theirs key.Identity
-		fields map[string]*string
-		owner  ownership.OwnerReference
+		name       string
+		unassigned key.Identity // what is no longer assigned
+		theirs     key.Identity
+		fields     map[string]*string
+		owner      ownership.OwnerReference
 		// of the owner, if it is there
 		owns key.Identity
-		// goes says that it goes with its owner, or because that is gone.
-		goes bool
+		// removed reports whether the object is removed with its owner, or because the owner is gone.
+		removed bool
 	}{
-		{name: "plain", of: identities[0], theirs: configMap("theirs"), fields: plain},
-		{name: "owned by something of the cluster", of: identities[0], theirs: configMap("theirs"), fields: plain, owner: by("Namespace", "b"), owns: key.Identity{Resource: key.Namespaces, Name: "b"}},
-		{name: "owned by what is gone", of: identities[0], theirs: configMap("theirs"), fields: plain, owner: by("ConfigMap", "none"), goes: true},
-		{name: "owned by one of ours inside", of: identities[0], theirs: configMap("theirs"), fields: plain, owner: by("ConfigMap", "x"), owns: identities[2], goes: true},
-		{name: "of the definition", of: widgetsCRD, theirs: identities[7], fields: plain},
-		{name: "of the definition, owned", of: widgetsCRD, theirs: identities[7], fields: plain, owner: by("Namespace", "b"), owns: key.Identity{Resource: key.Namespaces, Name: "b"}},
-		{name: "copied labels", of: widgetsCRD, theirs: identities[7], fields: copied},
-		{name: "restored", of: widgetsCRD, theirs: identities[7], fields: restored},
+		{name: "plain", unassigned: identities[0], theirs: configMap("theirs"), fields: plain},
+		{name: "owned by something of the cluster", unassigned: identities[0], theirs: configMap("theirs"), fields: plain, owner: ownedBy("Namespace", "b"), owns: key.Identity{Resource: key.Namespaces, Name: "b"}},
+		{name: "owned by what is gone", unassigned: identities[0], theirs: configMap("theirs"), fields: plain, owner: ownedBy("ConfigMap", "none"), removed: true},
+		{name: "owned by one of ours inside", unassigned: identities[0], theirs: configMap("theirs"), fields: plain, owner: ownedBy("ConfigMap", "x"), owns: identities[2], removed: true},
+		{name: "of the definition", unassigned: widgetsCRD, theirs: identities[7], fields: plain},
+		{name: "of the definition, owned", unassigned: widgetsCRD, theirs: identities[7], fields: plain, owner: ownedBy("Namespace", "b"), owns: key.Identity{Resource: key.Namespaces, Name: "b"}},
+		{name: "copied labels", unassigned: widgetsCRD, theirs: identities[7], fields: copied},
+		{name: "restored", unassigned: widgetsCRD, theirs: identities[7], fields: restored},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -101,7 +101,7 @@ func TestModelInUse(t *testing.T) {
 					w.edit(id, 8, 1)
 				}
 				<-time.After(20 * time.Second)
-				w.at(func(cl *cluster) {
+				w.onCluster(func(cl *cluster) {
 					n := (&thing{id: c.theirs, kind: servedKind(c.theirs.Resource).kind, foreign: true}).edit("kubectl", c.fields)
 					if c.owner.Kind != "" {
 						n.controlled, n.controller = true, c.owner
@@ -112,18 +112,18 @@ func TestModelInUse(t *testing.T) {
 					cl.set(c.theirs.String(), n)
 				})
 				w.drop(identities[2], 0, 1)
-				w.drop(c.of, 0, 1)
+				w.drop(c.unassigned, 0, 1)
 				<-time.After(5 * time.Minute)
-				if there := w.there(c.of) != ""; there == c.goes {
+				if there := w.there(c.unassigned) != ""; there == c.removed {
 					t.Fatalf("it is there: %v; %v", there, w.reportsOf())
 				}
-				w.at(func(cl *cluster) {
+				w.onCluster(func(cl *cluster) {
 					if cl.objects[c.theirs.String()] != nil {
 						cl.remove(c.theirs.String())
 					}
 				})
 				<-time.After(3 * time.Minute)
-				if w.there(c.of) != "" {
+				if w.there(c.unassigned) != "" {
 					t.Errorf("it is not used any more, and there; %v", w.reportsOf())
 				}
 				if len(w.bad) > 0 {
@@ -146,7 +146,7 @@ func TestModelUseUnknown(t *testing.T) {
 			w.edit(id, 8, 1)
 		}
 		<-time.After(20 * time.Second)
-		w.at(func(cl *cluster) {
+		w.onCluster(func(cl *cluster) {
 			cl.closed[jobs] = true
 			d := cl.objects[widgetsCRD.String()].copy()
 			d.mute = true
@@ -155,19 +155,19 @@ func TestModelUseUnknown(t *testing.T) {
 		for _, id := range []key.Identity{identities[0], widgetsCRD} {
 			w.drop(id, 0, 1)
 		}
-		w.at(func(cl *cluster) { cl.stale = "batch" })
+		w.onCluster(func(cl *cluster) { cl.stale = "batch" })
 		<-time.After(5 * time.Minute)
 		if r := w.reportsOf()["s/"+identities[0].String()]; w.there(identities[0]) == "" || !strings.Contains(r.Message, kubeclient.ErrStale.Error()) {
 			t.Errorf("%+v", r)
 		}
-		w.at(func(cl *cluster) { cl.stale = "" })
+		w.onCluster(func(cl *cluster) { cl.stale = "" })
 		<-time.After(5 * time.Minute)
-		for id, says := range map[key.Identity]string{identities[0]: "batch/jobs can't be found out", widgetsCRD: "it serves no version"} {
-			if r := w.reportsOf()["s/"+id.String()]; w.there(id) == "" || r.State != wire.Orphaned || r.Reason != "InUse" || !strings.Contains(r.Message, says) {
+		for id, message := range map[key.Identity]string{identities[0]: "batch/jobs can't be found out", widgetsCRD: "it serves no version"} {
+			if r := w.reportsOf()["s/"+id.String()]; w.there(id) == "" || r.State != wire.Orphaned || r.Reason != "InUse" || !strings.Contains(r.Message, message) {
 				t.Errorf("%s: the report is %+v", id, r)
 			}
 		}
-		w.at(func(cl *cluster) {
+		w.onCluster(func(cl *cluster) {
 			cl.closed[jobs] = false
 			d := cl.objects[widgetsCRD.String()].copy()
 			d.mute = false
@@ -194,7 +194,7 @@ func TestModelUncollected(t *testing.T) {
 		defer w.stop(true)
 		w.edit(identities[0], 8, 1)
 		<-time.After(20 * time.Second)
-		w.at(func(cl *cluster) {
+		w.onCluster(func(cl *cluster) {
 			cl.littered = true
 			n := (&thing{id: identities[3], kind: "ConfigMap", foreign: true, controlled: true}).edit("kubectl", map[string]*string{})
 			n.controller = ownership.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "none", UID: "uid-none", Controller: true}
@@ -222,7 +222,7 @@ func TestModelInUseIsQuiet(t *testing.T) {
 		defer w.stop(true)
 		w.edit(identities[0], 8, 1)
 		<-time.After(20 * time.Second)
-		w.at(func(cl *cluster) {
+		w.onCluster(func(cl *cluster) {
 			n := (&thing{id: identities[3], kind: "ConfigMap", foreign: true}).edit("kubectl", map[string]*string{})
 			cl.set(identities[3].String(), n)
 		})
@@ -232,8 +232,8 @@ func TestModelInUseIsQuiet(t *testing.T) {
 			t.Fatalf("the report is %+v", r)
 		}
 		count := func() (gets, lists int) {
-			w.at(func(cl *cluster) {
-				gets = cl.asked[identities[0]]
+			w.onCluster(func(cl *cluster) {
+				gets = cl.requests[identities[0]]
 				for _, n := range cl.lists {
 					lists += n
 				}

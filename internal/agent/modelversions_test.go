@@ -19,16 +19,16 @@ func TestModelVersions(t *testing.T) {
 		name string
 		// ends has the version end, and starts the agent if it does not run then.
 		ends func(w *world)
-		// untouched says that nobody changes the object meanwhile.
+		// untouched reports whether the object does not change meanwhile.
 		untouched bool
 	}{
-		{name: "while it runs", ends: func(w *world) { w.at(func(c *cluster) { c.serveIn("v2") }) }},
+		{name: "while it runs", ends: func(w *world) { w.onCluster(func(c *cluster) { c.serveIn("v2") }) }},
 		{name: "while it runs, and no object changes", untouched: true, ends: func(w *world) {
-			w.at(func(c *cluster) { c.version = "v2"; c.epoch++; c.wake() })
+			w.onCluster(func(c *cluster) { c.version = "v2"; c.epoch++; c.wake() })
 		}},
 		{name: "while it is down", ends: func(w *world) {
 			dir := w.stop(false)
-			w.at(func(c *cluster) { c.serveIn("v2") })
+			w.onCluster(func(c *cluster) { c.serveIn("v2") })
 			w.start(dir)
 		}},
 		{name: "with the store lost", ends: func(w *world) {
@@ -45,11 +45,11 @@ func TestModelVersions(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					w := newWorld(t, 1, dir)
 					defer func() { w.stop(true) }()
-					w.at(func(cl *cluster) {
+					w.onCluster(func(cl *cluster) {
 						cl.set(widgetsCRD.String(), &thing{id: widgetsCRD, kind: "CustomResourceDefinition", foreign: true})
 					})
 					w.edit(widget, 8, 1)
-					if err := w.settle(true); err != nil {
+					if err := w.awaitSettled(true); err != nil {
 						t.Fatal(err)
 					}
 					uid := w.there(widget)
@@ -64,7 +64,7 @@ func TestModelVersions(t *testing.T) {
 					}
 					switch how {
 					case "served again":
-						w.at(func(c *cluster) { c.version = "v1"; c.epoch++; c.wake() })
+						w.onCluster(func(c *cluster) { c.version = "v1"; c.epoch++; c.wake() })
 						<-time.After(3 * time.Minute)
 						if now := report(w); now.State != wire.Applied || now.Reason != "" || w.there(widget) != uid {
 							t.Errorf("it is %+v", now)

@@ -139,10 +139,10 @@ func (w *watchBody) next() error {
 		case before:
 			kind = "DELETED"
 			if h.after != nil { // as it was, at the revision of the change
-				was := *h.before
-				was.revision = h.revision
-				was.json = was.encode()
-				o = &was
+				previous := *h.before
+				previous.revision = h.revision
+				previous.json = previous.encode()
+				o = &previous
 			}
 		default:
 			continue

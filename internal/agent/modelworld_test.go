@@ -48,11 +48,11 @@ type world struct {
 	outdone atomic.Bool
 	older   string
 
-	// What follows is guarded by the cluster's lock.
+	// The following fields are guarded by the cluster's lock.
 
-	// sources are all renderings there ever were, by digest, and puts all puts, by leaf.
+	// sources are all renderings there ever were, by digest, and allPuts all puts, by leaf.
 	sources map[wire.Sum]map[string]string
-	puts    map[wire.Sum]*wire.Put
+	allPuts map[wire.Sum]*wire.Put
 	// allowed are the leaves that may be applied of a key, gone are keys that the
 	// location need not have; both since the last time that all was settled.
 	allowed map[string]map[wire.Sum]bool
@@ -64,10 +64,10 @@ type world struct {
 	known map[string]bool
 	// believed is the desired content at the last settled time.
 	believed map[string]store.Want
-	// forgot says that the memory of what is to be orphaned may be lost.
+	// forgot reports whether the agent may have lost which objects it must orphan.
 	forgot bool
-	// lost says that the store was lost once, and with it perhaps what neither
-	// desired content nor reports tell.
+	// lost reports whether the store was lost once, and with it data that neither the
+	// desired objects nor the reports contain.
 	lost bool
 	// logs are the logs that the agent may follow, since the last settled time.
 	logs []timeline
@@ -86,7 +86,7 @@ func newWorldOf(t *testing.T, seed int, dir string, p key.Placing) *world {
 		places: placesOf(p), t: t, dir: dir,
 		hub:     newCenter(rand.New(rand.NewPCG(uint64(seed), 2))),
 		cluster: newCluster(rand.New(rand.NewPCG(uint64(seed), 3))),
-		sources: map[wire.Sum]map[string]string{}, puts: map[wire.Sum]*wire.Put{},
+		sources: map[wire.Sum]map[string]string{}, allPuts: map[wire.Sum]*wire.Put{},
 		allowed: map[string]map[wire.Sum]bool{}, gone: map[string]bool{}, believed: map[string]store.Want{},
 		known: map[string]bool{},
 	}
@@ -94,9 +94,9 @@ func newWorldOf(t *testing.T, seed int, dir string, p key.Placing) *world {
 	if seed%2 == 1 {
 		w.secret = []byte("a key from outside of the volume")
 	}
-	w.cluster.judge = w.judge
+	w.cluster.checkChange = w.checkChange
 	w.start(filepath.Join(dir, "0"))
-	w.hub.wrote, w.hub.confirmed, w.hub.took = w.note, w.confirmed, w.noteReport
+	w.hub.wrote, w.hub.confirmed, w.hub.took = w.recordHubState, w.confirmed, w.noteReport
 	w.logNow(true)
 	return w
 }

@@ -22,15 +22,15 @@ import (
 // done notes a change that the agent makes.
 func (l *lifeline) done(verb string, before, after *thing) {
 	l.writes++
-	of := before
-	if of == nil {
-		of = after
+	changed := before
+	if changed == nil {
+		changed = after
 	}
-	l.wrote = append(l.wrote, fmt.Sprintf("%s of %s at %s", verb, of.id, time.Now().Format(time.TimeOnly)))
+	l.wrote = append(l.wrote, fmt.Sprintf("%s of %s at %s", verb, changed.id, time.Now().Format(time.TimeOnly)))
 	if l.witness != nil {
 		l.witness(verb, before, after)
 	}
-	l.judge(verb, before, after)
+	l.checkChange(verb, before, after)
 	if l.last--; l.last == 0 {
 		l.dead.Store(true)
 		l.die()
@@ -134,7 +134,7 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 	}
 	next := now.apply(owner{q.Get("fieldManager"), "Apply"}, flatten(b))
 	if added := fieldPath("data", "admitted"); next.fields[added] == "" && id.Resource.Resource == "configmaps" {
-		next.fields[added] = `"by the cluster"` // which nobody owns
+		next.fields[added] = `"by the cluster"` // without a field owner
 	}
 	if err := valid(now, next); err != nil {
 		return failed(err)
@@ -149,7 +149,7 @@ func (l *lifeline) patchApply(id key.Identity, q url.Values, body []byte) *http.
 	}
 	l.done("apply", before, next)
 	if v := fieldPath("data", "v"); l.weather.paints && next.fields[v] != "" {
-		next.fields[v] = `"painted"` // who owns it does not tell
+		next.fields[v] = `"painted"` // the field owner stays the same
 	}
 	if v := fieldPath("data", "fixed"); l.weather.fixes && next.fields[v] != "" {
 		next.fields[v] = `"painted"`
@@ -219,7 +219,7 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 			change[fieldPath("metadata", kind, name)] = v
 		}
 	}
-	if verb == "mark" && len(b.Metadata.ManagedFields) > 0 { // both: who owns what, and then the change
+	if verb == "mark" && len(b.Metadata.ManagedFields) > 0 { // both: the field owners, and then the change
 		verb, now = "take over", now.copy()
 	}
 	next := now.edit(q.Get("fieldManager"), change)
@@ -242,7 +242,7 @@ func (l *lifeline) patchMeta(now *thing, q url.Values, body []byte) *http.Respon
 		owned.owners = owners
 		owners = owned.edit(q.Get("fieldManager"), change).owners
 	}
-	for m, paths := range owners { // what is not there any more is owned by nobody
+	for m, paths := range owners { // a removed field has no owner
 		for p := range paths {
 			if _, ok := next.fields[p]; !ok {
 				delete(paths, p)

@@ -13,7 +13,7 @@ import (
 
 // pairOf is the pair that an object names, and how many writes there were.
 func (w *world) pairOf(id key.Identity) (p ownership.Pair, writes int) {
-	w.at(func(c *cluster) {
+	w.onCluster(func(c *cluster) {
 		if o := c.objects[id.String()]; o != nil {
 			p = ownership.ParsePair(o.meta("annotations", v1alpha1.LogAnnotation))
 		}

@@ -46,14 +46,14 @@ func TestModelSettingsWait(t *testing.T) {
 					p.hub.mu.Unlock()
 				}
 				<-time.After(5 * time.Minute)
-				p.has("restored", map[key.Identity]string{before: "1", after: "2"})
+				p.expectValues("restored", map[key.Identity]string{before: "1", after: "2"})
 				m := p.agent.store.Meta()
 				if m.Settings.Purge || m.Settings.PruneMaxPercent > 30 || !lost && m.Settings.Halt == "" {
 					t.Errorf("%+v is followed", m.Settings)
 				}
 				p.accept()
 				<-time.After(20 * time.Minute)
-				p.has("accepted", map[key.Identity]string{before: "", after: ""})
+				p.expectValues("accepted", map[key.Identity]string{before: "", after: ""})
 				if m := p.agent.store.Meta(); !m.Settings.Purge || m.Settings.Halt != "" || m.Fresh {
 					t.Errorf("%+v is followed after the acceptance", m.Settings)
 				}

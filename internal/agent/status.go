@@ -88,7 +88,7 @@ type Status struct {
 	// agent impersonates for them.
 	Kinds []KindInUse `json:"kinds,omitempty"`
 	// Seen are the kinds of which the agent reads objects that no Placement put there, for upsync
-	// or for associated objects; Upsync has their errors, nil if there are none.
+	// or for associated objects; Upsync has exceeded limits and unreadable kinds, nil if there are none.
 	Seen   []SeenKind       `json:"seen,omitempty"`
 	Upsync *wire.SeesStatus `json:"sees,omitempty"`
 	// Leftovers are the first few objects that remain though they are not desired.
