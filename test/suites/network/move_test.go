@@ -163,7 +163,7 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	rotate("switch", "--force")
 	rotate("finish", "--force")
 	a.Start()
-	s.says(a, "start the agent with a new join token, which is made by: orrery location token NAME")
+	s.says(a, "start the agent with a new join token, created with: orrery location token NAME")
 	if !strings.Contains(a.Stderr(), "level=ERROR") {
 		t.Error("the agent's log does not say that it can't help itself")
 	}

@@ -30,7 +30,7 @@ func TestProxy(t *testing.T) {
 		a.Within(n)
 		a.Setenv("HTTPS_PROXY="+with(wrong), "NO_PROXY="+n.ClusterSide)
 	}, "--kubeconfig", kubeconfig)
-	s.says(a, "refuses the user and password that it was given (407")
+	s.says(a, "rejects the user and password (407")
 	a.Stop()
 	a.Setenv("HTTPS_PROXY=" + with("%zz"+right))
 	a.Start()
