@@ -48,12 +48,8 @@ func (c *Controllers) bindings() *controller {
 		}
 		return err
 	}
-	rows := inAllSpaces(key.APIBindings)
-	all = c.controller("apibindings", reconcile,
-		c.follow(source{table.ResourceTopic(key.APIBindings), rows, c.besides}),
-		c.follow(source{table.ResourceTopic(key.APIExports), rows, c.exporting}),
-		c.follow(source{table.ResourceTopic(key.CRDs), rows, c.exporting}),
-		c.follow(source{table.PrefixTopic(key.ResourcePrefix(key.Root, key.Spaces)), rows, c.exporting}))
+	topics := append(resourceTopics(key.APIBindings, key.APIExports, key.CRDs), table.PrefixTopic(key.ResourcePrefix(key.Root, key.Spaces)))
+	all = c.controller("apibindings", reconcile, c.follow(source{topics, inAllSpaces(key.APIBindings), c.exporting}))
 	return all
 }
 
@@ -67,15 +63,15 @@ func (c *Controllers) besides(ch table.Change) []string {
 	return bindingsIn(c.config.Table.Snapshot(), s)
 }
 
-// exporting returns the bindings that a change of an APIExport, a CRD or a provider's Space may
-// affect.
+// exporting returns the bindings that a change of an APIBinding, an APIExport, a CRD or a
+// provider's Space may affect.
 func (c *Controllers) exporting(ch table.Change) []string {
 	s, r, _, ok := key.Split(ch.Row().Key)
 	switch {
 	case !ok:
 		return nil
-	case r == key.APIBindings: // an existing binding
-		return byKey(ch)
+	case r == key.APIBindings:
+		return c.besides(ch)
 	case r == key.Spaces:
 		o, err := key.ParseObject(ch.Row().Key)
 		if err != nil || sameSpace(ch) {

@@ -114,16 +114,19 @@ const (
 	errLater = againError(time.Second)
 )
 
-// source is a topic of the table, and a function that returns the keys to enqueue for a change.
+// source selects the rows of the table that a controller depends on.
 type source struct {
-	topic table.Topic
-	// rows calls fn for the existing rows.
-	rows  func(s *table.Snapshot, fn func(*table.Row) bool)
+	topics []table.Topic
+	// rows calls fn for rows from which names returns the keys of all objects that may need a
+	// reconcile. The watch calls it at the start, and again whenever it may have missed changes of
+	// any topic, so it must not depend on rows that a missed change may have deleted.
+	rows func(s *table.Snapshot, fn func(*table.Row) bool)
+	// names returns the keys to enqueue for a change. Prev is nil for an existing row.
 	names func(table.Change) []string
 }
 
-// follow returns the watch of a source. If the subscription falls out of the window, or the table
-// is reloaded, perhaps at a lower revision, it starts over. So no change is missed.
+// follow returns the watch of a source. If the subscription falls out of a window, or the table is
+// reloaded, perhaps at a lower revision, it lists the rows again. So no change is missed.
 func (c *Controllers) follow(s source) watch {
 	return func(ctx context.Context, enqueue func([]string)) error {
 		for {
@@ -132,7 +135,7 @@ func (c *Controllers) follow(s source) watch {
 				enqueue(s.names(table.Change{Cur: row}))
 				return true
 			})
-			sub, err := c.config.Table.Subscribe(snapshot.Rev, nil, s.topic)
+			sub, err := c.config.Table.Subscribe(snapshot.Rev, nil, s.topics...)
 			if err == nil {
 				err = s.poll(ctx, sub, enqueue)
 				sub.Close()

@@ -8,8 +8,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-func below(prefix string) func(*table.Snapshot, func(*table.Row) bool) {
-	return func(s *table.Snapshot, fn func(*table.Row) bool) { s.Ascend(prefix, fn) }
+// below visits the rows below some prefixes.
+func below(prefixes ...string) func(*table.Snapshot, func(*table.Row) bool) {
+	return func(s *table.Snapshot, fn func(*table.Row) bool) {
+		for _, prefix := range prefixes {
+			s.Ascend(prefix, fn)
+		}
+	}
+}
+
+// prefixTopics returns the topics of all keys below some prefixes.
+func prefixTopics(prefixes ...string) (topics []table.Topic) {
+	for _, prefix := range prefixes {
+		topics = append(topics, table.PrefixTopic(prefix))
+	}
+	return topics
+}
+
+// resourceTopics returns the topics of all objects of some resources.
+func resourceTopics(resources ...key.Resource) (topics []table.Topic) {
+	for _, r := range resources {
+		topics = append(topics, table.ResourceTopic(r))
+	}
+	return topics
 }
 
 // inAllSpaces visits the rows of a resource in all spaces.
@@ -42,13 +63,13 @@ func deletingByKey(ch table.Change) []string {
 // namespaces empties namespaces that are being deleted.
 func (c *Controllers) namespaces() *controller {
 	return c.controller("namespaces", c.finish(c.config.Spaces.FinishNamespace),
-		c.follow(source{table.ResourceTopic(key.Namespaces), inAllSpaces(key.Namespaces), deletingByKey}))
+		c.follow(source{resourceTopics(key.Namespaces), inAllSpaces(key.Namespaces), deletingByKey}))
 }
 
 // crds deletes the objects of CRDs that are being deleted.
 func (c *Controllers) crds() *controller {
 	return c.controller("customresourcedefinitions", c.finish(c.config.Spaces.FinishCRD),
-		c.follow(source{table.ResourceTopic(key.CRDs), inAllSpaces(key.CRDs), deletingByKey}))
+		c.follow(source{resourceTopics(key.CRDs), inAllSpaces(key.CRDs), deletingByKey}))
 }
 
 // pods completes deletions of Pods that stopped between their two steps.
@@ -60,7 +81,7 @@ func (c *Controllers) pods() *controller {
 		}
 		return progressed(c.config.Spaces.FinishPod(ctx, o))
 	}
-	return c.controller("pods", reconcile, c.follow(source{table.ResourceTopic(write.Pods), inAllSpaces(write.Pods), func(ch table.Change) []string {
+	return c.controller("pods", reconcile, c.follow(source{resourceTopics(write.Pods), inAllSpaces(write.Pods), func(ch table.Change) []string {
 		if !write.LeftBehind(ch.Cur) {
 			return nil
 		}
@@ -80,8 +101,7 @@ func (c *Controllers) names() *controller {
 		return []string{string(s)}
 	}
 	return c.controller("names", assignNames,
-		c.follow(source{table.ResourceTopic(key.CRDs), inAllSpaces(key.CRDs), letGo}),
-		c.follow(source{table.ResourceTopic(key.APIBindings), inAllSpaces(key.CRDs), letGo}))
+		c.follow(source{resourceTopics(key.CRDs, key.APIBindings), inAllSpaces(key.CRDs), letGo}))
 }
 
 // finish returns a reconcile function that calls end for the next step of a deletion.

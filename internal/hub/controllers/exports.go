@@ -22,18 +22,24 @@ const exportPace = time.Second
 // exported writes the status of APIExports: whether all resources are defined, and how many spaces
 // have bound them.
 func (c *Controllers) exported() *controller {
-	exports := inAllSpaces(key.APIExports)
 	return c.controller("apiexports", c.paced(c.reconcileExport),
-		c.follow(source{table.ResourceTopic(key.APIExports), exports, byKey}),
-		c.follow(source{table.ResourceTopic(key.APIBindings), exports, byExport}),
-		c.follow(source{table.ResourceTopic(key.CRDs), exports, c.besidesCRD(key.APIExports)}))
+		c.follow(source{resourceTopics(key.APIExports, key.APIBindings, key.CRDs), inAllSpaces(key.APIExports), c.concernedExports}))
+}
+
+// concernedExports enqueues the APIExports that a change of one, of an APIBinding or of a CRD may
+// affect.
+func (c *Controllers) concernedExports(ch table.Change) []string {
+	switch s, r, _, _ := key.Split(ch.Row().Key); r {
+	case key.APIBindings:
+		return byExport(ch)
+	case key.CRDs:
+		return c.besidesCRD(s, key.APIExports)
+	}
+	return byKey(ch)
 }
 
 // byExport enqueues the export of a changed APIBinding.
 func byExport(ch table.Change) (keys []string) {
-	if _, r, _, ok := key.Split(ch.Row().Key); !ok || r != key.APIBindings {
-		return byKey(ch) // an existing APIExport
-	}
 	for _, row := range []*table.Row{ch.Prev, ch.Cur} {
 		if b := binding.Read(row); b != nil && !slices.Contains(keys, b.ExportKey()) {
 			keys = append(keys, b.ExportKey())
@@ -42,20 +48,13 @@ func byExport(ch table.Change) (keys []string) {
 	return keys
 }
 
-// besidesCRD enqueues, for a changed CRD, the objects of a resource in its space, and other objects
-// by their own key.
-func (c *Controllers) besidesCRD(r key.Resource) func(table.Change) []string {
-	return func(ch table.Change) (keys []string) {
-		s, resource, _, ok := key.Split(ch.Row().Key)
-		if !ok || resource != key.CRDs {
-			return byKey(ch)
-		}
-		c.config.Table.Snapshot().Ascend(key.ResourcePrefix(s, r), func(row *table.Row) bool {
-			keys = append(keys, row.Key)
-			return true
-		})
-		return keys
-	}
+// besidesCRD returns the objects of a resource in the space of a changed CRD.
+func (c *Controllers) besidesCRD(s key.Space, r key.Resource) (keys []string) {
+	c.config.Table.Snapshot().Ascend(key.ResourcePrefix(s, r), func(row *table.Row) bool {
+		keys = append(keys, row.Key)
+		return true
+	})
+	return keys
 }
 
 // paced limits the rate of reconciles of a key: the next one runs after the time that the last one

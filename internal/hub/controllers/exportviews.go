@@ -29,18 +29,27 @@ const (
 
 // sliced writes the status of APIExportViews: their slices, with URLs and numbers of objects.
 func (c *Controllers) sliced() *controller {
-	views := inAllSpaces(key.APIExportViews)
 	return c.controller("apiexportviews", c.paced(c.reconcileExportView), c.config.ChangedViews.watch,
-		c.follow(source{table.ResourceTopic(key.APIExportViews), views, byKey}),
-		c.follow(source{table.ResourceTopic(key.APIExports), views, c.ofExport}),
-		c.follow(source{table.ResourceTopic(key.CRDs), views, c.besidesCRD(key.APIExportViews)}))
+		c.follow(source{resourceTopics(key.APIExportViews, key.APIExports, key.CRDs), inAllSpaces(key.APIExportViews), c.concernedViews}))
+}
+
+// concernedViews enqueues the APIExportViews that a change of one, of an APIExport or of a CRD may
+// affect.
+func (c *Controllers) concernedViews(ch table.Change) []string {
+	switch s, r, _, _ := key.Split(ch.Row().Key); r {
+	case key.APIExports:
+		return c.ofExport(ch)
+	case key.CRDs:
+		return c.besidesCRD(s, key.APIExportViews)
+	}
+	return byKey(ch)
 }
 
 // ofExport enqueues the views of a changed APIExport.
 func (c *Controllers) ofExport(ch table.Change) (keys []string) {
 	o, err := key.ParseObject(ch.Row().Key)
-	if err != nil || o.Resource != key.APIExports {
-		return byKey(ch) // an existing view
+	if err != nil {
+		return nil
 	}
 	if ch.Prev != nil && ch.Cur != nil && ch.Prev.Meta.Generation == ch.Cur.Meta.Generation && acts(ch.Prev) == acts(ch.Cur) {
 		return nil // only its status has changed

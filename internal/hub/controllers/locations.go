@@ -19,13 +19,8 @@ import (
 
 // locations updates the status of Locations, and deletes the data of deleted ones.
 func (c *Controllers) locations() *controller {
-	var watches []watch
-	for _, prefix := range []string{
-		key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.AgentStatuses.Prefix(),
-	} {
-		watches = append(watches, c.follow(source{table.PrefixTopic(prefix), below(prefix), byLocation}))
-	}
-	return c.controller("locations", c.reconcileLocation, watches...)
+	prefixes := []string{key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.AgentStatuses.Prefix()}
+	return c.controller("locations", c.reconcileLocation, c.follow(source{prefixTopics(prefixes...), below(prefixes...), byLocation}))
 }
 
 // byLocation enqueues the location of a change.

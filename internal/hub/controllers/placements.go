@@ -45,7 +45,7 @@ func (c *Controllers) policies() *controller {
 		return c.reconcilePlacement(ctx, k)
 	}
 	return c.controller("policies", reconcile, c.watchCounts,
-		c.follow(source{table.ResourceTopic(key.Customizers), inAllSpaces(key.Customizers), byKey}))
+		c.follow(source{resourceTopics(key.Customizers), inAllSpaces(key.Customizers), byKey}))
 }
 
 // Count updates the progress of Placements and locations until the context ends. Each hub runs it,

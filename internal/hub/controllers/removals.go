@@ -19,15 +19,16 @@ import (
 // removals completes the deletion of objects that wait until their locations have removed them.
 func (c *Controllers) removals() *controller {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
-	none := func(*table.Snapshot, func(*table.Row) bool) {}
 	return c.controller("removals", c.reconcileRemoval,
-		c.follow(source{table.PrefixTopic(objects), below(objects), func(ch table.Change) []string {
-			if !write.KeptUntilRemoved(ch.Cur) {
-				return nil
+		c.follow(source{prefixTopics(objects, reports), below(objects), func(ch table.Change) []string {
+			switch {
+			case key.ClassOf(ch.Row().Key) == key.Reports:
+				return byReportedRemoval(ch)
+			case write.KeptUntilRemoved(ch.Cur):
+				return byKey(ch)
 			}
-			return byKey(ch)
-		}}),
-		c.follow(source{table.PrefixTopic(reports), none, byReportedRemoval}))
+			return nil
+		}}))
 }
 
 // byReportedRemoval enqueues the object of a report that may end its removal at a location.

@@ -32,26 +32,39 @@ type returner struct {
 // no policy requests them any more.
 func (c *Controllers) returned() *controller {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
-	spaces, locations := key.ResourcePrefix(key.Root, key.Spaces), key.ResourcePrefix(key.Root, key.Locations)
 	r := &returner{Controllers: c, costLimiter: newCostLimiter(c.config.Now)}
 	one := c.controller("returned status", r.paced,
-		c.follow(source{table.PrefixTopic(reports), below(reports), func(ch table.Change) []string {
-			r, err := key.ParseReport(ch.Row().Key)
-			if err != nil || r.Origin != key.Placed {
-				return nil
-			}
-			return []string{r.Object.Key()}
-		}}),
-		c.follow(source{table.PrefixTopic(objects), below(objects), func(ch table.Change) []string {
-			if !returnsStatus(ch.Cur) && !returnsStatus(ch.Prev) && (ch.Cur == nil || !isReturned(ch.Cur)) {
-				return nil
-			}
-			return byKey(ch)
-		}}),
-		c.follow(source{table.PrefixTopic(spaces), below(spaces), r.withOtherLimits}),
-		c.follow(source{table.PrefixTopic(locations), below(locations), r.atMovedLocation}))
+		c.follow(source{prefixTopics(reports, objects), below(reports, objects), r.concerned}))
 	one.workers = returners
 	return one
+}
+
+// concerned enqueues the objects whose returned status a change may affect.
+func (c *returner) concerned(ch table.Change) (keys []string) {
+	k := ch.Row().Key
+	if key.ClassOf(k) == key.Reports {
+		return byPlacedReport(ch)
+	}
+	if returnsStatus(ch.Cur) || returnsStatus(ch.Prev) || ch.Cur != nil && isReturned(ch.Cur) {
+		keys = byKey(ch)
+	}
+	switch s, r, _, _ := key.Split(k); {
+	case s != key.Root:
+	case r == key.Spaces:
+		keys = append(keys, c.withOtherLimits(ch)...)
+	case r == key.Locations:
+		keys = append(keys, c.atMovedLocation(ch)...)
+	}
+	return keys
+}
+
+// byPlacedReport enqueues the object of a report about a placed object.
+func byPlacedReport(ch table.Change) []string {
+	r, err := key.ParseReport(ch.Row().Key)
+	if err != nil || r.Origin != key.Placed {
+		return nil
+	}
+	return []string{r.Object.Key()}
 }
 
 // withOtherLimits enqueues the objects with an unreturned status in a space whose limits have
@@ -71,8 +84,8 @@ func (c *returner) withOtherLimits(ch table.Change) []string {
 // atMovedLocation enqueues the objects that a location reports when its reports become stale or
 // current.
 func (c *returner) atMovedLocation(ch table.Change) (all []string) {
-	if ch.Cur == nil || ch.Prev != nil && objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
-		return nil // after a reload, all objects are enqueued anyway
+	if ch.Cur == nil || ch.Prev == nil || objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
+		return nil // reports of an existing location are listed themselves
 	}
 	l, ok := key.LocationOf(ch.Row().Key)
 	if !ok {

@@ -9,14 +9,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
 // spaces creates the namespace of new spaces, sets their URL, and completes the deletion of spaces.
 func (c *Controllers) spaces() *controller {
 	prefix := key.ResourcePrefix(key.Root, key.Spaces)
-	return c.controller("spaces", c.reconcileSpace, c.follow(source{table.PrefixTopic(prefix), below(prefix), byKey}))
+	return c.controller("spaces", c.reconcileSpace, c.follow(source{prefixTopics(prefix), below(prefix), byKey}))
 }
 
 func (c *Controllers) reconcileSpace(ctx context.Context, k string) error {

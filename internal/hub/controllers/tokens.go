@@ -22,10 +22,13 @@ const (
 // were created from a token that no longer exists.
 func (c *Controllers) tokens() *controller {
 	all, spaces := key.Tokens.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
-	none := func(*table.Snapshot, func(*table.Row) bool) {}
 	return c.controller("tokens", c.reconcileToken,
-		c.follow(source{table.PrefixTopic(all), below(all), c.byToken}),
-		c.follow(source{table.PrefixTopic(spaces), none, c.byTokenOfSpace}))
+		c.follow(source{prefixTopics(all, spaces), below(all), func(ch table.Change) []string {
+			if key.ClassOf(ch.Row().Key) == key.Tokens {
+				return c.byToken(ch)
+			}
+			return c.byTokenOfSpace(ch)
+		}}))
 }
 
 // byToken enqueues a changed token. If it was deleted, it enqueues the tokens that were created

@@ -26,16 +26,22 @@ const removeStep = 99
 // upsyncReports removes the reports of upsynced and associated objects that no policy requests any
 // more, whether or not the agent is connected.
 func (c *Controllers) upsyncReports() *controller {
-	none := func(*table.Snapshot, func(*table.Row) bool) {}
-	locations := key.ResourcePrefix(key.Root, key.Locations)
+	topics := prefixTopics(key.Objects.Prefix(), key.Reports.Prefix()) // Locations are among the objects
 	return c.controller("born", c.reconcileUpsyncReports,
-		c.follow(source{table.PrefixTopic(locations), below(locations), byUpsyncs}),
-		c.follow(source{table.PrefixTopic(key.Objects.Prefix()), none, c.byAssociated}),
-		c.follow(source{table.PrefixTopic(key.Reports.Prefix()), none, c.byUnwanted}))
+		c.follow(source{topics, below(key.ResourcePrefix(key.Root, key.Locations)), func(ch table.Change) []string {
+			if key.ClassOf(ch.Row().Key) == key.Reports {
+				return c.byUnwanted(ch)
+			}
+			return append(c.byAssociated(ch), byUpsyncs(ch)...)
+		}}))
 }
 
-// byUpsyncs enqueues a Location whose upsync entries have changed.
+// byUpsyncs enqueues the location of a changed object, if it is a Location whose upsync entries have
+// changed.
 func byUpsyncs(ch table.Change) []string {
+	if s, r, _, _ := key.Split(ch.Row().Key); s != key.Root || r != key.Locations {
+		return nil
+	}
 	same := ch.Prev != nil && ch.Cur != nil && ch.Prev.CreateRev == ch.Cur.CreateRev && ch.Prev.Meta.Deleting == ch.Cur.Meta.Deleting
 	if same && placement.UpsyncsOf(ch.Prev).Equal(placement.UpsyncsOf(ch.Cur)) {
 		return nil
