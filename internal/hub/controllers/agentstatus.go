@@ -1,14 +1,9 @@
 package controllers
 
 import (
-	"fmt"
 	"regexp"
 
-	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -81,16 +76,6 @@ func pendingPrune(p *wire.PruneStatus, reportsFrom func(key.Space) bool) *v1alph
 	return out
 }
 
-// hasReportsFrom reports whether a location reports placed objects of a space. Objects with a pending
-// removal are reported, too.
-func (c *Controllers) hasReportsFrom(l key.Location, s key.Space) (found bool) {
-	c.config.Table.Snapshot().Ascend(key.OriginReports(l, s, key.Placed), func(*table.Row) bool {
-		found = true
-		return false
-	})
-	return found
-}
-
 func first(all []string) []string {
 	var some []string
 	for _, s := range all[:min(maxShown, len(all))] {
@@ -112,27 +97,3 @@ func named(all []string) []string {
 }
 
 func clip(s string) string { return wire.Clip(s, maxText) }
-
-// compatible sets the condition Compatible, unless an operator has set it. Without a session it
-// does not change.
-func (c *Controllers) compatible(all *[]metav1.Condition, row *table.Row, seen sighting) {
-	now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible)
-	if now != nil && now.Reason != v1alpha1.ReasonProtocol {
-		return
-	}
-	switch {
-	case seen.reported != nil && seen.reported.Refused != "":
-		c.condition(all, row, metav1.Condition{
-			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
-			Message: fmt.Sprintf("the agent speaks protocol version %q, this hub version %s: upgrade the older one", seen.reported.Refused, wire.ProtocolVersion)})
-	case seen.session == nil:
-	case seen.session.Lacks != "":
-		c.condition(all, row, metav1.Condition{
-			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonProtocol,
-			Message: fmt.Sprintf("the agent is too old for %s of the location, and is sent nothing: upgrade it", seen.session.Lacks)})
-	default:
-		c.condition(all, row, metav1.Condition{
-			Type: v1alpha1.ConditionCompatible, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonProtocol,
-			Message: "agent and hub speak the same protocol"})
-	}
-}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -21,57 +22,73 @@ const (
 	bindingsAtOnce = 10
 )
 
-// bindings completes the deletion of APIBindings, and updates the status of the others. A change of
-// a provider is one queue entry for all its bindings.
-func (c *Controllers) bindings() *controller {
-	var all *controller
-	limiter := newWriteLimiter(c.config.Now, bindingPace, bindingsAtOnce)
-	finish := c.finish(c.config.Spaces.FinishBinding)
-	reconcile := func(ctx context.Context, k string) error {
-		if provider, ok := strings.CutPrefix(k, ofProvider); ok {
-			all.enqueue(c.boundTo(key.Space(provider)))
-			return nil
-		}
-		row, _ := c.config.Table.Get(k)
-		switch {
-		case row == nil:
-			return nil
-		case row.Meta.Deleting:
-			return finish(ctx, k)
-		}
-		if left := limiter.wait(k); left > 0 {
-			return againError(left)
-		}
-		wrote, err := c.config.Spaces.SettleBinding(ctx, row)
-		if wrote {
-			limiter.wrote(k)
-		}
-		return err
-	}
-	topics := append(resourceTopics(key.APIBindings, key.APIExports, key.CRDs), table.PrefixTopic(key.ResourcePrefix(key.Root, key.Spaces)))
-	all = c.controller("apibindings", reconcile, c.follow(source{topics, inAllSpaces(key.APIBindings), c.exporting}))
-	return all
+// bindingConfig contains the dependencies of the bindingController.
+type bindingConfig struct {
+	Table *table.Table
+	// Finish does the next step of the deletion of an APIBinding.
+	Finish func(ctx context.Context, s key.Space, name string) (write.Progress, error)
+	// Update writes the status of an APIBinding, and reports whether it differed.
+	Update func(context.Context, *table.Row) (wrote bool, err error)
+	// Consumers returns the spaces with APIBindings to any export of a space, in effect or not.
+	Consumers func(provider key.Space) []key.Space
+	Now       func() time.Time
 }
 
-// besides returns the changed binding. After a deletion, it returns all bindings of the space,
-// since a name is free again.
-func (c *Controllers) besides(ch table.Change) []string {
-	if ch.Cur != nil {
-		return byKey(ch)
-	}
-	s, _, _, _ := key.Split(ch.Row().Key)
-	return bindingsIn(c.config.Table.Snapshot(), s)
+// bindingController completes the deletion of APIBindings, and updates the status of the others. A
+// change of a provider is one key for all its bindings.
+type bindingController struct {
+	config  bindingConfig
+	limiter *writeLimiter
+	// bound are the bindings of changed providers.
+	bound *keySet[string]
 }
 
-// exporting returns the bindings that a change of an APIBinding, an APIExport, a CRD or a
+func newBindingController(config bindingConfig) *bindingController {
+	return &bindingController{config, newWriteLimiter(config.Now, bindingPace, bindingsAtOnce), newKeySet[string]()}
+}
+
+func (c *bindingController) watches() []watch {
+	topics := append(resourceTopics(key.APIBindings, key.APIExports, key.CRDs), prefixTopics(key.ResourcePrefix(key.Root, key.Spaces))...)
+	return []watch{takeAll(c.bound), follow(c.config.Table, source{topics, inAllSpaces(key.APIBindings), c.concerned})}
+}
+
+func (c *bindingController) reconcile(ctx context.Context, k string) error {
+	if provider, ok := strings.CutPrefix(k, ofProvider); ok {
+		c.bound.add(c.boundTo(key.Space(provider)))
+		return nil
+	}
+	row, _ := c.config.Table.Get(k)
+	switch {
+	case row == nil:
+		return nil
+	case row.Meta.Deleting:
+		o, err := key.ParseObject(k)
+		if err != nil {
+			return err
+		}
+		return requeue(c.config.Finish(ctx, o.Space, o.Name))
+	}
+	if left := c.limiter.wait(k); left > 0 {
+		return againError(left)
+	}
+	wrote, err := c.config.Update(ctx, row)
+	if wrote {
+		c.limiter.wrote(k)
+	}
+	return err
+}
+
+// concerned enqueues the bindings that a change of an APIBinding, an APIExport, a CRD or a
 // provider's Space may affect.
-func (c *Controllers) exporting(ch table.Change) []string {
+func (c *bindingController) concerned(ch table.Change) []string {
 	s, r, _, ok := key.Split(ch.Row().Key)
 	switch {
 	case !ok:
 		return nil
+	case r == key.APIBindings && ch.Cur == nil: // its names are free for the others
+		return besides(c.config.Table, s, key.APIBindings)
 	case r == key.APIBindings:
-		return c.besides(ch)
+		return byKey(ch)
 	case r == key.Spaces:
 		o, err := key.ParseObject(ch.Row().Key)
 		if err != nil || sameSpace(ch) {
@@ -85,7 +102,7 @@ func (c *Controllers) exporting(ch table.Change) []string {
 	case sameDefinition(ch):
 		return nil
 	}
-	return append(bindingsIn(c.config.Table.Snapshot(), s), ofProvider+string(s))
+	return append(besides(c.config.Table, s, key.APIBindings), ofProvider+string(s))
 }
 
 // sameSpace reports whether a change of a Space is irrelevant for its consumers.
@@ -105,18 +122,10 @@ func sameDefinition(ch table.Change) bool {
 		gjson.GetBytes(ch.Prev.Value, "status").Raw == gjson.GetBytes(ch.Cur.Value, "status").Raw
 }
 
-func bindingsIn(state *table.Snapshot, s key.Space) (keys []string) {
-	state.Ascend(key.ResourcePrefix(s, key.APIBindings), func(row *table.Row) bool {
-		keys = append(keys, row.Key)
-		return true
-	})
-	return keys
-}
-
 // boundTo returns the bindings of a space's exports.
-func (c *Controllers) boundTo(provider key.Space) (keys []string) {
+func (c *bindingController) boundTo(provider key.Space) (keys []string) {
 	state := c.config.Table.Snapshot()
-	for _, space := range c.config.BindingTo(provider) {
+	for _, space := range c.config.Consumers(provider) {
 		state.Ascend(key.ResourcePrefix(space, key.APIBindings), func(row *table.Row) bool {
 			if gjson.GetBytes(row.Value, "spec.export.space").Str == string(provider) {
 				keys = append(keys, row.Key)

@@ -9,113 +9,15 @@ package controllers
 
 import (
 	"context"
-	"log/slog"
-	"time"
 
-	"orrery.dev/orrery/internal/hub/agentapi"
-	"orrery.dev/orrery/internal/hub/engine/computed"
-	"orrery.dev/orrery/internal/hub/engine/helm"
-	"orrery.dev/orrery/internal/hub/engine/objectstate"
-	"orrery.dev/orrery/internal/hub/engine/placement"
-	"orrery.dev/orrery/internal/hub/engine/progress"
-	"orrery.dev/orrery/internal/hub/engine/prune"
-	"orrery.dev/orrery/internal/hub/engine/quota"
-	"orrery.dev/orrery/internal/hub/engine/summaries"
-	"orrery.dev/orrery/internal/hub/engine/unreturned"
-	"orrery.dev/orrery/internal/hub/engine/upsync"
-	"orrery.dev/orrery/internal/hub/kinds/registry"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
-	"orrery.dev/orrery/internal/hub/storage/etcd"
-	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Config contains the dependencies of the controllers.
-type Config struct {
-	// Table is the source of reads, and Log the target of writes.
-	Table *table.Table
-	Log   *etcd.Log
-	// Kinds encodes objects, and Spaces completes deletions.
-	Kinds  *registry.Registry
-	Spaces *write.Server
-	// Limits are the limits of spaces.
-	Limits *quota.Limits
-	// The status of Placements and Locations is computed from these.
-	Progress *progress.Tracker
-	// Digest returns the digest of an object as sent to a location.
-	Digest     objectstate.Digest
-	Pruned     *prune.Index
-	Releases   *helm.Index
-	Unreturned *unreturned.Index
-	Computed   *computed.Statuses
-	// Summaries computes the tables of Summaries. Summed is raised when there is work.
-	Summaries *summaries.Index
-	Summed    Signal
-	// Rules are those of the engine that derives memberships.
-	Rules placement.RulesOf
-	// Upsynced counts the reports of objects that no Placement put there.
-	Upsynced *upsync.Usage
-	// Changed is raised when any of them may have changed.
-	Changed Signal
-	// Sessions are the agents connected to this hub. Gone returns since when an agent has had no
-	// session at any hub, as far as this process knows; zero if it has one.
-	Sessions *agentapi.Sessions
-	Gone     func(key.Session) time.Time
-	// Answers returns since when the log has been available: zero if always, and the current time
-	// if it is not. CheckLog waits until the table contains all writes that were acknowledged
-	// before the call; it fails if the log is not available.
-	Answers  func() time.Time
-	CheckLog func(context.Context) error
-	// Consumers returns the spaces that have bound an APIExport. BindingTo returns the spaces with
-	// APIBindings to any export of a space, in effect or not. ChangedViews collects the
-	// APIExportViews whose slices may have changed.
-	Consumers    func(provider key.Space, export string) []key.Space
-	BindingTo    func(provider key.Space) []key.Space
-	ChangedViews *ChangedExportViews
-	// ExportViewURL returns the URL of an export view, without the path of a space.
-	ExportViewURL func(key.Shelf) string
-	// SpaceURL returns the URL of a space.
-	SpaceURL func(key.Space) string
-	// Settling is how long to wait for more changes before counts are written.
-	Settling time.Duration
-	// RoomRetry is the interval of retries of writes that failed for lack of room.
-	RoomRetry time.Duration
-	// Disconnected is how long a location may be without a session before it counts as
-	// disconnected.
-	Disconnected time.Duration
-	// Meter receives the metrics.
-	Meter  Meter
-	Logger *slog.Logger
-	// Now is the clock.
-	Now func() time.Time
-}
-
-// Meter receives metrics of controllers, by name. It is called concurrently and must not block.
-type Meter interface {
-	// Queued reports the length of a controller's queue.
-	Queued(controller string, length int)
-	// Failed reports that a reconcile has failed and will be retried.
-	Failed(controller string)
-}
-
-// Controllers contains all controllers. The caller runs their Loops.
+// Controllers contains all controllers. The caller runs their Loops, and Count.
 type Controllers struct {
-	config Config
-	// started is when New was called: no location counts as disconnected before its agent had time
-	// to connect.
-	started time.Time
-	// counts are the keys that the controller of policies has not yet taken. countsTaken reports
-	// whether it has ever taken some.
-	counts      *counts
-	countsTaken bool
-	resolved    *resolutions
-	// summed reports whether the controller of Summaries has run before.
-	summed bool
-}
-
-// New returns Controllers.
-func New(config Config) *Controllers {
-	return &Controllers{config: config, started: config.Now(), counts: newCounts(), resolved: newResolutions()}
+	counter *counter
+	loops   []Loop
 }
 
 // Loop is a controller that runs until its context ends. The caller must restart it after an error,
@@ -125,18 +27,73 @@ type Loop struct {
 	Run  func(context.Context) error
 }
 
-// Loops returns the controllers.
-func (c *Controllers) Loops() []Loop {
-	all := []*controller{
-		c.spaces(), c.namespaces(), c.crds(), c.bindings(), c.pods(), c.names(),
-		c.policies(), c.summarized(), c.exported(), c.sliced(), c.locations(), c.returned(), c.removals(), c.tokens(), c.upsyncReports(),
+// New returns Controllers.
+func New(config Config) *Controllers {
+	counter := newCounter(counterConfig{
+		Table: config.Table, Progress: config.Progress, Computed: config.Computed, Unreturned: config.Unreturned, Pruned: config.Pruned, Releases: config.Releases,
+		Changed: config.Changed, Settling: config.Settling, Now: config.Now,
+	})
+	c := &Controllers{counter: counter}
+	for _, one := range list(config, counter) {
+		runner := &runner{registration: one, meter: config.Meter, logger: config.Logger}
+		c.loops = append(c.loops, Loop{one.name, runner.run})
 	}
-	loops := make([]Loop, 0, len(all))
-	for _, one := range all {
-		loops = append(loops, Loop{one.name, one.run})
-	}
-	return loops
+	return c
 }
 
-// exists reports whether a space exists and is not being deleted.
-func (c *Controllers) exists(s key.Space) bool { return write.Exists(c.config.Table, s) }
+// Loops returns the controllers.
+func (c *Controllers) Loops() []Loop { return c.loops }
+
+// Count updates the progress of Placements and locations until the context ends. Each hub runs it,
+// whether or not it is elected to write the counts.
+func (c *Controllers) Count(ctx context.Context) error { return c.counter.run(ctx) }
+
+// list returns all controllers. A name is the key of an election, and a label of metrics: hubs of
+// different versions must agree on it.
+func list(c Config, counter *counter) []registration {
+	all, now := c.Table, c.Now
+	status := &statusWriter{table: all, log: c.Log, kinds: c.Kinds, logger: c.Logger, now: now}
+	return []registration{
+		{name: "spaces", controller: &spaceController{spaceConfig{
+			Table: all, Status: status, Finish: c.Spaces.FinishSpace, EnsureNamespace: c.Spaces.EnsureNamespace, Forget: c.Kinds.Forget, URL: c.SpaceURL,
+		}}},
+		{name: "namespaces", controller: &deletionController{deletionConfig{
+			Table: all, Resource: key.Namespaces, IsPending: isDeleting, Finish: byName(c.Spaces.FinishNamespace),
+		}}},
+		{name: "customresourcedefinitions", controller: &deletionController{deletionConfig{
+			Table: all, Resource: key.CRDs, IsPending: isDeleting, Finish: byName(c.Spaces.FinishCRD),
+		}}},
+		{name: "apibindings", controller: newBindingController(bindingConfig{
+			Table: all, Finish: c.Spaces.FinishBinding, Update: c.Spaces.SettleBinding, Consumers: c.BindingTo, Now: now,
+		})},
+		{name: "pods", controller: &deletionController{deletionConfig{
+			Table: all, Resource: write.Pods, IsPending: write.LeftBehind, Finish: c.Spaces.FinishPod,
+		}}},
+		{name: "names", controller: &nameController{nameConfig{Table: all, Assign: c.Spaces.SettleNames}}},
+		{name: "policies", controller: &policyController{config: policyConfig{
+			Table: all, Counted: counter.counted,
+			Placements: placementStatus{
+				Table: all, Status: status, Resolved: counter.resolved, Progress: c.Progress, Pruned: c.Pruned, Releases: c.Releases, Unreturned: c.Unreturned,
+			},
+			Customizers: customizerStatus{Table: all, Status: status, Progress: c.Progress, Rules: c.Rules},
+		}}},
+		{name: "summaries", controller: newSummaryController(summaryConfig{
+			Table: all, Status: status, Summaries: c.Summaries, Changed: c.Summed, Settling: c.Settling, Now: now,
+		})},
+		{name: "apiexports", controller: newExportController(exportConfig{
+			Table: all, Status: status, Consumers: c.Consumers, Unclaimable: c.Spaces.Unclaimable, URL: c.ExportViewURL, Now: now,
+		})},
+		{name: "apiexportviews", controller: newExportViewController(exportViewConfig{
+			Table: all, Status: status, Changed: c.ChangedViews, URL: c.ExportViewURL, Now: now,
+		})},
+		{name: "locations", controller: newLocationController(locationConfig{
+			Table: all, Log: c.Log, Status: status, Connected: c.Sessions.Connected, Gone: c.Gone, Answers: c.Answers, CheckLog: c.CheckLog, Disconnected: c.Disconnected, Now: now,
+		})},
+		{name: "returned status", workers: returners, controller: newReturnController(returnConfig{
+			Table: all, Log: c.Log, Status: status, Limits: c.Limits, Unreturned: c.Unreturned, Digest: c.Digest, RoomRetry: c.RoomRetry, Now: now,
+		})},
+		{name: "removals", controller: &removalController{removalConfig{Table: all, Progress: c.Progress, Finish: c.Spaces.FinishRemoval}}},
+		{name: "tokens", controller: &tokenController{tokenConfig{Table: all, Log: c.Log, Now: now}}},
+		{name: "born", controller: &upsyncController{upsyncConfig{Table: all, Log: c.Log, Upsynced: c.Upsynced}}},
+	}
+}

@@ -2,7 +2,6 @@ package controllers
 
 import (
 	"context"
-	"sync"
 	"time"
 
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -11,17 +10,13 @@ import (
 
 // ChangedExportViews collects the APIExportViews whose slices may have changed. It is safe for
 // concurrent use.
-type ChangedExportViews struct {
-	mu   sync.Mutex
-	all  map[key.Shelf]struct{}
-	wake chan struct{}
-}
+type ChangedExportViews struct{ views *keySet[key.Shelf] }
 
 var _ table.Observer = (*ChangedExportViews)(nil)
 
 // NewChangedExportViews returns an empty ChangedExportViews.
 func NewChangedExportViews() *ChangedExportViews {
-	return &ChangedExportViews{all: map[key.Shelf]struct{}{}, wake: make(chan struct{}, 1)}
+	return &ChangedExportViews{newKeySet[key.Shelf]()}
 }
 
 // Reset implements table.Observer. After a reload, the other watches enqueue all views.
@@ -29,51 +24,39 @@ func (s *ChangedExportViews) Reset() {}
 
 // Observe implements table.Observer.
 func (s *ChangedExportViews) Observe(_ int64, changes []table.Change) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	var changed []key.Shelf
 	for _, c := range changes {
-		old, now := shownOf(c.Prev), shownOf(c.Cur)
+		old, now := exposureOf(c.Prev), exposureOf(c.Cur)
 		if old == now {
 			continue
 		}
 		for _, exposure := range []table.Exposure{old, now} {
 			if exposure != nil {
-				s.add(exposure.ExportViews())
+				changed = appendViews(changed, exposure.ExportViews())
 			}
 		}
 	}
-	if len(s.all) > 0 {
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
+	if len(changed) > 0 {
+		s.views.add(changed)
 	}
 }
 
-func shownOf(row *table.Row) table.Exposure {
+func exposureOf(row *table.Row) table.Exposure {
 	if row == nil {
 		return nil
 	}
 	return row.Exposure
 }
 
-func (s *ChangedExportViews) add(all []key.Shelf) {
-	for _, f := range all {
+// appendViews appends the APIExportViews of some slices.
+func appendViews(views, slices []key.Shelf) []key.Shelf {
+	for _, f := range slices {
 		if f.View {
 			f.Value = ""
-			s.all[f] = struct{}{}
+			views = append(views, f)
 		}
 	}
-}
-
-func (s *ChangedExportViews) take() (keys []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for f := range s.all {
-		keys = append(keys, f.Key())
-	}
-	clear(s.all)
-	return keys
+	return views
 }
 
 // watch is the watch of the views. It pauses between batches.
@@ -81,11 +64,15 @@ func (s *ChangedExportViews) watch(ctx context.Context, enqueue func([]string)) 
 	const rest = 50 * time.Millisecond
 	for {
 		select {
-		case <-s.wake:
-			enqueue(s.take())
+		case <-s.views.added:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
+		var keys []string
+		for _, f := range s.views.take() {
+			keys = append(keys, f.Key())
+		}
+		enqueue(keys)
 		select {
 		case <-time.After(rest):
 		case <-ctx.Done():

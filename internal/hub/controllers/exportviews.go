@@ -27,26 +27,51 @@ const (
 	maxUnsliced = 5
 )
 
-// sliced writes the status of APIExportViews: their slices, with URLs and numbers of objects.
-func (c *Controllers) sliced() *controller {
-	return c.controller("apiexportviews", c.paced(c.reconcileExportView), c.config.ChangedViews.watch,
-		c.follow(source{resourceTopics(key.APIExportViews, key.APIExports, key.CRDs), inAllSpaces(key.APIExportViews), c.concernedViews}))
+// exportViewConfig contains the dependencies of the exportViewController.
+type exportViewConfig struct {
+	Table  *table.Table
+	Status *statusWriter
+	// Changed collects the APIExportViews whose slices may have changed.
+	Changed *ChangedExportViews
+	// URL returns the URL of an export view, without the path of a space.
+	URL func(key.Shelf) string
+	Now func() time.Time
 }
 
-// concernedViews enqueues the APIExportViews that a change of one, of an APIExport or of a CRD may
+// exportViewController writes the status of APIExportViews: their slices, with URLs and numbers of
+// objects.
+type exportViewController struct {
+	config exportViewConfig
+	pauses *pauses
+}
+
+func newExportViewController(config exportViewConfig) *exportViewController {
+	return &exportViewController{config, newPauses(config.Now)}
+}
+
+func (c *exportViewController) watches() []watch {
+	topics := resourceTopics(key.APIExportViews, key.APIExports, key.CRDs)
+	return []watch{c.config.Changed.watch, follow(c.config.Table, source{topics, inAllSpaces(key.APIExportViews), c.concerned})}
+}
+
+func (c *exportViewController) reconcile(ctx context.Context, k string) error {
+	return c.pauses.run(k, func() (time.Duration, error) { return c.update(ctx, k) })
+}
+
+// concerned enqueues the APIExportViews that a change of one, of an APIExport or of a CRD may
 // affect.
-func (c *Controllers) concernedViews(ch table.Change) []string {
+func (c *exportViewController) concerned(ch table.Change) []string {
 	switch s, r, _, _ := key.Split(ch.Row().Key); r {
 	case key.APIExports:
 		return c.ofExport(ch)
 	case key.CRDs:
-		return c.besidesCRD(s, key.APIExportViews)
+		return besides(c.config.Table, s, key.APIExportViews)
 	}
 	return byKey(ch)
 }
 
 // ofExport enqueues the views of a changed APIExport.
-func (c *Controllers) ofExport(ch table.Change) (keys []string) {
+func (c *exportViewController) ofExport(ch table.Change) (keys []string) {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil {
 		return nil
@@ -63,21 +88,22 @@ func (c *Controllers) ofExport(ch table.Change) (keys []string) {
 	return keys
 }
 
-func (c *Controllers) reconcileExportView(ctx context.Context, k string) (time.Duration, error) {
+// update writes the status of an APIExportView, and returns the time until the next update.
+func (c *exportViewController) update(ctx context.Context, k string) (time.Duration, error) {
 	snapshot := c.config.Table.Snapshot()
-	o, row, err := c.acting(snapshot, k)
+	o, row, err := acting(c.config.Table, snapshot, k)
 	if row == nil {
 		return 0, err
 	}
 	rest := exportPace
-	err = c.updateStatus(ctx, row, func(object []byte) (any, error) {
+	err = c.config.Status.update(ctx, row, func(object []byte) (any, error) {
 		var v v1alpha1.APIExportView
 		if err := json.Unmarshal(object, &v); err != nil {
 			return nil, fmt.Errorf("decode view %q: %w", o.Name, err)
 		}
 		served, is := sliceable(snapshot, o.Space, &v.Spec)
 		st := &v.Status
-		c.condition(&st.Conditions, row, is)
+		c.config.Status.condition(&st.Conditions, row, is)
 		st.Slices, st.Endpoints, st.Rest = 0, nil, nil
 		if served {
 			c.slices(o, &v)
@@ -89,10 +115,10 @@ func (c *Controllers) reconcileExportView(ctx context.Context, k string) (time.D
 }
 
 // slices sets the slices of a view, ordered by value.
-func (c *Controllers) slices(o key.Object, v *v1alpha1.APIExportView) {
+func (c *exportViewController) slices(o key.Object, v *v1alpha1.APIExportView) {
 	st, exportView := &v.Status, key.Shelf{Space: o.Space, Name: o.Name, View: true}
 	counted, _ := c.config.Table.Slices(o.Space, o.Name)
-	st.Rest = &v1alpha1.RestEndpoint{URL: c.config.ExportViewURL(exportView)}
+	st.Rest = &v1alpha1.RestEndpoint{URL: c.config.URL(exportView)}
 	objects := map[string]int64{}
 	for _, f := range counted {
 		objects[f.Value] = int64(f.Rows)
@@ -110,7 +136,7 @@ func (c *Controllers) slices(o key.Object, v *v1alpha1.APIExportView) {
 	for i := range st.Endpoints {
 		e := &st.Endpoints[i]
 		exportView.Value = e.Value
-		e.URL, e.Objects = c.config.ExportViewURL(exportView), objects[e.Value]
+		e.URL, e.Objects = c.config.URL(exportView), objects[e.Value]
 	}
 }
 

@@ -7,20 +7,52 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"orrery.dev/orrery/apis/v1alpha1"
-	"orrery.dev/orrery/internal/hub/auth/enroll"
+	"orrery.dev/orrery/internal/hub/agentapi"
+	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
-	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// locations updates the status of Locations, and deletes the data of deleted ones.
-func (c *Controllers) locations() *controller {
+// locationConfig contains the dependencies of the locationController.
+type locationConfig struct {
+	Table  *table.Table
+	Log    *etcd.Log
+	Status *statusWriter
+	// Connected reports whether an agent has a session at this hub. Gone returns since
+	// when an agent has had no session at any hub, as far as this process knows; zero if it has one.
+	Connected func(key.Session) (open bool, seen agentapi.LastSeen)
+	Gone      func(key.Session) time.Time
+	// Answers returns since when the log has been available: zero if always, and the current time
+	// if it is not. CheckLog waits until the table contains all writes that were acknowledged
+	// before the call; it fails if the log is not available.
+	Answers  func() time.Time
+	CheckLog func(context.Context) error
+	// Disconnected is how long a location may be without a session before it counts as
+	// disconnected.
+	Disconnected time.Duration
+	Now          func() time.Time
+}
+
+// locationController updates the status of Locations, and deletes the data of deleted ones. Its keys
+// are the names of locations.
+type locationController struct {
+	config locationConfig
+	// started is when the hub started: no location counts as disconnected before its agent had time
+	// to connect.
+	started time.Time
+}
+
+func newLocationController(config locationConfig) *locationController {
+	return &locationController{config, config.Now()}
+}
+
+func (c *locationController) watches() []watch {
 	prefixes := []string{key.ResourcePrefix(key.Root, key.Locations), key.Enrolments.Prefix(), key.Sessions.Prefix(), key.AgentStatuses.Prefix()}
-	return c.controller("locations", c.reconcileLocation, c.follow(source{prefixTopics(prefixes...), below(prefixes...), byLocation}))
+	return []watch{follow(c.config.Table, source{prefixTopics(prefixes...), below(prefixes...), byLocation})}
 }
 
 // byLocation enqueues the location of a change.
@@ -31,12 +63,12 @@ func byLocation(ch table.Change) []string {
 	return nil
 }
 
-func (c *Controllers) reconcileLocation(ctx context.Context, name string) error {
+func (c *locationController) reconcile(ctx context.Context, name string) error {
 	l := key.Location(name)
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(l.Key())
 	if row == nil {
-		return c.forgetLocation(ctx, l)
+		return c.forget(ctx, l)
 	}
 	seen := sightingOf(snapshot, l, row)
 	disconnected, wait := false, time.Duration(0)
@@ -47,7 +79,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		}
 		disconnected = wait <= 0 // until then the condition does not change
 	}
-	err := c.updateStatus(ctx, row, func(object []byte) (any, error) {
+	err := c.config.Status.update(ctx, row, func(object []byte) (any, error) {
 		var location v1alpha1.Location
 		if err := json.Unmarshal(object, &location); err != nil {
 			return nil, fmt.Errorf("decode location %q: %w", l, err)
@@ -60,16 +92,7 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 		if st.Agent != nil {
 			st.Agent.Shards = seen.shards
 		}
-		c.enrolled(&st.Conditions, row, l, seen.session != nil)
-		switch {
-		case seen.session != nil:
-			c.condition(&st.Conditions, row, seen.connected())
-		case disconnected:
-			c.condition(&st.Conditions, row, seen.disconnected())
-		}
-		seen.setClusterAvailable(&st.Conditions, c.config.Now(), row.Meta.Generation)
-		c.compatible(&st.Conditions, row, seen)
-		c.upsynced(&st.Conditions, row, &location.Spec, seen)
+		c.setConditions(&location, row, l, seen, disconnected)
 		return location.Status, nil
 	})
 	if err == nil && wait > 0 {
@@ -78,43 +101,55 @@ func (c *Controllers) reconcileLocation(ctx context.Context, name string) error 
 	return err
 }
 
-// enrolled sets the condition Enrolled by the record of the location's enrolment. An agent that had
-// a session has joined, also with credentials of earlier versions.
-func (c *Controllers) enrolled(all *[]metav1.Condition, row *table.Row, l key.Location, opened bool) {
-	var value []byte
-	if kept, _ := c.config.Table.Get(key.Enrolment(l)); kept != nil {
-		value = kept.Value
+// setConditions sets the conditions of a Location. Without a session, those that depend on its
+// agents do not change.
+func (c *locationController) setConditions(location *v1alpha1.Location, row *table.Row, l key.Location, seen sighting, disconnected bool) {
+	all, set := &location.Status.Conditions, c.config.Status.condition
+	enrolment, _ := c.config.Table.Get(key.Enrolment(l))
+	if condition, ok := enrolled(enrolment, row, l, seen.session != nil); ok {
+		set(all, row, condition)
 	}
-	record := enroll.ParseRecord(value, row.Meta.UID)
-	condition := metav1.Condition{
-		Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonJoined, Message: "an agent has joined",
+	switch {
+	case seen.session != nil:
+		set(all, row, seen.connected())
+	case disconnected:
+		set(all, row, seen.disconnected())
 	}
-	switch flag, why := revoked(record, presence.ShardsOf(row)); {
-	case why != nil:
-		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonRevoked
-		if why.Reused {
-			condition.Reason = v1alpha1.ReasonCredentialReused
+	seen.setClusterAvailable(all, c.config.Now(), row.Meta.Generation)
+	// An operator may have set the condition Compatible with another reason.
+	if now := meta.FindStatusCondition(*all, v1alpha1.ConditionCompatible); now == nil || now.Reason == v1alpha1.ReasonProtocol {
+		if condition, ok := seen.compatible(); ok {
+			set(all, row, condition)
 		}
-		condition.Message = clip(why.Message) + "; to go on, run: orrery location token " + string(l) + flag
-		if why.Shown != nil {
-			condition.Message += "; if a snapshot of the agent's machine or volume was restored, run instead: orrery location readmit " + string(l) + flag
-		}
-	case !record.Enrolled() && !opened:
-		return
 	}
-	c.condition(all, row, condition)
+	switch upsyncs := placement.UpsyncsOf(row); {
+	case len(upsyncs) == 0:
+		meta.RemoveStatusCondition(all, v1alpha1.ConditionUpsynced)
+	case seen.session != nil:
+		set(all, row, seen.upsynced(upsyncs, &location.Spec))
+	}
+}
+
+// hasReportsFrom reports whether a location reports placed objects of a space. Objects with a pending
+// removal are reported, too.
+func (c *locationController) hasReportsFrom(l key.Location, s key.Space) (found bool) {
+	c.config.Table.Snapshot().Ascend(key.OriginReports(l, s, key.Placed), func(*table.Row) bool {
+		found = true
+		return false
+	})
+	return found
 }
 
 // grace returns how long the location may still be without the missing sessions before it counts as
 // disconnected. The time starts when the agents could have connected, and when this process has
 // seen their sessions end at any hub. An agent whose session attempts reach this hub also has that
 // time.
-func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Duration, error) {
+func (c *locationController) grace(ctx context.Context, missing []key.Session) (time.Duration, error) {
 	left := func() time.Duration {
 		least, now, answers := c.config.Disconnected, c.config.Now(), c.config.Answers()
 		for _, session := range missing {
 			since := answers
-			_, seen := c.config.Sessions.Connected(session)
+			_, seen := c.config.Connected(session)
 			for _, t := range []time.Time{c.started, seen.Ended, c.config.Gone(session)} {
 				if t.After(since) {
 					since = t
@@ -134,8 +169,8 @@ func (c *Controllers) grace(ctx context.Context, missing []key.Session) (time.Du
 	return left(), nil
 }
 
-// forgetLocation deletes the enrolment, the reports and the agent statuses of a deleted location.
-func (c *Controllers) forgetLocation(ctx context.Context, l key.Location) error {
+// forget deletes the enrolment, the reports and the agent statuses of a deleted location.
+func (c *locationController) forget(ctx context.Context, l key.Location) error {
 	snapshot := c.config.Table.Snapshot()
 	var ops []etcd.Op
 	if snapshot.Get(key.Enrolment(l)) != nil {

@@ -134,3 +134,32 @@ func (p *writeLimiter) wrote(k string) {
 	}
 	p.forgets = max(paceForgets, 2*len(p.due))
 }
+
+// pauses limits the rate of reconciles of each of many keys: each decides when the next one of its
+// key may run. It is for one worker.
+type pauses struct {
+	now  func() time.Time
+	last map[string]pause
+}
+
+// pause is the time of a reconcile, and how long the next one has to wait.
+type pause struct {
+	since time.Time
+	wait  time.Duration
+}
+
+func newPauses(now func() time.Time) *pauses { return &pauses{now: now, last: map[string]pause{}} }
+
+// run reconciles a key, or returns an againError until it may run. reconcile returns how long the
+// next one has to wait; 0 means that the object does not exist.
+func (p *pauses) run(k string, reconcile func() (time.Duration, error)) error {
+	now, last := p.now(), p.last[k]
+	if left := last.wait - now.Sub(last.since); left > 0 && left <= last.wait {
+		return againError(left)
+	}
+	wait, err := reconcile()
+	if p.last[k] = (pause{now, wait}); wait == 0 {
+		delete(p.last, k)
+	}
+	return err
+}

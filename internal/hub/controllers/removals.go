@@ -10,25 +10,37 @@ import (
 	"orrery.dev/orrery/internal/hub/auth/enroll"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/progress"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// removals completes the deletion of objects that wait until their locations have removed them.
-func (c *Controllers) removals() *controller {
+// removalConfig contains the dependencies of the removalController.
+type removalConfig struct {
+	Table *table.Table
+	// Progress has the objects that locations have to remove.
+	Progress *progress.Tracker
+	// Finish completes the deletion of an object.
+	Finish func(context.Context, *table.Row) error
+}
+
+// removalController completes the deletion of objects that wait until their locations have removed
+// them.
+type removalController struct{ config removalConfig }
+
+func (c *removalController) watches() []watch {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
-	return c.controller("removals", c.reconcileRemoval,
-		c.follow(source{prefixTopics(objects, reports), below(objects), func(ch table.Change) []string {
-			switch {
-			case key.ClassOf(ch.Row().Key) == key.Reports:
-				return byReportedRemoval(ch)
-			case write.KeptUntilRemoved(ch.Cur):
-				return byKey(ch)
-			}
-			return nil
-		}}))
+	return []watch{follow(c.config.Table, source{prefixTopics(objects, reports), below(objects), func(ch table.Change) []string {
+		switch {
+		case key.ClassOf(ch.Row().Key) == key.Reports:
+			return byReportedRemoval(ch)
+		case write.KeptUntilRemoved(ch.Cur):
+			return byKey(ch)
+		}
+		return nil
+	}})}
 }
 
 // byReportedRemoval enqueues the object of a report that may end its removal at a location.
@@ -46,8 +58,8 @@ func byReportedRemoval(ch table.Change) []string {
 	return []string{r.Object.Key()}
 }
 
-// reconcileRemoval completes the deletion of an object that no location has to remove any more.
-func (c *Controllers) reconcileRemoval(ctx context.Context, k string) error {
+// reconcile completes the deletion of an object that no location has to remove any more.
+func (c *removalController) reconcile(ctx context.Context, k string) error {
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
 	if !write.KeptUntilRemoved(row) {
@@ -62,7 +74,7 @@ func (c *Controllers) reconcileRemoval(ctx context.Context, k string) error {
 			return nil // its next report enqueues it again
 		}
 	}
-	return c.config.Spaces.FinishRemoval(ctx, row)
+	return c.config.Finish(ctx, row)
 }
 
 // mayHave reports whether a location may still have an object that it has to remove. It does not if

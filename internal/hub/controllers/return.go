@@ -1,18 +1,20 @@
 package controllers
 
 import (
-	"bytes"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/quota"
 	"orrery.dev/orrery/internal/hub/engine/unreturned"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/respond"
+	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -21,26 +23,45 @@ import (
 // of their time is waiting for the log.
 const returners = 8
 
-// returner writes the returned statuses of objects.
-type returner struct {
-	*Controllers
-	costLimiter *costLimiter
-	stale       staleLocations
+// returnConfig contains the dependencies of the returnController.
+type returnConfig struct {
+	Table  *table.Table
+	Log    *etcd.Log
+	Status *statusWriter
+	// Limits are the limits of spaces.
+	Limits *quota.Limits
+	// Unreturned has the statuses that do not fit.
+	Unreturned *unreturned.Index
+	// Digest returns the digest of an object as sent to a location.
+	Digest objectstate.Digest
+	// RoomRetry is the interval of retries of writes that failed for lack of room.
+	RoomRetry time.Duration
+	Now       func() time.Time
 }
 
-// returned writes statuses that return from locations, as Placements request, and clears them when
-// no policy requests them any more.
-func (c *Controllers) returned() *controller {
+// returnController writes statuses that return from locations, as Placements request, and clears
+// them when no policy requests them any more.
+type returnController struct {
+	config  returnConfig
+	limiter *costLimiter
+	merger  *returnMerger
+	writer  *returnWriter
+}
+
+func newReturnController(config returnConfig) *returnController {
+	return &returnController{
+		config: config, limiter: newCostLimiter(config.Now), merger: &returnMerger{digest: config.Digest},
+		writer: &returnWriter{status: config.Status, limits: config.Limits, now: config.Now},
+	}
+}
+
+func (c *returnController) watches() []watch {
 	reports, objects := key.Reports.Prefix(), key.Objects.Prefix()
-	r := &returner{Controllers: c, costLimiter: newCostLimiter(c.config.Now)}
-	one := c.controller("returned status", r.paced,
-		c.follow(source{prefixTopics(reports, objects), below(reports, objects), r.concerned}))
-	one.workers = returners
-	return one
+	return []watch{follow(c.config.Table, source{prefixTopics(reports, objects), below(reports, objects), c.concerned})}
 }
 
 // concerned enqueues the objects whose returned status a change may affect.
-func (c *returner) concerned(ch table.Change) (keys []string) {
+func (c *returnController) concerned(ch table.Change) (keys []string) {
 	k := ch.Row().Key
 	if key.ClassOf(k) == key.Reports {
 		return byPlacedReport(ch)
@@ -69,7 +90,7 @@ func byPlacedReport(ch table.Change) []string {
 
 // withOtherLimits enqueues the objects with an unreturned status in a space whose limits have
 // changed.
-func (c *returner) withOtherLimits(ch table.Change) []string {
+func (c *returnController) withOtherLimits(ch table.Change) []string {
 	o, err := key.ParseObject(ch.Row().Key)
 	if err != nil || ch.Cur == nil || ch.Prev == nil {
 		return nil
@@ -83,7 +104,7 @@ func (c *returner) withOtherLimits(ch table.Change) []string {
 
 // atMovedLocation enqueues the objects that a location reports when its reports become stale or
 // current.
-func (c *returner) atMovedLocation(ch table.Change) (all []string) {
+func (c *returnController) atMovedLocation(ch table.Change) (all []string) {
 	if ch.Cur == nil || ch.Prev == nil || objectstate.IsRowStale(ch.Cur) == objectstate.IsRowStale(ch.Prev) {
 		return nil // reports of an existing location are listed themselves
 	}
@@ -113,24 +134,19 @@ func returnsStatus(row *table.Row) bool {
 	return way != v1alpha1.ReturnStatusNone
 }
 
-// isReturned reports whether a row's status came from a location.
-func isReturned(row *table.Row) bool {
-	return bytes.Contains(row.Value, []byte(placement.StatusManager)) &&
-		gjson.GetBytes(row.Value, `metadata.managedFields.#(manager=="`+placement.StatusManager+`")`).Exists()
-}
-
-// paced is reconcile with a rate limit for each object.
-func (c *returner) paced(ctx context.Context, k string) error {
-	if wait := c.costLimiter.wait(k); wait > 0 {
+// reconcile runs update with a rate limit for each object.
+func (c *returnController) reconcile(ctx context.Context, k string) error {
+	if wait := c.limiter.wait(k); wait > 0 {
 		return againError(wait)
 	}
 	begun := c.config.Now()
-	wrote, err := c.reconcile(ctx, k)
-	c.costLimiter.spent(k, c.config.Now().Sub(begun), wrote)
+	wrote, err := c.update(ctx, k)
+	c.limiter.spent(k, c.config.Now().Sub(begun), wrote)
 	return err
 }
 
-func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err error) {
+// update writes or clears the returned status of an object, and reports whether it wrote the object.
+func (c *returnController) update(ctx context.Context, k string) (wrote bool, err error) {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return false, err
@@ -138,20 +154,20 @@ func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err err
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(k)
 	// Objects of a space that is being deleted are not placed and must not be written again.
-	if row == nil || row.Meta.Deleting || !c.exists(o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
+	if row == nil || row.Meta.Deleting || !write.Exists(c.config.Table, o.Space) || o.Resource == key.Namespaces || o.Resource == key.CRDs {
 		c.config.Unreturned.Forget(o)
 		return false, nil
 	}
-	returnable := c.returnable(snapshot, o, row)
+	returnable := c.merger.returnable(snapshot, o, row)
 	if returnable.stays {
 		c.config.Unreturned.Forget(o)
 		return false, nil
 	}
 	if returnable.status == nil {
 		c.config.Unreturned.Forget(o)
-		return c.clear(ctx, row)
+		return c.writer.clear(ctx, row)
 	}
-	if same, err := c.sameStatus(row, returnable.status); same || err != nil {
+	if same, err := c.writer.sameStatus(row, returnable.status); same || err != nil {
 		if same {
 			c.config.Unreturned.Forget(o)
 		}
@@ -161,7 +177,7 @@ func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err err
 	if c.stillUnfit(k, try) {
 		return false, againError(c.config.RoomRetry) // no event reports free room
 	}
-	size, wrote, err := c.write(ctx, o, row, returnable.status)
+	size, wrote, err := c.writer.write(ctx, o, row, returnable.status)
 	limits, why, left := misfit(err)
 	if !left {
 		if err == nil {
@@ -173,14 +189,14 @@ func (c *returner) reconcile(ctx context.Context, k string) (wrote bool, err err
 		Location: returnable.from, Placements: row.In.(*placement.Membership).Asking(), Limits: limits, Why: why, Tried: try, Size: size,
 	})
 	// An older status in its place would be mistaken for the current one.
-	if wrote, err = c.clear(ctx, row); err != nil && !respond.NoRoom(err) {
+	if wrote, err = c.writer.clear(ctx, row); err != nil && !respond.NoRoom(err) {
 		return wrote, err
 	}
 	return wrote, againError(c.config.RoomRetry)
 }
 
 // stillUnfit reports, at little cost, whether a status that did not fit still does not.
-func (c *returner) stillUnfit(k string, try unreturned.Tried) bool {
+func (c *returnController) stillUnfit(k string, try unreturned.Tried) bool {
 	u, ok := c.config.Unreturned.Get(k)
 	if !ok || u.Tried != try {
 		return false

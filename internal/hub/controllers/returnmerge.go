@@ -15,6 +15,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
+// returnMerger computes returned statuses from reports.
+type returnMerger struct {
+	// digest returns the digest of an object as sent to a location.
+	digest objectstate.Digest
+	stale  staleLocations
+}
+
 // returnable is the returned status of an object.
 type returnable struct {
 	// status is nil if there is none. Then an earlier returned status is cleared, unless stays is
@@ -28,7 +35,7 @@ type returnable struct {
 }
 
 // returnable computes the returned status of a row's object from the reports in a state.
-func (c *returner) returnable(state table.Reader, o key.Object, row *table.Row) (all returnable) {
+func (c *returnMerger) returnable(state table.Reader, o key.Object, row *table.Row) (all returnable) {
 	m, ok := row.In.(*placement.Membership)
 	if !ok {
 		return all
@@ -54,7 +61,7 @@ func (c *returner) returnable(state table.Reader, o key.Object, row *table.Row) 
 
 // single returns the status that a location reports of the current object, unless it describes
 // another spec. A status that the report omits for its size is known, and nil.
-func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location) returnable {
+func (c *returnMerger) single(state table.Reader, o key.Object, row *table.Row, m *placement.Membership, l key.Location) returnable {
 	report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
 	place, ok := m.Place(l)
 	if report == nil || !ok {
@@ -81,7 +88,7 @@ func (c *returner) single(state table.Reader, o key.Object, row *table.Row, m *p
 
 // partsOf returns the contributions of some locations to a Rollup. known reports whether any of
 // them has reported the object.
-func (c *returner) partsOf(
+func (c *returnMerger) partsOf(
 	state table.Reader, o key.Object, row *table.Row, m *placement.Membership, from []key.Location,
 ) (contributions []rollup.Part, reports int64, known bool) {
 	contributions = make([]rollup.Part, 0, len(from))
@@ -104,8 +111,8 @@ func (c *returner) partsOf(
 
 // partOf returns the contribution of a location from its report, which may be nil. stale reports
 // whether the report may be old; known whether it describes the object.
-func (c *returner) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (contribution rollup.Part, known bool) {
-	state := objectstate.Assigned(c.config.Digest, row, place, report, stale)
+func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (contribution rollup.Part, known bool) {
+	state := objectstate.Assigned(c.digest, row, place, report, stale)
 	contribution = rollup.Part{Location: place.Location, Why: state.Reason, Since: state.Since, Stale: state.Stale}
 	if contribution.Why == "" {
 		contribution.Why = string(state.State)

@@ -76,15 +76,13 @@ func (w *watchTest) run(watches []watch) {
 
 // watchesOf returns the watches of a controller.
 func watchesOf(t *testing.T, config Config, name string) []watch {
-	c := New(config)
-	all := map[string]func() *controller{
-		"names": c.names, "apiexports": c.exported, "apiexportviews": c.sliced, "apibindings": c.bindings,
-		"removals": c.removals, "tokens": c.tokens, "born": c.upsyncReports, "locations": c.locations,
+	for _, one := range list(config, newCounter(counterConfig{})) {
+		if one.name == name {
+			return one.controller.watches()
+		}
 	}
-	if all[name] == nil {
-		t.Fatalf("no controller %q", name)
-	}
-	return all[name]().watches
+	t.Fatalf("no controller %q", name)
+	return nil
 }
 
 func objectKey(s key.Space, r key.Resource, name string) string {

@@ -5,20 +5,38 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
+	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// spaces creates the namespace of new spaces, sets their URL, and completes the deletion of spaces.
-func (c *Controllers) spaces() *controller {
-	prefix := key.ResourcePrefix(key.Root, key.Spaces)
-	return c.controller("spaces", c.reconcileSpace, c.follow(source{prefixTopics(prefix), below(prefix), byKey}))
+// spaceConfig contains the dependencies of the spaceController.
+type spaceConfig struct {
+	Table  *table.Table
+	Status *statusWriter
+	// Finish does the next step of the deletion of a space.
+	Finish func(context.Context, key.Space) (write.Progress, error)
+	// EnsureNamespace creates a namespace of a space unless it exists.
+	EnsureNamespace func(ctx context.Context, s key.Space, name string) error
+	// Forget drops the cached kinds of a deleted space.
+	Forget func(key.Space)
+	// URL returns the URL of a space.
+	URL func(key.Space) string
 }
 
-func (c *Controllers) reconcileSpace(ctx context.Context, k string) error {
+// spaceController creates the namespace of new spaces, sets their URL, and completes the deletion of
+// spaces.
+type spaceController struct{ config spaceConfig }
+
+func (c *spaceController) watches() []watch {
+	prefix := key.ResourcePrefix(key.Root, key.Spaces)
+	return []watch{follow(c.config.Table, source{prefixTopics(prefix), below(prefix), byKey})}
+}
+
+func (c *spaceController) reconcile(ctx context.Context, k string) error {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return err
@@ -26,25 +44,22 @@ func (c *Controllers) reconcileSpace(ctx context.Context, k string) error {
 	s := key.Space(o.Name)
 	row, _ := c.config.Table.Get(k)
 	if row == nil {
-		c.config.Kinds.Forget(s)
+		c.config.Forget(s)
 		return nil
 	}
 	if row.Meta.Deleting {
-		return progressed(c.config.Spaces.FinishSpace(ctx, s))
+		return requeue(c.config.Finish(ctx, s))
 	}
-	if err := c.config.Spaces.EnsureNamespace(ctx, s, metav1.NamespaceDefault); err != nil {
+	if err := c.config.EnsureNamespace(ctx, s, metav1.NamespaceDefault); err != nil {
 		return err
 	}
-	return c.updateStatus(ctx, row, func(object []byte) (any, error) {
+	return c.config.Status.update(ctx, row, func(object []byte) (any, error) {
 		var sp v1alpha1.Space
 		if err := json.Unmarshal(object, &sp); err != nil {
 			return nil, fmt.Errorf("decode space %q: %w", s, err)
 		}
-		sp.Status.URL = c.config.SpaceURL(s)
-		meta.SetStatusCondition(&sp.Status.Conditions, metav1.Condition{
-			Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: "Served",
-			Message: "the space is served", ObservedGeneration: row.Meta.Generation, LastTransitionTime: metav1.NewTime(c.config.Now()),
-		})
+		sp.Status.URL = c.config.URL(s)
+		c.config.Status.condition(&sp.Status.Conditions, row, ready("the space is served"))
 		return sp.Status, nil
 	})
 }

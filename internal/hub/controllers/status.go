@@ -6,15 +6,20 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/kinds"
+	"orrery.dev/orrery/internal/hub/kinds/registry"
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
 	"orrery.dev/orrery/internal/hub/storage/table"
@@ -22,9 +27,26 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// updateStatus sets an object's status to the result of the status function for the stored object,
+// statusWriter writes statuses of objects. It writes only differences.
+type statusWriter struct {
+	table *table.Table
+	log   *etcd.Log
+	// kinds encodes objects.
+	kinds  *registry.Registry
+	logger *slog.Logger
+	now    func() time.Time
+}
+
+// condition sets a condition with the given Status, Reason and Message.
+func (w *statusWriter) condition(all *[]metav1.Condition, row *table.Row, is metav1.Condition) {
+	is.ObservedGeneration = row.Meta.Generation
+	is.LastTransitionTime = metav1.NewTime(w.now())
+	meta.SetStatusCondition(all, is)
+}
+
+// update sets an object's status to the result of the status function for the stored object,
 // and writes it if it changes. It returns errAgain if another client wrote the object meanwhile.
-func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
+func (w *statusWriter) update(ctx context.Context, row *table.Row, status func(object []byte) (any, error)) error {
 	now, err := status(row.Value)
 	if err != nil {
 		return err
@@ -33,13 +55,13 @@ func (c *Controllers) updateStatus(ctx context.Context, row *table.Row, status f
 	if err != nil {
 		return fmt.Errorf("encode the status of %q: %w", row.Key, err)
 	}
-	return c.replaceStatus(ctx, row, row.Value, encoded)
+	return w.replace(ctx, row, row.Value, encoded)
 }
 
-// replaceStatus writes object with a status. It omits a status that would make the object too large
+// replace writes object with a status. It omits a status that would make the object too large
 // for further writes by users.
-func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object []byte, status []byte) error {
-	value, err := c.withStatus(row, object, status)
+func (w *statusWriter) replace(ctx context.Context, row *table.Row, object []byte, status []byte) error {
+	value, err := w.encode(row, object, status)
 	if err != nil {
 		return err
 	}
@@ -47,21 +69,21 @@ func (c *Controllers) replaceStatus(ctx context.Context, row *table.Row, object 
 		return nil
 	}
 	if len(value) > write.DefaultObjectBytes && len(value) > len(row.Value) {
-		c.config.Logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", write.DefaultObjectBytes)
+		w.logger.Warn("status left out: the object would be too large", "key", row.Key, "bytes", len(value), "limit", write.DefaultObjectBytes)
 		return nil
 	}
-	_, ok, err := c.putRoom(ctx, etcd.Upkeep, row.Key, value, row.ModRev)
+	_, ok, err := w.put(ctx, etcd.Upkeep, row.Key, value, row.ModRev)
 	if err == nil && !ok {
 		return errAgain
 	}
 	return err
 }
 
-// withStatus returns the stored object of a row with a status, and with the managed fields of
+// encode returns the stored object of a row with a status, and with the managed fields of
 // object. Both are encoded like a write by a user, so that a repeated apply changes nothing. All
 // other text stays as it is stored: a newer version of the hub may have stored fields that this one
 // does not know.
-func (c *Controllers) withStatus(row *table.Row, object, status []byte) ([]byte, error) {
+func (w *statusWriter) encode(row *table.Row, object, status []byte) ([]byte, error) {
 	k, err := row.Key, error(nil)
 	if empty := bytes.Equal(status, []byte("{}")) || len(status) == 0; !empty {
 		object, err = sjson.SetRawBytes(bytes.Clone(object), "status", status)
@@ -71,7 +93,7 @@ func (c *Controllers) withStatus(row *table.Row, object, status []byte) ([]byte,
 	if err != nil {
 		return nil, fmt.Errorf("set the status of %q: %w", k, err)
 	}
-	value, err := c.canonical(k, object)
+	value, err := w.canonical(k, object)
 	if err != nil {
 		return nil, err
 	}
@@ -89,13 +111,13 @@ func (c *Controllers) withStatus(row *table.Row, object, status []byte) ([]byte,
 var errNewer = errors.New("a newer hub has stored it in a version that this hub does not know: upgrade this hub")
 
 // canonical passes an object through its kind's codec.
-func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
+func (w *statusWriter) canonical(k string, object []byte) ([]byte, error) {
 	o, err := key.ParseObject(k)
 	if err != nil {
 		return nil, err
 	}
 	// An error concerns a CRD; its resources are then not found below.
-	catalog, _ := c.config.Kinds.Catalog(o.Space, c.config.Table.Snapshot())
+	catalog, _ := w.kinds.Catalog(o.Space, w.table.Snapshot())
 	kind, ok := catalog.ForStorage(o.Resource)
 	if !ok {
 		return nil, fmt.Errorf("no kind for %q", k)
@@ -114,6 +136,16 @@ func (c *Controllers) canonical(k string, object []byte) ([]byte, error) {
 	return value, nil
 }
 
+// apiVersion returns the API version in which objects of a kind are stored; "" for an unknown kind.
+func (w *statusWriter) apiVersion(o key.Object) string {
+	// An error concerns a CRD; its resources are then not found below.
+	catalog, _ := w.kinds.Catalog(o.Space, w.table.Snapshot())
+	if kind, ok := catalog.ForStorage(o.Resource); ok {
+		return kind.Storage.String()
+	}
+	return ""
+}
+
 // hasVersion reports whether a catalog has a kind in an API version, too.
 func hasVersion(catalog *kinds.Catalog, kind *kinds.Kind, version string) bool {
 	gv, err := schema.ParseGroupVersion(version)
@@ -124,15 +156,15 @@ func hasVersion(catalog *kinds.Catalog, kind *kinds.Kind, version string) bool {
 	return ok
 }
 
-// putRoom is Log.Put for an object that the hub writes itself. It fails if the log has no room.
-func (c *Controllers) putRoom(ctx context.Context, need etcd.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
-	landed, err := c.config.Log.Capacity().Admit(ctx, need, len(k)+len(value))
+// put is Log.Put for an object that the hub writes itself. It fails if the log has no room.
+func (w *statusWriter) put(ctx context.Context, need etcd.Need, k string, value []byte, modRev int64) (rev int64, ok bool, err error) {
+	landed, err := w.log.Capacity().Admit(ctx, need, len(k)+len(value))
 	if err != nil {
 		return 0, false, err
 	}
 	defer landed()
-	if rev, ok, err = c.config.Log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
-		c.config.Log.Capacity().RefusedByEtcd()
+	if rev, ok, err = w.log.Put(ctx, k, value, modRev); errors.Is(err, rpctypes.ErrNoSpace) {
+		w.log.Capacity().RefusedByEtcd()
 	}
 	return rev, ok, err
 }

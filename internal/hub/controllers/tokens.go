@@ -18,22 +18,33 @@ const (
 	lookAgain = time.Hour
 )
 
-// tokens deletes unusable tokens: those that have expired, whose space no longer exists, or that
-// were created from a token that no longer exists.
-func (c *Controllers) tokens() *controller {
+// tokenConfig contains the dependencies of the tokenController.
+type tokenConfig struct {
+	Table *table.Table
+	Log   *etcd.Log
+	Now   func() time.Time
+}
+
+// tokenController deletes unusable tokens: those that have expired, whose space no longer exists, or
+// that were created from a token that no longer exists. Its keys are the IDs of tokens.
+type tokenController struct{ config tokenConfig }
+
+func (c *tokenController) watches() []watch {
 	all, spaces := key.Tokens.Prefix(), key.ResourcePrefix(key.Root, key.Spaces)
-	return c.controller("tokens", c.reconcileToken,
-		c.follow(source{prefixTopics(all, spaces), below(all), func(ch table.Change) []string {
-			if key.ClassOf(ch.Row().Key) == key.Tokens {
-				return c.byToken(ch)
-			}
-			return c.byTokenOfSpace(ch)
-		}}))
+	return []watch{follow(c.config.Table, source{prefixTopics(all, spaces), below(all), c.concerned})}
+}
+
+// concerned enqueues the tokens that a change of a token or a Space may affect.
+func (c *tokenController) concerned(ch table.Change) []string {
+	if key.ClassOf(ch.Row().Key) == key.Tokens {
+		return c.byToken(ch)
+	}
+	return c.byTokenOfSpace(ch)
 }
 
 // byToken enqueues a changed token. If it was deleted, it enqueues the tokens that were created
 // from it.
-func (c *Controllers) byToken(ch table.Change) []string {
+func (c *tokenController) byToken(ch table.Change) []string {
 	id, _ := key.TokenOf(ch.Row().Key)
 	if ch.Cur != nil {
 		return []string{id}
@@ -42,14 +53,14 @@ func (c *Controllers) byToken(ch table.Change) []string {
 }
 
 // byTokenOfSpace enqueues the tokens of a deleted space.
-func (c *Controllers) byTokenOfSpace(ch table.Change) []string {
+func (c *tokenController) byTokenOfSpace(ch table.Change) []string {
 	if ch.Cur != nil && (ch.Prev == nil || ch.Cur.Meta.UID == ch.Prev.Meta.UID) {
 		return nil
 	}
 	return c.tokensThat(func(r *bearer.Record) bool { return r.Scope != nil && r.Scope.Space.Key() == ch.Row().Key })
 }
 
-func (c *Controllers) tokensThat(are func(*bearer.Record) bool) (ids []string) {
+func (c *tokenController) tokensThat(are func(*bearer.Record) bool) (ids []string) {
 	c.config.Table.Snapshot().Ascend(key.Tokens.Prefix(), func(row *table.Row) bool {
 		if r, err := bearer.Read(row.Value); err == nil && are(&r) {
 			id, _ := key.TokenOf(row.Key)
@@ -60,7 +71,7 @@ func (c *Controllers) tokensThat(are func(*bearer.Record) bool) (ids []string) {
 	return ids
 }
 
-func (c *Controllers) reconcileToken(ctx context.Context, id string) error {
+func (c *tokenController) reconcile(ctx context.Context, id string) error {
 	snapshot := c.config.Table.Snapshot()
 	row := snapshot.Get(key.Token(id))
 	if row == nil {

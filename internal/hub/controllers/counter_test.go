@@ -24,7 +24,7 @@ func TestSettle(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				all := &Controllers{config: Config{Changed: NewSignal(), Settling: settling}}
+				all := newCounter(counterConfig{Changed: NewSignal(), Settling: settling})
 				go func() {
 					for range c.count {
 						select {
