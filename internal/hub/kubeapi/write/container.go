@@ -116,7 +116,7 @@ func (c *containers) Delete(ctx context.Context, name string, validate rest.Vali
 			if err := validate(ctx, existing); err != nil {
 				return nil, err
 			}
-			c.server.keepUntilRemoved(ctx, c.kind, existing)
+			keepUntilRemoved(ctx, c.server.config.Table, c.kind, existing)
 			return existing, c.mark(existing)
 		}), dryrun.IsDryRun(options.DryRun), nil)
 	if err != nil {
@@ -154,7 +154,7 @@ func (c *containers) mark(obj runtime.Object) error {
 			Message: "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
 		})
 	case *unstructured.Unstructured:
-		c.server.unbinding(o, "the remaining objects of its kinds in the space are deleted first")
+		unbinding(o, "the remaining objects of its kinds in the space are deleted first", now)
 	}
 	return nil
 }

@@ -52,8 +52,8 @@ func (c counted) Update(ctx context.Context, name string, info rest.UpdatedObjec
 // few is a strategy that refuses creations above a limit.
 type few struct {
 	rest.RESTCreateUpdateStrategy
-	server *Server
-	most   int
+	table *table.Table
+	most  int
 	// like selects the objects of resource that count; nil for all.
 	resource key.Resource
 	like     func(row *table.Row, obj *unstructured.Unstructured) bool
@@ -68,7 +68,7 @@ func (f few) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 		return errs
 	}
 	n := 0
-	f.server.config.Table.Snapshot().Ascend(key.ResourcePrefix(space, f.resource), func(row *table.Row) bool {
+	f.table.Snapshot().Ascend(key.ResourcePrefix(space, f.resource), func(row *table.Row) bool {
 		if f.like == nil || f.like(row, u) {
 			n++
 		}
@@ -81,15 +81,15 @@ func (f few) Validate(ctx context.Context, obj runtime.Object) field.ErrorList {
 }
 
 // fewBindings applies maxBindings to a space.
-func (s *Server) fewBindings(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
-	return few{main, s, maxBindings, key.APIBindings, nil, "the space"}
+func fewBindings(t *table.Table, main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
+	return few{main, t, maxBindings, key.APIBindings, nil, "the space"}
 }
 
 // fewViews applies maxViews to an export.
-func (s *Server) fewViews(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
+func fewViews(t *table.Table, main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
 	same := func(row *table.Row, obj *unstructured.Unstructured) bool {
 		export, _, _ := unstructured.NestedString(obj.Object, "spec", "export")
 		return gjson.GetBytes(row.Value, "spec.export").String() == export
 	}
-	return few{main, s, maxViews, key.APIExportViews, same, "the APIExport"}
+	return few{main, t, maxViews, key.APIExportViews, same, "the APIExport"}
 }

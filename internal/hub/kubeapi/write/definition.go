@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/internal/hub/kinds/registry"
 )
 
 // definitions is the strategy of CRDs. It applies the validation of Kubernetes to a copy with
@@ -18,12 +20,12 @@ import (
 // objects can be created right after their CRD.
 type definitions struct {
 	inert
-	server *Server
-	rules  rest.RESTCreateUpdateStrategy
+	kinds *registry.Registry
+	rules rest.RESTCreateUpdateStrategy
 }
 
-func (s *Server) newDefinitions(plain inert) definitions {
-	return definitions{inert: plain, server: s, rules: customresourcedefinition.NewStrategy(plain.ObjectTyper)}
+func newDefinitions(all *registry.Registry, plain inert) definitions {
+	return definitions{inert: plain, kinds: all, rules: customresourcedefinition.NewStrategy(plain.ObjectTyper)}
 }
 
 func (d definitions) PrepareForCreate(ctx context.Context, obj runtime.Object) {
@@ -91,7 +93,7 @@ func (d definitions) validateKind(ctx context.Context, obj runtime.Object) field
 	}
 	crd := *obj.(*apiextensionsv1.CustomResourceDefinition)
 	crd.Status = apiextensionsv1.CustomResourceDefinitionStatus{}
-	return d.server.config.Kinds.ValidateCRD(ctx, &crd)
+	return d.kinds.ValidateCRD(ctx, &crd)
 }
 
 func (d definitions) ValidateUpdate(ctx context.Context, obj, old runtime.Object) field.ErrorList {
@@ -149,8 +151,8 @@ type definitionStatus struct {
 	rules rest.RESTUpdateStrategy
 }
 
-func (s *Server) newDefinitionStatus(plain inert) definitionStatus {
-	return definitionStatus{definitions: s.newDefinitions(plain), rules: customresourcedefinition.NewStatusStrategy(plain.ObjectTyper)}
+func newDefinitionStatus(all *registry.Registry, plain inert) definitionStatus {
+	return definitionStatus{definitions: newDefinitions(all, plain), rules: customresourcedefinition.NewStatusStrategy(plain.ObjectTyper)}
 }
 
 func (d definitionStatus) PrepareForUpdate(ctx context.Context, obj, old runtime.Object) {

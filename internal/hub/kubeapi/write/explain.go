@@ -41,7 +41,7 @@ func (s *Server) explain(ctx context.Context, o key.Object, held remains) error 
 				})
 			case *unstructured.Unstructured:
 				if held.objects > 0 {
-					s.unbinding(e, fmt.Sprintf("%d objects wait for finalizers: %s", held.objects, summary(held.finalizers, "%s in %d objects")))
+					unbinding(e, fmt.Sprintf("%d objects wait for finalizers: %s", held.objects, summary(held.finalizers, "%s in %d objects")), now)
 				}
 			}
 			return existing, nil

@@ -7,11 +7,13 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/tidwall/gjson"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"golang.org/x/sync/errgroup"
 
+	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -37,23 +39,31 @@ const (
 	Gone
 )
 
+// Finisher completes the deletions of objects that own others, and of objects that wait. Controllers
+// call it; its functions are safe to call at any time.
+type Finisher struct {
+	rewriter
+	// explain sets the conditions of an owner to the objects for which its deletion waits.
+	explain func(ctx context.Context, o key.Object, held remains) error
+}
+
 // FinishNamespace deletes objects of a namespace that is being deleted, and finally the namespace. It
 // is safe to call at any time.
-func (s *Server) FinishNamespace(ctx context.Context, space key.Space, name string) (Progress, error) {
+func (f *Finisher) FinishNamespace(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.Namespaces, Name: name}}
-	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+	return f.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
 		ascendNamespace(state, space, name, fn)
 	})
 }
 
 // FinishCRD is FinishNamespace for a CRD. Afterwards, its names are free for SettleNames.
-func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
+func (f *Finisher) FinishCRD(ctx context.Context, space key.Space, name string) (Progress, error) {
 	o := key.Object{Space: space, Identity: key.Identity{Resource: key.CRDs, Name: name}}
 	plural, group, ok := strings.Cut(name, ".")
 	if !ok {
 		return Idle, fmt.Errorf("finish CRD %q: name has no group", name)
 	}
-	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+	return f.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
 		r := key.NewResource(group, plural)
 		if !boundIn(state, space, r) { // otherwise the CRD never got the name
 			state.Ascend(key.ResourcePrefix(space, r), fn)
@@ -64,18 +74,18 @@ func (s *Server) FinishCRD(ctx context.Context, space key.Space, name string) (P
 // FinishSpace deletes a chunk of the objects of a space that is being deleted, even with finalizers,
 // and finally the Space. It deletes many objects in one revision, so all watches of the space must
 // have ended before.
-func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, error) {
+func (f *Finisher) FinishSpace(ctx context.Context, space key.Space) (Progress, error) {
 	o := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Spaces, Name: string(space)}}
-	row, _ := s.config.Table.Get(o.Key())
+	row, _ := f.table.Get(o.Key())
 	if row == nil || !row.Meta.Deleting || space == key.Root {
 		return Idle, nil
 	}
 	var prefix string
 	var r *clientv3.GetResponse
-	for _, tablePrefix := range []string{firstToLeave(s.config.Table.Snapshot(), space), key.SpacePrefix(space)} {
+	for _, tablePrefix := range []string{firstToLeave(f.table.Snapshot(), space), key.SpacePrefix(space)} {
 		var err error
-		prefix = s.config.Prefix + tablePrefix
-		r, err = s.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(chunk))
+		prefix = f.prefix + tablePrefix
+		r, err = f.client.KV.Get(ctx, prefix, clientv3.WithPrefix(), clientv3.WithKeysOnly(), clientv3.WithLimit(chunk))
 		if err != nil {
 			return Idle, fmt.Errorf("list the keys of space %q: %w", space, err)
 		}
@@ -84,25 +94,73 @@ func (s *Server) FinishSpace(ctx context.Context, space key.Space) (Progress, er
 		}
 	}
 	if len(r.Kvs) == 0 {
-		return Gone, s.release(ctx, o, row)
+		return Gone, f.release(ctx, o, row)
 	}
 	last := string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
 	// The table may be behind, and the space may have been created again.
-	done, err := s.client.KV.Txn(ctx).
-		If(clientv3.Compare(clientv3.ModRevision(s.etcdKey(o)), "=", row.ModRev)).
+	done, err := f.client.KV.Txn(ctx).
+		If(clientv3.Compare(clientv3.ModRevision(f.prefix+o.Key()), "=", row.ModRev)).
 		Then(clientv3.OpDelete(prefix, clientv3.WithRange(last))).Commit()
 	if err != nil {
 		return Idle, fmt.Errorf("delete %d keys of space %q: %w", len(r.Kvs), space, err)
 	}
-	return More, s.config.Table.WaitFor(ctx, done.Header.Revision)
+	return More, f.table.WaitFor(ctx, done.Header.Revision)
+}
+
+// FinishBinding deletes the objects of an APIBinding that is being deleted, and finally the binding.
+// Afterwards, its names are free for other definitions of the space. It is safe to call at any time.
+func (f *Finisher) FinishBinding(ctx context.Context, space key.Space, name string) (Progress, error) {
+	o := key.Object{Space: space, Identity: key.Identity{Resource: key.APIBindings, Name: name}}
+	return f.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
+		more := true
+		for _, r := range boundBy(state.Get(o.Key())) {
+			if more {
+				state.Ascend(key.ResourcePrefix(space, r), func(row *table.Row) bool {
+					more = fn(row)
+					return more
+				})
+			}
+		}
+	})
+}
+
+// FinishPod completes the deletion of a Pod that was left between its two steps by a crash or a lost
+// connection. It returns Waiting while the original request may still complete the deletion.
+func (f *Finisher) FinishPod(ctx context.Context, o key.Object) (Progress, error) {
+	row, _ := f.table.Get(o.Key())
+	if !LeftBehind(row) {
+		return Idle, nil
+	}
+	// An invalid or future time does not delay the deletion.
+	marked, _ := time.Parse(time.RFC3339, gjson.GetBytes(row.Value, "metadata.deletionTimestamp").String())
+	if age := f.now().Sub(marked); age >= 0 && age < stepsTimeout {
+		return Waiting, nil
+	}
+	rev, err := f.reap(ctx, row, key.Identity{})
+	if err != nil {
+		return Idle, fmt.Errorf("end the deletion of %q: %w", o.Path(), err)
+	}
+	return Gone, f.table.WaitFor(ctx, rev)
+}
+
+// FinishRemoval removes the removal finalizer of an object that its locations have removed. Without
+// other finalizers, the object is deleted. It ignores a newer object of the same name.
+func (f *Finisher) FinishRemoval(ctx context.Context, row *table.Row) error {
+	rev, err := f.rewrite(ctx, row, func(d document) (change, error) {
+		return d.without(v1alpha1.RemovalFinalizer)
+	})
+	if err != nil {
+		return fmt.Errorf("end the wait of %q: %w", row.Key, err)
+	}
+	return f.table.WaitFor(ctx, rev)
 }
 
 // finish deletes the next objects of an owner's content, which each enumerates.
 //
 // The table applies revisions in order, and no object is created in an owner that is being deleted.
 // So a state with the deletion timestamp and without content proves that there is no content.
-func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snapshot, func(*table.Row) bool)) (Progress, error) {
-	state := s.config.Table.Snapshot()
+func (f *Finisher) finish(ctx context.Context, o key.Object, each func(*table.Snapshot, func(*table.Row) bool)) (Progress, error) {
+	state := f.table.Snapshot()
 	row := state.Get(o.Key())
 	if row == nil || !row.Meta.Deleting {
 		return Idle, nil
@@ -126,30 +184,30 @@ func (s *Server) finish(ctx context.Context, o key.Object, each func(*table.Snap
 	})
 	switch {
 	case len(content) > 0:
-		if err := s.reapAll(ctx, o.Identity, content); err != nil {
+		if err := f.reapAll(ctx, o.Identity, content); err != nil {
 			return Idle, fmt.Errorf("delete content of %q: %w", o.Path(), err)
 		}
 		return More, nil
 	case held.objects > 0:
-		return Waiting, s.explain(ctx, o, held)
+		return Waiting, f.explain(ctx, o, held)
 	}
 	if len(gjson.GetBytes(row.Value, "metadata.finalizers").Array()) > 1 { // other finalizers keep it
-		if err := s.explain(ctx, o, held); err != nil {
+		if err := f.explain(ctx, o, held); err != nil {
 			return Idle, err
 		}
 	}
-	return Gone, s.release(ctx, o, row)
+	return Gone, f.release(ctx, o, row)
 }
 
 // reapAll deletes objects of an owner concurrently, because a deletion mostly waits for the disk. It
 // returns when the table contains all changes. If an object can't be deleted, the others still are.
-func (s *Server) reapAll(ctx context.Context, with key.Identity, rows []*table.Row) error {
+func (f *Finisher) reapAll(ctx context.Context, with key.Identity, rows []*table.Row) error {
 	var last atomic.Int64
 	var group errgroup.Group
 	group.SetLimit(deleters)
 	for _, row := range rows {
 		group.Go(func() error {
-			rev, err := s.reap(ctx, row, with)
+			rev, err := f.reap(ctx, row, with)
 			for current := last.Load(); rev > current && !last.CompareAndSwap(current, rev); current = last.Load() {
 			}
 			return err
@@ -158,7 +216,7 @@ func (s *Server) reapAll(ctx context.Context, with key.Identity, rows []*table.R
 	if err := group.Wait(); err != nil {
 		return err
 	}
-	return s.config.Table.WaitFor(ctx, last.Load())
+	return f.table.WaitFor(ctx, last.Load())
 }
 
 // remains counts the remaining objects of an owner.
@@ -173,8 +231,8 @@ func (r *remains) add(row *table.Row) {
 	if o, err := key.ParseObject(row.Key); err == nil {
 		r.resources[o.Resource.Resource+"."+o.APIGroup()]++ // Kubernetes writes the dot for the core group, too
 	}
-	gjson.GetBytes(row.Value, "metadata.finalizers").ForEach(func(_, f gjson.Result) bool {
-		r.finalizers[f.String()]++
+	gjson.GetBytes(row.Value, "metadata.finalizers").ForEach(func(_, finalizer gjson.Result) bool {
+		r.finalizers[finalizer.String()]++
 		return true
 	})
 }

@@ -38,31 +38,31 @@ func objectOf(ctx context.Context, kind *kinds.Kind, name string) (key.Object, e
 	return o, nil
 }
 
-// keyFunc returns a function that returns the etcd key of an object.
-func (s *Server) keyFunc(kind *kinds.Kind) func(context.Context, string) (string, error) {
+// keyFunc returns a function that returns the etcd key of an object in the log with a prefix.
+func keyFunc(prefix string, kind *kinds.Kind) func(context.Context, string) (string, error) {
 	return func(ctx context.Context, name string) (string, error) {
 		o, err := objectOf(ctx, kind, name)
 		if err != nil {
 			return "", err
 		}
-		return s.etcdKey(o), nil
+		return prefix + o.Key(), nil
 	}
 }
 
 // keyRootFunc returns a function that returns the etcd prefix of the objects of a deletecollection.
 // The function can't fail, so an invalid space or namespace gets a prefix below which nothing is
 // ever stored.
-func (s *Server) keyRootFunc(kind *kinds.Kind) func(context.Context) string {
+func keyRootFunc(prefix string, kind *kinds.Kind) func(context.Context) string {
 	const nothing = "-"
 	return func(ctx context.Context) string {
 		o, err := objectOf(ctx, kind, nothing)
 		if err != nil {
-			return s.config.Prefix + key.OfPath(nothing)
+			return prefix + key.OfPath(nothing)
 		}
 		root := key.ResourcePrefix(o.Space, o.Resource)
 		if kind.Namespaced {
 			root = key.NamespacePrefix(o.Space, o.Resource, o.Namespace)
 		}
-		return s.config.Prefix + root
+		return prefix + root
 	}
 }

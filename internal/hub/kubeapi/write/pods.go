@@ -3,7 +3,6 @@ package write
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"time"
 
@@ -83,22 +82,3 @@ func hasFinalizers(row *table.Row) bool {
 // LeftBehind reports whether an object may have been left between the two steps of its deletion, which
 // FinishPod then completes.
 func LeftBehind(row *table.Row) bool { return row != nil && row.Meta.Deleting && !hasFinalizers(row) }
-
-// FinishPod completes the deletion of a Pod that was left between its two steps by a crash or a lost
-// connection. It returns Waiting while the original request may still complete the deletion.
-func (s *Server) FinishPod(ctx context.Context, o key.Object) (Progress, error) {
-	row, _ := s.config.Table.Get(o.Key())
-	if !LeftBehind(row) {
-		return Idle, nil
-	}
-	// An invalid or future time does not delay the deletion.
-	marked, _ := time.Parse(time.RFC3339, gjson.GetBytes(row.Value, "metadata.deletionTimestamp").String())
-	if age := s.config.Now().Sub(marked); age >= 0 && age < stepsTimeout {
-		return Waiting, nil
-	}
-	rev, err := s.reap(ctx, row, key.Identity{})
-	if err != nil {
-		return Idle, fmt.Errorf("end the deletion of %q: %w", o.Path(), err)
-	}
-	return Gone, s.config.Table.WaitFor(ctx, rev)
-}

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/aggregate"
+	"orrery.dev/orrery/internal/hub/engine/rules"
 	"orrery.dev/orrery/internal/hub/engine/selectors"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -92,14 +94,21 @@ func validateUpsync(entries []v1alpha1.Upsync) (errs field.ErrorList) {
 	return errs
 }
 
+// policyValidator validates Customizers and Summaries, whose rules and expressions are compiled.
+type policyValidator struct {
+	table     *table.Table
+	rules     *rules.Engine
+	summaries *aggregate.Language
+}
+
 // maxWithData limits the Customizers of a space that use ConfigMaps. A change of a ConfigMap
 // recompiles these for all locations. Concurrent writes may exceed the limit.
 const maxWithData = 32
 
 // validateDataUse enforces maxWithData for a Customizer that uses ConfigMaps.
-func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {
+func (v *policyValidator) validateDataUse(space key.Space, name string) field.ErrorList {
 	uses := func(row *table.Row) bool { return row != nil && gjson.GetBytes(row.Value, "spec.data.0").Exists() }
-	state, others := s.config.Table.Snapshot(), 0
+	state, others := v.table.Snapshot(), 0
 	if uses(state.Get(key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: name}}.Key())) {
 		return nil
 	}
@@ -117,7 +126,7 @@ func (s *Server) validateDataUse(space key.Space, name string) field.ErrorList {
 
 // validateCustomizer validates the selectors and rules of a Customizer. It has no errors for an
 // object that the schema refuses.
-func (s *Server) validateCustomizer(space key.Space, object map[string]any) (errs field.ErrorList) {
+func (v *policyValidator) validateCustomizer(space key.Space, object map[string]any) (errs field.ErrorList) {
 	var c v1alpha1.Customizer
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &c) != nil {
 		return nil
@@ -127,18 +136,18 @@ func (s *Server) validateCustomizer(space key.Space, object map[string]any) (err
 		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
 	}
 	if len(c.Spec.Data) > 0 {
-		errs = append(errs, s.validateDataUse(space, c.Name)...)
+		errs = append(errs, v.validateDataUse(space, c.Name)...)
 	}
 	names := make([]string, len(c.Spec.Data))
 	for i, d := range c.Spec.Data {
 		names[i] = d.Name
 	}
-	return append(errs, s.config.Rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"), names...)...)
+	return append(errs, v.rules.Check(c.Spec.Rules, field.NewPath("spec", "rules"), names...)...)
 }
 
 // validateSummary validates the tests and expressions of a Summary. It has no errors for an object
 // that the schema refuses.
-func (s *Server) validateSummary(_ key.Space, object map[string]any) (errs field.ErrorList) {
+func (v *policyValidator) validateSummary(_ key.Space, object map[string]any) (errs field.ErrorList) {
 	var m v1alpha1.Summary
 	if runtime.DefaultUnstructuredConverter.FromUnstructured(object, &m) != nil {
 		return nil
@@ -146,7 +155,7 @@ func (s *Server) validateSummary(_ key.Space, object map[string]any) (errs field
 	for i, test := range m.Spec.Match {
 		errs = append(errs, validateTest(test, field.NewPath("spec", "match").Index(i))...)
 	}
-	_, refused := s.config.Summaries.Compile(&m.Spec, field.NewPath("spec"))
+	_, refused := v.summaries.Compile(&m.Spec, field.NewPath("spec"))
 	return append(errs, refused...)
 }
 

@@ -71,16 +71,25 @@ type change struct {
 	gone, more, marked bool
 }
 
+// rewriter rewrites and deletes stored objects of any kind, without their codecs.
+type rewriter struct {
+	// client reads and writes the log, in which keys begin with prefix. table follows the log.
+	client *kubernetes.Client
+	prefix string
+	table  *table.Table
+	now    func() time.Time
+}
+
 // reap deletes an object like a client's delete: an object with finalizers only gets a deletion
 // timestamp. It needs no kind, and so also deletes objects that no catalog serves. An assigned object
 // that is deleted with an APIBinding first gets an annotation with the binding's name, for its
 // locations. If the log has no space for that, the object stays. The result is a revision that
 // includes the change.
-func (s *Server) reap(ctx context.Context, row *table.Row, with key.Identity) (int64, error) {
+func (w *rewriter) reap(ctx context.Context, row *table.Row, with key.Identity) (int64, error) {
 	_, resource, _, _ := key.Split(row.Key)
 	unbound := with.Resource == key.APIBindings && assigned(row)
 	steps, waits := goesInSteps(resource) || unbound, waitsForRemoval(row)
-	return s.rewrite(ctx, row, func(d document) (change, error) {
+	return w.rewrite(ctx, row, func(d document) (change, error) {
 		var finalizers []string
 		var deleting *time.Time
 		var generation int64
@@ -98,7 +107,7 @@ func (s *Server) reap(ctx context.Context, row *table.Row, with key.Identity) (i
 		case deleting != nil:
 			return change{}, nil
 		}
-		set := map[string]any{"deletionTimestamp": s.config.Now().UTC().Format(time.RFC3339), "deletionGracePeriodSeconds": 0}
+		set := map[string]any{"deletionTimestamp": w.now().UTC().Format(time.RFC3339), "deletionGracePeriodSeconds": 0}
 		if len(finalizers) > 0 {
 			set["finalizers"] = finalizers
 		}
@@ -130,14 +139,14 @@ func assigned(row *table.Row) bool {
 }
 
 // release removes the finalizer of an owner without content, and deletes it if there is no other.
-func (s *Server) release(ctx context.Context, o key.Object, row *table.Row) error {
-	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
+func (w *rewriter) release(ctx context.Context, o key.Object, row *table.Row) error {
+	rev, err := w.rewrite(ctx, row, func(d document) (change, error) {
 		return d.without(finalizerOf(o.Resource))
 	})
 	if err != nil {
 		return fmt.Errorf("release %q: %w", o.Path(), err)
 	}
-	return s.config.Table.WaitFor(ctx, rev)
+	return w.table.WaitFor(ctx, rev)
 }
 
 // without removes a finalizer from an object that is being deleted. Without others, it is deleted.
@@ -160,8 +169,8 @@ func (d document) without(finalizer string) (change, error) {
 // rewrite applies decide to one object, starting with the table's value, until the write succeeds. It
 // ignores an object that was deleted and created again. The result is a revision that includes the
 // change.
-func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(document) (change, error)) (int64, error) {
-	k, value, rev := s.config.Prefix+row.Key, row.Value, row.ModRev
+func (w *rewriter) rewrite(ctx context.Context, row *table.Row, decide func(document) (change, error)) (int64, error) {
+	k, value, rev := w.prefix+row.Key, row.Value, row.ModRev
 	for {
 		d, err := parseDocument(value)
 		if err != nil {
@@ -178,13 +187,13 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 		var done kubernetes.PutResponse
 		switch {
 		case c.gone:
-			if done, err = s.drop(ctx, k, rev); err != nil {
+			if done, err = w.drop(ctx, k, rev); err != nil {
 				return 0, fmt.Errorf("delete %q: %w", row.Key, err)
 			}
 		case c.value != nil:
-			done, err = s.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true})
+			done, err = w.client.Kubernetes.OptimisticPut(ctx, k, c.value, rev, kubernetes.PutOptions{GetOnFailure: true})
 			if c.more && !c.marked && noRoom(err) {
-				done, err = s.drop(ctx, k, rev)
+				done, err = w.drop(ctx, k, rev)
 				c.more = false
 			}
 			if err != nil {
@@ -204,7 +213,7 @@ func (s *Server) rewrite(ctx context.Context, row *table.Row, decide func(docume
 	}
 }
 
-func (s *Server) drop(ctx context.Context, k string, rev int64) (kubernetes.PutResponse, error) {
-	r, err := s.client.Kubernetes.OptimisticDelete(ctx, k, rev, kubernetes.DeleteOptions{GetOnFailure: true})
+func (w *rewriter) drop(ctx context.Context, k string, rev int64) (kubernetes.PutResponse, error) {
+	r, err := w.client.Kubernetes.OptimisticDelete(ctx, k, rev, kubernetes.DeleteOptions{GetOnFailure: true})
 	return kubernetes.PutResponse(r), err
 }

@@ -2,7 +2,6 @@ package write
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 
@@ -24,22 +23,22 @@ import (
 // object.
 type removal struct {
 	rest.RESTDeleteStrategy
-	server *Server
-	kind   *kinds.Kind
+	table *table.Table
+	kind  *kinds.Kind
 }
 
 var _ rest.RESTGracefulDeleteStrategy = removal{}
 
 // CheckGracefulDelete adds the finalizer.
 func (r removal) CheckGracefulDelete(ctx context.Context, obj runtime.Object, options *metav1.DeleteOptions) bool {
-	r.server.keepUntilRemoved(ctx, r.kind, obj)
+	keepUntilRemoved(ctx, r.table, r.kind, obj)
 	graceful, ok := r.RESTDeleteStrategy.(rest.RESTGracefulDeleteStrategy)
 	return ok && graceful.CheckGracefulDelete(ctx, obj, options)
 }
 
 // keepUntilRemoved adds the removal finalizer to an object that is about to be deleted, if a
 // Placement requires it.
-func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj runtime.Object) {
+func keepUntilRemoved(ctx context.Context, t *table.Table, kind *kinds.Kind, obj runtime.Object) {
 	m, err := meta.Accessor(obj)
 	space, ok := SpaceFromContext(ctx)
 	if err != nil || !ok || isDeleting(m) || slices.Contains(m.GetFinalizers(), v1alpha1.RemovalFinalizer) {
@@ -47,10 +46,10 @@ func (s *Server) keepUntilRemoved(ctx context.Context, kind *kinds.Kind, obj run
 	}
 	if rev, err := strconv.ParseInt(m.GetResourceVersion(), 10, 64); err == nil {
 		// The membership must be that of the current version. If the request ends, nothing is written.
-		_ = s.config.Table.WaitFor(ctx, rev)
+		_ = t.WaitFor(ctx, rev)
 	}
 	o := key.Object{Space: space, Identity: key.Identity{Resource: kind.Resource, Namespace: m.GetNamespace(), Name: m.GetName()}}
-	if row, _ := s.config.Table.Get(o.Key()); waitsForRemoval(row) {
+	if row, _ := t.Get(o.Key()); waitsForRemoval(row) {
 		m.SetFinalizers(append(m.GetFinalizers(), v1alpha1.RemovalFinalizer))
 	}
 }
@@ -70,16 +69,4 @@ func KeptUntilRemoved(row *table.Row) bool {
 	return row != nil && row.Meta.Deleting && slices.ContainsFunc(gjson.GetBytes(row.Value, "metadata.finalizers").Array(), func(f gjson.Result) bool {
 		return f.Str == v1alpha1.RemovalFinalizer
 	})
-}
-
-// FinishRemoval removes the removal finalizer of an object that its locations have removed. Without
-// other finalizers, the object is deleted. It ignores a newer object of the same name.
-func (s *Server) FinishRemoval(ctx context.Context, row *table.Row) error {
-	rev, err := s.rewrite(ctx, row, func(d document) (change, error) {
-		return d.without(v1alpha1.RemovalFinalizer)
-	})
-	if err != nil {
-		return fmt.Errorf("end the wait of %q: %w", row.Key, err)
-	}
-	return s.config.Table.WaitFor(ctx, rev)
 }

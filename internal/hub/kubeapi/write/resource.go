@@ -93,7 +93,7 @@ func (s *Server) newResource(kind *kinds.Kind) (*resource, error) {
 	if scope == nil {
 		return nil, fmt.Errorf("kind %s: has no scope", kind.GVK)
 	}
-	main, status := s.strategies(kind, scope.Typer)
+	main, status := newStrategies(s).forKind(kind, scope.Typer)
 	store, err := s.newStore(kind, universal{main, s, kind})
 	if err != nil {
 		return nil, err
@@ -130,8 +130,8 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 		NewListFunc:               kind.NewList,
 		DefaultQualifiedResource:  resource,
 		SingularQualifiedResource: schema.GroupResource{Group: resource.Group, Resource: kind.Singular},
-		KeyFunc:                   s.keyFunc(kind),
-		KeyRootFunc:               s.keyRootFunc(kind),
+		KeyFunc:                   keyFunc(s.config.Prefix, kind),
+		KeyRootFunc:               keyRootFunc(s.config.Prefix, kind),
 		ObjectNameFunc:            objectName,
 		PredicateFunc: func(l labels.Selector, f fields.Selector) storage.SelectionPredicate {
 			return storage.SelectionPredicate{Label: l, Field: f, GetAttrs: kind.SelectableFields}
@@ -151,7 +151,7 @@ func (s *Server) newStore(kind *kinds.Kind, strategy rest.RESTCreateUpdateStrate
 		store.DeleteStrategy, store.Storage.Storage = steps{strategy}, lastSteps{store.Storage.Storage}
 	}
 	if placement.Never(kind.Resource) == "" {
-		store.DeleteStrategy = removal{store.DeleteStrategy, s, kind}
+		store.DeleteStrategy = removal{store.DeleteStrategy, s.config.Table, kind}
 	}
 	if kind.Resource == eventResource {
 		ttl := uint64(s.config.EventTTL.Seconds())
@@ -279,57 +279,6 @@ func (s *statusStorage) Update(ctx context.Context, name string, info rest.Updat
 		err = definitionWrites{s.server}.previewNames(ctx, out, options.DryRun)
 	}
 	return out, created, err
-}
-
-// strategies returns the strategies of a kind's objects, and of their status.
-func (s *Server) strategies(kind *kinds.Kind, typer runtime.ObjectTyper) (main, status rest.RESTCreateUpdateStrategy) {
-	if kind.Custom != nil {
-		main = kind.Custom.Strategy()
-		if kind.HasStatus {
-			status = kind.Custom.StatusStrategy()
-		}
-		switch kind.Resource {
-		case key.Spaces, key.Locations:
-			main = named{main, kind.Resource == key.Spaces}
-			if kind.Resource == key.Locations {
-				main = validated{tainted{main, s.config.Table.Rev}, validateLocation}
-			}
-		case key.Placements:
-			main, status = followed{validated{main, validatePlacement}, s.config.Follows}, followedStatus{status}
-		case key.Customizers:
-			main = ruled{validated{main, s.validateCustomizer}, s, s.rulesOf}
-		case key.Summaries:
-			main = ruled{validated{main, s.validateSummary}, s, s.expressionsOf}
-		case key.Grants:
-			main = validated{main, validateGrant}
-		case key.APIBindings:
-			main, status = bindings{validated{s.fewBindings(main), validateBinding}, s}, bindings{status, s}
-		case key.APIExports:
-			main = validated{main, s.validateExport}
-		case key.APIExportViews:
-			main = s.fewViews(main)
-		}
-		switch kind.Resource {
-		case key.Locations, key.Placements, key.Customizers, key.Summaries, key.Grants, key.APIExports:
-			main = weighed{main, kind.Resource}
-		}
-		if kind.Resource == key.Spaces || kind.Resource == key.APIBindings {
-			main, status = kept{main, kind.Resource}, kept{status, kind.Resource}
-		}
-		return main, status
-	}
-	plain := newInert(kind, typer)
-	switch kind.Resource {
-	case key.CRDs:
-		return kept{s.newDefinitions(plain), kind.Resource}, kept{s.newDefinitionStatus(plain), kind.Resource}
-	case key.Namespaces:
-		return kept{namespaces{plain}, kind.Resource}, kept{inertStatus{plain}, kind.Resource}
-	case key.Secrets:
-		return secrets{plain}, nil
-	case key.ConfigMaps:
-		return configMaps{plain}, nil
-	}
-	return plain, inertStatus{plain}
 }
 
 // storageOf wraps the storage of kinds that own other objects, or are limited in number.

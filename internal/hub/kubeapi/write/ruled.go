@@ -10,10 +10,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
+	"orrery.dev/orrery/internal/hub/kinds/registry"
+	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -31,7 +34,7 @@ const (
 // refused if a schema changes later.
 type ruled struct {
 	validated
-	server *Server
+	schemas *schemaCache
 	// rules returns the checked rules of a policy, or nil.
 	rules func(runtime.Object) *ruleSet
 }
@@ -91,7 +94,7 @@ func (s ruled) checkTypes(ctx context.Context, obj, old runtime.Object) (errs fi
 	if now == nil || len(now.rules) == 0 {
 		return nil, nil
 	}
-	matching, before := s.server.kindsOf(space, now), s.rules(old)
+	matching, before := s.schemas.kindsOf(space, now), s.rules(old)
 	if before != nil && (before.lenient != now.lenient || !equality.Semantic.DeepEqual(before.match, now.match)) {
 		before = nil
 	}
@@ -133,7 +136,7 @@ func (p checkedRule) equals(o checkedRule) bool {
 }
 
 // rulesOf returns the rules of a Customizer.
-func (s *Server) rulesOf(obj runtime.Object) *ruleSet {
+func (v *policyValidator) rulesOf(obj runtime.Object) *ruleSet {
 	var c v1alpha1.Customizer
 	if !decodePolicy(obj, &c) {
 		return nil
@@ -141,22 +144,22 @@ func (s *Server) rulesOf(obj runtime.Object) *ruleSet {
 	p := &ruleSet{match: c.Spec.Match, what: "rules"}
 	for i, rule := range c.Spec.Rules {
 		path := field.NewPath("spec", "rules").Index(i)
-		p.rules = append(p.rules, checkedRule{rule, func(kind *openapi.Schema) *field.Error { return s.config.Rules.CheckTypes(rule, kind, path) }})
+		p.rules = append(p.rules, checkedRule{rule, func(kind *openapi.Schema) *field.Error { return v.rules.CheckTypes(rule, kind, path) }})
 	}
 	return p
 }
 
 // expressionsOf returns the expressions of a Summary. A location may report another version of a kind
 // than the space has.
-func (s *Server) expressionsOf(obj runtime.Object) *ruleSet {
+func (v *policyValidator) expressionsOf(obj runtime.Object) *ruleSet {
 	var m v1alpha1.Summary
 	if !decodePolicy(obj, &m) {
 		return nil
 	}
 	placed := m.Spec.From == "" || m.Spec.From == v1alpha1.SummaryDownsynced
 	p := &ruleSet{match: m.Spec.Match, what: "expressions", lenient: !placed}
-	for _, rule := range s.config.Summaries.Parts(&m.Spec, field.NewPath("spec")) {
-		p.rules = append(p.rules, checkedRule{rule.Source, func(kind *openapi.Schema) *field.Error { return s.config.Summaries.CheckTypes(rule, kind) }})
+	for _, rule := range v.summaries.Parts(&m.Spec, field.NewPath("spec")) {
+		p.rules = append(p.rules, checkedRule{rule.Source, func(kind *openapi.Schema) *field.Error { return v.summaries.CheckTypes(rule, kind) }})
 	}
 	return p
 }
@@ -164,6 +167,15 @@ func (s *Server) expressionsOf(obj runtime.Object) *ruleSet {
 func decodePolicy(obj runtime.Object, into any) bool {
 	u, ok := obj.(*unstructured.Unstructured)
 	return ok && u != nil && runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, into) == nil
+}
+
+// schemaCache returns the kinds that policies match, with their schemas. It is safe for concurrent
+// use.
+type schemaCache struct {
+	table *table.Table
+	kinds *registry.Registry
+	// byDocument has the schemas of kinds, by document.
+	byDocument *lru.Cache
 }
 
 // matched are the kinds that a policy matches.
@@ -185,8 +197,8 @@ func (m *matched) remark(i int, format string, args ...any) {
 }
 
 // kindsOf returns the kinds of the space that a policy matches by name.
-func (s *Server) kindsOf(space key.Space, set *ruleSet) (m matched) {
-	catalog, err := s.config.Kinds.Catalog(space, s.config.Table.Snapshot())
+func (s *schemaCache) kindsOf(space key.Space, set *ruleSet) (m matched) {
+	catalog, err := s.kinds.Catalog(space, s.table.Snapshot())
 	if catalog == nil {
 		m.remarks = append(m.remarks, fmt.Sprintf("the %s are not checked by schemas: %v", set.what, err))
 		return m
@@ -244,7 +256,7 @@ func resourceNamed(catalog *kinds.Catalog, group *string, name string, exact boo
 }
 
 // schemaOf returns the schema of a kind's objects, or nil.
-func (s *Server) schemaOf(k *kinds.Kind) (*openapi.Schema, error) {
+func (s *schemaCache) schemaOf(k *kinds.Kind) (*openapi.Schema, error) {
 	document, packed := openapi.Root(k.GVK.GroupVersion()), func() ([]byte, error) {
 		all, err := openapi.Builtin()
 		return all.V3[openapi.Root(k.GVK.GroupVersion())].Packed, err
@@ -252,7 +264,7 @@ func (s *Server) schemaOf(k *kinds.Kind) (*openapi.Schema, error) {
 	if k.Custom != nil {
 		document, packed = k.Custom.Hash()+"/"+k.GVK.Version, k.Custom.OpenAPI().V3
 	}
-	if known, ok := s.schemas.Get(document); ok {
+	if known, ok := s.byDocument.Get(document); ok {
 		return known.(map[schema.GroupVersionKind]*openapi.Schema)[k.GVK], nil
 	}
 	data, err := packed()
@@ -263,6 +275,6 @@ func (s *Server) schemaOf(k *kinds.Kind) (*openapi.Schema, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.schemas.Add(document, all)
+	s.byDocument.Add(document, all)
 	return all[k.GVK], nil
 }

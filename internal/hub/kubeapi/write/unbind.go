@@ -1,7 +1,6 @@
 package write
 
 import (
-	"context"
 	"encoding/json"
 	"slices"
 
@@ -14,23 +13,6 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
-
-// FinishBinding deletes the objects of an APIBinding that is being deleted, and finally the binding.
-// Afterwards, its names are free for other definitions of the space. It is safe to call at any time.
-func (s *Server) FinishBinding(ctx context.Context, space key.Space, name string) (Progress, error) {
-	o := key.Object{Space: space, Identity: key.Identity{Resource: key.APIBindings, Name: name}}
-	return s.finish(ctx, o, func(state *table.Snapshot, fn func(*table.Row) bool) {
-		more := true
-		for _, r := range boundBy(state.Get(o.Key())) {
-			if more {
-				state.Ascend(key.ResourcePrefix(space, r), func(row *table.Row) bool {
-					more = fn(row)
-					return more
-				})
-			}
-		}
-	})
-}
 
 // boundBy returns the resources of an APIBinding.
 func boundBy(row *table.Row) (all []key.Resource) {
@@ -53,7 +35,7 @@ func boundIn(state table.Reader, space key.Space, r key.Resource) bool {
 }
 
 // unbinding sets the condition of an APIBinding that is being deleted. It ignores other objects.
-func (s *Server) unbinding(u *unstructured.Unstructured, message string) {
+func unbinding(u *unstructured.Unstructured, message string, now metav1.Time) {
 	if u.GroupVersionKind() != v1alpha1.GroupVersion.WithKind("APIBinding") {
 		return
 	}
@@ -63,7 +45,7 @@ func (s *Server) unbinding(u *unstructured.Unstructured, message string) {
 	}
 	meta.SetStatusCondition(&b.Status.Conditions, metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonUnbinding, Message: message,
-		ObservedGeneration: b.Generation, LastTransitionTime: metav1.NewTime(s.config.Now()),
+		ObservedGeneration: b.Generation, LastTransitionTime: now,
 	})
 	setBindingStatus(u, b)
 }
