@@ -12,7 +12,7 @@ import (
 // clock` builds. Until MoveClock it shows the real time.
 func (p *Process) OwnClock() {
 	p.t.Helper()
-	p.binary = Binary(p.t, filepath.Join("clock", filepath.Base(p.binary)))
+	p.binary, p.isAltered = Binary(p.t, filepath.Join("clock", filepath.Base(p.binary))), true
 	p.clock = filepath.Join(p.t.TempDir(), "clock")
 	p.Setenv("CLOCK_FILE=" + p.clock)
 	p.setClock(0)

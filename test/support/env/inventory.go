@@ -24,10 +24,10 @@ type records map[string][]byte
 const (
 	registry    = "/registry/"
 	registryEnd = "/registry0" // the first key after those that begin with registry
-	// nodeRecords begins the keys of Nodes, whose status is written while nothing changes.
+	// nodeRecords begins the keys of Nodes, whose status is written while nothing changes; see nodes.
 	nodeRecords = registry + "minions/"
-	// batch is how many keys one transaction writes; etcd allows 128.
-	batch = 100
+	// maxBatch and maxBatchBytes bound one transaction; etcd allows 128 keys and 1.5 MiB.
+	maxBatch, maxBatchBytes = 100, 1 << 20
 )
 
 // restlessRecords begin the keys that the parts of a cluster write while nothing changes.
@@ -65,28 +65,54 @@ func (r records) restore(ctx context.Context, url string) error {
 	if err != nil {
 		return err
 	}
-	var changes []any
+	var some transaction
 	for key, value := range r {
 		old, isThere := now[key]
 		if !isThere || !bytes.Equal(old, value) && !strings.HasPrefix(key, nodeRecords) {
-			changes = append(changes, map[string]any{"requestPut": map[string][]byte{"key": []byte(key), "value": value}})
+			change := map[string]any{"requestPut": map[string][]byte{"key": []byte(key), "value": value}}
+			if err := some.add(ctx, url, change, len(key)+len(value)); err != nil {
+				return err
+			}
 		}
 	}
 	for key := range now {
 		if _, wanted := r[key]; !wanted {
-			changes = append(changes, map[string]any{"requestDeleteRange": map[string][]byte{"key": []byte(key)}})
+			change := map[string]any{"requestDeleteRange": map[string][]byte{"key": []byte(key)}}
+			if err := some.add(ctx, url, change, len(key)); err != nil {
+				return err
+			}
 		}
 	}
-	for some := range slices.Chunk(changes, batch) {
-		body, err := askEtcd(ctx, url+"/v3/kv/txn", map[string]any{"success": some})
-		if err != nil {
-			return err
-		}
-		if err := body.Close(); err != nil {
+	return some.write(ctx, url)
+}
+
+// transaction collects changes of an etcd.
+type transaction struct {
+	changes []any
+	bytes   int
+}
+
+// add adds a change of some bytes. It first writes the changes before it if all together were too much.
+func (x *transaction) add(ctx context.Context, url string, change any, bytes int) error {
+	if len(x.changes) == maxBatch || x.bytes+bytes > maxBatchBytes {
+		if err := x.write(ctx, url); err != nil {
 			return err
 		}
 	}
+	x.changes, x.bytes = append(x.changes, change), x.bytes+bytes
 	return nil
+}
+
+func (x *transaction) write(ctx context.Context, url string) error {
+	if len(x.changes) == 0 {
+		return nil
+	}
+	body, err := askEtcd(ctx, url+"/v3/kv/txn", map[string]any{"success": x.changes})
+	x.changes, x.bytes = nil, 0
+	if err != nil {
+		return err
+	}
+	return body.Close()
 }
 
 // inventory is what an API server shows: its resources, the objects of each, and its schemas.

@@ -16,6 +16,7 @@ func (p *Process) LimitFiles(bytes int64) {
 	if !p.Running() {
 		p.t.Fatalf("limit the files of %s: it is not running", p.name)
 	}
+	p.isAltered = true
 	// The hard limit stays, so that the soft one can be raised again.
 	limit := syscall.Rlimit{Cur: uint64(bytes), Max: math.MaxUint64}
 	_, _, errno := syscall.Syscall6(syscall.SYS_PRLIMIT64, uintptr(p.cmd.Process.Pid), syscall.RLIMIT_FSIZE,

@@ -137,7 +137,7 @@ func (n *Network) Roam() {
 // Within makes the process run in the network from its next start, or, if n is nil, in that of this
 // machine.
 func (p *Process) Within(n *Network) {
-	p.within = nil
+	p.within, p.isAltered = nil, true
 	if n != nil {
 		p.within = []string{"ip", "netns", "exec", n.site}
 	}

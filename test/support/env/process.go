@@ -30,6 +30,8 @@ type Process struct {
 	stdout string
 	stderr string
 	clock  string // the file that says by how much its own wall clock is moved
+	// isAltered is set when the process no longer runs as it was described first.
+	isAltered bool
 
 	cmd  *exec.Cmd
 	done chan struct{} // closed when cmd has been waited for
@@ -101,13 +103,13 @@ func (p *Process) start(args ...string) {
 // Setenv adds variables, each NAME=VALUE, to what the process sees from its next
 // start.
 func (p *Process) Setenv(variables ...string) {
-	p.env = append(p.env, variables...) // the last one of a name counts
+	p.env, p.isAltered = append(p.env, variables...), true // the last one of a name counts
 }
 
 // Use has the process run another binary, a name in .bin, from its next start.
 func (p *Process) Use(binary string) {
 	p.t.Helper()
-	p.binary = Binary(p.t, binary)
+	p.binary, p.isAltered = Binary(p.t, binary), true
 }
 
 // Running reports whether the process was started and has not ended.

@@ -25,7 +25,8 @@ import (
 // kube-system, keep their UIDs.
 //
 // A cluster is not kept if it has flags of its own, if Restore, Rebuild, KillEtcd or Stop was called, if a process
-// has ended, or if its test failed. If a kept cluster does not become as new, a new one is started.
+// has ended or was altered, such as by Setenv, or if its test failed. If a kept cluster does not become as new, a
+// new one is started.
 func ReuseClusters(m interface{ Run() int }) (code int) {
 	ctx, cancel := context.WithCancel(context.Background())
 	keeper := &program{name: "clusters", ctx: ctx}
@@ -49,9 +50,10 @@ type clusterPool struct {
 type keptCluster struct {
 	*Cluster
 	apiOnly bool
-	// records and objects are those of the new cluster.
+	// records, objects and nodes are those of the new cluster.
 	records records
 	objects inventory
+	nodes   nodes
 }
 
 // keptT is the test that starts a cluster. Directories, ports and processes of the cluster are the keeper's.
@@ -102,8 +104,8 @@ func (p *clusterPool) next(apiOnly bool) *keptCluster {
 
 // put takes back the cluster of a test that has ended.
 func (p *clusterPool) put(k *keptCluster) {
-	stopped := func(p *Process) bool { return !p.Running() }
-	if k.t.Failed() || k.isReplaced || k.objects == nil || slices.ContainsFunc(k.processes, stopped) {
+	isUnlike := func(p *Process) bool { return p.isAltered || !p.Running() }
+	if k.t.Failed() || k.isReplaced || k.objects == nil || slices.ContainsFunc(k.processes, isUnlike) {
 		p.drop(k)
 		return
 	}
@@ -179,9 +181,13 @@ func (k *keptCluster) remember() {
 		if err != nil {
 			return err
 		}
+		nodes, err := readNodes(ctx, k.Client)
+		if err != nil {
+			return err
+		}
 		objects, err := readInventory(ctx, k.Config)
 		if err == nil {
-			k.records, k.objects = records, objects
+			k.records, k.objects, k.nodes = records, objects, nodes
 		}
 		return err
 	})
@@ -203,6 +209,10 @@ func (k *keptCluster) reset() error {
 	return poll(ctx, resetTimeout, func() error {
 		if err := k.records.restore(ctx, k.etcd.URL); err != nil {
 			return fmt.Errorf("write to etcd: %w", err)
+		}
+		if err := k.nodes.restore(ctx, k.Client); err != nil {
+			wasAsNew = false
+			return fmt.Errorf("restore the nodes: %w", err)
 		}
 		now, err := readInventory(ctx, k.Config)
 		if err != nil {

@@ -2,6 +2,7 @@ package env
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -113,9 +114,33 @@ func TestReusedClusterIsAsNew(t *testing.T) {
 		first = c.APIServer.cmd.Process.Pid
 		c.Rebuild()
 	})
-	lend("fifth", func(_ T, c *Cluster) {
+	lend("fifth", func(u T, c *Cluster) {
 		if n := len(p.free); n != 0 || c.Etcd == nil {
 			t.Errorf("%d clusters are kept that were rebuilt", n)
 		}
+		first = c.APIServer.cmd.Process.Pid
+		KubectlIn(u, c.Kubeconfig, `{apiVersion: v1, kind: Node, metadata: {name: node, labels: {site: a}}}`, "create", "-f", "-")
 	})
+	p.free[0].remember() // as if it was a Node of the new cluster
+	lend("sixth", func(u T, c *Cluster) {
+		Kubectl(u, c.Kubeconfig, "label", "node", "node", "site=b", "left=behind", "--overwrite")
+		Kubectl(u, c.Kubeconfig, "taint", "node", "node", "left=behind:NoSchedule")
+		Kubectl(u, c.Kubeconfig, "cordon", "node")
+	})
+	lend("seventh", func(u T, c *Cluster) {
+		if c.APIServer.cmd.Process.Pid != first {
+			t.Error("a cluster with changed Nodes was not used again")
+		}
+		node, err := c.Client.CoreV1().Nodes().Get(u.Context(), "node", metav1.GetOptions{})
+		if err != nil {
+			u.Fatalf("read the Node: %v", err)
+		}
+		if state := stateOf(node); state.labels["site"] != "a" || strings.Contains(fmt.Sprint(state), "left") || state.unschedulable {
+			t.Errorf("a Node is as another test left it: %+v", state)
+		}
+		c.Etcd.Setenv("LEFT=behind")
+	})
+	if n := len(p.free); n != 0 {
+		t.Errorf("%d clusters are kept whose etcd has variables of a test", n)
+	}
 }
