@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/test/support/cost"
 )
 
-// FuzzNesting: depth, scalars and repeated names equal those that encoding/json finds, for any
-// division into chunks.
+// FuzzNesting checks that depth, scalars and repeated names equal those that encoding/json finds, for any
+// division into chunks, and that finding them takes memory in proportion to the text.
 func FuzzNesting(f *testing.F) {
 	for i, text := range []string{
 		`{}`, `[[[]]]`, `{"a":{"b":[1,"]",true]}}`, `{"a":1,"\u0061":2}`, `{"a\\":1,"a":2}`, `[{"a":1},{"a":2}]`, `{"a":{"b":1},"b":{"a":1}}`,
@@ -22,13 +22,20 @@ func FuzzNesting(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte, size, most byte) {
 		var n Nesting
-		deeper := false
-		for left := text; len(left) > 0 && !deeper; {
-			end := min(len(left), int(size)+1)
-			deeper = n.Exceeds(left[:end], int(most))
-			left = left[end:]
+		deeper, repeated := false, false
+		var name string
+		used := cost.Allocated(func() {
+			for left := text; len(left) > 0 && !deeper; {
+				end := min(len(left), int(size)+1)
+				deeper = n.Exceeds(left[:end], int(most))
+				left = left[end:]
+			}
+			name, repeated = Repeated(text)
+			Scalars(text, func([]byte) bool { return true })
+		})
+		if used > 1<<20+uint64(200*len(text)) {
+			t.Errorf("a text of %d bytes takes %d bytes", len(text), used)
 		}
-		name, repeated := Repeated(text)
 		var scalars []string
 		Scalars(text, func(v []byte) bool { scalars = append(scalars, string(v)); return true })
 		if !json.Valid(text) {

@@ -1,5 +1,5 @@
-// Package cost bounds the processor time of code in tests by that of other code, so that the bound
-// is the same on slow and busy machines.
+// Package cost bounds the processor time of code in tests by that of other code, and its memory by the
+// bytes that it allocates, so that the bounds are the same on slow and busy machines.
 package cost
 
 import (
@@ -66,4 +66,13 @@ func used(t testing.TB) time.Duration {
 		t.Fatal(err)
 	}
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// Allocated returns how many bytes the process allocates while f runs. No other test may run meanwhile.
+func Allocated(f func()) uint64 {
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	f()
+	runtime.ReadMemStats(&after)
+	return after.TotalAlloc - before.TotalAlloc
 }

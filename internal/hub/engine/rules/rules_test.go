@@ -14,6 +14,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/expression"
 	"orrery.dev/orrery/internal/protocol/rulepath"
+	"orrery.dev/orrery/test/support/cost"
 	"orrery.dev/orrery/test/support/seeds"
 )
 
@@ -329,7 +330,10 @@ func backwards(v any) []byte {
 	return expression.Encode(v)
 }
 
-// Users write paths, expressions and values: none may crash the hub, or make another
+// maxFuzzed bounds the bytes that a fuzzed rule or template allocates, besides those for a large object.
+const maxFuzzed = 256 << 20
+
+// Users write paths, expressions and values: none may crash the hub, take much memory, or make another
 // object of one.
 func FuzzRules(f *testing.F) {
 	for _, seed := range [][3]string{
@@ -341,6 +345,7 @@ func FuzzRules(f *testing.F) {
 		{"$.x[-1]", "location.properties.?a.?b.orValue({1: 2})", ""},
 		{"$.x", "duration('1h') + duration('1s')", "1e400"},
 		{"$.x", "b'abc'", "-0"},
+		{"$.x", "[0]" + strings.Repeat(".map(a, [a, a])", 40) + ".map(a, string(a == a))[0]", ""},
 	} {
 		f.Add(seed[0], seed[1], seed[2], web)
 	}
@@ -360,7 +365,10 @@ func FuzzRules(f *testing.F) {
 		}
 		id := identityOf(before)
 		refused := e.Check([]v1alpha1.Rule{r}, nil)
-		made, err := one(r).gets(e, []byte(object), Space{Name: "s"}, berlin)
+		var made []byte
+		if used := cost.Allocated(func() { made, err = one(r).gets(e, []byte(object), Space{Name: "s"}, berlin) }); used > maxFuzzed+uint64(100*len(object)) {
+			t.Fatalf("%+v takes %d bytes", r, used)
+		}
 		if refused != nil && err == nil {
 			t.Fatalf("%+v is refused, and followed: %v", r, refused)
 		}

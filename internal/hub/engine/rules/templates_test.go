@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/hub/engine/expression"
+	"orrery.dev/orrery/test/support/cost"
 )
 
 // Objects whose templates use the same have equal texts, and different needs others.
@@ -72,8 +73,8 @@ func TestTemplatesInLargeTexts(t *testing.T) {
 	}
 }
 
-// Users write templates: none may crash the hub, change what an object is, or mean one thing
-// when it is checked and another when it is expanded.
+// Users write templates: none may crash the hub, take much memory, change what an object is, or mean one
+// thing when it is checked and another when it is expanded.
 func FuzzTemplates(f *testing.F) {
 	for _, seed := range []string{
 		"${location.name}", "a${'}'}b", "$${x}", "${", "${{'a': 1}}", `${r'\'}`, "${'''}'''}", "${object.data}", "${location.properties}",
@@ -81,6 +82,8 @@ func FuzzTemplates(f *testing.F) {
 	} {
 		f.Add(seed, "b")
 	}
+	f.Add("${[0]"+strings.Repeat(".map(a,[a,a])", 40)+".map(a,string(a==a))[0]}", "b")
+	f.Add("${"+strings.Repeat("'${", 1000), strings.Repeat("${object}", 100))
 	e := newEngine(f)
 	f.Fuzz(func(t *testing.T, a, b string) {
 		object := map[string]any{
@@ -101,7 +104,10 @@ func FuzzTemplates(f *testing.F) {
 			}
 			return
 		}
-		made, err := e.Apply(written, []Input{p.input(berlin)})
+		var made []byte
+		if used := cost.Allocated(func() { made, err = e.Apply(written, []Input{p.input(berlin)}) }); used > maxFuzzed+uint64(100*len(written)) {
+			t.Fatalf("%q and %q take %d bytes", a, b, used)
+		}
 		again, err2 := e.Apply(written, []Input{p.input(berlin)})
 		if string(made) != string(again) || fmt.Sprint(err) != fmt.Sprint(err2) {
 			t.Fatalf("once %s %v, then %s %v", made, err, again, err2)

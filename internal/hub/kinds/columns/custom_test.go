@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -14,6 +13,8 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/apiserver/pkg/registry/rest"
+
+	"orrery.dev/orrery/test/support/cost"
 )
 
 // column is a column of texts.
@@ -99,15 +100,6 @@ func TestColumnsOfTypes(t *testing.T) {
 	}
 }
 
-// allocated is how many bytes a function allocates. No other test runs meanwhile.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 // columnBombs are columns that are small and would take much, with what the user reads of them.
 func columnBombs() map[string]string {
 	return map[string]string{
@@ -150,7 +142,7 @@ func TestColumnBombs(t *testing.T) {
 			t.Errorf("%.40s: is refused where it is stored: %v", path, errs)
 		}
 		var got []any
-		if used := allocated(func() { got = row(t, Custom(defined), u) }); used > 1<<20 {
+		if used := cost.Allocated(func() { got = row(t, Custom(defined), u) }); used > 1<<20 {
 			t.Errorf("%.40s: %d bytes for one row", path, used)
 		}
 		if !reflect.DeepEqual(got, []any{nil, "3"}) {
@@ -174,7 +166,7 @@ func TestCellsAreBounded(t *testing.T) {
 	items := strings.TrimSuffix(strings.Repeat(`{"a":1},`, 100_000), ",")
 	u := parsed(t, fmt.Sprintf(`{"metadata":{"name":"a"},"spec":{"a":[%s],"text":%q}}`, items, strings.Repeat("ü", 100_000)))
 	table := Custom(many)
-	if used := allocated(func() {
+	if used := cost.Allocated(func() {
 		if got := row(t, table, u); len(got) != maxColumns || got[0] != nil {
 			t.Errorf("got %d cells, %.100v", len(got), got[0])
 		}
@@ -193,8 +185,8 @@ func TestCellsAreBounded(t *testing.T) {
 	}
 }
 
-// FuzzColumns: whatever the path and the object are, a cell takes bounded work, and it is what
-// Kubernetes shows, if that shows one.
+// FuzzColumns checks that a cell takes bounded work and memory for any path and object, and that it is
+// what Kubernetes shows, if that shows one.
 func FuzzColumns(f *testing.F) {
 	for path := range columnBombs() {
 		f.Add(path, sampleObject)
@@ -209,7 +201,10 @@ func FuzzColumns(f *testing.F) {
 		}
 		c := Custom([]apiextensionsv1.CustomResourceColumnDefinition{column(path)}).(*customTable).columns[0]
 		budget := maxVisits
-		got := c.cell(u.Object, &budget)
+		var got any
+		if used := cost.Allocated(func() { got = c.cell(u.Object, &budget) }); used > 1<<20 {
+			t.Fatalf("a cell takes %d bytes", used)
+		}
 		if shown, err := json.Marshal(got); err != nil || len(shown) > 6*maxCell+2 {
 			t.Fatalf("a cell of %d bytes, %v", len(shown), err)
 		}

@@ -3,7 +3,6 @@ package custom
 import (
 	"context"
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -17,6 +16,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/kinds"
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
+	"orrery.dev/orrery/test/support/cost"
 )
 
 // kindOf is the kind of widgets with a schema, which is YAML.
@@ -42,15 +42,6 @@ func repeat(n int, value string) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(value+",", n), ",") + "]"
 }
 
-// allocated is how many bytes a function allocates. No other test runs meanwhile.
-func allocated(f func()) uint64 {
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	f()
-	runtime.ReadMemStats(&after)
-	return after.TotalAlloc - before.TotalAlloc
-}
-
 // defaultBomb has a default of many items, which each have one of many fields.
 func defaultBomb() string {
 	return `{type: object, properties: {l: {type: array, items: {type: object, properties: {a: {type: array, default: ` + repeat(100, "{}") +
@@ -74,7 +65,7 @@ func TestDefaultsAreBounded(t *testing.T) {
 	} {
 		var u *unstructured.Unstructured
 		var err error
-		if used := allocated(func() { u, err = decode() }); used > 32<<20 {
+		if used := cost.Allocated(func() { u, err = decode() }); used > 32<<20 {
 			t.Errorf("%s: %d bytes for an object of %d", name, used, len(body))
 		}
 		if err != nil {
@@ -132,7 +123,7 @@ func TestValidationIsBounded(t *testing.T) {
 		ctx := request.WithNamespace(t.Context(), "default")
 		s := k.Custom.Strategy()
 		s.Validate(ctx, small(t, k)) // compiles it
-		if used := allocated(func() {
+		if used := cost.Allocated(func() {
 			if errs := s.Validate(ctx, u); len(errs) != 1 || !strings.Contains(errs[0].Detail, "steps to be validated by CRD") {
 				t.Errorf("%s: got %.300v", name, errs)
 			}

@@ -43,7 +43,8 @@ func TestTravelReadsOnce(t *testing.T) {
 	}
 }
 
-// FuzzTravel: the encoder makes the same bytes as a plain one, which reads a value once per level.
+// FuzzTravel checks that the encoder makes the same bytes as a plain one, which reads a value once per
+// level, and takes memory in proportion to the object.
 func FuzzTravel(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, ` { "b" : [ 1 , "x" ] , "a" : { } } `, `{"a":1,"a":2,"b":{"c":null,"c":[]}}`, `{"a":"\u0041\ud800\"<>","\u0061":1}`,
@@ -60,7 +61,11 @@ func FuzzTravel(f *testing.F) {
 			return
 		}
 		for i, filter := range filters {
-			if got, want := filter.append(nil, object), filter.plainly(nil, gjson.ParseBytes(object)); !bytes.Equal(got, want) {
+			var got []byte
+			if used := cost.Allocated(func() { got = filter.append(nil, object) }); used > 1<<20+uint64(100*len(object)) {
+				t.Errorf("filter %d takes %d bytes for an object of %d", i, used, len(object))
+			}
+			if want := filter.plainly(nil, gjson.ParseBytes(object)); !bytes.Equal(got, want) {
 				t.Errorf("filter %d makes of %q\n%q, want\n%q", i, object, got, want)
 			}
 		}

@@ -1,11 +1,14 @@
 package schemacost
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuralschema "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+
+	"orrery.dev/orrery/test/support/cost"
 )
 
 // ruled is the schema of an object with a list of objects, two lists of texts and a rule.
@@ -102,11 +105,13 @@ func TestUsualRulesFit(t *testing.T) {
 	}
 }
 
-// FuzzRules: the count of a rule ends for every text, and is larger for a larger value.
+// FuzzRules checks that the count of a rule ends within bounded memory for every text, and that it is
+// larger for a larger value.
 func FuzzRules(f *testing.F) {
 	for _, rule := range []string{
 		"self.l.map(x, self) == self.l.map(x, self)", "self.items.all(x, self.items.all(y, x == y))", "cel.bind(a, self.l, a == a)",
 		"self.l.map(a, self.l.map(b, self.l.map(c, self.l.map(d, self.l.map(e, self.l.map(f, self.l.map(g, a == g)))))))",
+		"[0]" + strings.Repeat(".map(a, [a, a])", 40) + ".all(a, a == a)", "self.l" + strings.Repeat(".map(a, self.l)", 40) + " == []",
 		"sets.contains(self.items, [1])", "self.?a.optMap(x, [x]).orValue([]) == []", "{'a': self}.map(k, self).size() > 0", "self.l[0] in [self]",
 	} {
 		f.Add(rule)
@@ -115,10 +120,15 @@ func FuzzRules(f *testing.F) {
 		if len(text) > 1000 {
 			return
 		}
-		for _, r := range rulesOf(nil, apiextensionsv1.ValidationRules{{Rule: text}}) {
-			if small, large := r.steps(size{10, 3}), r.steps(size{1000, 100}); small > large || small < 0 {
-				t.Errorf("%q: %v steps for a small value, %v for a large one", text, small, large)
+		used := cost.Allocated(func() {
+			for _, r := range rulesOf(nil, apiextensionsv1.ValidationRules{{Rule: text}}) {
+				if small, large := r.steps(size{10, 3}), r.steps(size{1000, 100}); small > large || small < 0 {
+					t.Errorf("%q: %v steps for a small value, %v for a large one", text, small, large)
+				}
 			}
+		})
+		if used > 64<<20 {
+			t.Errorf("%q takes %d bytes to count", text, used)
 		}
 	})
 }

@@ -6,10 +6,14 @@ import (
 	"strings"
 	"testing"
 
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	structuraldefaulting "k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+	"sigs.k8s.io/yaml"
 
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
+	"orrery.dev/orrery/test/support/cost"
 	"orrery.dev/orrery/test/support/seeds"
 )
 
@@ -82,14 +86,54 @@ func FuzzAdded(f *testing.F) {
 	})
 }
 
+// FuzzDefaults checks for schemas and objects of the fuzzer that counting takes little memory, and that
+// defaulting takes memory in proportion to the count.
+func FuzzDefaults(f *testing.F) {
+	f.Add(nested, `{"list":[{},null],"map":{"x":{}}}`)
+	f.Add(multiplied(20), `{}`)
+	f.Add(multiplied(3), `{}`)
+	items := func(n int) string { return `[` + listed(n, func(int) string { return "{}" }) + `]` }
+	f.Add(`{type: object, properties: {l: {type: array, items: {type: object, properties: {a: {type: array, default: `+items(100)+
+		`, items: {type: object, properties: {b: {type: string, default: `+strings.Repeat("x", 100)+`}}}}}}}}}`, `{"l":`+items(5000)+`}`)
+	f.Add(`{type: object, properties: {m: {type: object, additionalProperties: {type: object, default: {a: `+items(500)+`}}}}}`, `{"m":{"a":{},"b":null,"c":{}}}`)
+	f.Fuzz(func(t *testing.T, schema, text string) {
+		var object any
+		v1, internal := &apiextensionsv1.JSONSchemaProps{}, &apiextensions.JSONSchemaProps{}
+		if len(schema)+len(text) > 1<<16 || utiljson.Unmarshal([]byte(text), &object) != nil || yaml.Unmarshal([]byte(schema), v1) != nil ||
+			apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(v1, internal, nil) != nil {
+			return
+		}
+		structural, err := structuralOf(internal)
+		if err != nil {
+			return
+		}
+		costs := schemacost.New(structural)
+		added := 0
+		if used := cost.Allocated(func() { added = costs.Added(object, schemacost.MaxDefaults) }); used > 1<<20+uint64(100*len(text)) {
+			t.Fatalf("counting %d bytes of defaults takes %d bytes", added, used)
+		}
+		if added > schemacost.MaxDefaults {
+			return // the object is refused
+		}
+		if used := cost.Allocated(func() { structuraldefaulting.Default(object, structural) }); used > 1<<20+uint64(100*(added+len(text))) {
+			t.Fatalf("defaults of %d bytes take %d bytes", added, used)
+		}
+	})
+}
+
+// multiplied is a schema of levels of defaults, each of which has ten times as many values as the one around it.
+func multiplied(levels int) string {
+	schema := `{type: string, default: text}`
+	for range levels {
+		schema = `{type: array, default: [{},{},{},{},{},{},{},{},{},{}], items: {type: object, properties: {a: ` + schema + `}}}`
+	}
+	return `{type: object, properties: {a: ` + schema + `}}`
+}
+
 // TestDefaultsInDefaults: defaults whose number multiplies with each level are counted without
 // being made.
 func TestDefaultsInDefaults(t *testing.T) {
-	schema := `{type: string, default: text}`
-	for range 20 {
-		schema = `{type: array, default: [{},{},{},{},{},{},{},{},{},{}], items: {type: object, properties: {a: ` + schema + `}}}`
-	}
-	structural, _ := read(t, `{type: object, properties: {a: `+schema+`}}`)
+	structural, _ := read(t, multiplied(20))
 	if n := schemacost.New(structural).Added(map[string]any{}, schemacost.MaxDefaults); n <= schemacost.MaxDefaults {
 		t.Errorf("counted %d", n)
 	}

@@ -3,7 +3,6 @@ package schemacost_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +18,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
+	"orrery.dev/orrery/test/support/cost"
 	"orrery.dev/orrery/test/support/seeds"
 )
 
@@ -150,6 +150,8 @@ func FuzzSteps(f *testing.F) {
 	f.Add(`{type: object, properties: {a: {type: array, items: {type: string, enum: [`+listed(500, func(i int) string { return fmt.Sprint("v", i) })+`]}}}}`, `{"a":[`+many(50, `"w"`)+`]}`)
 	f.Add(`{type: object, properties: {a: {type: array, items: {type: object, properties: {`+listed(500, func(i int) string { return fmt.Sprintf("v%d: {type: string}", i) })+`}}}}}`, `{"a":[`+many(50, `{}`)+`]}`)
 	f.Add(`{type: object, properties: {a: {type: array, items: {type: integer}, allOf: [{items: {minimum: 3}}]}}}`, `{"a":[`+many(500, `1`)+`]}`)
+	f.Add(`{type: object, properties: {a: {type: array, items: {type: integer, anyOf: [`+many(1000, "{minimum: 3}")+`]}}}}`, `{"a":[`+many(3000, "1")+`]}`)
+	f.Add(`{type: object, properties: {a: {type: array, items: {enum: [`+many(20_000, "1")+`]}}}}`, `{"a":[`+many(3000, "2")+`]}`)
 	f.Add(`{type: object, required: [`+listed(200, func(i int) string { return fmt.Sprint("v", i) })+`]}`, `{}`)
 	f.Fuzz(func(t *testing.T, schema, text string) {
 		var object any
@@ -179,11 +181,7 @@ func boundedWork(t *testing.T, schema string, object any) {
 	if err != nil {
 		return
 	}
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	validation.ValidateCustomResource(nil, object, v)
-	runtime.ReadMemStats(&after)
-	if used := after.TotalAlloc - before.TotalAlloc; used > uint64(steps)*2000+1<<20 {
+	if used := cost.Allocated(func() { validation.ValidateCustomResource(nil, object, v) }); used > uint64(steps)*2000+1<<20 {
 		t.Fatalf("%d steps took %d bytes of %v by %s", steps, used, object, schema)
 	}
 }
