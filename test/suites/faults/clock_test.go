@@ -42,7 +42,7 @@ func TestClock(t *testing.T) {
 	e.Invariants()
 }
 
-// clockJumps: a jump does not end a session, nor change any wait.
+// clockJumps: a jump does not end a session, nor change any wait, also of reports.
 func (e *edge) clockJumps() {
 	e.put("kept", "1")
 	e.has("kept", "1")
@@ -53,6 +53,7 @@ func (e *edge) clockJumps() {
 		name := fmt.Sprint("jump-", i)
 		e.put(name, "1")
 		e.has(name, "1")
+		e.says(func(s agent.Status) bool { return s.Connected && s.Unsent == 0 }) // no report waits for the former time
 		e.tamper("kept")
 		e.has("kept", "1")
 		e.drop(name)
