@@ -76,7 +76,7 @@ func FuzzDefinitions(f *testing.F) {
 		if used > 64<<20+2000*uint64(steps+int(spent)) {
 			t.Errorf("%d steps and rules of cost %d take %d bytes", steps, spent, used)
 		}
-		// One call of a rule may cost more than what is left, and is then the last.
+		// The last call of a rule may cost more than the rest of the budget.
 		if (steps > schemacost.MaxSteps || spent > schemacost.MaxRuleCost) && refused == 0 {
 			t.Errorf("an object of %d steps is accepted, with rules of cost %d", steps, spent)
 		}
