@@ -45,7 +45,7 @@ func TestCertManagerByKubectl(t *testing.T) {
 	s.timed(t, "kubectl apply", func() { s.apply(t, manifests.String()) })
 	s.timed(t, "objects right after", func() { s.apply(t, issuer) })
 	if out := env.Kubectl(t, s.kubeconfig, "get", "certificates"); !strings.Contains(out, "READY") || !strings.Contains(out, "shop-tls") {
-		t.Errorf("kubectl get certificates says\n%s", out)
+		t.Errorf("kubectl get certificates prints\n%s", out)
 	}
 	refused := env.KubectlFails(t, s.kubeconfig, "patch", "certificate", "shop", "--type=merge", `--patch={"spec":{"renewBefore":5}}`)
 	if !strings.Contains(refused, "spec.renewBefore") {
@@ -78,9 +78,9 @@ func TestHelmWaits(t *testing.T) {
 	install := []string{"install", "cert-manager", chart, "--namespace=cert-manager", "--create-namespace", "--set=crds.enabled=true"}
 	env.Kubectl(t, s.kubeconfig, "create", "namespace", "kube-system") // where the chart has its leases' roles
 	t.Run("not without a location", func(t *testing.T) {
-		said := s.helmFails(t, append(install, "--wait", "--timeout=30s")...)
-		if !strings.Contains(said, "resource Deployment/cert-manager/cert-manager not ready") || !strings.Contains(said, "context deadline exceeded") {
-			t.Errorf("helm says\n%s", said)
+		output := s.helmFails(t, append(install, "--wait", "--timeout=30s")...)
+		if !strings.Contains(output, "resource Deployment/cert-manager/cert-manager not ready") || !strings.Contains(output, "context deadline exceeded") {
+			t.Errorf("helm install without a location fails with the wrong message:\n%s", output)
 		}
 		if h := s.history(t, "cert-manager"); h != "1 failed" {
 			t.Errorf("the history is %s", h)
@@ -93,7 +93,7 @@ func TestHelmWaits(t *testing.T) {
 	s.timed(t, "install and wait", func() { s.helm(t, append(install, "--wait", "--timeout=14m")...) })
 	s.apply(t, issuer)
 	if out := env.Kubectl(t, s.kubeconfig, "-n", "cert-manager", "rollout", "status", "deployment/cert-manager"); !strings.Contains(out, "successfully rolled out") {
-		t.Errorf("kubectl rollout status says %s", out)
+		t.Errorf("kubectl rollout status prints %s", out)
 	}
 	s.timed(t, "upgrade and wait", func() {
 		s.helm(t, "upgrade", "cert-manager", chart, "--namespace=cert-manager", "--reuse-values", "--set=replicaCount=2", "--wait", "--timeout=14m")

@@ -100,7 +100,7 @@ func TestCompliance(t *testing.T) {
 		}
 	}
 	if out := env.Orrery(t, w.Root, "status", "--space", "shop"); strings.Contains(out, "kyverno/") {
-		t.Errorf("orrery status says\n%s", out)
+		t.Errorf("orrery status prints\n%s", out)
 	}
 }
 
@@ -128,7 +128,7 @@ func hooked(t *testing.T, site *world.Site) (names []string) {
 // controllers.
 func (s *space) ready(t *testing.T, sites []*world.Site, replicas string) {
 	t.Helper()
-	of := func(kubeconfig string) string {
+	deployments := func(kubeconfig string) string {
 		return env.Kubectl(t, kubeconfig, "-n", "kyverno", "get", "deployments", "-o", `jsonpath={range .items[*]}{.metadata.name}={.status.readyReplicas} {end}`)
 	}
 	var want strings.Builder
@@ -136,11 +136,11 @@ func (s *space) ready(t *testing.T, sites []*world.Site, replicas string) {
 		fmt.Fprintf(&want, "kyverno-%s-controller=%s ", one, replicas)
 	}
 	for _, site := range sites {
-		if got := of(site.Cluster.Kubeconfig); got != want.String() {
+		if got := deployments(site.Cluster.Kubeconfig); got != want.String() {
 			t.Errorf("at %s are ready %s, want %s", site.Name, got, &want)
 		}
 	}
-	if got := of(s.kubeconfig); got != want.String() {
+	if got := deployments(s.kubeconfig); got != want.String() {
 		t.Errorf("in the space are ready %s, want %s", got, &want)
 	}
 }

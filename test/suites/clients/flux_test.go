@@ -117,7 +117,7 @@ func TestFlux(t *testing.T) {
 		if err := m.WaitForTermination(objects[len(objects)-3:], ssa.WaitOptions{Interval: 100 * time.Millisecond, Timeout: soon}); err != nil {
 			t.Fatal(err)
 		}
-		// What is left goes with its namespace and its kind.
+		// Flux removes the other objects together with their namespace or their CRD.
 		if _, err := m.DeleteAll(ctx, objects, ssa.DefaultDeleteOptions()); err != nil {
 			t.Fatal(err)
 		}
@@ -220,15 +220,15 @@ func fluxManager(t *testing.T, config *rest.Config) *ssa.ResourceManager {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+	restMapping, err := apiutil.NewDynamicRESTMapper(config, httpClient)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := client.New(config, client.Options{Mapper: mapper})
+	c, err := client.New(config, client.Options{Mapper: restMapping})
 	if err != nil {
 		t.Fatal(err)
 	}
-	poller := polling.NewStatusPoller(c, mapper, polling.Options{})
+	poller := polling.NewStatusPoller(c, restMapping, polling.Options{})
 	return ssa.NewResourceManager(c, poller, ssa.Owner{Field: "kustomize-controller", Group: "kustomize.toolkit.fluxcd.io"})
 }
 

@@ -98,24 +98,25 @@ func (f *found) is(t *testing.T, rows string, stale int64, want ...string) {
 	})
 }
 
-// reported shows that what Kyverno finds at two clusters is seen in the center, summed up,
-// marked while its location is away, and gone when it is gone there.
+// reported shows that the hub serves the Kyverno reports of two clusters and a Summary of them.
+// Reports of a disconnected location are marked as stale; a report that is deleted in its cluster
+// disappears from the hub.
 func reported(t *testing.T, w *world.World, s *space, berlin, paris *world.Site) {
 	t.Helper()
-	at := func(site *world.Site, does string, findings ...string) {
+	kubectl := func(site *world.Site, verb string, findings ...string) {
 		t.Helper()
-		env.KubectlIn(t, site.Cluster.Kubeconfig, strings.Join(findings, ""), does, "-f", "-")
+		env.KubectlIn(t, site.Cluster.Kubeconfig, strings.Join(findings, ""), verb, "-f", "-")
 	}
 	s.apply(t, results)
 	f := newFound(t, w, s)
-	at(berlin, "apply", finding("one", "fail"), finding("two", "pass"))
-	at(paris, "apply", finding("one", "pass"))
+	kubectl(berlin, "apply", finding("one", "fail"), finding("two", "pass"))
+	kubectl(paris, "apply", finding("one", "pass"))
 	f.is(t, "[[labels fail 1] [labels pass 2]]", 0, "berlin/one fail", "berlin/two pass", "paris/one pass")
 
 	berlin.Agent.Stop()
 	f.is(t, "[[labels fail 1] [labels pass 2]]", 2, "berlin/one fail", "berlin/two pass", "paris/one pass")
 	view := w.Hub.PathKubeconfig("views/reports/spaces/shop/locations/*")
-	w.Eventually("what berlin has reported is marked", func() error {
+	w.Eventually("the reports of berlin are marked as stale", func() error {
 		all, err := env.TryKubectl(t, view, "get", "policyreports", "-A")
 		if err != nil {
 			return err
@@ -125,12 +126,12 @@ func reported(t *testing.T, w *world.World, s *space, berlin, paris *world.Site)
 		}
 		return nil
 	})
-	at(berlin, "apply", finding("one", "pass"), finding("three", "fail"))
-	at(berlin, "delete", finding("two", "pass"))
-	at(paris, "delete", finding("one", "pass"))
+	kubectl(berlin, "apply", finding("one", "pass"), finding("three", "fail"))
+	kubectl(berlin, "delete", finding("two", "pass"))
+	kubectl(paris, "delete", finding("one", "pass"))
 	f.is(t, "[[labels fail 1] [labels pass 1]]", 2, "berlin/one fail", "berlin/two pass")
 	berlin.Agent.Start()
 	f.is(t, "[[labels fail 1] [labels pass 1]]", 0, "berlin/one pass", "berlin/three fail")
-	at(berlin, "delete", finding("one", "pass"), finding("three", "fail"))
+	kubectl(berlin, "delete", finding("one", "pass"), finding("three", "fail"))
 	f.is(t, "[]", 0)
 }

@@ -56,14 +56,14 @@ func TestHelmKyverno(t *testing.T) {
 
 	// A hook's Job does not end by itself. On a busy machine Helm takes long until it waits for that.
 	for timeout := 30 * time.Second; ; timeout *= 2 {
-		said := s.helmFails(t, "uninstall", "kyverno", "--namespace=kyverno", "--timeout="+timeout.String())
-		if strings.Contains(said, "resource Job/kyverno/kyverno-scale-to-zero not ready") && strings.Contains(said, "context deadline exceeded") {
+		output := s.helmFails(t, "uninstall", "kyverno", "--namespace=kyverno", "--timeout="+timeout.String())
+		if strings.Contains(output, "resource Job/kyverno/kyverno-scale-to-zero not ready") && strings.Contains(output, "context deadline exceeded") {
 			break
 		}
 		if timeout > soon {
-			t.Fatalf("within %s helm does not come to wait for the Job, it says\n%s", timeout, said)
+			t.Fatalf("within %s, helm uninstall does not get as far as waiting for the Job; it prints\n%s", timeout, output)
 		}
-		t.Logf("within %s helm does not come to wait for the Job, it says\n%s", timeout, said)
+		t.Logf("within %s, helm uninstall does not get as far as waiting for the Job; it prints\n%s", timeout, output)
 	}
 	s.timed(t, "uninstall", func() { s.helm(t, "uninstall", "kyverno", "--namespace=kyverno", inert, "--wait") })
 	left, err := dynamic.NewForConfigOrDie(s.config()).Resource(crds).List(t.Context(), metav1.ListOptions{})

@@ -59,7 +59,7 @@ func typedInformers(t *testing.T, s *space, encoding string, streaming bool) {
 	var log traffic
 	config := s.config()
 	config.ContentType, config.AcceptContentTypes = encoding, encoding
-	config = log.of(config)
+	config = log.recording(config)
 	client := kubernetes.NewForConfigOrDie(config)
 	factory := informers.NewSharedInformerFactory(client, 0)
 	started := everyKind(t, config, factory)
@@ -176,7 +176,7 @@ func TestInformerBeforeItsKind(t *testing.T) {
 			featurestesting.SetFeatureDuringTest(t, clientfeatures.WatchListClient, streaming)
 			s := newSpace(t)
 			var log traffic
-			client := dynamic.NewForConfigOrDie(log.of(s.config()))
+			client := dynamic.NewForConfigOrDie(log.recording(s.config()))
 			factory := dynamicinformer.NewDynamicSharedInformerFactory(client, 0)
 			informer := factory.ForResource(campaignResources).Informer()
 			onlyMetadata := metadatainformer.NewSharedInformerFactory(metadata.NewForConfigOrDie(s.config()), 0)
@@ -184,8 +184,8 @@ func TestInformerBeforeItsKind(t *testing.T) {
 			stop := start(t, func(done <-chan struct{}) { factory.Start(done); onlyMetadata.Start(done) })
 			defer func() { stop(); factory.Shutdown(); onlyMetadata.Shutdown() }()
 			env.Eventually(t, soon, func() error {
-				if _, asked := log.any("campaigns", ""); !asked {
-					return errors.New("the informer has not asked")
+				if _, requested := log.any("campaigns", ""); !requested {
+					return errors.New("the informer has sent no request")
 				}
 				return nil
 			})

@@ -55,7 +55,7 @@ func TestControllerRuntime(t *testing.T) {
 		if err := c.Delete(t.Context(), &page); err != nil {
 			t.Fatal(err)
 		}
-		env.Eventually(t, soon, func() error { return has(t, reader, &corev1.ConfigMap{}, "spring") })
+		env.Eventually(t, soon, func() error { return get(t, reader, &corev1.ConfigMap{}, "spring") })
 	})
 	t.Run("a change of the spec is reconciled", func(t *testing.T) {
 		patch := client.RawPatch("application/merge-patch+json", []byte(`{"spec":{"product":"microscope"}}`))
@@ -85,8 +85,8 @@ func TestControllerRuntime(t *testing.T) {
 		if err := c.Delete(t.Context(), spring); err != nil {
 			t.Fatal(err)
 		}
-		env.Eventually(t, soon, func() error { return gone(has(t, reader, &Campaign{}, "spring")) })
-		if err := gone(has(t, reader, &corev1.ConfigMap{}, "spring")); err != nil {
+		env.Eventually(t, soon, func() error { return gone(get(t, reader, &Campaign{}, "spring")) })
+		if err := gone(get(t, reader, &corev1.ConfigMap{}, "spring")); err != nil {
 			t.Error(err)
 		}
 	})
@@ -118,9 +118,9 @@ func newOperator(t *testing.T, s *space, name string) *operator {
 		Scheme:         operatorScheme(t),
 		LeaderElection: true, LeaderElectionID: leaderName, LeaderElectionNamespace: "default",
 		LeaderElectionReleaseOnCancel: true,
-		// The machine may stand still for longer than those who lead usually may.
+		// On a busy machine, a leader may pause for longer than the default lease duration.
 		LeaseDuration: new(5 * time.Minute), RenewDeadline: new(4 * time.Minute),
-		// Of ConfigMaps only metadata is cached; what is in one is asked of the space.
+		// The cache holds only the metadata of ConfigMaps; their data is read from the space.
 		Client:     client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.ConfigMap{}}}},
 		Metrics:    metricsserver.Options{BindAddress: "0"},
 		Controller: config.Controller{SkipNameValidation: new(true)},
@@ -186,7 +186,7 @@ func (o *operator) elected(t *testing.T) {
 }
 
 // reconciled waits until the status of a campaign is that of its spec.
-func (o *operator) reconciled(t *testing.T, want *Campaign, by string) {
+func (o *operator) reconciled(t *testing.T, want *Campaign, reconciler string) {
 	t.Helper()
 	env.Eventually(t, soon, func() error {
 		var got Campaign
@@ -200,7 +200,7 @@ func (o *operator) reconciled(t *testing.T, want *Campaign, by string) {
 	})
 }
 
-// Reconcile writes the page of a campaign, and says so.
+// Reconcile writes the page of a campaign, and reports it in the status.
 func (o *operator) Reconcile(ctx context.Context, r ctrl.Request) (ctrl.Result, error) {
 	c := o.manager.GetClient()
 	var campaign Campaign
@@ -246,8 +246,8 @@ func create(t *testing.T, c client.Client, o client.Object) {
 	}
 }
 
-// has looks for an object in namespace default.
-func has(t *testing.T, c client.Reader, o client.Object, name string) error {
+// get reads an object in namespace default.
+func get(t *testing.T, c client.Reader, o client.Object, name string) error {
 	t.Helper()
 	return c.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, o)
 }

@@ -17,22 +17,22 @@ import (
 
 // attempt is a request about an object, or about all of its kind.
 type attempt struct {
-	method string
-	about  string // what follows the path of the resource in a namespace
-	header string // the type of its content; empty: JSON
-	of     string // the resource that has it; empty: all
+	method   string
+	suffix   string // name, subresource and query, after the path of the resource in a namespace
+	header   string // the Content-Type; empty means JSON
+	resource string // the only resource to which it applies; empty means all
 }
 
-// attempts are one of each verb.
+// attempts returns a request for each verb.
 func attempts(name string) []attempt {
 	const merge, apply = "application/merge-patch+json", "application/apply-patch+yaml"
 	return []attempt{
-		{method: http.MethodGet}, {method: http.MethodGet, about: "?watch=1&timeoutSeconds=1"}, {method: http.MethodPost}, {method: http.MethodDelete},
-		{method: http.MethodGet, about: "/" + name}, {method: http.MethodPut, about: "/" + name}, {method: http.MethodDelete, about: "/" + name},
-		{method: http.MethodPatch, about: "/" + name, header: merge},
-		{method: http.MethodPatch, about: "/" + name + "?fieldManager=x&force=true", header: apply},
-		{method: http.MethodGet, about: "/" + name + "/status", of: "kubernetesclusters"}, {method: http.MethodPut, about: "/" + name + "/status", of: "kubernetesclusters"},
-		{method: http.MethodPatch, about: "/" + name + "/status", header: merge, of: "kubernetesclusters"},
+		{method: http.MethodGet}, {method: http.MethodGet, suffix: "?watch=1&timeoutSeconds=1"}, {method: http.MethodPost}, {method: http.MethodDelete},
+		{method: http.MethodGet, suffix: "/" + name}, {method: http.MethodPut, suffix: "/" + name}, {method: http.MethodDelete, suffix: "/" + name},
+		{method: http.MethodPatch, suffix: "/" + name, header: merge},
+		{method: http.MethodPatch, suffix: "/" + name + "?fieldManager=x&force=true", header: apply},
+		{method: http.MethodGet, suffix: "/" + name + "/status", resource: "kubernetesclusters"}, {method: http.MethodPut, suffix: "/" + name + "/status", resource: "kubernetesclusters"},
+		{method: http.MethodPatch, suffix: "/" + name + "/status", header: merge, resource: "kubernetesclusters"},
 	}
 }
 
@@ -48,8 +48,9 @@ func targets() []target {
 	}
 }
 
-// foreign: provider a, with a credential for the platform's space or with one for all that it
-// may, reaches nothing but its own slice, by no verb; and by way of its slice nothing of b's.
+// foreign checks that provider a reaches no objects outside its own slice by any verb, neither
+// with a credential for the space of the platform nor with one without a limit to a space. Through
+// its own slice it reaches no object of provider b.
 func (m *market) foreign(t *testing.T) {
 	m.mint(t, "a-anywhere", "platform", "--user", "provider-a")
 	limited, err := os.ReadFile(m.files["a-anywhere"])
@@ -62,7 +63,7 @@ func (m *market) foreign(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := m.all(t)
-	for _, who := range []string{"provider-a", "a-anywhere"} {
+	for _, user := range []string{"provider-a", "a-anywhere"} {
 		for root, namespace := range map[string]string{
 			slicePath("b"): "bank--default", slicePath(""): "bank--default", "/views/exports/platform/clusters/spaces/*": "bank--default",
 			"/views/slices/platform/classes/values/b/spaces/bank": "default", "/views/slices/platform/classes/rest/spaces/bank": "default",
@@ -71,52 +72,52 @@ func (m *market) foreign(t *testing.T) {
 		} {
 			for _, o := range targets() {
 				for _, a := range attempts(o.name) {
-					if a.of == o.resource || a.of == "" {
-						m.answered(t, who, root, namespace, o, a, http.StatusForbidden)
+					if a.resource == o.resource || a.resource == "" {
+						m.answered(t, user, root, namespace, o, a, http.StatusForbidden)
 					}
 				}
 			}
-			// Who has any right in a space finds out what it serves.
-			if code := m.sends(t, who, http.MethodGet, root+"/apis", ""); code != http.StatusForbidden && root != "/spaces/platform" {
-				t.Errorf("%s discovers %s: %d", who, root, code)
+			// A user with any right in a space may discover its APIs.
+			if code := m.sends(t, user, http.MethodGet, root+"/apis", ""); code != http.StatusForbidden && root != "/spaces/platform" {
+				t.Errorf("%s discovers %s: %d", user, root, code)
 			}
 		}
 		for root, namespace := range map[string]string{slicePath("a"): "bank--default", "/views/slices/platform/classes/values/a/spaces/bank": "default"} {
 			for _, o := range targets() {
 				for _, a := range attempts(o.name) {
-					if a.of == o.resource || a.of == "" {
-						m.answered(t, who, root, namespace, o, a, a.inOwnSlice(o))
+					if a.resource == o.resource || a.resource == "" {
+						m.answered(t, user, root, namespace, o, a, a.inOwnSlice(o))
 					}
 				}
 			}
 			mine := target{"/apis/clusters.example.org/v1", "kubernetesclusters", "main", `{"apiVersion":"clusters.example.org/v1","kind":"KubernetesCluster","metadata":{"name":"main"},"spec":{}}`}
-			m.answered(t, who, root, namespace, mine, attempt{method: http.MethodPost}, http.StatusForbidden)
+			m.answered(t, user, root, namespace, mine, attempt{method: http.MethodPost}, http.StatusForbidden)
 		}
 	}
 	if after := m.all(t); !reflect.DeepEqual(before, after) {
-		t.Errorf("there was\n%v\nand now\n%v", before, after)
+		t.Errorf("objects before:\n%v\nand after:\n%v", before, after)
 	}
 }
 
-// inOwnSlice is how what is said of b's objects is answered in a's slice: they are not there,
-// nothing becomes part of it that is of another, and its names are not to be had.
+// inOwnSlice returns the status code that a request for an object of b gets in the slice of a.
+// Objects of b do not exist there, and a can neither move one into its slice nor use its name.
 func (a attempt) inOwnSlice(o target) int {
 	switch {
-	case a.method == http.MethodGet && (a.about == "" || strings.HasPrefix(a.about, "?")):
-		return http.StatusOK // with nothing of b's, as the watches and lists of others show
+	case a.method == http.MethodGet && (a.suffix == "" || strings.HasPrefix(a.suffix, "?")):
+		return http.StatusOK // the other subtests check that lists and watches contain no object of b
 	case a.method == http.MethodPost:
 		return http.StatusUnprocessableEntity
-	case a.about == "" || strings.Contains(a.about, "force"):
+	case a.suffix == "" || strings.Contains(a.suffix, "force"):
 		return http.StatusForbidden
-	case a.method == http.MethodPatch && o.resource == secretResources.Resource: // which is not claimed
+	case a.method == http.MethodPatch && o.resource == secretResources.Resource: // a Secret that the claim does not select
 		return http.StatusForbidden
 	}
 	return http.StatusNotFound
 }
 
-func (m *market) answered(t *testing.T, who, root, namespace string, o target, a attempt, want int) {
+func (m *market) answered(t *testing.T, user, root, namespace string, o target, a attempt, want int) {
 	t.Helper()
-	path, header := root+o.prefix+"/namespaces/"+namespace+"/"+o.resource+a.about, []string(nil)
+	path, header := root+o.prefix+"/namespaces/"+namespace+"/"+o.resource+a.suffix, []string(nil)
 	if a.header != "" {
 		header = []string{"Content-Type", a.header}
 	}
@@ -124,12 +125,12 @@ func (m *market) answered(t *testing.T, who, root, namespace string, o target, a
 	if a.method == http.MethodGet || a.method == http.MethodDelete {
 		body = ""
 	}
-	if code := m.sends(t, who, a.method, path, body, header...); code != want {
-		t.Errorf("%s: %s %s %v: %d, want %d", who, a.method, path, header, code, want)
+	if code := m.sends(t, user, a.method, path, body, header...); code != want {
+		t.Errorf("%s: %s %s %v: %d, want %d", user, a.method, path, header, code, want)
 	}
 }
 
-// all is all that consumers have of what is bound and claimed.
+// all returns the resource versions of all clusters and Secrets in the spaces of the consumers.
 func (m *market) all(t *testing.T) map[string]string {
 	t.Helper()
 	versions := map[string]string{}

@@ -33,9 +33,8 @@ var (
 	secretResources  = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 )
 
-// market is a platform that offers KubernetesClusters to the spaces of consumers, who are
-// served by providers, each of whom reaches its slice through a balancer. All it is made of
-// are the files of the example.
+// market is a platform that exports KubernetesClusters to the spaces of consumers. Each provider
+// serves its slice through a load balancer. All objects come from the files of the example.
 type market struct {
 	hub   *env.Hub
 	front *env.Proxy
@@ -59,7 +58,7 @@ func newMarket(t *testing.T, consumers ...string) *market {
 	return m
 }
 
-// mint has the hub make a kubeconfig for a space.
+// mint creates a kubeconfig for a space at the hub.
 func (m *market) mint(t *testing.T, name, space string, args ...string) {
 	t.Helper()
 	text := env.Orrery(t, m.hub.Kubeconfig, append([]string{"space", "kubeconfig", space}, args...)...)
@@ -69,7 +68,7 @@ func (m *market) mint(t *testing.T, name, space string, args ...string) {
 	}
 }
 
-// config is that of a kubeconfig, without a limit of its own.
+// config returns the client configuration of a kubeconfig, without a rate limit in the client.
 func (m *market) config(t *testing.T, name string) *rest.Config {
 	t.Helper()
 	c, err := clientcmd.BuildConfigFromFlags("", m.files[name])
@@ -80,7 +79,8 @@ func (m *market) config(t *testing.T, name string) *rest.Config {
 	return c
 }
 
-// slicePath is that of the slice of a class, across all spaces; "": of the rest.
+// slicePath returns the path of the slice of a class across all spaces. An empty class stands for
+// the rest slice.
 func slicePath(class string) string {
 	if class == "" {
 		return "/views/slices/platform/classes/rest/spaces/*"
@@ -88,7 +88,7 @@ func slicePath(class string) string {
 	return "/views/slices/platform/classes/values/" + class + "/spaces/*"
 }
 
-// sliced is a provider's configuration of its slice, through the balancer.
+// sliced returns the client configuration of a provider for its slice, through the load balancer.
 func (m *market) sliced(t *testing.T, class string) *rest.Config {
 	t.Helper()
 	c := m.config(t, "provider-"+class)
@@ -114,7 +114,7 @@ func (m *market) provides(t *testing.T, class string, provider func(*rest.Config
 	})
 }
 
-// apply applies files of the example in a space, by kubectl.
+// apply applies files of the example in a space with kubectl.
 func (m *market) apply(t *testing.T, space string, files ...string) {
 	t.Helper()
 	args := []string{"apply"}
@@ -124,8 +124,8 @@ func (m *market) apply(t *testing.T, space string, files ...string) {
 	env.Kubectl(t, m.files[space], args...)
 }
 
-// asks has a consumer create a cluster.
-func (m *market) asks(t *testing.T, space, name, class string) {
+// createCluster creates a cluster as the consumer of a space.
+func (m *market) createCluster(t *testing.T, space, name, class string) {
 	t.Helper()
 	env.KubectlIn(t, m.files[space], fmt.Sprintf(`
 apiVersion: clusters.example.org/v1
@@ -135,7 +135,7 @@ spec: {class: %q}
 `, name, class), "create", "-f", "-")
 }
 
-// client is a consumer's.
+// client returns the client of a consumer.
 func (m *market) client(t *testing.T, space string) client.Client {
 	t.Helper()
 	c, err := client.New(m.config(t, space), client.Options{Scheme: clusters.Scheme()})
@@ -145,26 +145,26 @@ func (m *market) client(t *testing.T, space string) client.Client {
 	return c
 }
 
-// served waits until a consumer has a cluster by a provider, in every part as if that one
-// were in the space.
-func (m *market) served(t *testing.T, space, name, by string) {
+// served waits until a provider has served a cluster of a consumer: its status, and a Secret that
+// the cluster owns.
+func (m *market) served(t *testing.T, space, name, provider string) {
 	t.Helper()
 	c := m.client(t, space)
-	env.Eventually(t, soon, func() error { return isServed(t, c, space, name, by) })
+	env.Eventually(t, soon, func() error { return isServed(t, c, space, name, provider) })
 }
 
-func isServed(t *testing.T, c client.Client, space, name, by string) error {
+func isServed(t *testing.T, c client.Client, space, name, provider string) error {
 	t.Helper()
 	var cluster clusters.KubernetesCluster
-	if err := has(t, c, &cluster, name); err != nil {
+	if err := get(t, c, &cluster, name); err != nil {
 		return err
 	}
 	endpoint := fmt.Sprintf("https://%s.default.%s.example", name, space)
-	if want := (clusters.Status{Provider: by, Endpoint: endpoint, Secret: name + "-kubeconfig", Nodes: 3}); cluster.Status != want {
+	if want := (clusters.Status{Provider: provider, Endpoint: endpoint, Secret: name + "-kubeconfig", Nodes: 3}); cluster.Status != want {
 		return fmt.Errorf("the status of %s in %s is %+v, want %+v", name, space, cluster.Status, want)
 	}
 	var secret corev1.Secret
-	if err := has(t, c, &secret, name+"-kubeconfig"); err != nil {
+	if err := get(t, c, &secret, name+"-kubeconfig"); err != nil {
 		return err
 	}
 	owner := metav1.OwnerReference{
@@ -178,20 +178,20 @@ func isServed(t *testing.T, c client.Client, space, name, by string) error {
 	return nil
 }
 
-// seen is what a raw watch of a resource has shown of each object since it began.
+// seen records the events of a raw watch by object.
 type seen struct {
-	of    string
+	name  string // of the watch, for messages
 	ended chan struct{}
 
 	mu     sync.Mutex
 	events map[string]string
 }
 
-// watches lists what somebody sees, and watches from there, until the test or the watch ends.
-// It is not by way of the balancer, which ends what is idle.
-func (m *market) watches(t *testing.T, who, path string, gvr schema.GroupVersionResource) *seen {
+// watches lists a resource as a user, and watches it from there until the test or the watch ends.
+// It does not use the load balancer, which closes idle connections.
+func (m *market) watches(t *testing.T, user, path string, gvr schema.GroupVersionResource) *seen {
 	t.Helper()
-	c := m.config(t, who)
+	c := m.config(t, user)
 	c.Host = m.hub.URL + path
 	resource := dynamic.NewForConfigOrDie(c).Resource(gvr)
 	list, err := resource.List(t.Context(), metav1.ListOptions{})
@@ -202,7 +202,7 @@ func (m *market) watches(t *testing.T, who, path string, gvr schema.GroupVersion
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &seen{of: gvr.Resource + " at " + path, ended: make(chan struct{}), events: map[string]string{}}
+	s := &seen{name: gvr.Resource + " at " + path, ended: make(chan struct{}), events: map[string]string{}}
 	t.Cleanup(w.Stop)
 	go func() {
 		defer close(s.ended)
@@ -225,17 +225,17 @@ func (s *seen) what(object string) string {
 	return s.events[object]
 }
 
-// shows waits until the events of an object are as a pattern says.
+// shows waits until the events of an object match a regular expression.
 func (s *seen) shows(t *testing.T, object, pattern string) {
 	t.Helper()
 	env.Eventually(t, soon, func() error {
 		select {
 		case <-s.ended:
-			t.Fatalf("the watch of %s has ended: %s", s.of, s.what("an error"))
+			t.Fatalf("the watch of %s has ended: %s", s.name, s.what("an error"))
 		default:
 		}
 		if got := s.what(object); !regexp.MustCompile("^" + pattern + "$").MatchString(got) {
-			return fmt.Errorf("%s has %q of %s, want %s", s.of, got, object, pattern)
+			return fmt.Errorf("%s has %q of %s, want %s", s.name, got, object, pattern)
 		}
 		return nil
 	})

@@ -19,8 +19,8 @@ type request struct {
 	path, query, contentType string
 }
 
-// of returns a configuration whose requests are written down.
-func (l *traffic) of(c *rest.Config) *rest.Config {
+// recording returns a copy of a configuration; l records its requests.
+func (l *traffic) recording(c *rest.Config) *rest.Config {
 	c = rest.CopyConfig(c)
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -44,13 +44,13 @@ func (l *traffic) add(r request) {
 	l.requests = append(l.requests, r)
 }
 
-// any reports whether there was a request for the resource, a path's last element,
-// whose query has part in it, and how it was answered.
-func (l *traffic) any(resource, part string) (contentType string, found bool) {
+// any reports whether a recorded request has the resource as the last element of its path and the
+// given text in its query. It returns the content type of the response to the first such request.
+func (l *traffic) any(resource, query string) (contentType string, found bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	i := slices.IndexFunc(l.requests, func(r request) bool {
-		return strings.HasSuffix(r.path, "/"+resource) && strings.Contains(r.query, part)
+		return strings.HasSuffix(r.path, "/"+resource) && strings.Contains(r.query, query)
 	})
 	if i < 0 {
 		return "", false

@@ -197,8 +197,8 @@ func (a *argo) cacheHas(t *testing.T, kind, name string, want bool) {
 	})
 }
 
-// healthOf says what Argo CD shows of objects that do not act: what has no status is
-// as good as there, workloads stay Progressing until a status comes back.
+// healthOf checks the health that Argo CD shows for objects in a space: an object of a kind without
+// a status is Healthy, and a workload is Progressing until its status is returned.
 func (a *argo) healthOf(t *testing.T) {
 	t.Helper()
 	live, err := a.cache.GetManagedLiveObjs(nil, func(r *cache.Resource) bool { return r.Info == true })

@@ -51,7 +51,7 @@ func checkHealth(t *testing.T, c states.Case, merged []byte) {
 	switch {
 	case healthy && got != health.HealthStatusHealthy:
 		t.Errorf("%s: all are Healthy, the source %s: %s", c.Name, got, merged)
-	case slices.ContainsFunc(c.Reports, unsound) && got == health.HealthStatusHealthy && !saysNothing(c):
+	case slices.ContainsFunc(c.Reports, unsound) && got == health.HealthStatusHealthy && !ignoresStatus(c):
 		t.Errorf("%s: not all are there, the source is Healthy: %s", c.Name, merged)
 	case degraded && c.There && c.Observed && got != health.HealthStatusDegraded:
 		t.Errorf("%s: one is Degraded, the source %s: %s", c.Name, got, merged)
@@ -64,7 +64,7 @@ func healthOf(t *testing.T, object []byte) health.HealthStatusCode {
 	t.Helper()
 	is, err := health.GetResourceHealth(states.Decode(object), nil)
 	if err != nil {
-		t.Fatalf("look at the health of %s: %v", object, err)
+		t.Fatalf("assess the health of %s: %v", object, err)
 	}
 	if is == nil { // Argo CD has no rule for the kind
 		return health.HealthStatusHealthy
@@ -72,9 +72,9 @@ func healthOf(t *testing.T, object []byte) health.HealthStatusCode {
 	return is.Status
 }
 
-// saysNothing says that Argo CD takes nothing of a kind's status for a sign that something
-// is missing.
-func saysNothing(c states.Case) bool {
+// ignoresStatus reports whether the status of a kind never makes Argo CD consider an object
+// incomplete.
+func ignoresStatus(c states.Case) bool {
 	is := health.GetHealthCheckFunc(states.Decode(c.Source).GroupVersionKind())
 	return is == nil || c.Kind.Union || c.Kind.Kind == "Service"
 }
@@ -83,19 +83,19 @@ func checkRollout(t *testing.T, c states.Case, merged []byte) {
 	t.Helper()
 	viewer, err := polymorphichelpers.StatusViewerFor(states.Decode(merged).GroupVersionKind().GroupKind())
 	if err != nil || c.Kind.Counts && !c.Explicit && c.Kind.Kind == "StatefulSet" {
-		return // it asks nothing of the kind, or wants to see the strategy that the source leaves out
+		return // kubectl does not check the kind, or requires the strategy, which the source omits
 	}
-	of := func(object []byte) (done bool, err error) {
+	rollout := func(object []byte) (done bool, err error) {
 		_, done, err = viewer.Status(states.Decode(object), 0)
 		return done, err
 	}
-	got, gotErr := of(merged)
+	got, gotErr := rollout(merged)
 	all, failed := c.There, false
 	for i, o := range c.Objects {
 		if o == nil {
 			continue
 		}
-		done, err := of(o)
+		done, err := rollout(o)
 		all = all && done && err == nil && c.Reports[i].Health == wire.Healthy
 		failed = failed || err != nil
 		if got && gotErr == nil && !done {
@@ -112,15 +112,15 @@ func checkRollout(t *testing.T, c states.Case, merged []byte) {
 	}
 }
 
-// What docs/status.md says that Argo CD and kubectl can't be told.
+// TestWhatCantBeTold checks the limits that docs/status.md lists for Argo CD and kubectl.
 func TestWhatCantBeTold(t *testing.T) {
 	merged := func(k states.Kind, spec string, all ...string) []byte {
-		var parts []rollup.Part
+		var reports []rollup.Part
 		for _, state := range all {
-			parts = append(parts, k.Report(k.Object(1, state)))
+			reports = append(reports, k.Report(k.Object(1, state)))
 		}
 		k.Spec = func(int64, bool) string { return spec }
-		out, _ := k.Merged(k.Source(1, true), parts)
+		out, _ := k.Merged(k.Source(1, true), reports)
 		return out
 	}
 	for _, k := range states.Kinds() {
