@@ -193,7 +193,7 @@ func (o *operator) reconciled(t *testing.T, want *Campaign, reconciler string) {
 		if err := o.manager.GetAPIReader().Get(t.Context(), client.ObjectKeyFromObject(want), &got); err != nil {
 			return err
 		}
-		if page := by + ": " + want.Spec.Product; got.Status.Page != page || got.Status.ObservedGeneration != got.Generation {
+		if page := reconciler + ": " + want.Spec.Product; got.Status.Page != page || got.Status.ObservedGeneration != got.Generation {
 			return fmt.Errorf("the status is %+v at generation %d, want page %q", got.Status, got.Generation, page)
 		}
 		return nil

@@ -249,7 +249,7 @@ func (s *seen) ends(t *testing.T) {
 		case <-s.ended:
 			return nil
 		default:
-			return errors.New("the watch of " + s.of + " goes on")
+			return errors.New("the watch of " + s.name + " goes on")
 		}
 	})
 }
