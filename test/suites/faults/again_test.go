@@ -24,15 +24,15 @@ const (
 
 var spaceObjects = v1alpha1.GroupVersion.WithResource("spaces")
 
-// makeSpaceAgain deletes a space with all that is in it, and makes it anew as soon as
-// its name can be had; what else it had is made before the next round. A site that is
-// cut off meanwhile hears of both at once.
+// makeSpaceAgain deletes a space with all its objects, and creates it again as soon as its name is
+// free. Its other objects are created before the next round. A site that is disconnected meanwhile
+// receives the deletion and the creation together.
 func (l *life) makeSpaceAgain() {
 	space := pick(l.r, spaceNames)
 	l.moved["space|"+space] = true
 	maps.DeleteFunc(l.promised, func(k, _ string) bool { return strings.HasPrefix(k, space+"|") })
 	err := l.root.Resource(spaceObjects).Delete(l.t.Context(), space, metav1.DeleteOptions{})
-	l.note("delete space %s: %v", space, err)
+	l.record("delete space %s: %v", space, err)
 	if err != nil {
 		return
 	}
@@ -43,7 +43,7 @@ func (l *life) makeSpaceAgain() {
 		}
 		<-time.After(againEvery)
 	}
-	l.note("make space %s again: %v", space, err)
+	l.record("make space %s again: %v", space, err)
 }
 
 func (l *life) addSpace(name string) error {

@@ -18,9 +18,9 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// at is a thing at a site, mostly one that was there before the round; nil while
-// its API server hangs.
-func (l *life) at() (*world.Site, thing, dynamic.ResourceInterface) {
+// drawAtSite draws a site and an object, mostly one that the site had before the round. The client
+// is nil while the API server of the site hangs.
+func (l *life) drawAtSite() (*world.Site, thing, dynamic.ResourceInterface) {
 	s, o := l.Sites[pick(l.r, siteNames)], l.draw()
 	there := l.before[s.Name]
 	if k := pick(l.r, append(slices.Sorted(maps.Keys(there)), "")); k != "" {
@@ -34,7 +34,7 @@ func (l *life) at() (*world.Site, thing, dynamic.ResourceInterface) {
 	return s, o, s.Client.Resource(o.atSite()).Namespace(o.namespace)
 }
 
-// ours says whether an object at a site is there and not one of the foreign.
+// ours reports whether Orrery manages an object at a site, and the site's API server does not hang.
 func (l *life) ours(s *world.Site, o thing) bool {
 	_, foreign := l.foreign[s.Name][o.key()]
 	return !foreign && !l.hung[s.Name]
@@ -42,7 +42,7 @@ func (l *life) ours(s *world.Site, o thing) bool {
 
 // tamper changes what Orrery wrote at a site.
 func (l *life) tamper() {
-	s, o, r := l.at()
+	s, o, r := l.drawAtSite()
 	if !l.ours(s, o) {
 		return
 	}
@@ -52,27 +52,27 @@ func (l *life) tamper() {
 	}[o.kind]
 	l.edited[o.key()] = true
 	_, err := r.Patch(l.t.Context(), o.name, types.MergePatchType, []byte(patch), metav1.PatchOptions{FieldManager: "tamperer"})
-	l.note("tamper with %s at %s: %v", o.key(), s.Name, err)
+	l.record("tamper with %s at %s: %v", o.key(), s.Name, err)
 }
 
 // steal deletes an object at a site.
 func (l *life) steal() {
-	s, o, r := l.at()
+	s, o, r := l.drawAtSite()
 	if !l.ours(s, o) {
 		return
 	}
 	l.moved[o.key()], l.edited[o.key()] = true, true
 	err := r.Delete(l.t.Context(), o.name, metav1.DeleteOptions{})
-	l.note("steal %s at %s: %v", o.key(), s.Name, err)
+	l.record("steal %s at %s: %v", o.key(), s.Name, err)
 }
 
 // strip removes the marks from an object at a site, if it is the one that was there
 // before the round: the agent knows that one by its UID. One that it created just before
 // it was killed, without a record, is then nobody's.
 func (l *life) strip() {
-	s, o, r := l.at()
-	was := l.before[s.Name][o.key()]
-	if was == nil || !l.ours(s, o) {
+	s, o, r := l.drawAtSite()
+	previous := l.before[s.Name][o.key()]
+	if previous == nil || !l.ours(s, o) {
 		return
 	}
 	l.edited[o.key()] = true
@@ -80,26 +80,26 @@ func (l *life) strip() {
 		`{"metadata":{"uid":%q,"labels":{"orrery.dev/location":null,"orrery.dev/space":null}}}`,
 		`{"metadata":{"uid":%q,"annotations":{"orrery.dev/source-name":null,"orrery.dev/source-uid":null}}}`,
 	})
-	_, err := r.Patch(l.t.Context(), o.name, types.MergePatchType, fmt.Appendf(nil, patch, was.GetUID()), metav1.PatchOptions{FieldManager: "tamperer"})
-	l.note("strip %s at %s: %v", o.key(), s.Name, err)
+	_, err := r.Patch(l.t.Context(), o.name, types.MergePatchType, fmt.Appendf(nil, patch, previous.GetUID()), metav1.PatchOptions{FieldManager: "tamperer"})
+	l.record("strip %s at %s: %v", o.key(), s.Name, err)
 }
 
 // intrude creates an object at a site that Orrery did not make, which must be left alone
 // in all that follows.
 func (l *life) intrude() {
-	s, o, r := l.at()
+	s, o, r := l.drawAtSite()
 	if r == nil || o.kind != "ConfigMap" || len(l.foreign[s.Name]) > 3 {
 		return
 	}
 	if l.moved["space|"+o.space] || l.moved["namespace|"+o.space+"|"+o.namespace] {
-		return // what comes between the look into a namespace and its deletion goes with it, as docs say
+		return // as documented, a namespace is deleted with objects that are created after the agent has listed it
 	}
 	u := o.body("", "foreign")
 	if l.r.IntN(2) == 0 {
 		l.owned(s, u)
 	}
 	made, err := r.Create(l.t.Context(), u, metav1.CreateOptions{FieldManager: "intruder"})
-	l.note("intrude as %s at %s: %v", o.key(), s.Name, err)
+	l.record("intrude as %s at %s: %v", o.key(), s.Name, err)
 	if err == nil {
 		l.moved[o.key()] = true
 		l.foreign[s.Name][o.key()] = made.GetUID()
@@ -115,7 +115,7 @@ func (l *life) stealDefinition() {
 	}
 	l.moved["definition|"+space] = true
 	err := s.Client.Resource(world.CRDs).Delete(l.t.Context(), "widgets."+widgets(space).Group, metav1.DeleteOptions{})
-	l.note("steal the definition of %s at %s: %v", space, s.Name, err)
+	l.record("steal the definition of %s at %s: %v", space, s.Name, err)
 	l.lost(s, widgets(space).Group)
 }
 
@@ -126,7 +126,7 @@ func (l *life) killHub() {
 	}
 	after := time.Duration(l.r.IntN(100)) * time.Millisecond
 	timer := time.AfterFunc(after, l.Hub.Kill)
-	l.note("kill the hub in %s", after)
+	l.record("kill the hub in %s", after)
 	for range 1 + l.r.IntN(8) {
 		l.write()
 	}
@@ -143,21 +143,21 @@ func (l *life) killHub() {
 
 func (l *life) startHub() {
 	if !l.Hub.Running() {
-		l.note("start the hub")
+		l.record("start the hub")
 		l.Hub.Start()
 	}
 }
 
 func (l *life) killAgent() {
 	s := l.Sites[pick(l.r, siteNames)]
-	l.note("kill the agent of %s", s.Name)
+	l.record("kill the agent of %s", s.Name)
 	s.Agent.Kill()
 }
 
 func (l *life) startAgent() {
 	for _, name := range siteNames {
 		if a := l.Sites[name].Agent; !a.Running() {
-			l.note("start the agent of %s", name)
+			l.record("start the agent of %s", name)
 			a.Start()
 		}
 	}
@@ -176,7 +176,7 @@ func (l *life) breakLink() {
 		{"drop mid-frame", func() { s.Link.DropMidFrame(bytes + 1) }},
 	}
 	f := pick(l.r, faults)
-	l.note("link of %s: %s", s.Name, f.name)
+	l.record("link of %s: %s", s.Name, f.name)
 	f.do()
 }
 
@@ -186,16 +186,16 @@ func (l *life) hangTarget() {
 	if l.hung[s.Name] {
 		return
 	}
-	l.note("stop the API server of %s", s.Name)
+	l.record("stop the API server of %s", s.Name)
 	s.Cluster.APIServer.Signal(syscall.SIGSTOP)
 	l.hung[s.Name] = true
 }
 
-// linger reads a site for a while, so that the agents make progress.
-func (l *life) linger() {
+// readSite lists the objects of a site, which gives the agents time to make progress.
+func (l *life) readSite() {
 	if s := l.Sites[pick(l.r, siteNames)]; !l.hung[s.Name] && l.Hub.Running() {
 		_, err := s.Marked(l.World)
-		l.note("linger at %s: %v", s.Name, err)
+		l.record("read site %s: %v", s.Name, err)
 	}
 }
 

@@ -31,12 +31,12 @@ func TestClock(t *testing.T) {
 	e.Agent.Kill()
 	e.Agent.OwnClock()
 	e.Agent.Start()
-	for _, part := range []struct {
+	for _, subtest := range []struct {
 		name string
 		run  func(*edge)
 	}{{"jumps", (*edge).clockJumps}, {"wrong", (*edge).clockWrong}, {"guard", (*edge).clockAndGuard}} {
-		t.Run(part.name, func(t *testing.T) {
-			part.run(&edge{World: e.World, Site: e.Site, t: t, space: e.space})
+		t.Run(subtest.name, func(t *testing.T) {
+			subtest.run(&edge{World: e.World, Site: e.Site, t: t, space: e.space})
 		})
 	}
 	e.Invariants()
@@ -45,21 +45,21 @@ func TestClock(t *testing.T) {
 // clockJumps: a jump does not end a session, nor change any wait, also of reports.
 func (e *edge) clockJumps() {
 	e.put("kept", "1")
-	e.has("kept", "1")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
+	e.waitFor("kept", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
 	start, sessions := time.Now(), strings.Count(e.Agent.Stderr(), "connected to the hub")
 	for i, ahead := range []time.Duration{day, -day, 0} {
 		e.Agent.MoveClock(ahead)
 		name := fmt.Sprint("jump-", i)
 		e.put(name, "1")
-		e.has(name, "1")
-		e.says(func(s agent.Status) bool { return s.Connected && s.Unsent == 0 }) // no report waits for the former time
+		e.waitFor(name, "1")
+		e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Unsent == 0 }) // no report waits for the former time
 		e.tamper("kept")
-		e.has("kept", "1")
+		e.waitFor("kept", "1")
 		e.drop(name)
 		e.gone(name)
 	}
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 	if n := strings.Count(e.Agent.Stderr(), "connected to the hub"); n != sessions {
 		e.t.Errorf("there were %d other sessions", n-sessions)
 	}
@@ -75,8 +75,8 @@ func (e *edge) clockAndGuard() {
 		names[i] = fmt.Sprint("guard-", i)
 		e.put(names[i], "1")
 	}
-	e.has(names[len(names)-1], "1")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
+	e.waitFor(names[len(names)-1], "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
 	e.Agent.MoveClock(2 * day)
 	left, digest := names, ""
 	unassign := func(n int) {
@@ -91,13 +91,13 @@ func (e *edge) clockAndGuard() {
 	}
 	waiting := func(n int) {
 		e.t.Helper()
-		e.says(func(s agent.Status) bool {
+		e.waitForStatus(func(s agent.Status) bool {
 			digest = s.PruneDigest
 			return s.Connected && s.Queued == 0 && s.Guarded == n
 		})
-		env.Throughout(e.t, look, func() (err error) {
+		env.Throughout(e.t, observation, func() (err error) {
 			for _, name := range names[free : free+n] {
-				err = errors.Join(err, e.at(name, "1"))
+				err = errors.Join(err, e.checkTarget(name, "1"))
 			}
 			return err
 		})
@@ -118,24 +118,24 @@ func (e *edge) clockAndGuard() {
 	e.gone(names[len(names)-1])
 }
 
-// clockWrong: an agent that starts with a clock a day behind trusts no certificate and
-// says why. It changes nothing, and recovers once the clock is right.
+// clockWrong checks that an agent that starts with a clock a day behind rejects every certificate
+// and reports the reason. It changes nothing in the cluster, and recovers once the clock is correct.
 func (e *edge) clockWrong() {
 	e.put("wrong", "1")
-	e.has("wrong", "1")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
+	e.waitFor("wrong", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Queued == 0 })
 	e.Agent.Kill()
 	e.Agent.MoveClock(-day)
 	e.tamper("wrong")
 	start := time.Now()
 	e.Agent.Start()
-	e.says(func(s agent.Status) bool {
+	e.waitForStatus(func(s agent.Status) bool {
 		return !s.Connected && strings.Contains(s.LastError, tooEarly) && strings.Contains(s.Halt, tooEarly)
 	})
-	e.keeps("wrong", "tampered")
+	e.staysAs("wrong", "tampered")
 	e.Agent.MoveClock(0)
-	e.has("wrong", "1")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Halt == "" })
+	e.waitFor("wrong", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.Halt == "" })
 	if n := e.deletions(start); n > 0 {
 		e.t.Errorf("the agent deleted %d objects", n)
 	}

@@ -17,9 +17,9 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestCorruptStore damages the store of a killed agent whose hub is away: it is
-// set aside, and nothing is touched at the target until the hub is back. Then the agent
-// knows everything again, and writes each object once.
+// TestCorruptStore damages the store of a killed agent while its hub is stopped. The agent sets the
+// store aside, and changes nothing in the cluster until the hub is back. Then it fetches all
+// desired objects, and writes each object once.
 func TestCorruptStore(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
@@ -29,7 +29,7 @@ func TestCorruptStore(t *testing.T) {
 	for _, damage := range []struct {
 		name string
 		do   func(t *testing.T, file string)
-		// empty says that what is left is as good as no store.
+		// empty reports whether the damaged file is equivalent to no store.
 		empty bool
 	}{
 		{"page", flipPage, false},
@@ -53,9 +53,9 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 		e.put(n, "1")
 	}
 	for _, n := range []string{kept, edited, dropped} {
-		e.has(n, "1")
+		e.waitFor(n, "1")
 	}
-	e.says(func(s agent.Status) bool { return s.Connected && s.Queued == 0 && s.Unsent == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Queued == 0 && s.Unsent == 0 })
 	before := e.versions()
 
 	file := filepath.Join(e.Agent.Dir, "agent.db")
@@ -69,9 +69,9 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	e.tamper(kept)
 	start := time.Now()
 	e.Agent.Start()
-	e.says(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 0 })
-	env.Throughout(e.t, look, func() error { // it knows no better
-		return errors.Join(e.at(kept, "tampered"), e.at(edited, "1"))
+	e.waitForStatus(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 0 })
+	env.Throughout(e.t, observation, func() error { // the agent does not know the desired objects
+		return errors.Join(e.checkTarget(kept, "tampered"), e.checkTarget(edited, "1"))
 	})
 	if writes := e.Cluster.AllRequests(e.t, env.Filter{User: env.AgentUser, Writes: true, After: start}); len(writes) > 0 {
 		e.t.Errorf("knowing nothing the agent wrote %+v", writes)
@@ -83,11 +83,11 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 	e.private()
 
 	e.Link.Heal()
-	e.has(edited, "2")
-	e.has(made, "1")
-	e.has(kept, "1")
+	e.waitFor(edited, "2")
+	e.waitFor(made, "1")
+	e.waitFor(kept, "1")
 	e.gone(dropped)
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 })
 	e.deleted(start, 1)
 	after := e.versions()
 	// A new store writes each object once, with its place in the log.
@@ -102,11 +102,11 @@ func (e *edge) throughDamage(name string, damage func(*testing.T, string), empty
 			e.t.Errorf("%d writes to %s", n, uri)
 		}
 	}
-	for n, was := range before {
+	for n, old := range before {
 		is, there := after[n]
 		switch {
 		case n == dropped:
-		case !there || is.uid != was.uid:
+		case !there || is.uid != old.uid:
 			e.t.Errorf("%s was replaced", n)
 		}
 	}
@@ -123,7 +123,7 @@ func (e *edge) aside() []string {
 	return files
 }
 
-// private checks that nobody else may read what the agent keeps.
+// private checks that other users cannot read the files of the agent.
 func (e *edge) private() {
 	e.t.Helper()
 	if err := filepath.WalkDir(e.Agent.Dir, func(path string, d os.DirEntry, err error) error {

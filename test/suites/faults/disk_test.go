@@ -23,8 +23,8 @@ func TestAgentDiskFull(t *testing.T) {
 	e := newEdge(t)
 	e.put("kept", "1")
 	e.put("dropped", "1")
-	e.has("kept", "1")
-	e.has("dropped", "1")
+	e.waitFor("kept", "1")
+	e.waitFor("dropped", "1")
 	info, err := os.Stat(filepath.Join(e.Agent.Dir, "agent.db"))
 	if err != nil {
 		t.Fatal(err)
@@ -47,9 +47,9 @@ func TestAgentDiskFull(t *testing.T) {
 	}
 	for range 3 {
 		e.tamper("kept")
-		e.has("kept", "1")
+		e.waitFor("kept", "1")
 		e.steal("kept")
-		e.has("kept", "1")
+		e.waitFor("kept", "1")
 	}
 	if n := e.deletions(start); n > 0 {
 		t.Errorf("the agent deleted %d objects", n)
@@ -57,12 +57,12 @@ func TestAgentDiskFull(t *testing.T) {
 
 	e.Agent.Kill() // with a store that could not be written
 	e.Agent.Start()
-	e.has("last", "1")
+	e.waitFor("last", "1")
 	e.drop("dropped")
 	e.gone("dropped")
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	for n := range 5 {
-		e.has(fmt.Sprint("large-", n), large)
+		e.waitFor(fmt.Sprint("large-", n), large)
 	}
 
 	info, err = os.Stat(filepath.Join(e.Agent.Dir, "agent.db"))
@@ -74,18 +74,18 @@ func TestAgentDiskFull(t *testing.T) {
 	for n := range 5 {
 		e.put(fmt.Sprint("larger-", n), larger)
 	}
-	said := strings.Count(e.Agent.Stderr(), "the store cannot be written")
+	warnings := strings.Count(e.Agent.Stderr(), "the store cannot be written")
 	env.Eventually(t, soon, func() error {
-		if strings.Count(e.Agent.Stderr(), "the store cannot be written") == said {
+		if strings.Count(e.Agent.Stderr(), "the store cannot be written") == warnings {
 			return errors.New("the agent's log says nothing of its disk")
 		}
 		return nil
 	})
 	e.Agent.LimitFiles(env.Unlimited) // there is room again
 	for n := range 5 {
-		e.has(fmt.Sprint("larger-", n), larger)
+		e.waitFor(fmt.Sprint("larger-", n), larger)
 	}
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 	e.Invariants()
 }
 
@@ -96,8 +96,8 @@ func TestAgentStartsOnBadDisk(t *testing.T) {
 	e := newEdge(t)
 	e.put("kept", "1")
 	e.put("dropped", "1")
-	e.has("kept", "1")
-	e.has("dropped", "1")
+	e.waitFor("kept", "1")
+	e.waitFor("dropped", "1")
 	e.Agent.Stop()
 	disk := env.StartDisk(t, e.Agent.Dir)
 	for i, fault := range []struct {
@@ -118,9 +118,9 @@ func TestAgentStartsOnBadDisk(t *testing.T) {
 		e.put("new", value)
 		before := strings.Count(e.Agent.Stderr(), "the store cannot be written")
 		e.Agent.Start()
-		e.has("kept", "1")
+		e.waitFor("kept", "1")
 		e.steal("kept")
-		e.has("kept", "1")
+		e.waitFor("kept", "1")
 		env.Eventually(t, soon, func() error {
 			if strings.Count(e.Agent.Stderr(), "the store cannot be written") == before {
 				return errors.New("the agent's log says nothing of its disk")
@@ -131,15 +131,15 @@ func TestAgentStartsOnBadDisk(t *testing.T) {
 			t.Errorf("%s: the agent deleted %d objects", fault.name, n)
 		}
 		fault.heal()
-		e.has("new", value)
+		e.waitFor("new", value)
 		e.gone(dropped)
-		e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Unsent == 0 })
+		e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.Unsent == 0 })
 		e.put("dropped-again", "1")
-		e.has("dropped-again", "1")
+		e.waitFor("dropped-again", "1")
 		e.Agent.Stop()
 	}
 	e.Agent.Start()
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	e.Invariants()
 }
 
@@ -149,7 +149,7 @@ func TestHubDiskFull(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.put("kept", "1")
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	info, err := os.Stat(filepath.Join(e.Hub.Dir, "etcd", "member", "snap", "db"))
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestHubDiskFull(t *testing.T) {
 		t.Error("the hub noticed nothing")
 	}
 	e.steal("kept")
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	if e.Hub.Running() {
 		t.Log("the hub still runs")
 		e.Hub.LimitFiles(env.Unlimited)
@@ -179,10 +179,10 @@ func TestHubDiskFull(t *testing.T) {
 	}
 	e.Hub.Start()
 	for _, name := range acknowledged {
-		e.has(name, value)
+		e.waitFor(name, value)
 	}
 	e.put("kept", "2")
-	e.has("kept", "2")
+	e.waitFor("kept", "2")
 	if n := e.deletions(start); n > 0 {
 		t.Errorf("the agent deleted %d objects", n)
 	}

@@ -25,8 +25,8 @@ const (
 	soon = env.Soon
 	// heartbeat is that of the hubs here, so that silence is noticed within seconds.
 	heartbeat = time.Second
-	// look is how long a test watches for what must not happen.
-	look = 2 * time.Second
+	// observation is for how long a test checks that something does not happen.
+	observation = 2 * time.Second
 
 	spaceName = "shop"
 	namespace = "default"
@@ -120,7 +120,7 @@ func (e *edge) drop(name string) {
 	}
 }
 
-// tamper changes a ConfigMap at the target behind Orrery's back.
+// tamper changes a ConfigMap directly in the target cluster.
 func (e *edge) tamper(name string) {
 	e.t.Helper()
 	if _, err := e.target().Patch(e.t.Context(), name, types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{}); err != nil {
@@ -128,7 +128,7 @@ func (e *edge) tamper(name string) {
 	}
 }
 
-// steal deletes a ConfigMap at the target.
+// steal deletes a ConfigMap directly in the target cluster.
 func (e *edge) steal(name string) {
 	e.t.Helper()
 	if err := e.target().Delete(e.t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -136,8 +136,8 @@ func (e *edge) steal(name string) {
 	}
 }
 
-// at returns an error unless a ConfigMap at the target is as it should be.
-func (e *edge) at(name, value string) error {
+// checkTarget returns an error unless a ConfigMap in the target cluster has the value.
+func (e *edge) checkTarget(name, value string) error {
 	u, err := e.target().Get(e.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		return err
@@ -148,19 +148,19 @@ func (e *edge) at(name, value string) error {
 	return nil
 }
 
-// has waits until a ConfigMap is at the target.
-func (e *edge) has(name, value string) {
+// waitFor waits until a ConfigMap in the target cluster has the value.
+func (e *edge) waitFor(name, value string) {
 	e.t.Helper()
-	env.Eventually(e.t, soon, func() error { return e.at(name, value) })
+	env.Eventually(e.t, soon, func() error { return e.checkTarget(name, value) })
 }
 
-// keeps checks that a ConfigMap at the target stays as it is.
-func (e *edge) keeps(name, value string) {
+// staysAs checks that a ConfigMap in the target cluster keeps its value for a while.
+func (e *edge) staysAs(name, value string) {
 	e.t.Helper()
-	env.Throughout(e.t, look, func() error { return e.at(name, value) })
+	env.Throughout(e.t, observation, func() error { return e.checkTarget(name, value) })
 }
 
-// gone waits until a ConfigMap has left the target.
+// gone waits until a ConfigMap does not exist in the target cluster.
 func (e *edge) gone(name string) {
 	e.t.Helper()
 	env.Eventually(e.t, soon, func() error {
@@ -175,19 +175,19 @@ func (e *edge) gone(name string) {
 	})
 }
 
-// says waits until the agent's status is as it should be.
-func (e *edge) says(ok func(agent.Status) bool) {
+// waitForStatus waits until ok accepts the status that the agent has written.
+func (e *edge) waitForStatus(ok func(agent.Status) bool) {
 	e.t.Helper()
 	env.Eventually(e.t, soon, func() error {
 		s, err := agent.ReadStatus(e.Agent.Dir)
 		if err == nil && !ok(s) {
-			err = fmt.Errorf("the agent says %+v", s)
+			err = fmt.Errorf("the status of the agent is %+v", s)
 		}
 		return err
 	})
 }
 
-// connected waits until the hub says whether the location is connected.
+// connected waits until the condition Connected of the location has a status.
 func (e *edge) connected(want metav1.ConditionStatus) {
 	e.t.Helper()
 	locations := world.Dynamic(e.t, e.Hub.PathConfig("spaces/root")).Resource(world.Locations)

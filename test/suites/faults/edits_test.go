@@ -215,7 +215,7 @@ func (l *life) write() {
 		u.SetResourceVersion(old.GetResourceVersion())
 		_, err = r.Update(l.t.Context(), u, metav1.UpdateOptions{})
 	}
-	l.note("write %s of %s = %s: %v", o.key(), o.space, value, err)
+	l.record("write %s of %s = %s: %v", o.key(), o.space, value, err)
 	l.acknowledged(o, value, err)
 }
 
@@ -249,7 +249,7 @@ func (l *life) remove() {
 	o := l.draw()
 	l.moved[o.source()], l.edited[o.source()] = true, true
 	err := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace).Delete(l.t.Context(), o.name, metav1.DeleteOptions{})
-	l.note("remove %s of %s: %v", o.key(), o.space, err)
+	l.record("remove %s of %s: %v", o.key(), o.space, err)
 	l.acknowledged(o, "", err)
 }
 
@@ -263,27 +263,27 @@ func (l *life) relabel() {
 	l.moved[o.source()], l.edited[o.source()] = true, true
 	_, err := l.spaces[o.space].Resource(o.gvr).Namespace(o.namespace).Patch(l.t.Context(), o.name, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"for":`+value+`}}}`), metav1.PatchOptions{})
-	l.note("relabel %s of %s: %q: %v", o.key(), o.space, group, err)
+	l.record("relabel %s of %s: %q: %v", o.key(), o.space, group, err)
 }
 
-// moveLocation changes what is placed on a location.
+// moveLocation changes the labels of a location, and so which objects are assigned to it.
 func (l *life) moveLocation() {
 	site, space, group := pick(l.r, siteNames), pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})
 	value := pick(l.r, []string{`"yes"`, `"yes"`, `"yes"`, "null"})
 	l.moved[site+"|"+space+"|"+group] = true
 	_, err := l.root.Resource(world.Locations).Patch(l.t.Context(), site, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"`+space+"-"+group+`":`+value+`}}}`), metav1.PatchOptions{})
-	l.note("label location %s %s-%s=%s: %v", site, space, group, value, err)
+	l.record("label location %s %s-%s=%s: %v", site, space, group, value, err)
 }
 
-// flicker takes what is placed on a location away and assigns it again at once.
+// flicker removes assignments from a location and adds them again immediately.
 func (l *life) flicker() {
 	site, space, group := pick(l.r, siteNames), pick(l.r, spaceNames), pick(l.r, []string{"g0", "g1"})
 	l.moved[site+"|"+space+"|"+group] = true
 	for _, value := range []string{"null", `"yes"`} {
 		_, err := l.root.Resource(world.Locations).Patch(l.t.Context(), site, types.MergePatchType,
 			[]byte(`{"metadata":{"labels":{"`+space+"-"+group+`":`+value+`}}}`), metav1.PatchOptions{})
-		l.note("label location %s %s-%s=%s: %v", site, space, group, value, err)
+		l.record("label location %s %s-%s=%s: %v", site, space, group, value, err)
 	}
 }
 
@@ -295,11 +295,11 @@ func (l *life) movePlacement() {
 	}
 	if l.r.IntN(3) == 0 {
 		err := l.spaces[space].Resource(world.Placements).Delete(l.t.Context(), group, metav1.DeleteOptions{})
-		l.note("delete placement %s of %s: %v", group, space, err)
+		l.record("delete placement %s of %s: %v", group, space, err)
 		return
 	}
 	err := l.addPlacement(space, group)
-	l.note("make placement %s of %s: %v", group, space, err)
+	l.record("make placement %s of %s: %v", group, space, err)
 }
 
 // removeNamespace deletes a namespace with all that is in it; it is created again before
@@ -314,5 +314,5 @@ func (l *life) removeNamespace() {
 		}
 	}
 	err := l.spaces[space].Resource(world.Namespaces).Delete(l.t.Context(), name, metav1.DeleteOptions{})
-	l.note("remove namespace %s of %s: %v", name, space, err)
+	l.record("remove namespace %s of %s: %v", name, space, err)
 }

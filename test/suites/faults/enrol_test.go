@@ -21,29 +21,29 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// certificateLife is how long agents' certificates live in TestEnrolment, and calm how long its
+// certificateLife is how long agents' certificates live in TestEnrolment, and slowDetection how long its
 // location may be without a session while it is to stay connected: a busy machine stands still for
 // longer than a heartbeat.
-const certificateLife, calm = 8 * time.Second, time.Minute
+const certificateLife, slowDetection = 8 * time.Second, time.Minute
 
-// TestEnrolment lets certificates end, at hubs and agents that are away, and at a hub
-// that was restored, and lets join tokens and credentials be used by who may not.
+// TestEnrolment lets certificates expire while hubs or agents are stopped and after a hub was
+// restored, and uses join tokens and credentials without permission.
 func TestEnrolment(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, "--heartbeat", heartbeat.String(), "--disconnected-after", calm.String(),
+	w := world.New(t, "--heartbeat", heartbeat.String(), "--disconnected-after", slowDetection.String(),
 		"--agent-certificate-lifetime", certificateLife.String())
 	e := edgeOf(t, w, env.StartLink(t, w.Hub.URL))
 	e.put("kept", "1")
-	e.has("kept", "1")
-	for _, part := range []struct {
+	e.waitFor("kept", "1")
+	for _, subtest := range []struct {
 		name string
 		run  func(*edge)
 	}{
 		{"renewed", (*edge).renewed}, {"killed", (*edge).killed}, {"tokens", (*edge).joinTokens}, {"hub away", (*edge).hubAway}, {"agent away", (*edge).agentAway},
 		{"restored", (*edge).restoredEnrolment}, {"reused", (*edge).reused}, {"revoked", (*edge).revokedAndBack},
 	} {
-		t.Run(part.name, func(t *testing.T) {
-			part.run(&edge{World: e.World, Site: e.Site, t: t, space: e.space})
+		t.Run(subtest.name, func(t *testing.T) {
+			subtest.run(&edge{World: e.World, Site: e.Site, t: t, space: e.space})
 		})
 	}
 	e.Invariants()
@@ -87,8 +87,8 @@ func (e *edge) awaitEnd() {
 func (e *edge) goesOn(value string) {
 	e.t.Helper()
 	e.put("kept", value)
-	e.has("kept", value)
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	e.waitFor("kept", value)
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 }
 
 // renewed: the location stays connected over renewals, and no repair or edit suffers.
@@ -98,7 +98,7 @@ func (e *edge) renewed() {
 		e.awaitRenewal()
 		e.goesOn(fmt.Sprint("renewed-", i))
 		e.tamper("kept")
-		e.has("kept", fmt.Sprint("renewed-", i))
+		e.waitFor("kept", fmt.Sprint("renewed-", i))
 	}
 	if err := e.stillConnected(since); err != nil {
 		e.t.Error(err)
@@ -126,24 +126,24 @@ func (e *edge) killed() {
 	random := seeds.Rand(e.t, 1)
 	for round := range 3 {
 		for _, step := range []struct {
-			name string
-			at   func(before, now kept) bool
+			name   string
+			isTime func(before, now kept) bool
 		}{
-			{"a file is being written", func(before, now kept) bool { // or was, if that was too short to see
+			{"a file is being written", func(before, now kept) bool { // or has been written, if the poll missed it
 				_, err := os.Stat(file + ".new")
 				return err == nil || now.Certificate != before.Certificate
 			}},
-			{"the next one is asked for", func(_, now kept) bool { return now.Next != "" }},
+			{"the next one is requested", func(_, now kept) bool { return now.Next != "" }},
 			{"the next one is there", func(before, now kept) bool { return now.Certificate != before.Certificate }},
 			{"a while after that", nil},
 		} {
-			before, at := read(), step.at
-			if at == nil {
+			before, isTime := read(), step.isTime
+			if isTime == nil {
 				after := time.Now().Add(time.Duration(random.Int64N(int64(certificateLife))))
-				at = func(kept, kept) bool { return time.Now().After(after) }
+				isTime = func(kept, kept) bool { return time.Now().After(after) }
 			}
 			poll := time.NewTicker(200 * time.Microsecond)
-			for end := time.Now().Add(soon); !at(before, read()); <-poll.C {
+			for end := time.Now().Add(soon); !isTime(before, read()); <-poll.C {
 				if time.Now().After(end) {
 					e.t.Fatalf("%s: that did not happen", step.name)
 				}
@@ -157,7 +157,8 @@ func (e *edge) killed() {
 	e.enrolled(metav1.ConditionTrue, v1alpha1.ReasonJoined)
 }
 
-// joinTokens: those that are no good are refused in words, and the agent ends.
+// joinTokens checks that the hub rejects invalid join tokens with an explanation, and that the
+// agent exits.
 func (e *edge) joinTokens() {
 	for _, name := range []string{"once", "late", "gone", "here"} {
 		env.Orrery(e.t, e.Root, "location", "add", name)
@@ -185,9 +186,9 @@ func (e *edge) joinTokens() {
 		return nil
 	})
 	for _, c := range []struct {
-		what string
-		join wire.Join
-		says string
+		what    string
+		join    wire.Join
+		message string
 	}{
 		{"used", used, "used already"}, {"expired", late, "has expired"}, {"of a location that is gone", gone, "not one of this hub"},
 		{"replaced", replaced, "not one of this hub"}, {"of another hub", foreign, "not one of this hub"},
@@ -196,23 +197,23 @@ func (e *edge) joinTokens() {
 		out, err := env.Command{Binary: "orrery-agent", Args: []string{
 			"--join", c.join.Encode(), "--data-dir", dir, "--kubeconfig", e.Cluster.AgentKubeconfig,
 		}}.Try(e.t)
-		said := fmt.Sprint(err)
-		if strings.Contains(out, "ready") || !strings.Contains(said, "exit status 1") {
-			e.t.Errorf("%s: it goes on: %s", c.what, out)
+		output := fmt.Sprint(err)
+		if strings.Contains(out, "ready") || !strings.Contains(output, "exit status 1") {
+			e.t.Errorf("%s join token: the agent continues: %s", c.what, out)
 		}
-		if !strings.Contains(said, c.says) || !strings.Contains(said, "orrery location token") {
-			e.t.Errorf("%s: %s", c.what, said)
+		if !strings.Contains(output, c.message) || !strings.Contains(output, "orrery location token") {
+			e.t.Errorf("%s: %s", c.what, output)
 		}
 	}
-	// The agent that has used a token can be given it again, as a unit file does; and one
-	// that is refused leaves the agent as it was.
+	// An agent may be started again with the token that it has used, as a systemd unit does. A
+	// rejected token leaves the agent unchanged.
 	e.Agent.Stop()
 	unknown := foreign
 	unknown.Location, unknown.Token = "edge", "orr_j_edge.guess"
 	for _, join := range []wire.Join{foreign, unknown} { // of another location, and of its own
 		out, err := env.Command{Binary: "orrery-agent", Args: []string{"--join", join.Encode(), "--data-dir", e.Agent.Dir}}.Try(e.t)
 		if err == nil {
-			e.t.Errorf("it goes on: %s", out)
+			e.t.Errorf("the agent continues: %s", out)
 		}
 	}
 	e.Agent.Start()
@@ -234,7 +235,7 @@ func (e *edge) hubAway() {
 	e.Hub.Flags("--disconnected-after", (5 * heartbeat).String()) // which others wait for
 	e.awaitEnd()
 	e.tamper("kept")
-	e.has("kept", "file")
+	e.waitFor("kept", "file")
 	e.Hub.Start()
 	e.space = e.inSpace()
 	e.goesOn("hub-away")
@@ -270,7 +271,7 @@ func (e *edge) restoredEnrolment() {
 	copyDir(e.t, older, e.Hub.Dir)
 	e.Hub.Start()
 	e.space = e.inSpace()
-	e.says(func(s agent.Status) bool { return s.Connected && !s.Proven })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && !s.Proven })
 	env.Orrery(e.t, e.Root, "location", "accept", "edge")
 	e.awaitRenewal()
 	e.goesOn("restored")
@@ -295,28 +296,30 @@ func (e *edge) enrolled(status metav1.ConditionStatus, reason string) {
 	})
 }
 
-// lockedOut: the agent says so, and the cluster stays as it is.
-func (e *edge) lockedOut(was, cause string) {
+// lockedOut checks that the agent logs why it is locked out. The agent still reverts changes in the
+// cluster to value, the last one that it received.
+func (e *edge) lockedOut(value, cause string) {
 	e.t.Helper()
 	env.Eventually(e.t, soon, func() error {
 		if !strings.Contains(e.Agent.Stderr(), "level=ERROR") || !strings.Contains(e.Agent.Stderr(), cause) {
-			return errors.New("the agent does not say that it is locked out")
+			return errors.New("the agent does not log that it is locked out")
 		}
 		return nil
 	})
 	e.connected(metav1.ConditionFalse)
 	e.put("kept", "not this")
 	e.tamper("kept")
-	e.has("kept", was)
-	e.keeps("kept", was)
+	e.waitFor("kept", value)
+	e.staysAs("kept", value)
 }
 
-// reused: of two that have one disk both are found out, and neither changes anything.
+// reused checks that the hub detects two agents that use copies of one disk, and revokes the
+// credential of both.
 func (e *edge) reused() {
 	env.Orrery(e.t, e.Root, "location", "add", "thief")
 	thief := env.StartAgent(e.t, "thief", world.Through(e.t, e.Token("thief"), e.Link), e.Cluster.AgentKubeconfig)
 	thief.Kill()
-	e.goesOn("reused") // what both take for the last word
+	e.goesOn("reused") // the last revision that both copies contain
 	e.Agent.Stop()
 	if err := os.RemoveAll(thief.Dir); err != nil {
 		e.t.Fatal(err)
@@ -328,7 +331,7 @@ func (e *edge) reused() {
 	e.enrolled(metav1.ConditionFalse, v1alpha1.ReasonCredentialReused)
 	e.lockedOut("reused", "revoked")
 	if !strings.Contains(e.Hub.Stderr(), "two agents have it") {
-		e.t.Error("the hub's log does not say so")
+		e.t.Error("the log of the hub does not report two agents with one credential")
 	}
 	thief.Kill()
 	e.Agent.Stop()
@@ -337,7 +340,8 @@ func (e *edge) reused() {
 	e.goesOn("joined-again")
 }
 
-// revokedAndBack: a revocation ends an open session at once.
+// revokedAndBack checks that a revocation ends an open session immediately, and that the agent can
+// join again.
 func (e *edge) revokedAndBack() {
 	env.Orrery(e.t, e.Root, "location", "revoke", "edge")
 	e.enrolled(metav1.ConditionFalse, v1alpha1.ReasonRevoked)

@@ -20,21 +20,21 @@ import (
 // faultyHub is a broken hub.
 type faultyHub struct {
 	server *httptest.Server
-	// asked counts requests.
-	asked atomic.Int64
+	// requests counts the requests.
+	requests atomic.Int64
 	// answer is how it is broken now.
 	answer atomic.Pointer[http.HandlerFunc]
 }
 
-// startFaultyHub starts one in the place of a hub.
-func startFaultyHub(t *testing.T, of *env.Hub) *faultyHub {
+// startFaultyHub starts a faulty hub at the address of a stopped hub.
+func startFaultyHub(t *testing.T, replaced *env.Hub) *faultyHub {
 	t.Helper()
 	h := &faultyHub{}
 	h.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h.asked.Add(1)
+		h.requests.Add(1)
 		(*h.answer.Load())(w, r)
 	}))
-	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{of.Certificate()}}
+	h.server.TLS = &tls.Config{Certificates: []tls.Certificate{replaced.Certificate()}}
 	env.Serve(t, h.server)
 	return h
 }
@@ -65,9 +65,9 @@ func text(body string) http.HandlerFunc {
 	}
 }
 
-// empty answers like a hub that desires nothing at the location. hello says
-// what it calls itself, given what the agent knows; marked whether a walk ends as
-// a completed one does.
+// empty answers like a hub without desired objects for the location. hello returns the first
+// frame, given the log position that the agent knows. marked reports whether a comparison ends with
+// a bookmark, as a complete one does.
 func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(wire.Header, wire.ProtocolVersion)
@@ -80,14 +80,14 @@ func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.
 			_ = http.NewResponseController(w).Flush()
 			select {
 			case <-r.Context().Done():
-			case <-time.After(look / 2):
+			case <-time.After(observation / 2):
 			}
 		case route.Walk, route.ReportsWalk:
-			var about wire.Walk
-			if dec.Decode(&about) != nil {
+			var walk wire.Walk
+			if dec.Decode(&walk) != nil {
 				return
 			}
-			h := hello(about.After, about.Marker)
+			h := hello(walk.After, walk.Marker)
 			_ = enc.Encode(wire.Frame{Hello: &h})
 			for {
 				var s wire.Span
@@ -124,9 +124,9 @@ func TestFaultyHub(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hello := func(of string, revision int64, marker string, continuous bool) wire.Hello {
+	hello := func(uid string, revision int64, marker string, continuous bool) wire.Hello {
 		return wire.Hello{
-			UID: of, Marker: marker, Revision: revision, Continuous: continuous,
+			UID: uid, Marker: marker, Revision: revision, Continuous: continuous,
 			Settings: wire.Settings{PruneMaxPercent: 100, HeartbeatSeconds: 1},
 		}
 	}
@@ -161,30 +161,30 @@ func (e *edge) throughHub(h *faultyHub, name string, answer http.HandlerFunc) {
 	kept, edited := name+"-kept", name+"-edited"
 	e.put(kept, "1")
 	e.put(edited, "1")
-	e.has(kept, "1")
-	e.has(edited, "1")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.States[wire.Applied] == s.Desired })
+	e.waitFor(kept, "1")
+	e.waitFor(edited, "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.States[wire.Applied] == s.Desired })
 	before, start := e.uid(edited), time.Now()
 
 	h.answer.Store(&answer)
-	h.asked.Store(0)
+	h.requests.Store(0)
 	e.Link.Redirect(h.server.URL)
 	env.Eventually(e.t, soon, func() error {
-		if h.asked.Load() < 3 {
+		if h.requests.Load() < 3 {
 			return errors.New("the agent has not asked three times")
 		}
 		return nil
 	})
 	e.put(edited, "2")
-	e.keeps(edited, "1")
+	e.staysAs(edited, "1")
 	e.tamper(kept)
-	e.has(kept, "1")
+	e.waitFor(kept, "1")
 	if n := e.deletions(start); n > 0 {
 		e.t.Errorf("the agent deleted %d objects", n)
 	}
 
 	e.Link.Redirect(e.Hub.URL)
-	e.has(edited, "2")
+	e.waitFor(edited, "2")
 	if e.uid(edited) != before {
 		e.t.Error("the edited object was replaced")
 	}

@@ -34,7 +34,7 @@ func TestFlicker(t *testing.T) {
 	random := seeds.Rand(t, 1)
 	for i := range times {
 		for n := range objects {
-			e.has(fmt.Sprint("o-", n), "1")
+			e.waitFor(fmt.Sprint("o-", n), "1")
 		}
 		if i%3 == 0 {
 			e.Link.Slow(time.Duration(random.IntN(100))*time.Millisecond, 50<<10)

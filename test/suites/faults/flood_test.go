@@ -99,7 +99,7 @@ func (l *life) flood() {
 			break
 		}
 	}
-	l.note("a flood of %d reports, of which %d were taken: %v", n, l.flooder.took-took, err)
+	l.record("a flood of %d reports, of which %d were taken: %v", n, l.flooder.took-took, err)
 }
 
 // withinQuota checks that the log's file is not larger than it may be. It is larger for
@@ -115,9 +115,9 @@ func (l *life) withinQuota() {
 	})
 }
 
-// TestFlood shows that a flood of reports of one location changes nothing for others:
-// what is written elsewhere is taken and comes to be, and the log stays within its quota,
-// also when the hub is killed meanwhile.
+// TestFlood shows that a flood of reports of one location does not affect others: the hub accepts
+// and distributes writes of other spaces, and the log stays within its quota, also when the hub is
+// killed meanwhile.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	l := newLife(t)
@@ -133,7 +133,7 @@ func TestFlood(t *testing.T) {
 	if l.flooder.took == 0 {
 		t.Error("no report was taken")
 	}
-	l.settle(0)
+	l.converge(0)
 	l.withinQuota()
 	t.Logf("%d MiB sent, %d requests taken", l.flooder.sent>>20, l.flooder.took)
 }

@@ -21,35 +21,35 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// follower is a stock informer that follows a resource of the space through the balancer. It
-// counts what it asks for and is told.
+// follower is a stock informer that watches a resource of the space through the load balancer, with
+// a record of its requests and of the events that it receives.
 type follower struct {
 	h        *hubs
 	what     dynamic.ResourceInterface
 	informer cache.SharedIndexInformer
-	// watches are those that were answered, but for those that follow one that has lasted as long as it
-	// was to.
+	// watches counts the accepted watches, without those that replace one that lasted until its timeout.
 	watches atomic.Int64
 
 	mu sync.Mutex
-	// abrupt says that a hub stops now that may answer a watch and end it at once, after which an
-	// informer asks for all there is, and refused that a hub of before refused a watch while it loaded
-	// its log, without saying that one should try again; excused counts how often the informer has asked so.
+	// abrupt: a hub is stopping now, and may accept a watch and end it immediately, after which an
+	// informer lists everything again. refused: a hub of an older version rejected a watch while it
+	// loaded its log, without a Retry-After header. excused counts the lists that either explains.
 	abrupt, refused bool
 	excused         int
-	// asked are its requests and how they ended, in order; unasked are those for all there is that
-	// nothing excuses, each with what came before it; since is when the last was answered.
-	asked, unasked []string
-	since          time.Time
-	// lasts is until when the last watch was to last.
+	// requests are the requests and how they ended, in order. unexplained are the lists that nothing
+	// excuses, each with the requests before it. since is the time of the last response.
+	requests, unexplained []string
+	since                 time.Time
+	// lasts is the time at which the last watch reaches its timeout.
 	lasts time.Time
-	// added counts by name; twice are revisions that were told twice.
+	// added counts the additions by name. twice are the objects of updates without a new resource version.
 	added   map[string]int
 	deleted []string
 	twice   []string
 }
 
-// informer follows a resource until the test ends, and returns once all is there.
+// informer starts an informer for a resource, which runs until the test ends, and returns once it
+// has synced.
 func (h *hubs) informer(resource schema.GroupVersionResource) *follower {
 	h.t.Helper()
 	f := &follower{h: h, what: world.Dynamic(h.t, h.balanced).Resource(resource).Namespace(namespace), added: map[string]int{}}
@@ -68,7 +68,7 @@ func (h *hubs) informer(resource schema.GroupVersionResource) *follower {
 	h.t.Cleanup(running.Wait)
 	env.Eventually(h.t, soon, func() error {
 		if !f.informer.HasSynced() {
-			return fmt.Errorf("the informer of %s has not all there is", resource.Resource)
+			return fmt.Errorf("the informer of %s has not synced", resource.Resource)
 		}
 		return nil
 	})
@@ -78,7 +78,7 @@ func (h *hubs) informer(resource schema.GroupVersionResource) *follower {
 // counted counts a follower's requests.
 type counted struct {
 	http.RoundTripper
-	by *follower
+	follower *follower
 }
 
 // RoundTrip implements http.RoundTripper.
@@ -87,37 +87,37 @@ func (c counted) RoundTrip(r *http.Request) (*http.Response, error) {
 	resp, err := c.RoundTripper.RoundTrip(r)
 	query := r.URL.Query()
 	watches := query.Get("watch") == "true" && query.Get("sendInitialEvents") != "true"
-	c.by.note(r, watches, resp, err)
-	if watches && err == nil && resp.StatusCode == http.StatusOK && !c.by.lasted(query.Get("timeoutSeconds")) {
-		c.by.watches.Add(1)
+	c.follower.record(r, watches, resp, err)
+	if watches && err == nil && resp.StatusCode == http.StatusOK && !c.follower.lasted(query.Get("timeoutSeconds")) {
+		c.follower.watches.Add(1)
 	}
 	if err == nil {
-		resp.Body = &told{ReadCloser: resp.Body, by: c.by, began: began}
+		resp.Body = &trackedBody{ReadCloser: resp.Body, follower: c.follower, began: began}
 	}
 	return resp, err
 }
 
-// told is the body of an answer; it notes how it ended.
-type told struct {
+// trackedBody is a response body that records how the response ended.
+type trackedBody struct {
 	io.ReadCloser
-	by    *follower
-	began time.Time
-	bytes int
-	over  bool
+	follower *follower
+	began    time.Time
+	bytes    int
+	over     bool
 }
 
 // Read implements io.Reader.
-func (b *told) Read(p []byte) (int, error) {
+func (b *trackedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.bytes += n
 	if err != nil && !b.over {
 		b.over = true
-		b.by.ended(time.Since(b.began), b.bytes, err)
+		b.follower.ended(time.Since(b.began), b.bytes, err)
 	}
 	return n, err
 }
 
-func (f *follower) note(r *http.Request, watches bool, resp *http.Response, err error) {
+func (f *follower) record(r *http.Request, watches bool, resp *http.Response, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	status := ""
@@ -130,24 +130,25 @@ func (f *follower) note(r *http.Request, watches bool, resp *http.Response, err 
 	case watches:
 	case f.abrupt, f.refused:
 		f.excused++
-	case len(f.asked) > 0:
-		f.unasked = append(f.unasked, strings.Join(f.asked[max(0, len(f.asked)-3):], "; ")+"; "+now)
+	case len(f.requests) > 0:
+		f.unexplained = append(f.unexplained, strings.Join(f.requests[max(0, len(f.requests)-3):], "; ")+"; "+now)
 	}
 	if err == nil && resp.StatusCode == http.StatusOK {
 		f.refused = false
 	}
 	f.since = time.Now()
-	f.asked = append(f.asked, now)
+	f.requests = append(f.requests, now)
 }
 
-// ended notes that an answer ended after so long and so many bytes.
+// ended records that a response ended, with its duration and number of bytes.
 func (f *follower) ended(after time.Duration, bytes int, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.asked = append(f.asked, fmt.Sprintf("%s ended after %s, %d bytes: %v", time.Now().Format(time.TimeOnly), after, bytes, err))
+	f.requests = append(f.requests, fmt.Sprintf("%s ended after %s, %d bytes: %v", time.Now().Format(time.TimeOnly), after, bytes, err))
 }
 
-// lasted says whether the watch before one that begins has lasted as long as it was to.
+// lasted reports whether the previous watch lasted until its timeout. The next watch has a timeout
+// of so many seconds.
 func (f *follower) lasted(seconds string) (before bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -179,44 +180,43 @@ func (f *follower) delete(o any) {
 	f.deleted = append(f.deleted, fmt.Sprint(o))
 }
 
-// shortWatch is for how long a watch that tells nothing has to stand: informers take one that
-// ends sooner for failed, and ask for all there is.
+// shortWatch is the minimum duration of a watch without events: informers treat one that ends
+// sooner as failed, and list everything again.
 const shortWatch = time.Second
 
-// stands waits until the informer's watch has stood for so long.
-//
-// abrupt is what the stop may be that comes next.
-func (f *follower) stands(abrupt bool) {
+// waitForWatch waits until the watch of the informer has been open for shortWatch. abrupt reports
+// whether the next stop of a hub may end a watch immediately.
+func (f *follower) waitForWatch(abrupt bool) {
 	f.h.t.Helper()
 	env.Eventually(f.h.t, soon, func() error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		if since := time.Since(f.since); since <= shortWatch {
-			return fmt.Errorf("the watch stands for %s", since)
+			return fmt.Errorf("the watch has been open only for %s", since)
 		}
 		f.abrupt = abrupt
 		return nil
 	})
 }
 
-// holds checks that the informer has all there is, has heard nothing twice and of no deletion,
-// and has asked for all only once, besides where that is excused; each of so many restarts of a hub
-// may have ended its watch.
-func (f *follower) holds(restarts int) {
+// verify checks that the cache of the informer is complete, that it received no event twice and no
+// deletion, and that it listed everything only once, apart from excused lists. Each of the restarts
+// of a hub may have ended its watch.
+func (f *follower) verify(restarts int) {
 	t := f.h.t
 	t.Helper()
-	f.stands(false)
+	f.waitForWatch(false)
 	env.Eventually(t, soon, func() error {
 		list, err := f.what.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return err
 		}
 		for _, is := range list.Items {
-			has, there, err := f.informer.GetStore().GetByKey(namespace + "/" + is.GetName())
+			cached, found, err := f.informer.GetStore().GetByKey(namespace + "/" + is.GetName())
 			if err != nil {
 				return err
 			}
-			if !there || has.(*unstructured.Unstructured).GetResourceVersion() != is.GetResourceVersion() {
+			if !found || cached.(*unstructured.Unstructured).GetResourceVersion() != is.GetResourceVersion() {
 				return fmt.Errorf("the informer lacks %s at revision %s", is.GetName(), is.GetResourceVersion())
 			}
 		}
@@ -224,19 +224,19 @@ func (f *follower) holds(restarts int) {
 	})
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	t.Logf("the informer has asked %d times more for all there is, which is excused", f.excused)
+	t.Logf("the informer listed everything %d more times, which is excused", f.excused)
 	for name, n := range f.added {
 		if n != 1 {
 			t.Errorf("%s was added %d times", name, n)
 		}
 	}
 	if len(f.twice)+len(f.deleted) > 0 {
-		t.Errorf("told twice: %q, deleted: %q", f.twice, f.deleted)
+		t.Errorf("events received twice: %q, deletions: %q", f.twice, f.deleted)
 	}
-	for _, u := range f.unasked {
+	for _, u := range f.unexplained {
 		t.Errorf("the informer has asked again for all there is: %s", u)
 	}
 	if n, most := int(f.watches.Load()), 1+restarts; n > most {
-		t.Errorf("the informer has watched %d times, want at most %d:\n%s", n, most, strings.Join(f.asked, "\n"))
+		t.Errorf("the informer has watched %d times, want at most %d:\n%s", n, most, strings.Join(f.requests, "\n"))
 	}
 }

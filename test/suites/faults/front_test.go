@@ -103,7 +103,7 @@ func refuse(code int, reason, message string, retryAfter int) http.HandlerFunc {
 	}
 }
 
-// answer answers with a text as if it were what was asked for.
+// answer answers every request with a text and status 200.
 func answer(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")

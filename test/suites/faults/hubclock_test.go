@@ -45,15 +45,15 @@ func TestHubClock(t *testing.T) {
 	w := world.ForHub(t, hub)
 	e := edgeOf(t, w, env.StartLink(t, hub.URL))
 	e.put("kept", "1")
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	e.connected(metav1.ConditionTrue)
 	e.noteEvent()
-	for _, part := range []struct {
+	for _, subtest := range []struct {
 		name string
 		run  func(*edge)
 	}{{"jumps", (*edge).hubJumps}, {"year", (*edge).hubYear}, {"behind", (*edge).hubBehind}} {
-		t.Run(part.name, func(t *testing.T) {
-			part.run(&edge{World: e.World, Site: e.Site, t: t, space: e.inSpace()})
+		t.Run(subtest.name, func(t *testing.T) {
+			subtest.run(&edge{World: e.World, Site: e.Site, t: t, space: e.inSpace()})
 		})
 	}
 	e.Invariants()
@@ -73,7 +73,7 @@ func (e *edge) hubJumps() {
 	for _, ahead := range []time.Duration{day, 0} {
 		e.Link.Cut()
 		e.Hub.MoveClock(ahead)
-		env.Throughout(e.t, look, func() error { return e.stillConnected(since) })
+		env.Throughout(e.t, observation, func() error { return e.stillConnected(since) })
 		e.Link.Heal()
 		e.works("away")
 	}
@@ -94,12 +94,12 @@ func (e *edge) hubYear() {
 		}
 		return nil
 	})
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 
 	old := e.Hub.PathConfig("spaces/root")
 	e.Hub.Restart()
 	if _, err := world.Dynamic(e.t, old).Resource(world.Locations).List(e.t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
-		e.t.Errorf("a certificate that has ended was taken: %v", err)
+		e.t.Errorf("the hub accepted an expired certificate: %v", err)
 	}
 	e.space = e.inSpace()
 	e.works("new-certificate")
@@ -134,11 +134,11 @@ func (e *edge) hubBehind() {
 func (e *edge) works(name string) {
 	e.t.Helper()
 	e.put(name, "1")
-	e.has(name, "1")
+	e.waitFor(name, "1")
 	e.tamper(name)
-	e.has(name, "1")
+	e.waitFor(name, "1")
 	e.put(name, "2")
-	e.has(name, "2")
+	e.waitFor(name, "2")
 	e.drop(name)
 	e.gone(name)
 }
@@ -158,7 +158,7 @@ func (e *edge) sane(since, revision string) {
 	if _, err := e.space.Resource(events).Namespace(namespace).Get(e.t.Context(), "noted", metav1.GetOptions{}); err != nil {
 		e.t.Errorf("the event: %v", err)
 	}
-	if err := e.at("kept", "1"); err != nil {
+	if err := e.checkTarget("kept", "1"); err != nil {
 		e.t.Error(err)
 	}
 }
@@ -192,7 +192,7 @@ func (e *edge) revision() string {
 
 func (e *edge) sessions() int { return strings.Count(e.Agent.Stderr(), "connected to the hub") }
 
-// connectedSince is since when the hub says that the location is connected.
+// connectedSince returns the time of the last transition of the condition Connected to True.
 func (e *edge) connectedSince() string {
 	e.t.Helper()
 	since, err := e.conditionSince()

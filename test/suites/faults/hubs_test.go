@@ -27,44 +27,45 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// looks bounds a request, which is sent again, since a hub may stand still.
-const looks = 20 * time.Second
+// requestTimeout bounds a request. Tests repeat it, since a hub may be stopped meanwhile.
+const requestTimeout = 20 * time.Second
 
-// pulses are how long hubs, agents and the balancer wait for each other.
+// pulses are the timeouts between hubs, agents and the load balancer.
 type pulses struct {
-	// heartbeat and lease are those of hubs: others take over after the lease. check is how long
-	// the balancer waits for a hub's answer.
+	// heartbeat and lease are flags of hubs; other hubs take over after the lease. check is the
+	// timeout of the health checks of the load balancer.
 	heartbeat, lease, check time.Duration
 }
 
 var (
-	// hurried is for hubs that stand still, which others have to notice within seconds.
+	// hurried is for tests that stop hubs without ending them; others have to detect it within seconds.
 	hurried = pulses{heartbeat: heartbeat, lease: 3 * time.Second, check: 5 * time.Second}
-	// patient is for hubs that only end and start: no session or lease may end in between, however
+	// patient is for tests that only restart hubs: no session or lease may expire meanwhile, however
 	// busy the machine is.
 	patient = pulses{heartbeat: 5 * time.Second, lease: time.Minute, check: time.Minute}
 )
 
-// hubs are hubs behind a balancer, on one etcd of three members, with one edge.
+// hubs are hubs behind a load balancer that share an etcd of three members, with one edge.
 type hubs struct {
 	*edge
 	pulses pulses
 	etcd   *env.EtcdCluster
 	all    []*env.Hub
-	// links are those of the last hub to the members.
+	// links connect the last hub to the members of etcd.
 	links []*env.Link
-	// balanced is the space through the balancer.
+	// balanced is the client configuration of the space through the load balancer.
 	balanced *rest.Config
 	began    time.Time
 	// random decides which faults happen, and in which order.
 	random *rand.Rand
 
-	// wrote are the objects that were acknowledged. It belongs to the writer until that ends.
+	// wrote are the names of the objects whose creation a hub acknowledged. The writer owns it until
+	// end returns.
 	wrote []string
 	end   func()
 }
 
-// newHubs starts so many hubs, each changed before it is used, if that is not nil.
+// newHubs starts n hubs. If change is not nil, it is called for each hub while the hub is stopped.
 func newHubs(t *testing.T, n int, pulses pulses, change func(*env.Hub)) *hubs {
 	t.Helper()
 	h := &hubs{pulses: pulses, etcd: env.StartEtcdCluster(t, 3), random: seeds.Rand(t, 1)}
@@ -115,7 +116,7 @@ func (h *hubs) write() {
 		for i := 0; ctx.Err() == nil; i++ {
 			name := fmt.Sprintf("w-%05d", i)
 			for ctx.Err() == nil {
-				within, done := context.WithTimeout(ctx, looks)
+				within, done := context.WithTimeout(ctx, requestTimeout)
 				_, err := h.source().Create(within, configMap(name, "1"), metav1.CreateOptions{})
 				done()
 				if err == nil || apierrors.IsAlreadyExists(err) {
@@ -143,22 +144,22 @@ func idle(ctx context.Context, d time.Duration) {
 func (h *hubs) follows(value string) {
 	h.t.Helper()
 	env.Eventually(h.t, soon, func() error {
-		within, done := context.WithTimeout(h.t.Context(), looks)
+		within, done := context.WithTimeout(h.t.Context(), requestTimeout)
 		defer done()
 		_, err := h.source().Apply(within, "x", configMap("x", value), metav1.ApplyOptions{FieldManager: "test", Force: true})
 		return err
 	})
-	h.has("x", value)
+	h.waitFor("x", value)
 }
 
-// ready waits until a hub is ready, or is not.
+// ready waits until a hub is ready, or until it is not ready.
 func ready(t *testing.T, hub *env.Hub, want bool) {
 	t.Helper()
-	patience := looks
-	if !want { // one that does not answer is not ready either
-		patience = 2 * time.Second
+	timeout := requestTimeout
+	if !want { // a hub that does not answer is not ready either
+		timeout = 2 * time.Second
 	}
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // only whether it is ready is asked
+	client := &http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}} //nolint:gosec // the request only reads whether the hub is ready
 	env.Eventually(t, soon, func() error {
 		resp, err := client.Get(hub.URL + "/readyz")
 		if err == nil {
@@ -239,7 +240,7 @@ func (h *hubs) faults() map[string]func() {
 			for _, hub := range h.all {
 				ready(h.t, hub, false)
 			}
-			h.says(func(s agent.Status) bool { return !s.Connected })
+			h.waitForStatus(func(s agent.Status) bool { return !s.Connected })
 			for _, m := range two {
 				m.Begin()
 			}
@@ -250,16 +251,16 @@ func (h *hubs) faults() map[string]func() {
 	}
 }
 
-// holds checks what has to be so when all is over: nothing acknowledged is lost or there
-// twice, every hub says the same, and nothing was removed at the target.
-func (h *hubs) holds() {
+// verify checks the guarantees after the last fault: every hub serves each acknowledged object, the
+// target has each once, and nothing was removed or written again in the target.
+func (h *hubs) verify() {
 	h.t.Helper()
 	h.end()
 	h.t.Logf("%d writes were acknowledged", len(h.wrote))
 	for _, hub := range h.all {
 		there := map[string]bool{}
 		var list *unstructured.UnstructuredList
-		env.Eventually(h.t, soon, func() (err error) { // the hub may yet be behind the log after the last fault
+		env.Eventually(h.t, soon, func() (err error) { // after the last fault, the hub may still be behind the log
 			list, err = world.Dynamic(h.t, hub.PathConfig("spaces/"+spaceName)).Resource(world.ConfigMaps).Namespace(namespace).List(h.t.Context(), metav1.ListOptions{LabelSelector: "for=edge"})
 			return err
 		})
@@ -281,23 +282,23 @@ func (h *hubs) holds() {
 		}
 		return nil
 	})
-	h.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 }) // else a write may be under way
+	h.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 }) // otherwise a write may be in progress
 	h.connected(metav1.ConditionTrue)
 	if n := h.deletions(h.began); n > 0 {
 		h.t.Errorf("%d deletions at the target", n)
 	}
 	before := h.versions()
 	h.follows("the end")
-	for name, was := range before {
-		if now := h.versions()[name]; name != "x" && now != was {
-			h.t.Errorf("%s was written again at the target: %v, %v", name, was, now)
+	for name, old := range before {
+		if now := h.versions()[name]; name != "x" && now != old {
+			h.t.Errorf("%s was written again at the target: %v, %v", name, old, now)
 		}
 	}
 }
 
-// TestHubs: hubs behind a balancer on an etcd of three members go on through the loss of any
-// one of them: agents and clients move over, no write is lost or made twice, nothing is
-// removed at a target, and the location stays connected. make soak has three hubs and more
+// TestHubs shows that hubs behind a load balancer tolerate the loss of any one hub or member of
+// etcd: agents and clients move to another hub, no write is lost or applied twice, nothing is
+// removed in the target, and the location stays connected. make soak uses three hubs and more
 // rounds.
 func TestHubs(t *testing.T) {
 	t.Parallel()
@@ -319,5 +320,5 @@ func TestHubs(t *testing.T) {
 			t.Logf("%s: over after %s", name, time.Since(began).Round(time.Millisecond))
 		}
 	}
-	h.holds()
+	h.verify()
 }

@@ -39,9 +39,9 @@ func TestLink(t *testing.T) {
 type fault struct {
 	name       string
 	begin, end func()
-	// passes says that edits arrive in spite of it, brief that they do until the hub misses the
-	// agent's answers to its pings, deaf that none does, lost that the hub counts the location as
-	// disconnected.
+	// passes: edits reach the agent during the fault. brief: they do until the hub misses the answers
+	// of the agent to its pings. deaf: no edit reaches the agent. lost: the hub reports the location
+	// as disconnected.
 	passes, brief, deaf, lost bool
 }
 
@@ -53,7 +53,7 @@ func (e *edge) through(t *testing.T, f fault) {
 		e.put(n, "1")
 	}
 	for _, n := range []string{kept, edited, dropped} {
-		e.has(n, "1")
+		e.waitFor(n, "1")
 	}
 	before := e.uid(edited)
 	start := time.Now()
@@ -67,35 +67,35 @@ func (e *edge) through(t *testing.T, f fault) {
 		for !e.passes(f, edited, fmt.Sprint(value), made, dropped) {
 			t.Log("too slow: once more")
 			f.end()
-			e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+			e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 			f.begin()
 			value++
 			e.put(edited, fmt.Sprint(value))
 		}
 	}
 	e.tamper(kept)
-	e.has(kept, "1")
+	e.waitFor(kept, "1")
 	e.steal(kept)
-	e.has(kept, "1")
+	e.waitFor(kept, "1")
 	if f.deaf {
-		e.says(func(s agent.Status) bool { return !s.Connected })
+		e.waitForStatus(func(s agent.Status) bool { return !s.Connected })
 		if n := e.deletions(start); n > 0 {
-			t.Errorf("%d deletions while the hub could not be heard", n)
+			t.Errorf("%d deletions while the agent was cut off from the hub", n)
 		}
 	}
 	if f.lost {
 		e.connected(metav1.ConditionFalse)
 		e.tamper(kept)
-		e.has(kept, "1")
+		e.waitFor(kept, "1")
 	}
 
 	healed := time.Now()
 	f.end()
-	e.has(edited, fmt.Sprint(value))
-	e.has(made, "1")
+	e.waitFor(edited, fmt.Sprint(value))
+	e.waitFor(made, "1")
 	e.gone(dropped)
-	e.has(kept, "1")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	e.waitFor(kept, "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 	if f.lost {
 		e.connected(metav1.ConditionTrue)
 	}
@@ -117,7 +117,7 @@ func (e *edge) passes(f fault, edited, value, made, dropped string) (came bool) 
 		} else if apierrors.IsNotFound(err) {
 			err = nil
 		}
-		err = errors.Join(err, e.at(edited, value), e.at(made, "1"))
+		err = errors.Join(err, e.checkTarget(edited, value), e.checkTarget(made, "1"))
 		if came = err == nil; came || !f.brief {
 			return err
 		}
@@ -136,8 +136,8 @@ func TestRestartWithoutHub(t *testing.T) {
 	e := newEdge(t)
 	e.put("a", "1")
 	e.put("b", "1")
-	e.has("a", "1")
-	e.has("b", "1")
+	e.waitFor("a", "1")
+	e.waitFor("b", "1")
 	e.Link.Cut()
 	e.Agent.Kill()
 	e.put("a", "2")
@@ -146,19 +146,19 @@ func TestRestartWithoutHub(t *testing.T) {
 	e.tamper("a")
 	e.steal("b")
 	e.Agent.Start()
-	e.has("a", "1")
-	e.has("b", "1")
+	e.waitFor("a", "1")
+	e.waitFor("b", "1")
 	e.steal("a")
-	e.has("a", "1")
-	e.says(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 2 })
+	e.waitFor("a", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Running && !s.Connected && s.LastError != "" && s.Desired == 2 })
 	e.Agent.Kill()
 	e.Agent.Start()
 	e.tamper("b")
-	e.has("b", "1")
+	e.waitFor("b", "1")
 
 	e.Link.Heal()
-	e.has("a", "2")
-	e.has("c", "1")
+	e.waitFor("a", "2")
+	e.waitFor("c", "1")
 	e.gone("b")
 	e.Invariants()
 }

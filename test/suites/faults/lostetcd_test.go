@@ -72,7 +72,7 @@ func TestLostEtcd(t *testing.T) {
 		fault.heal()
 		u.shows("after "+fault.name, true)
 		ready("after "+fault.name, http.StatusOK)
-		e.has("meanwhile", fault.name)
+		e.waitFor("meanwhile", fault.name)
 	}
 	e.Invariants()
 }

@@ -29,7 +29,7 @@ func TestNetwork(t *testing.T) {
 	} {
 		t.Run(f.name, func(t *testing.T) { e.through(t, f) })
 	}
-	e.says(func(s agent.Status) bool { return s.Connected && s.Unsent == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Unsent == 0 })
 	e.connected("True")
 	e.Invariants()
 }

@@ -24,7 +24,7 @@ func TestOlderHub(t *testing.T) {
 		e.put(name, "1")
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		e.has(name, "1")
+		e.waitFor(name, "1")
 	}
 	older := filepath.Join(t.TempDir(), "older")
 	e.Hub.Stop()
@@ -33,10 +33,10 @@ func TestOlderHub(t *testing.T) {
 	e.put("a", "2")
 	e.put("d", "1")
 	e.drop("c")
-	e.has("a", "2")
-	e.has("d", "1")
+	e.waitFor("a", "2")
+	e.waitFor("d", "1")
 	e.gone("c")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Desired == 3 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.Desired == 3 })
 	a, b := e.uid("a"), e.uid("b")
 
 	start := time.Now()
@@ -46,28 +46,28 @@ func TestOlderHub(t *testing.T) {
 	}
 	copyDir(t, older, e.Hub.Dir)
 	e.Hub.Start()
-	e.says(func(s agent.Status) bool { return s.Connected && !s.Proven && s.Deferred == 2 }) // a, d
-	e.has("c", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && !s.Proven && s.Deferred == 2 }) // a, d
+	e.waitFor("c", "1")
 	e.put("new", "1")
-	e.has("new", "1")
+	e.waitFor("new", "1")
 	e.put("a", "3")
 	e.drop("b")
 	waits := func() error {
 		for name, value := range map[string]string{"a": "2", "b": "1", "d": "1", "new": "1"} {
-			if err := e.at(name, value); err != nil {
+			if err := e.checkTarget(name, value); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	env.Throughout(t, look, waits)
+	env.Throughout(t, observation, waits)
 	e.steal("d")
-	e.has("d", "1")
+	e.waitFor("d", "1")
 	d := e.uid("d")
 	e.Agent.Kill()
 	e.Agent.Start()
-	e.says(func(s agent.Status) bool { return s.Connected && !s.Proven && s.Deferred == 3 })
-	env.Throughout(t, look, waits)
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && !s.Proven && s.Deferred == 3 })
+	env.Throughout(t, observation, waits)
 	if n := e.deletions(start); n > 0 {
 		t.Errorf("the agent deleted %d objects", n)
 	}
@@ -76,10 +76,10 @@ func TestOlderHub(t *testing.T) {
 	}
 
 	env.Orrery(t, e.Root, "location", "accept", "edge")
-	e.has("a", "3")
+	e.waitFor("a", "3")
 	e.gone("b")
 	e.gone("d")
-	e.says(func(s agent.Status) bool { return s.Connected && s.Proven && s.Deferred == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven && s.Deferred == 0 })
 	if e.uid("a") != a {
 		t.Error("the edited object was replaced")
 	}
@@ -93,8 +93,8 @@ func TestRevoked(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.put("a", "1")
-	e.has("a", "1")
-	e.says(func(s agent.Status) bool { return s.Connected })
+	e.waitFor("a", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.Connected })
 	env.Orrery(t, e.Root, "location", "revoke", "edge")
 	token := e.Token("edge")
 	env.Eventually(t, soon, func() error {
@@ -105,24 +105,24 @@ func TestRevoked(t *testing.T) {
 	})
 	refused := func() {
 		t.Helper()
-		e.says(func(s agent.Status) bool { return !s.Connected && strings.Contains(s.LastError, "401") })
+		e.waitForStatus(func(s agent.Status) bool { return !s.Connected && strings.Contains(s.LastError, "401") })
 	}
 	refused()
 	e.put("a", "2")
 	e.tamper("a")
-	e.has("a", "1")
-	e.keeps("a", "1")
+	e.waitFor("a", "1")
+	e.staysAs("a", "1")
 	e.Hub.Kill()
 	e.Hub.Start()
 	refused()
 	e.drop("a")
 	e.put("b", "1")
 	e.steal("a")
-	e.has("a", "1")
-	e.keeps("a", "1")
+	e.waitFor("a", "1")
+	e.staysAs("a", "1")
 	e.Agent.Kill()
 	e.Agent.Start("--join", world.Through(t, token, e.Link))
-	e.has("b", "1")
+	e.waitFor("b", "1")
 	e.gone("a")
 	e.Invariants()
 }

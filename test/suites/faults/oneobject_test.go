@@ -33,7 +33,7 @@ func TestOneObjectFails(t *testing.T) {
 		halts := halted(e.Agent.Stderr())
 		e.put(name, "1")
 		e.put("good-"+name, "1")
-		e.has("good-"+name, "1")
+		e.waitFor("good-"+name, "1")
 		env.Eventually(t, soon, func() error {
 			out, err := env.Command{Binary: "orrery", Kubeconfig: e.Root, Args: []string{"status", "--space", spaceName, "configmap/" + name, "-o", "json"}}.Try(t)
 			if err != nil {
@@ -46,13 +46,13 @@ func TestOneObjectFails(t *testing.T) {
 		})
 		for n := range 3 {
 			e.put("good-"+name, fmt.Sprint("edit-", n))
-			e.has("good-"+name, fmt.Sprint("edit-", n))
+			e.waitFor("good-"+name, fmt.Sprint("edit-", n))
 		}
 		if now := halted(e.Agent.Stderr()); now > halts {
 			t.Errorf("%s: the agent halted %d times for one object", name, now-halts)
 		}
 		front.heal()
-		e.has(name, "1")
+		e.waitFor(name, "1")
 	}
 }
 

@@ -74,19 +74,19 @@ func (e *edge) along(name string) {
 	}
 	agreed := func(s agent.Status) bool { return s.Connected && s.Proven && s.Queued == 0 && s.Unsent == 0 }
 	for _, n := range []string{kept, edited, dropped} {
-		e.has(n, "1")
+		e.waitFor(n, "1")
 	}
 	start, uid := time.Now(), e.uid(edited)
 	e.put(edited, "2")
-	e.has(edited, "2")
+	e.waitFor(edited, "2")
 	e.drop(dropped)
 	e.gone(dropped)
-	e.says(agreed)
+	e.waitForStatus(agreed)
 
 	e.Hub.Restart()
 	e.put(edited, "3")
-	e.has(edited, "3")
-	e.says(agreed)
+	e.waitFor(edited, "3")
+	e.waitForStatus(agreed)
 
 	e.Agent.Kill()
 	if err := os.Remove(filepath.Join(e.Agent.Dir, "agent.db")); err != nil {
@@ -95,9 +95,9 @@ func (e *edge) along(name string) {
 	e.put(edited, "4")
 	e.tamper(kept)
 	e.Agent.Start()
-	e.has(edited, "4")
-	e.has(kept, "1")
-	e.says(agreed)
+	e.waitFor(edited, "4")
+	e.waitFor(kept, "1")
+	e.waitForStatus(agreed)
 	if e.uid(edited) != uid {
 		e.t.Error("the edited object was replaced")
 	}

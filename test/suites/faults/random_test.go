@@ -81,7 +81,7 @@ func TestRandomFaults(t *testing.T) {
 		}
 		l.heal()
 		healed := time.Now()
-		l.settle(round)
+		l.converge(round)
 		l.withinQuota()
 		t.Logf("round %d: %d steps in %s, in order %s after: %d and %d objects, floods of %d MiB so far", round, stepsPerRound,
 			healed.Sub(start).Round(time.Millisecond), time.Since(healed).Round(time.Millisecond),
@@ -127,7 +127,7 @@ func newLife(t *testing.T) *life {
 		l.next()
 		l.write()
 	}
-	l.settle(-1)
+	l.converge(-1)
 	return l
 }
 
@@ -141,8 +141,8 @@ func (l *life) forgetRound() {
 	l.moved, l.edited, l.log = map[string]bool{}, map[string]bool{}, nil
 }
 
-// note keeps what was done, to be shown if it fails.
-func (l *life) note(format string, args ...any) {
+// record adds an action to the log that a failure shows.
+func (l *life) record(format string, args ...any) {
 	l.log = append(l.log, fmt.Sprintf(format, args...))
 }
 
@@ -175,7 +175,7 @@ var actions = []action{
 	{3, (*life).startAgent},
 	{5, (*life).breakLink},
 	{1, (*life).hangTarget},
-	{4, (*life).linger},
+	{4, (*life).readSite},
 	{2, (*life).flood},
 }
 

@@ -18,8 +18,8 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// obstacles are what somebody at the target has set up: ConfigMaps of a name are
-// refused, and a webhook that nobody serves lets no Secret pass.
+// obstacles are admission rules of the target cluster: a policy rejects ConfigMaps of one name, and
+// a webhook without a server blocks all Secrets.
 const obstacles = `
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
@@ -72,9 +72,9 @@ func TestRefused(t *testing.T) {
 		e.put(fmt.Sprint("other-", n), "1")
 	}
 	for n := range 10 {
-		e.has(fmt.Sprint("other-", n), "1")
+		e.waitFor(fmt.Sprint("other-", n), "1")
 	}
-	e.says(func(s agent.Status) bool { return s.States[wire.Failed] == secrets+2 && s.States[wire.Applied] == 10 })
+	e.waitForStatus(func(s agent.Status) bool { return s.States[wire.Failed] == secrets+2 && s.States[wire.Applied] == 10 })
 	for name, why := range map[string]string{
 		"configmaps/refused": "not here", "configmaps/large": "too large", "secrets/s-7": "nobody.example.org",
 	} {
@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 	}
 	e.tamper("other-0")
 	for n := range 10 {
-		e.has(fmt.Sprint("other-", n), "2")
+		e.waitFor(fmt.Sprint("other-", n), "2")
 	}
 	if s, err := agent.ReadStatus(e.Agent.Dir); err != nil || s.Halt != "" {
 		t.Errorf("the agent halts: %q, %v", s.Halt, err)
@@ -95,9 +95,9 @@ func TestRefused(t *testing.T) {
 	env.KubectlIn(t, e.Cluster.Kubeconfig, obstacles, "delete", "-f", "-")
 	start := time.Now()
 	e.put("large", "1")
-	e.has("refused", "1")
-	e.has("large", "1")
-	e.says(func(s agent.Status) bool { return s.States[wire.Applied] == s.Desired && s.Queued == 0 })
+	e.waitFor("refused", "1")
+	e.waitFor("large", "1")
+	e.waitForStatus(func(s agent.Status) bool { return s.States[wire.Applied] == s.Desired && s.Queued == 0 })
 	t.Logf("all is applied %s after nothing was in the way", time.Since(start).Round(time.Second))
 	e.Invariants()
 }

@@ -33,10 +33,10 @@ func (l *life) restore(round int64) {
 		l.write()
 		l.remove()
 	}
-	l.settle(round)
+	l.converge(round)
 	l.next()
 	lost := pick(l.r, [][]string{{"north"}, {"south"}, siteNames})
-	l.note("restore the log below %q, which lose their stores", lost)
+	l.record("restore the log below %q, which lose their stores", lost)
 
 	l.Hub.Stop()
 	l.lose(lost)
@@ -49,7 +49,7 @@ func (l *life) restore(round int64) {
 	}
 	l.accept()
 	l.before, l.promised = map[string]world.Listed{}, map[string]string{}
-	l.settle(round)
+	l.converge(round)
 
 	l.Hub.Stop()
 	l.lose(lost)
@@ -57,7 +57,7 @@ func (l *life) restore(round int64) {
 	l.startAgent()
 	before := l.before
 	l.before = map[string]world.Listed{}
-	l.settle(round)
+	l.converge(round)
 	for _, name := range lost {
 		l.rewritten(name, before[name])
 	}
@@ -73,8 +73,8 @@ func (l *life) restore(round int64) {
 	l.t.Logf("round %d: restored below %q in %s", round, lost, time.Since(start).Round(time.Millisecond))
 }
 
-// rewritten waits until a new store has written each object of a site once, with its
-// place in the log of now: what is written after that has another reason.
+// rewritten waits until an agent with a new store has written each object of a site once, with its
+// position in the present log. Any later write has another reason.
 func (l *life) rewritten(name string, before world.Listed) {
 	l.t.Helper()
 	env.Eventually(l.t, soon, func() error {
@@ -84,7 +84,7 @@ func (l *life) rewritten(name string, before world.Listed) {
 		}
 		l.before[name] = now
 		for k, is := range now {
-			if was := before[k]; was != nil && is.GetAnnotations()[v1alpha1.LogAnnotation] == was.GetAnnotations()[v1alpha1.LogAnnotation] {
+			if old := before[k]; old != nil && is.GetAnnotations()[v1alpha1.LogAnnotation] == old.GetAnnotations()[v1alpha1.LogAnnotation] {
 				return fmt.Errorf("location %s: %s is as it was before the second loss", name, k)
 			}
 		}
@@ -161,7 +161,7 @@ func (l *life) accept() {
 	})
 }
 
-// unproven says that a site's agent waits for an acceptance.
+// unproven reports whether the agent of a site waits until a user accepts the restored log.
 func (l *life) unproven(name string) (bool, error) {
 	var location v1alpha1.Location
 	out, err := env.Command{Binary: "orrery", Kubeconfig: l.Root, Args: []string{"location", "describe", name, "-o", "json"}}.Try(l.t)
@@ -172,22 +172,22 @@ func (l *life) unproven(name string) (bool, error) {
 	return a != nil && a.Lineage == "Unproven" && a.Awaits != "", err
 }
 
-// spared says what was removed from a site, replaced or changed.
+// spared returns an error for each object of a site that was removed, replaced or changed.
 func (l *life) spared(s *world.Site, before world.Listed) error {
 	now, err := s.Marked(l.World)
 	if err != nil {
 		return err
 	}
 	var all []error
-	for k, was := range before {
+	for k, old := range before {
 		is := now[k]
 		switch {
 		case is == nil:
 			all = append(all, fmt.Errorf("location %s: %s is gone", s.Name, k))
-		case is.GetUID() != was.GetUID(), is.GetDeletionTimestamp() != nil:
+		case is.GetUID() != old.GetUID(), is.GetDeletionTimestamp() != nil:
 			all = append(all, fmt.Errorf("location %s: %s is replaced", s.Name, k))
-		case !reflect.DeepEqual(is.Object["data"], was.Object["data"]), !reflect.DeepEqual(is.Object["spec"], was.Object["spec"]),
-			is.GetLabels()["for"] != was.GetLabels()["for"]:
+		case !reflect.DeepEqual(is.Object["data"], old.Object["data"]), !reflect.DeepEqual(is.Object["spec"], old.Object["spec"]),
+			is.GetLabels()["for"] != old.GetLabels()["for"]:
 			all = append(all, fmt.Errorf("location %s: %s was changed", s.Name, k))
 		}
 	}

@@ -35,14 +35,14 @@ func TestSupersededAgent(t *testing.T) {
 
 	rival := env.StartAgent(t, "rival", e.Token("edge"), e.Cluster.AgentKubeconfig)
 	superseded := func(s agent.Status) bool { return strings.Contains(s.Halt, "orrery location token") }
-	e.says(superseded)
+	e.waitForStatus(superseded)
 	if log := e.Agent.Stderr(); !strings.Contains(log, "level=ERROR") || !strings.Contains(log, "another agent has joined") {
 		t.Error("the log of the superseded agent does not have the reason")
 	}
 	e.drop("dropped")
 	e.gone("dropped")
 	e.put("kept", "2")
-	e.has("kept", "2")
+	e.waitFor("kept", "2")
 	before := e.versions()
 	unchanged := func(what string) {
 		t.Helper()
@@ -60,7 +60,7 @@ func TestSupersededAgent(t *testing.T) {
 	e.Link.Cut()
 	metrics := ports.Reserve(t)
 	e.Agent.Start("--metrics", metrics)
-	e.says(func(s agent.Status) bool { return s.Running && superseded(s) })
+	e.waitForStatus(func(s agent.Status) bool { return s.Running && superseded(s) })
 	unchanged("started again")
 	for _, path := range []string{"/healthz", "/readyz"} {
 		env.Eventually(t, soon, func() error {
@@ -102,25 +102,25 @@ func TestSupersededUnheard(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.places("kept", "dropped")
-	e.says(func(s agent.Status) bool { return s.Unsent == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Unsent == 0 })
 	e.Link.Cut()
-	e.says(func(s agent.Status) bool { return !s.Connected })
+	e.waitForStatus(func(s agent.Status) bool { return !s.Connected })
 
 	env.StartAgent(t, "rival", e.Token("edge"), e.Cluster.AgentKubeconfig)
 	e.put("kept", "2")
-	e.says(func(s agent.Status) bool { return strings.Contains(s.Halt, "newer") })
+	e.waitForStatus(func(s agent.Status) bool { return strings.Contains(s.Halt, "newer") })
 	e.drop("dropped")
 	e.gone("dropped")
-	e.has("kept", "2")
+	e.waitFor("kept", "2")
 	env.Throughout(t, limit.Window, func() error {
 		_, err := e.target().Get(t.Context(), "dropped", metav1.GetOptions{})
 		if !apierrors.IsNotFound(err) {
 			return fmt.Errorf("get a deleted object: %w", errors.Join(err, errors.New("it is back")))
 		}
-		return e.at("kept", "2")
+		return e.checkTarget("kept", "2")
 	})
 	e.Link.Heal()
-	e.says(func(s agent.Status) bool { return strings.Contains(s.Halt, "another agent has joined") })
+	e.waitForStatus(func(s agent.Status) bool { return strings.Contains(s.Halt, "another agent has joined") })
 }
 
 // TestOlderDirectory starts an agent on an older copy of its data directory, as after the snapshot
@@ -129,7 +129,7 @@ func TestOlderDirectory(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
 	e.places("kept", "dropped")
-	e.says(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
+	e.waitForStatus(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
 	older := filepath.Join(t.TempDir(), "older")
 	e.Agent.Stop()
 	copyDir(t, e.Agent.Dir, older)
@@ -144,10 +144,10 @@ func TestOlderDirectory(t *testing.T) {
 	e.put("kept", "2")
 	e.put("made", "2")
 	e.drop("dropped")
-	e.has("kept", "2")
-	e.has("made", "2")
+	e.waitFor("kept", "2")
+	e.waitFor("made", "2")
 	e.gone("dropped")
-	e.says(func(s agent.Status) bool { return s.Unsent == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Unsent == 0 })
 	e.Agent.Stop()
 	before := e.versions()
 	writes := func(since time.Time) (all []string) {
@@ -162,7 +162,7 @@ func TestOlderDirectory(t *testing.T) {
 	e.Link.Cut()
 	start := time.Now()
 	e.Agent.Start()
-	e.says(func(s agent.Status) bool { return s.Running && strings.Contains(s.Halt, "newer") })
+	e.waitForStatus(func(s agent.Status) bool { return s.Running && strings.Contains(s.Halt, "newer") })
 	env.Throughout(t, limit.Window, func() error {
 		if now := e.versions(); fmt.Sprint(now) != fmt.Sprint(before) {
 			return fmt.Errorf("the cluster has %v, want %v", now, before)
@@ -196,7 +196,7 @@ func TestOlderDirectory(t *testing.T) {
 	e.Agent.Start()
 	e.goesOn("4")
 	unharmed("with a hub", start)
-	e.says(func(s agent.Status) bool { return s.Halt == "" })
+	e.waitForStatus(func(s agent.Status) bool { return s.Halt == "" })
 	e.Invariants()
 }
 
@@ -210,7 +210,7 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.places("kept", "first", "dropped")
-	e.says(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
+	e.waitForStatus(func(s agent.Status) bool { return s.Unsent == 0 && s.Connected })
 	older := filepath.Join(t.TempDir(), "older")
 	e.Agent.Stop()
 	copyDir(t, e.Agent.Dir, older)
@@ -228,7 +228,7 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 			return nil
 		})
 	}
-	e.says(func(s agent.Status) bool { return s.Unsent == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Unsent == 0 })
 	e.Agent.Stop()
 	if err := os.RemoveAll(e.Agent.Dir); err != nil {
 		t.Fatal(err)
@@ -236,7 +236,7 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 	copyDir(t, older, e.Agent.Dir)
 	e.Link.Cut()
 	e.Agent.Start()
-	e.says(func(s agent.Status) bool { return s.Running && strings.Contains(s.Halt, "Lease") })
+	e.waitForStatus(func(s agent.Status) bool { return s.Running && strings.Contains(s.Halt, "Lease") })
 	env.Throughout(t, limit.Window, func() error {
 		if _, err := e.target().Get(t.Context(), "dropped", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("get a removed object: %w", errors.Join(err, errors.New("it is back")))
@@ -250,7 +250,7 @@ func TestOlderDirectoryUnseen(t *testing.T) {
 	// The new store has the Lease from then on, and another start is an ordinary one.
 	e.Agent.Restart()
 	e.goesOn("3")
-	e.says(func(s agent.Status) bool { return s.Halt == "" })
+	e.waitForStatus(func(s agent.Status) bool { return s.Halt == "" })
 	e.Invariants()
 }
 
@@ -259,7 +259,7 @@ func (e *edge) places(names ...string) {
 	e.t.Helper()
 	for _, name := range names {
 		e.put(name, "1")
-		e.has(name, "1")
+		e.waitFor(name, "1")
 	}
 }
 
@@ -286,11 +286,11 @@ func (e *edge) marked() (changes int) {
 // site.
 func TestOlderCredential(t *testing.T) {
 	t.Parallel()
-	w := world.New(t, "--heartbeat", heartbeat.String(), "--disconnected-after", calm.String(),
+	w := world.New(t, "--heartbeat", heartbeat.String(), "--disconnected-after", slowDetection.String(),
 		"--agent-certificate-lifetime", certificateLife.String())
 	e := edgeOf(t, w, env.StartLink(t, w.Hub.URL))
 	e.put("kept", "1")
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	older := filepath.Join(t.TempDir(), "older")
 	e.Agent.Stop()
 	copyDir(t, e.Agent.Dir, older)

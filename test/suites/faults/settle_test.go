@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// long is after how long the test notes that not everything is as desired yet.
+// long is the time after which the test logs that not everything is as desired yet.
 const long = 20 * time.Second
 
 var (
@@ -26,11 +26,11 @@ var (
 	errMoves       = errors.New("it was still written to between two readings")
 )
 
-// settle waits until every site is what the spaces say, by a reading of the
-// spaces that knows nothing of views, and checks that nothing else happened. What the round did has
-// come to each site then: what is written last has, and nothing was written between two readings. Or
-// what comes late of it would be taken for something without a reason in the next round.
-func (l *life) settle(round int64) {
+// converge waits until every site matches the spaces, by a comparison that does not use the hub's
+// own computation of desired objects, and checks that nothing else happened. All changes of the
+// round have then reached each site: the last write has, and two lists in a row show the same
+// versions. Otherwise a late change would count as one without a reason in the next round.
+func (l *life) converge(round int64) {
 	l.t.Helper()
 	l.writeLast()
 	now, last := map[string]world.Listed{}, map[string]world.Listed{}
@@ -71,7 +71,7 @@ func (l *life) settle(round int64) {
 	l.forgetRound()
 }
 
-// sources lists what users wrote in a space.
+// sources lists the objects that users created in a space.
 func (l *life) sources(space string) (world.Listed, error) {
 	all := world.Listed{}
 	for _, r := range []schema.GroupVersionResource{world.Namespaces, world.ConfigMaps, world.Deployments, widgets(space), gadgets, world.CRDs} {
@@ -82,11 +82,11 @@ func (l *life) sources(space string) (world.Listed, error) {
 	return all, nil
 }
 
-// wants are what is desired at a location: by key and, where several spaces desire the
-// same identity, by space.
+// wants are the desired objects of a location by key and space: several spaces may desire objects
+// of the same identity.
 type wants map[string]world.Listed
 
-// wanted reads from the spaces what is desired at a location.
+// wanted computes the desired objects of a location from the objects of the spaces.
 func (l *life) wanted(site string) (wants, error) {
 	location, err := l.root.Resource(world.Locations).Get(l.t.Context(), site, metav1.GetOptions{})
 	if err != nil {
@@ -116,8 +116,8 @@ func (l *life) wanted(site string) (wants, error) {
 	return want, nil
 }
 
-// compare compares a site with what is desired there, object by object, and with what
-// it is said to have, and returns what it has.
+// compare compares the objects of a site with the desired ones, and with the states that the hub
+// reports, and returns the objects of the site.
 func (l *life) compare(s *world.Site, want wants) (world.Listed, error) {
 	have, err := s.Marked(l.World)
 	if err != nil {
@@ -133,54 +133,54 @@ func (l *life) compare(s *world.Site, want wants) (world.Listed, error) {
 		}
 		h := have[k]
 		if h == nil {
-			all = append(all, fmt.Errorf("%s is assigned and not there", k))
+			all = append(all, fmt.Errorf("%s is assigned and does not exist", k))
 			continue
 		}
 		space := spaceOf(h)
 		if w[space] == nil {
-			all = append(all, fmt.Errorf("%s is that of space %q, which does not place it there", k, space))
+			all = append(all, fmt.Errorf("%s comes from space %q, which does not assign it to the location", k, space))
 		} else if diff := differs(w[space], h); diff != "" {
 			all = append(all, fmt.Errorf("%s: %s", k, diff))
 		}
 	}
 	for k := range have {
 		if want[k] == nil {
-			all = append(all, fmt.Errorf("%s is there and not assigned", k))
+			all = append(all, fmt.Errorf("%s exists and is not assigned", k))
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, l.told(s.Name, want, have))
+		all = append(all, l.compareStates(s.Name, want, have))
 	}
 	return have, errors.Join(all...)
 }
 
-// differs says in what an object at a site is not its source.
-func differs(source, at *unstructured.Unstructured) string {
+// differs returns how an object at a site differs from its source; empty if it does not.
+func differs(source, placed *unstructured.Unstructured) string {
 	switch {
-	case at.GetDeletionTimestamp() != nil:
+	case placed.GetDeletionTimestamp() != nil:
 		return "it is being deleted"
-	case at.GetAnnotations()["orrery.dev/source-uid"] != string(source.GetUID()):
+	case placed.GetAnnotations()["orrery.dev/source-uid"] != string(source.GetUID()):
 		return "it names another source"
-	case at.GetLabels()["for"] != source.GetLabels()["for"]:
+	case placed.GetLabels()["for"] != source.GetLabels()["for"]:
 		return "its labels differ"
-	case source.GetKind() == "ConfigMap" && !reflect.DeepEqual(source.Object["data"], at.Object["data"]):
-		return fmt.Sprintf("data is %v, want %v", at.Object["data"], source.Object["data"])
+	case source.GetKind() == "ConfigMap" && !reflect.DeepEqual(source.Object["data"], placed.Object["data"]):
+		return fmt.Sprintf("data is %v, want %v", placed.Object["data"], source.Object["data"])
 	}
 	for _, field := range []string{"data", "spec"} {
 		if source.GetKind() == "Namespace" || source.Object[field] == nil {
 			continue
 		}
-		if diff := world.Missing(map[string]any{field: source.Object[field]}, at.Object); diff != "" {
+		if diff := world.Missing(map[string]any{field: source.Object[field]}, placed.Object); diff != "" {
 			return diff
 		}
 	}
 	return ""
 }
 
-// spaceOf is the space that an object at a site names as its source's.
+// spaceOf returns the space that an object at a site names as the space of its source.
 func spaceOf(u *unstructured.Unstructured) string { return u.GetLabels()["orrery.dev/space"] }
 
-// kept checks that the spaces hold what the hub acknowledged.
+// kept checks that the spaces contain all writes that the hub acknowledged.
 func (l *life) kept() error {
 	var all []error
 	for _, space := range spaceNames {
@@ -205,66 +205,66 @@ func (l *life) kept() error {
 	return errors.Join(all...)
 }
 
-// undisturbed checks that no object at a site was replaced unless something moved it, and
-// that no ConfigMap was written unless somebody edited it.
+// undisturbed checks that no object at a site was replaced unless the round moved it, and that no
+// ConfigMap was written unless the round edited it.
 func (l *life) undisturbed(site string, now world.Listed) error {
 	var all []error
-	for k, was := range l.before[site] {
+	for k, old := range l.before[site] {
 		is := now[k]
-		if is == nil || l.mayMove(site, was) {
+		if is == nil || l.mayMove(site, old) {
 			continue
 		}
-		if spaceOf(is) != spaceOf(was) {
-			all = append(all, fmt.Errorf("location %s: %s went from space %q to %q", site, k, spaceOf(was), spaceOf(is)))
+		if spaceOf(is) != spaceOf(old) {
+			all = append(all, fmt.Errorf("location %s: %s went from space %q to %q", site, k, spaceOf(old), spaceOf(is)))
 		}
 		if l.mayMove(site, is) {
 			continue
 		}
-		if is.GetUID() != was.GetUID() {
+		if is.GetUID() != old.GetUID() {
 			all = append(all, fmt.Errorf("location %s: %s was replaced", site, k))
 		}
-		if was.GetKind() == "ConfigMap" && !l.edited[k] && !l.edited[spaceOf(was)+"|"+k] && is.GetResourceVersion() != was.GetResourceVersion() {
-			all = append(all, fmt.Errorf("location %s: %s was written to without a reason: %s", site, k, changes(was.Object, is.Object)))
+		if old.GetKind() == "ConfigMap" && !l.edited[k] && !l.edited[spaceOf(old)+"|"+k] && is.GetResourceVersion() != old.GetResourceVersion() {
+			all = append(all, fmt.Errorf("location %s: %s was written to without a reason: %s", site, k, changes(old.Object, is.Object)))
 		}
 	}
 	return errors.Join(all...)
 }
 
-// sameVersions says that two readings of a site show the same ConfigMaps in the same versions.
+// sameVersions reports whether two lists of a site contain the same ConfigMaps in the same versions.
 func sameVersions(a, b world.Listed) bool {
 	versions := func(all world.Listed) map[string]string {
-		of := map[string]string{}
+		byKey := map[string]string{}
 		for k, u := range all {
 			if u.GetKind() == "ConfigMap" {
-				of[k] = u.GetResourceVersion()
+				byKey[k] = u.GetResourceVersion()
 			}
 		}
-		return of
+		return byKey
 	}
 	return a != nil && maps.Equal(versions(a), versions(b))
 }
 
-// changes says what differs between two readings of an object, field by field.
-func changes(was, is map[string]any) string {
+// changes lists the differences between two versions of an object, field by field.
+func changes(old, is map[string]any) string {
 	var all []string
-	names := maps.Clone(was)
+	names := maps.Clone(old)
 	maps.Copy(names, is)
 	for _, name := range slices.Sorted(maps.Keys(names)) {
-		before, isMap := was[name].(map[string]any)
+		before, isMap := old[name].(map[string]any)
 		after, staysMap := is[name].(map[string]any)
 		switch {
-		case reflect.DeepEqual(was[name], is[name]):
+		case reflect.DeepEqual(old[name], is[name]):
 		case isMap && staysMap:
 			all = append(all, name+": {"+changes(before, after)+"}")
 		default:
-			all = append(all, fmt.Sprintf("%s: %v -> %v", name, was[name], is[name]))
+			all = append(all, fmt.Sprintf("%s: %v -> %v", name, old[name], is[name]))
 		}
 	}
 	return strings.Join(all, ", ")
 }
 
-// mayMove says whether something happened in this round by which an object can
-// leave its site and come back.
+// mayMove reports whether the round did something that can remove an object from its site and
+// create it again.
 func (l *life) mayMove(site string, u *unstructured.Unstructured) bool {
 	space, k, namespace := spaceOf(u), world.KeyOf(u), u.GetNamespace()
 	if u.GetKind() == "Namespace" {
@@ -275,17 +275,16 @@ func (l *life) mayMove(site string, u *unstructured.Unstructured) bool {
 		l.moved[site+"|"+space+"|"+u.GetLabels()["for"]]
 }
 
-// foreignUntouched checks that what Orrery did not make is as it was made. What
-// was in a namespace that is gone is gone with it.
+// foreignUntouched checks that objects that Orrery did not create are unchanged.
 func (l *life) foreignUntouched(s *world.Site) error {
 	var all []error
 	for k, uid := range l.foreign[s.Name] {
-		part := strings.Split(k, "/")
+		fields := strings.Split(k, "/")
 		gvr := world.ConfigMaps
-		if part[1] == "Widget" {
-			gvr = schema.GroupVersionResource{Group: part[0], Version: "v1", Resource: "widgets"}
+		if fields[1] == "Widget" {
+			gvr = schema.GroupVersionResource{Group: fields[0], Version: "v1", Resource: "widgets"}
 		}
-		u, err := s.Get(l.t, gvr, part[2], part[3])
+		u, err := s.Get(l.t, gvr, fields[2], fields[3])
 		switch {
 		case err != nil:
 			all = append(all, fmt.Errorf("location %s: the foreign %s: %w", s.Name, k, err))

@@ -22,7 +22,7 @@ var secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 // comes, answer a watch when they stop, and end it at once.
 func upgrade(hub *env.Hub, binary string, followers []*follower) {
 	for _, f := range followers {
-		f.stands(binary == "orrery")
+		f.waitForWatch(binary == "orrery")
 	}
 	hub.Stop()
 	hub.Use(binary)
@@ -51,7 +51,7 @@ func (h *hubs) quiet() {
 		if now != last {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) < 2*patient.heartbeat+look {
+		if time.Since(since) < 2*patient.heartbeat+observation {
 			return fmt.Errorf("the log is at revision %s", now)
 		}
 		return nil
@@ -88,14 +88,14 @@ func TestSkew(t *testing.T) {
 	h.Agent.Use("orrery-agent")
 	h.Agent.Start()
 	h.follows("the agent is new")
-	h.says(func(s agent.Status) bool { return s.Connected && s.Proven })
+	h.waitForStatus(func(s agent.Status) bool { return s.Connected && s.Proven })
 	for _, hub := range h.all {
 		upgrade(hub, "orrery", followers)
 		h.follows("and a hub")
 	}
-	h.holds()
+	h.verify()
 	h.quiet()
 	for _, f := range followers {
-		f.holds(2 * 3)
+		f.verify(2 * 3)
 	}
 }

@@ -18,14 +18,15 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// silence is after which time without an agent a hub here declares its location lost.
+// silence is the time without contact to an agent after which a hub of this test reports the
+// location as disconnected.
 const silence = 10 * time.Second
 
-// TestHubDiskStandsStill has the disk below an embedded log answer nobody for longer than the hub
-// waits for agents, while one agent is started anew: the hub says that it is not ready, declares
-// nobody lost whom it could not hear, and goes on when the disk does, with all that it had
-// acknowledged; the cluster is kept as it should be all the while. It needs a file system of its own,
-// which not every machine has for a test: make soak runs it.
+// TestHubDiskStandsStill freezes the disk of an embedded log for longer than the hub waits for
+// agents, and restarts an agent meanwhile. The hub is not ready, and reports no location as
+// disconnected. Once the disk answers again, the hub continues with all acknowledged writes. The
+// agent keeps its cluster as desired all the time. The test needs a file system of its own, which
+// not every machine offers; make soak runs it.
 func TestHubDiskStandsStill(t *testing.T) {
 	t.Parallel()
 	hub := env.StartHub(t, "--heartbeat", heartbeat.String(), "--disconnected-after", silence.String())
@@ -34,22 +35,22 @@ func TestHubDiskStandsStill(t *testing.T) {
 	hub.Start()
 	e := edgeOf(t, world.ForHub(t, hub), env.StartLink(t, hub.URL))
 	e.put("kept", "1")
-	e.has("kept", "1")
+	e.waitFor("kept", "1")
 	for round := range 3 {
 		e.connected(metav1.ConditionTrue)
-		acknowledged, last := e.stands(disk, round)
-		if !slices.Contains(acknowledged, last) { // whether it was written nobody knows
+		acknowledged, last := e.freeze(disk, round)
+		if !slices.Contains(acknowledged, last) { // the hub may have written it or not
 			acknowledged = append(acknowledged, fmt.Sprint(round, "-after"))
 			e.put("kept", acknowledged[len(acknowledged)-1])
 		}
-		e.has("kept", acknowledged[len(acknowledged)-1])
+		e.waitFor("kept", acknowledged[len(acknowledged)-1])
 	}
 	e.Invariants()
 }
 
-// stands has a disk stand still, and returns which values of an object were acknowledged, and the
-// last that was tried.
-func (e *edge) stands(disk *env.Disk, round int) (acknowledged []string, last string) {
+// freeze freezes a disk for a while, and returns the values of an object that were acknowledged
+// meanwhile, and the last value that was tried.
+func (e *edge) freeze(disk *env.Disk, round int) (acknowledged []string, last string) {
 	e.t.Helper()
 	locations := world.Dynamic(e.t, e.Hub.PathConfig("spaces/root")).Resource(world.Locations)
 	before, err := locations.List(e.t.Context(), metav1.ListOptions{})
@@ -75,7 +76,7 @@ func (e *edge) stands(disk *env.Disk, round int) (acknowledged []string, last st
 		e.t.Fatal("the hub has ended")
 	}
 	ready(e.t, e.Hub, false)
-	if len(acknowledged) == 0 { // what it has is what was there
+	if len(acknowledged) == 0 { // the desired value is still the old one
 		e.steal("kept")
 		env.Eventually(e.t, soon, func() error {
 			_, err := e.target().Get(e.t.Context(), "kept", metav1.GetOptions{})
@@ -84,10 +85,10 @@ func (e *edge) stands(disk *env.Disk, round int) (acknowledged []string, last st
 	}
 	disk.Thaw()
 	ready(e.t, e.Hub, true)
-	env.Eventually(e.t, soon, func() error { return e.marks(round) })
-	for _, said := range e.saidSince(before.GetResourceVersion(), round) {
-		if said != metav1.ConditionTrue {
-			e.t.Errorf("the location was said to be connected: %s", said)
+	env.Eventually(e.t, soon, func() error { return e.writeRound(round) })
+	for _, status := range e.connectedSinceRevision(before.GetResourceVersion(), round) {
+		if status != metav1.ConditionTrue {
+			e.t.Errorf("the condition Connected was %s, want True", status)
 		}
 	}
 	if n := e.deletions(start); n > 0 {
@@ -96,17 +97,17 @@ func (e *edge) stands(disk *env.Disk, round int) (acknowledged []string, last st
 	return acknowledged, last
 }
 
-// marks writes a round to the location, by which those see that watch it that they have seen all
-// before.
-func (e *edge) marks(round int) error {
+// writeRound writes the number of a round to the location. A watch that shows it has shown all
+// earlier changes.
+func (e *edge) writeRound(round int) error {
 	_, err := world.Dynamic(e.t, e.Hub.PathConfig("spaces/root")).Resource(world.Locations).Patch(e.t.Context(), e.Name,
 		types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{"round":"%d"}}}`, round), metav1.PatchOptions{})
 	return err
 }
 
-// saidSince are the statuses of the location's condition Connected from a revision to the mark of
-// a round.
-func (e *edge) saidSince(version string, round int) (all []metav1.ConditionStatus) {
+// connectedSinceRevision returns the statuses of the condition Connected of the location from a
+// resource version up to the number of a round.
+func (e *edge) connectedSinceRevision(version string, round int) (all []metav1.ConditionStatus) {
 	e.t.Helper()
 	ctx, cancel := context.WithTimeout(e.t.Context(), soon)
 	defer cancel()

@@ -48,7 +48,8 @@ func gadgetDefinition(served bool, versions ...string) *unstructured.Unstructure
 	}}
 }
 
-// prepare makes at a site what is there beside Orrery: a definition, and an owner.
+// prepare creates objects at a site that Orrery does not manage: a CustomResourceDefinition and an
+// owner.
 func (l *life) prepare(s *world.Site) {
 	l.t.Helper()
 	if _, err := s.Client.Resource(world.CRDs).Create(l.t.Context(), gadgetDefinition(true, gadgets.Version, lasting), metav1.CreateOptions{}); err != nil {
@@ -64,7 +65,7 @@ func (l *life) prepare(s *world.Site) {
 	l.owners[s.Name] = made.GetUID()
 }
 
-// owned says that a controller has made an object, for something of the cluster.
+// owned gives an object an owner in the cluster, as if a controller had created it.
 func (l *life) owned(s *world.Site, u *unstructured.Unstructured) {
 	yes := true
 	u.SetOwnerReferences([]metav1.OwnerReference{{
@@ -84,7 +85,7 @@ func (l *life) intrudeKind() {
 		l.owned(s, u)
 	}
 	made, err := s.Client.Resource(o.gvr).Namespace(o.namespace).Create(l.t.Context(), u, metav1.CreateOptions{FieldManager: "intruder"})
-	l.note("intrude as %s at %s: %v", o.key(), s.Name, err)
+	l.record("intrude as %s at %s: %v", o.key(), s.Name, err)
 	if err == nil {
 		l.foreign[s.Name][o.key()] = made.GetUID()
 	}
@@ -101,7 +102,7 @@ func (l *life) placeDefinition(space string, placed bool) {
 	l.moved["definition|"+space] = true
 	_, err := l.spaces[space].Resource(world.CRDs).Patch(l.t.Context(), "widgets."+widgets(space).Group, types.MergePatchType,
 		[]byte(`{"metadata":{"labels":{"for":`+value+`}}}`), metav1.PatchOptions{})
-	l.note("label the definition of %s: %s: %v", space, value, err)
+	l.record("label the definition of %s: %s: %v", space, value, err)
 	l.displaced[space] = !placed || err != nil
 }
 
@@ -114,7 +115,7 @@ func (l *life) serveVersion(s *world.Site, served bool) {
 	}
 	_, err := s.Client.Resource(world.CRDs).Patch(l.t.Context(), "gadgets."+gadgets.Group, types.JSONPatchType,
 		fmt.Appendf(nil, `[{"op":"replace","path":"/spec/versions/0/served","value":%v}]`, served), metav1.PatchOptions{})
-	l.note("%s is served at %s: %v: %v", gadgets.Version, s.Name, served, err)
+	l.record("%s is served at %s: %v: %v", gadgets.Version, s.Name, served, err)
 	l.ended[s.Name] = !served || err != nil
 }
 
@@ -132,7 +133,7 @@ func (l *life) settleStrange() {
 	}
 }
 
-// lost forgets what was foreign of a definition that somebody removed at a site.
+// lost forgets the foreign objects of a CustomResourceDefinition that was removed at a site.
 func (l *life) lost(s *world.Site, group string) {
 	for k := range l.foreign[s.Name] {
 		if strings.HasPrefix(k, group+"/") {

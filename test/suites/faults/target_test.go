@@ -19,8 +19,8 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// TestTarget breaks the API server of a location in many ways: nothing is deleted
-// meanwhile, and all goes on after.
+// TestTarget breaks the API server of a location in many ways: the agent deletes nothing meanwhile,
+// and recovers afterwards.
 func TestTarget(t *testing.T) {
 	t.Parallel()
 	e := newEdge(t)
@@ -31,10 +31,10 @@ func TestTarget(t *testing.T) {
 	for _, fault := range []struct {
 		name   string
 		answer http.HandlerFunc
-		// only are the requests that are broken; nil: all.
+		// only selects the requests that fail; nil selects all.
 		only func(*http.Request) bool
-		// hears says that edits to objects may arrive in spite of it.
-		hears bool
+		// passes: edits and deletions may reach the cluster during the fault.
+		passes bool
 	}{
 		{"unauthorized", refuse(http.StatusUnauthorized, "Unauthorized", "Unauthorized", 0), nil, false},
 		{"forbidden", refuse(http.StatusForbidden, "Forbidden", "forbidden", 0), nil, false},
@@ -50,7 +50,7 @@ func TestTarget(t *testing.T) {
 	} {
 		t.Run(fault.name, func(t *testing.T) {
 			e := &edge{World: e.World, Site: e.Site, t: t, space: e.space}
-			e.throughTarget(fault.name, fault.hears,
+			e.throughTarget(fault.name, fault.passes,
 				func() { front.fail(fault.answer, fault.only) }, front.heal)
 		})
 	}
@@ -80,24 +80,24 @@ func lists(r *http.Request) bool {
 }
 
 // throughTarget edits some objects during a fault of the target and after it.
-func (e *edge) throughTarget(name string, hears bool, begin, end func()) {
+func (e *edge) throughTarget(name string, passes bool, begin, end func()) {
 	kept, edited, dropped, made := name+"-kept", name+"-edited", name+"-dropped", name+"-made"
 	for _, n := range []string{kept, edited, dropped} {
 		e.put(n, "1")
 	}
 	for _, n := range []string{kept, edited, dropped} {
-		e.has(n, "1")
+		e.waitFor(n, "1")
 	}
-	e.says(func(s agent.Status) bool { return s.Halt == "" && s.Queued == 0 })
+	e.waitForStatus(func(s agent.Status) bool { return s.Halt == "" && s.Queued == 0 })
 	keptUID, editedUID := e.uid(kept), e.uid(edited)
 	start := time.Now()
 	begin()
 	e.put(edited, "2")
 	e.put(made, "1")
-	if !hears {
+	if !passes {
 		e.drop(dropped)
 	}
-	env.Throughout(e.t, look, func() error {
+	env.Throughout(e.t, observation, func() error {
 		if !e.Agent.Running() {
 			return errors.New("the agent ended")
 		}
@@ -107,18 +107,18 @@ func (e *edge) throughTarget(name string, hears bool, begin, end func()) {
 		e.t.Errorf("%d deletions went through", n)
 	}
 	end()
-	if hears {
+	if passes {
 		e.drop(dropped)
 	}
-	e.has(edited, "2")
-	e.has(made, "1")
+	e.waitFor(edited, "2")
+	e.waitFor(made, "1")
 	e.gone(dropped)
 	e.tamper(kept)
-	e.has(kept, "1")
+	e.waitFor(kept, "1")
 	if e.uid(kept) != keptUID || e.uid(edited) != editedUID {
 		e.t.Error("an object was replaced")
 	}
-	env.Eventually(e.t, soon, func() error { // the API server notes a request after it has answered
+	env.Eventually(e.t, soon, func() error { // the API server logs a request after it has answered
 		if n := e.done(start); n != 1 {
 			return fmt.Errorf("%d deletions for one deleted object", n)
 		}
@@ -174,8 +174,8 @@ func TestBrokenAPIService(t *testing.T) {
 		t.Fatal(err)
 	}
 	e.put("other", "1")
-	e.has("other", "1") // one object does not hold back another
-	env.Throughout(t, look, func() error {
+	e.waitFor("other", "1") // one object does not block another
+	env.Throughout(t, observation, func() error {
 		u, err := there()
 		if err == nil && u.GetDeletionTimestamp() != nil {
 			err = errors.New("the Namespace is being deleted")
@@ -183,7 +183,7 @@ func TestBrokenAPIService(t *testing.T) {
 		return err
 	})
 	e.put("other", "2")
-	e.has("other", "2")
+	e.waitFor("other", "2")
 	if err := apiServices.Delete(t.Context(), "v1.broken.example.org", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

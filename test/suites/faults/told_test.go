@@ -12,38 +12,38 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// told compares the state that the hub shows of every object at a site with what is
-// there: what the site has is Applied; where it has another space's object, or one that
-// Orrery did not make, it is in Conflict.
-func (l *life) told(site string, want wants, have world.Listed) error {
-	said := map[string]string{} // state by space and key
+// compareStates compares the states that the hub reports with the objects of a site. An object that
+// the site has is Applied. It is in Conflict if the site has an object of another space or one that
+// Orrery does not manage.
+func (l *life) compareStates(site string, want wants, have world.Listed) error {
+	states := map[string]string{} // state by space and key
 	var all []error
 	for _, space := range spaceNames {
-		if err := l.ask(space, site, said); err != nil {
+		if err := l.addStates(space, site, states); err != nil {
 			return err
 		}
 	}
-	for k, of := range want {
+	for k, bySpace := range want {
 		_, foreign := l.foreign[site][k]
-		for space := range of {
+		for space := range bySpace {
 			state := wire.Applied
 			if foreign || spaceOf(have[k]) != space {
 				state = wire.InConflict
 			}
-			if now := said[space+"|"+k]; now != string(state) {
-				all = append(all, fmt.Errorf("%s of space %q is said to be %q, not %s", k, space, now, state))
+			if now := states[space+"|"+k]; now != string(state) {
+				all = append(all, fmt.Errorf("the hub reports %s of space %q as %q, want %s", k, space, now, state))
 			}
-			delete(said, space+"|"+k)
+			delete(states, space+"|"+k)
 		}
 	}
-	for k, state := range said {
-		all = append(all, fmt.Errorf("%s is said to be %s and not assigned", k, state))
+	for k, state := range states {
+		all = append(all, fmt.Errorf("the hub reports %s as %s, but it is not assigned", k, state))
 	}
 	return errors.Join(all...)
 }
 
-// ask adds what the hub says of a space's objects at a site.
-func (l *life) ask(space, site string, said map[string]string) error {
+// addStates adds the states that the hub reports for the objects of a space at a site.
+func (l *life) addStates(space, site string, states map[string]string) error {
 	config := l.Hub.PathConfig("")
 	config.Timeout = editTimeout
 	client, err := rest.UnversionedRESTClientFor(world.Unversioned(config))
@@ -52,7 +52,7 @@ func (l *life) ask(space, site string, said map[string]string) error {
 	}
 	body, err := client.Get().AbsPath("/ask/v1/spaces", space, "status").Do(l.t.Context()).Raw()
 	if err != nil {
-		return fmt.Errorf("ask for the status of space %q: %w", space, err)
+		return fmt.Errorf("read the status of space %q: %w", space, err)
 	}
 	var answer struct {
 		Objects []struct {
@@ -69,7 +69,7 @@ func (l *life) ask(space, site string, said map[string]string) error {
 	for _, o := range answer.Objects {
 		for _, p := range o.Places {
 			if p.Location == site {
-				said[space+"|"+keyOfPath(o.Object)] = p.State
+				states[space+"|"+keyOfPath(o.Object)] = p.State
 			}
 		}
 	}
@@ -78,16 +78,16 @@ func (l *life) ask(space, site string, said map[string]string) error {
 
 // keyOfPath is the key in world.Listed of GROUP/RESOURCE/[NAMESPACE/]NAME.
 func keyOfPath(path string) string {
-	part := strings.Split(path, "/")
-	if part[0] == "core" {
-		part[0] = ""
+	fields := strings.Split(path, "/")
+	if fields[0] == "core" {
+		fields[0] = ""
 	}
-	if len(part) == 3 {
-		part = []string{part[0], part[1], "", part[2]}
+	if len(fields) == 3 {
+		fields = []string{fields[0], fields[1], "", fields[2]}
 	}
-	part[1] = map[string]string{
+	fields[1] = map[string]string{
 		"namespaces": "Namespace", "configmaps": "ConfigMap", "deployments": "Deployment", "widgets": "Widget", "gadgets": "Gadget",
 		"customresourcedefinitions": "CustomResourceDefinition",
-	}[part[1]]
-	return strings.Join(part, "/")
+	}[fields[1]]
+	return strings.Join(fields, "/")
 }

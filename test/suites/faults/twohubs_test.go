@@ -14,9 +14,9 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// TestEnrolmentAtTwoHubs has two hubs share an etcd, an authority and the keys: what one
-// does about a location is so at the other, at once, and of two who use a join token at the
-// same time one has it.
+// TestEnrolmentAtTwoHubs runs two hubs that share an etcd, a certificate authority and the keys. An
+// enrolment or revocation at one hub takes effect at the other immediately. Of two agents that use
+// a join token at the same time, one succeeds.
 func TestEnrolmentAtTwoHubs(t *testing.T) {
 	t.Parallel()
 	etcd := env.StartEtcd(t)
@@ -33,21 +33,21 @@ func TestEnrolmentAtTwoHubs(t *testing.T) {
 	}
 	hubs[1].Start()
 	env.Orrery(t, hubs[0].Kubeconfig, "location", "add", "edge")
-	// at is a join token that one hub makes, as each would have an agent reach it.
-	at := func(made int) (at [2]wire.Join) {
+	// tokens creates a join token at one hub, and returns it once with the URL of each hub.
+	tokens := func(made int) (joins [2]wire.Join) {
 		t.Helper()
 		join, err := wire.ParseJoin(strings.TrimSpace(env.Orrery(t, hubs[made].Kubeconfig, "location", "token", "edge", "--token-only")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i := range at {
-			at[i] = join
-			at[i].Hub = hubs[i].URL
+		for i := range joins {
+			joins[i] = join
+			joins[i].Hub = hubs[i].URL
 		}
-		return at
+		return joins
 	}
 	for round := range 5 { // a location gets no more than 20 credentials at once
-		joins := at(round % 2)
+		joins := tokens(round % 2)
 		type outcome struct {
 			id  *protocol.Identity
 			err error
@@ -70,7 +70,7 @@ func TestEnrolmentAtTwoHubs(t *testing.T) {
 		if len(won) != 1 {
 			t.Fatalf("round %d: %d have joined", round, len(won))
 		}
-		// What it got is good at both, which is where its renewal is known, too.
+		// Both hubs accept the certificate and its renewal.
 		id := won[0]
 		for _, hub := range hubs {
 			id.Join.Hub = hub.URL
@@ -81,7 +81,7 @@ func TestEnrolmentAtTwoHubs(t *testing.T) {
 			id = next
 		}
 	}
-	join := at(0)
+	join := tokens(0)
 	id, err := protocol.Enrol(t.Context(), join[1])
 	if err != nil {
 		t.Fatal(err)
@@ -113,7 +113,7 @@ func TestEnrolmentAtTwoHubs(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != http.StatusUnauthorized || !strings.Contains(string(refused.Body), string(wire.RefusedRevoked)) {
 		t.Errorf("after the revocation: %v", err)
 	}
-	again := at(0)
+	again := tokens(0)
 	if id, err = protocol.Enrol(t.Context(), again[1]); err != nil {
 		t.Fatal(err)
 	}
