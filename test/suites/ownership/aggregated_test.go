@@ -31,16 +31,16 @@ metadata: {name: v1.odd.example}
 spec: {group: odd.example, version: v1, groupPriorityMinimum: 100, versionPriority: 100, insecureSkipTLSVerify: true, service: {name: odd, namespace: default, port: %[1]s}}
 `
 
-// aggregated: what an API server behind an API service has is observed though its
-// revisions are not numbers, and its lists too large to be read at once; what can't be
-// observed is reported so, and halts nothing else.
+// aggregated checks that the agent observes the objects of an aggregated API server whose resource
+// versions are not numbers and whose lists are too large for one response. The agent reports an
+// object that it cannot observe, and continues with all others.
 func (s *suite) aggregated() {
 	odd, server := startOddServer(s)
-	at, err := url.Parse(server.URL)
+	address, err := url.Parse(server.URL)
 	if err != nil {
 		s.Fatal(err)
 	}
-	s.thereIn(fmt.Sprintf(oddService, at.Port()), "apply", "-f", "-")
+	s.thereIn(fmt.Sprintf(oddService, address.Port()), "apply", "-f", "-")
 	s.there("wait", "apiservice/v1.odd.example", "--for=condition=Available", "--timeout="+env.Soon.String())
 	s.write(oddDefinition)
 	for _, name := range []string{"a", "b", "c"} {
@@ -58,7 +58,7 @@ kind: Placement
 metadata: {name: odd}
 spec: {locations: [{names: [%s]}], downsync: [{apiGroup: odd.example, resources: [odds]}]}
 `, edge))
-	has := func(name string) {
+	isDesired := func(name string) {
 		s.Helper()
 		s.eventually(name+" is as desired", func() error {
 			if got := odd.value(name); got != "ours" {
@@ -69,10 +69,10 @@ spec: {locations: [{names: [%s]}], downsync: [{apiGroup: odd.example, resources:
 		s.reports("odd.example/odds/"+name, "Applied", "")
 	}
 	for _, name := range []string{"a", "b", "c"} {
-		has(name)
+		isDesired(name)
 	}
 	odd.tamper("a", "theirs")
-	has("a")
+	isDesired("a")
 	env.Kubectl(s, s.site.Cluster.Kubeconfig, "get", "--raw", "/apis/odd.example/v1/odds/b")
 
 	// More than can be read at once, in smaller pages.
@@ -80,14 +80,14 @@ spec: {locations: [{names: [%s]}], downsync: [{apiGroup: odd.example, resources:
 	odd.pad(30 << 20)
 	odd.tamper("b", "theirs")
 	s.site.Agent.Start()
-	has("b")
-	has("c")
+	isDesired("b")
+	isDesired("c")
 
 	// A single object is too large. The others are not concerned.
 	s.namespace("beside")
 	s.write(configMap("beside", "a", "one"))
 	s.place("beside", "", "")
-	s.has("beside", "cm/a", ".data.v", "one")
+	s.hasField("beside", "cm/a", ".data.v", "one")
 	s.site.Agent.Stop()
 	odd.pad(70 << 20)
 	s.site.Agent.Start()
@@ -95,7 +95,7 @@ spec: {locations: [{names: [%s]}], downsync: [{apiGroup: odd.example, resources:
 		s.Errorf("it says %q", got.Message)
 	}
 	s.there("-n", "beside", "patch", "cm", "a", "--type=merge", "-p", `{"data":{"v":"theirs"}}`)
-	s.has("beside", "cm/a", ".data.v", "one")
+	s.hasField("beside", "cm/a", ".data.v", "one")
 	s.write("apiVersion: odd.example/v1\nkind: Odd\nmetadata: {name: a}\nspec: {v: ours, more: x}\n")
 	s.reports("odd.example/odds/a", "Applied", "Unobserved")
 

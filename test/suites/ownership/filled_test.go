@@ -115,15 +115,15 @@ spec:
   locations: [{names: [%s]}]
   downsync: [{namespaces: [filled]}, {resources: [validatingwebhookconfigurations], names: [filled]}]
 `, edge))
-	s.has("filled", "validatingwebhookconfiguration/filled", ".metadata.labels.edit", "one")
-	s.has("filled", "deploy/web", ".status.readyReplicas", "1")
+	s.hasField("filled", "validatingwebhookconfiguration/filled", ".metadata.labels.edit", "one")
+	s.hasField("filled", "deploy/web", ".status.readyReplicas", "1")
 	s.there("-n", "filled", "scale", "deploy", "web", "--replicas=3")
 	s.there("-n", "filled", "patch", "sa", "robot", "--type=merge", "-p", `{"secrets":[{"name":"theirs"}]}`)
 	s.there("patch", "validatingwebhookconfiguration", "filled", "--type=json", "-p",
 		`[{"op":"add","path":"/webhooks/0/clientConfig/caBundle","value":"`+s.authority()+`"}]`)
-	s.has("filled", "pvc/disk", ".status.phase", "Bound")
-	s.has("filled", "deploy/web", ".status.readyReplicas", "3")
-	s.settled()
+	s.hasField("filled", "pvc/disk", ".status.phase", "Bound")
+	s.hasField("filled", "deploy/web", ".status.readyReplicas", "3")
+	s.allApplied()
 	s.quiet("")
 	before := s.filledIn()
 	if before[fill{"cm/painted", ".data.colour"}] != "red" || before[fill{"deploy/web", ".spec.replicas"}] != "3" {
@@ -132,15 +132,15 @@ spec:
 
 	s.write(strings.ReplaceAll(bundle, "EDIT", "two"))
 	for _, f := range fills {
-		s.has("filled", f.object, ".metadata.labels.edit", "two")
+		s.hasField("filled", f.object, ".metadata.labels.edit", "two")
 	}
-	s.has("filled", "deploy/web", ".spec.template.spec.containers[0].image", "x:two")
-	s.has("filled", "deploy/web", ".status.updatedReplicas", "3")
-	s.settled()
+	s.hasField("filled", "deploy/web", ".spec.template.spec.containers[0].image", "x:two")
+	s.hasField("filled", "deploy/web", ".status.updatedReplicas", "3")
+	s.allApplied()
 	s.quiet("")
-	for f, was := range before {
-		if now := s.filledIn()[f]; now != was {
-			s.Errorf("%s of %s was %q and is %q", f.path, f.object, was, now)
+	for f, old := range before {
+		if now := s.filledIn()[f]; now != old {
+			s.Errorf("%s of %s was %q and is %q", f.path, f.object, old, now)
 		}
 	}
 	s.copies()
@@ -171,8 +171,8 @@ func (s *suite) unpainted() {
 		}
 		return err
 	})
-	s.has("filled", "cm/painted", ".data.colour", "blue")
-	s.has("filled", "cm/painted", ".data.more", "yes") // which is not ours
+	s.hasField("filled", "cm/painted", ".data.colour", "blue")
+	s.hasField("filled", "cm/painted", ".data.more", "yes") // which is not ours
 	s.mutated("0")
 	s.quiet("")
 }
@@ -264,7 +264,7 @@ func (s *suite) made(resource string) int {
 		func(e env.AuditEvent) bool { return e.Response.Code != 201 }))
 }
 
-// story tells who wrote the tasks at the location.
+// story returns the writes to the object task at the location, with their users, from the audit log.
 func (s *suite) story() string {
 	var b strings.Builder
 	for _, e := range s.site.Cluster.Requests(s, env.Filter{Namespace: "run", Name: "task", Writes: true}) {
@@ -283,7 +283,7 @@ func (s *suite) runOnce() {
 	s.reports("batch/jobs/run/task", "Applied", "Completed")
 	s.gone("run", "job/task")
 
-	s.has("run", "pod/task", ".status.phase", "Running")
+	s.hasField("run", "pod/task", ".status.phase", "Running")
 	s.there("-n", "run", "delete", "pod", "task", "--grace-period=0", "--force")
 	// Kwok deletes by name a Pod that was deleted by force, and so perhaps the one that
 	// was made in its place: how often it is made until it ends is chance.
@@ -331,7 +331,7 @@ func (s *suite) runOnce() {
 	s.gone("run", "job/task")
 	s.reports("batch/jobs/run/task", "Applied", "Completed")
 	s.unplace("run")
-	s.settled()
+	s.allApplied()
 }
 
 const definition = `
@@ -377,7 +377,7 @@ spec:
 		s.there("-n", name, "create", "cm", "theirs")
 	}
 	for _, object := range all {
-		s.has("", object, `.metadata.annotations.orrery\.dev/cascade`, "")
+		s.hasField("", object, `.metadata.annotations.orrery\.dev/cascade`, "")
 	}
 	s.there("annotate", "namespace/cascaded", "crd/cascadeds.example.org", "orrery.dev/cascade=true")
 	s.unplace("in-use")
@@ -394,50 +394,50 @@ spec:
 	s.staysInSight()
 }
 
-// staysInSight: what stays is counted, and shown with its reason and what to do about it
-// wherever somebody looks, until it is gone.
+// staysInSight checks that the Location counts leftovers, and that reports, the command line and the
+// status of the agent show them with the reason and the remedy, until they are removed.
 func (s *suite) staysInSight() {
 	leftovers := func() string {
 		return strings.TrimSpace(env.Kubectl(s, s.w.Root, "get", "location", edge, "-o",
 			`jsonpath={.status.leftovers} {.status.conditions[?(@.type=="Synced")].message}`))
 	}
 	used := s.reports("core/namespaces/used", "Orphaned", "InUse")
-	for _, part := range []string{"there is core/configmaps/used/theirs", "orrery.dev/cascade"} {
-		if !strings.Contains(used.Message, part) {
-			s.Errorf("the report says %q, without %q", used.Message, part)
+	for _, text := range []string{"there is core/configmaps/used/theirs", "orrery.dev/cascade"} {
+		if !strings.Contains(used.Message, text) {
+			s.Errorf("the message of the report is %q, want %q in it", used.Message, text)
 		}
 	}
 	s.reports("apiextensions.k8s.io/customresourcedefinitions/useds.example.org", "Orphaned", "InUse")
 	s.eventually("the location counts them", func() error {
-		if said := leftovers(); !strings.HasPrefix(said, "2 ") || !strings.Contains(said, "2 objects stay") {
-			return fmt.Errorf("it says %q", said)
+		if message := leftovers(); !strings.HasPrefix(message, "2 ") || !strings.Contains(message, "2 objects stay") {
+			return fmt.Errorf("the location has leftovers and message %q", message)
 		}
 		return nil
 	})
-	env.Kubectl(s, s.kubeconfig, "delete", "namespace", "used") // its source goes, and it stays
+	env.Kubectl(s, s.kubeconfig, "delete", "namespace", "used") // its source is deleted; the object remains
 	s.eventually("it stays in sight without its source", func() error {
 		out, err := env.Command{Binary: "orrery", Kubeconfig: s.w.Root, Args: []string{"why", "namespace/used", "--space", space, "--location", edge}}.Try(s)
 		if !strings.Contains(out, "it is still at edge: Orphaned") || !strings.Contains(out, "InUse") {
-			return fmt.Errorf("why says %s %w", out, err)
+			return fmt.Errorf("orrery why prints %s %w", out, err)
 		}
 		return nil
 	})
 	if out := env.Orrery(s, s.w.Root, "status", "--space", space, "--state", "Orphaned"); !strings.Contains(out, "2 objects stay at locations") || !strings.Contains(out, "namespaces/used") {
-		s.Errorf("status says %s", out)
+		s.Errorf("orrery status prints %s", out)
 	}
-	s.eventually("the agent names it", func() error {
+	s.eventually("the status of the agent lists the leftovers", func() error {
 		status, err := agent.ReadStatus(s.site.Agent.Dir)
 		if err == nil && (len(status.Leftovers) != 2 || !strings.Contains(fmt.Sprint(status.Leftovers), "there is core/configmaps/used/theirs")) {
-			err = fmt.Errorf("it says %v", status.Leftovers)
+			err = fmt.Errorf("its leftovers are %v", status.Leftovers)
 		}
 		return err
 	})
 	s.there("annotate", "namespace/used", "crd/useds.example.org", "orrery.dev/cascade=true")
 	s.gone("", "namespace/used")
 	s.gone("", "crd/useds.example.org")
-	s.eventually("nothing stays", func() error {
-		if said := leftovers(); !strings.HasPrefix(said, "everything assigned") {
-			return fmt.Errorf("the location says %q", said)
+	s.eventually("the location has no leftovers", func() error {
+		if message := leftovers(); !strings.HasPrefix(message, "everything assigned") {
+			return fmt.Errorf("the location has leftovers and message %q", message)
 		}
 		return nil
 	})

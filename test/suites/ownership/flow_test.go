@@ -7,8 +7,8 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// rollout: kubectl rollout status in the space says when a Deployment is rolled out at
-// the location, also after it was created again there, where generations begin anew.
+// rollout checks that kubectl rollout status in the space waits for the rollout at the location,
+// also after the Deployment was created again in the cluster, where generations restart at 1.
 func (s *suite) rollout() {
 	s.namespace("rollout")
 	web := func(image string) string {
@@ -27,7 +27,7 @@ func (s *suite) rollout() {
 	s.write(web("x:two"))
 	s.write(web("x:three"))
 	rolled()
-	s.has("rollout", "deploy/web", ".spec.template.spec.containers[0].image", "x:three")
+	s.hasField("rollout", "deploy/web", ".spec.template.spec.containers[0].image", "x:three")
 	uid := s.there("-n", "rollout", "get", "deploy", "web", "-o", "jsonpath={.metadata.uid}")
 	generation := env.Kubectl(s, s.kubeconfig, "-n", "rollout", "get", "deploy", "web", "-o", "jsonpath={.metadata.generation}")
 	observed := func() (string, error) {
@@ -42,8 +42,8 @@ func (s *suite) rollout() {
 		}
 		return err
 	})
-	s.has("rollout", "deploy/web", ".metadata.generation", "1")
-	s.has("rollout", "deploy/web", ".status.readyReplicas", "1")
+	s.hasField("rollout", "deploy/web", ".metadata.generation", "1")
+	s.hasField("rollout", "deploy/web", ".status.readyReplicas", "1")
 	rolled()
 	s.eventually("the status is of the source's generation", func() error {
 		now, err := observed()
@@ -54,7 +54,7 @@ func (s *suite) rollout() {
 	})
 	s.write(web("x:four"))
 	rolled()
-	s.has("rollout", "deploy/web", ".spec.template.spec.containers[0].image", "x:four")
+	s.hasField("rollout", "deploy/web", ".spec.template.spec.containers[0].image", "x:four")
 	s.unplace("rollout")
 	s.gone("rollout", "deploy/web")
 }
@@ -66,9 +66,9 @@ metadata: {name: %s, namespace: ended}
 spec: {ttlSecondsAfterFinished: %d, template: {spec: {restartPolicy: Never, containers: [{name: c, image: x}]}}}
 `
 
-// ended: a Job whose end the agent has seen does not run again when the location removes
-// it while the agent is away. One that began, ended and was removed while no agent looked
-// runs again: nothing is left that tells of it.
+// ended checks that the agent does not recreate a Job that it has observed as completed, although
+// the cluster removes the Job while the agent is stopped. The agent recreates a Job that started,
+// completed and was removed while it was stopped, since the cluster keeps no trace of that Job.
 func (s *suite) ended() {
 	s.namespace("ended")
 	made := func(name string) (n int) {
@@ -83,7 +83,7 @@ func (s *suite) ended() {
 	s.place("ended", "", "")
 	s.reports("batch/jobs/ended/seen", "Applied", "Completed")
 	s.reports("batch/jobs/ended/unseen", "Applied", "")
-	s.settled()
+	s.allApplied()
 
 	s.site.Agent.Stop()
 	s.there("-n", "ended", "patch", "job", "seen", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":0}}`)
@@ -91,26 +91,26 @@ func (s *suite) ended() {
 	s.gone("ended", "job/seen")
 	s.gone("ended", "job/unseen")
 	s.site.Agent.Start()
-	s.eventually("what ended unseen is made again", func() error {
+	s.eventually("the Job that completed unobserved is created again", func() error {
 		if n := made("unseen"); n != 2 {
-			return fmt.Errorf("it was made %d times", n)
+			return fmt.Errorf("it was created %d times", n)
 		}
 		return nil
 	})
 	s.reports("batch/jobs/ended/seen", "Applied", "Completed")
 	env.Throughout(s, quietFor, func() error {
 		if n := made("seen"); n != 1 {
-			return fmt.Errorf("the Job was made %d times", n)
+			return fmt.Errorf("the Job was created %d times", n)
 		}
 		return nil
 	})
 	s.unplace("ended")
-	s.settled()
+	s.allApplied()
 }
 
-// service: a Service of which an immutable field changes is recreated. The new one can't
-// have the same node port before the old one is gone, so a dry run can't show that it
-// could be created: the old one stays, and the report says so.
+// service checks that a Service is recreated when an immutable field changes. A new Service cannot
+// get the node port of the old one, so its dry run fails: the agent keeps the old Service, and
+// reports the reason.
 func (s *suite) service() {
 	s.namespace("services")
 	service := func(name, spec string) string {
@@ -130,21 +130,21 @@ func (s *suite) service() {
 	ported := s.there("-n", "services", "get", "svc", "ported", "-o", "jsonpath={.metadata.uid}")
 
 	both("10.0.77.3", "10.0.77.4")
-	s.has("services", "svc/plain", ".spec.clusterIP", "10.0.77.3")
+	s.hasField("services", "svc/plain", ".spec.clusterIP", "10.0.77.3")
 	s.reports("core/services/services/plain", "Applied", "")
 	if now := s.there("-n", "services", "get", "svc", "plain", "-o", "jsonpath={.metadata.uid}"); now == plain {
 		s.Error("it is the same Service")
 	}
 	got := s.reports("core/services/services/ported", "Failed", "Immutable")
 	if !strings.Contains(got.Message, "not recreated") || !strings.Contains(got.Message, "30080") {
-		s.Errorf("it says %q", got.Message)
+		s.Errorf("the message is %q", got.Message)
 	}
-	s.has("services", "svc/ported", ".metadata.uid", ported)
-	s.has("services", "svc/ported", ".spec.clusterIP", "10.0.77.2")
+	s.hasField("services", "svc/ported", ".metadata.uid", ported)
+	s.hasField("services", "svc/ported", ".spec.clusterIP", "10.0.77.2")
 
 	// Another port makes it possible.
 	s.write(service("ported", "type: NodePort, clusterIP: 10.0.77.4, ports: [{port: 80, nodePort: 30081}]"))
-	s.has("services", "svc/ported", ".spec.clusterIP", "10.0.77.4")
+	s.hasField("services", "svc/ported", ".spec.clusterIP", "10.0.77.4")
 	s.reports("core/services/services/ported", "Applied", "")
 	s.unplace("services")
 	s.gone("services", "svc/plain")

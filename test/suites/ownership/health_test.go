@@ -80,14 +80,14 @@ func (s *suite) health() {
 	s.does("core/configmaps/health/settings", "Healthy", "")
 	s.does(custom, "Healthy", "")
 
-	says := func(condition, status string) {
+	setCondition := func(condition, status string) {
 		s.Helper()
 		s.there("-n", "health", "patch", "gauges.health.example", "g", "--type=merge", "-p",
 			fmt.Sprintf(`{"status":{"conditions":[{"type":%q,"status":%q,"message":"so it is"}]}}`, condition, status))
 	}
-	says("Ready", "False")
+	setCondition("Ready", "False")
 	s.does(custom, "Progressing", "so it is")
-	says("Stalled", "True")
+	setCondition("Stalled", "True")
 	s.does(custom, "Degraded", "so it is")
 	s.eventually("the Placement counts them", func() error {
 		var placement struct{ Status v1alpha1.PlacementStatus }
@@ -106,13 +106,13 @@ func (s *suite) health() {
 	})
 	columns := strings.Fields(env.Kubectl(s, s.kubeconfig, "-n", "health", "get", "deployment", "fine", "--no-headers"))
 	if got := strings.Join(columns[len(columns)-4:], " "); got != "1 1 1 0" {
-		s.Errorf("the table says %s", got)
+		s.Errorf("the columns of the table are %s", got)
 	}
-	says("Ready", "True")
+	setCondition("Ready", "True")
 	s.does(custom, "Healthy", "")
-	s.settled()
+	s.allApplied()
 
-	// An edit is not healthy by what was there before it.
+	// After an edit, the health of the previous revision does not count.
 	env.Kubectl(s, s.kubeconfig, "-n", "health", "patch", "deployment", "stuck", "--type=json", "-p", `[{"op":"remove","path":"/spec/template/spec/nodeSelector"}]`)
 	s.does(deployments+"stuck", "Healthy", "")
 	s.quiet("health")
@@ -122,12 +122,12 @@ func (s *suite) health() {
 	env.Kubectl(s, s.kubeconfig, "delete", "crd", "gauges.health.example")
 }
 
-// does waits until an object does so at the location.
-func (s *suite) does(object, health, note string) {
+// does waits until an object is applied at the location with a health and a message.
+func (s *suite) does(object, health, message string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%s is %s", object, health), func() error {
 		got, err := s.report(object)
-		if err == nil && (got.Health != health || !strings.Contains(got.HealthNote, note) || got.State != "Applied") {
+		if err == nil && (got.Health != health || !strings.Contains(got.HealthNote, message) || got.State != "Applied") {
 			err = fmt.Errorf("it is %+v", got)
 		}
 		return err

@@ -158,12 +158,12 @@ func (s *suite) keeper() *keeper {
 	return k
 }
 
-// run waits until the Pod is asked to end, takes until it is seen that it takes a while,
-// deletes its webhook configuration with its own rights, and lets the Pod end.
+// run waits until the Pod is terminating and the test has observed that. Then it deletes its webhook
+// configuration with its own rights, and lets the Pod end.
 func (k *keeper) run(ctx context.Context, seen <-chan struct{}) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
-	for asked := false; !asked; {
+	for terminating := false; !terminating; {
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -171,9 +171,9 @@ func (k *keeper) run(ctx context.Context, seen <-chan struct{}) error {
 		}
 		pod, err := k.admin.CoreV1().Pods("ends").Get(ctx, k.pod, metav1.GetOptions{})
 		if apierrors.IsNotFound(err) {
-			return fmt.Errorf("look at the Pod: %w", err)
+			return fmt.Errorf("read the Pod: %w", err)
 		}
-		asked = err == nil && pod.DeletionTimestamp != nil // a busy API server is asked again
+		terminating = err == nil && pod.DeletionTimestamp != nil // requests to a busy API server are repeated
 	}
 	select {
 	case <-seen:

@@ -17,9 +17,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// oddServer is an API server behind an API service, as third parties write them: its
-// revisions are not numbers, it has no metadata-only answers, and it knows who owns which
-// field only of those who apply.
+// oddServer is an aggregated API server as third parties write them: its resource versions are not
+// numbers, it does not serve metadata only, and it records managed fields only for apply requests.
 type oddServer struct {
 	mu      sync.Mutex
 	objects map[string]*unstructured.Unstructured // by name
@@ -65,7 +64,7 @@ func (o *oddServer) set(name string, u *unstructured.Unstructured) {
 	o.changed = make(chan struct{})
 }
 
-// tamper sets the value of an object, as somebody there would.
+// tamper sets the value of an object directly at the server.
 func (o *oddServer) tamper(name, value string) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -94,7 +93,7 @@ func (o *oddServer) pad(n int) {
 func answer(w http.ResponseWriter, code int, v any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(v) // nobody reads on
+	_ = json.NewEncoder(w).Encode(v) // the client may have gone
 }
 
 func oddStatus(code int, reason metav1.StatusReason, name string) metav1.Status {

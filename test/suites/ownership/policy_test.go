@@ -22,7 +22,7 @@ func (s *suite) createOnly() {
 	s.namespace("once")
 	s.write(configMap("once", "a", "one"))
 	s.place("once", "", ", createOnly: true")
-	s.has("once", "cm/a", ".data.v", "one")
+	s.hasField("once", "cm/a", ".data.v", "one")
 	s.reports("core/configmaps/once/a", "Applied", "CreateOnly")
 	uid := s.there("-n", "once", "get", "cm", "a", "-o", "jsonpath={.metadata.uid}")
 
@@ -45,14 +45,14 @@ func (s *suite) createOnly() {
 	})
 	start = time.Now()
 	env.Throughout(s, quietFor, func() error { return s.wrote("once", start) })
-	s.has("once", "cm/a", ".data.v", "edited")
-	s.has("once", "cm/a", ".metadata.uid", uid)
+	s.hasField("once", "cm/a", ".data.v", "edited")
+	s.hasField("once", "cm/a", ".metadata.uid", uid)
 
 	s.there("-n", "once", "delete", "cm", "a")
-	s.has("once", "cm/a", ".data.v", "two")
+	s.hasField("once", "cm/a", ".data.v", "two")
 	s.place("once", "", "")
 	s.write(configMap("once", "a", "three"))
-	s.has("once", "cm/a", ".data.v", "three")
+	s.hasField("once", "cm/a", ".data.v", "three")
 	s.unplace("once")
 	s.gone("once", "cm/a")
 }
@@ -62,7 +62,7 @@ func (s *suite) loseStore() {
 	s.Helper()
 	s.stop()
 	s.site.Agent.Start()
-	s.settled()
+	s.allApplied()
 }
 
 // stop stops the agent and removes its store.
@@ -89,31 +89,31 @@ func (s *suite) adopt() {
 	s.write(configMap("taken", "a", "ours") + "---\n" + configMap("taken", "owned", "ours"))
 	s.place("taken", "", "")
 	s.reports("core/configmaps/taken/a", "Conflict", "Exists")
-	s.has("taken", "cm/a", ".data.v", "theirs")
-	was := s.there("-n", "taken", "get", "cm", "a", "-o", "jsonpath={.metadata.uid}")
+	s.hasField("taken", "cm/a", ".data.v", "theirs")
+	uidOfA := s.there("-n", "taken", "get", "cm", "a", "-o", "jsonpath={.metadata.uid}")
 
 	s.place("taken", ", onConflict: Adopt", "")
 	s.reports("core/configmaps/taken/a", "Applied", "")
-	s.has("taken", "cm/a", ".data.v", "ours")
-	s.has("taken", "cm/a", ".data.more", "theirs")
-	s.has("taken", "cm/a", ".metadata.uid", was)
-	s.has("taken", "cm/a", `.metadata.labels.orrery\.dev/space`, space)
+	s.hasField("taken", "cm/a", ".data.v", "ours")
+	s.hasField("taken", "cm/a", ".data.more", "theirs")
+	s.hasField("taken", "cm/a", ".metadata.uid", uidOfA)
+	s.hasField("taken", "cm/a", `.metadata.labels.orrery\.dev/space`, space)
 	if got := s.reports("core/configmaps/taken/owned", "Conflict", "Exists"); !strings.Contains(got.Message, "controller") {
 		s.Errorf("what a controller owns: %+v", got)
 	}
-	s.has("taken", "cm/owned", ".data.v", "theirs")
+	s.hasField("taken", "cm/owned", ".data.v", "theirs")
 
 	// What is made once is adopted as it is.
 	s.place("taken", ", onConflict: Adopt", ", createOnly: true")
 	s.write(configMap("taken", "kept", "ours"))
 	s.reports("core/configmaps/taken/kept", "Applied", "CreateOnly")
-	s.has("taken", "cm/kept", `.metadata.labels.orrery\.dev/space`, space)
-	s.has("taken", "cm/kept", ".data.v", "theirs")
+	s.hasField("taken", "cm/kept", `.metadata.labels.orrery\.dev/space`, space)
+	s.hasField("taken", "cm/kept", ".data.v", "theirs")
 
 	s.unplace("taken")
 	s.gone("taken", "cm/a")
 	s.gone("taken", "cm/kept")
-	s.has("taken", "cm/owned", ".data.v", "theirs")
+	s.hasField("taken", "cm/owned", ".data.v", "theirs")
 	for _, e := range s.site.Cluster.AllRequests(s, env.Filter{User: env.AgentUser, Name: "owned", After: start, Writes: true}) {
 		if e.Response.Code < 300 {
 			s.Errorf("the agent wrote what is not its own: %s %s", e.Verb, e.RequestURI)
@@ -151,12 +151,12 @@ func (s *suite) recreate() {
 	s.write(deployment("web", "two", "x") + "---" + stateful("two"))
 	s.reports("apps/deployments/fixed/web", "Failed", "Immutable")
 	s.reports("apps/statefulsets/fixed/set", "Failed", "Immutable")
-	s.has("fixed", "deploy/web", ".metadata.uid", uid)
+	s.hasField("fixed", "deploy/web", ".metadata.uid", uid)
 
 	s.write(deployment("web", "two", "")) // which no API server takes
 	s.place("fixed", ", onImmutable: Recreate", "")
 	s.reports("apps/statefulsets/fixed/set", "Applied", "")
-	s.has("fixed", "sts/set", ".spec.serviceName", "two")
+	s.hasField("fixed", "sts/set", ".spec.serviceName", "two")
 	s.eventually("what could not be made is kept", func() error {
 		got, err := s.report("apps/deployments/fixed/web")
 		if err == nil && (got.State != "Failed" || !strings.Contains(got.Message, "not recreated")) {
@@ -164,11 +164,11 @@ func (s *suite) recreate() {
 		}
 		return err
 	})
-	s.has("fixed", "deploy/web", ".metadata.uid", uid)
+	s.hasField("fixed", "deploy/web", ".metadata.uid", uid)
 
 	s.write(deployment("web", "two", "x"))
 	s.reports("apps/deployments/fixed/web", "Applied", "")
-	s.has("fixed", "deploy/web", ".spec.selector.matchLabels.app", "two")
+	s.hasField("fixed", "deploy/web", ".spec.selector.matchLabels.app", "two")
 	if now := s.there("-n", "fixed", "get", "deploy", "web", "-o", "jsonpath={.metadata.uid}"); now == uid {
 		s.Error("it is the same object")
 	}
@@ -192,26 +192,26 @@ func (s *suite) orphan() {
 	for _, name := range []string{"a", "b", "c"} {
 		before[name] = s.there("-n", "left", "get", "cm", name, "-o", rest)
 	}
-	seen := s.watch("left", "b", "Orphaned") // which is said for some seconds only
+	seen := s.watch("left", "b", "Orphaned") // the hub reports this state only for some seconds
 	env.Kubectl(s, s.kubeconfig, "-n", "left", "delete", "cm", "b")
-	s.eventually("it was said to be orphaned", seen)
+	s.eventually("the hub has reported it as Orphaned", seen)
 	s.count("Orphaned", 0)
-	// The last word counts, though it comes with the end: it is heard by walk only.
+	// The last policy counts, although the Placement is deleted too: only a comparison reveals it.
 	s.stop()
 	s.unplace("left")
 	s.site.Agent.Start()
 	for _, name := range []string{"a", "b", "c"} {
-		s.has("left", "cm/"+name, `.metadata.labels.orrery\.dev/location`, "")
+		s.hasField("left", "cm/"+name, `.metadata.labels.orrery\.dev/location`, "")
 		if got := s.there("-n", "left", "get", "cm", name, "-o", rest); got != before[name] {
 			s.Errorf("%s is %s, was %s", name, got, before[name])
 		}
 		out := s.there("-n", "left", "get", "cm", name, "-o", "json", "--show-managed-fields")
 		if strings.Contains(out, "orrery") {
-			s.Errorf("something of ours is left in %s", out)
+			s.Errorf("metadata of the agent remains in %s", out)
 		}
 	}
 	if out := s.there("-n", "left", "get", "cm", "a", "-o", "json", "--show-managed-fields"); !strings.Contains(out, "kubectl-label") {
-		s.Errorf("the managed fields of others are gone: %s", out)
+		s.Errorf("the managed fields of other users are gone: %s", out)
 	}
 	start := time.Now()
 	env.Throughout(s, quietFor, func() error { return s.wrote("left", start) })
@@ -239,20 +239,20 @@ func (s *suite) drift() {
 	s.site.Agent.Start()
 	s.count("Failed", 1)
 	named()
-	s.has("drift", "cm/a", ".data.v", "theirs")
+	s.hasField("drift", "cm/a", ".data.v", "theirs")
 
 	s.there("-n", "drift", "patch", "cm", "a", "--type=merge", "-p", `{"data":{"v":null}}`)
 	named()
 	s.write(configMap("drift", "a", "two"))
 	s.reports("core/configmaps/drift/a", "Applied", "")
-	s.has("drift", "cm/a", ".data.v", "two")
+	s.hasField("drift", "cm/a", ".data.v", "two")
 	s.there("-n", "drift", "delete", "cm", "a")
-	s.has("drift", "cm/a", ".data.v", "two")
+	s.hasField("drift", "cm/a", ".data.v", "two")
 
 	s.there("-n", "drift", "patch", "cm", "a", "--type=merge", "-p", `{"data":{"v":"theirs"}}`)
 	s.reports("core/configmaps/drift/a", "Failed", "Drifted")
 	s.place("drift", "", "")
-	s.has("drift", "cm/a", ".data.v", "two")
+	s.hasField("drift", "cm/a", ".data.v", "two")
 	s.reports("core/configmaps/drift/a", "Applied", "")
 	s.unplace("drift")
 	s.gone("drift", "cm/a")

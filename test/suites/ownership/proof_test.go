@@ -15,19 +15,20 @@ import (
 func (s *suite) manager() string {
 	s.Helper()
 	s.write(configMap("proof", "any", "one"))
-	s.has("proof", "cm/any", ".data.v", "one")
+	s.hasField("proof", "cm/any", ".data.v", "one")
 	return "orrery/" + s.there("-n", "proof", "get", "cm", "any", "-o", `jsonpath={.metadata.labels.orrery\.dev/location}`)
 }
 
-// thereIn runs kubectl as somebody at the location, with YAML or JSON as input.
+// thereIn runs kubectl in the cluster of the location, with YAML or JSON as input.
 func (s *suite) thereIn(input string, args ...string) {
 	s.Helper()
 	env.KubectlIn(s, s.site.Cluster.Kubeconfig, input, args...)
 }
 
-// proof: managed fields, which anybody may write, do not make an object the agent's: not
-// one that an agent created and did not record before it was killed, if somebody has
-// removed its marks; not a copy; and not what a backup restores.
+// proof checks that managed fields alone do not make the agent the owner of an object, since any
+// user can write them. The agent does not own an object that it created but did not record before
+// it was killed, if its ownership metadata was removed. Nor does it own a copy or an object that a
+// backup restored.
 func (s *suite) proof() {
 	s.namespace("proof")
 	s.place("proof", "", "")
@@ -53,12 +54,12 @@ func (s *suite) proof() {
 		}
 		s.write(configMap("proof", name, "ours"))
 		s.reports("core/configmaps/proof/"+name, "Conflict", "Exists")
-		s.has("proof", "cm/"+name, ".data.v", "theirs")
+		s.hasField("proof", "cm/"+name, ".data.v", "theirs")
 	}
 	s.unplace("proof")
 	s.gone("proof", "cm/any")
 	for _, name := range []string{"made", "copied", "restored"} {
-		s.has("proof", "cm/"+name, ".data.v", "theirs")
+		s.hasField("proof", "cm/"+name, ".data.v", "theirs")
 	}
 }
 
@@ -129,7 +130,7 @@ spec:
 	s.site.Agent.Start()
 	s.reports("apiextensions.k8s.io/customresourcedefinitions/gadgets.redefined.example", "Applied", "")
 	s.reports("redefined.example/gadgets/a", "Applied", "")
-	s.has("", "crd/gadgets.redefined.example", ".spec.scope", "Cluster")
+	s.hasField("", "crd/gadgets.redefined.example", ".spec.scope", "Cluster")
 	s.unplace("redefined")
 	s.gone("", "crd/gadgets.redefined.example")
 }

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	// releasedManager owns at the location what is released and nobody has changed.
+	// releasedManager is the manager, at the location, of released fields that no user has changed.
 	releasedManager = "orrery-released"
 	replicas        = ".spec.replicas"
 	containers      = ".spec.template.spec.containers"
 	cpu             = containers + "[0].resources.requests.cpu"
 )
 
-// sized is the Deployment web, with values that a site may want to set for itself.
+// sized returns the Deployment web, with values that a location may want to set for itself.
 func sized(image string, replicas int, cpu string) string {
 	return fmt.Sprintf(`
 apiVersion: apps/v1
@@ -32,7 +32,7 @@ spec:
 `, replicas, image, cpu)
 }
 
-// releases has a Customizer release a value of all Deployments of the namespace.
+// releases creates a Customizer that releases a field of all Deployments of the namespace.
 func (s *suite) releases(name, path string) {
 	s.Helper()
 	s.write(fmt.Sprintf(`
@@ -45,8 +45,8 @@ spec:
 `, name, path))
 }
 
-// owners are the managers at the location of a field of a Deployment of the
-// namespace, which is named as managedFields do.
+// owners returns the managers of a field of a Deployment at the location. The field is a path in the
+// format of managedFields.
 func (s *suite) owners(name string, field ...string) []string {
 	s.Helper()
 	var object struct {
@@ -63,15 +63,15 @@ func (s *suite) owners(name string, field ...string) []string {
 	}
 	var owners []string
 	for _, m := range object.Metadata.ManagedFields {
-		at, has := m.FieldsV1, true
+		fields, isOwner := m.FieldsV1, true
 		for _, f := range field {
 			var below any
-			if below, has = at[f]; !has {
+			if below, isOwner = fields[f]; !isOwner {
 				break
 			}
-			at, _ = below.(map[string]any)
+			fields, _ = below.(map[string]any)
 		}
-		if has {
+		if isOwner {
 			owners = append(owners, m.Manager)
 		}
 	}
@@ -79,10 +79,10 @@ func (s *suite) owners(name string, field ...string) []string {
 	return slices.Compact(owners)
 }
 
-func (s *suite) owned(by, name string, field ...string) {
+func (s *suite) owned(manager, name string, field ...string) {
 	s.Helper()
-	if got := s.owners(name, field...); !slices.Equal(got, []string{by}) {
-		s.Errorf("%v of %s is owned by %v, want %s", field, name, got, by)
+	if got := s.owners(name, field...); !slices.Equal(got, []string{manager}) {
+		s.Errorf("%v of %s is owned by %v, want %s", field, name, got, manager)
 	}
 }
 
@@ -103,7 +103,7 @@ func (s *suite) released() {
 	s.write(sized("x:one", 2, "100m"))
 	s.place("loose", "", "")
 	s.reports(web, "Applied", "")
-	s.has("loose", "deploy/web", replicas, "2")
+	s.hasField("loose", "deploy/web", replicas, "2")
 	s.owned(releasedManager, "web", "f:spec", "f:replicas")
 	if out := env.Orrery(s, s.kubeconfig, "why", "deployment/web", "-n", "loose", "--location", edge); !strings.Contains(out, "Customizer replicas") ||
 		!strings.Contains(out, "it leaves to others the values at $.spec.replicas") {
@@ -112,7 +112,7 @@ func (s *suite) released() {
 
 	// Below its least, a HorizontalPodAutoscaler needs no metrics to scale up.
 	s.there("-n", "loose", "autoscale", "deploy", "web", "--min=5", "--max=7")
-	s.has("loose", "deploy/web", replicas, "5")
+	s.hasField("loose", "deploy/web", replicas, "5")
 	s.scaled(web)
 	s.there("-n", "loose", "delete", "hpa", "web")
 	s.remade(web)
@@ -127,21 +127,21 @@ func (s *suite) released() {
 func (s *suite) scaled(web string) {
 	s.Helper()
 	s.write(sized("x:two", 2, "100m"))
-	s.has("loose", "deploy/web", containers+"[0].image", "x:two")
+	s.hasField("loose", "deploy/web", containers+"[0].image", "x:two")
 	s.reports(web, "Applied", "")
-	s.has("loose", "deploy/web", replicas, "5")
+	s.hasField("loose", "deploy/web", replicas, "5")
 	s.write(sized("x:two", 3, "100m"))
 	s.reports(web, "Applied", "")
-	s.has("loose", "deploy/web", replicas, "5")
+	s.hasField("loose", "deploy/web", replicas, "5")
 	s.site.Agent.Stop()
 	s.write(sized("x:three", 3, "100m"))
 	s.site.Agent.Start()
-	s.has("loose", "deploy/web", containers+"[0].image", "x:three")
+	s.hasField("loose", "deploy/web", containers+"[0].image", "x:three")
 	s.loseStore()
 	s.write(sized("x:four", 3, "100m"))
-	s.has("loose", "deploy/web", containers+"[0].image", "x:four")
+	s.hasField("loose", "deploy/web", containers+"[0].image", "x:four")
 	s.reports(web, "Applied", "")
-	s.has("loose", "deploy/web", replicas, "5")
+	s.hasField("loose", "deploy/web", replicas, "5")
 	s.owned("kube-controller-manager", "web", "f:spec", "f:replicas")
 	s.owned(s.ours(), "web", "f:spec", "f:template", "f:spec", "f:containers", `k:{"name":"c"}`, "f:image")
 	s.quiet("loose")
@@ -162,7 +162,7 @@ func (s *suite) remade(web string) {
 		}
 		return err
 	})
-	s.has("loose", "deploy/web", replicas, "3")
+	s.hasField("loose", "deploy/web", replicas, "3")
 	s.reports(web, "Applied", "")
 	s.eventually("replicas are released again", func() error {
 		if got := s.owners("web", "f:spec", "f:replicas"); !slices.Equal(got, []string{releasedManager}) {
@@ -195,9 +195,9 @@ func (s *suite) resized(web string) {
 	}
 	s.there("-n", "loose", "set", "resources", "deploy/web", "-c", "c", "--requests=cpu=250m")
 	s.write(sized("x:five", 3, "400m"))
-	s.has("loose", "deploy/web", containers+"[0].image", "x:five")
+	s.hasField("loose", "deploy/web", containers+"[0].image", "x:five")
 	s.reports(web, "Applied", "")
-	s.has("loose", "deploy/web", cpu, "250m")
+	s.hasField("loose", "deploy/web", cpu, "250m")
 }
 
 // returned: without the Customizers the values of the space are applied again.
@@ -205,12 +205,12 @@ func (s *suite) returned(web string) {
 	s.Helper()
 	s.there("-n", "loose", "scale", "deploy", "web", "--replicas=6")
 	env.Kubectl(s, s.kubeconfig, "delete", "customizer", "replicas")
-	s.has("loose", "deploy/web", replicas, "3")
+	s.hasField("loose", "deploy/web", replicas, "3")
 	s.reports(web, "Applied", "")
-	s.has("loose", "deploy/web", cpu, "250m")
+	s.hasField("loose", "deploy/web", cpu, "250m")
 	env.Kubectl(s, s.kubeconfig, "delete", "customizer", "resources")
-	s.has("loose", "deploy/web", cpu, "400m")
+	s.hasField("loose", "deploy/web", cpu, "400m")
 	s.reports(web, "Applied", "")
 	s.there("-n", "loose", "scale", "deploy", "web", "--replicas=7")
-	s.has("loose", "deploy/web", replicas, "3")
+	s.hasField("loose", "deploy/web", replicas, "3")
 }

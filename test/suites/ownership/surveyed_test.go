@@ -13,14 +13,14 @@ func (s *suite) surveyed() {
 	s.namespace("surveyed")
 	s.place("surveyed", "", "")
 	s.write(configMap("surveyed", "kept", "one"))
-	s.has("surveyed", "cm/kept", ".data.v", "one")
+	s.hasField("surveyed", "cm/kept", ".data.v", "one")
 	mark := func(path string) string {
 		return s.there("-n", "surveyed", "get", "cm", "kept", "-o", "jsonpath={.metadata."+path+"}")
 	}
 	log, label := mark(`annotations.orrery\.dev/log`), mark(`labels.orrery\.dev/location`)
 
 	s.site.Agent.Kill()
-	for name, at := range map[string]string{"forgotten": log, "unknown": "ANOTHERHUBSMARKER.7"} {
+	for name, position := range map[string]string{"forgotten": log, "unknown": "ANOTHERHUBSMARKER.7"} {
 		s.thereIn(fmt.Sprintf(`
 apiVersion: policy/v1
 kind: PodDisruptionBudget
@@ -35,7 +35,7 @@ metadata:
     orrery.dev/source-uid: 6d1f6b5c-0000-0000-0000-000000000000
     orrery.dev/log: %[4]s
 spec: {minAvailable: 1, selector: {matchLabels: {app: any}}}
-`, name, label, space, at), "apply", "--server-side", "--field-manager", "orrery/"+label, "-f", "-")
+`, name, label, space, position), "apply", "--server-side", "--field-manager", "orrery/"+label, "-f", "-")
 	}
 	for _, file := range []string{"agent.db", "status.json"} {
 		if err := os.Remove(filepath.Join(s.site.Agent.Dir, file)); err != nil {
@@ -44,8 +44,8 @@ spec: {minAvailable: 1, selector: {matchLabels: {app: any}}}
 	}
 	s.site.Agent.Start()
 	s.gone("surveyed", "pdb/forgotten")
-	s.has("surveyed", "pdb/unknown", ".spec.minAvailable", "1")
-	s.has("surveyed", "cm/kept", ".data.v", "one")
+	s.hasField("surveyed", "pdb/unknown", ".spec.minAvailable", "1")
+	s.hasField("surveyed", "cm/kept", ".data.v", "one")
 
 	s.there("-n", "surveyed", "delete", "pdb", "unknown")
 	s.unplace("surveyed")

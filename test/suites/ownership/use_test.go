@@ -29,12 +29,13 @@ spec:
   versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]
 `
 
-// user is something that somebody has at the location, in what is no longer assigned.
-type user struct{ of, manifest, object string }
+// user is an object of another user at the location, in a Namespace that is no longer assigned or of
+// a CRD that is not.
+type user struct{ namespace, manifest, object string }
 
-// users: whatever somebody has in a Namespace keeps it, whoever owns that; what a
-// controller created for an object of the agent in there does not. A CRD stays for what
-// only looks like the agent's.
+// users checks that an object of another user keeps its Namespace, whatever its owner references,
+// and that an object that a controller created for an object of the agent does not. An object that
+// only has the ownership metadata of the agent keeps its CRD.
 func (s *suite) users() {
 	s.thereIn(twoVersions, "apply", "-f", "-")
 	s.there("create", "clusterrole", "owner", "--verb=get", "--resource=pods")
@@ -43,16 +44,16 @@ func (s *suite) users() {
 	const copied = `labels: {orrery.dev/location: %s, orrery.dev/space: shop},
   annotations: {orrery.dev/source-kind: Used, orrery.dev/source-namespace: default, orrery.dev/source-name: another, orrery.dev/source-uid: u}`
 	all := []user{
-		{of: "owned", manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: owned, " + owned + "}\n", object: "configmaps"},
-		{of: "older", manifest: "apiVersion: users.example/v1beta1\nkind: Old\nmetadata: {name: theirs, namespace: older}\n", object: "olds.users.example"},
-		{of: "token", manifest: "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/service-account-token\n" +
+		{namespace: "owned", manifest: "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: theirs, namespace: owned, " + owned + "}\n", object: "configmaps"},
+		{namespace: "older", manifest: "apiVersion: users.example/v1beta1\nkind: Old\nmetadata: {name: theirs, namespace: older}\n", object: "olds.users.example"},
+		{namespace: "token", manifest: "apiVersion: v1\nkind: Secret\ntype: kubernetes.io/service-account-token\n" +
 			"metadata: {name: theirs, namespace: token, annotations: {kubernetes.io/service-account.name: default}}\n", object: "secrets"},
-		{of: "addressed", manifest: "apiVersion: v1\nkind: Endpoints\nmetadata: {name: theirs, namespace: addressed}\nsubsets: []\n", object: "endpoints"},
+		{namespace: "addressed", manifest: "apiVersion: v1\nkind: Endpoints\nmetadata: {name: theirs, namespace: addressed}\nsubsets: []\n", object: "endpoints"},
 	}
 	var names []string
 	for _, u := range all {
-		names = append(names, u.of)
-		s.write("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + u.of + "}\n")
+		names = append(names, u.namespace)
+		s.write("apiVersion: v1\nkind: Namespace\nmetadata: {name: " + u.namespace + "}\n")
 	}
 	names = append(names, "emptied")
 	s.write("apiVersion: v1\nkind: Namespace\nmetadata: {name: emptied}\n---" +
@@ -72,7 +73,7 @@ spec:
 	for _, name := range names {
 		s.reports("core/namespaces/"+name, "Applied", "")
 	}
-	s.has("emptied", "deploy/web", ".status.readyReplicas", "1")
+	s.hasField("emptied", "deploy/web", ".status.readyReplicas", "1")
 	s.eventually("there is a copy", func() error {
 		location, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "get", "namespace", "owned", "-o", `jsonpath={.metadata.labels.orrery\.dev/location}`)
 		if err != nil {
@@ -90,21 +91,21 @@ spec:
 	s.unplace("users")
 	s.count("Orphaned", len(all)+1)
 	s.gone("", "namespace/emptied")
-	all = append(all, user{of: "copied", object: "copieds.example.org"})
+	all = append(all, user{namespace: "copied", object: "copieds.example.org"})
 	for _, u := range all {
-		namespace := u.of
-		if u.of == "copied" {
+		namespace := u.namespace
+		if u.namespace == "copied" {
 			namespace = "default"
 		}
-		s.has(namespace, u.object+"/theirs", ".metadata.name", "theirs")
+		s.hasField(namespace, u.object+"/theirs", ".metadata.name", "theirs")
 		s.there("-n", namespace, "delete", u.object, "theirs")
 	}
-	// What is in use is looked at once a minute.
+	// The agent checks once a minute whether an object is still in use.
 	env.Eventually(s, 2*env.Soon, func() error {
 		for _, u := range all[:len(all)-1] {
-			out, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "get", "namespace", u.of, "--ignore-not-found", "-o", "name")
+			out, err := env.TryKubectl(s, s.site.Cluster.Kubeconfig, "get", "namespace", u.namespace, "--ignore-not-found", "-o", "name")
 			if err != nil || out != "" {
-				return fmt.Errorf("namespace %s is there: %w", u.of, err)
+				return fmt.Errorf("namespace %s exists: %w", u.namespace, err)
 			}
 		}
 		return nil

@@ -55,7 +55,7 @@ func (s *suite) phase(served ...string) {
 // space is written in another one.
 func (s *suite) versions() {
 	s.namespace("phased")
-	s.write(phased("v1", "v1beta1")) // what travels is the version that is stored
+	s.write(phased("v1", "v1beta1")) // the hub sends objects in the storage version
 	s.phase("v1beta1")
 	names := []string{"kept", "changed", "deleted", "dropped", "lost", "unseen"}
 	for _, name := range names {
@@ -90,13 +90,13 @@ func (s *suite) versions() {
 	s.there("-n", "phased", "delete", there+"deleted")
 	s.reports(object("deleted"), "Unsupported", "NoSuchVersion")
 	s.reports(object("kept"), "Applied", "")
-	s.has("phased", there+"kept", ".metadata.uid", uid)
+	s.hasField("phased", there+"kept", ".metadata.uid", uid)
 	start := time.Now()
 	env.Kubectl(s, s.kubeconfig, "-n", "phased", "delete", "phased", "dropped")
 	s.gone("phased", there+"dropped")
 	s.Logf("removed after %s", time.Since(start))
 
-	// The store is lost; what was written by others has no managed fields of ours.
+	// The store is lost; objects that other users wrote have no managed fields of the agent.
 	change("lost")
 	s.stop()
 	change("unseen")
@@ -104,7 +104,7 @@ func (s *suite) versions() {
 	s.site.Agent.Start()
 	s.gone("phased", there+"unseen")
 	s.reports(object("lost"), "Unsupported", "NoSuchVersion")
-	s.has("phased", there+"lost", ".spec.v", "theirs")
+	s.hasField("phased", there+"lost", ".spec.v", "theirs")
 	s.site.Agent.Kill()
 	s.site.Agent.Start()
 	env.Kubectl(s, s.kubeconfig, "-n", "phased", "delete", "phased", "lost")
@@ -114,7 +114,7 @@ func (s *suite) versions() {
 	s.write(phased("v1beta1", "v1"))
 	s.write(phasedObject("changed", "v1", "two"))
 	s.reports(object("changed"), "Applied", "")
-	s.has("phased", there+"changed", ".spec.v", "two")
+	s.hasField("phased", there+"changed", ".spec.v", "two")
 	s.phase("v1beta1", "v1")
 	s.eventually("all is applied", func() error {
 		for _, name := range []string{"kept", "changed", "deleted"} {
@@ -125,7 +125,7 @@ func (s *suite) versions() {
 		}
 		return nil
 	})
-	s.has("phased", there+"kept", ".metadata.uid", uid)
+	s.hasField("phased", there+"kept", ".metadata.uid", uid)
 	s.quiet("phased")
 	s.unplace("phased")
 	for _, name := range []string{"kept", "changed", "deleted"} {

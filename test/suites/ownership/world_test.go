@@ -1,5 +1,5 @@
-// Package ownership shows on a real cluster who owns what: how policies treat objects,
-// and that what a location fills in is left to it.
+// Package ownership shows on a real cluster which objects and fields the agent owns: how policies
+// treat objects, and that the agent leaves fields alone that the location sets.
 package ownership
 
 import (
@@ -30,7 +30,7 @@ const (
 	quietFor = 5 * time.Second
 )
 
-// suite is a space, and a location with a real cluster, both by kubectl.
+// suite is a space, and a location with a real cluster. Tests use both through kubectl.
 type suite struct {
 	*testing.T
 	w          *world.World
@@ -38,67 +38,67 @@ type suite struct {
 	kubeconfig string // of the space
 }
 
-// part is run in a namespace of its own.
-type part struct {
+// subtest runs in a namespace of its own.
+type subtest struct {
 	name string
 	run  func(*suite)
 }
 
-// lead runs parts one after another, at one cluster. A part mostly waits, so several
-// clusters at once take the time of one.
-func lead(t *testing.T, parts ...part) {
+// lead runs subtests one after another at one cluster. Subtests mostly wait, so several clusters in
+// parallel take no longer than one.
+func lead(t *testing.T, subtests ...subtest) {
 	t.Parallel()
 	w := world.New(t)
 	s := &suite{T: t, w: w, kubeconfig: w.AddSpace(space), site: w.Join(edge, nil)}
 	env.Kubectl(t, w.Root, "patch", "location", edge, "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
-	for _, part := range parts {
-		t.Run(part.name, func(t *testing.T) {
-			of := *s
-			of.T = t
-			part.run(&of)
+	for _, test := range subtests {
+		t.Run(test.name, func(t *testing.T) {
+			own := *s
+			own.T = t
+			test.run(&own)
 		})
 	}
 }
 
-// TestOwnership: which objects and values are the agent's, and through which version it
-// sees them.
+// TestOwnership checks which objects and fields the agent owns, and through which API version it
+// reads them.
 func TestOwnership(t *testing.T) {
 	lead(t,
-		part{"RunOnce", (*suite).runOnce},
-		part{"Rollout", (*suite).rollout},
-		part{"Ended", (*suite).ended},
-		part{"Health", (*suite).health},
-		part{"Service", (*suite).service},
-		part{"Released", (*suite).released},
-		part{"Proof", (*suite).proof},
-		part{"Surveyed", (*suite).surveyed},
-		part{"Redefined", (*suite).redefined},
-		part{"Versions", (*suite).versions},
-		part{"Aggregated", (*suite).aggregated})
+		subtest{"RunOnce", (*suite).runOnce},
+		subtest{"Rollout", (*suite).rollout},
+		subtest{"Ended", (*suite).ended},
+		subtest{"Health", (*suite).health},
+		subtest{"Service", (*suite).service},
+		subtest{"Released", (*suite).released},
+		subtest{"Proof", (*suite).proof},
+		subtest{"Surveyed", (*suite).surveyed},
+		subtest{"Redefined", (*suite).redefined},
+		subtest{"Versions", (*suite).versions},
+		subtest{"Aggregated", (*suite).aggregated})
 }
 
-// TestLeaving: what is removed, in which order, and what stays.
+// TestLeaving checks which objects the agent removes, in which order, and which objects remain.
 func TestLeaving(t *testing.T) {
 	lead(t,
-		part{"Leave", (*suite).leave},
-		part{"Awaited", (*suite).awaited},
-		part{"InUse", (*suite).inUse}) // the last: it leaves something behind
+		subtest{"Leave", (*suite).leave},
+		subtest{"Awaited", (*suite).awaited},
+		subtest{"InUse", (*suite).inUse}) // the last one, since objects remain
 }
 
-// TestUsers: what others have in a Namespace or CRD keeps it.
+// TestUsers checks that objects of other users keep their Namespace or CRD.
 func TestUsers(t *testing.T) {
-	lead(t, part{"Users", (*suite).users})
+	lead(t, subtest{"Users", (*suite).users})
 }
 
-// TestPolicies: what the location fills in, and each policy of a Placement.
+// TestPolicies checks fields that the location sets, and each policy of a Placement.
 func TestPolicies(t *testing.T) {
 	lead(t,
-		part{"Filled", (*suite).filled},
-		part{"CreateOnly", (*suite).createOnly},
-		part{"Adopt", (*suite).adopt},
-		part{"Recreate", (*suite).recreate},
-		part{"Orphan", (*suite).orphan},
-		part{"Drift", (*suite).drift})
+		subtest{"Filled", (*suite).filled},
+		subtest{"CreateOnly", (*suite).createOnly},
+		subtest{"Adopt", (*suite).adopt},
+		subtest{"Recreate", (*suite).recreate},
+		subtest{"Orphan", (*suite).orphan},
+		subtest{"Drift", (*suite).drift})
 }
 
 // write applies YAML in the space.
@@ -107,15 +107,15 @@ func (s *suite) write(yaml string) {
 	env.KubectlIn(s, s.kubeconfig, yaml, "apply", "--server-side", "--force-conflicts", "-f", "-")
 }
 
-// namespace makes a namespace in the space and at the location.
+// namespace creates a namespace in the space and at the location.
 func (s *suite) namespace(name string) {
 	s.Helper()
 	env.Kubectl(s, s.kubeconfig, "create", "namespace", name)
 	env.Kubectl(s, s.site.Cluster.Kubeconfig, "create", "namespace", name)
 }
 
-// place places a namespace's objects, with policies as YAML lines of the spec and
-// of the object test.
+// place creates a Placement for the objects of a namespace, with policies as YAML of its spec and of
+// its downsync.
 func (s *suite) place(namespace, spec, test string) {
 	s.Helper()
 	s.write(fmt.Sprintf(`
@@ -131,13 +131,13 @@ func (s *suite) unplace(name string) {
 	env.Kubectl(s, s.kubeconfig, "delete", "placement", name)
 }
 
-// there runs kubectl as somebody at the location.
+// there runs kubectl in the cluster of the location.
 func (s *suite) there(args ...string) string {
 	s.Helper()
 	return strings.TrimSpace(env.Kubectl(s, s.site.Cluster.Kubeconfig, args...))
 }
 
-// field reads a field at the location; "" if there is none.
+// field returns a field of an object at the location; empty if the object does not have it.
 func (s *suite) field(namespace, object, path string) (string, error) {
 	s.Helper()
 	u, err := s.site.Find(s, namespace, object)
@@ -153,8 +153,8 @@ func (s *suite) field(namespace, object, path string) (string, error) {
 	return strings.TrimSpace(value.String()), err
 }
 
-// has waits until a field at the location has a value.
-func (s *suite) has(namespace, object, path, want string) {
+// hasField waits until a field of an object at the location has a value.
+func (s *suite) hasField(namespace, object, path, want string) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%s has %s %q", object, path, want), func() error {
 		got, err := s.field(namespace, object, path)
@@ -172,7 +172,7 @@ func (s *suite) eventually(what string, f func() error) {
 	s.Logf("%s: after %s", what, time.Since(start).Round(time.Millisecond))
 }
 
-// gone waits until an object is not at the location.
+// gone waits until an object does not exist at the location.
 func (s *suite) gone(namespace, object string) {
 	s.Helper()
 	s.eventually(object+" is gone", func() error {
@@ -182,11 +182,11 @@ func (s *suite) gone(namespace, object string) {
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("%s is there", object)
+		return fmt.Errorf("%s exists", object)
 	})
 }
 
-// report is what the hub answers to orrery status about an object at the location.
+// report is the answer of the hub to orrery status for an object at the location.
 type report struct{ State, Reason, Message, Health, HealthNote string }
 
 func (s *suite) report(object string) (report, error) {
@@ -215,7 +215,7 @@ func (s *suite) report(object string) (report, error) {
 	return report{}, fmt.Errorf("%s is not placed", object)
 }
 
-// reports waits until an object is reported in a state for a reason.
+// reports waits until the hub reports an object with a state and a reason.
 func (s *suite) reports(object, state, reason string) report {
 	s.Helper()
 	var got report
@@ -228,7 +228,7 @@ func (s *suite) reports(object, state, reason string) report {
 	return got
 }
 
-// states is how many objects are in each state, as the agent says.
+// states returns the number of objects in each state, from the status of the agent.
 func (s *suite) states() (map[string]int, error) {
 	status, err := agent.ReadStatus(s.site.Agent.Dir)
 	if err == nil && status.Queued > 0 {
@@ -241,7 +241,7 @@ func (s *suite) states() (map[string]int, error) {
 	return states, err
 }
 
-// count waits until the agent says that so many objects are in a state.
+// count waits until the agent reports that number of objects in a state.
 func (s *suite) count(state string, want int) {
 	s.Helper()
 	s.eventually(fmt.Sprintf("%d objects are %s", want, state), func() error {
@@ -253,9 +253,9 @@ func (s *suite) count(state string, want int) {
 	})
 }
 
-// watch follows what the hub shows of a ConfigMap at the location, while other things are done, and
-// returns a function for Eventually that fails until the hub has shown a state. A watch misses no state,
-// however short.
+// watch watches the report of a ConfigMap at the location in the background. It returns a function
+// for Eventually that fails until the hub has reported a state. A watch misses no state, however
+// short.
 func (s *suite) watch(namespace, name, state string) (seen func() error) {
 	s.Helper()
 	all := world.Dynamic(s, s.w.Hub.PathConfig("views/reports/spaces/"+space+"/locations/"+edge)).Resource(world.ConfigMaps).Namespace(namespace)
@@ -291,8 +291,8 @@ func (s *suite) watch(namespace, name, state string) (seen func() error) {
 	}
 }
 
-// settled waits until the agent has nothing left to do.
-func (s *suite) settled() {
+// allApplied waits until the agent has applied all objects.
+func (s *suite) allApplied() {
 	s.Helper()
 	s.eventually("all is applied", func() error {
 		states, err := s.states()
@@ -305,15 +305,15 @@ func (s *suite) settled() {
 	})
 }
 
-// quiet checks that the agent writes nothing for a while, apart from what admission
-// changes.
+// quiet checks that the agent writes nothing for a while, apart from the object that admission
+// mutates.
 func (s *suite) quiet(namespace string) {
 	s.Helper()
 	start := time.Now()
 	env.Throughout(s, quietFor, func() error { return s.wrote(namespace, start) })
 }
 
-// wrote says what the agent has written in a namespace since a time.
+// wrote returns an error if the agent has written to a namespace since a time.
 func (s *suite) wrote(namespace string, since time.Time) error {
 	for _, e := range s.site.Cluster.Requests(s, env.Filter{User: env.AgentUser, Namespace: namespace, After: since, Writes: true}) {
 		if e.Object.Name == "painted" {
