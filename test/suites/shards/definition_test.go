@@ -15,10 +15,11 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// goesIn is how long it may take until a Namespace or CRD that was in use goes: that is looked at once a minute.
+// goesIn bounds the time until a Namespace or CRD that was in use is removed: the agent checks once a
+// minute.
 const goesIn = 5 * time.Minute
 
-// definition is a CRD of a plural, and what is made of it.
+// definition names a CRD and its kind.
 type definition struct{ plural, singular, kind string }
 
 func (d definition) name() string { return d.plural + ".shards.example" }
@@ -40,7 +41,7 @@ spec:
 `, d.name(), d.plural, d.singular, d.kind)
 }
 
-// in is an object of the kind in the namespace of a space, and what places it with its definition.
+// in returns an object of the kind in the namespace of a space, and a Placement of it and its CRD.
 func (d definition) in(space key.Space) string {
 	return fmt.Sprintf(`---
 apiVersion: shards.example/v1
@@ -59,9 +60,9 @@ spec:
 `, d.kind, space, d.plural, location, d.name())
 }
 
-// TestDefinitionOfTwoShards: a CRD that two shards want stays while either has an object of its kind,
-// also once one has let it go, the first or the second, and nothing of the other is written meanwhile;
-// it goes with the last.
+// TestDefinitionOfTwoShards shows that a CRD that is assigned by two shards remains until neither
+// assigns it, whichever shard removes its assignment first. Meanwhile no object of the other shard is
+// written.
 func TestDefinitionOfTwoShards(t *testing.T) {
 	t.Parallel()
 	w := newSite(t)
@@ -69,23 +70,24 @@ func TestDefinitionOfTwoShards(t *testing.T) {
 	for _, c := range []struct {
 		name       string
 		definition definition
-		goes       key.Space
-		stays      key.Space
+		first      key.Space // deletes its Placement first
+		last       key.Space
 	}{
 		{"TheFirstGoes", definition{"widgets", "widget", "Widget"}, first, second},
 		{"TheSecondGoes", definition{"gadgets", "gadget", "Gadget"}, second, first},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			of := *w
-			of.t = t
-			of.definitionGoesWithTheLast(c.definition, first, second, c.goes, c.stays)
+			own := *w
+			own.t = t
+			own.definitionGoesWithTheLast(c.definition, first, second, c.first, c.last)
 		})
 	}
 }
 
-// definitionGoesWithTheLast has two spaces make a definition, one after the other, and let it go.
-func (w *site) definitionGoesWithTheLast(d definition, first, second, goes, stays key.Space) {
+// definitionGoesWithTheLast creates a CRD in two spaces, the older one first, and removes both
+// assignments, that of leaving first.
+func (w *site) definitionGoesWithTheLast(d definition, older, newer, leaving, staying key.Space) {
 	t := w.t
 	client, err := dynamic.NewForConfig(w.Cluster.Config)
 	if err != nil {
@@ -93,34 +95,34 @@ func (w *site) definitionGoesWithTheLast(d definition, first, second, goes, stay
 	}
 	kind := client.Resource(schema.GroupVersionResource{Group: "shards.example", Version: "v1", Resource: d.plural})
 	definitions := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	of := func(space key.Space) (made *unstructured.Unstructured) {
+	placed := func(space key.Space) (made *unstructured.Unstructured) {
 		env.Eventually(t, soon, func() (err error) {
 			made, err = kind.Namespace(string(space)).Get(t.Context(), "w", metav1.GetOptions{})
 			return err
 		})
 		return made
 	}
-	gone := func(of dynamic.ResourceInterface, name string) {
+	gone := func(client dynamic.ResourceInterface, name string) {
 		env.Eventually(t, goesIn, func() error {
-			o, err := of.Get(t.Context(), name, metav1.GetOptions{})
+			o, err := client.Get(t.Context(), name, metav1.GetOptions{})
 			switch {
 			case apierrors.IsNotFound(err):
 				return nil
 			case err != nil:
 				return err
 			}
-			return fmt.Errorf("%s is there, deleted at %v", name, o.GetDeletionTimestamp())
+			return fmt.Errorf("%s exists, with deletionTimestamp %v", name, o.GetDeletionTimestamp())
 		})
 	}
-	for _, space := range []key.Space{first, second} {
+	for _, space := range []key.Space{older, newer} {
 		w.apply(space, d.yaml())
 		w.apply(space, d.in(space))
-		of(space)
+		placed(space)
 	}
-	before := of(stays)
+	before := placed(staying)
 
-	w.kubectl(goes, "delete", "placement", d.plural)
-	gone(kind.Namespace(string(goes)), "w")
+	w.kubectl(leaving, "delete", "placement", d.plural)
+	gone(kind.Namespace(string(leaving)), "w")
 	env.Throughout(t, 5*time.Second, func() error {
 		definition, err := definitions.Get(t.Context(), d.name(), metav1.GetOptions{})
 		if err == nil && definition.GetDeletionTimestamp() != nil {
@@ -128,11 +130,11 @@ func (w *site) definitionGoesWithTheLast(d definition, first, second, goes, stay
 		}
 		return err
 	})
-	if now := of(stays); now.GetUID() != before.GetUID() || now.GetResourceVersion() != before.GetResourceVersion() {
-		t.Errorf("the other shard's object was written: %s %s, was %s %s", now.GetUID(), now.GetResourceVersion(), before.GetUID(), before.GetResourceVersion())
+	if now := placed(staying); now.GetUID() != before.GetUID() || now.GetResourceVersion() != before.GetResourceVersion() {
+		t.Errorf("the object of the other shard was written: %s %s, was %s %s", now.GetUID(), now.GetResourceVersion(), before.GetUID(), before.GetResourceVersion())
 	}
 
-	w.kubectl(stays, "delete", "placement", d.plural)
-	gone(kind.Namespace(string(stays)), "w")
+	w.kubectl(staying, "delete", "placement", d.plural)
+	gone(kind.Namespace(string(staying)), "w")
 	gone(definitions, d.name())
 }

@@ -1,3 +1,3 @@
-// Package shards runs agents that share a location on a real cluster, whose audit log says
-// which of them has written what, and shows that none ever writes what is another's.
+// Package shards runs agents that share a location with a real cluster. The audit log of the cluster
+// records which agent wrote which object; no agent ever writes an object of another shard.
 package shards

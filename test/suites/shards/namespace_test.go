@@ -12,9 +12,10 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// TestNamespaceOfTwoShards: a Namespace that two shards want stays that of the first, also if
-// that made it before it was placed, and also once its space has let it go, as long as
-// something of the other is inside, which is not written meanwhile. It goes with the last.
+// TestNamespaceOfTwoShards shows that a Namespace that two shards assign belongs to the first shard,
+// also if that shard created it before it was assigned. The Namespace remains after its space has
+// removed the assignment, as long as it contains an object of the other shard, which is not written
+// meanwhile. It is removed with the last assignment.
 func TestNamespaceOfTwoShards(t *testing.T) {
 	t.Parallel()
 	w := newSite(t)
@@ -26,7 +27,7 @@ func TestNamespaceOfTwoShards(t *testing.T) {
 		}
 		return err
 	}
-	has := func(name string) {
+	exists := func(name string) {
 		env.Eventually(t, soon, func() error {
 			_, err := w.Cluster.Client.CoreV1().ConfigMaps("x").Get(t.Context(), name, metav1.GetOptions{})
 			return err
@@ -34,9 +35,9 @@ func TestNamespaceOfTwoShards(t *testing.T) {
 	}
 	inside := func(space key.Space, name string) {
 		w.apply(space, object("Namespace", "", "x", "")+object("ConfigMap", "x", name, "1"))
-		has(name)
+		exists(name)
 	}
-	inside(a, "a1") // for which its agent makes the Namespace
+	inside(a, "a1") // the agent creates the Namespace for it
 	w.apply(a, placement("x", "x"))
 	env.Eventually(t, soon, belongs)
 	inside(b, "b1")
@@ -51,7 +52,7 @@ func TestNamespaceOfTwoShards(t *testing.T) {
 	env.Throughout(t, 5*time.Second, belongs)
 	now, err := w.Cluster.Client.CoreV1().ConfigMaps("x").Get(t.Context(), "b1", metav1.GetOptions{})
 	if err != nil || now.UID != before.UID || now.ResourceVersion != before.ResourceVersion {
-		t.Errorf("the other shard's object was written: %s %s, was %s %s: %v", now.UID, now.ResourceVersion, before.UID, before.ResourceVersion, err)
+		t.Errorf("the object of the other shard was written: %s %s, was %s %s: %v", now.UID, now.ResourceVersion, before.UID, before.ResourceVersion, err)
 	}
 	for _, e := range w.Cluster.AllRequests(t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "namespaces", Name: "x"}) {
 		if e.Verb == "delete" && e.Response.Code < 300 {
@@ -67,6 +68,6 @@ func TestNamespaceOfTwoShards(t *testing.T) {
 		case err != nil:
 			return err
 		}
-		return fmt.Errorf("the Namespace is there, deleted at %v", n.DeletionTimestamp)
+		return fmt.Errorf("the Namespace exists, with deletionTimestamp %v", n.DeletionTimestamp)
 	})
 }

@@ -17,17 +17,17 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// TestPurge: what each shard has made goes, and nothing else, and it is not said to be done while
-// one shard's agent hangs: neither if that has not begun, and its objects are all there, nor if it
-// has said what is left. A Namespace that others use stays.
+// TestPurge shows that a purge removes the objects of all shards, and nothing else. The purge does
+// not succeed while the agent of one shard hangs: neither if that agent has not started to remove
+// objects, nor if it has already reported the remaining ones. A Namespace that others use remains.
 func TestPurge(t *testing.T) {
 	t.Parallel()
-	// The hub has to notice within seconds that an agent hangs.
+	// The hub has to detect within seconds that an agent hangs.
 	w := newSite(t, "--heartbeat", "1s", "--disconnected-after", "3s")
 	w.orrery("location", "shards", location, "2")
 	w.agent("1/2", w.Cluster.AgentKubeconfig)
 	second := w.agent("2/2", w.Cluster.AgentKubeconfig)
-	w.settled()
+	w.converged()
 	w.connected("1/2", "2/2")
 	for _, namespace := range []string{"default", shared} {
 		foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "theirs"}, Data: map[string]string{"v": "x"}}
@@ -35,15 +35,15 @@ func TestPurge(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	waits := func(said string) {
+	waits := func(message string) {
 		t.Helper()
-		env.Eventually(t, soon, func() error { // the hub may take longer to notice
+		env.Eventually(t, soon, func() error { // the hub may take longer to detect it
 			out := env.OrreryFails(t, w.Root, "location", "remove", location, "--purge", "--timeout", "10s")
 			if strings.Contains(out, "is gone") {
-				t.Fatalf("while one shard's agent hangs it says %s", out)
+				t.Fatalf("orrery location remove succeeds while the agent of one shard hangs: %s", out)
 			}
-			if !strings.Contains(out, said) {
-				return fmt.Errorf("while one shard's agent hangs, want %q: it says %s", said, out)
+			if !strings.Contains(out, message) {
+				return fmt.Errorf("while the agent of one shard hangs, orrery location remove prints %s, want %q in it", out, message)
 			}
 			return nil
 		})
@@ -59,7 +59,7 @@ func TestPurge(t *testing.T) {
 
 	second.Signal(syscall.SIGCONT)
 	env.Eventually(t, soon, func() error { return w.left(2, false) })
-	waits("objects left") // Namespaces that nobody ends
+	waits("objects left") // terminating Namespaces, which no controller finalizes
 	second.Signal(syscall.SIGSTOP)
 	go w.endNamespaces()
 	env.Eventually(t, soon, w.ended)
@@ -67,7 +67,7 @@ func TestPurge(t *testing.T) {
 
 	second.Signal(syscall.SIGCONT)
 	if out := w.orrery("location", "remove", location, "--purge", "--timeout", soon.String()); !strings.Contains(out, "its cluster keeps 1 objects that others there use: ") || !strings.Contains(out, shared) {
-		t.Errorf("it says %s", out)
+		t.Errorf("orrery location remove prints %s", out)
 	}
 	env.Throughout(t, 3*time.Second, func() error {
 		for _, namespace := range []string{"default", shared} {
@@ -80,18 +80,19 @@ func TestPurge(t *testing.T) {
 	env.OrreryFails(t, w.Root, "location", "describe", location)
 }
 
-// marked says what is at the cluster with Orrery's mark, besides one Namespace.
+// marked returns an error for each object in the cluster with Orrery's ownership metadata, except one
+// Namespace.
 func (w *site) marked(besides string) error {
 	all, err := world.ListAll(w.t.Context(), w.Cluster.Config, "orrery.dev/location")
 	for _, o := range all {
 		if o.GetKind() != "Namespace" || o.GetName() != besides {
-			err = errors.Join(err, fmt.Errorf("%s %s/%s is there", o.GetKind(), o.GetNamespace(), o.GetName()))
+			err = errors.Join(err, fmt.Errorf("%s %s/%s exists", o.GetKind(), o.GetNamespace(), o.GetName()))
 		}
 	}
 	return err
 }
 
-// left says whether the ConfigMaps of the spaces of a shard are not all there, or not all gone.
+// left returns an error unless the ConfigMaps of all spaces of a shard exist, or none does.
 func (w *site) left(shard int, there bool) error {
 	for _, space := range w.spaces {
 		if key.ShardOf(space, 2) != shard {
@@ -102,13 +103,13 @@ func (w *site) left(shard int, there bool) error {
 			return err
 		}
 		if is := err == nil && m.DeletionTimestamp == nil; is != there {
-			return fmt.Errorf("the object of %s is there: %t", space, is)
+			return fmt.Errorf("the object of space %s exists: %t", space, is)
 		}
 	}
 	return nil
 }
 
-// ended says which Namespaces that are deleted have not ended.
+// ended returns an error for each Namespace that is still terminating.
 func (w *site) ended() error {
 	list, err := w.Cluster.Client.CoreV1().Namespaces().List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -116,13 +117,14 @@ func (w *site) ended() error {
 	}
 	for _, n := range list.Items {
 		if n.DeletionTimestamp != nil {
-			err = errors.Join(err, fmt.Errorf("the namespace %s is there", n.Name))
+			err = errors.Join(err, fmt.Errorf("the namespace %s is terminating", n.Name))
 		}
 	}
 	return err
 }
 
-// endNamespaces empties and ends Namespaces that are deleted, as a controller does that the cluster lacks.
+// endNamespaces empties and finalizes terminating Namespaces. The cluster runs no namespace
+// controller that would.
 func (w *site) endNamespaces() {
 	all := w.Cluster.Client.CoreV1().Namespaces()
 	for w.t.Context().Err() == nil {

@@ -13,15 +13,14 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestRandomShards: agents are killed, stopped, paused, evicted and given another number of
-// shards, and the hub is killed, in random order. Objects always become what they should be,
-// none is made anew, and none is written by an agent of a shard that does not have its space,
-// or of a number of shards that another has followed.
+// TestRandomShards kills, stops, pauses and evicts agents, changes the number of shards, and kills
+// the hub, in random order. All objects become as desired, and none is created twice. Each write
+// comes from an agent whose shard contains the space, and never from one of a former number of shards.
 func TestRandomShards(t *testing.T) {
 	t.Parallel()
 	w := &team{site: newSite(t), agents: map[int]*env.Agent{}}
 	w.share(2)
-	w.settled()
+	w.converged()
 	for round := range seeds.Count(t, 2) {
 		for step := range 3 {
 			w.rand = seeds.Rand(t, uint64(3*round+step)) // later steps do not depend on what this one draws
@@ -29,7 +28,7 @@ func TestRandomShards(t *testing.T) {
 			w.made++
 			w.edit(fmt.Sprintf("%d-%d", round, w.made))
 		}
-		w.settled()
+		w.converged()
 	}
 	w.kept()
 	w.inOrder()
@@ -43,19 +42,21 @@ type team struct {
 	shards int
 	// history has each number of shards, in order.
 	history []int
-	told    []string
+	steps   []string
 }
 
-func (w *team) tell(format string, args ...any) {
-	w.told = append(w.told, fmt.Sprintf(format, args...))
+// log records a step for failure messages.
+func (w *team) log(format string, args ...any) {
+	w.steps = append(w.steps, fmt.Sprintf(format, args...))
 	w.t.Logf(format, args...)
 }
 
-// share has so many agents share the location, once all of the former have ended.
+// share divides the location into n shards, each with an agent, after the agents of the former shards
+// have ended.
 func (w *team) share(n int) {
 	w.t.Helper()
 	if w.shards > 0 {
-		w.settled()
+		w.converged()
 	}
 	for number := 1; number <= key.MaxShards; number++ {
 		if a := w.agents[number]; a != nil && a.Running() {
@@ -75,7 +76,7 @@ func (w *team) share(n int) {
 	}
 }
 
-// step does something to one of the agents, or to all.
+// step disturbs one agent, all agents or the hub.
 func (w *team) step() {
 	w.t.Helper()
 	w.wholeAgain()
@@ -83,40 +84,40 @@ func (w *team) step() {
 	a := w.agents[number]
 	switch w.rand.IntN(7) {
 	case 0:
-		w.tell("kill %d", number)
+		w.log("kill %d", number)
 		a.Kill()
 		a.Start()
 	case 1:
-		w.tell("stop %d", number)
+		w.log("stop %d", number)
 		a.Restart()
 	case 2:
 		long := time.Duration(w.rand.Int64N(int64(3 * wait)))
-		w.tell("pause %d until its Lease was not renewed for %s", number, long)
+		w.log("pause %d until its Lease was not renewed for %s", number, long)
 		a.Signal(syscall.SIGSTOP)
 		w.unrenewed(number, long)
 		a.Signal(syscall.SIGCONT)
 	case 3:
-		w.tell("evict %d", number)
+		w.log("evict %d", number)
 		w.evict(number)
 		w.outdated(a)
 	case 4:
-		w.tell("kill the hub")
+		w.log("kill the hub")
 		w.hub.Kill()
 		w.hub.Start()
 	default:
 		n := 2 + (w.shards-2+1+w.rand.IntN(2))%3 // another one of 2, 3 and 4
-		w.tell("%d shards instead of %d", n, w.shards)
+		w.log("%d shards instead of %d", n, w.shards)
 		w.share(n)
 	}
 }
 
-// settled waits until each object is as its space has it. An agent that ends by itself, since its
-// store can't be gone by, is started again, as by whatever runs agents.
-func (w *team) settled() {
+// converged waits until each object equals its source. It restarts an agent that exits because its
+// store is outdated, as a Deployment or a service manager does.
+func (w *team) converged() {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
 		w.wholeAgain()
-		return w.settling()
+		return w.differences()
 	})
 }
 
@@ -130,27 +131,27 @@ func (w *team) wholeAgain() {
 	}
 }
 
-// inOrder checks by the audit log that each object was only ever written by agents that have
-// its space, of one number of shards after the other.
+// inOrder checks in the audit log that each object was written only by agents whose shard contains
+// its space, and that no agent wrote after an agent of a later number of shards.
 func (w *team) inOrder() {
 	w.t.Helper()
 	for _, space := range w.spaces {
-		at := 0 // in the history
+		index := 0 // in the history
 		for _, e := range w.Cluster.AllRequests(w.t, env.Filter{UserAgent: "orrery-agent/", Writes: true, Resource: "configmaps", Namespace: string(space)}) {
 			if strings.Contains(e.RequestURI, "dryRun") || e.Response.Code >= 400 {
 				continue
 			}
-			_, of, _ := strings.Cut(e.UserAgent, "(shard ")
-			shard, err := key.ParseShard(strings.TrimSuffix(of, ")"))
+			_, text, _ := strings.Cut(e.UserAgent, "(shard ")
+			shard, err := key.ParseShard(strings.TrimSuffix(text, ")"))
 			if err != nil || !shard.Has(space) {
 				w.t.Errorf("%s of space %s was written by %s", e.RequestURI, space, e.UserAgent)
 				continue
 			}
-			for at < len(w.history) && w.history[at] != shard.Of() {
-				at++
+			for index < len(w.history) && w.history[index] != shard.Of() {
+				index++
 			}
-			if at == len(w.history) {
-				w.t.Fatalf("space %s was written as one of %d shards after others had followed: %v\n%s", space, shard.Of(), w.history, strings.Join(w.told, "\n"))
+			if index == len(w.history) {
+				w.t.Fatalf("the agent of one of %d shards wrote to space %s after the agents of a later number of shards: %v\n%s", shard.Of(), space, w.history, strings.Join(w.steps, "\n"))
 			}
 		}
 	}

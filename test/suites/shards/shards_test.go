@@ -16,57 +16,57 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// TestShards: the agent of a whole location is followed by two that share it, these by three
-// and these by one again, through kills, pauses and a hub that is away.
+// TestShards replaces the agent of a whole location by the agents of two shards, these by the agents
+// of three, and these by one agent again, with kills, pauses and a stopped hub in between.
 func TestShards(t *testing.T) {
 	t.Parallel()
-	// Shards of before count as connected until the hub misses their agents.
+	// Former shards count as connected until the hub misses their agents.
 	w := newSite(t, "--heartbeat", "5s", "--disconnected-after", "5s")
 	whole := w.agent("1/1", w.Cluster.AgentKubeconfig)
-	w.settled()
+	w.converged()
 
-	// A shard's agent waits until that of the whole has seen that there are shards.
+	// The agent of a shard waits until the agent of the whole location knows the shards.
 	w.sent(whole)
 	w.orrery("location", "shards", location, "2")
 	second := w.agent("2/2", w.Cluster.AgentKubeconfig)
 	w.halted(whole, "the location is shared by shards at this cluster")
-	w.says("OtherShards", "1/1")
+	w.hasCondition("OtherShards", "1/1")
 	whole.Stop()
 	first := w.again(whole, "1/2")
-	w.settled()
+	w.converged()
 	w.connected("1/2", "2/2")
 	manifest := w.orrery("location", "token", location, "--shard", "2", "--manifest", "--image", "i")
-	if said := env.KubectlIn(t, w.Cluster.Kubeconfig, manifest, "apply", "--dry-run=server", "-f", "-"); !strings.Contains(said, "deployment.apps/orrery-agent-2 created") {
-		t.Error(said)
+	if output := env.KubectlIn(t, w.Cluster.Kubeconfig, manifest, "apply", "--dry-run=server", "-f", "-"); !strings.Contains(output, "deployment.apps/orrery-agent-2 created") {
+		t.Error(output)
 	}
 
-	// What another shard has inside keeps a Namespace.
+	// An object of another shard keeps a Namespace.
 	w.kubectl(w.spaceOf(1), "delete", "namespace", shared, "--wait=false")
 	w.edit("2")
-	w.settled()
+	w.converged()
 	if _, err := w.Cluster.Client.CoreV1().Namespaces().Get(t.Context(), shared, metav1.GetOptions{}); err != nil {
 		t.Errorf("a Namespace in which another shard has an object: %v", err)
 	}
 
-	// Killed, the same shard goes on when its Lease has ended.
+	// After a kill, an agent of the same shard continues once the Lease has expired.
 	second.Kill()
 	w.edit("3")
 	second.Start()
-	w.settled()
+	w.converged()
 
-	// One that hangs for longer than its Lease lasts has lost it, and does nothing more once
-	// another has it. It goes on when that ends.
+	// An agent that hangs for longer than its Lease lasts has lost it, and does nothing while another
+	// agent holds it.
 	second.Signal(syscall.SIGSTOP)
 	other := w.agent("2/2", w.Cluster.Kubeconfig)
 	w.edit("4")
-	w.settled()
+	w.converged()
 	second.Signal(syscall.SIGCONT)
 	w.edit("5")
-	w.settled()
+	w.converged()
 	second.Kill()
 
-	// With the hub away, agents of another number of shards change nothing as long as those of
-	// the former hold their Leases.
+	// While the hub is stopped, agents of a new number of shards change nothing as long as agents of
+	// the former number hold their Leases.
 	w.sent(first)
 	w.sent(other)
 	w.orrery("location", "shards", location, "3")
@@ -80,15 +80,15 @@ func TestShards(t *testing.T) {
 	first = w.again(first, "1/3")
 	w.halted(first, "delete the Lease")
 	w.evict(1)
-	w.outdated(first) // somebody else may have had the shard
-	w.passedOn(2)     // to those of three, of which some act by now
+	w.outdated(first) // another agent may have held the shard
+	w.passedOn(2)     // to the agents of three shards, some of which are active now
 	other = w.again(other, "2/3")
 	w.outdated(other)
 	w.edit("6")
-	w.settled()
+	w.converged()
 	w.connected("1/3", "2/3", "3/3")
 
-	// One that still runs and is evicted stops before another has what it had.
+	// An evicted agent that still runs stops before another agent gets its spaces.
 	w.sent(first)
 	w.orrery("location", "shards", location, "1")
 	third.Stop()
@@ -102,19 +102,19 @@ func TestShards(t *testing.T) {
 		w.evict(number + 1)
 	}
 	w.edit("7")
-	w.settled()
+	w.converged()
 
 	w.kept()
 	w.witness()
 }
 
-// outdated waits until an agent has ended, since its store can't be gone by, and starts it
-// with a new one.
+// outdated waits until an agent has exited because its store is outdated, and starts it with a new
+// store.
 func (w *site) outdated(a *env.Agent) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
 		if a.Running() {
-			return errors.New("the agent goes on")
+			return errors.New("the agent continues")
 		}
 		return nil
 	})
@@ -132,48 +132,49 @@ func (w *site) sent(a *env.Agent) {
 	})
 }
 
-// halted waits until an agent says that it changes nothing, and why.
+// halted waits until an agent reports that it is halted, with a reason.
 func (w *site) halted(a *env.Agent, why string) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
-		if said := w.status(a).Halt; !strings.Contains(said, why) {
-			return fmt.Errorf("the agent is halted for %q, not for %q", said, why)
+		if reason := w.status(a).Halt; !strings.Contains(reason, why) {
+			return fmt.Errorf("the agent is halted for %q, not for %q", reason, why)
 		}
 		return nil
 	})
 }
 
-// says waits until the location's status says that an agent is for other shards.
-func (w *site) says(reason, shard string) {
+// hasCondition waits until the condition Connected of the location has a reason and names the shard
+// of the rejected agent.
+func (w *site) hasCondition(reason, shard string) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
-		said, err := env.TryKubectl(w.t, w.Root, "get", "location", location, "-o", `jsonpath={.status.conditions[?(@.type=="Connected")]}`)
+		output, err := env.TryKubectl(w.t, w.Root, "get", "location", location, "-o", `jsonpath={.status.conditions[?(@.type=="Connected")]}`)
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(said, reason) || !strings.Contains(said, "--shards "+shard) {
-			return errors.New(said)
+		if !strings.Contains(output, reason) || !strings.Contains(output, "--shards "+shard) {
+			return fmt.Errorf("the condition Connected is %s, want reason %s for --shards %s", output, reason, shard)
 		}
 		return nil
 	})
 }
 
-// connected waits until the location is connected by agents of exactly these shards.
+// connected waits until the location is connected, with agents of exactly these shards.
 func (w *site) connected(shards ...string) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
-		said, err := env.TryKubectl(w.t, w.Root, "get", "location", location, "-o",
+		output, err := env.TryKubectl(w.t, w.Root, "get", "location", location, "-o",
 			`jsonpath={.status.conditions[?(@.type=="Connected")].status} {range .status.agent.shards[?(@.connected==true)]}{.shard} {end}`)
 		if err != nil {
 			return err
 		}
-		if want := "True " + strings.Join(shards, " "); strings.TrimSpace(said) != want {
-			return fmt.Errorf("%q, want %q", said, want)
+		if want := "True " + strings.Join(shards, " "); strings.TrimSpace(output) != want {
+			return fmt.Errorf("the condition Connected and the connected shards are %q, want %q", output, want)
 		}
 		return nil
 	})
-	if said := w.orrery("location", "describe", location); len(shards) > 0 && !strings.Contains(said, "Shard "+shards[0]) {
-		w.t.Error(said)
+	if output := w.orrery("location", "describe", location); len(shards) > 0 && !strings.Contains(output, "Shard "+shards[0]) {
+		w.t.Error(output)
 	}
 }
 
@@ -186,7 +187,8 @@ func (w *site) evict(number int) {
 	}
 }
 
-// passedOn waits until the Lease of a shard names no store, since what its last holder knew has others now.
+// passedOn waits until the Lease of a shard names no store, since other agents now have the spaces of
+// its last holder.
 func (w *site) passedOn(number int) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
@@ -198,7 +200,7 @@ func (w *site) passedOn(number int) {
 	})
 }
 
-// unrenewed waits until the Lease of a shard was not renewed for so long, or is not there.
+// unrenewed waits until the Lease of a shard has not been renewed for a time, or does not exist.
 func (w *site) unrenewed(number int, long time.Duration) {
 	w.t.Helper()
 	env.Eventually(w.t, soon, func() error {
@@ -215,7 +217,7 @@ func (w *site) unrenewed(number int, long time.Duration) {
 	})
 }
 
-// nameOfLease is what the Lease of a shard is called.
+// nameOfLease returns the name of the Lease of a shard.
 func (w *site) nameOfLease(number int) string {
 	w.t.Helper()
 	uid, err := w.LocationUID(location)
@@ -225,19 +227,19 @@ func (w *site) nameOfLease(number int) string {
 	return fmt.Sprintf("orrery-%s.%s-%d", location, uid[:8], number)
 }
 
-// kept checks that nothing has been made anew.
+// kept checks that no object has been deleted and created again.
 func (w *site) kept() {
 	w.t.Helper()
 	for space, uid := range w.uids {
 		m, err := w.Cluster.Client.CoreV1().ConfigMaps(string(space)).Get(w.t.Context(), "m", metav1.GetOptions{})
 		if err != nil || m.UID != uid {
-			w.t.Errorf("the object of %s was made anew: %v %v", space, m.UID, err)
+			w.t.Errorf("the object of space %s was created again: %v %v", space, m.UID, err)
 		}
 	}
 }
 
-// witness reads in the cluster's audit log which agent has written what: of each space exactly
-// those that have come to have it, one after the other.
+// witness checks in the audit log of the cluster that the objects of each space were written by the
+// agents to which the space was assigned, one after the other.
 func (w *site) witness() {
 	w.t.Helper()
 	for _, space := range w.spaces {
@@ -246,22 +248,22 @@ func (w *site) witness() {
 			if strings.Contains(e.RequestURI, "dryRun") || e.Response.Code >= 400 {
 				continue
 			}
-			_, of, sharded := strings.Cut(e.UserAgent, "(shard ")
-			of = strings.TrimSuffix(of, ")")
+			_, text, sharded := strings.Cut(e.UserAgent, "(shard ")
+			text = strings.TrimSuffix(text, ")")
 			if !sharded {
-				of = "1/1"
+				text = "1/1"
 			}
-			shard, err := key.ParseShard(of)
+			shard, err := key.ParseShard(text)
 			if err != nil || !shard.Has(space) {
-				w.t.Errorf("%s of space %s was written by the agent of shard %s", e.RequestURI, space, of)
+				w.t.Errorf("%s of space %s was written by the agent of shard %s", e.RequestURI, space, text)
 			}
-			if by := of + " " + e.User.Username; len(seen) == 0 || seen[len(seen)-1] != by {
-				seen = append(seen, by)
+			if author := text + " " + e.User.Username; len(seen) == 0 || seen[len(seen)-1] != author {
+				seen = append(seen, author)
 			}
 		}
 		sorted := slices.Clone(seen)
 		slices.Sort(sorted)
-		twice := len(slices.Compact(sorted)) != len(seen)-1 // the whole has it first and last
+		twice := len(slices.Compact(sorted)) != len(seen)-1 // the agent of the whole location is first and last
 		if twice || len(seen) < 3 || seen[0] != seen[len(seen)-1] {
 			w.t.Errorf("space %s was written by %v, in this order", space, seen)
 		}

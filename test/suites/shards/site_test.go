@@ -18,12 +18,12 @@ import (
 
 const (
 	location = "paris"
-	// leases is the namespace of Leases, and shared one that objects of two shards are in.
+	// leases is the namespace of Leases; shared is a namespace with objects of two shards.
 	leases, shared = "orrery-system", "shared"
 	soon           = env.Soon
 )
 
-// site is a location that agents share, with a space for each of which it has an object.
+// site is a location that several agents share, and spaces that each assign an object to it.
 type site struct {
 	*world.World
 	t       *testing.T
@@ -35,16 +35,17 @@ type site struct {
 	made    int
 }
 
-// newSite is a location with spaces in each shard of two and of three, at a hub with further flags.
+// newSite starts a hub with additional flags, a location, and spaces in each shard of two and of
+// three.
 func newSite(t *testing.T, hubArgs ...string) *site {
 	hub := env.StartHub(t, hubArgs...)
 	w := &site{World: world.ForHub(t, hub), t: t, hub: hub, Cluster: env.StartCluster(t, location, env.APIOnly()), uids: map[key.Space]types.UID{}, value: "1"}
 	w.orrery("location", "add", location, "--label", "site="+location)
-	have := map[[2]int]bool{} // one space for each way from a shard of two to one of three
+	have := map[[2]int]bool{} // one space for each pair of a shard of two and a shard of three
 	for i := range 100 {
 		space := key.Space(fmt.Sprintf("team-%d", i))
-		if of := [2]int{key.ShardOf(space, 2), key.ShardOf(space, 3)}; !have[of] {
-			have[of] = true
+		if shards := [2]int{key.ShardOf(space, 2), key.ShardOf(space, 3)}; !have[shards] {
+			have[shards] = true
 			w.addSpace(space)
 		}
 	}
@@ -61,7 +62,7 @@ func (w *site) addSpace(space key.Space) {
 	w.apply(space, object("Namespace", "", string(space), "")+object("ConfigMap", string(space), "m", w.value)+placement("own", string(space)))
 }
 
-// placement places all ConfigMaps of a space, and one Namespace.
+// placement returns a Placement of all ConfigMaps of a space and one Namespace.
 func placement(name, namespace string) string {
 	return fmt.Sprintf(`---
 apiVersion: orrery.dev/v1alpha1
@@ -73,25 +74,25 @@ spec:
 `, name, location, namespace)
 }
 
-// twoShards has the location in two shards, each with an agent, and returns a space of each.
+// twoShards divides the location into two shards, each with an agent, and returns a space of each.
 func (w *site) twoShards() (first, second key.Space) {
 	w.t.Helper()
 	w.orrery("location", "shards", location, "2")
 	for _, shard := range []string{"1/2", "2/2"} {
 		w.agent(shard, w.Cluster.AgentKubeconfig)
 	}
-	w.settled()
+	w.converged()
 	return w.spaceOf(1), w.spaceOf(2)
 }
 
-// spaceOf is a space that falls to a shard of two.
+// spaceOf returns a space that belongs to the shard with this number, of two.
 func (w *site) spaceOf(number int) key.Space {
 	for _, space := range w.spaces {
 		if key.ShardOf(space, 2) == number {
 			return space
 		}
 	}
-	w.t.Fatalf("no space falls to shard %d", number)
+	w.t.Fatalf("no space belongs to shard %d", number)
 	return ""
 }
 
@@ -129,16 +130,16 @@ func (w *site) orrery(args ...string) string {
 // agent starts an agent of a shard with an empty data directory.
 func (w *site) agent(shard, kubeconfig string) *env.Agent {
 	w.t.Helper()
-	of, err := key.ParseShard(shard)
+	parsed, err := key.ParseShard(shard)
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	token := w.orrery("location", "token", location, "--token-only", "--shard", fmt.Sprint(of.Number()))
+	token := w.orrery("location", "token", location, "--token-only", "--shard", fmt.Sprint(parsed.Number()))
 	w.made++
-	return env.StartAgent(w.t, fmt.Sprintf("%d-of-%d-%d", of.Number(), of.Of(), w.made), token, kubeconfig, "--shards", shard, "--lease-duration", wait.String())
+	return env.StartAgent(w.t, fmt.Sprintf("%d-of-%d-%d", parsed.Number(), parsed.Of(), w.made), token, kubeconfig, "--shards", shard, "--lease-duration", wait.String())
 }
 
-// again starts an agent that has ended as that of another shard.
+// again starts an agent that has exited as the agent of another shard.
 func (w *site) again(a *env.Agent, shard string) *env.Agent {
 	w.t.Helper()
 	a.Start("--shards", shard, "--lease-duration", wait.String())
@@ -154,14 +155,14 @@ func (w *site) edit(value string) {
 	}
 }
 
-// settled waits until each object is as its space has it.
-func (w *site) settled() {
+// converged waits until each object equals its source.
+func (w *site) converged() {
 	w.t.Helper()
-	env.Eventually(w.t, soon, w.settling)
+	env.Eventually(w.t, soon, w.differences)
 }
 
-// settling says what is not yet as its space has it.
-func (w *site) settling() error {
+// differences returns an error if an object differs from its source.
+func (w *site) differences() error {
 	for _, space := range w.spaces {
 		m, err := w.Cluster.Client.CoreV1().ConfigMaps(string(space)).Get(w.t.Context(), "m", metav1.GetOptions{})
 		if err != nil {
@@ -177,7 +178,7 @@ func (w *site) settling() error {
 	return nil
 }
 
-// status is what an agent says of itself.
+// status returns the status that an agent has written.
 func (w *site) status(a *env.Agent) (s agent.Status) {
 	w.t.Helper()
 	b, err := os.ReadFile(filepath.Join(a.Dir, "status.json"))
