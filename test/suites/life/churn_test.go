@@ -62,7 +62,7 @@ func comeAndGo(t *testing.T, h *hub, round int) {
 		return h.must(ctx, http.StatusOK, http.MethodDelete, fmt.Sprintf("%s/s-%d-%d", spaces, round, i), "", "")
 	})
 	env.Eventually(t, soon, func() error {
-		if n := len(h.get(spaces).at("items").Array()); n > 0 {
+		if n := len(h.get(spaces).field("items").Array()); n > 0 {
 			return fmt.Errorf("%d spaces are left", n)
 		}
 		return nil
@@ -124,21 +124,20 @@ type measure struct {
 	rss        int64
 }
 
-// measured is the least of some looks at a hub that has nothing to do, so that
-// what is on its way out does not count. Of the numbers of goroutines it is the median:
-// one that gathers metrics may not have begun when they are counted. There is one
-// connection, of HTTP/1.1: over one of HTTP/2 the next look often finds what served the one
-// before.
+// measured returns the minimum of several measurements of an idle hub, so that memory which is about
+// to be freed does not count. The number of goroutines is the median, since a goroutine that gathers
+// metrics may not have started when they are counted. All requests use one connection of HTTP/1.1:
+// with HTTP/2, a measurement often counts a goroutine of the request before.
 func (h *hub) measured() measure {
 	h.t.Helper()
 	h.idle()
-	look := newAPI(h.t, h.PathConfig(""), false, nil)
-	defer look.idle()
+	client := newAPI(h.t, h.PathConfig(""), false, nil)
+	defer client.idle()
 	const enough = 10
 	var all []measure
 	var goroutines []int
 	for last := -1.0; len(all) < enough; {
-		values, series := parseMetrics(look.get("/metrics").is(h.t, http.StatusOK, "read the metrics").raw)
+		values, series := parseMetrics(client.get("/metrics").is(h.t, http.StatusOK, "read the metrics").raw)
 		if n := values["go_gc_duration_seconds_count"]; n != last {
 			last = n
 			live := values["go_memstats_next_gc_bytes"] * 100 / (100 + collectOften)

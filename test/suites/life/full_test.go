@@ -35,7 +35,7 @@ func TestFullExternalLog(t *testing.T) {
 		t.Fatalf("read of a full hub: %s", got)
 	}
 	refused := s.post(configMaps, configMap("more", ""))
-	if refused.code != http.StatusInsufficientStorage || refused.at("reason").String() != "LogFull" {
+	if refused.code != http.StatusInsufficientStorage || refused.field("reason").String() != "LogFull" {
 		t.Errorf("create in a full hub: %s", refused)
 	}
 	s.delete(configMaps+"/large-0").is(t, http.StatusOK, "delete in a full hub")
@@ -52,7 +52,7 @@ func TestFullExternalLog(t *testing.T) {
 		if _, err := h.etcd.Defragment(t.Context(), h.etcd.Endpoints()[0]); err != nil {
 			return err
 		}
-		got, err := h.ask(t.Context(), http.MethodGet, "/readyz", "", "")
+		got, err := h.request(t.Context(), http.MethodGet, "/readyz", "", "")
 		if err == nil && string(got.raw) != "ok" {
 			err = fmt.Errorf("readyz: %s", got)
 		}
@@ -87,7 +87,8 @@ func (h *hub) fillBeside() {
 	h.t.Fatal("etcd never gets full")
 }
 
-// isFull waits until the hub says where users and operators look that its log is full.
+// isFull waits until the readiness check, the metrics and the statuses of spaces report that the log
+// is full.
 func (h *hub) isFull() {
 	h.t.Helper()
 	env.Eventually(h.t, soon, func() error {
@@ -96,7 +97,7 @@ func (h *hub) isFull() {
 		for path, want := range map[string]string{
 			"/readyz": "out of space", "/metrics": "\norrery_log_full 1\n", spaces + "/s": `"reason":"LogFull"`,
 		} {
-			got, err := h.ask(ctx, http.MethodGet, path, "", "")
+			got, err := h.request(ctx, http.MethodGet, path, "", "")
 			if err != nil {
 				return err
 			}

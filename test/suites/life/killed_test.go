@@ -56,7 +56,7 @@ func TestKilledAfterAnswers(t *testing.T) {
 func createUntilKilled(s *api, name string, answered func(name string, raw []byte)) {
 	for i := 0; ; i++ {
 		name := fmt.Sprintf("%s-%d", name, i)
-		got, err := s.ask(s.t.Context(), http.MethodPost, configMaps, asJSON, killed(name))
+		got, err := s.request(s.t.Context(), http.MethodPost, configMaps, asJSON, killed(name))
 		if err != nil {
 			return
 		}
@@ -68,7 +68,7 @@ func createUntilKilled(s *api, name string, answered func(name string, raw []byt
 	}
 }
 
-// killed is an object whose name says what it has, and how much.
+// killed returns an object whose name determines its content and size.
 func killed(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q},"data":{"k":%q}}`, name, killedText(name))
 }
@@ -78,38 +78,39 @@ func killedText(name string) string {
 	return strings.Repeat(name+" ", 1+len(i)*int(i[len(i)-1]-'0')*100)
 }
 
-// unversioned is an object with its revision in front, which has another place in reads than in answers.
+// unversioned returns an object with its resource version in front: reads and responses to writes
+// have it at different positions.
 func unversioned(raw []byte) string {
 	version := fmt.Sprintf(`"resourceVersion":%s,`, gjson.GetBytes(raw, "metadata.resourceVersion").Raw)
 	return version + strings.TrimSpace(strings.Replace(string(raw), version, "", 1))
 }
 
-// whole checks what is there of a round.
+// whole checks that the space has exactly the acknowledged objects of a round, complete.
 func whole(t *testing.T, s *api, round int, answered []map[string][]byte) {
 	t.Helper()
 	there := map[string]gjson.Result{}
-	for _, o := range s.get(configMaps).at("items").Array() {
+	for _, o := range s.get(configMaps).field("items").Array() {
 		if name := o.Get("metadata.name").String(); strings.HasPrefix(name, fmt.Sprintf("c-%d-", round)) {
 			there[name] = o
 		}
 	}
 	n := 0
 	for _, all := range answered {
-		for name, was := range all {
+		for name, old := range all {
 			n++
 			if !there[name].Exists() {
-				t.Errorf("round %d: %s was created, and is gone", round, name)
+				t.Errorf("round %d: %s was acknowledged, and does not exist", round, name)
 				continue
 			}
-			if is := s.get(configMaps + "/" + name); is.code != http.StatusOK || unversioned(is.raw) != unversioned(was) {
-				t.Errorf("round %d: %s\n got %s\nwant %s", round, name, is, was)
+			if is := s.get(configMaps + "/" + name); is.code != http.StatusOK || unversioned(is.raw) != unversioned(old) {
+				t.Errorf("round %d: %s\n got %s\nwant %s", round, name, is, old)
 			}
 		}
 	}
 	for name, o := range there {
 		if o.Get("data.k").String() != killedText(name) || o.Get("metadata.uid").String() == "" {
-			t.Errorf("round %d: %s is there as %.500s", round, name, o.Raw)
+			t.Errorf("round %d: %s exists with the content %.500s", round, name, o.Raw)
 		}
 	}
-	t.Logf("round %d: %d were answered, %d are there", round, n, len(there))
+	t.Logf("round %d: %d creations were acknowledged, %d objects exist", round, n, len(there))
 }

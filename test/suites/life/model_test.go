@@ -23,14 +23,13 @@ type kept struct {
 // state has the objects of a space by path, such as configmaps/n/a.
 type state map[string]kept
 
-// model is a space as it must be, and what it was before.
+// model is the expected content of a space, with its history.
 type model struct {
 	name string
-	// number says how the space's own kind is defined: what is a number here is
-	// a text there.
+	// number reports whether the CRD of the space defines its field as a number, or as a string.
 	number bool
 	now    state
-	// past has the states that writes led to, by the log's revision.
+	// past has the state after each write, by revision of the log.
 	past []past
 	// tokens are continue tokens of its lists.
 	tokens []string
@@ -41,8 +40,8 @@ type past struct {
 	state
 }
 
-// at is the state at a revision; ok is false before the first.
-func (m *model) at(rev int64) (s state, ok bool) {
+// stateAt returns the state at a revision; ok is false before the first one.
+func (m *model) stateAt(rev int64) (s state, ok bool) {
 	for _, p := range slices.Backward(m.past) {
 		if p.rev <= rev {
 			return p.state, true
@@ -51,13 +50,13 @@ func (m *model) at(rev int64) (s state, ok bool) {
 	return nil, false
 }
 
-// wrote notes what a write led to.
+// wrote records the state after a write.
 func (m *model) wrote(rev int64) { m.past = append(m.past, past{rev, maps.Clone(m.now)}) }
 
-// violation ends a life: it says which rule was broken.
+// violation is the panic value that ends a life; it names the violated rule.
 type violation string
 
-// life is some spaces, their models and the dice.
+// life is some spaces, their models and the random generator of requests.
 type life struct {
 	ctx    context.Context
 	hub    *hub
@@ -65,28 +64,28 @@ type life struct {
 	seed   uint64
 	spaces []*model
 	log    []string
-	// told is a UID of another space that the request itself contains.
-	told string
+	// allowedUID is a UID of another space that the response may contain, since the request does.
+	allowedUID string
 }
 
 func (l *life) wrong(format string, args ...any) { panic(violation(fmt.Sprintf(format, args...))) }
 
-// history is what happened last.
+// history returns the last requests.
 func (l *life) history() string {
 	const shown = 12
 	return strings.Join(l.log[max(0, len(l.log)-shown):], "\n")
 }
 
-// mark is in every object of a space and in those of no other.
+// mark returns a text that every object of a space contains, and no object of another space.
 func (l *life) mark(m *model) string { return fmt.Sprintf("in-%s-end", m.name) }
 
-// send sends a request to a space, or to the hub if there is none, and looks for
-// what is of other spaces in the answer.
+// send sends a request to a space, or to the hub if m is nil, and checks that the response contains
+// nothing of other spaces.
 func (l *life) send(m *model, method, path, content, body string) answer {
 	if m != nil {
 		path = "/spaces/" + m.name + path
 	}
-	got, err := l.hub.ask(l.ctx, method, path, content, body)
+	got, err := l.hub.request(l.ctx, method, path, content, body)
 	if err != nil {
 		l.wrong("%s %s: %v", method, path, err)
 	}
@@ -97,7 +96,7 @@ func (l *life) send(m *model, method, path, content, body string) answer {
 		}
 		text := string(got.raw)
 		for _, k := range other.now {
-			if k.uid != l.told && strings.Contains(text, k.uid) {
+			if k.uid != l.allowedUID && strings.Contains(text, k.uid) {
 				l.wrong("%s %s answers the UID %s of %s: %s", method, path, k.uid, other.name, got)
 			}
 		}
@@ -137,7 +136,7 @@ func (l *life) defaultSize(m *model) int { return 1000 + len(m.name) + slices.In
 
 // revision is that of the log.
 func (l *life) revision(m *model) int64 {
-	return l.expect(l.send(m, http.MethodGet, "/api/v1/namespaces?limit=1", "", ""), http.StatusOK).at("metadata.resourceVersion").Int()
+	return l.expect(l.send(m, http.MethodGet, "/api/v1/namespaces?limit=1", "", ""), http.StatusOK).field("metadata.resourceVersion").Int()
 }
 
 func (l *life) pick(from ...string) string { return from[l.rng.IntN(len(from))] }
@@ -180,7 +179,7 @@ func (o object) body(value, label, metadata string) string {
 // keep remembers an object as it came back from a write.
 func (l *life) keep(m *model, o object, got answer) {
 	m.now[o.path()] = l.read(m, gjson.ParseBytes(got.raw))
-	m.wrote(got.at("metadata.resourceVersion").Int())
+	m.wrote(got.field("metadata.resourceVersion").Int())
 }
 
 // read is an object as it is shown.
@@ -213,7 +212,7 @@ func (s state) within(resource, namespace string, chosen func(path string, k kep
 // listed are the objects of a list.
 func (l *life) listed(m *model, resource string, got answer) state {
 	out := state{}
-	for _, item := range got.at("items").Array() {
+	for _, item := range got.field("items").Array() {
 		if resource == "widgets" && !strings.Contains(item.Raw, `"kind"`) {
 			l.wrong("a widget without a kind: %s", item)
 		}
@@ -253,23 +252,23 @@ func (l *life) check() {
 	}
 }
 
-// everywhere compares what all spaces show together with their models.
+// everywhere compares the list across all spaces with their models.
 func (l *life) everywhere() {
 	got := l.expect(l.send(nil, http.MethodGet, "/spaces/*/api/v1/configmaps?labelSelector="+url.QueryEscape("l"), "", ""), http.StatusOK)
-	of := map[string]int{}
-	for _, item := range got.at("items").Array() {
+	counts := map[string]int{}
+	for _, item := range got.field("items").Array() {
 		space := item.Get(`metadata.annotations.orrery\.dev/space`).String()
-		of[space]++
+		counts[space]++
 		for _, m := range l.spaces {
 			path := "configmaps/" + item.Get("metadata.namespace").String() + "/" + item.Get("metadata.name").String()
 			if m.name == space && m.now[path].uid != item.Get("metadata.uid").String() {
-				l.wrong("all spaces together show in %s what is not there: %s", space, item)
+				l.wrong("the list across all spaces has an object in %s that does not exist: %s", space, item)
 			}
 		}
 	}
 	for _, m := range l.spaces {
-		if want := len(m.now.within("configmaps", "", nil)); of[m.name] != want {
-			l.wrong("all spaces together show %d ConfigMaps of %s, the model %d", of[m.name], m.name, want)
+		if want := len(m.now.within("configmaps", "", nil)); counts[m.name] != want {
+			l.wrong("the list across all spaces has %d ConfigMaps of %s, the model has %d", counts[m.name], m.name, want)
 		}
 	}
 }

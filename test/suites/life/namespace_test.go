@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// TestNamespaceEndsAsInKubernetes deletes a namespace whose content has finalizers, in a
-// space and in a real cluster: both report the same.
+// TestNamespaceEndsAsInKubernetes deletes a namespace whose objects have finalizers, in a space and
+// in a real cluster. Both give the same responses.
 func TestNamespaceEndsAsInKubernetes(t *testing.T) {
 	t.Parallel()
 	h := hubAt(t, env.StartHub(t, "--unsafe-no-fsync"))
@@ -27,15 +27,15 @@ func TestNamespaceEndsAsInKubernetes(t *testing.T) {
 	for i := range max(len(want), len(got)) {
 		switch {
 		case i >= len(want) || i >= len(got):
-			t.Fatalf("the space says %d things, the cluster %d", len(got), len(want))
+			t.Fatalf("the space gives %d responses, the cluster %d", len(got), len(want))
 		case want[i] != got[i]:
-			t.Errorf("the space says\n%s\nthe cluster\n%s", got[i], want[i])
+			t.Errorf("response of the space:\n%s\nof the cluster:\n%s", got[i], want[i])
 		}
 	}
-	// What holds it lets go.
-	space.patch("/api/v1/namespaces/ends/configmaps/held", `{"metadata":{"finalizers":null}}`).is(t, http.StatusOK, "let go")
-	space.patch("/apis/example.org/v1beta1/namespaces/ends/gadgets/held", `{"metadata":{"finalizers":[]}}`).is(t, http.StatusOK, "let go")
-	space.patch("/api/v1/namespaces/kept", `{"metadata":{"finalizers":null}}`).is(t, http.StatusOK, "let go")
+	// The finalizers are removed.
+	space.patch("/api/v1/namespaces/ends/configmaps/held", `{"metadata":{"finalizers":null}}`).is(t, http.StatusOK, "remove the finalizers")
+	space.patch("/apis/example.org/v1beta1/namespaces/ends/gadgets/held", `{"metadata":{"finalizers":[]}}`).is(t, http.StatusOK, "remove the finalizers")
+	space.patch("/api/v1/namespaces/kept", `{"metadata":{"finalizers":null}}`).is(t, http.StatusOK, "remove the finalizers")
 	for _, name := range []string{"ends", "kept"} {
 		eventuallyGone(t, space, "/api/v1/namespaces/"+name)
 	}
@@ -56,11 +56,11 @@ const (
 	heldBy = `,"finalizers":["example.com/b","example.com/a"]`
 )
 
-// endOfNamespaces deletes namespaces with content and returns what it was told.
-func endOfNamespaces(t *testing.T, a *api) (told []string) {
+// endOfNamespaces deletes namespaces with objects, and returns the responses.
+func endOfNamespaces(t *testing.T, a *api) (responses []string) {
 	t.Helper()
-	tell := func(what string, got answer) {
-		told = append(told, fmt.Sprintf("%s: %d %s", what, got.code, sorted(t, got.raw)))
+	add := func(what string, got answer) {
+		responses = append(responses, fmt.Sprintf("%s: %d %s", what, got.code, sorted(t, got.raw)))
 	}
 	a.post(crds, gadgetCRD).is(t, http.StatusCreated, "define gadgets")
 	const namespaces, inEnds = "/api/v1/namespaces", "/api/v1/namespaces/ends/configmaps"
@@ -69,36 +69,36 @@ func endOfNamespaces(t *testing.T, a *api) (told []string) {
 	a.post("/api/v1/namespaces/kept/configmaps", configMap("plain", "")).is(t, http.StatusCreated, "create")
 	a.post(inEnds, configMap("plain", "")).is(t, http.StatusCreated, "create")
 	a.post(inEnds, configMap("held", held)).is(t, http.StatusCreated, "create")
-	env.Eventually(t, soon, func() error { // a cluster takes its time
+	env.Eventually(t, soon, func() error { // a cluster serves a new resource after a while
 		if got := a.post("/apis/example.org/v1/namespaces/ends/gadgets", gadget("v1", "held", heldBy)); got.code != http.StatusCreated {
 			return errors.New(got.String())
 		}
 		return nil
 	})
-	tell("delete default", a.delete("/api/v1/namespaces/default"))
-	tell("delete what is not there", a.delete("/api/v1/namespaces/never"))
+	add("delete default", a.delete("/api/v1/namespaces/default"))
+	add("delete a missing namespace", a.delete("/api/v1/namespaces/never"))
 	all := a.delete("/api/v1/namespaces")
-	told = append(told, fmt.Sprintf("delete all: %d %s", all.code, all.at("reason")))
-	tell("create where there is no namespace", a.post("/api/v1/namespaces/never/configmaps", configMap("late", "")))
+	responses = append(responses, fmt.Sprintf("delete all: %d %s", all.code, all.field("reason")))
+	add("create where there is no namespace", a.post("/api/v1/namespaces/never/configmaps", configMap("late", "")))
 	for _, name := range []string{"ends", "kept"} {
 		got := a.delete("/api/v1/namespaces/"+name).is(t, http.StatusOK, "delete the namespace")
-		told = append(told, "phase of "+name+": "+got.at("status.phase").String())
+		responses = append(responses, "phase of "+name+": "+got.field("status.phase").String())
 	}
-	tell("create", a.post(inEnds, configMap("late", "")))
-	tell("create with a name to be made", a.post(inEnds, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"late-"}}`))
-	tell("dry run", a.post(inEnds+"?dryRun=All", configMap("late", "")))
-	tell("apply", a.do(http.MethodPatch, inEnds+"/late?fieldManager=test", asApply, configMap("late", "")))
-	tell("create a custom resource", a.post("/apis/example.org/v1beta1/namespaces/ends/gadgets", gadget("v1beta1", "late", "")))
-	a.patch(inEnds+"/held", `{"data":{"k":"changed"}}`).is(t, http.StatusOK, "change what is there")
+	add("create", a.post(inEnds, configMap("late", "")))
+	add("create with a name to be made", a.post(inEnds, `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"generateName":"late-"}}`))
+	add("dry run", a.post(inEnds+"?dryRun=All", configMap("late", "")))
+	add("apply", a.do(http.MethodPatch, inEnds+"/late?fieldManager=test", asApply, configMap("late", "")))
+	add("create a custom resource", a.post("/apis/example.org/v1beta1/namespaces/ends/gadgets", gadget("v1beta1", "late", "")))
+	a.patch(inEnds+"/held", `{"data":{"k":"changed"}}`).is(t, http.StatusOK, "change an existing object")
 
 	const remain = "Some resources are remaining: configmaps. has 1 resource instances, gadgets.example.org has 1 resource instances"
-	told = append(told,
+	responses = append(responses,
 		conditionsOf(t, a, "ends", remain),
 		conditionsOf(t, a, "kept", "All content successfully removed"))
-	return told
+	return responses
 }
 
-// sorted is a JSON text with its fields in order, without what says who and when.
+// sorted returns a JSON text with its fields in order.
 func sorted(t *testing.T, raw []byte) string {
 	t.Helper()
 	var v any
@@ -112,15 +112,15 @@ func sorted(t *testing.T, raw []byte) string {
 	return string(text)
 }
 
-// conditionsOf are the conditions of a namespace once it says what remains.
+// conditionsOf returns the conditions of a namespace, once they list the remaining resources.
 func conditionsOf(t *testing.T, a *api, name, remaining string) string {
 	t.Helper()
 	var conditions gjson.Result
 	env.Eventually(t, soon, func() error {
 		got := a.get("/api/v1/namespaces/" + name)
-		conditions = got.at("status.conditions")
+		conditions = got.field("status.conditions")
 		if m := conditions.Get(`#(type=="NamespaceContentRemaining").message`).String(); m != remaining {
-			return fmt.Errorf("namespace %s says %q: %s", name, m, got)
+			return fmt.Errorf("the condition NamespaceContentRemaining of namespace %s is %q: %s", name, m, got)
 		}
 		return nil
 	})

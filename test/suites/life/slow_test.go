@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	// window is how many revisions the hub of the test remembers.
+	// window is the number of revisions that the hub of the test keeps in memory.
 	window = 200
-	// written are the changes in one go, each of about pieceBytes: more than fits
-	// into the network's buffers and the window together.
+	// written is the number of changes in a series, each of about pieceBytes: more than the buffers
+	// of the network and the window hold together.
 	written    = 400
 	pieceBytes = 40 << 10
-	// slowOnes never read.
+	// slowOnes is the number of clients that never read.
 	slowOnes = 20
 )
 
-// TestSlowWatchersAreCut has clients open watches that they do not read, beside others
-// that read: writers and readers notice nothing, the hub keeps nothing for the slow
-// watches beyond its window, and they are told so.
+// TestSlowWatchersAreCut opens watches that some clients never read, and others that clients do
+// read. The slow watches do not delay writers and other watches. The hub keeps nothing for them
+// beyond its window, and ends them with an error.
 func TestSlowWatchersAreCut(t *testing.T) {
 	t.Parallel()
 	h := startHub(t, "--window-revisions", fmt.Sprint(window))
@@ -37,7 +37,7 @@ func TestSlowWatchersAreCut(t *testing.T) {
 	s.post(configMaps, configMap("c", "")).is(t, http.StatusCreated, "create")
 	took := writeMany(t, s, "alone") // and the window is full now
 	before := h.Usage().RSSAnon
-	revision := s.get(configMaps).at("metadata.resourceVersion").String()
+	revision := s.get(configMaps).field("metadata.resourceVersion").String()
 	path := configMaps + "?watch=true&resourceVersion=" + revision
 
 	small := func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -93,9 +93,9 @@ func TestSlowWatchersAreCut(t *testing.T) {
 		}
 		expired(t, s, last)
 	}
-	// Who starts over goes on with what is now.
+	// A client that lists again continues with the present state.
 	list := s.get(configMaps)
-	again := s.watch(configMaps + "?watch=true&resourceVersion=" + list.at("metadata.resourceVersion").String())
+	again := s.watch(configMaps + "?watch=true&resourceVersion=" + list.field("metadata.resourceVersion").String())
 	s.patch(configMaps+"/c", `{"data":{"k":"again"}}`).is(t, http.StatusOK, "change")
 	if got := again.values(1); len(got) != 1 || got[0] != "again" {
 		t.Errorf("started over, the watch saw %q", got)
@@ -168,8 +168,8 @@ func (w *watching) values(n int) []string {
 	return all
 }
 
-// readRest reads what is left of a watch: the values, the last one's revision, and
-// how it ended.
+// readRest reads a watch to its end. It returns the values, the resource version of the last one,
+// and the error that ended the watch.
 func readRest(body io.Reader) (all []string, revision string, err error) {
 	in := bufio.NewReader(body)
 	for {

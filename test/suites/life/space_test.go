@@ -85,8 +85,8 @@ func TestDeletedSpaceIsGone(t *testing.T) {
 	fill(t, a, 20)
 
 	list := a.get(configMaps + "?limit=1")
-	revision := list.at("metadata.resourceVersion").String()
-	verbs := everyVerb(list.at("metadata.continue").String(), revision)
+	revision := list.field("metadata.resourceVersion").String()
+	verbs := everyVerb(list.field("metadata.continue").String(), revision)
 	for _, v := range verbs {
 		if v.write || v.endless {
 			continue
@@ -105,7 +105,7 @@ func TestDeletedSpaceIsGone(t *testing.T) {
 			v.path += "?watch=true"
 		}
 		got := a.do(v.method, v.path, v.content, v.body)
-		if got.code != http.StatusNotFound || got.at("reason").String() != string(metav1.StatusReasonNotFound) || got.at("message").String() != `spaces.orrery.dev "a" not found` {
+		if got.code != http.StatusNotFound || got.field("reason").String() != string(metav1.StatusReasonNotFound) || got.field("message").String() != `spaces.orrery.dev "a" not found` {
 			t.Errorf("%s %s after the deletion: %s", v.method, v.path, got)
 		}
 	}
@@ -155,7 +155,7 @@ func TestSpaceIsMadeAgain(t *testing.T) {
 				t.Errorf("%s has the UID of the old one", name)
 			}
 		}
-		if uid := h.get(spaces + "/a").at("metadata.uid").String(); uid != created {
+		if uid := h.get(spaces + "/a").field("metadata.uid").String(); uid != created {
 			t.Errorf("the new space %s is %s now", created, uid)
 		}
 		h.delete(spaces+"/a").is(t, http.StatusOK, "delete the space again")
@@ -176,7 +176,7 @@ func (h *hub) again(name string) (uid string) {
 		got := h.post(spaces, spaceNamed(name))
 		switch got.code {
 		case http.StatusCreated:
-			uid = got.at("metadata.uid").String()
+			uid = got.field("metadata.uid").String()
 			return nil
 		case http.StatusConflict:
 			return errors.New(got.String())
@@ -187,10 +187,10 @@ func (h *hub) again(name string) (uid string) {
 	return uid
 }
 
-// verb is one way to ask for something in a space.
+// verb is a kind of request to a space.
 type verb struct {
 	method, path, content, body string
-	// write says that it changes something, endless that it is a watch if it succeeds.
+	// write: the request changes something. endless: it is a watch, if it succeeds.
 	write, endless bool
 }
 
@@ -239,7 +239,7 @@ func fill(t *testing.T, a *api, n int) {
 func uids(a *api) map[string]string {
 	a.t.Helper()
 	all := map[string]string{}
-	for _, item := range a.get(configMaps).is(a.t, http.StatusOK, "list").at("items").Array() {
+	for _, item := range a.get(configMaps).is(a.t, http.StatusOK, "list").field("items").Array() {
 		all[item.Get("metadata.name").String()] = item.Get("metadata.uid").String()
 	}
 	return all

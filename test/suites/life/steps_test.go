@@ -61,7 +61,7 @@ func (l *life) create(m *model, o object, value, label string) {
 // update replaces an object: as it is, or only if it is as it is in another space,
 // which it never is.
 func (l *life) update(m *model, o object, value, label string) {
-	was, there := m.now[o.path()]
+	old, there := m.now[o.path()]
 	_, foreign := l.other(m, o)
 	switch {
 	case !there:
@@ -71,11 +71,11 @@ func (l *life) update(m *model, o object, value, label string) {
 		l.expect(l.send(m, http.MethodPut, o.url(), asJSON, o.body(value, label, `,"resourceVersion":"1"`)), http.StatusNotFound, http.StatusConflict)
 	case foreign.uid != "" && l.rng.IntN(2) == 0:
 		l.expect(l.send(m, http.MethodPut, o.url(), asJSON, o.body(value, label, fmt.Sprintf(`,"resourceVersion":%q`, foreign.rv))), http.StatusConflict)
-		l.told = foreign.uid // the refusal repeats it
-		l.expect(l.send(m, http.MethodPut, o.url(), asJSON, o.body(value, label, fmt.Sprintf(`,"resourceVersion":%q,"uid":%q`, was.rv, foreign.uid))), http.StatusConflict)
-		l.told = ""
+		l.allowedUID = foreign.uid // the refusal repeats it
+		l.expect(l.send(m, http.MethodPut, o.url(), asJSON, o.body(value, label, fmt.Sprintf(`,"resourceVersion":%q,"uid":%q`, old.rv, foreign.uid))), http.StatusConflict)
+		l.allowedUID = ""
 	default:
-		l.keep(m, o, l.expect(l.send(m, http.MethodPut, o.url(), asJSON, o.body(value, label, fmt.Sprintf(`,"resourceVersion":%q`, was.rv))), http.StatusOK))
+		l.keep(m, o, l.expect(l.send(m, http.MethodPut, o.url(), asJSON, o.body(value, label, fmt.Sprintf(`,"resourceVersion":%q`, old.rv))), http.StatusOK))
 	}
 }
 
@@ -113,9 +113,9 @@ func (l *life) remove(m *model, o object) {
 	_, there := m.now[o.path()]
 	_, foreign := l.other(m, o)
 	if foreign.uid != "" {
-		l.told = foreign.uid // the refusal repeats it
+		l.allowedUID = foreign.uid // the refusal repeats it
 		got := l.send(m, http.MethodDelete, o.url(), asJSON, fmt.Sprintf(`{"apiVersion":"v1","kind":"DeleteOptions","preconditions":{"uid":%q}}`, foreign.uid))
-		l.told = ""
+		l.allowedUID = ""
 		l.expect(got, http.StatusConflict, http.StatusNotFound)
 	}
 	got := l.send(m, http.MethodDelete, o.url(), "", "")
@@ -141,13 +141,13 @@ func (l *life) removeMany(m *model, o object, label string) {
 func (l *life) get(m *model, o object) {
 	version := l.pick("", "?resourceVersion=0")
 	got := l.send(m, http.MethodGet, o.url()+version, "", "")
-	was, there := m.now[o.path()]
+	old, there := m.now[o.path()]
 	if !there {
 		l.expect(got, http.StatusNotFound)
 		return
 	}
-	if now := l.read(m, gjson.ParseBytes(l.expect(got, http.StatusOK).raw)); now != was {
-		l.wrong("%s of space %s is %+v, the model has %+v", o.path(), m.name, now, was)
+	if now := l.read(m, gjson.ParseBytes(l.expect(got, http.StatusOK).raw)); now != old {
+		l.wrong("%s of space %s is %+v, the model has %+v", o.path(), m.name, now, old)
 	}
 }
 
@@ -168,7 +168,7 @@ func (l *life) lists(m *model, o object, label string) {
 	l.same(m, path, l.listed(m, o.resource, got), m.now.within(o.resource, namespace, chosen))
 }
 
-// listAsOf lists as of a revision at which this space, or another, was written.
+// listAsOf lists at an exact revision, at which this space or another one was written.
 func (l *life) listAsOf(m *model, o object) {
 	other, _ := l.other(m, o)
 	from := l.pick(m.name, other.name)
@@ -177,7 +177,7 @@ func (l *life) listAsOf(m *model, o object) {
 		all = other.past
 	}
 	rev := all[l.rng.IntN(len(all))].rev
-	want, ok := m.at(rev)
+	want, ok := m.stateAt(rev)
 	if !ok {
 		return
 	}
@@ -193,7 +193,7 @@ func (l *life) pages(m *model, o object) {
 	for {
 		got := l.expect(l.send(m, http.MethodGet, path+"&continue="+token, "", ""), http.StatusOK)
 		maps.Copy(all, l.listed(m, o.resource, got))
-		if token = got.at("metadata.continue").String(); token == "" {
+		if token = got.field("metadata.continue").String(); token == "" {
 			break
 		}
 		m.tokens = append(m.tokens, token)
@@ -208,7 +208,7 @@ func (l *life) pages(m *model, o object) {
 	if err != nil {
 		l.wrong("a continue token %q: %v", foreign, err)
 	}
-	then, _ := m.at(gjson.GetBytes(raw, "rv").Int())
+	then, _ := m.stateAt(gjson.GetBytes(raw, "rv").Int())
 	got := l.expect(l.send(m, http.MethodGet, collection(o.resource, "")+"?limit=5&continue="+foreign, "", ""), http.StatusOK, http.StatusGone)
 	for p, k := range l.listed(m, o.resource, got) {
 		if then[p] != k {
@@ -217,15 +217,15 @@ func (l *life) pages(m *model, o object) {
 	}
 }
 
-// watches follows from a revision at which any space was written to now.
+// watches compares the events of a watch, from a revision of a write to any space, with the model.
 func (l *life) watches(m *model, o object) {
 	from := l.spaces[l.rng.IntN(len(l.spaces))].past
 	rev := from[l.rng.IntN(len(from))].rev
-	was, ok := m.at(rev)
+	old, ok := m.stateAt(rev)
 	if !ok {
 		return
 	}
-	have, want := was.within(o.resource, "", nil), m.now.within(o.resource, "", nil)
+	have, want := old.within(o.resource, "", nil), m.now.within(o.resource, "", nil)
 	changes := 0
 	for _, p := range m.past {
 		if p.rev > rev {
@@ -274,9 +274,9 @@ func (l *life) forms(m *model, o object) {
 	ctx := l.ctx
 	defer func() { l.ctx = ctx }()
 	l.ctx = context.WithValue(ctx, acceptKey{}, "application/json;as=Table;g=meta.k8s.io;v=v1")
-	rows := l.expect(l.send(m, http.MethodGet, collection(o.resource, ""), "", ""), http.StatusOK).at("rows").Array()
+	rows := l.expect(l.send(m, http.MethodGet, collection(o.resource, ""), "", ""), http.StatusOK).field("rows").Array()
 	l.ctx = context.WithValue(ctx, acceptKey{}, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-	items := l.expect(l.send(m, http.MethodGet, collection(o.resource, ""), "", ""), http.StatusOK).at("items").Array()
+	items := l.expect(l.send(m, http.MethodGet, collection(o.resource, ""), "", ""), http.StatusOK).field("items").Array()
 	if len(rows) != len(want) || len(items) != len(want) {
 		l.wrong("space %s has %d rows and %d items, the model %d", m.name, len(rows), len(items), len(want))
 	}
@@ -328,7 +328,7 @@ func (l *life) outbreak(m *model, o object) {
 		if method == http.MethodPatch {
 			content, body = asMerge, `{"data":{"v":"`+l.mark(m)+`"}}`
 		}
-		if got := l.send(m, method, path, content, body); got.code < 300 && got.at("kind").String() != "Status" {
+		if got := l.send(m, method, path, content, body); got.code < 300 && got.field("kind").String() != "Status" {
 			l.wrong("%s %s: %s", method, path, got)
 		}
 	}

@@ -35,8 +35,8 @@ const (
 	gadgets    = "/apis/example.org/v1/namespaces/default/gadgets"
 )
 
-// api is a Kubernetes API, and a client that says what it is told to say and no
-// more. It is safe for concurrent use.
+// api is a Kubernetes API, and a client that sends requests exactly as given. It is safe for
+// concurrent use.
 type api struct {
 	t    *testing.T
 	host string // https://HOST:PORT
@@ -46,7 +46,7 @@ type api struct {
 	idle func()
 }
 
-// newAPI makes a client with connections of its own; dial is nil for the usual.
+// newAPI returns a client with connections of its own. If dial is nil, it uses the default.
 func newAPI(t *testing.T, c *rest.Config, http2 bool, dial func(context.Context, string, string) (net.Conn, error)) *api {
 	t.Helper()
 	tls, err := rest.TLSConfigFor(c)
@@ -69,13 +69,13 @@ func newAPI(t *testing.T, c *rest.Config, http2 bool, dial func(context.Context,
 	}}
 }
 
-// answer is what came back.
+// answer is a response.
 type answer struct {
 	code int
 	raw  []byte
 }
 
-func (a answer) at(path string) gjson.Result { return gjson.GetBytes(a.raw, path) }
+func (a answer) field(path string) gjson.Result { return gjson.GetBytes(a.raw, path) }
 
 func (a answer) String() string { return fmt.Sprintf("%d %.2000s", a.code, a.raw) }
 
@@ -88,8 +88,7 @@ func (a answer) is(t *testing.T, code int, what string) answer {
 	return a
 }
 
-// open sends a request; whoever gets the response closes its body. The path is
-// sent as it is given.
+// open sends a request, with the path exactly as given. The caller closes the body of the response.
 func (a *api) open(ctx context.Context, method, path, content, body string) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, a.host, strings.NewReader(body))
 	if err != nil {
@@ -106,11 +105,11 @@ func (a *api) open(ctx context.Context, method, path, content, body string) (*ht
 	return a.http.Do(req)
 }
 
-// acceptKey has a context say what a request accepts.
+// acceptKey is the context key of the Accept header of a request.
 type acceptKey struct{}
 
-// ask sends a request and returns the whole answer.
-func (a *api) ask(ctx context.Context, method, path, content, body string) (answer, error) {
+// request sends a request and returns the complete response.
+func (a *api) request(ctx context.Context, method, path, content, body string) (answer, error) {
 	resp, err := a.open(ctx, method, path, content, body)
 	if err != nil {
 		return answer{}, err
@@ -120,10 +119,10 @@ func (a *api) ask(ctx context.Context, method, path, content, body string) (answ
 	return answer{resp.StatusCode, raw}, err
 }
 
-// do is ask for what must be answered.
+// do sends a request, and fails the test unless it is answered.
 func (a *api) do(method, path, content, body string) answer {
 	a.t.Helper()
-	got, err := a.ask(a.t.Context(), method, path, content, body)
+	got, err := a.request(a.t.Context(), method, path, content, body)
 	if err != nil {
 		a.t.Fatalf("%s %s: %v", method, path, err)
 	}
@@ -165,24 +164,24 @@ func many(t *testing.T, n int, do func(ctx context.Context, i int) error) {
 	}
 }
 
-// must is ask for use beside the test's goroutine; the answer has to have a code.
+// must sends a request from any goroutine, and returns an error unless the response has the code.
 func (a *api) must(ctx context.Context, code int, method, path, content, body string) error {
-	got, err := a.ask(ctx, method, path, content, body)
+	got, err := a.request(ctx, method, path, content, body)
 	if err == nil && got.code != code {
 		err = fmt.Errorf("%s %s: got %s, want %d", method, path, got, code)
 	}
 	return err
 }
 
-// hub is a hub process, its log if that can be looked into, and a client of all
-// that it serves.
+// hub is a hub process, a client of its log if the test has access to it, and a client of all its
+// APIs.
 type hub struct {
 	*env.Hub
 	*api
 	etcd *clientv3.Client
 }
 
-// startHub starts a hub whose log is in an etcd that the test can look into.
+// startHub starts a hub whose log is in an etcd that the test can read.
 func startHub(t *testing.T, args ...string) *hub {
 	t.Helper()
 	return startHubAt(t, env.StartEtcd(t), args...)
@@ -201,25 +200,25 @@ func startHubAt(t *testing.T, etcd *env.Etcd, args ...string) *hub {
 	return h
 }
 
-// hubAt is a hub that runs, with its log in its own process.
+// hubAt wraps a running hub with an embedded log.
 func hubAt(t *testing.T, running *env.Hub) *hub {
 	t.Helper()
 	return &hub{Hub: running, api: newAPI(t, running.PathConfig(""), true, nil)}
 }
 
-// space makes a space and a client of it.
+// space creates a space and returns a client for it.
 func (h *hub) space(name string) *api {
 	h.t.Helper()
 	h.post(spaces, spaceNamed(name)).is(h.t, http.StatusCreated, "create space "+name)
 	return h.in(name)
 }
 
-// in is a client of a space.
+// in returns a client for a space.
 func (h *hub) in(name string) *api {
 	return &api{t: h.t, host: h.host, root: "/spaces/" + name, http: h.http, idle: h.idle}
 }
 
-// keys are the keys of the log that have a segment.
+// keys returns the keys of the log that contain a segment.
 func (h *hub) keys(segment string) []string {
 	h.t.Helper()
 	got, err := h.etcd.Get(h.t.Context(), "/orrery/", clientv3.WithPrefix(), clientv3.WithKeysOnly())
@@ -235,7 +234,7 @@ func (h *hub) keys(segment string) []string {
 	return keys
 }
 
-// nothingLeft waits until no key of the log has a segment.
+// nothingLeft waits until no key of the log contains a segment.
 func (h *hub) nothingLeft(segment string) {
 	h.t.Helper()
 	start := time.Now()
@@ -256,7 +255,7 @@ func namespaceNamed(name string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"Namespace","metadata":{"name":%q}}`, name)
 }
 
-// configMap is one with further metadata, which begins with a comma if there is any.
+// configMap returns a ConfigMap with further metadata, which begins with a comma unless it is empty.
 func configMap(name, metadata string) string {
 	return fmt.Sprintf(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":%q%s},"data":{"k":"v"}}`, name, metadata)
 }
