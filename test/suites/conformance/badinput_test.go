@@ -118,7 +118,7 @@ func unknownPaths(s *side) {
 		a, err := s.do("GET", path, "")
 		s.say("%s: %v %d", path, err, a.code)
 	}
-	// What a client is told.
+	// Errors for missing resources.
 	s.get(s.in("nothings"))
 	s.get("/apis/nothing.example.org/v1/things")
 	s.get("/apis/apps/v9/deployments")

@@ -75,7 +75,7 @@ func writes() []behaviour {
 		{name: "delete collection", run: deleteCollection},
 		{name: "deleted objects", run: deletedObjects},
 		{name: "namespace life", run: namespaceLife},
-		{name: "born deleted", run: bornDeleted, differs: "nothing is born as something that is being deleted"},
+		{name: "created deleting", run: createdDeleting, differs: "no object is created with a deletion timestamp"},
 		{name: "json patches", run: jsonPatches},
 		{name: "merge patches", run: mergePatches},
 		{name: "strategic patches", run: strategicPatches},

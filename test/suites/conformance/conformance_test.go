@@ -61,8 +61,8 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// startReal starts an API server without controllers, whose admission lets pass
-// what a space would, as far as it can be told to.
+// startReal starts an API server without controllers. Its admission accepts the same objects as a
+// space, as far as flags allow.
 func startReal(t *testing.T) *server {
 	t.Helper()
 	cluster := env.StartCluster(t, "real", env.APIOnly(), env.APIServerArgs("--disable-admission-plugins=ServiceAccount,Priority"))

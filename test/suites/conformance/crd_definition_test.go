@@ -39,7 +39,7 @@ func crdVersions(s *side) {
 	v2 := func(stored bool) string {
 		return crdVersion("v2", stored, withSpec(`{"type":"object","properties":{"two":{"type":"string","default":"2"},"both":{"type":"string"}}}`), `"deprecated":true`)
 	}
-	path := func(v string, parts ...string) string { return s.inGroup(k.group+"/"+v, k.plural, parts...) }
+	path := func(v string, segments ...string) string { return s.inGroup(k.group+"/"+v, k.plural, segments...) }
 	thing := func(v, name string) string {
 		return strings.Replace(k.object(name, `"spec":{"one":"x","two":"y","both":"z"}`), k.group+"/v1", k.group+"/"+v, 1)
 	}
@@ -51,10 +51,10 @@ func crdVersions(s *side) {
 	k.get(path("v1"))
 	k.get(path("v2"), asTable)
 	s.quietly(http.MethodPatch, k.crdPath(), `{"spec":{"versions":[`+v1(false)+`,`+v2(true)+`]}}`, merging)
-	k.standing("Established True")
+	k.conditions("Established True")
 	s.soon("stored at v2", func() bool {
 		a, err := s.do(http.MethodPost, path("v1")+"?dryRun=All", thing("v1", "x"))
-		return err == nil && a.at("spec", "one") == nil
+		return err == nil && a.field("spec", "one") == nil
 	})
 	k.get(path("v1", "a"))
 	k.get(path("v2", "b"))
@@ -80,9 +80,9 @@ func crdStoredVersions(s *side) {
 	patch(k.crdPath(), versions(crdVersion("v1", true, anything, ""), crdVersion("v2", true, anything, "")))
 	patch(k.crdPath(), versions(crdVersion("v1", false, anything, ""), crdVersion("v2", false, anything, "")))
 	patch(k.crdPath(), `{"spec":{"versions":[]}}`)
-	k.standing("Established True")
+	k.conditions("Established True")
 	patch(k.crdPath()+"/status", `{"status":{"storedVersions":["v2"]}}`)
-	k.standing("Established True")
+	k.conditions("Established True")
 	patch(k.crdPath(), versions(crdVersion("v2", true, anything, "")))
 	s.eventually(k.path(), http.StatusNotFound)
 }
@@ -92,24 +92,24 @@ func crdNames(s *side) {
 	second.plural, third.plural = "others", "thirds"
 	version := crdVersion("v1", true, anything, "")
 	s.quietly(http.MethodPost, crdsPath, first.named(`"plural":"things","singular":"thing","kind":"Thing","shortNames":["th"],"categories":["all","stuff"]`, version))
-	first.standing("Established True")
+	first.conditions("Established True")
 	s.quietly(http.MethodPost, crdsPath, second.named(`"plural":"others","singular":"thing","kind":"Thing","shortNames":["ot"]`, version))
-	second.standing("NamesAccepted False ListKindConflict")
+	second.conditions("NamesAccepted False ListKindConflict")
 	first.get(second.path())
 	s.quietly(http.MethodPost, crdsPath, third.named(`"plural":"thirds","kind":"Third","shortNames":["th"]`, version))
-	third.standing("NamesAccepted False ShortNamesConflict")
+	third.conditions("NamesAccepted False ShortNamesConflict")
 	s.say("the first takes another short name")
 	s.quietly(http.MethodPatch, first.crdPath(), `{"spec":{"names":{"shortNames":["ft"]}}}`, merging)
-	third.standing("NamesAccepted True", "Established True")
-	first.standing("NamesAccepted True")
+	third.conditions("NamesAccepted True", "Established True")
+	first.conditions("NamesAccepted True")
 	s.say("the first goes")
 	s.quietly(http.MethodDelete, first.crdPath(), "")
 	s.eventually(first.crdPath(), http.StatusNotFound)
-	second.standing("NamesAccepted True", "Established True")
+	second.conditions("NamesAccepted True", "Established True")
 	s.eventually(second.path(), http.StatusOK)
 	s.say("an established one asks for what is taken")
 	s.quietly(http.MethodPatch, third.crdPath(), `{"spec":{"names":{"singular":"thing","shortNames":["ot"]}}}`, merging)
-	third.standing("NamesAccepted False ShortNamesConflict")
+	third.conditions("NamesAccepted False ShortNamesConflict")
 	s.eventually(third.path(), http.StatusOK)
 	third.get(third.path())
 }
@@ -137,7 +137,7 @@ func crdRefusals(s *side) {
 	schema := func(more string) string {
 		return k.crd(crdVersion("v1", true, `{"type":"object","properties":{"spec":`+more+`}}`, ""))
 	}
-	beside := func(more string) string {
+	withVersionFields := func(more string) string {
 		return k.crd(crdVersion("v1", true, withSpec(`{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"object","properties":{"c":{"type":"string"}}}}}`), more))
 	}
 	for _, crd := range []string{
@@ -147,8 +147,8 @@ func crdRefusals(s *side) {
 		schema(`{"type":"array","items":{"type":"object"},"x-kubernetes-list-type":"map"}`), schema(`{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"}}},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["b"]}`), schema(`{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"}}},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["a"]}`), schema(`{"type":"array","items":{"type":"object","properties":{"a":{"type":"object"}},"required":["a"]},"x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["a","a"]}`), schema(`{"type":"array","items":{"type":"object","properties":{"a":{"type":"string"}}},"x-kubernetes-list-type":"set"}`), schema(`{"type":"array","items":{"type":"string","nullable":true},"x-kubernetes-list-type":"set"}`), schema(`{"type":"array","items":{"type":"string"},"x-kubernetes-list-type":"bag"}`), schema(`{"type":"object","x-kubernetes-map-type":"odd"}`),
 		schema(`{"type":"object","default":{"a":1}}`), schema(`{"type":"object","properties":{"a":{"type":"integer","default":"x"}}}`), schema(`{"type":"object","properties":{"a":{"type":"integer","minimum":5,"default":1}}}`), schema(`{"type":"object","properties":{"a":{"type":"object","default":{"b":1},"properties":{"b":{"type":"string"}}}}}`), schema(`{"type":"object","nullable":false,"default":null}`), schema(`{"type":"integer","format":"odd"}`), schema(`{"type":"string","enum":[]}`), schema(`{"type":"string","enum":[1]}`), schema(`{"type":"object","required":["nothing"]}`), schema(`{"type":"object","properties":{"a":{"type":"string","default":"x"}},"anyOf":[{"properties":{"a":{"default":"y"}}}]}`),
 		k.crd(crdVersion("v1", true, `{"type":"object","default":{}}`, "")), k.crd(crdVersion("v1", true, `{"type":"array","items":{"type":"string"}}`, "")), k.crd(crdVersion("v1", true, `{"type":"object","nullable":true}`, "")), k.crd(crdVersion("v1", true, `{"type":"object","properties":{"metadata":{"type":"object","properties":{"name":{"type":"string","pattern":"^a"},"labels":{"type":"object"}}}}}`, "")), k.crd(crdVersion("v1", true, `{"type":"object","properties":{"kind":{"type":"integer"},"apiVersion":{"type":"string","enum":["x"]}}}`, "")),
-		beside(`"additionalPrinterColumns":[{"name":"","type":"odd","jsonPath":"x"}]`), beside(`"additionalPrinterColumns":[{"name":"A","type":"string","jsonPath":".spec[?(@"},{"name":"A","type":"date","format":"odd","jsonPath":".x","priority":-1}]`), beside(`"selectableFields":[{"jsonPath":".spec.none"}]`), beside(`"selectableFields":[{"jsonPath":".spec.b"}]`), beside(`"selectableFields":[{"jsonPath":".metadata.name"}]`), beside(`"selectableFields":[{"jsonPath":".spec.a"},{"jsonPath":".spec.a"}]`), beside(`"selectableFields":[{"jsonPath":"spec.a"}]`), beside(`"selectableFields":[{"jsonPath":".spec.b.c"}]`),
-		beside(`"subresources":{"scale":{}}`), beside(`"subresources":{"scale":{"specReplicasPath":".replicas","statusReplicasPath":".spec.x","labelSelectorPath":"x"}}`), beside(`"deprecationWarning":"x"`), beside(`"deprecated":true,"deprecationWarning":""`),
+		withVersionFields(`"additionalPrinterColumns":[{"name":"","type":"odd","jsonPath":"x"}]`), withVersionFields(`"additionalPrinterColumns":[{"name":"A","type":"string","jsonPath":".spec[?(@"},{"name":"A","type":"date","format":"odd","jsonPath":".x","priority":-1}]`), withVersionFields(`"selectableFields":[{"jsonPath":".spec.none"}]`), withVersionFields(`"selectableFields":[{"jsonPath":".spec.b"}]`), withVersionFields(`"selectableFields":[{"jsonPath":".metadata.name"}]`), withVersionFields(`"selectableFields":[{"jsonPath":".spec.a"},{"jsonPath":".spec.a"}]`), withVersionFields(`"selectableFields":[{"jsonPath":"spec.a"}]`), withVersionFields(`"selectableFields":[{"jsonPath":".spec.b.c"}]`),
+		withVersionFields(`"subresources":{"scale":{}}`), withVersionFields(`"subresources":{"scale":{"specReplicasPath":".replicas","statusReplicasPath":".spec.x","labelSelectorPath":"x"}}`), withVersionFields(`"deprecationWarning":"x"`), withVersionFields(`"deprecated":true,"deprecationWarning":""`),
 		k.crd(`{"name":"v1","served":true,"storage":true}`), k.crd(crdVersion("v1", true, anything, ""), crdVersion("v1", false, anything, "")), k.crd(crdVersion("V1", true, anything, "")), k.named(`"plural":"things"`, crdVersion("v1", true, anything, "")), k.named(`"plural":"things","kind":"Thing","listKind":"Thing"`, crdVersion("v1", true, anything, "")), k.named(`"plural":"things","kind":"Thing","singular":"THING","shortNames":["a b"],"categories":["A"]`, crdVersion("v1", true, anything, "")),
 	} {
 		_, shown, _ := strings.Cut(crd, `"names":`)

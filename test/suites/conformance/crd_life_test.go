@@ -17,7 +17,7 @@ func crdRemoval(s *side) {
 	w.set(2)
 	s.quietly(http.MethodDelete, k.crdPath(), "")
 	w.set(2)
-	k.standing("Established True", "Terminating True")
+	k.conditions("Established True", "Terminating True")
 	k.post(k.path(), k.object("late", ""))
 	k.get(k.path("a"))
 	s.quietly(http.MethodPatch, k.path("held"), `{"metadata":{"labels":{"x":"y"}}}`, merging)
@@ -46,7 +46,7 @@ func (w *stream) set(n int) {
 		case event, ok := <-w.events:
 			a := answer{object: event}
 			lines = append(lines, fmt.Sprintf("  %t %v %s", ok, event["type"], a.text("object", "metadata", "name")))
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			lines = append(lines, "  nothing came")
 		}
 	}
@@ -59,11 +59,11 @@ func crdApply(s *side) {
 	apply := func(manager, more, crd string) {
 		s.say("%s%s", manager, more)
 		a := k.try(http.MethodPatch, k.crdPath()+"?fieldManager="+manager+more, crd, applying)
-		k.say("  generation %v", a.at("metadata", "generation"))
+		k.say("  generation %v", a.field("metadata", "generation"))
 	}
 	described := strings.Replace(anything, `{`, `{"description":"a thing",`, 1)
 	apply("one", "", k.crd(crdVersion("v1", true, anything, "")))
-	k.standing("Established True")
+	k.conditions("Established True")
 	apply("one", "", k.crd(crdVersion("v1", true, anything, "")))
 	apply("two", "", k.crd(crdVersion("v1", true, described, "")))
 	apply("two", "", k.crd(crdVersion("v1", false, anything, "")))
@@ -71,7 +71,7 @@ func crdApply(s *side) {
 	apply("two", "", k.crd(crdVersion("v1", true, described, "")))
 	apply("one", "", k.crd())
 	apply("two", "&fieldValidation=Strict", strings.Replace(k.crd(crdVersion("v1", true, described, "")), `"scope"`, `"scoop":1,"scope"`, 1))
-	k.standing("Established True")
+	k.conditions("Established True")
 }
 
 // A CRD's status is what the server says; what clients write to it is different
@@ -80,11 +80,11 @@ func crdStatus(s *side) {
 	k := s.kind()
 	body := strings.Replace(k.crd(crdVersion("v1", true, anything, "")), `"spec":{`, `"status":{"storedVersions":["v9"],"conditions":[{"type":"Odd","status":"True"}],"acceptedNames":{"plural":"odd","kind":"Odd"}},"spec":{`, 1)
 	s.quietly(http.MethodPost, crdsPath, body)
-	k.standing("Established True")
+	k.conditions("Established True")
 	k.try(http.MethodPatch, k.crdPath()+"/status", `{"spec":{"names":{"shortNames":["x"]}}}`, merging)
-	k.standing("Established True")
+	k.conditions("Established True")
 	s.quietly(http.MethodPatch, k.crdPath(), `{"metadata":{"labels":{"a":"b"}}}`, merging)
 	a, _ := s.do(http.MethodGet, k.crdPath(), "")
-	s.say("generation %v", a.at("metadata", "generation"))
-	k.standing("Established True")
+	s.say("generation %v", a.field("metadata", "generation"))
+	k.conditions("Established True")
 }

@@ -23,8 +23,8 @@ func crdDefaults(s *side) {
 	k.patch(typeMerge, k.path("b", "status"), `{"status":{"a":1}}`)
 }
 
-// What was stored reads by the schema of today, in every kind of read, and stays
-// as it was stored until it is written.
+// crdDefaultsOfOldObjects shows that every kind of read applies the present schema to stored
+// objects, which do not change until they are written.
 func crdDefaultsOfOldObjects(s *side) {
 	k := s.kind()
 	k.define(crdVersion("v1", true, withSpec(`{"type":"object","properties":{"gone":{"type":"string"},"list":{"type":"array","items":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}}`), ""))

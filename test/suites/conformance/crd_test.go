@@ -69,7 +69,7 @@ func (k kind) named(names string, versions ...string) string {
 
 func (k kind) crdPath() string { return crdsPath + "/" + k.plural + "." + k.group }
 
-func (k kind) path(parts ...string) string { return k.inGroup(k.group+"/v1", k.plural, parts...) }
+func (k kind) path(segments ...string) string { return k.inGroup(k.group+"/v1", k.plural, segments...) }
 
 // object is one thing; rest is what stands behind its metadata.
 func (k kind) object(name, rest string) string {
@@ -98,8 +98,8 @@ func (k kind) redefine(probe string, code int, versions ...string) {
 	})
 }
 
-// The answers that a kind gives are noted without what Kubernetes itself gives
-// in another order each time, and in other words.
+// call sends a request and records the response, without the parts whose order or wording varies in
+// Kubernetes itself.
 func (k kind) call(method, path, body string, headers ...string) {
 	a, err := k.do(method, path, body, headers...)
 	k.say("%s", strings.Join(append([]string{method + " " + path}, headers...), " | "))
@@ -107,10 +107,10 @@ func (k kind) call(method, path, body string, headers ...string) {
 		k.say("  no answer")
 		return
 	}
-	k.note(a)
+	k.record(a)
 }
 
-func (k kind) note(a answer) {
+func (k kind) record(a answer) {
 	switch {
 	case a.code == http.StatusNotFound && a.text("metadata", "name") == "":
 		k.say("  404")
@@ -119,11 +119,11 @@ func (k kind) note(a answer) {
 		k.rows(a)
 		return
 	}
-	if causes, _ := a.at("details", "causes").([]any); len(causes) > 1 {
+	if causes, _ := a.field("details", "causes").([]any); len(causes) > 1 {
 		slices.SortFunc(causes, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		a.object["message"], _, _ = strings.Cut(a.text("message"), "[")
 	}
-	if m, ok := a.at("metadata").(map[string]any); ok && m["continue"] == "" {
+	if m, ok := a.field("metadata").(map[string]any); ok && m["continue"] == "" {
 		delete(m, "continue") // lists of custom resources have an empty one in Kubernetes
 	}
 	k.log.answer(a)
@@ -131,8 +131,8 @@ func (k kind) note(a answer) {
 
 // rows notes the first two columns, which are of the kind.
 func (k kind) rows(a answer) {
-	columns, _ := a.at("columnDefinitions").([]any)
-	rows, _ := a.at("rows").([]any)
+	columns, _ := a.field("columnDefinitions").([]any)
+	rows, _ := a.field("rows").([]any)
 	k.log.value(columns[:min(2, len(columns))])
 	for _, row := range rows {
 		cells, _ := row.(map[string]any)["cells"].([]any)
@@ -158,7 +158,7 @@ func (k kind) delete(path string) { k.call(http.MethodDelete, path, "") }
 // space as it was written, without defaults.
 func (k kind) refusal(a answer) {
 	if a.text("kind") == "Status" {
-		k.note(a)
+		k.record(a)
 		return
 	}
 	k.say("  %d %v", a.code, a.header.Values("Warning"))
@@ -178,7 +178,7 @@ const merging, applying = "Content-Type: " + typeMerge, "Content-Type: " + typeA
 
 // soon waits for what Kubernetes does in its own time, and a space at once.
 func (s *side) soon(what string, so func() bool) {
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for !so() {
 		select {
 		case <-time.After(20 * time.Millisecond):
@@ -189,29 +189,29 @@ func (s *side) soon(what string, so func() bool) {
 	}
 }
 
-// standing notes what the status of a CRD says, once it says what is waited for.
-func (k kind) standing(conditions ...string) {
+// conditions records the status of a CRD, once it has the wanted conditions.
+func (k kind) conditions(want ...string) {
 	var a answer
-	k.soon(strings.Join(conditions, " "), func() bool {
+	k.soon(strings.Join(want, " "), func() bool {
 		a, _ = k.do(http.MethodGet, k.crdPath(), "")
 		lines := conditionsOf(a)
-		return !slices.ContainsFunc(conditions, func(c string) bool {
+		return !slices.ContainsFunc(want, func(c string) bool {
 			return !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, c) })
 		})
 	})
 	for _, line := range conditionsOf(a) {
 		k.say("  %s", line)
 	}
-	k.log.value(map[string]any{"accepted": a.at("status", "acceptedNames"), "stored": a.at("status", "storedVersions"), "finalizers": a.at("metadata", "finalizers")})
+	k.log.value(map[string]any{"accepted": a.field("status", "acceptedNames"), "stored": a.field("status", "storedVersions"), "finalizers": a.field("metadata", "finalizers")})
 }
 
-// conditionsOf has a line for each condition.
+// conditionsOf returns a line for each condition.
 func conditionsOf(a answer) []string {
-	conditions, _ := a.at("status", "conditions").([]any)
+	conditions, _ := a.field("status", "conditions").([]any)
 	var lines []string
 	for _, c := range conditions {
 		c := answer{object: c.(map[string]any)}
-		if c.text("type") == "Terminating" { // how far it is, is said in words of our own
+		if c.text("type") == "Terminating" { // spaces have other reasons and messages for the progress of a deletion
 			c.object["reason"], c.object["message"] = "", ""
 		}
 		lines = append(lines, fmt.Sprintf("%s %s %s %s", c.text("type"), c.text("status"), c.text("reason"), c.text("message")))

@@ -32,7 +32,7 @@ func customResourceVersions(s *side) {
 	s.defineVersions(group, `[{"name":"v1","served":true,"storage":true,`+open+`},{"name":"v1beta1","served":true,"storage":false,"deprecated":true,"deprecationWarning":"use v1",`+open+`},{"name":"v1alpha1","served":false,"storage":false,`+open+`}]`)
 	s.eventually(s.inGroup(group+"/v1beta1", "widgets"), 200)
 	s.eventually(s.inGroup(group+"/v1", "widgets"), 200)
-	path := func(v string, parts ...string) string { return s.inGroup(group+"/"+v, "widgets", parts...) }
+	path := func(v string, segments ...string) string { return s.inGroup(group+"/"+v, "widgets", segments...) }
 	widget := func(v, name string) string {
 		return `{"apiVersion":"` + group + `/` + v + `","kind":"Widget","metadata":{"name":"` + name + `"},"spec":{"a":1}}`
 	}

@@ -10,9 +10,9 @@ import (
 
 func version(s *side) {
 	a, err := s.do("GET", "/version", "")
-	s.say("%v %d %s: %v.%v", err, a.code, a.header.Get("Content-Type"), a.at("major"), a.at("minor"))
+	s.say("%v %d %s: %v.%v", err, a.code, a.header.Get("Content-Type"), a.field("major"), a.field("minor"))
 	for _, field := range []string{"gitVersion", "gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"} {
-		_, ok := a.at(field).(string)
+		_, ok := a.field(field).(string)
 		s.say("%s is text: %v", field, ok)
 	}
 }
@@ -25,7 +25,7 @@ func discovered(s *side, gv string) {
 	}
 	a, err := s.do("GET", path, "")
 	s.say("%s: %v %d %s %v", path, err, a.code, a.text("kind"), a.text("groupVersion"))
-	resources, _ := a.at("resources").([]any)
+	resources, _ := a.field("resources").([]any)
 	for _, r := range resources {
 		m, _ := r.(map[string]any)
 		delete(m, "storageVersionHash")
@@ -63,7 +63,7 @@ func aggregatedDiscovery(s *side) {
 			return err != nil || again.code != 200 || again.header.Get("ETag") == etag
 		})
 		s.say("again: %v %d, %v bytes", err, again.code, len(again.body) > 0)
-		items, _ := a.at("items").([]any)
+		items, _ := a.field("items").([]any)
 		for _, item := range items {
 			m, _ := item.(map[string]any)
 			b, err := json.Marshal(m)
@@ -90,7 +90,7 @@ func openAPI(s *side) {
 	a, err := s.do("GET", "/openapi/v3", "")
 	s.say("v3: %v %d", err, a.code)
 	for _, gv := range []string{"api/v1", "apis/apps/v1"} {
-		url, _ := a.at("paths", gv, "serverRelativeURL").(string)
+		url, _ := a.field("paths", gv, "serverRelativeURL").(string)
 		_, query, ok := strings.Cut(url, "?hash=")
 		s.say("%s has a hash: %v", gv, ok && query != "")
 		d, err := s.do("GET", "/openapi/v3/"+gv+"?hash="+query, "")

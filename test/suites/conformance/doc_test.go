@@ -1,11 +1,9 @@
-// Package conformance asks a space and a real kube-apiserver the same, and
-// compares what they answer: status codes, reasons, causes, messages, warnings
-// and what can be read afterwards. What Kubernetes' own API machinery suites
-// demand of a server is thereby demanded of a space without being written down
-// twice: the real server says what is right.
+// Package conformance sends the same requests to a space and to a real kube-apiserver, and compares
+// the responses: status codes, reasons, causes, messages, warnings, and the objects that reads
+// return afterwards. The real server defines the expected result, so the requirements of the API
+// machinery suites of Kubernetes need not be written down again.
 //
-// A behaviour is a function that talks to one side and leaves a transcript, in
-// which all that differs from run to run is replaced. Where a space is to differ,
-// the table of behaviours says how and why, and the difference has to be exactly
-// that one.
+// A behaviour is a function that sends requests to one side and records a transcript, in which all
+// values that vary between runs are replaced. Where a space differs on purpose, the table of
+// behaviours has the difference and its reason, and the difference has to be exactly that one.
 package conformance

@@ -24,7 +24,7 @@ func dryRun(s *side) {
 	s.delete(cms+"/a", `{"kind":"DeleteOptions","apiVersion":"v1","dryRun":["All"]}`)
 	s.delete(cms+"?dryRun=All", "")
 	after := s.get(cms)
-	s.say("nothing was changed: %v", after.at("items") != nil && strings.Contains(string(after.body), `"`+a.rv()+`"`))
+	s.say("nothing was changed: %v", after.field("items") != nil && strings.Contains(string(after.body), `"`+a.rv()+`"`))
 	s.get(cms + "/b")
 }
 

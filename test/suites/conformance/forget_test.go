@@ -32,10 +32,10 @@ func fillWindow(s *side) error {
 	return nil
 }
 
-// compact has etcd forget all but the newest revision, and tells the API server as
-// another API server that did it would.
+// compact compacts etcd up to the newest revision, and records the compaction for the API server as
+// another API server would.
 func compact(ctx context.Context, url string) error {
-	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: patience})
+	etcd, err := clientv3.New(clientv3.Config{Endpoints: []string{url}, DialTimeout: timeout})
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (s *side) forgets(rv string) {
 	if err := s.forget(s); err != nil {
 		s.say("forget: %v", err)
 	}
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		a, err := s.do(http.MethodGet, s.in("configmaps")+"?resourceVersionMatch=Exact&resourceVersion="+rv, "")
 		if err == nil && a.code == http.StatusGone {
@@ -71,8 +71,8 @@ func (s *side) forgets(rv string) {
 	}
 }
 
-// watchOfTheForgotten is of a resource that is younger than what is asked for,
-// which no cache of a real server goes back to.
+// watchOfTheForgotten watches a resource from a revision before the resource was created. The watch
+// cache of a real server does not contain that revision.
 func watchOfTheForgotten(s *side) {
 	s.create("a")
 	group := s.ns + ".example.org"

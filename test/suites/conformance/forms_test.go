@@ -90,24 +90,24 @@ func protobufForms(s *side) {
 	cms := s.in("configmaps")
 	object := &corev1.ConfigMap{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}, ObjectMeta: metav1.ObjectMeta{Name: "p"}, Data: map[string]string{"k": "v"}, BinaryData: map[string][]byte{"b": {0, 1}}}
 	const in, out = "Content-Type: " + typeProtobuf, "Accept: " + typeProtobuf
-	ask := func(what, method, path, body string, into runtime.Object, headers ...string) {
+	request := func(what, method, path, body string, into runtime.Object, headers ...string) {
 		a, err := s.do(method, path, body, headers...)
 		s.say("%s: %v", what, err)
 		s.decoded(a, into)
 	}
-	ask("create", "POST", cms, encoded(object), &corev1.ConfigMap{}, in, out)
+	request("create", "POST", cms, encoded(object), &corev1.ConfigMap{}, in, out)
 	s.get(cms + "/p")
 	object.Data["k"] = "w"
 	s.put(cms+"/p", encoded(object), in)
-	ask("get", "GET", cms+"/p", "", &corev1.ConfigMap{}, out)
-	ask("list", "GET", cms, "", &corev1.ConfigMapList{}, out)
-	ask("a page", "GET", cms+"?limit=1", "", &corev1.ConfigMapList{}, out+",application/json")
-	ask("not found", "GET", cms+"/none", "", &metav1.Status{}, out)
-	ask("metadata", "GET", cms+"/p", "", &metav1.PartialObjectMetadata{}, out+";as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
-	ask("metadata list", "GET", cms, "", &metav1.PartialObjectMetadataList{}, out+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
-	ask("json in", "POST", cms, configMap("q"), &corev1.ConfigMap{}, out)
-	ask("merge patch", "PATCH", cms+"/q", `{"data":{"k":"x"}}`, &corev1.ConfigMap{}, out, "Content-Type: "+typeMerge)
-	ask("delete", "DELETE", cms+"/q", encoded(&metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}), &metav1.Status{}, in, out)
+	request("get", "GET", cms+"/p", "", &corev1.ConfigMap{}, out)
+	request("list", "GET", cms, "", &corev1.ConfigMapList{}, out)
+	request("a page", "GET", cms+"?limit=1", "", &corev1.ConfigMapList{}, out+",application/json")
+	request("not found", "GET", cms+"/none", "", &metav1.Status{}, out)
+	request("metadata", "GET", cms+"/p", "", &metav1.PartialObjectMetadata{}, out+";as=PartialObjectMetadata;g=meta.k8s.io;v=v1")
+	request("metadata list", "GET", cms, "", &metav1.PartialObjectMetadataList{}, out+";as=PartialObjectMetadataList;g=meta.k8s.io;v=v1")
+	request("json in", "POST", cms, configMap("q"), &corev1.ConfigMap{}, out)
+	request("merge patch", "PATCH", cms+"/q", `{"data":{"k":"x"}}`, &corev1.ConfigMap{}, out, "Content-Type: "+typeMerge)
+	request("delete", "DELETE", cms+"/q", encoded(&metav1.DeleteOptions{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "DeleteOptions"}}), &metav1.Status{}, in, out)
 	a, err := s.do("GET", cms+"?watch=true&timeoutSeconds=10", "", out+";stream=watch")
 	s.say("watch: %v %d %s, %v", err, a.code, a.header.Get("Content-Type"), len(a.body) > 100)
 	wrong := object.DeepCopy()

@@ -42,11 +42,11 @@ func unvalidated(s *side) {
 	refused("POST", s.in("services"), `{"metadata":{"name":"k"},"spec":{"ports":[{"port":-1}]}}`)
 }
 
-// defaulted shows what a cluster adds to what was written.
+// defaulted shows the fields that a cluster adds to written objects.
 func defaulted(s *side) {
 	s.post(s.in("services"), `{"metadata":{"name":"d"},"spec":{"type":"ExternalName","externalName":"example.org"}}`)
 	a := s.quietly("GET", "/api/v1/namespaces/"+s.ns, "")
-	s.say("labels %v, finalizers %v", a.at("metadata", "labels"), a.at("spec", "finalizers"))
+	s.say("labels %v, finalizers %v", a.field("metadata", "labels"), a.field("spec", "finalizers"))
 }
 
 // warned shows what a cluster warns of.
@@ -108,7 +108,7 @@ func statusIsolation(s *side) {
 func generations(s *side) {
 	pdb := s.inGroup("policy/v1", "poddisruptionbudgets")
 	say := func(what string, a answer) {
-		s.say("%s: %d, generation %v", what, a.code, a.at("metadata", "generation"))
+		s.say("%s: %d, generation %v", what, a.code, a.field("metadata", "generation"))
 	}
 	do := func(what, method, path, body, contentType string) {
 		a, _ := s.do(method, path, body, "Content-Type: "+contentType)
@@ -154,7 +154,7 @@ func scaleSubresource(s *side) {
 	s.get(s.inGroup("apps/v1", "deployments", "none", "scale"))
 	s.get(s.inGroup("apps/v1", "daemonsets", "none", "scale"))
 	d := s.quietly("GET", s.inGroup("apps/v1", "deployments", "d"), "")
-	s.say("replicas %v, generation %v", d.at("spec", "replicas"), d.at("metadata", "generation"))
+	s.say("replicas %v, generation %v", d.field("spec", "replicas"), d.field("metadata", "generation"))
 }
 
 // otherSubresources are those that mean something to a cluster only.

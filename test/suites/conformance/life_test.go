@@ -55,14 +55,14 @@ func deleteOptions(s *side) {
 	s.delete(cms+"/t", `{}`, "Content-Type: text/plain")
 }
 
-// dependents shows what is asked of a garbage collector, which neither side has here.
+// dependents shows the requests to a garbage collector, which neither side runs here.
 func dependents(s *side) {
 	cms := s.in("configmaps")
 	for _, policy := range []string{"Orphan", "Foreground", "Background"} {
 		s.create("a")
 		s.quietly("DELETE", cms+"/a?propagationPolicy="+policy, "")
 		a, err := s.do("GET", cms+"/a", "")
-		s.say("deleted as %s: %v %d, finalizers %v", policy, err, a.code, a.at("metadata", "finalizers"))
+		s.say("deleted as %s: %v %d, finalizers %v", policy, err, a.code, a.field("metadata", "finalizers"))
 		if _, err := s.do("PATCH", cms+"/a", `{"metadata":{"finalizers":null}}`, "Content-Type: "+typeMerge); err != nil {
 			s.say("%v", err)
 		}

@@ -100,7 +100,7 @@ func fieldsOfTheServer(s *side) {
 	s.apply(s.in("configmaps", "b")+"?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","creationTimestamp":"2001-02-03T04:05:06Z","generation":9,"selfLink":"/z"}}`)
 }
 
-// bornDeleted applies what does not exist yet as something that is being deleted.
-func bornDeleted(s *side) {
+// createdDeleting applies an object that does not exist yet, with a deletion timestamp.
+func createdDeleting(s *side) {
 	s.apply(s.in("configmaps", "b")+"?fieldManager=m", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","deletionTimestamp":"2001-02-03T04:05:06Z"}}`)
 }

@@ -20,12 +20,13 @@ func deleteOptionsWith(fields string) string {
 
 // fate is what the end of an object shows in its metadata.
 func fate(object map[string]any) string {
-	metadata := func(field string) any { return answer{object: object}.at("metadata", field) }
+	metadata := func(field string) any { return answer{object: object}.field("metadata", field) }
 	return fmt.Sprintf("%v: deleted %v, grace %v, generation %v, finalizers %v", metadata("name"), metadata("deletionTimestamp") != nil,
 		metadata("deletionGracePeriodSeconds"), metadata("generation"), metadata("finalizers"))
 }
 
-// end notes how the deletion of Pods is answered, and what a watch hears. The rest of a Pod is not compared: a cluster adds to it.
+// end records the response to a deletion of Pods, and the events of a watch. The other fields of a
+// Pod are not compared, since a cluster adds some.
 func (s *side) end(w *stream, path, options string, events int) {
 	s.say("delete %s with %s", path, options)
 	s.tell(s.do(http.MethodDelete, s.in("pods")+path, options))
@@ -34,7 +35,7 @@ func (s *side) end(w *stream, path, options string, events int) {
 
 // tell notes an answer about Pods.
 func (s *side) tell(a answer, err error) {
-	items, isList := a.at("items").([]any)
+	items, isList := a.field("items").([]any)
 	switch {
 	case err != nil || a.code >= http.StatusBadRequest:
 		s.say("  %v %d %s", err, a.code, a.text("message"))

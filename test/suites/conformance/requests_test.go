@@ -32,7 +32,7 @@ func formsOfReviews(s *side) {
 func impersonation(s *side) {
 	const path, body = "/apis/authentication.k8s.io/v1/selfsubjectreviews", `{"apiVersion":"authentication.k8s.io/v1","kind":"SelfSubjectReview"}`
 	a := s.quietly("POST", path, body, "Impersonate-User: somebody", "Impersonate-Group: system:masters", "Impersonate-Extra-Scopes: one", "Impersonate-Extra-Scopes: two", "Impersonate-Extra-example.com%2fkey: x")
-	s.say("%d %v", a.code, a.at("status", "userInfo", "extra"))
+	s.say("%d %v", a.code, a.field("status", "userInfo", "extra"))
 	a = s.quietly("POST", path, body, "Impersonate-Extra-Scopes: one")
 	s.say("without a user: %d", a.code)
 }

@@ -39,7 +39,7 @@ func podFieldSelectors(s *side) {
 }
 
 func namesOf(a answer) (names []string) {
-	items, _ := a.at("items").([]any)
+	items, _ := a.field("items").([]any)
 	for _, item := range items {
 		m, _ := item.(map[string]any)
 		names = append(names, answer{object: m}.text("metadata", "name"))

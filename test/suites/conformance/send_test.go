@@ -19,7 +19,7 @@ const notReady = "storage is (re)initializing"
 // send sends a request, and sends it again while the answer is notReady. The path goes out as
 // it is written, with its escapes.
 func (s *server) send(ctx context.Context, method, path, body string, headers ...string) (*http.Response, error) {
-	for deadline := time.Now().Add(patience); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		resp, err := s.sendOnce(ctx, method, path, body, headers...)
 		if err != nil || resp.StatusCode != http.StatusTooManyRequests || time.Now().After(deadline) {
 			return resp, err

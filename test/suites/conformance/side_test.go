@@ -14,26 +14,26 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// patience is how long a side may take for anything that it is to do at all.
-const patience = env.Soon
+// timeout bounds each wait for a side.
+const timeout = env.Soon
 
 // server is one of the two that are compared.
 type server struct {
 	client *http.Client
 	url    string
-	// forget makes it lose its history.
+	// forget compacts the history of the server.
 	forget func(*side) error
 }
 
-// side is a server as one behaviour sees it: with a namespace of its own and the
-// transcript of what was asked and answered. All of it belongs to one goroutine.
+// side is a server for one behaviour, with a namespace of its own and the transcript of requests and
+// responses. One goroutine owns it.
 type side struct {
 	*server
 	t *testing.T
 	// ns is a namespace that no other behaviour uses.
 	ns  string
 	log transcript
-	// numbers counts what number gave.
+	// numbers is the number of results of number.
 	numbers int
 
 	mu      sync.Mutex
@@ -44,7 +44,7 @@ func newSide(t *testing.T, s *server, name string) *side {
 	return &side{server: s, t: t, ns: strings.ReplaceAll(name, " ", "-")}
 }
 
-// ready makes the namespace. Controllers are not there to do more.
+// ready creates the namespace. Neither side runs controllers that would initialize it.
 func (s *side) ready() {
 	s.quietly(http.MethodPost, "/api/v1/namespaces", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"`+s.ns+`"}}`)
 }
@@ -60,18 +60,18 @@ func (s *side) close() {
 
 func (s *side) transcript() string { return s.log.String() }
 
-// say puts a line of the behaviour's own into the transcript.
+// say adds a line to the transcript.
 func (s *side) say(format string, args ...any) { s.log.line(fmt.Sprintf(format, args...)) }
 
-// in is the path of a core resource in the side's namespace; further parts name
-// an object and a subresource.
-func (s *side) in(resource string, parts ...string) string {
-	return strings.Join(append([]string{"/api/v1/namespaces/" + s.ns + "/" + resource}, parts...), "/")
+// in returns the path of a core resource in the namespace of the side. Further segments name an
+// object and a subresource.
+func (s *side) in(resource string, segments ...string) string {
+	return strings.Join(append([]string{"/api/v1/namespaces/" + s.ns + "/" + resource}, segments...), "/")
 }
 
-// inGroup is the same for another group and version.
-func (s *side) inGroup(gv, resource string, parts ...string) string {
-	return strings.Join(append([]string{"/apis/" + gv + "/namespaces/" + s.ns + "/" + resource}, parts...), "/")
+// inGroup returns the path of a resource of another group and version.
+func (s *side) inGroup(gv, resource string, segments ...string) string {
+	return strings.Join(append([]string{"/apis/" + gv + "/namespaces/" + s.ns + "/" + resource}, segments...), "/")
 }
 
 // answer is a response, read to its end.
@@ -82,7 +82,7 @@ type answer struct {
 	object map[string]any // nil if the body is no JSON object
 }
 
-func (a answer) at(path ...string) any {
+func (a answer) field(path ...string) any {
 	var v any = a.object
 	for _, p := range path {
 		m, ok := v.(map[string]any)
@@ -95,7 +95,7 @@ func (a answer) at(path ...string) any {
 }
 
 func (a answer) text(path ...string) string {
-	s, _ := a.at(path...).(string)
+	s, _ := a.field(path...).(string)
 	return s
 }
 
@@ -113,8 +113,8 @@ const (
 	typeApply     = "application/apply-patch+yaml"
 )
 
-// call does a request and puts it and its answer into the transcript. Headers
-// are "Name: value".
+// call sends a request, and adds it and the response to the transcript. Headers have the form
+// "Name: value".
 func (s *side) call(method, path, body string, headers ...string) answer {
 	a, err := s.do(method, path, body, headers...)
 	shown := path
@@ -154,7 +154,7 @@ func (s *side) delete(path, body string, headers ...string) answer {
 	return s.call(http.MethodDelete, path, body, headers...)
 }
 
-// quietly does a request that is not compared. It must succeed.
+// quietly sends a request that is not compared. It must succeed.
 func (s *side) quietly(method, path, body string, headers ...string) answer {
 	a, err := s.do(method, path, body, headers...)
 	if err != nil || a.code >= http.StatusBadRequest {
@@ -163,7 +163,7 @@ func (s *side) quietly(method, path, body string, headers ...string) answer {
 	return a
 }
 
-// create makes a ConfigMap in the side's namespace and notes nothing.
+// create creates a ConfigMap in the namespace of the side, without a record in the transcript.
 func (s *side) create(name string, labels ...string) answer {
 	return s.quietly(http.MethodPost, s.in("configmaps"), configMap(name, labels...))
 }
@@ -186,9 +186,9 @@ func (s *side) do(method, path, body string, headers ...string) (answer, error) 
 	return a, nil
 }
 
-// eventually asks until the answer has a code.
+// eventually repeats a GET until the response has a status code.
 func (s *side) eventually(path string, code int) {
-	deadline := time.After(patience)
+	deadline := time.After(timeout)
 	for {
 		a, err := s.do(http.MethodGet, path, "")
 		if err == nil && a.code == code {
@@ -203,7 +203,7 @@ func (s *side) eventually(path string, code int) {
 	}
 }
 
-// configMap is one as JSON; labels are key=value.
+// configMap returns a ConfigMap as JSON. Labels have the form key=value.
 func configMap(name string, labels ...string) string {
 	m := map[string]any{"name": name}
 	if len(labels) > 0 {

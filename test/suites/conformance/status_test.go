@@ -28,7 +28,7 @@ func metadataThroughStatus(s *side) {
 		if a, err := s.do(http.MethodGet, path+"/status", ""); err != nil || a.code != http.StatusOK {
 			s.say("%s has no status: %v %d", o.kind, err, a.code)
 		} else {
-			// From here on the managers of every kind are kept, whoever made it.
+			// This apply makes both sides track the managers, also of objects that they create by themselves.
 			s.quietly(http.MethodPatch, path+"?fieldManager=first", `{"apiVersion":"`+o.version+`","kind":"`+o.kind+`","metadata":{"labels":{"first":"yes"}}}`, "Content-Type: "+typeApply)
 			s.change(o, "by merge", typeMerge, "merging", `{"metadata":`+metadata+`}`)
 			s.change(o, "by merge, back", typeMerge, "merging", `{"metadata":{"labels":{"x":null},"annotations":{"x":null},"finalizers":["example.org/g"],"ownerReferences":null}}`)
@@ -45,7 +45,7 @@ func metadataThroughStatus(s *side) {
 	}
 }
 
-// change writes the status of an object and shows what has come of it.
+// change writes the status of an object and records the result.
 func (s *side) change(o object, what, contentType, manager, body string) {
 	query := "?fieldManager=" + manager
 	if contentType == typeApply {
@@ -54,15 +54,15 @@ func (s *side) change(o object, what, contentType, manager, body string) {
 	a, err := s.do(http.MethodPatch, o.collection+"/"+o.name+"/status"+query, body, "Content-Type: "+contentType)
 	s.say("%s %s: %v %d", o.kind, what, err, a.code)
 	if a.code != http.StatusOK {
-		s.log.value(a.at("message"))
+		s.log.value(a.field("message"))
 		return
 	}
-	finalizers, _ := a.at("metadata", "finalizers").([]any)
-	owners, _ := a.at("metadata", "ownerReferences").([]any)
+	finalizers, _ := a.field("metadata", "finalizers").([]any)
+	owners, _ := a.field("metadata", "ownerReferences").([]any)
 	own := slices.DeleteFunc(finalizers, func(f any) bool { return !strings.HasPrefix(fmt.Sprint(f), "example.org/") })
 	s.say("  label %v, annotation %v, finalizers %v, %d owners, generation %v",
-		a.at("metadata", "labels", "x"), a.at("metadata", "annotations", "x"), own, len(owners), a.at("metadata", "generation"))
-	managers, _ := a.at("metadata", "managedFields").([]any)
+		a.field("metadata", "labels", "x"), a.field("metadata", "annotations", "x"), own, len(owners), a.field("metadata", "generation"))
+	managers, _ := a.field("metadata", "managedFields").([]any)
 	for _, m := range managers {
 		if m, ok := m.(map[string]any); ok {
 			m["fieldsV1"] = withoutSelf(m["fieldsV1"])
@@ -73,8 +73,8 @@ func (s *side) change(o object, what, contentType, manager, body string) {
 	}))
 }
 
-// withoutSelf are managed fields but for who made a map or list itself: where a
-// cluster adds something to what was written, it was there before.
+// withoutSelf returns managed fields without the owners of maps and lists themselves: a map to which
+// a cluster adds a field has existed before.
 func withoutSelf(fields any) any {
 	m, ok := fields.(map[string]any)
 	if !ok {
@@ -95,7 +95,7 @@ const samplesDir = "../../../internal/hub/kinds/builtin/testdata/objects"
 // object is an object of a kind that both sides have.
 type object struct{ version, kind, collection, name, body string }
 
-// samples are objects of all kinds, in the side's namespace.
+// samples returns objects of all kinds, in the namespace of the side.
 func (s *side) samples() []object {
 	files, err := filepath.Glob(filepath.Join(samplesDir, "*.yaml"))
 	if err != nil || len(files) == 0 {
@@ -115,18 +115,18 @@ func (s *side) samples() []object {
 }
 
 func (s *side) sample(doc []byte) object {
-	var of map[string]any
-	if err := yaml.Unmarshal(doc, &of); err != nil {
+	var content map[string]any
+	if err := yaml.Unmarshal(doc, &content); err != nil {
 		s.say("no sample: %v", err)
 		return object{}
 	}
-	a := answer{object: of}
+	a := answer{object: content}
 	o := object{version: a.text("apiVersion"), kind: a.text("kind"), name: a.text("metadata", "name")}
 	o.collection = s.collectionOf(o.version, o.kind)
-	if metadata, ok := of["metadata"].(map[string]any); ok && metadata["namespace"] != nil {
+	if metadata, ok := content["metadata"].(map[string]any); ok && metadata["namespace"] != nil {
 		metadata["namespace"] = s.ns
 	}
-	body, err := json.Marshal(of)
+	body, err := json.Marshal(content)
 	if err != nil {
 		s.say("no sample: %v", err)
 	}
@@ -134,13 +134,13 @@ func (s *side) sample(doc []byte) object {
 	return o
 }
 
-// collectionOf is where the objects of a kind are, as the server says.
+// collectionOf returns the path of the objects of a kind, from discovery.
 func (s *side) collectionOf(version, kind string) string {
 	root := "/apis/" + version
 	if !strings.Contains(version, "/") {
 		root = "/api/" + version
 	}
-	resources, _ := s.quietly(http.MethodGet, root, "").at("resources").([]any)
+	resources, _ := s.quietly(http.MethodGet, root, "").field("resources").([]any)
 	for _, r := range resources {
 		m, _ := r.(map[string]any)
 		name := fmt.Sprint(m["name"])

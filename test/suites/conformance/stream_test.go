@@ -14,7 +14,7 @@ type stream struct {
 	events chan map[string]any // closed at the end of the stream
 }
 
-// watch opens a watch. If the server refuses, that is in the transcript, and the
+// watch opens a watch. If the server rejects it, the transcript contains the response, and the
 // stream has no events.
 func (s *side) watch(path string, headers ...string) *stream {
 	ctx, cancel := context.WithCancel(s.t.Context())
@@ -23,7 +23,7 @@ func (s *side) watch(path string, headers ...string) *stream {
 	s.streams = append(s.streams, w)
 	s.mu.Unlock()
 	s.say("WATCH %s", path)
-	resp, err := s.send(ctx, http.MethodGet, path, "", headers...) //nolint:bodyclose // by who reads it, below
+	resp, err := s.send(ctx, http.MethodGet, path, "", headers...) //nolint:bodyclose // the reading goroutine below closes it
 	if err != nil {
 		s.say("  no answer")
 		close(w.events)
@@ -59,7 +59,7 @@ func (s *side) watch(path string, headers ...string) *stream {
 	return w
 }
 
-// event is the next event, or nil, which is noted.
+// event returns the next event. If there is none, it records that and returns nil.
 func (w *stream) event() map[string]any {
 	select {
 	case event, ok := <-w.events:
@@ -67,13 +67,13 @@ func (w *stream) event() map[string]any {
 			w.side.say("  the watch ended")
 		}
 		return event
-	case <-time.After(patience):
+	case <-time.After(timeout):
 		w.side.say("  nothing came")
 		return nil
 	}
 }
 
-// next is the next event, which is noted, or nil.
+// next records and returns the next event, or nil.
 func (w *stream) next() map[string]any {
 	event := w.event()
 	if event == nil {
@@ -89,7 +89,7 @@ func (w *stream) next() map[string]any {
 	return event
 }
 
-// take notes n events.
+// take records n events.
 func (w *stream) take(n int) {
 	for range n {
 		if w.next() == nil {
@@ -98,8 +98,8 @@ func (w *stream) take(n int) {
 	}
 }
 
-// names notes type and name of events up to one of the named object, for
-// watches where the objects themselves are not what matters.
+// names records the types and object names of events, up to an event of the named object. Use it
+// for watches whose objects do not matter.
 func (w *stream) names(until string) {
 	for {
 		event := w.event()
@@ -114,7 +114,7 @@ func (w *stream) names(until string) {
 	}
 }
 
-// rest notes what comes until the stream ends.
+// rest records events until the stream ends.
 func (w *stream) rest() {
 	for w.next() != nil {
 	}

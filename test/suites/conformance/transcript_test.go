@@ -12,15 +12,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// transcript is what a side answered, with all that differs from run to run
-// replaced by what it stands for.
+// transcript records the responses of a side. Placeholders replace all values that vary between
+// runs.
 type transcript struct {
-	// placed says that there were tables with what only a space has.
+	// placed reports whether a table had the columns that only a space has.
 	placed bool
 	lines  []string
-	// uids by the order in which they came.
+	// uids has a placeholder for each UID, in order of appearance.
 	uids map[string]string
-	// hidden are words that the behaviour knows to differ.
+	// hidden are words that vary, with their placeholders, as pairs.
 	hidden []string
 }
 
@@ -37,7 +37,7 @@ func (t *transcript) String() string {
 
 func (t *transcript) line(line string) { t.lines = append(t.lines, t.words(line)) }
 
-// hide has a word, such as a generated name, shown as what it is.
+// hide replaces a word, such as a generated name, by a placeholder.
 func (t *transcript) hide(word, as string) {
 	if word != "" {
 		t.hidden = append(t.hidden, word, as)
@@ -67,10 +67,10 @@ func (t *transcript) answer(a answer) {
 	}
 }
 
-// table shows a line for each column and for each row. What a column is for is
-// shown by no client, and ages differ.
+// table records a line for each column and for each row. It omits the descriptions of columns, which
+// no client shows, and replaces ages.
 func (t *transcript) table(a answer) {
-	columns, _ := a.at("columnDefinitions").([]any)
+	columns, _ := a.field("columnDefinitions").([]any)
 	n := len(columns)
 	if n > 4 {
 		if first, _ := columns[n-4].(map[string]any); first["name"] == "Placed" {
@@ -82,7 +82,7 @@ func (t *transcript) table(a answer) {
 		m, _ := c.(map[string]any)
 		t.line(fmt.Sprintf("    column %v %v %q %v", m["name"], m["type"], m["format"], m["priority"]))
 	}
-	rows, _ := a.at("rows").([]any)
+	rows, _ := a.field("rows").([]any)
 	for _, r := range rows {
 		m, _ := r.(map[string]any)
 		cells, _ := m["cells"].([]any)
@@ -100,7 +100,7 @@ func (t *transcript) table(a answer) {
 
 var age = regexp.MustCompile(`^\d+m?s$`)
 
-// value shows a JSON value as YAML.
+// value records a JSON value as YAML.
 func (t *transcript) value(v any) {
 	out, err := yaml.Marshal(t.normal("", v))
 	if err != nil {
@@ -119,8 +119,8 @@ func (t *transcript) block(text string) {
 	}
 }
 
-// varying is what differs from run to run or is nobody's business: how the Go
-// types of a server are called.
+// varying matches text that varies between runs, and the names of the Go types of a server, which
+// are not part of the API.
 var varying = []struct {
 	what *regexp.Regexp
 	as   string
@@ -137,7 +137,7 @@ var varying = []struct {
 
 var uid = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// normal replaces in a value what differs from run to run.
+// normal replaces the parts of a value that vary between runs.
 func (t *transcript) normal(field string, v any) any {
 	switch v := v.(type) {
 	case map[string]any:
@@ -149,7 +149,7 @@ func (t *transcript) normal(field string, v any) any {
 			case k == "causes":
 				out[k] = t.once(item)
 			case k == "continue" && item == "":
-				// Lists of custom resources say that there is no more, others do not.
+				// The last page of a list of custom resources has an empty continue token; other lists omit it.
 			default:
 				out[k] = t.normal(k, item)
 			}
@@ -173,7 +173,7 @@ func (t *transcript) normal(field string, v any) any {
 	return v
 }
 
-// once has each cause once: some strategies of Kubernetes ask for the same twice.
+// once removes duplicate causes: some strategies of Kubernetes report a cause twice.
 func (t *transcript) once(v any) any {
 	list, _ := v.([]any)
 	var causes []any
@@ -186,7 +186,7 @@ func (t *transcript) once(v any) any {
 	return causes
 }
 
-// managers has a line for each manager.
+// managers returns a line for each manager.
 func (t *transcript) managers(v any) any {
 	list, ok := v.([]any)
 	if !ok {
@@ -203,12 +203,12 @@ func (t *transcript) managers(v any) any {
 		}
 		lines[i] = strings.TrimSpace(fmt.Sprintf("%v %v %v %v %v", m["manager"], m["operation"], m["apiVersion"], m["subresource"], fields.String()))
 	}
-	// Those of one second stand in no particular order.
+	// Managers of the same second have no fixed order.
 	slices.SortFunc(lines, func(a, b any) int { return strings.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 	return lines
 }
 
-// words replaces in a text what differs from run to run.
+// words replaces the parts of a text that vary between runs.
 func (t *transcript) words(text string) string {
 	text = strings.NewReplacer(append([]string{"/spaces/" + spaceName, ""}, t.hidden...)...).Replace(text)
 	text = uid.ReplaceAllStringFunc(text, func(id string) string {

@@ -101,7 +101,7 @@ func bookmarks(s *side) {
 	start := s.create("a")
 	w := s.watch(s.in("configmaps") + "?watch=true&allowWatchBookmarks=true&timeoutSeconds=8&resourceVersion=" + start.rv())
 	s.create("b")
-	// A bookmark may come before what was written meanwhile, and so behind it.
+	// A bookmark may arrive before the event of a concurrent write, or after it.
 	last := map[string]answer{}
 	for event := range w.events {
 		a := answer{object: event}
@@ -109,7 +109,7 @@ func bookmarks(s *side) {
 	}
 	for _, what := range slices.Sorted(maps.Keys(last)) {
 		s.say("  %s", what)
-		s.log.value(last[what].at("object"))
+		s.log.value(last[what].field("object"))
 	}
 	s.say("ended")
 }
