@@ -79,14 +79,14 @@ func usableAtOnce(t *testing.T, h hubOfAll) {
 			return err
 		},
 	}
-	for verb, ask := range next {
+	for verb, request := range next {
 		for i := range 3 {
 			name := fmt.Sprintf("%ss%d", verb, i)
 			definition := object(t, strings.Replace(crd(name, "K"+name, anySpec, ""), "shortNames: ["+name[:2]+"], ", "", 1))
 			if _, err := s.client.Resource(crds).Create(s.ctx(), definition, metav1.CreateOptions{}); err != nil {
 				t.Fatal(err)
 			}
-			if err := ask(name); err != nil {
+			if err := request(name); err != nil {
 				t.Errorf("%s right after the definition: %v", verb, err)
 			}
 		}

@@ -13,13 +13,13 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// informer shows that an informer that starts before its resource exists syncs once it
-// does, follows it through new schemas, and is told when all is gone.
+// informer shows that an informer that starts before its resource exists syncs once it does, follows
+// changes of the schema, and receives the deletion of all objects.
 func informer(t *testing.T, h hubOfAll) {
 	s := h.space(t, "informer")
 	i := dynamicinformer.NewFilteredDynamicInformer(s.client, widgets, "", 0, cache.Indexers{}, nil).Informer()
 	go i.RunWithContext(t.Context())
-	has := func(want ...string) {
+	cached := func(want ...string) {
 		t.Helper()
 		env.Eventually(t, 2*soon, func() error {
 			var got []string
@@ -37,19 +37,18 @@ func informer(t *testing.T, h hubOfAll) {
 	}
 	s.apply(crd("widgets", "Widget", "{type: object, properties: {size: {type: integer}, old: {type: integer}}}", ""))
 	s.apply(widget("a", "{size: 1, old: 2}"))
-	has("a map[old:2 size:1]")
+	cached("a map[old:2 size:1]")
 	s.apply(crd("widgets", "Widget", "{type: object, properties: {size: {type: integer}, colour: {type: string, default: red}}}", ""))
 	s.apply(widget("b", "{size: 2}"))
-	// client-go lists again after a watch that was very short; otherwise it goes on
-	// watching.
-	has("a map[old:2 size:1] or a map[colour:red size:1]", "b map[colour:red size:2]")
-	// What was stored before is read anew by clients that ask anew.
+	// client-go lists again only after a very short watch, so it may have the old or the new form.
+	cached("a map[old:2 size:1] or a map[colour:red size:1]", "b map[colour:red size:2]")
+	// New requests read stored objects by the new schema.
 	s.prints("a red", "get", "widget", "a", "-o", "jsonpath={.metadata.name} {.spec.colour}")
 	s.kubectl("label", "widget", "a", "x=y")
-	has("a map[colour:red size:1]", "b map[colour:red size:2]")
+	cached("a map[colour:red size:1]", "b map[colour:red size:2]")
 	s.kubectl("delete", "crd", "widgets.shop.example", "--wait")
-	has()
+	cached()
 	s.apply(crd("widgets", "Widget", "{type: object, properties: {other: {type: integer}}}", ""))
 	s.apply(widget("c", "{other: 1}"))
-	has("c map[other:1]")
+	cached("c map[other:1]")
 }

@@ -23,51 +23,50 @@ spec:
   - {apiGroup: apiextensions.k8s.io, resources: [customresourcedefinitions], names: [widgets.shop.example]}
 `
 
-// TestAtALocation places a CRD and its objects in one go. They come back when they are
-// deleted there, and stay the first space's when another space places a CRD of the same
-// name, which that space is told.
+// TestAtALocation assigns a CRD and its objects to a location at once. The agent restores them when
+// they are deleted in the cluster. They still belong to the first space when another space assigns a
+// CRD of the same name; the states of that space report the conflict.
 func TestAtALocation(t *testing.T) {
 	h := hubOfAll{env.StartHub(t)}
 	w := world.ForHub(t, h.Hub)
 	edge := w.Join("edge", nil, env.APIOnly())
-	// All that one space has there goes at once, which is more than goes unasked.
+	// The removal guard must not stop the removal of all objects of a space.
 	env.Kubectl(t, h.Kubeconfig, "patch", "location", "edge", "--type=merge", "-p", `{"spec":{"prune":{"maxPercent":100}}}`)
 	one, two := h.space(t, "one"), h.space(t, "two")
-	at := space{t: t, kubeconfig: edge.Cluster.Kubeconfig}
+	atEdge := space{t: t, kubeconfig: edge.Cluster.Kubeconfig}
 	reads := func(want string, args ...string) {
 		t.Helper()
-		reads(t, at.kubeconfig, want, args...)
+		reads(t, atEdge.kubeconfig, want, args...)
 	}
 	one.apply(crd("widgets", "Widget", widgetSpec, widgetMore))
 	one.apply(widget("a", "{size: 1}"))
 	one.apply(place)
 	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
 
-	at.kubectl("delete", "crd", "widgets.shop.example")
+	atEdge.kubectl("delete", "crd", "widgets.shop.example")
 	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
 
 	two.apply(strings.NewReplacer("scope: Namespaced", "scope: Cluster", "kind: Widget", "kind: Gadget", "name: v1", "name: v1beta1").
 		Replace(crd("widgets", "Widget", "{type: object, properties: {size: {type: string}}}", "")))
 	two.apply("{apiVersion: shop.example/v1beta1, kind: Gadget, metadata: {name: g}, spec: {size: large}}")
 	two.apply(place)
-	h.says(t, "two", map[string]string{
+	h.hasStates(t, "two", map[string]string{
 		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Conflict DefinedOtherwise",
 		"shop.example/widgets/g": "Held DefinedOtherwise",
 	})
 	reads("a 1", "get", "widgets", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size")
 
-	// What follows has another scope, which no CRD can change.
+	// The CRD of the second space has another scope, and the scope of a CRD is immutable.
 	one.kubectl("delete", "placement", "all")
-	h.says(t, "two", map[string]string{
+	h.hasStates(t, "two", map[string]string{
 		"apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example": "Failed Immutable",
 		"shop.example/widgets/g": "Unsupported NoSuchVersion",
 	})
 	reads("", "get", "widgets", "--no-headers", "--ignore-not-found")
 }
 
-// says waits until the states of a space's objects at the location, and their
-// reasons, are those that are wanted.
-func (h hubOfAll) says(t *testing.T, space string, want map[string]string) {
+// hasStates waits until the objects of a space have the wanted states and reasons at the location.
+func (h hubOfAll) hasStates(t *testing.T, space string, want map[string]string) {
 	t.Helper()
 	env.Eventually(t, 2*soon, func() error {
 		out, err := env.Command{Binary: "orrery", Kubeconfig: h.Kubeconfig, Args: []string{"status", "--space", space, "-o", "json"}}.Try(t)
@@ -90,7 +89,7 @@ func (h hubOfAll) says(t *testing.T, space string, want map[string]string) {
 			}
 		}
 		if !maps.Equal(got, want) {
-			return fmt.Errorf("it says %s", out)
+			return fmt.Errorf("orrery status prints %s", out)
 		}
 		return nil
 	})

@@ -21,38 +21,38 @@ func TestDefinitionsMeet(t *testing.T) {
 	const id = "apiextensions.k8s.io/customresourcedefinitions/widgets.shop.example"
 	one.apply(crd("widgets", "Widget", "{type: object, required: [size], properties: {size: {type: integer}, colour: {type: string, default: red}}}", ""))
 	one.apply(place)
-	h.says(t, "one", map[string]string{id: "Applied "})
+	h.hasStates(t, "one", map[string]string{id: "Applied "})
 
 	two.apply(crd("widgets", "Widget", "{type: object, properties: {size: {type: integer}, weight: {type: integer}}}", ""))
 	for name, spec := range seeds.Ordered(map[string]string{"fits": "{size: 1}", "more": "{size: 1, weight: 2}", "less": "{}"}) {
 		two.apply(widget(name, spec))
 	}
 	two.apply(place)
-	says := func(crd, fits, more, less string) {
+	hasStates := func(crd, fits, more, less string) {
 		t.Helper()
-		h.says(t, "two", map[string]string{id: crd, "shop.example/widgets/default/fits": fits, "shop.example/widgets/default/more": more, "shop.example/widgets/default/less": less})
+		h.hasStates(t, "two", map[string]string{id: crd, "shop.example/widgets/default/fits": fits, "shop.example/widgets/default/more": more, "shop.example/widgets/default/less": less})
 	}
-	says("Conflict OtherSpace", "Applied ", "Held DefinedOtherwise", "Held DefinedOtherwise")
+	hasStates("Conflict OtherSpace", "Applied ", "Held DefinedOtherwise", "Held DefinedOtherwise")
 	reads(t, edge.Cluster.Kubeconfig, "fits 1 red", "get", "widgets", "-A", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size,:spec.colour")
 	h.explains(t, "widgets.shop.example/more", "spec.weight: unknown field there", "the location has one/"+id)
 	h.explains(t, "widgets.shop.example/less", "spec.size: Required value")
 
-	// What contradicts the first one's fits nothing of it.
+	// A schema that contradicts the first one fits none of its versions.
 	two.apply(crd("widgets", "Widget", "{type: object, properties: {size: {type: integer}, weight: {type: integer}, colour: {type: integer}}}", ""))
-	says("Conflict DefinedOtherwise", "Applied ", "Held DefinedOtherwise", "Held DefinedOtherwise")
+	hasStates("Conflict DefinedOtherwise", "Applied ", "Held DefinedOtherwise", "Held DefinedOtherwise")
 	h.explains(t, "crd/widgets.shop.example", "versions[v1] spec.colour: string there, integer here")
 
 	one.apply(crd("widgets", "Widget", "{type: object, required: [size], properties: {size: {type: integer}, colour: {type: string, default: red}, weight: {type: integer}}}", ""))
-	says("Conflict DefinedOtherwise", "Applied ", "Applied ", "Held DefinedOtherwise")
+	hasStates("Conflict DefinedOtherwise", "Applied ", "Applied ", "Held DefinedOtherwise")
 	two.apply(widget("less", "{size: 3}"))
-	says("Conflict DefinedOtherwise", "Applied ", "Applied ", "Applied ")
+	hasStates("Conflict DefinedOtherwise", "Applied ", "Applied ", "Applied ")
 	reads(t, edge.Cluster.Kubeconfig, "fits 1 red less 3 red more 1 red", "get", "widgets", "-A", "--no-headers", "-o", "custom-columns=:metadata.name,:spec.size,:spec.colour")
 
 	one.kubectl("delete", "placement", "all")
-	says("Applied ", "Applied ", "Applied ", "Applied ")
+	hasStates("Applied ", "Applied ", "Applied ", "Applied ")
 }
 
-// reads waits until kubectl prints something at a cluster, but for the space between words.
+// reads waits until kubectl prints a text for a cluster; whitespace between words does not count.
 func reads(t *testing.T, kubeconfig, want string, args ...string) {
 	t.Helper()
 	env.Eventually(t, 2*soon, func() error {
@@ -64,7 +64,7 @@ func reads(t *testing.T, kubeconfig, want string, args ...string) {
 	})
 }
 
-// explains sees that `orrery why` says some texts of an object of the space two.
+// explains checks that `orrery why` prints some texts for an object of the space two.
 func (h hubOfAll) explains(t *testing.T, object string, want ...string) {
 	t.Helper()
 	args := []string{"why", object, "--location", "edge", "--space", "two"}
@@ -74,7 +74,7 @@ func (h hubOfAll) explains(t *testing.T, object string, want ...string) {
 	out := env.Orrery(t, h.Kubeconfig, args...)
 	for _, text := range want {
 		if !strings.Contains(out, text) {
-			t.Errorf("orrery %s says\n%swant %q in it", strings.Join(args, " "), out, text)
+			t.Errorf("orrery %s prints\n%swant %q in it", strings.Join(args, " "), out, text)
 		}
 	}
 }

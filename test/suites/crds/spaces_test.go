@@ -109,7 +109,7 @@ func twoMeanings(t *testing.T, h hubOfAll) {
 	two.prints("a small", "get", "widgets", "--no-headers")
 }
 
-// heldDeletion shows that a CRD that is being deleted says which finalizers it waits for.
+// heldDeletion shows that the status of a terminating CRD names the finalizers that block it.
 func heldDeletion(t *testing.T, h hubOfAll) {
 	s := h.space(t, "held")
 	s.apply(crd("widgets", "Widget", anySpec, ""))
