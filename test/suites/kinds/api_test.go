@@ -87,8 +87,8 @@ func (a api) get(t *testing.T, path string) map[string]any {
 	return a.must(t, http.MethodGet, path, asJSON, nil)
 }
 
-// has says whether there is an object at a path.
-func (a api) has(t *testing.T, path string) bool {
+// exists reports whether an object exists at a path.
+func (a api) exists(t *testing.T, path string) bool {
 	t.Helper()
 	code, answer := a.do(t, http.MethodGet, path, asJSON, asJSON, nil)
 	if code != http.StatusOK && code != http.StatusNotFound {

@@ -46,23 +46,23 @@ func TestEveryKindAtACluster(t *testing.T) {
 	}
 	w.space.must(t, http.MethodPost, placements, asJSON, placeAll(t, append(slices.Clone(w.all), w.refused, w.changed), location))
 
-	w.eventually("everything is there but what is refused", w.settled)
-	w.eventually("it is what was written", w.same)
+	w.eventually("all objects exist, except the rejected one", w.allApplied)
+	w.eventually("the cluster has the written objects", w.same)
 	w.space.must(t, http.MethodPatch, w.refused.path(), jsonPatch, []byte(`[{"op":"remove","path":"/spec/ingress/0/ports/0/endPort"}]`))
-	w.eventually("what was refused is put right", func() error {
+	w.eventually("the rejected object is applied after its correction", func() error {
 		return w.status()[w.refused.object()].is("Applied")
 	})
 	w.quiet()
-	w.eventually("it is still what was written", w.same)
+	w.eventually("the cluster still has the written objects", w.same)
 
 	w.space.must(t, http.MethodDelete, placements+"/all", asJSON, nil)
-	w.eventually("nothing is left", w.gone)
+	w.eventually("no object remains", w.gone)
 }
 
-// settled returns an error unless all samples are applied, the one object that the
-// cluster refuses shows that refusal, and only what its admission changes counts as
-// mutated: not what API servers write in other words, or fill in.
-func (w *world) settled() error {
+// allApplied returns an error unless all samples are applied, and the state of the one object that
+// the cluster rejects shows the rejection. Only the object that admission changes may count as
+// mutated: different notations and defaults of API servers do not count.
+func (w *world) allApplied() error {
 	status := w.status()
 	var all []error
 	for _, s := range append(slices.Clone(w.all), w.changed) {
@@ -84,18 +84,18 @@ func (w *world) settled() error {
 	}
 	p := status[w.refused.object()]
 	if p.State != "Failed" || p.Reason != "Invalid" || !strings.Contains(p.Message, "endPort") {
-		all = append(all, fmt.Errorf("what is refused is %+v", p))
+		all = append(all, fmt.Errorf("the rejected object is %+v", p))
 	}
 	return errors.Join(all...)
 }
 
-// same returns an error unless the cluster has all that was written.
+// same returns an error unless the cluster has all written objects.
 func (w *world) same() error {
 	var all []error
 	compare := func(path string, want any) {
 		code, got := w.target.do(w.t, http.MethodGet, path, asJSON, asJSON, nil)
 		if d := lacks(want, decode(w.t, got), ""); code != http.StatusOK || d != "" {
-			all = append(all, fmt.Errorf("the cluster has %s otherwise (%d): %s", path, code, d))
+			all = append(all, fmt.Errorf("in the cluster, %s differs (status %d): %s", path, code, d))
 		}
 	}
 	for _, s := range w.all {
@@ -141,7 +141,7 @@ func (w *world) quiet() {
 func (w *world) gone() error {
 	var all []error
 	for _, s := range append(slices.Clone(w.all), w.refused, w.changed) {
-		if path, _ := s.travels(); w.target.has(w.t, path) {
+		if path, _ := s.travels(); w.target.exists(w.t, path) {
 			all = append(all, fmt.Errorf("%s is still there", path))
 		}
 	}
@@ -149,7 +149,7 @@ func (w *world) gone() error {
 	if items, _ := pods["items"].([]any); len(items) > 0 {
 		all = append(all, fmt.Errorf("%d pods are still there", len(items)))
 	}
-	if !w.target.has(w.t, "/api/v1/namespaces/"+shop) {
+	if !w.target.exists(w.t, "/api/v1/namespaces/"+shop) {
 		w.t.Error("the implied namespace is gone")
 	}
 	return errors.Join(all...)

@@ -149,7 +149,7 @@ func (is *table) compare(t *testing.T, s sample, want *table) {
 	}
 }
 
-// isAge says that a column has a time at which the two servers were asked.
+// isAge reports whether a column depends on the time of the request.
 func isAge(column string) bool {
 	return strings.Contains("Age,Created At,Last Seen,First Seen", column)
 }

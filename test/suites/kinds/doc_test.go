@@ -1,8 +1,8 @@
-// Package kinds shows on real parts that every generally available kind of
-// Kubernetes can be written to a space with stock clients, that a location gets
-// exactly what was written, and what a real cluster makes of it.
+// Package kinds shows with a real hub, agent and cluster that stock clients can write every generally
+// available kind of Kubernetes to a space, that a location receives exactly the written objects, and
+// how a real cluster stores them.
 //
-// It knows the kinds from what a space's discovery lists and from the samples
-// that the tests of internal/hub/kinds/builtin have, and nothing else of that package: what
-// travels is compared with the samples, not with what the code thinks of them.
+// It reads the kinds from the discovery of a space and from the samples of the tests of
+// internal/hub/kinds/builtin, and uses nothing else of that package: the desired objects are
+// compared with the samples, not with the code's own view of them.
 package kinds

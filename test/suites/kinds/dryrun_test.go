@@ -16,11 +16,10 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// settled is how long the log must stay unchanged to count as at rest.
-const settled = 5 * time.Second
+// restTime is for how long the log must not change to count as idle.
+const restTime = 5 * time.Second
 
-// ownSamples are objects of Orrery's kinds; none of them makes the hub write once it has said
-// what there is to say of it.
+// ownSamples are objects of Orrery's kinds. The hub writes their statuses, and nothing further.
 const ownSamples = `
 apiVersion: orrery.dev/v1alpha1
 kind: Placement
@@ -136,7 +135,7 @@ func newDry(t *testing.T, config *rest.Config) *dry {
 // revision is that of the log.
 func (d *dry) revision() any {
 	d.t.Helper()
-	return at(d.get(d.t, "/api/v1/configmaps?limit=1"), "metadata", "resourceVersion")
+	return valueAt(d.get(d.t, "/api/v1/configmaps?limit=1"), "metadata", "resourceVersion")
 }
 
 // rest waits until the hub has written what it has to say of the samples.
@@ -147,7 +146,7 @@ func (d *dry) rest() {
 		if now := d.revision(); now != last {
 			last, since = now, time.Now()
 		}
-		if time.Since(since) < settled {
+		if time.Since(since) < restTime {
 			return errors.New("the log goes on")
 		}
 		return nil

@@ -117,7 +117,7 @@ func expectRows(t *testing.T, rows map[string]row, space api, all []sample) {
 	for _, group := range append(groupsOf(t, space), "/api/v1") {
 		resources, _ := space.get(t, group)["resources"].([]any)
 		for _, r := range resources {
-			name := fmt.Sprint(at(r.(map[string]any), "name"))
+			name := fmt.Sprint(valueAt(r.(map[string]any), "name"))
 			if strings.Contains(name, "/") {
 				continue
 			}
@@ -145,9 +145,9 @@ func groupsOf(t *testing.T, space api) []string {
 	var paths []string
 	groups, _ := space.get(t, "/apis")["groups"].([]any)
 	for _, g := range groups {
-		versions, _ := at(g.(map[string]any), "versions").([]any)
+		versions, _ := valueAt(g.(map[string]any), "versions").([]any)
 		for _, v := range versions {
-			paths = append(paths, "/apis/"+fmt.Sprint(at(v.(map[string]any), "groupVersion")))
+			paths = append(paths, "/apis/"+fmt.Sprint(valueAt(v.(map[string]any), "groupVersion")))
 		}
 	}
 	return paths
@@ -168,10 +168,10 @@ func withoutStringData(written map[string]any) map[string]any {
 // that was answered.
 func writes(t *testing.T, space api) string {
 	t.Helper()
-	var said strings.Builder
+	var responses strings.Builder
 	do := func(method, path, contentType, body string) {
 		code, answer := space.do(t, method, path, contentType, asJSON, []byte(body))
-		fmt.Fprintf(&said, "%s %s: %d %s\n", method, path, code, volatile.ReplaceAll(answer, []byte(`"$1":"*"`)))
+		fmt.Fprintf(&responses, "%s %s: %d %s\n", method, path, code, volatile.ReplaceAll(answer, []byte(`"$1":"*"`)))
 	}
 	const ns = "/namespaces/" + shop + "/"
 	for _, o := range []struct{ root, resource, object string }{
@@ -192,15 +192,15 @@ func writes(t *testing.T, space api) string {
 	do(http.MethodPatch, "/api/v1/namespaces/w", mergePatch, `{"metadata":{"finalizers":null}}`)
 	do(http.MethodDelete, "/api/v1/namespaces/w", asJSON, "")
 	env.Eventually(t, soon, func() error {
-		if space.has(t, "/api/v1/namespaces/w") {
+		if space.exists(t, "/api/v1/namespaces/w") {
 			return fmt.Errorf("the namespace is still there")
 		}
 		return nil
 	})
-	return said.String()
+	return responses.String()
 }
 
-// volatile is what differs from write to write.
+// volatile matches fields that differ between writes.
 var volatile = regexp.MustCompile(`"(uid|resourceVersion|creationTimestamp|deletionTimestamp|time)":"[^"]*"`)
 
 // TestWhatNeverTravels writes all that docs/spaces.md says never travels, and
@@ -216,35 +216,35 @@ func TestWhatNeverTravels(t *testing.T) {
 	for _, name := range listed {
 		switch path := pathIn(name); {
 		case strings.HasPrefix(name, "metadata.d"), strings.HasPrefix(name, "spec."), slices.Contains(setByServer, name):
-		case at(object, path...) == nil:
+		case valueAt(object, path...) == nil:
 			t.Errorf("the test writes no %s", name)
 		}
 	}
 	made := space.must(t, http.MethodPost, "/apis/apps/v1/namespaces/default/deployments?fieldManager=test", asJSON, encode(t, object))
 	space.must(t, http.MethodPatch, "/apis/apps/v1/namespaces/default/deployments/w/status", mergePatch, []byte(`{"status":{"replicas":3}}`))
 	for _, name := range setByServer {
-		if name != "metadata.selfLink" && at(made, pathIn(name)...) == nil {
+		if name != "metadata.selfLink" && valueAt(made, pathIn(name)...) == nil {
 			t.Errorf("the space sets no %s", name)
 		}
 	}
 	var got map[string]any
 	env.Eventually(t, soon, func() error {
 		const path = "/apis/apps/v1/namespaces/default/deployments/w"
-		if !view.has(t, path) {
+		if !view.exists(t, path) {
 			return fmt.Errorf("the view has no %s", path)
 		}
 		got = view.get(t, path)
 		return nil
 	})
 	for _, name := range listed {
-		now, written := at(got, pathIn(name)...), at(object, pathIn(name)...)
+		now, written := valueAt(got, pathIn(name)...), valueAt(object, pathIn(name)...)
 		mark := written != nil && now != written // the view's own
 		if name != "metadata.resourceVersion" && now != nil && !mark {
 			t.Errorf("%s travels: %v", name, now)
 		}
 	}
 	for _, path := range [][]string{{"metadata", "annotations", "note"}, {"metadata", "labels", "app"}, {"spec", "template"}} {
-		if at(got, path...) == nil {
+		if valueAt(got, path...) == nil {
 			t.Errorf("%s does not travel", strings.Join(path, "."))
 		}
 	}

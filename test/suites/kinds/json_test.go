@@ -33,8 +33,8 @@ func encode(t *testing.T, v any) []byte {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
 }
 
-// at is the value at a path of field names; nil if there is none.
-func at(object map[string]any, path ...string) any {
+// valueAt returns the value at a path of field names; nil if there is none.
+func valueAt(object map[string]any, path ...string) any {
 	var v any = object
 	for _, name := range path {
 		m, ok := v.(map[string]any)

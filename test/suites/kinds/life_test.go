@@ -126,11 +126,11 @@ func (l *life) decode(data []byte) runtime.Object {
 // was created.
 func (l *life) apply() {
 	l.t.Helper()
-	generation := at(l.get(l.t, l.path()), "metadata", "generation")
+	generation := valueAt(l.get(l.t, l.path()), "metadata", "generation")
 	path := l.path() + "?fieldManager=applier&force=true"
 	first := l.must(l.t, http.MethodPatch, path, applyPatch, l.yaml)
 	l.check(first)
-	if g := at(first, "metadata", "generation"); g != generation {
+	if g := valueAt(first, "metadata", "generation"); g != generation {
 		l.t.Errorf("applying what is there raised the generation from %v to %v", generation, g)
 	}
 	second := l.must(l.t, http.MethodPatch, path, applyPatch, l.yaml)
@@ -149,16 +149,16 @@ func (l *life) patches() {
 		{jsonPatch, `[{"op":"test","path":"/metadata/labels/patched","value":"strategic"},{"op":"replace","path":"/metadata/labels/patched","value":"json"}]`, "json"},
 	} {
 		after := l.must(l.t, http.MethodPatch, l.path()+"?fieldManager=patcher", p.contentType, []byte(p.body))
-		if got := at(after, "metadata", "labels", "patched"); got != p.want {
+		if got := valueAt(after, "metadata", "labels", "patched"); got != p.want {
 			l.t.Errorf("after a patch with %s the label is %v", p.contentType, got)
 		}
-		if at(after, "metadata", "resourceVersion") == at(before, "metadata", "resourceVersion") {
+		if valueAt(after, "metadata", "resourceVersion") == valueAt(before, "metadata", "resourceVersion") {
 			l.t.Errorf("a patch with %s made no new version", p.contentType)
 		}
 		if a, b := withoutMeta(after), withoutMeta(before); !reflect.DeepEqual(a, b) {
 			l.t.Errorf("a patch of a label with %s made\n%v\nof\n%v", p.contentType, a, b)
 		}
-		if g := at(after, "metadata", "generation"); g != at(before, "metadata", "generation") {
+		if g := valueAt(after, "metadata", "generation"); g != valueAt(before, "metadata", "generation") {
 			l.t.Errorf("a label raised the generation to %v", g)
 		}
 		l.check(after)
@@ -184,14 +184,14 @@ func (l *life) subresource() {
 	if !reflect.DeepEqual(before["spec"], after["spec"]) {
 		l.t.Errorf("writing status made spec\n%v\nof\n%v", after["spec"], before["spec"])
 	}
-	if g := at(after, "metadata", "generation"); g != at(before, "metadata", "generation") {
+	if g := valueAt(after, "metadata", "generation"); g != valueAt(before, "metadata", "generation") {
 		l.t.Errorf("writing status raised the generation to %v", g)
 	}
 
 	put = with(after, "main", "metadata", "labels", "patched")
 	put["status"] = map[string]any{}
 	main := l.must(l.t, http.MethodPut, l.path(), asJSON, encode(l.t, put))
-	if at(main, "metadata", "labels", "patched") != "main" {
+	if valueAt(main, "metadata", "labels", "patched") != "main" {
 		l.t.Errorf("a put is not kept: %v", main["metadata"])
 	}
 	if !reflect.DeepEqual(main["status"], after["status"]) {
@@ -208,7 +208,7 @@ func (l *life) end() {
 	l.t.Helper()
 	l.must(l.t, http.MethodDelete, l.path(), asJSON, nil)
 	env.Eventually(l.t, soon, func() error {
-		if l.has(l.t, l.path()) {
+		if l.exists(l.t, l.path()) {
 			return errors.New("it is there after its deletion")
 		}
 		return nil

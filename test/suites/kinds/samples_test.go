@@ -29,7 +29,7 @@ type sample struct {
 	yaml            []byte
 	// canonical is compact JSON with sorted keys and nothing added.
 	canonical []byte
-	// resource is what the kind is served as; status says that it has the subresource.
+	// resource is the resource of the kind; status reports whether it has the subresource status.
 	resource schema.GroupVersionResource
 	status   bool
 }

@@ -21,7 +21,7 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// never says that objects of the kind are never placed.
+// never reports whether objects of the kind are never placed.
 func (s sample) never() bool { return s.gvk.Kind == "Event" || s.gvk.Kind == "Lease" }
 
 // asV2 is how the object that is written as autoscaling/v1 is stored and travels.
@@ -69,11 +69,11 @@ func (s sample) key(space string) string {
 	if group == "" {
 		group = "core"
 	}
-	parts := []string{space, group, s.resource.Resource, s.namespace, s.name}
+	segments := []string{space, group, s.resource.Resource, s.namespace, s.name}
 	if s.namespace == "" {
-		parts = slices.Delete(parts, 3, 4)
+		segments = slices.Delete(segments, 3, 4)
 	}
-	return strings.Join(parts, "/")
+	return strings.Join(segments, "/")
 }
 
 // placeAll is a Placement of all samples, and of all of Orrery's own kinds.
@@ -145,7 +145,7 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 	for _, s := range placed {
 		path, object := s.travels()
 		if s.never() {
-			if view.has(t, path) {
+			if view.exists(t, path) {
 				t.Errorf("%s travels", s)
 			}
 			continue
@@ -155,7 +155,7 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 			t.Errorf("the view has %s as\n%s\nwant\n%s", s, got, object)
 		}
 	}
-	if view.has(t, placements+"/all") {
+	if view.exists(t, placements+"/all") {
 		t.Error("the placement itself travels")
 	}
 	comparePuts(t, "the stream", until(t, frames, func(f wire.Frame) bool { return f.Mark != nil && f.Mark.Count == len(want) }), want)
@@ -169,14 +169,14 @@ func TestWhatTravelsIsWhatWasWritten(t *testing.T) {
 	expectEach(t, all, "deleted", env.Kubectl(t, kubeconfig, "delete", "-f", samplesDir))
 }
 
-// versions are the resource versions of all samples. Whether kubectl says that a second
-// apply changed something is not checked: where the API's encoding adds to a list, it
-// sends a patch that changes nothing and prints "configured".
+// versions returns the resource versions of all samples. The output of kubectl for a second apply is
+// not checked: where the encoding of the API adds to a list, kubectl sends a patch that changes
+// nothing, and prints "configured".
 func versions(t *testing.T, space api, all []sample) map[string]any {
 	t.Helper()
 	versions := map[string]any{}
 	for _, s := range all {
-		versions[s.path()] = at(space.get(t, s.path()), "metadata", "resourceVersion")
+		versions[s.path()] = valueAt(space.get(t, s.path()), "metadata", "resourceVersion")
 	}
 	return versions
 }
@@ -195,9 +195,9 @@ func expectEach(t *testing.T, all []sample, what, out string) {
 	}
 }
 
-// withoutAdded removes what a view adds to what a location gets: a resource version, and
-// the marks that name the source.
-func withoutAdded(t *testing.T, answer []byte, of sample, space string) string {
+// withoutAdded removes the resource version and the ownership metadata that a view adds to the
+// objects of a location.
+func withoutAdded(t *testing.T, answer []byte, source sample, space string) string {
 	t.Helper()
 	answer = bytes.TrimSuffix(answer, []byte("\n"))
 	take := func(path, want string) {
@@ -212,7 +212,7 @@ func withoutAdded(t *testing.T, answer []byte, of sample, space string) string {
 			t.Fatal(err)
 		}
 	}
-	kind, namespace, name := of.gvk.Kind, gjson.GetBytes(of.canonical, "metadata.namespace").Str, gjson.GetBytes(of.canonical, "metadata.name").Str
+	kind, namespace, name := source.gvk.Kind, gjson.GetBytes(source.canonical, "metadata.namespace").Str, gjson.GetBytes(source.canonical, "metadata.name").Str
 	take("metadata.resourceVersion", "[0-9]+")
 	take("metadata.labels.orrery.dev/space", space)
 	take("metadata.labels.orrery.dev/location", location+`\.[0-9a-f]{8}`)
@@ -296,11 +296,11 @@ func walked(t *testing.T, agent *protocol.Client) (frames []wire.Frame) {
 		t.Fatal(err)
 	}
 	for keys := range slices.Chunk(have.Keys(), wire.MaxFetch) {
-		var asked []any
+		var fetches []any
 		for _, k := range keys {
-			asked = append(asked, wire.Fetch{Key: k})
+			fetches = append(fetches, wire.Fetch{Key: k})
 		}
-		answer, err := agent.Exchange(t.Context(), route.Fetch, asked...)
+		answer, err := agent.Exchange(t.Context(), route.Fetch, fetches...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func newWorld(t *testing.T) *world {
 	try := with(w.changed.written(t), "default", "metadata", "namespace")
 	w.eventually("the cluster changes what it is sent", func() error {
 		got := w.target.must(t, http.MethodPost, "/api/v1/namespaces/default/configmaps?dryRun=All", asJSON, encode(t, try))
-		if colour := at(got, "data", "colour"); colour != "red" {
+		if colour := valueAt(got, "data", "colour"); colour != "red" {
 			return fmt.Errorf("colour is %v", colour)
 		}
 		return nil
@@ -100,5 +100,5 @@ func (w *world) status() map[string]place {
 // revision is that of the hub's log.
 func (w *world) revision() any {
 	w.t.Helper()
-	return at(w.space.get(w.t, "/api/v1/configmaps?limit=1"), "metadata", "resourceVersion")
+	return valueAt(w.space.get(w.t, "/api/v1/configmaps?limit=1"), "metadata", "resourceVersion")
 }
