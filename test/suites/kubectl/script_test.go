@@ -61,7 +61,7 @@ func shows(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// normal replaces what differs from run to run.
+// normal replaces the parts of an output that vary between runs.
 func normal(out string) string {
 	for _, r := range []struct{ is, becomes string }{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
@@ -107,7 +107,7 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	deadline := time.Now().Add(soon)
 	for {
-		err := has(ts.MkAbs(args[0]), args[1])
+		err := contains(ts.MkAbs(args[0]), args[1])
 		if err == nil {
 			return
 		}
@@ -118,13 +118,13 @@ func eventually(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func has(file, text string) error {
+func contains(file, text string) error {
 	content, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
 	if !strings.Contains(normal(string(content)), normal(text)) {
-		return fmt.Errorf("%s has not %q:\n%s", file, text, content)
+		return fmt.Errorf("%s does not contain %q:\n%s", file, text, content)
 	}
 	return nil
 }
