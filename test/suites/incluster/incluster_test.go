@@ -271,7 +271,7 @@ func (s *inCluster) page(title string) {
 	})
 }
 
-// allow applies what the agent needs for what is placed, as printed in its Pod.
+// allow grants the agent the rights for the assigned objects, as the agent prints them in its Pod.
 func (s *inCluster) allow() {
 	s.t.Helper()
 	var rights string
