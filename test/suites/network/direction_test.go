@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// TestOnlyAgentsConnect has a site to which nobody can open a connection: all works, since
-// the agent opens all that there are, and waits for none.
+// TestOnlyAgentsConnect uses a site to which no other host can open a connection. Everything works,
+// since the agent opens all connections, and listens for none.
 func TestOnlyAgentsConnect(t *testing.T) {
 	t.Parallel()
 	n := env.StartNetwork(t)

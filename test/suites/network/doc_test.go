@@ -1,6 +1,5 @@
-// Package network is the networks that lie between a hub and those who use it: balancers
-// that pass on or end TLS, that put a path before the hub's own or cut what is silent,
-// proxies that want to be asked, IPv6, sites that nobody can connect to, and hubs that
-// move. Each is tried by an agent, kubectl and Helm, on the programs that such networks
-// are made of.
+// Package network tests the networks between a hub and its clients: load balancers that pass TLS
+// through or terminate it, that add a path prefix or close idle connections, proxies with
+// authentication, IPv6, sites that accept no connections, and hubs whose URL changes. An agent,
+// kubectl and Helm use each network. The balancers and proxies are real programs.
 package network

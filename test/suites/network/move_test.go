@@ -14,7 +14,7 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// TestMove moves a hub: to another URL that its agents are told of, and back when that
+// TestMove moves a hub to another URL, which its agents receive from it, and back when the new URL
 // does not answer.
 func TestMove(t *testing.T) {
 	t.Parallel()
@@ -29,7 +29,7 @@ func TestMove(t *testing.T) {
 	a := s.join(nil)
 	s.reaches(a, "https://"+old)
 
-	// Announced before it is there: the agent stays where it is.
+	// While the announced URL does not answer, the agent keeps the old one.
 	hub.Flags("--advertise", "next=https://"+next)
 	s.prefer("next")
 	hub.Restart()
@@ -40,7 +40,7 @@ func TestMove(t *testing.T) {
 	before.Kill()
 	s.travels("old-ended", s.space)
 
-	// A start without any other knowledge goes there, too.
+	// After a restart, the agent uses the new URL, too.
 	a.Restart()
 	s.reaches(a, "https://"+next)
 
@@ -52,7 +52,7 @@ func TestMove(t *testing.T) {
 	s.moves(a, "https://"+next)
 
 	if out := env.OrreryFails(t, s.Root, "location", "add", "rome", "--url", "nowhere"); !strings.Contains(out, `the hub does not advertise "nowhere", but old, next`) {
-		t.Errorf("a URL that nobody advertises: %s", out)
+		t.Errorf("a URL that the hub does not advertise: %s", out)
 	}
 }
 
@@ -117,7 +117,7 @@ func TestRotateCA(t *testing.T) {
 	s.travels("rotated", second)
 	env.Eventually(t, world.Soon, func() error {
 		if !watch.Running() || !strings.Contains(watch.Stdout(), "configmap/rotated") {
-			return errors.New("the watch has not heard of it")
+			return errors.New("the watch has not received it")
 		}
 		return nil
 	})
@@ -127,8 +127,8 @@ func TestRotateCA(t *testing.T) {
 	s.reaches(a, s.Hub.URL)
 }
 
-// TestRotateCAMeanwhile replaces the authority while an agent is away. One that was told of
-// the next one before comes back by itself; one that was told of nothing says what to do.
+// TestRotateCAMeanwhile replaces the certificate authority while an agent is stopped. An agent that
+// has received the new authority before reconnects by itself. An agent that has not logs the remedy.
 func TestRotateCAMeanwhile(t *testing.T) {
 	t.Parallel()
 	s := siteOf(t, world.New(t))
@@ -163,9 +163,9 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	rotate("switch", "--force")
 	rotate("finish", "--force")
 	a.Start()
-	s.says(a, "start the agent with a new join token, created with: orrery location token NAME")
+	s.hasLastError(a, "start the agent with a new join token, created with: orrery location token NAME")
 	if !strings.Contains(a.Stderr(), "level=ERROR") {
-		t.Error("the agent's log does not say that it can't help itself")
+		t.Error("the agent does not log an error that it cannot reconnect")
 	}
 	a.Stop()
 	a.Start("--join", strings.TrimSpace(env.Orrery(t, s.Root, "location", "token", "edge", "--token-only")))
@@ -173,18 +173,18 @@ func TestRotateCAMeanwhile(t *testing.T) {
 	s.travels("visited", s.kubeconfig(""))
 }
 
-// moves waits until an agent's session is at a URL that did not answer for a while: the agent tries
-// it again after as long as that has lasted.
+// moves waits until an agent has a session at a URL that did not answer for a while. The agent
+// retries such a URL after a time as long as the outage.
 func (s *site) moves(a *env.Agent, url string) {
 	s.t.Helper()
 	s.reachesWithin(a, url, 4*world.Soon)
 }
 
-// renewedSoon is how long it may take until an agent has renewed that was asked to: it keeps
-// each credential for a minute at least.
+// renewedSoon bounds the time until an agent has renewed its credential on request: it keeps each
+// credential for at least a minute.
 const renewedSoon = 3 * world.Soon
 
-// ready waits until it is said for whom the next step of a rotation waits.
+// ready waits until orrery hub rotate-ca lists the agents for which the next step waits.
 func (s *site) ready(want string) {
 	s.t.Helper()
 	env.Eventually(s.t, renewedSoon, func() error {
@@ -196,7 +196,7 @@ func (s *site) ready(want string) {
 	})
 }
 
-// since is when the agent's session was opened.
+// since returns the start of the session of the agent.
 func (s *site) since(a *env.Agent) string {
 	s.t.Helper()
 	status, err := agent.ReadStatus(a.Dir)
@@ -206,7 +206,7 @@ func (s *site) since(a *env.Agent) string {
 	return status.Since.String()
 }
 
-// trusts waits until the agent trusts as many authorities, as the hub is told.
+// trusts waits until the agent reports to the hub that it trusts n certificate authorities.
 func (s *site) trusts(n int) {
 	s.t.Helper()
 	env.Eventually(s.t, world.Soon, func() error {
@@ -218,7 +218,7 @@ func (s *site) trusts(n int) {
 	})
 }
 
-// copied is the operator's kubeconfig as it is now.
+// copied returns a copy of the present kubeconfig of the operator.
 func (s *site) copied() string {
 	s.t.Helper()
 	file := filepath.Join(s.t.TempDir(), "kubeconfig")

@@ -10,18 +10,19 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// way is a network between the hub and those who use it.
+// way is a network between the hub and its clients.
 type way struct {
-	// name is also that of the endpoint.
+	// name is also the name of the endpoint.
 	name string
-	// at is where the balancer listens, and path what it has before the hub's own paths.
-	at, path string
-	// balancer is a section of HAProxy's configuration, in which BIND, CERT, HUB and CA are
-	// replaced by where it listens, its certificate, the hub, and the hub's authority.
+	// host is the host name or address of the load balancer; path is its prefix to the paths of the hub.
+	host, path string
+	// balancer is a section of the configuration of HAProxy, in which BIND, CERT, HUB and CA stand for
+	// its address, its certificate, the address of the hub, and the certificate authority of the hub.
 	balancer string
-	// foreign says that clients see the balancer's certificate.
+	// foreign reports whether clients receive the certificate of the load balancer.
 	foreign bool
-	// silence is after how many seconds the balancer cuts what is silent; 0: later than tests.
+	// silence is the time in seconds after which the load balancer closes an idle connection; 0 means
+	// later than any test needs.
 	silence int
 }
 
@@ -34,7 +35,7 @@ listen NAME
 `
 
 var ways = []way{
-	{name: "passing-by-sni", at: "localhost", balancer: `
+	{name: "passing-by-sni", host: "localhost", balancer: `
 frontend NAME
   mode tcp
   bind BIND
@@ -46,13 +47,13 @@ backend NAME-hub
   mode tcp
   server hub HUB
 `},
-	{name: "terminating", at: "localhost", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1", "", "h2,http/1.1")},
-	{name: "terminating-http1", at: "localhost", foreign: true, balancer: fmt.Sprintf(terminating, "http/1.1", "", "http/1.1")},
-	{name: "path-stripped", at: "localhost", path: "/orrery", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+	{name: "terminating", host: "localhost", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1", "", "h2,http/1.1")},
+	{name: "terminating-http1", host: "localhost", foreign: true, balancer: fmt.Sprintf(terminating, "http/1.1", "", "http/1.1")},
+	{name: "path-stripped", host: "localhost", path: "/orrery", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
 		"http-request deny deny_status 404 unless { path_beg /orrery/ }\n  http-request replace-path /orrery(/.*) \\1", "h2,http/1.1")},
-	{name: "path-kept", at: "localhost", path: "/kept/here", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+	{name: "path-kept", host: "localhost", path: "/kept/here", foreign: true, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
 		"http-request deny deny_status 404 unless { path_beg /kept/here/ }", "h2,http/1.1")},
-	{name: "impatient", at: "localhost", silence: 8, balancer: `
+	{name: "impatient", host: "localhost", silence: 8, balancer: `
 listen NAME
   mode tcp
   bind BIND
@@ -61,9 +62,9 @@ listen NAME
   timeout tunnel 8s
   server hub HUB
 `},
-	{name: "impatient-terminating", at: "localhost", foreign: true, silence: 8, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
+	{name: "impatient-terminating", host: "localhost", foreign: true, silence: 8, balancer: fmt.Sprintf(terminating, "h2,http/1.1",
 		"timeout client 8s\n  timeout server 8s\n  timeout http-keep-alive 8s", "http/1.1")},
-	{name: "ipv6", at: "::1", balancer: `
+	{name: "ipv6", host: "::1", balancer: `
 listen NAME
   mode tcp
   bind BIND
@@ -71,13 +72,13 @@ listen NAME
 `},
 }
 
-// balanced is a hub behind all balancers.
+// balanced is a hub behind several load balancers.
 type balanced struct {
 	*site
 	urls map[string]string
 }
 
-// behind starts a hub that advertises all ways, with further flags, and the balancer.
+// behind starts a hub with additional flags that advertises all ways, and the load balancer.
 func behind(t *testing.T, ways []way, args ...string) *balanced {
 	t.Helper()
 	cert := newCertificate(t, "localhost")
@@ -86,7 +87,7 @@ func behind(t *testing.T, ways []way, args ...string) *balanced {
 	binds := map[string]string{}
 	for _, w := range ways {
 		_, port, _ := strings.Cut(ports.Reserve(t), ":")
-		host, bind := w.at, "127.0.0.1:"+port
+		host, bind := w.host, "127.0.0.1:"+port
 		if strings.Contains(host, ":") {
 			host, bind = "["+host+"]", "["+host+"]:"+port
 		}
@@ -110,7 +111,7 @@ func behind(t *testing.T, ways []way, args ...string) *balanced {
 	return b
 }
 
-// TestNetworks joins by each network, and has an agent, kubectl and Helm do their work.
+// TestNetworks joins an agent through each network, and uses kubectl and Helm through it.
 func TestNetworks(t *testing.T) {
 	t.Parallel()
 	b := behind(t, ways)

@@ -30,11 +30,11 @@ func TestProxy(t *testing.T) {
 		a.Within(n)
 		a.Setenv("HTTPS_PROXY="+with(wrong), "NO_PROXY="+n.ClusterSide)
 	}, "--kubeconfig", kubeconfig)
-	s.says(a, "rejects the user and password (407")
+	s.hasLastError(a, "rejects the user and password (407")
 	a.Stop()
 	a.Setenv("HTTPS_PROXY=" + with("%zz"+right))
 	a.Start()
-	s.says(a, "HTTPS_PROXY in the agent's environment is not the URL of a proxy")
+	s.hasLastError(a, "HTTPS_PROXY in the agent's environment is not the URL of a proxy")
 	a.Stop()
 	a.Setenv("HTTPS_PROXY=" + with(right))
 	a.Start()
@@ -54,24 +54,24 @@ func TestProxy(t *testing.T) {
 	s.travels("asked-by-file", s.space)
 	for _, name := range []string{a.Stderr(), a.Stdout(), read(t, a.Dir, "status.json"), read(t, a.Dir, "setup.json"), read(t, a.Dir, "hub.json")} {
 		if strings.Contains(name, right) || strings.Contains(name, wrong) {
-			t.Errorf("the password is in the log, or in what the agent keeps:\n%s", name)
+			t.Errorf("the log or a file of the agent contains the password:\n%s", name)
 		}
 	}
 
-	by := s.kubeconfig("", "--proxy-url", "http://"+squid.Address)
+	proxied := s.kubeconfig("", "--proxy-url", "http://"+squid.Address)
 	set := func(password string) {
 		t.Helper()
-		env.Kubectl(t, by, "config", "set-cluster", "shop", "--proxy-url", with(password))
+		env.Kubectl(t, proxied, "config", "set-cluster", "shop", "--proxy-url", with(password))
 	}
-	if out := env.KubectlFails(t, by, "get", "configmaps"); !strings.Contains(out, "Proxy Authentication Required") {
+	if out := env.KubectlFails(t, proxied, "get", "configmaps"); !strings.Contains(out, "Proxy Authentication Required") {
 		t.Errorf("kubectl without a password: %s", out)
 	}
 	set(right)
-	s.clients(by, chart(t))
+	s.clients(proxied, chart(t))
 }
 
-// says waits until the agent's last error has a text.
-func (s *site) says(a *env.Agent, text string) {
+// hasLastError waits until the last error of the agent contains a text.
+func (s *site) hasLastError(a *env.Agent, text string) {
 	s.t.Helper()
 	env.Eventually(s.t, world.Soon, func() error {
 		status, err := agent.ReadStatus(a.Dir)
@@ -82,7 +82,7 @@ func (s *site) says(a *env.Agent, text string) {
 	})
 }
 
-// read reads a file that need not be there.
+// read returns the content of a file; empty if it does not exist.
 func read(t *testing.T, dir, name string) string {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, name))

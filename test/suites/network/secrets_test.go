@@ -35,27 +35,27 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// storeKey encrypts what the agent keeps.
+// storeKey encrypts the store of the agent.
 const storeKey = "a key from outside of the volume"
 
-// secret is what nobody is to find but in some files.
+// secret is a value that only some files may contain.
 type secret struct {
 	what  string
 	texts []string
-	// in are the names of files that have it by what they are for.
+	// in are the names of the files that contain it by design.
 	in []string
 }
 
-// run is all that is secret in a run, and all that was said in it.
+// run collects all secrets of a test run, and all outputs.
 type run struct {
 	*balanced
 	t       *testing.T
 	secrets []secret
-	// said are outputs of commands, and answers.
-	said bytes.Buffer
-	// given is a directory with what an operator or a site brings, and logs one with logs.
+	// outputs are the outputs of commands, and responses.
+	outputs bytes.Buffer
+	// given is a directory with files of an operator or a site; logs is one with logs.
 	given, logs string
-	// agent is the agent's data directory.
+	// agent is the data directory of the agent.
 	agent string
 }
 
@@ -63,7 +63,7 @@ func (r *run) keep(what string, texts []string, in ...string) {
 	r.secrets = append(r.secrets, secret{what, texts, in})
 }
 
-// keyTexts are the forms in which a private key may be found.
+// keyTexts returns the encodings in which a private key could leak.
 func keyTexts(t *testing.T, der []byte) []string {
 	t.Helper()
 	k, err := x509.ParseECPrivateKey(der)
@@ -78,17 +78,17 @@ func keyTexts(t *testing.T, der []byte) []string {
 	return []string{string(scalar), hex.EncodeToString(scalar), base64.StdEncoding.EncodeToString(der), line}
 }
 
-// keyOf is a private key as PEM.
+// keyOf returns the encodings of a private key in PEM.
 func keyOf(t *testing.T, text []byte) []string {
 	t.Helper()
 	block, _ := pem.Decode(text)
 	if block == nil {
-		t.Fatal("there is no key")
+		t.Fatal("the text contains no PEM block")
 	}
 	return append(keyTexts(t, block.Bytes), base64.StdEncoding.EncodeToString(text))
 }
 
-// file writes what a site brings.
+// file writes a file of a site, and returns its path.
 func (r *run) file(name, content string) string {
 	r.t.Helper()
 	path := filepath.Join(r.given, name)
@@ -107,7 +107,7 @@ func (r *run) read(path string) []byte {
 	return b
 }
 
-// keepJoin keeps a join token, which the command that is to be run at a site has.
+// keepJoin adds a join token, which is an argument of the command at a site, to the secrets.
 func (r *run) keepJoin(token string, in ...string) {
 	r.t.Helper()
 	join, err := wire.ParseJoin(token)
@@ -118,8 +118,8 @@ func (r *run) keepJoin(token string, in ...string) {
 	r.keep("a join token", []string{token, random}, in...)
 }
 
-// keepAgentKey keeps the key that the agent has now, which its store's key encrypts, and
-// returns its certificate.
+// keepAgentKey adds the present key of the agent, which the key of its store encrypts, to the
+// secrets, and returns its certificate.
 func (r *run) keepAgentKey() string {
 	r.t.Helper()
 	keeper, err := credential.Open(r.agent, []byte(storeKey))
@@ -135,28 +135,28 @@ func (r *run) keepAgentKey() string {
 	return string(now.Certificate[0])
 }
 
-// renews waits until the agent has another credential, by so many renewals.
+// renews waits for a number of renewals of the credential of the agent.
 func (r *run) renews(times int) {
 	r.t.Helper()
 	for range times {
 		before := r.keepAgentKey()
 		env.Eventually(r.t, world.Soon, func() error {
 			if r.keepAgentKey() == before {
-				return errors.New("the credential is as it was")
+				return errors.New("the agent has not renewed its credential")
 			}
 			return nil
 		})
 	}
 }
 
-// says runs a command, which may fail, and keeps what it says.
-func (r *run) says(c env.Command) {
+// run runs a command, which may fail, and records its output.
+func (r *run) run(c env.Command) {
 	r.t.Helper()
 	out, err := c.Try(r.t)
-	fmt.Fprintln(&r.said, out, err)
+	fmt.Fprintln(&r.outputs, out, err)
 }
 
-// keepHub keeps what is secret at the hub.
+// keepHub adds the secrets of the hub.
 func (r *run) keepHub() {
 	r.t.Helper()
 	r.keep("the authority's key", keyOf(r.t, r.read(filepath.Join(r.Hub.Dir, "ca.key"))), "ca.key")
@@ -170,12 +170,12 @@ func (r *run) keepHub() {
 	if err := yaml.Unmarshal(r.read(filepath.Join(r.Hub.Dir, "encryption.yaml")), &keys); err != nil {
 		r.t.Fatal(err)
 	}
-	of := keys.Resources[0].Providers[0].Secretbox.Keys[0].Secret
-	raw, err := base64.StdEncoding.DecodeString(of)
+	encoded := keys.Resources[0].Providers[0].Secretbox.Keys[0].Secret
+	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil || len(raw) == 0 {
 		r.t.Fatal(err)
 	}
-	r.keep("the log's key", []string{of, string(raw)}, "encryption.yaml")
+	r.keep("the log's key", []string{encoded, string(raw)}, "encryption.yaml")
 	config, err := clientcmd.LoadFromFile(r.Hub.Kubeconfig)
 	if err != nil {
 		r.t.Fatal(err)
@@ -185,7 +185,7 @@ func (r *run) keepHub() {
 	}
 }
 
-// asPrinted runs at the site what `orrery location token` prints, in a shell, until the
+// asPrinted runs the command that `orrery location token` prints in a shell at the site, until the
 // agent is ready.
 func (r *run) asPrinted(more string) {
 	r.t.Helper()
@@ -214,8 +214,8 @@ func (r *run) asPrinted(more string) {
 	}
 	r.t.Cleanup(func() { _ = syscall.Kill(-shell.Process.Pid, syscall.SIGKILL) }) // it has ended, unless the test failed
 	env.Eventually(r.t, world.Soon, func() error {
-		if said := string(r.read(out.Name())); !strings.Contains(said, "orrery-agent ready") {
-			return fmt.Errorf("the agent is not ready: %s", said)
+		if output := string(r.read(out.Name())); !strings.Contains(output, "orrery-agent ready") {
+			return fmt.Errorf("the agent is not ready: %s", output)
 		}
 		return nil
 	})
@@ -263,7 +263,7 @@ func arguments(t *testing.T) (stop func() string) {
 	}
 }
 
-// people have a token, a certificate, one that was revoked, and one that never was.
+// people connects as users with a token, a certificate, a revoked token and a guessed one.
 func (r *run) people() {
 	r.t.Helper()
 	tokenOf := func(file string) (*rest.Config, string) {
@@ -274,37 +274,37 @@ func (r *run) people() {
 		}
 		return config, config.BearerToken
 	}
-	by := r.kubeconfig("terminating")
-	_, token := tokenOf(by)
+	kubeconfig := r.kubeconfig("terminating")
+	_, token := tokenOf(kubeconfig)
 	id, random, _ := strings.Cut(token, ".")
 	r.keep("a person's token", []string{token, random})
-	env.Kubectl(r.t, by, "get", "configmaps,secrets")
+	env.Kubectl(r.t, kubeconfig, "get", "configmaps,secrets")
 	certificate := r.kubeconfig("passing-by-sni", "--certificate", "--expires", "1h", "--role", "view")
 	config, _ := tokenOf(certificate)
 	r.keep("a person's key", keyOf(r.t, config.KeyData))
 	env.Kubectl(r.t, certificate, "get", "configmaps")
-	guessed := r.file("guessed.kubeconfig", strings.ReplaceAll(string(r.read(by)), random, "GUESSEDGUESSEDGUESSED"))
+	guessed := r.file("guessed.kubeconfig", strings.ReplaceAll(string(r.read(kubeconfig)), random, "GUESSEDGUESSEDGUESSED"))
 	r.keep("a guess", []string{"GUESSEDGUESSED"})
-	r.says(env.Command{Binary: "kubectl", Kubeconfig: guessed, Args: []string{"get", "configmaps", "-v6"}})
-	r.says(env.Command{Binary: "orrery", Kubeconfig: r.Root, Args: []string{"token", "list", "-o", "yaml"}})
+	r.run(env.Command{Binary: "kubectl", Kubeconfig: guessed, Args: []string{"get", "configmaps", "-v6"}})
+	r.run(env.Command{Binary: "orrery", Kubeconfig: r.Root, Args: []string{"token", "list", "-o", "yaml"}})
 	env.Orrery(r.t, r.Root, "token", "revoke", strings.TrimPrefix(id, "orr_t_"))
-	r.says(env.Command{Binary: "kubectl", Kubeconfig: by, Args: []string{"get", "configmaps"}})
-	r.says(env.Command{Binary: "orrery", Kubeconfig: by, Args: []string{"status"}})
+	r.run(env.Command{Binary: "kubectl", Kubeconfig: kubeconfig, Args: []string{"get", "configmaps"}})
+	r.run(env.Command{Binary: "orrery", Kubeconfig: kubeconfig, Args: []string{"status"}})
 }
 
-// ask asks for all that the hub and the agent say of themselves.
-func (r *run) ask() {
+// readAll records the output of all commands and APIs that describe the hub and the agent.
+func (r *run) readAll() {
 	r.t.Helper()
 	for _, args := range [][]string{
 		{"location", "describe", "edge"}, {"location", "describe", "edge", "-o", "yaml"}, {"location", "list"},
 		{"hub", "backup", filepath.Join(r.logs, "backup.db")},
 	} {
-		r.says(env.Command{Binary: "orrery", Kubeconfig: r.Root, Args: args})
+		r.run(env.Command{Binary: "orrery", Kubeconfig: r.Root, Args: args})
 	}
-	r.says(env.Command{Binary: "orrery", Kubeconfig: r.space, Args: []string{"status", "-o", "json"}})
-	r.says(env.Command{Binary: "orrery", Kubeconfig: r.space, Args: []string{"why", "secrets/db", "--location", "edge", "-o", "json"}})
+	r.run(env.Command{Binary: "orrery", Kubeconfig: r.space, Args: []string{"status", "-o", "json"}})
+	r.run(env.Command{Binary: "orrery", Kubeconfig: r.space, Args: []string{"why", "secrets/db", "--location", "edge", "-o", "json"}})
 	for _, output := range []string{"text", "json"} {
-		r.says(env.Command{Binary: "orrery-agent", Args: []string{"status", "--data-dir", r.agent, "-o", output}})
+		r.run(env.Command{Binary: "orrery-agent", Args: []string{"status", "--data-dir", r.agent, "-o", output}})
 	}
 	client, err := rest.HTTPClientFor(r.Hub.PathConfig("spaces/root"))
 	if err != nil {
@@ -315,18 +315,18 @@ func (r *run) ask() {
 		if err != nil {
 			r.t.Fatal(err)
 		}
-		_, err = io.Copy(&r.said, resp.Body)
+		_, err = io.Copy(&r.outputs, resp.Body)
 		if err = errors.Join(err, resp.Body.Close()); err != nil || resp.StatusCode != http.StatusOK {
 			r.t.Errorf("%s: %s, %v", path, resp.Status, err)
 		}
 	}
 }
 
-// TestCredentialsOfAWholeRun lets an agent join by the command that is printed, through a
-// proxy that wants a password and balancers, by certificate and by bearer, renew and be
-// refused, people come and go, and a Secret travel; all that is secret in it is found
-// nowhere but in the files that are there for it: in no log or other file of hub, agent and
-// etcd, nor the audit log, a backup, an answer, or the arguments of any process.
+// TestCredentialsOfAWholeRun joins an agent with the printed command, through a proxy with a password
+// and load balancers, by certificate and by bearer token. The agent renews its credential and is
+// revoked; users get and lose credentials; a Secret is placed. All secrets of the run occur only in
+// the files made for them: in no log or other file of hub, agent and etcd, and not in the audit log,
+// a backup, a response or the arguments of a process.
 func TestCredentialsOfAWholeRun(t *testing.T) {
 	t.Parallel()
 	stop := arguments(t)
@@ -362,20 +362,20 @@ func TestCredentialsOfAWholeRun(t *testing.T) {
 		return err
 	})
 	r.people()
-	r.ask()
-	// What was used, what has been replaced, and what is revoked is refused in words.
+	r.readAll()
+	// The hub rejects used, replaced and revoked credentials with an explanation.
 	token := strings.TrimSpace(env.Orrery(t, r.Root, "location", "token", "edge", "--token-only"))
 	r.keepJoin(token, "setup.json")
 	env.Orrery(t, r.Root, "location", "revoke", "edge")
-	r.says(env.Command{Binary: "orrery-agent", Args: []string{"--join-file", r.file("join", token), "--data-dir", filepath.Join(r.logs, "other"), "--kubeconfig", r.cluster.AgentKubeconfig, "--log-level", "debug"}})
+	r.run(env.Command{Binary: "orrery-agent", Args: []string{"--join-file", r.file("join", token), "--data-dir", filepath.Join(r.logs, "other"), "--kubeconfig", r.cluster.AgentKubeconfig, "--log-level", "debug"}})
 	env.Eventually(t, world.Soon, func() error {
 		r.keepAgentKey()
 		if !strings.Contains(a.Stderr(), "was revoked") {
-			return errors.New("the agent does not say that it is revoked")
+			return errors.New("the agent does not log that it was revoked")
 		}
 		return nil
 	})
-	r.ask()
+	r.readAll()
 	r.keepAgentKey()
 	a.Stop()
 	r.Hub.Stop()
@@ -383,11 +383,11 @@ func TestCredentialsOfAWholeRun(t *testing.T) {
 	r.search(stop(), filepath.Dir(r.Hub.Dir), etcd.Dir(), filepath.Dir(etcd.Dir()), filepath.Dir(a.Dir), r.logs)
 }
 
-// search looks for all that is secret.
+// search reports each secret in the arguments of processes, outputs and files that should not contain it.
 func (r *run) search(arguments string, dirs ...string) {
 	r.t.Helper()
-	for what, said := range map[string]string{"the arguments of a process": arguments, "what is answered": r.said.String()} {
-		for _, s := range r.foundIn("", []byte(said)) {
+	for what, text := range map[string]string{"the arguments of a process": arguments, "an output": r.outputs.String()} {
+		for _, s := range r.foundIn("", []byte(text)) {
 			r.t.Errorf("%s is in %s", s, what)
 		}
 	}
@@ -408,18 +408,18 @@ func (r *run) search(arguments string, dirs ...string) {
 			r.t.Fatal(err)
 		}
 	}
-	// Else the search finds nothing.
+	// Without these files, the search would prove nothing.
 	for _, file := range []string{"hub.log", "audit.log", "backup.db", "agent-edge.log", "ca.crt", "db", "shell.log"} {
 		if !searched[file] {
-			r.t.Errorf("%s is not searched", file)
+			r.t.Errorf("the search did not read %s", file)
 		}
 	}
-	if !strings.Contains(arguments, r.agent) || !strings.Contains(r.said.String(), "edge") || edges < 100 || len(r.secrets) < 16 {
-		r.t.Errorf("what is no secret is not found either, among %d secrets: %d times", len(r.secrets), edges)
+	if !strings.Contains(arguments, r.agent) || !strings.Contains(r.outputs.String(), "edge") || edges < 100 || len(r.secrets) < 16 {
+		r.t.Errorf("the search does not work: it has %d secrets, and found the public name of the location %d times", len(r.secrets), edges)
 	}
 }
 
-// foundIn is what of all that is secret is in a file of some name, and should not be.
+// foundIn returns the secrets that a file of this name contains and should not contain.
 func (r *run) foundIn(name string, content []byte) (all []string) {
 	for _, s := range r.secrets {
 		in := slices.ContainsFunc(s.texts, func(text string) bool { return bytes.Contains(content, []byte(text)) })

@@ -57,7 +57,7 @@ func (s *site) prefer(endpoint string) {
 	env.Kubectl(s.t, s.Root, "annotate", "location", "edge", "--overwrite", "orrery.dev/endpoint="+endpoint)
 }
 
-// join starts an agent that knows nothing but a join token.
+// join starts an agent with only a join token.
 func (s *site) join(before func(*env.Agent), args ...string) *env.Agent {
 	s.t.Helper()
 	token := strings.TrimSpace(env.Orrery(s.t, s.Root, "location", "token", "edge", "--token-only"))
@@ -70,15 +70,15 @@ func (s *site) join(before func(*env.Agent), args ...string) *env.Agent {
 	return a
 }
 
-// reaches waits until the agent has a session, by a URL of the hub.
+// reaches waits until the agent has a session at a URL of the hub.
 func (s *site) reaches(a *env.Agent, url string) {
 	s.t.Helper()
 	s.reachesWithin(a, url, world.Soon)
 }
 
-func (s *site) reachesWithin(a *env.Agent, url string, patience time.Duration) {
+func (s *site) reachesWithin(a *env.Agent, url string, timeout time.Duration) {
 	s.t.Helper()
-	env.Eventually(s.t, patience, func() error {
+	env.Eventually(s.t, timeout, func() error {
 		status, err := agent.ReadStatus(a.Dir)
 		if err == nil && (!status.Connected || status.Hub != url) {
 			err = fmt.Errorf("connected %v to %s: %s", status.Connected, status.Hub, status.LastError)
@@ -87,7 +87,7 @@ func (s *site) reachesWithin(a *env.Agent, url string, patience time.Duration) {
 	})
 }
 
-// travels shows that an object comes to the site, is changed there, reported and removed.
+// travels checks that an object is created, changed, reported and removed at the site.
 func (s *site) travels(name, kubeconfig string) {
 	s.t.Helper()
 	for _, value := range []string{"1", "2"} {
