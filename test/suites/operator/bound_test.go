@@ -89,8 +89,8 @@ spec:
 `, strings.Join(fields, ": {type: string}, ")))
 }
 
-// has returns an error unless the gadget of a space is at the site with a value in a field.
-func (v *vendor) has(space, field, value string) func() error {
+// hasValue returns an error unless the gadget of a space exists at the site with a value in a field.
+func (v *vendor) hasValue(space, field, value string) func() error {
 	return func() error {
 		u, err := v.Client.Resource(gadgets).Namespace(space).Get(v.t.Context(), "one", metav1.GetOptions{})
 		if err != nil {
@@ -112,7 +112,7 @@ func (v *vendor) defined(want bool) func() error {
 			return err
 		}
 		if is := err == nil; is != want {
-			return fmt.Errorf("the definition is there: %v", is)
+			return fmt.Errorf("the definition exists: %v", is)
 		}
 		return nil
 	}
@@ -120,31 +120,31 @@ func (v *vendor) defined(want bool) func() error {
 
 func (v *vendor) why(space string, want ...string) {
 	v.t.Helper()
-	said := env.Orrery(v.t, v.files[space], "why", "crd/"+gadgetDefinition, "--location", siteName)
-	for _, part := range want {
-		if !strings.Contains(said, part) {
-			v.t.Errorf("in %s it says no %q:\n%s", space, part, said)
+	output := env.Orrery(v.t, v.files[space], "why", "crd/"+gadgetDefinition, "--location", siteName)
+	for _, text := range want {
+		if !strings.Contains(output, text) {
+			v.t.Errorf("orrery why in space %s prints no %q:\n%s", space, text, output)
 		}
 	}
 }
 
-// TestDefinitionsOfWhatIsBound: nothing is installed beforehand at a site for what spaces have
-// bound; its definition comes from the provider's space, changes with it, is shared, outlives
-// the provider's where there are objects, and goes with the last of them.
+// TestDefinitionsOfWhatIsBound shows that the agent installs the CRD of a bound API from the space of
+// the provider. The spaces share the CRD. It changes with that of the provider, remains after the
+// provider's is deleted while objects exist at the site, and is removed with the last of them.
 func TestDefinitionsOfWhatIsBound(t *testing.T) {
 	v := newVendor(t)
-	v.Eventually("one has its own", v.has("alpha", "name", "first"))
-	v.Eventually("the other has its own", v.has("beta", "name", "first"))
+	v.Eventually("the site has the gadget of alpha", v.hasValue("alpha", "name", "first"))
+	v.Eventually("the site has the gadget of beta", v.hasValue("beta", "name", "first"))
 	v.Invariants()
 	v.why("alpha", "is assigned", `it comes from space "vendor" by APIBinding gadgets`, "it follows what refers to it: vendor.example/gadgets/alpha/one")
 	v.why("vendor", "is assigned", "alpha/gadgets, beta/gadgets")
 
 	v.define("name", "size")
 	v.apply("alpha", `{apiVersion: vendor.example/v1, kind: Gadget, metadata: {name: one, namespace: alpha}, spec: {name: first, size: large}}`)
-	v.Eventually("the site has the new field", v.has("alpha", "size", "large"))
+	v.Eventually("the site has the new field", v.hasValue("alpha", "size", "large"))
 
 	env.Kubectl(t, v.files["beta"], "delete", "apibinding", "gadgets")
-	v.Eventually("what is unbound is gone", func() error {
+	v.Eventually("the object of the unbound space is removed", func() error {
 		if _, err := v.Client.Resource(gadgets).Namespace("beta").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("get: %w", err)
 		}
@@ -155,24 +155,24 @@ func TestDefinitionsOfWhatIsBound(t *testing.T) {
 	env.Kubectl(t, v.files["vendor"], "delete", "crd", gadgetDefinition)
 	v.stays()
 	v.define("name", "size", "color")
-	v.Eventually("it is written again", func() error {
+	v.Eventually("the space accepts writes again", func() error {
 		_, err := env.TryKubectl(t, v.files["alpha"], "patch", "gadgets", "-n", "alpha", "one", "--type=merge", "-p", `{"spec":{"color":"red"}}`)
 		return err
 	})
-	v.Eventually("the site has the definition that is back", v.has("alpha", "color", "red"))
+	v.Eventually("the site has the definition that is back", v.hasValue("alpha", "color", "red"))
 	v.Invariants()
 
 	env.Kubectl(t, v.files["alpha"], "delete", "gadget", "-n", "alpha", "one")
-	v.Eventually("nobody needs it", v.defined(false))
+	v.Eventually("the definition is removed", v.defined(false))
 }
 
-// stays sees that for a while the definition and the other gadget are where they are.
+// stays checks for a while that the definition and the other gadget still exist.
 func (v *vendor) stays() {
 	v.t.Helper()
-	env.Throughout(v.t, look, func() error {
+	env.Throughout(v.t, observation, func() error {
 		if err := v.defined(true)(); err != nil {
 			return err
 		}
-		return v.has("alpha", "size", "large")()
+		return v.hasValue("alpha", "size", "large")()
 	})
 }

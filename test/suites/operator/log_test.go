@@ -22,11 +22,11 @@ import (
 	"orrery.dev/orrery/test/support/world"
 )
 
-// graceOf is --disconnected-after of a hub that is to declare nobody lost who is back in time, also
-// where the machine stands still for seconds.
+// graceOf is --disconnected-after of a hub. It is long enough that no location counts as disconnected
+// whose agent returns in time, also if the machine pauses for seconds.
 const graceOf = 10 * time.Second
 
-// external is a site whose hub has its log in an etcd of its own.
+// external is a site whose hub has its log in an external etcd.
 type external struct {
 	*site
 	etcd   *env.Etcd
@@ -54,8 +54,7 @@ func (e *external) revision() int64 {
 	return now.Header.Revision
 }
 
-// lostSince are the revisions, from one on, at which the log's history says that a
-// location was lost.
+// lostSince returns the revisions, from a given one, at which the log has a location as disconnected.
 func (e *external) lostSince(rev int64, name string) (all []int64) {
 	e.t.Helper()
 	for now := e.revision(); rev <= now; rev++ {
@@ -85,7 +84,7 @@ func TestOutage(t *testing.T) {
 	t.Parallel()
 	s := newExternal(t)
 	s.put("1", "a")
-	s.Eventually("there", s.has("a", "1"))
+	s.Eventually("the object is at the site", s.hasValue("a", "1"))
 	env.Orrery(t, s.Root, "location", "add", "other")
 	other := env.StartAgent(t, "other", s.Token("other"), s.Cluster.AgentKubeconfig)
 	s.Eventually("the other is connected", s.connected("other", metav1.ConditionTrue))
@@ -114,7 +113,7 @@ func TestOutage(t *testing.T) {
 		value := fmt.Sprint(i + 2)
 		s.Eventually("the hub is ready again", func() error { return s.tryPut(value, "a") })
 		back := time.Now()
-		s.Eventually("the agent is back", s.has("a", value))
+		s.Eventually("the agent is back", s.hasValue("a", value))
 		isLate := time.Since(ended) >= graceOf
 		s.Eventually("the other is declared lost", s.connected("other", metav1.ConditionFalse))
 		t.Logf("lost %s after the hub was ready", time.Since(back).Round(time.Millisecond))
@@ -167,7 +166,7 @@ func TestRestoredBelow(t *testing.T) {
 	t.Parallel()
 	s := newExternal(t)
 	s.put("0", "kept", "changed", "deleted")
-	s.Eventually("there", s.mine(3))
+	s.Eventually("the object is at the site", s.mine(3))
 	bump := []string{"--bump-revision", "1000000", "--mark-compacted"}
 	for _, c := range []struct {
 		name    string
@@ -188,9 +187,9 @@ func TestRestoredBelow(t *testing.T) {
 			env.Orrery(t, s.Root, "hub", "backup", file)
 			s.put("2", "changed", "new")
 			env.Kubectl(t, s.file, "delete", "configmap", "-n", namespace, "deleted")
-			s.Eventually("the new is there", s.has("new", "2"))
+			s.Eventually("the new object is at the site", s.hasValue("new", "2"))
 			s.Eventually("the deleted is gone", s.lacks("deleted"))
-			s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+			s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 
 			if c.stopped {
 				s.Hub.Stop()
@@ -220,10 +219,10 @@ func (s *site) reset(value string) func() error {
 		if err := s.tryPut(value, "deleted"); err != nil {
 			return err
 		}
-		if err := s.has("changed", value)(); err != nil {
+		if err := s.hasValue("changed", value)(); err != nil {
 			return err
 		}
-		return s.has("deleted", value)()
+		return s.hasValue("deleted", value)()
 	}
 }
 
@@ -242,11 +241,11 @@ func (s *site) heldBack() {
 		}
 		return nil
 	})
-	s.Eventually("what only the copy has is made", s.has("deleted", "1"))
-	env.Throughout(t, look, s.has("changed", "2"))
-	env.Throughout(t, look, s.has("new", "2"))
+	s.Eventually("the object that only the copy has is created", s.hasValue("deleted", "1"))
+	env.Throughout(t, observation, s.hasValue("changed", "2"))
+	env.Throughout(t, observation, s.hasValue("new", "2"))
 	env.Orrery(t, s.Root, "location", "accept", siteName)
-	s.Eventually("the change is taken back", s.has("changed", "1"))
+	s.Eventually("the change is reverted", s.hasValue("changed", "1"))
 	s.Eventually("what only the log before had goes", func() error {
 		l, err := s.described()
 		if err != nil {
@@ -257,7 +256,7 @@ func (s *site) heldBack() {
 		}
 		return s.lacks("new")()
 	})
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 }
 
 // write writes to an etcd as others would.
@@ -295,8 +294,8 @@ func (s *site) killBackup(file string) {
 	s.t.Error("no backup was killed while it was made")
 }
 
-// killedBackup kills a backup when it has begun, and removes what that has left; false if
-// it had ended.
+// killedBackup kills a running backup, and removes its temporary files. It returns false if the
+// backup had already ended.
 func (s *site) killedBackup(file string) bool {
 	s.t.Helper()
 	cmd := exec.Command(env.Binary(s.t, "orrery"), "hub", "backup", file, "--kubeconfig", s.Root)
@@ -304,11 +303,11 @@ func (s *site) killedBackup(file string) bool {
 		s.t.Fatal(err)
 	}
 	begun := func() []string {
-		parts, err := filepath.Glob(filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".*"))
+		files, err := filepath.Glob(filepath.Join(filepath.Dir(file), "."+filepath.Base(file)+".*"))
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		return parts
+		return files
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -325,21 +324,21 @@ func (s *site) killedBackup(file string) bool {
 	}
 	_ = cmd.Process.Kill() // it may have ended
 	killed := <-ended != nil
-	for _, part := range begun() {
-		if err := os.Remove(part); err != nil {
+	for _, file := range begun() {
+		if err := os.Remove(file); err != nil {
 			s.t.Fatal(err)
 		}
 	}
 	return killed
 }
 
-// TestBackup makes backups of an embedded log while it is written to, restores one, and
-// has the location follow it. A file that is no whole backup is refused.
+// TestBackup makes backups of an embedded log during writes, and restores one, which the location
+// then follows. The restore rejects an incomplete file.
 func TestBackup(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.put("0", "kept", "changed", "deleted")
-	s.Eventually("there", s.mine(3))
+	s.Eventually("the object is at the site", s.mine(3))
 	s.Eventually("the state before", s.reset("1"))
 	file := filepath.Join(t.TempDir(), "backup.db")
 	stop := make(chan struct{})
@@ -377,9 +376,9 @@ func TestBackup(t *testing.T) {
 	}
 	s.put("2", "changed", "new", "kept")
 	env.Kubectl(t, s.file, "delete", "configmap", "-n", namespace, "deleted")
-	s.Eventually("the new is there", s.has("new", "2"))
+	s.Eventually("the new object is at the site", s.hasValue("new", "2"))
 	s.Eventually("the deleted is gone", s.lacks("deleted"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 
 	s.Hub.Kill()
 	if msg := env.OrreryFails(t, s.Root, "hub", "restore", file, "--data-dir", s.Hub.Dir); !strings.Contains(msg, "already exists") {
@@ -404,7 +403,7 @@ func TestBackup(t *testing.T) {
 	env.Orrery(t, s.Root, "hub", "restore", file, "--data-dir", s.Hub.Dir)
 	s.Hub.Start()
 	s.heldBack()
-	if err := s.has("kept", "2")(); err == nil {
+	if err := s.hasValue("kept", "2")(); err == nil {
 		t.Error("kept has a value from after the backup")
 	}
 }

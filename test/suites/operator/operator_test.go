@@ -57,13 +57,13 @@ func announced(s *site) {
 		}
 		return nil
 	})
-	a = s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied").Status.Agent
+	a = s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied").Status.Agent
 	if !strings.HasPrefix(a.KubernetesVersion, "v1.") || a.Lineage != "Proven" || a.Halted != "" || a.Awaits != "" {
 		s.t.Errorf("the agent says %+v", a)
 	}
-	s.says(v1alpha1.ConditionEnrolled, metav1.ConditionTrue, "Joined")
-	s.says(v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
-	s.says(v1alpha1.ConditionCompatible, metav1.ConditionTrue, "Protocol")
+	s.hasCondition(v1alpha1.ConditionEnrolled, metav1.ConditionTrue, "Joined")
+	s.hasCondition(v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
+	s.hasCondition(v1alpha1.ConditionCompatible, metav1.ConditionTrue, "Protocol")
 	// While nothing changes, the Location is not written.
 	before, since := s.location().ResourceVersion, time.Now()
 	s.Eventually("the Location comes to rest", func() error {
@@ -74,7 +74,7 @@ func announced(s *site) {
 		if now := l.ResourceVersion; now != before {
 			before, since = now, time.Now()
 		}
-		if time.Since(since) < 2*look {
+		if time.Since(since) < 2*observation {
 			return fmt.Errorf("the Location is at revision %s", before)
 		}
 		return nil
@@ -117,7 +117,7 @@ func incompatible(s *site) {
 	if err != nil || now.GetResourceVersion() != good.GetResourceVersion() {
 		t.Errorf("the last good object was touched: %v, %v", now, err)
 	}
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Failed")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Failed")
 	s.apply(widget("size: small"))
 	s.reports("Applied")
 	env.Kubectl(t, s.file, "delete", "-n", namespace, "widget", "w")
@@ -129,16 +129,16 @@ func (s *site) unrepaired() {
 	if _, err := s.target().Patch(s.t.Context(), "a", types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{}); err != nil {
 		s.t.Fatal(err)
 	}
-	env.Throughout(s.t, look, s.has("a", "tampered"))
+	env.Throughout(s.t, observation, s.hasValue("a", "tampered"))
 }
 
 func halted(s *site) {
 	env.Orrery(s.t, s.Root, "location", "pause", siteName)
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Halted")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Halted")
 	s.unrepaired()
 	env.Orrery(s.t, s.Root, "location", "resume", siteName)
-	s.Eventually("repaired", s.has("a", "1"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.Eventually("repaired", s.hasValue("a", "1"))
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 
 	conditions := s.location().Status.Conditions
 	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == v1alpha1.ConditionCompatible })
@@ -149,21 +149,21 @@ func halted(s *site) {
 				`{"op":"replace","path":"/status/conditions/%d/reason","value":%q}]`, i, i, status, i, reason))
 	}
 	set("False", "Upgrade")
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Halted")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Halted")
 	s.unrepaired()
 	set("True", "Upgraded")
-	s.Eventually("repaired", s.has("a", "1"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.Eventually("repaired", s.hasValue("a", "1"))
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 }
 
 func targetAway(s *site) {
 	s.Cluster.KillAPIServer()
-	l := s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Halted")
+	l := s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "Halted")
 	if !strings.Contains(l.Status.Agent.Halted, "127.0.0.1") {
 		s.t.Errorf("halted: %q", l.Status.Agent.Halted)
 	}
 	s.Cluster.StartAPIServer()
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 }
 
 func guarded(s *site) {
@@ -176,7 +176,7 @@ func guarded(s *site) {
 	s.Eventually("all are there", s.mine(many+2))
 	s.unassign(names...)
 	s.Eventually("some go", s.mine(many-free+2))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
 	s.Eventually("the others wait", func() error { // they are taken away one by one
 		l, err := s.described()
 		if err != nil {
@@ -196,18 +196,18 @@ func guarded(s *site) {
 		t.Fatalf("shown: %s", out)
 	}
 	env.OrreryFails(t, s.Root, "location", "confirm-prune", siteName, "--digest", "0123456789abcdef")
-	env.Throughout(t, look, s.mine(many-free+2))
+	env.Throughout(t, observation, s.mine(many-free+2))
 	env.Orrery(t, s.Root, strings.Fields(command[1])...)
 	s.Eventually("confirmed ones go", s.mine(2))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 
 	// A Placement's owner confirms those of the space. One is moot again before that.
 	s.put("1", "p", "q", "r")
 	s.Eventually("more are there", s.mine(5))
 	s.unassign("p", "q", "r")
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
 	s.put("2", "r")
-	s.Eventually("moot", s.has("r", "2"))
+	s.Eventually("moot", s.hasValue("r", "2"))
 	var digest string
 	s.Eventually("two wait", func() error {
 		l, err := s.described()
@@ -230,7 +230,7 @@ func restored(s *site) {
 	t := s.t
 	s.put("1", "kept", "changed", "deleted")
 	s.Eventually("there", s.mine(6))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	s.Hub.Stop()
 	copied := s.Hub.Dir + ".copy"
 	if err := os.CopyFS(copied, os.DirFS(s.Hub.Dir)); err != nil {
@@ -239,7 +239,7 @@ func restored(s *site) {
 	s.Hub.Start()
 	s.put("2", "changed", "new")
 	env.Kubectl(t, s.file, "delete", "configmap", "-n", namespace, "deleted")
-	s.Eventually("the new is there", s.has("new", "2"))
+	s.Eventually("the new object is at the site", s.hasValue("new", "2"))
 	s.Eventually("the deleted is gone", s.lacks("deleted"))
 	before := s.uids("a", "kept", "changed", "new")
 
@@ -251,22 +251,22 @@ func restored(s *site) {
 		t.Fatal(err)
 	}
 	s.Hub.Start()
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
 	s.unproven(2)
-	s.Eventually("what only the copy has is made", s.has("deleted", "1"))
-	env.Throughout(t, look, s.has("changed", "2"))
-	env.Throughout(t, look, s.has("new", "2"))
+	s.Eventually("the object that only the copy has is created", s.hasValue("deleted", "1"))
+	env.Throughout(t, observation, s.hasValue("changed", "2"))
+	env.Throughout(t, observation, s.hasValue("new", "2"))
 
 	env.Orrery(t, s.Root, "location", "accept", siteName)
-	s.Eventually("the change is taken back", s.has("changed", "1"))
+	s.Eventually("the change is reverted", s.hasValue("changed", "1"))
 	// It is a removal by a walk, of which there were too many in the last minutes.
-	p := s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard").Status.Agent.Prune
+	p := s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard").Status.Agent.Prune
 	if len(p.Objects) != 1 || !strings.HasSuffix(p.Objects[0], "/new") {
 		t.Errorf("pending %+v", p)
 	}
 	env.Orrery(t, s.Root, "location", "confirm-prune", siteName, "--digest", p.Digest)
 	s.Eventually("the new one goes", s.lacks("new"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	if now := s.uids("a", "kept", "changed"); !slices.Equal(now, before[:3]) {
 		t.Errorf("UIDs %q became %q", before[:3], now)
 	}
@@ -278,11 +278,11 @@ func restored(s *site) {
 func revoked(s *site) {
 	t := s.t
 	env.Orrery(t, s.Root, "location", "revoke", siteName)
-	s.says(v1alpha1.ConditionEnrolled, metav1.ConditionFalse, v1alpha1.ReasonRevoked)
+	s.hasCondition(v1alpha1.ConditionEnrolled, metav1.ConditionFalse, v1alpha1.ReasonRevoked)
 	token := s.Token(siteName)
 	s.Hub.Flags("--heartbeat", "5s", "--disconnected-after", "5s") // which are to be waited for
 	s.Hub.Restart()
-	s.says(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
+	s.hasCondition(v1alpha1.ConditionConnected, metav1.ConditionFalse, "Disconnected")
 	s.Eventually("all is stale", func() error { // it is counted after that
 		l, err := s.described()
 		if err != nil {
@@ -293,17 +293,17 @@ func revoked(s *site) {
 		}
 		return nil
 	})
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionUnknown, v1alpha1.ReasonRevoked)
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionUnknown, v1alpha1.ReasonRevoked)
 	s.put("9", "a")
 	if err := s.target().Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Eventually("repaired without a hub", s.has("kept", "1"))
-	env.Throughout(t, look, s.has("a", "1"))
+	s.Eventually("repaired without a hub", s.hasValue("kept", "1"))
+	env.Throughout(t, observation, s.hasValue("a", "1"))
 	s.Agent.Stop()
 	s.Agent.Start("--join", token)
-	s.Eventually("the agent is back", s.has("a", "9"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.Eventually("the agent is back", s.hasValue("a", "9"))
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	s.Eventually("nothing is stale", func() error {
 		l, err := s.described()
 		if err != nil {
@@ -323,15 +323,15 @@ func madeAgain(s *site) {
 	if _, err := s.target().Patch(t.Context(), "a", types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Eventually("a removed location goes on", s.has("a", "9"))
-	env.Throughout(t, look, s.has("kept", "1"))
+	s.Eventually("a removed location goes on", s.hasValue("a", "9"))
+	env.Throughout(t, observation, s.hasValue("kept", "1"))
 
 	token := strings.TrimSpace(env.Orrery(t, s.Root, "location", "add", siteName, "--token-only"))
 	s.Agent.Stop()
 	s.Agent.Start("--join", token)
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
 	env.Orrery(t, s.Root, "location", "accept", siteName)
-	l := s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	l := s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	mark := siteName + "." + string(l.UID)[:8]
 	for _, name := range []string{"a", "kept"} {
 		s.Eventually("new marks on "+name, func() error {
@@ -375,12 +375,12 @@ func purged(s *site) {
 	if err := s.mine(0)(); err != nil {
 		t.Error(err)
 	}
-	if err := s.has("theirs", "x")(); err != nil {
+	if err := s.hasValue("theirs", "x")(); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Get(t, world.Namespaces, "", namespace); err != nil {
 		t.Errorf("the implied namespace: %v", err)
 	}
 	env.OrreryFails(t, s.Root, "location", "describe", siteName)
-	env.Throughout(t, look, s.mine(0))
+	env.Throughout(t, observation, s.mine(0))
 }

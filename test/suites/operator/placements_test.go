@@ -85,8 +85,8 @@ func (f *fleet) count(what string, want ...int) {
 	f.Eventually(what, f.have(want...))
 }
 
-// waiting waits until `orrery status` says how many removals wait at how many
-// locations, and returns the command that lets them go.
+// waiting waits until `orrery status` reports a number of pending removals at a number of locations,
+// and returns the command that confirms them.
 func (f *fleet) waiting(removals, locations int) []string {
 	f.t.Helper()
 	pattern := regexp.MustCompile(fmt.Sprintf(
@@ -105,17 +105,17 @@ func (f *fleet) waiting(removals, locations int) []string {
 	return strings.Fields(found[1])
 }
 
-// settled waits until the Placement says that nothing waits.
-func (f *fleet) settled() {
+// isSynced waits until the status of the Placement has no pending removals.
+func (f *fleet) isSynced() {
 	f.t.Helper()
 	env.Kubectl(f.t, f.file, "wait", "--for=condition=Synced", "placement/web", "--timeout="+world.Soon.String())
-	f.Eventually("nothing waits any more", func() error {
+	f.Eventually("no removal is pending", func() error {
 		out, err := env.TryKubectl(f.t, f.file, "get", "placement", "web", "-o", "jsonpath={.status.prune}{.status.confirmed}")
 		if err != nil {
 			return err
 		}
 		if out != "" {
-			return fmt.Errorf("the Placement's status still has %s", out)
+			return fmt.Errorf("the status of the Placement still has %s", out)
 		}
 		return nil
 	})
@@ -145,7 +145,7 @@ func placementDeleted(f *fleet) {
 	f.count("all go without waiting", 0, 0, 0)
 	f.place("web")
 	f.count("all are there again", many, many, many)
-	f.settled()
+	f.isSynced()
 }
 
 func placementEdited(f *fleet) {
@@ -159,7 +159,7 @@ func placementEdited(f *fleet) {
 		t.Errorf("without a digest: %v: %s", err, out)
 	}
 	env.OrreryFails(t, f.file, "placement", "confirm-prune", "web", "--digest", "0123456789abcdef")
-	env.Throughout(t, look, f.have(left, left, left))
+	env.Throughout(t, observation, f.have(left, left, left))
 
 	f.sites[2].Link.Cut()
 	env.Orrery(t, f.file, command...)
@@ -177,22 +177,22 @@ func placementEdited(f *fleet) {
 	})
 	f.sites[2].Link.Heal()
 	f.count("the one that was away lets go", 0, 0, 0)
-	f.settled()
+	f.isSynced()
 }
 
 func spaceMadeAgain(f *fleet) {
 	t := f.t
 	f.place("web")
 	f.count("all are there", many, many, many)
-	f.settled()
+	f.isSynced()
 	f.sites[0].Link.Cut()
 	env.Orrery(t, f.Root, "space", "delete", spaceName)
 	env.CreateSpace(t, f.Root, spaceName)
 	f.sites[0].Link.Heal()
 	f.place("nothing")
 	command := f.waiting(3*many, 3)
-	env.Throughout(t, look, f.have(many, many, many))
+	env.Throughout(t, observation, f.have(many, many, many))
 	env.Orrery(t, f.file, command...)
 	f.count("confirmed ones go", 0, 0, 0)
-	f.settled()
+	f.isSynced()
 }

@@ -23,7 +23,7 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 	s := newSite(t)
 	s.put("1", "kept", "changed", "deleted")
 	s.Eventually("there", s.mine(3))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	s.Hub.Stop()
 	copied := s.Hub.Dir + ".copy"
 	if err := os.CopyFS(copied, os.DirFS(s.Hub.Dir)); err != nil {
@@ -32,8 +32,8 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 	s.Hub.Start()
 	s.put("2", "changed", "new")
 	env.Kubectl(t, s.file, "delete", "configmap", "-n", namespace, "deleted")
-	s.Eventually("the change is there", s.has("changed", "2"))
-	s.Eventually("the new is there", s.has("new", "2"))
+	s.Eventually("the change is there", s.hasValue("changed", "2"))
+	s.Eventually("the new is there", s.hasValue("new", "2"))
 	s.Eventually("the deleted is gone", s.lacks("deleted"))
 	before := s.uids("kept", "changed", "new")
 
@@ -44,8 +44,8 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 	}
 	s.Hub.Start()
 	s.Agent.Start()
-	s.Eventually("what only the copy has is made", s.has("deleted", "1"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.Eventually("what only the copy has is made", s.hasValue("deleted", "1"))
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
 	s.unproven(1)
 	s.untouched(before)
 	if out := env.Orrery(t, s.Root, "location", "describe", siteName); !strings.Contains(out, "orrery location accept "+siteName) {
@@ -63,7 +63,7 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 		}
 		return err
 	})
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
 	s.unproven(1)
 	s.untouched(before)
 
@@ -76,9 +76,9 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 	if l := s.location(); l.Status.Agent.Lineage != "Proven" {
 		t.Errorf("accept returned while the agent said %+v", l.Status.Agent)
 	}
-	s.Eventually("the change is taken back", s.has("changed", "1"))
+	s.Eventually("the change is taken back", s.hasValue("changed", "1"))
 	s.Eventually("the new one goes", s.lacks("new"))
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 	if now := s.uids("kept", "changed"); !slices.Equal(now, before[:2]) {
 		t.Errorf("UIDs %q became %q", before[:2], now)
 	}
@@ -87,9 +87,9 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 	s.Agent.Start()
 	s.put("3", "kept", "changed", "deleted")
 	for _, name := range []string{"kept", "changed", "deleted"} {
-		s.Eventually(name+" changes after the second loss", s.has(name, "3"))
+		s.Eventually(name+" changes after the second loss", s.hasValue(name, "3"))
 	}
-	s.says(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
+	s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
 }
 
 // loseStore kills the agent and takes its store.
@@ -104,10 +104,10 @@ func (s *site) loseStore() {
 // untouched checks for a while that what is newer than the copy stays as it is.
 func (s *site) untouched(before []types.UID) {
 	s.t.Helper()
-	env.Throughout(s.t, look, func() error {
+	env.Throughout(s.t, observation, func() error {
 		if now := s.uids("kept", "changed", "new"); !slices.Equal(now, before) {
 			return errors.New("replaced")
 		}
-		return errors.Join(s.has("kept", "1")(), s.has("changed", "2")(), s.has("new", "2")())
+		return errors.Join(s.hasValue("kept", "1")(), s.hasValue("changed", "2")(), s.hasValue("new", "2")())
 	})
 }

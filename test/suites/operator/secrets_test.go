@@ -92,8 +92,8 @@ func TestSecretsOfAWholeRun(t *testing.T) {
 	before := s.Agent.Stderr()
 	keys(t, file, "new", "old")
 	kept("k8s:enc:aesgcm:v1:new:")
-	if said := strings.TrimPrefix(s.Agent.Stderr(), before); strings.Contains(said, "db") {
-		t.Errorf("the agent has heard of it: %s", said)
+	if output := strings.TrimPrefix(s.Agent.Stderr(), before); strings.Contains(output, "db") {
+		t.Errorf("the log of the agent mentions the Secret: %s", output)
 	}
 	put(passwords[1])
 

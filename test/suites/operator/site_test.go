@@ -27,7 +27,7 @@ const (
 	// namespace is implied at the site.
 	namespace = "goods"
 	// look is how long a test watches for what must not happen.
-	look = 2 * time.Second
+	observation = 2 * time.Second
 )
 
 // site is one location, with a cluster that is only an API server, and a space
@@ -89,8 +89,8 @@ func (s *site) target() dynamic.ResourceInterface {
 	return s.Client.Resource(world.ConfigMaps).Namespace(namespace)
 }
 
-// has returns an error unless a ConfigMap at the site has a value.
-func (s *site) has(name, value string) func() error {
+// hasValue returns an error unless a ConfigMap at the site has a value.
+func (s *site) hasValue(name, value string) func() error {
 	return func() error {
 		u, err := s.target().Get(s.t.Context(), name, metav1.GetOptions{})
 		if err != nil {
@@ -157,14 +157,14 @@ func (s *site) location() (l v1alpha1.Location) {
 	return l
 }
 
-// described is location for use in Eventually.
+// described returns the Location or an error, for use in Eventually.
 func (s *site) described() (l v1alpha1.Location, err error) {
 	err = s.read(siteName, &l)
 	return l, err
 }
 
-// says waits until a condition has a status and a reason.
-func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (l v1alpha1.Location) {
+// hasCondition waits until a condition of the Location has a status and a reason.
+func (s *site) hasCondition(kind string, status metav1.ConditionStatus, reason string) (l v1alpha1.Location) {
 	s.t.Helper()
 	s.Eventually(fmt.Sprintf("%s is %s, %s", kind, status, reason), func() (err error) {
 		if l, err = s.described(); err != nil {
@@ -179,7 +179,8 @@ func (s *site) says(kind string, status metav1.ConditionStatus, reason string) (
 	return l
 }
 
-// unproven waits until the agent says that it waits for proof, and leaves so many objects alone.
+// unproven waits until the agent reports that it waits for a proof of the log position, and that it
+// does not change at least a number of objects.
 func (s *site) unproven(deferred int) {
 	s.t.Helper()
 	s.Eventually("the agent is not proven", func() error {
@@ -188,7 +189,7 @@ func (s *site) unproven(deferred int) {
 			return err
 		}
 		if a := l.Status.Agent; a == nil || a.Lineage != "Unproven" || a.Awaits == "" || int(a.Deferred) < deferred {
-			return fmt.Errorf("the agent says %+v", a)
+			return fmt.Errorf("the agent reports %+v", a)
 		}
 		return nil
 	})

@@ -46,28 +46,28 @@ func (s *site) marked(mark string, names ...string) func() error {
 	}
 }
 
-// place has the Placement place at one location, or nowhere.
+// place makes the Placement select one location, or none.
 func (s *site) place(location string) {
 	s.t.Helper()
 	env.Kubectl(s.t, s.file, "patch", "placement", "app", "--type=merge", "-p", `{"spec":{"locations":[{"names":["`+location+`"]}]}}`)
 }
 
-// halts waits until an agent says that it was succeeded.
-func (s *site) halts(a *env.Agent, by string) {
+// isHalted waits until an agent reports that another location has taken over its objects.
+func (s *site) isHalted(a *env.Agent, successor string) {
 	s.t.Helper()
 	s.Eventually("the former agent halts", func() error {
 		out, err := env.Command{Binary: "orrery-agent", Args: []string{"status", "--data-dir", a.Dir}, Kubeconfig: s.Root}.Try(s.t)
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(out, by+" has taken over what this one has") {
+		if !strings.Contains(out, successor+" has taken over what this one has") {
 			return errors.New(out)
 		}
 		return nil
 	})
 }
 
-// pending waits until so many removals wait at a location.
+// pending waits until a number of removals is pending at a location.
 func (s *site) pending(location string, want int64) (digest string) {
 	s.t.Helper()
 	s.Eventually(fmt.Sprintf("%d removals wait", want), func() error {
@@ -95,7 +95,7 @@ func TestTakesOver(t *testing.T) {
 	s.Eventually("all are there", s.mine(3))
 	before, former := s.uids("a", "b", "c"), s.mark(siteName)
 
-	// Who exists is not robbed, and nonsense is refused.
+	// A location cannot take over from an existing location, and invalid arguments are rejected.
 	if out := env.OrreryFails(t, s.Root, "location", "add", "thief", "--takes-over", former); !strings.Contains(out, "the location edge exists") {
 		t.Errorf("taking over from a location that exists: %s", out)
 	}
@@ -128,17 +128,17 @@ func TestTakesOver(t *testing.T) {
 	// Nothing is assigned: all is taken over, and all stays.
 	s.pending(siteName, 3)
 	s.Eventually("taken over", s.marked(mark, "a", "b", "c"))
-	s.halts(old, mark)
-	env.Throughout(t, look, s.mine(3))
+	s.isHalted(old, mark)
+	env.Throughout(t, observation, s.mine(3))
 	old.Restart()
-	s.halts(old, mark)
+	s.isHalted(old, mark)
 
-	// What is placed again is this location's, as it was; the rest waits.
+	// This location owns the objects that are assigned again, unchanged; the removal of the others waits.
 	s.unassign("c")
 	s.place(siteName)
 	digest := s.pending(siteName, 1)
 	s.put("2", "a")
-	s.Eventually("changed", s.has("a", "2"))
+	s.Eventually("changed", s.hasValue("a", "2"))
 	if now := s.uids("a", "b", "c"); !slices.Equal(now, before) {
 		t.Errorf("UIDs %q became %q", before, now)
 	}
@@ -146,18 +146,18 @@ func TestTakesOver(t *testing.T) {
 	if _, err := s.target().Patch(t.Context(), "b", types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s.Eventually("repaired", s.has("b", "1"))
+	s.Eventually("repaired", s.hasValue("b", "1"))
 	env.Orrery(t, s.Root, "location", "confirm-prune", siteName, "--digest", digest)
 	s.Eventually("confirmed, it goes", s.lacks("c"))
-	env.Throughout(t, look, s.lacks("c"))
+	env.Throughout(t, observation, s.lacks("c"))
 
 	// It goes as anything does, and the former agent does not make it again.
 	env.Kubectl(t, s.file, "delete", "placement", "app")
 	s.Eventually("all is gone", s.mine(0))
-	env.Throughout(t, look, s.mine(0))
+	env.Throughout(t, observation, s.mine(0))
 }
 
-// quiet checks that nobody writes some ConfigMaps.
+// quiet checks that some ConfigMaps are not written.
 func (s *site) quiet(mark string, names ...string) {
 	s.t.Helper()
 	versions := func() (all []string) {
@@ -172,7 +172,7 @@ func (s *site) quiet(mark string, names ...string) {
 	}
 	s.Eventually("taken over", s.marked(mark, names...))
 	before := versions()
-	env.Throughout(s.t, look, func() error {
+	env.Throughout(s.t, observation, func() error {
 		if now := versions(); !slices.Equal(now, before) {
 			return fmt.Errorf("%q became %q", before, now)
 		}
@@ -180,8 +180,8 @@ func (s *site) quiet(mark string, names ...string) {
 	})
 }
 
-// TestTakesOverUnderAnotherName has a location whose hub was lost go on at another hub, under
-// another name: no log proves what is there, so it waits until the log is accepted.
+// TestTakesOverUnderAnotherName moves a location whose hub was lost to another hub under another name.
+// No log proves the objects in the cluster, so the agent waits until a user accepts the new log.
 func TestTakesOverUnderAnotherName(t *testing.T) {
 	s := newSite(t)
 	s.put("1", "a", "b")
@@ -215,19 +215,19 @@ spec:
 		}
 		return nil
 	})
-	env.Throughout(t, look, s.marked(former, "a", "b"))
+	env.Throughout(t, observation, s.marked(former, "a", "b"))
 	env.Orrery(t, s.Root, "location", "accept", "plant")
 	mark := s.mark("plant")
 	s.Eventually("taken over", s.marked(mark, "a", "b"))
 	digest := s.pending("plant", 1)
-	s.halts(old, mark)
+	s.isHalted(old, mark)
 	if now := s.uids("a", "b"); !slices.Equal(now, before) {
 		t.Errorf("UIDs %q became %q", before, now)
 	}
 	s.quiet(mark, "a", "b")
 	env.Orrery(t, s.Root, "location", "confirm-prune", "plant", "--digest", digest)
 	s.Eventually("confirmed, it goes", s.lacks("b"))
-	if err := s.has("a", "1")(); err != nil {
+	if err := s.hasValue("a", "1")(); err != nil {
 		t.Error(err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// TestVersions: binaries say the version that they were built from, a hub the same in its
-// metrics and its log, and a build can be told it.
+// TestVersions checks that binaries print the version from which they were built, that a hub has it
+// in its metrics and log, and that a build can set it.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	built := strings.TrimPrefix(versionOf(t, env.Binary(t, "orrery")), "orrery version ")
