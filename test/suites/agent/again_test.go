@@ -121,11 +121,11 @@ func (a *again) begin() {
 	a.place(0)
 	a.start()
 	for what := range a.made() {
-		a.says(a.key(what), wire.Applied, "")
+		a.reports(a.key(what), wire.Applied, "")
 	}
 	for _, name := range []string{"done", "kept"} {
 		a.complete(name)
-		a.says(a.key("batch/jobs/"+name), wire.Applied, v1alpha1.ReasonCompleted)
+		a.reports(a.key("batch/jobs/"+name), wire.Applied, v1alpha1.ReasonCompleted)
 	}
 	for what := range a.made() {
 		m, err := a.meta(what)
@@ -176,7 +176,7 @@ func (a *again) check() {
 		"core/configmaps/fixed": true, "core/services/headless": true, "core/services/ordinary": true, "core/services/ported": true, "batch/jobs/done": true,
 		"core/services/same": false, "apps/deployments/web": false,
 	} {
-		r := a.says(a.key(what), wire.Applied, "")
+		r := a.reports(a.key(what), wire.Applied, "")
 		env.Eventually(t, soon, func() error {
 			m, err := a.meta(what)
 			if err == nil && ((m.UID != a.uids[what]) != replaced || m.Annotations[v1alpha1.SourceUIDAnnotation] != "uid-"+what+"-1") {
@@ -185,7 +185,7 @@ func (a *again) check() {
 			return err
 		})
 	}
-	env.Eventually(t, soon, a.has("fixed", "2"))
+	env.Eventually(t, soon, a.hasValue("fixed", "2"))
 	if template, err := a.template("web"); err != nil || template != a.before {
 		t.Errorf("the Pods of the Deployment were changed: %s, before %s: %v", template, a.before, err)
 	}
@@ -196,9 +196,9 @@ func (a *again) check() {
 		}
 	}
 	// What was to stay when it was no longer assigned stays, and so does stored data.
-	a.says(a.key("core/configmaps/left"), wire.Failed, v1alpha1.ReasonImmutable)
-	a.says(a.key("batch/jobs/kept"), wire.InConflict, v1alpha1.ReasonExists)
-	if r := a.says(a.key("core/persistentvolumeclaims/claim"), wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, v1alpha1.RecreateAnnotation) {
+	a.reports(a.key("core/configmaps/left"), wire.Failed, v1alpha1.ReasonImmutable)
+	a.reports(a.key("batch/jobs/kept"), wire.InConflict, v1alpha1.ReasonExists)
+	if r := a.reports(a.key("core/persistentvolumeclaims/claim"), wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, v1alpha1.RecreateAnnotation) {
 		t.Errorf("the claim: %s", r.Message)
 	}
 	for _, what := range []string{"core/configmaps/left", "batch/jobs/kept", "core/persistentvolumeclaims/claim"} {
@@ -208,7 +208,7 @@ func (a *again) check() {
 	}
 	// The Job that runs again completes for itself.
 	a.complete("done")
-	a.says(a.key("batch/jobs/done"), wire.Applied, v1alpha1.ReasonCompleted)
+	a.reports(a.key("batch/jobs/done"), wire.Applied, v1alpha1.ReasonCompleted)
 	env.Eventually(t, soon, func() error {
 		if n := a.hub.AgentStatus().Prune; n != nil {
 			return errors.New("a removal waits")

@@ -99,8 +99,8 @@ func (s *site) get(name string) (*corev1.ConfigMap, error) {
 	return s.client.CoreV1().ConfigMaps(s.name).Get(s.t.Context(), name, metav1.GetOptions{})
 }
 
-// has returns an error unless the ConfigMap is as it should be.
-func (s *site) has(name, value string) func() error {
+// hasValue returns an error unless a ConfigMap in the cluster has a value.
+func (s *site) hasValue(name, value string) func() error {
 	return func() error {
 		m, err := s.get(name)
 		if err != nil {
@@ -129,8 +129,8 @@ func (s *site) gone(name string) func() error {
 	}
 }
 
-// says waits for a report in a state.
-func (s *site) says(key string, state wire.State, reason string) wire.Report {
+// reports waits until the agent reports an object with a state and a reason.
+func (s *site) reports(key string, state wire.State, reason string) wire.Report {
 	s.t.Helper()
 	var r wire.Report
 	env.Eventually(s.t, soon, func() error {
@@ -159,7 +159,7 @@ func TestAgent(t *testing.T) {
 		{"status", returnedStatus},
 		{"refusal", refusals},
 		{"halt", halted},
-		{"looks", looks},
+		{"inspections", inspections},
 		{"mutated", mutated},
 		{"mutated-for-good", mutatedForGood},
 		{"frozen", frozen},
@@ -169,7 +169,7 @@ func TestAgent(t *testing.T) {
 		{"cascade", cascade},
 		{"made-again", madeAgain},
 		{"made-again-and-lost", madeAgainAndLost},
-		{"census", census},
+		{"upsync", upsync},
 		{"outage", targetOutage},
 		{"stale-defaults", staleDefaults},
 		{"owned-value", ownedValue},
@@ -188,8 +188,8 @@ func lifecycle(s *site) {
 	t := s.t
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
-	env.Eventually(t, soon, s.has("a", "1"))
-	r := s.says(s.key("a"), wire.Applied, "")
+	env.Eventually(t, soon, s.hasValue("a", "1"))
+	r := s.reports(s.key("a"), wire.Applied, "")
 	if r.Digest != wire.SumOf([]byte(s.configMap("a", "1"))) || r.UID != "uid-a" {
 		t.Errorf("report %+v", r)
 	}
@@ -207,7 +207,7 @@ func lifecycle(s *site) {
 		}
 	}
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "2"))
-	env.Eventually(t, soon, s.has("a", "2"))
+	env.Eventually(t, soon, s.hasValue("a", "2"))
 	if again, err := s.get("a"); err != nil || again.UID != m.UID {
 		t.Errorf("the object was replaced: %v", err)
 	}
@@ -251,17 +251,17 @@ func driftIsRepaired(s *site) {
 	}
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
-	env.Eventually(t, soon, s.has("a", "1"))
-	s.says(s.key("a"), wire.Applied, "")
+	env.Eventually(t, soon, s.hasValue("a", "1"))
+	s.reports(s.key("a"), wire.Applied, "")
 
 	patch(`{"data":{"v":"tampered"}}`)
-	env.Eventually(t, soon, s.has("a", "1"))
+	env.Eventually(t, soon, s.hasValue("a", "1"))
 	if err := maps.Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	env.Eventually(t, soon, s.has("a", "1"))
+	env.Eventually(t, soon, s.hasValue("a", "1"))
 	patch(`{"metadata":{"labels":null,"annotations":null}}`)
-	env.Eventually(t, soon, s.has("a", "1"))
+	env.Eventually(t, soon, s.hasValue("a", "1"))
 
 	// What another adds is not drift, and stays.
 	patch(`{"metadata":{"annotations":{"other":"x"}}}`)
@@ -295,8 +295,8 @@ func foreignIsUntouched(s *site) {
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "ours"))
 	s.hub.Put(s.key("b"), "uid-b", s.configMap("b", "ours"))
 	s.start()
-	env.Eventually(t, soon, s.has("b", "ours"))
-	s.says(s.key("a"), wire.InConflict, "Exists")
+	env.Eventually(t, soon, s.hasValue("b", "ours"))
+	s.reports(s.key("a"), wire.InConflict, "Exists")
 	s.hub.Del(s.key("a"), wire.Deleted)
 	env.Eventually(t, soon, func() error {
 		if _, ok := s.hub.Report(s.key("a")); ok {
@@ -322,9 +322,9 @@ func customResources(s *site) {
 	key, crdKey := "team/example.org/widgets/custom/w", "team/apiextensions.k8s.io/customresourcedefinitions/widgets.example.org"
 	s.hub.Put(key, "uid-w", widget)
 	s.start()
-	s.says(key, wire.Unsupported, "NoSuchResource")
+	s.reports(key, wire.Unsupported, "NoSuchResource")
 	s.hub.Put(crdKey, "uid-crd", crd)
-	s.says(key, wire.Applied, "")
+	s.reports(key, wire.Applied, "")
 
 	// Both go at once: the definition waits for the resource.
 	s.hub.Del(crdKey, wire.Deleted)
@@ -341,7 +341,7 @@ func returnedStatus(s *site) {
 	key := "team/core/namespaces/returned"
 	s.hub.PutWith(key, "uid-n", `{"apiVersion":"v1","kind":"Namespace","metadata":{"name":"returned"}}`, wire.Policy{ReturnStatus: true})
 	s.start()
-	s.says(key, wire.Applied, "")
+	s.reports(key, wire.Applied, "")
 	env.Eventually(s.t, soon, func() error {
 		if r, _ := s.hub.Report(key); string(r.Status) != `{"phase":"Active"}` {
 			return fmt.Errorf("status %s", r.Status)
@@ -359,10 +359,10 @@ func refusals(s *site) {
 	s.hub.Put(s.key("m"), "uid-m", other)
 	s.hub.Put(s.key("good"), "uid-g", s.configMap("good", "1"))
 	s.start()
-	s.says(s.key("good"), wire.Applied, "")
-	s.says("team/core/services/"+s.name+"/x", wire.Failed, "Invalid")
-	s.says(s.key("u"), wire.Failed, "UnknownField")
-	s.says(s.key("m"), wire.Failed, "Malformed")
+	s.reports(s.key("good"), wire.Applied, "")
+	s.reports("team/core/services/"+s.name+"/x", wire.Failed, "Invalid")
+	s.reports(s.key("u"), wire.Failed, "UnknownField")
+	s.reports(s.key("m"), wire.Failed, "Malformed")
 	s.hub.Put(s.key("u"), "uid-u", s.configMap("u", "1"))
-	s.says(s.key("u"), wire.Applied, "")
+	s.reports(s.key("u"), wire.Applied, "")
 }

@@ -23,7 +23,7 @@ func cascade(s *site) {
 	key := "team/core/namespaces/" + name
 	s.hub.Put(key, "uid-n", text)
 	s.start()
-	s.says(key, wire.Applied, "")
+	s.reports(key, wire.Applied, "")
 	for i := range 100 {
 		m := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("theirs-", i)}}
 		if _, err := s.client.CoreV1().ConfigMaps(name).Create(t.Context(), m, metav1.CreateOptions{}); err != nil {
@@ -43,7 +43,7 @@ func cascade(s *site) {
 	}
 	allow("orrery/" + s.name + ".0a1b2c3d") // as an earlier agent did
 	s.hub.Del(key, wire.Unassigned)
-	if r := s.says(key, wire.Orphaned, v1alpha1.ReasonInUse); !strings.Contains(r.Message, v1alpha1.CascadeAnnotation) {
+	if r := s.reports(key, wire.Orphaned, v1alpha1.ReasonInUse); !strings.Contains(r.Message, v1alpha1.CascadeAnnotation) {
 		t.Errorf("message %q", r.Message)
 	}
 	there := func() error {

@@ -31,7 +31,7 @@ func staleDefaults(s *site) {
 	s.hub.Put(service, "uid-v", serviceWith(`"sessionAffinity":"ClientIP",`))
 	s.start()
 	for _, k := range []string{deployment, set, service} {
-		s.says(k, wire.Applied, "")
+		s.reports(k, wire.Applied, "")
 	}
 	is := func(strategy, update, affinity, image string) {
 		t.Helper()
@@ -55,7 +55,7 @@ func staleDefaults(s *site) {
 			return nil
 		})
 		for _, k := range []string{deployment, set, service} {
-			s.says(k, wire.Applied, "")
+			s.reports(k, wire.Applied, "")
 		}
 	}
 	s.hub.Put(deployment, "uid-d", s.workload("Deployment", `"strategy":{"type":"Recreate"},`, "1"))
@@ -77,7 +77,7 @@ func ownedValue(s *site) {
 	deployment := "team/apps/deployments/" + s.name + "/x"
 	s.hub.Put(deployment, "uid-d", s.workload("Deployment", "", "1"))
 	s.start()
-	s.says(deployment, wire.Applied, "")
+	s.reports(deployment, wire.Applied, "")
 	d, err := s.client.AppsV1().Deployments(s.name).Get(t.Context(), "x", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -87,7 +87,7 @@ func ownedValue(s *site) {
 		t.Fatal(err)
 	}
 	s.hub.Put(deployment, "uid-d", s.workload("Deployment", `"strategy":{"type":"Recreate"},`, "1"))
-	s.says(deployment, wire.Failed, "Invalid")
+	s.reports(deployment, wire.Failed, "Invalid")
 }
 
 // handedToAutoscalers releases the number of replicas, removes it from the source, and then takes the release away. No source
@@ -108,7 +108,7 @@ func handedToAutoscalers(s *site) {
 			}
 			return nil
 		})
-		s.says(deployment, wire.Applied, "")
+		s.reports(deployment, wire.Applied, "")
 	}
 	s.hub.Put(deployment, "uid-d", s.workload("Deployment", `"replicas":4,`, "1"))
 	s.start()
@@ -134,7 +134,7 @@ func otherSources(s *site) {
 	}
 	s.hub.Put(deployment, "uid-d", with(`"valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}`, `"httpGet":{"port":80}`, `"configMap":{"name":"c"}`))
 	s.start()
-	s.says(deployment, wire.Applied, "")
+	s.reports(deployment, wire.Applied, "")
 	s.hub.Put(deployment, "uid-d", with(`"value":"1"`, `"exec":{"command":["c"]}`, `"secret":{"secretName":"c"}`))
 	env.Eventually(t, soon, func() error {
 		d, err := s.client.AppsV1().Deployments(s.name).Get(t.Context(), "x", metav1.GetOptions{})
@@ -146,5 +146,5 @@ func otherSources(s *site) {
 		}
 		return nil
 	})
-	s.says(deployment, wire.Applied, "")
+	s.reports(deployment, wire.Applied, "")
 }

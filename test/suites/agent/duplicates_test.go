@@ -19,7 +19,7 @@ func duplicates(s *site) {
 		`"template":{"metadata":{"labels":{"app":"x"}},"spec":{"containers":[{"name":"x","image":"x","env":[{"name":"e","value":"1"},{"name":"f"},{"name":"e","value":"2"}],`+
 		`"ports":[{"containerPort":80},{"containerPort":80}]}],"imagePullSecrets":[{"name":"p"},{"name":"p"}]}}}}`, s.name))
 	s.start()
-	s.says(deployment, wire.Applied, "")
+	s.reports(deployment, wire.Applied, "")
 	d, err := s.client.AppsV1().Deployments(s.name).Get(t.Context(), "x", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +47,7 @@ func endedAndGone(s *site) {
 	}
 	s.start()
 	for i, key := range keys {
-		s.says(key, wire.Applied, "")
+		s.reports(key, wire.Applied, "")
 		now, err := jobs.Get(ctx, fmt.Sprint("j", i), metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

@@ -29,8 +29,8 @@ func customFixed(s *site) {
 	s.hub.PutWith(key("class"), "uid-c", object("class", "one", 2, "a"), recreates)
 	s.hub.PutWith(key("size"), "uid-s", object("size", "one", 2, "a"), recreates)
 	s.start()
-	s.says(key("class"), wire.Applied, "")
-	s.says(key("size"), wire.Applied, "")
+	s.reports(key("class"), wire.Applied, "")
+	s.reports(key("size"), wire.Applied, "")
 	uid := func(name string) string {
 		t.Helper()
 		var b []byte
@@ -45,8 +45,8 @@ func customFixed(s *site) {
 	class, size := uid("class"), uid("size")
 	s.hub.PutWith(key("class"), "uid-c", object("class", "two", 3, "b"), recreates)
 	s.hub.PutWith(key("size"), "uid-s", object("size", "two", 1, "b"), recreates)
-	s.says(key("class"), wire.Applied, "")
-	if r := s.says(key("size"), wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, "not known to be immutable: spec.size") {
+	s.reports(key("class"), wire.Applied, "")
+	if r := s.reports(key("size"), wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, "not known to be immutable: spec.size") {
 		t.Errorf("message %q", r.Message)
 	}
 	env.Eventually(t, soon, func() error {
@@ -62,7 +62,7 @@ func customFixed(s *site) {
 	s.hub.Del(key("size"), wire.Deleted)
 	s.hub.Put(key("size"), "uid-s2", object("size", "two", 1, "b"))
 	s.start()
-	s.says(key("size"), wire.Applied, "")
+	s.reports(key("size"), wire.Applied, "")
 	if uid("size") == size {
 		t.Error("it is the same object")
 	}

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// look asks the site's agent about an object.
-func (s *site) look(key string, all bool) wire.Looked {
+// inspect requests the live and the desired form of an object from the agent.
+func (s *site) inspect(key string, all bool) wire.Looked {
 	s.t.Helper()
 	answer, err := s.hub.Inspect(s.t.Context(), key, all)
 	if err != nil {
@@ -30,7 +30,7 @@ func (s *site) differs(key string, all bool, live, desired, never []string) wire
 	s.t.Helper()
 	var answer wire.Looked
 	env.Eventually(s.t, soon, func() error {
-		answer = s.look(key, all)
+		answer = s.inspect(key, all)
 		for _, word := range never {
 			if strings.Contains(string(answer.Live)+string(answer.Desired)+answer.Message, word) {
 				s.t.Fatalf("of %s it tells %q: %s %s %s", key, word, answer.Live, answer.Desired, answer.Message)
@@ -47,20 +47,20 @@ func (s *site) differs(key string, all bool, live, desired, never []string) wire
 	return answer
 }
 
-// alike looks until there is no difference.
+// alike waits until the live and the desired object do not differ.
 func (s *site) alike(key string, all bool) {
 	s.t.Helper()
 	env.Eventually(s.t, soon, func() error {
-		if a := s.look(key, all); a.Reason != "" || a.Live == nil || string(a.Live) != string(a.Desired) {
+		if a := s.inspect(key, all); a.Reason != "" || a.Live == nil || string(a.Live) != string(a.Desired) {
 			return fmt.Errorf("%s: %s %s\nlive    %s\ndesired %s", key, a.Reason, a.Message, a.Live, a.Desired)
 		}
 		return nil
 	})
 }
 
-// looks: an agent tells how what is there differs from what the next apply would make, also
-// while it is paused; it tells of nothing that is not its own, and no value of a Secret.
-func looks(s *site) {
+// inspections checks that the agent returns the live object and the result of the next apply, also
+// while it is paused. It returns no object that it does not own, and no value of a Secret.
+func inspections(s *site) {
 	t := s.t
 	secret := "team/core/secrets/" + s.name + "/s"
 	secrets, configMaps := s.client.CoreV1().Secrets(s.name), s.client.CoreV1().ConfigMaps(s.name)
@@ -72,11 +72,11 @@ func looks(s *site) {
 	s.start()
 	keys := []string{s.deploymentKey("d"), secret, s.key("a"), s.key("removed"), s.key("recreated")}
 	for _, key := range keys {
-		s.says(key, wire.Applied, "")
+		s.reports(key, wire.Applied, "")
 		s.alike(key, false) // quantities are spelled otherwise there, and much is defaulted
 		s.alike(key, true)
 	}
-	if all, mine := s.look(keys[0], true), s.look(keys[0], false); !strings.Contains(string(all.Live), "terminationMessagePath") || strings.Contains(string(mine.Live), "terminationMessagePath") ||
+	if all, mine := s.inspect(keys[0], true), s.inspect(keys[0], false); !strings.Contains(string(all.Live), "terminationMessagePath") || strings.Contains(string(mine.Live), "terminationMessagePath") ||
 		strings.Contains(string(all.Live), "managedFields") || strings.Contains(string(all.Live), `"status"`) {
 		t.Errorf("all: %s\nmine: %s", all.Live, mine.Live)
 	}
@@ -89,7 +89,7 @@ func looks(s *site) {
 	deployment := strings.ReplaceAll(s.deployment("d", "nobody"), `"replicas":2`, `"replicas":5`)
 	s.hub.Put(s.deploymentKey("d"), "uid-d", deployment)
 	env.Eventually(t, soon, func() error { // the pause comes before the rest
-		if a := s.look(s.key("absent"), false); a.Desired == nil {
+		if a := s.inspect(s.key("absent"), false); a.Desired == nil {
 			return fmt.Errorf("%+v", a)
 		}
 		return nil
@@ -101,17 +101,17 @@ func looks(s *site) {
 			t.Fatal(err)
 		}
 	}
-	by := metav1.PatchOptions{FieldManager: "somebody"}
+	options := metav1.PatchOptions{FieldManager: "somebody"}
 	edit(func(body string) error {
-		_, err := secrets.Patch(t.Context(), "s", types.MergePatchType, []byte(body), by)
+		_, err := secrets.Patch(t.Context(), "s", types.MergePatchType, []byte(body), options)
 		return err
 	}, `{"metadata":{"annotations":{"kubectl.kubernetes.io/last-applied-configuration":"last-applied-secret"}},"stringData":{"old":"new-secret","added":"added-secret"},"data":{"gone":null}}`)
 	edit(func(body string) error {
-		_, err := configMaps.Patch(t.Context(), "a", types.MergePatchType, []byte(body), by)
+		_, err := configMaps.Patch(t.Context(), "a", types.MergePatchType, []byte(body), options)
 		return err
 	}, `{"metadata":{"annotations":{"theirs":"x"}},"data":{"v":"tampered"}}`)
 	edit(func(body string) error {
-		_, err := s.client.AppsV1().Deployments(s.name).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(body), by)
+		_, err := s.client.AppsV1().Deployments(s.name).Patch(t.Context(), "d", types.StrategicMergePatchType, []byte(body), options)
 		return err
 	}, `{"spec":{"template":{"spec":{"containers":[{"name":"c","image":"y"},{"name":"injected","image":"z"}]}}}}`)
 
@@ -128,11 +128,11 @@ func looks(s *site) {
 		s.differs(secret, all, []string{`"kept":"***"`, `"old":"*** (before)"`}, []string{`"kept":"***"`, `"old":"*** (after)"`, `"gone":"***"`}, slices.Concat(never, []string{`"added"`}))
 	}
 
-	// Nobody else's object is told of, whatever it has of our marks, nor one that came in the
-	// place of ours.
+	// The agent does not return an object of another user, whatever ownership metadata it has, nor one
+	// that replaced an object of the agent.
 	refused := func(key, reason string) {
 		t.Helper()
-		if a := s.look(key, true); a.Reason != reason || a.Live != nil || a.Desired != nil || strings.Contains(a.Message, "theirs") {
+		if a := s.inspect(key, true); a.Reason != reason || a.Live != nil || a.Desired != nil || strings.Contains(a.Message, "theirs") {
 			t.Errorf("of %s it tells %+v", key, a)
 		}
 	}
@@ -161,11 +161,11 @@ func looks(s *site) {
 	s.hub.Put(secret, "uid-s", fmt.Sprintf(`{"apiVersion":"v1","data":{"k":"not base64: secret"},"kind":"Secret","metadata":{"name":"s","namespace":%q}}`, s.name))
 	s.differs(secret, false, []string{"***"}, []string{`"k":"***"`}, append(never, "base64"))
 
-	// What is larger than an answer may be is not told, and the next question is answered.
+	// The agent does not return an object above the size limit, and answers the next request.
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", strings.Repeat("x", 900<<10)))
 	s.hub.Put(s.key("absent"), "uid-absent", s.configMap("absent", strings.Repeat("x", wire.MaxLooked)))
 	env.Eventually(t, soon, func() error {
-		if a := s.look(s.key("absent"), false); a.Reason != "TooLarge" || a.Live != nil || a.Desired != nil {
+		if a := s.inspect(s.key("absent"), false); a.Reason != "TooLarge" || a.Live != nil || a.Desired != nil {
 			return fmt.Errorf("%s %s and %d bytes", a.Reason, a.Message, len(a.Desired))
 		}
 		return nil
@@ -185,7 +185,7 @@ func looks(s *site) {
 	s.alike(s.key("absent"), false)
 }
 
-// exists makes a ConfigMap of somebody else.
+// exists creates a ConfigMap of another user.
 func (s *site) exists(name string, like *metav1.ObjectMeta) {
 	s.t.Helper()
 	m := &corev1.ConfigMap{Data: map[string]string{"v": "theirs"}}

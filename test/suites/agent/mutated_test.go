@@ -23,7 +23,7 @@ import (
 // mutatedRetry is how long the agent waits here before it tries again what admission changed.
 const mutatedRetry = 200 * time.Millisecond
 
-// changedBy is the label of what somebody's admission changes.
+// changedBy is the label of the objects that an admission policy or webhook changes.
 const changedBy = "changed-by"
 
 // deployment is a Deployment with two replicas, and a label by which admission knows it.
@@ -37,7 +37,7 @@ func (s *site) deploymentKey(name string) string {
 	return "team/apps/deployments/" + s.name + "/" + name
 }
 
-// replicas are those that the cluster has of a Deployment.
+// replicas returns the replicas of a Deployment in the cluster.
 func (s *site) replicas(name string, want int32) func() error {
 	return func() error {
 		d, err := s.client.AppsV1().Deployments(s.name).Get(s.t.Context(), name, metav1.GetOptions{})
@@ -67,13 +67,13 @@ func mutated(s *site) {
 	are := func(reason string, replicas int32) {
 		t.Helper()
 		for _, name := range changed {
-			r := s.says(s.deploymentKey(name), wire.Applied, reason)
+			r := s.reports(s.deploymentKey(name), wire.Applied, reason)
 			if reason == "Mutated" && !strings.HasSuffix(r.Message, ": .spec.replicas") {
 				t.Errorf("%s: message %q", name, r.Message)
 			}
 			env.Eventually(t, soon, s.replicas(name, replicas))
 		}
-		s.says(s.deploymentKey("nobody"), wire.Applied, "")
+		s.reports(s.deploymentKey("nobody"), wire.Applied, "")
 	}
 	s.start()
 	are("Mutated", 3)
@@ -156,7 +156,7 @@ func mutatedForGood(s *site) {
 	key := "team/core/persistentvolumeclaims/" + s.name + "/c"
 	s.hub.PutWith(key, "uid-c", claim("c"), wire.Policy{Recreate: true})
 	s.start()
-	s.says(key, wire.Applied, v1alpha1.ReasonMutated)
+	s.reports(key, wire.Applied, v1alpha1.ReasonMutated)
 	made, err := claims.Get(t.Context(), "c", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func mutatedForGood(s *site) {
 		}
 		return nil
 	})
-	if r := s.says(key, wire.Applied, v1alpha1.ReasonMutated); !strings.HasSuffix(r.Message, ": .spec.storageClassName") {
+	if r := s.reports(key, wire.Applied, v1alpha1.ReasonMutated); !strings.HasSuffix(r.Message, ": .spec.storageClassName") {
 		t.Errorf("message %q", r.Message)
 	}
 	if now, err := claims.Get(t.Context(), "c", metav1.GetOptions{}); err != nil || now.UID != made.UID {
@@ -178,7 +178,7 @@ func mutatedForGood(s *site) {
 	}
 }
 
-// matches selects the Deployments of the site that somebody changes.
+// matches selects the Deployments of the site that a changer mutates.
 func (s *site) matches(changer string) (namespaces, objects *metav1.LabelSelector) {
 	return metav1.AddLabelToSelector(&metav1.LabelSelector{}, "kubernetes.io/metadata.name", s.name),
 		metav1.AddLabelToSelector(&metav1.LabelSelector{}, changedBy, changer)
@@ -202,8 +202,8 @@ func (s *site) addPolicy() (remove func()) {
 	return remove
 }
 
-// putPolicy makes an admission policy with the site's name.
-func (s *site) putPolicy(of admissionregistrationv1.MatchResources, expression string) (remove func()) {
+// putPolicy creates an admission policy with the name of the site.
+func (s *site) putPolicy(match admissionregistrationv1.MatchResources, expression string) (remove func()) {
 	t, name := s.t, s.name
 	policies, bindings := s.client.AdmissionregistrationV1().MutatingAdmissionPolicies(), s.client.AdmissionregistrationV1().MutatingAdmissionPolicyBindings()
 	fail, never := admissionregistrationv1.Fail, admissionregistrationv1.NeverReinvocationPolicy
@@ -211,7 +211,7 @@ func (s *site) putPolicy(of admissionregistrationv1.MatchResources, expression s
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: admissionregistrationv1.MutatingAdmissionPolicySpec{
 			FailurePolicy: &fail, ReinvocationPolicy: never,
-			MatchConstraints: &of,
+			MatchConstraints: &match,
 			Mutations: []admissionregistrationv1.Mutation{{
 				PatchType:          admissionregistrationv1.PatchTypeApplyConfiguration,
 				ApplyConfiguration: &admissionregistrationv1.ApplyConfiguration{Expression: expression},

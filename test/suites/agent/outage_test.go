@@ -21,9 +21,9 @@ func offline(s *site) {
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.hub.Put(s.key("b"), "uid-b", s.configMap("b", "1"))
 	s.start()
-	env.Eventually(t, soon, s.has("a", "1"))
-	s.says(s.key("a"), wire.Applied, "")
-	s.says(s.key("b"), wire.Applied, "")
+	env.Eventually(t, soon, s.hasValue("a", "1"))
+	s.reports(s.key("a"), wire.Applied, "")
+	s.reports(s.key("b"), wire.Applied, "")
 	s.halt()
 	s.hub.HangUp()
 	away := s.join.Hub
@@ -33,11 +33,11 @@ func offline(s *site) {
 		t.Fatal(err)
 	}
 	s.start()
-	env.Eventually(t, soon, s.has("a", "1"))
+	env.Eventually(t, soon, s.hasValue("a", "1"))
 	if err := maps.Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	env.Eventually(t, soon, s.has("b", "1"))
+	env.Eventually(t, soon, s.hasValue("b", "1"))
 	s.halt()
 
 	// The hub is back: the deletion that happened meanwhile is applied.
@@ -45,7 +45,7 @@ func offline(s *site) {
 	s.hub.Del(s.key("a"), wire.Unassigned)
 	s.start()
 	env.Eventually(t, soon, s.gone("a"))
-	if err := s.has("b", "1")(); err != nil {
+	if err := s.hasValue("b", "1")(); err != nil {
 		t.Error(err)
 	}
 	if n := s.hub.Calls(route.Walk); n > 1 {
@@ -60,7 +60,7 @@ func lostStore(s *site) {
 	}
 	s.start()
 	for _, name := range []string{"a", "b", "c"} {
-		s.says(s.key(name), wire.Applied, "")
+		s.reports(s.key(name), wire.Applied, "")
 	}
 	before, err := s.get("a")
 	if err != nil {
@@ -73,7 +73,7 @@ func lostStore(s *site) {
 	s.hub.Del(s.key("b"), wire.Deleted)
 	s.hub.Put(s.key("c"), "uid-c", s.configMap("c", "2"))
 	s.start()
-	env.Eventually(t, soon, s.has("c", "2"))
+	env.Eventually(t, soon, s.hasValue("c", "2"))
 	env.Eventually(t, soon, s.gone("b"))
 	env.Eventually(t, soon, func() error {
 		if keys := s.hub.Reported(); len(keys) != 2 {
@@ -119,7 +119,7 @@ func pruneGuard(s *site) {
 	}
 	env.Eventually(s.t, soon, is(many))
 	for i := range many {
-		s.says(s.key(fmt.Sprintf("o%d", i)), wire.Applied, "")
+		s.reports(s.key(fmt.Sprintf("o%d", i)), wire.Applied, "")
 	}
 	for i := range many {
 		s.hub.Del(s.key(fmt.Sprintf("o%d", i)), wire.Unassigned)
@@ -128,13 +128,13 @@ func pruneGuard(s *site) {
 	env.Throughout(s.t, time.Second, is(many-free))
 	guarded := ""
 	for _, k := range s.hub.Reported() {
-		s.says(k, wire.Removing, "PruneGuard")
+		s.reports(k, wire.Removing, "PruneGuard")
 		guarded = k
 	}
 	// A removal that is moot no longer waits.
 	name := guarded[strings.LastIndex(guarded, "/")+1:]
 	s.hub.Put(guarded, "uid-"+name, s.configMap(name, "1"))
-	s.says(guarded, wire.Applied, "")
+	s.reports(guarded, wire.Applied, "")
 	// A user's own deletion is not guarded.
 	s.hub.Del(guarded, wire.Deleted)
 	env.Eventually(s.t, soon, is(many-free-1))
@@ -143,22 +143,22 @@ func pruneGuard(s *site) {
 func halted(s *site) {
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
-	s.says(s.key("a"), wire.Applied, "")
+	s.reports(s.key("a"), wire.Applied, "")
 	s.hub.Set(func(now *wire.Settings) { now.Halt = "the mapping is paused" })
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "2"))
-	env.Throughout(s.t, time.Second, s.has("a", "1"))
+	env.Throughout(s.t, time.Second, s.hasValue("a", "1"))
 	s.hub.Set(func(now *wire.Settings) { now.Halt = "" })
-	env.Eventually(s.t, soon, s.has("a", "2"))
+	env.Eventually(s.t, soon, s.hasValue("a", "2"))
 }
 
 func targetOutage(s *site) {
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", "1"))
 	s.start()
-	s.says(s.key("a"), wire.Applied, "")
+	s.reports(s.key("a"), wire.Applied, "")
 	s.c.KillAPIServer()
 	s.hub.Put(s.key("b"), "uid-b", s.configMap("b", "1"))
 	s.hub.Del(s.key("a"), wire.Deleted)
 	s.c.StartAPIServer()
-	env.Eventually(s.t, soon, s.has("b", "1"))
+	env.Eventually(s.t, soon, s.hasValue("b", "1"))
 	env.Eventually(s.t, soon, s.gone("a"))
 }

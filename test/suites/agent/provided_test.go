@@ -34,9 +34,9 @@ func provided(s *site) {
 	s.hub.Put(bundle, "uid-c", fmt.Sprintf(`{"apiVersion":"v1","data":{"ca.crt":"c"},"kind":"ConfigMap","metadata":{"name":"kube-root-ca.crt","namespace":%q}}`, s.name))
 	made, another := account("default"), account("another")
 	s.start()
-	s.says(made, wire.Applied, "")
-	s.says(bundle, wire.Applied, "")
-	s.says(another, wire.InConflict, "Exists")
+	s.reports(made, wire.Applied, "")
+	s.reports(bundle, wire.Applied, "")
+	s.reports(another, wire.InConflict, "Exists")
 	before, err := accounts.Get(t.Context(), "default", metav1.GetOptions{})
 	if err != nil || len(before.ImagePullSecrets) != 1 || before.Labels[label] == "" {
 		t.Fatalf("%+v: %v", before, err)

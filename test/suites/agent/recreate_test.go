@@ -81,8 +81,8 @@ func frozen(s *site) {
 	s.hub.PutWith(s.deploymentKey("policy"), "uid-p", policy, recreates)
 	s.hub.PutWith(s.deploymentKey("webhook"), "uid-w", webhook, recreates)
 	s.start()
-	s.says(s.deploymentKey("policy"), wire.Applied, "")
-	s.says(s.deploymentKey("webhook"), wire.Applied, "")
+	s.reports(s.deploymentKey("policy"), wire.Applied, "")
+	s.reports(s.deploymentKey("webhook"), wire.Applied, "")
 	before := map[string]types.UID{"policy": s.uid("policy"), "webhook": s.uid("webhook")}
 	s.freeze()
 	s.frozenNow("policy")
@@ -97,14 +97,14 @@ func frozen(s *site) {
 	}
 	for name, text := range map[string]string{"policy": policy, "webhook": webhook} {
 		s.hub.PutWith(s.deploymentKey(name), "uid-"+name[:1], image(text, "new"), recreates)
-		if r := s.says(s.deploymentKey(name), wire.Failed, "Invalid"); !strings.Contains(r.Message, "freeze") {
+		if r := s.reports(s.deploymentKey(name), wire.Failed, "Invalid"); !strings.Contains(r.Message, "freeze") {
 			t.Errorf("%s: message %q", name, r.Message)
 		}
 		stays(name, "x")
 	}
 	// The API server names the immutable field first, and would refuse the image as well.
 	s.hub.PutWith(s.deploymentKey("policy"), "uid-p", image(strings.ReplaceAll(policy, `"app":"a"`, `"app":"b"`), "new"), recreates)
-	if r := s.says(s.deploymentKey("policy"), wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, "not recreated") || !strings.Contains(r.Message, "freeze") {
+	if r := s.reports(s.deploymentKey("policy"), wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, "not recreated") || !strings.Contains(r.Message, "freeze") {
 		t.Errorf("message %q", r.Message)
 	}
 	stays("policy", "x")
@@ -184,7 +184,7 @@ func recreateGuard(s *site) {
 	}
 	s.start()
 	for i := range many {
-		s.says(s.key(name(i)), wire.Applied, "")
+		s.reports(s.key(name(i)), wire.Applied, "")
 	}
 	have := func(value string) (n int) {
 		l, err := s.client.CoreV1().ConfigMaps(s.name).List(t.Context(), metav1.ListOptions{LabelSelector: label})
@@ -263,8 +263,8 @@ func claims(s *site) {
 	s.hub.PutWith(key, "uid-c", claim("one"), recreates)
 	s.hub.PutWith(setKey, "uid-s", set("one"), recreates)
 	s.start()
-	s.says(key, wire.Applied, "")
-	s.says(setKey, wire.Applied, "")
+	s.reports(key, wire.Applied, "")
+	s.reports(setKey, wire.Applied, "")
 	made, err := claims.Get(t.Context(), "c", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -272,7 +272,7 @@ func claims(s *site) {
 	s.hub.PutWith(key, "uid-c", claim("two"), recreates)
 	s.hub.PutWith(setKey, "uid-s", set("two"), recreates)
 	for _, k := range []string{key, setKey} {
-		if r := s.says(k, wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, v1alpha1.RecreateAnnotation) {
+		if r := s.reports(k, wire.Failed, v1alpha1.ReasonImmutable); !strings.Contains(r.Message, v1alpha1.RecreateAnnotation) {
 			t.Errorf("message %q", r.Message)
 		}
 	}

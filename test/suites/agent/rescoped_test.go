@@ -29,7 +29,7 @@ func rescoped(s *site) {
 		if s.agent == nil {
 			s.start()
 		}
-		s.says(k, wire.Applied, "")
+		s.reports(k, wire.Applied, "")
 		if !runs {
 			s.halt()
 		}

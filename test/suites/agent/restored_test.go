@@ -71,13 +71,13 @@ func TestRestoredCluster(t *testing.T) {
 				put(i, "kept", "1")
 			}
 			s.start()
-			s.says(s.key("kept"), wire.Applied, "")
-			s.says(s.key("removed"), wire.Applied, "")
+			s.reports(s.key("kept"), wire.Applied, "")
+			s.reports(s.key("removed"), wire.Applied, "")
 			for i := range restoredKinds {
-				s.says(keyOf(i, "removed"), wire.Applied, "")
+				s.reports(keyOf(i, "removed"), wire.Applied, "")
 			}
 			for i := range kinds {
-				s.says(keyOf(i, "kept"), wire.Applied, "")
+				s.reports(keyOf(i, "kept"), wire.Applied, "")
 			}
 			snapshot := c.Snapshot()
 			s.hub.Put(s.key("kept"), "uid-kept", s.configMap("kept", "2"))
@@ -95,21 +95,21 @@ func TestRestoredCluster(t *testing.T) {
 			}
 			all := func() (err error) {
 				for i := range many {
-					err = errors.Join(err, s.has(fmt.Sprint("o", i), "1")())
+					err = errors.Join(err, s.hasValue(fmt.Sprint("o", i), "1")())
 				}
 				for i := range kinds {
 					err = errors.Join(err, hasValue(i, "kept", "2"), hasValue(i, "made", "1"), hasValue(i, "removed", ""))
 				}
-				return errors.Join(err, s.has("kept", "2")(), s.gone("removed")())
+				return errors.Join(err, s.hasValue("kept", "2")(), s.gone("removed")())
 			}
 			last := func() error { return hasValue(len(kinds), "removed", "") }
 			env.Eventually(t, soon, all)
 			env.Eventually(t, soon, last)
 			for i := range many {
-				s.says(s.key(fmt.Sprint("o", i)), wire.Applied, "")
+				s.reports(s.key(fmt.Sprint("o", i)), wire.Applied, "")
 			}
 			for i := range kinds {
-				s.says(keyOf(i, "made"), wire.Applied, "")
+				s.reports(keyOf(i, "made"), wire.Applied, "")
 			}
 			env.Eventually(t, soon, func() error {
 				if _, ok := s.hub.Report(keyOf(len(kinds), "removed")); ok {
@@ -155,8 +155,8 @@ func TestRebuiltCluster(t *testing.T) {
 		})
 	}
 	runs()
-	s.says(job, wire.Applied, "Completed")
-	s.says(s.key("a"), wire.Applied, "")
+	s.reports(job, wire.Applied, "Completed")
+	s.reports(s.key("a"), wire.Applied, "")
 	if reported := s.hub.AgentStatus().Cluster; reported == nil || reported.Replaced != "" {
 		t.Errorf("of the first cluster the agent reports %+v", reported)
 	}
@@ -170,7 +170,7 @@ func TestRebuiltCluster(t *testing.T) {
 		if !running {
 			s.start()
 		}
-		env.Eventually(t, soon, s.has("a", "1"))
+		env.Eventually(t, soon, s.hasValue("a", "1"))
 		runs()
 		env.Eventually(t, soon, func() error { // the report of the former cluster's Job is the same but for its time
 			if r, _ := s.hub.Report(job); r.State != wire.Applied || r.Reason != "Completed" || r.Since == before.Since {

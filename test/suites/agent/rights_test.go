@@ -150,7 +150,7 @@ func (w *rights) whatGoes() {
 	w.hub.PutWith("team/rbac.authorization.k8s.io/clusterrolebindings/mine", "uid-z", binding, as("a"))
 
 	w.reported(w.key("x"), wire.Applied, "")
-	env.Eventually(w.t, soon, w.has("x", "1"))
+	env.Eventually(w.t, soon, w.hasValue("x", "1"))
 	for _, k := range []string{"team/core/configmaps/elsewhere/y", "team/rbac.authorization.k8s.io/clusterrolebindings/mine"} {
 		if r := w.reported(k, wire.Failed, "Forbidden"); !strings.Contains(r.Message, "system:serviceaccount:tenants:a") {
 			w.t.Errorf("%s: the message is %q", k, r.Message)
@@ -164,12 +164,12 @@ func (w *rights) whatGoes() {
 	}
 	_, err := w.client.CoreV1().ConfigMaps("web").Patch(w.t.Context(), "x", types.MergePatchType, []byte(`{"data":{"v":"tampered"}}`), metav1.PatchOptions{})
 	w.ok(err)
-	env.Eventually(w.t, soon, w.has("x", "1"))
+	env.Eventually(w.t, soon, w.hasValue("x", "1"))
 	w.asksSeldom()
 	w.alike(w.key("x"), true)
-	a := w.look("team/core/configmaps/elsewhere/y", true) // is read in the name of who acts for it
+	a := w.inspect("team/core/configmaps/elsewhere/y", true) // the agent reads it with the rights of the space's ServiceAccount
 	if a.Reason != "Forbidden" || !strings.Contains(a.Message, "system:serviceaccount:tenants:a") || a.Live != nil {
-		w.t.Errorf("of what the account may not read it tells %+v", a)
+		w.t.Errorf("the agent returns an object that the ServiceAccount may not read: %+v", a)
 	}
 }
 
@@ -250,13 +250,13 @@ func (w *rights) takenAway() {
 	w.reported(w.key("x"), wire.Failed, "Forbidden")
 	w.hub.PutWith(w.key("x"), "uid-x", w.configMap("x", "2"), as("a"))
 	w.reported(w.key("x"), wire.Failed, "Forbidden")
-	w.ok(w.has("x", "tampered")())
+	w.ok(w.hasValue("x", "tampered")())
 	w.asksSeldom()
 	w.allow("a", rule("", "configmaps", "get", "create", "patch", "delete"))
 	w.reported(w.key("x"), wire.Applied, "")
-	w.ok(w.has("x", "2")())
+	w.ok(w.hasValue("x", "2")())
 	w.hub.PutWith(w.key("x"), "uid-x", w.configMap("x", "1"), as("a"))
-	env.Eventually(w.t, soon, w.has("x", "1"))
+	env.Eventually(w.t, soon, w.hasValue("x", "1"))
 }
 
 const serviceKey = "team/core/services/web/s"
@@ -301,7 +301,7 @@ func (w *rights) another() {
 	if r := w.reported(w.key("x"), wire.Failed, "Forbidden"); !strings.Contains(r.Message, "system:serviceaccount:tenants:b") {
 		w.t.Errorf("the message is %q", r.Message)
 	}
-	w.ok(w.has("x", "1")())
+	w.ok(w.hasValue("x", "1")())
 	w.allow("b", rule("", "configmaps", "get", "create", "patch"))
 	w.reported(w.key("x"), wire.Applied, "")
 	m, err := w.get("x")
@@ -316,7 +316,7 @@ func (w *rights) removal() {
 	if r := w.reported(w.key("x"), wire.Removing, "Forbidden"); !strings.Contains(r.Message, "system:serviceaccount:tenants:b") {
 		w.t.Errorf("the message is %q", r.Message)
 	}
-	w.ok(w.has("x", "1")())
+	w.ok(w.hasValue("x", "1")())
 	w.allow("b", rule("", "configmaps", "get", "create", "patch", "delete"))
 	env.Eventually(w.t, patient, w.gone("x"))
 }

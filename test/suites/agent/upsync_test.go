@@ -25,9 +25,9 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// census: what is born at a real cluster and what belongs to a placed object comes back whole
-// and in step, of kinds that nobody knew, too; each kind costs the cluster a list and a watch.
-func census(s *site) {
+// upsync checks that the agent reports upsynced and associated objects of a real cluster completely
+// and in order, also of kinds that appear later. Each kind costs the cluster one list and one watch.
+func upsync(s *site) {
 	t, ns, deployment := s.t, s.name, s.deploymentKey("d")
 	counts := &counting{counts: map[string]int{}}
 	s.config = rest.CopyConfig(s.c.Config)
@@ -41,7 +41,7 @@ func census(s *site) {
 		set.UpsyncObjects, set.UpsyncBytes = 1000, 1<<20
 	})
 	s.start()
-	s.says(deployment, wire.Applied, "")
+	s.reports(deployment, wire.Applied, "")
 
 	pod := s.ownedPod("d")
 	event := &corev1.Event{
@@ -54,7 +54,7 @@ func census(s *site) {
 	})
 	owned := "~owned:team/core/pods/" + ns + "/p"
 	for _, line := range []string{owned, "~owned:team/core/events/" + ns + "/e"} {
-		if r := s.says(line, wire.Present, ""); r.Owner != "apps/deployments/"+ns+"/d" {
+		if r := s.reports(line, wire.Present, ""); r.Owner != "apps/deployments/"+ns+"/d" {
 			t.Errorf("%s belongs to %q", line, r.Owner)
 		}
 	}
@@ -67,7 +67,7 @@ func census(s *site) {
 	configMaps := s.client.CoreV1().ConfigMaps(ns)
 	s.exists("born", nil)
 	line := "~born:team/core/configmaps/" + ns + "/born"
-	s.says(line, wire.Present, "")
+	s.reports(line, wire.Present, "")
 	if _, err := configMaps.Update(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "born"}, Data: map[string]string{"v": "edited"}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -97,22 +97,22 @@ func census(s *site) {
 	create(t, func() error { return findings.Delete(t.Context(), "f", metav1.DeleteOptions{}) })
 	s.exists("later", nil)
 	s.start()
-	s.says("~born:team/core/configmaps/"+ns+"/later", wire.Present, "")
-	s.gives(line, "~born:other/example.org/findings/"+ns+"/f")
-	s.says(owned, wire.Present, "")
+	s.reports("~born:team/core/configmaps/"+ns+"/later", wire.Present, "")
+	s.dropsReports(line, "~born:other/example.org/findings/"+ns+"/f")
+	s.reports(owned, wire.Present, "")
 
-	// What is left to the location stays there, without marks, and is born.
+	// An object that is left to the location remains, without ownership metadata, and is upsynced.
 	s.hub.Write(wire.Frame{Hold: &wire.Hold{Key: s.key("mine"), UID: "uid-mine", Digest: wire.SumOf([]byte("x")), Reason: v1alpha1.ReasonUpsynced, Error: "asked for"}})
 	s.hub.Put(s.key("placed"), "uid-placed", s.configMap("placed", "1"))
-	s.says(s.key("placed"), wire.Applied, "")
+	s.reports(s.key("placed"), wire.Applied, "")
 	s.hub.Write(wire.Frame{Hold: &wire.Hold{Key: s.key("placed"), UID: "uid-placed", Digest: wire.SumOf([]byte("x")), Reason: v1alpha1.ReasonUpsynced, Error: "asked for"}})
 	s.shows("~born:team/core/configmaps/"+ns+"/placed", `"v":"1"`)
-	s.gives(s.key("placed"))
+	s.dropsReports(s.key("placed"))
 	if m, err := s.get("placed"); err != nil || m.Labels[label] != "" {
 		t.Errorf("what is left to the location is %+v, %v", m, err)
 	}
 
-	// Nobody asks any more.
+	// The settings request no upsync any more.
 	s.hub.Set(func(set *wire.Settings) { set.Upsync = nil })
 	s.hub.PutWith(deployment, "uid-d", s.deployment("d", "nobody"), wire.Policy{})
 	forget()
@@ -139,8 +139,8 @@ func (s *site) claimsAndSlices() (forget func()) {
 		s.hub.PutWith(service, "uid-web", fmt.Sprintf(`{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":%q},"spec":{"ports":[{"port":80}]}}`, ns), slices)
 	}
 	place(wire.Policy{Associated: "core/persistentvolumeclaims"}, wire.Policy{Associated: "discovery.k8s.io/endpointslices"})
-	s.says(set, wire.Applied, "")
-	s.says(service, wire.Applied, "")
+	s.reports(set, wire.Applied, "")
+	s.reports(service, wire.Applied, "")
 	for _, name := range []string{"data-db-0", "data-other-0"} {
 		create(t, func() error {
 			_, err := s.client.CoreV1().PersistentVolumeClaims(ns).Create(t.Context(), &corev1.PersistentVolumeClaim{
@@ -168,7 +168,7 @@ func (s *site) claimsAndSlices() (forget func()) {
 		"~owned:team/core/persistentvolumeclaims/" + ns + "/data-db-0": {Owner: "apps/statefulsets/" + ns + "/db", Health: wire.Progressing},
 		"~owned:team/discovery.k8s.io/endpointslices/" + ns + "/web-x": {Owner: "core/services/" + ns + "/web", Health: wire.Healthy},
 	} {
-		if r := s.says(line, wire.Present, ""); r.Owner != want.Owner || r.Health != want.Health {
+		if r := s.reports(line, wire.Present, ""); r.Owner != want.Owner || r.Health != want.Health {
 			t.Errorf("%s is reported as %+v", line, r)
 		}
 	}
@@ -219,7 +219,7 @@ func create(t *testing.T, do func() error) {
 	}
 }
 
-// whole says that an object is what it is to be.
+// whole reports whether an object has the expected type and name.
 func whole(object json.RawMessage, version, kind, name string) bool {
 	var o struct {
 		APIVersion, Kind string
@@ -241,8 +241,8 @@ func (s *site) shows(line, text string) {
 	})
 }
 
-// gives waits until lines are not reported any more.
-func (s *site) gives(lines ...string) {
+// dropsReports waits until some lines are not reported any more.
+func (s *site) dropsReports(lines ...string) {
 	s.t.Helper()
 	env.Eventually(s.t, patient, func() error {
 		for _, line := range lines {
