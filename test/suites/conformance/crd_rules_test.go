@@ -80,7 +80,7 @@ func crdSpending(s *side) {
 "list":{"type":"array","maxItems":10,"items":{"type":"string","maxLength":24000,`+rules(5)+`}}}}`, ""))
 	long := func(n int) string { return `"` + strings.Repeat("a", n) + `"` }
 	list := func(n int) string { return `[` + strings.TrimSuffix(strings.Repeat(long(24000)+",", n), ",") + `]` }
-	for _, spend := range []struct{ what, more, says string }{
+	for _, spend := range []struct{ what, more, message string }{
 		{"a cheap call", `"call":` + long(90000), ""},
 		{"an expensive call", `"call":` + long(140000), call},
 		{"cheap rules", `"sum":` + long(9000), ""},
@@ -95,7 +95,7 @@ func crdSpending(s *side) {
 				path, headers = k.path("a")+"?dryRun=All&fieldManager=m", []string{applying}
 			}
 			a := k.try(method, path, k.object("a", spend.more), headers...)
-			if message := a.text("message"); !strings.Contains(message, spend.says) || (spend.says == "") != (a.code < http.StatusBadRequest) {
+			if message := a.text("message"); !strings.Contains(message, spend.message) || (spend.message == "") != (a.code < http.StatusBadRequest) {
 				s.t.Errorf("%s: %s of %s: %d %s", s.url, method, spend.what, a.code, message)
 			}
 		}
