@@ -1,5 +1,5 @@
-// Package clusters is the API that the examples serve: KubernetesClusters, which consumers ask
-// for and providers make, each those of its class.
+// Package clusters is the API of the examples: consumers request KubernetesClusters, and each
+// provider creates those of its class.
 package clusters
 
 import (
@@ -9,10 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Finalizer is that of the provider, who takes away what it has made.
+// Finalizer is the finalizer of the provider, which removes its objects before the cluster is deleted.
 const Finalizer = "clusters.example.org/provider"
 
-// Label is on the Secrets that a provider makes, which are those that the export claims.
+// Label is on the Secrets that a provider creates. The export claims the Secrets with this label.
 const (
 	Label      = "app.kubernetes.io/managed-by"
 	LabelValue = "clusters.example.org"
@@ -21,33 +21,33 @@ const (
 // Version is the group and version of the API.
 var Version = schema.GroupVersion{Group: "clusters.example.org", Version: "v1"}
 
-// KubernetesCluster asks for a cluster.
+// KubernetesCluster is the request for a cluster.
 type KubernetesCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitzero"`
 
-	// Spec is what is asked for.
+	// Spec describes the requested cluster.
 	Spec Spec `json:"spec"`
-	// Status is what the provider says.
+	// Status is written by the provider.
 	Status Status `json:"status,omitzero"`
 }
 
-// Spec is what is asked for.
+// Spec describes the requested cluster.
 type Spec struct {
-	// Class says who makes the cluster.
+	// Class selects the provider of the cluster.
 	Class string `json:"class,omitempty"`
-	// Nodes are how many there are to be.
+	// Nodes is the requested number of nodes.
 	Nodes int64 `json:"nodes,omitempty"`
 }
 
-// Status is what the provider says.
+// Status is written by the provider.
 type Status struct {
-	// Provider is who has made the cluster.
+	// Provider is the name of the provider of the cluster.
 	Provider string `json:"provider,omitempty"`
-	// Endpoint is the URL of the cluster, and Secret has what it takes to get in.
+	// Endpoint is the URL of the cluster; Secret is the name of the Secret with its credentials.
 	Endpoint string `json:"endpoint,omitempty"`
 	Secret   string `json:"secret,omitempty"`
-	// Nodes are how many there are.
+	// Nodes is the present number of nodes.
 	Nodes int64 `json:"nodes,omitempty"`
 }
 
@@ -78,7 +78,7 @@ func (l *KubernetesClusterList) DeepCopyObject() runtime.Object {
 	return &out
 }
 
-// Scheme knows KubernetesClusters, and Secrets.
+// Scheme returns a scheme with KubernetesClusters and Secrets.
 func Scheme() *runtime.Scheme {
 	s := runtime.NewScheme()
 	s.AddKnownTypes(Version, &KubernetesCluster{}, &KubernetesClusterList{})

@@ -11,17 +11,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 )
 
-// Maker does what a provider does for one cluster.
+// Maker does the work of a provider for one cluster.
 type Maker struct {
-	// Client is of where the cluster is, with the names that it has there.
+	// Client accesses the API in which the cluster has its present name.
 	client.Client
-	// Provider is who says in the status that it has made the cluster.
+	// Provider is the name of the provider in the status.
 	Provider string
-	// Endpoint is the cluster's URL.
+	// Endpoint is the URL of the cluster.
 	Endpoint string
 }
 
-// Make keeps a Secret beside the cluster, and says in its status that it is there.
+// Make creates or updates the Secret of the cluster, and writes the status.
 func (m Maker) Make(ctx context.Context, cluster *KubernetesCluster) (ctrl.Result, error) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name + "-kubeconfig"}}
 	if !cluster.DeletionTimestamp.IsZero() {
@@ -32,7 +32,7 @@ func (m Maker) Make(ctx context.Context, cluster *KubernetesCluster) (ctrl.Resul
 		return ctrl.Result{}, client.IgnoreNotFound(m.Update(ctx, cluster))
 	}
 	if controllerutil.AddFinalizer(cluster, Finalizer) {
-		return ctrl.Result{}, m.Update(ctx, cluster) // which brings it back
+		return ctrl.Result{}, m.Update(ctx, cluster) // the update triggers another reconciliation
 	}
 	if _, err := controllerutil.CreateOrUpdate(ctx, m, secret, func() error {
 		secret.Labels = map[string]string{Label: LabelValue}
@@ -49,7 +49,7 @@ func (m Maker) Make(ctx context.Context, cluster *KubernetesCluster) (ctrl.Resul
 	return ctrl.Result{}, m.Status().Update(ctx, cluster)
 }
 
-// Endpoint is the URL of a cluster of a space.
+// Endpoint returns the URL of a cluster of a space.
 func Endpoint(space, namespace, name string) string {
 	return fmt.Sprintf("https://%s.%s.%s.example", name, namespace, space)
 }

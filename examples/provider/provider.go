@@ -1,5 +1,5 @@
-// Package provider makes clusters for the spaces that have bound their API. It is made with
-// controller-runtime alone, and knows no more of Orrery than an annotation, for one text.
+// Package provider creates clusters for the spaces that have bound their API. It uses
+// controller-runtime alone, and knows nothing of Orrery but three annotations, for the endpoint.
 package provider
 
 import (
@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/examples/clusters"
 )
 
-// New makes a manager of a provider of a name. The configuration is that of its slice, across
+// New returns a manager of a provider with a name. The configuration is that of its slice, across
 // all spaces; the options are for the manager.
 func New(slice *rest.Config, name string, options ctrl.Options) (ctrl.Manager, error) {
 	options.Scheme = clusters.Scheme()
@@ -29,13 +29,13 @@ type reconciler struct {
 	name string
 }
 
-// Reconcile makes a cluster, whose names are those of the view of all spaces.
+// Reconcile creates a cluster, by its name in the view of all spaces.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var cluster clusters.KubernetesCluster
 	if err := r.Get(ctx, request.NamespacedName, &cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	said := cluster.Annotations
-	endpoint := clusters.Endpoint(said["orrery.dev/space"], said["orrery.dev/source-namespace"], said["orrery.dev/source-name"])
+	annotations := cluster.Annotations
+	endpoint := clusters.Endpoint(annotations["orrery.dev/space"], annotations["orrery.dev/source-namespace"], annotations["orrery.dev/source-name"])
 	return clusters.Maker{Client: r, Provider: r.name, Endpoint: endpoint}.Make(ctx, &cluster)
 }

@@ -1,5 +1,5 @@
-// Package providerviews is package provider with the help of package views: it knows which
-// cluster of which space one is, and writes into each space by itself, with the names there.
+// Package providerviews is package provider with the help of package views: it knows the space and
+// the name of each cluster, and writes to each space separately, with the names in that space.
 package providerviews
 
 import (
@@ -15,7 +15,7 @@ import (
 	"orrery.dev/orrery/views"
 )
 
-// New makes a manager of a provider of a name. The configuration is that of its slice, across
+// New returns a manager of a provider with a name. The configuration is that of its slice, across
 // all spaces; the options are for the manager.
 func New(slice *rest.Config, name string, options ctrl.Options) (ctrl.Manager, error) {
 	options.Scheme = clusters.Scheme()
@@ -31,7 +31,7 @@ type reconciler struct {
 	name    string
 }
 
-// in is a client of the slice in one space, where all have the names that they have there.
+// in returns a client for the slice in one space, in which objects have the names of that space.
 func (r *reconciler) in(space string) (client.Client, error) {
 	config, err := views.In(r.manager.GetConfig(), space)
 	if err != nil {
@@ -40,21 +40,21 @@ func (r *reconciler) in(space string) (client.Client, error) {
 	return client.New(config, client.Options{Scheme: r.manager.GetScheme(), Mapper: r.manager.GetRESTMapper(), HTTPClient: r.manager.GetHTTPClient()})
 }
 
-// Reconcile makes a cluster, by the names that it has in its space.
+// Reconcile creates a cluster, by its name in its space.
 func (r *reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	var cluster clusters.KubernetesCluster
 	if err := r.manager.GetClient().Get(ctx, request.NamespacedName, &cluster); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	at, ok := views.Of(&cluster)
+	source, ok := views.Of(&cluster)
 	if !ok {
 		return ctrl.Result{}, fmt.Errorf("%s is not of a view of all spaces", request)
 	}
-	c, err := r.in(at.Space)
+	c, err := r.in(source.Space)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
-	cluster.Namespace, cluster.Name = at.Namespace, at.Name // from here on it is as in the space
-	endpoint := clusters.Endpoint(at.Space, at.Namespace, at.Name)
+	cluster.Namespace, cluster.Name = source.Namespace, source.Name // from here on, it has its names in the space
+	endpoint := clusters.Endpoint(source.Space, source.Namespace, source.Name)
 	return clusters.Maker{Client: c, Provider: r.name, Endpoint: endpoint}.Make(ctx, &cluster)
 }

@@ -16,7 +16,7 @@ import (
 )
 
 func main() {
-	name := flag.String("name", "provider", "who it says in a status that it is")
+	name := flag.String("name", "provider", "name of the provider in the status of clusters")
 	withViews := flag.Bool("views", false, "use package views")
 	flag.Parse()
 	newManager := provider.New
@@ -26,7 +26,7 @@ func main() {
 	log := slog.NewTextHandler(os.Stderr, nil)
 	ctrl.SetLogger(logr.FromSlogHandler(log))
 	if err := run(newManager, *name); err != nil {
-		slog.New(log).Error("the provider ends", "error", err)
+		slog.New(log).Error("the provider failed", "error", err)
 		os.Exit(1)
 	}
 }

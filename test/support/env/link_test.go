@@ -72,8 +72,8 @@ func (c *line) hear(want string, wait time.Duration) error {
 }
 
 const (
-	patience = Soon
-	silent   = 100 * time.Millisecond
+	timeout = Soon
+	silent  = 100 * time.Millisecond
 )
 
 func timedOut(err error) bool {
@@ -84,7 +84,7 @@ func timedOut(err error) bool {
 func TestLinkHoldsEachDirection(t *testing.T) {
 	l := StartLink(t, startEcho(t))
 	c := dial(t, l)
-	if err := c.say("hello", patience); err != nil {
+	if err := c.say("hello", timeout); err != nil {
 		t.Fatal(err)
 	}
 	if up, down := l.Bytes(); up != 6 || down != 6 {
@@ -95,7 +95,7 @@ func TestLinkHoldsEachDirection(t *testing.T) {
 		if err := c.say(name, silent); !timedOut(err) {
 			t.Errorf("cut %s: %v", name, err)
 		}
-		Eventually(t, patience, func() error { // what is on its way up may not have come to the link
+		Eventually(t, timeout, func() error { // bytes on their way up may not have reached the link
 			upBytes, downBytes := l.Bytes()
 			if name == "up" && upBytes > downBytes || name == "down" && upBytes == downBytes {
 				return fmt.Errorf("cut %s: %d bytes up, %d down", name, upBytes, downBytes)
@@ -103,7 +103,7 @@ func TestLinkHoldsEachDirection(t *testing.T) {
 			return nil
 		})
 		l.Heal()
-		if err := c.hear(name, patience); err != nil {
+		if err := c.hear(name, timeout); err != nil {
 			t.Errorf("healed after %s: %v", name, err)
 		}
 	}
@@ -112,23 +112,23 @@ func TestLinkHoldsEachDirection(t *testing.T) {
 func TestLinkEndsConnections(t *testing.T) {
 	l := StartLink(t, startEcho(t))
 	c := dial(t, l)
-	if err := c.say("hello", patience); err != nil {
+	if err := c.say("hello", timeout); err != nil {
 		t.Fatal(err)
 	}
 	l.Cut()
-	if err := c.say("cut", patience); err == nil || timedOut(err) {
+	if err := c.say("cut", timeout); err == nil || timedOut(err) {
 		t.Errorf("a cut connection: %v", err)
 	}
-	if err := dial(t, l).say("cut", patience); err == nil || timedOut(err) {
+	if err := dial(t, l).say("cut", timeout); err == nil || timedOut(err) {
 		t.Errorf("a new connection over a cut link: %v", err)
 	}
 	l.Heal()
 	c = dial(t, l)
-	if err := c.say("again", patience); err != nil {
+	if err := c.say("again", timeout); err != nil {
 		t.Fatal(err)
 	}
 	l.DropMidFrame(3)
-	if err := c.say("dropped", patience); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+	if err := c.say("dropped", timeout); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("a connection that is dropped: %v", err)
 	}
 	if _, down := l.Bytes(); down != 6+6+3 {
@@ -139,25 +139,25 @@ func TestLinkEndsConnections(t *testing.T) {
 func TestLinkForgets(t *testing.T) {
 	l := StartLink(t, startEcho(t))
 	old := dial(t, l)
-	if err := old.say("hello", patience); err != nil {
+	if err := old.say("hello", timeout); err != nil {
 		t.Fatal(err)
 	}
 	l.Forget()
 	if err := old.say("lost", silent); !timedOut(err) {
 		t.Errorf("a forgotten connection: %v", err)
 	}
-	if err := dial(t, l).say("new", patience); err != nil {
+	if err := dial(t, l).say("new", timeout); err != nil {
 		t.Errorf("a new connection: %v", err)
 	}
 }
 
 func TestLinkIsRedirected(t *testing.T) {
 	l := StartLink(t, "https://127.0.0.1:1")
-	if err := dial(t, l).say("nobody", patience); err == nil {
+	if err := dial(t, l).say("nobody", timeout); err == nil {
 		t.Error("nobody answers")
 	}
 	l.Redirect(startEcho(t))
-	if err := dial(t, l).say("hello", patience); err != nil {
+	if err := dial(t, l).say("hello", timeout); err != nil {
 		t.Error(err)
 	}
 }
@@ -167,7 +167,7 @@ func TestLinkIsSlow(t *testing.T) {
 	c := dial(t, l)
 	l.Slow(silent, 0)
 	start := time.Now()
-	if err := c.say("hello", patience); err != nil {
+	if err := c.say("hello", timeout); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(start); took < 2*silent {
