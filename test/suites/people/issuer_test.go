@@ -42,11 +42,11 @@ func startIssuer(t *testing.T) *issuer {
 	}
 	line := env.StartProgram(t, "oidc", "--cert", filepath.Join(dir, "cert.pem"), "--key", filepath.Join(dir, "key.pem"),
 		"--users", filepath.Join(dir, "users.json"), "--redirect", redirect)
-	_, at, ok := strings.Cut(line, "oidc ready: ")
+	_, address, ok := strings.Cut(line, "oidc ready: ")
 	if !ok {
 		t.Fatalf("the issuer prints %q", line)
 	}
-	return &issuer{strings.TrimSpace(at), cert}
+	return &issuer{strings.TrimSpace(address), cert}
 }
 
 // selfSigned is a certificate for this machine, and its key.
@@ -94,7 +94,7 @@ func (i *issuer) signIn(t *testing.T, user string) string {
 		},
 	}
 	defer browser.CloseIdleConnections()
-	var at struct {
+	var endpoints struct {
 		Authorize string `json:"authorization_endpoint"`
 		Token     string `json:"token_endpoint"`
 	}
@@ -102,12 +102,12 @@ func (i *issuer) signIn(t *testing.T, user string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = json.NewDecoder(known.Body).Decode(&at)
+	err = json.NewDecoder(known.Body).Decode(&endpoints)
 	if _ = known.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
 	query := url.Values{"client_id": {"orrery"}, "redirect_uri": {redirect}, "response_type": {"code"}, "scope": {"openid"}, "state": {"s"}, "nonce": {"n"}}
-	page, err := browser.Get(at.Authorize + "?" + query.Encode())
+	page, err := browser.Get(endpoints.Authorize + "?" + query.Encode())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func (i *issuer) signIn(t *testing.T, user string) string {
 		t.Fatalf("sign in at %s: %v", page.Request.URL, err)
 	}
 	exchange := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {redirect}}
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, at.Token, strings.NewReader(exchange.Encode()))
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, endpoints.Token, strings.NewReader(exchange.Encode()))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 // soon is how long revoking something may take to end what is open, on a busy machine.
 const soon = env.Soon
 
-// mint has orrery print a kubeconfig for a space, as somebody.
+// mint creates a kubeconfig for a space as a user, whose kubeconfig is as.
 func mint(t *testing.T, as string, args ...string) (file, text string) {
 	t.Helper()
 	text = env.Orrery(t, as, append([]string{"space", "kubeconfig"}, args...)...)
@@ -63,14 +63,14 @@ func ends(t *testing.T, p *env.Process) {
 	}
 }
 
-// refused has kubectl be refused with a text. It shows that only if it does not begin by
-// asking which kinds there are.
-func refused(t *testing.T, kubeconfig, says string) {
+// refused waits until a request of kubectl is rejected with a message. kubectl shows the message only
+// if it does not have to discover kinds first.
+func refused(t *testing.T, kubeconfig, message string) {
 	t.Helper()
 	env.Eventually(t, soon, func() error {
 		_, err := env.TryKubectl(t, kubeconfig, "get", "--raw", "/version")
-		if err == nil || !strings.Contains(err.Error(), says) {
-			return fmt.Errorf("want %q, got %w", says, err)
+		if err == nil || !strings.Contains(err.Error(), message) {
+			return fmt.Errorf("want %q, got %w", message, err)
 		}
 		return nil
 	})
@@ -99,7 +99,7 @@ func TestKubeconfigs(t *testing.T) {
 		t.Errorf("in another space: %s", err)
 	}
 
-	// Whoever administers the space hands out a part of it, and calls it back.
+	// An administrator of the space creates a token with fewer rights, and revokes it.
 	view, text := mint(t, admin, "shop", "--role", "view", "--expires", "1d")
 	watch, stays := watching(t, view, "one"), watching(t, admin, "one")
 	env.Orrery(t, admin, "token", "revoke", tokenOf(t, text))
@@ -121,8 +121,8 @@ func TestKubeconfigs(t *testing.T) {
 	short, _ := mint(t, hub.Kubeconfig, "shop", "--expires", "3s")
 	refused(t, short, "expired at")
 
-	if said := hub.Stdout() + hub.Stderr(); strings.Contains(said, "orr_t_") || strings.Contains(said, "PRIVATE KEY") {
-		t.Errorf("a credential is in what the hub says: %s", said)
+	if output := hub.Stdout() + hub.Stderr(); strings.Contains(output, "orr_t_") || strings.Contains(output, "PRIVATE KEY") {
+		t.Errorf("the output of the hub contains a credential: %s", output)
 	}
 	env.Orrery(t, hub.Kubeconfig, "space", "delete", "shop")
 	env.CreateSpace(t, hub.Kubeconfig, "shop")
@@ -153,13 +153,13 @@ func hasNothingOf(t *testing.T, kubeconfig string, texts ...string) {
 	}
 }
 
-// rewire has the kubeconfig of one hub be for another.
-func rewire(file, of string) error {
+// rewire changes the server and authority of a kubeconfig to those of another hub.
+func rewire(file, source string) error {
 	config, err := clientcmd.LoadFromFile(file)
 	if err != nil {
 		return err
 	}
-	other, err := clientcmd.LoadFromFile(of)
+	other, err := clientcmd.LoadFromFile(source)
 	if err != nil {
 		return err
 	}
@@ -167,8 +167,9 @@ func rewire(file, of string) error {
 	return clientcmd.WriteToFile(*config, file)
 }
 
-// TestSignIn: a user who signs in at a stock issuer gets in by a plugin of kubectl, as whom
-// the hub's configuration says, until the issuer is taken out of that.
+// TestSignIn shows that a user can sign in at a stock OpenID issuer with a plugin of kubectl. The
+// configuration of the hub maps the user's name, and rejects the user once it no longer has the
+// issuer.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	issuer := startIssuer(t)
@@ -230,11 +231,11 @@ func TestAudited(t *testing.T) {
 	file, text := mint(t, hub.Kubeconfig, "shop")
 	env.Kubectl(t, file, "create", "configmap", "one", "--from-literal=said=loud")
 	env.Eventually(t, soon, func() error {
-		said, err := os.ReadFile(log)
+		content, err := os.ReadFile(log)
 		if err != nil {
 			return err
 		}
-		for line := range bytes.Lines(said) {
+		for line := range bytes.Lines(content) {
 			var e struct {
 				Annotations   map[string]string
 				User          struct{ Username string }
@@ -249,9 +250,9 @@ func TestAudited(t *testing.T) {
 				return nil
 			}
 		}
-		return fmt.Errorf("the create is not in the log:\n%s", said)
+		return fmt.Errorf("the create is not in the log:\n%s", content)
 	})
-	if said, err := os.ReadFile(log); err != nil || bytes.Contains(said, []byte("orr_t_")) {
+	if content, err := os.ReadFile(log); err != nil || bytes.Contains(content, []byte("orr_t_")) {
 		t.Errorf("a token is in the log, or %v", err)
 	}
 }
