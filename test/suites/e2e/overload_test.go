@@ -21,9 +21,9 @@ import (
 // several; more of them are a fault.
 const mostLate = 50
 
-// TestOverload shows that a space that writes without pause waits for turns of
-// its own, and is told to come again when it asks for too many at once, while
-// another space is served as if it were nearly alone. It counts, it does not time.
+// TestOverload shows that the writes of a space that writes without pause wait in a queue of that
+// space, and that the hub asks its clients to retry when too many are in flight. Meanwhile another
+// space is served almost as if it were alone. The test counts requests and does not measure time.
 func TestOverload(t *testing.T) {
 	const atOnce = 8
 	hub := env.StartHub(t, fmt.Sprintf("--max-mutating-requests-inflight=%d", atOnce))

@@ -14,17 +14,17 @@ import (
 
 var namespaces = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// prefixed has a second location at the cluster of a site, with namespaces of each space, to
-// which two spaces send the same objects.
-func (w *shop) prefixed(at *world.Site) {
+// prefixed adds a second location with the cluster of a site and the namespace mapping Prefixed, and
+// assigns the same objects to it from two spaces.
+func (w *shop) prefixed(site *world.Site) {
 	w.t.Helper()
 	team := w.AddSpace("team")
 	token := strings.TrimSpace(env.Orrery(w.t, w.Root, "location", "add", "shared", "--namespaces", "Prefixed", "--token-only"))
-	shared := &world.Site{Name: "shared", Cluster: at.Cluster, Client: at.Client, Agent: env.StartAgent(w.t, "shared", token, at.Cluster.AgentKubeconfig)}
+	shared := &world.Site{Name: "shared", Cluster: site.Cluster, Client: site.Client, Agent: env.StartAgent(w.t, "shared", token, site.Cluster.AgentKubeconfig)}
 	w.Sites["shared"] = shared
 	const everywhere = `{orrery.dev/assigned-locations: '["shared","north"]'}`
 	spaces := map[string]string{spaceName: w.space, "team": team}
-	for _, space := range []string{spaceName, "team"} { // the first has what both want at north
+	for _, space := range []string{spaceName, "team"} { // both assign the same objects to north; those of the first are applied
 		env.KubectlIn(w.t, spaces[space], `
 apiVersion: v1
 kind: Namespace
@@ -52,11 +52,11 @@ metadata: {name: role-of-`+space+`, annotations: `+everywhere+`}
 	data("team", "team")
 	w.expectField(shared, namespaces, "", "team--web", "team", "metadata", "labels", "of")
 	w.expectField(shared, schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "team--default", "in-default", "in-default", "metadata", "name")
-	w.Eventually("elsewhere one of the two is in conflict", func() error {
-		_, first := at.Get(w.t, world.ConfigMaps, "web", "settings")
+	w.Eventually("without prefixes, one of the two is in conflict", func() error {
+		_, first := site.Get(w.t, world.ConfigMaps, "web", "settings")
 		out, err := env.Command{Binary: "orrery", Args: []string{"status", "configmap/settings", "-n", "web"}, Kubeconfig: team}.Try(w.t)
 		if !strings.Contains(out, "Conflict") {
-			return errors.Join(fmt.Errorf("orrery status says\n%s", out), err, first)
+			return errors.Join(fmt.Errorf("orrery status prints\n%s", out), err, first)
 		}
 		return first
 	})
@@ -66,8 +66,8 @@ metadata: {name: role-of-`+space+`, annotations: `+everywhere+`}
 	}
 	w.Invariants()
 
-	// Drift, changes and deletions while the hub is away, and an agent that starts then.
-	of := func(s string) *unstructured.Unstructured {
+	// Drift and deletions while the hub is stopped, and an agent that starts meanwhile.
+	settings := func(s string) *unstructured.Unstructured {
 		w.t.Helper()
 		u, err := shared.Get(w.t, world.ConfigMaps, s+"--web", "settings")
 		if err != nil {
@@ -75,12 +75,12 @@ metadata: {name: role-of-`+space+`, annotations: `+everywhere+`}
 		}
 		return u
 	}
-	theirs := of("team")
+	theirs := settings("team")
 	w.Hub.Stop()
-	env.Kubectl(w.t, at.Cluster.Kubeconfig, "patch", "configmap", "settings", "-n", spaceName+"--web", "--type=merge", "-p", `{"data":{"of":"drifted"}}`)
+	env.Kubectl(w.t, site.Cluster.Kubeconfig, "patch", "configmap", "settings", "-n", spaceName+"--web", "--type=merge", "-p", `{"data":{"of":"drifted"}}`)
 	data(spaceName, spaceName)
 	shared.Agent.Restart()
-	env.Kubectl(w.t, at.Cluster.Kubeconfig, "delete", "configmap", "settings", "-n", spaceName+"--web")
+	env.Kubectl(w.t, site.Cluster.Kubeconfig, "delete", "configmap", "settings", "-n", spaceName+"--web")
 	data(spaceName, spaceName)
 	w.Hub.Start()
 	w.kubectl("patch", "configmap", "settings", "-n", "web", "--type=merge", "-p", `{"data":{"of":"changed"}}`)
@@ -89,7 +89,7 @@ metadata: {name: role-of-`+space+`, annotations: `+everywhere+`}
 	w.Eventually("it leaves", func() error { return isGone(shared.Get(w.t, world.ConfigMaps, spaceName+"--web", "settings")) })
 	w.kubectl("delete", "namespace", "web")
 	w.Eventually("its namespace leaves", func() error { return isGone(shared.Get(w.t, namespaces, "", spaceName+"--web")) })
-	if now := of("team"); now.GetUID() != theirs.GetUID() || now.GetResourceVersion() != theirs.GetResourceVersion() {
+	if now := settings("team"); now.GetUID() != theirs.GetUID() || now.GetResourceVersion() != theirs.GetResourceVersion() {
 		w.t.Errorf("the one of the other space was touched: %v, then %v", theirs, now)
 	}
 	w.Invariants()

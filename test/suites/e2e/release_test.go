@@ -93,7 +93,7 @@ func (s *seats) release(sites ...string) {
 	everywhere := func(what string, want ...string) {
 		s.t.Helper()
 		for _, site := range sites {
-			s.at(site, what, want...)
+			s.hasObjects(site, what, want...)
 		}
 	}
 	const crd, hook = "apiextensions.k8s.io customresourcedefinitions/widgets.shop.example", "batch jobs/prepare"
@@ -153,20 +153,20 @@ func (s *seats) completes(sites []string, ended <-chan error) {
 	}
 }
 
-// at waits until a site has exactly some of all that the chart of release concerns, each
+// hasObjects waits until a site has exactly these objects of the release, each as
 // GROUP RESOURCE/NAME.
-func (s *seats) at(site, what string, want ...string) {
+func (s *seats) hasObjects(site, what string, want ...string) {
 	s.t.Helper()
 	s.Eventually(what, func() error {
-		var has []string
-		for _, of := range []string{
+		var found []string
+		for _, object := range []string{
 			"apiextensions.k8s.io customresourcedefinitions/widgets.shop.example", "apps deployments/shop", "batch jobs/prepare",
 			"configmaps/region", "configmaps/settings", "secrets/database", "secrets/pull", "secrets/sh.helm.release.v1.shop.v1", "secrets/unused",
 			"shop.example widgets/shop",
 		} {
-			path, name, _ := strings.Cut(of, "/")
-			group, resource, found := strings.Cut(path, " ")
-			if !found {
+			path, name, _ := strings.Cut(object, "/")
+			group, resource, isGrouped := strings.Cut(path, " ")
+			if !isGrouped {
 				group, resource = "", path
 			}
 			namespace := "default"
@@ -177,7 +177,7 @@ func (s *seats) at(site, what string, want ...string) {
 			u, err := s.Sites[site].Get(s.t, gvr, namespace, name)
 			switch {
 			case err == nil:
-				has = append(has, of)
+				found = append(found, object)
 				if err := s.collect(site, gvr, u); err != nil {
 					return err
 				}
@@ -185,15 +185,15 @@ func (s *seats) at(site, what string, want ...string) {
 				return err
 			}
 		}
-		if !slices.Equal(has, want) {
-			return fmt.Errorf("%s has %q, want %q", site, has, want)
+		if !slices.Equal(found, want) {
+			return fmt.Errorf("%s has %q, want %q", site, found, want)
 		}
 		return nil
 	})
 }
 
-// collect does what a garbage collector does with a workload without Pods that is being
-// deleted; none runs at the sites.
+// collect removes the finalizer of a terminating workload without Pods, as a garbage collector does.
+// The sites run none.
 func (s *seats) collect(site string, gvr schema.GroupVersionResource, u *unstructured.Unstructured) error {
 	if u.GetDeletionTimestamp() == nil || !slices.Equal(u.GetFinalizers(), []string{metav1.FinalizerDeleteDependents}) {
 		return nil

@@ -112,9 +112,9 @@ type tenancy struct {
 	spaces  map[string]string // kubeconfigs
 }
 
-// TestRights shows that spaces never get more at a location than it admits, and than the
-// ServiceAccounts may that act for them, by an agent that has exactly the rights that
-// orrery-agent rbac derives of what is placed.
+// TestRights shows that spaces never get more at a location than its admission and the rights of
+// their ServiceAccounts allow. The agent has exactly the rights that orrery-agent rbac derives from
+// the assigned objects.
 func TestRights(t *testing.T) {
 	w := &tenancy{World: world.New(t), t: t, cluster: env.StartCluster(t, "site", env.APIOnly()), spaces: map[string]string{}}
 	env.KubectlIn(t, w.cluster.Kubeconfig, tenantsYAML, "apply", "-f", "-")
@@ -164,15 +164,15 @@ func (w *tenancy) rbac(args ...string) string {
 	return out
 }
 
-// derive gives the agent what it needs for what is placed, once it knows that.
+// derive grants the agent the rights for the assigned objects, once the agent knows these.
 func (w *tenancy) derive() {
 	w.t.Helper()
 	placed := []string{"rbac", "--placed", "--data-dir", w.agent.Dir}
 	env.Eventually(w.t, patient, func() error {
 		out, err := env.Command{Binary: "orrery-agent", Args: placed, Kubeconfig: w.cluster.Kubeconfig}.Try(w.t)
-		for _, part := range []string{"secrets", "services", "configmaps", "clusterrolebindings", "- web\n", "- data\n", "namespace: tenants"} {
-			if err == nil && !strings.Contains(out, part) {
-				err = fmt.Errorf("no %q in %s", part, out)
+		for _, text := range []string{"secrets", "services", "configmaps", "clusterrolebindings", "- web\n", "- data\n", "namespace: tenants"} {
+			if err == nil && !strings.Contains(out, text) {
+				err = fmt.Errorf("no %q in %s", text, out)
 			}
 		}
 		return err
@@ -182,8 +182,8 @@ func (w *tenancy) derive() {
 	}
 }
 
-// says waits until orrery why says something of an object at the site.
-func (w *tenancy) says(space, what, namespace string, parts ...string) {
+// explains waits until orrery why prints some texts for an object at the site.
+func (w *tenancy) explains(space, what, namespace string, texts ...string) {
 	w.t.Helper()
 	args := []string{"why", what, "--location", "site"}
 	if namespace != "" {
@@ -191,26 +191,27 @@ func (w *tenancy) says(space, what, namespace string, parts ...string) {
 	}
 	env.Eventually(w.t, patient, func() error {
 		out, err := env.Command{Binary: "orrery", Args: args, Kubeconfig: w.spaces[space]}.Try(w.t)
-		for _, part := range parts {
-			if !strings.Contains(out, part) {
-				return errors.Join(fmt.Errorf("%s in %s: no %q in %s", what, space, part, out), err)
+		for _, text := range texts {
+			if !strings.Contains(out, text) {
+				return errors.Join(fmt.Errorf("%s in %s: no %q in %s", what, space, text, out), err)
 			}
 		}
 		return nil
 	})
 }
 
-// answers: what may be applied is, with whose rights it should; all else says why not.
+// answers checks that allowed objects are applied with the rights of the configured ServiceAccounts,
+// and that orrery why explains each rejected object.
 func (w *tenancy) answers() {
 	w.t.Helper()
-	w.says("web", "configmap/x", "web", "Applied", "ServiceAccount tenants/web acts for it")
-	w.says("data", "configmap/x", "data", "Applied", "ServiceAccount tenants/data acts for it")
-	w.says("data", "secret/hush", "data", "Applied")
-	w.says("platform", "configmap/x", "ours", "Applied")
-	w.says("web", "clusterrolebinding/of-web", "", "Forbidden", "system:serviceaccount:tenants:web")
-	w.says("data", "clusterrolebinding/of-data", "", "NotAdmitted", "admit[1]: kinds")
-	w.says("data", "service/s", "data", "Forbidden", "system:serviceaccount:tenants:data")
-	w.says("other", "configmap/x", "web", "NotAdmitted", `nothing of space "other"`)
+	w.explains("web", "configmap/x", "web", "Applied", "ServiceAccount tenants/web acts for it")
+	w.explains("data", "configmap/x", "data", "Applied", "ServiceAccount tenants/data acts for it")
+	w.explains("data", "secret/hush", "data", "Applied")
+	w.explains("platform", "configmap/x", "ours", "Applied")
+	w.explains("web", "clusterrolebinding/of-web", "", "Forbidden", "system:serviceaccount:tenants:web")
+	w.explains("data", "clusterrolebinding/of-data", "", "NotAdmitted", "admit[1]: kinds")
+	w.explains("data", "service/s", "data", "Forbidden", "system:serviceaccount:tenants:data")
+	w.explains("other", "configmap/x", "web", "NotAdmitted", `nothing of space "other"`)
 	env.Kubectl(w.t, w.cluster.Kubeconfig, "patch", "service", "s", "-n", "data", "--subresource=status", "--type=merge", "-p",
 		`{"status":{"conditions":[{"type":"Seen","status":"True","reason":"Hush","message":"","lastTransitionTime":"2030-01-01T00:00:00Z"}]}}`)
 	env.Throughout(w.t, 3*time.Second, func() error {
@@ -231,7 +232,7 @@ func (w *tenancy) answers() {
 	}
 }
 
-// shown: what a space sees of the location, and the status of its Placement, say the same.
+// shown checks the locations that a space can list, and the status of its Placement.
 func (w *tenancy) shown() {
 	w.t.Helper()
 	for space, want := range map[string]string{"web": "site", "data": "site", "platform": "site", "other": ""} {
@@ -249,9 +250,9 @@ func (w *tenancy) shown() {
 			if err != nil {
 				return err
 			}
-			for part := range strings.FieldsSeq(want) {
-				if !strings.Contains(strings.ToLower(got), strings.ToLower(part)) {
-					return fmt.Errorf("the status of space %s: %s, without %s", space, got, part)
+			for text := range strings.FieldsSeq(want) {
+				if !strings.Contains(strings.ToLower(got), strings.ToLower(text)) {
+					return fmt.Errorf("the status of space %s: %s, without %s", space, got, text)
 				}
 			}
 			return nil
@@ -264,7 +265,7 @@ func (w *tenancy) leastRights() {
 	w.t.Helper()
 	env.Kubectl(w.t, w.cluster.Kubeconfig, "patch", "role", "tenant", "-n", "data", "--type=json", "-p",
 		`[{"op":"add","path":"/rules/-","value":{"apiGroups":[""],"resources":["services"],"verbs":["get"]}}]`)
-	w.says("data", "service/s", "data", "Applied")
+	w.explains("data", "service/s", "data", "Applied")
 	roles := w.cluster.Client.RbacV1()
 	ctx := w.t.Context()
 	all, err := roles.ClusterRoles().Get(ctx, "orrery-agent", metav1.GetOptions{})
@@ -312,11 +313,11 @@ func (w *tenancy) leastRights() {
 		if _, err := roles.ClusterRoles().Update(ctx, all, metav1.UpdateOptions{}); err != nil {
 			w.t.Fatal(err)
 		}
-		w.says("platform", "configmap/x", fmt.Sprint("fresh", i), "Applied")
+		w.explains("platform", "configmap/x", fmt.Sprint("fresh", i), "Applied")
 	}
 	if err := roles.Roles("tenants").Delete(ctx, "orrery-agent-impersonates", metav1.DeleteOptions{}); err != nil {
 		w.t.Fatal(err)
 	}
 	env.Kubectl(w.t, w.spaces["web"], "patch", "configmap", "x", "-n", "web", "--type=merge", "-p", `{"data":{"more":"x"}}`)
-	w.says("web", "configmap/x", "web", "Forbidden", "impersonate")
+	w.explains("web", "configmap/x", "web", "Forbidden", "impersonate")
 }

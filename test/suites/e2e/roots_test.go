@@ -12,7 +12,7 @@ import (
 // when the policy goes.
 func (s *seats) policy() {
 	s.t.Helper()
-	before, err := s.has("old")
+	before, err := s.sitesWith("old")
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func (s *seats) policy() {
 	s.becomes("without the policy", "shop")
 	s.becomes("without the policy", "lab")
 	s.becomes("placed by its space alone", "old", slices.Collect(maps.Keys(before))...)
-	if now, err := s.has("old"); err != nil || !maps.Equal(now, before) {
+	if now, err := s.sitesWith("old"); err != nil || !maps.Equal(now, before) {
 		s.t.Errorf("what its space places, %v, was made anew: %v, %v", before, now, err)
 	}
 }

@@ -32,7 +32,7 @@ func TestRules(t *testing.T) {
 		}
 	}
 	north, south := w.Sites["north"], w.Sites["south"]
-	has := func(site, image, replicas string) {
+	hasImage := func(site, image, replicas string) {
 		t.Helper()
 		w.expectField(w.Sites[site], deployments, "default", "vision", replicas, "spec", "replicas")
 		w.Eventually(site+" has "+image, func() error {
@@ -46,10 +46,10 @@ func TestRules(t *testing.T) {
 			return nil
 		})
 	}
-	has("north", "registry.north.example/vision:1.4", "3")
-	has("north", "value:gate,yard", "3")
-	has("south", "registry.south.example/vision:1.4", "1")
-	has("south", "example.com/cameras:true", "1")
+	hasImage("north", "registry.north.example/vision:1.4", "3")
+	hasImage("north", "value:gate,yard", "3")
+	hasImage("south", "registry.south.example/vision:1.4", "1")
+	hasImage("south", "example.com/cameras:true", "1")
 	for site, cameras := range map[string]string{"north": "gate", "south": "roof"} {
 		w.expectField(w.Sites[site], deployments, "default", "vision", cameras, "metadata", "annotations", "example.com/cameras")
 	}
@@ -57,7 +57,7 @@ func TestRules(t *testing.T) {
 	w.expectField(south, world.ConfigMaps, "default", "site", "${USER}@south", "data", "prompt")
 	w.Invariants()
 	w.renders("north")
-	w.foretold()
+	w.previews()
 
 	// A text of a ConfigMap concerns the location that it is about.
 	w.kubectl("patch", "configmap", "cameras", "--type=merge", "-p", `{"data":{"south":"nothing"}}`)
@@ -80,7 +80,7 @@ func TestRules(t *testing.T) {
 	// A property of another type breaks a rule at south alone.
 	env.Kubectl(t, w.Root, "patch", "location", "south", "--type=merge", "-p", `{"spec":{"properties":{"registry":5}}}`)
 	w.kubectl("set", "image", "deployment/vision", "vision=registry.example/vision:1.5")
-	has("north", "registry.north.example/vision:1.5", "3")
+	hasImage("north", "registry.north.example/vision:1.5", "3")
 	held := func() {
 		t.Helper()
 		w.Eventually("south is held, and all say so", func() error {
@@ -101,7 +101,7 @@ func TestRules(t *testing.T) {
 			}
 			return nil
 		})
-		has("south", "registry.south.example/vision:1.4", "1")
+		hasImage("south", "registry.south.example/vision:1.4", "1")
 		if out := env.OrreryFails(t, w.space, "render", "deployment/vision", "--location", "south"); !strings.Contains(out, "RuleFailed: rules[0] of Customizer sites") {
 			t.Errorf("orrery render says %s", out)
 		}
@@ -113,10 +113,10 @@ func TestRules(t *testing.T) {
 	w.Hub.Restart()
 	north.Agent.Restart()
 	held()
-	has("north", "registry.north.example/vision:1.5", "3")
+	hasImage("north", "registry.north.example/vision:1.5", "3")
 
 	env.Kubectl(t, w.Root, "patch", "location", "south", "--type=merge", "-p", `{"spec":{"properties":{"registry":"mended.example"}}}`)
-	has("south", "mended.example/vision:1.5", "1")
+	hasImage("south", "mended.example/vision:1.5", "1")
 	w.sums("north Applied registry.north.example 1 2", "south Applied mended.example 1 2")
 	w.Eventually("nothing is said any more", func() error {
 		errs, err := env.TryKubectl(w.t, w.space, "get", "customizer", "sites", "-o", "jsonpath={.status.errors}")
@@ -132,9 +132,9 @@ func TestRules(t *testing.T) {
 	w.renders("south")
 }
 
-// foretold shows that a dry run by kubectl says what would change or move, and changes
-// nothing; and orrery why what the rules did.
-func (w *shop) foretold() {
+// previews shows that a dry run by kubectl prints which objects would change or move, and changes
+// nothing, and that orrery why lists the changes by rules.
+func (w *shop) previews() {
 	w.t.Helper()
 	dryRun := func(manifest, old, other, want string) {
 		w.t.Helper()
@@ -144,9 +144,9 @@ func (w *shop) foretold() {
 			}
 			args := []string{"apply", "--server-side", "--force-conflicts", "--dry-run=server", "--warnings-as-errors", "-f", "-"}
 			apply := env.Command{Binary: "kubectl", Kubeconfig: w.space, Args: args, Stdin: strings.Replace(block, old, other, 1)}
-			w.Eventually(want, func() error { // a busy hub foretells nothing, rather than being late
+			w.Eventually(want, func() error { // a busy hub omits the preview rather than delaying the response
 				if out, err := apply.Try(w.t); err == nil || !strings.Contains(err.Error(), "Warning: "+want+"\n") {
-					return fmt.Errorf("kubectl says\n%s%w\nwant a warning %s", out, err, want)
+					return fmt.Errorf("kubectl prints\n%s%w\nwant a warning %s", out, err, want)
 				}
 				return nil
 			})
@@ -157,12 +157,12 @@ func (w *shop) foretold() {
 	dryRun("kind: Placement", "locations: [{selector: {}}]", "locations: [{names: [north]}]", "would remove 1 object from 1 location: south -1")
 	why := env.Orrery(w.t, w.space, "why", "deployment/vision", "--location", "north")
 	if !strings.Contains(why, "$.spec.replicas: 2 -> 3\n") {
-		w.t.Errorf("orrery why says\n%s", why)
+		w.t.Errorf("orrery why prints\n%s", why)
 	}
 }
 
-// differs compares what clusters have with what they should have: north is paused while
-// somebody edits the Deployment there, south keeps what it has.
+// differs checks orrery diff. While north is paused, its Deployment is edited in the cluster; south
+// does not change.
 func (w *shop) differs() {
 	w.t.Helper()
 	diff := func(location string) (string, error) {
@@ -192,10 +192,10 @@ func (w *shop) differs() {
 		return nil
 	})
 	env.Kubectl(w.t, w.Sites["north"].Cluster.Kubeconfig, "scale", "deployment", "vision", "-n", "default", "--replicas=7")
-	w.Eventually("orrery diff shows what somebody has edited", func() error { // an agent may be too late to say it
+	w.Eventually("orrery diff shows the edit in the cluster", func() error { // the answer of an agent may arrive too late
 		out, err := diff("north")
 		if err == nil || !strings.Contains(out, "-  replicas: 7\n+  replicas: 3\n") || strings.Contains(out, "terminationMessagePath") {
-			return fmt.Errorf("it says %w:\n%s", err, out)
+			return fmt.Errorf("orrery diff prints %w:\n%s", err, out)
 		}
 		return nil
 	})
@@ -220,8 +220,8 @@ func manifests(t *testing.T) (all []string) {
 	return all
 }
 
-// renders compares what orrery render shows of the Deployment for a location, stored and
-// from a file, with what the location's view serves, byte by byte but for the marks.
+// renders compares the output of orrery render for the stored Deployment and for a file with the
+// object in the view of the location, byte by byte apart from the ownership metadata.
 func (w *shop) renders(location string) {
 	w.t.Helper()
 	var view map[string]any
@@ -232,13 +232,13 @@ func (w *shop) renders(location string) {
 	metadata, _ := view["metadata"].(map[string]any)
 	delete(metadata, "resourceVersion")
 	for _, kind := range []string{"labels", "annotations"} {
-		marks, _ := metadata[kind].(map[string]any)
-		for name := range marks {
+		values, _ := metadata[kind].(map[string]any)
+		for name := range values {
 			if strings.HasPrefix(name, "orrery.dev/") {
-				delete(marks, name)
+				delete(values, name)
 			}
 		}
-		if len(marks) == 0 {
+		if len(values) == 0 {
 			delete(metadata, kind)
 		}
 	}
@@ -259,10 +259,10 @@ func (w *shop) renders(location string) {
 	if err := os.WriteFile(file, []byte(bare), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	for _, of := range [][]string{{"deployment/vision"}, {"-f", file}} {
-		got := env.Orrery(w.t, w.space, append([]string{"render", "--location", location, "-o", "json"}, of...)...)
+	for _, args := range [][]string{{"deployment/vision"}, {"-f", file}} {
+		got := env.Orrery(w.t, w.space, append([]string{"render", "--location", location, "-o", "json"}, args...)...)
 		if strings.TrimSpace(got) != string(want) {
-			w.t.Errorf("orrery render %v shows\n%s\nthe view has\n%s", of, got, want)
+			w.t.Errorf("orrery render %v shows\n%s\nthe view has\n%s", args, got, want)
 		}
 	}
 	all := env.Orrery(w.t, w.space, "render", "deployment/vision", "--all-locations")

@@ -40,8 +40,8 @@ type seats struct {
 	space string
 }
 
-// has are the sites that have a ConfigMap, with their objects' UIDs.
-func (s *seats) has(name string) (map[string]string, error) {
+// sitesWith returns the sites that have a ConfigMap, with its UID at each.
+func (s *seats) sitesWith(name string) (map[string]string, error) {
 	all := map[string]string{}
 	for _, site := range s.Sites {
 		c, err := site.Get(s.t, world.ConfigMaps, "default", name)
@@ -60,12 +60,12 @@ func (s *seats) becomes(what, name string, want ...string) {
 	s.t.Helper()
 	slices.Sort(want)
 	s.Eventually(what, func() error {
-		has, err := s.has(name)
+		found, err := s.sitesWith(name)
 		if err != nil {
 			return err
 		}
 		var names []string
-		for site := range has {
+		for site := range found {
 			names = append(names, site)
 		}
 		if slices.Sort(names); !slices.Equal(names, want) {
@@ -80,17 +80,17 @@ func (s *seats) taint(site, taints string) {
 	env.Kubectl(s.t, s.Root, "patch", "location", site, "--type=merge", "-p", `{"spec":{"taints":`+taints+`}}`)
 }
 
-func (s *seats) why(name, site string, part string) {
+func (s *seats) why(name, site string, text string) {
 	s.t.Helper()
 	why := env.Command{Binary: "orrery", Args: []string{"why", "configmap/" + name, "--location", site}, Kubeconfig: s.space}
-	if out, err := why.Try(s.t); !strings.Contains(out, part) {
-		s.t.Errorf("why %s at %s does not say %q:\n%s%v", name, site, part, out, err)
+	if out, err := why.Try(s.t); !strings.Contains(out, text) {
+		s.t.Errorf("why %s at %s does not print %q:\n%s%v", name, site, text, out, err)
 	}
 }
 
-// TestSeats picks sites, taints them, tolerates that, and restarts the hub in between: what
-// is somewhere stays there, as long as nothing says that it may not. Then a policy of the
-// platform places beside that, and a chart is installed.
+// TestSeats picks sites, taints them, adds tolerations, and restarts the hub in between. Objects keep
+// their sites as long as they may. Then a policy of the platform assigns the objects too, and a chart
+// is installed.
 func TestSeats(t *testing.T) {
 	t.Parallel()
 	s := &seats{World: world.New(t), t: t}
@@ -112,7 +112,7 @@ func TestSeats(t *testing.T) {
 		}
 	}
 	s.Eventually("two sites have it, one of each region", func() (err error) {
-		if first, err = s.has("old"); err == nil && (len(first) != 2 || first["c"] == "") {
+		if first, err = s.sitesWith("old"); err == nil && (len(first) != 2 || first["c"] == "") {
 			err = fmt.Errorf("it is at %v", first)
 		}
 		return err
@@ -141,7 +141,7 @@ func TestSeats(t *testing.T) {
 	env.Kubectl(t, s.space, "label", "configmap", "old", "new", "touched=yes")
 	s.becomes("after a restart", "new", y, "c")
 	s.becomes("after a restart", "old", x, "c")
-	if now, err := s.has("old"); err != nil || now[x] != first[x] || now["c"] != first["c"] {
+	if now, err := s.sitesWith("old"); err != nil || now[x] != first[x] || now["c"] != first["c"] {
 		t.Errorf("%v was made anew: %v, %v", first, now, err)
 	}
 

@@ -104,7 +104,7 @@ func (w *shop) rolledOut(replicas string, sites ...*world.Site) {
 	}
 }
 
-// TestMainJob is the main job of a user, told once from beginning to end.
+// TestMainJob runs the main use case of a user from beginning to end.
 func TestMainJob(t *testing.T) {
 	t.Parallel()
 	w := newShop(t, "north", "south")
@@ -310,8 +310,8 @@ func (w *shop) bindsFleet() {
 	env.Kubectl(w.t, provider, "wait", "--for=jsonpath={.status.endpoints[0].objects}=1", "apiexportview/classes", "--timeout="+world.Soon.String())
 }
 
-// TestQuiet shows that nothing is written anywhere while nothing changes, of what is placed
-// and of what is exported and bound.
+// TestQuiet shows that no component writes anything while nothing changes, neither for placed objects
+// nor for exports and bindings.
 func TestQuiet(t *testing.T) {
 	t.Parallel()
 	w := newShop(t, "north")

@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// summarize has a Summary say what becomes of the object vision at the sites of TestRules.
+// summarize creates a Summary of the object vision at the sites of TestRules.
 func (w *shop) summarize() {
 	w.t.Helper()
 	w.apply(`apiVersion: orrery.dev/v1alpha1

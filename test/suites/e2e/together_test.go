@@ -77,7 +77,7 @@ metadata: {name: done, namespace: live}
 spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: registry.example/live}]}}}
 `
 
-const doomed = `
+const failingJob = `
 apiVersion: batch/v1
 kind: Job
 metadata: {name: doomed, namespace: live}
@@ -243,7 +243,7 @@ func (w *shop) lacks() {
 	}
 }
 
-// written are the fields that somebody has written, apart from the status.
+// written returns the managed fields of an object, apart from those of the status.
 func (w *shop) written(u *unstructured.Unstructured) string {
 	w.t.Helper()
 	var fields []metav1.ManagedFieldsEntry
@@ -308,9 +308,9 @@ func (w *shop) breaks(reports string) {
 	w.seen(reports, "pods", "orrery.dev/health=Healthy,app=live", 12)
 }
 
-// paused has the Deployment wait at all locations, so that its condition is not that of the
-// last rollout when the next begins: Kubernetes' controller, if its cache lags then, takes
-// that one for complete, and never says that it has timed out.
+// paused pauses the Deployment at all locations, so that its condition is not that of the last rollout
+// when the next one begins. Otherwise the controller of Kubernetes, if its cache lags, can take the
+// new rollout for complete, and never reports its timeout.
 func (w *shop) paused() {
 	w.t.Helper()
 	w.live("rollout", "pause", "deployment/live")
@@ -328,7 +328,7 @@ func (w *shop) paused() {
 // fails shows that a Job has to come to its end everywhere, and fails anywhere.
 func (w *shop) fails() {
 	w.t.Helper()
-	w.apply(doomed)
+	w.apply(failingJob)
 	ends := func(name, phase string) {
 		w.t.Helper()
 		config := w.Sites[name].Cluster.Kubeconfig
