@@ -133,7 +133,7 @@ func (u *unseen) delays(front *front) []outOfSight {
 		}, front.heal},
 		{"paused", func() {
 			env.Orrery(u.t, u.Root, "location", "pause", "edge")
-			u.says(func(s agent.Status) bool { return s.Halt != "" })
+			u.waitForStatus(func(s agent.Status) bool { return s.Halt != "" })
 		}, func() { env.Orrery(u.t, u.Root, "location", "resume", "edge") }},
 	}
 }
