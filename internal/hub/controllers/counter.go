@@ -58,10 +58,7 @@ func (c *counter) run(ctx context.Context) error {
 				return err
 			}
 		}
-		began := c.config.Now()
-		for more = c.config.Progress.Work(); more && c.config.Now().Sub(began) < c.config.Settling && ctx.Err() == nil; {
-			more = c.config.Progress.Work()
-		}
+		more = countFor(ctx, c.config.Progress, c.config.Settling)
 		dirty := c.config.Progress.Dirty()
 		c.config.Computed.Update(dirty.Locations)
 		keys := c.resolved.forget(c.config.Table.Snapshot(), dirty)
@@ -73,6 +70,18 @@ func (c *counter) run(ctx context.Context) error {
 		}
 		c.counted.add(keys)
 	}
+}
+
+// countFor counts for some time, and reports whether there is more to count.
+func countFor(ctx context.Context, tracker *progress.Tracker, most time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	for tracker.Work(ctx) {
+		if ctx.Err() != nil {
+			return true
+		}
+	}
+	return false
 }
 
 // awaitSettled waits until nothing has changed for a settling time, at most maxSettle settling

@@ -29,7 +29,7 @@ func (c *customizerStatus) update(ctx context.Context, o key.Object) error {
 	if !ok {
 		return nil
 	}
-	errs := c.Progress.Customizer(progress.Customizer{Space: o.Space, Name: o.Name})
+	errs := c.Progress.Customizer(ctx, progress.Customizer{Space: o.Space, Name: o.Name})
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {
 		var customizer v1alpha1.Customizer
 		if err := json.Unmarshal(object, &customizer); err != nil {

@@ -39,7 +39,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 	if row == nil || !write.Exists(c.Table, p.Space) {
 		return nil
 	}
-	counts, partial, missed := c.Progress.Placement(p), c.Releases.Parts(p, p.Space), c.Unreturned.Of(p, p.Space)
+	counts, partial, missed := c.Progress.Placement(ctx, p), c.Releases.Parts(p, p.Space), c.Unreturned.Of(p, p.Space)
 	if counts.Incomplete { // they would stand beside the new generation; the counter enqueues it again
 		return nil
 	}

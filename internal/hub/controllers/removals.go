@@ -69,7 +69,11 @@ func (c *removalController) reconcile(ctx context.Context, k string) error {
 	if err != nil {
 		return err
 	}
-	for _, left := range c.config.Progress.LeftOf(o.Path()) {
+	remaining, err := c.Progress.Unassigned(ctx, o.Path())
+	if err != nil {
+		return err
+	}
+	for _, left := range remaining {
 		if left.Path == o.Path() && mayHave(snapshot, o, row, left.Location) {
 			return nil // its next report enqueues it again
 		}

@@ -40,7 +40,7 @@ func newResolvedLife(t *testing.T, seed uint64) *resolvedLife {
 
 // counted has all counted that was observed.
 func (l *resolvedLife) counted() progress.Dirty {
-	for l.tracker.Work() {
+	for l.tracker.Work(l.t.Context()) {
 	}
 	return l.tracker.Dirty()
 }

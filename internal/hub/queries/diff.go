@@ -79,7 +79,7 @@ func (r *rights) checkInspect(o key.Object, l key.Location) error {
 
 func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all bool) (answer Diff, err error) {
 	state := q.config.Table.Snapshot()
-	if err := q.known(state, o); err != nil {
+	if err := q.known(ctx, state, o); err != nil {
 		return answer, err
 	}
 	row := state.Get(o.Key())

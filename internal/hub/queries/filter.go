@@ -1,6 +1,7 @@
 package queries
 
 import (
+	"context"
 	"net/url"
 	"slices"
 	"strings"
@@ -59,20 +60,33 @@ func (f statusFilter) placed(m *placement.Membership, location key.Location) boo
 }
 
 // known fails if an object neither exists in its space nor is reported.
-func (q *Server) known(state table.Reader, o key.Object) error {
-	left := q.config.Progress.LeftOf(o.Path())
-	if state.Get(o.Key()) != nil || slices.ContainsFunc(left, func(l progress.Left) bool { return l.Path == o.Path() }) {
+func (q *Server) known(ctx context.Context, state table.Reader, o key.Object) error {
+	if state.Get(o.Key()) != nil {
+		return nil
+	}
+	remaining, err := q.config.Progress.Unassigned(ctx, o.Path())
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(remaining, func(l progress.Unassigned) bool { return l.Path == o.Path() }) {
 		return nil
 	}
 	return apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name)
 }
 
 // leftStatuses returns, by path, the statuses of objects that locations report although they are
-// not assigned there.
-func (q *Server) leftStatuses(state table.Reader, s key.Space, f statusFilter, stale func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
+// not assigned there, until the context ends.
+func (q *Server) leftStatuses(ctx context.Context, state table.Reader, s key.Space, f statusFilter, stale func(key.Location) bool) (paths []string, all map[string][]PlaceStatus) {
 	all = map[string][]PlaceStatus{}
 	named := f.lists(key.Identity{Resource: key.Placements})
-	for _, l := range q.config.Progress.LeftOf(key.PathPrefix(s) + f.object) {
+	remaining, err := q.config.Progress.Unassigned(ctx, key.PathPrefix(s)+f.object)
+	if err != nil {
+		return nil, nil
+	}
+	for _, l := range remaining {
+		if ctx.Err() != nil {
+			break
+		}
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.wants(o.Identity) {
 			continue
@@ -110,9 +124,16 @@ func leftStatus(state table.Reader, o key.Object, l key.Location, stale bool) (P
 }
 
 // leftOf counts the objects of a space that locations report although they are not assigned there,
-// if the reader may list them.
-func (q *Server) leftOf(state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
-	for _, l := range q.config.Progress.LeftOf(key.PathPrefix(s)) {
+// if the reader may list them, until the context ends.
+func (q *Server) leftOf(ctx context.Context, state table.Reader, s key.Space, f statusFilter) (n v1alpha1.LeftCounts) {
+	remaining, err := q.config.Progress.Unassigned(ctx, key.PathPrefix(s))
+	if err != nil {
+		return n
+	}
+	for _, l := range remaining {
+		if ctx.Err() != nil {
+			break
+		}
 		o, err := key.ParsePath(l.Path)
 		if err != nil || !f.lists(o.Identity) {
 			continue

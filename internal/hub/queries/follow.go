@@ -97,7 +97,7 @@ func (q *Server) follow(w http.ResponseWriter, r *http.Request, rights *rights, 
 		c.subs[i] = sub
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if err := c.begin(snapshot); err != nil {
+	if err := c.begin(r.Context(), snapshot); err != nil {
 		return // the client has disconnected
 	}
 	flowcontrol.WatchInitialized(r.Context())
@@ -119,16 +119,22 @@ func (c *follower) flush() error {
 func (c *follower) allow() { _ = c.http.SetWriteDeadline(time.Now().Add(2 * pingEvery)) }
 
 // begin sends the present state.
-func (c *follower) begin(state *table.Snapshot) error {
+func (c *follower) begin(ctx context.Context, state *table.Snapshot) error {
 	c.allow()
-	if err := c.tellHead(state); err != nil {
+	if err := c.tellHead(ctx, state); err != nil {
 		return err
 	}
 	var next string
-	for one := range c.objectStatuses(state, c.rights.space, c.filter, page{}, &next) {
+	for one := range c.objectStatuses(ctx, state, c.rights.space, c.filter, page{}, &next) {
+		if err := ctx.Err(); err != nil {
+			return err // it may be incomplete
+		}
 		if err := c.send(StatusEvent{Object: &one, Whole: true}); err != nil {
 			return err
 		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if err := c.send(StatusEvent{Synced: true}); err != nil {
 		return err
@@ -153,7 +159,7 @@ func (c *follower) run(ctx context.Context) {
 		case <-c.subs[2].Wake():
 		case <-c.headDue.C:
 			c.pending = false
-			if err = c.tellHead(c.config.Table.Snapshot()); err == nil {
+			if err = c.tellHead(ctx, c.config.Table.Snapshot()); err == nil {
 				err = c.flush()
 			}
 		case <-ping.C:
@@ -167,7 +173,7 @@ func (c *follower) run(ctx context.Context) {
 		if err != nil {
 			return
 		}
-		if len(c.dirty) > 0 && c.tell(c.config.Table.Snapshot()) != nil {
+		if len(c.dirty) > 0 && c.tell(ctx, c.config.Table.Snapshot()) != nil {
 			return
 		}
 	}
@@ -276,7 +282,7 @@ func (c *follower) assignedTo(l key.Location) (keys []string) {
 }
 
 // tell sends the present state of dirty objects. It checks the reader's rights again.
-func (c *follower) tell(state *table.Snapshot) error {
+func (c *follower) tell(ctx context.Context, state *table.Snapshot) error {
 	clear(c.rights.known)
 	if c.filter.object != "" {
 		o, err := key.ParseIn(c.rights.space, c.filter.object)
@@ -290,10 +296,15 @@ func (c *follower) tell(state *table.Snapshot) error {
 	c.allow()
 	stale := staleIn(state)
 	for id, changed := range c.dirty {
-		if c.filter.wants(id) {
-			if err := c.send(c.event(state, id, changed, stale)); err != nil {
-				return err
-			}
+		if !c.filter.wants(id) {
+			continue
+		}
+		e := c.event(ctx, state, id, changed, stale)
+		if err := ctx.Err(); err != nil {
+			return err // it may be incomplete
+		}
+		if err := c.send(e); err != nil {
+			return err
 		}
 	}
 	clear(c.dirty)
@@ -302,13 +313,13 @@ func (c *follower) tell(state *table.Snapshot) error {
 }
 
 // event returns the event for an object.
-func (c *follower) event(state *table.Snapshot, id key.Identity, changed *changedPlaces, stale func(key.Location) bool) StatusEvent {
+func (c *follower) event(ctx context.Context, state *table.Snapshot, id key.Identity, changed *changedPlaces, stale func(key.Location) bool) StatusEvent {
 	o, f := key.Object{Space: c.rights.space, Identity: id}, c.filter
 	f.object = id.String()
-	_, left := c.leftStatuses(state, o.Space, f, stale)
+	_, left := c.leftStatuses(ctx, state, o.Space, f, stale)
 	status := &ObjectStatus{Object: f.object}
 	if row := state.Get(o.Key()); row != nil {
-		if now := c.objectStatus(state, o, row, f, stale, left[o.Path()]); now != nil {
+		if now := c.objectStatus(ctx, state, o, row, f, stale, left[o.Path()]); now != nil {
 			status = now
 		} else {
 			status.Places = left[o.Path()]
@@ -335,10 +346,13 @@ func (c *follower) event(state *table.Snapshot, id key.Identity, changed *change
 }
 
 // tellHead sends the Status if it has changed.
-func (c *follower) tellHead(state table.Reader) error {
+func (c *follower) tellHead(ctx context.Context, state table.Reader) error {
 	began := time.Now()
-	head := c.Server.head(state, c.rights, c.filter)
+	head := c.Server.head(ctx, state, c.rights, c.filter)
 	c.looking = time.Since(began)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	text, err := json.Marshal(head)
 	if err != nil || string(text) == string(c.head) {
 		return err

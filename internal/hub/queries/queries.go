@@ -185,7 +185,7 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		q.serveDiff(w, r, rights)
 	case question == route.Status:
 		f := statusFilterOf(r.URL.Query())
-		if err := q.admits(rights, &f); err != nil {
+		if err := q.admits(r.Context(), rights, &f); err != nil {
 			respond.Error(w, r, err)
 			return
 		}
@@ -215,7 +215,7 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // admits fails if the reader may not read the objects in a filter, or if they do not exist. It
 // limits the filter to objects that the reader may list.
-func (q *Server) admits(rights *rights, f *statusFilter) error {
+func (q *Server) admits(ctx context.Context, rights *rights, f *statusFilter) error {
 	f.lists = rights.lists
 	if f.placement != "" {
 		if err := rights.names(f.placement); err != nil {
@@ -233,7 +233,7 @@ func (q *Server) admits(rights *rights, f *statusFilter) error {
 		return err
 	}
 	f.lists = func(id key.Identity) bool { return id == o.Identity || rights.lists(id) }
-	return q.known(q.config.Table.Snapshot(), o)
+	return q.known(ctx, q.config.Table.Snapshot(), o)
 }
 
 // waiting returns the pending removals, if the reader may list Placements.
@@ -244,15 +244,18 @@ func (q *Server) waiting(rights *rights) []prune.Waiting {
 	return q.config.Pruned.Waiting(rights.space)
 }
 
-// placementTotals summarizes the Placements of a space. Counts may be outdated by at most the delay
-// of the progress tracker.
-func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space) []PlacementTotal {
+// placementTotals summarizes the Placements of a space, until the context ends. Counts may be outdated by at most
+// the delay of the progress tracker.
+func (q *Server) placementTotals(ctx context.Context, state table.Reader, rights *rights, s key.Space) []PlacementTotal {
 	all := []PlacementTotal{}
 	unknown := func(object string) bool { // the name may stand for a whole kind
 		id, err := key.ParseIdentity(object)
 		return err == nil && !rights.lists(id)
 	}
 	state.Ascend(key.ResourcePrefix(s, key.Placements), func(row *table.Row) bool {
+		if ctx.Err() != nil {
+			return false
+		}
 		o, err := key.ParseObject(row.Key)
 		if err != nil {
 			return true
@@ -262,7 +265,7 @@ func (q *Server) placementTotals(state table.Reader, rights *rights, s key.Space
 		if !ok {
 			return true
 		}
-		counts := q.config.Progress.Placement(p)
+		counts := q.config.Progress.Placement(ctx, p)
 		var partly []string
 		for _, partial := range q.config.Releases.Parts(p, s) {
 			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)

@@ -2,6 +2,7 @@ package queries
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -24,8 +25,8 @@ type rootTotal struct {
 
 // totalsOfRoot summarizes the Placements of root that select a space, for that space only. It
 // computes the totals from all objects of the space, since storing them would need an entry for
-// each Placement and space.
-func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTotal {
+// each Placement and space. It ends with the context.
+func (q *Server) totalsOfRoot(ctx context.Context, state table.Reader, rights *rights) []PlacementTotal {
 	s := rights.space
 	reaching := placement.Reaching(state, s)
 	if len(reaching) == 0 {
@@ -50,7 +51,7 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 	state.Ascend(key.SpacePrefix(s), func(row *table.Row) bool {
 		m, ok := row.In.(*placement.Membership)
 		if !ok {
-			return true
+			return ctx.Err() == nil
 		}
 		o, err := key.ParseObject(row.Key)
 		if err != nil {
@@ -63,6 +64,9 @@ func (q *Server) totalsOfRoot(state table.Reader, rights *rights) []PlacementTot
 			}
 			t.Objects++
 			for _, l := range source.Locations() {
+				if ctx.Err() != nil {
+					return false
+				}
 				if m.Yields(l) {
 					continue
 				}

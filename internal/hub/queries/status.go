@@ -3,6 +3,7 @@ package queries
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"iter"
@@ -77,7 +78,7 @@ func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rig
 	snapshot := q.config.Table.Snapshot()
 	status := SpaceStatus{Space: rights.space, Placements: []PlacementTotal{}, Objects: []ObjectStatus{}}
 	if p.first() {
-		status = q.head(snapshot, rights, f)
+		status = q.head(r.Context(), snapshot, rights, f)
 	}
 	head, err := json.Marshal(status)
 	if err != nil {
@@ -90,7 +91,7 @@ func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rig
 	out := bufio.NewWriterSize(w, statusPiece)
 	_, _ = out.Write(bytes.TrimSuffix(head, []byte("]}"))) // write errors persist until Flush
 	separator, next := "", ""
-	for one := range q.objectStatuses(snapshot, rights.space, f, p, &next) {
+	for one := range q.objectStatuses(r.Context(), snapshot, rights.space, f, p, &next) {
 		text, err := json.Marshal(one)
 		if err != nil || r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // a truncated response must not look complete
@@ -98,6 +99,9 @@ func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rig
 		_, _ = out.WriteString(separator)
 		_, _ = out.Write(text)
 		separator = ","
+	}
+	if r.Context().Err() != nil {
+		panic(http.ErrAbortHandler)
 	}
 	_, _ = out.WriteString("]")
 	if next != "" {
@@ -107,10 +111,10 @@ func (q *Server) writeStatus(w http.ResponseWriter, r *http.Request, rights *rig
 	_ = out.Flush() // errors of the connection are ignored
 }
 
-// head returns the SpaceStatus of a space without its objects.
-func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceStatus {
+// head returns the SpaceStatus of a space without its objects. It is incomplete if the context ends.
+func (q *Server) head(ctx context.Context, state table.Reader, rights *rights, f statusFilter) SpaceStatus {
 	s := rights.space
-	totals := slices.DeleteFunc(slices.Concat(q.placementTotals(state, rights, s), q.totalsOfRoot(state, rights)), func(p PlacementTotal) bool {
+	totals := slices.DeleteFunc(slices.Concat(q.placementTotals(ctx, state, rights, s), q.totalsOfRoot(ctx, state, rights)), func(p PlacementTotal) bool {
 		return f.placement != "" && p.Name != f.placement || f.placement == "" && !f.lists(key.Identity{Resource: key.Placements, Name: string(p.Name)})
 	})
 	for i := range totals {
@@ -120,16 +124,16 @@ func (q *Server) head(state table.Reader, rights *rights, f statusFilter) SpaceS
 		})
 	}
 	return SpaceStatus{
-		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(state, s, f), Objects: []ObjectStatus{},
+		Space: s, Placements: totals, Waiting: q.waiting(rights), LeftCounts: q.leftOf(ctx, state, s, f), Objects: []ObjectStatus{},
 	}
 }
 
 // objectStatuses returns the selected objects of a page in order of keys: first placed objects,
 // then objects that are no longer assigned but still exist at locations. It sets next to the token
-// of the next page, if there is one.
-func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilter, p page, next *string) iter.Seq[ObjectStatus] {
+// of the next page, if there is one. It ends with the context.
+func (q *Server) objectStatuses(ctx context.Context, state *table.Snapshot, s key.Space, f statusFilter, p page, next *string) iter.Seq[ObjectStatus] {
 	stale := staleIn(state)
-	paths, left := q.leftStatuses(state, s, f, stale)
+	paths, left := q.leftStatuses(ctx, state, s, f, stale)
 	n := 0
 	return func(yield func(ObjectStatus) bool) {
 		// show yields an object. If the page is full, the next page begins with it instead.
@@ -141,13 +145,14 @@ func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilt
 			n++
 			return yield(status)
 		}
-		more := p.left || q.placedStatuses(state, s, f, p.from, func(row *table.Row, o key.Object) bool {
-			status := q.objectStatus(state, o, row, f, stale, left[o.Path()])
+		more := p.left || q.placedStatuses(ctx, state, s, f, p.from, func(row *table.Row, o key.Object) bool {
+			status := q.objectStatus(ctx, state, o, row, f, stale, left[o.Path()])
 			return status == nil || show(false, row.Key, *status)
 		})
 		for _, path := range paths {
+			more = more && ctx.Err() == nil
 			o, err := key.ParsePath(path)
-			if places := left[path]; more && err == nil && places != nil && (!p.left || path >= p.from) && !q.isPlaced(state, o, f, stale) {
+			if places := left[path]; more && err == nil && places != nil && (!p.left || path >= p.from) && !q.isPlaced(ctx, state, o, f, stale) {
 				more = show(true, path, ObjectStatus{Object: o.Identity.String(), Places: places})
 			}
 		}
@@ -155,8 +160,8 @@ func (q *Server) objectStatuses(state *table.Snapshot, s key.Space, f statusFilt
 }
 
 // placedStatuses calls fn for the selected rows of a space's objects, from a key on, until fn
-// returns false. It then returns false, too.
-func (q *Server) placedStatuses(state *table.Snapshot, s key.Space, f statusFilter, from string, fn func(*table.Row, key.Object) bool) bool {
+// returns false, or the context ends. It then returns false, too.
+func (q *Server) placedStatuses(ctx context.Context, state *table.Snapshot, s key.Space, f statusFilter, from string, fn func(*table.Row, key.Object) bool) bool {
 	more, prefix := true, key.SpacePrefix(s)+f.object
 	state.AscendFrom(max(from, prefix), func(row *table.Row) bool {
 		if !strings.HasPrefix(row.Key, prefix) {
@@ -165,25 +170,26 @@ func (q *Server) placedStatuses(state *table.Snapshot, s key.Space, f statusFilt
 		if o, err := key.ParseObject(row.Key); err == nil && f.wants(o.Identity) {
 			more = fn(row, o)
 		}
+		more = more && ctx.Err() == nil
 		return more
 	})
 	return more
 }
 
 // isPlaced reports whether an object is listed among placed objects.
-func (q *Server) isPlaced(state table.Reader, o key.Object, f statusFilter, stale func(key.Location) bool) bool {
+func (q *Server) isPlaced(ctx context.Context, state table.Reader, o key.Object, f statusFilter, stale func(key.Location) bool) bool {
 	row := state.Get(o.Key())
 	if row == nil {
 		return false
 	}
 	m, _ := row.In.(*placement.Membership)
-	return m != nil || len(q.places(state, o, row, f, stale)) > 0
+	return m != nil || len(q.places(ctx, state, o, row, f, stale)) > 0
 }
 
 // objectStatus returns the status of an object of a space, with locations that it is no longer
 // assigned to; nil if no row is selected.
-func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, f statusFilter, stale func(key.Location) bool, left []PlaceStatus) *ObjectStatus {
-	status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(state, o, row, f, stale)}
+func (q *Server) objectStatus(ctx context.Context, state table.Reader, o key.Object, row *table.Row, f statusFilter, stale func(key.Location) bool, left []PlaceStatus) *ObjectStatus {
+	status := ObjectStatus{Object: o.Identity.String(), Generation: row.Meta.Generation, Places: q.places(ctx, state, o, row, f, stale)}
 	if m, _ := row.In.(*placement.Membership); m == nil && len(status.Places) == 0 {
 		return nil // its remaining locations are listed separately
 	}
@@ -195,8 +201,8 @@ func (q *Server) objectStatus(state table.Reader, o key.Object, row *table.Row, 
 }
 
 // places returns the selected locations that an object is assigned to, including those that refuse
-// it.
-func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f statusFilter, stale func(key.Location) bool) (all []PlaceStatus) {
+// it, until the context ends.
+func (q *Server) places(ctx context.Context, state table.Reader, o key.Object, row *table.Row, f statusFilter, stale func(key.Location) bool) (all []PlaceStatus) {
 	add := func(ps PlaceStatus) {
 		if f.shows(&ps) {
 			all = append(all, ps)
@@ -204,6 +210,9 @@ func (q *Server) places(state table.Reader, o key.Object, row *table.Row, f stat
 	}
 	if m, ok := row.In.(*placement.Membership); ok && !m.Leaves() { // otherwise it is listed with the remaining locations
 		for _, p := range m.Places() {
+			if ctx.Err() != nil {
+				return all
+			}
 			if f.placed(m, p.Location) {
 				add(q.placeStatus(state, o, row, p, stale(p.Location)))
 			}

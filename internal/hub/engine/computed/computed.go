@@ -8,6 +8,7 @@ package computed
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"sync"
@@ -93,7 +94,7 @@ func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	if err != nil {
 		return nil
 	}
-	l.Status.LeftCounts = s.config.Progress.LeftAt(name)
+	l.Status.LeftCounts = s.config.Progress.UnassignedAt(name)
 	if value, err = setFields(value, l.Status.LeftCounts); err != nil {
 		return nil
 	}
@@ -116,10 +117,10 @@ func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	return value
 }
 
-// Counts returns the progress of a row's object at its locations.
-func (s *Statuses) Counts(row *table.Row) v1alpha1.Counts {
+// Counts returns the progress of a row's object at its locations, as far as it is known when the context ends.
+func (s *Statuses) Counts(ctx context.Context, row *table.Row) v1alpha1.Counts {
 	path, _ := key.PathOf(row.Key)
-	return s.config.Progress.Object(path)
+	return s.config.Progress.Object(ctx, path)
 }
 
 // setFields sets the JSON fields of counts in an object's status.

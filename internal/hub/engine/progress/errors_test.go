@@ -15,8 +15,8 @@ import (
 
 // TestErrors shows the first failing pairs, and their newest reasons.
 func TestErrors(t *testing.T) {
-	tally := New(Config{Digest: digest})
-	tbl := table.New(table.Config{Deriver: placement.New(), Observer: tally, WindowSteps: 10, WindowBytes: 1 << 20})
+	tracker := New(Config{Digest: digest})
+	tbl := table.New(table.Config{Deriver: placement.New(), Observer: tracker, WindowSteps: 10, WindowBytes: 1 << 20})
 	rev := int64(0)
 	put := func(k string, value any) {
 		t.Helper()
@@ -41,8 +41,8 @@ func TestErrors(t *testing.T) {
 		report(i, "bad")
 	}
 	p := key.Placement{Space: "s", Name: "p"}
-	countAll(tally)
-	counts := tally.Placement(p)
+	countAll(tracker)
+	counts := tracker.Placement(t.Context(), p)
 	if counts.Failed != failing || len(counts.Errors) != maxErrors {
 		t.Fatalf("counts are %+v", counts)
 	}
@@ -53,19 +53,19 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	report(3, "worse")
-	if d := countAll(tally); !reflect.DeepEqual(d.Placements, []key.Placement{p}) {
+	if d := countAll(tracker); !reflect.DeepEqual(d.Placements, []key.Placement{p}) {
 		t.Fatalf("another reason makes dirty %+v", d)
 	}
-	if got := tally.Placement(p).Errors[3].Message; got != "worse" {
+	if got := tracker.Placement(t.Context(), p).Errors[3].Message; got != "worse" {
 		t.Errorf("the message is %q", got)
 	}
 	// A report that changes nothing that is shown makes nothing dirty.
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Applied})
-	if d := countAll(tally); len(d.Placements) != 0 || !slices.Equal(d.Locations, []key.Location{"b"}) { // which has what it is not to have
+	if d := countAll(tracker); len(d.Placements) != 0 || !slices.Equal(d.Locations, []key.Location{"b"}) { // which has what it is not to have
 		t.Errorf("a report from elsewhere makes dirty %+v", d)
 	}
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Removing})
-	if d := countAll(tally); len(d.Placements)+len(d.Locations) != 0 {
+	if d := countAll(tracker); len(d.Placements)+len(d.Locations) != 0 {
 		t.Errorf("what is still leaving makes dirty %+v", d)
 	}
 }

@@ -1,6 +1,8 @@
 package progress
 
 import (
+	"context"
+
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -15,48 +17,57 @@ func (e evaluation) run(t *Tracker) {
 	if t.objects[o.path] != o || !o.due.contains(e.member) || o.evaluation(e.member) != e {
 		return
 	}
-	o.due.remove(e.member)
-	t.blames.note(o.id.Space, pair{o.path, e.site}, v.FailedRule)
-	from, to := o.states[e.member], stateOf(v)
-	o.states[e.member] = to
-	t.move(o, e.site, from, to)
+	t.setMemberDue(o, e.member, false)
+	t.failedRules.set(o.id.Space, pair{o.path, e.site}, v.FailedRule)
+	t.setState(o, e.member, stateOf(v))
 }
 
-// Work counts what has been observed, and evaluates some of the pairs that are due, of each space in turn.
-// more is true if pairs are still due. No caller of another method waits for an evaluation of another object.
-func (t *Tracker) Work() (more bool) {
+// Work counts observed changes, and evaluates some of the due pairs, of each space in turn: budget pairs at most,
+// and few after the context has ended. more is true if there is more to count. Each call makes some progress. No
+// caller of another method waits for an evaluation of another object.
+func (t *Tracker) Work(ctx context.Context) (more bool) {
 	t.working.Lock()
 	defer t.working.Unlock()
 	defer t.config.Work.End()
-	waiting, rev, whole := t.inbox.waiting()
-	return work(t, waiting, rev, whole)
+	waiting, rev, resets := t.inbox.waiting()
+	return work(ctx, t, waiting, rev, resets)
 }
 
-// work is Tracker.Work for the spaces of which something has changed, up to a revision. whole is the number
+// work is Tracker.Work for the spaces with observed changes, up to a revision. resets is the number
 // of Resets if the spaces include the complete state after the last one, or negative.
-func work(t *Tracker, waiting []key.Space, rev int64, whole int) (more bool) {
-	for _, s := range append(waiting, key.Root) { // root has a Reset applied
-		t.apply(s)
+func work(ctx context.Context, t *Tracker, waiting []key.Space, rev int64, resets int) (more bool) {
+	all := append(waiting, key.Root) // root has a Reset applied
+	for i, s := range all {
+		if err := t.apply(ctx, s); err != nil || i < len(all)-1 && ctx.Err() != nil {
+			return true
+		}
 	}
 	t.mu.Lock()
 	t.rev = rev
-	spaces := t.due.begin(t.load == whole)
+	spaces := t.due.begin(t.resets == resets)
 	t.mu.Unlock()
-	for _, s := range spaces {
-		more = evaluateSome(t, s, max(minBudget, budget/len(spaces))) || more
+	left := budget
+	for i, s := range spaces {
+		if left <= 0 || i > 0 && ctx.Err() != nil {
+			return true
+		}
+		evaluated, hasMore := evaluateSome(ctx, t, s, max(minBudget, left/(len(spaces)-i)))
+		left, more = left-evaluated, more || hasMore
 	}
 	return more
 }
 
-// evaluateSome evaluates some pairs of a space; more is true if pairs are still due.
-func evaluateSome(t *Tracker, s key.Space, most int) (more bool) {
+// evaluateSome evaluates some pairs of a space, one after the end of the context; more is true if pairs are still
+// due.
+func evaluateSome(ctx context.Context, t *Tracker, s key.Space, most int) (evaluated int, more bool) {
 	var last *object
-	for range most {
+	for evaluated < most && (evaluated == 0 || ctx.Err() == nil) {
 		t.mu.Lock()
+		t.due.last = s
 		e, ok := t.due.next(s)
 		t.mu.Unlock()
 		if !ok {
-			return false
+			return evaluated, false
 		}
 		if e.o != last {
 			last = e.o
@@ -64,15 +75,17 @@ func evaluateSome(t *Tracker, s key.Space, most int) (more bool) {
 		}
 		t.config.Work.Step()
 		e.run(t)
+		evaluated++
 	}
-	return true
+	return evaluated, true
 }
 
-// Object returns the counts of one object, by its path, with all observed changes. An object that changes
-// during all evaluations keeps its former counts. Stale is not set: that would require a look at each location.
-func (t *Tracker) Object(path string) v1alpha1.Counts {
-	if o, err := key.ParsePath(path); err == nil {
-		t.apply(o.Space)
+// Object returns the counts of one object, by its path, with all observed changes. Pairs that are not evaluated
+// before the context ends, or that change during all evaluations, count as assigned, and are in no state. Stale is
+// not set: that would require the row of each location.
+func (t *Tracker) Object(ctx context.Context, path string) v1alpha1.Counts {
+	if o, err := key.ParsePath(path); err == nil && t.apply(ctx, o.Space) != nil {
+		return v1alpha1.Counts{}
 	}
 	for most := -1; ; most-- {
 		t.mu.Lock()
@@ -82,9 +95,9 @@ func (t *Tracker) Object(path string) v1alpha1.Counts {
 			return v1alpha1.Counts{}
 		}
 		e, ok := o.next()
-		if counts := o.counts; !ok || most == 0 { // the object changes all the time
-			t.mu.Unlock()
-			return counts
+		if !ok || most == 0 || ctx.Err() != nil { // it has none left, or changes all the time
+			defer t.mu.Unlock()
+			return o.knownCounts()
 		}
 		if most < 0 {
 			most = 2 * len(o.states)

@@ -1,13 +1,11 @@
 package progress
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"sync"
 
-	"github.com/tidwall/gjson"
-
-	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -17,30 +15,30 @@ import (
 // the number of keys. It is filled while the table is locked, so filling it does nothing else.
 type inbox struct {
 	mu sync.Mutex
-	// load is the number of Resets, each of which makes all earlier rows invalid. isVoid is true if nothing
-	// was observed after the last one.
-	load   int
-	isVoid bool
-	rev    int64
-	// spaces has the current row by key, nil if it is gone.
+	// resets is the number of Resets, each of which makes all earlier rows invalid. awaitsState is true from a
+	// Reset until the next Observe.
+	resets      int
+	awaitsState bool
+	rev         int64
+	// spaces has the current row by key, nil for a deleted one.
 	spaces map[key.Space]map[string]*table.Row
 }
 
-// maxApplied is how many changes are applied at a time, while the Tracker is locked.
-const maxApplied = 256
+// maxApplied is the weight of the changes that are applied at a time, while the Tracker is locked.
+const maxApplied = 1024
 
 // Reset forgets everything; the next Observe shows a whole state.
 func (t *Tracker) Reset() {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.load, t.inbox.isVoid, t.inbox.spaces = t.inbox.load+1, true, map[key.Space]map[string]*table.Row{}
+	t.inbox.resets, t.inbox.awaitsState, t.inbox.spaces = t.inbox.resets+1, true, map[key.Space]map[string]*table.Row{}
 }
 
-// Observe notes the changes of one revision.
+// Observe records the changes of one revision.
 func (t *Tracker) Observe(rev int64, changes []table.Change) {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.rev, t.inbox.isVoid = rev, false
+	t.inbox.rev, t.inbox.awaitsState = rev, false
 	for _, c := range changes {
 		k := c.Row().Key
 		s, _, _, ok := key.Split(k)
@@ -62,58 +60,94 @@ func (in *inbox) record(s key.Space, k string, row *table.Row) {
 	rows[k] = row
 }
 
-// take moves up to maxApplied rows of a space into some, which is empty; load is the number of Resets, and
-// more reports that there are more rows.
-func (in *inbox) take(s key.Space, some map[string]*table.Row) (load int, more bool) {
+// take moves rows of a space into some, which is empty, until their weight exceeds maxApplied. resets is the number
+// of Resets, and more reports that there are more rows.
+func (in *inbox) take(s key.Space, some map[string]*table.Row, weigh func(string, *table.Row) int) (resets int, more bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	rows := in.spaces[s]
+	rows, weight := in.spaces[s], 0
 	for k, row := range rows {
-		if len(some) == maxApplied {
-			return in.load, true
+		if weight > maxApplied {
+			return in.resets, true
 		}
+		weight += weigh(k, row)
 		some[k] = row
 		delete(rows, k)
 	}
 	delete(in.spaces, s)
-	return in.load, false
+	return in.resets, false
 }
 
-// waiting returns the spaces of which something has changed, and the last revision. whole is the number of
+// waiting returns the spaces with observed changes, and the last revision. resets is the number of
 // Resets; it is negative until the state is observed that follows the last one.
-func (in *inbox) waiting() (spaces []key.Space, rev int64, whole int) {
+func (in *inbox) waiting() (spaces []key.Space, rev int64, resets int) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if whole = in.load; in.isVoid {
-		whole = -1
+	if resets = in.resets; in.awaitsState {
+		resets = -1
 	}
-	return slices.Sorted(maps.Keys(in.spaces)), in.rev, whole
+	return slices.Sorted(maps.Keys(in.spaces)), in.rev, resets
 }
 
-// apply has the Tracker know the changes of a space. It evaluates nothing: the pairs whose state may be
-// another are due from then on. Changes are taken and applied under one lock, so that no older one is applied
-// after a newer.
-func (t *Tracker) apply(s key.Space) {
+// apply applies the observed changes of a space, or some of them if the context ends. It evaluates nothing: the
+// pairs whose state may have changed are due from then on. Changes are taken and applied under one lock, so that no
+// older one is applied after a newer.
+func (t *Tracker) apply(ctx context.Context, s key.Space) error {
 	some := map[string]*table.Row{}
-	for more := true; more; clear(some) {
-		t.mu.Lock()
-		var load int
-		load, more = t.inbox.take(s, some)
-		if load != t.load {
-			t.load = load
-			t.clear()
+	for {
+		more := t.applySome(s, some)
+		if !more {
+			return nil
 		}
-		for k, row := range some {
-			t.applyRow(k, row)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		t.mu.Unlock()
+		clear(some)
 	}
+}
+
+// applySome applies observed changes of a space, as many as one hold of the lock may take.
+func (t *Tracker) applySome(s key.Space, some map[string]*table.Row) (more bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	resets, more := t.inbox.take(s, some, func(k string, row *table.Row) int { return weight(t.objects, k, row) })
+	if resets != t.resets {
+		t.resets = resets
+		t.clear()
+	}
+	for k, row := range some {
+		t.applyRow(k, row)
+	}
+	return more
+}
+
+// rowWeight is the weight of a row without locations.
+const rowWeight = 4
+
+// weight returns the weight of the change of a row. The cost of an object grows with its locations, and that of a
+// location or space with the Placements.
+func weight(objects map[string]*object, k string, row *table.Row) int {
+	if s, r, _, ok := key.Split(k); ok && s == key.Root && (r == key.Locations || r == key.Spaces) {
+		return maxApplied
+	}
+	weight := rowWeight
+	if path, ok := key.PathOf(k); ok {
+		if o := objects[path]; o != nil {
+			weight += len(o.states)
+		}
+	}
+	if row != nil {
+		if as, ok := row.In.(*placement.Membership); ok {
+			weight += len(as.Members()) + len(as.Refused())
+		}
+	}
+	return weight
 }
 
 func (t *Tracker) applyRow(k string, row *table.Row) {
 	if key.ClassOf(k) == key.Reports {
 		if r, err := key.ParseReport(k); err == nil && r.Origin == key.Placed {
-			t.countReport(r, row)
+			t.replaceReport(r, row)
 		}
 		return
 	}
@@ -123,111 +157,12 @@ func (t *Tracker) applyRow(k string, row *table.Row) {
 	}
 	switch {
 	case o.Resource == key.Placements:
-		t.notePlacement(o, row)
+		t.policies.updatePlacement(&t.totals, o, row)
 	case o.Resource == key.Locations && o.Space == key.Root:
-		t.noteLocation(o, row)
+		t.policies.updateLocation(&t.totals, o, row)
 	case o.Resource == key.Spaces && o.Space == key.Root:
-		t.noteSpace(key.Space(o.Name), row)
+		t.policies.updateSpace(&t.totals, key.Space(o.Name), row)
 	default:
-		t.countObject(o, row)
-	}
-}
-
-// notePlacement makes a Placement dirty whoever changed its row, so that a status that
-// somebody else wrote does not stay.
-func (t *Tracker) notePlacement(o key.Object, row *table.Row) {
-	p := key.Placement{Space: o.Space, Name: o.Name}
-	t.dirtyPlacement[p] = struct{}{}
-	if row == nil {
-		delete(t.known, p)
-	} else {
-		t.known[p] = struct{}{}
-	}
-}
-
-func (t *Tracker) noteLocation(o key.Object, row *table.Row) {
-	l := key.Location(o.Name)
-	t.dirtyLocation[l] = struct{}{}
-	t.noteConnection(l, objectstate.IsRowStale(row))
-	was, before := t.there[l]
-	now, after := selectable{}, row != nil && !row.Meta.Deleting
-	if after {
-		now = selectableOf(row)
-		t.there[l] = now
-	} else {
-		delete(t.there, l)
-	}
-	if before == after && was.equal(now) {
-		return
-	}
-	if before {
-		t.moved = append(t.moved, placement.Site{Name: l, Labels: was.labels})
-	}
-	if after {
-		t.moved = append(t.moved, placement.Site{Name: l, Labels: now.labels})
-	}
-}
-
-// selectable is what of a Location decides who selects it, and whether more objects come to it.
-type selectable struct {
-	labels             table.Labels
-	uid, admit, taints string
-}
-
-func selectableOf(row *table.Row) selectable {
-	says := gjson.GetManyBytes(row.Value, "spec.admit", "spec.taints", "status.taints")
-	return selectable{row.Meta.Labels, row.Meta.UID, says[0].Raw, says[1].Raw + says[2].Raw}
-}
-
-func (s selectable) equal(o selectable) bool {
-	return s.uid == o.uid && s.admit == o.admit && s.taints == o.taints && slices.Equal(s.labels, o.labels)
-}
-
-// reachable is what of a Space decides who reaches it, and who admits it.
-type reachable struct {
-	labels   table.Labels
-	there    bool
-	deleting bool
-}
-
-// noteSpace makes the Placements dirty that may be about a space which has changed.
-func (t *Tracker) noteSpace(s key.Space, row *table.Row) {
-	was, now := t.spaces[s], reachable{}
-	if row == nil {
-		delete(t.spaces, s)
-	} else {
-		now = reachable{row.Meta.Labels, true, row.Meta.Deleting}
-		t.spaces[s] = now
-	}
-	if was.there == now.there && was.deleting == now.deleting && slices.Equal(was.labels, now.labels) {
-		return
-	}
-	for p := range t.known {
-		if p.Space == s || p.Space == key.Root {
-			t.dirtyPlacement[p] = struct{}{}
-		}
-	}
-}
-
-// noteConnection updates the counts of stale pairs.
-func (t *Tracker) noteConnection(location key.Location, stale bool) {
-	if _, was := t.stale[location]; was == stale {
-		return
-	}
-	if stale {
-		t.stale[location] = struct{}{}
-	} else {
-		delete(t.stale, location)
-	}
-	for p, sum := range t.placements {
-		n := sum.at[location]
-		if n == 0 {
-			continue
-		}
-		if !stale {
-			n = -n
-		}
-		sum.counts.Stale += n
-		t.dirtyPlacement[p] = struct{}{}
+		t.replaceObject(o, row)
 	}
 }

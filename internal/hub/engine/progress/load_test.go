@@ -25,14 +25,14 @@ func TestNoPartOfALoad(t *testing.T) {
 	countAll(w.tracker)
 
 	w.reset()
-	w.tracker.LeftOf("s1/")
+	w.apply("s1")
 	w.isClean("after a request for one space")
 	if d := countAll(w.tracker); len(d.Placements) != 3 || len(d.Customizers) != 1 || len(d.Locations) != 1 || len(d.Moved) == 0 {
 		t.Errorf("in the end %+v is dirty", d)
 	}
 
 	w.tracker.Reset()
-	for w.tracker.Work() {
+	for w.tracker.Work(t.Context()) {
 	}
 	w.isClean("before the state is observed")
 	w.reset()
@@ -41,9 +41,9 @@ func TestNoPartOfALoad(t *testing.T) {
 	}
 
 	w.reset()
-	waiting, _, whole := w.tracker.inbox.waiting()
+	waiting, _, resets := w.tracker.inbox.waiting()
 	w.reset()
-	work(w.tracker, waiting, w.rev, whole)
+	work(t.Context(), w.tracker, waiting, w.rev, resets)
 	w.isClean("after a load during Work")
 	if d := countAll(w.tracker); len(d.Placements) != 3 {
 		t.Errorf("in the end %+v is dirty", d)
@@ -68,11 +68,11 @@ func TestBusyObject(t *testing.T) {
 	w.put(w.objects("s1", 1, "x"))
 	countAll(w.tracker)
 	w.put(w.objects("s1", 1, "broken"))
-	w.tracker.Work()
+	w.tracker.Work(t.Context())
 	w.put(w.objects("s1", 2, "broken"))
 	for i := range calls {
 		w.put(w.objects("s1", 1, []string{"broken", "c1"}[i%2]))
-		w.tracker.Work()
+		w.tracker.Work(t.Context())
 	}
 	w.tracker.mu.Lock()
 	defer w.tracker.mu.Unlock()
@@ -93,7 +93,7 @@ func TestBusySpace(t *testing.T) {
 	w.reset()
 	for i := range most {
 		w.put(w.objects("s1", many, fmt.Sprint("y", i)))
-		w.tracker.Work()
+		w.tracker.Work(t.Context())
 		if d := w.tracker.Dirty(); len(d.Locations) > 0 {
 			return
 		}
@@ -108,11 +108,11 @@ func TestIncompleteCounts(t *testing.T) {
 	w.put(w.objects("s1", 1, "x"))
 	countAll(w.tracker)
 	w.put(w.objects("s1", 1, "broken"))
-	w.tracker.LeftOf("s1/")
-	if !w.tracker.Placement(placementP("s1")).Incomplete || w.tracker.Placement(placementP("s2")).Incomplete {
+	w.apply("s1")
+	if !w.tracker.Placement(t.Context(), placementP("s1")).Incomplete || w.tracker.Placement(t.Context(), placementP("s2")).Incomplete {
 		t.Error("want incomplete counts of s1 alone")
 	}
-	if d := countAll(w.tracker); !slices.Contains(d.Placements, placementP("s1")) || w.tracker.Placement(placementP("s1")).Incomplete {
+	if d := countAll(w.tracker); !slices.Contains(d.Placements, placementP("s1")) || w.tracker.Placement(t.Context(), placementP("s1")).Incomplete {
 		t.Errorf("after Work %+v is dirty", d)
 	}
 }

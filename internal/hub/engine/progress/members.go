@@ -1,13 +1,16 @@
 package progress
 
-import "math/bits"
+import (
+	"iter"
+	"math/bits"
+)
 
 // members is a set of members of a Membership, by their index. The zero value is empty.
 type members []uint64
 
 const wordBits = 64
 
-// noneOf has room for n members.
+// noneOf returns an empty set for n members.
 func noneOf(n int) members { return make(members, (n+wordBits-1)/wordBits) }
 
 func allOf(n int) members {
@@ -48,4 +51,17 @@ func (m members) size() (n int) {
 		n += bits.OnesCount64(word)
 	}
 	return n
+}
+
+// all yields the members in order.
+func (m members) all() iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for w, word := range m {
+			for ; word != 0; word &= word - 1 {
+				if !yield(w*wordBits + bits.TrailingZeros64(word)) {
+					return
+				}
+			}
+		}
+	}
 }

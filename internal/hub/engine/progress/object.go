@@ -19,7 +19,7 @@ type object struct {
 	row  *table.Row // nil if it is not placed
 	// reports are the rows of reports, in the order of their locations.
 	reports []*table.Row
-	// as and states are what was added to the counts: a state for each member of as.
+	// as and states were added to the counts: a state for each member of as.
 	as     *placement.Membership
 	states []state
 	// due are the members of as that must be evaluated; isQueued is true if the object is in the queue of
@@ -49,8 +49,8 @@ const (
 	// broken pairs are held because the object can't be rendered.
 	broken
 
-	// base is the part of a state that these are. What is applied is also, as a flag, healthy
-	// or degraded, or neither.
+	// base is the mask of these values. An applied pair is also, as a flag, healthy or degraded, or
+	// neither.
 	base     state = 1<<4 - 1
 	healthy  state = 1 << 4
 	degraded state = 1 << 5
@@ -58,8 +58,8 @@ const (
 
 func (s state) failing() bool { return s == failed || s == broken }
 
-// told says that a Placement shows the pair among its errors.
-func (s state) told() bool { return s.failing() || s&degraded != 0 }
+// isListed reports whether a Placement lists the pair among its errors.
+func (s state) isListed() bool { return s.failing() || s&degraded != 0 }
 
 func (s state) addTo(c *v1alpha1.Counts, n int64) {
 	c.Assigned += n
@@ -97,8 +97,8 @@ func (t *Tracker) drop(o *object) {
 	}
 }
 
-// countObject replaces what was counted of an object.
-func (t *Tracker) countObject(id key.Object, row *table.Row) {
+// replaceObject replaces the row of an object, and its part of the counts.
+func (t *Tracker) replaceObject(id key.Object, row *table.Row) {
 	var as *placement.Membership
 	if row != nil {
 		as, _ = row.In.(*placement.Membership)
@@ -111,7 +111,8 @@ func (t *Tracker) countObject(id key.Object, row *table.Row) {
 		as, leaves = nil, as
 	}
 	o := t.object(id)
-	was, before, left := o.as, o.states, o.leaves
+	previous, before, left := o.as, o.states, o.leaves
+	t.setDue(o, nil)
 	o.row, o.as, o.leaves, o.uid = row, as, leaves, ""
 	if leaves != nil {
 		o.uid = row.Meta.UID
@@ -119,24 +120,59 @@ func (t *Tracker) countObject(id key.Object, row *table.Row) {
 	if as == nil {
 		o.row = nil
 	}
-	t.due.addAll(o)
-	if was == as && left == leaves {
-		return
-	}
-	o.states = carried(was, before, as)
-	t.uncount(o, was, before)
-	t.recount(o, as, o.states)
-	for _, r := range o.reports {
-		t.noteLeft(o, locationOf(r))
-	}
-	for _, m := range []*placement.Membership{left, leaves} {
-		if m != nil {
-			for _, l := range m.Members() {
-				t.noteLeft(o, l)
+	if previous != as || left != leaves {
+		o.states = carried(previous, before, as)
+		t.uncount(o, previous, before)
+		t.count(o, as, o.states)
+		for _, r := range o.reports {
+			t.updateUnassigned(o, locationOf(r))
+		}
+		for _, m := range []*placement.Membership{left, leaves} {
+			if m != nil {
+				for _, l := range m.Members() {
+					t.updateUnassigned(o, l)
+				}
 			}
 		}
 	}
+	if as != nil && len(as.Members()) > 0 {
+		t.setDue(o, allOf(len(as.Members())))
+	}
 	t.drop(o)
+}
+
+// updateUnassigned updates whether a location has an object that is not assigned to it.
+func (t *Tracker) updateUnassigned(o *object, location key.Location) {
+	if t.unassigned.update(o, location) {
+		t.totals.dirtyLocations[location] = struct{}{}
+	}
+}
+
+// setDue replaces the due members of an object.
+func (t *Tracker) setDue(o *object, due members) {
+	t.totals.addDue(o, o.due, -1)
+	t.due.remove(o, o.due.size())
+	o.due = due
+	t.totals.addDue(o, o.due, 1)
+	t.due.add(o, o.due.size())
+}
+
+// setMemberDue sets whether one member of an object is due.
+func (t *Tracker) setMemberDue(o *object, member int, isDue bool) {
+	switch {
+	case o.due.contains(member) == isDue:
+	case isDue:
+		if o.due == nil {
+			o.due = noneOf(len(o.as.Members()))
+		}
+		o.due.add(member)
+		t.totals.addMemberDue(o, member, 1)
+		t.due.add(o, 1)
+	default:
+		o.due.remove(member)
+		t.totals.addMemberDue(o, member, -1)
+		t.due.remove(o, 1)
+	}
 }
 
 // carried gives each member of as the state that it had as a member of the previous one, until it is evaluated.
@@ -168,42 +204,44 @@ func (t *Tracker) uncount(o *object, as *placement.Membership, states []state) {
 		return
 	}
 	for i, l := range as.Members() {
-		t.add(o, as, l, states[i], -1)
+		t.totals.add(o, as, l, states[i], -1)
 		if o.as == nil || !o.as.Has(l) {
-			t.blames.note(o.id.Space, pair{o.path, l}, objectstate.FailedRule{})
+			t.failedRules.set(o.id.Space, pair{o.path, l}, objectstate.FailedRule{})
 		}
 	}
 	for _, l := range as.Refused() {
-		t.addRefused(o, as, l, -1)
+		t.totals.addRefused(o, as, l, -1)
 	}
-	t.matched(o, as, -1)
+	t.totals.addObject(o, as, -1)
 }
 
-func (t *Tracker) recount(o *object, as *placement.Membership, states []state) {
+func (t *Tracker) count(o *object, as *placement.Membership, states []state) {
 	if as == nil {
 		return
 	}
-	t.matched(o, as, 1)
+	t.totals.addObject(o, as, 1)
 	for i, l := range as.Members() {
-		t.add(o, as, l, states[i], 1)
+		t.totals.add(o, as, l, states[i], 1)
 	}
 	for _, l := range as.Refused() {
-		t.addRefused(o, as, l, 1)
+		t.totals.addRefused(o, as, l, 1)
 	}
 }
 
-// move takes a pair from one state to another. One that is told of as before is counted
-// again as well, since the reason may have changed.
-func (t *Tracker) move(o *object, location key.Location, from, to state) {
-	if from == to && !to.told() {
+// setState replaces the state of a pair. A listed one is counted again also in the same state, because the
+// reason may have changed.
+func (t *Tracker) setState(o *object, member int, to state) {
+	location, from := o.as.Members()[member], o.states[member]
+	o.states[member] = to
+	if from == to && !to.isListed() {
 		return
 	}
-	t.add(o, o.as, location, from, -1)
-	t.add(o, o.as, location, to, 1)
+	t.totals.add(o, o.as, location, from, -1)
+	t.totals.add(o, o.as, location, to, 1)
 }
 
-// countReport replaces one location's report of an object.
-func (t *Tracker) countReport(r key.Report, row *table.Row) {
+// replaceReport replaces one location's report of an object.
+func (t *Tracker) replaceReport(r key.Report, row *table.Row) {
 	o := t.object(r.Object)
 	location := r.Location
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
@@ -218,14 +256,14 @@ func (t *Tracker) countReport(r key.Report, row *table.Row) {
 	}
 	if o.as != nil {
 		if i, ok := slices.BinarySearch(o.as.Members(), location); ok {
-			t.due.add(o, i)
+			t.setMemberDue(o, i, true)
 		}
 	}
-	t.noteLeft(o, location)
+	t.updateUnassigned(o, location)
 	t.drop(o)
 }
 
-// locationOf is the location of a report.
+// locationOf returns the location of a report.
 func locationOf(report *table.Row) key.Location {
 	l, _, _, _ := key.ReportOf(report.Key)
 	return l
@@ -235,20 +273,20 @@ func compareLocation(report *table.Row, location key.Location) int {
 	return strings.Compare(string(locationOf(report)), string(location))
 }
 
-// stateOf is the state of a pair with a status.
+// stateOf returns the state of a pair with a status.
 func stateOf(v objectstate.Status) state {
-	var does state
+	var health state
 	switch {
 	case v.Healthy():
-		does = healthy
+		health = healthy
 	case v.Degraded():
-		does = degraded
+		health = degraded
 	}
 	switch {
 	case v.Mutated():
-		return mutated | does
+		return mutated | health
 	case v.State == wire.Applied:
-		return applied | does
+		return applied | health
 	case v.State == wire.Held && v.Failing():
 		return broken
 	case v.State == wire.Held:
@@ -259,8 +297,8 @@ func stateOf(v objectstate.Status) state {
 	return waiting
 }
 
-// evaluation is what the state of a pair follows from. It is evaluated without the Tracker's lock, since that
-// renders the object and may take long, and counts if nothing of it has changed meanwhile.
+// evaluation holds the inputs of the state of a pair. It is evaluated without the Tracker's lock, because that
+// renders the object and may take long. It counts if no input has changed meanwhile.
 type evaluation struct {
 	o      *object
 	member int
@@ -268,6 +306,15 @@ type evaluation struct {
 	row    *table.Row
 	as     *placement.Membership
 	report *table.Row
+}
+
+// knownCounts returns the counts of the object of which due pairs are in no state.
+func (o *object) knownCounts() v1alpha1.Counts {
+	var due v1alpha1.Counts
+	for i := range o.due.all() {
+		o.states[i].addTo(&due, 1)
+	}
+	return without(o.counts, due)
 }
 
 // next returns the next pair of an object that is due, in turn, since all may be due again each time; ok is false
@@ -287,7 +334,7 @@ func (o *object) evaluation(member int) evaluation {
 	return evaluation{o: o, member: member, site: l, row: o.row, as: o.as, report: o.reportRow(l)}
 }
 
-// status is the status of the object at the location, as if that were connected.
+// status returns the status of the object at the location, as if that were connected.
 func (e evaluation) status(digest objectstate.Digest) objectstate.Status {
 	place, _ := e.as.Place(e.site)
 	var report []byte
@@ -297,7 +344,7 @@ func (e evaluation) status(digest objectstate.Digest) objectstate.Status {
 	return objectstate.Assigned(digest, e.row, place, report, false)
 }
 
-// reportRow is the row of what a location reports; nil if nothing.
+// reportRow returns the row of a location's report; nil if there is none.
 func (o *object) reportRow(location key.Location) *table.Row {
 	i, found := slices.BinarySearchFunc(o.reports, location, compareLocation)
 	if !found {
@@ -306,7 +353,7 @@ func (o *object) reportRow(location key.Location) *table.Row {
 	return o.reports[i]
 }
 
-// reportOf is what a location reports; nil if nothing.
+// reportOf returns a location's report; nil if there is none.
 func (o *object) reportOf(location key.Location) []byte {
 	if row := o.reportRow(location); row != nil {
 		return row.Report()

@@ -1,6 +1,7 @@
 package progress
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,11 +68,11 @@ func testObjects() (all []key.Object) {
 	return all
 }
 
-// machine drives a table with an engine and a tally through a random life.
+// machine drives a table with an engine and a tracker through a random life.
 type machine struct {
-	table *table.Writer
-	tally *Tracker
-	rev   int64
+	table   *table.Writer
+	tracker *Tracker
+	rev     int64
 	// shown is what a hub has written by what was dirty.
 	shownPlacements map[key.Placement]shown
 	shownLocations  map[key.Location]v1alpha1.Counts
@@ -194,9 +195,9 @@ func (m *machine) reset(*rapid.T) {
 	m.table.Reset(m.rev, all)
 }
 
-// countAll has all counted that was observed.
+// countAll counts all observed changes.
 func countAll(t *Tracker) Dirty {
-	for t.Work() {
+	for t.Work(context.Background()) {
 	}
 	return t.Dirty()
 }
@@ -221,23 +222,30 @@ func (m *machine) check(t *rapid.T) {
 	if rapid.Bool().Draw(t, "objects first") {
 		m.checkObjects(t)
 	}
-	dirty := countAll(m.tally)
+	m.checkDue(t)
+	if rapid.Bool().Draw(t, "partly") { // some changes are applied, and few pairs evaluated
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		m.tracker.Work(ended)
+		m.checkDue(t)
+	}
+	dirty := countAll(m.tracker)
 	if dirty.Rev != m.rev {
 		t.Fatalf("counted at %d, want %d", dirty.Rev, m.rev)
 	}
 	state := m.table.Snapshot()
 	for _, p := range append(dirty.Placements, concerned(state, dirty.Moved)...) {
 		status, _ := placement.StatusOf(state, p)
-		m.shownPlacements[p] = shown{m.tally.Placement(p), status}
+		m.shownPlacements[p] = shown{m.tracker.Placement(t.Context(), p), status}
 	}
 	for _, l := range dirty.Locations {
-		m.shownLocations[l] = m.tally.Location(l)
+		m.shownLocations[l] = m.tracker.Location(l)
 	}
 	for _, c := range dirty.Customizers {
-		m.shownErrors[c] = m.tally.Customizer(c)
+		m.shownErrors[c] = m.tracker.Customizer(t.Context(), c)
 	}
 	m.checkCustomizers(t)
-	if again := countAll(m.tally); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Customizers) > 0 {
+	if again := countAll(m.tracker); len(again.Placements)+len(again.Locations)+len(again.Moved)+len(again.Customizers) > 0 {
 		t.Fatalf("dirty without a change: %+v", again)
 	}
 	placements, locations := m.recount()
@@ -255,9 +263,9 @@ func (m *machine) check(t *rapid.T) {
 			t.Fatalf("location %s:\n got %+v\nwant %+v", l, got, locations[l])
 		}
 	}
-	m.checkLeft(t)
+	m.checkUnassigned(t)
 	m.checkObjects(t)
-	for path, o := range m.tally.objects {
+	for path, o := range m.tracker.objects {
 		if o.as == nil && len(o.reports) == 0 {
 			t.Fatalf("%s is kept for nothing", path)
 		}
@@ -298,10 +306,45 @@ func (m *machine) checkCustomizers(t *rapid.T) {
 	}
 }
 
-// checkLeft compares what is reported and not assigned with looking at every report.
-func (m *machine) checkLeft(t *rapid.T) {
+func unassignedIn(t *rapid.T, tracker *Tracker, s key.Space) []Unassigned {
+	all, err := tracker.Unassigned(t.Context(), string(s)+"/")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// checkDue compares the totals of due pairs with a recomputation.
+func (m *machine) checkDue(t *rapid.T) {
+	due, pairs := map[key.Placement]v1alpha1.Counts{}, map[key.Space]int{}
+	for _, o := range m.tracker.objects {
+		pairs[o.id.Space] += o.due.size()
+		for i := range o.due.all() {
+			for _, source := range o.as.Sources() {
+				if p := source.Placement.Of(o.id.Space); source.Placement != "" && source.Selects(o.as.Members()[i]) {
+					c := due[p]
+					o.states[i].addTo(&c, 1)
+					due[p] = c
+				}
+			}
+		}
+	}
+	for p, sum := range m.tracker.totals.placements {
+		if sum.due != due[p] {
+			t.Fatalf("due of %v:\n got %+v\nwant %+v", p, sum.due, due[p])
+		}
+	}
+	for s, q := range m.tracker.due.queues {
+		if q.pairs != pairs[s] {
+			t.Fatalf("%d pairs of %s are due, want %d", q.pairs, s, pairs[s])
+		}
+	}
+}
+
+// checkUnassigned compares the unassigned pairs with a recomputation from all reports.
+func (m *machine) checkUnassigned(t *rapid.T) {
 	state := m.table.Snapshot()
-	counts, pairs := map[key.Location]v1alpha1.LeftCounts{}, map[Left]bool{}
+	counts, pairs := map[key.Location]v1alpha1.LeftCounts{}, map[Unassigned]bool{}
 	state.Ascend("r/", func(row *table.Row) bool {
 		r, err := key.ParseReport(row.Key)
 		if err != nil || r.Origin != key.Placed {
@@ -317,17 +360,17 @@ func (m *machine) checkLeft(t *rapid.T) {
 			c.Leaving++
 		}
 		counts[r.Location] = c
-		pairs[Left{r.Path(), r.Location}] = true
+		pairs[Unassigned{r.Path(), r.Location}] = true
 		return true
 	})
 	for _, l := range testLocations {
-		if got := m.tally.LeftAt(l); got != counts[l] {
+		if got := m.tracker.UnassignedAt(l); got != counts[l] {
 			t.Fatalf("left at %s:\n got %+v\nwant %+v", l, got, counts[l])
 		}
 	}
 	n := 0
 	for _, s := range testSpaces {
-		for _, l := range m.tally.LeftOf(string(s) + "/") {
+		for _, l := range unassignedIn(t, m.tracker, s) {
 			if n++; !pairs[l] {
 				t.Fatalf("%+v is not left", l)
 			}
@@ -338,8 +381,8 @@ func (m *machine) checkLeft(t *rapid.T) {
 	}
 }
 
-// checkObjects compares the counts of every single object, which nobody has to
-// ask for first.
+// checkObjects compares the counts of every single object, also without an earlier
+// request for them.
 func (m *machine) checkObjects(t *rapid.T) {
 	state := m.table.Snapshot()
 	state.Ascend("o/", func(row *table.Row) bool {
@@ -357,23 +400,23 @@ func (m *machine) checkObjects(t *rapid.T) {
 			}
 		}
 		want.Stale = 0
-		if got := m.tally.Object(o.Path()); got != want {
+		if got := m.tracker.Object(t.Context(), o.Path()); got != want {
 			t.Fatalf("object %s:\n got %+v\nwant %+v", o.Path(), got, want)
 		}
 		return true
 	})
 }
 
-// TestTallyEqualsRecount counts by differences through random lives and
+// TestCountsEqualRecount counts by differences through random lives and
 // compares with counting anew; only what is called dirty is looked at.
-func TestTallyEqualsRecount(t *testing.T) {
+func TestCountsEqualRecount(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		m := &machine{
-			tally:           New(Config{Digest: digest}),
+			tracker:         New(Config{Digest: digest}),
 			shownPlacements: map[key.Placement]shown{}, shownLocations: map[key.Location]v1alpha1.Counts{},
 			shownErrors: map[Customizer][]v1alpha1.CustomizerError{},
 		}
-		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tally, WindowSteps: 10, WindowBytes: 1 << 20})
+		m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.tracker, WindowSteps: 10, WindowBytes: 1 << 20})
 		for _, l := range testLocations[:2] {
 			m.put(t, map[string][]byte{objectAt(key.Root, v1alpha1.Group, "locations", "", string(l)).Key(): []byte(`{"metadata":{"labels":{"k":"1"}}}`)})
 		}

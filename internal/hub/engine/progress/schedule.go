@@ -7,29 +7,54 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// budget is the number of pairs that one call of Work evaluates, for all spaces together. Each space with due
-// pairs has at least minBudget, which is also the turn of one object. A pair costs one rendering of an object.
+// budget is the number of pairs that one call of Work evaluates, for all spaces together. Each space whose turn
+// it is has at least minBudget, which is also the turn of one object. A pair costs one rendering of an object.
 const budget, minBudget = 1024, 16
 
-// maxFirst limits the number of pairs of one space whose evaluation the counts of root and of locations wait
-// for after a Reset.
-const maxFirst = 1 << 20
+const (
+	// maxRound limits the number of evaluations of one space in a round.
+	maxRound = 1 << 20
+	// maxRounds is the number of rounds for which the counts of a space with due pairs are withheld.
+	maxRounds = 2
+)
 
 // queue has the objects of a space with pairs that are due, in order.
+//
+// Rounds divide its evaluations: a round has twice as many as pairs are due when it begins, since some change
+// meanwhile. So each of these pairs is evaluated in the round.
 type queue struct {
 	objects []*object
 	// turn is the number of pairs of the first object that were evaluated since it became the first.
 	turn int
-	// first is the number of pairs that the counts of root and of locations still wait for; see maxFirst.
-	first int
+	// pairs is the number of due pairs.
+	pairs int
+	// rest is the number of evaluations that are left in the round, and rounds the number of rounds that have
+	// ended.
+	rest, rounds int
+	// isFirst is true in the first round after a Reset. The counts of root and of locations wait for it.
+	isFirst bool
+	// isChanged is true if a round has ended since the counts were shown last.
+	isChanged bool
 }
 
-// pairs returns the number of due pairs.
-func (q *queue) pairs() (n int) {
-	for _, o := range q.objects {
-		n += o.due.size()
+// isOverdue reports whether counts are shown though pairs are due.
+func (q *queue) isOverdue() bool { return q.rounds >= maxRounds }
+
+// begin begins a round, unless one has begun.
+func (q *queue) begin() {
+	if q.rest == 0 {
+		q.rest = min(maxRound, 2*q.pairs)
 	}
-	return n
+}
+
+// evaluated counts an evaluation, which may end the round.
+func (q *queue) evaluated() {
+	if q.rest == 0 {
+		return // none has begun
+	}
+	if q.rest--; q.rest == 0 {
+		q.rounds, q.isFirst, q.isChanged = q.rounds+1, false, true
+	}
 }
 
 // rotate moves the first object to the end, so that the others have their turns even if it changes all the time.
@@ -44,41 +69,33 @@ type schedule struct {
 	queues map[key.Space]*queue
 	// isNew is true until Work has applied the complete state after a Reset.
 	isNew bool
+	// last is the space that had the last turn.
+	last key.Space
 }
 
-func newSchedule() schedule { return schedule{map[key.Space]*queue{}, true} }
+func newSchedule() schedule { return schedule{queues: map[key.Space]*queue{}, isNew: true} }
 
-// begin returns the spaces with due pairs, in order. isWhole is true if the complete state after the last Reset
-// is applied.
+// begin returns the spaces with due pairs in the order of their turns, which begins after the last one. isWhole
+// is true if the complete state after the last Reset is applied.
 func (s *schedule) begin(isWhole bool) []key.Space {
-	if s.isNew && isWhole {
-		s.isNew = false
-		for _, q := range s.queues {
-			q.first = min(maxFirst, 2*q.pairs()) // twice, since some change meanwhile
+	isFirst := s.isNew && isWhole
+	s.isNew = s.isNew && !isWhole
+	for _, q := range s.queues {
+		if isFirst {
+			q.isFirst = true
+		}
+		if !s.isNew {
+			q.begin()
 		}
 	}
-	return slices.Sorted(maps.Keys(s.queues))
+	spaces := slices.Sorted(maps.Keys(s.queues))
+	next, _ := slices.BinarySearch(spaces, s.last+"\x00")
+	return slices.Concat(spaces[next:], spaces[:next])
 }
 
-// addAll has all pairs of an object evaluated.
-func (s *schedule) addAll(o *object) {
-	if o.due = nil; o.as != nil && len(o.as.Members()) > 0 {
-		o.due = allOf(len(o.as.Members()))
-		s.enqueue(o)
-	}
-}
-
-// add has one pair of an object evaluated.
-func (s *schedule) add(o *object, member int) {
-	if o.due == nil {
-		o.due = noneOf(len(o.as.Members()))
-	}
-	o.due.add(member)
-	s.enqueue(o)
-}
-
-func (s *schedule) enqueue(o *object) {
-	if o.isQueued {
+// add adds n due pairs of an object.
+func (s *schedule) add(o *object, n int) {
+	if n == 0 {
 		return
 	}
 	q := s.queues[o.id.Space]
@@ -86,7 +103,17 @@ func (s *schedule) enqueue(o *object) {
 		q = &queue{}
 		s.queues[o.id.Space] = q
 	}
-	o.isQueued, q.objects = true, append(q.objects, o)
+	q.pairs += n
+	if !o.isQueued {
+		o.isQueued, q.objects = true, append(q.objects, o)
+	}
+}
+
+// remove removes n due pairs of an object. The object stays in the queue until it is the first.
+func (s *schedule) remove(o *object, n int) {
+	if q := s.queues[o.id.Space]; q != nil {
+		q.pairs -= n
+	}
 }
 
 // next returns the next pair of a space that is due; ok is false if there is none.
@@ -95,7 +122,7 @@ func (s *schedule) next(space key.Space) (e evaluation, ok bool) {
 	if q == nil {
 		return e, false
 	}
-	q.first = max(q.first-1, 0)
+	q.evaluated()
 	if q.turn >= minBudget {
 		q.rotate()
 	}
@@ -112,19 +139,36 @@ func (s *schedule) next(space key.Space) (e evaluation, ok bool) {
 	return e, false
 }
 
-// isHeld reports whether the counts of a space wait for pairs that are due: for its own, and those of root for
-// the pairs that are evaluated for the first time since a Reset. All wait until the whole state is known.
-func (s *schedule) isHeld(space key.Space) bool {
-	if s.isNew || s.queues[space] != nil {
+// hasDue reports whether pairs of a space are due.
+func (s *schedule) hasDue(space key.Space) bool { return s.queues[space] != nil }
+
+// isWithheld reports whether the counts of a space wait for pairs that are due: for its own, at most for maxRounds
+// rounds, and those of root for the first round of each space after a Reset. All wait until the whole state is
+// known.
+func (s *schedule) isWithheld(space key.Space) bool {
+	if q := s.queues[space]; s.isNew || q != nil && !q.isOverdue() {
 		return true
 	}
 	if space != key.Root {
 		return false
 	}
 	for _, q := range s.queues {
-		if q.first > 0 {
+		if q.isFirst {
 			return true
 		}
 	}
 	return false
+}
+
+// isOmitted reports whether the counts of a space are withheld, or were shown since the last round ended.
+func (s *schedule) isOmitted(space key.Space) bool {
+	q := s.queues[space]
+	return s.isWithheld(space) || q != nil && !q.isChanged
+}
+
+// shown records that the counts of all spaces are shown which are not omitted.
+func (s *schedule) shown() {
+	for _, q := range s.queues {
+		q.isChanged = q.isChanged && !q.isOverdue()
+	}
 }

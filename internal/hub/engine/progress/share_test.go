@@ -42,6 +42,14 @@ func newWorld(t *testing.T, digest func(*table.Entry, *placement.Class) (wire.Su
 	return w
 }
 
+// apply applies the observed changes of a space.
+func (w *world) apply(s key.Space) {
+	w.Helper()
+	if _, err := w.tracker.Unassigned(w.Context(), string(s)+"/"); err != nil {
+		w.Error(err)
+	}
+}
+
 func (w *world) put(updates map[string]any) {
 	w.Helper()
 	w.rev++
@@ -84,11 +92,11 @@ func TestReadersDoNotWait(t *testing.T) {
 		renders++
 		limit.Returns(t, func() {
 			w.tracker.Location("a")
-			w.tracker.LeftAt("a")
-			w.tracker.LeftOf("s1/")
-			w.tracker.Placement(placementP("s2"))
-			w.tracker.Customizer(Customizer{"s2", "c1"})
-			if held := w.tracker.Object(objectAt("s2", "", "configmaps", "s2", "0").Path()).Held; held != 1 {
+			w.tracker.UnassignedAt("a")
+			w.apply("s1")
+			w.tracker.Placement(t.Context(), placementP("s2"))
+			w.tracker.Customizer(t.Context(), Customizer{"s2", "c1"})
+			if held := w.tracker.Object(t.Context(), objectAt("s2", "", "configmaps", "s2", "0").Path()).Held; held != 1 {
 				t.Errorf("meanwhile the other space has %d objects that are held", held)
 			}
 		}, "other objects are counted while one is rendered")
@@ -98,7 +106,7 @@ func TestReadersDoNotWait(t *testing.T) {
 	w.put(w.objects("s2", 1, "c1"))
 	w.put(w.objects("s1", 1, "broken"))
 	countAll(w.tracker)
-	if got := w.tracker.Placement(placementP("s1")); renders != 2 || got.Held != 1 || len(got.Errors) != 1 { // the second time for its text
+	if got := w.tracker.Placement(t.Context(), placementP("s1")); renders != 2 || got.Held != 1 || len(got.Errors) != 1 { // the second time for its text
 		t.Errorf("after %d renderings the counts are %+v", renders, got)
 	}
 }
@@ -116,7 +124,7 @@ func TestSpacesShare(t *testing.T) {
 	check := func(when string, want ...key.Placement) {
 		t.Helper()
 		clear(rendered)
-		more := w.tracker.Work()
+		more := w.tracker.Work(t.Context())
 		if d := w.tracker.Dirty(); !more || rendered["s1"] > budget || rendered["s2"] != 3 || !slices.Equal(d.Placements, want) {
 			t.Errorf("%s %v were rendered and %+v is dirty, and there is more: %v", when, rendered, d, more)
 		}
@@ -125,7 +133,7 @@ func TestSpacesShare(t *testing.T) {
 	w.put(w.objects("s2", 3, "broken"))
 	w.reset()
 	check("after a Reset", placementP("s2"))
-	if held := w.tracker.Placement(placementP("s2")).Held; held != 3 {
+	if held := w.tracker.Placement(t.Context(), placementP("s2")).Held; held != 3 {
 		t.Errorf("%d objects are held", held)
 	}
 	if d, want := countAll(w.tracker), []key.Placement{placementP(key.Root), placementP("s1")}; !slices.Equal(d.Placements, want) || len(d.Locations) != 1 {
@@ -144,16 +152,16 @@ func TestChangeMeanwhile(t *testing.T) {
 		if !changed {
 			changed = true
 			w.put(w.objects("s1", 1, "x"))
-			w.tracker.LeftOf("s1/") // which knows of the change from now on
+			w.apply("s1") // which knows of the change from now on
 		}
 		return digest(e, c)
 	}, "s1")
 	w.put(w.objects("s1", 1, "broken"))
 	d := countAll(w.tracker)
-	if got := w.tracker.Placement(placementP("s1")); !changed || got.Held != 0 || got.Assigned != 1 || !slices.Contains(d.Placements, placementP("s1")) {
+	if got := w.tracker.Placement(t.Context(), placementP("s1")); !changed || got.Held != 0 || got.Assigned != 1 || !slices.Contains(d.Placements, placementP("s1")) {
 		t.Errorf("%+v is dirty, and the counts are %+v", d, got)
 	}
-	if got := w.tracker.Object(objectAt("s1", "", "configmaps", "s1", "0").Path()); !reflect.DeepEqual(got, v1alpha1.Counts{Assigned: 1}) {
+	if got := w.tracker.Object(t.Context(), objectAt("s1", "", "configmaps", "s1", "0").Path()); !reflect.DeepEqual(got, v1alpha1.Counts{Assigned: 1}) {
 		t.Errorf("the counts of the object are %+v", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -101,7 +102,7 @@ func TestTables(t *testing.T) {
 // behind the kind's own columns, and never for kinds that don't travel.
 func TestCountsInTables(t *testing.T) {
 	f := newFixture(t, func(c *Config, _ *table.Config) {
-		c.Counts = func(row *table.Row) v1alpha1.Counts {
+		c.Counts = func(_ context.Context, row *table.Row) v1alpha1.Counts {
 			return v1alpha1.Counts{Assigned: int64(len(row.Key)), Applied: 2, Healthy: 3, Failed: 1}
 		}
 	})

@@ -53,7 +53,7 @@ type Config struct {
 	Complete func(*table.Row) []byte
 	// Counts, if set, counts the states of a row's object at its locations, for each row of a
 	// table of a space. Changes of the counts cause no events.
-	Counts func(*table.Row) v1alpha1.Counts
+	Counts func(context.Context, *table.Row) v1alpha1.Counts
 	// WatchTimeout is the minimum duration of a watch that does not request a timeout; the
 	// maximum is twice that.
 	WatchTimeout time.Duration

@@ -42,7 +42,7 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 	}
 	for i := range converted.Rows {
 		converted.Rows[i].Object.Object = obj
-		r.addCells(&converted.Rows[i], nil)
+		r.addCells(ctx, &converted.Rows[i], nil)
 	}
 	if m, err := meta.CommonAccessor(obj); err == nil {
 		converted.ResourceVersion = m.GetResourceVersion()
@@ -98,6 +98,9 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 	result := &metav1.Table{ListMeta: m, ColumnDefinitions: empty.ColumnDefinitions, Rows: []metav1.TableRow{}}
 	size, limit := 0, r.server.config.DecodedListBytes
 	for _, o := range items {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
 		decoded, err := o.decode()
 		if err != nil {
 			return nil, err
@@ -117,7 +120,7 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 				}
 				row.Object.Object = meta.AsPartialObjectMetadata(accessor)
 			}
-			r.addCells(&row, o.row)
+			r.addCells(ctx, &row, o.row)
 			result.Rows = append(result.Rows, row)
 		}
 	}
@@ -146,7 +149,7 @@ func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav
 }
 
 // addCells adds the cells of the view's columns; source is nil for a bookmark.
-func (r *reader) addCells(to *metav1.TableRow, source *table.Row) {
+func (r *reader) addCells(ctx context.Context, to *metav1.TableRow, source *table.Row) {
 	if r.display.reports {
 		r.addReported(to, source)
 		return
@@ -158,7 +161,7 @@ func (r *reader) addCells(to *metav1.TableRow, source *table.Row) {
 		}
 		to.Cells = append(slices.Clip(to.Cells), space)
 	}
-	r.addCounts(to, source)
+	r.addCounts(ctx, to, source)
 }
 
 // counted reports whether tables have countColumns.
@@ -176,13 +179,13 @@ func countColumns() []metav1.TableColumnDefinition {
 }
 
 // addCounts adds the cells of countColumns; source is nil for a bookmark.
-func (r *reader) addCounts(to *metav1.TableRow, source *table.Row) {
+func (r *reader) addCounts(ctx context.Context, to *metav1.TableRow, source *table.Row) {
 	if !r.counted() {
 		return
 	}
 	var n v1alpha1.Counts
 	if source != nil {
-		n = r.server.config.Counts(source)
+		n = r.server.config.Counts(ctx, source)
 	}
 	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Healthy, n.Failed)
 }

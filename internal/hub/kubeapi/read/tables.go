@@ -114,6 +114,9 @@ func (t *rows) fill(ctx context.Context) error {
 		scanner = nil
 	}
 	for _, o := range t.items {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
 		metadata, err := t.addRow(ctx, o, scanner)
 		if err != nil {
 			return fmt.Errorf("make the row of %q: %w", o.row.Key, err)
@@ -140,7 +143,7 @@ func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (
 			return 0, err
 		}
 	}
-	t.addCells(&others, o.row)
+	t.addCells(ctx, &others, o.row)
 	for i, cell := range others.Cells {
 		if scanned || i > 0 {
 			t.cells = append(t.cells, ',')

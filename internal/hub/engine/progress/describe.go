@@ -2,6 +2,7 @@ package progress
 
 import (
 	"cmp"
+	"context"
 	"slices"
 
 	"github.com/tidwall/btree"
@@ -11,65 +12,78 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// maxErrors is how many pairs a Placement shows that fail, or else are degraded.
+// maxErrors is the number of failing, or else degraded, pairs that a Placement lists.
 const maxErrors = 10
 
-// maxLooks is how many are looked at for that: of a kind that is concealed all may be alike.
-const maxLooks = 1000
+// maxDescribed is the number of pairs that are described for that: those of a concealed kind may be alike.
+const maxDescribed = 1000
 
 // pageOfErrors is how many pairs are read at a time to describe them.
 const pageOfErrors = 32
 
-// Placement gives the counts of a Placement as of the last Work.
-func (t *Tracker) Placement(p key.Placement) PlacementCounts {
-	t.mu.Lock()
-	counts := PlacementCounts{Incomplete: t.due.isHeld(p.Space)}
-	if counts.Incomplete {
-		t.dirtyPlacement[p] = struct{}{}
-	}
-	sum := t.placements[p]
-	if sum == nil {
-		t.mu.Unlock()
+// Placement returns the counts of a Placement as of the last Work. The errors are described until the context
+// ends.
+func (t *Tracker) Placement(ctx context.Context, p key.Placement) PlacementCounts {
+	counts := t.placementCounts(p)
+	if counts.Assigned == 0 {
 		return counts
 	}
-	counts.Objects, counts.Counts = sum.objects, sum.counts
-	t.mu.Unlock()
-	most := maxLooks
+	most := maxDescribed
 	add := func(_ listed, e v1alpha1.PlacementError) bool {
-		if !slices.Contains(counts.Errors, e) { // of what is concealed there are many alike
+		if !slices.Contains(counts.Errors, e) { // concealed pairs are often alike
 			counts.Errors = append(counts.Errors, e)
 		}
 		return len(counts.Errors) < maxErrors
 	}
 	failing := list{t, func() *btree.BTreeG[pair] {
-		if sum := t.placements[p]; sum != nil {
+		if sum := t.totals.placements[p]; sum != nil {
 			return &sum.failing
 		}
 		return nil
 	}}
-	failing.describe(p.Space, &most, add)
+	failing.describe(ctx, p.Space, &most, add)
 	if len(counts.Errors) < maxErrors && most > 0 {
 		degraded := list{t, func() *btree.BTreeG[pair] {
-			if sum := t.placements[p]; sum != nil {
+			if sum := t.totals.placements[p]; sum != nil {
 				return &sum.degraded
 			}
 			return nil
 		}}
-		degraded.describe(p.Space, &most, add)
+		degraded.describe(ctx, p.Space, &most, add)
 	}
 	return counts
 }
 
-// Customizer gives the first maxErrors pairs that are held for a rule of a Customizer, in
-// the order of object and location, as of the last Work.
-func (t *Tracker) Customizer(c Customizer) (errs []v1alpha1.CustomizerError) {
-	most := maxLooks
-	list{t, func() *btree.BTreeG[pair] { return t.blames.by[c] }}.describe(c.Space, &most, func(one listed, entry v1alpha1.PlacementError) bool {
+// placementCounts returns the counts of a Placement without its errors.
+func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	counts := PlacementCounts{Incomplete: t.due.isWithheld(p.Space)}
+	isOverdue := !counts.Incomplete && t.due.hasDue(p.Space)
+	if counts.Incomplete || isOverdue {
+		t.totals.dirtyPlacements[p] = struct{}{}
+	}
+	sum := t.totals.placements[p]
+	if sum == nil {
+		return counts
+	}
+	counts.Objects, counts.Counts = sum.objects, sum.counts
+	if isOverdue {
+		counts.Counts = sum.known()
+	}
+	return counts
+}
+
+// Customizer returns the first maxErrors pairs that are held for a rule of a Customizer, in
+// the order of object and location, as of the last Work. They are described until the context ends.
+func (t *Tracker) Customizer(ctx context.Context, c Customizer) (errs []v1alpha1.CustomizerError) {
+	most := maxDescribed
+	list{t, func() *btree.BTreeG[pair] { return t.failedRules.pairs[c] }}.describe(ctx, c.Space, &most, func(one listed, entry v1alpha1.PlacementError) bool {
 		e := v1alpha1.CustomizerError{
 			Object: entry.Object, Location: entry.Location, Rule: int32(one.rule), // #nosec G115 -- it is an index of rules
 			Reason: entry.Reason, Message: entry.Message,
 		}
-		if !slices.Contains(errs, e) { // of what is concealed there are many alike
+		if !slices.Contains(errs, e) { // concealed pairs are often alike
 			errs = append(errs, e)
 		}
 		return len(errs) < maxErrors
@@ -124,11 +138,14 @@ type list struct {
 }
 
 // describe calls fn for the entries of a list in the status of a policy of a space, in order, until it returns
-// false, and for no more than *most pairs. The pairs are described without the lock.
-func (l list) describe(space key.Space, most *int, fn func(listed, v1alpha1.PlacementError) bool) {
+// false or the context ends, and for no more than *most pairs. The pairs are described without the lock.
+func (l list) describe(ctx context.Context, space key.Space, most *int, fn func(listed, v1alpha1.PlacementError) bool) {
 	for last := (pair{}); ; {
 		page := l.after(last)
 		for _, one := range page {
+			if ctx.Err() != nil {
+				return
+			}
 			if entry, ok := one.describe(l.tracker.config.Digest, space); ok && !fn(one, entry) {
 				return
 			}
@@ -152,10 +169,10 @@ func (l list) after(last pair) (page []listed) {
 	if pairs == nil {
 		return nil
 	}
-	pairs.Ascend(last, func(at pair) bool {
-		if at != last {
-			o := t.objects[at.path]
-			page = append(page, listed{at, evaluation{o: o, site: at.location, row: o.row, as: o.as, report: o.reportRow(at.location)}, t.blames.of[at].Rule})
+	pairs.Ascend(last, func(p pair) bool {
+		if p != last {
+			o := t.objects[p.path]
+			page = append(page, listed{p, evaluation{o: o, site: p.location, row: o.row, as: o.as, report: o.reportRow(p.location)}, t.failedRules.rules[p].Rule})
 		}
 		return len(page) < pageOfErrors
 	})

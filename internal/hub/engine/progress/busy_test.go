@@ -1,0 +1,153 @@
+package progress
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+
+	"orrery.dev/orrery/apis/v1alpha1"
+	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestBusySpaceIsShown: the Placement of a space that has due pairs all the time is shown within a number of
+// evaluations that depends on the size of the space. Its counts are never better than the truth: a due pair is
+// in no state.
+func TestBusySpaceIsShown(t *testing.T) {
+	const many = 2 * budget
+	const most = maxRounds * 2 * many // evaluations
+	w := newWorld(t, digest, "s1")
+	w.put(w.objects("s1", many, "broken"))
+	countAll(w.tracker)
+	shown := 0
+	for i := range 4 * most / budget {
+		w.put(w.objects("s1", many, fmt.Sprint("y", i))) // none is held any more
+		if !w.tracker.Work(t.Context()) {
+			t.Fatal("the space is not busy")
+		}
+		isDirty := slices.Contains(w.tracker.Dirty().Placements, placementP("s1"))
+		counts := w.tracker.Placement(t.Context(), placementP("s1"))
+		if isDirty == counts.Incomplete && shown == 0 {
+			t.Errorf("after %d evaluations the Placement is dirty: %v, with the counts %+v", (i+1)*budget, isDirty, counts)
+		}
+		if !isDirty {
+			continue
+		}
+		shown++
+		if counts.Incomplete || counts.Held > 0 || counts.Assigned != many || counts.Objects != many {
+			t.Errorf("the shown counts are %+v", counts)
+		}
+	}
+	if shown == 0 || shown > 4*maxRounds { // once a round
+		t.Errorf("in %d evaluations the Placement was shown %d times", 4*most, shown)
+	}
+	d := countAll(w.tracker)
+	if counts := w.tracker.Placement(t.Context(), placementP("s1")); !slices.Contains(d.Placements, placementP("s1")) || counts.Incomplete || counts.Assigned != many {
+		t.Errorf("in the end %+v is dirty, with the counts %+v", d.Placements, counts)
+	}
+}
+
+// TestWorkIsBounded: one call of Work evaluates a bounded number of pairs, however many spaces have some, and all
+// spaces have their turns.
+func TestWorkIsBounded(t *testing.T) {
+	const spaces, objects = 300, 16
+	rendered := map[key.Space]int{}
+	total := 0
+	var names []key.Space
+	for i := range spaces {
+		names = append(names, key.Space(fmt.Sprintf("s%03d", i)))
+	}
+	w := newWorld(t, func(e *table.Entry, c *placement.Class) (wire.Sum, error) {
+		s, _, _, _ := key.Split(e.Key)
+		rendered[s]++
+		total++
+		return digest(e, c)
+	}, names...)
+	all := map[string]any{}
+	for _, s := range names {
+		for k, v := range w.objects(s, objects, "x") {
+			all[k] = v
+		}
+	}
+	w.put(all)
+	for calls := 0; ; calls++ {
+		total = 0
+		more := w.tracker.Work(t.Context())
+		if total > budget {
+			t.Fatalf("call %d evaluated %d pairs, want %d at most", calls, total, budget)
+		}
+		if !more {
+			break
+		}
+		if calls > 2*spaces*objects/budget {
+			t.Fatalf("after %d calls there is still more", calls)
+		}
+	}
+	for _, s := range names {
+		if rendered[s] != objects {
+			t.Errorf("of %s %d pairs were evaluated, want %d", s, rendered[s], objects)
+		}
+	}
+}
+
+// TestWorkEndsWithItsContext: after the end of its context, Work, Object and the other methods that tenants cause
+// work for do next to nothing.
+func TestWorkEndsWithItsContext(t *testing.T) {
+	const locations, objects = 200, 10
+	ctx, cancel := context.WithCancel(t.Context())
+	rendered := 0
+	w := newWorld(t, func(e *table.Entry, c *placement.Class) (wire.Sum, error) {
+		rendered++
+		cancel()
+		return digest(e, c)
+	}, "s1")
+	updates, names := map[string]any{}, []string{"a"}
+	for i := range locations {
+		names = append(names, fmt.Sprint("l", i))
+		updates[objectAt(key.Root, v1alpha1.Group, "locations", "", names[i+1]).Key()] = map[string]any{}
+	}
+	updates[placementP("s1").Object().Key()] = map[string]any{"spec": v1alpha1.PlacementSpec{
+		Locations: []v1alpha1.LocationSelector{{Names: names}},
+		Downsync:  []v1alpha1.Downsync{{ObjectTest: v1alpha1.ObjectTest{Resources: []string{"configmaps"}}}},
+	}}
+	w.put(updates)
+	w.put(w.objects("s1", objects, "broken"))
+	check := func(what string, work func()) {
+		t.Helper()
+		rendered = 0
+		ctx, cancel = context.WithCancel(t.Context())
+		work()
+		if rendered > 1 {
+			t.Errorf("%s rendered %d times after its context had ended", what, rendered-1)
+		}
+	}
+	check("Work", func() {
+		for !w.tracker.Work(ctx) || rendered == 0 {
+		}
+	})
+	path := objectAt("s1", "", "configmaps", "s1", "0").Path()
+	check("Object", func() {
+		if got := w.tracker.Object(ctx, path); got.Assigned != locations+1 || got.Held > 2 {
+			t.Errorf("the counts are %+v", got)
+		}
+	})
+	cancel = func() {}
+	countAll(w.tracker)
+	check("Placement", func() {
+		if got := w.tracker.Placement(ctx, placementP("s1")); got.Held != objects*(locations+1) || len(got.Errors) > 1 {
+			t.Errorf("the counts are %+v", got)
+		}
+	})
+	w.put(w.objects("s1", 1, "x"))
+	cancel()
+	if _, err := w.tracker.Unassigned(ctx, "s1/"); err != nil { // few changes
+		t.Error(err)
+	}
+	w.put(w.objects("s1", 2*maxApplied, "x"))
+	if _, err := w.tracker.Unassigned(ctx, "s1/"); err == nil {
+		t.Error("all changes were applied after the end of the context")
+	}
+}
