@@ -1,6 +1,7 @@
 package agentapi
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"strings"
@@ -227,13 +228,16 @@ func (c content) del(ch table.Change, previous *entry) *wire.Del {
 	return d
 }
 
-// total returns the content hash and the size of the content of some rows.
-func (c content) total(rows []*table.Row) (root wire.Sum, count int) {
+// total returns the content hash and the size of the content of some rows. It ends with the context.
+func (c content) total(ctx context.Context, rows []*table.Row) (root wire.Sum, count int, err error) {
 	var e entry
 	for _, row := range rows {
+		if err := ctx.Err(); err != nil {
+			return wire.Sum{}, 0, err
+		}
 		if c.read(row, &e) {
 			root, count = root.Add(e.sum()), count+1
 		}
 	}
-	return root, count
+	return root, count, nil
 }

@@ -206,7 +206,7 @@ func (a *Server) noteLetGo(l key.Location, path string) {
 
 // reportLeaves returns the leaves of the reports of a location's shard, for an agent with some
 // abilities.
-func (a *Server) reportLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
+func (a *Server) reportLeaves(ctx context.Context, l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64, error) {
 	state := a.config.Table.Snapshot()
 	// Rows are sorted by space first, and lines by origin first.
 	leaves := map[key.Origin][]wire.Leaf{}
@@ -214,9 +214,9 @@ func (a *Server) reportLeaves(l key.Location, shard key.Shard, can abilities) ([
 		if report, err := key.ParseReport(row.Key); err == nil && shard.Has(report.Object.Space) && (report.Origin == key.Placed || can.upsyncs) {
 			leaves[report.Origin] = append(leaves[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
 		}
-		return true
+		return ctx.Err() == nil
 	})
-	return slices.Concat(leaves[key.Placed], leaves[key.Born], leaves[key.Owned]), state.Rev
+	return slices.Concat(leaves[key.Placed], leaves[key.Born], leaves[key.Owned]), state.Rev, ctx.Err()
 }
 
 // serveReportsFetch responds with the reports of the requested keys.
@@ -240,7 +240,7 @@ func (a *Server) serveReportsFetch(w http.ResponseWriter, r *http.Request, l key
 				size += len(text)
 			}
 		}
-		if out.Encode(line) != nil || size > maxFetchBytes {
+		if out.Encode(line) != nil || size > maxFetchBytes || r.Context().Err() != nil {
 			return
 		}
 	}

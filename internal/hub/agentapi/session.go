@@ -139,7 +139,9 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	settings = s.content.adapt(settings)
 	s.settings = settings
 	s.content.set(settings)
-	s.root, s.count = s.content.total(rows)
+	if s.root, s.count, err = s.content.total(ctx, rows); err != nil {
+		return err
+	}
 	s.rev = rev
 	row, _ := s.server.config.Table.Get(s.content.location.Key())
 	resumed := row != nil && after >= row.CreateRev && continuous && !settings.Purge
@@ -183,7 +185,7 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 	for {
 		select {
 		case <-s.sub.Wake():
-			if err := s.poll(&mark); err != nil {
+			if err := s.poll(ctx, &mark); err != nil {
 				return err
 			}
 		case <-s.notify:
@@ -234,8 +236,8 @@ func (s *session) ping(ctx context.Context) error {
 	return s.out.send(wire.Frame{Ping: &wire.Ping{Renew: renew}})
 }
 
-// poll sends the available changes and, when the agent has all of them, a Mark frame.
-func (s *session) poll(mark *bool) error {
+// poll sends the available changes and, when the agent has all of them, a Mark frame. It fails if the context ends.
+func (s *session) poll(ctx context.Context, mark *bool) error {
 	steps, upTo, err := s.sub.Poll()
 	if err != nil {
 		return err
@@ -251,6 +253,9 @@ func (s *session) poll(mark *bool) error {
 	var oldest int64 // the oldest revision that has a frame
 	for _, step := range steps {
 		for _, ch := range step.Changes {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
 			if own(ch) {
 				continue
 			}

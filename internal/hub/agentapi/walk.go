@@ -23,23 +23,26 @@ const (
 	maxWalkBytes = 4 << 20
 	// maxFetchBytes is the size at which the response to a fetch ends early.
 	maxFetchBytes = 4 << 20
+	// maxFetchTime is the time after which the response to a fetch ends early: each object may cost a rendering.
+	maxFetchTime = 10 * time.Second
 	// walkPing is the longest silence while an agent waits for a page.
 	walkPing = 2 * time.Second
 )
 
 // collect returns the leaves of a comparison, and their revision. It fails with NotFound if the
-// location is removed.
-func (a *Server) collect(target walkOf) ([]wire.Leaf, int64, error) {
-	var leaves []wire.Leaf
-	var rev int64
+// location is removed, and ends with the context.
+func (a *Server) collect(ctx context.Context, target walkOf) ([]wire.Leaf, int64, error) {
+	collect := a.contentLeaves
 	if target.reports {
-		leaves, rev = a.reportLeaves(target.location, target.shard, target.can)
-	} else {
-		leaves, rev = a.contentLeaves(target.location, target.shard, target.can)
+		collect = a.reportLeaves
+	}
+	leaves, rev, err := collect(ctx, target.location, target.shard, target.can)
+	if err != nil {
+		return nil, 0, err
 	}
 	// Checked after the leaves: a removed location has none, which the agent must not take for an
 	// empty content.
-	_, err := a.UID(target.location)
+	_, err = a.UID(target.location)
 	// The agent stores the revision as a proof of the log. Keys with a lease expire and prove
 	// nothing later, so a revision of such a key is replaced.
 	_, rev = a.config.LogIdentity.At(rev)
@@ -47,17 +50,20 @@ func (a *Server) collect(target walkOf) ([]wire.Leaf, int64, error) {
 }
 
 // contentLeaves returns the leaves of the content of a location's shard.
-func (a *Server) contentLeaves(l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64) {
+func (a *Server) contentLeaves(ctx context.Context, l key.Location, shard key.Shard, can abilities) ([]wire.Leaf, int64, error) {
 	rows, rev := a.config.Table.Members(l)
 	c := a.contentOf(l, shard, can)
 	leaves := make([]wire.Leaf, 0, len(rows))
 	var e entry
 	for _, row := range rows {
+		if err := ctx.Err(); err != nil {
+			return nil, 0, err
+		}
 		if c.read(row, &e) {
 			leaves = append(leaves, wire.Leaf{Key: e.key, Sum: e.sum()})
 		}
 	}
-	return leaves, rev
+	return leaves, rev, nil
 }
 
 // serveWalkInTurn serves one page of a comparison after the location's other requests. It has no
@@ -123,7 +129,7 @@ func (a *Server) walkIndex(ctx context.Context, out *frameWriter, target walkOf,
 			}
 		}
 		var err error
-		index, err = a.walks.get(ctx, target, walk.At, func() ([]wire.Leaf, int64, error) { return a.collect(target) })
+		index, err = a.walks.get(ctx, target, walk.At, func() ([]wire.Leaf, int64, error) { return a.collect(ctx, target) })
 		done <- err
 	}()
 	ping := time.NewTicker(min(a.config.Heartbeat, walkPing))
@@ -186,14 +192,19 @@ func (a *Server) serveFetch(w http.ResponseWriter, r *http.Request, l key.Locati
 		return
 	}
 	out := newFrameWriter(w, a.config.Watch.Sent)
-	if err := a.sendKeys(a.contentOf(l, shard, abilitiesOf(r)), snapshot, keys, out); err != nil {
+	if err := a.sendKeys(r.Context(), a.contentOf(l, shard, abilitiesOf(r)), snapshot, keys, out); err != nil {
 		a.config.Logger.Info("fetch ended", "location", l, "error", err)
 	}
 }
 
-func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, out *frameWriter) error {
-	size := 0
+// sendKeys sends the objects with some keys, in their order. It ends early after maxFetchBytes or maxFetchTime, so
+// that the agent requests the rest again, and fails if the context ends.
+func (a *Server) sendKeys(ctx context.Context, c content, state *table.Snapshot, keys []wire.Fetch, out *frameWriter) error {
+	size, began := 0, time.Now()
 	for _, f := range keys {
+		if err := ctx.Err(); err != nil {
+			return err // the missing Mark frame makes the agent discard the response
+		}
 		frame := wire.Frame{Del: &wire.Del{Key: f.Key, Cause: wire.Walked}}
 		row := state.Get(key.OfPath(f.Key))
 		if e := c.entry(row); e != nil {
@@ -204,7 +215,7 @@ func (a *Server) sendKeys(c content, state *table.Snapshot, keys []wire.Fetch, o
 		if err := out.add(frame); err != nil {
 			return err
 		}
-		if size > maxFetchBytes {
+		if size > maxFetchBytes || time.Since(began) > maxFetchTime {
 			break
 		}
 	}

@@ -1,10 +1,12 @@
 package queries
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/tidwall/gjson"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,7 +81,9 @@ func (q *Server) serveRender(w http.ResponseWriter, r *http.Request, rights *rig
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name))
 		return
 	}
-	answer, err := q.render(r.Context(), snapshot, o, row, key.Location(r.URL.Query().Get("location")))
+	ctx, cancel := context.WithTimeoutCause(r.Context(), maxRenderTime, errRenderTime)
+	defer cancel()
+	answer, err := q.render(ctx, snapshot, o, row, key.Location(r.URL.Query().Get("location")))
 	if err != nil {
 		respond.Error(w, r, err)
 		return
@@ -106,6 +110,12 @@ func rowOf(r *http.Request, o key.Object) (*table.Row, error) {
 // maxRendered is the maximum total size of the renderings in a response, in bytes. If each location
 // gets a different object, there are as many renderings as locations.
 const maxRendered = 32 << 20
+
+// maxRenderTime limits the time of a response, since each location may cost a rendering.
+const maxRenderTime = 20 * time.Second
+
+// errRenderTime is the cause of a context that ends after maxRenderTime.
+var errRenderTime = errors.New("the time for renderings is over")
 
 // sheet collects renderings; locations with the same result share one.
 type sheet struct {
@@ -134,36 +144,76 @@ func (s *sheet) add(what gotten, l key.Location, assigned bool) error {
 }
 
 // render renders a row for one location, or for all that its space may see if none is given, until
-// the context ends.
+// the context ends. It fails before it renders anything if the renderings would be too large together.
 func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, row *table.Row, only key.Location) (Renderings, error) {
 	answer := Renderings{Object: o.Identity.String(), Renderings: []Rendering{}}
-	class := placement.ClassesOf(state, o, row, q.config.Rules)
-	made := &sheet{all: answer.Renderings, indexes: map[gotten]int{}}
-	add := func(location *table.Row, l key.Location) error {
-		what := q.gotten(row, placement.Place{Location: l, Class: class(location)}).placed(placement.PlacingOf(location), o)
-		_, _, assigned := placeOf(row, l)
-		return made.add(what, l, assigned)
-	}
-	if only != "" {
-		location := state.Get(only.Key())
-		if location == nil || !placement.Shown(location, o.Space) {
-			return answer, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(only))
-		}
-		err := add(location, only)
-		answer.Renderings = made.all
+	locations, err := shownLocations(ctx, state, o.Space, only)
+	if err != nil {
 		return answer, err
 	}
-	var err error
-	prefix := key.ResourcePrefix(key.Root, key.Locations)
-	state.Ascend(prefix, func(location *table.Row) bool {
-		if placement.Shown(location, o.Space) {
-			err = add(location, key.Location(location.Key[len(prefix):]))
+	class := placement.ClassesOf(state, o, row, q.config.Rules)
+	classes, distinct := make([]*placement.Class, len(locations)), map[*placement.Class]struct{}{}
+	for i, location := range locations {
+		if err := ctx.Err(); err != nil {
+			return answer, renderError(ctx, o, 0, len(locations))
 		}
-		err = cmp.Or(err, ctx.Err())
-		return err == nil
-	})
+		classes[i] = class(location)
+		distinct[classes[i]] = struct{}{}
+	}
+	if only == "" && len(distinct)*len(row.Value) > maxRenderInputs {
+		return answer, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
+			"%s has %d bytes, and locations get it in up to %d ways: ask for one location at a time", o.Identity, len(row.Value), len(distinct)))
+	}
+	made := &sheet{all: answer.Renderings, indexes: map[gotten]int{}}
+	for i, location := range locations {
+		if ctx.Err() != nil {
+			return answer, renderError(ctx, o, i, len(locations))
+		}
+		l := locationOf(location)
+		what := q.gotten(row, placement.Place{Location: l, Class: classes[i]}).placed(placement.PlacingOf(location), o)
+		_, _, assigned := placeOf(row, l)
+		if err := made.add(what, l, assigned); err != nil {
+			return answer, err
+		}
+	}
 	answer.Renderings = made.all
-	return answer, err
+	return answer, nil
+}
+
+// maxRenderInputs limits the size of the object times the number of its renderings, in bytes. A rendering is rarely
+// larger than its object.
+const maxRenderInputs = 2 * maxRendered
+
+// renderError returns the error of a context that ended after the renderings for some locations.
+func renderError(ctx context.Context, o key.Object, done, all int) error {
+	if !errors.Is(context.Cause(ctx), errRenderTime) {
+		return ctx.Err()
+	}
+	return apierrors.NewTimeoutError(fmt.Sprintf(
+		"%s is rendered for %d of %d locations after %s: ask for one location at a time", o.Identity, done, all, maxRenderTime), 0)
+}
+
+// shownLocations returns the rows of the Locations that a space may see, or the only one.
+func shownLocations(ctx context.Context, state table.Reader, s key.Space, only key.Location) (all []*table.Row, err error) {
+	if only != "" {
+		location := state.Get(only.Key())
+		if location == nil || !placement.Shown(location, s) {
+			return nil, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(only))
+		}
+		return []*table.Row{location}, nil
+	}
+	state.Ascend(key.ResourcePrefix(key.Root, key.Locations), func(location *table.Row) bool {
+		if placement.Shown(location, s) {
+			all = append(all, location)
+		}
+		return ctx.Err() == nil
+	})
+	return all, ctx.Err()
+}
+
+// locationOf returns the name of a Location.
+func locationOf(row *table.Row) key.Location {
+	return key.Location(strings.TrimPrefix(row.Key, key.ResourcePrefix(key.Root, key.Locations)))
 }
 
 // placed returns the result in the namespace that a location uses.
