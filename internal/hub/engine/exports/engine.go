@@ -37,9 +37,17 @@ type Engine struct {
 	rules     map[key.Space]*rules
 	links     links
 	exposures exposures
+
+	// These are for the next Expose. Only the goroutine that applies revisions uses them.
+	preparedExports  table.Prepared[*export]
+	preparedViews    table.Prepared[*view]
+	preparedBindings table.Prepared[*bound]
 }
 
-var _ table.Exposer = (*Engine)(nil)
+var (
+	_ table.Exposer  = (*Engine)(nil)
+	_ table.Preparer = (*Engine)(nil)
+)
 
 // exportID names an APIExport.
 type exportID struct {
@@ -52,7 +60,7 @@ func (id exportID) exportView() key.Shelf { return key.Shelf{Space: id.space, Na
 
 // New returns an Engine for a table's Config.
 func New() *Engine {
-	e := &Engine{}
+	e := &Engine{preparedExports: table.Prepared[*export]{}, preparedViews: table.Prepared[*view]{}, preparedBindings: table.Prepared[*bound]{}}
 	e.reset()
 	return e
 }
@@ -72,6 +80,28 @@ func (e *Engine) reset() {
 	e.rules = map[key.Space]*rules{}
 	e.links = newLinks()
 	e.exposures = exposures{}
+}
+
+// Prepare implements table.Preparer: it decodes exports, views and bindings, which are as large as users write
+// them.
+func (e *Engine) Prepare(_ table.Getter, changes []table.Change) {
+	clear(e.preparedExports)
+	clear(e.preparedViews)
+	clear(e.preparedBindings)
+	for _, c := range changes {
+		in, resource, name, ok := key.Split(c.Row().Key)
+		if !ok || c.Cur == nil {
+			continue
+		}
+		switch resource {
+		case key.APIExports:
+			e.preparedExports[c.Cur.Entry] = readExport(exportID{in, name}, c.Cur)
+		case key.APIExportViews:
+			e.preparedViews[c.Cur.Entry] = readView(key.Shelf{Space: in, Name: name, View: true}, c.Cur)
+		case key.APIBindings:
+			e.preparedBindings[c.Cur.Entry] = readBound(c.Cur)
+		}
+	}
 }
 
 // Expose implements table.Exposer.

@@ -141,7 +141,7 @@ func another(c table.Change) bool {
 }
 
 func (s *step) updateExport(id exportID, c table.Change, exports map[exportID]struct{}) {
-	now, old := readExport(id, c.Cur), s.exports[id]
+	now, old := s.preparedExports.Take(c.Cur, func() *export { return readExport(id, c.Cur) }), s.exports[id]
 	switch {
 	case now == nil:
 		delete(s.exports, id)
@@ -157,7 +157,7 @@ func (s *step) updateExport(id exportID, c table.Change, exports map[exportID]st
 
 func (s *step) updateView(in key.Space, name string, c table.Change, exports map[exportID]struct{}) {
 	f := key.Shelf{Space: in, Name: name, View: true}
-	now, old := readView(f, c.Cur), s.views[f]
+	now, old := s.preparedViews.Take(c.Cur, func() *view { return readView(f, c.Cur) }), s.views[f]
 	if old != nil && now != nil && reflect.DeepEqual(old, now) {
 		return
 	}
@@ -179,7 +179,7 @@ func (s *step) updateView(in key.Space, name string, c table.Change, exports map
 }
 
 func (s *step) updateBinding(in key.Space, name string, c table.Change, spaces map[spaceExport]struct{}) {
-	now, old := readBound(c.Cur), s.bindings[in][name]
+	now, old := s.preparedBindings.Take(c.Cur, func() *bound { return readBound(c.Cur) }), s.bindings[in][name]
 	if old != nil && now != nil && reflect.DeepEqual(old, now) {
 		return
 	}

@@ -59,11 +59,11 @@ type Engine struct {
 	definitionPool pool[Definition]
 	// What was prepared for the next Derive: whether a policy acts as before, and policies and templates, and
 	// Customizers with other data, as they are compiled.
-	isSame              prepared[bool]
-	preparedPlacements  prepared[*placement]
-	preparedCustomizers prepared[*customizer]
+	isSame              table.Prepared[bool]
+	preparedPlacements  table.Prepared[*placement]
+	preparedCustomizers table.Prepared[*customizer]
 	preparedData        map[*customizer]*customizer
-	preparedTemplates   prepared[Rules]
+	preparedTemplates   table.Prepared[Rules]
 }
 
 var (
@@ -95,8 +95,8 @@ func (e *Engine) Reset() {
 		references:  newReferences(),
 		bound:       newBound(),
 
-		isSame: prepared[bool]{}, preparedPlacements: prepared[*placement]{}, preparedCustomizers: prepared[*customizer]{},
-		preparedData: map[*customizer]*customizer{}, preparedTemplates: prepared[Rules]{},
+		isSame: table.Prepared[bool]{}, preparedPlacements: table.Prepared[*placement]{}, preparedCustomizers: table.Prepared[*customizer]{},
+		preparedData: map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{},
 	}
 	e.gates = newGates(&e.sets)
 }

@@ -2,6 +2,7 @@ package placement
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -76,6 +77,11 @@ func TestPoliciesAreCompiledBefore(t *testing.T) {
 	put(map[string]string{customizer: `{` + spec[:len(spec)-1] + `,"priority":7}}`, data: `{"data":{"k":"3"}}`})
 	if want := `z[{"k":"3"}] [{a b}]`; compiled[0] != want {
 		t.Errorf("after both have changed %q are compiled", compiled)
+	}
+	put(map[string]string{key.Space("s").Key(): `{"metadata":{"labels":{"a":"c"}}}`})
+	slices.Sort(compiled)
+	if want := []string{"templates", `z[{"k":"3"}] [{a c}]`}; !slices.Equal(compiled, want) {
+		t.Errorf("after a change of the labels of the space %q are compiled, want %q", compiled, want)
 	}
 	before := e.placements["s"][0]
 	put(map[string]string{customizer: `{"status":{"x":1},` + spec[:len(spec)-1] + `,"priority":7}}`, placement: `{"status":{"x":1},"spec":` + before.spec + `}`})

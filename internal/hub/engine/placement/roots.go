@@ -99,11 +99,11 @@ func (s *step) compileRoots() map[string]bool {
 			continue
 		}
 		i, found := s.roots.all.find(c.Name)
-		if found && s.isSame.take(c.Cur, func() bool { return s.roots.all[i].isSame(c.Cur) }) {
+		if found && s.isSame.Take(c.Cur, func() bool { return s.roots.all[i].isSame(c.Cur) }) {
 			continue
 		}
 		var now *rooted
-		if p := s.preparedPlacements.take(c.Cur, func() *placement { return compile(key.Placement{Space: key.Root, Name: c.Name}, c.Cur) }); p != nil && p.reaches != nil {
+		if p := s.preparedPlacements.Take(c.Cur, func() *placement { return compile(key.Placement{Space: key.Root, Name: c.Name}, c.Cur) }); p != nil && p.reaches != nil {
 			now = &rooted{p, map[string]*placement{}}
 			p.admitted = false
 			s.selectLocations(tenant{}, &p.scope)

@@ -24,6 +24,10 @@ func (e *Engine) Prepare(state table.Getter, changes []table.Change) {
 			if expands(o, c.Cur) {
 				e.preparedTemplates[c.Cur.Entry] = ownRules(state, o, c.Cur, e.Rules)
 			}
+		case o.Resource == key.Spaces && o.Space == key.Root:
+			if !slices.Equal(labelsOf(c.Prev), labelsOf(c.Cur)) {
+				e.prepareSpace(state, key.Space(o.Name))
+			}
 		case c.Cur == nil:
 		case o.Resource == key.Placements:
 			e.preparePlacement(key.Placement{Space: o.Space, Name: o.Name}, c.Cur)
@@ -77,6 +81,24 @@ func (e *Engine) prepareData(state table.Getter, changed change) {
 	}
 }
 
+// prepareSpace compiles the Customizers and templates of a space again, whose labels have changed.
+func (e *Engine) prepareSpace(state table.Getter, space key.Space) {
+	for _, c := range e.customizers[space] {
+		if e.preparedData[c] == nil {
+			o := key.Object{Space: space, Identity: key.Identity{Resource: key.Customizers, Name: c.name}}
+			e.preparedData[c] = compileCustomizer(state, space, c.name, state.Get(o.Key()), e.Rules)
+		}
+	}
+	for _, t := range e.templates.byText[space] {
+		for k := range t.objects {
+			o, err := key.ParseObject(k)
+			if row := state.Get(k); err == nil && expands(o, row) {
+				e.preparedTemplates[row.Entry] = ownRules(state, o, row, e.Rules)
+			}
+		}
+	}
+}
+
 // updatePolicies updates the compiled policies and schedules the objects that must be evaluated
 // again. moved are the locations that have changed.
 func (s *step) updatePolicies() (moved []key.Location) {
@@ -87,14 +109,14 @@ func (s *step) updatePolicies() (moved []key.Location) {
 	s.noteEnded()
 	compiled := map[*scope]bool{}
 	updateKind(s, s.placed, s.placements, func(c change) *placement {
-		if p := s.preparedPlacements.take(c.Cur, func() *placement { return compile(key.Placement{Space: c.Space, Name: c.Name}, c.Cur) }); p != nil && p.reaches == nil {
+		if p := s.preparedPlacements.Take(c.Cur, func() *placement { return compile(key.Placement{Space: c.Space, Name: c.Name}, c.Cur) }); p != nil && p.reaches == nil {
 			return p
 		}
 		return nil
 	}, compiled)
 	s.updateRoots(moved)
 	updateKind(s, s.customized, s.customizers, func(c change) *customizer {
-		return s.preparedCustomizers.take(c.Cur, func() *customizer { return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules) })
+		return s.preparedCustomizers.Take(c.Cur, func() *customizer { return compileCustomizer(s.state, c.Space, c.Name, c.Cur, s.Rules) })
 	}, compiled)
 	s.updateData(compiled)
 	if len(moved) > 0 {
@@ -247,7 +269,7 @@ func updateKind[P policy](s *step, changes []change, byKind map[key.Space]polici
 		all := byKind[c.Space]
 		if i, ok := all.find(c.Name); ok {
 			old := all[i].base()
-			if s.isSame.take(c.Cur, func() bool { return old.isSame(c.Cur) }) {
+			if s.isSame.Take(c.Cur, func() bool { return old.isSame(c.Cur) }) {
 				continue
 			}
 			s.changes(c.Space, old)

@@ -56,7 +56,7 @@ func ownInput(state table.Reader, o key.Object, row *table.Row, rules RulesOf) f
 // nil if the object does not exist.
 func (s *step) readTemplates(o key.Object, row *table.Row) (changed bool) {
 	k := o.Key()
-	own, old := s.preparedTemplates.take(row, func() Rules { return ownRules(s.state, o, row, s.Rules) }), s.templates.byObject[k]
+	own, old := s.preparedTemplates.Take(row, func() Rules { return ownRules(s.state, o, row, s.Rules) }), s.templates.byObject[k]
 	if old == nil && own.Text == "" || old != nil && old.text == own.Text {
 		return false
 	}
