@@ -126,7 +126,7 @@ func (o observers) Reset() {
 }
 
 // Prepare implements table.Preparer for those that are one.
-func (o observers) Prepare(state table.Getter, changes []table.Change) {
+func (o observers) Prepare(state table.NextState, changes []table.Change) {
 	for _, one := range o {
 		if p, ok := one.(table.Preparer); ok {
 			p.Prepare(state, changes)

@@ -159,7 +159,7 @@ func (g *Grants) Reset() {
 }
 
 // Prepare implements table.Preparer: it compiles Grants, which are as large as users write them.
-func (g *Grants) Prepare(_ table.Getter, changes []table.Change) {
+func (g *Grants) Prepare(_ table.NextState, changes []table.Change) {
 	clear(g.prepared)
 	for _, c := range changes {
 		if _, resource, _, ok := key.Split(c.Row().Key); ok && resource == key.Grants && c.Cur != nil {

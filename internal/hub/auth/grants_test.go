@@ -321,7 +321,7 @@ type before struct {
 	compiled map[string]*grant
 }
 
-func (b *before) Prepare(state table.Getter, changes []table.Change) {
+func (b *before) Prepare(state table.NextState, changes []table.Change) {
 	b.Grants.Prepare(state, changes)
 	for _, c := range changes {
 		if c.Cur != nil {

@@ -84,7 +84,7 @@ func (e *Engine) reset() {
 
 // Prepare implements table.Preparer: it decodes exports, views and bindings, which are as large as users write
 // them.
-func (e *Engine) Prepare(_ table.Getter, changes []table.Change) {
+func (e *Engine) Prepare(_ table.NextState, changes []table.Change) {
 	clear(e.preparedExports)
 	clear(e.preparedViews)
 	clear(e.preparedBindings)

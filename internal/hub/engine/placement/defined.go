@@ -115,13 +115,19 @@ func (s *step) definition(o key.Object) *Definition {
 	d, known := s.read[o]
 	if !known {
 		if row := s.state.Get(o.Key()); row != nil {
-			spec := gjson.GetBytes(row.Value, "spec").Raw
-			hash := sha256.Sum256([]byte(spec))
-			d = s.definitionPool.get(string(hash[:]), func() *Definition { return &Definition{spec, string(hash[:])} })
+			current := s.preparedDefinitions.Take(row, func() *Definition { return readDefinition(row) })
+			d = s.definitionPool.get(current.Hash, func() *Definition { return current })
 		}
 		s.read[o] = d
 	}
 	return d
+}
+
+// readDefinition reads the spec of a CRD.
+func readDefinition(row *table.Row) *Definition {
+	spec := gjson.GetBytes(row.Value, "spec").Raw
+	hash := sha256.Sum256([]byte(spec))
+	return &Definition{spec, string(hash[:])}
 }
 
 // unsettleDefined schedules the assignment of the objects that a CRD defines, in its space and in

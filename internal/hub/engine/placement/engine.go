@@ -57,13 +57,14 @@ type Engine struct {
 	memberships memberships
 	// definitionPool interns the specs of CRDs.
 	definitionPool pool[Definition]
-	// What was prepared for the next Derive: whether a policy acts as before, and policies and templates, and
-	// Customizers with other data, as they are compiled.
+	// These are for the next Derive: whether a policy acts as before, compiled policies and templates,
+	// Customizers with other data, and definitions.
 	isSame              table.Prepared[bool]
 	preparedPlacements  table.Prepared[*placement]
 	preparedCustomizers table.Prepared[*customizer]
 	preparedData        map[*customizer]*customizer
 	preparedTemplates   table.Prepared[Rules]
+	preparedDefinitions table.Prepared[*Definition]
 }
 
 var (
@@ -96,7 +97,7 @@ func (e *Engine) Reset() {
 		bound:       newBound(),
 
 		isSame: table.Prepared[bool]{}, preparedPlacements: table.Prepared[*placement]{}, preparedCustomizers: table.Prepared[*customizer]{},
-		preparedData: map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{},
+		preparedData: map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{}, preparedDefinitions: table.Prepared[*Definition]{},
 	}
 	e.gates = newGates(&e.sets)
 }

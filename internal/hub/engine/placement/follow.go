@@ -42,6 +42,8 @@ type references struct {
 	// to holds, for each target, how it follows and how many objects it follows in each way:
 	// thousands of objects may refer to one ServiceAccount or pull secret.
 	to map[key.Object]followings
+	// prepared has references that were read before the table was locked.
+	prepared table.Prepared[[]key.Identity]
 }
 
 // followings counts, for one target, how many objects it follows in each way. Most targets follow
@@ -99,7 +101,7 @@ type referrer struct {
 }
 
 func newReferences() references {
-	return references{from: map[key.Object]*referrer{}, to: map[key.Object]followings{}}
+	return references{from: map[key.Object]*referrer{}, to: map[key.Object]followings{}, prepared: table.Prepared[[]key.Identity]{}}
 }
 
 // set records how the references of an object follow it, and calls moved for each target whose
@@ -120,7 +122,8 @@ func (rs *references) set(o key.Object, home key.Space, row *table.Row, followin
 	case old.entry == row.Entry:
 		now = &referrer{row.Entry, old.refers, home, followings}
 	default:
-		now = &referrer{row.Entry, refs.Of(o.Identity, row.Value), home, followings}
+		refers := rs.prepared.Take(row, func() []key.Identity { return refs.Of(o.Identity, row.Value) })
+		now = &referrer{row.Entry, refers, home, followings}
 	}
 	if now.entry != nil {
 		rs.from[o] = now

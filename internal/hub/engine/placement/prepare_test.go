@@ -69,7 +69,7 @@ func TestPoliciesAreCompiledBefore(t *testing.T) {
 	}
 	compiled = []string{first}
 	check("at first", first)
-	if n := len(e.isSame) + len(e.preparedPlacements) + len(e.preparedCustomizers) + len(e.preparedData) + len(e.preparedTemplates); n > 0 {
+	if n := len(e.isSame) + len(e.preparedPlacements) + len(e.preparedCustomizers) + len(e.preparedData) + len(e.preparedTemplates) + len(e.preparedDefinitions) + len(e.references.prepared); n > 0 {
 		t.Errorf("%d values are kept", n)
 	}
 	put(map[string]string{data: `{"data":{"k":"2"}}`})
@@ -121,4 +121,60 @@ func TestRootsAreCompiledBefore(t *testing.T) {
 	if len(e.roots.all) != 1 || len(e.placements[key.Root]) != 0 {
 		t.Errorf("in the end %d reach spaces, %d do not", len(e.roots.all), len(e.placements[key.Root]))
 	}
+}
+
+// preparedDeriver calls check before each Derive.
+type preparedDeriver struct {
+	*Engine
+	check func()
+}
+
+// Derive implements table.Deriver.
+func (d preparedDeriver) Derive(state table.Reader, changes []table.Change) []table.Assignment {
+	d.check()
+	return d.Engine.Derive(state, changes)
+}
+
+// TestReferencesAreReadBefore: references of large objects, and of the objects that a Placement begins to follow,
+// are read before the table is locked; so are the definitions of CRDs.
+func TestReferencesAreReadBefore(t *testing.T) {
+	e := New()
+	references, definitions := 0, 0
+	tbl := table.New(table.Config{Deriver: preparedDeriver{e, func() {
+		references, definitions = len(e.references.prepared), len(e.preparedDefinitions)
+	}}, WindowSteps: 10, WindowBytes: 1 << 20})
+	in := func(r key.Resource, namespace, name string) string {
+		return key.Object{Space: "s", Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}}.Key()
+	}
+	check := func(when string, values map[string]string, wantReferences, wantDefinitions int) {
+		t.Helper()
+		var all []table.Update
+		rev := tbl.Rev() + 1
+		for k, v := range values {
+			all = append(all, table.Update{Key: k, Value: []byte(v), CreateRev: 1, ModRev: rev})
+		}
+		if err := tbl.Apply(rev, all); err != nil {
+			t.Fatal(err)
+		}
+		if references != wantReferences || definitions != wantDefinitions {
+			t.Errorf("%s the references of %d objects and %d definitions are read before, want %d and %d", when, references, definitions, wantReferences, wantDefinitions)
+		}
+	}
+	deployments, config := key.NewResource("apps", "deployments"), in(key.ConfigMaps, "n", "c")
+	deployment := func(size int) string {
+		return `{"metadata":{"annotations":{"a":"` + strings.Repeat("x", size) + `"}},"spec":{"template":{"spec":{"volumes":[{"configMap":{"name":"c"}}]}}}}`
+	}
+	check("at first", map[string]string{
+		key.Space("s").Key(): `{}`, key.Location("l").Key(): `{}`, config: `{}`,
+		in(deployments, "n", "small"): deployment(1), in(deployments, "n", "large"): deployment(minPreparedReferences),
+		in(key.CRDs, "", "a.b"): `{"spec":{}}`,
+	}, 1, 1)
+	check("for a Placement", map[string]string{
+		in(key.Placements, "", "p"): `{"spec":{"locations":[{"names":["l"]}],"downsync":[{"resources":["deployments"],"groups":["apps"],"followReferences":true}]},
+			"status":{"follows":[{"entry":0,"resources":["configmaps"]}]}}`,
+	}, 2, 0)
+	if row, _ := tbl.Get(config); row.In == nil || len(e.references.from) != 2 {
+		t.Errorf("%d objects are followed, and the ConfigMap is placed as %s", len(e.references.from), describe(row.In))
+	}
+	check("for a change", map[string]string{in(deployments, "n", "large"): deployment(minPreparedReferences + 1)}, 1, 0)
 }

@@ -128,7 +128,7 @@ func (u *Usage) Reset() {
 }
 
 // Prepare implements table.Preparer: it counts the tests of policies, which are as large as users write them.
-func (u *Usage) Prepare(_ table.Getter, changes []table.Change) {
+func (u *Usage) Prepare(_ table.NextState, changes []table.Change) {
 	clear(u.prepared)
 	for _, c := range changes {
 		if _, r, _, ok := key.Split(c.Row().Key); ok && c.Cur != nil && amountSized(r, 0).Policies > 0 {

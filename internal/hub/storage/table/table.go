@@ -177,10 +177,18 @@ type Observer interface {
 // Preparer is a Deriver, Exposer or Observer that does work on values before the table is locked, such as
 // decoding them: users choose how large a value is, and all readers wait for the lock.
 type Preparer interface {
-	// Prepare receives the changes of one revision, without memberships and exposures, and the values after
+	// Prepare receives the changes of one revision, without memberships and exposures, and the state after
 	// it. The goroutine that applies revisions calls it before Derive, Expose and Observe get the same
 	// revision. It is not called for a Reset.
-	Prepare(state Getter, changes []Change)
+	Prepare(state NextState, changes []Change)
+}
+
+// NextState reads the values after a revision that is about to be applied.
+type NextState interface {
+	Getter
+	// AscendPrevious calls fn for the rows before the revision below a prefix, in key order until it returns
+	// false.
+	AscendPrevious(prefix string, fn func(*Row) bool)
 }
 
 // Config configures a table. Deriver, Exposer and Observer may be nil. Those that are Preparers are called
@@ -273,7 +281,7 @@ func (t *Writer) Apply(rev int64, updates []Update) error {
 	}
 	changes := changesOf(updates, current{t.Table})
 	for _, p := range t.preparers {
-		p.Prepare(&following{changes: changes, now: current{t.Table}}, changes)
+		p.Prepare(&nextState{changes: changes, now: current{t.Table}}, changes)
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -332,17 +340,21 @@ func (c current) Get(k string) *Row {
 	return row
 }
 
-// following reads the values after changes of a state.
-type following struct {
+// nextState implements NextState.
+type nextState struct {
 	changes []Change // in the order of keys
-	now     Getter
+	now     current
 }
 
-func (f *following) Get(k string) *Row {
-	if c := find(f.changes, k); c != nil {
+func (n *nextState) Get(k string) *Row {
+	if c := find(n.changes, k); c != nil {
 		return c.Cur
 	}
-	return f.now.Get(k)
+	return n.now.Get(k)
+}
+
+func (n *nextState) AscendPrevious(prefix string, fn func(*Row) bool) {
+	n.now.t.Snapshot().Ascend(prefix, fn)
 }
 
 func compareKeys(a, b Change) int { return strings.Compare(a.Row().Key, b.Row().Key) }
