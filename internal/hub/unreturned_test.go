@@ -135,11 +135,11 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 
 	r.reports(5, 10)
 	r.comes(5)
-	full := r.Usage.Of("s").Bytes + 2<<10
+	full := r.Usage.InSpace("s").Bytes + 2<<10
 	r.limit(map[string]any{"objectBytes": nil, "bytes": fmt.Sprint(full)})
 	r.reports(6, 8<<10)
 	r.leavesOut(fmt.Sprintf("limited: bytes=%d", full), "bytes")
-	if used := r.Usage.Of("s").Bytes; used > full {
+	if used := r.Usage.InSpace("s").Bytes; used > full {
 		t.Errorf("the space has %d bytes, %d are allowed", used, full)
 	}
 	// Room that others make is found when it is tried again.
@@ -171,7 +171,7 @@ func TestReturnedStatusTriedAgain(t *testing.T) {
 	r := newReturning(t, map[string]any{"returnStatus": "Singleton"})
 	r.addConfigMap("large", nil, strings.Repeat("x", 16<<10))
 	r.current() // the usage counts it
-	r.limit(map[string]any{"bytes": fmt.Sprint(r.Usage.Of("s").Bytes + 1<<10)})
+	r.limit(map[string]any{"bytes": fmt.Sprint(r.Usage.InSpace("s").Bytes + 1<<10)})
 	r.reports(1, 8<<10)
 	r.leavesOut("limited: bytes=", "bytes")
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "large", metav1.DeleteOptions{}); err != nil {

@@ -66,7 +66,7 @@ func (s *Statuses) Complete(row *table.Row) []byte {
 
 // completeSpace adds its usage to a Space.
 func (s *Statuses) completeSpace(row *table.Row, name key.Space) []byte {
-	used := s.config.Usage.Of(name)
+	used := s.config.Usage.InSpace(name)
 	value, err := sjson.SetBytes(bytes.Clone(row.Value), "status.objects", used.Objects)
 	if err != nil {
 		return nil

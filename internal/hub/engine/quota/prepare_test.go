@@ -19,7 +19,7 @@ func TestLargePolicies(t *testing.T) {
 	f.usage.weigh = func(value []byte) int {
 		weighed++
 		limit.Returns(t, func() {
-			f.usage.Of("b")
+			f.usage.InSpace("b")
 			if row := f.Snapshot().Get(key.Space("b").Key()); row == nil {
 				t.Error("the other space is not there")
 			}
@@ -30,20 +30,20 @@ func TestLargePolicies(t *testing.T) {
 	if e := f.writes(policy("b", "p"), large, ByDefaults); e != nil {
 		t.Fatal(e)
 	}
-	if weighed != 2 || f.usage.Of("b").PolicyTests != 1000 { // before it was written, and observed
-		t.Errorf("it was weighed %d times, %d tests are counted", weighed, f.usage.Of("b").PolicyTests)
+	if weighed != 2 || f.usage.InSpace("b").PolicyTests != 1000 { // before it was written, and observed
+		t.Errorf("it was weighed %d times, %d tests are counted", weighed, f.usage.InSpace("b").PolicyTests)
 	}
 	weighed = 0
 	f.put(policy("b", "p"), withTests(7, ""))
 	f.put(configMap("other"), object("", 100))
-	if weighed != 1 || f.usage.Of("b").PolicyTests != 7 {
-		t.Errorf("after an update it was weighed %d times, %d tests are counted", weighed, f.usage.Of("b").PolicyTests)
+	if weighed != 1 || f.usage.InSpace("b").PolicyTests != 7 {
+		t.Errorf("after an update it was weighed %d times, %d tests are counted", weighed, f.usage.InSpace("b").PolicyTests)
 	}
 	rev := f.Rev() + 1
 	if err := f.Apply(rev, []table.Update{{Key: policy("b", "p"), ModRev: rev}}); err != nil {
 		t.Fatal(err)
 	}
-	if weighed != 1 || f.usage.Of("b") != (Amount{}) {
-		t.Errorf("after its deletion it was weighed %d times, the space holds %+v", weighed, f.usage.Of("b"))
+	if weighed != 1 || f.usage.InSpace("b") != (Amount{}) {
+		t.Errorf("after its deletion it was weighed %d times, the space holds %+v", weighed, f.usage.InSpace("b"))
 	}
 }

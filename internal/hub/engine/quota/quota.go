@@ -92,7 +92,7 @@ func (l *Limits) Reserve(k string, value []byte, bound Bound) (done func(rev int
 	before, _ := l.table.Get(k)
 	refuses := func(Amount, Amount, Stored) *ExceededError { return nil }
 	if bound != Unbound && !ends(before, value, l.usage.slack(k)) {
-		set, err := l.of(s)
+		set, err := l.limitsOf(s)
 		if err != nil {
 			l.usage.cancel(w)
 			return nil, err
@@ -118,7 +118,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	if !ok || s == key.Root {
 		return nil, nil
 	}
-	set, err := l.of(s)
+	set, err := l.limitsOf(s)
 	if err != nil {
 		return nil, err
 	}
@@ -126,7 +126,7 @@ func (l *Limits) Exceeds(k string, size int) (*ExceededError, error) {
 	if before, _ := l.table.Get(k); before != nil {
 		more = more.minus(amountSized(r, len(before.Value)))
 	}
-	return limits{space: s, set: set, size: int64(size)}.exceeded(l.usage.Of(s), more, Stored{}), nil
+	return limits{space: s, set: set, size: int64(size)}.exceeded(l.usage.InSpace(s), more, Stored{}), nil
 }
 
 // Effect reports whether a write makes an object larger, and whether it is a step of the
@@ -137,21 +137,21 @@ func (l *Limits) Effect(k string, value []byte) (growing, ending bool) {
 	return grows(before, value, slack), ends(before, value, slack)
 }
 
-// of returns the limits of a space; the zero value has none.
-func (l *Limits) of(s key.Space) (v1alpha1.SpaceLimits, error) {
-	var of v1alpha1.SpaceLimits
+// limitsOf returns the limits of a space; the zero value has none.
+func (l *Limits) limitsOf(s key.Space) (v1alpha1.SpaceLimits, error) {
+	var found v1alpha1.SpaceLimits
 	row, _ := l.table.Get(s.Key())
 	if row == nil {
-		return of, nil // that the space is gone is found by others
+		return found, nil // other checks refuse a space that does not exist
 	}
 	set := gjson.GetBytes(row.Value, "spec.limits")
 	if !set.Exists() {
-		return of, nil
+		return found, nil
 	}
-	if err := json.Unmarshal([]byte(set.Raw), &of); err != nil {
-		return of, fmt.Errorf("decode the limits of space %q: %w", s, err)
+	if err := json.Unmarshal([]byte(set.Raw), &found); err != nil {
+		return found, fmt.Errorf("decode the limits of space %q: %w", s, err)
 	}
-	return of, nil
+	return found, nil
 }
 
 // limits are those of one write.

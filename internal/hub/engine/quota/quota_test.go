@@ -67,7 +67,7 @@ func TestReserve(t *testing.T) {
 		t.Fatalf("two writes at once pass a limit: %v", err)
 	}
 	first(f.put(configMap("one"), object("", 600)))
-	if got := f.usage.Of("a"); got != (Amount{Objects: 1, Bytes: 600}) {
+	if got := f.usage.InSpace("a"); got != (Amount{Objects: 1, Bytes: 600}) {
 		t.Errorf("the space holds %+v", got)
 	}
 	if e, err := f.limits.Exceeds(configMap("two"), 600); err != nil || e == nil {
@@ -208,7 +208,7 @@ func TestDefaultLimit(t *testing.T) {
 				if fmt.Sprint(e.Limits) != "[bytes]" || !strings.Contains(e.Error(), "have an operator set spec.limits.bytes") {
 					t.Fatal(e)
 				}
-				return f.usage.Of(s).Bytes
+				return f.usage.InSpace(s).Bytes
 			}
 			// Edits are history, and history does not count.
 			if e := f.writes(ofSpace(s, fmt.Sprint(i)), object("", size-1), ByDefaults); e != nil {
@@ -240,7 +240,7 @@ func TestDefaultLimit(t *testing.T) {
 		t.Errorf("an object can't be changed because others create: %v", e)
 	}
 	if e := f.writes(ofSpace("d", "one"), object("", quota/8+5*size), ByDefaults); e == nil {
-		t.Error("updates grow into the room of other spaces")
+		t.Error("updates use bytes that other spaces need")
 	}
 	for _, s := range spaces[:2] {
 		if e := f.writes(ofSpace(s, "0"), object("", size-1), ByDefaults); e != nil {
@@ -261,7 +261,7 @@ func TestDefaultLimit(t *testing.T) {
 	}
 }
 
-// TestSmallSpacesCreate: spaces that are full, and reports, leave room for the first objects of others, but no
+// TestSmallSpacesCreate: spaces that are full, and reports, leave bytes for the first objects of others, but no
 // end of small spaces fills the log.
 func TestSmallSpacesCreate(t *testing.T) {
 	const quota, size = 80_000, 100
@@ -281,12 +281,12 @@ func TestSmallSpacesCreate(t *testing.T) {
 	report("l", quota/8)
 	for _, s := range []key.Space{"a", "b"} {
 		_ = fill(s)
-		if got := f.usage.Of(s).Bytes; s == "a" && got < quota/4-size || s == "b" && got < quota/16 {
+		if got := f.usage.InSpace(s).Bytes; s == "a" && got < quota/4-size || s == "b" && got < quota/16 {
 			t.Errorf("space %q holds %d bytes of a log of %d", s, got, quota)
 		}
 	}
 	_ = fill("c")
-	if got := f.usage.Of("c").Bytes; got < quota/64-size || got > quota/64 {
+	if got := f.usage.InSpace("c").Bytes; got < quota/64-size || got > quota/64 {
 		t.Errorf("a third space holds %d bytes, want a 64th of %d", got, quota)
 	}
 	for i := range 100 {
@@ -303,8 +303,8 @@ func TestSmallSpacesCreate(t *testing.T) {
 		}
 	}
 	report("m", quota*5/8)
-	if e := fill("e"); !strings.Contains(e.Error(), "by the objects and reports of all spaces") || f.usage.Of("e") != (Amount{}) {
-		t.Errorf("with many reports a space holds %+v: %v", f.usage.Of("e"), e)
+	if e := fill("e"); !strings.Contains(e.Error(), "by the objects and reports of all spaces") || f.usage.InSpace("e") != (Amount{}) {
+		t.Errorf("with many reports a space holds %+v: %v", f.usage.InSpace("e"), e)
 	}
 	if got, want := f.usage.all(), f.storedInLog(); got != want {
 		t.Errorf("%+v is counted, %+v is stored", got, want)
@@ -338,8 +338,8 @@ func TestPolicyTests(t *testing.T) {
 				break
 			}
 		}
-		if made != selectors.MaxSpaceTests || f.usage.Of(s).PolicyTests != int64(made) {
-			t.Errorf("%q: %d tests were written, %d are counted", s, made, f.usage.Of(s).PolicyTests)
+		if made != selectors.MaxSpaceTests || f.usage.InSpace(s).PolicyTests != int64(made) {
+			t.Errorf("%q: %d tests were written, %d are counted", s, made, f.usage.InSpace(s).PolicyTests)
 		}
 		if e := f.writes(policy(s, "0"), withTests(32, `"suspend":true,`), ByDefaults); e != nil {
 			t.Errorf("%q: an update that adds no test is refused: %v", s, e)

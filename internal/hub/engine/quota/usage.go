@@ -59,24 +59,24 @@ type Usage struct {
 	prepared map[*table.Entry]int64
 }
 
-// usage is what one space holds, and what is being written into it.
+// usage has the stored amount of one space, and the amount of its pending writes.
 type usage struct{ held, pending Amount }
 
 // landing is a write that is in the log and has not been observed.
 type landing struct {
-	rev int64
-	of  *reservation
+	rev   int64
+	write *reservation
 }
 
 // reservation is a write that may be in the log and has not been observed.
 type reservation struct {
 	space key.Space
 	key   string
-	// value is what is written, row what was observed last in its place since the write began;
-	// seen: something was.
+	// value is the written amount, and row that of the row observed last in its place since the write began;
+	// seen is true if there was one.
 	value, row Amount
 	seen       bool
-	// more is what is counted as pending.
+	// more is the amount that is counted as pending.
 	more Amount
 }
 
@@ -90,12 +90,12 @@ func NewUsage() *Usage {
 	return &Usage{weigh: selectors.TestsIn, spaces: map[key.Space]*usage{}, writing: map[string][]*reservation{}, grown: map[string]int{}, tests: map[string]int64{}, prepared: map[*table.Entry]int64{}}
 }
 
-// Of is what a space holds.
-func (u *Usage) Of(s key.Space) Amount {
+// InSpace returns the amount that a space holds.
+func (u *Usage) InSpace(s key.Space) Amount {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if of := u.spaces[s]; of != nil {
-		return of.held
+	if used := u.spaces[s]; used != nil {
+		return used.held
 	}
 	return Amount{}
 }
@@ -112,8 +112,8 @@ func (u *Usage) Reset() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stored = Stored{}
-	for s, of := range u.spaces {
-		of.held = Amount{}
+	for s, used := range u.spaces {
+		used.held = Amount{}
 		u.drop(s)
 	}
 	for _, all := range u.writing {
@@ -174,9 +174,9 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 			continue
 		}
 		u.stored.Objects += more
-		of := u.of(s)
+		used := u.usageOf(s)
 		before, now := u.observed(r, c)
-		of.held = of.held.plus(now).minus(before)
+		used.held = used.held.plus(now).minus(before)
 		for _, w := range u.writing[c.Row().Key] {
 			w.row, w.seen = now, true
 			u.count(w)
@@ -190,7 +190,7 @@ func (u *Usage) Observe(rev int64, changes []table.Change) {
 			waiting = append(waiting, l)
 			continue
 		}
-		u.settle(l.of)
+		u.end(l.write)
 	}
 	u.landed = waiting
 }
@@ -201,15 +201,15 @@ func (u *Usage) grow(c table.Change) {
 		delete(u.grown, c.Row().Key)
 		return
 	}
-	if by := u.grown[c.Cur.Key] + len(c.Cur.Value) - len(c.Prev.Value); by > 0 {
-		u.grown[c.Cur.Key] = by
+	if growth := u.grown[c.Cur.Key] + len(c.Cur.Value) - len(c.Prev.Value); growth > 0 {
+		u.grown[c.Cur.Key] = growth
 	} else {
 		delete(u.grown, c.Cur.Key)
 	}
 }
 
-// endingSlack is by how much an object may grow in all while it is being deleted: by
-// conditions, and by who wrote them. More is no part of its end.
+// endingSlack is the number of bytes by which an object may grow in all while it is being deleted: by
+// conditions, and by managed fields of their writers. More is no part of its end.
 const endingSlack = 4 << 10
 
 // slack is by how many bytes an object may still grow while it is being deleted. The
@@ -236,12 +236,12 @@ func (u *Usage) begin(s key.Space, k string) *reservation {
 func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more Amount, all Stored) error) (done func(rev int64), err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	of := u.of(w.space)
+	used := u.usageOf(w.space)
 	if w.seen { // after it was read, or as it was
 		row = w.row
 	}
-	if err := fits(of.held.plus(of.pending), value.minus(row), u.all()); err != nil {
-		u.settle(w)
+	if err := fits(used.held.plus(used.pending), value.minus(row), u.all()); err != nil {
+		u.end(w)
 		return nil, err
 	}
 	w.value, w.row = value, row
@@ -253,16 +253,16 @@ func (u *Usage) reserve(w *reservation, value, row Amount, fits func(used, more 
 			u.landed = append(u.landed, landing{rev, w})
 			return
 		}
-		u.settle(w)
+		u.end(w)
 	}, nil
 }
 
-// count counts as pending by how much a write makes larger what is in its place now: what others have
-// taken from there since it was read is not room for anybody else. What it makes smaller itself makes
-// room once it is written.
+// count counts as pending the growth by a write against the current row. If other writes have made the row
+// smaller since it was read, that is not free for further writes. If the write itself makes it smaller, that is
+// free once the write is observed.
 func (u *Usage) count(w *reservation) {
-	of, more := u.of(w.space), w.value.minus(w.row).grown()
-	of.pending = of.pending.minus(w.more).plus(more)
+	used, more := u.usageOf(w.space), w.value.minus(w.row).grown()
+	used.pending = used.pending.minus(w.more).plus(more)
 	u.pending += more.Bytes - w.more.Bytes
 	w.more = more
 }
@@ -271,13 +271,13 @@ func (u *Usage) count(w *reservation) {
 func (u *Usage) cancel(w *reservation) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.settle(w)
+	u.end(w)
 }
 
-// settle ends a write: the table shows it, or it was not made.
-func (u *Usage) settle(w *reservation) {
-	of := u.of(w.space)
-	of.pending = of.pending.minus(w.more)
+// end ends a write: the table shows it, or it was not made.
+func (u *Usage) end(w *reservation) {
+	used := u.usageOf(w.space)
+	used.pending = used.pending.minus(w.more)
 	u.pending -= w.more.Bytes
 	u.drop(w.space)
 	left := slices.DeleteFunc(u.writing[w.key], func(other *reservation) bool { return other == w })
@@ -286,18 +286,18 @@ func (u *Usage) settle(w *reservation) {
 	}
 }
 
-func (u *Usage) of(s key.Space) *usage {
-	of := u.spaces[s]
-	if of == nil {
-		of = &usage{}
-		u.spaces[s] = of
+func (u *Usage) usageOf(s key.Space) *usage {
+	used := u.spaces[s]
+	if used == nil {
+		used = &usage{}
+		u.spaces[s] = used
 	}
-	return of
+	return used
 }
 
 // drop forgets a space that holds nothing.
 func (u *Usage) drop(s key.Space) {
-	if of := u.spaces[s]; of != nil && *of == (usage{}) {
+	if used := u.spaces[s]; used != nil && *used == (usage{}) {
 		delete(u.spaces, s)
 	}
 }

@@ -37,7 +37,7 @@ func TestGivenUp(t *testing.T) {
 	o, spec := summaryOf(v1alpha1.SummarySpec{Select: []v1alpha1.SummaryColumnExpression{{Name: "s", Expression: "object.spec"}}})
 	updates[o.Key()] = spec
 	w.put(t, updates)
-	w.settle()
+	w.workAll()
 	if !strings.HasSuffix(w.shown[o], " TooLarge") || strings.Contains(w.shown[o], "rows") || w.index.Bytes() != 0 {
 		t.Fatalf("it shows %.200s and holds %d bytes", w.shown[o], w.index.Bytes())
 	}
@@ -47,12 +47,12 @@ func TestGivenUp(t *testing.T) {
 		less[k] = nil
 	}
 	w.put(t, less)
-	w.settle()
+	w.workAll()
 	if w.index.Bytes() != 0 {
 		t.Error("it was counted again at once")
 	}
 	w.now = w.now.Add(tryAgain)
-	w.settle()
+	w.workAll()
 	if !strings.Contains(w.shown[o], `"total":10`) || !strings.HasSuffix(w.shown[o], " Counted") {
 		t.Errorf("it shows %.200s", w.shown[o])
 	}
@@ -76,7 +76,7 @@ func TestWorkIsBounded(t *testing.T) {
 	if !more || len(dirty) != 1 || dirty[0] != other || shown(w.index, o) != "nothing" || !strings.Contains(shown(w.index, other), `[[0]]`) {
 		t.Fatalf("more %v, dirty %v, %s, %s", more, dirty, shown(w.index, o), shown(w.index, other))
 	}
-	w.settle()
+	w.workAll()
 	if !strings.Contains(w.shown[o], `[[1000]]`) {
 		t.Errorf("it shows %s", w.shown[o])
 	}
@@ -100,7 +100,7 @@ func BenchmarkReport(b *testing.B) {
 				updates[objectIn("s1", key.Summaries, "", fmt.Sprint(i)).Key()] = spec
 			}
 			w.put(b, updates)
-			w.settle()
+			w.workAll()
 			if summaries > 0 {
 				b.ReportMetric(float64(w.index.Bytes())/float64(summaries)/1000, "B/pair")
 			}
@@ -149,7 +149,7 @@ func TestOneObjectIsBounded(t *testing.T) {
 		locations++
 		return digest(e, c)
 	}
-	w.settle()
+	w.workAll()
 	if got := w.shown[objectIn("s1", key.Summaries, "", "7")]; !strings.Contains(got, fmt.Sprintf(`"counted":%d`, many)) {
 		t.Fatalf("it shows %s", got)
 	}
@@ -164,7 +164,7 @@ func TestOneObjectIsBounded(t *testing.T) {
 	if !strings.Contains(w.shown[other], `[[0]]`) {
 		t.Errorf("another space shows %s", w.shown[other])
 	}
-	w.settle()
+	w.workAll()
 	if locations < many {
 		t.Errorf("%d of %d locations were looked at again", locations, many)
 	}
@@ -177,13 +177,13 @@ func TestChangeMeanwhile(t *testing.T) {
 	w.work()
 	fewer := mustJSON(map[string]any{"metadata": map[string]any{"annotations": map[string]any{v1alpha1.AssignedLocationsAnnotation: `["l01","l02"]`}}})
 	w.put(t, map[string][]byte{object: fewer})
-	w.settle()
+	w.workAll()
 	if got := w.shown[objectIn("s1", key.Summaries, "", "7")]; !strings.Contains(got, `"counted":2,`) {
 		t.Errorf("it shows %s", got)
 	}
 	w.put(t, map[string][]byte{object: nil})
 	w.work()
-	w.settle()
+	w.workAll()
 	if got := w.shown[objectIn("s1", key.Summaries, "", "7")]; !strings.Contains(got, `"counted":0,`) || w.index.Bytes() != 0 {
 		t.Errorf("it shows %s and holds %d bytes", got, w.index.Bytes())
 	}
@@ -192,7 +192,7 @@ func TestChangeMeanwhile(t *testing.T) {
 // TestReadersDoNotWait: what was counted last is shown while an object is rendered and evaluated.
 func TestReadersDoNotWait(t *testing.T) {
 	w, object, value := manyAtMany(t)
-	w.settle()
+	w.workAll()
 	o, read := objectIn("s1", key.Summaries, "", "7"), make(chan string)
 	w.index.config.Digest = func(e *table.Entry, c *placement.Class) (wire.Sum, error) {
 		go func() {
@@ -251,7 +251,7 @@ func TestManySpacesShare(t *testing.T) {
 // forgotten in as many calls as it takes, when it is deleted.
 func TestLargeRemovalEnds(t *testing.T) {
 	w, object, _ := manyAtMany(t)
-	w.settle()
+	w.workAll()
 	w.index.budget = 150
 	w.put(t, map[string][]byte{object: nil})
 	calls := 1

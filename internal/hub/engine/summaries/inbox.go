@@ -15,14 +15,14 @@ import (
 // It is filled while the table is locked, so filling it does nothing else.
 type inbox struct {
 	mu sync.Mutex
-	// has counts the Summaries of each space that has some.
-	has  map[key.Space]int
-	news news
+	// counts has the number of Summaries of each space that has some.
+	counts map[key.Space]int
+	news   news
 }
 
 // news are the changes since they were taken last.
 type news struct {
-	// reset says that everything known before is void.
+	// reset is true if all earlier knowledge is void.
 	reset bool
 	// since is when the first of them came; zero: there are none.
 	since     time.Time
@@ -32,18 +32,18 @@ type news struct {
 
 // ofSpace are the changes of a space.
 type ofSpace struct {
-	// anew says that the space had no Summaries meanwhile, when nothing was noted: what was
-	// known of it is void.
+	// anew is true if the space had no Summaries meanwhile, so that no change was recorded: all earlier
+	// knowledge of it is void.
 	anew bool
 	// summaries are the names of Summaries that have changed.
 	summaries map[string]struct{}
 	// keys are those of objects and reports.
 	keys map[string]struct{}
-	// namespaces says that labels of namespaces have changed.
+	// namespaces is true if labels of namespaces have changed.
 	namespaces bool
 }
 
-func (n *news) of(s key.Space) *ofSpace {
+func (n *news) inSpace(s key.Space) *ofSpace {
 	if n.spaces == nil {
 		n.spaces = map[key.Space]*ofSpace{}
 	}
@@ -59,16 +59,16 @@ func (n *news) empty() bool { return !n.reset && len(n.spaces) == 0 && len(n.loc
 func (x *Index) Reset() {
 	x.inbox.mu.Lock()
 	defer x.inbox.mu.Unlock()
-	x.inbox.has, x.inbox.news = map[key.Space]int{}, news{reset: true}
+	x.inbox.counts, x.inbox.news = map[key.Space]int{}, news{reset: true}
 }
 
-// Observe notes the changes of one revision.
+// Observe records the changes of one revision.
 func (x *Index) Observe(_ int64, changes []table.Change) {
 	x.inbox.mu.Lock()
 	defer x.inbox.mu.Unlock()
 	in := &x.inbox
 	for _, c := range changes {
-		in.note(c)
+		in.record(c)
 	}
 	if in.news.empty() {
 		return
@@ -79,13 +79,13 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	x.changed()
 }
 
-func (in *inbox) note(c table.Change) {
+func (in *inbox) record(c table.Change) {
 	k := c.Row().Key
 	if rest, ok := strings.CutPrefix(k, key.Reports.Prefix()); ok {
 		_, rest, _ = strings.Cut(rest, "/")
 		s, _, _ := strings.Cut(rest, "/")
-		if in.has[key.Space(s)] > 0 {
-			in.news.of(key.Space(s)).keys[k] = struct{}{}
+		if in.counts[key.Space(s)] > 0 {
+			in.news.inSpace(key.Space(s)).keys[k] = struct{}{}
 		}
 		return
 	}
@@ -93,39 +93,39 @@ func (in *inbox) note(c table.Change) {
 	switch {
 	case !ok:
 	case r == key.Summaries:
-		in.news.of(s).summaries[name] = struct{}{}
+		in.news.inSpace(s).summaries[name] = struct{}{}
 		if c.Prev == nil {
-			in.has[s]++
+			in.counts[s]++
 		}
 		if c.Cur == nil {
 			in.gone(s)
 		}
 	case r == key.Locations && s == key.Root:
-		if len(in.has) > 0 {
+		if len(in.counts) > 0 {
 			if in.news.locations == nil {
 				in.news.locations = map[key.Location]struct{}{}
 			}
 			in.news.locations[key.Location(name)] = struct{}{}
 		}
-	case in.has[s] > 0:
-		n := in.news.of(s)
+	case in.counts[s] > 0:
+		n := in.news.inSpace(s)
 		n.keys[k] = struct{}{}
 		n.namespaces = n.namespaces || r == key.Namespaces && !sameLabels(c)
 	}
 }
 
-// gone notes that a space has a Summary less. Of a space that has none nothing is noted, and
-// nothing of locations if no space has one.
+// gone records that a space has a Summary less. No changes are recorded of a space that has none, and
+// none of locations if no space has one.
 func (in *inbox) gone(s key.Space) {
-	if in.has[s]--; in.has[s] > 0 {
+	if in.counts[s]--; in.counts[s] > 0 {
 		return
 	}
-	if delete(in.has, s); len(in.has) == 0 {
+	if delete(in.counts, s); len(in.counts) == 0 {
 		in.news = news{reset: true}
 		return
 	}
 	delete(in.news.spaces, s)
-	in.news.of(s).anew = true
+	in.news.inSpace(s).anew = true
 }
 
 func sameLabels(c table.Change) bool {

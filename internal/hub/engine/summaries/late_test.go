@@ -32,7 +32,7 @@ func newFlood(t *testing.T) *flood {
 	o, spec := summaryOf(v1alpha1.SummarySpec{Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}}})
 	updates[o.Key()] = spec
 	f.put(t, updates)
-	f.settle()
+	f.workAll()
 	return f
 }
 
@@ -110,7 +110,7 @@ func TestLateIsShown(t *testing.T) {
 		t.Errorf("a Summary that is counted for long shows %s", got)
 	}
 	f.index.budget = budget
-	f.settle()
+	f.workAll()
 	for _, o := range []key.Object{o, other} {
 		if got := f.shown[o]; strings.Contains(got, "asOf") || !strings.HasSuffix(got, " Counted") {
 			t.Errorf("%s: once all is counted it shows %s", o, got)
@@ -144,7 +144,7 @@ func TestAsOfIsNotTooNew(t *testing.T) {
 // In the end it is counted where it is.
 func TestMovingObject(t *testing.T) {
 	w, object, _ := manyAtMany(t)
-	w.settle()
+	w.workAll()
 	w.index.budget = 20 * costOfLook
 	movedBy := func(rest int) []byte {
 		var names []string
@@ -178,13 +178,13 @@ func TestMovingObject(t *testing.T) {
 		want  int
 	}{{movedBy(1), many*2/3 + 1}, {nil, 1}} {
 		w.put(t, map[string][]byte{object: c.value})
-		w.settle()
+		w.workAll()
 		if got := w.shown[objectIn("s1", key.Summaries, "", "7")]; !strings.Contains(got, fmt.Sprintf(`"counted":%d,`, c.want)) {
 			t.Errorf("it shows %s, want %d", got, c.want)
 		}
 	}
 	w.put(t, map[string][]byte{other: nil})
-	w.settle()
+	w.workAll()
 	if w.index.Bytes() != 0 {
 		t.Errorf("of no object %d bytes are held", w.index.Bytes())
 	}
@@ -213,7 +213,7 @@ func TestLateIsWrittenSeldom(t *testing.T) {
 		}})
 	}
 	f.put(t, updates)
-	f.settle()
+	f.workAll()
 	began, writes, previous := f.now, 0, map[key.Object]string{}
 	for range seconds {
 		clear(f.shown)
@@ -236,7 +236,7 @@ func TestLateIsWrittenSeldom(t *testing.T) {
 	if most := int(f.now.Sub(began)/latePerSummary) + summaries; writes == 0 || writes > most {
 		t.Errorf("%d Summaries are written %d times in %d seconds, want %d at most, and once each", summaries, writes, seconds, most)
 	}
-	f.settle()
+	f.workAll()
 	if got := f.shown[objectIn("s1", key.Summaries, "", "none0")]; strings.Contains(got, "asOf") {
 		t.Errorf("once all is counted it shows %s", got)
 	}
@@ -269,7 +269,7 @@ func TestMovedObjectsAreChargedToTheirSummary(t *testing.T) {
 	if first -= changes; changes < 20 || first < 20 {
 		t.Errorf("of %d objects that have moved %d were counted as changes and %d for the new Summary", f.objects, changes, first)
 	}
-	f.settle()
+	f.workAll()
 }
 
 // TestLateAgainIsShown: a space that was late, caught up, and is late again shows it.
@@ -285,7 +285,7 @@ func TestLateAgainIsShown(t *testing.T) {
 		}})
 	}
 	f.put(t, updates)
-	f.settle()
+	f.workAll()
 	x := objectIn("s1", key.Summaries, "", "x")
 	for range 2 * lateAfter / time.Second {
 		f.step(t)
@@ -293,7 +293,7 @@ func TestLateAgainIsShown(t *testing.T) {
 	if got := f.shown[x]; !strings.Contains(got, "asOf") {
 		t.Fatalf("not late at first: %s", got)
 	}
-	f.settle()
+	f.workAll()
 	for range 10 * lateAfter / time.Second {
 		f.step(t)
 	}

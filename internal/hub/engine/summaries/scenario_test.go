@@ -20,7 +20,7 @@ import (
 //	location NAME        labels, properties, stale
 //	object PATH at NAME… an object, and the locations that it is assigned to; none: it stays
 //	report NAME PATH     what a location reports of it
-//	born NAME PATH       an object that was born at a location; owned: that belongs to a placed one
+//	upsynced NAME PATH   an upsynced object of a location; owned: that belongs to a placed one
 //	gone NAME PATH       it is there no longer
 //	summary NAME         the spec of a Summary
 //	NAME shows           what it is expected to show
@@ -34,7 +34,7 @@ func TestScenarios(t *testing.T) {
 				w.put(t, map[string][]byte{k: value})
 				return "", false
 			}
-			w.settle()
+			w.workAll()
 			return tableOf(w.index, objectIn("shop", key.Summaries, "", words[0])), true
 		}
 	})
@@ -51,7 +51,7 @@ func step(t *testing.T, words []string, data []byte) (k string, value []byte) {
 	if metadata == nil {
 		metadata = map[string]any{}
 	}
-	about := func(path string) key.Object {
+	objectAt := func(path string) key.Object {
 		o, err := key.ParseIn("shop", path)
 		if err != nil {
 			t.Fatal(err)
@@ -59,7 +59,7 @@ func step(t *testing.T, words []string, data []byte) (k string, value []byte) {
 		return o
 	}
 	reported := func(origin key.Origin) string {
-		return key.Report{Location: key.Location(words[1]), Origin: origin, Object: about(words[2])}.Key()
+		return key.Report{Location: key.Location(words[1]), Origin: origin, Object: objectAt(words[2])}.Key()
 	}
 	switch words[0] {
 	case "location":
@@ -77,7 +77,7 @@ func step(t *testing.T, words []string, data []byte) (k string, value []byte) {
 			metadata["annotations"] = map[string]any{v1alpha1.AssignedLocationsAnnotation: string(mustJSON(words[3:]))}
 		}
 		content["metadata"] = metadata
-		return about(words[1]).Key(), mustJSON(content)
+		return objectAt(words[1]).Key(), mustJSON(content)
 	case "report":
 		content["digest"] = wire.SumOf([]byte(fmt.Sprint(cmp.Or(content["generation"], any(0)))))
 		report := wire.Report{}
@@ -85,7 +85,7 @@ func step(t *testing.T, words []string, data []byte) (k string, value []byte) {
 			t.Fatal(err)
 		}
 		return reported(key.Placed), mustJSON(report)
-	case "born":
+	case "upsynced":
 		return reported(key.Born), mustJSON(wire.Report{State: wire.Present, Object: mustJSON(content)})
 	case "owned":
 		return reported(key.Owned), mustJSON(wire.Report{State: wire.Present, Object: mustJSON(content)})

@@ -60,9 +60,9 @@ func (w *work) seeReported(r key.Report) *sight {
 	}
 	object := []byte(gjson.GetBytes(row.Value, "object").Raw)
 	s.row, s.tree = &table.Row{Entry: table.NewEntry(r.Object.Key(), object, row.CreateRev, row.ModRev)}, aggregate.NewTree(object)
-	said := saidBy(row.Value)
-	said.Applied = true // it is as it should be, since nobody says how
-	s.reported = w.input(r.Location, s.tree, []byte(gjson.GetBytes(object, "status").Raw), said)
+	status := syncOf(row.Value)
+	status.Applied = true // there is no desired state that it could differ from
+	s.reported = w.input(r.Location, s.tree, []byte(gjson.GetBytes(object, "status").Raw), status)
 	return s
 }
 
@@ -75,7 +75,7 @@ func (s *sight) contribute(in *space, m *summary, l key.Location) (cost int) {
 	}
 	if s.last == nil || s.lastLocation != l {
 		clear(s.known)
-		s.last, s.lastLocation = new(s.at(l)), l
+		s.last, s.lastLocation = new(s.inputAt(l)), l
 		s.last.Known = s.known
 	}
 	s.config.Work.Step()
@@ -105,8 +105,8 @@ func (w *work) set(s *space, m *summary, p aggregate.Pair, c aggregate.Contribut
 	}
 }
 
-// at is what expressions see of the object at a location.
-func (s *sight) at(l key.Location) aggregate.Input {
+// inputAt returns the input of expressions for the object at a location.
+func (s *sight) inputAt(l key.Location) aggregate.Input {
 	if s.as == nil {
 		return s.reported
 	}
@@ -116,21 +116,21 @@ func (s *sight) at(l key.Location) aggregate.Input {
 		report = row.Report()
 	}
 	v := objectstate.Assigned(s.config.Digest, s.row, place, report, false)
-	said, status := saidBy(report), []byte(nil)
+	sync, status := syncOf(report), []byte(nil)
 	if gjson.GetBytes(report, "uid").Str == s.row.Meta.UID {
 		status = []byte(gjson.GetBytes(report, "status").Raw)
 	} else {
-		said = aggregate.Sync{} // it is about an earlier object of the name
+		sync = aggregate.Sync{} // it is about an earlier object of the name
 	}
-	said.State, said.Applied, said.Since, said.Health = string(v.State), v.State == wire.Applied, v.Since, string(v.Health)
-	if said.Error = ""; v.Failing() || v.State == wire.Held {
-		said.Error = v.Message
+	sync.State, sync.Applied, sync.Since, sync.Health = string(v.State), v.State == wire.Applied, v.Since, string(v.Health)
+	if sync.Error = ""; v.Failing() || v.State == wire.Held {
+		sync.Error = v.Message
 	}
-	return s.input(l, s.tree, status, said)
+	return s.input(l, s.tree, status, sync)
 }
 
-// saidBy is what a report says besides the object.
-func saidBy(report []byte) (s aggregate.Sync) {
+// syncOf returns the fields of a report besides the object.
+func syncOf(report []byte) (s aggregate.Sync) {
 	gjson.ParseBytes(report).ForEach(func(name, value gjson.Result) bool {
 		switch name.Str {
 		case "state":
@@ -147,11 +147,11 @@ func saidBy(report []byte) (s aggregate.Sync) {
 	return s
 }
 
-func (w *work) input(l key.Location, object *aggregate.Tree, status []byte, said aggregate.Sync) aggregate.Input {
-	at := w.sites[l]
-	if at == nil {
-		at = &site{values: aggregate.Location(l, nil, nil)}
+func (w *work) input(l key.Location, object *aggregate.Tree, status []byte, sync aggregate.Sync) aggregate.Input {
+	location := w.sites[l]
+	if location == nil {
+		location = &site{values: aggregate.Location(l, nil, nil)}
 	}
-	said.Stale = at.stale
-	return aggregate.Input{Object: object, Status: aggregate.NewTree(status), At: at.values, Sync: said.Values()}
+	sync.Stale = location.stale
+	return aggregate.Input{Object: object, Status: aggregate.NewTree(status), At: location.values, Sync: sync.Values()}
 }

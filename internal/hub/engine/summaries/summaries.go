@@ -1,9 +1,8 @@
 // Package summaries keeps what all Summaries of all spaces count up to date.
 //
-// It observes every change and, when it is told to work, has each Summary that a change may
+// It observes every change and, when Work is called, has each Summary that a change may
 // concern evaluate its expressions for the objects and locations that have changed, and for
-// no others; what is decoded of an object or report, and what an expression gives for it, is
-// shared by all of them. What a Summary shows follows from the state alone. Work is bounded,
+// no others. They share decoded objects and reports, and the results of expressions. What a Summary shows follows from the state alone. Work is bounded,
 // space by space, so that expressions that cost much hold up their own space. The package must
 // never write, and has no goroutine and no clock.
 package summaries
@@ -60,14 +59,14 @@ type Config struct {
 	Now func() time.Time
 }
 
-// Index is safe for concurrent use. It is a table.Observer: Observe only notes changes; Work
+// Index is safe for concurrent use. It is a table.Observer: Observe only records changes; Work
 // counts them.
 type Index struct {
 	config Config
 	inbox  inbox
 	budget int // that of a space
 
-	// working is held by Work, which alone changes what follows. It evaluates, renders and compiles
+	// working is held by Work, which alone changes the following fields. It evaluates, renders and compiles
 	// without mu, which it takes for each change, so that readers get what was counted last.
 	working sync.Mutex
 	mu      sync.Mutex
@@ -82,7 +81,7 @@ var _ table.Observer = (*Index)(nil)
 // New makes an Index that has observed nothing.
 func New(config Config) *Index {
 	x := &Index{config: config, budget: budget}
-	x.inbox.has = map[key.Space]int{}
+	x.inbox.counts = map[key.Space]int{}
 	x.clear()
 	return x
 }
@@ -187,8 +186,8 @@ func (t *task) matches(m *summary) bool {
 }
 
 // Work does some of what there is to do, at a time, in a state that is at least as new as all
-// that was observed when it is called. dirty are the Summaries whose status may have changed;
-// more says that there is more to do.
+// that was observed when it is called. dirty are the Summaries whose status may have changed.
+// more is true if there is more to do.
 func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.Object, more bool) {
 	x.working.Lock()
 	defer x.working.Unlock()
@@ -203,8 +202,8 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 		return nil, false
 	}
 	w := &work{Index: x, Snapshot: state(), now: now, since: cmp.Or(n.since, now), known: aggregate.Known{}}
-	for s, of := range n.spaces {
-		w.take(s, of)
+	for s, changes := range n.spaces {
+		w.take(s, changes)
 	}
 	for l := range n.locations {
 		w.moved(l)
@@ -220,11 +219,11 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	return dirty, more
 }
 
-// Shown is what a Summary's status is to say.
+// Shown has the fields of a Summary's status that are not counted.
 type Shown struct {
 	// Generation is that of the spec.
 	Generation int64
-	// Problems say why the spec can't be used.
+	// Problems are the reasons why the spec can't be used.
 	Problems []string
 	Complete metav1.Condition
 }

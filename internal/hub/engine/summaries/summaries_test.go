@@ -91,8 +91,8 @@ func (w *world) all() (all []table.Update) {
 	return all
 }
 
-// settle has an Index do all that there is to do, and notes what it shows.
-func (w *world) settle() {
+// workAll has an Index do all of its work, and records the results.
+func (w *world) workAll() {
 	for w.work() {
 	}
 }
@@ -234,16 +234,16 @@ func TestIndexEqualsRecomputation(t *testing.T) {
 			case 0:
 				w.reload()
 			case 1, 2, 3, 4:
-				w.settle()
+				w.workAll()
 			case 5, 6, 7:
 				w.work()
 			}
 			w.put(t, updates)
 		}
-		w.settle()
+		w.workAll()
 		fresh := newWorld(l)
 		fresh.table.Reset(1, w.all())
-		fresh.settle()
+		fresh.workAll()
 		for _, s := range testSpaces {
 			for _, name := range []string{"x", "y", "z"} {
 				o := objectIn(s, key.Summaries, "", name)
@@ -274,13 +274,13 @@ func TestMadeAnew(t *testing.T) {
 			updates[objectIn("s2", key.Summaries, "", "x").Key()] = spec
 		}
 		w.put(t, updates)
-		w.settle()
+		w.workAll()
 		w.put(t, map[string][]byte{o.Key(): nil})
 		_, value = placed(0, "after")
 		stale := []byte(`{"status":{"conditions":[{"type":"Connected","status":"False"}]}}`)
 		w.put(t, map[string][]byte{k: value, key.Location("a").Key(): stale})
 		w.put(t, map[string][]byte{o.Key(): spec})
-		w.settle()
+		w.workAll()
 		if got := w.shown[o]; !strings.Contains(got, `"rows":[["after"]]`) || !strings.Contains(got, `"stale":1`) {
 			t.Errorf("beside others %v it shows %s", other, got)
 		}
@@ -295,13 +295,13 @@ func TestLocationsThatMoveBefore(t *testing.T) {
 	useless, spec := summaryOf(v1alpha1.SummarySpec{Filter: "no expression"})
 	stale := []byte(`{"status":{"conditions":[{"type":"Connected","status":"False"}]}}`)
 	w.put(t, map[string][]byte{key.Location("a").Key(): stale, key.Location("b").Key(): []byte(`{}`), k: value, useless.Key(): spec})
-	w.settle()
+	w.workAll()
 	w.put(t, map[string][]byte{key.Location("b").Key(): []byte(`{"metadata":{"labels":{"k":"1"}}}`)})
-	w.settle()
+	w.workAll()
 	_, spec = summaryOf(v1alpha1.SummarySpec{Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}}})
 	o := objectIn("s1", key.Summaries, "", "useful")
 	w.put(t, map[string][]byte{o.Key(): spec})
-	w.settle()
+	w.workAll()
 	if got := w.shown[o]; !strings.Contains(got, `"counted":1,"stale":1`) {
 		t.Errorf("it shows %s", got)
 	}

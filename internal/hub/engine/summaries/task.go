@@ -30,7 +30,7 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 		return cost, false
 	}
 	if seen.isObject {
-		s.note(t, seen)
+		s.recordPlaces(t, seen)
 	}
 	for cost < most {
 		m, l, ok := t.additions.next()
@@ -80,8 +80,9 @@ func (w *work) plan(s *space, t *task, seen *sight) (cost int) {
 	return cost
 }
 
-// note notes where an object is counted from now on: where it was assigned when the task was planned.
-func (s *space) note(t *task, seen *sight) {
+// recordPlaces records the locations where an object is counted from now on: those at which it was assigned when
+// the task was planned.
+func (s *space) recordPlaces(t *task, seen *sight) {
 	if len(t.matching) > 0 {
 		s.placed[seen.path] = t.assigned
 	} else if t.only == nil {

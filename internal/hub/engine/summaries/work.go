@@ -61,29 +61,29 @@ func (w *work) take(name key.Space, n *ofSpace) {
 // define takes over a Summary's spec.
 func (w *work) define(s *space, name string) {
 	o := key.Object{Space: s.name, Identity: key.Identity{Resource: key.Summaries, Name: name}}
-	row, was := w.Get(o.Key()), s.summaries[name]
+	row, previous := w.Get(o.Key()), s.summaries[name]
 	if row == nil || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
-		if was != nil {
+		if previous != nil {
 			w.mu.Lock()
-			s.drop(was)
+			s.drop(previous)
 			delete(s.summaries, name)
 			w.mu.Unlock()
 		}
 		return
 	}
 	spec := gjson.GetBytes(row.Value, "spec").Raw
-	if was != nil && was.spec == spec {
+	if previous != nil && previous.spec == spec {
 		w.mu.Lock()
-		was.generation = row.Meta.Generation
+		previous.generation = row.Meta.Generation
 		w.mu.Unlock()
-		w.mark(was) // somebody may have written its status
+		w.mark(previous) // another client may have written its status
 		return
 	}
 	m := &summary{object: o, generation: row.Meta.Generation, spec: strings.Clone(spec)}
 	m.compile(w.config.Language)
 	w.mu.Lock()
-	if was != nil {
-		s.drop(was)
+	if previous != nil {
+		s.drop(previous)
 	}
 	s.summaries[name] = m
 	m.filling = m.definition != nil
@@ -312,7 +312,7 @@ func (w *work) choose(s *space) (cost int) {
 	return rows + 1
 }
 
-// site is what is known of a location.
+// site has the fields of a location that expressions and counts use.
 type site struct {
 	stale bool
 	// raw identifies values, which expressions see.
@@ -351,7 +351,7 @@ func (w *work) moved(l key.Location) {
 	if w.sites == nil {
 		return
 	}
-	was, row := w.sites[l], w.Get(l.Key())
+	previous, row := w.sites[l], w.Get(l.Key())
 	now := &site{}
 	if row != nil {
 		now = siteOf(l, row)
@@ -361,11 +361,11 @@ func (w *work) moved(l key.Location) {
 		w.sites[l] = now
 	}
 	w.mu.Unlock()
-	came := (was == nil) != (row == nil) // or went
-	if was == nil {
-		was = &site{}
+	came := (previous == nil) != (row == nil) // or went
+	if previous == nil {
+		previous = &site{}
 	}
-	flipped, changed := was.stale != now.stale, was.raw != now.raw || !slices.Equal(was.labels, now.labels)
+	flipped, changed := previous.stale != now.stale, previous.raw != now.raw || !slices.Equal(previous.labels, now.labels)
 	if !flipped && !changed && !came {
 		return
 	}

@@ -48,7 +48,7 @@ func (h *hub) counted() quota.Amount {
 func (h *hub) checkUsage() {
 	h.t.Helper()
 	h.caughtUp()
-	if got, want := h.usage.Of(limited), h.counted(); got != want {
+	if got, want := h.usage.InSpace(limited), h.counted(); got != want {
 		h.t.Errorf("usage is %+v, the log holds %+v", got, want)
 	}
 }
