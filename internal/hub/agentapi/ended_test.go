@@ -96,7 +96,7 @@ func TestFetchIsBounded(t *testing.T) {
 		if err := h.sendKeys(t.Context(), h.contentOf("l0000", key.Shard{}, abilities{}), state, keys, out); err != nil {
 			t.Fatal(err)
 		}
-		puts, marks := 0, 0
+		objectCount, markCount := 0, 0
 		decoder := wire.NewDecoder(answer.Body)
 		for {
 			var f wire.Frame
@@ -104,14 +104,14 @@ func TestFetchIsBounded(t *testing.T) {
 				break
 			}
 			if f.Put != nil {
-				puts++
+				objectCount++
 			}
 			if f.Mark != nil {
-				marks++
+				markCount++
 			}
 		}
-		if took := time.Since(began); puts == 0 || puts >= objects || marks != 1 || took > 2*maxFetchTime {
-			t.Errorf("after %s there are %d objects and %d marks", took, puts, marks)
+		if took := time.Since(began); objectCount == 0 || objectCount >= objects || markCount != 1 || took > 2*maxFetchTime {
+			t.Errorf("after %s there are %d objects and %d marks", took, objectCount, markCount)
 		}
 	})
 }

@@ -57,8 +57,12 @@ type Engine struct {
 	memberships memberships
 	// definitionPool interns the specs of CRDs.
 	definitionPool pool[Definition]
-	// These are for the next Derive: whether a policy acts as before, compiled policies and templates,
-	// Customizers with other data, and definitions.
+	preparation
+}
+
+// preparation holds values for the next Derive: whether a policy acts as before, compiled policies and templates,
+// Customizers with other data, and definitions.
+type preparation struct {
 	isSame              table.Prepared[bool]
 	preparedPlacements  table.Prepared[*placement]
 	preparedCustomizers table.Prepared[*customizer]
@@ -96,8 +100,10 @@ func (e *Engine) Reset() {
 		references:  newReferences(),
 		bound:       newBound(),
 
-		isSame: table.Prepared[bool]{}, preparedPlacements: table.Prepared[*placement]{}, preparedCustomizers: table.Prepared[*customizer]{},
-		preparedData: map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{}, preparedDefinitions: table.Prepared[*Definition]{},
+		preparation: preparation{
+			isSame: table.Prepared[bool]{}, preparedPlacements: table.Prepared[*placement]{}, preparedCustomizers: table.Prepared[*customizer]{},
+			preparedData: map[*customizer]*customizer{}, preparedTemplates: table.Prepared[Rules]{}, preparedDefinitions: table.Prepared[*Definition]{},
+		},
 	}
 	e.gates = newGates(&e.sets)
 }
@@ -105,6 +111,7 @@ func (e *Engine) Reset() {
 // Derive implements table.Deriver: it computes the memberships after the changes of one revision.
 func (e *Engine) Derive(state table.Reader, changes []table.Change) []table.Assignment {
 	defer e.forgetPrepared()
+	defer clear(e.references.prepared)
 	return e.step(state).derive(changes)
 }
 

@@ -3,7 +3,6 @@ package placement
 import (
 	"slices"
 
-	"orrery.dev/orrery/internal/hub/engine/refs"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 )
@@ -12,6 +11,7 @@ import (
 // are as large as users write them.
 func (e *Engine) Prepare(state table.NextState, changes []table.Change) {
 	e.forgetPrepared()
+	clear(e.references.prepared)
 	for _, c := range changes {
 		o, err := key.ParseObject(c.Row().Key)
 		if err != nil {
@@ -22,7 +22,10 @@ func (e *Engine) Prepare(state table.NextState, changes []table.Change) {
 			e.prepareData(state, change{o, c})
 			fallthrough
 		default:
-			e.prepareObject(o, c.Cur)
+			if o.Resource == key.CRDs && c.Cur != nil {
+				e.preparedDefinitions[c.Cur.Entry] = readDefinition(c.Cur)
+			}
+			e.references.prepareObject(o, c.Cur)
 			if expands(o, c.Cur) {
 				e.preparedTemplates[c.Cur.Entry] = ownRules(state, o, c.Cur, e.Rules)
 			}
@@ -39,14 +42,13 @@ func (e *Engine) Prepare(state table.NextState, changes []table.Change) {
 	}
 }
 
-func (e *Engine) forgetPrepared() {
-	clear(e.isSame)
-	clear(e.preparedPlacements)
-	clear(e.preparedCustomizers)
-	clear(e.preparedData)
-	clear(e.preparedTemplates)
-	clear(e.references.prepared)
-	clear(e.preparedDefinitions)
+func (p *preparation) forgetPrepared() {
+	clear(p.isSame)
+	clear(p.preparedPlacements)
+	clear(p.preparedCustomizers)
+	clear(p.preparedData)
+	clear(p.preparedTemplates)
+	clear(p.preparedDefinitions)
 }
 
 func (e *Engine) preparePlacement(state table.NextState, p key.Placement, row *table.Row) {
@@ -59,7 +61,7 @@ func (e *Engine) preparePlacement(state table.NextState, p key.Placement, row *t
 	var compiled *placement // one that acts as before needs none
 	if !isSame {
 		if compiled = compile(p, row); compiled != nil && compiled.reaches == nil {
-			e.prepareReferences(state, p.Space, compiled)
+			e.references.prepare(state, p.Space, compiled)
 		}
 	}
 	e.isSame[row.Entry], e.preparedPlacements[row.Entry] = isSame, compiled
@@ -86,49 +88,6 @@ func (e *Engine) prepareData(state table.Getter, changed change) {
 		e.preparedData[c] = compileCustomizer(state, changed.Space, c.name, state.Get(o.Key()), e.Rules)
 	}
 }
-
-// prepareObject reads the references of a changed object that may follow it, and the definition of a changed CRD.
-func (e *Engine) prepareObject(o key.Object, row *table.Row) {
-	switch {
-	case row == nil:
-	case o.Resource == key.CRDs:
-		e.preparedDefinitions[row.Entry] = readDefinition(row)
-	case len(row.Value) >= minPreparedReferences && o.Resource.Builtin() && refs.Can(o.Resource):
-		e.references.prepared[row.Entry] = refs.Of(o.Identity, row.Value)
-	}
-}
-
-// minPreparedReferences is the size in bytes below which references are read while the table is locked, if any
-// follow the object. That takes some 10 ns for each byte.
-const minPreparedReferences = 16 << 10
-
-// prepareReferences reads the references of the objects of a space that begin to be followed by a Placement.
-func (e *Engine) prepareReferences(state table.NextState, space key.Space, p *placement) {
-	for i := range p.tests {
-		t := &p.tests[i]
-		if t.follows == 0 {
-			continue
-		}
-		t.reach(space, "", func(r reach) {
-			state.AscendPrevious(r.prefix, func(row *table.Row) bool {
-				o, err := key.ParseObject(row.Key)
-				if err != nil || !o.Resource.Builtin() || !refs.Can(o.Resource) || r.namespace != "" && o.Namespace != r.namespace {
-					return true
-				}
-				if old := e.references.from[o]; (old == nil || old.entry != row.Entry) && t.fit(subject{o, row, nextReader{state}, nil}) {
-					e.references.prepared[row.Entry] = refs.Of(o.Identity, row.Value)
-				}
-				return true
-			})
-		})
-	}
-}
-
-// nextReader reads a NextState as a Reader, of which Ascend shows the rows before the revision.
-type nextReader struct{ table.NextState }
-
-// Ascend implements table.Reader.
-func (r nextReader) Ascend(prefix string, fn func(*table.Row) bool) { r.AscendPrevious(prefix, fn) }
 
 // prepareSpace compiles the Customizers and templates of a space again, whose labels have changed.
 func (e *Engine) prepareSpace(state table.Getter, space key.Space) {

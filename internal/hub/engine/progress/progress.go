@@ -7,9 +7,10 @@
 package progress
 
 import (
-	"cmp"
+	"context"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -81,16 +82,6 @@ type Tracker struct {
 
 var _ table.Observer = (*Tracker)(nil)
 
-// pair is an object at a location.
-type pair struct {
-	path     string
-	location key.Location
-}
-
-func pairLess(a, b pair) bool {
-	return cmp.Or(cmp.Compare(a.path, b.path), cmp.Compare(a.location, b.location)) < 0
-}
-
 // New makes a Tracker that has observed nothing.
 func New(config Config) *Tracker {
 	t := &Tracker{config: config, inbox: inbox{spaces: map[key.Space]map[string]*table.Row{}}}
@@ -151,4 +142,41 @@ func (t *Tracker) Dirty() Dirty {
 	}
 	t.due.shown()
 	return d
+}
+
+// UnassignedAt counts the objects that a location reports though they are not assigned to it,
+// as of the last Work.
+func (t *Tracker) UnassignedAt(l key.Location) v1alpha1.LeftCounts {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.unassigned.counts[l]
+}
+
+// Unassigned is one object at one location that it is not assigned to.
+type Unassigned struct {
+	// Path is that of the object: SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
+	Path     string
+	Location key.Location
+}
+
+// Unassigned returns the objects whose path begins with prefix that locations report though they are not
+// assigned to them, or whose removal they have not confirmed. They are in the order of paths and locations, as
+// of all observed changes. prefix begins with the name of a space and a slash. The error is that of the context.
+func (t *Tracker) Unassigned(ctx context.Context, prefix string) (all []Unassigned, err error) {
+	s, _, _ := strings.Cut(prefix, "/")
+	if err := t.apply(ctx, key.Space(s)); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	pairs := t.unassigned.pairs.Copy() // read without the lock
+	t.mu.Unlock()
+	pairs.Ascend(pair{path: prefix}, func(p pair) bool {
+		if !strings.HasPrefix(p.path, prefix) {
+			return false
+		}
+		all = append(all, Unassigned{p.path, p.location})
+		err = ctx.Err()
+		return err == nil
+	})
+	return all, err
 }

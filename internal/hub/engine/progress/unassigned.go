@@ -1,9 +1,6 @@
 package progress
 
 import (
-	"context"
-	"strings"
-
 	"github.com/tidwall/btree"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -74,41 +71,4 @@ func (u *unassigned) update(o *object, location key.Location) bool {
 		delete(u.counts, location)
 	}
 	return true
-}
-
-// UnassignedAt counts the objects that a location reports though they are not assigned to it,
-// as of the last Work.
-func (t *Tracker) UnassignedAt(l key.Location) v1alpha1.LeftCounts {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return t.unassigned.counts[l]
-}
-
-// Unassigned is one object at one location that it is not assigned to.
-type Unassigned struct {
-	// Path is that of the object: SPACE/GROUP/RESOURCE/[NAMESPACE/]NAME.
-	Path     string
-	Location key.Location
-}
-
-// Unassigned returns the objects whose path begins with prefix that locations report though they are not
-// assigned to them, or whose removal they have not confirmed. They are in the order of paths and locations, as
-// of all observed changes. prefix begins with the name of a space and a slash. The error is that of the context.
-func (t *Tracker) Unassigned(ctx context.Context, prefix string) (all []Unassigned, err error) {
-	s, _, _ := strings.Cut(prefix, "/")
-	if err := t.apply(ctx, key.Space(s)); err != nil {
-		return nil, err
-	}
-	t.mu.Lock()
-	pairs := t.unassigned.pairs.Copy() // read without the lock
-	t.mu.Unlock()
-	pairs.Ascend(pair{path: prefix}, func(p pair) bool {
-		if !strings.HasPrefix(p.path, prefix) {
-			return false
-		}
-		all = append(all, Unassigned{p.path, p.location})
-		err = ctx.Err()
-		return err == nil
-	})
-	return all, err
 }
