@@ -27,12 +27,12 @@ const (
 	ReadOnly
 	// Review is for reviews, which are answered and not stored: it allows only create.
 	Review
-	// Waiting is for a bound resource whose provider gives no definition at the moment:
-	// objects can be read and deleted, and other writes have to wait.
+	// Waiting is for a bound resource whose provider has no usable definition at the moment:
+	// objects can be read and deleted; other writes fail with a request to retry.
 	Waiting
 )
 
-// Allows says whether a verb of the Kubernetes API is served.
+// Allows reports whether a verb of the Kubernetes API is served.
 func (a Access) Allows(verb string) bool {
 	switch a {
 	case ReadOnly:
@@ -51,42 +51,42 @@ func (a Access) Allows(verb string) bool {
 // Catalog is a set of kinds that is served under one root: the kinds of a space
 // or of a view. It is immutable.
 type Catalog struct {
-	// base is a catalog that this one adds to; nil if it stands alone. The catalog of a
-	// space thereby costs only as much as the space's own kinds.
+	// base is a catalog to which this one adds; nil if there is none. The catalog of a space
+	// thus needs memory only for the space's own kinds.
 	base  *Catalog
 	kinds []*Kind
-	// access has the kinds that are not ReadWrite.
+	// access contains the kinds whose access is not ReadWrite.
 	access map[*Kind]Access
 	served map[schema.GroupVersionResource]*Kind
 	stored map[key.Resource]*Kind
-	// owned has what gives the space its own resources.
+	// owned contains the resources that CRDs and APIBindings of the space define.
 	owned map[key.Resource]Owned
 }
 
-// Owned is what a space has by an object of its own, a CRD or an APIBinding.
+// Owned is a resource that an object of a space, a CRD or an APIBinding, defines there.
 type Owned struct {
 	// Kinds are the versions of one resource.
 	Kinds  []*Kind
 	Access Access
-	// Owner is the object; what it owns goes before it does.
+	// Owner is the CRD or the APIBinding. Objects of the resource are deleted before it.
 	Owner key.Identity
-	// Why says what keeps those waiting whose access is Waiting.
+	// Why is the reason for the access Waiting.
 	Why string
 }
 
-// NewCatalog makes a catalog of kinds. access says what may be done with each; nil is
+// NewCatalog returns a catalog of kinds. access returns the access to each kind; nil means
 // ReadWrite for all. Of two kinds for one resource of one version the first is served.
 func NewCatalog(kinds []*Kind, access func(*Kind) Access) *Catalog {
 	return extend(nil, kinds, access)
 }
 
-// With is the catalog with more kinds, of which none replaces one of its own.
+// With returns the catalog with more kinds. They do not replace kinds of the catalog.
 func (c *Catalog) With(kinds []*Kind, access func(*Kind) Access) *Catalog {
 	return extend(c, kinds, access)
 }
 
-// WithOwned is the catalog with what objects of a space own. Of two that own one resource the
-// first does.
+// WithOwned returns the catalog with the resources that objects of a space define. If two objects
+// define one resource, the first does.
 func (c *Catalog) WithOwned(all []Owned) *Catalog {
 	var kinds []*Kind
 	access, owned := map[*Kind]Access{}, map[key.Resource]Owned{}
@@ -143,8 +143,8 @@ func sortKinds(kinds []*Kind) {
 	})
 }
 
-// betterForStorage prefers the kind that serves what is stored, then the
-// version that clients prefer.
+// betterForStorage reports whether k suits stored objects better than old: it prefers the stored
+// version, then the group of the stored objects, then the version that clients prefer.
 func betterForStorage(k, old *Kind) bool {
 	if a, b := k.StoredAsServed(), old.StoredAsServed(); a != b {
 		return a
@@ -166,7 +166,7 @@ func (c *Catalog) Lookup(gvr schema.GroupVersionResource) (*Kind, bool) {
 	return k, ok
 }
 
-// Access says what may be done with a kind of the catalog.
+// Access returns the operations that are allowed on a kind of the catalog.
 func (c *Catalog) Access(k *Kind) Access {
 	if a, ok := c.access[k]; ok || c.base == nil {
 		return a
@@ -174,9 +174,8 @@ func (c *Catalog) Access(k *Kind) Access {
 	return c.base.Access(k)
 }
 
-// Owner is the object of the space that a kind's resource belongs to: a CRD or an
-// APIBinding. It is zero for resources that every space has, and for those that this one
-// does not have.
+// Owner returns the object of the space that defines a kind's resource: a CRD or an APIBinding. It
+// is zero for resources that every space has, and for those that this one does not have.
 func (c *Catalog) Owner(k *Kind) key.Identity {
 	if o, ok := c.owned[k.Resource]; ok || c.base == nil {
 		return o.Owner
@@ -184,11 +183,12 @@ func (c *Catalog) Owner(k *Kind) key.Identity {
 	return c.base.Owner(k)
 }
 
-// retryWaiting is after how many seconds a client should retry what has to wait. Clients do
-// that ten times before they show the answer.
+// retryWaiting is the number of seconds after which a client should retry a write to a kind whose
+// access is Waiting. Clients of client-go retry ten times before they return the error.
 const retryWaiting = 1
 
-// Waits is the answer to a verb that has to wait until a kind is defined again; nil if it has not.
+// Waits returns the error for a verb that is not possible until a kind is defined again; nil if the
+// verb is possible now.
 func (c *Catalog) Waits(k *Kind, verb string) error {
 	if c.Access(k) != Waiting || Waiting.Allows(verb) {
 		return nil
@@ -201,8 +201,8 @@ func (c *Catalog) Waits(k *Kind, verb string) error {
 	}}
 }
 
-// ForStorage finds the kind for stored objects of a resource, where only one version can be
-// used: that of the storage version or, if that is not served, of the preferred version.
+// ForStorage returns the kind for stored objects of a resource, where only one version can be
+// used: the storage version or, if that is not served, the preferred version.
 func (c *Catalog) ForStorage(r key.Resource) (*Kind, bool) {
 	if c.base != nil {
 		if k, ok := c.base.ForStorage(r); ok {

@@ -71,20 +71,20 @@ func CheckLabel(kind schema.GroupKind, selectable []Selectable, label string) er
 	return UnknownLabel(kind, selectable, label)
 }
 
-func (s Selectable) value(at func(path string) string) string {
+func (s Selectable) value(lookup func(path string) string) string {
 	for _, path := range []string{s.Path, s.Else} {
 		if path == "" {
 			continue
 		}
-		if v := at(path); v != "" {
+		if v := lookup(path); v != "" {
 			return v
 		}
 	}
 	return s.Absent
 }
 
-// UnknownLabel is the error for a field of a selector, in the words of Kubernetes, which
-// depend on the kind.
+// UnknownLabel returns the error for an unknown field of a selector, with the message of Kubernetes,
+// which depends on the kind.
 func UnknownLabel(k schema.GroupKind, selectable []Selectable, label string) error {
 	switch {
 	case len(selectable) == 0:
@@ -98,8 +98,8 @@ func UnknownLabel(k schema.GroupKind, selectable []Selectable, label string) err
 	return fmt.Errorf("field label not supported: %s", label)
 }
 
-// lookup follows JSON names through structs and maps and renders the scalar at
-// the end; "" if there is none.
+// lookup follows JSON names through structs and maps, and returns the scalar at the end as text; ""
+// if there is none.
 func lookup(v reflect.Value, path string) string {
 	for name := range strings.SplitSeq(path, ".") {
 		v = jsonField(indirect(v), name)
@@ -129,7 +129,7 @@ func indirect(v reflect.Value) reflect.Value {
 	return v
 }
 
-// jsonField is the field of a struct, or the value in a map, of a JSON name.
+// jsonField returns the field of a struct, or the value in a map, that has a JSON name.
 func jsonField(v reflect.Value, name string) reflect.Value {
 	switch v.Kind() {
 	case reflect.Map:

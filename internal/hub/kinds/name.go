@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
-// CheckName refuses a name that can't be a segment of a path, in the words of Kubernetes'
-// registries. Kinds may have further rules for names.
+// CheckName returns an error, with the message of Kubernetes, for a name that can't be a segment of a
+// path. Kinds may have further rules for names.
 func CheckName(name string) error {
 	if problems := content.IsPathSegmentName(name); len(problems) > 0 {
 		return apierrors.NewBadRequest(fmt.Sprintf("Name parameter invalid: %q: %s", name, strings.Join(problems, ";")))
@@ -18,7 +18,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckKind refuses what can't be the name of a kind.
+// CheckKind returns an error for an invalid name of a kind.
 func CheckKind(kind string) error {
 	if problems := validation.IsDNS1035Label(strings.ToLower(kind)); len(problems) > 0 {
 		return fmt.Errorf("kind %q: %s", kind, strings.Join(problems, "; "))

@@ -14,26 +14,24 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
 )
 
-// maxRequestBody is how many bytes of a request's body are read at most, as in a
-// kube-apiserver. The limit for stored objects is smaller.
+// maxRequestBody is the maximum size of the body of a request in bytes, as in kube-apiserver. The
+// limit for stored objects is smaller.
 const maxRequestBody = 3 << 20
 
 // Names of the subresources that kinds may have.
 const (
 	StatusSubresource = "status"
 	ScaleSubresource  = "scale"
-	// TokenSubresource of a Location makes a join token when it is created, as the one
-	// of a ServiceAccount does; deleting it ends everything that its agent was given.
+	// TokenSubresource of a Location makes a join token when it is created, as for a ServiceAccount.
+	// Deleting it revokes all credentials of the location's agent.
 	TokenSubresource = "token"
 )
 
-// Scope returns what k8s.io/apiserver's handlers need to serve the kind itself
-// (subresource "") or one of its subresources; nil if there is no such
-// subresource. The caller owns the copy and may change it; what it points to is
-// shared and must not be changed.
+// Scope returns the RequestScope with which the handlers of k8s.io/apiserver serve the kind itself
+// (subresource "") or one of its subresources; nil if there is no such subresource. The caller owns
+// the copy and may change it, but not the values to which it points.
 //
-// The scope authorizes everything: whether a request is allowed has been
-// decided before a handler sees it.
+// The scope authorizes everything, since requests are authorized before they reach a handler.
 func (k *Kind) Scope(subresource string) *handlers.RequestScope {
 	scope, ok := k.scopes[subresource]
 	if !ok {
@@ -43,9 +41,9 @@ func (k *Kind) Scope(subresource string) *handlers.RequestScope {
 	return &c
 }
 
-// ResetFields names the fields that a write to the kind (subresource "") or to
-// its status must leave as they are. Strategies and field managers have to
-// agree on it: a field that is reset must not become owned.
+// ResetFields returns the fields that a write to the kind (subresource "") or to its status must not
+// change. Strategies and field managers must use the same fields: a field manager must not own a
+// field that a strategy resets.
 func (k *Kind) ResetFields(subresource string) map[fieldpath.APIVersion]*fieldpath.Set {
 	var reset *fieldpath.Set
 	switch {
@@ -72,8 +70,7 @@ type Machinery struct {
 	ScaleHub schema.GroupVersion
 }
 
-// New makes a kind that can be served: it has a scope for itself and for each of
-// its subresources.
+// New returns a kind that can be served: it has a scope for itself and for each of its subresources.
 func New(k Kind, m Machinery) (*Kind, error) {
 	k.scopes = map[string]*handlers.RequestScope{}
 	if err := k.addScope("", k.GVK, k.Hub, m.Objects); err != nil {
@@ -126,7 +123,7 @@ func (k *Kind) addScope(subresource string, served schema.GroupVersionKind, hub 
 	return nil
 }
 
-// NewMetaScheme makes a scheme of what is sent besides objects: options, errors, watch
+// NewMetaScheme returns a scheme of the types that are sent besides objects: options, errors, watch
 // events and discovery.
 func NewMetaScheme() *runtime.Scheme {
 	s := runtime.NewScheme()

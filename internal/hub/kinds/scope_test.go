@@ -20,10 +20,10 @@ func builtins(t *testing.T) []*kinds.Kind {
 
 func TestScopesAreComplete(t *testing.T) {
 	for _, k := range builtins(t) {
-		for sub, has := range map[string]bool{"": true, kinds.StatusSubresource: k.HasStatus, kinds.ScaleSubresource: k.Scale != nil} {
+		for sub, exists := range map[string]bool{"": true, kinds.StatusSubresource: k.HasStatus, kinds.ScaleSubresource: k.Scale != nil} {
 			s := k.Scope(sub)
-			if (s != nil) != has {
-				t.Errorf("%s %q: scope is there: %v, want %v", k.GVK, sub, s != nil, has)
+			if (s != nil) != exists {
+				t.Errorf("%s %q: scope exists: %v, want %v", k.GVK, sub, s != nil, exists)
 			}
 			if s == nil {
 				continue

@@ -28,14 +28,14 @@ func (k *Kind) statusResets() *fieldpath.Set {
 
 // ResetForStatus restores the metadata of an object whose status is written, as far as the
 // kind requires that. Managed fields are not restored.
-func (k *Kind) ResetForStatus(now, was metav1.Object) {
+func (k *Kind) ResetForStatus(now, old metav1.Object) {
 	switch {
 	case k.SealedStatus:
-		metav1.ResetObjectMetaForStatus(now, was)
+		metav1.ResetObjectMetaForStatus(now, old)
 	case k.Resource == key.NewResource("apps", "deployments"):
-		now.SetLabels(was.GetLabels())
+		now.SetLabels(old.GetLabels())
 	case k.Resource == key.NewResource("", "pods"):
-		now.SetDeletionTimestamp(was.GetDeletionTimestamp())
-		now.SetOwnerReferences(was.GetOwnerReferences())
+		now.SetDeletionTimestamp(old.GetDeletionTimestamp())
+		now.SetOwnerReferences(old.GetOwnerReferences())
 	}
 }

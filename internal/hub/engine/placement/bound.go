@@ -44,7 +44,7 @@ func (b *bound) home(s key.Space, r key.Resource) (key.Space, bool) {
 func (b *bound) set(state table.Reader, s key.Space, moved func(key.Resource)) {
 	var providers []key.Space
 	now := map[key.Resource]key.Space{}
-	for _, apiBinding := range binding.Of(state, s) {
+	for _, apiBinding := range binding.InSpace(state, s) {
 		providers = append(providers, apiBinding.Provider())
 		provider := apiBinding.Provider()
 		if apiBinding.Provided(state) != "" {

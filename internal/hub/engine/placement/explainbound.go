@@ -22,7 +22,7 @@ type ProvidedExplanation struct {
 
 // bindingOf returns the APIBinding by which a space has a resource; nil if there is none.
 func bindingOf(state table.Reader, s key.Space, r key.Resource) *binding.Binding {
-	for _, b := range binding.Of(state, s) {
+	for _, b := range binding.InSpace(state, s) {
 		if _, is := b.Bound(r); is {
 			return b
 		}

@@ -1,8 +1,8 @@
-// Package binding reads what APIBindings give to their spaces in a state of the log: which
-// resources belong to which binding, by which definition they are read and written, and
-// which claims are in force. It is a function of that state.
+// Package binding evaluates the APIBindings of spaces in a state of the log: the resources of each
+// binding, the definitions by which they are read and written, and the claims in force. It is a
+// function of that state.
 //
-// It must never write, compile a definition, or know who asks.
+// It must never write, compile a definition, or depend on the user of a request.
 package binding
 
 import (
@@ -23,7 +23,8 @@ type Binding struct {
 	v1alpha1.APIBinding
 }
 
-// Read reads the row of an APIBinding; nil: it is none, or is for a lower hub.
+// Read decodes the row of an APIBinding. It returns nil for other rows, and for an APIBinding that is
+// meant for a hub below this one.
 func Read(row *table.Row) *Binding {
 	if row == nil || v1alpha1.IsForBelow(row.Meta.Labels) {
 		return nil
@@ -39,8 +40,8 @@ func Read(row *table.Row) *Binding {
 	return b
 }
 
-// Of are the bindings of a space, by name.
-func Of(state table.Reader, s key.Space) (all []*Binding) {
+// InSpace returns the bindings of a space, by name.
+func InSpace(state table.Reader, s key.Space) (all []*Binding) {
 	state.Ascend(key.ResourcePrefix(s, key.APIBindings), func(row *table.Row) bool {
 		if b := Read(row); b != nil {
 			all = append(all, b)
@@ -50,27 +51,27 @@ func Of(state table.Reader, s key.Space) (all []*Binding) {
 	return all
 }
 
-// ExportKey is the key of the APIExport that is bound.
+// ExportKey returns the key of the bound APIExport.
 func (b *Binding) ExportKey() string {
 	return key.Object{Space: b.Provider(), Identity: key.Identity{Resource: key.APIExports, Name: b.Spec.Export.Name}}.Key()
 }
 
-// Provider is the provider's space.
+// Provider returns the provider's space.
 func (b *Binding) Provider() key.Space { return key.Space(b.Spec.Export.Space) }
 
-// Bound is the resource of a binding; ok is false if the binding does not have it.
-func (b *Binding) Bound(r key.Resource) (of v1alpha1.BoundResource, ok bool) {
-	i := slices.IndexFunc(b.Status.Resources, func(of v1alpha1.BoundResource) bool {
-		return key.NewResource(of.Group, of.Resource) == r
+// Bound returns a bound resource; ok is false if the binding does not have it.
+func (b *Binding) Bound(r key.Resource) (bound v1alpha1.BoundResource, ok bool) {
+	i := slices.IndexFunc(b.Status.Resources, func(other v1alpha1.BoundResource) bool {
+		return key.NewResource(other.Group, other.Resource) == r
 	})
 	if i < 0 {
-		return of, false
+		return bound, false
 	}
 	return b.Status.Resources[i], true
 }
 
-// Export is the APIExport that is bound; nil if it is not there, or is of another space of
-// the name than the one that was bound, with the reason why.
+// Export returns the bound APIExport. It returns nil and the reason if the APIExport does not exist,
+// or if its space was deleted and created again.
 func (b *Binding) Export(state table.Reader) (export *v1alpha1.APIExport, reason string) {
 	if reason = b.Provided(state); reason != "" {
 		return nil, reason
@@ -81,7 +82,7 @@ func (b *Binding) Export(state table.Reader) (export *v1alpha1.APIExport, reason
 	return export, ""
 }
 
-// ReadExport reads the row of an APIExport; nil: there is none that can be bound.
+// ReadExport decodes the row of an APIExport; it returns nil if the row has none that can be bound.
 func ReadExport(row *table.Row) *v1alpha1.APIExport {
 	if row == nil || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
 		return nil
@@ -93,8 +94,8 @@ func ReadExport(row *table.Row) *v1alpha1.APIExport {
 	return export
 }
 
-// Provided is why the provider's space is not the one that was bound; empty if it is. A
-// binding that has nothing yet goes by the space that is there.
+// Provided returns the reason why the provider's space is not the bound one; empty if it is. A binding
+// without bound resources accepts the present space.
 func (b *Binding) Provided(state table.Reader) (reason string) {
 	if b.Provider() == key.Root {
 		return ""
@@ -109,32 +110,33 @@ func (b *Binding) Provided(state table.Reader) (reason string) {
 	return ""
 }
 
-// Definition is the row of the CRD by which objects of a bound resource are written, or nil
-// and the reason why they can't be now: they can be read as BoundResource says, and deleted.
-func (b *Binding) Definition(state table.Reader, of v1alpha1.BoundResource) (crd *table.Row, reason string) {
+// Definition returns the row of the CRD by which objects of a bound resource are written. It returns
+// nil and the reason if they can't be written now; they can still be read, by the versions of the
+// BoundResource, and deleted.
+func (b *Binding) Definition(state table.Reader, bound v1alpha1.BoundResource) (crd *table.Row, reason string) {
 	export, reason := b.Export(state)
 	if export == nil {
 		return nil, reason
 	}
-	if !slices.Contains(export.Spec.Resources, of.ExportedResource) {
+	if !slices.Contains(export.Spec.Resources, bound.ExportedResource) {
 		return nil, v1alpha1.ReasonNotExported
 	}
-	crd = state.Get(DefinitionKey(b.Provider(), of.ExportedResource))
+	crd = state.Get(DefinitionKey(b.Provider(), bound.ExportedResource))
 	switch {
 	case !Defines(crd):
 		return nil, v1alpha1.ReasonNoDefinition
-	case !fits(of, crd):
+	case !fits(bound, crd):
 		return nil, v1alpha1.ReasonIncompatible
 	}
 	return crd, ""
 }
 
-// DefinitionKey is the key of the CRD that defines an exported resource.
+// DefinitionKey returns the key of the CRD that defines an exported resource.
 func DefinitionKey(provider key.Space, r v1alpha1.ExportedResource) string {
 	return key.Object{Space: provider, Identity: key.Identity{Resource: key.CRDs, Name: r.Resource + "." + r.Group}}.Key()
 }
 
-// Defines says whether a CRD defines anything: it is established, serves a version, and is not
+// Defines reports whether a CRD defines a resource: it is established, serves a version, and is not
 // being deleted.
 func Defines(crd *table.Row) bool {
 	if crd == nil || crd.Meta.Deleting {
@@ -144,10 +146,10 @@ func Defines(crd *table.Row) bool {
 	return m[0].String() == "True" && m[1].Exists()
 }
 
-// fits says whether a CRD still has the kind and the scope by which a resource was bound.
-func fits(of v1alpha1.BoundResource, crd *table.Row) bool {
+// fits reports whether a CRD still has the kind and the scope with which a resource was bound.
+func fits(bound v1alpha1.BoundResource, crd *table.Row) bool {
 	m := gjson.GetManyBytes(crd.Value, "spec.names.kind", "spec.scope")
-	return m[0].String() == of.Kind && (m[1].String() == "Namespaced") == of.Namespaced
+	return m[0].String() == bound.Kind && (m[1].String() == "Namespaced") == bound.Namespaced
 }
 
 // Claims are the claims that are in force: accepted, and no wider than they were then. They

@@ -13,13 +13,13 @@ import (
 // Claim is a claim in force in a space. It is immutable.
 type Claim struct {
 	Resource key.Resource
-	// ReferredBy are the fields of exported objects that name claimed ones.
+	// ReferredBy are the fields of exported objects that name claimed objects.
 	ReferredBy []v1alpha1.ClaimReference
 	verbs      [][]string
 	selectors  []labels.Selector
 }
 
-// newClaim is what all versions of a claim have in common.
+// newClaim returns the rights that all versions of a claim have in common.
 func newClaim(versions ...v1alpha1.APIClaim) Claim {
 	c := Claim{Resource: key.NewResource(versions[0].Group, versions[0].Resource), ReferredBy: versions[0].ReferredBy}
 	for _, v := range versions {
@@ -29,7 +29,7 @@ func newClaim(versions ...v1alpha1.APIClaim) Claim {
 		if v.Selector != nil {
 			var err error
 			if selector, err = metav1.LabelSelectorAsSelector(v.Selector); err != nil {
-				selector = labels.Nothing() // it is refused when it is written
+				selector = labels.Nothing() // does not happen: writes of invalid selectors are refused
 			}
 		}
 		c.selectors = append(c.selectors, selector)
@@ -46,12 +46,12 @@ func intersect(a, b []v1alpha1.ClaimReference) (both []v1alpha1.ClaimReference) 
 	return both
 }
 
-// Selects says whether an object with some labels is claimed.
-func (c *Claim) Selects(of labels.Labels) bool {
-	return !slices.ContainsFunc(c.selectors, func(s labels.Selector) bool { return !s.Matches(of) })
+// Selects reports whether an object with the labels is claimed.
+func (c *Claim) Selects(set labels.Labels) bool {
+	return !slices.ContainsFunc(c.selectors, func(s labels.Selector) bool { return !s.Matches(set) })
 }
 
-// Allows says whether the provider may do something with claimed objects.
+// Allows reports whether the provider may use a verb on claimed objects.
 func (c *Claim) Allows(verb string) bool {
 	return !slices.ContainsFunc(c.verbs, func(verbs []string) bool {
 		return !slices.Contains(verbs, verb) && !slices.Contains(verbs, "*")

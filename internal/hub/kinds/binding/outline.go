@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// outline is the part of a stored CRD that tells what is bound by it.
+// outline is the part of a stored CRD that determines the bound resource.
 type outline struct {
 	Spec struct {
 		Group    string                        `json:"group"`
@@ -26,32 +26,32 @@ type outline struct {
 	} `json:"status"`
 }
 
-// Outline is the resource that is bound by a CRD as it is.
+// Outline returns the resource that a binding of the present CRD has.
 func Outline(crd *table.Row) (v1alpha1.BoundResource, error) {
 	var o outline
 	if err := json.Unmarshal(crd.Value, &o); err != nil {
 		return v1alpha1.BoundResource{}, fmt.Errorf("decode %q: %w", crd.Key, err)
 	}
 	names := o.Status.AcceptedNames
-	of := v1alpha1.BoundResource{
+	bound := v1alpha1.BoundResource{
 		ExportedResource: v1alpha1.ExportedResource{Group: o.Spec.Group, Resource: names.Plural},
 		Kind:             names.Kind, ListKind: names.ListKind, Singular: names.Singular, ShortNames: names.ShortNames,
 		Namespaced: o.Spec.Scope == apiextensionsv1.NamespaceScoped,
 	}
 	for _, v := range o.Spec.Versions {
 		if v.Served {
-			of.Versions = append(of.Versions, v.Name)
+			bound.Versions = append(bound.Versions, v.Name)
 		}
 		if v.Storage {
-			of.StorageVersion = v.Name
+			bound.StorageVersion = v.Name
 		}
 	}
-	return of, nil
+	return bound, nil
 }
 
-// Names are the names by which a resource is bound.
-func Names(of v1alpha1.BoundResource) apiextensionsv1.CustomResourceDefinitionNames {
+// Names returns the names with which a resource is bound.
+func Names(bound v1alpha1.BoundResource) apiextensionsv1.CustomResourceDefinitionNames {
 	return apiextensionsv1.CustomResourceDefinitionNames{
-		Plural: of.Resource, Singular: of.Singular, ShortNames: of.ShortNames, Kind: of.Kind, ListKind: of.ListKind,
+		Plural: bound.Resource, Singular: bound.Singular, ShortNames: bound.ShortNames, Kind: bound.Kind, ListKind: bound.ListKind,
 	}
 }

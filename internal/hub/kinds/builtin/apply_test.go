@@ -46,7 +46,7 @@ func TestEveryKindCanBeApplied(t *testing.T) {
 					t.Errorf("a write to the object owns its status: %s", owned)
 				}
 			}
-			// What was applied is what is stored.
+			// The applied object is stored without its managed fields.
 			m.SetManagedFields(nil)
 			checkTravel(t, s, "as applied", live)
 		})

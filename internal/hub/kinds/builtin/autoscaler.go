@@ -63,7 +63,7 @@ func addAutoscalerConversions(scheme *runtime.Scheme) error {
 	)
 }
 
-// isCPUTarget tells the one metric that v1 has a field for.
+// isCPUTarget reports whether a metric is the only one for which v1 has a field.
 func isCPUTarget(m autoscalingv2.MetricSpec) bool {
 	return m.Type == autoscalingv2.ResourceMetricSourceType && m.Resource != nil &&
 		m.Resource.Name == corev1.ResourceCPU && m.Resource.Target.AverageUtilization != nil

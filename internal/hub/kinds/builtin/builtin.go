@@ -40,7 +40,7 @@ func Kinds(now func() time.Time) ([]*kinds.Kind, error) {
 	tables := columns.New(now)
 	all := make([]*kinds.Kind, len(untimed))
 	for i, k := range untimed {
-		k.Columns = tables.Of(k.Storage.WithKind(k.GVK.Kind).GroupKind())
+		k.Columns = tables.Convertor(k.Storage.WithKind(k.GVK.Kind).GroupKind())
 		if all[i], err = kinds.New(k, m.serving(tables)); err != nil {
 			return nil, fmt.Errorf("built-in kind %s: %w", k.GVK, err)
 		}
@@ -75,7 +75,7 @@ func (m machinery) untimedKind(gvk schema.GroupVersionKind, row builtin) (kinds.
 	if !row.hub.Empty() {
 		hub = row.hub
 	}
-	has := func(t trait) bool { return row.traits&t != 0 }
+	hasTrait := func(t trait) bool { return row.traits&t != 0 }
 	k := kinds.Kind{
 		GVK:        gvk,
 		Storage:    stored,
@@ -84,22 +84,22 @@ func (m machinery) untimedKind(gvk schema.GroupVersionKind, row builtin) (kinds.
 		GVR:        gvk.GroupVersion().WithResource(row.plural),
 		Singular:   strings.ToLower(row.kind),
 		ListKind:   row.kind + "List",
-		Namespaced: !has(cluster),
+		Namespaced: !hasTrait(cluster),
 		ShortNames: row.short,
-		HasStatus:  has(status),
-		Generation: has(counted),
+		HasStatus:  hasTrait(status),
+		Generation: hasTrait(counted),
 		Selectable: builtinSelectable()[gvk.GroupKind()],
 		Types:      m.schemaOf(gvk.Group),
 
-		SealedStatus: has(sealed),
+		SealedStatus: hasTrait(sealed),
 	}
-	if has(all) {
+	if hasTrait(all) {
 		k.Categories = []string{"all"}
 	}
-	if has(extension) {
+	if hasTrait(extension) {
 		k.Categories = []string{"api-extensions"}
 	}
-	if has(scale) {
+	if hasTrait(scale) {
 		k.Scale = &kinds.Scale{SpecReplicasPath: ".spec.replicas", StatusReplicasPath: ".status.replicas", LabelSelectorPath: ".status.selector"}
 	}
 	object, err := m.scheme.New(stored.WithKind(row.kind))
@@ -113,12 +113,12 @@ func (m machinery) untimedKind(gvk schema.GroupVersionKind, row builtin) (kinds.
 	k.New, k.NewList = makerOf(object), makerOf(list)
 	k.StorageCodec = m.storage(stored)
 	if k.StoredAsServed() && hub == stored {
-		k.Protobuf = m.transcoders.Of(gvk, reflect.TypeOf(object).Elem())
+		k.Protobuf = m.transcoders.Type(gvk, reflect.TypeOf(object).Elem())
 		if k.Created, err = created(&k); err != nil {
 			return k, err
 		}
 	}
-	k.Travels = m.travels.Of(reflect.TypeOf(object).Elem(), k.Resource, k.HasStatus)
+	k.Travels = m.travels.Filter(reflect.TypeOf(object).Elem(), k.Resource, k.HasStatus)
 	return k, nil
 }
 
@@ -155,7 +155,8 @@ func scopeOf(scheme *runtime.Scheme, codecs runtime.NegotiatedSerializer) handle
 	}
 }
 
-// noDefaults is the defaulter of the built-in kinds: what travels is what the user wrote.
+// noDefaults is the defaulter of the built-in kinds: locations receive only the fields that the user
+// wrote.
 type noDefaults struct{}
 
 func (noDefaults) Default(runtime.Object) {}

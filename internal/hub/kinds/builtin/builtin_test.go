@@ -57,8 +57,8 @@ func TestTableIsThatOfKubernetes(t *testing.T) {
 		}
 		if status := slices.Contains(w.Subresources, kinds.StatusSubresource); k.HasStatus != status {
 			t.Errorf("%v: has status: %v, want %v", gvr, k.HasStatus, status)
-		} else if has := health.Has(key.NewResource(w.Group, w.Resource)); has != status { // agents observe it in full
-			t.Errorf("%v: health goes by its status: %v, want %v", gvr, has, status)
+		} else if known := health.Has(key.NewResource(w.Group, w.Resource)); known != status { // agents observe it in full
+			t.Errorf("%v: the health depends on the status: %v, want %v", gvr, known, status)
 		}
 		if scale := slices.Contains(w.Subresources, kinds.ScaleSubresource); (k.Scale != nil) != scale {
 			t.Errorf("%v: has scale: %v, want %v", gvr, k.Scale != nil, scale)

@@ -63,13 +63,13 @@ func TestTables(t *testing.T) {
 // compareScanned compares the cells that are made of an object's JSON, for kinds that have such.
 func compareScanned(t *testing.T, s sample, obj runtime.Object, table *metav1.Table) {
 	t.Helper()
-	want, of := table.Rows[0].Cells, table.ColumnDefinitions
+	want, definitions := table.Rows[0].Cells, table.ColumnDefinitions
 	stored, err := runtime.Encode(s.kind.StorageCodec, obj)
 	if err != nil {
 		t.Fatalf("%s: %v", s.name, err)
 	}
 	got, _, ok := s.kind.Columns.(columns.Scanner).Scan([]byte("["), stored)
-	if plain := len(of) == 2 && of[1].Name == "Age"; ok != (plain || slices.Contains([]string{"ConfigMap", "Secret"}, s.kind.GVK.Kind)) {
+	if plain := len(definitions) == 2 && definitions[1].Name == "Age"; ok != (plain || slices.Contains([]string{"ConfigMap", "Secret"}, s.kind.GVK.Kind)) {
 		t.Errorf("%s: scanned %t, with the cells %v", s.name, ok, want)
 	}
 	encoded, err := json.Marshal(want)

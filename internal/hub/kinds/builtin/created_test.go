@@ -55,7 +55,7 @@ func checkCreated(t *rapid.T, k *kinds.Kind) bool {
 	}
 	m.SetManagedFields(nil)
 	if status := reflect.ValueOf(object).Elem().FieldByName("Status"); k.HasStatus && status.IsValid() {
-		status.SetZero() // as who creates it leaves it
+		status.SetZero() // a creator writes no status
 	}
 	object.GetObjectKind().SetGroupVersionKind(k.GVK)
 	return sameAsManager(t, k, object)
@@ -75,7 +75,7 @@ type fataler interface {
 	Fatalf(format string, args ...any)
 }
 
-// sameAsManager compares, and says whether there was something to compare.
+// sameAsManager compares the owned fields, and reports whether there was anything to compare.
 func sameAsManager(t fataler, k *kinds.Kind, object runtime.Object) bool {
 	t.Helper()
 	stored, err := json.Marshal(object)

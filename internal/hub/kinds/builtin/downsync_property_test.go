@@ -19,9 +19,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestTravelKeepsMeaning: whatever an object is, a location that decodes what
-// travels gets the very object, but for what is not to travel; and the same
-// bytes again if it sends it on.
+// TestTravelKeepsMeaning checks for generated objects that a location which decodes the sent form gets
+// the same object, except for the omitted fields, and that the result has the same sent form again.
 func TestTravelKeepsMeaning(t *testing.T) {
 	all := builtins(t)
 	seeds.Check(t, func(t *rapid.T) {

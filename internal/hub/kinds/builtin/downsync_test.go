@@ -104,7 +104,8 @@ func TestWhatTravelsIsWhatTheUserWrote(t *testing.T) {
 	}
 }
 
-// checkTravel stores an object with what a server adds and compares what travels.
+// checkTravel stores an object with the fields that a server adds, and compares the form that is sent
+// to locations.
 func checkTravel(t *testing.T, s sample, how string, obj runtime.Object) {
 	t.Helper()
 	addServersPart(t, obj)
@@ -144,7 +145,7 @@ func sortedSame(t *testing.T, how string, s sample, served []byte) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := downsync.Types{}.Of(reflect.TypeOf(servedObject).Elem(), s.kind.Resource, s.kind.HasStatus).Travel(served)
+	got, err := downsync.Types{}.Filter(reflect.TypeOf(servedObject).Elem(), s.kind.Resource, s.kind.HasStatus).Travel(served)
 	if err != nil {
 		t.Fatal(err)
 	}

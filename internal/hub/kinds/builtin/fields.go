@@ -8,8 +8,8 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds"
 )
 
-// addFieldLabels tells a scheme which fields selectors may name; handlers ask
-// it and answer BadRequest to others.
+// addFieldLabels registers the fields for field selectors in a scheme, by which handlers refuse
+// other fields with BadRequest.
 func addFieldLabels(scheme *runtime.Scheme) error {
 	selectable := builtinSelectable()
 	for _, group := range builtinTable() {
@@ -34,9 +34,9 @@ func addFieldLabels(scheme *runtime.Scheme) error {
 	return nil
 }
 
-// builtinSelectable has the fields that Kubernetes lets clients select by.
+// builtinSelectable returns the fields for field selectors in Kubernetes.
 func builtinSelectable() map[schema.GroupKind][]kinds.Selectable {
-	at := func(paths ...string) []kinds.Selectable {
+	selectable := func(paths ...string) []kinds.Selectable {
 		var s []kinds.Selectable
 		for _, p := range paths {
 			s = append(s, kinds.Selectable{Label: p, Path: p})
@@ -46,25 +46,25 @@ func builtinSelectable() map[schema.GroupKind][]kinds.Selectable {
 	core := func(kind string) schema.GroupKind { return schema.GroupKind{Kind: kind} }
 	return map[schema.GroupKind][]kinds.Selectable{
 		core("Pod"): append(
-			at("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
+			selectable("spec.nodeName", "spec.restartPolicy", "spec.schedulerName", "spec.serviceAccountName",
 				"status.phase", "status.podIP", "status.nominatedNodeName"),
 			kinds.Selectable{Label: "spec.hostNetwork", Path: "spec.hostNetwork", Absent: "false"},
 			kinds.Selectable{Label: "status.podIPs", Path: "status.podIP"}),
 		core("Node"):                  {{Label: "spec.unschedulable", Path: "spec.unschedulable", Absent: "false"}},
 		core("ReplicationController"): {{Label: "status.replicas", Path: "status.replicas", Absent: "0"}},
-		core("Namespace"):             at("status.phase"),
-		core("Secret"):                at("type"),
-		core("Service"):               at("spec.clusterIP", "spec.type"),
+		core("Namespace"):             selectable("status.phase"),
+		core("Secret"):                selectable("type"),
+		core("Service"):               selectable("spec.clusterIP", "spec.type"),
 		core("Event"):                 eventSelectable("involvedObject", "reportingComponent"),
 		{Group: eventsv1.GroupName, Kind: "Event"}:                        eventSelectable("regarding", "reportingController"),
 		{Group: "batch", Kind: "Job"}:                                     {{Label: "status.successful", Path: "status.succeeded", Absent: "0"}},
-		{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: at("spec.signerName"),
-		{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 at("spec.nodeName", "spec.driver"),
+		{Group: "certificates.k8s.io", Kind: "CertificateSigningRequest"}: selectable("spec.signerName"),
+		{Group: "resource.k8s.io", Kind: "ResourceSlice"}:                 selectable("spec.nodeName", "spec.driver"),
 	}
 }
 
-// eventSelectable names an event's fields as one of the two groups does; their
-// places are those of core's Event, which is what is stored.
+// eventSelectable returns an event's fields with the names of one of the two groups. Their paths are
+// those of the core Event, which is stored.
 func eventSelectable(object, controller string) []kinds.Selectable {
 	s := []kinds.Selectable{
 		{Label: "reason", Path: "reason"},

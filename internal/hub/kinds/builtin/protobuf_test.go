@@ -161,7 +161,7 @@ func exampleJSON() map[string][]string {
 	}
 }
 
-// mutated changes an object so that it may be one that nobody would have written.
+// mutated returns a changed object, which may be one that no client would write.
 func mutated(t *rapid.T, stored []byte) []byte {
 	var object any
 	d := json.NewDecoder(bytes.NewReader(stored))

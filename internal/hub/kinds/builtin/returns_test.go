@@ -13,9 +13,9 @@ import (
 func TestStatusesThatReturn(t *testing.T) {
 	for _, k := range builtins(t) {
 		r := k.Resource
-		asked := placement.DefaultReturn(r) != v1alpha1.ReturnStatusNone
-		if want := k.HasStatus && r != key.Namespaces && r != key.CRDs; asked != want {
-			t.Errorf("%v: asked %v, want %v", r, asked, want)
+		requested := placement.DefaultReturn(r) != v1alpha1.ReturnStatusNone
+		if want := k.HasStatus && r != key.Namespaces && r != key.CRDs; requested != want {
+			t.Errorf("%v: the status is returned by default: %v, want %v", r, requested, want)
 		}
 	}
 }

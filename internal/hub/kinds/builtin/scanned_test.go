@@ -24,9 +24,9 @@ func TestScannedCells(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		of := definitions.ColumnDefinitions
+		columns := definitions.ColumnDefinitions
 		counts := k.GVK.Group == "" && (k.GVK.Kind == "ConfigMap" || k.GVK.Kind == "Secret")
-		if !counts && (len(of) != 2 || of[1].Name != "Age") {
+		if !counts && (len(columns) != 2 || columns[1].Name != "Age") {
 			continue
 		}
 		t.Run(k.GVK.String(), func(t *testing.T) {

@@ -32,8 +32,8 @@ func networkPrinters() map[string]printer {
 			parent := none
 			if r := a.Spec.ParentRef; r != nil {
 				gr := schema.GroupResource{Group: r.Group, Resource: r.Resource}
-				parts := []string{strings.ToLower(gr.String()), r.Namespace, r.Name}
-				parent = strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "/")
+				segments := []string{strings.ToLower(gr.String()), r.Namespace, r.Name}
+				parent = strings.Join(slices.DeleteFunc(segments, func(s string) bool { return s == "" }), "/")
 			}
 			return []any{a.Name, parent}
 		}),

@@ -96,7 +96,7 @@ func summarizePod(p *corev1.Pod) podSummary {
 	return s
 }
 
-// addInits takes in the init containers and says whether one is not done yet.
+// addInits adds the init containers to the summary and reports whether any has not completed.
 func (s *podSummary) addInits(p *corev1.Pod, sidecars map[string]bool, running *podSummary) bool {
 	for i, c := range p.Status.InitContainerStatuses {
 		s.restarted(c)

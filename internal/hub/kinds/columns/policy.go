@@ -53,7 +53,7 @@ func paramRef(r *admissionv1.ParamRef) string {
 	case r.Name != "" && r.Namespace != "":
 		return r.Namespace + "/" + r.Name
 	case r.Name != "":
-		return "*/" + r.Name // whether the parameter has a namespace can't be told from here
+		return "*/" + r.Name // the scope of the parameter's kind is unknown here
 	case r.Selector != nil:
 		return selectorString(r.Selector)
 	default:
@@ -100,18 +100,18 @@ func certificatePrinters() map[string]printer {
 }
 
 func requestState(c *certificatesv1.CertificateSigningRequest) string {
-	has := map[certificatesv1.RequestConditionType]bool{}
+	contained := map[certificatesv1.RequestConditionType]bool{}
 	for _, condition := range c.Status.Conditions {
-		has[condition.Type] = true
+		contained[condition.Type] = true
 	}
 	state := "Pending"
 	switch {
-	case has[certificatesv1.CertificateDenied]:
+	case contained[certificatesv1.CertificateDenied]:
 		state = "Denied"
-	case has[certificatesv1.CertificateApproved]:
+	case contained[certificatesv1.CertificateApproved]:
 		state = "Approved"
 	}
-	if has[certificatesv1.CertificateFailed] {
+	if contained[certificatesv1.CertificateFailed] {
 		state += ",Failed"
 	}
 	if len(c.Status.Certificate) > 0 {
@@ -175,16 +175,16 @@ func policyPrinters() map[string]printer {
 func rbacPrinters() map[string]printer {
 	binding := cols("Name", "Role", "Age", "Users+", "Groups+", "ServiceAccounts+")
 	cells := func(m metav1.ObjectMeta, ref rbacv1.RoleRef, subjects []rbacv1.Subject, now time.Time) []any {
-		by := map[string][]string{}
+		names := map[string][]string{}
 		for _, s := range subjects {
 			name := s.Name
 			if s.Kind == rbacv1.ServiceAccountKind && s.Namespace != "" {
 				name = s.Namespace + "/" + s.Name
 			}
-			by[s.Kind] = append(by[s.Kind], name)
+			names[s.Kind] = append(names[s.Kind], name)
 		}
-		return []any{m.Name, ref.Kind + "/" + ref.Name, age(m.CreationTimestamp, now), strings.Join(by[rbacv1.UserKind], ", "),
-			strings.Join(by[rbacv1.GroupKind], ", "), strings.Join(by[rbacv1.ServiceAccountKind], ", ")}
+		return []any{m.Name, ref.Kind + "/" + ref.Name, age(m.CreationTimestamp, now), strings.Join(names[rbacv1.UserKind], ", "),
+			strings.Join(names[rbacv1.GroupKind], ", "), strings.Join(names[rbacv1.ServiceAccountKind], ", ")}
 	}
 	return map[string]printer{
 		"ClusterRole": createdPrinter(),

@@ -12,12 +12,12 @@ import (
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
-// A Scanner makes the cells of an object's row of its JSON. A list of many needs them of each,
-// and decoding one costs many times more than all else that is done for its row.
+// A Scanner makes the cells of an object's row from its JSON. Decoding each object of a long list would
+// cost many times more than the rest of the work for its row.
 type Scanner interface {
-	// Scan appends the cells in JSON, with commas between them, and says where the object's metadata
-	// end; 0: there are none. ok is false if the object has to be decoded for its cells: then nothing is
-	// appended. The JSON is taken to be that of an object of the kind.
+	// Scan appends the cells in JSON, separated by commas, and returns the offset of the end of the
+	// object's metadata; 0 for an object without metadata. If the object has to be decoded for its
+	// cells, ok is false and nothing is appended. The JSON must be that of an object of the kind.
 	Scan(to, object []byte) (cells []byte, metadata int, ok bool)
 }
 
@@ -40,8 +40,8 @@ func (t table) Scan(to, object []byte) (cells []byte, metadata int, ok bool) {
 	return cells, s.metadataEnd, true
 }
 
-// scan goes through the fields of an object, once. It fails where something is not as encoders of
-// objects write it, which decoding tells the meaning of: an escaped name, a field twice.
+// scan visits the fields of an object once. It fails for JSON that encoders of objects do not write, such
+// as an escaped name or a repeated field; such objects have to be decoded.
 type scan struct {
 	cursor jsonscan.Cursor
 	field  []byte // whose value is next, in quotes
@@ -125,7 +125,7 @@ func (s *scan) metadata() {
 			s.pass()
 		}
 	}
-	s.metadataEnd = s.cursor.At()
+	s.metadataEnd = s.cursor.Offset()
 }
 
 // count adds up the entries of a map of texts. They have to be in the order in which they are encoded,
@@ -163,7 +163,7 @@ func (s *scan) appendAge(to []byte, now time.Time) []byte {
 
 // scanPlain appends name and age alone.
 func scanPlain(object, to []byte, now time.Time) (s scan, cells []byte) {
-	s.cursor = jsonscan.Of(object)
+	s.cursor = jsonscan.NewCursor(object)
 	for s.next() {
 		s.pass()
 	}
@@ -173,7 +173,7 @@ func scanPlain(object, to []byte, now time.Time) (s scan, cells []byte) {
 
 // scanConfigMap appends the cells of a ConfigMap.
 func scanConfigMap(object, to []byte, now time.Time) (s scan, cells []byte) {
-	s.cursor = jsonscan.Of(object)
+	s.cursor = jsonscan.NewCursor(object)
 	var n int64
 	var data, binary bool
 	for s.next() {
@@ -195,7 +195,7 @@ func scanConfigMap(object, to []byte, now time.Time) (s scan, cells []byte) {
 
 // scanSecret appends the cells of a Secret.
 func scanSecret(object, to []byte, now time.Time) (s scan, cells []byte) {
-	s.cursor = jsonscan.Of(object)
+	s.cursor = jsonscan.NewCursor(object)
 	var n int64
 	var data bool
 	var kind []byte

@@ -41,20 +41,20 @@ func serviceExternal(s *corev1.Service, kind corev1.ServiceType) string {
 	case corev1.ServiceTypeExternalName:
 		return s.Spec.ExternalName
 	case corev1.ServiceTypeLoadBalancer:
-		var at []string
+		var addresses []string
 		for _, i := range s.Status.LoadBalancer.Ingress {
 			if i.IP != "" {
-				at = append(at, i.IP)
+				addresses = append(addresses, i.IP)
 			} else if i.Hostname != "" {
-				at = append(at, i.Hostname)
+				addresses = append(addresses, i.Hostname)
 			}
 		}
-		slices.Sort(at)
-		at = append(slices.Compact(at), s.Spec.ExternalIPs...)
-		if len(at) == 0 {
+		slices.Sort(addresses)
+		addresses = append(slices.Compact(addresses), s.Spec.ExternalIPs...)
+		if len(addresses) == 0 {
 			return "<pending>"
 		}
-		return strings.Join(at, ",")
+		return strings.Join(addresses, ",")
 	default:
 		return orNone(strings.Join(s.Spec.ExternalIPs, ","))
 	}
@@ -117,4 +117,4 @@ func claimCells(c *corev1.PersistentVolumeClaim, now time.Time) []any {
 }
 
 // ratio is how many of how many.
-func ratio[I ~int | ~int32 | ~int64](n, of I) string { return fmt.Sprintf("%d/%d", n, of) }
+func ratio[I ~int | ~int32 | ~int64](n, total I) string { return fmt.Sprintf("%d/%d", n, total) }

@@ -8,25 +8,28 @@ import (
 	"k8s.io/apiserver/pkg/registry/rest"
 )
 
-// Tables makes tables; the ages in them are by its clock.
+// Tables makes tables. It computes the ages in them by its clock.
 type Tables struct {
 	now      func() time.Time
 	printers map[schema.GroupKind]printer
 }
 
-// New makes the tables of all kinds. now is the clock.
+// New returns the Tables of all kinds. now is the clock.
 func New(now func() time.Time) Tables { return Tables{now: now, printers: builtinPrinters()} }
 
-// Of is for objects of a built-in kind, in the version in which they are held.
-func (t Tables) Of(kind schema.GroupKind) rest.TableConvertor { return table{t.printers[kind], t.now} }
+// Convertor returns the tables of a built-in kind, for objects of the Hub version.
+func (t Tables) Convertor(kind schema.GroupKind) rest.TableConvertor {
+	return table{t.printers[kind], t.now}
+}
 
-// Scale is for the scale subresource of any kind.
+// Scale returns the tables of the scale subresource of any kind.
 func (t Tables) Scale() rest.TableConvertor { return table{scalePrinter(), t.now} }
 
-// Created is for kinds without columns of their own.
+// Created returns the tables of kinds without columns of their own.
 func (t Tables) Created() rest.TableConvertor { return table{createdPrinter(), t.now} }
 
-// builtinPrinters has the built-in kinds whose tables show more than name and age.
+// builtinPrinters returns the printers of the built-in kinds whose tables have more columns than name
+// and age.
 func builtinPrinters() map[schema.GroupKind]printer {
 	all := map[schema.GroupKind]printer{}
 	for group, kinds := range map[string]map[string]printer{

@@ -143,8 +143,8 @@ func TestLRU(t *testing.T) {
 	})
 }
 
-// A definition that no cache has any more, but a client still uses, is found again and
-// not compiled a second time; one that nobody uses is freed.
+// A definition that was evicted from the caches, but is still in use, is found again and not
+// compiled a second time. A definition that is no longer in use is freed.
 func TestOneDefinitionWhileInUse(t *testing.T) {
 	c, err := NewCompiler(Limits{Definitions: 1, Artefacts: 1})
 	if err != nil {

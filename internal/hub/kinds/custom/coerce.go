@@ -13,15 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// coercer does for custom resources what decoding into Go structs does for
-// built-in ones: it drops fields that the schema does not know, drops nulls
-// where null is not a value, and checks metadata.
+// coercer changes custom resources as decoding into Go structs changes built-in ones: it drops
+// fields that are not in the schema, drops nulls that are not nullable, and checks metadata.
 type coercer struct {
 	def *Definition
-	// report says that the paths of dropped fields are asked for.
+	// report requests the paths of dropped fields.
 	report bool
-	// stored says that the object was accepted before, perhaps by another
-	// schema: metadata that is malformed by this one is dropped, not refused.
+	// stored reports that the object is already stored, perhaps by another schema: malformed
+	// metadata is then dropped instead of refused.
 	stored bool
 }
 

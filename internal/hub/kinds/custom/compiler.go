@@ -61,12 +61,12 @@ type Compiler struct {
 	machinery
 	made       atomic.Uint64 // definitions so far
 	converters *conversion.CRConverterFactory
-	// definitions keeps the most recently used ones. An evicted definition is found in
-	// alive as long as somebody has a kind of it, so that there is never a second one.
+	// definitions keeps the most recently used ones. An evicted definition is found in alive as long
+	// as any of its kinds is in use, so that there is never a second one.
 	definitions *lru[string, *Definition]
 	alive       sync.Map // of weak.Pointer[Definition], by hash
 	artefacts   *lru[string, *artefacts]
-	// stored has the hashes of definitions by the texts that are stored of them.
+	// stored maps hashes of stored CRDs to the hashes of their definitions.
 	stored *lru[[sha256.Size]byte, string]
 }
 

@@ -340,8 +340,8 @@ func TestApply(t *testing.T) {
 	if live, err = apply(live, "two", `{parts: [{name: b, count: 2}]}`); err != nil {
 		t.Fatal(err)
 	}
-	parts, _, _ := unstructured.NestedSlice(live.(*unstructured.Unstructured).Object, "spec", "parts")
-	if got := fmt.Sprint(parts); got != "[map[count:1 name:a] map[count:2 name:b]]" {
+	merged, _, _ := unstructured.NestedSlice(live.(*unstructured.Unstructured).Object, "spec", "parts")
+	if got := fmt.Sprint(merged); got != "[map[count:1 name:a] map[count:2 name:b]]" {
 		t.Errorf("got %s", got)
 	}
 	if _, err := apply(live, "two", `{size: 2}`); err == nil {

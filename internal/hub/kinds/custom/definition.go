@@ -25,16 +25,16 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds"
 )
 
-// Definition is the content of a CRD: what all its versions have in common.
+// Definition is the content of a CRD that all its versions have in common.
 type Definition struct {
 	*machinery
 	cache *lru[string, *artefacts]
 	hash  string
-	// id tells definitions of one process apart, in less room than the hash.
+	// id identifies the definition in this process, and is smaller than the hash.
 	id uint64
-	// source is the CRD as gzipped JSON: a schema may be a megabyte as Go values.
+	// source is the CRD as gzipped JSON: a schema may need a megabyte as Go values.
 	source []byte
-	// heavy is about what the artefacts take, in bytes.
+	// heavy is the estimated size of the artefacts in bytes.
 	heavy int64
 
 	group         string
@@ -214,8 +214,8 @@ func (d *Definition) unpack() (*apiextensionsv1.CustomResourceDefinition, error)
 	return crd, nil
 }
 
-// has says whether there is such a version, served or not.
-func (d *Definition) has(version string) bool {
+// hasVersion reports whether the CRD has a version, served or not.
+func (d *Definition) hasVersion(version string) bool {
 	return slices.ContainsFunc(d.versions, func(v apiextensionsv1.CustomResourceDefinitionVersion) bool { return v.Name == version })
 }
 
@@ -229,7 +229,7 @@ func (d *Definition) groupKind() schema.GroupKind {
 	return schema.GroupKind{Group: d.group, Kind: d.names.Kind}
 }
 
-// artefacts are the heavy parts, from the cache or to be compiled.
+// artefacts returns the large parts, from the cache or compiled again.
 func (d *Definition) artefacts() *artefacts {
 	return d.cache.get(d.hash, d.heavy, func() *artefacts { return newArtefacts(d) })
 }

@@ -19,9 +19,9 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/columns"
 )
 
-// machinery is what all custom kinds share.
+// machinery contains the encoders and schemes that all custom kinds share.
 type machinery struct {
-	// scheme has what travels beside custom resources.
+	// scheme contains the types that are sent besides custom resources.
 	scheme     *runtime.Scheme
 	typer      typer
 	mediaTypes []runtime.SerializerInfo
@@ -48,8 +48,8 @@ func newMachinery() (machinery, error) {
 	return m, nil
 }
 
-// typer tells the kind of unstructured objects by what they say, and of options
-// by their type.
+// typer returns the kind of unstructured objects by their content, and the kind of options by their
+// Go type.
 type typer struct {
 	options *runtime.Scheme
 	objects *crdserverscheme.UnstructuredObjectTyper

@@ -9,10 +9,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// storageCodec writes objects at the stored version of their CRD and reads them
-// at a served one, whichever version they were written at. What it reads is as
-// the CRD says today, whatever it said when the object was written: unknown
-// fields are dropped and missing ones have their defaults, as in Kubernetes.
+// storageCodec encodes objects in the stored version of their CRD, and decodes objects of any version
+// into a served one. It applies the current schema, even if an older one was in force when the object
+// was written: it drops unknown fields and adds defaults, as Kubernetes does.
 type storageCodec struct {
 	def    *Definition
 	served string
@@ -54,7 +53,7 @@ func (c storageCodec) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	}
 	// A version that is gone has no schema; of its objects, the one that is
 	// served keeps what it knows.
-	if c.def.has(gvk.Version) {
+	if c.def.hasVersion(gvk.Version) {
 		if _, err := c.coercer().apply(u); err != nil {
 			return nil, gvk, fmt.Errorf("decode %s: %w", c.def.gv(c.served), err)
 		}
@@ -66,7 +65,7 @@ func (c storageCodec) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	if err := c.convert(u, c.served); err != nil {
 		return nil, gvk, err
 	}
-	if !c.def.has(gvk.Version) {
+	if !c.def.hasVersion(gvk.Version) {
 		defaulter{c.def}.Default(u)
 	}
 	return u, gvk, nil

@@ -94,7 +94,7 @@ func (c *Compiler) CompileStored(s *Stored) (*Definition, error) {
 		return nil, err
 	}
 	d, err := c.Compile(crd)
-	if err == nil { // the text may be another one than that which the codec makes
+	if err == nil { // the stored text may differ from the text that the codec would make
 		c.stored.get(text, 1, func() string { return d.hash })
 	}
 	return d, err

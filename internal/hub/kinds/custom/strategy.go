@@ -105,10 +105,10 @@ const maxErrors = 2 * schemacost.MaxErrors
 // maxErrorText is how many bytes the detail of an error has, and its value.
 const maxErrorText = 4 << 10
 
-// NamespaceScoped says that objects are in namespaces.
+// NamespaceScoped reports whether objects are in namespaces.
 func (s strategy) NamespaceScoped() bool { return s.light.NamespaceScoped() }
 
-// GetResetFields says which fields an apply through this strategy must not own.
+// GetResetFields returns the fields that an apply by this strategy must not own.
 func (s strategy) GetResetFields() map[fieldpath.APIVersion]*fieldpath.Set {
 	return s.light.GetResetFields()
 }

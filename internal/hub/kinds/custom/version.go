@@ -30,10 +30,10 @@ func (v version) gvk() schema.GroupVersionKind {
 
 func (v version) codec() storageCodec { return storageCodec{def: v.def, served: v.spec.Name} }
 
-// Hash names the content of the CRD.
+// Hash identifies the content of the CRD.
 func (v version) Hash() string { return v.def.hash }
 
-// ID tells the definition from others.
+// ID identifies the definition in this process.
 func (v version) ID() uint64 { return v.def.id }
 
 // Warnings are the warnings for every request for the version.
@@ -47,10 +47,10 @@ func (v version) Warnings() []string {
 	return []string{v.def.deprecation(v.spec.Name)}
 }
 
-// ReplicasPaths says where each version has the number that scale sets.
+// ReplicasPaths returns the path of the replica count, which scale sets, in each version.
 func (v version) ReplicasPaths() managedfields.ResourcePathMappings { return v.def.replicasPaths }
 
-// OpenAPI is the documents of the version.
+// OpenAPI returns the documents of the version.
 func (v version) OpenAPI() *openapi.Custom { return v.def.artefacts().documents[v.spec.Name] }
 
 // Today returns a stored object as the current definition reads it; nil if the bytes are

@@ -1,7 +1,7 @@
-// Package discovery tells clients what a catalog of kinds serves, as kube-apiserver
-// does: discovery in both its forms, and OpenAPI.
+// Package discovery serves the description of a catalog of kinds as kube-apiserver does: both forms
+// of discovery, and OpenAPI.
 //
-// It must say nothing that the catalog does not.
+// It must describe only the kinds of the catalog.
 package discovery
 
 import (

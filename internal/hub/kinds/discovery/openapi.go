@@ -13,33 +13,32 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
 )
 
-// described is the OpenAPI v3 document of one version as it would be made now.
+// described contains the inputs of the OpenAPI v3 document of one version.
 type described struct {
 	gv schema.GroupVersion
-	// hash changes whenever the document does.
+	// hash changes whenever the document changes.
 	hash string
 	// builtin is the embedded document, if kinds of it are served.
 	builtin *openapi.Document
 	customs []*kinds.Kind
-	// whole says that all of builtin is served, without limits, so that it
-	// need not be read.
+	// whole reports whether all operations of builtin are served, so that it need not be unpacked.
 	whole bool
 }
 
-// describeVersion says what makes up the document of a version that is served.
+// describeVersion returns the inputs of the document of a served version.
 func (c answers) describeVersion(v versionKinds) (*described, error) {
 	embeds, err := openapi.Builtin()
 	if err != nil {
 		return nil, err
 	}
 	d := &described{gv: v.gv, whole: true}
-	var says strings.Builder
+	var content strings.Builder
 	var served []string
 	for _, k := range v.kinds {
-		fmt.Fprintf(&says, "%s %d ", k.GVR.Resource, c.Access(k))
+		fmt.Fprintf(&content, "%s %d ", k.GVR.Resource, c.Access(k))
 		if k.Custom != nil {
 			d.customs = append(d.customs, k)
-			fmt.Fprintf(&says, "%s\n", k.Custom.Hash())
+			fmt.Fprintf(&content, "%s\n", k.Custom.Hash())
 			continue
 		}
 		served = append(served, k.GVR.Resource)
@@ -52,13 +51,13 @@ func (c answers) describeVersion(v versionKinds) (*described, error) {
 		if !ok {
 			return nil, fmt.Errorf("describe %s: no OpenAPI document", v.gv)
 		}
-		fmt.Fprintf(&says, "%s\n", builtin.Hash)
+		fmt.Fprintf(&content, "%s\n", builtin.Hash)
 		d.builtin = &builtin
 		for _, r := range builtin.Resources {
 			d.whole = d.whole && slices.Contains(served, r)
 		}
 	}
-	d.hash = etagOf([]byte(says.String()))
+	d.hash = etagOf([]byte(content.String()))
 	return d, nil
 }
 
@@ -83,18 +82,18 @@ func (c answers) document(d *described) ([]byte, error) {
 	if ok {
 		return openapi.Unpack(packed)
 	}
-	var parts []openapi.Part
+	var documents []openapi.Source
 	if d.builtin != nil {
-		parts = append(parts, openapi.Part{Packed: d.builtin.Packed, Keep: c.keeper(d.gv)})
+		documents = append(documents, openapi.Source{Packed: d.builtin.Packed, Keep: c.keeper(d.gv)})
 	}
 	for _, k := range d.customs {
 		packed, err := k.Custom.OpenAPI().V3()
 		if err != nil {
 			return nil, err
 		}
-		parts = append(parts, openapi.Part{Packed: packed, Keep: c.keeper(d.gv)})
+		documents = append(documents, openapi.Source{Packed: packed, Keep: c.keeper(d.gv)})
 	}
-	return openapi.MergeV3(d.gv, parts)
+	return openapi.MergeV3(d.gv, documents)
 }
 
 // keeper keeps the operations that the catalog serves.
@@ -141,12 +140,12 @@ func (c answers) openAPIV2Hash() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	says := strings.Builder{}
-	says.WriteString(embeds.V2.Hash)
+	content := strings.Builder{}
+	content.WriteString(embeds.V2.Hash)
 	for _, k := range c.Kinds() {
 		if k.Custom != nil {
-			fmt.Fprintf(&says, " %s %s", k.GVR, k.Custom.Hash())
+			fmt.Fprintf(&content, " %s %s", k.GVR, k.Custom.Hash())
 		}
 	}
-	return etagOf([]byte(says.String())), nil
+	return etagOf([]byte(content.String())), nil
 }

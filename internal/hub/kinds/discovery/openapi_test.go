@@ -141,16 +141,16 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// describe finds the description of a field from the schema of its kind on.
+// describe returns the description of a field, which it finds from the schema of its kind.
 func describe(t *testing.T, document *spec3.OpenAPI, gvk schema.GroupVersionKind, path []string) string {
 	t.Helper()
-	var at *spec.Schema
+	var current *spec.Schema
 	for _, s := range document.Components.Schemas {
 		if isOf(s, gvk) {
-			at = s
+			current = s
 		}
 	}
-	if at == nil {
+	if current == nil {
 		t.Fatalf("no schema of %s", gvk)
 	}
 	resolve := func(s *spec.Schema) *spec.Schema {
@@ -171,21 +171,21 @@ func describe(t *testing.T, document *spec3.OpenAPI, gvk schema.GroupVersionKind
 	}
 	var description string
 	for _, name := range path {
-		next, ok := resolve(at).Properties[name]
+		next, ok := resolve(current).Properties[name]
 		if !ok {
 			t.Fatalf("%s has no field %q of %v", gvk, name, path)
 		}
 		description = next.Description
-		at = &next
+		current = &next
 	}
 	return description
 }
 
-// isOf says whether a schema is that of one kind alone.
+// isOf reports whether a schema describes one kind alone.
 func isOf(s *spec.Schema, gvk schema.GroupVersionKind) bool {
 	data, err := json.Marshal(s.Extensions["x-kubernetes-group-version-kind"])
-	var of []schema.GroupVersionKind
-	return err == nil && json.Unmarshal(data, &of) == nil && len(of) == 1 && of[0] == gvk
+	var served []schema.GroupVersionKind
+	return err == nil && json.Unmarshal(data, &served) == nil && len(served) == 1 && served[0] == gvk
 }
 
 func TestOpenAPIV2(t *testing.T) {
@@ -202,9 +202,9 @@ func TestOpenAPIV2(t *testing.T) {
 			if k.Custom == nil {
 				continue
 			}
-			parts := strings.Split(k.GVK.Group, ".")
-			slices.Reverse(parts)
-			if n := found[strings.Join(parts, ".")+"."+k.GVK.Version+"."+k.GVK.Kind]; n != 1 {
+			labels := strings.Split(k.GVK.Group, ".")
+			slices.Reverse(labels)
+			if n := found[strings.Join(labels, ".")+"."+k.GVK.Version+"."+k.GVK.Kind]; n != 1 {
 				t.Errorf("%s: %s is defined %d times", name, k.GVK, n)
 			}
 		}

@@ -150,15 +150,15 @@ func (c answers) serveV2(w http.ResponseWriter, r *http.Request) error {
 	case <-r.Context().Done():
 		return nil
 	}
-	parts := []openapi.Part{{Packed: embeds.V2.Packed}}
+	documents := []openapi.Source{{Packed: embeds.V2.Packed}}
 	for _, custom := range customs {
 		packed, err := custom.OpenAPI().V2()
 		if err != nil {
 			return err
 		}
-		parts = append(parts, openapi.Part{Packed: packed})
+		documents = append(documents, openapi.Source{Packed: packed})
 	}
-	data, err := openapi.MergeV2(parts)
+	data, err := openapi.MergeV2(documents)
 	if err != nil {
 		return err
 	}
@@ -238,8 +238,8 @@ func compressed(w http.ResponseWriter, r *http.Request) (out io.Writer, done fun
 }
 
 func acceptsGzip(r *http.Request) bool {
-	for part := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
-		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
+	for coding := range strings.SplitSeq(r.Header.Get("Accept-Encoding"), ",") {
+		name, quality, _ := strings.Cut(strings.TrimSpace(coding), ";")
 		if name == "gzip" && strings.TrimSpace(quality) != "q=0" {
 			return true
 		}

@@ -7,9 +7,8 @@ import (
 	"github.com/tidwall/gjson"
 )
 
-// Filter says what to leave out of a JSON value. A nil filter leaves out
-// nothing. Filters of recursive Go types are cyclic; they are never changed
-// once made.
+// Filter determines the parts of a JSON value that are omitted; a nil filter omits nothing. Filters of
+// recursive Go types are cyclic. A filter is immutable after its construction.
 type Filter struct {
 	// fields is by name, for objects that are structs; names that are not in it stay as they are.
 	fields map[string]*fieldFilter
@@ -17,15 +16,15 @@ type Filter struct {
 	each *Filter
 }
 
-// fieldFilter says what to do with one field.
+// fieldFilter determines the treatment of one field.
 type fieldFilter struct {
-	// drop leaves the field out whatever it is.
+	// drop always omits the field.
 	drop bool
-	// dropNull leaves it out if it is null.
+	// dropNull omits the field if it is null.
 	dropNull bool
-	// zero leaves it out if it comes to these canonical bytes; nil for never.
+	// zero omits the field if its canonical bytes are equal to these; nil for never.
 	zero []byte
-	// inner is for what the field holds.
+	// inner is applied to the value of the field.
 	inner *Filter
 }
 
@@ -65,7 +64,7 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, bytes.TrimSuffix(b.Bytes(), []byte("\n"))...)
 }
 
-// isPlain says that a string is the same inside quotes as without.
+// isPlain reports whether a string needs no escapes in JSON.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -1,12 +1,12 @@
-// Package downsync makes the part of a stored object that goes to a location, as canonical
-// JSON: compact, keys sorted, numbers as they were written. It is what the user wrote:
-// without what the server set, without status, without what makes sense only in one cluster
-// (owners, finalizers), and without what is addressed to Orrery rather than to the cluster.
-// Two objects that mean the same to a location travel as the same bytes, so digests of the
-// result can be compared.
+// Package downsync makes the form of a stored object that is sent to locations, as canonical JSON:
+// compact, with sorted keys, and with numbers as they were written. It contains the fields that the
+// user wrote. It omits the fields that the server sets, the status, fields that have a meaning only in
+// one cluster (owners, finalizers), and fields that are meant for Orrery rather than for the cluster.
+// Objects with the same meaning for a location have the same bytes, so content hashes of the result
+// can be compared.
 //
-// It must look at nothing but the bytes and the resource: what travels is the same for
-// all versions of a resource, and at all times.
+// It must depend only on the bytes and the resource: the result is the same for all versions of a
+// resource, and at all times.
 package downsync
 
 import (
@@ -21,39 +21,39 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// errNoObject says that a value is not one JSON object.
+// errNoObject is returned for a value that is not one JSON object.
 var errNoObject = errors.New("not a JSON object")
 
-// maxDepth is how deeply an object may be nested, as in encoding/json. The check of its syntax needs
+// maxDepth is the maximum nesting of an object, as in encoding/json. The check of the syntax needs
 // stack for each level.
 const maxDepth = 10_000
 
-// Of is the filter for the stored objects of a kind that is held in a Go struct
-// type. hasStatus says that the kind has a status that a server writes.
-func (n Types) Of(t reflect.Type, r key.Resource, hasStatus bool) *Filter {
+// Filter returns the filter for the stored objects of a kind with a Go struct type. hasStatus reports
+// whether the kind has a status that a server writes.
+func (n Types) Filter(t reflect.Type, r key.Resource, hasStatus bool) *Filter {
 	f := withMetadata(n.ofKind(t), false, hasStatus)
 	withoutServerSpec(f, r)
 	return f
 }
 
-// Custom is the filter for objects of the kinds that CRDs define in a group, which
-// have no Go type; so it needs no CRD. Their status stays behind whether or not
-// the CRD has a status subresource: it may get one, or lose it.
+// Custom returns the filter for objects of the kinds that CRDs define in a group. It does not need the
+// CRD. It omits the status even if the CRD has no status subresource, since a later version of the CRD
+// may have one.
 func Custom(group string) *Filter { return customs[group == v1alpha1.Group] }
 
-// customs is by whether the kinds are Orrery's own.
+// customs contains a filter for Orrery's own kinds, and one for others.
 var customs = map[bool]*Filter{
 	false: withMetadata(&Filter{}, false, true),
 	true:  withMetadata(&Filter{}, true, true),
 }
 
-// Travel returns the part of a stored object that goes to a location, as canonical JSON.
+// Travel returns the form of a stored object that is sent to locations, as canonical JSON.
 func (f *Filter) Travel(value []byte) ([]byte, error) {
 	if jsonscan.Deeper(value, maxDepth) {
-		return nil, fmt.Errorf("find what travels: the object is nested deeper than %d levels", maxDepth)
+		return nil, fmt.Errorf("prepare the object for locations: it is nested deeper than %d levels", maxDepth)
 	}
 	if !gjson.ValidBytes(value) || !gjson.ParseBytes(value).IsObject() {
-		return nil, fmt.Errorf("find what travels: %w", errNoObject)
+		return nil, fmt.Errorf("prepare the object for locations: %w", errNoObject)
 	}
 	return f.append(make([]byte, 0, len(value)), value), nil
 }

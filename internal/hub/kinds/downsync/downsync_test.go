@@ -15,8 +15,8 @@ import (
 // TestTravel has what the samples of whole kinds do not show.
 func TestTravel(t *testing.T) {
 	types := Types{}
-	namespace := types.Of(reflect.TypeFor[corev1.Namespace](), key.Namespaces, true)
-	builtin := func(t reflect.Type, hasStatus bool) *Filter { return types.Of(t, key.Resource{}, hasStatus) }
+	namespace := types.Filter(reflect.TypeFor[corev1.Namespace](), key.Namespaces, true)
+	builtin := func(t reflect.Type, hasStatus bool) *Filter { return types.Filter(t, key.Resource{}, hasStatus) }
 	role := builtin(reflect.TypeFor[rbacv1.ClusterRole](), false)
 	custom, below := Custom("example.com"), Custom("orrery.dev")
 	for _, c := range []struct {

@@ -79,7 +79,7 @@ func (e *encoder) release() {
 
 // read finds the values of a valid text that the filter does not leave out.
 func (e *encoder) read(value []byte, f *Filter) {
-	c, text := jsonscan.Of(value), string(value)
+	c, text := jsonscan.NewCursor(value), string(value)
 	e.value(&c, text, node{filter: f})
 	for len(e.open) > 0 {
 		in := &e.nodes[e.open[len(e.open)-1]]
@@ -92,7 +92,7 @@ func (e *encoder) read(value []byte, f *Filter) {
 		}
 		n := node{filter: in.filter.ofEach()}
 		if in.raw[0] == '{' {
-			end := c.At()
+			end := c.Offset()
 			quoted, ok := c.Name()
 			if !ok {
 				return
@@ -122,7 +122,7 @@ func (e *encoder) value(c *jsonscan.Cursor, text string, n node) bool {
 		}
 	}
 	value, ok := c.Value()
-	n.raw, n.next = text[c.At()-len(value):c.At()], len(e.nodes)+1
+	n.raw, n.next = text[c.Offset()-len(value):c.Offset()], len(e.nodes)+1
 	e.nodes = append(e.nodes, n)
 	return ok
 }

@@ -55,7 +55,7 @@ func FuzzTravel(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	filters := []*Filter{nil, Custom("example.org"), Types{}.Of(reflect.TypeFor[appsv1.Deployment](), key.NewResource("apps", "deployments"), true)}
+	filters := []*Filter{nil, Custom("example.org"), Types{}.Filter(reflect.TypeFor[appsv1.Deployment](), key.NewResource("apps", "deployments"), true)}
 	f.Fuzz(func(t *testing.T, object []byte) {
 		if !gjson.ValidBytes(object) || bytes.Count(object, []byte("[")) > maxDepth/2 || bytes.Count(object, []byte("{")) > maxDepth/2 {
 			return

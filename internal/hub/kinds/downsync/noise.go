@@ -12,15 +12,14 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 )
 
-// Types makes the filters of kinds whose objects are held in Go types. They leave
-// out what encoding adds although nobody wrote it: a field that holds a struct is
-// written even when it is zero ("resources": {}, "divisor": "0", "targetPort":
-// 0), and a required list that was left out becomes null.
+// Types makes the filters of kinds whose objects have Go types. They omit the fields that only the
+// encoder adds: it writes a struct even if it is zero ("resources": {}, "divisor": "0",
+// "targetPort": 0), and null for an omitted required list.
 //
-// A user who did write such a zero means what its absence means, because the
-// API servers that read it hold it in the same Go types.
+// If a user writes such a zero value, it has the same meaning as its absence, because the API servers
+// that read it use the same Go types.
 //
-// It caches filters by type, since types share others, and may contain themselves.
+// Types caches filters by type, since types share others, and may contain themselves.
 type Types map[reflect.Type]*Filter
 
 // ofKind is a filter for objects of a Go struct type. The caller may change its
@@ -103,16 +102,16 @@ func (n Types) ofField(t reflect.Type, optional bool) *fieldFilter {
 	return f
 }
 
-// zeroOf is the canonical JSON of a type's zero value, without its own noise.
+// zeroOf returns the canonical JSON of a type's zero value, filtered by f.
 func zeroOf(t reflect.Type, f *Filter) []byte {
 	b, err := json.Marshal(reflect.New(t).Interface())
 	if err != nil {
-		return nil // a type that has no JSON when zero is not encoded when nobody wrote it
+		return nil // an unset value of a type whose zero value has no JSON is not encoded
 	}
 	return f.append(nil, b)
 }
 
-// encodesItself says whether the type decides its own JSON, so that its fields say nothing.
+// encodesItself reports whether a type has its own JSON encoder, so that its fields are irrelevant.
 func encodesItself(t reflect.Type) bool {
 	return t.Implements(reflect.TypeFor[json.Marshaler]()) || reflect.PointerTo(t).Implements(reflect.TypeFor[json.Marshaler]())
 }

@@ -50,17 +50,17 @@ func Describe(crd func() (*apiextensionsv1.CustomResourceDefinition, error), ver
 func describe(crd func() (*apiextensionsv1.CustomResourceDefinition, error), version string,
 	build func(crd *apiextensionsv1.CustomResourceDefinition, version string) (any, error),
 ) ([]byte, error) {
-	of, err := crd()
+	definition, err := crd()
 	if err != nil {
 		return nil, err
 	}
-	document, err := build(of, version)
+	document, err := build(definition, version)
 	if err != nil {
-		return nil, fmt.Errorf("describe %q of CRD %q: %w", version, of.Name, err)
+		return nil, fmt.Errorf("describe %q of CRD %q: %w", version, definition.Name, err)
 	}
 	data, err := json.Marshal(document)
 	if err != nil {
-		return nil, fmt.Errorf("describe %q of CRD %q: %w", version, of.Name, err)
+		return nil, fmt.Errorf("describe %q of CRD %q: %w", version, definition.Name, err)
 	}
 	return pack(data)
 }

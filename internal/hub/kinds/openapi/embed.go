@@ -1,8 +1,7 @@
-// Package openapi has the OpenAPI documents of kinds, packed: of the built-in ones,
-// which are embedded, of what a CRD defines, which are made of it, and what comes
-// of several together.
+// Package openapi contains the compressed OpenAPI documents of kinds: the embedded documents of
+// built-in kinds, and the documents that it generates from CRDs. It merges several into one.
 //
-// It must not know who is served which kinds: the caller says what of a document to keep.
+// It must not know the kinds of a space: the caller selects the operations of a document to keep.
 package openapi
 
 import (
@@ -19,8 +18,8 @@ import (
 
 //go:generate go run generate.go
 
-// builtinOpenAPI has the documents of the built-in kinds, packed: unpacked they
-// take twenty times the memory, as Go values a hundred times.
+// builtinOpenAPI contains the compressed documents of the built-in kinds. Uncompressed they need
+// twenty times the memory, as Go values a hundred times.
 //
 //go:embed documents/*.gz documents/index.json
 var builtinOpenAPI embed.FS

@@ -53,33 +53,32 @@ func (r raw) set(object raw, path ...string) error {
 	return nil
 }
 
-// Part is a packed document and what to take of it.
-type Part struct {
+// Source is a compressed document to merge, and the operations to take from it.
+type Source struct {
 	Packed []byte
-	// Keep says which operations on a resource to keep; nil for all. A path
-	// without any is dropped.
+	// Keep reports whether to keep an operation on a resource; nil keeps all. A path without
+	// operations is dropped.
 	Keep func(resource, method string) bool
 }
 
-// MergeV3 makes one document of one version.
-func MergeV3(gv schema.GroupVersion, parts []Part) ([]byte, error) {
-	data, err := merge(parts, Root(gv), "components", "schemas")
+// MergeV3 merges documents into one of an API version.
+func MergeV3(gv schema.GroupVersion, documents []Source) ([]byte, error) {
+	data, err := merge(documents, Root(gv), "components", "schemas")
 	if err != nil {
 		return nil, fmt.Errorf("describe %s: %w", gv, err)
 	}
 	return data, nil
 }
 
-// MergeV2 makes one document of all groups.
-func MergeV2(parts []Part) ([]byte, error) { return merge(parts, "", "definitions") }
+// MergeV2 merges documents into one of all groups.
+func MergeV2(documents []Source) ([]byte, error) { return merge(documents, "", "definitions") }
 
-// merge makes one document of several, which is the first one but for paths
-// and what is at schemasAt; of two schemas of one name, which describe the same
-// type, the first counts.
-func merge(parts []Part, root string, schemasAt ...string) ([]byte, error) {
+// merge merges documents into one: the first, with the paths of all, and with the schemas of all at
+// schemasAt. Of two schemas with one name, which describe the same type, it takes the first.
+func merge(documents []Source, root string, schemasAt ...string) ([]byte, error) {
 	var document raw
 	paths, schemas := raw{}, raw{}
-	for _, p := range parts {
+	for _, p := range documents {
 		one, err := p.read()
 		if err != nil {
 			return nil, err
@@ -113,7 +112,7 @@ func addMissing(to, from raw) {
 	}
 }
 
-func (p Part) read() (raw, error) {
+func (p Source) read() (raw, error) {
 	data, err := Unpack(p.Packed)
 	if err != nil {
 		return nil, err
@@ -125,7 +124,7 @@ func (p Part) read() (raw, error) {
 	return document, nil
 }
 
-func (p Part) addPaths(to, document raw, root string) error {
+func (p Source) addPaths(to, document raw, root string) error {
 	paths, err := document.within("paths")
 	if err != nil {
 		return err

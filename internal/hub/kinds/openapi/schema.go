@@ -8,13 +8,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Schema is what a document says of the values at one place of objects. Schemas refer to
-// each other, also in circles. A nil Schema is of a place where there may be anything.
+// Schema is the schema of the values at one path of objects. Schemas may refer to each other in
+// cycles. A nil Schema allows any value.
 type Schema struct {
 	// Type is the type as JSON Schema names it; empty if there may be several.
 	Type string
-	// Properties are the fields of an object that are named, and Values what all others are;
-	// Open says that there may be others, whatever they are.
+	// Properties are the named fields of an object, and Values is the schema of all others. Open
+	// reports whether an object may have other fields with any values.
 	Properties map[string]*Schema
 	Values     *Schema
 	Open       bool
@@ -22,18 +22,18 @@ type Schema struct {
 	Items *Schema
 }
 
-// Closed says that an object has no fields but its Properties.
+// Closed reports whether an object can have only the fields in Properties.
 func (s *Schema) Closed() bool {
 	return s != nil && s.Type == "object" && len(s.Properties) > 0 && s.Values == nil && !s.Open
 }
 
-// Field is the schema of a field of an object; ok is false if it has no such field.
-func (s *Schema) Field(name string) (of *Schema, ok bool) {
+// Field returns the schema of a field of an object; ok is false if the object can't have the field.
+func (s *Schema) Field(name string) (schema *Schema, ok bool) {
 	if s == nil {
 		return nil, true
 	}
-	if of, ok = s.Properties[name]; ok {
-		return of, true
+	if schema, ok = s.Properties[name]; ok {
+		return schema, true
 	}
 	return s.Values, !s.Closed()
 }
@@ -100,14 +100,14 @@ func (r *reader) named(name string) *Schema {
 	return s
 }
 
-func (r *reader) of(d *document) *Schema {
+func (r *reader) read(d *document) *Schema {
 	switch {
 	case d == nil:
 		return nil
 	case d.Ref != "":
 		return r.named(strings.TrimPrefix(d.Ref, refPrefix))
 	case d.Type == "" && len(d.AllOf) == 1:
-		return r.of(d.AllOf[0])
+		return r.read(d.AllOf[0])
 	case d.Type == "" || d.IntOrString:
 		return nil
 	}
@@ -117,11 +117,11 @@ func (r *reader) of(d *document) *Schema {
 }
 
 func (r *reader) fill(s *Schema, d *document) {
-	s.Type, s.Items, s.Open = d.Type, r.of(d.Items), d.Preserve || d.Embedded
+	s.Type, s.Items, s.Open = d.Type, r.read(d.Items), d.Preserve || d.Embedded
 	if len(d.Properties) > 0 {
 		s.Properties = make(map[string]*Schema, len(d.Properties))
 		for name, p := range d.Properties {
-			s.Properties[name] = r.of(p)
+			s.Properties[name] = r.read(p)
 		}
 	}
 	var others document
@@ -130,7 +130,7 @@ func (r *reader) fill(s *Schema, d *document) {
 	case a == "true" || json.Unmarshal(d.AdditionalProperties, &others) != nil:
 		s.Open = true
 	default:
-		if s.Values = r.of(&others); s.Values == nil {
+		if s.Values = r.read(&others); s.Values == nil {
 			s.Open = true
 		}
 	}

@@ -18,7 +18,7 @@ func BenchmarkAppend(b *testing.B) {
 		`"fieldsV1":{"f:data":{".":{},"f:fill":{},"f:value":{}},"f:metadata":{"f:labels":{".":{},"f:app":{},"f:tier":{}}}}}]},` +
 		`"data":{"fill":"` + strings.Repeat("a", 1500) + `","value":"first"}}`)
 	var types protobuf.Types
-	t := types.Of(corev1.SchemeGroupVersion.WithKind("ConfigMap"), reflect.TypeFor[corev1.ConfigMap]())
+	t := types.Type(corev1.SchemeGroupVersion.WithKind("ConfigMap"), reflect.TypeFor[corev1.ConfigMap]())
 	b.ReportAllocs()
 	b.SetBytes(int64(len(stored)))
 	var to []byte

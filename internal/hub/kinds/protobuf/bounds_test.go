@@ -12,7 +12,7 @@ import (
 // TestWritersForget: what a writer keeps of an object is neither the object nor room for one
 // that is unusually large, which each object after it would pay for.
 func TestWritersForget(t *testing.T) {
-	role := new(Types).Of(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), reflect.TypeFor[rbacv1.ClusterRole]())
+	role := new(Types).Type(rbacv1.SchemeGroupVersion.WithKind("ClusterRole"), reflect.TypeFor[rbacv1.ClusterRole]())
 	object := func(verbs int) []byte {
 		return []byte(`{"kind":"ClusterRole","apiVersion":"rbac.authorization.k8s.io/v1","metadata":{"name":"x"},"rules":[{"verbs":[""` + strings.Repeat(`,""`, verbs) + `]}]}`)
 	}
@@ -35,7 +35,7 @@ func TestWritersForget(t *testing.T) {
 
 // TestDeepIsDecoded: the time that an object takes does not grow with how deep it is.
 func TestDeepIsDecoded(t *testing.T) {
-	crd := new(Types).Of(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]())
+	crd := new(Types).Type(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"), reflect.TypeFor[apiextensionsv1.CustomResourceDefinition]())
 	for _, deep := range []int{0, 20, deepest, 9000} {
 		object := `{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{},"spec":{"versions":[{"schema":{"openAPIV3Schema":{` +
 			strings.Repeat(`"not":{`, deep) + strings.Repeat(`}`, deep) + `}}}]}}`

@@ -37,7 +37,7 @@ func (p *planner) codec(t reflect.Type) *codec {
 	return p.unknown()
 }
 
-// unknown is for types that nobody has met yet: their objects are decoded.
+// unknown returns a codec for unsupported types: it fails, so that their objects are decoded.
 func (p *planner) unknown() *codec {
 	p.complete = false
 	return &codec{wireLength, func(*writer, []byte) bool { return false }}
@@ -57,13 +57,13 @@ func (p *planner) decoded(t reflect.Type, read func(into any, value []byte) erro
 // marshal writes a value by its own methods.
 func marshal(w *writer, v generated) bool {
 	n, err := v.MarshalToSizedBuffer(w.room(v.Size()))
-	w.at -= n
+	w.begin -= n
 	return err == nil
 }
 
 func writeText(w *writer, value []byte) bool {
-	said, ok := text(value)
-	w.bytes(said)
+	content, ok := text(value)
+	w.bytes(content)
 	return ok
 }
 
@@ -92,11 +92,11 @@ func writeFloat(w *writer, value []byte) bool {
 }
 
 func writeBase64(w *writer, value []byte) bool {
-	said, ok := text(value)
+	content, ok := text(value)
 	if !ok {
 		return false
 	}
-	decoded, err := base64.StdEncoding.AppendDecode(nil, said)
+	decoded, err := base64.StdEncoding.AppendDecode(nil, content)
 	w.bytes(decoded)
 	return err == nil
 }

@@ -7,19 +7,19 @@ import (
 	"orrery.dev/orrery/internal/lib/jsonscan"
 )
 
-// message is how an object becomes the message of a Go struct.
+// message describes how a JSON object is encoded as the message of a Go struct.
 type message struct {
-	// values is how many values it is made of, with those of messages that are inlined in JSON,
-	// and names says which place the value of a name has among them.
+	// values is the number of its values, including those of messages that are inlined in JSON;
+	// names maps each JSON name to the index of its value.
 	values int
 	names  map[string]int
-	// typed says that the first two values are a kind and its version, which are not written.
+	// typed reports whether the first two values are a kind and its version, which are not written.
 	typed bool
 	// fields are in the order in which they are written: the last one first.
 	fields []field
 }
 
-// The places of the kind and its version among the values of a message that is typed.
+// Indexes of the kind and its version among the values of a typed message.
 const (
 	kindAt = iota
 	apiVersionAt
@@ -28,17 +28,17 @@ const (
 
 // field is one field of a message.
 type field struct {
-	// at is the place of its value, or of the first of inlined ones.
-	at  int
-	tag uint64
-	// Exactly one of the following is set. single has one value, repeated an array of them and
-	// mapped an object; inlined is a message of its own that JSON has no braces for.
+	// index is that of its value, or of the first value of an inlined message.
+	index int
+	tag   uint64
+	// Exactly one of the following is set: single for one value, repeated for an array, mapped for an
+	// object, inlined for a message whose fields JSON contains without braces.
 	single, repeated *codec
 	mapped           *codec
 	inlined          *message
-	// absent is the whole field where there is no value; nil for nothing.
+	// absent is the encoded field if there is no value; nil to write nothing.
 	absent []byte
-	// nullable says that null is no value; otherwise the codec knows what it is.
+	// nullable reports whether null means no value; otherwise the codec encodes null.
 	nullable bool
 }
 
@@ -77,7 +77,7 @@ func (m *message) encode(w *writer, object []byte) bool {
 
 // read puts the members of an object where they are expected.
 func (m *message) read(w *writer, base int, object []byte) bool {
-	c := jsonscan.Of(object)
+	c := jsonscan.NewCursor(object)
 	if !c.Open('{') {
 		return false
 	}
@@ -90,17 +90,17 @@ func (m *message) read(w *writer, base int, object []byte) bool {
 		if !ok {
 			return false
 		}
-		if at, known := m.names[string(name[1:len(name)-1])]; known {
-			if w.values[base+at] != nil { // twice: they would be merged
+		if index, known := m.names[string(name[1:len(name)-1])]; known {
+			if w.values[base+index] != nil { // twice: they would be merged
 				return false
 			}
-			w.values[base+at] = value
+			w.values[base+index] = value
 		}
 	}
 	return !m.typed || isText(w.values[base+kindAt]) && isText(w.values[base+apiVersionAt])
 }
 
-// isText says that there is no value, or a string.
+// isText reports whether a value is absent or a string.
 func isText(value []byte) bool { return value == nil || value[0] == '"' || isNull(value) }
 
 // write writes what has been read.
@@ -116,14 +116,14 @@ func (m *message) write(w *writer, base int) bool {
 func (f *field) write(w *writer, base int) bool {
 	if f.inlined != nil {
 		end := w.length()
-		if !f.inlined.write(w, base+f.at) {
+		if !f.inlined.write(w, base+f.index) {
 			return false
 		}
 		w.varint(uint64(w.length() - end))
 		w.varint(f.tag)
 		return true
 	}
-	value := w.values[base+f.at]
+	value := w.values[base+f.index]
 	switch {
 	case value == nil || f.nullable && isNull(value):
 		w.bytes(f.absent)
@@ -150,7 +150,7 @@ func (c *codec) field(w *writer, tag uint64, value []byte) bool {
 }
 
 func (f *field) writeArray(w *writer, array []byte) bool {
-	c := jsonscan.Of(array)
+	c := jsonscan.NewCursor(array)
 	if !c.Open('[') {
 		return false
 	}
@@ -197,7 +197,7 @@ type member struct{ name, value []byte }
 // membersOf appends the members of an object in the order of their names, of which there must be
 // no two alike.
 func membersOf(to []member, object []byte) ([]member, bool) {
-	c := jsonscan.Of(object)
+	c := jsonscan.NewCursor(object)
 	if !c.Open('{') {
 		return nil, false
 	}

@@ -37,7 +37,7 @@ func (p *planner) message(t reflect.Type) *message {
 		p.complete = false
 		return m
 	}
-	if of, ok := t.FieldByName("TypeMeta"); ok && of.Type == reflect.TypeFor[metav1.TypeMeta]() {
+	if meta, ok := t.FieldByName("TypeMeta"); ok && meta.Type == reflect.TypeFor[metav1.TypeMeta]() {
 		m.typed, m.values = true, firstAt
 		m.names["kind"], m.names["apiVersion"] = kindAt, apiVersionAt
 	}
@@ -49,41 +49,41 @@ func (p *planner) message(t reflect.Type) *message {
 }
 
 // add adds a field of a struct. Those without a tag are not in its message.
-func (p *planner) add(m *message, of reflect.StructField) {
-	number := numberOf(of.Tag.Get("protobuf"))
+func (p *planner) add(m *message, goField reflect.StructField) {
+	number := numberOf(goField.Tag.Get("protobuf"))
 	if number == 0 {
 		return
 	}
-	name, options, _ := strings.Cut(of.Tag.Get("json"), ",")
-	f := field{at: m.values, tag: number<<3 | wireLength}
+	name, options, _ := strings.Cut(goField.Tag.Get("json"), ",")
+	f := field{index: m.values, tag: number<<3 | wireLength}
 	switch {
 	case name == "-" || strings.Contains(options, "string"):
 		p.complete = false
-	case name == "" && of.Anonymous && of.Type.Kind() == reflect.Struct && !is[json.Unmarshaler](of.Type):
-		f.inlined = p.message(of.Type)
+	case name == "" && goField.Anonymous && goField.Type.Kind() == reflect.Struct && !is[json.Unmarshaler](goField.Type):
+		f.inlined = p.message(goField.Type)
 		m.values += f.inlined.values
-		for name, at := range f.inlined.names {
-			p.name(m, name, f.at+at)
+		for name, index := range f.inlined.names {
+			p.name(m, name, f.index+index)
 		}
 	case name == "":
 		p.complete = false
 	default:
 		m.values++
-		p.name(m, name, f.at)
-		p.describe(&f, of.Type)
+		p.name(m, name, f.index)
+		p.describe(&f, goField.Type)
 	}
 	m.fields = append(m.fields, f)
 }
 
 // name says at which place the value of a name is; no two fields may have the same.
-func (p *planner) name(m *message, name string, at int) {
+func (p *planner) name(m *message, name string, index int) {
 	if _, ok := m.names[name]; ok {
 		p.complete = false
 	}
-	m.names[name] = at
+	m.names[name] = index
 }
 
-// describe says how a field of a type is written.
+// describe determines the encoding of a field of type t.
 func (p *planner) describe(f *field, t reflect.Type) {
 	switch {
 	case t.Kind() == reflect.Pointer:
@@ -103,14 +103,14 @@ func (p *planner) describe(f *field, t reflect.Type) {
 	p.tag(f)
 }
 
-// tag adds to the tag of a field how its values are encoded.
+// tag adds the wire type of the values to the tag of a field.
 func (p *planner) tag(f *field) {
 	if c := cmp.Or(f.single, f.repeated); c != nil {
 		f.tag = f.tag&^7 | c.wire
 	}
 }
 
-// zero says what is written of a field that has no value: the zero value of its type.
+// zero determines the encoding of a field without a value: the zero value of its type.
 func (p *planner) zero(f *field, t reflect.Type) {
 	p.tag(f)
 	w := &writer{}
@@ -132,11 +132,11 @@ func (p *planner) zero(f *field, t reflect.Type) {
 // numberOf is the number of a field by its tag, as in "bytes,2,opt,name=namespace"; 0 if it has
 // none.
 func numberOf(tag string) uint64 {
-	parts := strings.Split(tag, ",")
-	if len(parts) < 2 {
+	options := strings.Split(tag, ",")
+	if len(options) < 2 {
 		return 0
 	}
-	n, err := strconv.ParseUint(parts[1], 10, 29)
+	n, err := strconv.ParseUint(options[1], 10, 29)
 	if err != nil {
 		return 0
 	}
@@ -147,7 +147,7 @@ func isBytes(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8 && !is[generated](t)
 }
 
-// is says whether pointers to values of a type have methods.
+// is reports whether pointers to a type implement an interface.
 func is[methods any](t reflect.Type) bool {
 	return reflect.PointerTo(t).Implements(reflect.TypeFor[methods]())
 }

@@ -1,10 +1,9 @@
-// Package protobuf makes the protobuf of an object from its stored JSON, without making the
-// object: a list in protobuf of what is kept as JSON thereby costs what is written, where
-// decoding would be two thirds of all work. How the values of a Go type are encoded follows
-// from its tags, as in the code that is generated from them.
+// Package protobuf makes the protobuf of an object from its stored JSON, without decoding the JSON
+// into a Go value: decoding would be two thirds of the work for a list in protobuf. The tags of a Go
+// type determine the encoding of its values, as in generated code.
 //
-// It must give the bytes that decoding and encoding gives, or say that it can't: what is
-// unusual (a list with a null, a name twice, a number too large) is left to the decoder.
+// It must return the bytes that decoding and encoding would return, or report that it can't. Unusual
+// JSON (a list with a null, a repeated name, a number out of range) is left to the decoder.
 package protobuf
 
 import (
@@ -14,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Types makes transcoders, and shares what they have in common. The zero value is ready. It is
-// safe for concurrent use.
+// Types makes transcoders, which share the messages of common Go types. The zero value is ready to
+// use. It is safe for concurrent use.
 type Types struct {
 	mu    sync.Mutex
 	known map[reflect.Type]*message
@@ -27,9 +26,9 @@ type Type struct {
 	message func() *message
 }
 
-// Of is the transcoder of a kind that is held in a struct type with generated protobuf methods.
-// What it needs is found out when it is first used: most hubs never need that of most kinds.
-func (t *Types) Of(gvk schema.GroupVersionKind, goType reflect.Type) *Type {
+// Type returns the transcoder of a kind with a struct type that has generated protobuf methods. The
+// transcoder analyses the type at its first use, since most hubs never use most kinds.
+func (t *Types) Type(gvk schema.GroupVersionKind, goType reflect.Type) *Type {
 	return &Type{gvk, sync.OnceValue(func() *message {
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -46,7 +45,7 @@ func (t *Types) Of(gvk schema.GroupVersionKind, goType reflect.Type) *Type {
 	})}
 }
 
-// Supported says whether objects of the kind can be transcoded at all.
+// Supported reports whether objects of the kind can be transcoded.
 func (t *Type) Supported() bool { return t.message() != nil }
 
 // Append appends the protobuf of a JSON object, which must be valid JSON. ok is false, and
@@ -68,7 +67,7 @@ func (t *Type) Append(to, object []byte) (all []byte, ok bool) {
 	return append(to, w.written()...), true
 }
 
-// is says whether the values of an object begin with those of the kind.
+// is reports whether the first values of an object are this kind and version.
 func (t *Type) is(values [][]byte) bool {
 	kind, _ := text(values[kindAt])
 	apiVersion, _ := text(values[apiVersionAt])

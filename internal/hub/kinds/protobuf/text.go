@@ -8,7 +8,7 @@ import (
 
 // text is what a quoted string says; ok is false if it is none, or not UTF-8, which the decoder
 // replaces.
-func text(quoted []byte) (said []byte, ok bool) {
+func text(quoted []byte) (content []byte, ok bool) {
 	if len(quoted) < 2 || quoted[0] != '"' || quoted[len(quoted)-1] != '"' || !utf8.Valid(quoted) {
 		return nil, false
 	}

@@ -2,72 +2,71 @@ package protobuf
 
 import "math/bits"
 
-// keep is how large a writer's memory may be to be used again, in bytes, and keepValues how
-// many values its stack may have room for: else one object with a long list would have its
-// room kept for all others.
+// keep is the maximum size in bytes of a writer's memory that is used again, and keepValues the
+// maximum capacity of its stack. Otherwise the memory for one object with a long list would be kept
+// for all later objects.
 const (
 	keep       = 256 << 10
 	keepValues = 8 << 10
 )
 
-// writer writes from the end to the beginning, so that the length of a message is known when it
-// is written before it.
+// writer writes from the end to the beginning, so that the length of a message, which precedes it, is
+// known when it is written.
 type writer struct {
 	memory []byte
-	// at is where what is written begins; it ends with the memory.
-	at int
-	// values is a stack of parts of the JSON that are waiting to be written. Above it, its room
-	// is empty.
+	// begin is the index of the first written byte; the written bytes end with the memory.
+	begin int
+	// values is a stack of JSON values that are yet to be written. Its unused capacity is nil.
 	values [][]byte
-	// depth is how many messages deep what is written now is in another.
+	// depth is the nesting of the message that is being written.
 	depth int
 }
 
-// reset makes the writer as good as new, and keeps its memory unless that has become too large.
+// reset prepares the writer for another object. It keeps the memory unless that has become too large.
 func (w *writer) reset() {
 	if cap(w.memory) > keep {
 		w.memory = nil
 	}
-	w.at, w.depth = len(w.memory), 0
+	w.begin, w.depth = len(w.memory), 0
 	w.release(0)
 	if cap(w.values) > keepValues {
 		w.values = nil
 	}
 }
 
-func (w *writer) written() []byte { return w.memory[w.at:] }
+func (w *writer) written() []byte { return w.memory[w.begin:] }
 
-// length is how much has been written.
-func (w *writer) length() int { return len(w.memory) - w.at }
+// length returns the number of written bytes.
+func (w *writer) length() int { return len(w.memory) - w.begin }
 
-// room has at least n bytes free before what has been written, and gives all that are.
+// room returns the free memory before the written bytes, which is at least n bytes.
 func (w *writer) room(n int) []byte {
-	if w.at < n {
+	if w.begin < n {
 		larger := make([]byte, 2*len(w.memory)+n+512)
-		at := len(larger) - w.length()
-		copy(larger[at:], w.written())
-		w.memory, w.at = larger, at
+		begin := len(larger) - w.length()
+		copy(larger[begin:], w.written())
+		w.memory, w.begin = larger, begin
 	}
-	return w.memory[:w.at]
+	return w.memory[:w.begin]
 }
 
 func (w *writer) bytes(b []byte) {
 	free := w.room(len(b))
-	w.at -= len(b)
-	copy(free[w.at:], b)
+	w.begin -= len(b)
+	copy(free[w.begin:], b)
 }
 
 func (w *writer) byte(b byte) {
 	free := w.room(1)
-	w.at--
-	free[w.at] = b
+	w.begin--
+	free[w.begin] = b
 }
 
 func (w *writer) varint(v uint64) {
 	n := (bits.Len64(v|1) + 6) / 7
 	free := w.room(n)
-	w.at -= n
-	i := w.at
+	w.begin -= n
+	i := w.begin
 	for ; v >= 1<<7; i++ {
 		free[i] = byte(v) | 1<<7
 		v >>= 7

@@ -13,23 +13,23 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// boundBy is what a space has by an APIBinding.
+// boundBy contains the resources that an APIBinding defines in its space.
 type boundBy struct {
 	entry *table.Entry
-	// needs are the rows besides that it was made of.
+	// needs are the other rows that determine the resources.
 	needs       []need
 	owned       []kinds.Owned
 	definitions []definedBy
 }
 
-// need is a row that was looked at: a nil entry means that there was none.
+// need is a row that was read: a nil entry means that it did not exist.
 type need struct {
 	key   string
 	entry *table.Entry
 }
 
-// stands says that all that it was made of is still the same.
-func (b boundBy) stands(state table.Reader) bool {
+// isCurrent reports whether all rows that determine the resources are unchanged.
+func (b boundBy) isCurrent(state table.Reader) bool {
 	return !slices.ContainsFunc(b.needs, func(n need) bool { return entryOf(state.Get(n.key)) != n.entry })
 }
 
@@ -40,24 +40,24 @@ func entryOf(row *table.Row) *table.Entry {
 	return row.Entry
 }
 
-// noting notes which rows are looked at.
-type noting struct {
+// recordingReader adds the rows that are read to the needs of a binding.
+type recordingReader struct {
 	table.Reader
-	of *boundBy
+	binding *boundBy
 }
 
-func (n noting) Get(k string) *table.Row {
+func (n recordingReader) Get(k string) *table.Row {
 	row := n.Reader.Get(k)
-	if !slices.ContainsFunc(n.of.needs, func(n need) bool { return n.key == k }) {
-		n.of.needs = append(n.of.needs, need{k, entryOf(row)})
+	if !slices.ContainsFunc(n.binding.needs, func(n need) bool { return n.key == k }) {
+		n.binding.needs = append(n.binding.needs, need{k, entryOf(row)})
 	}
 	return row
 }
 
-// bind makes what a space has by an APIBinding, unless an older catalog has it.
+// bind returns the resources of an APIBinding, from an older catalog if they are unchanged.
 func (r *Registry) bind(e *table.Entry, state table.Reader, old *spaceCatalog) boundBy {
 	if old != nil {
-		i := slices.IndexFunc(old.bound, func(b boundBy) bool { return b.entry == e && b.stands(state) })
+		i := slices.IndexFunc(old.bound, func(b boundBy) bool { return b.entry == e && b.isCurrent(state) })
 		if i >= 0 {
 			return old.bound[i]
 		}
@@ -67,18 +67,18 @@ func (r *Registry) bind(e *table.Entry, state table.Reader, old *spaceCatalog) b
 	if b == nil {
 		return made
 	}
-	for _, of := range b.Status.Resources {
-		crd, reason := b.Definition(noting{state, &made}, of)
+	for _, bound := range b.Status.Resources {
+		crd, reason := b.Definition(recordingReader{state, &made}, bound)
 		o := kinds.Owned{Owner: identityOf(e)}
 		var d definedBy
 		if crd != nil {
-			d = r.provided(b.Provider(), crd, of)
+			d = r.provided(b.Provider(), crd, bound)
 		}
 		if d.definition == nil {
-			o.Access, o.Why = kinds.Waiting, why(b, of, reason, d.failed)
-			d.definition, d.failed = r.outline(of)
+			o.Access, o.Why = kinds.Waiting, why(b, bound, reason, d.failed)
+			d.definition, d.failed = r.outline(bound)
 		}
-		if d.definition == nil { // its names were those of a CRD, so this does not happen
+		if d.definition == nil { // does not happen: the names are those of a valid CRD
 			continue
 		}
 		if b.Entry.Meta.Deleting {
@@ -90,19 +90,19 @@ func (r *Registry) bind(e *table.Entry, state table.Reader, old *spaceCatalog) b
 	return made
 }
 
-func why(b *binding.Binding, of v1alpha1.BoundResource, reason string, failed error) string {
+func why(b *binding.Binding, bound v1alpha1.BoundResource, reason string, failed error) string {
 	if failed != nil {
 		return failed.Error()
 	}
-	return b.Says(reason, of.ExportedResource)
+	return b.Message(reason, bound.ExportedResource)
 }
 
-// provided is what a provider's CRD defines, under the names by which it was bound. Where
-// these are the CRD's, its space and all that have bound it share it.
-func (r *Registry) provided(provider key.Space, row *table.Row, of v1alpha1.BoundResource) definedBy {
+// provided returns the definition of a provider's CRD with the names of the bound resource. If these
+// are the names of the CRD, the provider and its consumers share one definition.
+func (r *Registry) provided(provider key.Space, row *table.Row, bound v1alpha1.BoundResource) definedBy {
 	if known, ok := r.spaces.peek(provider); ok {
 		i := slices.IndexFunc(known.rows, func(d definedBy) bool { return d.entry == row.Entry })
-		if i >= 0 && known.rows[i].definition != nil && named(known.rows[i].definition.Kinds(), of) {
+		if i >= 0 && known.rows[i].definition != nil && named(known.rows[i].definition.Kinds(), bound) {
 			return known.rows[i]
 		}
 	}
@@ -112,7 +112,7 @@ func (r *Registry) provided(provider key.Space, row *table.Row, of v1alpha1.Boun
 		d.failed = fmt.Errorf("decode %q: %w", row.Key, err)
 		return d
 	}
-	names := binding.Names(of)
+	names := binding.Names(bound)
 	names.Categories = crd.Status().AcceptedNames.Categories
 	crd.Status().AcceptedNames = names
 	d.definition, d.failed = r.compiler.CompileStored(crd)
@@ -122,8 +122,8 @@ func (r *Registry) provided(provider key.Space, row *table.Row, of v1alpha1.Boun
 	return d
 }
 
-// named says whether kinds have the names of a bound resource.
-func named(all []*kinds.Kind, of v1alpha1.BoundResource) bool {
-	return len(all) > 0 && all[0].Singular == of.Singular && all[0].ListKind == of.ListKind &&
-		slices.Equal(all[0].ShortNames, of.ShortNames)
+// named reports whether kinds have the names of a bound resource.
+func named(all []*kinds.Kind, bound v1alpha1.BoundResource) bool {
+	return len(all) > 0 && all[0].Singular == bound.Singular && all[0].ListKind == bound.ListKind &&
+		slices.Equal(all[0].ShortNames, bound.ShortNames)
 }

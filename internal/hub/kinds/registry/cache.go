@@ -12,26 +12,26 @@ import (
 )
 
 const (
-	// catalogBytes bounds how many bytes catalogs of spaces with CRDs take, and the
-	// definitions that only they keep alive.
+	// catalogBytes is the maximum size in bytes of the catalogs of spaces with CRDs, and of the
+	// definitions that only they use.
 	catalogBytes = 96 << 20
-	// rowWeight is about what one CRD takes in a catalog, in bytes, whoever else
-	// defines the same.
+	// rowWeight is the estimated size in bytes of one CRD in a catalog, without the definition, which
+	// catalogs share.
 	rowWeight = 1 << 10
 )
 
-// spaceCatalog is a catalog and what it was made of. A row is known by its
-// entry: the same entry always says the same.
+// spaceCatalog is a catalog and the rows that define it. Rows are compared by their entries, which are
+// immutable.
 type spaceCatalog struct {
 	catalog *kinds.Catalog
-	// rows are of CRDs, bound of APIBindings.
+	// rows contains the CRDs, bound the APIBindings.
 	rows  []definedBy
 	bound []boundBy
-	// failed is why some rows define nothing.
+	// failed is the error of rows that define nothing.
 	failed error
 }
 
-// definitions are those that a catalog keeps alive.
+// definitions returns the definitions that a catalog uses.
 func (c *spaceCatalog) definitions() []definedBy {
 	all := c.rows
 	for _, b := range c.bound {
@@ -42,7 +42,7 @@ func (c *spaceCatalog) definitions() []definedBy {
 
 type definedBy struct {
 	entry *table.Entry
-	// definition is what the CRD defines; nil for nothing.
+	// definition is that of the CRD; nil if it defines nothing.
 	definition *custom.Definition
 	access     kinds.Access
 	failed     error
@@ -58,7 +58,7 @@ type catalogs struct {
 	weight int64
 	order  list.List // of *keptCatalog, the last used in front
 	spaces map[key.Space]*list.Element
-	// users says how many catalogs have a definition.
+	// users counts the catalogs that use each definition.
 	users map[*custom.Definition]int
 }
 

@@ -18,7 +18,7 @@ import (
 //go:embed crds/*.yaml
 var orreryCRDs embed.FS
 
-// ownCRDs reads them, once in a process: nobody changes them.
+// ownCRDs returns Orrery's CRDs. They are read once per process and must not be changed.
 var ownCRDs = sync.OnceValues(func() ([]*apiextensionsv1.CustomResourceDefinition, error) {
 	files, err := orreryCRDs.ReadDir("crds")
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package registry knows which kinds each space has: the built-in ones, Orrery's
-// own, and those that its CRDs define or its APIBindings bind in a state of the log.
+// Package registry returns the kinds of each space: the built-in ones, Orrery's own, and those that
+// its CRDs define or its APIBindings bind in a state of the log.
 //
-// It keeps what it has made within a bound, and must never write.
+// It caches catalogs of bounded total size, and must never write.
 package registry
 
 import (
@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Registry knows the kinds of all spaces. It is safe for concurrent use.
+// Registry returns the kinds of all spaces. It is safe for concurrent use.
 type Registry struct {
 	compiler *custom.Compiler
 	builtins []*kinds.Kind
@@ -28,7 +28,7 @@ type Registry struct {
 	spaces      *catalogs
 }
 
-// New makes the built-in kinds and Orrery's own.
+// New returns a Registry with the built-in kinds and Orrery's own.
 func New() (*Registry, error) {
 	compiler, err := custom.NewCompiler(custom.DefaultLimits())
 	if err != nil {
@@ -54,7 +54,7 @@ func New() (*Registry, error) {
 		return kinds.ReadWrite
 	})
 	r.plain = kinds.NewCatalog(slices.DeleteFunc(slices.Clone(r.builtins), rootOnly), func(k *kinds.Kind) kinds.Access {
-		if k.Resource == key.Locations { // they can be seen from everywhere
+		if k.Resource == key.Locations { // every space can read them
 			return kinds.ReadOnly
 		}
 		return r.root.Access(k)
@@ -62,7 +62,7 @@ func New() (*Registry, error) {
 	return r, nil
 }
 
-// rootOnly says that only root has a kind.
+// rootOnly reports whether only space root has a kind.
 func rootOnly(k *kinds.Kind) bool { return k.Resource == key.Spaces }
 
 // Builtin returns the catalog of a space that has no CRDs.
@@ -87,7 +87,7 @@ func (r *Registry) Catalog(s key.Space, state table.Reader) (*kinds.Catalog, err
 	}
 	known, ok := r.spaces.peek(s)
 	if ok && slices.EqualFunc(known.rows, entries, func(d definedBy, e *table.Entry) bool { return d.entry == e }) &&
-		slices.EqualFunc(known.bound, bindings, func(b boundBy, e *table.Entry) bool { return b.entry == e && b.stands(state) }) {
+		slices.EqualFunc(known.bound, bindings, func(b boundBy, e *table.Entry) bool { return b.entry == e && b.isCurrent(state) }) {
 		return known.catalog, known.failed
 	}
 	made := r.make(s, state, entries, bindings, known)
@@ -103,10 +103,10 @@ func entriesOf(state table.Reader, s key.Space, r key.Resource) (entries []*tabl
 	return entries
 }
 
-// Forget frees what is kept of a space that is gone.
+// Forget removes the catalog of a deleted space from the cache.
 func (r *Registry) Forget(s key.Space) { r.spaces.drop(s) }
 
-// make makes the catalog of a space, reusing what is the same in an older one.
+// make returns the catalog of a space, with the unchanged definitions of an older catalog.
 func (r *Registry) make(s key.Space, state table.Reader, entries, bindings []*table.Entry, old *spaceCatalog) *spaceCatalog {
 	made := &spaceCatalog{rows: make([]definedBy, 0, len(entries))}
 	var all []kinds.Owned

@@ -15,8 +15,8 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/custom"
 )
 
-// Unknown makes a kind of which nothing is known but its names: its objects are what is said of
-// them. It fails if a name can't be one.
+// Unknown returns a kind of which only the names are known: its objects may have any content. It fails
+// if a name is invalid.
 func (r *Registry) Unknown(gvr schema.GroupVersionResource, kind string, namespaced bool) (*kinds.Kind, error) {
 	if err := kinds.CheckKind(kind); err != nil {
 		return nil, err
@@ -35,18 +35,18 @@ func (r *Registry) Unknown(gvr schema.GroupVersionResource, kind string, namespa
 	return &k, nil
 }
 
-// outline is a bound resource without its definition: whatever its objects have is theirs.
-func (r *Registry) outline(of v1alpha1.BoundResource) (*custom.Definition, error) {
+// outline returns a bound resource without its definition: its objects may have any content.
+func (r *Registry) outline(bound v1alpha1.BoundResource) (*custom.Definition, error) {
 	var versions []apiextensionsv1.CustomResourceDefinitionVersion
-	for _, name := range of.Versions {
-		v := version(name, true, name == of.StorageVersion)
+	for _, name := range bound.Versions {
+		v := version(name, true, name == bound.StorageVersion)
 		v.Subresources = &apiextensionsv1.CustomResourceSubresources{Status: &apiextensionsv1.CustomResourceSubresourceStatus{}}
 		versions = append(versions, v)
 	}
-	if !slices.Contains(of.Versions, of.StorageVersion) {
-		versions = append(versions, version(of.StorageVersion, false, true))
+	if !slices.Contains(bound.Versions, bound.StorageVersion) {
+		versions = append(versions, version(bound.StorageVersion, false, true))
 	}
-	return r.anything(of.Group, binding.Names(of), of.Namespaced, versions...)
+	return r.anything(bound.Group, binding.Names(bound), bound.Namespaced, versions...)
 }
 
 func version(name string, served, storage bool) apiextensionsv1.CustomResourceDefinitionVersion {

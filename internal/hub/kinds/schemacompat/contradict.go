@@ -82,18 +82,18 @@ func schemaOf(v *apiextensionsv1.CustomResourceDefinitionVersion) *apiextensions
 	return v.Schema.OpenAPIV3Schema
 }
 
-// contradict is the first field, at or below a path, that no value is right for by both
-// schemas. It looks at each part of one schema once.
+// contradict returns the first field, at or below a path, for which no value is valid by both schemas.
+// It visits each field of one schema once.
 func contradict(path string, there, here *apiextensionsv1.JSONSchemaProps) *MisfitError {
 	if there == nil || here == nil {
 		return nil
 	}
 	t, h := typesOf(there), typesOf(here)
 	if t != nil && h != nil && !slices.ContainsFunc(t, func(one string) bool { return slices.Contains(h, one) }) {
-		return misfit(at(path), "%s there, %s here", describe(there), describe(here))
+		return misfit(locate(path), "%s there, %s here", describe(there), describe(here))
 	}
 	if apart(there.Enum, here.Enum) {
-		return misfit(at(path), "no value is among those of both")
+		return misfit(locate(path), "no value is in the enumerations of both")
 	}
 	for _, name := range slices.Sorted(maps.Keys(here.Properties)) {
 		below := here.Properties[name]
@@ -114,7 +114,7 @@ func contradict(path string, there, here *apiextensionsv1.JSONSchemaProps) *Misf
 	return nil
 }
 
-func at(path string) string {
+func locate(path string) string {
 	if path == "" {
 		return "(the whole object)"
 	}
@@ -128,7 +128,7 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
-// typesOf are the types of the values that may be right by a schema; nil: all.
+// typesOf returns the types of valid values by a schema; nil for all types.
 func typesOf(s *apiextensionsv1.JSONSchemaProps) []string {
 	switch {
 	case s.XIntOrString:
@@ -148,19 +148,19 @@ func describe(s *apiextensionsv1.JSONSchemaProps) string {
 	return s.Type
 }
 
-// apart says whether two enumerations, if both are given, have nothing in common.
+// apart reports whether two enumerations, if both are given, have no value in common.
 func apart(a, b []apiextensionsv1.JSON) bool {
 	if len(a) == 0 || len(b) == 0 {
 		return false
 	}
-	has := map[string]bool{}
+	contained := map[string]bool{}
 	for _, v := range a {
-		has[plain(v)] = true
+		contained[plain(v)] = true
 	}
-	return !slices.ContainsFunc(b, func(v apiextensionsv1.JSON) bool { return has[plain(v)] })
+	return !slices.ContainsFunc(b, func(v apiextensionsv1.JSON) bool { return contained[plain(v)] })
 }
 
-// plain is a value as text that is the same for values that are.
+// plain returns the canonical text of a value: equal values have equal texts.
 func plain(v apiextensionsv1.JSON) string {
 	var value any
 	if json.Unmarshal(v.Raw, &value) != nil {

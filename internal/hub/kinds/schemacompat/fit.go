@@ -22,8 +22,8 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/schemacost"
 )
 
-// Definition is a definition that objects of others are checked against. It is safe for
-// concurrent use; what is heavy in it is compiled when it is needed.
+// Definition is a definition by which objects of other spaces are checked. It is safe for concurrent
+// use. It compiles its schemas when they are first needed.
 type Definition struct {
 	crd     *apiextensionsv1.CustomResourceDefinition
 	schemas map[string]func() (*compiled, error)
@@ -31,14 +31,13 @@ type Definition struct {
 
 // compiled is the schema of one version.
 type compiled struct {
-	structural *structuralschema.Structural // nil: none, so that everything is right
-	costs      *schemacost.Schema
-	validator  schemacost.Validator
-	keeps      bool // fields that it does not know
+	structural  *structuralschema.Structural // nil for no schema, so that every object is valid
+	costs       *schemacost.Schema
+	validator   schemacost.Validator
+	keepUnknown bool // unknown fields are valid
 }
 
-// New makes a Definition of a CRD, of which only the spec counts. The caller must not change
-// that any more.
+// New returns the Definition of the spec of a CRD. The caller must not change the spec afterwards.
 func New(crd *apiextensionsv1.CustomResourceDefinition) *Definition {
 	d := &Definition{crd, map[string]func() (*compiled, error){}}
 	for i := range crd.Spec.Versions {
@@ -50,10 +49,10 @@ func New(crd *apiextensionsv1.CustomResourceDefinition) *Definition {
 	return d
 }
 
-// CRD is what the Definition was made of. The caller must not change it.
+// CRD returns the CRD of the Definition. The caller must not change it.
 func (d *Definition) CRD() *apiextensionsv1.CustomResourceDefinition { return d.crd }
 
-func compile(props *apiextensionsv1.JSONSchemaProps, keeps bool) (*compiled, error) {
+func compile(props *apiextensionsv1.JSONSchemaProps, keepUnknown bool) (*compiled, error) {
 	if props == nil {
 		return &compiled{}, nil
 	}
@@ -69,17 +68,16 @@ func compile(props *apiextensionsv1.JSONSchemaProps, keeps bool) (*compiled, err
 	if err != nil {
 		return nil, fmt.Errorf("compile validation: %w", err)
 	}
-	return &compiled{structural, schemacost.New(structural), validator, keeps}, nil
+	return &compiled{structural, schemacost.New(structural), validator, keepUnknown}, nil
 }
 
-// Fit says why an object, as JSON, is not right by the definition; nil if it is: its version
-// is served, its fields are known, and their values are what the schema says. Expressions
-// (x-kubernetes-validations) are not evaluated. An error says what is wrong with the
-// definition itself.
+// Fit returns a MisfitError if an object, as JSON, is invalid by the definition; nil if its version is
+// served, and its fields are known and have valid values. It does not evaluate expressions
+// (x-kubernetes-validations). The second result is an error of the definition itself.
 func (d *Definition) Fit(object []byte) (*MisfitError, error) {
 	u := &unstructured.Unstructured{}
 	if err := utiljson.Unmarshal(object, &u.Object); err != nil {
-		return misfit(at(""), "%v", err), nil
+		return misfit(locate(""), "%v", err), nil
 	}
 	if m := d.fitKind(u); m != nil {
 		return m, nil
@@ -114,7 +112,7 @@ func (d *Definition) fitKind(u *unstructured.Unstructured) *MisfitError {
 // fit checks an object, and may change it: first what would be dropped without a word, then
 // what would be refused.
 func (c *compiled) fit(object map[string]any) *MisfitError {
-	if !c.keeps {
+	if !c.keepUnknown {
 		unknown := structuralpruning.PruneWithOptions(object, c.structural, true, structuralschema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true})
 		if len(unknown) > 0 {
 			return misfit(slices.Min(unknown), "unknown field there")
@@ -122,11 +120,11 @@ func (c *compiled) fit(object map[string]any) *MisfitError {
 	}
 	structuraldefaulting.PruneNonNullableNullsWithoutDefaults(object, c.structural)
 	if c.costs.Added(object, schemacost.MaxDefaults) > schemacost.MaxDefaults {
-		return misfit(at(""), "the defaults there would add more than %d bytes", schemacost.MaxDefaults)
+		return misfit(locate(""), "the defaults there would add more than %d bytes", schemacost.MaxDefaults)
 	}
 	structuraldefaulting.Default(object, c.structural)
 	if c.costs.Exceeds(object) {
-		return misfit(at(""), "it takes more than %d steps to be validated there", schemacost.MaxSteps)
+		return misfit(locate(""), "it takes more than %d steps to be validated there", schemacost.MaxSteps)
 	}
 	errs := firstErrors(object, c.validator)
 	errs = append(errs, structurallisttype.ValidateListSetsAndMaps(nil, c.structural, object)...)
@@ -137,7 +135,7 @@ func (c *compiled) fit(object map[string]any) *MisfitError {
 		return cmp.Or(strings.Compare(a.Field, b.Field), strings.Compare(a.Detail, b.Detail))
 	})
 	if first.Field == (*field.Path)(nil).String() || first.Field == "" {
-		return misfit(at(""), "%s", explain(first))
+		return misfit(locate(""), "%s", explain(first))
 	}
 	return misfit(first.Field, "%s", explain(first))
 }

@@ -20,8 +20,8 @@ func FuzzFit(f *testing.F) {
 		if first != nil && (first.Field == "" || len(first.Error()) > 1000) {
 			t.Fatalf("got %q", first.Error())
 		}
-		if again := fit(t, there, string(object)); again != said(first) {
-			t.Fatalf("first %s, then %s", said(first), again)
+		if again := fit(t, there, string(object)); again != messageOf(first) {
+			t.Fatalf("first %s, then %s", messageOf(first), again)
 		}
 	})
 }

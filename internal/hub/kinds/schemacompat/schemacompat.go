@@ -1,9 +1,9 @@
-// Package schemacompat compares definitions of one resource that meet at one place: whether two of
-// them contradict each other, and whether an object that was written by one is right by
-// another as a Kubernetes API server has it. It makes no third definition of two.
+// Package schemacompat compares definitions of one resource by several spaces: whether two definitions
+// contradict each other, and whether an object of one space is valid by the definition of another, as a
+// Kubernetes API server validates it. It does not merge definitions.
 //
-// It is pure, and costs at most as much as one write of the object, or one reading of the
-// definition, would. It must never know spaces, locations, or who asks.
+// Its functions are pure, and cost at most as much as one write of the object or one decoding of the
+// definition. They must not depend on spaces, locations, or the user of a request.
 package schemacompat
 
 import (
@@ -16,15 +16,16 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// maxText bounds a field and a detail of what is said, in bytes each.
+// maxText is the maximum size in bytes of the field, and of the detail, of a MisfitError.
 const maxText = 256
 
-// MisfitError says why an object, or a definition, is not right where another definition is.
+// MisfitError describes why an object, or a definition, is incompatible with a definition of another
+// space.
 type MisfitError struct {
-	// Field is the first field that is not right; Detail says why.
+	// Field is the first incompatible field; Detail is the reason.
 	Field, Detail string
-	// Definitions says that the definitions contradict each other; otherwise an object does
-	// not fit.
+	// Definitions reports whether the definitions contradict each other; otherwise an object is
+	// invalid by the other definition.
 	Definitions bool
 }
 
@@ -34,22 +35,22 @@ func misfit(field, detail string, args ...any) *MisfitError {
 	return &MisfitError{Field: shorten(field), Detail: shorten(fmt.Sprintf(detail, args...))}
 }
 
-// Error is for people.
+// Error returns the message for users.
 func (m *MisfitError) Error() string {
-	of := "it does not fit another space's definition, which the location has: "
+	prefix := "it is invalid by another space's definition, which the location uses: "
 	if m.Definitions {
-		of = "it contradicts another space's definition, which the location has: "
+		prefix = "it contradicts another space's definition, which the location uses: "
 	}
-	return of + m.Field + ": " + m.Detail
+	return prefix + m.Field + ": " + m.Detail
 }
 
-// Reason is the reason of states for it.
+// Reason returns the reason of the object state.
 func (m *MisfitError) Reason() string { return v1alpha1.ReasonDefinedOtherwise }
 
-// FailedRule is the rule to blame: none.
+// FailedRule returns no rule, since no Customizer causes the error.
 func (m *MisfitError) FailedRule() (customizer string, rule int) { return "", 0 }
 
-// shorten makes a text no longer than maxText.
+// shorten cuts a text to maxText bytes.
 func shorten(text string) string {
 	if len(text) <= maxText {
 		return text

@@ -29,22 +29,22 @@ func v1(t testing.TB, schema string) *apiextensionsv1.CustomResourceDefinition {
 	return crd(t, fmt.Sprintf("versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {spec: %s}}}}]", schema))
 }
 
-// said is a MisfitError as text.
-func said(m *MisfitError) string {
+// messageOf returns the field and the detail of a MisfitError.
+func messageOf(m *MisfitError) string {
 	if m == nil {
 		return "fits"
 	}
 	return m.Field + ": " + m.Detail
 }
 
-// fit is what is said of an object.
-func fit(t testing.TB, by *Definition, object string) string {
+// fit returns the message of Fit for an object.
+func fit(t testing.TB, definition *Definition, object string) string {
 	t.Helper()
-	m, err := by.Fit([]byte(object))
+	m, err := definition.Fit([]byte(object))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return said(m)
+	return messageOf(m)
 }
 
 func TestContradiction(t *testing.T) {
@@ -59,12 +59,12 @@ func TestContradiction(t *testing.T) {
 		{"anything", "{type: object, properties: {any: {x-kubernetes-preserve-unknown-fields: true}}}", "{type: object, properties: {any: {type: boolean}}}", "fits"},
 		{"items", "{type: object, properties: {all: {type: array, items: {type: string}}}}", "{type: object, properties: {all: {type: array, items: {type: object}}}}", "versions[v1] spec.all[*]: string there, object here"},
 		{"values of a map", "{type: object, properties: {by: {type: object, additionalProperties: {type: string}}}}", "{type: object, properties: {by: {type: object, additionalProperties: {type: integer}}}}", "versions[v1] spec.by[*]: string there, integer here"},
-		{"no common value", "{type: object, properties: {size: {type: string, enum: [S, L]}}}", "{type: object, properties: {size: {type: string, enum: [small, large]}}}", "versions[v1] spec.size: no value is among those of both"},
+		{"no common value", "{type: object, properties: {size: {type: string, enum: [S, L]}}}", "{type: object, properties: {size: {type: string, enum: [small, large]}}}", "versions[v1] spec.size: no value is in the enumerations of both"},
 		{"a common value", "{type: object, properties: {size: {type: string, enum: [S, L]}}}", "{type: object, properties: {size: {type: string, enum: [M, L]}}}", "fits"},
 		{"the whole spec", "{type: string}", "{type: object}", "versions[v1] spec: string there, object here"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := said(Contradiction(v1(t, c.there), v1(t, c.here))); got != c.want {
+			if got := messageOf(Contradiction(v1(t, c.there), v1(t, c.here))); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 		})
@@ -84,7 +84,7 @@ func TestContradictionOfNamesAndVersions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			m := Contradiction(crd(t, "{"+v+"}"), crd(t, c.here))
-			if got := said(m); got != c.want {
+			if got := messageOf(m); got != c.want {
 				t.Errorf("got %s, want %s", got, c.want)
 			}
 			if m != nil && !strings.HasPrefix(m.Error(), "it contradicts another space's definition") {
@@ -213,19 +213,19 @@ func TestFitOfKinds(t *testing.T) {
 	}
 }
 
-// TestMisfitsAreShort: what is said is bounded, whatever an object or a definition has.
+// TestMisfitsAreShort checks that the message is short even for a long name in an object or a definition.
 func TestMisfitsAreShort(t *testing.T) {
 	long := strings.Repeat("ü", 100_000)
 	m, err := New(v1(t, "{type: object}")).Fit(fmt.Appendf(nil, `{"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "n"}, "spec": {%q: 1}}`, long))
 	if err != nil || m == nil || len(m.Error()) > 1000 {
-		t.Errorf("%d bytes are said of it, %v", len(said(m)), err)
+		t.Errorf("the message has %d bytes, %v", len(messageOf(m)), err)
 	}
 	there, here := v1(t, "{type: object}"), v1(t, "{type: object}")
-	for c, of := range map[*apiextensionsv1.CustomResourceDefinition]string{there: "string", here: "integer"} {
-		c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[long] = apiextensionsv1.JSONSchemaProps{Type: of}
+	for c, kind := range map[*apiextensionsv1.CustomResourceDefinition]string{there: "string", here: "integer"} {
+		c.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties[long] = apiextensionsv1.JSONSchemaProps{Type: kind}
 	}
 	m = Contradiction(there, here)
 	if m == nil || len(m.Error()) > 1000 {
-		t.Errorf("%d bytes are said of it", len(said(m)))
+		t.Errorf("the message has %d bytes", len(messageOf(m)))
 	}
 }

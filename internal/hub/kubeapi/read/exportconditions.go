@@ -75,7 +75,7 @@ func isUnchanged(binding *table.Entry) table.Condition {
 // bound requires that the space has bound the export.
 func (l exportLens) bound(t *table.Table, export string) table.Condition {
 	snapshot := t.Snapshot()
-	for _, b := range binding.Of(snapshot, l.Space) {
+	for _, b := range binding.InSpace(snapshot, l.Space) {
 		if is, _ := b.Export(snapshot); is == nil || b.ExportKey() != export {
 			continue
 		}

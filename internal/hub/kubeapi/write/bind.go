@@ -46,7 +46,7 @@ func (s bindings) ValidateUpdate(ctx context.Context, obj, old runtime.Object) f
 	if now != nil && previous != nil && len(previous.Status.Resources) > 0 &&
 		v1alpha1.IsForBelow(labels.Set(now.Labels)) && !v1alpha1.IsForBelow(labels.Set(previous.Labels)) {
 		errs = append(errs, field.Forbidden(field.NewPath("metadata", "labels").Key(v1alpha1.ForLabel),
-			"what is bound is bound here: delete the binding, and create another for below"))
+			"the binding already has resources here: delete it, and create another binding with this label"))
 	}
 	return errs
 }
@@ -113,7 +113,7 @@ func (s *Server) settleBinding(state table.Reader, space key.Space, b *v1alpha1.
 		export, reason = nil, v1alpha1.ReasonTaken
 		u.addProblem(reason, fmt.Sprintf("APIBinding %q has bound APIExport %q of space %q in this space", other, u.Spec.Export.Name, u.Provider()))
 	case export == nil:
-		u.addProblem(reason, u.Says(reason, v1alpha1.ExportedResource{}))
+		u.addProblem(reason, u.Message(reason, v1alpha1.ExportedResource{}))
 	default:
 		u.pin()
 		u.resources(export)
@@ -141,7 +141,7 @@ func (u *bindingUpdate) addProblem(reason, message string) {
 // them, it would be undefined which one's decisions about claims apply.
 func (u *bindingUpdate) first() string {
 	self := u.state.Get(key.Object{Space: u.Space, Identity: key.Identity{Resource: key.APIBindings, Name: u.Name}}.Key())
-	for _, b := range binding.Of(u.state, u.Space) {
+	for _, b := range binding.InSpace(u.state, u.Space) {
 		if b.Name == u.Name || b.Spec.Export != u.Spec.Export || isBound(&u.Status) && !isBound(&b.Status) {
 			continue
 		}
@@ -169,7 +169,7 @@ func (u *bindingUpdate) resources(export *v1alpha1.APIExport) {
 	for _, r := range export.Spec.Resources {
 		crd := u.state.Get(binding.DefinitionKey(u.Provider(), r))
 		if !binding.Defines(crd) {
-			u.addProblem(v1alpha1.ReasonNoDefinition, u.Says(v1alpha1.ReasonNoDefinition, r))
+			u.addProblem(v1alpha1.ReasonNoDefinition, u.Message(v1alpha1.ReasonNoDefinition, r))
 			continue
 		}
 		want, err := binding.Outline(crd)
@@ -183,14 +183,14 @@ func (u *bindingUpdate) resources(export *v1alpha1.APIExport) {
 			continue
 		}
 		if have := &u.Status.Resources[i]; have.Kind != want.Kind || have.Namespaced != want.Namespaced {
-			u.addProblem(v1alpha1.ReasonIncompatible, u.Says(v1alpha1.ReasonIncompatible, r))
+			u.addProblem(v1alpha1.ReasonIncompatible, u.Message(v1alpha1.ReasonIncompatible, r))
 		} else {
 			*have = u.renamed(*have, want)
 		}
 	}
 	for _, b := range u.Status.Resources {
 		if !slices.Contains(export.Spec.Resources, b.ExportedResource) {
-			u.addProblem(v1alpha1.ReasonNotExported, u.Says(v1alpha1.ReasonNotExported, b.ExportedResource))
+			u.addProblem(v1alpha1.ReasonNotExported, u.Message(v1alpha1.ReasonNotExported, b.ExportedResource))
 		}
 	}
 }

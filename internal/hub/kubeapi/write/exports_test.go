@@ -198,7 +198,7 @@ func TestBindingsKeepTheirExport(t *testing.T) {
 	for _, c := range []struct{ patch, field, message string }{
 		{`{"spec":{"export":{"name":"f"}}}`, "spec.export", "a binding is of one export: delete it, and create another"},
 		{`{"spec":{"export":{"space":"b"}}}`, "spec.export", "a binding is of one export: delete it, and create another"},
-		{`{"metadata":{"labels":{"orrery.dev/for":"below"}}}`, "metadata.labels[orrery.dev/for]", "what is bound is bound here"},
+		{`{"metadata":{"labels":{"orrery.dev/for":"below"}}}`, "metadata.labels[orrery.dev/for]", "the binding already has resources here"},
 	} {
 		a := h.do("PATCH", "a", path, c.patch, "Content-Type", merge)
 		if got := causesOf(a); a.code != 422 || !strings.Contains(got, c.field+": ") || !strings.Contains(got, c.message) {

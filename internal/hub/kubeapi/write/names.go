@@ -58,7 +58,7 @@ func (s *Server) namesTaken(state table.Reader, space key.Space, group string, e
 		}
 		return true
 	})
-	for _, b := range binding.Of(state, space) {
+	for _, b := range binding.InSpace(state, space) {
 		if except == (key.Identity{Resource: key.APIBindings, Name: b.Name}) {
 			continue
 		}

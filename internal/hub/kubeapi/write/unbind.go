@@ -28,7 +28,7 @@ func boundBy(row *table.Row) (all []key.Resource) {
 
 // boundIn reports whether a resource of a space belongs to an APIBinding.
 func boundIn(state table.Reader, space key.Space, r key.Resource) bool {
-	return slices.ContainsFunc(binding.Of(state, space), func(b *binding.Binding) bool {
+	return slices.ContainsFunc(binding.InSpace(state, space), func(b *binding.Binding) bool {
 		_, ok := b.Bound(r)
 		return ok
 	})

@@ -6,14 +6,15 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// Says tells people the reason why a resource of the export can't be bound or written now.
-func (b *Binding) Says(reason string, r v1alpha1.ExportedResource) string {
+// Message returns the message for users that explains the reason why a resource of the export can't be
+// bound or written now.
+func (b *Binding) Message(reason string, r v1alpha1.ExportedResource) string {
 	space, export, name := b.Spec.Export.Space, b.Spec.Export.Name, Name(r)
 	switch reason {
 	case v1alpha1.ReasonNoSuchSpace:
 		return fmt.Sprintf("space %q does not exist", space)
 	case v1alpha1.ReasonAnotherSpace:
-		return fmt.Sprintf("space %q is not the one that was bound, but a later one of the name", space)
+		return fmt.Sprintf("space %q was deleted and created again after the binding", space)
 	case v1alpha1.ReasonNoSuchExport:
 		return fmt.Sprintf("there is no APIExport %q in space %q", export, space)
 	case v1alpha1.ReasonNotExported:
@@ -21,10 +22,10 @@ func (b *Binding) Says(reason string, r v1alpha1.ExportedResource) string {
 	case v1alpha1.ReasonNoDefinition:
 		return fmt.Sprintf("no established CustomResourceDefinition defines %s in space %q", name, space)
 	case v1alpha1.ReasonIncompatible:
-		return fmt.Sprintf("space %q defines %s with another kind or scope than it was bound with", space, name)
+		return fmt.Sprintf("space %q now defines %s with another kind or scope than the bound one", space, name)
 	}
 	return fmt.Sprintf("%s of space %q: %s", name, space, reason)
 }
 
-// Name is RESOURCE.GROUP, which is also the name of the CRD that defines it.
+// Name returns RESOURCE.GROUP, which is also the name of the CRD that defines the resource.
 func Name(r v1alpha1.ExportedResource) string { return r.Resource + "." + r.Group }

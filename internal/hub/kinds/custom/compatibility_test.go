@@ -8,21 +8,21 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/schemacompat"
 )
 
-// TestMeetings: objects fit by their fields, definitions by what they say; one that can't be
-// read is an error, and no misfit.
-func TestMeetings(t *testing.T) {
-	spec := func(of string) string {
+// TestCompatibility: objects are compared by their fields, definitions by their schemas. A definition
+// that can't be read is an error, but not a MisfitError.
+func TestCompatibility(t *testing.T) {
+	spec := func(fieldType string) string {
 		return fmt.Sprintf(`{"group": "shop.example", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
-			"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"size": {"type": %q}}}}}]}`, of)
+			"versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object", "properties": {"size": {"type": %q}}}}}]}`, fieldType)
 	}
-	widget := func(size string) string {
-		return fmt.Sprintf(`{"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "n"}, "size": %s}`, size)
+	widget := func(fieldType string) string {
+		return fmt.Sprintf(`{"apiVersion": "shop.example/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "n"}, "size": %s}`, fieldType)
 	}
-	m := NewMeetings()
+	m := NewCompatibility()
 	for _, c := range []struct {
-		name, object, by string
-		isCRD            bool
-		want             string
+		name, object, definition string
+		isCRD                    bool
+		want                     string
 	}{
 		{"fits", widget("1"), spec("integer"), false, ""},
 		{"does not fit", widget(`"S"`), spec("integer"), false, "size"},
@@ -32,7 +32,7 @@ func TestMeetings(t *testing.T) {
 		{"nothing to read", widget("1"), `[]`, false, "error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			got, err := "", m.Fit([]byte(c.object), c.isCRD, c.by, c.by)
+			got, err := "", m.Fit([]byte(c.object), c.isCRD, c.definition, c.definition)
 			if misfit, ok := errors.AsType[*schemacompat.MisfitError](err); ok {
 				got = misfit.Field
 			} else if err != nil {

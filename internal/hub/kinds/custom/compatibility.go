@@ -10,25 +10,25 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/schemacompat"
 )
 
-// maxMeetings bounds what Meetings keep, in bytes (estimated).
-const maxMeetings = 32 << 20
+// maxDefinitions is the maximum estimated size in bytes of the definitions that a Compatibility keeps.
+const maxDefinitions = 32 << 20
 
-// Meetings are the definitions that objects written by others are checked against. Those that
-// were used last are kept within a bound. They are safe for concurrent use.
-type Meetings struct {
+// Compatibility checks objects by definitions of other spaces. It caches the definitions that were used
+// last, of bounded total size. It is safe for concurrent use.
+type Compatibility struct {
 	known *lru[string, func() (*schemacompat.Definition, error)]
 }
 
-// NewMeetings makes Meetings that know none.
-func NewMeetings() *Meetings {
-	return &Meetings{newLRU[string, func() (*schemacompat.Definition, error)](maxMeetings)}
+// NewCompatibility returns a Compatibility without definitions.
+func NewCompatibility() *Compatibility {
+	return &Compatibility{newLRU[string, func() (*schemacompat.Definition, error)](maxDefinitions)}
 }
 
-// Fit says why an object, as JSON, is not right where another definition is: the spec of a
-// CRD, of which the hash is another for each. If the object is a definition itself, it says
-// where the two contradict each other. The error is a *schemacompat.MisfitError unless something can't be
-// read; nil: it is right.
-func (m *Meetings) Fit(object []byte, isCRD bool, spec, hash string) error {
+// Fit returns an error if an object, as JSON, is invalid by a definition of another space: the spec of
+// a CRD, with a hash that identifies it. If the object is a CRD itself, Fit returns an error if the two
+// definitions contradict each other. The error is a *schemacompat.MisfitError, unless the object or the
+// definition can't be read.
+func (m *Compatibility) Fit(object []byte, isCRD bool, spec, hash string) error {
 	there, err := m.known.get(hash, artefactsWeight([]byte(spec)), func() func() (*schemacompat.Definition, error) {
 		return sync.OnceValues(func() (*schemacompat.Definition, error) {
 			crd := &apiextensionsv1.CustomResourceDefinition{}
