@@ -17,8 +17,8 @@ type clients struct {
 	open map[net.Conn]struct{}
 }
 
-// note implements http.Server.ConnState.
-func (c *clients) note(conn net.Conn, state http.ConnState) {
+// record implements http.Server.ConnState.
+func (c *clients) record(conn net.Conn, state http.ConnState) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch state {

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// WriteKubeconfig writes a kubeconfig of the space root for the administrator, who has all rights,
-// and returns its file name.
+// WriteKubeconfig writes a kubeconfig for the administrator, which has all rights, with the space
+// root as its context. It returns the name of the file.
 func (c *Endpoints) WriteKubeconfig() (file string, err error) {
 	pair, err := c.config.Authority.Client(auth.AdminUser, user.SystemPrivilegedGroup)
 	if err != nil {

@@ -26,7 +26,7 @@ func (c *Endpoints) Serve(s *http.Server) {
 		now.ClientCAs = c.config.Authority.Pool()
 		return now, nil
 	}
-	s.TLSConfig, s.ConnState = config, c.clients.note
+	s.TLSConfig, s.ConnState = config, c.clients.record
 }
 
 // serverCertificate is the hub's server certificate. It is renewed well before it expires, if the

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds"
 )
 
-// needsCluster refuses subresources through which Kubernetes acts on an object: they need
-// a cluster that runs something or issues credentials. It returns nil for others.
+// needsCluster returns an error for subresources by which Kubernetes acts on an object, since only a
+// cluster runs workloads and issues credentials. It returns nil for other subresources.
 func needsCluster(kind *kinds.Kind, info *request.RequestInfo) error {
 	if !slices.Contains(actingSubresources(kind.GVR.GroupResource().String()), info.Subresource) {
 		return nil
@@ -22,7 +22,7 @@ func needsCluster(kind *kinds.Kind, info *request.RequestInfo) error {
 		Status: metav1.StatusFailure,
 		Code:   http.StatusMethodNotAllowed,
 		Reason: metav1.StatusReasonMethodNotAllowed,
-		Message: fmt.Sprintf("%s %q has no %s here: a space keeps descriptions and runs nothing; ask the cluster of a location",
+		Message: fmt.Sprintf("%s %q has no %s here: a space stores objects and runs nothing; send the request to the cluster of a location",
 			kind.GVR.GroupResource(), info.Name, info.Subresource),
 		Details: &metav1.StatusDetails{Group: kind.GVR.Group, Kind: kind.GVR.Resource, Name: info.Name},
 	}}

@@ -11,9 +11,9 @@ import (
 	"orrery.dev/orrery/internal/hub/respond"
 )
 
-// refuseResource answers a request for a resource that is not served, as a kube-apiserver
-// does: its router answers with a Status for built-in groups, and with plain text for
-// others. Views have no groups but those of the objects in them.
+// refuseResource responds to a request for a resource that is not served, as kube-apiserver does: with
+// a Status for built-in groups, and with plain text for others. The views of locations, reports and
+// exports always respond with a Status.
 func refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catalog, info *request.RequestInfo) {
 	_, ofSpace := write.SpaceFromContext(r.Context())
 	if !ofSpace {
@@ -29,8 +29,8 @@ func refuseResource(w http.ResponseWriter, r *http.Request, catalog *kinds.Catal
 	http.NotFound(w, r)
 }
 
-// asRouted turns the error of a request that has no handler into that of Kubernetes. For
-// built-in kinds that is its router's, which does not name the kind.
+// asRouted returns the error with which Kubernetes responds to a request that has no handler. For
+// built-in kinds this is the error of its router, which does not name the kind.
 func asRouted(kind *kinds.Kind, err error) error {
 	switch {
 	case kind.Custom != nil:

@@ -18,8 +18,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// ServeReports serves the API of what locations report, as ServeSpace does. Requests about
-// one space take turns with the others about it.
+// ServeReports serves the API of the objects that locations report, as ServeSpace does. Requests
+// about a space share the turns of that space.
 func (v *Server) ServeReports(w http.ResponseWriter, r *http.Request, root route.Root) {
 	s, _, ok := root.Reported()
 	if !ok {
@@ -39,7 +39,7 @@ func (v *Server) serveReports(w http.ResponseWriter, r *http.Request, root route
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, string(s)))
 		return
 	}
-	if l != key.AllLocations && !v.seen(s, l) {
+	if l != key.AllLocations && !v.isVisible(s, l) {
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Locations.Group, Resource: key.Locations.Resource}, string(l)))
 		return
 	}
@@ -52,16 +52,16 @@ func (v *Server) serveReports(w http.ResponseWriter, r *http.Request, root route
 	v.serveAPI(w, r, root, read.Reports(s, l), catalog)
 }
 
-// seen says whether there is a location as far as readers of a space may know: it admits the
-// space, or reports about it.
-func (v *Server) seen(s key.Space, l key.Location) bool {
+// isVisible reports whether readers of a space may know that a location exists: the location admits
+// the space, or has reported objects of the space.
+func (v *Server) isVisible(s key.Space, l key.Location) bool {
 	row, _ := v.catalogs.Table.Get(l.Key())
 	return row != nil && (s == key.AllSpaces || placement.Shown(row, s) || read.HasReports(v.catalogs.Table, s, l))
 }
 
 func readOnly(*kinds.Kind) kinds.Access { return kinds.ReadOnly }
 
-// ofReports has exactly the kinds of the objects in a view of reports.
+// ofReports returns exactly the kinds of the objects in a view of reports.
 func (c Catalogs) ofReports(s key.Space, l key.Location) *kinds.Catalog {
 	snapshot := c.Table.Snapshot()
 	seen := map[*kinds.Kind]bool{}
@@ -75,10 +75,9 @@ func (c Catalogs) ofReports(s key.Space, l key.Location) *kinds.Catalog {
 	return kinds.NewCatalog(all, readOnly)
 }
 
-// ofReported has the kind that a request is about, if it is known: it may be asked for before
-// anything of it is reported. Of one that nobody defines locations may say that it is in
-// namespaces, or not: what a request asks for by its namespace or name is found whatever
-// others say.
+// ofReported returns a catalog with the kind of a request. A kind that the space defines is found
+// before any location reports an object of it. Locations may disagree on whether an undefined kind
+// is namespaced: a request for one namespace or one name then gets the kind that fits the request.
 func (c Catalogs) ofReported(s key.Space, l key.Location, info *request.RequestInfo) *kinds.Catalog {
 	snapshot, gvr := c.Table.Snapshot(), schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}
 	if k := c.known(snapshot, s, gvr); k != nil {
@@ -94,13 +93,13 @@ func (c Catalogs) ofReported(s key.Space, l key.Location, info *request.RequestI
 	if i := slices.IndexFunc(all, func(k *kinds.Kind) bool { return k.Namespaced == (info.Namespace != "") }); i > 0 && (info.Namespace != "" || info.Name != "") {
 		all[0], all[i] = all[i], all[0]
 	}
-	return kinds.NewCatalog(all, readOnly) // of one name the first counts
+	return kinds.NewCatalog(all, readOnly) // of kinds with the same name, the first is used
 }
 
-// reported is the kind of what is reported; nil if nobody can say.
+// reported returns the kind of reported objects; nil if it is unknown.
 func (c Catalogs) reported(snapshot *table.Snapshot, s key.Space, found read.ReportedKind) *kinds.Kind {
-	if found.GVK.Kind == "" { // it was placed, so its space says what it is
-		// An error concerns a CRD; what it serves is not found below then.
+	if found.GVK.Kind == "" { // the objects were placed, so their space defines the kind
+		// An error is about one CRD, whose kinds are then not found below.
 		catalog, _ := c.Kinds.Catalog(found.Space, snapshot)
 		k, ok := catalog.ForStorage(found.Resource)
 		if !ok {
@@ -111,16 +110,16 @@ func (c Catalogs) reported(snapshot *table.Snapshot, s key.Space, found read.Rep
 	if k := c.known(snapshot, s, found.GVR()); k != nil {
 		return k
 	}
-	k, _ := c.Kinds.Unknown(found.GVR(), found.GVK.Kind, found.Namespaced) // nobody can ask for what can't be named
+	k, _ := c.Kinds.Unknown(found.GVR(), found.GVK.Kind, found.Namespaced) // nil for an invalid name, which no client can request
 	return k
 }
 
-// known is a kind that the space, or for key.AllSpaces any, defines; nil if there is none.
+// known returns a kind that the space, or for key.AllSpaces any space, defines; nil if there is none.
 func (c Catalogs) known(snapshot *table.Snapshot, s key.Space, gvr schema.GroupVersionResource) *kinds.Kind {
 	var k *kinds.Kind
 	var ok bool
 	if s != key.AllSpaces {
-		// An error concerns a CRD; what it serves is not found below then.
+		// An error is about one CRD, whose kinds are then not found below.
 		catalog, _ := c.Kinds.Catalog(s, snapshot)
 		k, ok = catalog.Lookup(gvr)
 		ok = ok && catalog.Access(k) != kinds.Review
@@ -135,12 +134,12 @@ func (c Catalogs) known(snapshot *table.Snapshot, s key.Space, gvr schema.GroupV
 	return c.shown(s, k)
 }
 
-// shown is a kind as it is shown for a space, or for all: two spaces may define one in
-// different ways, so that there it is as if nobody did.
+// shown returns a kind as it is served for a space, or for all spaces. Two spaces may define a kind
+// differently, so custom kinds are served for all spaces without a schema.
 func (c Catalogs) shown(s key.Space, k *kinds.Kind) *kinds.Kind {
 	if s != key.AllSpaces || k.Custom == nil || k.GVR.Group == key.Spaces.Group {
 		return k
 	}
-	k, _ = c.Kinds.Unknown(k.GVR, k.GVK.Kind, k.Namespaced) // its names are good, since it is defined
+	k, _ = c.Kinds.Unknown(k.GVR, k.GVK.Kind, k.Namespaced) // the names are valid, since a CRD has them
 	return k
 }

@@ -1,8 +1,8 @@
-// Package kubeapi serves the Kubernetes APIs of a hub: of each space, of all of them
-// together, of each location, of what these report, and of what is exported. It finds the kind that a request is about, and who serves
-// its verb: reads come from the table, writes go through the space's registries.
+// Package kubeapi serves the Kubernetes APIs of a hub: of each space, of all spaces together, of each
+// location, of the objects that locations report, and of export views. It finds the kind of a request
+// and the handler for its verb: package read serves reads from the table, package write serves writes.
 //
-// It must never decide who may send a request, nor what an object means.
+// It must never decide which users may send a request, nor what an object means.
 package kubeapi
 
 import (
@@ -29,29 +29,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// Config is what a Server needs.
+// Config configures a Server.
 type Config struct {
-	// Catalogs have the kinds, and Documents describe them.
+	// Catalogs returns the kinds, and Documents serves their descriptions.
 	Catalogs  Catalogs
 	Documents *discovery.Server
-	// Views read, and Spaces write.
+	// Views serves reads, and Spaces serves writes.
 	Views  *read.Server
 	Spaces *write.Server
-	// Reviews answers what clients ask about their access.
+	// Reviews returns the handler of access reviews.
 	Reviews func(*kinds.Catalog, *kinds.Kind) http.HandlerFunc
-	// Tokens serves a verb of the tokens of a location.
+	// Tokens returns the handler for a verb on the tokens of a location.
 	Tokens func(l key.Location, verb string) (http.HandlerFunc, error)
-	// UID is that of a location; it fails if there is none.
+	// UID returns the UID of a location; it fails if the location does not exist.
 	UID func(key.Location) (string, error)
-	// Exports says what shelves have.
+	// Exports computes the contents of export views.
 	Exports *exports.Engine
-	// Reads and Writes share turns between spaces and locations.
-	Reads, Writes respond.Turns
-	// Committed waits until the table shows what was acknowledged to anybody before.
+	// Reads and Writes limit concurrent requests, and share the turns fairly between spaces and locations.
+	Reads, Writes respond.Limiter
+	// Committed waits until the table contains all writes that the hub has acknowledged to any client.
 	Committed func(context.Context) error
-	// RequestInfo is for messages about requests that panic.
+	// RequestInfo describes requests in messages about panics.
 	RequestInfo request.RequestInfoResolver
-	// Logger gets what is wrong with CRDs.
+	// Logger logs errors of CRDs.
 	Logger *slog.Logger
 }
 
@@ -61,11 +61,11 @@ type Server struct {
 	catalogs Catalogs
 }
 
-// New makes a Server.
+// New returns a Server.
 func New(config Config) *Server { return &Server{config, config.Catalogs} }
 
-// ServeSpace serves the API of a space, or the one over all of them. The context of the
-// request must have its RequestInfo.
+// ServeSpace serves the API of a space, or of all spaces. The context of the request must have its
+// RequestInfo.
 func (v *Server) ServeSpace(w http.ResponseWriter, r *http.Request, root route.Root) {
 	v.filtered(w, r, root, v.serveSpace)
 }
@@ -75,7 +75,7 @@ func (v *Server) ServeView(w http.ResponseWriter, r *http.Request, root route.Ro
 	v.filtered(w, r, root, v.serveView)
 }
 
-// serveSpace serves one space, or the wildcard over all of them.
+// serveSpace serves one space, or all spaces.
 func (v *Server) serveSpace(w http.ResponseWriter, r *http.Request, root route.Root) {
 	s := key.Space(root.Name)
 	if err := v.config.Committed(r.Context()); err != nil {
@@ -91,7 +91,7 @@ func (v *Server) serveSpace(w http.ResponseWriter, r *http.Request, root route.R
 		return
 	}
 	catalog, err := v.catalogs.Kinds.Catalog(s, v.catalogs.Table.Snapshot())
-	if err != nil { // a CRD that can't be compiled; the rest is served
+	if err != nil { // a CRD can't be compiled; the other kinds are served
 		v.config.Logger.Warn("catalog of a space", "space", s, "error", err)
 	}
 	v.serveAPI(w, r.WithContext(write.WithSpace(r.Context(), s)), root, read.Space(s), catalog)
@@ -112,22 +112,23 @@ func (v *Server) serveView(w http.ResponseWriter, r *http.Request, root route.Ro
 	v.serveAPI(w, r, root, read.Location(l, placement.PlacingOf(row)), v.catalogs.ofLocation(l))
 }
 
-// maxQuery is how many bytes of a query are taken: each term of a selector is compared with
-// each object of a list, and of a watch.
+// maxQuery is the maximum size of a query in bytes: the hub compares each term of a selector with
+// each object of a list and of a watch.
 const maxQuery = 16 << 10
 
-// serveAPI serves one API root: its documents, reads through a lens, and, if
-// the lens is of a single space, writes.
+// serveAPI serves one API root: its documents, reads through a lens and, if the lens shows a single
+// space, writes.
 func (v *Server) serveAPI(w http.ResponseWriter, r *http.Request, root route.Root, lens read.Lens, catalog *kinds.Catalog) {
 	v.serveKinds(w, r, root, catalog, func(ctx context.Context, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
 		return v.handlerFor(ctx, lens, catalog, kind, info)
 	})
 }
 
-// finder chooses who serves a request about a kind.
+// finder returns the handler of a request about a kind.
 type finder func(context.Context, *kinds.Kind, *request.RequestInfo) (http.HandlerFunc, error)
 
-// serveKinds serves the documents of a catalog, reviews, and what a handler is found for.
+// serveKinds serves the documents of a catalog, access reviews, and the requests for which find
+// returns a handler.
 func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.Root, catalog *kinds.Catalog, find finder) {
 	info, ok := request.RequestInfoFrom(r.Context())
 	if !ok {
@@ -171,8 +172,8 @@ func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.R
 	handler(w, r.WithContext(schemacost.WithBudget(r.Context())))
 }
 
-// handlerFor chooses who serves a verb: reads come from the table, writes go
-// through the space's registries.
+// handlerFor returns the handler for a verb: package read serves reads from the table, package
+// write serves writes.
 func (v *Server) handlerFor(ctx context.Context, lens read.Lens, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
 	s, writable := write.SpaceFromContext(ctx)
 	if kind.Custom != nil {
@@ -184,7 +185,7 @@ func (v *Server) handlerFor(ctx context.Context, lens read.Lens, catalog *kinds.
 	if err := catalog.Waits(kind, info.Verb); err != nil {
 		return nil, err
 	}
-	// If the kind's CRD is being deleted, the space's own handler refuses what it must.
+	// While the kind's CRD is being deleted, the handler of writes refuses creates.
 	access := catalog.Access(kind)
 	if !access.Allows(info.Verb) && access != kinds.Terminating || !reading && !writable {
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
@@ -209,7 +210,7 @@ func (v *Server) serveDocument(w http.ResponseWriter, r *http.Request, discovery
 	case r.URL.Path == route.Version:
 		ServeVersion(w, r)
 		return
-	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is as healthy as its hub
+	case slices.Contains([]string{route.Healthz, route.Livez, route.Readyz}, r.URL.Path): // a space is healthy while its hub serves
 		ServeHealth(w, nil)
 		return
 	}

@@ -20,7 +20,7 @@ func (v *Server) filtered(w http.ResponseWriter, r *http.Request, root route.Roo
 	handler = v.withTurn(handler, root)
 	handler = genericapifilters.WithWarningRecorder(handler)
 	handler = genericapifilters.WithCacheControl(handler)
-	// Watches are left out: their handler reads the timeout itself.
+	// The deadline does not apply to watches, whose handler reads the timeout itself.
 	watches := genericfilters.BasicLongRunningRequestCheck(sets.NewString("watch"), sets.NewString())
 	handler = genericapifilters.WithRequestDeadline(handler, nil, nil, watches, respond.Codecs(), respond.Timeout)
 	handler = genericfilters.WithPanicRecovery(handler, v.config.RequestInfo)

@@ -77,8 +77,8 @@ type answering struct {
 
 func newAnswering(now func() time.Time) *answering { return &answering{now: now} }
 
-// note records the result of a request to the log.
-func (a *answering) note(err error) {
+// record records the result of a request to the log.
+func (a *answering) record(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err == nil && a.fails {

@@ -17,7 +17,7 @@ import (
 
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
-	"orrery.dev/orrery/internal/hub/storage/lineage"
+	"orrery.dev/orrery/internal/hub/storage/logidentity"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -39,10 +39,10 @@ var errNoMarker = errors.New("the log has no room for the hub's marker; until it
 
 // Config configures a Gate.
 type Config struct {
-	// Log fills Table, and Lineage observes it.
-	Log     *etcd.Log
-	Table   *table.Table
-	Lineage *lineage.Lineage
+	// Log fills Table, and LogIdentity observes it.
+	Log         *etcd.Log
+	Table       *table.Table
+	LogIdentity *logidentity.Identity
 	// Waited is called with the time that a request waited for the table.
 	Waited func(time.Duration)
 	// Silent reports whether the log has not responded for so long that other hubs consider this
@@ -70,16 +70,16 @@ func New(config Config) *Gate {
 
 // Hooks returns the callbacks for the log.
 func (g *Gate) Hooks() etcd.Hooks {
-	return etcd.Hooks{Lost: g.lost, Loaded: g.phase.load, Probed: g.answers.note}
+	return etcd.Hooks{Lost: g.lost, Loaded: g.phase.load, Probed: g.answers.record}
 }
 
 // lost stops serving requests until the table is loaded again. restored reports that the log was
 // replaced by another one.
 func (g *Gate) lost(restored bool) {
 	g.phase.lose()
-	g.answers.note(errors.New("the table is lost"))
+	g.answers.record(errors.New("the table is lost"))
 	if restored {
-		g.config.Lineage.Distrust()
+		g.config.LogIdentity.Distrust()
 	}
 }
 
@@ -112,7 +112,7 @@ func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) er
 			g.config.Log.Continuity().Resume(losses)
 		}
 		if (err == nil || full && !again) && g.phase.serve(epoch, err == nil) {
-			g.answers.note(nil)
+			g.answers.record(nil)
 			return nil
 		}
 		if err != nil && !full && !logged && ctx.Err() == nil {
@@ -133,7 +133,7 @@ func (g *Gate) Open(ctx context.Context, prepare func(context.Context) error) er
 func (g *Gate) begin(ctx context.Context, losses int, prepare func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
-	name, value, err := g.config.Lineage.Begin(rand.Text(), g.config.Now(), !g.config.Log.Embedded())
+	name, value, err := g.config.LogIdentity.Begin(rand.Text(), g.config.Now(), !g.config.Log.Embedded())
 	if err != nil {
 		return err
 	}
@@ -153,7 +153,7 @@ func (g *Gate) begin(ctx context.Context, losses int, prepare func(context.Conte
 // completeMarker records in the hub's marker up to which revision the log was valid before it, in case
 // other hubs have written in the meantime.
 func (g *Gate) completeMarker(ctx context.Context, marker string) error {
-	value, open, err := g.config.Lineage.Settle(marker)
+	value, open, err := g.config.LogIdentity.Complete(marker)
 	row, _ := g.config.Table.Get(key.Marker(marker))
 	if err != nil || !open || row == nil {
 		return err
@@ -168,7 +168,7 @@ func (g *Gate) completeMarker(ctx context.Context, marker string) error {
 // LeaveTrace writes the hub's marker again if a compaction up to floor would remove the evidence of
 // the log's last revision. It writes nothing to a log without changes.
 func (g *Gate) LeaveTrace(ctx context.Context, floor int64) error {
-	marker, hides := g.config.Lineage.Hides(floor)
+	marker, hides := g.config.LogIdentity.Hides(floor)
 	if !hides {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (g *Gate) recordAnswer(ctx context.Context, err error, after time.Duration)
 	switch {
 	case err == nil && g.config.Log.Embedded():
 	case err == nil, ctx.Err() == nil, after > silence:
-		g.answers.note(err)
+		g.answers.record(err)
 	}
 }
 
@@ -220,9 +220,9 @@ func (g *Gate) Answers() time.Time {
 	return since
 }
 
-// Asked is Committed that also fails if the log does not respond. Committed sends no request to an
-// embedded log.
-func (g *Gate) Asked(ctx context.Context) error {
+// CommittedWithPing is Committed, but also fails if an embedded log does not respond, to which
+// Committed sends no request.
+func (g *Gate) CommittedWithPing(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, committedWait)
 	defer cancel()
 	if err := g.config.Log.Ping(limited); err != nil {

@@ -25,8 +25,8 @@ const Timeout = time.Minute
 // before its request gets a turn.
 const ArrivalTimeout = 30 * time.Second
 
-// Turns serves requests when they get a turn.
-type Turns struct {
+// Limiter limits concurrent requests: it serves each request when it gets a turn.
+type Limiter struct {
 	// Queue limits the number of concurrent requests; Bodies limits how many of them send large
 	// bodies.
 	Queue  *fairqueue.Queue
@@ -77,7 +77,7 @@ const RetryLasting = 10
 
 // Serve serves a request when it gets a turn; its flow is the root and the user. A deadline ends a
 // request whose client is slow to send or receive, so that it returns its turn.
-func (t Turns) Serve(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+func (t Limiter) Serve(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	flow, control := flowOf(r, root), http.NewResponseController(w)
 	arrived, err := t.Arrivals.await(control, r, flow)
 	if err != nil {
@@ -145,7 +145,7 @@ func slowBody(wait time.Duration) error {
 // Start serves a long request, such as a watch, when it gets a turn. It holds its turn until
 // flowcontrol.WatchInitialized reports the start, but at most for Timeout. From then on the request
 // uses little CPU, but memory, so it is refused if Lasting has no turn left.
-func (t Turns) Start(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
+func (t Limiter) Start(root route.Root, w http.ResponseWriter, r *http.Request, serve http.HandlerFunc) {
 	flow := flowOf(r, root)
 	end, err := t.Lasting.Try(flow)
 	if err != nil {

@@ -23,34 +23,35 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// ServeShelf serves the API of a shelf, as ServeSpace does: the objects that consumers of an
-// APIExport have of its kinds, and those that they let its provider have. Requests take turns
-// with the others about the provider's space.
-func (v *Server) ServeShelf(w http.ResponseWriter, r *http.Request, root route.Root) {
+// ServeExportView serves the API of an export view, as ServeSpace does. The view contains the objects
+// of the exported kinds in the spaces of consumers, and their objects of other kinds that a claim
+// gives to the provider. Requests share the turns of the provider's space.
+func (v *Server) ServeExportView(w http.ResponseWriter, r *http.Request, root route.Root) {
 	f, s, ok := root.Shelf()
 	if !ok {
 		respond.Error(w, r, respond.NotFound(root.String()))
 		return
 	}
 	v.filtered(w, r, route.Space(f.Space), func(w http.ResponseWriter, r *http.Request, _ route.Root) {
-		v.serveShelf(w, r, root, shelf{Shelf: f, space: s})
+		v.serveExportView(w, r, root, viewRequest{Shelf: f, space: s})
 	})
 }
 
-// shelf is a shelf, and the space, or key.AllSpaces, whose objects on it are asked for.
-type shelf struct {
+// viewRequest identifies the export view of a request, and the space, or key.AllSpaces, whose
+// objects it requests.
+type viewRequest struct {
 	key.Shelf
 	space key.Space
 }
 
-func (v *Server) serveShelf(w http.ResponseWriter, r *http.Request, root route.Root, f shelf) {
+func (v *Server) serveExportView(w http.ResponseWriter, r *http.Request, root route.Root, f viewRequest) {
 	if err := v.config.Committed(r.Context()); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
 	snapshot := v.catalogs.Table.Snapshot()
 	exported, claims, ok := v.config.Exports.Resources(f.Shelf)
-	if !ok || !write.Exists(v.catalogs.Table, f.Shelf.Space) || f.View && snapshot.Get(f.Key()) == nil { // or it came after that state
+	if !ok || !write.Exists(v.catalogs.Table, f.Shelf.Space) || f.View && snapshot.Get(f.Key()) == nil { // the snapshot may be older than the view
 		respond.Error(w, r, f.missing())
 		return
 	}
@@ -58,14 +59,14 @@ func (v *Server) serveShelf(w http.ResponseWriter, r *http.Request, root route.R
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, string(f.space)))
 		return
 	}
-	catalog := v.catalogs.ofShelf(f.Shelf.Space, snapshot, exported, claims)
+	catalog := v.catalogs.ofExportView(f.Shelf.Space, snapshot, exported, claims)
 	v.serveKinds(w, r, root, catalog, func(ctx context.Context, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
-		return v.shelfHandler(ctx, f, snapshot, catalog, kind, info)
+		return v.exportViewHandler(ctx, f, snapshot, catalog, kind, info)
 	})
 }
 
-// missing is the error that there is no such export, view or slice.
-func (f shelf) missing() error {
+// missing returns the error that the export, view or slice does not exist.
+func (f viewRequest) missing() error {
 	resource, name := key.APIExports, f.Name
 	if f.View {
 		resource = key.APIExportViews
@@ -76,10 +77,10 @@ func (f shelf) missing() error {
 	return apierrors.NewNotFound(schema.GroupResource{Group: resource.Group, Resource: resource.Resource}, name)
 }
 
-// ofShelf has the kinds that a provider exports, as its own CRDs define them, those that it
-// claims, and reviews.
-func (c Catalogs) ofShelf(provider key.Space, snapshot *table.Snapshot, exported []v1alpha1.ExportedResource, claims []v1alpha1.APIClaim) *kinds.Catalog {
-	// An error concerns a CRD; what it defines is not found below then.
+// ofExportView returns the kinds that a provider exports, as its own CRDs define them, the kinds that
+// it claims, and the kinds of access reviews.
+func (c Catalogs) ofExportView(provider key.Space, snapshot *table.Snapshot, exported []v1alpha1.ExportedResource, claims []v1alpha1.APIClaim) *kinds.Catalog {
+	// An error is about one CRD, whose kinds are then not found below.
 	own, _ := c.Kinds.Catalog(provider, snapshot)
 	var all []*kinds.Kind
 	access := map[*kinds.Kind]kinds.Access{}
@@ -101,7 +102,7 @@ func (c Catalogs) ofShelf(provider key.Space, snapshot *table.Snapshot, exported
 			if !slices.ContainsFunc(claims[i].Verbs, writes) {
 				access[k] = kinds.ReadOnly
 			}
-		default: // bound itself
+		default: // the provider has bound the kind itself
 			continue
 		}
 		all = append(all, k)
@@ -114,9 +115,10 @@ func writes(verb string) bool { return !slices.Contains(reads, verb) }
 // reads are the verbs that change nothing.
 var reads = []string{"get", "list", "watch"}
 
-// shelfHandler chooses who serves a verb on a shelf. What is claimed takes that the verb is:
-// of one space there, and of all by the export.
-func (v *Server) shelfHandler(ctx context.Context, f shelf, snapshot *table.Snapshot, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
+// exportViewHandler returns the handler for a verb in an export view. A verb on claimed objects must
+// be in the claim: for one space in the claim that the space has accepted, for all spaces in the
+// claim of the export.
+func (v *Server) exportViewHandler(ctx context.Context, f viewRequest, snapshot *table.Snapshot, catalog *kinds.Catalog, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
 	if catalog.Access(kind) == kinds.Review {
 		return nil, apierrors.NewMethodNotSupported(kind.GVR.GroupResource(), info.Verb)
 	}
@@ -140,15 +142,15 @@ func (v *Server) shelfHandler(ctx context.Context, f shelf, snapshot *table.Snap
 	return v.config.Spaces.ExportHandler(kind, scope, info)
 }
 
-// unclaimed says why a verb is not let through.
-func (f shelf) unclaimed(kind *kinds.Kind, verb string) error {
+// unclaimed returns the reason why a verb is refused.
+func (f viewRequest) unclaimed(kind *kinds.Kind, verb string) error {
 	if f.space == key.AllSpaces {
-		return fmt.Errorf("no claim of %s is to %s them", kind.GVR.GroupResource(), verb)
+		return fmt.Errorf("the export has no claim of %s with verb %q", kind.GVR.GroupResource(), verb)
 	}
-	return fmt.Errorf("space %q has not accepted a claim of %s to %s them", f.space, kind.GVR.GroupResource(), verb)
+	return fmt.Errorf("space %q has not accepted a claim of %s with verb %q", f.space, kind.GVR.GroupResource(), verb)
 }
 
-// clustered are the kinds of catalogs that are in no namespace.
+// clustered returns the cluster-scoped kinds of catalogs.
 func clustered(catalogs ...*kinds.Catalog) (all []schema.GroupKind) {
 	for _, c := range catalogs {
 		for _, k := range c.Kinds() {
@@ -160,8 +162,8 @@ func clustered(catalogs ...*kinds.Catalog) (all []schema.GroupKind) {
 	return all
 }
 
-// hidden are the spaces that have accepted a claim of a kind when it was not for a verb: their
-// objects are on the shelf, also if nothing may be done with them.
+// hidden returns the spaces that have accepted a claim of a kind, but not for a verb. Their objects
+// belong to the export view, although the provider may not use this verb on them.
 func (v *Server) hidden(f key.Shelf, snapshot *table.Snapshot, kind *kinds.Kind, verb string) (all map[key.Space]*table.Entry) {
 	if kind.Custom != nil {
 		return nil
@@ -174,9 +176,9 @@ func (v *Server) hidden(f key.Shelf, snapshot *table.Snapshot, kind *kinds.Kind,
 		if !v.config.Exports.Shows(f, s, kind.Resource) || v.config.Exports.Allowed(f, s, kind.Resource, verb) {
 			continue
 		}
-		for _, b := range binding.Of(snapshot, s) {
+		for _, b := range binding.InSpace(snapshot, s) {
 			if b.Provider() != f.Space || b.Spec.Export.Name != export || b.Accepted(kind.Resource.APIGroup(), kind.Resource.Resource) == nil {
-				continue // of several bindings of an export one has something
+				continue // a space may have several bindings of an export, of which only one has objects
 			}
 			if all == nil {
 				all = map[key.Space]*table.Entry{}
