@@ -67,7 +67,7 @@ PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields age
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/prune hub/engine/quota \
   hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/unreturned hub/engine/upsync \
   hub/kinds/binding hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \
-  hub/storage/lineage lib/fieldset lib/jsonscan lib/quantity lib/retry protocol/key protocol/ownership protocol/route \
+  hub/storage/logidentity lib/fieldset lib/jsonscan lib/quantity lib/retry protocol/key protocol/ownership protocol/route \
   protocol/rulepath) ./views
 DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist agent/store hub/auth hub/controllers \
   hub/engine/progress hub/engine/selectors hub/engine/summaries hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)

@@ -54,7 +54,7 @@ type pendingInspection struct {
 
 func newInspections(timeout time.Duration) *inspections {
 	return &inspections{
-		queue:   fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxInspections, Share: maxAgentInspections, Queue: maxQueuedInspections, Patience: timeout}),
+		queue:   fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxInspections, Share: maxAgentInspections, Queue: maxQueuedInspections, Timeout: timeout}),
 		waiting: map[string]*pendingInspection{},
 	}
 }

@@ -25,7 +25,7 @@ func (a *Server) serveLogIdentity(w http.ResponseWriter, r *http.Request) {
 	}
 	now := a.config.Table.Rev()
 	answer := wire.LineageAnswer{Spans: map[string][]wire.Revisions{}}
-	answer.Marker, answer.Revision = a.config.LogIdentity.At(now)
+	answer.Marker, answer.Revision = a.config.LogIdentity.Position(now)
 	for _, marker := range query.Markers {
 		if spans := a.config.LogIdentity.Spans(marker, now); len(spans) > 0 {
 			answer.Spans[marker] = spans

@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/upsync"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/etcd"
-	"orrery.dev/orrery/internal/hub/storage/lineage"
+	"orrery.dev/orrery/internal/hub/storage/logidentity"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -35,7 +35,7 @@ type Config struct {
 	Table *table.Table
 	Log   *etcd.Log
 	// LogIdentity determines which revisions belong to this hub's log.
-	LogIdentity *lineage.Lineage
+	LogIdentity *logidentity.Identity
 	// Renderer renders rows for locations.
 	Renderer *render.Renderer
 	// Upsynced counts the reports about objects that no Placement put at the location.
@@ -94,7 +94,7 @@ type Server struct {
 	sessions *Sessions
 	// requests limits concurrent requests. walkers gives each location one comparison request at a
 	// time, and walks has the indexes of comparisons.
-	requests respond.Turns
+	requests respond.Limiter
 	walkers  *fairqueue.Queue
 	walks    *walkIndexes
 	// reported limits reports, and reports writes them. seers gives each location one request at a
@@ -120,14 +120,14 @@ func New(config Config) *Server {
 		config.Watch = unwatched{}
 	}
 	requests := fairqueue.Defaults(config.Requests)
-	requests.Patience, requests.Reserve = cmp.Or(config.QueueTimeout, requests.Patience), 0 // operators send no agents' requests
+	requests.Timeout, requests.Reserve = cmp.Or(config.QueueTimeout, requests.Timeout), 0 // operators send no agents' requests
 	timeout := cmp.Or(config.QueueTimeout, respond.Timeout)
 	return &Server{
 		config: config, sessions: config.Sessions,
-		requests: respond.Turns{Queue: fairqueue.NewQueue(requests), Bodies: config.Bodies},
-		walkers:  fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Patience: timeout}),
+		requests: respond.Limiter{Queue: fairqueue.NewQueue(requests), Bodies: config.Bodies},
+		walkers:  fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: 1, Timeout: timeout}),
 		walks:    newWalkIndexes(walkBytes), reported: newReportLimits(requests, config.Now), reports: newReportWriter(config.Log),
-		seers:       fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Patience: timeout}),
+		seers:       fairqueue.NewQueue(fairqueue.QueueConfig{Limit: maxWalks, Share: 1, Queue: reportBodies, Timeout: timeout}),
 		inspections: newInspections(cmp.Or(config.QueueTimeout, inspectQueueTimeout)),
 	}
 }

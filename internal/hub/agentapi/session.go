@@ -156,7 +156,7 @@ func (s *session) run(ctx context.Context, marker string, after int64) error {
 	defer s.sub.Close()
 
 	var revision int64
-	s.marker, revision = s.server.config.LogIdentity.At(rev)
+	s.marker, revision = s.server.config.LogIdentity.Position(rev)
 	if err := s.out.send(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: s.marker, Revision: revision, Root: s.root, Count: s.count,
 		Continuous: continuous, Resumed: resumed, Settings: settings,
@@ -285,7 +285,7 @@ func (s *session) poll(ctx context.Context, mark *bool) error {
 		return nil
 	}
 	*mark = false
-	name, revision := s.server.config.LogIdentity.At(upTo)
+	name, revision := s.server.config.LogIdentity.Position(upTo)
 	err = s.out.send(wire.Frame{Mark: &wire.Mark{Revision: revision, Root: s.root, Count: s.count, Marker: name}})
 	if err == nil && oldest > 0 {
 		s.server.config.Watch.Delivered(oldest)

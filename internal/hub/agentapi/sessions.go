@@ -187,7 +187,7 @@ func (s *Sessions) requestWithoutSession(id key.Session, elsewhere bool, while t
 	}
 	s.alone[id] = now
 	if known {
-		s.membership.Say(id, presence.Patch{Heard: &now})
+		s.membership.Say(id, presence.Patch{LastSeen: &now})
 	}
 }
 

@@ -45,7 +45,7 @@ func (a *Server) collect(ctx context.Context, target walkOf) ([]wire.Leaf, int64
 	_, err = a.UID(target.location)
 	// The agent stores the revision as a proof of the log. Keys with a lease expire and prove
 	// nothing later, so a revision of such a key is replaced.
-	_, rev = a.config.LogIdentity.At(rev)
+	_, rev = a.config.LogIdentity.Position(rev)
 	return leaves, rev, err
 }
 
@@ -158,7 +158,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 		return true, err
 	}
 	all := index.Span("", "")
-	marker, _ := a.config.LogIdentity.At(index.rev)
+	marker, _ := a.config.LogIdentity.Position(index.rev)
 	err = out.add(wire.Frame{Hello: &wire.Hello{
 		UID: uid, Marker: marker, Revision: index.rev, Root: all.Sum, Count: all.Count,
 		Continuous: a.config.LogIdentity.Continuous(walk.Marker, walk.After), Settings: settings,
@@ -219,7 +219,7 @@ func (a *Server) sendKeys(ctx context.Context, c content, state *table.Snapshot,
 			break
 		}
 	}
-	marker, rev := a.config.LogIdentity.At(state.Rev)
+	marker, rev := a.config.LogIdentity.Position(state.Rev)
 	return out.send(wire.Frame{Mark: &wire.Mark{Revision: rev, Marker: marker}})
 }
 

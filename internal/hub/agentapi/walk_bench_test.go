@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/engine/render"
 	"orrery.dev/orrery/internal/hub/kinds/registry"
-	"orrery.dev/orrery/internal/hub/storage/lineage"
+	"orrery.dev/orrery/internal/hub/storage/logidentity"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/lib/fairqueue"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -36,7 +36,7 @@ func walkedServer(b testing.TB, objects, locations int) *Server {
 	writer := table.New(table.Config{Deriver: placement.New(), WindowSteps: window, WindowBytes: window})
 	h := New(Config{
 		Table:         writer.Table,
-		LogIdentity:   &lineage.Lineage{},
+		LogIdentity:   &logidentity.Identity{},
 		Renderer:      render.New(registry.Builtin(key.Root)),
 		Sessions:      NewSessions(time.Now, unpublished{}),
 		Confirmations: func(key.Location) []wire.Confirmation { return nil },

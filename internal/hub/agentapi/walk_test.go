@@ -17,7 +17,7 @@ import (
 func TestWalkIsOfTheLog(t *testing.T) {
 	h := walkedServer(t, 1, 1) // its table is at revision 1
 	h.config.LogIdentity.Observe(0, nil)
-	_, want := h.config.LogIdentity.At(h.config.Table.Snapshot().Rev)
+	_, want := h.config.LogIdentity.Position(h.config.Table.Snapshot().Rev)
 	mine, err := wire.NewIndex(nil)
 	if err != nil {
 		t.Fatal(err)

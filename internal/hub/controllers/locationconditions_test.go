@@ -27,7 +27,7 @@ func TestClusterThatIsAnotherOne(t *testing.T) {
 		{&wire.ClusterStatus{State: wire.ClusterUnavailable, Replaced: when, Message: "refused"}, metav1.ConditionFalse, false},
 	} {
 		var all []metav1.Condition
-		seen := sighting{session: &presence.Session{}, reported: &presence.Said{Status: &wire.AgentStatus{Cluster: c.cluster}}}
+		seen := sighting{session: &presence.Session{}, reported: &presence.AgentStatus{Status: &wire.AgentStatus{Cluster: c.cluster}}}
 		seen.setClusterAvailable(&all, time.Now(), 1)
 		got := meta.FindStatusCondition(all, v1alpha1.ConditionClusterAvailable)
 		if got == nil || got.Status != c.status || strings.Contains(got.Message, when) != c.names {

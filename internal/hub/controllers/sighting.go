@@ -14,7 +14,7 @@ import (
 // there are none yet.
 type sighting struct {
 	session  *presence.Session
-	reported *presence.Said
+	reported *presence.AgentStatus
 	// missing are the agents without a session. shards holds the state of each agent if several
 	// share the location.
 	missing []key.Session
@@ -25,7 +25,7 @@ type sighting struct {
 func sightingOf(state table.Reader, l key.Location, row *table.Row) (seen sighting) {
 	open, all := presence.SessionsOf(state, l), presence.AgentsOf(l, row)
 	var session presence.Session
-	var reported []*presence.Said
+	var reported []*presence.AgentStatus
 	for _, agent := range all {
 		is, there := open[agent.Shard]
 		if !there {
@@ -33,7 +33,7 @@ func sightingOf(state table.Reader, l key.Location, row *table.Row) (seen sighti
 		}
 		session.Lacks, session.Blind = cmp.Or(session.Lacks, is.Lacks), session.Blind || is.Blind
 		status := v1alpha1.ShardStatus{Shard: agent.Shard.String(), Connected: there}
-		if s := presence.SaidBy(state, agent, row.Meta.UID); s != nil {
+		if s := presence.AgentStatusOf(state, agent, row.Meta.UID); s != nil {
 			reported = append(reported, s)
 			if s.Status != nil {
 				status.Version, status.Halted = clip(s.Status.Version), clip(s.Status.Halted)

@@ -56,10 +56,10 @@ func New(log *etcd.Log, table *table.Table, member Member, logger *slog.Logger) 
 }
 
 // Held reports whether this hub is elected for a task, as far as it knows.
-func (e *Elections) Held(concern string) bool {
+func (e *Elections) Held(task string) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	_, held := e.held[concern]
+	_, held := e.held[task]
 	return held
 }
 
@@ -70,31 +70,31 @@ func (e *Elections) Count() int {
 	return len(e.held)
 }
 
-func (e *Elections) note(concern string, held bool) {
+func (e *Elections) record(task string, held bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if held {
-		e.held[concern] = struct{}{}
+		e.held[task] = struct{}{}
 	} else {
-		delete(e.held, concern)
+		delete(e.held, task)
 	}
 }
 
 // Run runs loop whenever this hub is elected for a task, until the context ends. The loop's context
 // ends when the hub is no longer leader; writes with that context then fail. If the loop fails, it
 // is run again.
-func (e *Elections) Run(ctx context.Context, concern string, loop func(context.Context) error) error {
+func (e *Elections) Run(ctx context.Context, task string, loop func(context.Context) error) error {
 	for {
-		term, end, err := e.elected(ctx, key.Election(concern))
+		term, end, err := e.elected(ctx, key.Election(task))
 		if err != nil {
 			return err
 		}
-		e.note(concern, true)
+		e.record(task, true)
 		serving, stop := e.untilNewer(term)
-		e.serve(ctx, serving, concern, loop)
-		e.note(concern, false)
+		e.serve(ctx, serving, task, loop)
+		e.record(task, false)
 		if stop(); term.Err() == nil && ctx.Err() == nil {
-			e.resign(term, key.Election(concern))
+			e.resign(term, key.Election(task))
 		}
 		end()
 		if ctx.Err() != nil {
@@ -104,17 +104,17 @@ func (e *Elections) Run(ctx context.Context, concern string, loop func(context.C
 }
 
 // serve runs loop for a term.
-func (e *Elections) serve(ctx, term context.Context, concern string, loop func(context.Context) error) {
+func (e *Elections) serve(ctx, term context.Context, task string, loop func(context.Context) error) {
 	for {
 		err := loop(term)
 		if ctx.Err() != nil {
 			return
 		}
 		if term.Err() != nil {
-			e.logger.Info("this hub is no longer elected", "concern", concern)
+			e.logger.Info("this hub is no longer elected", "task", task)
 			return
 		}
-		e.logger.Error("a loop of the hub has ended, starting it again", "concern", concern, "error", err)
+		e.logger.Error("a loop of the hub has ended, starting it again", "task", task, "error", err)
 		select {
 		case <-time.After(retry):
 		case <-term.Done():
@@ -169,7 +169,7 @@ func (e *Elections) resigns(term context.Context, k string) bool {
 		err = e.table.WaitFor(ctx, rev)
 	}
 	if err != nil && term.Err() == nil {
-		e.logger.Warn("leave what this hub is elected for to a newer one", "key", k, "error", err)
+		e.logger.Warn("resign so that a newer hub is elected", "key", k, "error", err)
 	}
 	return err == nil
 }

@@ -26,7 +26,7 @@ type candidate struct {
 	// broken makes its table lost while it is set.
 	broken *atomic.Bool
 	// looks counts how often the hub has checked whether to publish its progress.
-	looks *atomic.Int64
+	checks *atomic.Int64
 	// stop ends the hub like a normal stop.
 	stop func()
 }
@@ -45,19 +45,19 @@ func (l losing) Apply(rev int64, updates []table.Update) error {
 }
 
 // stand returns a candidate whose lease ends only when the candidate stops or the test revokes it.
-func stand(t *testing.T, at string) *candidate {
+func stand(t *testing.T, endpoint string) *candidate {
 	t.Helper()
-	return standFor(t, at, limit.Never)
+	return standFor(t, endpoint, limit.Never)
 }
 
 // standFor returns a candidate whose lease has a TTL.
-func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
+func standFor(t *testing.T, endpoint string, ttl time.Duration) *candidate {
 	t.Helper()
-	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{at}, Quota: 64 << 20, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{endpoint}, Quota: 64 << 20, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
-	broken, looks := new(atomic.Bool), new(atomic.Int64)
+	broken, checks := new(atomic.Bool), new(atomic.Int64)
 	writer := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
 	ctx, cancel := context.WithCancel(t.Context())
 	loaded, tailed, ran := make(chan struct{}, 1), make(chan struct{}), make(chan struct{})
@@ -73,8 +73,8 @@ func standFor(t *testing.T, at string, ttl time.Duration) *candidate {
 	}()
 	limit.Receive(t, loaded, "the table is loaded")
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	needs := func() int64 { looks.Add(1); return 0 }
-	c := &candidate{log: log, table: writer.Table, broken: broken, looks: looks, member: presence.NewMember(presence.Config{
+	needs := func() int64 { checks.Add(1); return 0 }
+	c := &candidate{log: log, table: writer.Table, broken: broken, checks: checks, member: presence.NewMember(presence.Config{
 		Log: log, Table: writer.Table, Needs: needs, Alone: func() bool { return true }, TTL: ttl, Logger: logger,
 	})}
 	c.Elections = election.New(log, writer.Table, c.member, logger)
@@ -114,8 +114,8 @@ type term struct {
 // TestDeposed: a former leader writes nothing, whether or not it knows that its term ended. At any
 // time there is only one leader, and another follows at once when it stops.
 func TestDeposed(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
-	one, other := stand(t, at), stand(t, at)
+	endpoint := etcdtest.Listen(t, nil)
+	one, other := stand(t, endpoint), stand(t, endpoint)
 	terms := make(chan term, 10)
 	loop := func(c *candidate) func(context.Context) error {
 		return func(ctx context.Context) error {

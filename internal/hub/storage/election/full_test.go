@@ -19,11 +19,11 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// leased is a Member with a constant lease. asked receives the time of each call of Lease.
+// leased is a Member with a constant lease. requests receives the time of each call of Lease.
 type leased struct {
-	lease *etcd.Lease
-	full  bool
-	asked chan time.Time
+	lease    *etcd.Lease
+	full     bool
+	requests chan time.Time
 }
 
 func (leased) ID() string { return "leased" }
@@ -32,14 +32,14 @@ func (leased) Newer() (lives bool, changed <-chan struct{}) { return false, nil 
 
 func (m leased) Lease() (lease *etcd.Lease, full bool, changed <-chan struct{}) {
 	select {
-	case m.asked <- time.Now():
+	case m.requests <- time.Now():
 	default:
 	}
 	return m.lease, m.full, nil
 }
 
-// concern is the task of these tests.
-const concern = "test"
+// task is the elected task of these tests.
+const task = "test"
 
 // runs starts a loop for the task until the test ends, and sends each term to a channel.
 func runs(t *testing.T, e *election.Elections) <-chan context.Context {
@@ -48,7 +48,7 @@ func runs(t *testing.T, e *election.Elections) <-chan context.Context {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(ended)
-		_ = e.Run(ctx, concern, func(ctx context.Context) error {
+		_ = e.Run(ctx, task, func(ctx context.Context) error {
 			terms <- ctx
 			<-ctx.Done()
 			return ctx.Err()
@@ -75,9 +75,9 @@ func TestFullFollows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := make(chan time.Time, 1)
-	terms := runs(t, election.New(one.log, one.table, leased{full: true, asked: asked}, slog.New(slog.NewTextHandler(t.Output(), nil))))
-	limit.Receive(t, asked, "the lease is read")
+	requests := make(chan time.Time, 1)
+	terms := runs(t, election.New(one.log, one.table, leased{full: true, requests: requests}, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	limit.Receive(t, requests, "the lease is read")
 	if _, err := one.log.Write(t.Context(), []etcd.Op{{Key: key.Election("test")}}); err != nil {
 		t.Fatal(err)
 	}
@@ -87,8 +87,8 @@ func TestFullFollows(t *testing.T) {
 // TestElectedUnderAlarm: when etcd refuses all writes and the leader ends, a hub with an earlier
 // lease continues, so that space can be freed. Once there is space, one hub is elected.
 func TestElectedUnderAlarm(t *testing.T) {
-	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })
-	one, other := stand(t, at), stand(t, at)
+	endpoint := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = 16 << 20 })
+	one, other := stand(t, endpoint), stand(t, endpoint)
 	next(t, runs(t, one.Elections))
 	terms := runs(t, other.Elections)
 	filler := func(i int) string { return key.Marker(fmt.Sprint("filler", i)) }
@@ -116,7 +116,7 @@ func TestElectedUnderAlarm(t *testing.T) {
 	ctx := limit.Context(t, "elect a hub after space was freed")
 	elected := func(row *table.Row) bool { return row != nil && string(row.Value) == other.member.ID() }
 	for row, _ := other.table.Get(key.Election("test")); !elected(row); row, _ = other.table.Get(key.Election("test")) {
-		if _, err := client.Defragment(ctx, at); err != nil {
+		if _, err := client.Defragment(ctx, endpoint); err != nil {
 			t.Fatal(err)
 		}
 		alarms, err := client.AlarmList(ctx)
@@ -143,11 +143,11 @@ func TestLaggingTable(t *testing.T) {
 	next(t, runs(t, one.Elections))
 	lease, _, _ := one.member.Lease()
 	behind := table.New(table.Config{WindowSteps: 1000, WindowBytes: 1 << 20})
-	asked := make(chan time.Time)
-	runs(t, election.New(one.log, behind.Table, leased{lease: lease, asked: asked}, slog.New(slog.NewTextHandler(t.Output(), nil))))
-	first := limit.Receive(t, asked, "the lease is read")
+	requests := make(chan time.Time)
+	runs(t, election.New(one.log, behind.Table, leased{lease: lease, requests: requests}, slog.New(slog.NewTextHandler(t.Output(), nil))))
+	first := limit.Receive(t, requests, "the lease is read")
 	for range 2 {
-		limit.Receive(t, asked, "the lease is read again")
+		limit.Receive(t, requests, "the lease is read again")
 	}
 	if took := time.Since(first); took < time.Second {
 		t.Errorf("it has asked again within %s", took)

@@ -14,10 +14,10 @@ import (
 )
 
 // until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
+func until(t *testing.T, what string, isHeld func() bool) {
 	t.Helper()
 	env.Eventually(t, limit.Wait, func() error {
-		if !holds() {
+		if !isHeld() {
 			return errors.New(what)
 		}
 		return nil
@@ -27,10 +27,10 @@ func until(t *testing.T, what string, holds func() bool) {
 // TestLostTable: a hub that reaches the log but has lost its table resigns, and is a candidate
 // again when the table is loaded.
 func TestLostTable(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
+	endpoint := etcdtest.Listen(t, nil)
 	// The hub resigns after the TTL without a table. An earlier end of the lease changes nothing
 	// here.
-	one, other := standFor(t, at, 6*time.Second), stand(t, at)
+	one, other := standFor(t, endpoint, 6*time.Second), stand(t, endpoint)
 	term := next(t, runs(t, one.Elections))
 	terms := runs(t, other.Elections)
 	one.broken.Store(true)
@@ -39,7 +39,7 @@ func TestLostTable(t *testing.T) {
 	}
 	next(t, terms)
 	limit.Closed(t, term.Done(), "the term of the hub without a table ends")
-	until(t, "the hub that sees nothing counts as living", func() bool {
+	until(t, "the hub without a table still counts as running", func() bool {
 		_, lives := presence.Hubs(other.table.Snapshot())[one.member.ID()]
 		return !lives && one.member.Silent()
 	})
@@ -50,11 +50,11 @@ func TestLostTable(t *testing.T) {
 	})
 }
 
-// TestSeenIsTold: while the history is to be compacted because of its size, each hub publishes its
+// TestProgressIsPublished: while the history is to be compacted because of its size, each hub publishes its
 // progress after a few revisions, also the leader; and this ends.
-func TestSeenIsTold(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
-	one, other := stand(t, at), stand(t, at)
+func TestProgressIsPublished(t *testing.T) {
+	endpoint := etcdtest.Listen(t, nil)
+	one, other := stand(t, endpoint), stand(t, endpoint)
 	rev := int64(0)
 	for range 20 { // more than the share of the quota for history
 		var err error
@@ -62,16 +62,16 @@ func TestSeenIsTold(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	until(t, "not all say how far they are", func() bool {
+	until(t, "not all hubs publish their progress", func() bool {
 		hubs := presence.Hubs(other.table.Snapshot())
 		return hubs[one.member.ID()].Seen >= rev-2 && hubs[other.member.ID()].Seen >= rev-2
 	})
-	const looks = 3 // of each hub, after which nothing is written
+	const wanted = 3 // checks by each hub after which nothing is written
 	var since [2]int64
-	until(t, "they go on saying so", func() bool {
+	until(t, "the hubs continue to publish it", func() bool {
 		if now := other.table.Rev(); now != rev {
-			rev, since = now, [2]int64{one.looks.Load(), other.looks.Load()}
+			rev, since = now, [2]int64{one.checks.Load(), other.checks.Load()}
 		}
-		return one.looks.Load() >= since[0]+looks && other.looks.Load() >= since[1]+looks
+		return one.checks.Load() >= since[0]+wanted && other.checks.Load() >= since[1]+wanted
 	})
 }

@@ -48,14 +48,14 @@ func TestNewerIsElected(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	elected, ended := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		ended <- newer.Run(ctx, concern, func(ctx context.Context) error {
+		ended <- newer.Run(ctx, task, func(ctx context.Context) error {
 			elected <- struct{}{}
 			<-ctx.Done()
 			return ctx.Err()
 		})
 	}()
 	limit.Receive(t, elected, "the newer hub is elected")
-	if row, _ := newer.table.Get(key.Election(concern)); row == nil || string(row.Value) != newer.member.ID() {
+	if row, _ := newer.table.Get(key.Election(task)); row == nil || string(row.Value) != newer.member.ID() {
 		t.Errorf("elected is %v", row)
 	}
 	stop()

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// look is the interval of checks for a changed file. retry is the interval at which a changed
+	// pollInterval is the interval of checks for a changed file. retry is the interval at which a changed
 	// file that can't be used is tried again, since the reason may have gone.
-	look  = 5 * time.Second
-	retry = time.Minute
+	pollInterval = 5 * time.Second
+	retry        = time.Minute
 )
 
 // Sealer encrypts and decrypts values by a file that may change. It is safe for concurrent use.
@@ -98,7 +98,7 @@ func (s *Sealer) setRefused(err error) (changed bool) {
 // keys can't read present values; then the previous keys stay. Follow calls adopted after loading
 // new keys.
 func (s *Sealer) Follow(ctx context.Context, check func(ctx context.Context, keys *Keys) error, adopted func()) error {
-	tick := time.NewTicker(look)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	var again time.Time
 	tried := ""

@@ -306,7 +306,7 @@ func TestFollow(t *testing.T) {
 			} else if err := os.Remove(file); err != nil {
 				t.Fatal(err)
 			}
-			<-time.After(look + time.Millisecond)
+			<-time.After(pollInterval + time.Millisecond)
 			synctest.Wait()
 			if step.adopted != (adopted() > before) {
 				t.Errorf("%s: %d adoptions, refused: %v", step.name, adopted()-before, s.Refused())
@@ -323,7 +323,7 @@ func TestFollow(t *testing.T) {
 			mu.Lock()
 			step.meanwhile()
 			mu.Unlock()
-			<-time.After(retry + look)
+			<-time.After(retry + pollInterval)
 			synctest.Wait()
 			if adopted() == before || s.Refused() != nil {
 				t.Errorf("%s: not once it can be: %v", step.name, s.Refused())

@@ -50,10 +50,10 @@ func load(ctx context.Context, file string) (*Keys, error) {
 }
 
 // Covers reports whether the configuration names the resource in a key of the log.
-func (s *Keys) Covers(k string) bool { return s.of(k) != nil }
+func (s *Keys) Covers(k string) bool { return s.transformer(k) != nil }
 
-// of returns the transformer for the value of a key; nil if there is none.
-func (s *Keys) of(k string) value.Transformer {
+// transformer returns the transformer for the value of a key; nil if there is none.
+func (s *Keys) transformer(k string) value.Transformer {
 	r, ok := key.SubjectOf(k)
 	if !ok {
 		return nil
@@ -70,7 +70,7 @@ func (s *Keys) of(k string) value.Transformer {
 
 // Seal returns the stored form of a key's value.
 func (s *Keys) Seal(ctx context.Context, k string, plain []byte) ([]byte, error) {
-	t := s.of(k)
+	t := s.transformer(k)
 	if t == nil {
 		return plain, nil
 	}
@@ -87,7 +87,7 @@ func (s *Keys) Seal(ctx context.Context, k string, plain []byte) ([]byte, error)
 // Open returns the value of a key from its stored form. stale reports that Seal would now return
 // another form.
 func (s *Keys) Open(ctx context.Context, k string, kept []byte) (plain []byte, stale bool, err error) {
-	t := s.of(k)
+	t := s.transformer(k)
 	if t == nil {
 		if isSealed(kept) {
 			return nil, false, fmt.Errorf("decrypt %q: %w: it does not name this resource", k, ErrUnreadable)
@@ -129,12 +129,12 @@ func unbind(k string, data []byte) ([]byte, bool) {
 // continues fails unless the keys decrypt all resources that the previous keys encrypt: writes
 // continue while the keys are replaced.
 func (s *Keys) continues(ctx context.Context, before *Keys) error {
-	for _, of := range []*Keys{before, s} {
-		for gr := range of.transformers {
+	for _, keys := range []*Keys{before, s} {
+		for gr := range keys.transformers {
 			k := probeKey(gr)
 			kept, err := before.Seal(ctx, k, []byte(`{}`))
 			if err != nil {
-				return fmt.Errorf("try the keys of before: %w", err)
+				return fmt.Errorf("encrypt with the previous keys: %w", err)
 			}
 			if _, _, err := s.Open(ctx, k, kept); err != nil {
 				return fmt.Errorf("values of %q that are written in the meantime could not be read: %w", gr.String(), err)

@@ -25,8 +25,8 @@ func redacted(err error, file string, before []byte) error {
 	}
 	text := err.Error()
 	for _, secret := range secretsIn(content) {
-		for _, part := range append(strings.Fields(secret), secret) { // line breaks are printed differently
-			text = strings.ReplaceAll(text, part, "REDACTED")
+		for _, fragment := range append(strings.Fields(secret), secret) { // line breaks are printed differently
+			text = strings.ReplaceAll(text, fragment, "REDACTED")
 		}
 	}
 	return errors.New(text)

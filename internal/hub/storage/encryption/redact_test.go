@@ -11,23 +11,23 @@ import (
 
 // TestErrorsShowNoKey: errors about any invalid file contain no key, in any notation.
 func TestErrorsShowNoKey(t *testing.T) {
-	const part = "SGVyZUlzQS" // of each key here
+	const secret = "SGVyZUlzQS" // of each key here
 	for what, provider := range map[string]string{
-		"too short":             "secretbox: {keys: [{name: k, secret: " + part + "}]}",
-		"with a line's end":     "secretbox: {keys: [{name: k, secret: \"" + part + "==\\n\"}]}",
-		"over lines":            "secretbox: {keys: [{name: k, secret: \"" + part + "\\n" + part + "\"}]}",
-		"with odd characters":   "secretbox: {keys: [{name: k, secret: \"" + part + "<\\\"&>\\u2028é\"}]}",
-		"twice":                 "secretbox: {keys: [{name: k, secret: " + part + "}, {name: k, secret: " + part + "A}]}",
+		"too short":             "secretbox: {keys: [{name: k, secret: " + secret + "}]}",
+		"with a line's end":     "secretbox: {keys: [{name: k, secret: \"" + secret + "==\\n\"}]}",
+		"over lines":            "secretbox: {keys: [{name: k, secret: \"" + secret + "\\n" + secret + "\"}]}",
+		"with odd characters":   "secretbox: {keys: [{name: k, secret: \"" + secret + "<\\\"&>\\u2028é\"}]}",
+		"twice":                 "secretbox: {keys: [{name: k, secret: " + secret + "}, {name: k, secret: " + secret + "A}]}",
 		"a number":              "secretbox: {keys: [{name: k, secret: 1234567890123456}]}",
-		"in another place":      "secretbox: {keys: [{name: k, key: " + part + "}]}",
-		"as a name":             "secretbox: {keys: [{name: " + part + "}]}",
-		"as a list":             "secretbox: {keys: [{name: k, secret: [" + part + "]}]}",
-		"as keys":               "secretbox: {keys: " + part + "}",
-		"no YAML":               "secretbox: {keys: [{name: k, secret: " + part,
-		"a tab":                 "secretbox:\n\t\tsecret: " + part,
-		"of another cipher":     "aesgcm: {keys: [{name: k, secret: " + part + "}]}",
-		"two in one":            "{aescbc: {keys: [{name: k, secret: " + part + "}]}, secretbox: {keys: [{name: k, secret: " + part + "B}]}}",
-		"two, and a line's end": "{aescbc: {keys: [{name: k, secret: \"" + part + "\\n\"}]}, secretbox: {keys: []}}",
+		"in another place":      "secretbox: {keys: [{name: k, key: " + secret + "}]}",
+		"as a name":             "secretbox: {keys: [{name: " + secret + "}]}",
+		"as a list":             "secretbox: {keys: [{name: k, secret: [" + secret + "]}]}",
+		"as keys":               "secretbox: {keys: " + secret + "}",
+		"no YAML":               "secretbox: {keys: [{name: k, secret: " + secret,
+		"a tab":                 "secretbox:\n\t\tsecret: " + secret,
+		"of another cipher":     "aesgcm: {keys: [{name: k, secret: " + secret + "}]}",
+		"two in one":            "{aescbc: {keys: [{name: k, secret: " + secret + "}]}, secretbox: {keys: [{name: k, secret: " + secret + "B}]}}",
+		"two, and a line's end": "{aescbc: {keys: [{name: k, secret: \"" + secret + "\\n\"}]}, secretbox: {keys: []}}",
 	} {
 		file := filepath.Join(t.TempDir(), "keys.yaml")
 		text := "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\nresources:\n- resources: [secrets]\n  providers:\n  - " + provider + "\n"
@@ -40,7 +40,7 @@ func TestErrorsShowNoKey(t *testing.T) {
 			t.Errorf("%s: it is taken", what)
 			continue
 		}
-		if strings.Contains(err.Error(), part) && what != "as a name" || strings.Contains(err.Error(), "1234567890123456") {
+		if strings.Contains(err.Error(), secret) && what != "as a name" || strings.Contains(err.Error(), "1234567890123456") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}

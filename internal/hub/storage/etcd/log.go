@@ -65,14 +65,14 @@ const (
 type Log struct {
 	client *kubernetes.Client
 	// sealer encrypts and decrypts values; raw reads and writes them in stored form.
-	sealer     Sealer
-	raw        clientv3.KV
-	resealer   *Resealer
-	server     *embed.Etcd
-	logger     *slog.Logger
-	meter      *meter
-	capacity   *Capacity
-	continuity *Continuity
+	sealer       Sealer
+	raw          clientv3.KV
+	reencryption *Reencryption
+	server       *embed.Etcd
+	logger       *slog.Logger
+	meter        *meter
+	capacity     *Capacity
+	continuity   *Continuity
 	// copying is read-locked during a copy of the log, and locked during a defragmentation.
 	copying sync.RWMutex
 	still   standstill
@@ -84,7 +84,7 @@ type Log struct {
 // context ends.
 func Open(ctx context.Context, config Config) (*Log, error) {
 	l := &Log{logger: config.Logger, sealer: config.Sealer, capacity: &Capacity{history: newHistory(), embedded: len(config.Servers) == 0}, continuity: newContinuity()}
-	l.resealer = newResealer(l)
+	l.reencryption = newReencryption(l)
 	if l.sealer == nil {
 		l.sealer = plain{}
 	}
@@ -214,8 +214,8 @@ func (l *Log) Capacity() *Capacity { return l.capacity }
 // Continuity returns whether the log is still the one from which the table was loaded.
 func (l *Log) Continuity() *Continuity { return l.continuity }
 
-// Resealer returns the re-encryption of the log's values.
-func (l *Log) Resealer() *Resealer { return l.resealer }
+// Reencryption returns the re-encryption of the log's values.
+func (l *Log) Reencryption() *Reencryption { return l.reencryption }
 
 // Close closes the client and stops an embedded etcd.
 func (l *Log) Close() error {

@@ -148,7 +148,7 @@ func (t *tailer) once(ctx context.Context) error {
 	for loading := true; ; {
 		if loading && t.to.Rev() >= now {
 			loading, t.down, t.recent, t.ever = false, false, false, true
-			t.log.resealer.loaded()
+			t.log.reencryption.loaded()
 			t.hooks.Loaded()
 		}
 		select {
@@ -230,7 +230,7 @@ func (t *tailer) load(ctx context.Context) (now int64, err error) {
 	defer cancel()
 	l := t.log
 	l.continuity.renew()
-	l.resealer.begin()
+	l.reencryption.begin()
 	links := l.continuity.linked()
 	if now, err = l.revision(ctx); err != nil {
 		return 0, err
@@ -311,7 +311,7 @@ func (t *tailer) apply(ctx context.Context, r clientv3.WatchResponse, loading bo
 				return err
 			}
 			if stale && loading {
-				t.log.resealer.saw()
+				t.log.reencryption.saw()
 			}
 		}
 		if err := t.to.Apply(rev, updates); err != nil {
@@ -354,7 +354,7 @@ func (t *tailer) loadAt(ctx context.Context, rev int64) ([]table.Update, error) 
 				return err
 			}
 			if stale {
-				t.log.resealer.saw()
+				t.log.reencryption.saw()
 			}
 			state = append(state, u)
 		}

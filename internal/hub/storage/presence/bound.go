@@ -8,13 +8,13 @@ import (
 
 const (
 	// maxShown, maxText and maxName limit the stored lists, strings and names of an agent, and
-	// maxPruned the Placements with pending removals; agents send about half as many. maxSaid
+	// maxPruned the Placements with pending removals; agents send about half as many. maxStatus
 	// limits the total size in bytes of an agent's status.
 	maxShown  = 10
 	maxText   = 1024
 	maxName   = 512
 	maxPruned = 200
-	maxSaid   = 256 << 10
+	maxStatus = 256 << 10
 )
 
 // bounded returns the stored part of an agent's status: at most what the status of a Location
@@ -60,19 +60,19 @@ func bounded(s wire.AgentStatus) *wire.AgentStatus {
 	return &s
 }
 
-// encode returns the stored form of a Said. If it is too large, it omits the lists of removals,
+// encode returns the stored form of an AgentStatus. If it is too large, it omits the lists of removals,
 // which are never so large for a correct agent, and then the status; cut reports that.
-func encode(said Said) (value []byte, cut bool, err error) {
-	value, err = json.Marshal(said)
-	if err == nil && len(value) > maxSaid && said.Status != nil && said.Status.Prune != nil {
-		status, prune := *said.Status, *said.Status.Prune
+func encode(stored AgentStatus) (value []byte, cut bool, err error) {
+	value, err = json.Marshal(stored)
+	if err == nil && len(value) > maxStatus && stored.Status != nil && stored.Status.Prune != nil {
+		status, prune := *stored.Status, *stored.Status.Prune
 		prune.Placements, prune.Spaces, prune.Objects = nil, nil, nil
-		status.Prune, said.Status = &prune, &status
-		value, err = json.Marshal(said)
+		status.Prune, stored.Status = &prune, &status
+		value, err = json.Marshal(stored)
 	}
-	if err == nil && len(value) > maxSaid {
-		said.Status, cut = nil, true
-		value, err = json.Marshal(said)
+	if err == nil && len(value) > maxStatus {
+		stored.Status, cut = nil, true
+		value, err = json.Marshal(stored)
 	}
 	return value, cut, err
 }

@@ -15,11 +15,11 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// A group of changes that are written together has up to partChanges and partBytes, or one change.
+// A group of changes that are written together has up to groupChanges and groupBytes, or one change.
 // It is one transaction, so all or none of it is written.
 const (
-	partChanges = 64
-	partBytes   = 512 << 10
+	groupChanges = 64
+	groupBytes   = 512 << 10
 )
 
 // Run writes until the context ends. Under a new lease it writes all sessions again.
@@ -39,7 +39,7 @@ func (w *Writer) Run(ctx context.Context) error {
 				return ctx.Err()
 			}
 			if pause = retryWrite; !errors.Is(err, etcd.ErrLease) {
-				w.logger.Debug("write which sessions there are", "error", err)
+				w.logger.Debug("write sessions and statuses of agents", "error", err)
 			}
 		}
 		var later <-chan time.Time
@@ -54,7 +54,7 @@ func (w *Writer) Run(ctx context.Context) error {
 			return ctx.Err()
 		}
 		select {
-		case <-time.After(linger):
+		case <-time.After(batchDelay):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -65,9 +65,9 @@ func (w *Writer) Run(ctx context.Context) error {
 func (w *Writer) anew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for of := range w.mine {
-		if _, dirty := w.dirty[of]; !dirty {
-			w.dirty[of] = released
+	for agent := range w.mine {
+		if _, dirty := w.dirty[agent]; !dirty {
+			w.dirty[agent] = released
 		}
 	}
 }
@@ -75,7 +75,7 @@ func (w *Writer) anew() {
 // taken is the set of pending writes.
 type taken struct {
 	sessions map[key.Session]noted
-	said     map[key.Session]Patch
+	patches  map[key.Session]Patch
 }
 
 // noted is a session to write, nil if it has ended, and the reason.
@@ -88,7 +88,7 @@ type noted struct {
 func (w *Writer) flush(ctx context.Context, lease *etcd.Lease) error {
 	for {
 		t := w.take(lease != nil)
-		if len(t.sessions)+len(t.said) == 0 {
+		if len(t.sessions)+len(t.patches) == 0 {
 			return nil
 		}
 		rev, left, err := w.write(ctx, w.changes(w.table.Snapshot(), t, lease), lease)
@@ -108,17 +108,17 @@ func (w *Writer) flush(ctx context.Context, lease *etcd.Lease) error {
 func (w *Writer) take(leased bool) taken {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	t := taken{sessions: map[key.Session]noted{}, said: w.said}
-	w.said = map[key.Session]Patch{}
+	t := taken{sessions: map[key.Session]noted{}, patches: w.patches}
+	w.patches = map[key.Session]Patch{}
 	if !leased {
 		return t
 	}
-	for of, why := range w.dirty {
+	for agent, why := range w.dirty {
 		n := noted{why: why}
-		if is, open := w.mine[of]; open {
+		if is, open := w.mine[agent]; open {
 			n.is = &is
 		}
-		t.sessions[of] = n
+		t.sessions[agent] = n
 	}
 	clear(w.dirty)
 	return t
@@ -133,30 +133,30 @@ func (w *Writer) back(t taken, left []string, failed error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for of, n := range t.sessions {
-		if _, ok := is[of.Key()]; ok {
-			w.dirty[of] = w.dirty[of] || n.why
+	for agent, n := range t.sessions {
+		if _, ok := is[agent.Key()]; ok {
+			w.dirty[agent] = w.dirty[agent] || n.why
 		}
 	}
-	for of, old := range t.said {
-		if _, ok := is[of.StatusKey()]; !ok {
-			old.told.answer(nil)
+	for agent, old := range t.patches {
+		if _, ok := is[agent.StatusKey()]; !ok {
+			old.waiter.answer(nil)
 			continue
 		}
-		if old.told != nil && (old.told.withdrawn || failed != nil) {
-			old.told.answer(failed)
-			old = old.untold()
+		if old.waiter != nil && (old.waiter.withdrawn || failed != nil) {
+			old.waiter.answer(failed)
+			old = old.withoutStatus()
 		}
-		w.said[of] = w.said[of].over(old)
+		w.patches[agent] = w.patches[agent].over(old)
 	}
 }
 
 // over merges two patches, of which old is the older.
 func (p Patch) over(old Patch) Patch {
 	if p.Status == nil {
-		p.Status, p.Text, p.SignedBy, p.told = old.Status, old.Text, old.SignedBy, old.told
+		p.Status, p.Text, p.SignedBy, p.waiter = old.Status, old.Text, old.SignedBy, old.waiter
 	} else {
-		old.told.answer(nil)
+		old.waiter.answer(nil)
 	}
 	if p.Refused == nil {
 		p.Refused = old.Refused
@@ -167,8 +167,8 @@ func (p Patch) over(old Patch) Patch {
 	if p.Exceeds == nil {
 		p.Exceeds = old.Exceeds
 	}
-	if p.Heard == nil {
-		p.Heard = old.Heard
+	if p.LastSeen == nil {
+		p.LastSeen = old.LastSeen
 	}
 	return p
 }
@@ -176,22 +176,22 @@ func (p Patch) over(old Patch) Patch {
 // change is one write, with its agent and its purpose.
 type change struct {
 	etcd.Change
-	of   key.Session
-	need etcd.Need
+	agent key.Session
+	need  etcd.Need
 }
 
 // changes returns the pending changes as writes to a state of the log, the most urgent first.
 // Changes without effect are omitted.
 func (w *Writer) changes(state table.Reader, t taken, lease *etcd.Lease) []change {
 	var all []change
-	for of, n := range t.sessions {
-		if c, ok := w.session(state, of, n, lease); ok {
-			all = append(all, change{c, of, needOf(state, c)})
+	for agent, n := range t.sessions {
+		if c, ok := w.session(state, agent, n, lease); ok {
+			all = append(all, change{c, agent, needOf(state, c)})
 		}
 	}
-	for of, p := range t.said {
-		if c, ok := w.patched(state, of, p); ok {
-			all = append(all, change{c, of, needOf(state, c)})
+	for agent, p := range t.patches {
+		if c, ok := w.patched(state, agent, p); ok {
+			all = append(all, change{c, agent, needOf(state, c)})
 		}
 	}
 	slices.SortStableFunc(all, func(a, b change) int { return int(b.need - a.need) })
@@ -203,20 +203,20 @@ func (w *Writer) changes(state table.Reader, t taken, lease *etcd.Lease) []chang
 // is dropped, without effect on others.
 func (w *Writer) write(ctx context.Context, all []change, lease *etcd.Lease) (rev int64, left []string, err error) {
 	for len(all) > 0 {
-		n := part(all)
-		at, stale, failed := w.admitted(ctx, all[:n])
+		n := groupSize(all)
+		written, stale, failed := w.admitted(ctx, all[:n])
 		switch {
 		case failed == nil:
 			w.wrote(all[:n], stale, lease)
 		case neverTaken(failed) && n > 1:
-			at, stale, failed = w.alone(ctx, all[:n], lease)
+			written, stale, failed = w.alone(ctx, all[:n], lease)
 		case neverTaken(failed):
-			w.logger.Warn("the log does not take what is to be noted of an agent: it is left out", "location", all[0].of.Location, "error", failed)
+			w.logger.Warn("the log refuses the status of an agent: it is not stored", "location", all[0].agent.Location, "error", failed)
 			failed = nil
 		default:
 			stale = keys(all[:n])
 		}
-		rev, left = max(rev, at), append(left, stale...)
+		rev, left = max(rev, written), append(left, stale...)
 		if failed != nil {
 			return rev, append(left, keys(all[n:])...), failed
 		}
@@ -228,8 +228,8 @@ func (w *Writer) write(ctx context.Context, all []change, lease *etcd.Lease) (re
 // alone is write with a transaction for each change.
 func (w *Writer) alone(ctx context.Context, all []change, lease *etcd.Lease) (rev int64, left []string, err error) {
 	for i := range all {
-		at, one, err := w.write(ctx, all[i:i+1], lease)
-		rev, left = max(rev, at), append(left, one...)
+		written, one, err := w.write(ctx, all[i:i+1], lease)
+		rev, left = max(rev, written), append(left, one...)
 		if err != nil {
 			return rev, append(left, keys(all[i+1:])...), err
 		}
@@ -240,12 +240,12 @@ func (w *Writer) alone(ctx context.Context, all []change, lease *etcd.Lease) (re
 // neverTaken reports whether the log refused a transaction because of its content.
 func neverTaken(err error) bool { return errors.Is(err, rpctypes.ErrRequestTooLarge) }
 
-// part returns how many changes to write together: all of them are equally urgent.
-func part(all []change) int {
+// groupSize returns how many changes to write together: all of them are equally urgent.
+func groupSize(all []change) int {
 	size := 0
 	for i, c := range all {
 		size += len(c.Key) + len(c.Value)
-		if i > 0 && (i == partChanges || size > partBytes || c.need != all[0].need) {
+		if i > 0 && (i == groupChanges || size > groupBytes || c.need != all[0].need) {
 			return i
 		}
 	}
@@ -271,23 +271,23 @@ func keys(all []change) []string {
 // wrote records under which lease sessions were written.
 func (w *Writer) wrote(all []change, stale []string, lease *etcd.Lease) {
 	for _, c := range all {
-		if c.Key == c.of.Key() && c.Value != nil && !slices.Contains(stale, c.Key) {
-			w.under[c.of] = lease
+		if c.Key == c.agent.Key() && c.Value != nil && !slices.Contains(stale, c.Key) {
+			w.under[c.agent] = lease
 		}
 	}
 }
 
 // session returns the change that writes a session; false if nothing has to be written. It does not
 // end a session that another hub has, and leaves it there under a new lease.
-func (w *Writer) session(state table.Reader, of key.Session, n noted, lease *etcd.Lease) (etcd.Change, bool) {
-	row := state.Get(of.Key())
-	c := etcd.Change{Op: etcd.Op{Key: of.Key()}}
+func (w *Writer) session(state table.Reader, agent key.Session, n noted, lease *etcd.Lease) (etcd.Change, bool) {
+	row := state.Get(agent.Key())
+	c := etcd.Change{Op: etcd.Op{Key: agent.Key()}}
 	other := false
 	if row != nil {
 		c.Seen, other = row.ModRev, readSession(row).Hub != w.member.ID()
 	}
 	if n.is == nil {
-		delete(w.under, of)
+		delete(w.under, agent)
 		return c, row != nil && !other
 	}
 	if other && n.why == released {
@@ -295,54 +295,54 @@ func (w *Writer) session(state table.Reader, of key.Session, n noted, lease *etc
 	}
 	value, err := json.Marshal(n.is)
 	c.Value, c.Under = value, lease
-	same := row != nil && bytes.Equal(row.Value, value) && w.under[of] == lease
+	same := row != nil && bytes.Equal(row.Value, value) && w.under[agent] == lease
 	return c, err == nil && !same
 }
 
 // patched returns the change that applies a patch to the stored status of an agent; false if
 // nothing has to be written, or the location does not exist.
-func (w *Writer) patched(state table.Reader, of key.Session, p Patch) (etcd.Change, bool) {
-	location, row := state.Get(of.Location.Key()), state.Get(of.StatusKey())
-	c := etcd.Change{Op: etcd.Op{Key: of.StatusKey()}}
+func (w *Writer) patched(state table.Reader, agent key.Session, p Patch) (etcd.Change, bool) {
+	location, row := state.Get(agent.Location.Key()), state.Get(agent.StatusKey())
+	c := etcd.Change{Op: etcd.Op{Key: agent.StatusKey()}}
 	if location == nil {
 		return c, false
 	}
-	said := Said{UID: location.Meta.UID}
+	stored := AgentStatus{UID: location.Meta.UID}
 	var old []byte
 	if row != nil {
 		c.Seen = row.ModRev
-		var was Said
-		if json.Unmarshal(row.Value, &was) == nil && was.UID == said.UID {
-			said, old = was, row.Value
+		var previous AgentStatus
+		if json.Unmarshal(row.Value, &previous) == nil && previous.UID == stored.UID {
+			stored, old = previous, row.Value
 		}
 	}
-	before := said
+	before := stored
 	if p.Status != nil {
-		said.Status, said.SignedBy = p.Status, p.SignedBy
+		stored.Status, stored.SignedBy = p.Status, p.SignedBy
 	}
 	if p.Refused != nil {
-		said.Refused = *p.Refused
+		stored.Refused = *p.Refused
 	}
 	if p.Strange != nil {
-		said.Strange = *p.Strange
+		stored.Strange = *p.Strange
 	}
 	if p.Exceeds != nil {
-		said.Exceeds = *p.Exceeds
+		stored.Exceeds = *p.Exceeds
 	}
-	if p.Heard != nil {
-		said.Heard = p.Heard.UTC().Truncate(time.Second)
+	if p.LastSeen != nil {
+		stored.LastSeen = p.LastSeen.UTC().Truncate(time.Second)
 	}
-	if row == nil && p.Status == nil && said == before { // a new session has no status yet
+	if row == nil && p.Status == nil && stored == before { // a new session has no status yet
 		return c, false
 	}
-	value, cut, err := encode(said)
+	value, cut, err := encode(stored)
 	if cut {
-		w.logger.Warn("what an agent says of itself is too large: it is left out", "location", of.Location)
+		w.logger.Warn("the status of an agent is too large: it is not stored", "location", agent.Location)
 	}
 	switch {
 	case err != nil || cut:
 		c.Value = value
-	case p.Status != nil && p.Text == nil: // what an earlier status had beside goes with that
+	case p.Status != nil && p.Text == nil: // drop the unknown fields of the previous status
 		c.Value = over(value, old, before, status(value))
 	default:
 		c.Value = over(value, old, before, p.Text)

@@ -51,18 +51,18 @@ func (x *Index) Follow(w *Writer, taken func(key.Session), left func(key.Locatio
 
 // Gone returns since when an agent has no session at any hub and sends no requests without one, as
 // observed by this process. It is zero if that was not observed, or the Location was deleted since.
-func (x *Index) Gone(of key.Session) time.Time {
+func (x *Index) Gone(agent key.Session) time.Time {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.gone[of]
+	return x.gone[agent]
 }
 
 // Reset implements table.Observer.
 func (x *Index) Reset() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	for of := range x.open {
-		x.before = append(x.before, of)
+	for agent := range x.open {
+		x.before = append(x.before, agent)
 	}
 	clear(x.open)
 	x.located = nil
@@ -81,34 +81,34 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 		if class != key.Sessions && class != key.AgentStatuses {
 			continue
 		}
-		of, ok := key.SessionOf(k)
+		agent, ok := key.SessionOf(k)
 		switch {
 		case !ok:
 		case class == key.AgentStatuses:
-			if heard(ch) {
-				ended = append(ended, of)
+			if hasSentRequest(ch) {
+				ended = append(ended, agent)
 			}
 		case ch.Cur == nil:
-			delete(x.open, of)
-			ended = append(ended, of)
+			delete(x.open, agent)
+			ended = append(ended, agent)
 		default:
-			x.open[of] = struct{}{}
-			delete(x.gone, of)
+			x.open[agent] = struct{}{}
+			delete(x.gone, agent)
 			if x.taken != nil && readSession(ch.Cur).Hub != x.own {
-				taken = append(taken, of)
+				taken = append(taken, agent)
 			}
 		}
 	}
-	for _, of := range ended {
-		_, open := x.open[of]
-		if _, there := x.located[of.Location]; there && !open {
-			x.gone[of] = x.now()
+	for _, agent := range ended {
+		_, open := x.open[agent]
+		if _, there := x.located[agent.Location]; there && !open {
+			x.gone[agent] = x.now()
 		}
 	}
 	x.mu.Unlock()
-	for _, of := range taken {
-		if !x.claims(of) {
-			x.taken(of)
+	for _, agent := range taken {
+		if !x.claims(agent) {
+			x.taken(agent)
 		}
 	}
 	if x.left != nil {
@@ -138,17 +138,17 @@ func (x *Index) locate(changes []table.Change) (left []key.Location) {
 		}
 	}
 	if anew || len(left) > 0 {
-		maps.DeleteFunc(x.gone, func(of key.Session, _ time.Time) bool {
-			_, there := x.located[of.Location]
+		maps.DeleteFunc(x.gone, func(agent key.Session, _ time.Time) bool {
+			_, there := x.located[agent.Location]
 			return !there
 		})
 	}
 	return left
 }
 
-// heard reports whether a change of an agent's status means that the agent sent requests without a
-// session.
-func heard(ch table.Change) bool {
+// hasSentRequest reports whether a change of an agent's status means that the agent sent requests
+// without a session.
+func hasSentRequest(ch table.Change) bool {
 	if ch.Cur == nil || ch.Prev == nil {
 		return false // the loaded state may be of any time
 	}

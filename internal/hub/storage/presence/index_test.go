@@ -62,14 +62,14 @@ func TestGone(t *testing.T) {
 	// Keys that are missing after the table was reloaded were deleted in the meantime.
 	ends, lost := key.WholeOf("ends"), key.WholeOf("lost")
 	change(there(ends.Location.Key()), there(ends.Key()), there(lost.Location.Key()), there(lost.Key()))
-	at := now
+	before := now
 	now = now.Add(time.Hour)
 	left := []table.Update{there(stays.Location.Key()), there(ends.Location.Key())}
 	for i := range left {
 		left[i].CreateRev, left[i].ModRev = 1, 1
 	}
 	rows.Reset(rows.Rev()+1, left)
-	is(stays, at)
+	is(stays, before)
 	is(ends, now)
 	is(lost, time.Time{})
 	if len(index.gone) != 2 || len(index.located) != 2 {

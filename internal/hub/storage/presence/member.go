@@ -20,12 +20,12 @@ const (
 	retry = 500 * time.Millisecond
 	// revokeWithin limits the time to revoke the lease when the hub stops.
 	revokeWithin = 2 * time.Second
-	// tellEvery is the interval at which a hub checks whether to publish again which history it
-	// needs. It does so after one part in tellPart of its window. That is more than the hubs write
+	// publishEvery is the interval at which a hub checks whether to publish again which history it
+	// needs. It does so after one part in publishFraction of its window. That is more than the hubs write
 	// by publishing, so they do not trigger each other.
-	tellEvery = time.Second
-	tellPart  = 32
-	tellLeast = 64
+	publishEvery    = time.Second
+	publishFraction = 32
+	publishLeast    = 64
 )
 
 // Config configures a Member.
@@ -58,9 +58,9 @@ type Member struct {
 	mu    sync.Mutex
 	lease *etcd.Lease
 	// full reports that the log has no space for a lease.
-	full   bool
-	silent bool
-	heard  time.Time
+	full       bool
+	silent     bool
+	answeredAt time.Time
 	// changed is closed and replaced when any of these change.
 	changed chan struct{}
 }
@@ -112,10 +112,10 @@ func (m *Member) set(lease *etcd.Lease, full bool) {
 // answers records a response of the log.
 func (m *Member) answers() {
 	m.mu.Lock()
-	was := m.silent
-	m.silent, m.heard = false, time.Now()
+	wasSilent := m.silent
+	m.silent, m.answeredAt = false, time.Now()
 	m.mu.Unlock()
-	if was && m.config.Silent != nil {
+	if wasSilent && m.config.Silent != nil {
 		m.config.Silent(false)
 	}
 }
@@ -123,10 +123,10 @@ func (m *Member) answers() {
 // unanswered records a missing response.
 func (m *Member) unanswered() {
 	m.mu.Lock()
-	late := !m.heard.IsZero() && time.Since(m.heard) >= m.config.TTL
+	late := !m.answeredAt.IsZero() && time.Since(m.answeredAt) >= m.config.TTL
 	m.mu.Unlock()
 	if late {
-		m.silence("the log has not answered for the time of the hub's lease: sessions end, and others write")
+		m.silence("the log has not responded for the duration of the hub's lease: sessions end, and other hubs take over")
 	}
 }
 
@@ -148,7 +148,7 @@ func (m *Member) silence(why string) {
 // is loaded.
 func (m *Member) Run(ctx context.Context) error {
 	if m.config.Log.Embedded() {
-		if err := m.bury(ctx); err != nil {
+		if err := m.removeStale(ctx); err != nil {
 			return err
 		}
 	}
@@ -186,7 +186,7 @@ func (m *Member) Run(ctx context.Context) error {
 // other hubs must take over: a hub without a table writes nothing. On an embedded log there are no
 // other hubs.
 func (m *Member) follows(ctx context.Context) bool {
-	tick := time.NewTicker(tellEvery)
+	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
 	var since time.Time
 	for {
@@ -216,10 +216,10 @@ func (m *Member) grant(ctx context.Context) (*etcd.Lease, error) {
 // the log.
 func (m *Member) hold(ctx context.Context, lease *etcd.Lease) (follows bool) {
 	keeping, stop := context.WithCancel(ctx)
-	var beside sync.WaitGroup
-	beside.Go(func() { m.tell(keeping, lease) })
+	var group sync.WaitGroup
+	group.Go(func() { m.publish(keeping, lease) })
 	follows = true
-	beside.Go(func() {
+	group.Go(func() {
 		follows = m.follows(keeping)
 		stop()
 	})
@@ -227,23 +227,23 @@ func (m *Member) hold(ctx context.Context, lease *etcd.Lease) (follows bool) {
 	err := lease.Keep(keeping, m.answers)
 	m.set(nil, false)
 	stop()
-	beside.Wait()
+	group.Wait()
 	m.unanswered()
 	if ctx.Err() == nil {
-		m.config.Logger.Warn("the hub's lease has ended, asking for another", "error", err)
+		m.config.Logger.Warn("the hub's lease has ended, requesting another", "error", err)
 	}
 	// Keys under the lease should not wait for its end.
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeWithin)
 	defer cancel()
 	if err := lease.Revoke(ending); err != nil {
-		m.config.Logger.Debug("the hub's lease ends by itself", "error", err)
+		m.config.Logger.Debug("revoke the hub's lease: it expires later", "error", err)
 	}
 	return follows
 }
 
-// bury removes the keys that an earlier process left under its lease. On an embedded log no other
+// removeStale removes the keys that an earlier process left under its lease. On an embedded log no other
 // process can be running.
-func (m *Member) bury(ctx context.Context) error {
+func (m *Member) removeStale(ctx context.Context) error {
 	var ops []etcd.Op
 	state := m.config.Table.Snapshot()
 	for _, class := range []key.Class{key.Hubs, key.Sessions, key.Elections} {
@@ -257,27 +257,27 @@ func (m *Member) bury(ctx context.Context) error {
 	}
 	rev, err := m.config.Log.Write(ctx, ops)
 	if err != nil {
-		return fmt.Errorf("remove what the process before has left: %w", err)
+		return fmt.Errorf("remove the keys of the previous process: %w", err)
 	}
 	return m.config.Table.WaitFor(ctx, rev)
 }
 
-// tell publishes the state of the hub under a lease, and again whenever the history that it needs
+// publish publishes the state of the hub under a lease, and again whenever the history that it needs
 // is much newer than published.
-func (m *Member) tell(ctx context.Context, lease *etcd.Lease) {
-	said, first := m.config.Is, true
-	tick := time.NewTicker(tellEvery)
+func (m *Member) publish(ctx context.Context, lease *etcd.Lease) {
+	published, first := m.config.Is, true
+	tick := time.NewTicker(publishEvery)
 	defer tick.Stop()
 	for {
-		if now := m.is(); first || m.worthTelling(said, now) {
+		if now := m.is(); first || m.needsPublishing(published, now) {
 			value, err := json.Marshal(now)
 			if err == nil {
 				_, err = m.config.Log.Write(ctx, []etcd.Op{{Key: key.Hub(m.id), Value: value, Under: lease}})
 			}
 			if err == nil {
-				said, first = now, false
+				published, first = now, false
 			} else if ctx.Err() == nil {
-				m.config.Logger.Debug("say what the hub needs of the log", "error", err)
+				m.config.Logger.Debug("publish the history that the hub needs", "error", err)
 			}
 		}
 		select {
@@ -294,13 +294,13 @@ func (m *Member) is() Hub {
 	return is
 }
 
-// worthTelling reports whether to publish again which history the hub needs. While history is to be
+// needsPublishing reports whether to publish again which history the hub needs. While history is to be
 // compacted because of its size, all wait for the hub with the oldest state, also the leader. Then
 // all writes count, except for those by which hubs publish their state, which would never end.
-func (m *Member) worthTelling(said, now Hub) bool {
-	if m.config.Log.Capacity().IsTight() && now.Seen-said.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
+func (m *Member) needsPublishing(published, now Hub) bool {
+	if m.config.Log.Capacity().IsTight() && now.Seen-published.Seen > int64(len(Hubs(m.config.Table.Snapshot()))) {
 		return true
 	}
-	step := max(tellLeast, int64(m.config.Window/tellPart))
-	return !m.config.Alone() && now.Needs-said.Needs >= step
+	step := max(publishLeast, int64(m.config.Window/publishFraction))
+	return !m.config.Alone() && now.Needs-published.Needs >= step
 }

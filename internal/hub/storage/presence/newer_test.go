@@ -45,7 +45,7 @@ func TestNewer(t *testing.T) {
 		select {
 		case <-c:
 		default:
-			t.Error("nobody was told")
+			t.Error("no waiter was notified")
 		}
 	}
 	none := live(false)

@@ -43,9 +43,9 @@ type Session struct {
 	Blind bool   `json:"blind,omitempty"`
 }
 
-// Said is the last status that an agent sent to any hub, at Session.StatusKey, with what that hub
-// has recorded about the agent. It stays when the session ends.
-type Said struct {
+// AgentStatus is the last status that an agent sent to any hub, at Session.StatusKey, with facts about
+// the agent that hubs have recorded. It stays when the session ends.
+type AgentStatus struct {
 	// UID is the UID of the Location.
 	UID string `json:"uid"`
 	// Status is the agent's status of itself; nil if it has sent none. SignedBy is the authority
@@ -58,9 +58,10 @@ type Said struct {
 	// Strange is the shard of a refused agent that the location does not have; empty if there was
 	// none, or an agent has connected since.
 	Strange string `json:"strange,omitempty"`
-	// Heard is when a hub last recorded, by its clock, that the agent sends requests without a
-	// session, for example during a long comparison. Other hubs only use that it has changed.
-	Heard time.Time `json:"heard,omitzero"`
+	// LastSeen is the time, by the clock of a hub, at which the hub last recorded that the agent sends
+	// requests without a session, for example during a long comparison. Other hubs only compare it
+	// with its previous value.
+	LastSeen time.Time `json:"heard,omitzero"`
 	// Exceeds is how many reports of upsynced or owned objects in its last request exceeded the
 	// limits.
 	Exceeds int `json:"exceeds,omitempty"`
@@ -83,11 +84,11 @@ func Hubs(state table.Reader) map[string]Hub {
 func SessionsOf(state table.Reader, l key.Location) map[key.Shard]Session {
 	var all map[key.Shard]Session
 	state.Ascend(key.LocationSessions(l), func(row *table.Row) bool {
-		if of, ok := key.SessionOf(row.Key); ok {
+		if agent, ok := key.SessionOf(row.Key); ok {
 			if all == nil {
 				all = map[key.Shard]Session{}
 			}
-			all[of.Shard] = readSession(row)
+			all[agent.Shard] = readSession(row)
 		}
 		return true
 	})
@@ -100,17 +101,17 @@ func Open(state table.Reader, l key.Location) (open bool) {
 	return open
 }
 
-// SaidBy returns the last status of an agent of the location with a UID; nil if there is none.
-func SaidBy(state table.Reader, s key.Session, uid string) *Said {
+// AgentStatusOf returns the last status of an agent of the location with a UID; nil if there is none.
+func AgentStatusOf(state table.Reader, s key.Session, uid string) *AgentStatus {
 	row := state.Get(s.StatusKey())
 	if row == nil {
 		return nil
 	}
-	var said Said
-	if json.Unmarshal(row.Value, &said) != nil || said.UID != uid {
+	var stored AgentStatus
+	if json.Unmarshal(row.Value, &stored) != nil || stored.UID != uid {
 		return nil
 	}
-	return &said
+	return &stored
 }
 
 func readSession(row *table.Row) (s Session) {

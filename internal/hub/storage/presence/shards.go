@@ -13,15 +13,15 @@ import (
 
 // ShardsOf returns the number of agents that share a location, by its row: 1 by default.
 func ShardsOf(location *table.Row) int {
-	var of struct {
+	var agent struct {
 		Spec struct {
 			Shards int `json:"shards"`
 		} `json:"spec"`
 	}
-	if location == nil || json.Unmarshal(location.Value, &of) != nil {
+	if location == nil || json.Unmarshal(location.Value, &agent) != nil {
 		return 1
 	}
-	return min(max(1, of.Spec.Shards), key.MaxShards)
+	return min(max(1, agent.Spec.Shards), key.MaxShards)
 }
 
 // AgentsOf returns the agents that share a location, by its row, in order.
@@ -36,8 +36,8 @@ func AgentsOf(l key.Location, location *table.Row) (all []key.Session) {
 // AllOpen reports whether all agents that share a location, by its row, have a session at any hub.
 func AllOpen(state table.Reader, l key.Location, location *table.Row) bool {
 	open := SessionsOf(state, l)
-	return !slices.ContainsFunc(AgentsOf(l, location), func(of key.Session) bool {
-		_, there := open[of.Shard]
+	return !slices.ContainsFunc(AgentsOf(l, location), func(agent key.Session) bool {
+		_, there := open[agent.Shard]
 		return !there
 	})
 }
@@ -45,23 +45,23 @@ func AllOpen(state table.Reader, l key.Location, location *table.Row) bool {
 // Joined returns the combined status of several agents of a location; nil if there is none. whole
 // reports that all of them have a session and a status; otherwise the progress of a purge is
 // unknown.
-func Joined(all []*Said, whole bool) *Said {
+func Joined(all []*AgentStatus, whole bool) *AgentStatus {
 	if len(all) == 0 {
 		return nil
 	}
-	sum := &Said{UID: all[0].UID}
-	var said []*wire.AgentStatus
+	sum := &AgentStatus{UID: all[0].UID}
+	var statuses []*wire.AgentStatus
 	for _, s := range all {
 		sum.SignedBy, sum.Refused, sum.Strange = cmp.Or(sum.SignedBy, s.SignedBy), cmp.Or(sum.Refused, s.Refused), cmp.Or(sum.Strange, s.Strange)
 		sum.Exceeds += s.Exceeds
 		if s.Status != nil {
-			said = append(said, s.Status)
+			statuses = append(statuses, s.Status)
 		}
 	}
-	if len(said) > 0 {
-		sum.Status = joined(said)
+	if len(statuses) > 0 {
+		sum.Status = joined(statuses)
 		if len(all) > 1 || !whole {
-			sum.Status.Purge = joinedPurge(said, whole && len(said) == len(all))
+			sum.Status.Purge = joinedPurge(statuses, whole && len(statuses) == len(all))
 		}
 	}
 	return sum

@@ -15,7 +15,7 @@ func TestJoined(t *testing.T) {
 	prune := func(digest, space string) *wire.PruneStatus {
 		return &wire.PruneStatus{Pending: 2, Digest: digest, Spaces: []wire.SpacePrune{{Space: space, Pending: 2, Digest: digest}}}
 	}
-	all := Joined([]*Said{
+	all := Joined([]*AgentStatus{
 		{UID: "u", SignedBy: "ca", Exceeds: 1, Status: &wire.AgentStatus{Version: "v", Deferred: 1, Prune: prune("aa", "x"), StoreEncrypted: true, Lineage: wire.Proven, Purge: &wire.PurgeStatus{Left: 1}}},
 		{UID: "u", Strange: "1/3"},
 		{UID: "u", Exceeds: 2, Status: &wire.AgentStatus{Deferred: 2, Prune: prune("bb", "y"), Lineage: wire.Unproven, Awaits: "m", Halted: "h"}},
@@ -28,10 +28,10 @@ func TestJoined(t *testing.T) {
 		t.Errorf("%+v %+v", s, s.Prune)
 	}
 	if got := DigestsOf(s.Prune.Digest); strings.Join(got, " ") != "aa bb" {
-		t.Errorf("what is confirmed by %s: %v", s.Prune.Digest, got)
+		t.Errorf("%s confirms %v", s.Prune.Digest, got)
 	}
 	if Joined(nil, true) != nil {
-		t.Error("nobody has said something")
+		t.Error("without statuses, a combined status is returned")
 	}
 }
 
@@ -40,8 +40,8 @@ func TestAgentsOf(t *testing.T) {
 		`{}`: "1/1", `{"spec":{"shards":1}}`: "1/1", `{"spec":{"shards":3}}`: "1/3 2/3 3/3", `{"spec":{"shards":"x"}}`: "1/1", `{"spec":{"shards":-1}}`: "1/1",
 	} {
 		var got []string
-		for _, of := range AgentsOf("paris", &table.Row{Entry: &table.Entry{Value: []byte(spec)}}) {
-			got = append(got, of.Shard.String())
+		for _, agent := range AgentsOf("paris", &table.Row{Entry: &table.Entry{Value: []byte(spec)}}) {
+			got = append(got, agent.Shard.String())
 		}
 		if strings.Join(got, " ") != want {
 			t.Errorf("%s: %v, want %s", spec, got, want)

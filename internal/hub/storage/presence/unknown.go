@@ -50,7 +50,7 @@ func textOf(text []byte, sent wire.AgentStatus, kept *wire.AgentStatus) []byte {
 		}
 		isChanged, result = true, next
 	}
-	if !isChanged || len(result) > maxSaid {
+	if !isChanged || len(result) > maxStatus {
 		return nil
 	}
 	return result
@@ -77,7 +77,7 @@ func isKnown(name string) (is, exact bool) {
 // over returns the text of a value that takes the place of another one of the same location: fields of the other
 // that this version does not know stay. previous is the other as this version reads it; status replaces the status, if
 // it is not nil. If the result is too large, it is the value itself.
-func over(value, old []byte, previous Said, status []byte) []byte {
+func over(value, old []byte, previous AgentStatus, status []byte) []byte {
 	result := value
 	if old != nil {
 		known, err := json.Marshal(previous)
@@ -100,7 +100,7 @@ func over(value, old []byte, previous Said, status []byte) []byte {
 			return value
 		}
 	}
-	if len(result) > maxSaid {
+	if len(result) > maxStatus {
 		return value
 	}
 	return result

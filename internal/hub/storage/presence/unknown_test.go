@@ -52,7 +52,7 @@ func (o *older) writes(what string, p Patch, want string) {
 	o.t.Helper()
 	o.Say(o.session, p)
 	state := o.rows.Snapshot()
-	if c, ok := o.patched(state, o.session, o.take(false).said[o.session]); ok {
+	if c, ok := o.patched(state, o.session, o.take(false).patches[o.session]); ok {
 		o.put(c.Key, string(c.Value))
 	}
 	if got := string(o.rows.Snapshot().Get(o.session.StatusKey()).Value); got != want {
@@ -89,7 +89,7 @@ func TestUnknownFieldsStay(t *testing.T) {
 	o.writes("a text that is cut", o.sent(`{"halted":"`+long+`","news":1}`),
 		`{"uid":"u","hubs":[1],"status":{"halted":"`+wire.Clip(long, maxText)+`","news":1}}`)
 	o.writes("a field that is there twice", o.sent(`{"version":"v3","news":1,"news":2}`), `{"uid":"u","hubs":[1],"status":{"version":"v3"}}`)
-	o.writes("what is too large", o.sent(`{"version":"v4","news":"`+strings.Repeat("x", maxSaid)+`"}`), `{"uid":"u","hubs":[1],"status":{"version":"v4"}}`)
+	o.writes("what is too large", o.sent(`{"version":"v4","news":"`+strings.Repeat("x", maxStatus)+`"}`), `{"uid":"u","hubs":[1],"status":{"version":"v4"}}`)
 
 	o.put(o.session.StatusKey(), `{"uid":"another","hubs":[1],"status":`+sent+`}`)
 	o.writes("another location of the name", o.sent(`{"version":"v5"}`), `{"uid":"u","status":{"version":"v5"}}`)

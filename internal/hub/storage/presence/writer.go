@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// linger is how long a change waits for further changes, so that a thousand agents that
+	// batchDelay is the time that a change waits for further changes, so that a thousand agents that
 	// reconnect need few transactions.
-	linger = 10 * time.Millisecond
+	batchDelay = 10 * time.Millisecond
 	// retryWrite is the delay after a failure, and awaitWritten limits the time until the table
 	// contains a write.
 	retryWrite, awaitWritten = time.Second, 10 * time.Second
@@ -30,10 +30,10 @@ type Patch struct {
 	Refused  *string
 	Strange  *string
 	Exceeds  *int
-	Heard    *time.Time
+	LastSeen *time.Time
 
-	// told receives the result of writing Status; nil if no caller waits.
-	told *telling
+	// waiter receives the result of writing Status; nil if no caller waits.
+	waiter *waiter
 }
 
 // Writer writes the sessions of this hub, and the statuses of agents, to the log. It writes only
@@ -47,11 +47,11 @@ type Writer struct {
 	wake   chan struct{}
 
 	mu sync.Mutex
-	// mine are the sessions of this hub, and dirty those to write. said has the pending patches of
-	// agents.
-	mine  map[key.Session]Session
-	dirty map[key.Session]dirt
-	said  map[key.Session]Patch
+	// mine are the sessions of this hub, and dirty those to write. patches are the pending patches of
+	// the statuses of agents.
+	mine    map[key.Session]Session
+	dirty   map[key.Session]dirt
+	patches map[key.Session]Patch
 	// under are the leases that sessions were written under; only the writing goroutine uses it.
 	under map[key.Session]*etcd.Lease
 }
@@ -70,42 +70,42 @@ const (
 func NewWriter(log *etcd.Log, table *table.Table, member *Member, logger *slog.Logger) *Writer {
 	return &Writer{
 		log: log, table: table, member: member, logger: logger, wake: make(chan struct{}, 1),
-		mine: map[key.Session]Session{}, dirty: map[key.Session]dirt{}, said: map[key.Session]Patch{},
+		mine: map[key.Session]Session{}, dirty: map[key.Session]dirt{}, patches: map[key.Session]Patch{},
 		under: map[key.Session]*etcd.Lease{},
 	}
 }
 
 // Begin records that this hub holds the session of an agent from now on.
-func (w *Writer) Begin(of key.Session, is Session) {
+func (w *Writer) Begin(agent key.Session, is Session) {
 	is.Hub = w.member.ID()
 	none, zero := "", 0
 	w.mu.Lock()
-	w.mine[of], w.dirty[of] = is, moved
+	w.mine[agent], w.dirty[agent] = is, moved
 	w.mu.Unlock()
-	w.Say(of, Patch{Refused: &none, Strange: &none, Exceeds: &zero})
+	w.Say(agent, Patch{Refused: &none, Strange: &none, Exceeds: &zero})
 }
 
 // End records that this hub no longer holds it.
-func (w *Writer) End(of key.Session) {
+func (w *Writer) End(agent key.Session) {
 	w.mu.Lock()
-	delete(w.mine, of)
-	w.dirty[of] = moved
+	delete(w.mine, agent)
+	w.dirty[agent] = moved
 	w.mu.Unlock()
 	w.raise()
 }
 
 // Say records a patch of an agent's status.
-func (w *Writer) Say(of key.Session, now Patch) {
+func (w *Writer) Say(agent key.Session, now Patch) {
 	if now.Status != nil { // before the lock: this takes time by the size of the status
 		sent := *now.Status
 		now.Status = bounded(sent)
 		now.Text = textOf(now.Text, sent, now.Status)
 	}
 	w.mu.Lock()
-	p := w.said[of]
+	p := w.patches[agent]
 	if now.Status != nil {
-		p.told.answer(nil) // what is newer comes in its place
-		p.Status, p.Text, p.SignedBy, p.told = now.Status, now.Text, now.SignedBy, now.told
+		p.waiter.answer(nil) // a newer status replaces it
+		p.Status, p.Text, p.SignedBy, p.waiter = now.Status, now.Text, now.SignedBy, now.waiter
 	}
 	if now.Refused != nil {
 		p.Refused = now.Refused
@@ -116,20 +116,20 @@ func (w *Writer) Say(of key.Session, now Patch) {
 	if now.Exceeds != nil {
 		p.Exceeds = now.Exceeds
 	}
-	if now.Heard != nil {
-		p.Heard = now.Heard
+	if now.LastSeen != nil {
+		p.LastSeen = now.LastSeen
 	}
-	w.said[of] = p
+	w.patches[agent] = p
 	w.mu.Unlock()
 	w.raise()
 }
 
 // claims reports whether this hub is about to write a session.
-func (w *Writer) claims(of key.Session) bool {
+func (w *Writer) claims(agent key.Session) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	_, mine := w.mine[of]
-	return mine && w.dirty[of] == moved
+	_, mine := w.mine[agent]
+	return mine && w.dirty[agent] == moved
 }
 
 func (w *Writer) raise() {

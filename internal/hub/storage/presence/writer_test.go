@@ -28,10 +28,10 @@ type one struct {
 }
 
 // hubAt returns a hub on a log, which runs until the test ends.
-func hubAt(t *testing.T, at string) *one {
+func hubAt(t *testing.T, endpoint string) *one {
 	t.Helper()
 	logger := slog.New(slog.NewTextHandler(t.Output(), nil))
-	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{at}, Logger: logger})
+	log, err := etcd.Open(t.Context(), etcd.Config{Servers: []string{endpoint}, Logger: logger})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func hubAt(t *testing.T, at string) *one {
 		Log: log, Table: rows.Table, Needs: func() int64 { return 0 }, Alone: func() bool { return true }, TTL: limit.Never, Logger: logger,
 	})
 	h.Writer = NewWriter(log, rows.Table, member, logger)
-	h.index.Follow(h.Writer, func(of key.Session) { h.taken <- of }, nil)
+	h.index.Follow(h.Writer, func(agent key.Session) { h.taken <- agent }, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	loaded, ended := make(chan struct{}, 1), make(chan struct{}, 4)
 	go func() {
@@ -89,11 +89,11 @@ func (h *one) holder(l key.Location) string {
 
 // version returns the agent version in the last status of a location.
 func (h *one) version(l key.Location) string {
-	said := SaidBy(h.table.Snapshot(), key.WholeOf(l), string(l))
-	if said == nil || said.Status == nil {
+	stored := AgentStatusOf(h.table.Snapshot(), key.WholeOf(l), string(l))
+	if stored == nil || stored.Status == nil {
 		return ""
 	}
-	return said.Status.Version
+	return stored.Status.Version
 }
 
 func eventually(t *testing.T, what string, is func() bool) {
@@ -110,16 +110,16 @@ func eventually(t *testing.T, what string, is func() bool) {
 // takes a session over has it; the previous hub is notified, and its end of the session changes
 // nothing.
 func TestSessions(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
-	a, b := hubAt(t, at), hubAt(t, at)
+	endpoint := etcdtest.Listen(t, nil)
+	a, b := hubAt(t, endpoint), hubAt(t, endpoint)
 	l := key.Location("l")
 	a.location(t, l)
 	s := key.WholeOf(l)
 	a.Begin(s, Session{Since: time.Now()})
 	eventually(t, "it has begun", func() bool { return b.holder(l) == a.member.ID() })
 	b.Begin(s, Session{Since: time.Now()})
-	if of := limit.Receive(t, a.taken, "a session is taken over"); of != s {
-		t.Fatal("another is taken over:", of)
+	if agent := limit.Receive(t, a.taken, "a session is taken over"); agent != s {
+		t.Fatal("another is taken over:", agent)
 	}
 	a.End(s)
 	a.Begin(key.WholeOf("other"), Session{Since: time.Now()})
@@ -134,8 +134,8 @@ func TestSessions(t *testing.T) {
 // TestNewLease: under a new lease a hub writes its sessions again, except for those that another
 // hub now has.
 func TestNewLease(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
-	a, b := hubAt(t, at), hubAt(t, at)
+	endpoint := etcdtest.Listen(t, nil)
+	a, b := hubAt(t, endpoint), hubAt(t, endpoint)
 	for _, l := range []key.Location{"kept", "moved"} {
 		a.Begin(key.WholeOf(l), Session{Since: time.Now()})
 		eventually(t, "they have begun", func() bool { return b.holder(l) == a.member.ID() })
@@ -152,14 +152,14 @@ func TestNewLease(t *testing.T) {
 		return now != nil && now.ModRev > row.ModRev
 	})
 	if b.holder("moved") != b.member.ID() {
-		t.Fatal("a session is taken back from the hub that has it now")
+		t.Fatal("the hub takes a session back from the hub that has it now")
 	}
 }
 
-// TestSaid: the last status of an agent is stored, from any hub; without its Location none is.
-func TestSaid(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
-	a, b := hubAt(t, at), hubAt(t, at)
+// TestStoredStatus: the last status of an agent is stored, from any hub; without its Location none is.
+func TestStoredStatus(t *testing.T) {
+	endpoint := etcdtest.Listen(t, nil)
+	a, b := hubAt(t, endpoint), hubAt(t, endpoint)
 	a.location(t, "l")
 	s, refused := key.WholeOf("l"), "v0"
 	a.Say(key.WholeOf("none"), Patch{Status: &wire.AgentStatus{Version: "v1"}})
@@ -167,13 +167,13 @@ func TestSaid(t *testing.T) {
 	eventually(t, "v1", func() bool { return b.version("l") == "v1" })
 	b.Say(s, Patch{Refused: &refused})
 	eventually(t, "refused", func() bool { // the table of a may be older than that of b
-		status := SaidBy(a.table.Snapshot(), s, "l")
+		status := AgentStatusOf(a.table.Snapshot(), s, "l")
 		return status != nil && status.Refused == refused && a.version("l") == "v1"
 	})
 	a.Begin(s, Session{})
-	eventually(t, "it has connected since", func() bool { return SaidBy(b.table.Snapshot(), s, "l").Refused == "" })
-	if SaidBy(a.table.Snapshot(), s, "a Location of before") != nil || a.table.Snapshot().Get(key.WholeOf("none").StatusKey()) != nil {
-		t.Fatal("something is said of who is not there")
+	eventually(t, "it has connected since", func() bool { return AgentStatusOf(b.table.Snapshot(), s, "l").Refused == "" })
+	if AgentStatusOf(a.table.Snapshot(), s, "a Location of before") != nil || a.table.Snapshot().Get(key.WholeOf("none").StatusKey()) != nil {
+		t.Fatal("a status is stored for a missing Location")
 	}
 }
 
@@ -202,11 +202,11 @@ func TestPoison(t *testing.T) {
 	h.Say(key.WholeOf("a"), Patch{Status: &wire.AgentStatus{Version: "last"}})
 	eventually(t, "the last", func() bool { return h.version("a") == "last" })
 	if now, _ := h.table.Get(key.WholeOf("a").Key()); now.ModRev != row.ModRev {
-		t.Fatal("a session is written again that is as it was")
+		t.Fatal("an unchanged session is written again")
 	}
 }
 
-// TestBounded: the stored status of any agent is at most maxSaid, and that of a correct agent is
+// TestBounded: the stored status of any agent is at most maxStatus, and that of a correct agent is
 // stored completely.
 func TestBounded(t *testing.T) {
 	for _, text := range []string{strings.Repeat("<", 5000), strings.Repeat("\x00é", 2000)} {
@@ -219,15 +219,15 @@ func TestBounded(t *testing.T) {
 			s.Sees.Unread = append(s.Sees.Unread, wire.UnreadKind{Group: text, Resource: text, Message: text})
 		}
 		kept := bounded(s)
-		value, cut, err := encode(Said{UID: "u", Status: kept})
-		if err != nil || len(value) > maxSaid {
-			t.Fatalf("%d bytes are kept, error %v", len(value), err)
+		value, cut, err := encode(AgentStatus{UID: "u", Status: kept})
+		if err != nil || len(value) > maxStatus {
+			t.Fatalf("%d bytes are stored, error %v", len(value), err)
 		}
 		if !cut && !bytes.Contains(value, []byte(`"v1"`)) {
 			t.Fatal("the version is lost")
 		}
 		if len(s.Prune.Spaces[0].Space) != len(text) || len(s.Trusts[0]) != len(text) {
-			t.Fatal("what was sent has changed")
+			t.Fatal("the sent status has changed")
 		}
 	}
 }

@@ -14,11 +14,11 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestToldIsWritten: an agent sends its status to one hub and then to another, as with a load
+// TestLastStatusIsWritten: an agent sends its status to one hub and then to another, as with a load
 // balancer; the last status stays.
-func TestToldIsWritten(t *testing.T) {
-	at := etcdtest.Listen(t, nil)
-	hubs := []*one{hubAt(t, at), hubAt(t, at)}
+func TestLastStatusIsWritten(t *testing.T) {
+	endpoint := etcdtest.Listen(t, nil)
+	hubs := []*one{hubAt(t, endpoint), hubAt(t, endpoint)}
 	hubs[0].location(t, "l")
 	if err := hubs[1].table.WaitFor(t.Context(), hubs[0].table.Rev()); err != nil {
 		t.Fatal(err)
@@ -46,48 +46,48 @@ func TestToldIsWritten(t *testing.T) {
 			eventually(t, "all is written", func() bool { return hubs[0].version(l) == "fence" })
 		}
 		if got, want := hubs[0].version("l"), fmt.Sprint("last-", i); got != want {
-			t.Fatalf("the agent has said %q last, and %q is kept", want, got)
+			t.Fatalf("the last status of the agent is %q, and %q is stored", want, got)
 		}
 	}
 }
 
-// TestNobodyWaits: a status whose caller stopped waiting, or that could not be written, is not
+// TestWithdrawnStatus: a status whose caller stopped waiting, or that could not be written, is not
 // written later; newer patches are.
-func TestNobodyWaits(t *testing.T) {
+func TestWithdrawnStatus(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	of := key.WholeOf("l")
-	left := []string{of.StatusKey()}
+	agent := key.WholeOf("l")
+	left := []string{agent.StatusKey()}
 	start := func() *Writer { return NewWriter(nil, nil, nil, slog.New(slog.DiscardHandler)) }
 
 	w := start()
-	if err := w.Tell(ended, of, Statement{Status: wire.AgentStatus{Version: "v1"}}); !errors.Is(err, context.Canceled) || w.said[of].Status != nil {
-		t.Errorf("told while nobody waits: error %v, %+v is to be written", err, w.said[of])
+	if err := w.Tell(ended, agent, Statement{Status: wire.AgentStatus{Version: "v1"}}); !errors.Is(err, context.Canceled) || w.patches[agent].Status != nil {
+		t.Errorf("the caller has stopped waiting: error %v, %+v is pending", err, w.patches[agent])
 	}
 
 	w = start()
-	late := &telling{answered: make(chan error, 1)}
-	w.Say(of, Patch{Status: &wire.AgentStatus{Version: "v1"}, told: late})
+	late := &waiter{answered: make(chan error, 1)}
+	w.Say(agent, Patch{Status: &wire.AgentStatus{Version: "v1"}, waiter: late})
 	under := w.take(true)
-	w.withdraw(of, late)
+	w.withdraw(agent, late)
 	w.back(under, left, nil)
-	if w.said[of].Status != nil {
-		t.Errorf("withdrawn while it was written, %+v is to be written again", w.said[of])
+	if w.patches[agent].Status != nil {
+		t.Errorf("withdrawn during its write, %+v is pending again", w.patches[agent])
 	}
 
 	for _, newer := range []bool{false, true} {
 		w = start()
-		refused, full := "v0", &telling{answered: make(chan error, 1)}
-		w.Say(of, Patch{Status: &wire.AgentStatus{Version: "v1"}, Refused: &refused, told: full})
+		refused, full := "v0", &waiter{answered: make(chan error, 1)}
+		w.Say(agent, Patch{Status: &wire.AgentStatus{Version: "v1"}, Refused: &refused, waiter: full})
 		under = w.take(true)
 		if newer {
-			w.Say(of, Patch{Status: &wire.AgentStatus{Version: "v2"}})
+			w.Say(agent, Patch{Status: &wire.AgentStatus{Version: "v2"}})
 		}
 		w.back(under, left, etcd.ErrFull)
 		if err := <-full.answered; !errors.Is(err, etcd.ErrFull) {
 			t.Errorf("without room: error %v", err)
 		}
-		if p := w.said[of]; (p.Status != nil) != newer || p.Refused == nil {
+		if p := w.patches[agent]; (p.Status != nil) != newer || p.Refused == nil {
 			t.Errorf("without room, newer %t: %+v is to be written", newer, p)
 		}
 	}

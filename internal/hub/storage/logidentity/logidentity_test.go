@@ -1,4 +1,4 @@
-package lineage
+package logidentity
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestLineageOfOlderMarkers: for markers of an older hub without a value, the content of the log
+// TestOlderMarkers: for markers of an older hub without a value, the content of the log
 // counts, so that agents stay proven after an upgrade.
-func TestLineageOfOlderMarkers(t *testing.T) {
-	var l Lineage
+func TestOlderMarkers(t *testing.T) {
+	var l Identity
 	old := func(name string, rev int64) table.Change {
 		return table.Change{Cur: &table.Row{Entry: table.NewEntry(key.Marker(name), []byte(`{"started":"2020-01-01T00:00:00Z"}`), rev, rev)}}
 	}
@@ -77,16 +77,16 @@ type etcdLog struct {
 func (e *etcdLog) copy() *etcdLog { return &etcdLog{e.rev, e.floor, maps.Clone(e.writes)} }
 
 // state returns the state at a revision.
-func (e *etcdLog) state(at int64) (all []table.Update) {
+func (e *etcdLog) state(revision int64) (all []table.Update) {
 	rows := map[string]table.Update{}
 	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
 		w := e.writes[rev]
-		switch was, ok := rows[w.key]; {
-		case rev > at:
+		switch old, ok := rows[w.key]; {
+		case rev > revision:
 		case w.value == nil:
 			delete(rows, w.key)
 		case ok:
-			rows[w.key] = table.Update{Key: w.key, Value: w.value, CreateRev: was.CreateRev, ModRev: rev}
+			rows[w.key] = table.Update{Key: w.key, Value: w.value, CreateRev: old.CreateRev, ModRev: rev}
 		default:
 			rows[w.key] = table.Update{Key: w.key, Value: w.value, CreateRev: rev, ModRev: rev}
 		}
@@ -98,10 +98,10 @@ func (e *etcdLog) state(at int64) (all []table.Update) {
 }
 
 // history identifies the log up to a revision. Keys with a lease are not part of it.
-func (e *etcdLog) history(at int64) string {
+func (e *etcdLog) history(revision int64) string {
 	var ids []int
 	for _, rev := range slices.Sorted(maps.Keys(e.writes)) {
-		if rev <= at && !key.ClassOf(e.writes[rev].key).Leased() {
+		if rev <= revision && !key.ClassOf(e.writes[rev].key).Leased() {
 			ids = append(ids, e.writes[rev].id)
 		}
 	}
@@ -116,12 +116,12 @@ type memory struct {
 	life    int // number of restores
 }
 
-// lineageModel is a hub on a simulated log, which is restored from copies.
-type lineageModel struct {
+// identityModel is a hub on a simulated log, which is restored from copies.
+type identityModel struct {
 	log      *etcdLog
 	copies   []*etcdLog
 	table    *table.Writer
-	lineage  *Lineage
+	identity *Identity
 	ids      int
 	names    int
 	lives    int
@@ -130,7 +130,7 @@ type lineageModel struct {
 	memories []memory
 }
 
-func (m *lineageModel) write(k string, value []byte) bool {
+func (m *identityModel) write(k string, value []byte) bool {
 	if m.full && value != nil {
 		return false
 	}
@@ -140,16 +140,16 @@ func (m *lineageModel) write(k string, value []byte) bool {
 	return true
 }
 
-// tell applies to the table all revisions of the log that it lacks.
-func (m *lineageModel) tell(t *rapid.T) {
+// apply applies to the table all revisions of the log that it lacks.
+func (m *identityModel) apply(t *rapid.T) {
 	for rev := m.table.Rev() + 1; rev <= m.log.rev; rev++ {
 		w, ok := m.log.writes[rev]
 		if !ok {
 			continue
 		}
 		u := table.Update{Key: w.key, Value: w.value, CreateRev: rev, ModRev: rev}
-		if was, _ := m.table.Get(w.key); was != nil {
-			u.CreateRev = was.CreateRev
+		if old, _ := m.table.Get(w.key); old != nil {
+			u.CreateRev = old.CreateRev
 		}
 		if err := m.table.Apply(rev, []table.Update{u}); err != nil {
 			t.Fatal(err)
@@ -159,35 +159,35 @@ func (m *lineageModel) tell(t *rapid.T) {
 }
 
 // load does the work of loading the table.
-func (m *lineageModel) load(t *rapid.T) {
+func (m *identityModel) load(t *rapid.T) {
 	from := max(m.log.floor, 1)
 	m.table.Reset(from, m.log.state(from))
-	m.tell(t)
+	m.apply(t)
 	m.begin(t)
 }
 
-func (m *lineageModel) begin(t *rapid.T) {
+func (m *identityModel) begin(t *rapid.T) {
 	m.names++
-	name, value, err := m.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), false)
+	name, value, err := m.identity.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if row, _ := m.table.Get(key.Marker(name)); row == nil {
 		m.write(key.Marker(name), value)
 	}
-	m.tell(t)
+	m.apply(t)
 }
 
 // start starts another process of the hub.
-func (m *lineageModel) start(t *rapid.T) {
-	m.lineage = &Lineage{}
-	m.table = table.New(table.Config{Observer: m.lineage, WindowSteps: 100, WindowBytes: 1 << 20})
+func (m *identityModel) start(t *rapid.T) {
+	m.identity = &Identity{}
+	m.table = table.New(table.Config{Observer: m.identity, WindowSteps: 100, WindowBytes: 1 << 20})
 	m.load(t)
 }
 
 // remember adds a memory of an agent.
-func (m *lineageModel) remember() {
-	marker, rev := m.lineage.At(m.table.Rev())
+func (m *identityModel) remember() {
+	marker, rev := m.identity.Position(m.table.Rev())
 	life := m.lives
 	if m.full { // without its own marker, a hub may prove less than it knows
 		life = -1
@@ -196,10 +196,10 @@ func (m *lineageModel) remember() {
 }
 
 // check compares the proven positions with the contents of the log and its copies.
-func (m *lineageModel) check(t *rapid.T) {
+func (m *identityModel) check(t *rapid.T) {
 	for _, a := range m.memories {
 		same := a.rev <= m.log.rev && m.log.history(a.rev) == a.history
-		proven := m.lineage.Continuous(a.marker, a.rev)
+		proven := m.identity.Continuous(a.marker, a.rev)
 		if proven && !same {
 			t.Fatalf("%s at %d is proven and the log never had it", a.marker, a.rev)
 		}
@@ -209,24 +209,24 @@ func (m *lineageModel) check(t *rapid.T) {
 	}
 }
 
-// TestLineageModel tests writes, compactions, restarts and restores, also restores that skip as
+// TestIdentityModel tests writes, compactions, restarts and restores, also restores that skip as
 // many revisions as the log had in the meantime. No position is proven that the log never had, and
 // without a restore all positions are proven.
-func TestLineageModel(t *testing.T) {
+func TestIdentityModel(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
-		m := &lineageModel{log: &etcdLog{rev: 1, writes: map[int64]write{}}, window: rapid.Int64Range(1, 20).Draw(t, "window")}
+		m := &identityModel{log: &etcdLog{rev: 1, writes: map[int64]write{}}, window: rapid.Int64Range(1, 20).Draw(t, "window")}
 		m.start(t)
 		steps := map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				m.write(fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key")), []byte(`{}`))
-				m.tell(t)
+				m.apply(t)
 			},
 			"delete": func(t *rapid.T) {
 				k := fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key"))
 				if row, _ := m.table.Get(k); row != nil {
 					m.write(k, nil)
 				}
-				m.tell(t)
+				m.apply(t)
 			},
 			"session": func(t *rapid.T) {
 				if row, _ := m.table.Get(session); row == nil {
@@ -234,16 +234,16 @@ func TestLineageModel(t *testing.T) {
 				} else {
 					m.write(session, nil)
 				}
-				m.tell(t)
+				m.apply(t)
 			},
-			"beside": func(t *rapid.T) {
+			"second hub": func(t *rapid.T) {
 				if !m.full {
-					m.beside(t)
+					m.runSecondHub(t)
 				}
 			},
 			"others": func(t *rapid.T) {
 				m.log.rev += rapid.Int64Range(1, 5).Draw(t, "revisions")
-				m.tell(t)
+				m.apply(t)
 			},
 			"full": func(*rapid.T) { m.full = true },
 			"room": func(t *rapid.T) {
@@ -268,7 +268,7 @@ func TestLineageModel(t *testing.T) {
 				m.full = false
 				m.log = m.copies[rapid.IntRange(0, len(m.copies)-1).Draw(t, "copy")].copy()
 				m.lives++
-				if has := slices.ContainsFunc(m.log.state(m.log.rev), func(u table.Update) bool { return u.Key == session }); has && rapid.Bool().Draw(t, "lease ends") {
+				if isOpen := slices.ContainsFunc(m.log.state(m.log.rev), func(u table.Update) bool { return u.Key == session }); isOpen && rapid.Bool().Draw(t, "lease ends") {
 					m.write(session, nil) // as etcd does when the lease ends
 				}
 				if rapid.Bool().Draw(t, "bump") {
@@ -293,22 +293,22 @@ func TestLineageModel(t *testing.T) {
 // session is a key with a lease.
 var session = key.WholeOf("a").Key()
 
-// beside starts another hub while the first one writes, and then one of them continues alone.
-func (m *lineageModel) beside(t *rapid.T) {
+// runSecondHub starts another hub while the first one writes, and then one of them continues alone.
+func (m *identityModel) runSecondHub(t *rapid.T) {
 	m.names++
-	other := &lineageModel{log: m.log, lineage: &Lineage{}, memories: m.memories, lives: m.lives}
-	other.table = table.New(table.Config{Observer: other.lineage, WindowSteps: 100, WindowBytes: 1 << 20})
+	other := &identityModel{log: m.log, identity: &Identity{}, memories: m.memories, lives: m.lives}
+	other.table = table.New(table.Config{Observer: other.identity, WindowSteps: 100, WindowBytes: 1 << 20})
 	from := max(m.log.floor, 1)
 	other.table.Reset(from, m.log.state(from))
-	other.tell(t)
-	name, value, err := other.lineage.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), true)
+	other.apply(t)
+	name, value, err := other.identity.Begin(fmt.Sprint("marker-", m.names), time.Unix(0, 0), true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	both := func() {
-		m.tell(t)
+		m.apply(t)
 		m.remember()
-		other.tell(t)
+		other.apply(t)
 	}
 	for range rapid.IntRange(0, 4).Draw(t, "writes meanwhile") {
 		k := fmt.Sprint("o/", rapid.IntRange(0, 3).Draw(t, "key"))
@@ -324,7 +324,7 @@ func (m *lineageModel) beside(t *rapid.T) {
 	m.write("o/0", []byte(`{}`))
 	both()
 	m.check(t)
-	value, open, err := other.lineage.Settle(name)
+	value, open, err := other.identity.Complete(name)
 	if err != nil || !open {
 		t.Fatalf("the marker is not open: %v", err)
 	}
@@ -332,39 +332,39 @@ func (m *lineageModel) beside(t *rapid.T) {
 	both()
 	other.memories = m.memories
 	other.check(t)
-	if rapid.Bool().Draw(t, "the first ends") {
-		m.lineage, m.table = other.lineage, other.table
+	if rapid.Bool().Draw(t, "the first hub stops") {
+		m.identity, m.table = other.identity, other.table
 	}
 }
 
 // compact removes all history except the newest revisions.
-func (m *lineageModel) compact(t *rapid.T, kept int64) {
+func (m *identityModel) compact(t *rapid.T, kept int64) {
 	floor := m.log.rev - kept
-	if name, hides := m.lineage.Hides(floor); hides {
+	if name, hides := m.identity.Hides(floor); hides {
 		row, _ := m.table.Get(key.Marker(name))
 		if !m.write(row.Key, row.Value) {
 			return // there is no space
 		}
-		m.tell(t)
+		m.apply(t)
 	}
 	m.log.floor = max(m.log.floor, floor)
 }
 
 // running restores the log below a running hub, which may write before it notices.
-func (m *lineageModel) running(t *rapid.T) {
+func (m *identityModel) running(t *rapid.T) {
 	for range rapid.IntRange(0, 5).Draw(t, "writes") {
 		m.write("o/late", []byte(`{}`))
 	}
-	m.lineage.Distrust()
+	m.identity.Distrust()
 	m.load(t)
 }
 
 const manyRevisions = 50_000
 
-// withMarkers returns a Lineage that has observed a number of markers, with changes between them
+// withMarkers returns an Identity that has observed a number of markers, with changes between them
 // that it has not observed.
-func withMarkers(markers int64) (l *Lineage, rows []table.Change) {
-	l, every := &Lineage{}, manyRevisions/markers
+func withMarkers(markers int64) (l *Identity, rows []table.Change) {
+	l, every := &Identity{}, manyRevisions/markers
 	var starts []table.Change
 	for rev := int64(1); rev <= manyRevisions; rev++ {
 		if n := (rev - 1) / every; (rev-1)%every == 0 {
@@ -381,7 +381,7 @@ func withMarkers(markers int64) (l *Lineage, rows []table.Change) {
 // TestManyMarkers: loading a log with many markers takes about as many steps as any other, and each
 // revision keeps its marker. BenchmarkManyMarkers measures the time.
 func TestManyMarkers(t *testing.T) {
-	allocations := func(markers int64) (*Lineage, float64) {
+	allocations := func(markers int64) (*Identity, float64) {
 		l, rows := withMarkers(markers)
 		return l, testing.AllocsPerRun(1, func() { l.Observe(manyRevisions, rows) })
 	}
@@ -399,8 +399,8 @@ func TestManyMarkers(t *testing.T) {
 	}
 	for _, rev := range []int64{1, 10, 11, 25_000, 25_001, manyRevisions} {
 		want := fmt.Sprint("M", (rev-1)/10)
-		if got, at := many.At(rev); got != want || at != rev {
-			t.Errorf("revision %d goes by %q at %d, want %q", rev, got, at, want)
+		if got, revision := many.Position(rev); got != want || revision != rev {
+			t.Errorf("revision %d is at marker %q and revision %d, want %q", rev, got, revision, want)
 		}
 	}
 }

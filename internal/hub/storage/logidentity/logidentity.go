@@ -1,8 +1,8 @@
-// Package lineage distinguishes the revisions of one log from those of another with the same
+// Package logidentity distinguishes the revisions of one log from those of another with the same
 // beginning, by the hub markers in it.
 //
 // It must not write to the log: the hub writes the marker when it starts to serve.
-package lineage
+package logidentity
 
 import (
 	"cmp"
@@ -25,8 +25,8 @@ type hubMarker struct {
 	// rev is the revision that created it, 0 while it is not in the log. from is the first revision
 	// that belongs to it.
 	rev, from int64
-	// says is the value of the marker, which describes the log before it; nil if it has none.
-	says *markerValue
+	// value is that of the marker, which describes the log before it; nil if it has none.
+	value *markerValue
 	// seen is the newest revision of the marker that changed something, by the content of the log.
 	seen int64
 }
@@ -34,16 +34,16 @@ type hubMarker struct {
 // markerValue is the value of a hub marker in the log.
 type markerValue struct {
 	Started string `json:"started"`
-	// Of is the previous marker, and After the last revision of that marker in this log.
-	Of    string `json:"of,omitempty"`
-	After *int64 `json:"after,omitempty"`
+	// Previous is the previous marker, and After the last revision of that marker in this log.
+	Previous string `json:"of,omitempty"`
+	After    *int64 `json:"after,omitempty"`
 	// Open reports that other hubs may have written between After and the marker, so the content of
-	// the log in between also counts. The hub later records how far it was valid; see Settle.
+	// the log in between also counts. The hub later records how far it was valid; see Complete.
 	Open bool `json:"open,omitempty"`
 }
 
-// Lineage distinguishes the revisions of this log from those of another with the same beginning:
-// the log before a restore, whose agents know revisions that the copy never had. The zero Lineage
+// Identity distinguishes the revisions of this log from those of another with the same beginning:
+// the log before a restore, whose agents know revisions that the copy never had. The zero Identity
 // knows no log yet. Only one goroutine may call its observer methods; others may be called
 // concurrently.
 //
@@ -51,7 +51,7 @@ type markerValue struct {
 // this log up to that revision. The content of the log proves this, and never etcd's revision
 // number: other clients may use the same etcd, and a restore may skip any number of revisions. Each
 // hub therefore first records in its marker where the previous marker ended.
-type Lineage struct {
+type Identity struct {
 	mu  sync.RWMutex
 	all []hubMarker // by revision; one that is not in the log yet is last
 	// least is the minimum of the first revisions of each marker and all later ones. last is the
@@ -70,10 +70,10 @@ type Lineage struct {
 	foreign bool
 }
 
-var _ table.Observer = (*Lineage)(nil)
+var _ table.Observer = (*Identity)(nil)
 
 // Reset implements table.Observer: it forgets all markers except one that has yet to be written.
-func (l *Lineage) Reset() {
+func (l *Identity) Reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all = slices.DeleteFunc(l.all, func(m hubMarker) bool { return m.rev > 0 || l.foreign })
@@ -83,7 +83,7 @@ func (l *Lineage) Reset() {
 
 // Observe implements table.Observer: it records the markers among the changes of a revision, and
 // the revision.
-func (l *Lineage) Observe(rev int64, changes []table.Change) {
+func (l *Identity) Observe(rev int64, changes []table.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	moved, own, before := false, false, l.last
@@ -129,11 +129,11 @@ func (l *Lineage) Observe(rev int64, changes []table.Change) {
 
 func markerOf(name string, row *table.Row, seen int64) hubMarker {
 	m := hubMarker{name: name, rev: row.CreateRev, from: row.CreateRev, seen: max(seen, row.CreateRev)}
-	var says markerValue
+	var value markerValue
 	// An unreadable value is ignored.
-	if json.Unmarshal(row.Value, &says) == nil && says.After != nil {
-		if m.says = &says; !says.Open {
-			m.from = *says.After + 1
+	if json.Unmarshal(row.Value, &value) == nil && value.After != nil {
+		if m.value = &value; !value.Open {
+			m.from = *value.After + 1
 		}
 	}
 	return m
@@ -141,9 +141,9 @@ func markerOf(name string, row *table.Row, seen int64) hubMarker {
 
 // opened records that revisions before an open marker belong to the previous marker, up to the
 // newest revision that was observed until then.
-func (l *Lineage) opened(rev, before int64) {
+func (l *Identity) opened(rev, before int64) {
 	for i, m := range l.all {
-		if i > 0 && m.rev == rev && m.says != nil && m.says.Open {
+		if i > 0 && m.rev == rev && m.value != nil && m.value.Open {
 			l.all[i-1].seen = max(l.all[i-1].seen, before)
 			l.index()
 			return
@@ -155,7 +155,7 @@ func (l *Lineage) opened(rev, before int64) {
 func (m hubMarker) order() uint64 { return uint64(m.rev) - 1 }
 
 // reaches records that the log contains a revision that changed something.
-func (l *Lineage) reaches(rev int64) {
+func (l *Identity) reaches(rev int64) {
 	if i := l.find(rev); i >= 0 {
 		l.all[i].seen = max(l.all[i].seen, rev)
 		l.last = max(l.last, rev)
@@ -163,7 +163,7 @@ func (l *Lineage) reaches(rev int64) {
 }
 
 // index updates least and last after markers have changed.
-func (l *Lineage) index() {
+func (l *Identity) index() {
 	l.least, l.last = make([]int64, len(l.all)), 0
 	least := int64(math.MaxInt64)
 	for i, m := range slices.Backward(l.all) {
@@ -173,57 +173,57 @@ func (l *Lineage) index() {
 }
 
 // find returns the index of the newest marker that a revision can belong to; -1 if there is none.
-func (l *Lineage) find(rev int64) int {
+func (l *Identity) find(rev int64) int {
 	return newest(len(l.least), rev, func(i int) int64 { return l.least[i] })
 }
 
 // newest returns the index of the last of n ascending revisions that is at most rev; -1 if
-// there is none. It calls at O(log n) times.
-func newest(n int, rev int64, at func(int) int64) int {
-	return sort.Search(n, func(i int) bool { return at(i) > rev }) - 1
+// there is none. It calls revision O(log n) times.
+func newest(n int, rev int64, revision func(int) int64) int {
+	return sort.Search(n, func(i int) bool { return revision(i) > rev }) - 1
 }
 
 // Begin returns the key's name and the value of the marker to write to the log: a new one named
 // random, or the previous one if it is not written yet. From now on new revisions belong to it, so
 // a hub whose log has no space for the marker does not use an older one as proof. shared reports
-// that other hubs may write in the meantime, so that Settle must follow.
-func (l *Lineage) Begin(random string, now time.Time, shared bool) (name string, value []byte, err error) {
+// that other hubs may write in the meantime, so that Complete must follow.
+func (l *Identity) Begin(random string, now time.Time, shared bool) (name string, value []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n := len(l.all)
 	if n == 0 || l.all[n-1].rev > 0 {
-		after, of := int64(0), ""
+		after, previous := int64(0), ""
 		if n > 0 {
-			of, after = l.all[n-1].name, l.end(n-1)
+			previous, after = l.all[n-1].name, l.end(n-1)
 		}
-		l.all = append(l.all, hubMarker{name: random, from: after + 1, says: &markerValue{
-			Started: now.UTC().Format(time.RFC3339), Of: of, After: &after, Open: shared && !l.foreign}})
+		l.all = append(l.all, hubMarker{name: random, from: after + 1, value: &markerValue{
+			Started: now.UTC().Format(time.RFC3339), Previous: previous, After: &after, Open: shared && !l.foreign}})
 		l.index()
 		l.foreign = false
 	}
 	m := l.all[len(l.all)-1]
-	if value, err = json.Marshal(m.says); err != nil {
+	if value, err = json.Marshal(m.value); err != nil {
 		return "", nil, fmt.Errorf("encode the hub marker: %w", err)
 	}
 	return m.name, value, nil
 }
 
-// Settle returns the final value of an open marker that has been written and observed. It records
+// Complete returns the final value of an open marker that has been written and observed. It records
 // which revisions before the marker this process has observed as valid. ok is false for a marker
 // that is not open.
-func (l *Lineage) Settle(name string) (value []byte, ok bool, err error) {
+func (l *Identity) Complete(name string) (value []byte, ok bool, err error) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	i := slices.IndexFunc(l.all, func(m hubMarker) bool { return m.name == name })
-	if i < 0 || l.all[i].rev == 0 || l.all[i].says == nil || !l.all[i].says.Open {
+	if i < 0 || l.all[i].rev == 0 || l.all[i].value == nil || !l.all[i].value.Open {
 		return nil, false, nil
 	}
-	says, after := markerValue{Started: l.all[i].says.Started}, int64(0)
+	final, after := markerValue{Started: l.all[i].value.Started}, int64(0)
 	if i > 0 {
-		says.Of, after = l.all[i-1].name, l.end(i-1)
+		final.Previous, after = l.all[i-1].name, l.end(i-1)
 	}
-	says.After = &after
-	if value, err = json.Marshal(says); err != nil {
+	final.After = &after
+	if value, err = json.Marshal(final); err != nil {
 		return nil, false, fmt.Errorf("encode the hub marker: %w", err)
 	}
 	return value, true, nil
@@ -231,14 +231,14 @@ func (l *Lineage) Settle(name string) (value []byte, ok bool, err error) {
 
 // Distrust records that the log does not continue the one that this process knew. In the next
 // loaded state, nothing after its newest marker is proven until Begin.
-func (l *Lineage) Distrust() {
+func (l *Identity) Distrust() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.foreign = true
 }
 
 // end returns the last revision of a marker that this log is known to contain.
-func (l *Lineage) end(i int) int64 {
+func (l *Identity) end(i int) int64 {
 	m := l.all[i]
 	if i == len(l.all)-1 {
 		if l.foreign {
@@ -246,14 +246,14 @@ func (l *Lineage) end(i int) int64 {
 		}
 		return m.seen
 	}
-	switch next := l.all[i+1].says; {
+	switch next := l.all[i+1].value; {
 	case next == nil: // the hub recorded no value: use the content of the log
 		return m.seen
-	case next.Open && next.Of != m.name:
+	case next.Open && next.Previous != m.name:
 		return m.seen
 	case next.Open:
 		return max(m.seen, *next.After)
-	case next.Of != m.name: // a marker between them is missing
+	case next.Previous != m.name: // a marker between them is missing
 		return m.rev
 	default:
 		return *next.After
@@ -262,7 +262,7 @@ func (l *Lineage) end(i int) int64 {
 
 // Spans returns the revisions up to now that this log is known to have had under a marker. An agent
 // that knows the marker and one of them has seen this log.
-func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
+func (l *Identity) Spans(marker string, now int64) []wire.Revisions {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for i, m := range l.all {
@@ -276,9 +276,9 @@ func (l *Lineage) Spans(marker string, now int64) []wire.Revisions {
 	return nil
 }
 
-// At returns the log position that an agent knows which has the table up to a revision: the marker,
+// Position returns the log position that an agent knows which has the table up to a revision: the marker,
 // and the revision of the last change at or below rev. The marker is "" below the first marker.
-func (l *Lineage) At(rev int64) (marker string, revision int64) {
+func (l *Identity) Position(rev int64) (marker string, revision int64) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	rev = min(rev, max(l.last, l.base))
@@ -290,7 +290,7 @@ func (l *Lineage) At(rev int64) (marker string, revision int64) {
 
 // Continuous reports whether an agent that knows a marker and a revision has seen this hub's log.
 // It is true for an agent that knows none.
-func (l *Lineage) Continuous(marker string, rev int64) bool {
+func (l *Identity) Continuous(marker string, rev int64) bool {
 	if marker == "" && rev == 0 {
 		return true
 	}
@@ -300,7 +300,7 @@ func (l *Lineage) Continuous(marker string, rev int64) bool {
 // Hides reports whether compaction up to a revision would remove the evidence of the log's last
 // revision: a deletion without later changes leaves none. marker is one in the log that can be
 // written again to keep evidence.
-func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
+func (l *Identity) Hides(floor int64) (marker string, hides bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, m := range l.all {
@@ -314,11 +314,11 @@ func (l *Lineage) Hides(floor int64) (marker string, hides bool) {
 
 // Deliver sets the log position in a put, unless put is nil. It omits the marker if it equals
 // hello, the marker of the session.
-func (l *Lineage) Deliver(p *wire.Put, rev int64, hello string) {
+func (l *Identity) Deliver(p *wire.Put, rev int64, hello string) {
 	if p == nil {
 		return
 	}
-	marker, rev := l.At(rev)
+	marker, rev := l.Position(rev)
 	p.Revision = rev
 	if marker != hello {
 		p.Marker = marker

@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// roomPatience is how long a write waits for space in the log, since later writes, such as the end
+// capacityTimeout is how long a write waits for space in the log, since later writes, such as the end
 // of a session, wait for it. A write that got no space is tried again.
-const roomPatience = time.Second
+const capacityTimeout = time.Second
 
 // needOf returns the purpose of a change. The end of a session is always written. Its beginning is
 // written longer than anything except deletions. A larger status of an agent counts as growth, like
@@ -37,7 +37,7 @@ func (w *Writer) admitted(ctx context.Context, all []change) (rev int64, stale [
 		for _, c := range all {
 			bytes += len(c.Key) + len(c.Value)
 		}
-		waiting, cancel := context.WithTimeout(ctx, roomPatience)
+		waiting, cancel := context.WithTimeout(ctx, capacityTimeout)
 		defer cancel()
 		landed, err := w.log.Capacity().Admit(waiting, need, bytes)
 		if err != nil {

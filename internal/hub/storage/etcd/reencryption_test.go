@@ -22,30 +22,30 @@ import (
 
 func putOptions() kubernetes.PutOptions { return kubernetes.PutOptions{GetOnFailure: true} }
 
-// resealing runs Reseal until the test ends or stop is called.
-func resealing(t *testing.T, l *Log) (stop func()) {
+// reencrypting runs the re-encryption until the test ends or stop is called.
+func reencrypting(t *testing.T, l *Log) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = l.Resealer().Run(ctx)
+		_ = l.Reencryption().Run(ctx)
 	}()
 	stop = sync.OnceFunc(func() { cancel(); <-done })
 	t.Cleanup(stop)
 	return stop
 }
 
-// resealed waits until all values are encrypted by the newest key.
-func resealed(t *testing.T, l *Log) Resealed {
+// reencrypted waits until all values are encrypted by the newest key.
+func reencrypted(t *testing.T, l *Log) ReencryptionProgress {
 	t.Helper()
 	eventually(t, func() error {
-		if r := l.Resealer().Progress(); r.Floor == 0 || r.Running {
+		if r := l.Reencryption().Progress(); r.Floor == 0 || r.Running {
 			return fmt.Errorf("it is at %+v", r)
 		}
 		return nil
 	})
-	return l.Resealer().Progress()
+	return l.Reencryption().Progress()
 }
 
 // TestLogFromBeforeEncryption shows that a plain-text log is encrypted when a hub with a key starts on
@@ -73,10 +73,10 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	l, _ = sealedLog(t, dir, sealer(t, "secrets, events", oldKey, identity))
 	r := startTail(t, l)
 	r.wait(t, r.loaded, "loaded")
-	stop := resealing(t, l)
+	stop := reencrypting(t, l)
 	rev := before[secretKey(secrets-1)]
 	for i := range 20 { // another writer at the same time
-		for ok := false; !ok; { // Reseal may write between the read and the write
+		for ok := false; !ok; { // the re-encryption may write between the read and the write
 			var err error
 			rev, ok, err = l.Put(t.Context(), secretKey(secrets-1), fmt.Appendf(nil, `{"new":%d}`, i), atRest(t, l, secretKey(secrets-1)).ModRevision)
 			if err != nil {
@@ -84,7 +84,7 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 			}
 		}
 	}
-	done := resealed(t, l)
+	done := reencrypted(t, l)
 	for k, previous := range before {
 		stored := atRest(t, l, k)
 		if covered := l.sealer.Covers(k); covered != bytes.HasPrefix(stored.Value, []byte("k8s:enc:secretbox:v1:old:")) || !covered && stored.ModRevision != previous {
@@ -109,15 +109,15 @@ func TestLogFromBeforeEncryption(t *testing.T) {
 	}
 	// A pass without stale values writes nothing.
 	stop()
-	l.Resealer().Request()
-	resealing(t, l)
+	l.Reencryption().Request()
+	reencrypting(t, l)
 	eventually(t, func() error {
-		if len(l.resealer.wake) > 0 || l.Resealer().Progress().Running {
-			return fmt.Errorf("it is at %+v", l.Resealer().Progress())
+		if len(l.reencryption.wake) > 0 || l.Reencryption().Progress().Running {
+			return fmt.Errorf("it is at %+v", l.Reencryption().Progress())
 		}
 		return nil
 	})
-	if again := l.Resealer().Progress(); again.Written != done.Written {
+	if again := l.Reencryption().Progress(); again.Written != done.Written {
 		t.Errorf("%+v, before %+v", again, done)
 	}
 }
@@ -134,8 +134,8 @@ func TestKeyThatIsGone(t *testing.T) {
 	l, end = sealedLog(t, dir, sealer(t, "secrets", newKey, oldKey))
 	r := startTail(t, l)
 	r.wait(t, r.loaded, "loaded")
-	stop := resealing(t, l)
-	if done := resealed(t, l); done.Written != 5 {
+	stop := reencrypting(t, l)
+	if done := reencrypted(t, l); done.Written != 5 {
 		t.Errorf("%+v", done)
 	}
 	stop()
@@ -152,9 +152,9 @@ func TestKeyThatIsGone(t *testing.T) {
 	same(t, l, r.to)
 }
 
-// TestResealGoesOn shows that an interrupted re-encryption continues after a restart, at a limited
+// TestReencryptionGoesOn shows that an interrupted re-encryption continues after a restart, at a limited
 // rate.
-func TestResealGoesOn(t *testing.T) {
+func TestReencryptionGoesOn(t *testing.T) {
 	dir := t.TempDir()
 	l, end := sealedLog(t, dir, sealer(t, "secrets", oldKey))
 	const secrets = 50
@@ -171,17 +171,17 @@ func TestResealGoesOn(t *testing.T) {
 		r := startTail(t, l)
 		r.wait(t, r.loaded, "loaded")
 		begun := time.Now()
-		stop := resealing(t, l)
+		stop := reencrypting(t, l)
 		eventually(t, func() error {
-			if now := l.Resealer().Progress(); now.Written < 10 && now.Floor == 0 {
+			if now := l.Reencryption().Progress(); now.Written < 10 && now.Floor == 0 {
 				return fmt.Errorf("it is at %+v", now)
 			}
 			return nil
 		})
 		stop()
 		r.stop()
-		written := int(l.Resealer().Progress().Written)
-		if least := time.Duration(written-1) * resealEvery; time.Since(begun) < least {
+		written := int(l.Reencryption().Progress().Written)
+		if least := time.Duration(written-1) * reencryptEvery; time.Since(begun) < least {
 			t.Errorf("%d values in %s", written, time.Since(begun))
 		}
 		rewritten = 0
@@ -211,7 +211,7 @@ func TestCheckReadable(t *testing.T) {
 		"one more resource":               {"secrets, configmaps", []string{oldKey}, false},
 	} {
 		s := sealer(t, one.resources, one.providers...)
-		if err := l.Resealer().CheckReadable(t.Context(), s.Covers, s); (err == nil) != one.ok {
+		if err := l.Reencryption().CheckReadable(t.Context(), s.Covers, s); (err == nil) != one.ok {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -230,8 +230,8 @@ func TestRemainsAreGone(t *testing.T) {
 	l, end = sealedLog(t, dir, sealer(t, "secrets", oldKey, identity))
 	r := startTail(t, l)
 	r.wait(t, r.loaded, "loaded")
-	resealing(t, l)
-	done := resealed(t, l)
+	reencrypting(t, l)
+	done := reencrypted(t, l)
 	if err := compact(t.Context(), l, done.Floor, true, nil, basis{}); err != nil {
 		t.Fatal(err)
 	}

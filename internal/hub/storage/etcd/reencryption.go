@@ -15,17 +15,17 @@ import (
 )
 
 const (
-	// resealEvery is the minimum interval between two re-encryptions.
-	resealEvery = 10 * time.Millisecond
-	// resealRetry is the pause after a failure.
-	resealRetry = 10 * time.Second
-	// resealLogged is the interval of messages about the progress.
-	resealLogged = time.Minute
+	// reencryptEvery is the minimum interval between two re-encryptions.
+	reencryptEvery = 10 * time.Millisecond
+	// reencryptRetry is the pause after a failure.
+	reencryptRetry = 10 * time.Second
+	// reencryptLogged is the interval of messages about the progress.
+	reencryptLogged = time.Minute
 )
 
-// Resealer re-encrypts the stale values of a log: values that are not encrypted by the first key of the
+// Reencryption re-encrypts the stale values of a log: values that are not encrypted by the first key of the
 // configuration. It is safe for concurrent use.
-type Resealer struct {
+type Reencryption struct {
 	log *Log
 	// wake receives when the log must be searched for stale values.
 	wake chan struct{}
@@ -33,11 +33,11 @@ type Resealer struct {
 	mu sync.Mutex
 	// seen is true if the load of the table found a stale value.
 	seen     bool
-	progress Resealed
+	progress ReencryptionProgress
 }
 
-// Resealed is the progress of the re-encryption of stale values.
-type Resealed struct {
+// ReencryptionProgress is the progress of the re-encryption of stale values.
+type ReencryptionProgress struct {
 	// Running is true during a pass over the log. Pending is the number of known stale values.
 	Running bool
 	Pending int
@@ -48,17 +48,19 @@ type Resealed struct {
 	Floor int64
 }
 
-func newResealer(l *Log) *Resealer { return &Resealer{log: l, wake: make(chan struct{}, 1)} }
+func newReencryption(l *Log) *Reencryption {
+	return &Reencryption{log: l, wake: make(chan struct{}, 1)}
+}
 
 // begin resets the state before a load: the log may have been replaced, with other revisions.
-func (r *Resealer) begin() {
+func (r *Reencryption) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen, r.progress.Floor = false, 0
 }
 
 // saw records that the load of the table found a stale value.
-func (r *Resealer) saw() {
+func (r *Reencryption) saw() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.seen = true
@@ -67,7 +69,7 @@ func (r *Resealer) saw() {
 // loaded starts a pass over the log if the load of the table found a stale value. Stale values that
 // other hubs write later do not start one: those hubs may not have the newest key yet, and two hubs
 // must not re-encrypt a value back and forth.
-func (r *Resealer) loaded() {
+func (r *Reencryption) loaded() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.seen {
@@ -76,39 +78,39 @@ func (r *Resealer) loaded() {
 	}
 }
 
-func (r *Resealer) raise() {
+func (r *Reencryption) raise() {
 	select {
 	case r.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (r *Resealer) change(f func(*Resealed)) {
+func (r *Reencryption) change(f func(*ReencryptionProgress)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	f(&r.progress)
 }
 
 // Progress returns the progress of the re-encryption.
-func (r *Resealer) Progress() Resealed {
+func (r *Reencryption) Progress() ReencryptionProgress {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.progress
 }
 
 // Request makes Run start a pass over the log, because the configuration of encryption has changed.
-func (r *Resealer) Request() { r.raise() }
+func (r *Reencryption) Request() { r.raise() }
 
 // Run re-encrypts stale values when a pass is requested, until the context ends. It limits its rate
 // of writes, and skips values that another writer changes meanwhile.
-func (r *Resealer) Run(ctx context.Context) error {
+func (r *Reencryption) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-r.wake:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		r.change(func(p *Resealed) { p.Running = true })
+		r.change(func(p *ReencryptionProgress) { p.Running = true })
 		for logged := false; ; logged = true {
 			err := r.pass(ctx)
 			if err == nil {
@@ -117,22 +119,22 @@ func (r *Resealer) Run(ctx context.Context) error {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
-			r.change(func(p *Resealed) { p.Failures++ })
+			r.change(func(p *ReencryptionProgress) { p.Failures++ })
 			if !logged {
 				r.log.logger.Warn("values of the log can't be encrypted by the first key, trying again", "error", err)
 			}
 			select {
-			case <-time.After(resealRetry):
+			case <-time.After(reencryptRetry):
 			case <-ctx.Done():
 				return ctx.Err()
 			}
 		}
-		r.change(func(p *Resealed) { p.Running, p.Pending = false, 0 })
+		r.change(func(p *ReencryptionProgress) { p.Running, p.Pending = false, 0 })
 	}
 }
 
 // pass makes one pass over the log: it counts the stale values, and then re-encrypts them.
-func (r *Resealer) pass(ctx context.Context) error {
+func (r *Reencryption) pass(ctx context.Context) error {
 	pending := 0
 	if err := r.eachKept(ctx, r.log.sealer.Covers, func(kv *mvccpb.KeyValue) error {
 		_, stale, err := r.log.update(ctx, kv)
@@ -143,11 +145,11 @@ func (r *Resealer) pass(ctx context.Context) error {
 	}); err != nil {
 		return err
 	}
-	r.change(func(p *Resealed) { p.Pending = pending })
+	r.change(func(p *ReencryptionProgress) { p.Pending = pending })
 	if pending > 0 {
 		r.log.logger.Info("encrypting values of the log again by the first key", "values", pending)
 	}
-	limit := time.NewTicker(resealEvery)
+	limit := time.NewTicker(reencryptEvery)
 	defer limit.Stop()
 	written, logged := 0, time.Now()
 	if err := r.eachKept(ctx, r.log.sealer.Covers, func(kv *mvccpb.KeyValue) error {
@@ -164,8 +166,8 @@ func (r *Resealer) pass(ctx context.Context) error {
 			return err
 		}
 		written++
-		r.change(func(p *Resealed) { p.Written++; p.Pending = max(0, p.Pending-1) })
-		if time.Since(logged) >= resealLogged {
+		r.change(func(p *ReencryptionProgress) { p.Written++; p.Pending = max(0, p.Pending-1) })
+		if time.Since(logged) >= reencryptLogged {
 			logged = time.Now()
 			r.log.logger.Info("encrypting values of the log again by the first key", "written", written, "values", pending)
 		}
@@ -177,13 +179,13 @@ func (r *Resealer) pass(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.change(func(p *Resealed) { p.Floor = rev })
+	r.change(func(p *ReencryptionProgress) { p.Floor = rev })
 	r.log.logger.Info("all values of the log are encrypted by the first key; the hub checks that again before it gives up another one", "written", written, "revision", rev)
 	return nil
 }
 
 // rewrite re-encrypts a value, unless it was written or deleted meanwhile.
-func (r *Resealer) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) error {
+func (r *Reencryption) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byte) error {
 	if err := r.log.continuity.wait(ctx, true); err != nil {
 		return err
 	}
@@ -208,7 +210,7 @@ func (r *Resealer) rewrite(ctx context.Context, kv *mvccpb.KeyValue, value []byt
 
 // CheckReadable returns an error unless opener decrypts all values of keys that covers or the log's
 // sealer cover.
-func (r *Resealer) CheckReadable(ctx context.Context, covers func(k string) bool, opener Opener) error {
+func (r *Reencryption) CheckReadable(ctx context.Context, covers func(k string) bool, opener Opener) error {
 	return r.eachKept(ctx, func(k string) bool { return r.log.sealer.Covers(k) || covers(k) }, func(kv *mvccpb.KeyValue) error {
 		_, _, err := opener.Open(ctx, below(kv.Key), kv.Value)
 		return err
@@ -217,7 +219,7 @@ func (r *Resealer) CheckReadable(ctx context.Context, covers func(k string) bool
 
 // eachKept calls f with the stored values of the covered keys of objects and reports. It reads keys
 // without values first, page by page, and values only of covered keys.
-func (r *Resealer) eachKept(ctx context.Context, covers func(k string) bool, f func(*mvccpb.KeyValue) error) error {
+func (r *Reencryption) eachKept(ctx context.Context, covers func(k string) bool, f func(*mvccpb.KeyValue) error) error {
 	read := func(k string) error {
 		one, err := r.log.raw.Get(ctx, k)
 		if err != nil {

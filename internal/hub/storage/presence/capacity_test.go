@@ -19,25 +19,25 @@ import (
 func TestRoom(t *testing.T) {
 	const (
 		quota  = 64 << 20
-		agents = 300 // who say more than that
+		agents = 300 // their statuses exceed the quota
 	)
-	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
-	a, b := hubAt(t, at), hubAt(t, at)
+	endpoint := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	a, b := hubAt(t, endpoint), hubAt(t, endpoint)
 	large := &wire.PruneStatus{Placements: make([]wire.PlacementPrune, maxPruned)}
 	for i := range large.Placements {
 		p := &large.Placements[i]
 		p.Space, p.Placement = strings.Repeat("x", maxName), strings.Repeat("x", maxName)
 	}
-	said := func(i int) key.Session { return key.WholeOf(key.Location(fmt.Sprint("l", i))) }
+	agentOf := func(i int) key.Session { return key.WholeOf(key.Location(fmt.Sprint("l", i))) }
 	for i := range agents {
-		a.location(t, said(i).Location)
+		a.location(t, agentOf(i).Location)
 		for _, h := range []*one{a, b} { // also at both hubs at once
-			h.Say(said(i), Patch{Status: &wire.AgentStatus{Version: "v", Prune: large}})
+			h.Say(agentOf(i), Patch{Status: &wire.AgentStatus{Version: "v", Prune: large}})
 		}
 	}
-	eventually(t, "something waits for room", func() bool { return a.log.Capacity().Usage().Refused+b.log.Capacity().Usage().Refused > 0 })
+	eventually(t, "no write waits for space in the log", func() bool { return a.log.Capacity().Usage().Refused+b.log.Capacity().Usage().Refused > 0 })
 	defragment := func() { // an administrator does this: free space in the file counts
-		if _, err := a.log.Client().Defragment(t.Context(), at); err != nil {
+		if _, err := a.log.Client().Defragment(t.Context(), endpoint); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,15 +54,15 @@ func TestRoom(t *testing.T) {
 	const gone = agents / 2
 	var ends []etcd.Op
 	for i := range gone {
-		ends = append(ends, etcd.Op{Key: said(i).Location.Key()}, etcd.Op{Key: said(i).StatusKey()})
+		ends = append(ends, etcd.Op{Key: agentOf(i).Location.Key()}, etcd.Op{Key: agentOf(i).StatusKey()})
 	}
 	if _, err := a.log.Write(t.Context(), ends); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "all is there that is said", func() bool {
+	eventually(t, "not all statuses are written", func() bool {
 		defragment()
 		for i := gone; i < agents; i++ {
-			if a.version(said(i).Location) != "v" {
+			if a.version(agentOf(i).Location) != "v" {
 				return false
 			}
 		}

@@ -7,16 +7,15 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// telling is a status with a caller that waits until it is written. The Writer's lock guards
-// withdrawn.
-type telling struct {
+// waiter is a caller that waits until a status is written. The Writer's lock guards withdrawn.
+type waiter struct {
 	answered chan error
 	// withdrawn reports that the caller no longer waits, so the write is not retried.
 	withdrawn bool
 }
 
 // answer ends the wait. It is called once; nil if no caller waits.
-func (t *telling) answer(err error) {
+func (t *waiter) answer(err error) {
 	if t != nil {
 		t.answered <- err
 	}
@@ -35,33 +34,33 @@ type Statement struct {
 // Tell is Say for a status from an agent. It returns when the log contains the status, or a newer one
 // that the agent sent to this hub. If it fails, the status is not written later: the agent may send its
 // next status to another hub, and an older one must not overwrite that.
-func (w *Writer) Tell(ctx context.Context, of key.Session, s Statement) error {
-	t := &telling{answered: make(chan error, 1)}
-	w.Say(of, Patch{Status: &s.Status, Text: s.Text, SignedBy: s.SignedBy, told: t})
+func (w *Writer) Tell(ctx context.Context, agent key.Session, s Statement) error {
+	t := &waiter{answered: make(chan error, 1)}
+	w.Say(agent, Patch{Status: &s.Status, Text: s.Text, SignedBy: s.SignedBy, waiter: t})
 	ctx, cancel := context.WithTimeout(ctx, awaitWritten)
 	defer cancel()
 	select {
 	case err := <-t.answered:
 		return err
 	case <-ctx.Done():
-		w.withdraw(of, t)
+		w.withdraw(agent, t)
 		return ctx.Err()
 	}
 }
 
 // withdraw cancels a write that no caller waits for. A running transaction may still write it, but
 // not over a newer status, since it compares the previous value.
-func (w *Writer) withdraw(of key.Session, t *telling) {
+func (w *Writer) withdraw(agent key.Session, t *waiter) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	t.withdrawn = true
-	if p := w.said[of]; p.told == t {
-		w.said[of] = p.untold()
+	if p := w.patches[agent]; p.waiter == t {
+		w.patches[agent] = p.withoutStatus()
 	}
 }
 
-// untold returns the patch without its status.
-func (p Patch) untold() Patch {
-	p.Status, p.Text, p.SignedBy, p.told = nil, nil, "", nil
+// withoutStatus returns the patch without its status.
+func (p Patch) withoutStatus() Patch {
+	p.Status, p.Text, p.SignedBy, p.waiter = nil, nil, "", nil
 	return p
 }
