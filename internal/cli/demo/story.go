@@ -138,7 +138,7 @@ func (w *world) applyApp(ctx context.Context) error {
 }
 
 func (w *world) tellPlacement(ctx context.Context) error {
-	w.say("A Placement says what goes where. This one takes all of namespace %s, and the\nCRD that it needs, to every location with the label %s=%s:\n", namespace, stageLabel, production)
+	w.say("A Placement assigns objects to locations. This one takes all of namespace %s, and the\nCRD that it needs, to every location with the label %s=%s:\n", namespace, stageLabel, production)
 	w.printf("%s\n", placementYAML)
 	placement, err := parse(placementYAML)
 	if err != nil {

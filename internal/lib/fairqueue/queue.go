@@ -65,8 +65,8 @@ type QueueConfig struct {
 	// Queue is the maximum number of waiting requests of one flow of a user. All flows of a user
 	// together may have flowsInQueue times as many.
 	Queue int
-	// Patience is the maximum time that a request waits.
-	Patience time.Duration
+	// Timeout is the maximum time that a request waits.
+	Timeout time.Duration
 }
 
 // flowsInQueue is how many flows of one user may fill their part of the queue. A busy space of a
@@ -97,7 +97,7 @@ func Defaults(limit int) QueueConfig {
 		reserved = 16 // one of this many turns is reserved
 	)
 	return QueueConfig{
-		Limit: limit, Share: max(1, limit*3/4), Yields: true, Reserve: limit / reserved, Queue: queue * limit, Patience: timeout,
+		Limit: limit, Share: max(1, limit*3/4), Yields: true, Reserve: limit / reserved, Queue: queue * limit, Timeout: timeout,
 	}
 }
 
@@ -126,7 +126,7 @@ func (q *Queue) Enter(ctx context.Context, flow Flow) (leave func(), err error) 
 		return leave, nil
 	default:
 	}
-	timer := time.NewTimer(q.config.Patience)
+	timer := time.NewTimer(q.config.Timeout)
 	defer timer.Stop()
 	select {
 	case <-p.granted:

@@ -138,12 +138,12 @@ func TestTurnsRefuse(t *testing.T) {
 		synctest.Wait()
 		cancel()
 		if err := <-gone; !errors.Is(err, context.Canceled) {
-			t.Errorf("who went away got %v", err)
+			t.Errorf("the disconnected client got %v", err)
 		}
-		<-time.After(q.config.Patience + time.Millisecond)
+		<-time.After(q.config.Timeout + time.Millisecond)
 		synctest.Wait()
 		if w.errors["slow"] != q.config.Queue+2 {
-			t.Errorf("%d were refused, want all that wait longer than %s", w.errors["slow"], q.config.Patience)
+			t.Errorf("%d were refused, want all that wait longer than %s", w.errors["slow"], q.config.Timeout)
 		}
 		w.all.Wait()
 		if _, waiting, _ := q.Load(); waiting != 0 {

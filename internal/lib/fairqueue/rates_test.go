@@ -24,7 +24,7 @@ func TestRates(t *testing.T) {
 		t.Fatalf("300 more: %v", err)
 	}
 	if err := r.Wait(t.Context(), "b", 500, time.Second); err != nil {
-		t.Fatalf("somebody else: %v", err)
+		t.Fatalf("another user: %v", err)
 	}
 	r.Count("c", 500)
 	r.Count("c", 200)

@@ -11,7 +11,7 @@ func members(all []member, v []byte) (_ []member, ok bool) {
 	if len(v) == 0 || string(v) == "null" {
 		return all, true
 	}
-	c := jsonscan.Of(v)
+	c := jsonscan.NewCursor(v)
 	if !c.Open('{') {
 		return nil, false
 	}
@@ -31,7 +31,7 @@ func members(all []member, v []byte) (_ []member, ok bool) {
 
 // values calls each for the elements of a list, until it returns false.
 func values(v []byte, each func(v []byte) bool) bool {
-	c := jsonscan.Of(v)
+	c := jsonscan.NewCursor(v)
 	if !c.Open('[') {
 		return false
 	}

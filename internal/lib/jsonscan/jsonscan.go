@@ -12,52 +12,52 @@ import (
 // Cursor visits the members of a JSON object or the elements of an array, and those of opened
 // members. It expects valid JSON. For invalid JSON the results are undefined, but it always ends.
 type Cursor struct {
-	text []byte
-	at   int
+	text   []byte
+	offset int
 }
 
-// Of returns a cursor at the start of text, which must not change while the cursor is in use.
-func Of(text []byte) Cursor { return Cursor{text: text} }
+// NewCursor returns a cursor at the start of text, which must not change while the cursor is in use.
+func NewCursor(text []byte) Cursor { return Cursor{text: text} }
 
 // End returns the offset after the value that starts at begin; ok is false if the value does not
 // end.
 func End(text []byte, begin int) (end int, ok bool) {
 	c := Cursor{text, begin}
 	_, ok = c.Value()
-	return c.at, ok
+	return c.offset, ok
 }
 
-// At returns the offset of the next value.
-func (c *Cursor) At() int { return c.at }
+// Offset returns the offset of the next value.
+func (c *Cursor) Offset() int { return c.offset }
 
 // Open enters the object or array that is next, by its opening bracket. It returns false, and does
 // not move, if the next value is different.
 func (c *Cursor) Open(bracket byte) bool {
 	c.space()
-	if c.at >= len(c.text) || c.text[c.at] != bracket {
+	if c.offset >= len(c.text) || c.text[c.offset] != bracket {
 		return false
 	}
-	c.at++
+	c.offset++
 	return true
 }
 
 // More reports whether there is another member or element, and moves to it.
 func (c *Cursor) More() bool {
 	c.space()
-	if c.at < len(c.text) && c.text[c.at] == ',' {
-		c.at++
+	if c.offset < len(c.text) && c.text[c.offset] == ',' {
+		c.offset++
 		c.space()
 	}
-	return c.at < len(c.text) && c.text[c.at] != '}' && c.text[c.at] != ']'
+	return c.offset < len(c.text) && c.text[c.offset] != '}' && c.text[c.offset] != ']'
 }
 
 // Close leaves an object or array without further elements; it returns false if the object or array
 // does not end.
 func (c *Cursor) Close() bool {
-	if c.at >= len(c.text) {
+	if c.offset >= len(c.text) {
 		return false
 	}
-	c.at++
+	c.offset++
 	return true
 }
 
@@ -68,17 +68,17 @@ func (c *Cursor) Name() ([]byte, bool) {
 		return nil, false
 	}
 	c.space()
-	if c.at >= len(c.text) || c.text[c.at] != ':' {
+	if c.offset >= len(c.text) || c.text[c.offset] != ':' {
 		return nil, false
 	}
-	c.at++
+	c.offset++
 	return name, true
 }
 
 // Value returns the next value as written; ok is false if there is none, or it does not end.
 func (c *Cursor) Value() (value []byte, ok bool) {
 	c.space()
-	from := c.at
+	from := c.offset
 	if from >= len(c.text) {
 		return nil, false
 	}
@@ -88,12 +88,12 @@ func (c *Cursor) Value() (value []byte, ok bool) {
 	case '{', '[':
 		ok = c.nested()
 	default:
-		for c.at < len(c.text) && !ends(c.text[c.at]) {
-			c.at++
+		for c.offset < len(c.text) && !ends(c.text[c.offset]) {
+			c.offset++
 		}
-		ok = c.at > from
+		ok = c.offset > from
 	}
-	return c.text[from:c.at], ok
+	return c.text[from:c.offset], ok
 }
 
 func ends(b byte) bool {
@@ -105,10 +105,10 @@ func ends(b byte) bool {
 }
 
 func (c *Cursor) space() {
-	for c.at < len(c.text) {
-		switch c.text[c.at] {
+	for c.offset < len(c.text) {
+		switch c.text[c.offset] {
 		case ' ', '\n', '\t', '\r':
-			c.at++
+			c.offset++
 		default:
 			return
 		}
@@ -117,20 +117,20 @@ func (c *Cursor) space() {
 
 // quoted skips a string: up to the first unescaped quote.
 func (c *Cursor) quoted() bool {
-	begin := c.at + 1
-	for c.at = begin; ; c.at++ {
-		i := bytes.IndexByte(c.text[c.at:], '"')
+	begin := c.offset + 1
+	for c.offset = begin; ; c.offset++ {
+		i := bytes.IndexByte(c.text[c.offset:], '"')
 		if i < 0 {
-			c.at = len(c.text)
+			c.offset = len(c.text)
 			return false
 		}
-		c.at += i
+		c.offset += i
 		escapes := 0
-		for j := c.at - 1; j >= begin && c.text[j] == '\\'; j-- {
+		for j := c.offset - 1; j >= begin && c.text[j] == '\\'; j-- {
 			escapes++
 		}
 		if escapes%2 == 0 {
-			c.at++
+			c.offset++
 			return true
 		}
 	}
@@ -138,8 +138,8 @@ func (c *Cursor) quoted() bool {
 
 // nested skips an object or array with its content.
 func (c *Cursor) nested() bool {
-	for depth := 0; c.at < len(c.text); {
-		switch c.text[c.at] {
+	for depth := 0; c.offset < len(c.text); {
+		switch c.text[c.offset] {
 		case '"':
 			if !c.quoted() {
 				return false
@@ -150,7 +150,7 @@ func (c *Cursor) nested() bool {
 		case '}', ']':
 			depth--
 		}
-		if c.at++; depth == 0 {
+		if c.offset++; depth == 0 {
 			return true
 		}
 	}
@@ -165,8 +165,8 @@ func Deeper(text []byte, most int) bool {
 		return false
 	}
 	c := Cursor{text: text}
-	for depth := 0; c.at < len(text); {
-		switch text[c.at] {
+	for depth := 0; c.offset < len(text); {
+		switch text[c.offset] {
 		case '"':
 			if !c.quoted() {
 				return false
@@ -179,7 +179,7 @@ func Deeper(text []byte, most int) bool {
 		case '}', ']':
 			depth--
 		}
-		c.at++
+		c.offset++
 	}
 	return false
 }
@@ -218,7 +218,7 @@ func (n *Nesting) Exceeds(chunk []byte, most int) bool {
 // until visit returns false. It skips the names of members. It reads the text once, regardless of
 // nesting.
 func Scalars(text []byte, visit func(value []byte) bool) {
-	for c := Of(text); ; {
+	for c := NewCursor(text); ; {
 		value, isName, ok := c.scalar()
 		if !ok || !isName && !visit(value) {
 			return
@@ -228,16 +228,16 @@ func Scalars(text []byte, visit func(value []byte) bool) {
 
 // scalar skips brackets and separators up to the next scalar or name, and returns that.
 func (c *Cursor) scalar() (value []byte, isName, ok bool) {
-	for c.space(); c.at < len(c.text); c.space() {
-		switch c.text[c.at] {
+	for c.space(); c.offset < len(c.text); c.space() {
+		switch c.text[c.offset] {
 		case '{', '}', '[', ']', ',', ':':
-			c.at++
+			c.offset++
 			continue
 		}
-		quoted := c.text[c.at] == '"'
+		quoted := c.text[c.offset] == '"'
 		value, ok = c.Value()
 		c.space()
-		return value, quoted && c.at < len(c.text) && c.text[c.at] == ':', ok
+		return value, quoted && c.offset < len(c.text) && c.text[c.offset] == ':', ok
 	}
 	return nil, false, false
 }
@@ -249,11 +249,11 @@ const fewNames = 16
 // false if there is none. Readers disagree about which of the values is valid. It reads the text
 // once, regardless of nesting, and uses memory for the names of open objects.
 func Repeated(text []byte) (name string, ok bool) {
-	c := Of(text)
+	c := NewCursor(text)
 	var names []string
 	var begins []int // for each open object, the index of its first name; -1 for an array
-	for c.space(); c.at < len(text); c.space() {
-		switch text[c.at] {
+	for c.space(); c.offset < len(text); c.space() {
+		switch text[c.offset] {
 		case '{':
 			begins = append(begins, len(names))
 		case '[':
@@ -281,7 +281,7 @@ func Repeated(text []byte) (name string, ok bool) {
 			}
 			continue
 		}
-		c.at++
+		c.offset++
 	}
 	return "", false
 }

@@ -17,7 +17,7 @@ func FuzzCursor(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		c := Of(text)
+		c := NewCursor(text)
 		got, ok := compacted(nil, &c)
 		if !json.Valid(text) {
 			return

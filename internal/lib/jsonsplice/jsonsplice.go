@@ -36,7 +36,7 @@ type member struct {
 
 // membersOf are the fields of an object in their order, and the text behind it.
 func membersOf(object []byte) (all []member, rest []byte, err error) {
-	c := jsonscan.Of(object)
+	c := jsonscan.NewCursor(object)
 	if !c.Open('{') {
 		return nil, nil, ErrNoObject
 	}
@@ -54,7 +54,7 @@ func membersOf(object []byte) (all []member, rest []byte, err error) {
 	if !c.Close() {
 		return nil, nil, ErrNoObject
 	}
-	return all, object[c.At():], nil
+	return all, object[c.Offset():], nil
 }
 
 func index(all []member, name string) int {

@@ -25,7 +25,7 @@ func TestSignal(t *testing.T) {
 	<-s
 	select {
 	case <-s:
-		t.Error("what was told twice is heard twice")
+		t.Error("two signals are received, want one")
 	default:
 	}
 }

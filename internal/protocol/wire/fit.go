@@ -90,16 +90,16 @@ const maxName = 100
 
 func (r *Report) dropObject(why string) {
 	r.ObjectBytes, r.Object = len(r.Object), nil
-	r.leftOut("object", r.ObjectBytes, why)
+	r.omitField("object", r.ObjectBytes, why)
 }
 
 func (r *Report) dropStatus(why string) {
 	r.StatusBytes, r.Status = len(r.Status), nil
-	r.leftOut("status", r.StatusBytes, why)
+	r.omitField("status", r.StatusBytes, why)
 }
 
-// leftOut adds an omitted field and the reason to the message.
-func (r *Report) leftOut(what string, size int, why string) {
+// omitField adds an omitted field and the reason to the message.
+func (r *Report) omitField(what string, size int, why string) {
 	omission := fmt.Sprintf("its %s of %d bytes is left out: %s", what, size, why)
 	if r.Message != "" {
 		omission = r.Message + "; " + omission
