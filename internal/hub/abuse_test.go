@@ -48,7 +48,7 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 			took++
 		}
 	}
-	if took > 10 { // what is kept for the hub and for deletions
+	if took > 10 { // reserved for the hub and for deletions
 		t.Errorf("a full log took %d MiB more", took)
 	}
 	for i := range all {
@@ -64,8 +64,8 @@ func TestDeletionsDoNotGrow(t *testing.T) {
 // the statuses of its agent.
 func TestFloodOfStatuses(t *testing.T) {
 	t.Parallel()
-	stands := time.Now() // the clock of the rates: nothing is allowed anew, however long the posts take
-	r := fixture(t, func(c *hub.Config) { c.Now = func() time.Time { return stands } })
+	now := time.Now() // the clock of the rates: nothing is allowed anew, however long the posts take
+	r := fixture(t, func(c *hub.Config) { c.Now = func() time.Time { return now } })
 	a := r.join("a")
 	_, before := r.Table.Get(key.Location("a").Key())
 	const posts, waiting, atOnce = 130, 200, 8 // at most 100 are taken at once
@@ -126,9 +126,9 @@ func TestLongProtocol(t *testing.T) {
 	})
 }
 
-// slowBackup begins a backup of which nothing more is read yet; said is what the trailer
-// has said when all is read.
-func (r *running) slowBackup(header http.Header) (body io.Reader, said func() string) {
+// slowBackup starts a backup and does not read its body yet. trailer returns the trailer after the body
+// has been read.
+func (r *running) slowBackup(header http.Header) (body io.Reader, trailer func() string) {
 	r.t.Helper()
 	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.URL+route.Backup, nil)
 	if err != nil {
@@ -170,9 +170,9 @@ func dawdle(from io.Reader) (rest func() error) {
 	}
 }
 
-// TestSlowBackup shows that a backup whose client hardly reads takes no room from
-// writes: etcd can't reuse what it keeps for a copy before the copy ends. The client is
-// told. A full log can be copied all the same.
+// TestSlowBackup checks that a backup whose client hardly reads does not use up the quota of the log:
+// etcd can't reuse the space that it keeps for a copy before the copy ends. The client gets an error in
+// the trailer. A full log can still be copied.
 func TestSlowBackup(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), withSmallQuota, hurried)
@@ -183,8 +183,8 @@ func TestSlowBackup(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	told, said := r.slowBackup(http.Header{"Te": {"trailers"}})
-	rest := dawdle(told)
+	stream, trailer := r.slowBackup(http.Header{"Te": {"trailers"}})
+	rest := dawdle(stream)
 	for i := range 24 { // more than there is room for, unless history goes as fast
 		if err := r.large(t.Context(), http.MethodPut, "large-0", filler(i, 1<<20)); err != nil {
 			t.Fatalf("update %d: %v", i, err)
@@ -192,8 +192,8 @@ func TestSlowBackup(t *testing.T) {
 	}
 	r.withinQuota()
 	r.fill(0) // which waits for room in any case
-	if err := rest(); err != nil || !strings.Contains(said(), "given up") {
-		t.Errorf("the backup was not given up, or the client is not told: %v, %q", err, said())
+	if err := rest(); err != nil || !strings.Contains(trailer(), "given up") {
+		t.Errorf("the backup continues, or its trailer has no error: %v, %q", err, trailer())
 	}
 	configMaps := r.space("s").Resource(configMapsGVR).Namespace("default")
 	for i := range 4 {

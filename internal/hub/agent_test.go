@@ -20,7 +20,7 @@ type testAgent struct {
 	location key.Location
 }
 
-// join makes a token for a location, and who has it.
+// join makes a join token for a location, and returns an agent with its credential.
 func (r *running) join(l key.Location) *testAgent {
 	r.t.Helper()
 	var err error
@@ -138,7 +138,7 @@ func (s *stream) close() { s.Close() }
 // next returns the next frame that is not a ping; ok is false when the stream has ended.
 func (s *stream) next() (f wire.Frame, ok bool) {
 	s.t.Helper()
-	late := time.AfterFunc(patience, s.Close)
+	late := time.AfterFunc(timeout, s.Close)
 	defer late.Stop()
 	for {
 		f, err := s.Next()
@@ -164,8 +164,8 @@ func (h holding) take(t testing.TB, f wire.Frame) {
 	}
 }
 
-// causes applies frames up to a mark at or above a revision, checks every mark's root and
-// count on the way, and lists what goes as "KEY CAUSE".
+// causes applies frames up to a mark at or above a revision, checks the root and the count of every mark
+// on the way, and lists the removals as "KEY CAUSE".
 func (h holding) causes(s *stream, rev int64) (mark wire.Mark, causes []string) {
 	s.t.Helper()
 	for {

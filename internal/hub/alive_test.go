@@ -18,7 +18,7 @@ func TestNotAlive(t *testing.T) {
 	goOn := make(chan struct{})
 	unblock := sync.OnceFunc(func() { close(goOn) })
 	var later atomic.Int64
-	stops := func(h hub.Parts) {
+	stops := func(h hub.Internals) {
 		followSites(h)
 		h.Renderer.Follow = func(object []byte, _ []placement.Input) ([]byte, error) {
 			if strings.Contains(string(object), `"name":"stops"`) {

@@ -25,11 +25,11 @@ import (
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	queue := fairqueue.NewQueue(fairqueue.Defaults(1))
-	fair := respond.Turns{
+	fair := respond.Limiter{
 		Queue: queue, Bodies: fairqueue.Bodies{Queue: fairqueue.NewQueue(fairqueue.Defaults(1))},
 		Arrivals: &respond.Arrivals{Budget: fairqueue.NewBudget(600 << 10), Read: requestbody.Prefetch, Expected: requestbody.Expected, Timeout: limit.Wait},
 	}
-	serve := func(fair respond.Turns) *httptest.Server {
+	serve := func(fair respond.Limiter) *httptest.Server {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			r = requestbody.Guard(r)
 			fair.Serve(route.Space(key.Space("s")), w, r, func(w http.ResponseWriter, r *http.Request) {
@@ -103,7 +103,7 @@ func TestArrivals(t *testing.T) {
 func TestArrivalsAreBounded(t *testing.T) {
 	t.Parallel()
 	arrivals := &respond.Arrivals{Budget: fairqueue.NewBudget(1 << 10), Read: requestbody.Prefetch, Expected: requestbody.Expected}
-	fair := respond.Turns{Queue: fairqueue.NewQueue(fairqueue.Defaults(1)), Bodies: fairqueue.Bodies{}, Arrivals: arrivals}
+	fair := respond.Limiter{Queue: fairqueue.NewQueue(fairqueue.Defaults(1)), Bodies: fairqueue.Bodies{}, Arrivals: arrivals}
 	answer := httptest.NewRecorder()
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader(strings.Repeat("x", 2<<10)))
 	fair.Serve(route.Space(key.Space("s")), answer, r, func(http.ResponseWriter, *http.Request) { t.Error("it is served") })

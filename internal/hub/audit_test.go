@@ -122,38 +122,38 @@ func TestAudit(t *testing.T) {
 		})
 	}
 	complete := auditinternal.StageResponseComplete
-	of := func(annotation, name, uri string, code int32) func(*auditinternal.Event) bool {
+	matches := func(annotation, name, uri string, code int32) func(*auditinternal.Event) bool {
 		return func(e *auditinternal.Event) bool {
 			return e.Annotations[annotation] == name && strings.HasPrefix(e.RequestURI, uri) && e.ResponseStatus != nil && e.ResponseStatus.Code == code
 		}
 	}
 	find(complete, "a create", func(e *auditinternal.Event) bool {
-		return of(audit.SpaceAnnotation, "a", "/api/v1/namespaces/default/configmaps", http.StatusCreated)(e) && e.User.Username == "op" &&
+		return matches(audit.SpaceAnnotation, "a", "/api/v1/namespaces/default/configmaps", http.StatusCreated)(e) && e.User.Username == "op" &&
 			e.RequestObject != nil && bytes.Contains(e.RequestObject.Raw, []byte("loud")) && e.ResponseObject != nil && e.ObjectRef.Resource == "configmaps"
 	})
 	find(auditinternal.StageRequestReceived, "a create that is received", func(e *auditinternal.Event) bool {
 		return e.Verb == "create" && e.Annotations[audit.SpaceAnnotation] == "a"
 	})
 	find(complete, "somebody acted as", func(e *auditinternal.Event) bool {
-		return of(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusForbidden)(e) && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == "joe"
+		return matches(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusForbidden)(e) && e.ImpersonatedUser != nil && e.ImpersonatedUser.Username == "joe"
 	})
 	find(complete, "a token", func(e *auditinternal.Event) bool {
-		return of(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusForbidden)(e) && e.User.Username == "jane" &&
+		return matches(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusForbidden)(e) && e.User.Username == "jane" &&
 			slices.Contains(e.User.Extra["authentication.kubernetes.io/credential-id"], "ORRERY-TOKEN="+made.Name)
 	})
-	find(auditinternal.StageResponseStarted, "nobody who is known", of(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusUnauthorized))
-	find(complete, "a question", of(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/status", http.StatusOK))
+	find(auditinternal.StageResponseStarted, "nobody who is known", matches(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusUnauthorized))
+	find(complete, "a question", matches(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/status", http.StatusOK))
 	find(complete, "what is at a location", func(e *auditinternal.Event) bool {
-		return of(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/diff", http.StatusNotFound)(e) && e.Annotations[audit.LocationAnnotation] == "l" &&
+		return matches(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/diff", http.StatusNotFound)(e) && e.Annotations[audit.LocationAnnotation] == "l" &&
 			strings.Contains(e.RequestURI, "configmaps/default/c") && e.User.Username == "op"
 	})
-	find(complete, "a view", of(audit.LocationAnnotation, "l", "/api", http.StatusOK))
-	find(complete, "an agent", of(audit.LocationAnnotation, "l", "/agent/v1/locations/l/", http.StatusOK))
+	find(complete, "a view", matches(audit.LocationAnnotation, "l", "/api", http.StatusOK))
+	find(complete, "an agent", matches(audit.LocationAnnotation, "l", "/agent/v1/locations/l/", http.StatusOK))
 	find(complete, "an enrolment", func(e *auditinternal.Event) bool {
 		return strings.HasPrefix(e.RequestURI, route.Enrol) && e.ResponseStatus != nil && e.ResponseStatus.Code == http.StatusOK
 	})
-	find(complete, "a token's creation", of("", "", route.Tokens, http.StatusOK))
-	find(complete, "a join token's creation", of(audit.SpaceAnnotation, string(key.Root), "/apis/orrery.dev/v1alpha1/locations/l/token", http.StatusOK))
+	find(complete, "a token's creation", matches("", "", route.Tokens, http.StatusOK))
+	find(complete, "a join token's creation", matches(audit.SpaceAnnotation, string(key.Root), "/apis/orrery.dev/v1alpha1/locations/l/token", http.StatusOK))
 	find(auditinternal.StageResponseStarted, "a watch", func(e *auditinternal.Event) bool { return e.Verb == "watch" })
 	find(complete, "the end of a watch", func(e *auditinternal.Event) bool { return e.Verb == "watch" })
 
@@ -205,7 +205,8 @@ func TestBadAudit(t *testing.T) {
 
 const everything = "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules: [{level: RequestResponse}]\n"
 
-// TestAuditHasNoSecrets, whatever the policy asks for, of what is read, written and refused.
+// TestAuditHasNoSecrets checks that no audit policy writes the content of Secrets for reads, writes and
+// refused requests.
 func TestAuditHasNoSecrets(t *testing.T) {
 	t.Parallel()
 	r, log := startAudited(t, everything)

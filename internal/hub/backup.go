@@ -22,8 +22,8 @@ const (
 	backupTimeout = time.Hour
 )
 
-// BackupError is the trailer that says why a backup ended early. For a client that does
-// not accept trailers the connection breaks off instead.
+// BackupError is the trailer with the reason why a backup ended early. For a client that does not accept
+// trailers the connection is closed instead.
 const BackupError = "Orrery-Backup-Error"
 
 // backups serves copies of the log.

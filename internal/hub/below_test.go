@@ -9,8 +9,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestForBelow: what is for a lower hub does not act here; who lets it act needs what it
-// takes to write it. Spaces and Locations are for no other hub, and CRDs act wherever they are.
+// TestForBelow: policies that are meant for a lower hub have no effect here. A user that changes one so
+// that it has effect here needs the rights for creating it. Spaces and Locations can't be meant for a
+// lower hub, and CRDs have effect everywhere.
 func TestForBelow(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -51,8 +52,8 @@ func TestForBelow(t *testing.T) {
 	}
 }
 
-// TestAssignmentsTakeGet: who assigns an object that is there to locations, where others
-// read it, may get it, by whatever verb and subresource.
+// TestAssignmentsTakeGet: a user that assigns an existing object to locations, where other users can read
+// it, must be allowed to get it. This holds for each verb and subresource.
 func TestAssignmentsTakeGet(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)

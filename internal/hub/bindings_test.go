@@ -194,7 +194,7 @@ func (r *running) redefines(change func(version map[string]any)) {
 // ends waits for the end of a watch.
 func (r *running) ends(w watch.Interface) {
 	r.t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(timeout)
 	for {
 		select {
 		case _, ok := <-w.ResultChan():
@@ -207,7 +207,8 @@ func (r *running) ends(w watch.Interface) {
 	}
 }
 
-// TestUnbinding: what was bound goes first, as finalizers allow; then the names are free.
+// TestUnbinding: the objects of a binding are deleted before it, after their finalizers; then its names
+// are free.
 func TestUnbinding(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -313,7 +314,7 @@ func (r *running) readsOn(why string) {
 	}
 }
 
-// TestBindingConflicts: names have one owner, who keeps them until it is gone.
+// TestBindingConflicts: each name has one owner, which keeps it until it is deleted.
 func TestBindingConflicts(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -365,7 +366,7 @@ func TestAnotherProvider(t *testing.T) {
 	r.readsOn(v1alpha1.ReasonAnotherSpace)
 }
 
-// TestUnbindingIsPolicy: at locations the prune guard counts what goes with a binding.
+// TestUnbindingIsPolicy: the removal guard of locations counts the objects that are removed with a binding.
 func TestUnbindingIsPolicy(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -402,7 +403,7 @@ func TestAcceptedClaims(t *testing.T) {
 	claims := func(verbs string) {
 		r.patchObject("p", exportsGVR, "fleet", `{"spec":{"claims":[{"group":"","resource":"secrets","verbs":[`+verbs+`]}]}}`)
 	}
-	says := func(want string, status metav1.ConditionStatus) {
+	eventuallyBound := func(want string, status metav1.ConditionStatus) {
 		t.Helper()
 		r.eventually(func() string {
 			b := r.bound("c", v1alpha1.ReasonServed)
@@ -419,20 +420,20 @@ func TestAcceptedClaims(t *testing.T) {
 	decide := func(state string) {
 		r.patchObject("c", bindingsGVR, "fleet", `{"spec":{"claims":[{"group":"","resource":"secrets","state":"`+state+`"}]}}`)
 	}
-	says("", metav1.ConditionTrue)
+	eventuallyBound("", metav1.ConditionTrue)
 	claims(`"get"`)
-	says("", metav1.ConditionFalse)
+	eventuallyBound("", metav1.ConditionFalse)
 	decide("Accepted")
-	says("get", metav1.ConditionTrue)
+	eventuallyBound("get", metav1.ConditionTrue)
 	claims(`"get","delete"`)
-	says("get", metav1.ConditionFalse)
+	eventuallyBound("get", metav1.ConditionFalse)
 	decide("Rejected")
-	says("", metav1.ConditionTrue)
+	eventuallyBound("", metav1.ConditionTrue)
 	decide("Accepted")
-	says("get delete", metav1.ConditionTrue)
+	eventuallyBound("get delete", metav1.ConditionTrue)
 	if _, err := r.space("c").Resource(bindingsGVR).Patch(t.Context(), "fleet", types.MergePatchType, []byte(`{"status":{"claims":null,"resources":[],"spaceUID":"x"}}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	says("get delete", metav1.ConditionTrue)
+	eventuallyBound("get delete", metav1.ConditionTrue)
 	r.create("c", clustersGVR, cluster("one", "gold"))
 }

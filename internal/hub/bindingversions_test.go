@@ -52,8 +52,8 @@ func (r *running) versions(names ...string) {
 	served := slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.HasPrefix(name, "-") })
 	r.eventually(func() string {
 		b := r.bound("c", v1alpha1.ReasonServed)
-		if of := b.Status.Resources[0]; !slices.Equal(of.Versions, served) || of.StorageVersion != names[len(names)-1] {
-			return fmt.Sprintf("bound: %+v", of)
+		if bound := b.Status.Resources[0]; !slices.Equal(bound.Versions, served) || bound.StorageVersion != names[len(names)-1] {
+			return fmt.Sprintf("bound: %+v", bound)
 		}
 		return ""
 	})
@@ -63,9 +63,9 @@ func clustersIn(version string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "fleet.example.org", Version: version, Resource: "clusters"}
 }
 
-// TestBoundVersions: what is stored in a version is read and written by the consumer and by
-// its provider, all of it and a slice, whichever versions are served and stored later; watches
-// of one that no longer is served end.
+// TestBoundVersions: the consumer and its provider can read and write the objects of a version, through
+// the whole export view and through a slice, even if other versions are served and stored later. Watches
+// of a version that is no longer served end.
 func TestBoundVersions(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -78,26 +78,26 @@ func TestBoundVersions(t *testing.T) {
 		in := clustersIn(version)
 		return map[string]dynamic.ResourceInterface{
 			"space": r.space("c").Resource(in).Namespace("default"),
-			"all":   r.shelf(fleetShelf(), key.AllSpaces).Resource(in).Namespace("c--default"),
-			"slice": r.shelf(classShelf("gold"), "c").Resource(in).Namespace("default"),
+			"all":   r.exportView(wholeExport(), key.AllSpaces).Resource(in).Namespace("c--default"),
+			"slice": r.exportView(classSlice("gold"), "c").Resource(in).Namespace("default"),
 		}
 	}
 	writes := func(version, name string) {
 		t.Helper()
-		for path, of := range paths(version) {
-			u, err := of.Get(t.Context(), name, metav1.GetOptions{})
+		for path, resource := range paths(version) {
+			u, err := resource.Get(t.Context(), name, metav1.GetOptions{})
 			if err != nil || u.GetAPIVersion() != "fleet.example.org/"+version {
 				t.Errorf("%s %s by %s: %v, %v", version, name, path, u, err)
 				continue
 			}
 			u.Object["spec"].(map[string]any)["size"] = version + path
-			if _, err := of.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
+			if _, err := resource.Update(t.Context(), u, metav1.UpdateOptions{}); err != nil {
 				t.Errorf("update %s %s by %s: %v", version, name, path, err)
 			}
-			if _, err := of.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"phase":"`+version+path+`"}}`), metav1.PatchOptions{}, "status"); err != nil {
+			if _, err := resource.Patch(t.Context(), name, types.MergePatchType, []byte(`{"status":{"phase":"`+version+path+`"}}`), metav1.PatchOptions{}, "status"); err != nil {
 				t.Errorf("status of %s %s by %s: %v", version, name, path, err)
 			}
-			if list, err := of.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 4 {
+			if list, err := resource.List(t.Context(), metav1.ListOptions{}); err != nil || len(list.Items) != 4 {
 				t.Errorf("list %s by %s: %v, %v", version, path, list, err)
 			}
 		}
@@ -116,8 +116,8 @@ func TestBoundVersions(t *testing.T) {
 	stored("old", "v1")
 
 	var watches []watch.Interface
-	for _, of := range paths("v1") {
-		w, err := of.Watch(t.Context(), metav1.ListOptions{})
+	for _, resource := range paths("v1") {
+		w, err := resource.Watch(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -128,8 +128,8 @@ func TestBoundVersions(t *testing.T) {
 	for _, w := range watches {
 		r.ends(w)
 	}
-	for path, of := range paths("v1") {
-		if _, err := of.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	for path, resource := range paths("v1") {
+		if _, err := resource.Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 			t.Errorf("v1 by %s: %v", path, err)
 		}
 	}
@@ -145,8 +145,8 @@ func TestBoundVersions(t *testing.T) {
 	stored("older", "v2")
 }
 
-// TestBoundShortNames: the short names of what is bound follow the provider's CRD, but for those
-// that something else of the space has, until that is gone.
+// TestBoundShortNames: bound resources have the short names of the provider's CRD, except for names that
+// another resource of the space has until it is deleted.
 func TestBoundShortNames(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -167,9 +167,9 @@ func TestBoundShortNames(t *testing.T) {
 				return err.Error()
 			}
 			got := map[string]string{}
-			for _, of := range list.APIResources {
-				if !strings.Contains(of.Name, "/") {
-					got[of.Name] = strings.Join(of.ShortNames, " ")
+			for _, resource := range list.APIResources {
+				if !strings.Contains(resource.Name, "/") {
+					got[resource.Name] = strings.Join(resource.ShortNames, " ")
 				}
 			}
 			if !maps.Equal(got, want) {
@@ -193,8 +193,8 @@ func TestBoundShortNames(t *testing.T) {
 	called(map[string]string{"clusters": "fl ft clu"})
 }
 
-// TestRedefinedScope: what is bound in namespaces and then defined without is read and deleted
-// in its space as before, and its provider's writes are told why they have to wait.
+// TestRedefinedScope: if the CRD of a bound namespaced resource is replaced by a cluster-scoped one, the
+// objects can be read and deleted in their space as before. Writes by the provider fail with a reason.
 func TestRedefinedScope(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -206,7 +206,7 @@ func TestRedefinedScope(t *testing.T) {
 	r.create("p", crdsGVR, scopeless)
 	r.bound("c", v1alpha1.ReasonIncompatible)
 	r.readsOn(v1alpha1.ReasonIncompatible)
-	all := route.ShelfRoot(fleetShelf(), key.AllSpaces).String() + "/apis/fleet.example.org/v1/clusters"
+	all := route.ShelfRoot(wholeExport(), key.AllSpaces).String() + "/apis/fleet.example.org/v1/clusters"
 	for _, c := range [][2]string{
 		{"POST " + all, `{"apiVersion":"fleet.example.org/v1","kind":"Cluster","metadata":{"name":"c--one"}}`},
 		{"PATCH " + all + "/c--one", `{"spec":{"size":"big"}}`},
@@ -223,7 +223,7 @@ func TestRedefinedScope(t *testing.T) {
 	r.remove("p", crdsGVR, "clusters.fleet.example.org")
 	r.create("p", crdsGVR, clusterDefinition())
 	r.bound("c", v1alpha1.ReasonServed)
-	if _, err := r.shelf(fleetShelf(), key.AllSpaces).Resource(clustersGVR).Namespace("c--default").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"size":"big"}}`), metav1.PatchOptions{}); err != nil {
+	if _, err := r.exportView(wholeExport(), key.AllSpaces).Resource(clustersGVR).Namespace("c--default").Patch(t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"size":"big"}}`), metav1.PatchOptions{}); err != nil {
 		t.Errorf("as it was: %v", err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// TestBindingTakesRights: an API is bound by who may, which its provider's space says; a claim
-// is accepted by who has in their space what it gives away. Who may not is told what is missing.
+// TestBindingTakesRights: a user needs a right from the provider's space to bind its API, and rights in the
+// own space to accept a claim for them. The error names the missing right.
 func TestBindingTakesRights(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -24,10 +24,10 @@ func TestBindingTakesRights(t *testing.T) {
 	const spec = `{"export":{"space":"p","name":"fleet"}}`
 	r.only("c", "jane", writes, reads)
 	jane := r.as("jane")
-	refused := func(how, spec, says string) {
+	refused := func(how, spec, message string) {
 		t.Helper()
-		if code, body := bindings.write(jane, "c", how, "fleet", spec); code != http.StatusForbidden || !strings.Contains(body, says) {
-			t.Errorf("%s of %s: %d %s, want %s", how, spec, code, body, says)
+		if code, body := bindings.write(jane, "c", how, "fleet", spec); code != http.StatusForbidden || !strings.Contains(body, message) {
+			t.Errorf("%s of %s: %d %s, want %s", how, spec, code, body, message)
 		}
 	}
 	export := func(resource, name, verb string) string {
@@ -40,7 +40,7 @@ func TestBindingTakesRights(t *testing.T) {
 		}
 	}
 	if _, err := r.space("c").Resource(bindingsGVR).Get(t.Context(), "fleet", metav1.GetOptions{}); err == nil {
-		t.Fatal("bound by who may not")
+		t.Fatal("a user without the right has bound it")
 	}
 	r.only("p", "jane", export("apiexports", "fleet", "bind"))
 	if code, body := bindings.write(jane, "c", "create", "fleet", spec); code != http.StatusCreated {
@@ -54,7 +54,7 @@ func TestBindingTakesRights(t *testing.T) {
 		refused(how, accepted, "configmaps")
 	}
 	if b := r.bound("c", v1alpha1.ReasonServed); len(b.Status.Claims) > 0 {
-		t.Errorf("accepted by who may not: %+v", b.Status)
+		t.Errorf("a user without the rights has accepted it: %+v", b.Status)
 	}
 	r.revoke("p", "jane")
 	for _, c := range []struct{ rights, spec string }{{reads, strings.Replace(accepted, "Accepted", "Rejected", 1)}, {strings.Replace(reads, `"get","list","watch"`, `"*"`, 1), accepted}} {

@@ -62,8 +62,8 @@ func TestMaxWatches(t *testing.T) {
 	})
 }
 
-// TestQuotaFollowsMemory: the log of a hub is not to become larger than it can hold, unless the
-// operator says how large it may be.
+// TestQuotaFollowsMemory: the default quota of the log depends on the memory of the hub, unless the operator
+// sets the quota.
 func TestQuotaFollowsMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -65,7 +65,7 @@ func mayRepeat(what string, end time.Time) bool {
 // tries calls do until it does not fail because something is too busy, but no longer than
 // limit.Wait, see mayRepeat. An attempt that has failed may have taken effect.
 func tries(do func() error) error {
-	for end := time.Now().Add(limit.Wait); ; retry.Pause(context.Background(), settle) {
+	for end := time.Now().Add(limit.Wait); ; retry.Pause(context.Background(), batchDelay) {
 		if err := do(); !isBusy(err) || !mayRepeat(err.Error(), end) {
 			return err
 		}
@@ -79,7 +79,7 @@ type persistent struct{ http.RoundTripper }
 // RoundTrip implements http.RoundTripper.
 func (p persistent) RoundTrip(req *http.Request) (*http.Response, error) {
 	began := time.Now()
-	for again := req; ; retry.Pause(req.Context(), settle) {
+	for again := req; ; retry.Pause(req.Context(), batchDelay) {
 		resp, err := p.RoundTripper.RoundTrip(again)
 		if err == nil && again != req {
 			resp, err = p.afterLate(req, resp, began)

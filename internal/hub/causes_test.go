@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestCausesStay shows that an agent that was away is told of a removal with the cause
-// that it had, whatever has happened since, also by a hub that was restarted.
+// TestCausesStay checks that an agent which was away receives the original cause of a removal, even after
+// later changes and from a restarted hub.
 func TestCausesStay(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func TestCausesStay(t *testing.T) {
 		name  string
 		do    func()
 		cause wire.Cause
-		// remains says that the object is there again by now.
+		// remains reports whether the object exists again.
 		remains bool
 	}{
 		{"the object is deleted", func() { remove(configMaps(), "one") }, wire.Deleted, false},

@@ -17,9 +17,9 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// TestSessionsWithoutPause: an agent that begins session after session, or comes again and
-// again with a version that the hub does not speak, is told when to come again and makes the
-// log no longer than one write a second; others have their sessions, and later so does it.
+// TestSessionsWithoutPause: an agent that starts one session after another, or repeatedly connects with a
+// protocol version that the hub does not support, is asked to wait. It causes at most one write a second.
+// Other agents keep their sessions, and later this agent gets one, too.
 func TestSessionsWithoutPause(t *testing.T) {
 	t.Parallel()
 	var ahead atomic.Int64
@@ -47,7 +47,7 @@ func TestSessionsWithoutPause(t *testing.T) {
 		s.Close()
 	}
 	if after := refused(last, http.StatusTooManyRequests).Header.Get("Retry-After"); after == "" {
-		t.Error("it is not said when to come again")
+		t.Error("the response has no time of the next attempt")
 	}
 	b.open(0, "").next()
 
@@ -66,8 +66,8 @@ func TestSessionsWithoutPause(t *testing.T) {
 		}
 		return version
 	}
-	r.eventually(func() string { // what was said before is written
-		if said := presence.SaidBy(r.Table.Snapshot(), key.WholeOf("a"), string(r.location("a").UID)); said == nil || said.Status == nil {
+	r.eventually(func() string { // the previous status is written
+		if stored := presence.AgentStatusOf(r.Table.Snapshot(), key.WholeOf("a"), string(r.location("a").UID)); stored == nil || stored.Status == nil {
 			return "nothing is said"
 		}
 		return ""
@@ -91,7 +91,7 @@ func TestSessionsWithoutPause(t *testing.T) {
 	}
 	b.tell(wire.AgentStatus{Version: "v2"}) // which is written after all that was said before
 	r.eventually(func() string {
-		if said := presence.SaidBy(r.Table.Snapshot(), key.WholeOf("b"), string(r.location("b").UID)); said == nil || said.Status == nil {
+		if stored := presence.AgentStatusOf(r.Table.Snapshot(), key.WholeOf("b"), string(r.location("b").UID)); stored == nil || stored.Status == nil {
 			return "nothing is said"
 		}
 		return ""

@@ -10,9 +10,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// TestShelvesHideWhatIsAcceptedForOtherVerbs: what a space accepted for other verbs than are
+// TestExportViewsHideWhatIsAcceptedForOtherVerbs: what a space accepted for other verbs than are
 // claimed now is not read by these.
-func TestShelvesHideWhatIsAcceptedForOtherVerbs(t *testing.T) {
+func TestExportViewsHideWhatIsAcceptedForOtherVerbs(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c")
@@ -20,7 +20,7 @@ func TestShelvesHideWhatIsAcceptedForOtherVerbs(t *testing.T) {
 	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "x", nil, nil))
 	r.accepts("c")
 	r.claims("get", "list", "watch")
-	maps := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR)
+	maps := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR)
 	l, err := maps.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestOneBindingOfAnExport(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c")
-	claims := func(of string) { r.patchObject("p", exportsGVR, "fleet", `{"spec":{"claims":[`+of+`]}}`) }
+	claims := func(list string) { r.patchObject("p", exportsGVR, "fleet", `{"spec":{"claims":[`+list+`]}}`) }
 	claims(`{"group":"","resource":"configmaps","verbs":["create"]}`)
 	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "x", nil, nil))
 	r.accepts("c")
@@ -49,14 +49,14 @@ func TestOneBindingOfAnExport(t *testing.T) {
 	second.Object["spec"].(map[string]any)["claims"] = []any{map[string]any{"group": "", "resource": "configmaps", "state": "Accepted"}}
 	r.create("c", bindingsGVR, second)
 	claims(`{"group":"","resource":"configmaps","verbs":["create","get","list"]}`)
-	l, err := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{})
+	l, err := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(l.Items) > 0 {
 		t.Errorf("listed %v", l.Items)
 	}
-	says := func(name, want string) {
+	eventuallyReports := func(name, want string) {
 		t.Helper()
 		r.eventually(func() string {
 			b, err := r.space("c").Resource(bindingsGVR).Get(t.Context(), name, metav1.GetOptions{})
@@ -69,8 +69,8 @@ func TestOneBindingOfAnExport(t *testing.T) {
 			return ""
 		})
 	}
-	says("second", `APIBinding \"fleet\" has bound`)
+	eventuallyReports("second", `APIBinding \"fleet\" has bound`)
 	r.bound("c", v1alpha1.ReasonServed)
 	r.remove("c", bindingsGVR, "fleet")
-	says("second", `"Served"`)
+	eventuallyReports("second", `"Served"`)
 }

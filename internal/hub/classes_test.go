@@ -24,13 +24,13 @@ import (
 
 // followSites gives a hub rules of its own for renderings: what a Customizer releases has
 // locations get, beside it, the value of their label "where".
-func followSites(h hub.Parts) {
+func followSites(h hub.Internals) {
 	h.Engine.Rules = func(c placement.Customized) placement.Rules {
 		var paths []string
 		for _, r := range c.Spec.Rules {
 			paths = append(paths, r.Path)
 		}
-		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(at placement.Site) string { return at.Labels.Get("where") }}
+		return placement.Rules{Text: strings.Join(paths, " "), Needs: func(site placement.Site) string { return site.Labels.Get("where") }}
 	}
 	h.Renderer.Follow = func(value []byte, inputs []placement.Input) ([]byte, error) {
 		var object map[string]any
@@ -72,7 +72,7 @@ func TestClassesReachLocations(t *testing.T) {
 		"downsync":  []any{map[string]any{"resources": []any{"configmaps"}}},
 	}}))
 	r.addConfigMap("one", nil, "1")
-	a, b := r.hears("a"), r.hears("b")
+	a, b := r.receiver("a"), r.receiver("b")
 	watching := r.watchView("b")
 	defer watching.Stop()
 	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil, map[string]any{"spec": map[string]any{
@@ -80,17 +80,17 @@ func TestClassesReachLocations(t *testing.T) {
 		"rules": []any{map[string]any{"path": "$.data.x", "release": true}},
 	}}))
 	rev := r.addConfigMap("two", nil, "2")
-	a.heard(rev, "one two")
-	b.heard(rev, "one two")
+	a.receives(rev, "one two")
+	b.receives(rev, "one two")
 	a.gets("a")
 	b.gets("b")
 
-	// A change of class alone: only b hears of it, and only if it gets something else.
-	for _, step := range []struct{ where, name, hears string }{{"c", "three", "one three"}, {"c.1", "four", "four"}, {"d.1", "five", "five one"}} {
+	// Only b is notified of a change of the rendering class alone, and only if its rendering changes.
+	for _, step := range []struct{ where, name, receives string }{{"c", "three", "one three"}, {"c.1", "four", "four"}, {"d.1", "five", "five one"}} {
 		r.relabel("b", step.where)
 		rev := r.addConfigMap(step.name, nil, "")
-		a.heard(rev, step.name)
-		b.heard(rev, step.hears)
+		a.receives(rev, step.name)
+		b.receives(rev, step.receives)
 		a.gets("a")
 		b.gets(step.where[:1])
 	}
@@ -109,8 +109,8 @@ func TestClassesReachLocations(t *testing.T) {
 	b.gets("e")
 }
 
-// hearer follows a location by a stream, and knows what it was sent last.
-type hearer struct {
+// receiver follows a location by a stream, and knows what it was sent last.
+type receiver struct {
 	holding
 	r      *running
 	l      key.Location
@@ -120,16 +120,16 @@ type hearer struct {
 	put    map[string]*wire.Put
 }
 
-func (r *running) hears(l key.Location) *hearer {
+func (r *running) receiver(l key.Location) *receiver {
 	r.t.Helper()
-	h := &hearer{holding: holding{}, r: r, l: l, put: map[string]*wire.Put{}}
+	h := &receiver{holding: holding{}, r: r, l: l, put: map[string]*wire.Put{}}
 	_, h.mark = r.join(l).walk(h.holding)
 	h.resume("")
 	return h
 }
 
 // resume opens a stream where the last one ended, and applies what it begins with.
-func (h *hearer) resume(want string) {
+func (h *receiver) resume(want string) {
 	h.r.t.Helper()
 	h.agent = h.r.join(h.l) // which ends the credential of the one before
 	h.stream = h.agent.open(h.mark.Revision, h.mark.Marker)
@@ -138,15 +138,14 @@ func (h *hearer) resume(want string) {
 		h.r.t.Fatalf("not resumed: %+v", f)
 	}
 	mark := h.mark
-	h.heard(f.Hello.Revision, want)
+	h.receives(f.Hello.Revision, want)
 	if want != "" {
 		h.mark = mark // for the next one to resume there
 	}
 }
 
-// heard applies what comes up to the mark of a revision, which is to be about objects of
-// some names.
-func (h *hearer) heard(rev int64, want string) {
+// receives applies the frames up to the mark of a revision, which must be about objects with some names.
+func (h *receiver) receives(rev int64, want string) {
 	h.r.t.Helper()
 	var names []string
 	for {
@@ -165,7 +164,7 @@ func (h *hearer) heard(rev int64, want string) {
 		if h.mark = *f.Mark; h.mark.Revision >= rev {
 			slices.Sort(names)
 			if got := strings.Join(names, " "); got != want {
-				h.r.t.Errorf("%s hears of %q, want %q", h.l, got, want)
+				h.r.t.Errorf("%s receives %q, want %q", h.l, got, want)
 			}
 			return
 		}
@@ -173,7 +172,7 @@ func (h *hearer) heard(rev int64, want string) {
 }
 
 // gets checks that the location has "one" with its site, in all answers that show it.
-func (h *hearer) gets(site string) {
+func (h *receiver) gets(site string) {
 	r, put := h.r, h.put["one"]
 	r.t.Helper()
 	var sent map[string]any
@@ -234,11 +233,11 @@ func (r *running) seesSites(w watch.Interface, sites ...string) {
 		var e watch.Event
 		select {
 		case e = <-w.ResultChan():
-		case <-time.After(patience):
+		case <-time.After(timeout):
 			r.t.Fatal("no event came")
 		}
 		if got := text(e.Object); e.Type != watch.Modified || !strings.Contains(got, `"site of x":"`+want+`"`) {
-			r.t.Errorf("a watch is told %s %s, want site %s", e.Type, got, want)
+			r.t.Errorf("a watch receives %s %s, want site %s", e.Type, got, want)
 		}
 	}
 }

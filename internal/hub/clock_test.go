@@ -58,12 +58,12 @@ func (r *running) loses(c *clock, name string) {
 		}
 		return ""
 	})
-	looks := 0
+	rounds := 0
 	r.eventually(func() string {
-		if looks%100 == 0 { // a hub may notice the end of the session after the hour has passed
+		if rounds%100 == 0 { // a hub may notice the end of the session after the hour has passed
 			c.pass(lostAfter)
 		}
-		looks++
+		rounds++
 		r.touch(name)
 		k := meta.FindStatusCondition(r.location(name).Status.Conditions, v1alpha1.ConditionConnected)
 		if k == nil || k.Status != metav1.ConditionFalse || k.Reason != "Disconnected" {
@@ -78,9 +78,9 @@ func (r *running) loses(c *clock, name string) {
 // that a machine that stands still does not look idle.
 func (r *running) idle() {
 	r.t.Helper()
-	const looks = 15
-	last, calm := int64(-1), 0
-	for calm < looks {
+	const rounds = 15
+	last, unchanged := int64(-1), 0
+	for unchanged < rounds {
 		r.eventually(func() string {
 			if err := r.WaitCommitted(limit.Context(r.t, "the table is current")); err != nil {
 				return err.Error()
@@ -97,10 +97,10 @@ func (r *running) idle() {
 			}
 			now := r.Table.Rev()
 			if busy != "" || now != last {
-				last, calm = now, 0
+				last, unchanged = now, 0
 				return fmt.Sprintf("revision %d, %s", now, busy)
 			}
-			calm++
+			unchanged++
 			return ""
 		})
 		retry.Pause(r.t.Context(), 100*time.Millisecond) // a retry may be due a second after a failure

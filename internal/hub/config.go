@@ -40,8 +40,8 @@ type Config struct {
 	// values of the log are encrypted; if empty, it is one in DataDir that the first start
 	// creates.
 	EncryptionConfig string
-	// AuthenticationConfig is the file of an AuthenticationConfiguration of Kubernetes: the
-	// OpenID issuers that say who people are. If empty, there are none.
+	// AuthenticationConfig is the file of a Kubernetes AuthenticationConfiguration: the OpenID issuers that
+	// authenticate users. If empty, there are none.
 	AuthenticationConfig string
 	// Audit is how the audit log is written; without a policy there is none.
 	Audit audit.Config
@@ -58,15 +58,15 @@ type Config struct {
 	// Disconnected is how long a location may be without a session before it
 	// counts as disconnected.
 	Disconnected time.Duration
-	// Lease is for how long the log takes a hub for living that it does not hear of: then
-	// others do what it did, and it ends its sessions. With an embedded etcd nobody waits for it.
+	// Lease is the lease duration of the hub: if the hub does not renew its lease in time, other hubs consider
+	// it dead and take over its tasks, and it ends its sessions. With an embedded etcd there is no other hub.
 	Lease time.Duration
 	// CredentialLife is how long the certificate of an agent is good; it is renewed when
 	// two thirds of that have passed. CredentialLate is for how long after its end it can
 	// still be renewed, and nothing else; 0: not at all.
 	CredentialLife, CredentialLate time.Duration
-	// Settle is how long the hub waits for more changes before it writes counts.
-	Settle time.Duration
+	// BatchDelay is how long the hub waits for more changes before it writes computed counts.
+	BatchDelay time.Duration
 	// RoomRetry is the interval of retries of what users have to make room for.
 	RoomRetry time.Duration
 	// WindowRevisions is how many revisions watchers can go back.
@@ -89,8 +89,8 @@ type Config struct {
 	MaxReads, MaxWrites int
 	// MaxWatches is how many watches, and statuses that are followed, may be open at once.
 	MaxWatches int
-	// Memory is how much memory the process may have, in bytes; 0: nobody knows. The log is not
-	// to become larger than the hub can hold.
+	// Memory is the memory limit of the process in bytes; 0 if unknown. It limits the quota of the log to a
+	// size that the hub can hold in memory.
 	Memory int64
 	// PlainTables leaves PLACED, APPLIED, HEALTHY and FAILED out of tables, for a hub whose
 	// spaces stand in for clusters.
@@ -120,7 +120,7 @@ func DefaultConfig() Config {
 		Lease:           10 * time.Second,
 		CredentialLife:  30 * 24 * time.Hour,
 		CredentialLate:  400 * 24 * time.Hour,
-		Settle:          300 * time.Millisecond,
+		BatchDelay:      300 * time.Millisecond,
 		RoomRetry:       30 * time.Second,
 		WindowRevisions: 20000,
 		WindowBytes:     128 << 20,
@@ -135,7 +135,7 @@ func DefaultConfig() Config {
 	}
 }
 
-// Validate says what is wrong with a configuration.
+// Validate returns an error for an invalid configuration.
 func (c Config) Validate() error {
 	if c.DataDir == "" {
 		return errors.New("no data directory given")
@@ -207,6 +207,6 @@ func (c Config) pingTimeout() time.Duration {
 // newQueue makes a queue that lets so many requests through at once.
 func (c Config) newQueue(limit int) *fairqueue.Queue {
 	config := fairqueue.Defaults(limit)
-	config.Patience = cmp.Or(c.QueueTimeout, config.Patience)
+	config.Timeout = cmp.Or(c.QueueTimeout, config.Timeout)
 	return fairqueue.NewQueue(config)
 }

@@ -19,9 +19,9 @@ import (
 
 // TestContract shows that the hub keeps to the contract of the agents' protocol.
 func TestContract(t *testing.T) {
-	protocol.TestHub(t, nil, func(t *testing.T, judge func(*testing.T, protocol.States)) {
+	protocol.TestHub(t, nil, func(t *testing.T, setStates func(*testing.T, protocol.States)) {
 		t.Parallel() // a case waits much of the time
-		judge(t, newContracted(t))
+		setStates(t, newContracted(t))
 	})
 }
 

@@ -19,12 +19,12 @@ func message(number uint64, content ...[]byte) []byte {
 // deepProtobuf is a CRD with a schema of many levels in 3 MB, as protobuf.
 func deepProtobuf() string {
 	schema := make([]byte, 3<<20-200)
-	at := len(schema)
-	for at > 20 { // "not" in "not", from the end
-		header := binary.AppendUvarint(binary.AppendUvarint(nil, 28<<3|2), uint64(len(schema)-at))
-		at -= copy(schema[at-len(header):], header)
+	offset := len(schema)
+	for offset > 20 { // "not" in "not", from the end
+		header := binary.AppendUvarint(binary.AppendUvarint(nil, 28<<3|2), uint64(len(schema)-offset))
+		offset -= copy(schema[offset-len(header):], header)
 	}
-	crd := message(2, message(7, message(1, []byte("v1")), message(4, message(1, schema[at:]))))
+	crd := message(2, message(7, message(1, []byte("v1")), message(4, message(1, schema[offset:]))))
 	meta := message(1, message(1, []byte("apiextensions.k8s.io/v1")), message(2, []byte("CustomResourceDefinition")))
 	return "k8s\x00" + string(meta) + string(message(2, crd))
 }

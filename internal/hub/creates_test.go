@@ -24,7 +24,7 @@ import (
 
 const mapsOfS = "/spaces/s/api/v1/namespaces/default/configmaps"
 
-// creates are ConfigMaps whose names say what they have, and what their writers were answered.
+// creates contains ConfigMaps whose names encode their content, and the responses to their creators.
 type creates struct {
 	*running
 	mu       sync.Mutex
@@ -32,7 +32,7 @@ type creates struct {
 }
 
 // named is the name of an object that has a text of a size.
-func (c *creates) named(of string, size int) string { return fmt.Sprintf("%s-%d", of, size) }
+func (c *creates) named(prefix string, size int) string { return fmt.Sprintf("%s-%d", prefix, size) }
 
 // sent is an object with a name, as it is sent.
 func (c *creates) sent(name string) string {
@@ -53,30 +53,30 @@ var given = regexp.MustCompile(`"(uid|creationTimestamp|time)":"[^"]+"`)
 var version = regexp.MustCompile(`"resourceVersion":"([1-9][0-9]*)",`)
 
 // unversioned is an object as it is stored, and its revision.
-func unversioned(told string) (stored, revision string) {
-	if at := version.FindStringSubmatchIndex(told); at != nil {
-		return strings.TrimSpace(told[:at[0]] + told[at[1]:]), told[at[2]:at[3]]
+func unversioned(body string) (stored, revision string) {
+	if match := version.FindStringSubmatchIndex(body); match != nil {
+		return strings.TrimSpace(body[:match[0]] + body[match[1]:]), body[match[2]:match[3]]
 	}
-	return strings.TrimSpace(told), ""
+	return strings.TrimSpace(body), ""
 }
 
-// is checks that what is told of the object with a name is all that was sent, and nothing else.
-func (c *creates) is(how, name, told string) {
+// check checks that the received object with a name is exactly the sent one.
+func (c *creates) check(how, name, body string) {
 	want := fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":%q,"namespace":"default","uid":"","creationTimestamp":"","annotations":{"of":%q},`+
 		`"managedFields":[{"manager":"Go-http-client","operation":"Update","apiVersion":"v1","time":"","fieldsType":"FieldsV1","fieldsV1":{"f:data":{".":{},"f:k":{}},"f:metadata":{"f:annotations":{".":{},"f:of":{}}}}}]},"data":{"k":%q}}`,
 		name, name, textOf(name))
-	stored, revision := unversioned(told)
+	stored, revision := unversioned(body)
 	if got := given.ReplaceAllString(stored, `"$1":""`); got != want || revision == "" {
 		c.t.Errorf("%s: %s is\n     %.2000s\nwant %.2000s", how, name, got, want)
 	}
 }
 
-// ours says whether an object is one of the test.
+// ours reports whether an object belongs to the test.
 func ours(name string) bool {
 	return strings.HasPrefix(name, "stays-") || strings.HasPrefix(name, "gone-")
 }
 
-// sizes are of texts: some do not fit into what is used again, or into what is read at once.
+// sizes are the sizes of texts; some exceed the reused buffers, or the bytes that are read at once.
 func sizes() []int { return []int{0, 1, 300, 3000, 30_000, 63 << 10, 70_000, 200_000} }
 
 // TestCreatesAreKeptApart has many clients create objects of all sizes at once, some of which hang up
@@ -108,14 +108,14 @@ func TestCreatesAreKeptApart(t *testing.T) {
 		all.Go(func() { c.leaves(w, random) })
 	}
 	all.Wait()
-	enough := time.AfterFunc(patience, stop)
+	enough := time.AfterFunc(timeout, stop)
 	readers.Wait()
 	enough.Stop()
 	c.lists(1)
-	for name, was := range c.answered {
+	for name, response := range c.answered {
 		row := r.row(key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: name}}.Key())
-		if stored, revision := unversioned(was); stored != strings.TrimSpace(string(row.Value)) || revision != fmt.Sprint(row.ModRev) {
-			t.Errorf("%s was answered\n     %.2000s\nthe log has at %d\n     %.2000s", name, was, row.ModRev, row.Value)
+		if stored, revision := unversioned(response); stored != strings.TrimSpace(string(row.Value)) || revision != fmt.Sprint(row.ModRev) {
+			t.Errorf("%s was answered\n     %.2000s\nthe log has at %d\n     %.2000s", name, response, row.ModRev, row.Value)
 		}
 	}
 }
@@ -132,16 +132,15 @@ func (c *creates) creates(w int, random *rand.Rand) {
 			c.t.Errorf("create %s: %d %.500s", name, code, body)
 			continue
 		}
-		c.is("the answer", name, body)
+		c.check("the answer", name, body)
 		c.mu.Lock()
 		c.answered[name] = body
 		c.mu.Unlock()
 	}
 }
 
-// leaves begins to create objects, and hangs up. It does so each time over a connection of its own:
-// where one is lost, net/http rewinds a body that it may still be sending, which the race detector
-// tells of whatever is tested.
+// leaves starts to create objects, and disconnects. It uses a new connection each time: after a lost
+// connection, net/http rewinds a body that it may still be sending, which the race detector reports.
 func (c *creates) leaves(w int, random *rand.Rand) {
 	for i, size := range sizes() {
 		client := c.as("op", masters)
@@ -164,8 +163,8 @@ func (c *creates) leaves(w int, random *rand.Rand) {
 	}
 }
 
-// sendsHalf sends the half of an object that nobody else creates, and hangs up.
-func (c *creates) sendsHalf(client client, of string) {
+// sendsHalf sends half of an object that no other client creates, and disconnects.
+func (c *creates) sendsHalf(client client, name string) {
 	u, err := url.Parse(c.URL)
 	if err != nil {
 		c.t.Error(err)
@@ -178,7 +177,7 @@ func (c *creates) sendsHalf(client client, of string) {
 		c.t.Error(err)
 		return
 	}
-	body := c.sent("half-" + of)
+	body := c.sent("half-" + name)
 	_, _ = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: Go-http-client/1.1\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 		mapsOfS, u.Host, len(body), body[:len(body)/2])
 	_ = conn.Close()
@@ -203,7 +202,7 @@ func (c *creates) lists(times int) {
 	}
 }
 
-// watches reads what is created, until that are so many objects of those who stay.
+// watches reads created objects until it has received a number of objects of the clients that stay.
 func (c *creates) watches(body io.Reader, stay int) {
 	seen := map[string]string{}
 	d := json.NewDecoder(body)
@@ -220,19 +219,19 @@ func (c *creates) watches(body io.Reader, stay int) {
 		if !ours(name) {
 			continue
 		}
-		if c.is("a watch", name, string(e.Object)); e.Type != "ADDED" {
+		if c.check("a watch", name, string(e.Object)); e.Type != "ADDED" {
 			c.t.Errorf("%s is %s", name, e.Type)
 		}
 		if strings.HasPrefix(name, "stays-") {
 			seen[name] = string(e.Object)
 		}
 	}
-	for name, was := range seen {
+	for name, object := range seen {
 		c.mu.Lock()
-		if told := c.answered[name]; told != "" {
-			answered, at := unversioned(told)
-			if shown, seenAt := unversioned(was); shown != answered || seenAt != at {
-				c.t.Errorf("%s was answered\n     %.2000s\na watch has\n     %.2000s", name, told, was)
+		if response := c.answered[name]; response != "" {
+			answered, createdAt := unversioned(response)
+			if shown, seenAt := unversioned(object); shown != answered || seenAt != createdAt {
+				c.t.Errorf("%s: the response is\n     %.2000s\na watch has\n     %.2000s", name, response, object)
 			}
 		}
 		c.mu.Unlock()

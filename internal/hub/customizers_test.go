@@ -32,7 +32,7 @@ func TestCustomizersReachAgents(t *testing.T) {
 		}
 		have.take(s.t, f)
 		if f, _ := s.next(); f.Mark == nil || f.Mark.Root != have.root() {
-			t.Fatalf("%s: got %+v, want a mark with the root of what was sent", what, f)
+			t.Fatalf("%s: got %+v, want a mark with the root of the sent objects", what, f)
 		}
 		return f.Put
 	}
@@ -61,8 +61,8 @@ func TestCustomizersReachAgents(t *testing.T) {
 	}
 }
 
-// TestCustomizerStatus shows that the status of a Customizer says that it is in force,
-// written once, and again if somebody overwrites it.
+// TestCustomizerStatus checks that the status of a Customizer reports that it is in force. The status is
+// written once, and again if a user overwrites it.
 func TestCustomizerStatus(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)

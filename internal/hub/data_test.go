@@ -17,7 +17,7 @@ import (
 
 // placeMarked has the locations a and b get the ConfigMaps of the space s that are labelled
 // placed, of which there is "one".
-func (r *running) placeMarked() (a, b *hearer) {
+func (r *running) placeMarked() (a, b *receiver) {
 	r.t.Helper()
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {
@@ -28,7 +28,7 @@ func (r *running) placeMarked() (a, b *hearer) {
 		"downsync":  []any{map[string]any{"labelSelectors": []any{map[string]any{"matchLabels": map[string]any{"placed": "yes"}}}}},
 	}}))
 	r.addConfigMap("one", map[string]string{"placed": "yes"}, "1")
-	return r.hears("a"), r.hears("b")
+	return r.receiver("a"), r.receiver("b")
 }
 
 // mark adds a ConfigMap that both get, after all that came before.
@@ -46,7 +46,7 @@ func (r *running) change(name, body string) {
 
 // isHeld checks that a location keeps what it has of "one", for a reason, and that a walk
 // finds just that.
-func (h *hearer) isHeld(reason, message string) {
+func (h *receiver) isHeld(reason, message string) {
 	h.r.t.Helper()
 	const path = "s/core/configmaps/default/one"
 	one, err := h.r.space("s").Resource(configMapsGVR).Namespace("default").Get(h.r.t.Context(), "one", metav1.GetOptions{})
@@ -65,7 +65,7 @@ func (h *hearer) isHeld(reason, message string) {
 }
 
 // walksTheSame checks that a walk finds what the session has given.
-func (h *hearer) walksTheSame() {
+func (h *receiver) walksTheSame() {
 	h.r.t.Helper()
 	found := holding{}
 	if _, mark := h.agent.walk(found); found.root() != mark.Root || found.root() != h.root() {
@@ -74,7 +74,7 @@ func (h *hearer) walksTheSame() {
 }
 
 // sent is a value of the data of "one" as it was sent last.
-func (h *hearer) sent(name, want string) {
+func (h *receiver) sent(name, want string) {
 	h.r.t.Helper()
 	put := h.put["one"]
 	if put == nil || !strings.Contains(string(put.Object), `"`+name+`":"`+want+`"`) || put.Digest != wire.SumOf(put.Object) {
@@ -87,45 +87,45 @@ func (h *hearer) sent(name, want string) {
 func TestDataReachesLocations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := startPrepared(t, dir, func(hub.Parts) {})
+	r := startPrepared(t, dir, func(hub.Internals) {})
 	a, b := r.placeMarked()
 	customizer := ruled(map[string]any{"path": "$.data.site", "expression": "data.sites[location.name]"})
 	customizer["spec"].(map[string]any)["data"] = []any{map[string]any{"name": "sites", "configMap": map[string]any{"namespace": "default", "name": "sites"}}}
 	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil, customizer))
 	rev := r.mark("two")
-	a.heard(rev, "two")
-	b.heard(rev, "two")
+	a.receives(rev, "two")
+	b.receives(rev, "two")
 	a.isHeld("RuleFailed", "(data.sites: there is no ConfigMap default/sites)")
 
 	r.addConfigMap("sites", nil, "")
 	rev = r.mark("three")
-	a.heard(rev, "three")
-	b.heard(rev, "three")
+	a.receives(rev, "three")
+	b.receives(rev, "three")
 	a.isHeld("RuleFailed", "no such key: a")
 	r.change("sites", `{"data":{"a":"A","b":"B"}}`)
 	rev = r.mark("four")
-	a.heard(rev, "four one")
-	b.heard(rev, "four one")
+	a.receives(rev, "four one")
+	b.receives(rev, "four one")
 	a.sent("site", "A")
 	b.sent("site", "B")
 
 	r.change("sites", `{"metadata":{"labels":{"x":"y"}},"data":{"other":"x"}}`)
 	r.change("sites", `{"data":{"b":"C"}}`)
 	rev = r.mark("five")
-	a.heard(rev, "five")
-	b.heard(rev, "five one")
+	a.receives(rev, "five")
+	b.receives(rev, "five one")
 	b.sent("site", "C")
 
 	// What is missing holds, also at a hub that is started anew, until it is there.
 	r.change("sites", `{"data":{"b":null}}`)
 	rev = r.mark("six")
-	a.heard(rev, "six")
-	b.heard(rev, "six")
+	a.receives(rev, "six")
+	b.receives(rev, "six")
 	b.isHeld("RuleFailed", "no such key: b")
 	a.walksTheSame()
 	r.stop()
 	beforeA, beforeB := maps.Clone(a.holding), maps.Clone(b.holding)
-	*r = *startPrepared(t, dir, func(hub.Parts) {})
+	*r = *startPrepared(t, dir, func(hub.Internals) {})
 	a.holding, b.holding = beforeA, beforeB
 	a.resume("")
 	b.resume("")
@@ -134,13 +134,13 @@ func TestDataReachesLocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	rev = r.mark("seven")
-	a.heard(rev, "seven")
-	b.heard(rev, "seven")
+	a.receives(rev, "seven")
+	b.receives(rev, "seven")
 	a.isHeld("RuleFailed", "no ConfigMap")
 	r.create("s", configMapsGVR, object("v1", "ConfigMap", "default", "sites", nil, map[string]any{"data": map[string]any{"a": "A", "b": "D"}}))
 	rev = r.mark("eight")
-	a.heard(rev, "eight one")
-	b.heard(rev, "eight one")
+	a.receives(rev, "eight one")
+	b.receives(rev, "eight one")
 	a.sent("site", "A")
 	b.sent("site", "D")
 	r.eventually(func() string {

@@ -26,16 +26,16 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// looker is an agent that is asked what is at its target.
-type looker struct {
+// inspector is an agent that receives inspect requests for objects of its cluster.
+type inspector struct {
 	*testAgent
-	stream *protocol.Stream
-	asked  chan wire.Look
-	done   chan struct{}
+	stream   *protocol.Stream
+	requests chan wire.Look
+	done     chan struct{}
 }
 
-// looks opens a session of an agent that announces that it answers.
-func (a *testAgent) looks() *looker {
+// inspector opens a session of an agent that supports inspect requests.
+func (a *testAgent) inspector() *inspector {
 	a.r.t.Helper()
 	c := a.now()
 	c.Capabilities = wire.Looks
@@ -43,7 +43,7 @@ func (a *testAgent) looks() *looker {
 	if err != nil {
 		a.r.t.Fatal(err)
 	}
-	l := &looker{testAgent: a, stream: s, asked: make(chan wire.Look, 16), done: make(chan struct{})}
+	l := &inspector{testAgent: a, stream: s, requests: make(chan wire.Look, 16), done: make(chan struct{})}
 	greeted := make(chan struct{})
 	go func() {
 		defer close(l.done)
@@ -54,7 +54,7 @@ func (a *testAgent) looks() *looker {
 				return
 			}
 			if f.Look != nil {
-				l.asked <- *f.Look
+				l.requests <- *f.Look
 			}
 		}
 	}()
@@ -63,8 +63,8 @@ func (a *testAgent) looks() *looker {
 	return l
 }
 
-// tells answers a question, and returns what the hub says of that.
-func (a *testAgent) tells(id string, body []byte) int {
+// answer sends the answer to an inspect request, and returns the code of the response.
+func (a *testAgent) answer(id string, body []byte) int {
 	a.r.t.Helper()
 	answer, err := a.now().Do(a.r.t.Context(), http.MethodPost, route.Looked+"?id="+id, bytes.NewReader(body))
 	if err == nil {
@@ -83,19 +83,19 @@ func (a *testAgent) tells(id string, body []byte) int {
 }
 
 // answers has all questions answered by f until the test ends.
-func (l *looker) answers(f func(wire.Look) any) {
+func (l *inspector) answers(f func(wire.Look) any) {
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(l.r.t.Context())
 	l.r.t.Cleanup(func() { cancel(); work.Wait() })
 	work.Go(func() {
 		for {
 			select {
-			case q := <-l.asked:
+			case q := <-l.requests:
 				body, err := json.Marshal(f(q))
 				if err != nil {
 					l.r.t.Error(err)
 				}
-				l.tells(q.ID, body)
+				l.answer(q.ID, body)
 			case <-ctx.Done():
 				return
 			}
@@ -112,7 +112,7 @@ func configMapOne(value string) json.RawMessage {
 	return json.RawMessage(`{"apiVersion":"v1","data":{"k":"` + value + `"},"kind":"ConfigMap","metadata":{"name":"one","namespace":"default"}}`)
 }
 
-// diff asks for a difference as somebody.
+// diff requests a difference as a user.
 func (r *running) diff(who client, object, location string) (int, metav1.Status, queries.Diff) {
 	r.t.Helper()
 	code, body := who.send("GET /ask/v1/spaces/s/diff?object="+object+"&location="+location, "")
@@ -131,11 +131,11 @@ func (r *running) diff(who client, object, location string) (int, metav1.Status,
 }
 
 // refuses asks for a difference and wants a reason instead.
-func (r *running) refuses(who client, object, location string, code int, reason, says string) {
+func (r *running) refuses(who client, object, location string, code int, reason, message string) {
 	r.t.Helper()
 	got, status, found := r.diff(who, object, location)
-	if got != code || string(status.Reason) != reason || !strings.Contains(status.Message, says) {
-		r.t.Errorf("%s at %s: %d %s %q %+v, want %d %s that says %q", object, location, got, status.Reason, status.Message, found, code, reason, says)
+	if got != code || string(status.Reason) != reason || !strings.Contains(status.Message, message) {
+		r.t.Errorf("%s at %s: %d %s %q %+v, want %d %s that says %q", object, location, got, status.Reason, status.Message, found, code, reason, message)
 	}
 }
 
@@ -146,7 +146,7 @@ func diffed(t *testing.T) (r *running, op client) {
 	r.addSecret("one", map[string]string{"what": "app"})
 	op = r.as("op", masters)
 	r.eventually(func() string {
-		if _, shown := r.asked(); strings.Count(shown, " a ") != 2 {
+		if _, shown := r.statusRows(); strings.Count(shown, " a ") != 2 {
 			return shown
 		}
 		return ""
@@ -154,7 +154,7 @@ func diffed(t *testing.T) (r *running, op client) {
 	return r, op
 }
 
-// TestDiffs shows who is asked about what a location has, and what is said if nobody can be.
+// TestDiffs checks which agent is asked for an object at a location, and the response if none can be.
 func TestDiffs(t *testing.T) {
 	t.Parallel()
 	r, op := diffed(t)
@@ -180,7 +180,7 @@ func TestDiffs(t *testing.T) {
 	// A location that is paused answers, too.
 	r.patchLocation("a", `{"spec":{"mapping":"Paused"}}`)
 	desired := r.digestOf(a, "one")
-	l := a.looks()
+	l := a.inspector()
 	answer := wire.Looked{Digest: desired, Live: configMapOne("2"), Desired: configMapOne("1"), Message: "a note"}
 	l.answers(func(q wire.Look) any {
 		if q.Key != "s/"+mapOne && q.Key != "s/"+secretOne || q.All {
@@ -194,7 +194,7 @@ func TestDiffs(t *testing.T) {
 	}
 	answer.Digest, answer.Message = wire.Sum{1}, ""
 	if _, _, found = r.diff(op, mapOne, "a"); len(found.Remarks) != 1 || !strings.Contains(found.Remarks[0], "has not received the last change") {
-		t.Errorf("of what it has not heard yet: %+v", found)
+		t.Errorf("of an object that it has not received yet: %+v", found)
 	}
 	for reason, code := range map[string]int{
 		"NotPlaced": http.StatusNotFound, "Exists": http.StatusConflict, "OtherSpace": http.StatusConflict, "TooLarge": http.StatusUnprocessableEntity,
@@ -203,8 +203,8 @@ func TestDiffs(t *testing.T) {
 		answer = wire.Looked{Reason: reason, Message: "as the agent says", Live: configMapOne("not told")}
 		r.refuses(op, mapOne, "a", code, reason, "as the agent says")
 	}
-	// What is held is compared with what the location got last, and what it keeps of an
-	// object that is no longer placed there is told, too.
+	// The held object is compared with the last one that the location received. The response also contains the
+	// fields that the location keeps of an object that is no longer placed there.
 	answer = wire.Looked{Live: configMapOne("2"), Desired: configMapOne("1")}
 	r.patchObject("s", placementsGVR, "p", `{"spec":{"suspend":true}}`)
 	r.eventually(func() string {
@@ -251,8 +251,8 @@ func (r *running) digestOf(a *testAgent, name string) wire.Sum {
 	return frames[0].Put.Digest
 }
 
-// TestDiffsTakeARight shows that how an object is at a location is told to who has the right
-// to that, besides the right to the object, and not any more once it is taken away.
+// TestDiffsTakeARight checks that a user needs a right for the diff of an object at a location, besides the
+// right to the object, and gets no diff after it is revoked.
 func TestDiffsTakeARight(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -269,12 +269,12 @@ func TestDiffsTakeARight(t *testing.T) {
 		r.grant("s", name, `{"subjects":[{"kind":"User","name":"`+name+`"}],`+what+`}`)
 	}
 	r.eventually(func() string {
-		if _, shown := r.asked(); strings.Count(shown, " a ") != 2 {
+		if _, shown := r.statusRows(); strings.Count(shown, " a ") != 2 {
 			return shown
 		}
 		return ""
 	})
-	l := r.join("a").looks()
+	l := r.join("a").inspector()
 	during := func() {}
 	l.answers(func(q wire.Look) any {
 		during()
@@ -294,20 +294,20 @@ func TestDiffsTakeARight(t *testing.T) {
 			}
 		}
 	}
-	// A missing object and a missing right are told in the same words.
+	// A missing object and a missing right have the same message.
 	r.refuses(r.as("view"), "core/secrets/default/none", "a", http.StatusForbidden, "Forbidden", "it takes the right to get it")
 	r.refuses(r.as("get"), "core/configmaps/default/none", "a", http.StatusForbidden, "Forbidden", "it takes the right to get that")
 	during = sync.OnceFunc(func() { r.revoke("s", "both") })
 	r.refuses(r.as("both"), mapOne, "a", http.StatusForbidden, "Forbidden", "")
 }
 
-// TestHostileAnswers shows that an agent answers what it is asked, and nothing else, nobody
-// else answers it, and that no value of a Secret is believed to be masked.
+// TestHostileAnswers checks that the hub accepts only answers to its requests, only from the asked agent,
+// and masks all values of a Secret itself.
 func TestHostileAnswers(t *testing.T) {
 	t.Parallel()
 	r, op := diffed(t)
 	hostile, other := r.join("a"), r.join("b")
-	l := hostile.looks()
+	l := hostile.inspector()
 	var body []byte
 	var before func(wire.Look)
 	var work sync.WaitGroup
@@ -317,11 +317,11 @@ func TestHostileAnswers(t *testing.T) {
 	work.Go(func() {
 		for {
 			select {
-			case q := <-l.asked:
+			case q := <-l.requests:
 				if before != nil {
 					before(q)
 				}
-				hostile.tells(q.ID, body)
+				hostile.answer(q.ID, body)
 			case <-ctx.Done():
 				return
 			}
@@ -351,24 +351,24 @@ func TestHostileAnswers(t *testing.T) {
 			t.Errorf("%s: %d %.1000q %+v", what, code, status.Message, found)
 		}
 	}
-	// What was not asked is refused without being read, and so is who was not asked.
-	if code := hostile.tells("made-up", bytes.Repeat([]byte("x"), 4<<20)); code != http.StatusNotFound {
+	// Answers without a request, and answers of another agent, are refused without being read.
+	if code := hostile.answer("made-up", bytes.Repeat([]byte("x"), 4<<20)); code != http.StatusNotFound {
 		t.Errorf("an answer to no question: %d", code)
 	}
 	body = encode(string(configMapOne("its own")))
 	before = func(q wire.Look) {
-		if code := other.tells(q.ID, encode(string(configMapOne("another's")))); code != http.StatusNotFound {
+		if code := other.answer(q.ID, encode(string(configMapOne("another's")))); code != http.StatusNotFound {
 			t.Errorf("another location's answer: %d", code)
 		}
-		if code := other.tells(strings.ToUpper(q.ID), nil); code != http.StatusNotFound {
+		if code := other.answer(strings.ToUpper(q.ID), nil); code != http.StatusNotFound {
 			t.Errorf("another location's answer: %d", code)
 		}
 	}
 	if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || !strings.Contains(string(found.Live), "its own") {
 		t.Errorf("%d %+v", code, found)
 	}
-	// Who never answers does not hold up what is asked about others, nor edits, and whoever
-	// waits for it hears at once that its session has ended.
+	// An agent that never answers does not delay requests to other agents, or writes. Clients that wait for it
+	// are notified at once when its session ends.
 	gone := make(chan struct{})
 	before = func(wire.Look) { <-gone }
 	defer close(gone)
@@ -376,19 +376,19 @@ func TestHostileAnswers(t *testing.T) {
 	for range 12 {
 		waits.Go(func() {
 			if code, status, _ := r.diff(op, mapOne, "a"); code != http.StatusServiceUnavailable && code != http.StatusTooManyRequests {
-				t.Errorf("of who never answers: %d %s", code, status.Message)
+				t.Errorf("of an agent that never answers: %d %s", code, status.Message)
 			}
 		})
 	}
 	r.addPlacement("s", "q", "y", "app", nil)
 	r.patchLocation("b", `{"metadata":{"labels":{"where":"y"}}}`)
 	r.eventually(func() string {
-		if _, shown := r.asked(); !strings.Contains(shown, " b ") {
+		if _, shown := r.statusRows(); !strings.Contains(shown, " b ") {
 			return shown
 		}
 		return ""
 	})
-	other.looks().answers(func(wire.Look) any { return wire.Looked{Live: configMapOne("b's")} })
+	other.inspector().answers(func(wire.Look) any { return wire.Looked{Live: configMapOne("b's")} })
 	if code, _, found := r.diff(op, mapOne, "b"); code != http.StatusOK || !strings.Contains(string(found.Live), "b's") {
 		t.Errorf("another location meanwhile: %d %+v", code, found)
 	}

@@ -22,7 +22,7 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// refusal is why somebody is not known as an agent; empty: they are.
+// refusal returns the reason why a request is not authenticated as an agent; empty if it is.
 func refusal(t *testing.T, err error) wire.Refusal {
 	t.Helper()
 	var refused *protocol.RefusedError
@@ -92,7 +92,7 @@ func TestCredentialsAndTheHubsClock(t *testing.T) {
 			if got := opens(t, client, err); got != "" {
 				t.Errorf("%+v: what was renewed is refused with %q", c, got)
 			}
-			ahead.Store(0) // somebody sets the clock right
+			ahead.Store(0) // the clock is corrected
 			if got := opens(t, client, nil); got != "" {
 				t.Errorf("%+v: what was renewed by a wrong clock is refused by the right one with %q", c, got)
 			}
@@ -101,8 +101,8 @@ func TestCredentialsAndTheHubsClock(t *testing.T) {
 	}
 }
 
-// TestAgentOfTheVersionBefore: its token goes on until the agent that replaces it has
-// traded it, which nobody has to help with; then it is worth nothing.
+// TestAgentOfTheVersionBefore: the token of an agent of the previous version remains valid until the
+// upgraded agent has exchanged it, without help by a user. Then the token is invalid.
 func TestAgentOfTheVersionBefore(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())

@@ -38,17 +38,17 @@ func (r *running) strangers(join wire.Join) func() *tls.Conn {
 	}
 }
 
-// TestSlowStrangers: who is known to nobody and never gets to the end of what they send
-// takes no turn from agents that join and renew.
+// TestSlowStrangers: unauthenticated clients that never complete their requests do not delay agents that
+// join or renew.
 func TestSlowStrangers(t *testing.T) {
 	t.Parallel() // it waits much of the time
-	const turns = 4
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.MaxWrites = turns })
+	const limit = 4
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.MaxWrites = limit })
 	r.addLocation("a", nil)
 	join := r.enrol("a")
 	connect := r.strangers(join)
 	var last *tls.Conn
-	for i := range 10 * turns {
+	for i := range 10 * limit {
 		last = connect()
 		path := []string{route.Enrol, route.Agent("a").Path(route.Renew)}[i%2]
 		if _, err := fmt.Fprintf(last, "POST %s HTTP/1.1\r\nHost: hub\r\n%s: %s\r\nContent-Length: 100\r\n\r\n{", path, wire.Header, wire.ProtocolVersion); err != nil {
@@ -64,7 +64,7 @@ func TestSlowStrangers(t *testing.T) {
 		t.Fatal(err)
 	}
 	// They are not waited for much longer than a slow link takes.
-	if err := last.SetReadDeadline(time.Now().Add(2 * patience)); err != nil {
+	if err := last.SetReadDeadline(time.Now().Add(2 * timeout)); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(last), nil)

@@ -10,7 +10,7 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// written says how an object of Orrery's is written with a spec, by each verb there is.
+// written describes how an object of Orrery is written with a spec, by each verb.
 type written struct {
 	kind, resource string
 }
@@ -80,7 +80,7 @@ func (r *running) attempts(w written, c client, s key.Space, harmless, spec stri
 	}
 }
 
-// TestEscalation: nobody grants what they do not hold, by any verb.
+// TestEscalation: a user can't grant rights that the user does not have, with any verb.
 func TestEscalation(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -165,8 +165,8 @@ func TestEscalation(t *testing.T) {
 	r.attempts(grants, ed, "a", harmless, rule("*", "*", "*", ""), true)
 }
 
-// TestEscalationFromRoot: nobody grants from root what they do not hold in all spaces,
-// and an admin of root is no admin of them, nor anybody else.
+// TestEscalationFromRoot: a user can't grant from root a right that the user does not have in all spaces.
+// An admin of root is not an admin of other spaces.
 func TestEscalationFromRoot(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -214,7 +214,7 @@ func TestEscalationFromRoot(t *testing.T) {
 	}
 }
 
-// TestDeputies: nobody has the hub read or change for them what they may not, by any verb.
+// TestDeputies: a user can't make the hub read or change objects that the user may not, with any verb.
 func TestDeputies(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -251,7 +251,7 @@ func TestDeputies(t *testing.T) {
 	} {
 		r.attempts(placements, jane, "a", harmless, place(c.test), c.may)
 	}
-	// What is born at locations is seen with the agent's rights, which takes a right of its own.
+	// Upsynced objects are read with the rights of the agent, which needs a separate right.
 	r.grant("a", "una", `{"subjects":[{"kind":"User","name":"una"}],"roles":[{"name":"view"}],"rules":[`+writes+`,
 		{"apiGroups":[""],"resources":["pods","secrets"],"verbs":["upsync"]},
 		{"apiGroups":["example.com"],"resources":["widgets"],"verbs":["get","list","watch","upsync"],"namespaces":["m"]}]}`)
@@ -291,10 +291,10 @@ func TestDeputies(t *testing.T) {
 		return `{"match":[{"apiGroup":"apps","resources":["deployments"]}],"data":[{"name":"d","configMap":{"namespace":"` + namespace + `","name":"` + name + `"}}],` +
 			`"rules":[{"path":"$.spec.replicas","expression":"size(data.d)"}]}`
 	}
-	for _, of := range [][2]string{{"m", "sites"}, {"m", "other"}, {"n", "sites"}} {
-		r.attempts(customizers, r.as("kim"), "a", customize(`{"apiGroup":"apps","resources":["deployments"]}`), using(of[0], of[1]), of == [2]string{"m", "sites"})
+	for _, grant := range [][2]string{{"m", "sites"}, {"m", "other"}, {"n", "sites"}} {
+		r.attempts(customizers, r.as("kim"), "a", customize(`{"apiGroup":"apps","resources":["deployments"]}`), using(grant[0], grant[1]), grant == [2]string{"m", "sites"})
 	}
-	// Whoever reads a Summary reads what its writer may read, of what locations report, too.
+	// Readers of a Summary see what its writer may read, including reports of locations.
 	const summarizes = `{"apiGroups":["orrery.dev"],"resources":["summaries"],"verbs":["get","create","update","patch"]}`
 	r.grant("a", "sam", `{"subjects":[{"kind":"User","name":"sam"},{"kind":"User","name":"rep"}],"roles":[{"name":"view"}],"rules":[`+summarizes+`]}`)
 	r.grant("a", "rep", `{"subjects":[{"kind":"User","name":"rep"}],"rules":[{"apiGroups":["orrery.dev"],"resources":["reports/content"],"verbs":["get","list","watch"]}]}`)
@@ -329,9 +329,9 @@ func TestDeputies(t *testing.T) {
 	}
 }
 
-// TestDeputiesOfRoot shows that a Placement that reaches spaces is written by who may read
-// what it matches in all spaces there may be, root's rights alone do not suffice, and that
-// none is written elsewhere than in root.
+// TestDeputiesOfRoot checks that writing a Placement that selects spaces takes the right to read
+// the matching objects in all present and future spaces. Rights in root alone do not suffice. Such
+// Placements can be written only in root.
 func TestDeputiesOfRoot(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -369,16 +369,16 @@ func TestDeputiesOfRoot(t *testing.T) {
 	} {
 		r.attempts(placements, r.as(c.who), key.Root, place("", "configmaps"), c.spec, c.may)
 	}
-	for spec, says := range map[string]string{
+	for spec, message := range map[string]string{
 		place(all, "configmaps"): "only Placements in the space root reach other spaces",
 	} {
 		body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":` + spec + `}`
-		if code, said := r.as("admin", "system:masters").send("POST "+orreryOf("a", "placements"), body); code != http.StatusUnprocessableEntity || !strings.Contains(said, says) {
-			t.Errorf("in a space: %d %s", code, said)
+		if code, response := r.as("admin", "system:masters").send("POST "+orreryOf("a", "placements"), body); code != http.StatusUnprocessableEntity || !strings.Contains(response, message) {
+			t.Errorf("in a space: %d %s", code, response)
 		}
 	}
 	body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":` + place(`"spaces":{"names":["root"]},`, "configmaps") + `}`
-	if code, said := r.as("admin", "system:masters").send("POST "+orreryOf(key.Root, "placements"), body); code != http.StatusUnprocessableEntity || !strings.Contains(said, "spec.spaces.names[0]") {
-		t.Errorf("of root: %d %s", code, said)
+	if code, response := r.as("admin", "system:masters").send("POST "+orreryOf(key.Root, "placements"), body); code != http.StatusUnprocessableEntity || !strings.Contains(response, "spec.spaces.names[0]") {
+		t.Errorf("of root: %d %s", code, response)
 	}
 }

@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// Parts are what tests look into, or prepare before the hub runs.
-type Parts struct {
+// Internals are parts of a hub that tests inspect, or prepare before the hub runs.
+type Internals struct {
 	Log      *etcd.Log
 	Table    *table.Table
 	Engine   *placement.Engine
@@ -28,21 +28,21 @@ type Parts struct {
 	Pruned   *prune.Index
 	Releases *helm.Index
 	LeftOut  *unreturned.Index
-	Standing *computed.Statuses
-	// Admitted serves what access has let in.
+	Statuses *computed.Statuses
+	// Admitted serves authenticated requests.
 	Admitted http.Handler
-	// Arrivals are bodies that arrive.
+	// Arrivals receives the bodies of requests.
 	Arrivals *respond.Arrivals
-	// WaitCommitted has the table show all that was acknowledged before.
+	// WaitCommitted waits until the table contains all acknowledged writes.
 	WaitCommitted func(context.Context) error
 }
 
 // Made passes the parts of a hub to a function before the hub runs.
-func (c *Config) Made(see func(Parts)) {
+func (c *Config) Made(see func(Internals)) {
 	c.made = func(h *Hub) {
-		see(Parts{
+		see(Internals{
 			Log: h.log, Table: h.table, Engine: h.engine, Usage: h.usage, Sessions: h.sessions, Renderer: h.renderer,
-			Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut, Standing: h.standing,
+			Pruned: h.pruned, Releases: h.releases, LeftOut: h.unreturned, Statuses: h.statuses,
 			Admitted: h.front.named(http.HandlerFunc(h.front.route)), Arrivals: h.front.writes.Arrivals, WaitCommitted: h.gate.Committed,
 		})
 	}

@@ -22,8 +22,8 @@ import (
 var exportViewsGVR = v1alpha1.GroupVersion.WithResource("apiexportviews")
 
 // fleetView slices the fleet by a label or a field.
-func fleetView(name, by, of string, values ...any) *unstructured.Unstructured {
-	spec := map[string]any{"export": "fleet", "split": map[string]any{by: of}}
+func fleetView(name, field, value string, values ...any) *unstructured.Unstructured {
+	spec := map[string]any{"export": "fleet", "split": map[string]any{field: value}}
 	if len(values) > 0 {
 		spec["values"] = values
 	}
@@ -78,8 +78,8 @@ func (r *running) viewSays(name, reason string, slicesOf ...string) (v v1alpha1.
 	return v
 }
 
-// TestExportStatus: an APIExport says whether its CRDs are there, who has bound it, and where
-// it is served.
+// TestExportStatus: the status of an APIExport reports whether its CRDs exist, lists the spaces that have
+// bound it, and contains its URL.
 func TestExportStatus(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -105,9 +105,9 @@ func TestExportStatus(t *testing.T) {
 	r.exportSays(v1alpha1.ReasonNoDefinition, 2)
 }
 
-func (r *running) remove(s key.Space, of schema.GroupVersionResource, name string) {
+func (r *running) remove(s key.Space, resource schema.GroupVersionResource, name string) {
 	r.t.Helper()
-	if err := r.space(s).Resource(of).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
+	if err := r.space(s).Resource(resource).Delete(r.t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -163,8 +163,8 @@ func TestExportViewStatus(t *testing.T) {
 	r.viewSays("classes", v1alpha1.ReasonNoSuchExport)
 }
 
-// checkDefault: where the field of a view has a default, what has no value reads as if it had one, so the view says that it
-// is not in that slice. A write stores the value.
+// checkDefault: if the field of a view has a default, an object without a value reads as if it had the
+// default, so the view reports that it is not in that slice. A write stores the value.
 func (r *running) checkDefault() {
 	r.t.Helper()
 	defaults := func(to ...string) {
@@ -187,7 +187,7 @@ func (r *running) checkDefault() {
 	if u, err := r.clusters("c").Get(r.t.Context(), "one", metav1.GetOptions{}); err != nil || dig(u.Object, "spec", "region") != "north" {
 		r.t.Errorf("%v, %v", u, err)
 	}
-	// As long as nobody has written it, it can be given to no other slice.
+	// Until the object is written, it can't be moved to another slice.
 	if _, err := r.clusters("c").Patch(r.t.Context(), "one", types.MergePatchType, []byte(`{"spec":{"region":"south"}}`), metav1.PatchOptions{}); !apierrors.IsInvalid(err) {
 		r.t.Errorf("given to another slice than it reads as: %v", err)
 	}

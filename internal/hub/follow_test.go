@@ -13,7 +13,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// whyAt is what a client is told of an object of the space s at the location a.
+// whyAt returns the response to a why request for an object of the space s at the location a.
 func (c client) whyAt(object string) (w queries.Why) {
 	c.r.t.Helper()
 	q := url.Values{"object": {object}, "location": {"a"}}
@@ -24,9 +24,9 @@ func (c client) whyAt(object string) (w queries.Why) {
 	return w
 }
 
-// goes waits until exactly some of the objects that the Deployment of TestFollowing refers
+// eventuallyFollow waits until exactly some of the objects that the Deployment of TestFollowing refers
 // to are assigned to the location a.
-func (c client) goes(want ...string) {
+func (c client) eventuallyFollow(want ...string) {
 	c.r.t.Helper()
 	c.r.eventually(func() string {
 		var got []string
@@ -42,9 +42,9 @@ func (c client) goes(want ...string) {
 	})
 }
 
-// TestFollowing shows that what a placed object refers to follows it as far as the right of
-// who wrote the Placement goes, that nobody else's write changes that, and that nobody is
-// told of objects that they may not read.
+// TestFollowing checks that referenced objects follow a placed object if the writer of the Placement may
+// read them. Writes of other users do not change that, and responses contain no object that their reader
+// may not read.
 func TestFollowing(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -79,38 +79,38 @@ func TestFollowing(t *testing.T) {
 		t.Errorf("it warns %q", warning)
 	}
 	withoutSecrets := []string{"configmaps", "serviceaccounts"}
-	admin.goes(withoutSecrets...)
+	admin.eventuallyFollow(withoutSecrets...)
 	must(admin, core+"secrets", `{"metadata":{"name":"token"}}`)
 	if f := admin.whyAt("core/secrets/default/token").Decision.Placements[0].Following; f == nil || f.Follows || !slices.Equal(f.Unread, []string{"apps/deployments/default/web"}) {
 		t.Errorf("of the Secret it is said %+v", f)
 	}
-	// The writer may read no Secrets, so is not told whether there is one, either.
+	// The writer may not read Secrets, so the response does not reveal whether the Secret exists.
 	if f := admin.whyAt("apps/deployments/default/web").Decision.Placements[0].Following; f == nil || len(f.References) != 4 || !f.References[0].Missing {
 		t.Errorf("of the Deployment it is said %+v", f)
 	}
 	if f := jane.whyAt("apps/deployments/default/web").Decision.Placements[0].Following; f == nil || len(f.References) != 2 {
-		t.Errorf("who reads no Secrets is told %+v", f)
+		t.Errorf("a user that may not read Secrets gets %+v", f)
 	}
 
-	// Neither a status nor a write that leaves the spec alone changes what follows.
+	// Neither a status nor a write without a change of the spec changes which objects follow.
 	one := "PATCH " + orreryOf("s", "placements/p")
 	forged := `{"metadata":{"labels":{"x":"%s"}},"status":{"follows":[{"entry":0,"resources":["secrets","configmaps"]}]}}`
 	must(jane, one, fmt.Sprintf(forged, "1"), contentType, mergePatch)
 	must(jane, one+"/status", fmt.Sprintf(forged, "2"), contentType, mergePatch)
 	must(jane, one+"/status", `{"status":null}`, contentType, mergePatch)
 	must(admin, one, fmt.Sprintf(forged, "3"), contentType, mergePatch)
-	admin.goes(withoutSecrets...)
+	admin.eventuallyFollow(withoutSecrets...)
 
 	// Another spec is what its writer may.
 	must(admin, one, `{"spec":{"onConflict":"Adopt"}}`, contentType, mergePatch)
-	admin.goes("configmaps", "secrets", "serviceaccounts")
+	admin.eventuallyFollow("configmaps", "secrets", "serviceaccounts")
 	must(jane, one, `{"spec":{"onConflict":"Fail"}}`, contentType, mergePatch)
-	admin.goes(withoutSecrets...)
+	admin.eventuallyFollow(withoutSecrets...)
 	r.grant("s", "jane", `{"subjects":[{"kind":"User","name":"jane"}],"roles":[{"name":"admin"}]}`)
 	must(jane, one, `{"spec":{"onConflict":"Adopt"}}`, contentType, mergePatch)
-	admin.goes("configmaps", "secrets", "serviceaccounts")
+	admin.eventuallyFollow("configmaps", "secrets", "serviceaccounts")
 	must(admin, one, `{"spec":{"downsync":[{"apiGroup":"apps","resources":["deployments"]}]}}`, contentType, mergePatch)
-	admin.goes()
+	admin.eventuallyFollow()
 	if answer := must(admin, "GET "+orreryOf("s", "placements/p"), ""); strings.Contains(answer, `"follows":[`) {
 		t.Errorf("nothing is followed, and it says %s", answer)
 	}

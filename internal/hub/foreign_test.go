@@ -32,8 +32,8 @@ func TestCoreGroupHasTwoNames(t *testing.T) {
 	r.attempts(written{"Customizer", "customizers"}, vi, "a", `{"match":[{"apiGroup":"x.example"}],`+rules+`}`, `{"match":[{"apiGroup":"core","resources":["secrets"]}],`+rules+`}`, false)
 }
 
-// TestTokensTellNothingOfSpaces: who asks for a token that is good for a space alone, and
-// has no right there, is not told whether it is there.
+// TestTokensTellNothingOfSpaces: a user that requests a token for a space, and has no right there, can't
+// find out whether the space exists.
 func TestTokensTellNothingOfSpaces(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -46,7 +46,7 @@ func TestTokensTellNothingOfSpaces(t *testing.T) {
 			t.Errorf("%s: %d %s, and where there is none: %d %s", spec, code, body, other, text)
 		}
 	}
-	// Nor is who makes tokens for others.
+	// Nor can a user that makes tokens for others.
 	const maker = `"rules":[{"nonResourceURLs":["/admin/v1/tokens"],"verbs":["post"]},{"apiGroups":[""],"resources":["users"],"verbs":["impersonate"]}]`
 	r.grant(key.Root, "maker", `{"subjects":[{"kind":"User","name":"maker"}],`+maker+`}`)
 	r.grant("a", "maker", `{"subjects":[{"kind":"User","name":"maker"}],"roles":[{"name":"view"}]}`)
@@ -60,7 +60,7 @@ func TestTokensTellNothingOfSpaces(t *testing.T) {
 	r.grant(key.Root, "knower", `{"subjects":[{"kind":"User","name":"knower"}],"roles":[{"name":"view"}],`+maker+`}`)
 	for s, want := range map[string]int{"b": http.StatusOK, "none": http.StatusNotFound} {
 		if code, _, body := r.as("knower").mint(`{"user":"jane","space":"` + s + `"}`); code != want {
-			t.Errorf("who may get it, in %s: %d %s", s, code, body)
+			t.Errorf("a user that may get it, in %s: %d %s", s, code, body)
 		}
 	}
 	if code, _, body := jane.mint(`{"user":"jane","space":"a"}`); code != http.StatusOK {
@@ -85,7 +85,7 @@ func TestLocationsTellNothingOfOthers(t *testing.T) {
 			t.Fatalf("%d %s", code, body)
 		}
 	}
-	of := orreryOf("a", "locations")
+	locations := orreryOf("a", "locations")
 	// What another space has there is counted in root alone.
 	for _, o := range []string{"b/api/v1/namespaces/default/configmaps/b-x", "b/api/v1/namespaces/default/secrets/b-y"} {
 		if code, body := root.send("PATCH /spaces/"+o, `{"metadata":{"annotations":{"orrery.dev/assigned-locations":"[\"edge\"]"}}}`, contentType, mergePatch); code != http.StatusOK {
@@ -100,14 +100,14 @@ func TestLocationsTellNothingOfOthers(t *testing.T) {
 	if !counted(r.as("ops"), edge) {
 		t.Errorf("in root nothing is counted")
 	}
-	for _, path := range []string{of, of + "/edge", of + "/edge/status", of + "?watch=1&timeoutSeconds=1"} {
+	for _, path := range []string{locations, locations + "/edge", locations + "/edge/status", locations + "?watch=1&timeoutSeconds=1"} {
 		if counted(jane, path) {
 			_, body := jane.send("GET "+path, "")
 			t.Errorf("%s counts what others have: %s", path, body)
 		}
 	}
 	const table, metadata, pb = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json", "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json", "application/yaml"
-	for _, path := range []string{of, of + "/edge", of + "/edge/status", of + "?watch=1&timeoutSeconds=1", of + "?includeObject=Object", of + "?pretty=1", of + "?fieldSelector=metadata.name=edge"} {
+	for _, path := range []string{locations, locations + "/edge", locations + "/edge/status", locations + "?watch=1&timeoutSeconds=1", locations + "?includeObject=Object", locations + "?pretty=1", locations + "?fieldSelector=metadata.name=edge"} {
 		for _, form := range []string{"application/json", table, metadata, pb} {
 			code, body := jane.send("GET "+path, "", "Accept", form)
 			if strings.Contains(strings.ToLower(body), "secretive") {
@@ -115,7 +115,7 @@ func TestLocationsTellNothingOfOthers(t *testing.T) {
 			}
 		}
 	}
-	if code, body := jane.send("GET "+of+"/edge", ""); code != http.StatusOK || !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"x":"y"`) {
+	if code, body := jane.send("GET "+locations+"/edge", ""); code != http.StatusOK || !strings.Contains(body, `"version":"v9"`) || !strings.Contains(body, `"x":"y"`) {
 		t.Errorf("the rest: %d %s", code, body)
 	}
 	if _, body := root.send("GET "+edge, ""); strings.Count(strings.ToLower(body), "secretive") != 6 {

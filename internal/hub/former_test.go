@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// listed is what is read of a list.
+// listed contains the decoded fields of a list.
 type listed struct {
 	Metadata struct{ ResourceVersion, Continue string }
 	Items    []struct{ Metadata struct{ Name string } }
@@ -45,9 +45,8 @@ func formerReads(path, rev, token, forged string) []string {
 	}
 }
 
-// TestFormerContents: who has all rights in a space, or to a location, that was created
-// again under its name reads nothing of what the former one had, by no revision or token
-// of that time.
+// TestFormerContents: after a space or a location is deleted and created again, a user with all rights to it
+// reads no object of its predecessor, by any revision or token of that time.
 func TestFormerContents(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -88,23 +87,23 @@ func TestFormerContents(t *testing.T) {
 	r.grant(key.Root, "jane", `{"subjects":[{"kind":"User","name":"jane"}],"rules":[{"apiGroups":["orrery.dev"],"resources":["locations/content"],"resourceNames":["edge"],"verbs":["get","list","watch"]}]}`)
 	jane := r.as("jane")
 	for _, path := range []string{secrets, secrets + "/b-x", "/spaces/b/api/v1/namespaces/default/secrets", inView} {
-		of := page[secrets]
+		secretPage := page[secrets]
 		if path == inView {
-			of = page[inView]
+			secretPage = page[inView]
 		}
-		rev := of.Metadata.ResourceVersion
+		rev := secretPage.Metadata.ResourceVersion
 		forged := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, `{"v":"meta.k8s.io/v1","rv":%s,"start":"a"}`, rev))
-		for _, request := range formerReads(path, rev, of.Metadata.Continue, forged) {
+		for _, request := range formerReads(path, rev, secretPage.Metadata.Continue, forged) {
 			code, body := jane.send("GET "+request, "")
 			if strings.Contains(body, treasure+"-b") || strings.Contains(body, "b-x") && path == secrets {
 				t.Errorf("GET %s: %d %.300s", request, code, body)
 			}
 			if strings.Contains(request, "resourceVersion="+rev) && !strings.Contains(request, "sendInitial") && path == secrets && !strings.Contains(body, "Expired") {
-				t.Errorf("GET %s is not told to begin anew: %d %.300s", request, code, body)
+				t.Errorf("GET %s is not refused as expired: %d %.300s", request, code, body)
 			}
 		}
 	}
-	// What is there now is read by revisions of now.
+	// The present objects can be read at present revisions.
 	if code, body := jane.send("POST /spaces/b/api/v1/namespaces/default/configmaps", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"mine"}}`); code != http.StatusCreated {
 		t.Fatalf("%d %s", code, body)
 	}

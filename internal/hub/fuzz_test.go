@@ -65,11 +65,11 @@ func (a *attacked) lastWrite() (rev int64) {
 	return rev
 }
 
-// ask sends a request to the space s as an operator would, after authentication, and
+// send sends a request to the space s as an operator would, after authentication, and
 // checks what must hold for every request.
-func (a *attacked) ask(t *testing.T, method, path, query, contentType, body string) *httptest.ResponseRecorder {
+func (a *attacked) send(t *testing.T, method, path, query, contentType, body string) *httptest.ResponseRecorder {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	ctx = request.WithUser(ctx, &user.DefaultInfo{Name: auth.AdminUser, Groups: []string{user.SystemPrivilegedGroup}})
 	r := (&http.Request{
@@ -108,7 +108,7 @@ type leaving struct {
 }
 
 func (l *leaving) begins() {
-	l.begun.Do(func() { time.AfterFunc(settle, l.leave) })
+	l.begun.Do(func() { time.AfterFunc(batchDelay, l.leave) })
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -156,7 +156,7 @@ func FuzzPaths(f *testing.F) {
 		f.Add("DELETE", "api/v1/namespaces/none/configmaps", query, byte(0), "{}")
 	}
 	f.Fuzz(func(t *testing.T, method, path, query string, contentType byte, body string) {
-		a.ask(t, method, path, query, contentTypes[int(contentType)%len(contentTypes)], body)
+		a.send(t, method, path, query, contentTypes[int(contentType)%len(contentTypes)], body)
 	})
 }
 
@@ -180,8 +180,8 @@ func FuzzPatches(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, target, contentType byte, body string) {
 		path := targets[int(target)%len(targets)]
-		a.ask(t, http.MethodPatch, path, "fieldManager=f&force=true", contentTypes[3+int(contentType)%4], body)
-		if w := a.ask(t, http.MethodGet, path, "", "", ""); w.Code == http.StatusOK && !json.Valid(w.Body.Bytes()) {
+		a.send(t, http.MethodPatch, path, "fieldManager=f&force=true", contentTypes[3+int(contentType)%4], body)
+		if w := a.send(t, http.MethodGet, path, "", "", ""); w.Code == http.StatusOK && !json.Valid(w.Body.Bytes()) {
 			t.Errorf("after a patch with %q there is %q", body, w.Body)
 		}
 	})
@@ -206,7 +206,7 @@ func FuzzNames(f *testing.F) {
 			t.Fatal(err)
 		}
 		roles := "apis/rbac.authorization.k8s.io/v1/namespaces/" + namespace + "/roles"
-		if w := a.ask(t, http.MethodPost, roles, "", contentTypes[0], string(body)); w.Code != http.StatusCreated {
+		if w := a.send(t, http.MethodPost, roles, "", contentTypes[0], string(body)); w.Code != http.StatusCreated {
 			return
 		}
 		path := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("rbac.authorization.k8s.io", "roles"), Namespace: namespace, Name: name}}
@@ -220,7 +220,7 @@ func FuzzNames(f *testing.F) {
 		if o, err := key.ParseObject(row.Key); err != nil || o != path {
 			t.Errorf("%q is the key of %+v: %v", row.Key, o, err)
 		}
-		if w := a.ask(t, http.MethodDelete, roles+"/"+name, "", "", ""); w.Code != http.StatusOK && !isLate(w.Code, w.Body.Bytes()) {
+		if w := a.send(t, http.MethodDelete, roles+"/"+name, "", "", ""); w.Code != http.StatusOK && !isLate(w.Code, w.Body.Bytes()) {
 			t.Errorf("%q in %q can't be deleted: %d %s", name, namespace, w.Code, w.Body)
 		}
 	})

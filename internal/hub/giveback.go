@@ -42,7 +42,7 @@ func (h *Hub) giveBack(ctx context.Context) error {
 type heap struct {
 	// allocated is all that ever was; live is what was in use at the last collection.
 	allocated, live uint64
-	// kept is memory that holds objects, also those that nobody uses any more, or nothing.
+	// kept is the memory of objects, including unreachable ones, and free memory of the heap.
 	kept uint64
 }
 
@@ -55,9 +55,9 @@ func lookAtHeap() heap {
 	return heap{samples[0].Value.Uint64(), samples[1].Value.Uint64(), samples[2].Value.Uint64() + samples[3].Value.Uint64()}
 }
 
-// spareAfter says that since an earlier look little was allocated, and that there is enough
-// to give back to be worth a collection.
+// spareAfter reports whether little was allocated since an earlier measurement, and enough memory is free
+// that a collection is worthwhile.
 func (h heap) spareAfter(before heap) bool {
-	calm := h.allocated-before.allocated <= max(h.live/calmPart, leastSpare)
-	return calm && h.kept > h.live+max(h.live/sparePart, leastSpare)
+	idle := h.allocated-before.allocated <= max(h.live/calmPart, leastSpare)
+	return idle && h.kept > h.live+max(h.live/sparePart, leastSpare)
 }

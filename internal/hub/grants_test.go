@@ -16,7 +16,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// client sends requests as somebody with a certificate of the hub's.
+// client sends requests as a user with a certificate of the hub.
 type client struct {
 	*http.Client
 	r *running
@@ -26,7 +26,7 @@ type client struct {
 func (r *running) as(user string, groups ...string) client {
 	r.t.Helper()
 	if l, ok := strings.CutPrefix(user, enroll.UserPrefix); ok && slices.Contains(groups, enroll.Agents) {
-		return client{r.join(key.Location(l)).HTTP, r} // nobody else is one
+		return client{r.join(key.Location(l)).HTTP, r} // no other certificate is that of an agent
 	}
 	ca, err := enroll.LoadOrCreate(r.dir, time.Now)
 	if err != nil {
@@ -42,10 +42,10 @@ func (r *running) as(user string, groups ...string) client {
 	}
 	transport := &http.Transport{
 		TLSClientConfig:   &tls.Config{RootCAs: ca.Pool(), Certificates: []tls.Certificate{certificate}, MinVersion: tls.VersionTLS12},
-		ForceAttemptHTTP2: true, ExpectContinueTimeout: patience,
+		ForceAttemptHTTP2: true, ExpectContinueTimeout: timeout,
 	}
 	r.t.Cleanup(transport.CloseIdleConnections)
-	return client{&http.Client{Transport: persistent{transport}, Timeout: patience}, r}
+	return client{&http.Client{Transport: persistent{transport}, Timeout: timeout}, r}
 }
 
 // open sends METHOD PATH, with a body and headers, and returns the answer.
@@ -174,7 +174,7 @@ func TestRevokedUnderAWatch(t *testing.T) {
 	begun := time.Now()
 	r.revoke("a", "jane")
 	r.create("a", configMapsGVR, object("v1", "ConfigMap", "default", "two", nil, nil))
-	late := time.AfterFunc(patience, func() { _ = watch.Body.Close() })
+	late := time.AfterFunc(timeout, func() { _ = watch.Body.Close() })
 	for more := range lines {
 		if strings.Contains(more, `"two"`) {
 			t.Errorf("shown once it was revoked: %s", more)

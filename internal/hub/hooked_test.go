@@ -9,9 +9,9 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// TestConversionWebhooksOfProviders: where a CRD follows what other spaces have bound of it, it has
-// no conversion webhook, by which its provider would be sent their objects, whoever has set it.
-// Where its own space alone places it, it has.
+// TestConversionWebhooksOfProviders: a CRD that follows bound objects of other spaces to a location has no
+// conversion webhook there, whichever user has set it, since the provider would receive the objects of its
+// consumers. A CRD that only its own space places there keeps its webhook.
 func TestConversionWebhooksOfProviders(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())

@@ -57,7 +57,7 @@ func (c client) rawOnce(method, target string, header ...string) (int, string) {
 	if _, err := io.WriteString(conn, request+"\r\n"); err != nil {
 		c.r.t.Fatal(err)
 	}
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(timeout)); err != nil {
 		c.r.t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -120,12 +120,12 @@ func TestForeignSpaces(t *testing.T) {
 		if strings.Contains(target, "/spaces/b/") {
 			other, text := jane.raw("GET", strings.Replace(target, "/spaces/b/", "/spaces/none/", 1))
 			if other != code || strings.ReplaceAll(text, "/spaces/none/", "/spaces/b/") != body {
-				t.Errorf("GET %s tells whether there is such a space: %d %s, %d %s", target, code, body, other, text)
+				t.Errorf("GET %s reveals whether the space exists: %d %s, %d %s", target, code, body, other, text)
 			}
 		}
-		if of, ok := strings.CutPrefix(target, "/spaces/b/"); ok { // nor do the views of what is reported of it
-			for _, at := range []string{"edge", "none", "*"} {
-				reports := "/views/reports/spaces/b/locations/" + at + "/" + of
+		if path, ok := strings.CutPrefix(target, "/spaces/b/"); ok { // nor do the views of what is reported of it
+			for _, location := range []string{"edge", "none", "*"} {
+				reports := "/views/reports/spaces/b/locations/" + location + "/" + path
 				code, body := jane.raw("GET", reports)
 				other, text := jane.raw("GET", strings.Replace(reports, "/spaces/b/", "/spaces/none/", 1))
 				if code != http.StatusForbidden || other != code || text != body {
@@ -134,7 +134,7 @@ func TestForeignSpaces(t *testing.T) {
 			}
 		}
 	}
-	for _, target := range []string{ // of their own space, they are told that there is no such thing
+	for _, target := range []string{ // in their own space, the response is that it does not exist
 		"/spaces/a/api/v1/../../../b/api/v1/secrets", "/spaces/a/api/v1/namespaces/../../../../b/api/v1/secrets", "/spaces/a/api/v1/namespaces/%2e%2e%2fb/secrets",
 		"/spaces/a/api/v1/namespaces/..%2f..%2fb%2fcore%2fsecrets%2fdefault/secrets/b-x", "/spaces/a/api/v1/namespaces/default/secrets/..%2f..%2fb-x",
 		"/spaces/a/apis/b.example/v1/gizmos", "/spaces/a/apis/b.example", "/spaces/a//api/v1/secrets/b-x", "/spaces/a/api/v1/namespaces/default/secrets/b-x",
@@ -173,7 +173,7 @@ func TestForeignSpaces(t *testing.T) {
 	}
 }
 
-// TestNarrowRights: who may do one thing does nothing more by it.
+// TestNarrowRights: a right allows nothing beyond its verb and resource.
 func TestNarrowRights(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -269,7 +269,7 @@ func TestNarrowRights(t *testing.T) {
 	}
 }
 
-// TestQuestionsAreNarrow: what is told of a space is what its reader may list, and get.
+// TestQuestionsAreNarrow: the answers about a space contain only what the reader may list and get.
 func TestQuestionsAreNarrow(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -340,19 +340,19 @@ func TestQuestionsAreNarrow(t *testing.T) {
 		if code != c.code {
 			t.Errorf("%s of %s: %d %s", c.question, c.who, code, body)
 		}
-		for _, part := range c.shows {
-			if !strings.Contains(body, part) {
-				t.Errorf("%s does not show %s to %s: %s", c.question, part, c.who, body)
+		for _, text := range c.shows {
+			if !strings.Contains(body, text) {
+				t.Errorf("%s does not show %s to %s: %s", c.question, text, c.who, body)
 			}
 		}
-		for _, part := range c.hides {
-			if strings.Contains(body, part) {
-				t.Errorf("%s shows %s to %s: %s", c.question, part, c.who, body)
+		for _, text := range c.hides {
+			if strings.Contains(body, text) {
+				t.Errorf("%s shows %s to %s: %s", c.question, text, c.who, body)
 			}
 		}
 	}
 
-	// What rules make of other objects is for those who may write them.
+	// Only users that may write rules get the renderings of other objects.
 	for who, want := range map[string]int{"view": http.StatusForbidden, "edit": http.StatusOK} {
 		code, body := r.as(who).send("POST /ask/v1/spaces/a/render?location=home&object="+configMap,
 			`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"one","namespace":"default"}}`)
@@ -375,15 +375,15 @@ func TestQuestionsAreNarrow(t *testing.T) {
 		}
 		return ""
 	})
-	for who, sees := range map[string]bool{"edit": true, "view": false, "maps": false, "one": false} {
-		if _, body := r.as(who).send("GET /ask/v1/spaces/a/status", ""); strings.Contains(body, leaving) != sees {
-			t.Errorf("%s is told of what leaves: %s", who, body)
+	for who, allowed := range map[string]bool{"edit": true, "view": false, "maps": false, "one": false} {
+		if _, body := r.as(who).send("GET /ask/v1/spaces/a/status", ""); strings.Contains(body, leaving) != allowed {
+			t.Errorf("%s receives pending removals: %s", who, body)
 		}
 	}
 }
 
-// TestPoliciesTellNoSecrets: who may read Placements, and Locations in root, learns of what
-// fails there, but no names of Secrets; answers to questions name what the reader may list.
+// TestPoliciesTellNoSecrets: readers of Placements, and of Locations in root, see failures there, but no
+// names of Secrets. Answers to queries name only objects that the reader may list.
 func TestPoliciesTellNoSecrets(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -422,16 +422,16 @@ func TestPoliciesTellNoSecrets(t *testing.T) {
 		var last string
 		r.eventually(func() string {
 			_, last = r.as(c.who).send("GET "+c.request, "")
-			for _, part := range c.shows {
-				if !strings.Contains(last, part) {
-					return fmt.Sprintf("%s does not show %s to %s: %s", c.request, part, c.who, last)
+			for _, text := range c.shows {
+				if !strings.Contains(last, text) {
+					return fmt.Sprintf("%s does not show %s to %s: %s", c.request, text, c.who, last)
 				}
 			}
 			return ""
 		})
-		for _, part := range c.hides {
-			if strings.Contains(last, part) {
-				t.Errorf("%s shows %s to %s: %s", c.request, part, c.who, last)
+		for _, text := range c.hides {
+			if strings.Contains(last, text) {
+				t.Errorf("%s shows %s to %s: %s", c.request, text, c.who, last)
 			}
 		}
 	}

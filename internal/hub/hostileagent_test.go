@@ -30,15 +30,15 @@ func (e *endless) Read(b []byte) (n int, _ error) {
 		if len(e.rest) == 0 {
 			e.rest = e.line
 		}
-		part := copy(b[n:], e.rest)
-		n, e.rest = n+part, e.rest[part:]
+		copied := copy(b[n:], e.rest)
+		n, e.rest = n+copied, e.rest[copied:]
 	}
 	e.taken.Add(int64(n))
 	return n, nil
 }
 
-// TestHostileAgent: an agent with a good credential that sends what never ends, or never
-// goes on, to every call at once is refused, and keeps nobody else from being served.
+// TestHostileAgent: an agent with a valid credential that sends endless or stalled bodies to all calls at
+// once is refused, and other clients are still served.
 func TestHostileAgent(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir(), func(c *hub.Config) { c.MaxWrites = 8 })
@@ -76,7 +76,7 @@ func TestHostileAgent(t *testing.T) {
 	}
 	served := func(what string, after key.Location) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		began := time.Now()
 		if _, err := other.now().Report(ctx, own); err != nil {
@@ -92,7 +92,7 @@ func TestHostileAgent(t *testing.T) {
 	for _, body := range [][]byte{[]byte("["), []byte(`{"x":"` + "yyyyyyyyyyyyyyyy"), append(line, '\n'), []byte("{}\n"), bytes.Repeat([]byte{0}, 64)} {
 		for _, call := range calls {
 			var taken atomic.Int64
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), timeout)
 			answer, err := hostile.now().Do(ctx, http.MethodPost, call, &endless{line: body, taken: &taken})
 			if err == nil {
 				_, err = io.Copy(io.Discard, answer)

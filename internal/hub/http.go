@@ -27,7 +27,7 @@ import (
 // front serves all of the hub's paths: it finds out what a request is about, has it wait
 // until the hub serves, has access judge it, and passes it on.
 type front struct {
-	contact     *advertise.Endpoints
+	endpoints   *advertise.Endpoints
 	gate        *readiness.Gate
 	guard       *auth.Guard
 	audit       *audit.Log
@@ -35,14 +35,14 @@ type front struct {
 	requestInfo request.RequestInfoResolver
 	// reads and writes bound the requests that are worked on at once, and share turns
 	// between spaces and locations. Those of agents have their own.
-	reads, writes respond.Turns
+	reads, writes respond.Limiter
 	// looks are the turns of questions that agents answer.
-	looks respond.Turns
+	inspections respond.Limiter
 
 	enrolments *auth.Enrolments
 	kubernetes *kubeapi.Server
 	agents     *agentapi.Server
-	questions  *queries.Server
+	queries    *queries.Server
 	tokens     *credentials.Server
 	metrics    http.Handler
 	// alive fails if the hub counts no more.
@@ -58,7 +58,7 @@ func (f *front) handler() http.Handler {
 		others = respond.Shallow(others, mayLast)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = f.contact.Strip(r)
+		r = f.endpoints.Strip(r)
 		switch r.URL.Path {
 		case route.Healthz, route.Livez:
 			kubeapi.ServeHealth(w, f.alive())
@@ -66,7 +66,7 @@ func (f *front) handler() http.Handler {
 			f.gate.ServeReady(w, r)
 		default:
 			if r.Context().Err() != nil {
-				stopped(w, r)
+				rejectWhenStopping(w, r)
 				return
 			}
 			if r.Method != http.MethodGet {
@@ -77,16 +77,16 @@ func (f *front) handler() http.Handler {
 	})
 }
 
-// stopped sends elsewhere who asks on an open connection of a hub that has begun to stop. Clients try
-// again what is answered so, on another connection; of a watch that is begun, and ends at once,
-// informers think that it failed, and ask for all there is.
-func stopped(w http.ResponseWriter, r *http.Request) {
+// rejectWhenStopping asks clients on open connections to reconnect elsewhere during shutdown. Clients retry
+// such a response on another connection. An informer whose watch starts and ends at once would assume that
+// it failed, and list all objects again.
+func rejectWhenStopping(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Connection", "close")
 	respond.Error(w, r, apierrors.NewTooManyRequests("the hub stops", 1))
 }
 
-// mayLast says that a request may be a watch, or the session of an agent. What these are is
-// known once it is known what a request is about.
+// mayLast reports whether a request may be a watch or the session of an agent. The path of the request alone
+// does not always determine that.
 func mayLast(r *http.Request) bool {
 	return r.Method == http.MethodGet && (strings.Contains(r.URL.RawQuery, "watch") || strings.HasSuffix(r.URL.Path, "/"+route.Desired))
 }
@@ -115,7 +115,7 @@ func (f *front) enrolling(next http.Handler) http.Handler {
 			respond.Error(w, r, err)
 			return
 		}
-		// All share one queue: until they are judged nobody knows who they are.
+		// All share one queue, since the user is unknown before the authentication.
 		f.writes.Serve(route.Root{API: route.Agents}, w, r, func(w http.ResponseWriter, r *http.Request) {
 			if enrol {
 				f.audit.Admitted(http.HandlerFunc(f.enrolments.ServeEnrol)).ServeHTTP(w, r)
@@ -137,24 +137,24 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 	case route.ReportViews:
 		f.kubernetes.ServeReports(w, r, root)
 	case route.Exports, route.Slices:
-		f.kubernetes.ServeShelf(w, r, root)
+		f.kubernetes.ServeExportView(w, r, root)
 	case route.Agents:
 		f.agents.Serve(w, r, root)
 	case route.Queries:
-		turns := f.reads
+		limiter := f.reads
 		switch _, question := route.Of(r.URL.Path); question {
 		case route.Endpoints:
-			respond.JSON(w, f.contact.All())
+			respond.JSON(w, f.endpoints.All())
 			return
 		case route.Diff:
-			turns = f.looks
+			limiter = f.inspections
 		case route.Status:
 			if queries.Follows(r) {
-				f.reads.Start(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
+				f.reads.Start(route.Space(key.Space(root.Name)), w, r, f.queries.ServeHTTP)
 				return
 			}
 		}
-		turns.Serve(route.Space(key.Space(root.Name)), w, r, f.questions.ServeHTTP)
+		limiter.Serve(route.Space(key.Space(root.Name)), w, r, f.queries.ServeHTTP)
 	default:
 		f.serveOwn(w, r)
 	}

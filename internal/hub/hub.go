@@ -38,9 +38,9 @@ const largeBodies = 16
 // arrivingBytes is how many bytes of bodies may arrive, or wait for a turn, at once.
 const arrivingBytes = 64 << 20
 
-// maxLooks is how many questions that agents answer are asked at once. They wait in a queue
-// of their own, so that a location that does not answer holds up nobody else.
-const maxLooks = 32
+// maxInspections is the maximum number of concurrent requests that agents answer. They have a queue of their
+// own, so that a location that does not answer delays no other requests.
+const maxInspections = 32
 
 // Hub is the parts of one hub process that start, stop or run by themselves, and those
 // that several others are given. Data flows from the first to the last.
@@ -53,15 +53,15 @@ type Hub struct {
 	audit     *audit.Log
 	*state
 	sessions   *agentapi.Sessions
-	contact    *advertise.Endpoints
+	endpoints  *advertise.Endpoints
 	hubs       *hubs
 	gate       *readiness.Gate
 	enrolments *auth.Enrolments
 	access     *auth.Guard
 	spaces     *write.Server
-	// spaceWrites bounds what is written into spaces.
+	// spaceWrites limits the rate of writes to spaces.
 	spaceWrites *fairqueue.Rates
-	standing    *computed.Statuses
+	statuses    *computed.Statuses
 	views       *read.Server
 	agents      *agentapi.Server
 	front       *front
@@ -76,7 +76,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 	if h.state, err = newState(&config, func(l key.Location) { h.sessions.Notify(l) }); err != nil { //nolint:contextcheck // renderings are the same at all hubs: none ends with a context
 		return nil, err
 	}
-	h.contact, err = advertise.Open(advertise.Config{
+	h.endpoints, err = advertise.Open(advertise.Config{
 		Addr: addr, Advertise: config.Advertise, AdvertiseCA: config.AdvertiseCA,
 		Kubeconfig: filepath.Join(config.DataDir, "admin.kubeconfig"), Authority: h.authority, Table: h.table,
 		Changed: func() { h.sessions.NotifyAll() }, Logger: config.Logger, Now: config.Now,
@@ -95,7 +95,7 @@ func newHub(ctx context.Context, config Config, addr net.Addr) (h *Hub, err erro
 		return nil, err
 	}
 	h.limits.FollowQuota(func() int64 { return h.log.Capacity().Usage().Quota })
-	h.hubs = h.among()
+	h.hubs = h.join()
 	h.sessions = agentapi.NewSessions(config.Now, h.hubs.writer)
 	h.present.Follow(h.hubs.writer, h.sessions.TakenOver, h.sessions.Forget)
 	if err = h.admit(ctx); err == nil {
@@ -114,7 +114,7 @@ func (h *Hub) close() error {
 	return errors.Join(h.log.Close(), h.audit.Close())
 }
 
-// admit makes the parts that say when a request is let in, and whose.
+// admit creates the parts that authenticate, authorize and admit requests.
 func (h *Hub) admit(ctx context.Context) (err error) {
 	if h.issuers, err = oidc.Open(ctx, h.config.AuthenticationConfig, h.config.Logger); err != nil {
 		return err
@@ -123,7 +123,7 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 		return err
 	}
 	h.gate = readiness.New(readiness.Config{
-		Log: h.log, Table: h.table, Lineage: h.lineage, Silent: h.hubs.member.Silent, Logger: h.config.Logger, Now: h.config.Now,
+		Log: h.log, Table: h.table, LogIdentity: h.logIdentity, Silent: h.hubs.member.Silent, Logger: h.config.Logger, Now: h.config.Now,
 		Confirm: func(ctx context.Context) error { return auth.Confirm(ctx, h.table) },
 		Waited:  func(took time.Duration) { h.flow.waited.Observe(took.Seconds()) },
 	})
@@ -132,7 +132,7 @@ func (h *Hub) admit(ctx context.Context) (err error) {
 		Life: h.config.CredentialLife, Late: h.config.CredentialLate, Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.access = auth.New(auth.Config{
-		Authority: h.authority, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Allowed: h.exports.Allowed, Catalog: h.catalogs().Of, Committed: h.gate.Committed,
+		Authority: h.authority, Enrolments: h.enrolments, Table: h.table, Grants: h.grants, Allowed: h.exports.Allowed, Catalog: h.catalogs().ForSpace, Committed: h.gate.Committed,
 		Issuers: h.issuers, Audit: h.audit, Codecs: respond.Codecs(), Logger: h.config.Logger, Now: h.config.Now,
 	})
 	return nil
@@ -150,41 +150,41 @@ func (h *Hub) answer() (err error) {
 	}); err != nil {
 		return err
 	}
-	h.standing = computed.New(computed.Config{Table: h.table, Progress: h.tally, Usage: h.usage, Capacity: h.log.Capacity(), Now: h.config.Now})
+	h.statuses = computed.New(computed.Config{Table: h.table, Progress: h.progress, Usage: h.usage, Capacity: h.log.Capacity(), Now: h.config.Now})
 	if h.views, err = h.newViews(); err != nil {
 		return err
 	}
 	bodies := fairqueue.Bodies{Queue: h.config.newQueue(largeBodies)}
 	watches := h.config.newQueue(h.config.MaxWatches)
 	arrivals := &respond.Arrivals{Budget: fairqueue.NewBudget(arrivingBytes), Read: requestbody.Prefetch, Expected: requestbody.Expected}
-	turns := func(limit int) respond.Turns {
-		return respond.Turns{Queue: h.config.newQueue(limit), Bodies: bodies, Lasting: watches, Arrivals: arrivals}
+	limiter := func(limit int) respond.Limiter {
+		return respond.Limiter{Queue: h.config.newQueue(limit), Bodies: bodies, Lasting: watches, Arrivals: arrivals}
 	}
 	alone := h.config.Disconnected / 3
 	if h.log.Embedded() {
 		alone = 0
 	}
 	h.agents = agentapi.New(agentapi.Config{
-		Table: h.table, Log: h.log, LogIdentity: h.lineage, Renderer: h.renderer, Upsynced: h.born, Sessions: h.sessions,
-		Confirmations: h.pruned.Confirmations, Endpoints: h.contact.For, StreamConditions: auth.ConditionsOf, Committed: h.gate.Committed,
+		Table: h.table, Log: h.log, LogIdentity: h.logIdentity, Renderer: h.renderer, Upsynced: h.upsynced, Sessions: h.sessions,
+		Confirmations: h.pruned.Confirmations, Endpoints: h.endpoints.For, StreamConditions: auth.ConditionsOf, Committed: h.gate.Committed,
 		Due: h.enrolments.Due, SignedBy: auth.SignedBy, Shard: auth.ShardOf,
 		Requests: h.config.MaxReads, Bodies: bodies, Watch: h.flow, Heartbeat: h.config.Heartbeat, Alone: alone,
 		QueueTimeout: h.config.QueueTimeout, InspectTimeout: h.config.InspectTimeout, Logger: h.config.Logger, Now: h.config.Now,
 	})
 	h.front = &front{
-		contact: h.contact, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
+		endpoints: h.endpoints, gate: h.gate, guard: h.access, audit: h.audit, enrolments: h.enrolments, agents: h.agents,
 		alive:    func() error { return h.watchdog.Check(h.config.Now()) },
-		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: turns(h.config.MaxReads), writes: turns(h.config.MaxWrites),
-		looks:   respond.Turns{Queue: h.config.newQueue(maxLooks), Bodies: bodies, Arrivals: arrivals},
-		backups: &backups{log: h.log, table: h.table, logger: h.config.Logger},
+		requests: h.flow.requests, requestInfo: newRequestInfoResolver(), reads: limiter(h.config.MaxReads), writes: limiter(h.config.MaxWrites),
+		inspections: respond.Limiter{Queue: h.config.newQueue(maxInspections), Bodies: bodies, Arrivals: arrivals},
+		backups:     &backups{log: h.log, table: h.table, logger: h.config.Logger},
 	}
 	h.front.kubernetes = kubeapi.New(kubeapi.Config{
 		Catalogs: h.catalogs(), Exports: h.exports, Documents: discovery.NewServer(), Views: h.views, Spaces: h.spaces, Reviews: h.access.ReviewHandler,
-		Tokens: credentials.Joins{Enrolments: h.enrolments, UID: h.agents.UID, Text: h.contact.Join}.Handler, UID: h.agents.UID,
+		Tokens: credentials.Joins{Enrolments: h.enrolments, UID: h.agents.UID, Text: h.endpoints.Join}.Handler, UID: h.agents.UID,
 		Reads: h.front.reads, Writes: h.front.writes, Committed: h.gate.Committed, RequestInfo: h.front.requestInfo, Logger: h.config.Logger,
 	})
-	h.front.questions = queries.New(queries.Config{
-		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Progress: h.tally, Pruned: h.pruned, Releases: h.releases, LeftOut: h.leftOut,
+	h.front.queries = queries.New(queries.Config{
+		Table: h.table, Digest: h.renderer.Digest, Renderer: h.renderer, Rules: h.engine.Rules, Progress: h.progress, Pruned: h.pruned, Releases: h.releases, LeftOut: h.unreturned,
 		Committed: h.gate.Committed, May: h.access.May, MaySub: h.access.MaySub, StreamConditions: auth.ConditionsOf, Inspect: h.agents.Inspect, Logger: h.config.Logger,
 	})
 	h.front.tokens = credentials.New(credentials.Config{
@@ -193,8 +193,8 @@ func (h *Hub) answer() (err error) {
 	calls, reports := h.agents.Queues()
 	h.front.metrics = (&measured{
 		table: h.table, log: h.log, keys: h.keys, sessions: h.sessions, present: h.present, elections: h.hubs.elections, agents: h.agents, enrolments: h.enrolments,
-		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites, gate: h.gate, tally: h.tally, flow: h.flow,
-		queues: map[string]*fairqueue.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.looks.Queue, "agent": calls, "report": reports, "large": bodies.Queue, "watch": watches},
+		issuers: h.issuers, audit: h.audit, views: h.views, spaceWrites: h.spaceWrites, gate: h.gate, progress: h.progress, flow: h.flow,
+		queues: map[string]*fairqueue.Queue{"read": h.front.reads.Queue, "write": h.front.writes.Queue, "look": h.front.inspections.Queue, "agent": calls, "report": reports, "large": bodies.Queue, "watch": watches},
 	}).handler()
 	return nil
 }
@@ -206,10 +206,10 @@ func (h *Hub) newViews() (*read.Server, error) {
 	reads.Table, reads.Renderer = h.table, h.renderer
 	// Every request has already waited, before it is known what it reads.
 	reads.Committed = func(context.Context) error { return nil }
-	reads.Complete = h.standing.Complete
+	reads.Complete = h.statuses.Complete
 	reads.Defines, reads.DefinedBy = h.catalogs().Defines, h.catalogs().DefinedBy
 	if !h.config.PlainTables {
-		reads.Counts = h.standing.Counts
+		reads.Counts = h.statuses.Counts
 	}
 	reads.StreamConditions = auth.ConditionsOf
 	return read.New(reads)

@@ -13,18 +13,18 @@ import (
 	"orrery.dev/orrery/internal/lib/process"
 )
 
-// embeddedLease is the lease of a hub whose log is in its own process. Nobody waits for its
-// end, so it is longer than a process is ever held up.
+// embeddedLease is the lease duration of a hub with an embedded log. No other hub waits for its end, so it
+// is longer than any pause of the process.
 const embeddedLease = time.Minute
 
-// compacting is the concern of forgetting history, resealing that of writing again what is
-// kept by an older key. The controllers are concerns by their names.
+// compacting is the elected task that compacts the history, resealing the one that encrypts values again
+// that have an older key. The name of a controller is that of its task.
 const (
 	compacting = "compaction"
 	resealing  = "resealing"
 )
 
-// hubs is this hub among those that share its log.
+// hubs is the membership of this hub among those that share its log.
 type hubs struct {
 	member    *presence.Member
 	writer    *presence.Writer
@@ -36,25 +36,25 @@ type hubs struct {
 	behind map[string]halt
 }
 
-// halt is a revision that a hub has been at since a time.
+// halt is a revision from which a hub has not advanced since a time.
 type halt struct {
-	at    int64
+	rev   int64
 	since time.Time
 }
 
-// stands says whether a hub, which says that it is at a revision, has not got on for a time
-// while there is no room.
-func (of *hubs) stands(id string, at int64, now time.Time, most time.Duration) bool {
-	was, known := of.behind[id]
-	if !known || was.at != at {
-		was = halt{at, now}
-		of.behind[id] = was
+// isStalled reports whether a hub, whose published revision is rev, has not advanced for the duration most
+// while the log has no space.
+func (m *hubs) isStalled(id string, rev int64, now time.Time, most time.Duration) bool {
+	previous, known := m.behind[id]
+	if !known || previous.rev != rev {
+		previous = halt{rev, now}
+		m.behind[id] = previous
 	}
-	return now.Sub(was.since) >= most
+	return now.Sub(previous.since) >= most
 }
 
-// among makes what the hub needs to be one of several.
-func (h *Hub) among() *hubs {
+// join returns the membership of this hub among the hubs on the log.
+func (h *Hub) join() *hubs {
 	ttl, silent := h.config.Lease, func(is bool) {
 		if is {
 			h.sessions.Cut()
@@ -63,22 +63,22 @@ func (h *Hub) among() *hubs {
 	if h.log.Embedded() {
 		ttl, silent = max(ttl, embeddedLease), nil
 	}
-	of := &hubs{behind: map[string]halt{}}
-	of.member = presence.NewMember(presence.Config{
+	membership := &hubs{behind: map[string]halt{}}
+	membership.member = presence.NewMember(presence.Config{
 		Log: h.log, Table: h.table, Newer: h.newer,
-		Is:    presence.Hub{URL: h.contact.URL(), Version: process.Version(), Schema: schemaversion.Version(), Kinds: schemaversion.Changed()},
-		Needs: h.needs, Window: h.config.WindowRevisions, Alone: func() bool { return of.elections.Held(compacting) },
+		Is:    presence.Hub{URL: h.endpoints.URL(), Version: process.Version(), Schema: schemaversion.Version(), Kinds: schemaversion.Changed()},
+		Needs: h.needs, Window: h.config.WindowRevisions, Alone: func() bool { return membership.elections.Held(compacting) },
 		TTL: ttl, Silent: silent, Logger: h.config.Logger,
 	})
-	of.writer = presence.NewWriter(h.log, h.table, of.member, h.config.Logger)
-	of.elections = election.New(h.log, h.table, of.member, h.config.Logger)
-	return of
+	membership.writer = presence.NewWriter(h.log, h.table, membership.member, h.config.Logger)
+	membership.elections = election.New(h.log, h.table, membership.member, h.config.Logger)
+	return membership
 }
 
-// needs is the oldest revision that readers of this hub can resume from. What was kept by an
-// older key is not to stay in the history either.
+// needs returns the oldest revision from which readers of this hub can resume. The history must also not
+// keep values that are encrypted with an older key.
 func (h *Hub) needs() int64 {
-	return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Resealer().Progress().Floor)
+	return max(h.table.Rev()-int64(h.config.WindowRevisions), h.table.Oldest(), h.log.Reencryption().Progress().Floor)
 }
 
 // others are the hubs that live besides this one.
@@ -97,10 +97,10 @@ func (h *Hub) floor() int64 {
 	return floor
 }
 
-// reached is a revision that the tables of all hubs have reached. When etcd itself refuses
-// every write, the others can't say how far they are, and only this hub counts. While there is
-// no room nobody waits for longer than a lease for a hub that does not get on, though its lease is
-// kept: it will load its table anew.
+// reached returns a revision that the tables of all hubs have reached. When etcd refuses every write, other
+// hubs can't publish their revisions, and only this hub counts. While the log has no space, a hub that does
+// not advance is ignored after the duration of a lease, although its lease is valid: it then has to load its
+// table again.
 func (h *Hub) reached() int64 {
 	reached := h.table.Rev()
 	if h.log.Capacity().Usage().Alarm {
@@ -111,7 +111,7 @@ func (h *Hub) reached() int64 {
 		clear(h.hubs.behind)
 	} else {
 		maps.DeleteFunc(h.hubs.behind, func(id string, _ halt) bool { _, lives := others[id]; return !lives })
-		maps.DeleteFunc(others, func(id string, o presence.Hub) bool { return h.hubs.stands(id, o.Seen, now, h.config.Lease) })
+		maps.DeleteFunc(others, func(id string, o presence.Hub) bool { return h.hubs.isStalled(id, o.Seen, now, h.config.Lease) })
 	}
 	for _, other := range others {
 		reached = min(reached, other.Seen)

@@ -55,20 +55,20 @@ func sharedWith(t testing.TB, dir string) string {
 	return shared
 }
 
-// beside starts one more hub on the log.
-func (r *running) beside() *running {
+// secondHub starts one more hub on the log.
+func (r *running) secondHub() *running {
 	r.t.Helper()
 	return start(r.t, sharedWith(r.t, r.dir), func(c *hub.Config) {
 		c.EtcdServers, c.Lease, c.Heartbeat, c.Disconnected, c.Now = r.conf.EtcdServers, r.conf.Lease, r.conf.Heartbeat, r.conf.Disconnected, r.conf.Now
 	})
 }
 
-// at is the agent as it speaks to another hub.
-func (a *testAgent) at(r *running) *testAgent {
+// connectTo returns the agent as a client of another hub.
+func (a *testAgent) connectTo(r *running) *testAgent {
 	return &testAgent{Client: a.Client, r: r, location: a.location}
 }
 
-// id is that of the hub among those that live; empty: it has not said that it does.
+// id returns the ID of the hub among the running hubs; empty if the hub has not published itself.
 func (r *running) id() string {
 	for id, h := range presence.Hubs(r.Table.Snapshot()) {
 		if h.URL == r.URL {
@@ -78,7 +78,7 @@ func (r *running) id() string {
 	return ""
 }
 
-// writers are who is elected, by concern.
+// writers returns the elected hubs by task.
 func (r *running) writers() map[string]string {
 	all := map[string]string{}
 	r.Table.Snapshot().Ascend(key.Elections.Prefix(), func(row *table.Row) bool {
@@ -88,32 +88,32 @@ func (r *running) writers() map[string]string {
 	return all
 }
 
-// concerns is for how many concerns there is an election.
-const concerns = 17
+// electedTasks is the number of elected tasks.
+const electedTasks = 17
 
-// elects waits until a hub is elected for everything.
-func (r *running) elects(by *running) {
+// elects waits until a hub is elected for all tasks.
+func (r *running) elects(elected *running) {
 	r.t.Helper()
 	r.eventually(func() string {
 		all := r.writers()
-		for concern, id := range all {
-			if id != by.id() {
-				return concern + " is another's"
+		for task, id := range all {
+			if id != elected.id() {
+				return task + " is another's"
 			}
 		}
-		if len(all) != concerns {
-			return fmt.Sprintf("%d concerns have a writer: %v", len(all), all)
+		if len(all) != electedTasks {
+			return fmt.Sprintf("%d tasks have an elected hub: %v", len(all), all)
 		}
 		return ""
 	})
 }
 
 // session waits until the session of the location a is at a hub; nil: at none.
-func (r *running) session(at *running) {
+func (r *running) session(holder *running) {
 	r.t.Helper()
 	r.eventually(func() string {
 		s, open := presence.SessionsOf(r.Table.Snapshot(), "a")[key.Shard{}]
-		if open != (at != nil) || open && s.Hub != at.id() {
+		if open != (holder != nil) || open && s.Hub != holder.id() {
 			return fmt.Sprintf("the session: %v %+v", open, s)
 		}
 		return ""
@@ -130,8 +130,8 @@ func TestSessionsAtSeveralHubs(t *testing.T) {
 	one, other := hubs[0], hubs[1]
 	one.addLocation("a", nil)
 	a := one.join("a")
-	first := a.at(other).open(0, "")
-	a.at(other).tell(wire.AgentStatus{Version: "v7"})
+	first := a.connectTo(other).open(0, "")
+	a.connectTo(other).tell(wire.AgentStatus{Version: "v7"})
 	a.tell(wire.AgentStatus{Version: "v8"}) // a balancer may pass on each request to another
 	for _, r := range hubs {
 		r.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
@@ -158,7 +158,7 @@ func TestSessionsAtSeveralHubs(t *testing.T) {
 	other.session(one)
 	second.close()
 	other.session(nil)
-	a.at(other).open(0, "").next()
+	a.connectTo(other).open(0, "").next()
 	one.session(other)
 	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	one.idle()
@@ -186,7 +186,7 @@ func TestOneHubWrites(t *testing.T) {
 	one.addSpace("s")
 	one.elects(one)
 	// Hubs at different URLs would say different things of a Space.
-	said := func(r *running) (url, version string) {
+	published := func(r *running) (url, version string) {
 		u, err := r.space(key.Root).Resource(spacesGVR).Get(t.Context(), "s", metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -194,27 +194,27 @@ func TestOneHubWrites(t *testing.T) {
 		return strings.Trim(text(dig(u.Object, "status", "url")), `"`), u.GetResourceVersion()
 	}
 	one.eventually(func() string {
-		if url, _ := said(other); !strings.HasPrefix(url, one.URL) {
+		if url, _ := published(other); !strings.HasPrefix(url, one.URL) {
 			return "the space is at " + url
 		}
 		return ""
 	})
-	_, before := said(other)
-	third := one.beside()
+	_, before := published(other)
+	third := one.secondHub()
 	other.addConfigMap("x", nil, "1")
-	if _, now := said(third); now != before {
+	if _, now := published(third); now != before {
 		t.Errorf("the Space is written by turns: %s, then %s", before, now)
 	}
 	began := time.Now()
 	one.stop()
 	other.eventually(func() string {
-		for concern, by := range other.writers() {
-			if by != other.id() && by != third.id() {
-				return concern + " is still that of the hub that has ended"
+		for task, id := range other.writers() {
+			if id != other.id() && id != third.id() {
+				return task + " is still that of the hub that has ended"
 			}
 		}
-		if n := len(other.writers()); n != concerns {
-			return fmt.Sprintf("%d concerns have a writer", n)
+		if n := len(other.writers()); n != electedTasks {
+			return fmt.Sprintf("%d tasks have an elected hub", n)
 		}
 		return ""
 	})
@@ -230,8 +230,8 @@ func TestOneHubWrites(t *testing.T) {
 	})
 }
 
-// TestHubsStartUnderWrites: what agents have heard from one hub is proven at all of them,
-// whatever is written while others start.
+// TestHubsStartUnderWrites: revisions that agents received from one hub are proven at all hubs, whatever is
+// written while other hubs start.
 func TestHubsStartUnderWrites(t *testing.T) {
 	t.Parallel()
 	one := hubsOn(t, 1)[0]
@@ -255,17 +255,17 @@ func TestHubsStartUnderWrites(t *testing.T) {
 			}
 		}
 	})
-	type heard struct {
+	type position struct {
 		marker   string
 		revision int64
 	}
 	const enough = 20
-	marks := make(chan heard, 100_000)
+	positions := make(chan position, 100_000)
 	heardEnough := make(chan struct{})
 	noted := sync.OnceFunc(func() { close(heardEnough) })
 	go func() {
 		defer noted()
-		defer close(marks)
+		defer close(positions)
 		marker, n := "", 0
 		for {
 			f, err := session.Next()
@@ -279,7 +279,7 @@ func TestHubsStartUnderWrites(t *testing.T) {
 				if m.Marker != "" {
 					marker = m.Marker
 				}
-				marks <- heard{marker, m.Revision}
+				positions <- position{marker, m.Revision}
 				if n++; n == enough {
 					noted()
 				}
@@ -288,7 +288,7 @@ func TestHubsStartUnderWrites(t *testing.T) {
 	}()
 	var others []*running
 	for range 4 {
-		others = append(others, one.beside())
+		others = append(others, one.secondHub())
 	}
 	select {
 	case <-heardEnough:
@@ -299,12 +299,12 @@ func TestHubsStartUnderWrites(t *testing.T) {
 	last := others[len(others)-1]
 	session.close()
 	n := 0
-	for h := range marks {
+	for h := range positions {
 		if n++; n%7 != 0 {
 			continue
 		}
 		for _, r := range []*running{one, last} {
-			answer, err := a.at(r).now().LogIdentity(t.Context(), h.marker)
+			answer, err := a.connectTo(r).now().LogIdentity(t.Context(), h.marker)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -318,6 +318,6 @@ func TestHubsStartUnderWrites(t *testing.T) {
 		}
 	}
 	if n < enough {
-		t.Errorf("the agent has heard of %d revisions, want %d", n, enough)
+		t.Errorf("the agent has received %d revisions, want %d", n, enough)
 	}
 }

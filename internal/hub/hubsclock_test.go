@@ -66,10 +66,10 @@ func (r *running) clocksDiffer(other *running, name string, hours *clock) {
 	r.idle()
 	before := r.location("a")
 	var last *stream
-	for _, at := range []*running{r, other, r} {
-		last = a.at(at).open(0, "")
+	for _, hub := range []*running{r, other, r} {
+		last = a.connectTo(hub).open(0, "")
 		last.next()
-		r.session(at)
+		r.session(hub)
 	}
 	if now := r.location("a"); now.ResourceVersion != before.ResourceVersion {
 		r.t.Errorf("%s: the Location was written while its agent moved: %+v, then %+v", name, before.Status, now.Status)

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestDefinitionsAtTwoHubs: of two CRDs that want one name, written at two hubs at once, one
-// has it, and both hubs say which.
+// TestDefinitionsAtTwoHubs: if two CRDs with the same names are written at two hubs at once, one of them gets
+// the names, and both hubs agree which.
 func TestDefinitionsAtTwoHubs(t *testing.T) {
 	t.Parallel()
 	hubs := hubsOn(t, 2)

@@ -19,7 +19,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// forgotten says whether the log has no history of a revision any more.
+// isCompacted reports whether the history of a revision is compacted.
 func (r *running) forgotten(rev int64) bool {
 	r.t.Helper()
 	err := tries(func() error {
@@ -32,9 +32,8 @@ func (r *running) forgotten(rev int64) bool {
 	return err != nil
 }
 
-// TestHistoryOfSeveralHubs: the log's history is kept for the hub that goes back furthest, so
-// that who watches there goes on, also at a hub that has just started; when that hub has ended
-// it is kept for the others only.
+// TestHistoryOfSeveralHubs: the log keeps its history for the hub that needs the oldest revision, so that its
+// watches continue, also at a hub that has just started. After that hub has ended, only the others count.
 func TestHistoryOfSeveralHubs(t *testing.T) {
 	t.Parallel()
 	const short, long, writes = 20, 150, 400
@@ -80,8 +79,8 @@ func TestHistoryOfSeveralHubs(t *testing.T) {
 	})
 }
 
-// TestLeftAtAllHubs: when a Location is gone nothing is remembered of its agents at any hub,
-// also where the session was and where nobody writes for all.
+// TestLeftAtAllHubs: after a Location is deleted, no hub keeps state of its agents. This also holds for the
+// hub that had the session, and for hubs that are not elected.
 func TestLeftAtAllHubs(t *testing.T) {
 	t.Parallel()
 	hubs := hubsOn(t, 2)
@@ -91,7 +90,7 @@ func TestLeftAtAllHubs(t *testing.T) {
 	one.addLocation("a", nil)
 	a := one.join("a")
 	a.tell(wire.AgentStatus{Version: "v1", APIs: []wire.API{}, APIsDigest: "x"})
-	a.at(other).open(0, "").next()
+	a.connectTo(other).open(0, "").next()
 	one.session(other)
 	if err := one.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -107,8 +106,8 @@ func TestLeftAtAllHubs(t *testing.T) {
 	}
 }
 
-// TestDropsAtAnotherHub: what the hub that writes has removed of a location's reports is told to
-// its agent by the hub that it is at.
+// TestDropsAtAnotherHub: if the elected hub removes reports of a location, the hub with the session of the
+// agent notifies the agent.
 func TestDropsAtAnotherHub(t *testing.T) {
 	t.Parallel()
 	hubs := hubsOn(t, 2)
@@ -117,17 +116,19 @@ func TestDropsAtAnotherHub(t *testing.T) {
 	one.elects(one)
 	one.addLocation("a", map[string]string{"where": "x"})
 	one.upsyncs("s", `{"resources":["configmaps"],"namespaces":["default"]}`)
-	a := one.sees("a").at(other)
+	a := one.joinWithUpsync("a").connectTo(other)
 	stream := a.open(0, "")
-	asked := func(s *wire.Settings) bool { return s != nil && len(s.Upsync) > 0 }
-	stream.until(func(f wire.Frame) bool { return asked(f.Settings) || f.Hello != nil && asked(&f.Hello.Settings) })
-	a.report(bornLine("s/core/configmaps/default/x"))
-	one.keeps("born a s/core/configmaps/default/x")
+	requestsUpsync := func(s *wire.Settings) bool { return s != nil && len(s.Upsync) > 0 }
+	stream.until(func(f wire.Frame) bool {
+		return requestsUpsync(f.Settings) || f.Hello != nil && requestsUpsync(&f.Hello.Settings)
+	})
+	a.report(upsyncedLine("s/core/configmaps/default/x"))
+	one.eventuallyReports("born a s/core/configmaps/default/x")
 	one.upsyncs("s", `{"resources":["configmaps"],"namespaces":["elsewhere"]}`)
-	one.keeps()
+	one.eventuallyReports()
 	frames := stream.until(func(f wire.Frame) bool { return f.Settings != nil && f.Settings.Dropped != 0 })
 	row := one.row(key.Dropped("a")) // the other hub may have it first
-	if told := frames[len(frames)-1].Settings.Dropped; told != row.ModRev {
-		t.Errorf("the agent is told of %d, and it was %+v", told, row)
+	if dropped := frames[len(frames)-1].Settings.Dropped; dropped != row.ModRev {
+		t.Errorf("the agent receives the drop of %d, want that of %+v", dropped, row)
 	}
 }

@@ -22,9 +22,9 @@ import (
 )
 
 // etcdOf is a client of an etcd, as its operators have one.
-func etcdOf(t *testing.T, at string) *clientv3.Client {
+func etcdOf(t *testing.T, endpoint string) *clientv3.Client {
 	t.Helper()
-	c, err := clientv3.New(clientv3.Config{Endpoints: []string{at}})
+	c, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,14 +48,14 @@ func growing(c *embed.Config) { c.QuotaBackendBytes, c.BackendBatchLimit = small
 
 // grows has others make the file of an etcd, which is growing, larger than a size, of which then nothing
 // is in use.
-func grows(t *testing.T, operators *clientv3.Client, at string, file int64) {
+func grows(t *testing.T, operators *clientv3.Client, endpoint string, file int64) {
 	t.Helper()
 	const step = 128 << 10
 	for i, size := 0, int64(0); size <= file; i++ {
 		if _, err := operators.Put(t.Context(), fmt.Sprint("/beside/", i), filler(i, step)); err != nil {
 			t.Fatal(err)
 		}
-		is, err := operators.Status(t.Context(), at)
+		is, err := operators.Status(t.Context(), endpoint)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -71,8 +71,8 @@ func grows(t *testing.T, operators *clientv3.Client, at string, file int64) {
 // deletions go through with what agents say of them; once it is defragmented all is as before.
 func TestNearTheQuota(t *testing.T) {
 	t.Parallel()
-	at := etcdtest.Listen(t, growing)
-	one := start(t, t.TempDir(), hurried, func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, hubsLease })
+	endpoint := etcdtest.Listen(t, growing)
+	one := start(t, t.TempDir(), hurried, func(c *hub.Config) { c.EtcdServers, c.Lease = []string{endpoint}, hubsLease })
 	one.addSpace("s")
 	one.addLocation("a", map[string]string{"where": "a"})
 	one.addPlacement("s", "p", "a", "a", nil)
@@ -84,9 +84,9 @@ func TestNearTheQuota(t *testing.T) {
 	const x = "s/core/configmaps/default/x"
 	a.report(wire.ReportLine{Key: x, Report: &wire.Report{State: wire.Applied}})
 
-	operators := etcdOf(t, at)
+	operators := etcdOf(t, endpoint)
 	const file = smallQuota - 3<<20
-	grows(t, operators, at, file)
+	grows(t, operators, endpoint, file)
 	one.eventually(func() string {
 		if u := one.Log.Capacity().Usage(); u.File <= file || u.Alarm {
 			return fmt.Sprintf("the log is %+v", u)
@@ -99,8 +99,8 @@ func TestNearTheQuota(t *testing.T) {
 		t.Fatalf("a write near the quota: %v", err)
 	}
 
-	other := one.beside()
-	stream := a.at(other).open(0, "")
+	other := one.secondHub()
+	stream := a.connectTo(other).open(0, "")
 	stream.next()
 	one.session(other)
 	for _, name := range []string{"x", "held"} {
@@ -109,9 +109,9 @@ func TestNearTheQuota(t *testing.T) {
 		}
 	}
 	stream.until(func(f wire.Frame) bool { return f.Del != nil })
-	a.at(other).report(wire.ReportLine{Key: x, Removed: true})
+	a.connectTo(other).report(wire.ReportLine{Key: x, Removed: true})
 	if n := one.reports("a"); n != 0 {
-		t.Errorf("%d reports are left of what is gone", n)
+		t.Errorf("%d reports of removed objects remain", n)
 	}
 	stream.close()
 	other.session(nil)
@@ -119,11 +119,11 @@ func TestNearTheQuota(t *testing.T) {
 	other.session(one)
 
 	one.eventually(func() string {
-		if _, err := operators.Defragment(t.Context(), at); err != nil {
+		if _, err := operators.Defragment(t.Context(), endpoint); err != nil {
 			return err.Error()
 		}
-		if said := one.answerOf("/readyz") + other.answerOf("/readyz"); said != "okok" {
-			return "readyz says " + said
+		if answers := one.answerOf("/readyz") + other.answerOf("/readyz"); answers != "okok" {
+			return "readyz says " + answers
 		}
 		return ""
 	})
@@ -133,8 +133,8 @@ func TestNearTheQuota(t *testing.T) {
 	other.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 }
 
-// TestWalkAtAnotherHub: an agent that has no session for long since it walks, at a hub that is not
-// the one that says who is there, is there all the while; one that asks no more is not.
+// TestWalkAtAnotherHub: an agent without a session counts as connected during a long comparison, although it
+// sends its requests to a hub that is not elected. It is lost once it sends no more requests.
 func TestWalkAtAnotherHub(t *testing.T) {
 	t.Parallel()
 	var hours clock
@@ -142,7 +142,7 @@ func TestWalkAtAnotherHub(t *testing.T) {
 	one, other := hubs[0], hubs[1]
 	one.addLocation("a", nil)
 	one.elects(one)
-	a := one.join("a").at(other)
+	a := one.join("a").connectTo(other)
 	session := a.open(0, "")
 	session.next()
 	one.becomes("a", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
@@ -160,8 +160,8 @@ func TestWalkAtAnotherHub(t *testing.T) {
 	last := row()
 	a.walk(holding{})
 	for range 6 {
-		hours.pass(lostAfter * 2 / 5) // other hubs are told once in a third
-		told := last
+		hours.pass(lostAfter * 2 / 5) // other hubs are notified three times in that duration
+		seen := last
 		for range 3 {
 			a.walk(holding{})
 			if now := row(); now != last {
@@ -169,7 +169,7 @@ func TestWalkAtAnotherHub(t *testing.T) {
 			}
 		}
 		one.eventually(func() string {
-			if row() == told {
+			if row() == seen {
 				return "that it walks is not written"
 			}
 			return ""
@@ -191,18 +191,18 @@ func TestWalkAtAnotherHub(t *testing.T) {
 	one.loses(&hours, "a")
 }
 
-// TestHubThatStands: a hub that lives and does not get on holds up nobody when history is to be
-// forgotten for its size.
+// TestHubThatStands: a hub that runs and does not advance does not delay the compaction of history because
+// of its size.
 func TestHubThatStands(t *testing.T) {
 	t.Parallel()
 	const quota = 2 * smallQuota // of which history may take an eighth
-	at := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
+	endpoint := etcdtest.Listen(t, func(c *embed.Config) { c.QuotaBackendBytes = quota })
 	// The hub waits as long as its lease is. It is to keep the lease also if the process stands still for a while.
-	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{at}, 30*time.Second })
+	one := start(t, t.TempDir(), func(c *hub.Config) { c.EtcdServers, c.Lease = []string{endpoint}, 30*time.Second })
 	one.addSpace("s")
 	rev := one.addConfigMap("x", nil, "1")
-	stands := []etcd.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}
-	if _, err := one.Log.Write(t.Context(), stands); err != nil {
+	stalled := []etcd.Op{{Key: key.Hub("stands"), Value: fmt.Appendf(nil, `{"url":"https://stands","needs":%d,"seen":%d}`, rev, rev)}}
+	if _, err := one.Log.Write(t.Context(), stalled); err != nil {
 		t.Fatal(err)
 	}
 	for i := range 12 {

@@ -80,7 +80,7 @@ func TestNewTokenEndsTheSession(t *testing.T) {
 		t.Errorf("the operator's watch: %s %v", line, err)
 	}
 	if f, ok := s.next(); !ok || f.Bye == nil || f.Bye.Reason != wire.ByeRevoked {
-		t.Fatalf("the session was told %+v", f)
+		t.Fatalf("the session received %+v", f)
 	}
 }
 
@@ -117,8 +117,8 @@ func TestReportsOfOthersObjects(t *testing.T) {
 	}
 }
 
-// TestRemovedLocationIsNoMassDelete shows that a client of a location's view
-// hears nothing of deletions when the location is removed.
+// TestRemovedLocationIsNoMassDelete checks that a client of a location's view receives no deletions when the
+// location is deleted.
 func TestRemovedLocationIsNoMassDelete(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -134,7 +134,7 @@ func TestRemovedLocationIsNoMassDelete(t *testing.T) {
 	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "a", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	timeout := time.After(patience)
+	timeout := time.After(timeout)
 	for {
 		select {
 		case e, ok := <-watching.ResultChan():

@@ -22,8 +22,8 @@ import (
 	"orrery.dev/orrery/internal/hub"
 )
 
-// issuer is an OpenID issuer that says what a test has it say, which those that run as
-// programs (test/suites/people) do not.
+// issuer is an OpenID issuer with tokens of any content. The issuers of test/suites/people, which are real
+// programs, can't sign such tokens.
 type issuer struct {
 	*httptest.Server
 	t   *testing.T
@@ -53,8 +53,8 @@ func startIssuer(t *testing.T) *issuer {
 
 func base64url(b []byte) string { return base64.RawURLEncoding.EncodeToString(b) }
 
-// says signs a token of a user with an expiry and further claims.
-func (i *issuer) says(user string, life time.Duration, claims map[string]any) string {
+// token signs a token of a user with an expiry and further claims.
+func (i *issuer) token(user string, life time.Duration, claims map[string]any) string {
 	i.t.Helper()
 	all := map[string]any{"iss": i.URL, "aud": "orrery", "sub": user, "exp": time.Now().Add(life).Unix(), "iat": time.Now().Add(-time.Minute).Unix()}
 	maps.Copy(all, claims)
@@ -89,10 +89,10 @@ func configOf(sections ...string) string {
 	return noIssuers + "jwt:\n" + strings.Join(sections, "")
 }
 
-func (r *running) becomesOK(c client, request, says string) {
+func (r *running) becomesOK(c client, request, message string) {
 	r.t.Helper()
 	r.eventually(func() string {
-		if code, body := c.send(request, ""); code != http.StatusOK || !strings.Contains(body, says) {
+		if code, body := c.send(request, ""); code != http.StatusOK || !strings.Contains(body, message) {
 			return fmt.Sprintf("%s: %d %s", request, code, body)
 		}
 		return ""
@@ -119,8 +119,8 @@ func startWith(t *testing.T, config string) (r *running, file string) {
 	return start(t, t.TempDir(), func(c *hub.Config) { c.AuthenticationConfig = file }), file
 }
 
-// TestIssuers: who signs in at an issuer is who its configuration says, and nobody whose
-// name is the hub's, however it comes about.
+// TestIssuers: a user that signs in at an issuer gets the name and groups that the configuration maps, and
+// never a name that is reserved for the hub.
 func TestIssuers(t *testing.T) {
 	t.Parallel()
 	i := startIssuer(t)
@@ -128,36 +128,36 @@ func TestIssuers(t *testing.T) {
 	r.addSpace("a")
 	r.grant("a", "dev", `{"subjects":[{"kind":"Group","name":"dev"}],"roles":[{"name":"view"}]}`)
 	dev := map[string]any{"groups": []string{"dev"}}
-	r.becomesOK(r.bearing(i.says("jane", time.Hour, dev)), podsOfA, "")
+	r.becomesOK(r.bearing(i.token("jane", time.Hour, dev)), podsOfA, "")
 	for what, c := range map[string]struct {
-		token string
-		code  int
-		says  string
+		token   string
+		code    int
+		message string
 	}{
-		"without groups":     {i.says("jane", time.Hour, nil), http.StatusForbidden, ""},
-		"expired":            {i.says("jane", -time.Minute, dev), http.StatusUnauthorized, ""},
-		"for somebody else":  {i.says("jane", time.Hour, map[string]any{"aud": "other"}), http.StatusUnauthorized, ""},
-		"another issuer":     {i.says("jane", time.Hour, map[string]any{"iss": "https://other.example"}), http.StatusUnauthorized, ""},
-		"an administrator":   {i.says("jane", time.Hour, map[string]any{"groups": []string{"system:masters"}}), http.StatusUnauthorized, "comes from the hub alone"},
-		"the operator":       {i.says("orrery:admin", time.Hour, dev), http.StatusUnauthorized, "comes from the hub alone"},
-		"an agent":           {i.says("orrery:location:l", time.Hour, map[string]any{"groups": []string{"orrery:locations"}}), http.StatusUnauthorized, "comes from the hub alone"},
-		"a role in a space":  {i.says("jane", time.Hour, map[string]any{"groups": []string{"orrery:space:a:admin"}}), http.StatusUnauthorized, "comes from the hub alone"},
-		"nobody's signature": {i.says("jane", time.Hour, dev) + "A", http.StatusUnauthorized, ""},
+		"without groups":     {i.token("jane", time.Hour, nil), http.StatusForbidden, ""},
+		"expired":            {i.token("jane", -time.Minute, dev), http.StatusUnauthorized, ""},
+		"for somebody else":  {i.token("jane", time.Hour, map[string]any{"aud": "other"}), http.StatusUnauthorized, ""},
+		"another issuer":     {i.token("jane", time.Hour, map[string]any{"iss": "https://other.example"}), http.StatusUnauthorized, ""},
+		"an administrator":   {i.token("jane", time.Hour, map[string]any{"groups": []string{"system:masters"}}), http.StatusUnauthorized, "comes from the hub alone"},
+		"the operator":       {i.token("orrery:admin", time.Hour, dev), http.StatusUnauthorized, "comes from the hub alone"},
+		"an agent":           {i.token("orrery:location:l", time.Hour, map[string]any{"groups": []string{"orrery:locations"}}), http.StatusUnauthorized, "comes from the hub alone"},
+		"a role in a space":  {i.token("jane", time.Hour, map[string]any{"groups": []string{"orrery:space:a:admin"}}), http.StatusUnauthorized, "comes from the hub alone"},
+		"nobody's signature": {i.token("jane", time.Hour, dev) + "A", http.StatusUnauthorized, ""},
 	} {
-		if code, body := r.bearing(c.token).send(podsOfA, ""); code != c.code || !strings.Contains(body, c.says) {
+		if code, body := r.bearing(c.token).send(podsOfA, ""); code != c.code || !strings.Contains(body, c.message) {
 			t.Errorf("%s: %d %s, want %d", what, code, body, c.code)
 		}
 	}
 	// What is made by such a token lives no longer.
-	code, made, body := r.bearing(i.says("jane", time.Hour, dev)).mint(`{}`)
+	code, made, body := r.bearing(i.token("jane", time.Hour, dev)).mint(`{}`)
 	if code != http.StatusOK || time.Until(made.Status.ExpirationTimestamp.Time) > time.Hour {
 		t.Errorf("for herself: %d %s", code, body)
 	}
-	if code, _, body := r.bearing(i.says("jane", time.Hour, dev)).mint(`{"user":"jane","expirationSeconds":7200}`); code != http.StatusForbidden {
+	if code, _, body := r.bearing(i.token("jane", time.Hour, dev)).mint(`{"user":"jane","expirationSeconds":7200}`); code != http.StatusForbidden {
 		t.Errorf("for longer: %d %s", code, body)
 	}
 	// A watch ends with the token that it was opened with.
-	short := r.bearing(i.says("jane", 3*time.Second, dev))
+	short := r.bearing(i.token("jane", 3*time.Second, dev))
 	short.Timeout = 0 // the watch ends by itself
 	watch := short.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = watch.Body.Close() }()
@@ -166,19 +166,19 @@ func TestIssuers(t *testing.T) {
 	}
 }
 
-// TestIssuersAreReloaded: a changed file is taken over at once for whoever signs in, what is
-// cached and what is open; one that can't be used changes nothing and says so.
+// TestIssuersAreReloaded: a changed file takes effect at once for new and cached authentications, and for open
+// watches. An invalid file changes nothing and is reported.
 func TestIssuersAreReloaded(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	one, two := startIssuer(t), startIssuer(t)
 	r, file := startWith(t, configOf(one.section(byPrefix)))
 	r.addSpace("a")
 	r.grant("a", "people", `{"subjects":[{"kind":"User","name":"oidc:jane"},{"kind":"User","name":"oidc:joe"}],"roles":[{"name":"view"}]}`)
-	jane, joe := r.bearing(one.says("jane", time.Hour, nil)), r.bearing(two.says("joe", time.Hour, nil))
+	jane, joe := r.bearing(one.token("jane", time.Hour, nil)), r.bearing(two.token("joe", time.Hour, nil))
 	jane.Timeout, joe.Timeout = 0, 0 // the watches have no limit but that of each wait
 	r.becomesOK(jane, podsOfA, "")
 	if code, body := joe.send(podsOfA, ""); code != http.StatusUnauthorized {
-		t.Fatalf("of an issuer that nobody knows: %d %s", code, body)
+		t.Fatalf("of an unknown issuer: %d %s", code, body)
 	}
 	watch := jane.open(t.Context(), "GET /spaces/a/api/v1/configmaps?watch=1", "")
 	defer func() { _ = watch.Body.Close() }()

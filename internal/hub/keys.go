@@ -49,6 +49,6 @@ func (k *keys) need(ctx context.Context, unreadable <-chan error) error {
 // follow takes over the keys whenever their file changes, if they read all of the log.
 func (k *keys) follow(ctx context.Context, log *etcd.Log) error {
 	return k.Follow(ctx, func(ctx context.Context, now *encryption.Keys) error {
-		return log.Resealer().CheckReadable(ctx, now.Covers, now)
-	}, log.Resealer().Request)
+		return log.Reencryption().CheckReadable(ctx, now.Covers, now)
+	}, log.Reencryption().Request)
 }

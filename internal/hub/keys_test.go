@@ -45,14 +45,14 @@ func (r *running) addSecret(name string, labels map[string]string) {
 	r.create("s", secretsGVR, object("v1", "Secret", "default", name, labels, map[string]any{"data": map[string]any{"password": encoded()}}))
 }
 
-// TestSecretsAtRest shows that a hub that nobody told anything keeps no Secret in a form
-// that can be read, and says nothing of its content anywhere.
+// TestSecretsAtRest checks that a hub with the default configuration stores Secrets only encrypted, and logs
+// nothing of their content.
 func TestSecretsAtRest(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	var said bytes.Buffer
+	var output bytes.Buffer
 	r := start(t, dir, func(c *hub.Config) {
-		c.Logger = slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Logger = slog.New(slog.NewTextHandler(&output, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	r.addSpace("s")
 	r.addLocation("a", map[string]string{"where": "x"})
@@ -102,7 +102,7 @@ func TestSecretsAtRest(t *testing.T) {
 		if in := env.FilesWith(t, text, dir); len(in) > 0 {
 			t.Errorf("%q is in %q", text, in)
 		}
-		if strings.Contains(said.String(), text) {
+		if strings.Contains(output.String(), text) {
 			t.Errorf("%q is in the log of the hub", text)
 		}
 	}
@@ -119,7 +119,7 @@ func TestSecretsAtRest(t *testing.T) {
 	}
 	config := hub.DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	var w inprocess.World
 	_, err = w.StartHub(ctx, "hub", config)
@@ -163,8 +163,8 @@ func writeKeys(t *testing.T, file string, names ...string) {
 	}
 }
 
-// TestRotation changes the key while the hub runs: all is written again, and nobody hears
-// of it but who watches the Secrets, as with any API server.
+// TestRotation changes the key while the hub runs: all values are written again. Only watches of Secrets get
+// events, as with any API server.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	dir, file := t.TempDir(), filepath.Join(t.TempDir(), "keys.yaml")
@@ -190,7 +190,7 @@ func TestRotation(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer watched.Stop()
-	r.eventually(func() string { // what follows is written
+	r.eventually(func() string { // the later writes are done
 		p, l := r.placement(), r.location("a")
 		connected := meta.IsStatusConditionTrue(l.Status.Conditions, v1alpha1.ConditionConnected)
 		if p.Status.Assigned != secrets || !connected {
@@ -202,16 +202,16 @@ func TestRotation(t *testing.T) {
 	quiet := r.quiet()
 
 	for _, names := range [][]string{{"old", "new"}, {"new", "old"}} {
-		before := r.Log.Resealer().Progress()
+		before := r.Log.Reencryption().Progress()
 		writeKeys(t, file, names...)
 		r.eventually(func() string {
-			if now := r.Log.Resealer().Progress(); now.Running || now.Floor <= before.Floor && (names[0] == "new" || now.Floor == 0) {
+			if now := r.Log.Reencryption().Progress(); now.Running || now.Floor <= before.Floor && (names[0] == "new" || now.Floor == 0) {
 				return fmt.Sprintf("keys %q: %+v", names, now)
 			}
 			return ""
 		})
 	}
-	if done := r.Log.Resealer().Progress(); done.Written != secrets+1 || done.Pending != 0 {
+	if done := r.Log.Reencryption().Progress(); done.Written != secrets+1 || done.Pending != 0 {
 		t.Errorf("%+v, want %d values and one report", done, secrets)
 	}
 	seen := map[string]int{}
@@ -227,8 +227,8 @@ func TestRotation(t *testing.T) {
 		t.Errorf("events of %v", seen)
 	}
 	for k, rev := range r.quiet() {
-		if was, ok := quiet[k]; !ok || was != rev {
-			t.Errorf("%s was written at revision %d, before at %d", k, rev, was)
+		if previous, ok := quiet[k]; !ok || previous != rev {
+			t.Errorf("%s was written at revision %d, before at %d", k, rev, previous)
 		}
 	}
 	const reported = "r/a/s/placed/core/secrets/default/secret-0"
@@ -260,7 +260,7 @@ func (r *running) quiet() map[string]int64 {
 	}
 	all := map[string]int64{}
 	r.Table.Snapshot().Ascend("", func(row *table.Row) bool {
-		if of, ok := key.SubjectOf(row.Key); !ok || of != key.NewResource("", "secrets") {
+		if resource, ok := key.SubjectOf(row.Key); !ok || resource != key.NewResource("", "secrets") {
 			all[row.Key] = row.ModRev
 		}
 		return true

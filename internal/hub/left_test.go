@@ -17,7 +17,7 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// question reads into v the answer to what is asked about the space s.
+// question decodes into v the answer to a query about the space s.
 func (r *running) question(v any, what string, query ...string) {
 	r.t.Helper()
 	all := url.Values{}
@@ -30,8 +30,8 @@ func (r *running) question(v any, what string, query ...string) {
 	}
 }
 
-// asked are the rows that a query shows of the space s, as OBJECT LOCATION STATE REASON.
-func (r *running) asked(query ...string) (status queries.SpaceStatus, shown string) {
+// statusRows returns the status of the space s for a query, and its rows as OBJECT LOCATION STATE REASON.
+func (r *running) statusRows(query ...string) (status queries.SpaceStatus, shown string) {
 	r.t.Helper()
 	r.question(&status, route.Status, query...)
 	var rows []string
@@ -79,7 +79,7 @@ func TestLeftovers(t *testing.T) {
 	})
 	report := wire.Report{UID: row.Meta.UID, State: wire.Applied}
 	a.reports(wire.ReportLine{Key: kept.Path(), Report: &report})
-	if _, rows := r.asked("state", "removing,orphaned"); rows != "" {
+	if _, rows := r.statusRows("state", "removing,orphaned"); rows != "" {
 		t.Fatalf("shown as leaving: %s", rows)
 	}
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "kept", metav1.DeleteOptions{}); err != nil {
@@ -88,7 +88,7 @@ func TestLeftovers(t *testing.T) {
 	counts := func(want v1alpha1.LeftCounts) {
 		t.Helper()
 		r.eventually(func() string {
-			status, _ := r.asked()
+			status, _ := r.statusRows()
 			if l := r.location("a"); l.Status.LeftCounts != want || status.LeftCounts != want {
 				return text(map[string]any{"location": l.Status, "space": status})
 			}
@@ -113,7 +113,7 @@ func TestLeftovers(t *testing.T) {
 		{[]string{"namespace", "else"}, ""},
 		{[]string{"object", kept.Identity.String()}, it},
 	} {
-		if _, rows := r.asked(c.query...); rows != c.want {
+		if _, rows := r.statusRows(c.query...); rows != c.want {
 			t.Errorf("%q shows\n%s\nwant\n%s", c.query, rows, c.want)
 		}
 	}
@@ -124,7 +124,7 @@ func TestLeftovers(t *testing.T) {
 	// Which Placement it was of until then is what its report says, also if the source is gone.
 	report.Cause, report.LetGoBy = wire.Unassigned, "p"
 	a.reports(wire.ReportLine{Key: kept.Path(), Report: &report})
-	status, rows := r.asked("placement", "p")
+	status, rows := r.statusRows("placement", "p")
 	if want := rest + "\n" + it; rows != want {
 		t.Errorf("of its Placement is shown\n%s\nwant\n%s", rows, want)
 	}
@@ -142,9 +142,8 @@ func TestLeftovers(t *testing.T) {
 	counts(v1alpha1.LeftCounts{})
 }
 
-// TestRemovalOfTheUnreported shows that an agent may report that it removes what it had
-// applied and not reported yet when it was told that it is no longer desired, and no more
-// than that.
+// TestRemovalOfTheUnreported checks that an agent may report the removal of an object that it had applied and
+// not yet reported when it received the removal, and nothing else.
 func TestRemovalOfTheUnreported(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -163,21 +162,21 @@ func TestRemovalOfTheUnreported(t *testing.T) {
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "brief", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	for told := false; !told; {
+	for received := false; !received; {
 		f, ok := s.next()
 		if !ok {
 			t.Fatal("the stream ended")
 		}
-		told = f.Del != nil && f.Del.Key == path
+		received = f.Del != nil && f.Del.Key == path
 	}
 	a.reports(line)
-	status, rows := r.asked("state", "removing")
+	status, rows := r.statusRows("state", "removing")
 	if rows != "core/configmaps/default/brief a Removing Terminating" || status.Objects[0].Places[0].Cause != "Deleted" || status.Leaving != 1 {
 		t.Errorf("it is shown as %s", text(status))
 	}
 	a.reports(wire.ReportLine{Key: path, Removed: true})
-	if _, rows := r.asked("state", "removing"); rows != "" {
-		t.Errorf("what is gone is shown as %s", rows)
+	if _, rows := r.statusRows("state", "removing"); rows != "" {
+		t.Errorf("removed objects are shown as %s", rows)
 	}
 	for _, other := range []string{path, "s/core/configmaps/default/never"} {
 		line.Key = other

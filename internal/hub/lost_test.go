@@ -76,7 +76,7 @@ func TestRestartDeclaresNobodyLost(t *testing.T) {
 	r.becomes("b", v1alpha1.ConditionConnected, metav1.ConditionTrue, "Session")
 	r.eventually(func() string { return r.staleness("b", false) })
 
-	// Who is lost stays lost for a hub that begins anew.
+	// A lost location is still lost for a restarted hub.
 	r.stop()
 	r = start(t, dir, hours.moved)
 	r.loses(&hours, "a")
@@ -124,10 +124,10 @@ func newRelay(t *testing.T, to string) *relay {
 		t.Fatal(err)
 	}
 	r := &relay{address: listener.Addr().String()}
-	var parts sync.WaitGroup
+	var group sync.WaitGroup
 	var mu sync.Mutex
 	var open []net.Conn
-	parts.Go(func() {
+	group.Go(func() {
 		for {
 			from, err := listener.Accept()
 			if err != nil {
@@ -141,8 +141,8 @@ func newRelay(t *testing.T, to string) *relay {
 			mu.Lock()
 			open = append(open, from, into)
 			mu.Unlock()
-			parts.Go(func() { r.pass(from, into) })
-			parts.Go(func() { r.pass(into, from) })
+			group.Go(func() { r.pass(from, into) })
+			group.Go(func() { r.pass(into, from) })
 		}
 	})
 	t.Cleanup(func() {
@@ -152,7 +152,7 @@ func newRelay(t *testing.T, to string) *relay {
 			_ = c.Close()
 		}
 		mu.Unlock()
-		parts.Wait()
+		group.Wait()
 	})
 	return r
 }

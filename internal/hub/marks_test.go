@@ -15,9 +15,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// copyView copies the ConfigMaps of a location's view to a space, which stands for a
-// cluster, as a mapper would that knows only that view. It returns when it has copied a
-// named object with a value.
+// copyView copies the ConfigMaps of a location's view to a space, which stands for a cluster, as an agent
+// would that knows only that view. It returns when it has copied a named object with a value.
 func copyView(ctx context.Context, from, to dynamic.Interface, version *string, name, value string) error {
 	target := func(u *unstructured.Unstructured) dynamic.ResourceInterface {
 		return to.Resource(configMapsGVR).Namespace(u.GetNamespace())
@@ -75,8 +74,8 @@ func copyView(ctx context.Context, from, to dynamic.Interface, version *string, 
 	return fmt.Errorf("the watch has ended: %w", ctx.Err())
 }
 
-// TestViewNamesSources: a mapper that knows only a location's view creates nothing
-// without a source, also when sources change.
+// TestViewNamesSources: an agent that knows only a location's view creates nothing without a source, also when
+// sources change.
 func TestViewNamesSources(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -102,7 +101,7 @@ func TestViewNamesSources(t *testing.T) {
 		t.Helper()
 		step++
 		add("s2", "step", fmt.Sprint(step))
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), timeout)
 		defer cancel()
 		if err := copyView(ctx, from, to, &version, "step", fmt.Sprint(step)); err != nil {
 			t.Fatal(err)
@@ -123,9 +122,9 @@ func TestViewNamesSources(t *testing.T) {
 	}
 }
 
-func (r *running) sourceOf(at dynamic.Interface, name string) string {
+func (r *running) sourceOf(client dynamic.Interface, name string) string {
 	r.t.Helper()
-	u, err := at.Resource(configMapsGVR).Namespace("default").Get(r.t.Context(), name, metav1.GetOptions{})
+	u, err := client.Resource(configMapsGVR).Namespace("default").Get(r.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -133,13 +132,13 @@ func (r *running) sourceOf(at dynamic.Interface, name string) string {
 }
 
 // namesSources checks that all ConfigMaps that were copied name a source that exists.
-func (r *running) namesSources(at dynamic.Interface) {
+func (r *running) namesSources(client dynamic.Interface) {
 	r.t.Helper()
 	location, err := r.space(key.Root).Resource(locationsGVR).Get(r.t.Context(), "a", metav1.GetOptions{})
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	all, err := at.Resource(configMapsGVR).List(r.t.Context(), metav1.ListOptions{})
+	all, err := client.Resource(configMapsGVR).List(r.t.Context(), metav1.ListOptions{})
 	if err != nil || len(all.Items) < 3 {
 		r.t.Fatalf("%d copies: %v", len(all.Items), err)
 	}

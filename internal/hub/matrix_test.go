@@ -103,49 +103,49 @@ func TestMatrix(t *testing.T) {
 	}
 	var work errgroup.Group
 	work.SetLimit(8)
-	asked := map[bool]int{}
+	counts := map[bool]int{}
 	for _, p := range people {
 		p.groups = append(p.groups, "system:authenticated")
 		c := r.as(p.name, p.groups[:len(p.groups)-1]...)
 		for _, w := range requests(random) {
 			want := truth.allows(p, w)
-			asked[want]++
-			work.Go(func() error { return c.ask(p, w, want) })
+			counts[want]++
+			work.Go(func() error { return c.check(p, w, want) })
 		}
 	}
 	for _, a := range []actor{
 		{"imp", nil, true}, {"uid", []string{"Impersonate-Uid", "u1", "Impersonate-Extra-Team", "x"}, true}, {"uid", []string{"Impersonate-Uid", "u2"}, false},
 		{"imp", []string{"Impersonate-Uid", "u1"}, false}, {"uid", []string{"Impersonate-Extra-Team", "y"}, false},
 	} {
-		c, by, before := r.as(a.name), person{name: a.name, groups: []string{"system:authenticated"}}, asked[true]
+		c, user, before := r.as(a.name), person{name: a.name, groups: []string{"system:authenticated"}}, counts[true]
 		for _, p := range people {
 			header := p.acted(a.header)
 			p.groups = append(p.groups, "system:authenticated")
 			for _, w := range requests(random)[:seeds.Reduced(40)] {
-				want := a.acts && truth.mayActAs(by, p) && truth.allows(p, w)
-				asked[want]++
-				work.Go(func() error { return c.ask(p, w, want, header...) })
+				want := a.acts && truth.mayActAs(user, p) && truth.allows(p, w)
+				counts[want]++
+				work.Go(func() error { return c.check(p, w, want, header...) })
 			}
 		}
-		if a.acts != (asked[true] > before) {
-			t.Errorf("%s with %q: %d requests were to be allowed", a.name, a.header, asked[true]-before)
+		if a.acts != (counts[true] > before) {
+			t.Errorf("%s with %q: %d requests were to be allowed", a.name, a.header, counts[true]-before)
 		}
 	}
-	// Who may list Pods as carol, and nothing else as her.
+	// A user that may list Pods as carol, and nothing else as her.
 	carol, limited := person{name: "carol", groups: []string{"system:authenticated"}}, r.as("limited")
 	listed := 0
 	for _, w := range append(requests(random), wanted{api: "spaces", name: "a", thing: things[0], verb: "list"}) {
 		want := w.path == "" && w.thing.resource == "pods" && w.sub == "" && w.verb == "list" && truth.allows(carol, w)
-		if asked[want]++; want {
+		if counts[want]++; want {
 			listed++
 		}
-		work.Go(func() error { return limited.ask(carol, w, want, carol.acted(nil)...) })
+		work.Go(func() error { return limited.check(carol, w, want, carol.acted(nil)...) })
 	}
 	_ = work.Wait() // they say themselves what is wrong
 	if listed == 0 {
-		t.Error("nobody lists Pods as carol")
+		t.Error("no request lists Pods as carol")
 	}
-	t.Logf("asked %d that is allowed, %d that is not", asked[true], asked[false])
+	t.Logf("asked %d that is allowed, %d that is not", counts[true], counts[false])
 	r.reviews(truth, random, people)
 }
 
@@ -156,7 +156,7 @@ type actor struct {
 	acts   bool
 }
 
-// acted are the headers of who acts as a person.
+// acted returns the impersonation headers for acting as a person.
 func (p person) acted(header []string) []string {
 	header = append([]string{"Impersonate-User", p.name}, header...)
 	for _, group := range p.groups {
@@ -167,8 +167,8 @@ func (p person) acted(header []string) []string {
 	return header
 }
 
-// reviews asks for reviews of all that can be asked, as oneself and as somebody else: they
-// say what the Grants do.
+// reviews requests access reviews of all requests, for the user itself and for other users: the results agree
+// with the Grants.
 func (r *running) reviews(truth oracle, random *rand.Rand, people []person) {
 	var work errgroup.Group
 	work.SetLimit(8)
@@ -187,7 +187,7 @@ func (r *running) reviews(truth oracle, random *rand.Rand, people []person) {
 			}
 			path := w
 			path.path, path.verb = "/version", "get"
-			may := truth.allows(p, path) // who has any right may ask
+			may := truth.allows(p, path) // users with any right may send reviews
 			writes := !slices.Contains(readVerbs, w.verb) && w.path == ""
 			want := truth.allows(p, w) && !(writes && (w.name == "*" || w.thing.resource == "locations" && w.name != "root"))
 			answers[want]++
@@ -198,7 +198,7 @@ func (r *running) reviews(truth oracle, random *rand.Rand, people []person) {
 	r.t.Logf("reviewed %d that is allowed, %d that is not", answers[true], answers[false])
 }
 
-// review asks whether somebody may send a request.
+// review requests whether a person may send a request.
 func (c client) review(p person, w wanted, may, want bool, header ...string) error {
 	spec := map[string]any{"resourceAttributes": map[string]any{
 		"verb": w.verb, "group": w.thing.group, "version": w.thing.version, "resource": w.thing.resource, "subresource": w.sub, "namespace": w.namespace, "name": w.object,
@@ -206,11 +206,11 @@ func (c client) review(p person, w wanted, may, want bool, header ...string) err
 	if w.path != "" {
 		spec = map[string]any{"nonResourceAttributes": map[string]any{"verb": w.verb, "path": w.path}}
 	}
-	asks, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
+	request, err := json.Marshal(map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "spec": spec})
 	if err != nil {
 		return err
 	}
-	code, body := c.send("POST /spaces/"+w.name+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", string(asks), header...)
+	code, body := c.send("POST /spaces/"+w.name+"/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", string(request), header...)
 	if !may {
 		if code != http.StatusForbidden {
 			c.r.t.Errorf("%s %v asks in %s: %d %s", p.name, p.groups, w.name, code, body)
@@ -218,19 +218,19 @@ func (c client) review(p person, w wanted, may, want bool, header ...string) err
 		return nil
 	}
 	if code != http.StatusCreated || strings.Contains(body, `"allowed":true`) != want {
-		c.r.t.Errorf("%s as %s %v %q: %d %s, want allowed: %v", asks, p.name, p.groups, header, code, body, want)
+		c.r.t.Errorf("%s as %s %v %q: %d %s, want allowed: %v", request, p.name, p.groups, header, code, body, want)
 	}
 	return nil
 }
 
 var crdsGVR = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-func pick[T any](random *rand.Rand, of []T) T { return of[random.IntN(len(of))] }
+func pick[T any](random *rand.Rand, all []T) T { return all[random.IntN(len(all))] }
 
 // some picks up to so many of a list, in its order.
-func some(random *rand.Rand, most int, of []string) []string {
+func some(random *rand.Rand, most int, all []string) []string {
 	n := 1 + random.IntN(most)
-	picked := slices.Clone(of)
+	picked := slices.Clone(all)
 	random.Shuffle(len(picked), func(i, j int) { picked[i], picked[j] = picked[j], picked[i] })
 	return picked[:min(n, len(picked))]
 }
@@ -409,9 +409,9 @@ func (w wanted) url() string {
 	return path
 }
 
-// ask sends a request, which is answered with 403 if, and only if, it is not allowed. It changes nothing: what
-// it would write can't be.
-func (c client) ask(p person, w wanted, want bool, header ...string) error {
+// check sends a request, which must be refused with 403 if and only if it is not allowed. It changes nothing, since the
+// written object is invalid.
+func (c client) check(p person, w wanted, want bool, header ...string) error {
 	ctx, cancel := context.WithCancel(c.r.t.Context())
 	defer cancel()
 	request := methods[w.verb] + " " + w.url()

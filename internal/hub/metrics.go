@@ -36,11 +36,11 @@ type measured struct {
 	issuers    *oidc.Issuers
 	audit      *audit.Log
 	views      *read.Server
-	// spaceWrites bounds what is written into spaces, queues the requests of each class.
+	// spaceWrites limits the rate of writes to spaces; queues limit the requests of each class.
 	spaceWrites *fairqueue.Rates
 	queues      map[string]*fairqueue.Queue
 	gate        *readiness.Gate
-	tally       *progress.Tracker
+	progress    *progress.Tracker
 	flow        *flow
 }
 
@@ -66,7 +66,7 @@ func (m *measured) handler() http.Handler {
 			}
 			return 0
 		}),
-		newPopulation(m.table, m.present, m.tally),
+		newPopulation(m.table, m.present, m.progress),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_agent_sessions", Help: "Locations with an agent connected to this hub.",
 		}, func() float64 { return float64(m.sessions.Count()) }),
@@ -93,9 +93,9 @@ func (m *measured) handler() http.Handler {
 	registerIssuers(registry, m.issuers)
 	registerAudit(registry, m.audit)
 	const rateRefused = "Requests refused because their space or location writes or reports too much."
-	for of, refusals := range map[string]func() int{"space": m.spaceWrites.Refusals, "location": m.agents.Refusals} {
+	for class, refusals := range map[string]func() int{"space": m.spaceWrites.Refusals, "location": m.agents.Refusals} {
 		registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
-			Name: "orrery_rate_refused_total", Help: rateRefused, ConstLabels: prometheus.Labels{"of": of},
+			Name: "orrery_rate_refused_total", Help: rateRefused, ConstLabels: prometheus.Labels{"of": class},
 		}, func() float64 { return float64(refusals()) }))
 	}
 	for class, t := range m.queues {

@@ -51,8 +51,8 @@ func TestSeriesDoNotGrow(t *testing.T) {
 			return lazy.MatchString(name)
 		})
 	}
-	if was, is := slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)); !slices.Equal(was, is) {
-		t.Errorf("series before:\n%s\nand after:\n%s", strings.Join(was, "\n"), strings.Join(is, "\n"))
+	if old, is := slices.Sorted(maps.Keys(before)), slices.Sorted(maps.Keys(after)); !slices.Equal(old, is) {
+		t.Errorf("series before:\n%s\nand after:\n%s", strings.Join(old, "\n"), strings.Join(is, "\n"))
 	}
 	for name, want := range map[string]string{"orrery_locations": "6", "orrery_agent_sessions": "6", `orrery_locations_silent{longer_than="5m"}`: "0", "orrery_ready": "1"} {
 		if after[name] != want {

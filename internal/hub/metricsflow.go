@@ -13,8 +13,8 @@ import (
 	"orrery.dev/orrery/internal/hub/storage/table"
 )
 
-// flow measures what goes through the hub: requests, what waits, and what agents are sent.
-// It is safe for concurrent use.
+// flow measures the requests, the queues of controllers, and the frames that agents are sent. It is safe for
+// concurrent use.
 type flow struct {
 	applied  *applied
 	requests *requests
@@ -49,7 +49,7 @@ func newFlow() *flow {
 			Name: "orrery_agent_sessions_ended_total", Help: "Sessions of agents that have ended, by the reason that the agent was given; Gone: it had left.",
 		}, []string{"reason"}),
 		queued: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "orrery_controller_queue_length", Help: "What waits for a controller of the hub.",
+			Name: "orrery_controller_queue_length", Help: "Items that wait for a controller of the hub.",
 		}, []string{"controller"}),
 		failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "orrery_controller_failures_total", Help: "Times that a controller of the hub failed and will try again.",
@@ -64,8 +64,8 @@ func (f *flow) register(registry *prometheus.Registry) {
 
 // Delivered implements agentapi.Watch.
 func (f *flow) Delivered(oldest int64) {
-	if at, ok := f.applied.at(oldest); ok {
-		f.delivered.Observe(time.Since(at).Seconds())
+	if applied, ok := f.applied.timeOf(oldest); ok {
+		f.delivered.Observe(time.Since(applied).Seconds())
 	}
 }
 
@@ -83,8 +83,8 @@ func (f *flow) Queued(controller string, length int) {
 // Failed implements controllers.Meter.
 func (f *flow) Failed(controller string) { f.failed.WithLabelValues(controller).Inc() }
 
-// appliedMost is of how many revisions it is known when they were applied; those before are
-// what somebody reads who resumes.
+// appliedMost is the number of recent revisions of which the time of application is known. Older revisions are
+// read only by clients that resume.
 const appliedMost = 4096
 
 // applied knows when the table was shown the last revisions. It is safe for concurrent use.
@@ -95,8 +95,8 @@ type applied struct {
 }
 
 type revisionAt struct {
-	rev int64
-	at  time.Time
+	rev  int64
+	time time.Time
 }
 
 func newApplied() *applied { return &applied{} }
@@ -121,14 +121,14 @@ func (a *applied) Observe(rev int64, _ []table.Change) {
 	a.next = (a.next + 1) % appliedMost
 }
 
-// at is when a revision was applied; false: too long ago, or before this hub.
-func (a *applied) at(rev int64) (time.Time, bool) {
+// timeOf returns when a revision was applied; false if that was too long ago, or before this hub started.
+func (a *applied) timeOf(rev int64) (time.Time, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	compare := func(r revisionAt, rev int64) int { return cmp.Compare(r.rev, rev) }
-	for _, part := range [][]revisionAt{a.ring[a.next:], a.ring[:a.next]} {
-		if i, ok := slices.BinarySearchFunc(part, rev, compare); ok {
-			return part[i].at, true
+	for _, segment := range [][]revisionAt{a.ring[a.next:], a.ring[:a.next]} {
+		if i, ok := slices.BinarySearchFunc(segment, rev, compare); ok {
+			return segment[i].time, true
 		}
 	}
 	return time.Time{}, false

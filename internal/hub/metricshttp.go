@@ -18,7 +18,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// requests counts requests by what they ask for, never by whom or about what.
+// requests counts requests by resource and verb, never by user or object.
 type requests struct {
 	total   *prometheus.CounterVec
 	seconds *prometheus.HistogramVec
@@ -47,7 +47,7 @@ func (q *requests) register(registry *prometheus.Registry) {
 // handler counts the requests that next serves, whose contexts have a root and a RequestInfo.
 func (q *requests) handler(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		api, verb, lasts := asked(r)
+		api, verb, lasts := classify(r)
 		open, begun := q.open.WithLabelValues(api, verb), time.Now()
 		open.Inc()
 		answer := &answer{ResponseWriter: w}
@@ -66,7 +66,7 @@ func (q *requests) handler(next http.Handler) http.Handler {
 const other = "other"
 
 // asked is what a request asks for, by names that are few, and whether its answer lasts.
-func asked(r *http.Request) (api, verb string, lasts bool) {
+func classify(r *http.Request) (api, verb string, lasts bool) {
 	root, below := route.Of(r.URL.Path)
 	root.API = auth.RootOf(r.Context()).API
 	switch root.API {

@@ -13,18 +13,18 @@ import (
 )
 
 // registerTable registers how far the table follows the log.
-func registerTable(registry *prometheus.Registry, of *table.Table, log *etcd.Log) {
+func registerTable(registry *prometheus.Registry, rows *table.Table, log *etcd.Log) {
 	gauge := func(name, help string, value func() float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value))
 	}
-	gauge("orrery_log_revision", "Revision that the table has reached.", func() float64 { return float64(of.Rev()) })
+	gauge("orrery_log_revision", "Revision that the table has reached.", func() float64 { return float64(rows.Rev()) })
 	gauge("orrery_log_lag_revisions", "Revisions that the log is known to have and the table has not reached.", func() float64 {
-		reached := of.Rev() // before the other, so that there is never more than that
+		reached := rows.Rev() // before the other, so that there is never more than that
 		return float64(max(0, log.Continuity().Known()-reached))
 	})
 	gauge("orrery_log_oldest_revision", "About the oldest revision of the log that was not compacted.", func() float64 { return float64(log.Capacity().Oldest()) })
-	gauge("orrery_table_oldest_revision", "Oldest revision from which everything can be resumed.", func() float64 { return float64(of.Oldest()) })
-	gauge("orrery_table_rows", "Keys of the log that the table has: objects, reports, credentials.", func() float64 { return float64(of.Size()) })
+	gauge("orrery_table_oldest_revision", "Oldest revision from which everything can be resumed.", func() float64 { return float64(rows.Oldest()) })
+	gauge("orrery_table_rows", "Keys of the log that the table has: objects, reports, credentials.", func() float64 { return float64(rows.Size()) })
 	registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "orrery_table_lost_total", Help: "Times that the table ceased to follow the log and had to be loaded again.",
 	}, func() float64 { return float64(log.Continuity().Losses()) }))
@@ -60,13 +60,13 @@ func registerKeys(registry *prometheus.Registry, log *etcd.Log, keys *keys) {
 	registry.MustRegister(
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 			Name: "orrery_log_reseal_pending", Help: "Values of the log that are yet to be encrypted again by the first key.",
-		}, func() float64 { return float64(log.Resealer().Progress().Pending) }),
+		}, func() float64 { return float64(log.Reencryption().Progress().Pending) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_log_resealed_total", Help: "Values of the log that were encrypted again by the first key.",
-		}, func() float64 { return float64(log.Resealer().Progress().Written) }),
+		}, func() float64 { return float64(log.Reencryption().Progress().Written) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_log_reseal_failures_total", Help: "Times that encrypting values again failed and was retried.",
-		}, func() float64 { return float64(log.Resealer().Progress().Failures) }),
+		}, func() float64 { return float64(log.Reencryption().Progress().Failures) }),
 		prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "orrery_encryption_config_changes_total", Help: "Times that a changed encryption configuration was taken over.",
 		}, func() float64 { return float64(keys.Adopted()) }),

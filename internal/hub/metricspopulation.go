@@ -14,29 +14,29 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// silences are for how long locations may not have been heard of that are counted.
+// silences are the durations for which the number of silent locations is reported.
 var silences = map[string]time.Duration{"5m": 5 * time.Minute, "1h": time.Hour, "24h": 24 * time.Hour}
 
 // population counts what there is when it is asked. Its cost grows with the number of
 // spaces and locations, its series do not.
 type population struct {
-	table   *table.Table
-	present *presence.Index
-	tally   *progress.Tracker
-	// since is when the hub started: it has not heard of anybody before.
+	table    *table.Table
+	present  *presence.Index
+	progress *progress.Tracker
+	// since is when the hub started. It has received no request before.
 	since time.Time
 	// What is counted.
 	spaces, locations, silent, placed *prometheus.Desc
 }
 
 // newPopulation counts what there is in a table.
-func newPopulation(of *table.Table, present *presence.Index, counted *progress.Tracker) *population {
+func newPopulation(rows *table.Table, present *presence.Index, counted *progress.Tracker) *population {
 	return &population{
-		table: of, present: present, tally: counted, since: time.Now(),
+		table: rows, present: present, progress: counted, since: time.Now(),
 		spaces:    prometheus.NewDesc("orrery_spaces", "Spaces.", nil, nil),
 		locations: prometheus.NewDesc("orrery_locations", "Locations.", nil, nil),
 		silent: prometheus.NewDesc("orrery_locations_silent",
-			"Locations without a session that were not heard of for longer, or since the hub started.", []string{"longer_than"}, nil),
+			"Locations without a session and without a request for longer, or since the hub started.", []string{"longer_than"}, nil),
 		placed: prometheus.NewDesc("orrery_placed_objects",
 			"Objects at locations, each counted at each of its locations, by state; assigned are all, stale those of locations that can't be seen now.", []string{"state"}, nil),
 	}
@@ -62,12 +62,12 @@ func (p *population) Collect(to chan<- prometheus.Metric) {
 	state.Ascend(prefix, func(row *table.Row) bool {
 		locations++
 		l := key.Location(strings.TrimPrefix(row.Key, prefix))
-		counts := p.tally.Location(l)
+		counts := p.progress.Location(l)
 		open := presence.AllOpen(state, l, row)
 		var gone time.Time
-		for _, of := range presence.AgentsOf(l, row) {
-			if at := p.present.Gone(of); at.After(gone) {
-				gone = at
+		for _, agent := range presence.AgentsOf(l, row) {
+			if since := p.present.Gone(agent); since.After(gone) {
+				gone = since
 			}
 		}
 		if !open || objectstate.IsRowStale(row) {

@@ -41,10 +41,10 @@ func (r *running) location(name string) (l v1alpha1.Location) {
 	return l
 }
 
-// eventually waits until f says that nothing is wrong.
+// eventually waits until f returns an empty text.
 func (r *running) eventually(f func() string) {
 	r.t.Helper()
-	env.Eventually(r.t, patience, func() error {
+	env.Eventually(r.t, timeout, func() error {
 		if wrong := f(); wrong != "" {
 			return errors.New(wrong)
 		}
@@ -65,10 +65,10 @@ func (r *running) becomes(name, kind string, status metav1.ConditionStatus, reas
 	return l
 }
 
-// throughout checks for a while, again and again, that f says that nothing is wrong.
+// throughout checks for a while, again and again, that f returns an empty text.
 func (r *running) throughout(d time.Duration, f func() string) {
 	r.t.Helper()
-	tick := time.NewTicker(settle) // others use the machine meanwhile
+	tick := time.NewTicker(batchDelay) // others use the machine meanwhile
 	defer tick.Stop()
 	for end := time.Now().Add(d); time.Now().Before(end); <-tick.C {
 		if wrong := f(); wrong != "" {
@@ -86,24 +86,24 @@ func (r *running) annotate(annotations string) {
 	}
 }
 
-// TestAgentStatus shows that a location's status says what its agent says, is
-// written when that changes and only then, and asks for the list of APIs once.
+// TestAgentStatus checks that a location's status contains the agent's status, is written only when that
+// changes, and requests the list of APIs once.
 func TestAgentStatus(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
 	a := r.join("a")
 	a.open(0, "").next()
-	said := wire.AgentStatus{
+	status := wire.AgentStatus{
 		Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Unproven, Awaits: "M", Deferred: 3,
 	}
-	if !a.tell(said).SendAPIs {
+	if !a.tell(status).SendAPIs {
 		t.Error("the hub does not ask for a list that it can't have")
 	}
-	said.APIs = []wire.API{{GroupVersion: "v1", Resources: []string{"pods"}}}
-	if a.tell(said).SendAPIs {
+	status.APIs = []wire.API{{GroupVersion: "v1", Resources: []string{"pods"}}}
+	if a.tell(status).SendAPIs {
 		t.Error("the hub asks for the list it was just sent")
 	}
-	said.APIs = nil
+	status.APIs = nil
 	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "LineageUnproven")
 	if got := l.Status.Agent; got.Version != "v9" || got.Awaits != "M" || got.Deferred != 3 || got.APIsDigest != "d1" {
 		t.Errorf("the status has %+v", got)
@@ -112,22 +112,22 @@ func TestAgentStatus(t *testing.T) {
 		t.Errorf("message %q", c.Message)
 	}
 	for range 5 {
-		if a.tell(said).SendAPIs {
+		if a.tell(status).SendAPIs {
 			t.Error("the hub asks for a list it has")
 		}
 	}
 	r.idle()
 	l = r.location("a")
-	a.tell(said)
+	a.tell(status)
 	r.throughout(limit.Window, func() string {
 		if now := r.location("a").ResourceVersion; now != l.ResourceVersion {
 			return "what says nothing new was written: revision " + now + " after " + l.ResourceVersion
 		}
 		return ""
 	})
-	said.Lineage, said.Awaits, said.Deferred = wire.Proven, "", 0
-	said.Prune = &wire.PruneStatus{Pending: 7, Digest: "abc", Objects: make([]string, 1000)}
-	a.tell(said)
+	status.Lineage, status.Awaits, status.Deferred = wire.Proven, "", 0
+	status.Prune = &wire.PruneStatus{Pending: 7, Digest: "abc", Objects: make([]string, 1000)}
+	a.tell(status)
 	l = r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
 	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !strings.Contains(c.Message, "orrery location confirm-prune a --digest abc") {
 		t.Errorf("message %q", c.Message)
@@ -135,8 +135,8 @@ func TestAgentStatus(t *testing.T) {
 	if n := len(l.Status.Agent.Prune.Objects); n != 10 {
 		t.Errorf("%d examples are kept", n)
 	}
-	said.Prune = nil
-	a.tell(said)
+	status.Prune = nil
+	a.tell(status)
 	r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
 }
 
@@ -148,7 +148,7 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 	r.join("a").open(0, "").next()
 	r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
 	r.eventually(func() string { // until then its time is that of each read
-		if _, known := r.Standing.Since("a", metav1.ConditionFalse); !known {
+		if _, known := r.Statuses.Since("a", metav1.ConditionFalse); !known {
 			return "Synced is not noted to be False"
 		}
 		return ""
@@ -171,18 +171,17 @@ func TestSyncedIsNeverWritten(t *testing.T) {
 	}
 }
 
-// TestSyncedSinceItChanged shows that the condition's time is when it changed, whoever
-// reads it when.
+// TestSyncedSinceItChanged checks that the condition's time is that of its last change, independent of reads.
 func TestSyncedSinceItChanged(t *testing.T) {
 	t.Parallel()
 	var hours atomic.Int64
 	begin := time.Now().Truncate(time.Second)
-	at := func(hour int64) time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Now = func() time.Time { return at(hours.Load()) } })
+	hourly := func(hour int64) time.Time { return begin.Add(time.Duration(hour) * time.Hour) }
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Now = func() time.Time { return hourly(hours.Load()) } })
 	noted := func(status metav1.ConditionStatus) {
 		t.Helper()
 		r.eventually(func() string {
-			if _, known := r.Standing.Since("a", status); !known {
+			if _, known := r.Statuses.Since("a", status); !known {
 				return fmt.Sprintf("Synced is not noted to be %s", status)
 			}
 			return ""
@@ -207,8 +206,8 @@ func TestSyncedSinceItChanged(t *testing.T) {
 	})
 	hours.Store(3)
 	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "Progressing")
-	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !c.LastTransitionTime.Time.Equal(at(1)) {
-		t.Errorf("it is False since %s, not %s", c.LastTransitionTime, at(1))
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !c.LastTransitionTime.Time.Equal(hourly(1)) {
+		t.Errorf("it is False since %s, not %s", c.LastTransitionTime, hourly(1))
 	}
 	hours.Store(4)
 	for _, name := range []string{"one", "two"} {
@@ -219,13 +218,13 @@ func TestSyncedSinceItChanged(t *testing.T) {
 	noted(metav1.ConditionTrue)
 	hours.Store(5)
 	l = r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied")
-	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !c.LastTransitionTime.Time.Equal(at(4)) {
-		t.Errorf("it is True since %s, not %s", c.LastTransitionTime, at(4))
+	if c := meta.FindStatusCondition(l.Status.Conditions, v1alpha1.ConditionSynced); !c.LastTransitionTime.Time.Equal(hourly(4)) {
+		t.Errorf("it is True since %s, not %s", c.LastTransitionTime, hourly(4))
 	}
 }
 
 func TestSyncedCondition(t *testing.T) {
-	on := []metav1.Condition{
+	ready := []metav1.Condition{
 		{Type: v1alpha1.ConditionEnrolled, Status: metav1.ConditionTrue}, {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionTrue},
 	}
 	done := v1alpha1.Counts{Assigned: 2, Applied: 2}
@@ -235,15 +234,15 @@ func TestSyncedCondition(t *testing.T) {
 		counts     v1alpha1.Counts
 	}{
 		"Unknown NotEnrolled":   {nil, nil, done},
-		"Unknown Disconnected":  {[]metav1.Condition{on[0], {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse}}, nil, done},
-		"True Applied":          {on, nil, done},
-		"False Progressing":     {on, nil, v1alpha1.Counts{Assigned: 2, Applied: 1}},
-		"False Failed":          {on, nil, v1alpha1.Counts{Assigned: 2, Failed: 1, Held: 1}},
-		"False Held":            {on, nil, v1alpha1.Counts{Assigned: 2, Held: 1, Applied: 1}},
-		"False Halted":          {on, &v1alpha1.AgentStatus{Halted: "x"}, done},
-		"False PruneGuard":      {on, &v1alpha1.AgentStatus{Prune: &v1alpha1.PendingPrune{}}, done},
-		"False LineageUnproven": {on, &v1alpha1.AgentStatus{Lineage: "Unproven", Halted: "x"}, done},
-		"False Purging":         {on, &v1alpha1.AgentStatus{Purge: &v1alpha1.PurgeProgress{}}, done},
+		"Unknown Disconnected":  {[]metav1.Condition{ready[0], {Type: v1alpha1.ConditionConnected, Status: metav1.ConditionFalse}}, nil, done},
+		"True Applied":          {ready, nil, done},
+		"False Progressing":     {ready, nil, v1alpha1.Counts{Assigned: 2, Applied: 1}},
+		"False Failed":          {ready, nil, v1alpha1.Counts{Assigned: 2, Failed: 1, Held: 1}},
+		"False Held":            {ready, nil, v1alpha1.Counts{Assigned: 2, Held: 1, Applied: 1}},
+		"False Halted":          {ready, &v1alpha1.AgentStatus{Halted: "x"}, done},
+		"False PruneGuard":      {ready, &v1alpha1.AgentStatus{Prune: &v1alpha1.PendingPrune{}}, done},
+		"False LineageUnproven": {ready, &v1alpha1.AgentStatus{Lineage: "Unproven", Halted: "x"}, done},
+		"False Purging":         {ready, &v1alpha1.AgentStatus{Purge: &v1alpha1.PurgeProgress{}}, done},
 	} {
 		got := objectstate.SyncedLocation("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)
 		if have := string(got.Status) + " " + got.Reason; have != want {
@@ -288,7 +287,7 @@ func TestOperatorsWord(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Only the owners of what waits at a location are heard there.
+	// A confirmation by a space counts only for the pending removals of that space.
 	confirm(`"ignored"`)
 	a.tell(wire.AgentStatus{Prune: &wire.PruneStatus{Pending: 1, Digest: "X", Spaces: []wire.SpacePrune{{Space: "s", Pending: 1, Digest: "E"}}}})
 	if got := next(); len(got.Confirm) != 2 || got.Confirm[1].Digest != "ignored" {

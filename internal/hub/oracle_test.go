@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// wanted is a request as the matrix makes it: what is asked, not how its path is read.
+// wanted is a request of the matrix: its verb and resource, independent of its path.
 type wanted struct {
 	// api is "spaces", "views", "ask", "agent" or "hub"; name that of its space or location.
 	api, name string
@@ -49,20 +49,20 @@ var (
 	discovered = []string{"/api", "/api/v1", "/apis", "/apis/apps/v1", "/openapi/v2", "/openapi/v3", "/version", "/healthz"}
 )
 
-// oracle says who may do what by looking at every Grant, slowly, and in other words than
-// access does.
+// oracle decides on requests by reading every Grant. It is slow, and implemented independently of the access
+// package.
 type oracle struct {
 	grants map[key.Space][]v1alpha1.GrantSpec
 	labels map[string]map[string]string
 }
 
-// person is who asks.
+// person is the user that sends a request.
 type person struct {
 	name   string
 	groups []string
 }
 
-// applying are the Grants about a space that concern somebody.
+// applying returns the Grants for a space that apply to a person.
 func (o oracle) applying(p person, space string, everywhere bool) (all []v1alpha1.GrantSpec) {
 	for in, grants := range o.grants {
 		for _, g := range grants {
@@ -104,7 +104,7 @@ func expand(list []string, universe ...string) []string {
 	return list
 }
 
-// rule says whether a rule has a request among all that it stands for.
+// rule reports whether a rule allows a request.
 func rule(r v1alpha1.GrantRule, w wanted) bool {
 	verbs := expand(r.Verbs, slices.Concat(readVerbs, writeVerbs, []string{"impersonate", w.verb})...)
 	if !slices.Contains(verbs, w.verb) || w.path != "" {
@@ -112,14 +112,14 @@ func rule(r v1alpha1.GrantRule, w wanted) bool {
 	}
 	groups := expand(r.APIGroups, w.thing.group)
 	var resources []string
-	for _, of := range r.Resources {
-		switch name, sub, has := strings.Cut(of, "/"); {
-		case of == "*":
+	for _, resource := range r.Resources {
+		switch name, sub, found := strings.Cut(resource, "/"); {
+		case resource == "*":
 			resources = append(resources, w.thing.resource, w.thing.resource+"/"+w.sub)
-		case has && name == "*":
+		case found && name == "*":
 			resources = append(resources, w.thing.resource+"/"+sub)
 		default:
-			resources = append(resources, of)
+			resources = append(resources, resource)
 		}
 	}
 	resource := w.thing.resource
@@ -131,7 +131,7 @@ func rule(r v1alpha1.GrantRule, w wanted) bool {
 		(r.Namespaces == nil || slices.Contains(r.Namespaces, w.namespace))
 }
 
-// role says whether a role in a space has a request, by the words of the docs.
+// roleHas reports whether a role in a space allows a request, by its documentation.
 func roleHas(r v1alpha1.GrantRole, space string, w wanted) bool {
 	if w.path != "" || r.Namespaces != nil && !slices.Contains(r.Namespaces, w.namespace) {
 		return false
@@ -153,14 +153,14 @@ func roleHas(r v1alpha1.GrantRole, space string, w wanted) bool {
 	return space != "root" || read || slices.Contains(writeVerbs, w.verb)
 }
 
-// isBasic says that a request is one that every right brings with it.
+// isBasic reports whether a request is allowed to every user with any right.
 func isBasic(w wanted) bool {
 	return slices.Contains(discovered, w.path) && w.verb == "get" ||
 		w.path == "" && w.thing.resource == "locations" && w.sub == "" && slices.Contains(readVerbs, w.verb)
 }
 
-// holds says whether somebody has a request allowed in a space.
-func (o oracle) holds(p person, space string, everywhere bool, w wanted) bool {
+// holds reports whether a person is allowed a request in a space.
+func (o oracle) isAllowed(p person, space string, everywhere bool, w wanted) bool {
 	for _, g := range o.applying(p, space, everywhere) {
 		right := len(g.Roles) > 0
 		for _, r := range g.Rules {
@@ -187,7 +187,7 @@ func (o oracle) holds(p person, space string, everywhere bool, w wanted) bool {
 	return false
 }
 
-// allows says whether somebody may send a request.
+// allows reports whether a person may send a request.
 func (o oracle) allows(p person, w wanted) bool {
 	if slices.Contains(p.groups, "system:masters") {
 		return true
@@ -208,31 +208,31 @@ func (o oracle) allows(p person, w wanted) bool {
 		}
 		return agent || slices.ContainsFunc(verbs, func(verb string) bool {
 			content := wanted{verb: verb, thing: thing{group: "orrery.dev", resource: "locations"}, sub: "content", object: w.name}
-			return o.holds(p, "root", false, content)
+			return o.isAllowed(p, "root", false, content)
 		})
 	case "hub":
-		// Whose tokens somebody sees is for the answer to say.
+		// The response contains only the tokens that the person may see.
 		if w.path == "/admin/v1/tokens" || w.path == "/admin/v1/tokens/x" {
 			return true
 		}
 	case "ask":
-		return o.holds(p, w.name, false, wanted{verb: "get", path: "/version"}) && w.verb == "get"
+		return o.isAllowed(p, w.name, false, wanted{verb: "get", path: "/version"}) && w.verb == "get"
 	case "agent":
 		return agent
 	}
-	return o.holds(p, "root", false, w)
+	return o.isAllowed(p, "root", false, w)
 }
 
-// within says whether somebody has a request allowed in a space, or in all of them.
+// within reports whether a person is allowed a request in a space, or in all of them.
 func (o oracle) within(p person, space string, w wanted) bool {
 	if space == "*" {
-		return (slices.Contains(readVerbs, w.verb) || isBasic(w)) && o.holds(p, "root", false, w) && o.holds(p, "", true, w)
+		return (slices.Contains(readVerbs, w.verb) || isBasic(w)) && o.isAllowed(p, "root", false, w) && o.isAllowed(p, "", true, w)
 	}
-	return o.holds(p, space, false, w)
+	return o.isAllowed(p, space, false, w)
 }
 
-// allowsReports says whether somebody may read what a location reports about a space, whose
-// names are SPACE/LOCATION.
+// allowsReports reports whether a person may read the reports of a location about a space, whose names are
+// SPACE/LOCATION.
 func (o oracle) allowsReports(p person, w wanted) bool {
 	space, location, _ := strings.Cut(w.name, "/")
 	if location == "*" {
@@ -256,13 +256,13 @@ func (o oracle) allowsReports(p person, w wanted) bool {
 	})
 }
 
-// mayActAs says whether somebody may send requests as another.
+// mayActAs reports whether a person may send requests as another.
 func (o oracle) mayActAs(p, other person) bool {
 	if slices.Contains(p.groups, "system:masters") {
 		return true
 	}
 	if slices.Contains(other.groups, "orrery:locations") {
-		return false // nobody here may act as this group
+		return false // no person here may act as this group
 	}
 	names := map[string]string{other.name: "users"}
 	for _, group := range other.groups {
@@ -271,11 +271,11 @@ func (o oracle) mayActAs(p, other person) bool {
 		}
 		names[group] = "groups"
 	}
-	for name, of := range names {
-		asks := wanted{verb: "impersonate", thing: thing{resource: of}, object: name}
+	for name, resource := range names {
+		request := wanted{verb: "impersonate", thing: thing{resource: resource}, object: name}
 		var may bool
 		for _, g := range o.applying(p, "root", false) {
-			may = may || slices.ContainsFunc(g.Rules, func(r v1alpha1.GrantRule) bool { return rule(r, asks) })
+			may = may || slices.ContainsFunc(g.Rules, func(r v1alpha1.GrantRule) bool { return rule(r, request) })
 		}
 		if !may {
 			return false

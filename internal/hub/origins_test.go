@@ -18,9 +18,8 @@ import (
 // moving is what of an answer is another each time.
 var moving = regexp.MustCompile(`"(resourceVersion|revision|time|heartbeat|lastHeartbeatTime)":\s*"?[^",}]*"?`)
 
-// readings is what everybody who reads reports says of what was placed: counts, conditions and
-// returned statuses of objects, what is where and why, what waits, what the locations' views have,
-// and Summaries.
+// readings returns everything that clients read about placed objects: counts, conditions and returned
+// statuses, their locations and the reasons, pending removals, the views of the locations, and Summaries.
 func (c client) readings() map[string]string {
 	c.r.t.Helper()
 	all := map[string]string{}
@@ -36,10 +35,9 @@ func (c client) readings() map[string]string {
 	return all
 }
 
-// TestReadersOfReports shows that everybody who reads reports keeps those of what was placed apart
-// from those of what is born at a location or owned there, of the same names too: nothing that
-// is said of what was placed changes when they come, say something else, and go; an object's
-// removal does not wait for them.
+// TestReadersOfReports checks that no reader of reports confuses placed objects with upsynced or dependent
+// objects, even with the same names. Responses about placed objects do not change when reports of the others
+// are added, changed and removed. The removal of an object does not wait for those reports.
 func TestReadersOfReports(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	r := start(t, t.TempDir())
@@ -68,23 +66,23 @@ func TestReadersOfReports(t *testing.T) {
 			if len(frames) == 0 || frames[0].Put == nil {
 				t.Fatalf("%s is sent as %+v", path, frames)
 			}
-			said := wire.Report{
+			report := wire.Report{
 				UID: r.row("o/" + path).Meta.UID, Generation: 1, Digest: frames[0].Put.Digest, State: wire.Applied, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z",
 			}
 			if path == paths["web"] {
-				said.Status = json.RawMessage(`{"observedGeneration":1,"replicas":2,"readyReplicas":2,"updatedReplicas":2,"availableReplicas":2}`)
+				report.Status = json.RawMessage(`{"observedGeneration":1,"replicas":2,"readyReplicas":2,"updatedReplicas":2,"availableReplicas":2}`)
 			}
-			r.says(l, key.Placed, path, said)
+			r.writeReport(l, key.Placed, path, report)
 		}
 	}
 	reader := r.as("admin", masters)
 	var before map[string]string
 	r.eventually(func() string { // until all have followed
 		now := reader.readings()
-		for path, said := range now {
-			if said != before[path] {
+		for path, report := range now {
+			if report != before[path] {
 				before = now
-				return path + " says " + said
+				return path + " says " + report
 			}
 		}
 		for path, last := range map[string]string{
@@ -101,16 +99,16 @@ func TestReadersOfReports(t *testing.T) {
 	same := func(what string) {
 		t.Helper()
 		r.throughout(time.Second, func() string {
-			for path, said := range reader.readings() {
-				if said != before[path] {
-					return fmt.Sprintf("%s: %s says\n%s\nand has said\n%s", what, path, said, before[path])
+			for path, report := range reader.readings() {
+				if report != before[path] {
+					return fmt.Sprintf("%s: %s says\n%s\nand has said\n%s", what, path, report, before[path])
 				}
 			}
 			return ""
 		})
 	}
 	same("without any")
-	// Nobody would take most of these: whatever is in the log is no report of what was placed.
+	// The hub would refuse most of these: no other value in the log counts as a report of a placed object.
 	odd := func(path string, state wire.State) wire.Report {
 		return wire.Report{
 			UID: r.row("o/" + path).Meta.UID, Generation: 9, State: state, Reason: "Odd", Message: "odd", Health: wire.Degraded, Since: "2027-01-02T03:04:05Z",
@@ -120,34 +118,34 @@ func TestReadersOfReports(t *testing.T) {
 	}
 	for _, state := range []wire.State{wire.Present, wire.Failed, wire.Removing, wire.Removed, wire.Held} {
 		for _, path := range paths {
-			r.says("a", key.Owned, path, odd(path, state))
+			r.writeReport("a", key.Owned, path, odd(path, state))
 		}
 		for _, name := range []string{"one", "new"} {
-			said := odd(paths["one"], state)
-			said.Owner = ""
-			r.says("b", key.Born, "s/core/configmaps/other/"+name, said)
+			report := odd(paths["one"], state)
+			report.Owner = ""
+			r.writeReport("b", key.Born, "s/core/configmaps/other/"+name, report)
 		}
 		same("as " + string(state))
 	}
 	r.forgets("a", key.Owned, paths["web"])
 	same("without one")
-	// What is deleted is gone when the locations have said so of what was placed: what is owned
-	// says nothing of that.
+	// A deleted object is removed when the locations have reported the removal of the placed object, independent
+	// of dependent objects.
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	uid := r.row("o/" + paths["one"]).Meta.UID
 	for _, l := range []key.Location{"a", "b"} {
-		r.says(l, key.Owned, paths["one"], odd(paths["one"], wire.Removed))
+		r.writeReport(l, key.Owned, paths["one"], odd(paths["one"], wire.Removed))
 	}
 	r.throughout(time.Second, func() string {
 		if row, _ := r.Table.Get("o/" + paths["one"]); row == nil {
-			return "it is gone, and no location has said that it has none of it"
+			return "it is deleted before any location has reported its removal"
 		}
 		return ""
 	})
 	for _, l := range []key.Location{"a", "b"} {
-		r.says(l, key.Placed, paths["one"], wire.Report{UID: uid, State: wire.Removed})
+		r.writeReport(l, key.Placed, paths["one"], wire.Report{UID: uid, State: wire.Removed})
 	}
 	r.eventually(func() string {
 		if row, _ := r.Table.Get("o/" + paths["one"]); row != nil {

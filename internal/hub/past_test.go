@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// TestShelvesTellNoPast: what a space has rejected is not read of the time before, by no list
+// TestExportViewsRevealNoPast: what a space has rejected is not read of the time before, by no list
 // of that and by no watch that goes on from there.
-func TestShelvesTellNoPast(t *testing.T) {
+func TestExportViewsRevealNoPast(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c", "d")
@@ -24,31 +24,31 @@ func TestShelvesTellNoPast(t *testing.T) {
 	before := r.accepted("d")
 	r.accepts("c")
 	for _, s := range []key.Space{key.AllSpaces, "c"} {
-		r.tells(s, before, watch.Added)
+		r.expectFirst(s, before, watch.Added)
 	}
-	first, err := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{Limit: 1})
+	first, err := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR).List(t.Context(), metav1.ListOptions{Limit: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.rejects("c")
 	for _, from := range []string{before, first.GetResourceVersion()} {
 		r.tellsNothing(key.AllSpaces, metav1.ListOptions{ResourceVersion: from, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-		r.tells(key.AllSpaces, from, watch.Error)
+		r.expectFirst(key.AllSpaces, from, watch.Error)
 	}
 	r.tellsNothing(key.AllSpaces, metav1.ListOptions{Limit: 1, Continue: first.GetContinue()})
 	r.create("d", configMapsGVR, object("v1", "ConfigMap", "default", "z", nil, nil))
-	r.tells("d", before, watch.Added)
+	r.expectFirst("d", before, watch.Added)
 
 	r.accepts("c")
 	for _, s := range []key.Space{key.AllSpaces, "c"} {
 		r.tellsNothing(s, metav1.ListOptions{ResourceVersion: before, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-		r.tells(s, before, watch.Error)
+		r.expectFirst(s, before, watch.Error)
 	}
 }
 
-// TestShelvesTellNoPastOfWhatWasHidden: what was accepted to be created alone is not read of
+// TestExportViewsRevealNoPastOfHiddenObjects: what was accepted to be created alone is not read of
 // that time when less is accepted to be read.
-func TestShelvesTellNoPastOfWhatWasHidden(t *testing.T) {
+func TestExportViewsRevealNoPastOfHiddenObjects(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c")
@@ -61,13 +61,13 @@ func TestShelvesTellNoPastOfWhatWasHidden(t *testing.T) {
 	r.accepts("c")
 	for _, s := range []key.Space{key.AllSpaces, "c"} {
 		r.tellsNothing(s, metav1.ListOptions{ResourceVersion: made, ResourceVersionMatch: metav1.ResourceVersionMatchExact})
-		r.tells(s, made, watch.Error)
+		r.expectFirst(s, made, watch.Error)
 	}
 }
 
-// TestShelvesGoOnBesideBindings: what is written to bindings and exports that changes no claim,
-// and the first acceptance by a space, have nobody list anew.
-func TestShelvesGoOnBesideBindings(t *testing.T) {
+// TestExportViewsGoOnBesideBindings: writes to bindings and exports that change no claim, and the first
+// acceptance by a space, make no client list again.
+func TestExportViewsGoOnBesideBindings(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c", "d")
@@ -79,11 +79,11 @@ func TestShelvesGoOnBesideBindings(t *testing.T) {
 	r.patchObject("p", exportsGVR, "fleet", `{"spec":{"resources":[]}}`)
 	r.bound("c", v1alpha1.ReasonNotExported)
 	r.accepts("d")
-	r.tells(key.AllSpaces, before, watch.Added)
+	r.expectFirst(key.AllSpaces, before, watch.Added)
 	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "y", nil, nil))
-	r.tells("c", before, watch.Added)
+	r.expectFirst("c", before, watch.Added)
 	past := metav1.ListOptions{ResourceVersion: before, ResourceVersionMatch: metav1.ResourceVersionMatchExact}
-	if l, err := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR).List(t.Context(), past); err != nil || len(l.Items) > 0 {
+	if l, err := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR).List(t.Context(), past); err != nil || len(l.Items) > 0 {
 		t.Errorf("%v, %v", l, err)
 	}
 }
@@ -105,25 +105,25 @@ func (r *running) rejects(s key.Space) {
 	r.patchObject(s, bindingsGVR, "fleet", `{"spec":{"claims":[{"group":"","resource":"configmaps","state":"Rejected"}]}}`)
 }
 
-// tells checks what a watch of the ConfigMaps of the export tells first of what was after a
-// revision: an error for that the client has to list anew.
-func (r *running) tells(s key.Space, after string, want watch.EventType) {
+// expectFirst checks the first event after a revision of a watch of the ConfigMaps of the export: an error if
+// the client has to list again.
+func (r *running) expectFirst(s key.Space, after string, want watch.EventType) {
 	r.t.Helper()
-	w, err := r.shelf(fleetShelf(), s).Resource(configMapsGVR).Watch(r.t.Context(), metav1.ListOptions{ResourceVersion: after})
+	w, err := r.exportView(wholeExport(), s).Resource(configMapsGVR).Watch(r.t.Context(), metav1.ListOptions{ResourceVersion: after})
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	defer w.Stop()
 	e := limit.Receive(r.t, w.ResultChan(), "an event")
 	if e.Type != want || want == watch.Error && !apierrors.IsResourceExpired(apierrors.FromObject(e.Object)) {
-		r.t.Errorf("from %s on spaces/%s tells %s %v", after, s, e.Type, e.Object)
+		r.t.Errorf("from %s on spaces/%s sends %s %v", after, s, e.Type, e.Object)
 	}
 }
 
 // tellsNothing checks that a list of the ConfigMaps of the export is refused as too old.
 func (r *running) tellsNothing(s key.Space, opts metav1.ListOptions) {
 	r.t.Helper()
-	if l, err := r.shelf(fleetShelf(), s).Resource(configMapsGVR).List(r.t.Context(), opts); !apierrors.IsResourceExpired(err) {
+	if l, err := r.exportView(wholeExport(), s).Resource(configMapsGVR).List(r.t.Context(), opts); !apierrors.IsResourceExpired(err) {
 		r.t.Errorf("%+v: %v, %v", opts, l, err)
 	}
 }

@@ -55,7 +55,7 @@ func TestPodsGoOnceForAgents(t *testing.T) {
 		}
 	}
 	if want := "del s/core/pods/default/p true, put s/core/configmaps/default/two"; strings.Join(got, ", ") != want {
-		t.Errorf("the location heard of %v, want %s", got, want)
+		t.Errorf("the location received %v, want %s", got, want)
 	}
 }
 

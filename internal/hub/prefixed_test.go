@@ -53,7 +53,7 @@ func TestPrefixedAndOldAgents(t *testing.T) {
 	s := a.open(0, "")
 	f, _ := s.next()
 	if f.Hello == nil || f.Hello.Count != 0 || f.Hello.Settings.Namespaces != "Prefixed" {
-		t.Fatalf("an agent of before hears %+v", f.Hello)
+		t.Fatalf("an agent of an older version receives %+v", f.Hello)
 	}
 	have := holding{}
 	if a.walk(have); len(have) > 0 {
@@ -67,13 +67,13 @@ func TestPrefixedAndOldAgents(t *testing.T) {
 	}
 	l := r.becomes("a", v1alpha1.ConditionCompatible, metav1.ConditionFalse, v1alpha1.ReasonProtocol)
 	if c := l.Status.Conditions; !slices.ContainsFunc(c, func(c metav1.Condition) bool { return strings.Contains(c.Message, "namespaces: Prefixed") }) {
-		t.Errorf("it does not say why: %+v", c)
+		t.Errorf("it has no reason: %+v", c)
 	}
 
 	a.Capabilities = wire.Prefixes
 	s = a.open(0, "")
 	if f, _ = s.next(); f.Hello == nil || f.Hello.Count != 2 {
-		t.Fatalf("an agent that knows hears %+v", f.Hello)
+		t.Fatalf("an agent that supports it receives %+v", f.Hello)
 	}
 	if a.walk(have); len(have) != 2 || have["s/core/configmaps/default/one"] == (wire.Sum{}) || have["t/core/configmaps/default/one"] == (wire.Sum{}) {
 		t.Errorf("an agent that knows finds %v", have)
@@ -89,8 +89,8 @@ func TestPrefixedAndOldAgents(t *testing.T) {
 func TestPrefixedView(t *testing.T) {
 	t.Parallel()
 	r := prefixed(t)
-	at := r.view("a").Resource(configMapsGVR)
-	list, err := at.List(t.Context(), metav1.ListOptions{})
+	view := r.view("a").Resource(configMapsGVR)
+	list, err := view.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,18 +102,18 @@ func TestPrefixedView(t *testing.T) {
 	if want := []string{"s--default/one from default of s", "t--default/one from default of t"}; !slices.Equal(got, want) {
 		t.Errorf("it is to have %v, want %v", got, want)
 	}
-	one, err := at.Namespace("t--default").Get(t.Context(), "one", metav1.GetOptions{})
+	one, err := view.Namespace("t--default").Get(t.Context(), "one", metav1.GetOptions{})
 	if err != nil || one.GetNamespace() != "t--default" || one.Object["data"].(map[string]any)["of"] != "t" {
 		t.Errorf("the one of t is %v, %v", one, err)
 	}
-	if _, err := at.Namespace("default").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+	if _, err := view.Namespace("default").Get(t.Context(), "one", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("the name of the space is found: %v", err)
 	}
-	selected, err := at.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.namespace=s--default"})
+	selected, err := view.List(t.Context(), metav1.ListOptions{FieldSelector: "metadata.namespace=s--default"})
 	if err != nil || len(selected.Items) != 1 {
 		t.Errorf("selected: %v, %v", selected, err)
 	}
-	w, err := at.Namespace("s--default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
+	w, err := view.Namespace("s--default").Watch(t.Context(), metav1.ListOptions{ResourceVersion: list.GetResourceVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,7 +129,7 @@ func TestPrefixedView(t *testing.T) {
 
 	roles := schema.GroupVersionResource{Group: "rbac.authorization.k8s.io", Version: "v1", Resource: "clusterroles"}
 	r.create("s", roles, object("rbac.authorization.k8s.io/v1", "ClusterRole", "", "role", map[string]string{"what": "app"}, nil))
-	if _, rows := r.asked(); rows != "rbac.authorization.k8s.io/clusterroles/role a Failed "+v1alpha1.ReasonClusterScoped {
+	if _, rows := r.statusRows(); rows != "rbac.authorization.k8s.io/clusterroles/role a Failed "+v1alpha1.ReasonClusterScoped {
 		t.Errorf("status: %s", rows)
 	}
 	r.eventually(func() string {

@@ -34,12 +34,12 @@ func (c client) warned(request, body string, header ...string) []string {
 	return texts
 }
 
-// TestForetold shows that dry runs of Placements and Customizers warn of what they would
+// TestPreview shows that dry runs of Placements and Customizers warn of what they would
 // do, by whatever verb, only of what their sender may list, and that real writes don't.
-func TestForetold(t *testing.T) {
+func TestPreview(t *testing.T) {
 	t.Parallel()
-	stands := time.Now() // an answer is not cut short, however long it takes
-	r := start(t, t.TempDir(), func(c *hub.Config) { c.Now = func() time.Time { return stands } })
+	now := time.Now() // an answer is not cut short, however long it takes
+	r := start(t, t.TempDir(), func(c *hub.Config) { c.Now = func() time.Time { return now } })
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {
 		r.addLocation(l, map[string]string{"in": "yes"})

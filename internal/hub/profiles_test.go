@@ -8,8 +8,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// TestProfilesTakeARight: administrators and whom they grant it read the profiles of the
-// hub's process, nobody else, and nobody its command line.
+// TestProfilesTakeARight: only administrators, and users with a right from them, can read the profiles of the
+// hub's process. No user can read its command line.
 func TestProfilesTakeARight(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -24,7 +24,7 @@ func TestProfilesTakeARight(t *testing.T) {
 			}
 		}
 		if code, body := r.bearing("nobody").send("GET "+route.Profiles+name, ""); code != http.StatusUnauthorized {
-			t.Errorf("somebody unknown reads %q: %d %.100s", name, code, body)
+			t.Errorf("an unknown user reads %q: %d %.100s", name, code, body)
 		}
 		want := http.StatusOK
 		if name == "cmdline" {
@@ -36,11 +36,11 @@ func TestProfilesTakeARight(t *testing.T) {
 				continue
 			}
 			if code != want || name == "heap" && !strings.HasPrefix(body, "\x1f\x8b") {
-				t.Errorf("who may reads %q: %d %.100q", name, code, body)
+				t.Errorf("a user with the right reads %q: %d %.100q", name, code, body)
 			}
 		}
 	}
 	if code, _ := r.as("pat").send("POST "+route.Profiles+"heap", ""); code != http.StatusForbidden {
-		t.Errorf("who may get posts: %d", code)
+		t.Errorf("a user that may only get posts: %d", code)
 	}
 }

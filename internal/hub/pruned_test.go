@@ -28,7 +28,7 @@ func (r *running) placement() (p v1alpha1.Placement) {
 	return p
 }
 
-// saysWaiting waits until the Placement says what waits.
+// eventuallyWaiting waits until the Placement reports the wanted pending removals.
 func (r *running) saysWaiting(want v1alpha1.WaitingPrune) (p v1alpha1.Placement) {
 	r.t.Helper()
 	r.eventually(func() string {
@@ -53,9 +53,8 @@ func waitingAt(digest string, pending int) wire.AgentStatus {
 	}}
 }
 
-// TestConfirmOverLocations shows that one digest confirms what waits at several
-// locations, also where the agent is away, over a restart of the hub, and nothing that
-// began to wait later.
+// TestConfirmOverLocations checks that one digest confirms the pending removals of several locations, also
+// while an agent is away and after a restart of the hub, but no later removals.
 func TestConfirmOverLocations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -85,14 +84,14 @@ func TestConfirmOverLocations(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.saysWaiting(v1alpha1.WaitingPrune{Pending: 5, Locations: 2})
-	told := func(a *testAgent, digest string) bool {
+	received := func(a *testAgent, digest string) bool {
 		s := a.open(0, "")
 		defer s.close()
 		hello, _ := s.next()
 		return slices.Contains(hello.Hello.Settings.Confirm, wire.Confirmation{Space: "s", Digest: digest})
 	}
-	if !told(a, "A") || told(a, "B") {
-		t.Error("a is not told what was confirmed there, or more")
+	if !received(a, "A") || received(a, "B") {
+		t.Error("a does not receive exactly the confirmations for it")
 	}
 	a.tell(waitingAt("", 0))
 	r.saysWaiting(v1alpha1.WaitingPrune{Pending: 3, Locations: 1})
@@ -100,16 +99,16 @@ func TestConfirmOverLocations(t *testing.T) {
 	r.stop()
 	r = start(t, dir)
 	b.r, a.r = r, r
-	if !told(b, "B") {
-		t.Error("b is not told when it is back")
+	if !received(b, "B") {
+		t.Error("b does not receive the confirmation when it is back")
 	}
 	if confirmed := r.saysWaiting(v1alpha1.WaitingPrune{Pending: 3, Locations: 1}).Status.Confirmed; len(confirmed) != 1 || confirmed[0].Location != "b" {
 		t.Errorf("confirmed: %+v", confirmed)
 	}
-	// More comes to wait before it has heard: that was not confirmed.
+	// More removals become pending before the agent receives it: they are not confirmed.
 	b.tell(waitingAt("C", 4))
 	p = r.saysWaiting(v1alpha1.WaitingPrune{Pending: 4, Locations: 1, Digest: "another"})
-	if len(p.Status.Confirmed) != 0 || told(b, "C") || told(b, "B") {
+	if len(p.Status.Confirmed) != 0 || received(b, "C") || received(b, "B") {
 		t.Errorf("confirmed: %+v", p.Status.Confirmed)
 	}
 	b.tell(waitingAt("", 0))
@@ -138,10 +137,10 @@ func TestPruneOfOtherSpaces(t *testing.T) {
 	a := r.join("a")
 	a.open(0, "").next()
 	a.hasOne()
-	said := waitingAt("A", 3)
-	said.Prune.Spaces = append(said.Prune.Spaces, wire.SpacePrune{Space: "z", Pending: 1, Digest: "Z"})
-	said.Prune.Placements = append(said.Prune.Placements, wire.PlacementPrune{Space: "z", Placement: "p", Pending: 1, Digest: "Z"})
-	a.tell(said)
+	status := waitingAt("A", 3)
+	status.Prune.Spaces = append(status.Prune.Spaces, wire.SpacePrune{Space: "z", Pending: 1, Digest: "Z"})
+	status.Prune.Placements = append(status.Prune.Placements, wire.PlacementPrune{Space: "z", Placement: "p", Pending: 1, Digest: "Z"})
+	a.tell(status)
 	l := r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, v1alpha1.ReasonPruneGuard)
 	got := l.Status.Agent.Prune
 	if len(got.Placements) != 1 || got.Placements[0].Space != "s" || len(got.Spaces) != 1 || got.Spaces[0].Space != "s" || got.Pending != 3 {

@@ -78,8 +78,8 @@ type life struct {
 // pick chooses one of some words.
 func (l *life) pick(words ...string) string { return words[l.rng.IntN(len(words))] }
 
-// act does something that a user might; that it is refused is fine. What goes
-// thereby goes for the cause.
+// act sends a random request of a user, which the hub may refuse. cause is the wanted cause of the resulting
+// removals.
 func (l *life) act() (did string, cause wire.Cause) {
 	cause = wire.Unassigned
 	s := key.Space(l.pick("s1", "s2"))
@@ -195,7 +195,7 @@ func (l *life) checkLocations(step int, what string, s key.Space, tr truth, w *w
 	}
 	for _, u := range list.Items {
 		if got[u.GetName()] = "there"; dig(u.Object, "spec", "admit") != nil {
-			l.r.t.Fatalf("step %d (%s): space %s is told what %s admits", step, what, s, u.GetName())
+			l.r.t.Fatalf("step %d (%s): space %s receives the admission rules of %s", step, what, s, u.GetName())
 		}
 	}
 	if !maps.Equal(got, want) {
@@ -265,7 +265,7 @@ func (w *watcher) follow(t testing.TB, resource dynamic.ResourceInterface, want 
 	if maps.Equal(w.seen, want) {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	watching, err := resource.Watch(ctx, metav1.ListOptions{ResourceVersion: w.rv})
 	if err != nil {
@@ -341,7 +341,7 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 		slices.Sort(causes)
 		slices.Sort(f.causes)
 		if !slices.Equal(causes, f.causes) {
-			t.Fatalf("step %d (%s): %s hears %q, want %q", step, what, name, causes, f.causes)
+			t.Fatalf("step %d (%s): %s receives %q, want %q", step, what, name, causes, f.causes)
 		}
 		f.rev, f.marker = mark.Revision, mark.Marker
 	case f.have.root() != hello.Hello.Root:
@@ -370,18 +370,18 @@ func (l *life) checkLocation(step int, what string, name key.Location, tr truth,
 // say has a location report something of an object, or nothing any more, as its agent might.
 func (l *life) say() {
 	l.r.t.Helper()
-	s, at, name := l.pick("s1", "s2"), key.Location(l.pick("l1", "l2", "l3")), l.pick("c1", "c2", "c3", "c4")
+	s, location, name := l.pick("s1", "s2"), key.Location(l.pick("l1", "l2", "l3")), l.pick("c1", "c2", "c3", "c4")
 	path, origin := s+"/core/configmaps/default/"+name, key.Origin(l.pick("placed", "placed", "born"))
 	switch l.rng.IntN(4) {
 	case 0:
 	case 1:
-		l.r.forgets(at, origin, path)
+		l.r.forgets(location, origin, path)
 	default:
 		report := wire.Report{UID: "some", State: wire.State(l.pick("Failed", "Removing")), Health: wire.Health(l.pick("", "Degraded"))}
 		if origin == key.Born {
-			report = born("v1", "ConfigMap", name, `,"data":{"k":"`+l.pick("1", "2")+`"}`)
+			report = upsyncedObject("v1", "ConfigMap", name, `,"data":{"k":"`+l.pick("1", "2")+`"}`)
 		}
-		l.r.says(at, origin, path, report)
+		l.r.writeReport(location, origin, path, report)
 	}
 }
 
@@ -394,7 +394,7 @@ func (l *life) reported() map[string]string {
 	if err != nil {
 		l.r.t.Fatal(err)
 	}
-	for _, kv := range got.Kvs { // placed comes behind born, and counts
+	for _, kv := range got.Kvs { // placed reports come after upsynced ones and take precedence
 		r, err := key.ParseReport(string(kv.Key[len(etcd.Prefix):]))
 		var report map[string]any
 		if err == nil {

@@ -20,7 +20,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// owned is an object by whose it is, and what decides on who may write it.
+// owned is an object with its owner, and the properties that determine its possible writers.
 type owned struct {
 	name     string
 	space    key.Space
@@ -30,27 +30,27 @@ type owned struct {
 	stored   *unstructured.Unstructured
 }
 
-// reached is a root that somebody asks: a shelf, of one space or of all, or a space itself.
+// reached is the root of a request: an export view, of one space or of all, or a space itself.
 type reached struct {
-	name  string
-	shelf *key.Shelf
-	wide  bool
+	name string
+	view *key.Shelf
+	wide bool
 }
 
-// may is the rule of who writes what: through a shelf, what its space has bound or lets be
-// seen, in a slice what has its value; in a space itself, a provider nothing.
-func (at reached) may(o owned) bool {
-	return at.shelf != nil && o.bound && (!at.shelf.View || at.shelf.Value == o.class)
+// may reports whether a provider can write an object: through an export view, bound objects and accepted
+// claims of its space, in a slice only those with its value; in the space itself, nothing.
+func (root reached) may(o owned) bool {
+	return root.view != nil && o.bound && (!root.view.View || root.view.Value == o.class)
 }
 
 // path is that of an object's collection, and of all there are.
-func (at reached) path(o owned) (path, all, namespace string) {
+func (target reached) path(o owned) (path, all, namespace string) {
 	root, namespace := route.Space(o.space), "default"
 	switch {
-	case at.wide:
-		root, namespace = route.ShelfRoot(*at.shelf, key.AllSpaces), string(o.space)+"--default"
-	case at.shelf != nil:
-		root = route.ShelfRoot(*at.shelf, o.space)
+	case target.wide:
+		root, namespace = route.ShelfRoot(*target.view, key.AllSpaces), string(o.space)+"--default"
+	case target.view != nil:
+		root = route.ShelfRoot(*target.view, o.space)
 	}
 	api := "/apis/fleet.example.org/v1"
 	if o.resource == "configmaps" {
@@ -61,7 +61,7 @@ func (at reached) path(o owned) (path, all, namespace string) {
 
 func roots() (all []reached) {
 	all = []reached{{name: "space"}}
-	for _, f := range []key.Shelf{shelfOf("", ""), shelfOf("classes", "gold"), shelfOf("classes", "silver"), shelfOf("classes", "")} {
+	for _, f := range []key.Shelf{exportViewOf("", ""), exportViewOf("classes", "gold"), exportViewOf("classes", "silver"), exportViewOf("classes", "")} {
 		all = append(all, reached{f.String() + " *", &f, true}, reached{f.String() + " one", &f, false})
 	}
 	return all
@@ -122,7 +122,7 @@ type attempt struct {
 	right                     string
 }
 
-// try sends an attempt. Of a watch it reads what is there when it begins.
+// try sends an attempt. It reads the initial events of a watch.
 func (c client) try(a attempt) (code int, body string) {
 	c.r.t.Helper()
 	if a.right != "watch" {
@@ -135,7 +135,7 @@ func (c client) try(a attempt) (code int, body string) {
 	return resp.StatusCode, upToInitial(c.r.t, resp.Body)
 }
 
-// upToInitial is what a streaming list tells up to its end, or an answer that is none.
+// upToInitial returns a streaming list up to its end, or the response if that is none.
 func upToInitial(t testing.TB, body io.Reader) string {
 	t.Helper()
 	var text strings.Builder
@@ -157,8 +157,8 @@ func upToInitial(t testing.TB, body io.Reader) string {
 const streamed = "watch=1&sendInitialEvents=true&allowWatchBookmarks=true&resourceVersionMatch=NotOlderThan"
 
 // reads are all ways to read an object by way of a root.
-func (at reached) reads(o owned) (all []attempt) {
-	path, anywhere, _ := at.path(o)
+func (root reached) reads(o owned) (all []attempt) {
+	path, anywhere, _ := root.path(o)
 	one, labelled := path+"/"+o.name, "?labelSelector=is="+o.name
 	for _, r := range [][3]string{
 		{"get", "get", one}, {"list", "list", path + labelled}, {"list in all namespaces", "list", anywhere + labelled}, {"watch", "watch", anywhere + labelled + "&" + streamed},
@@ -173,13 +173,13 @@ func (at reached) reads(o owned) (all []attempt) {
 }
 
 // attempts are all ways to reach an object by way of a root. What may succeed is only tried.
-func (at reached) attempts(t testing.TB, o owned) []attempt {
-	return append(at.reads(o), at.writes(t, o)...)
+func (root reached) attempts(t testing.TB, o owned) []attempt {
+	return append(root.reads(o), root.writes(t, o)...)
 }
 
 // writes are all ways to write an object by way of a root.
-func (at reached) writes(t testing.TB, o owned) (all []attempt) {
-	path, _, namespace := at.path(o)
+func (root reached) writes(t testing.TB, o owned) (all []attempt) {
+	path, _, namespace := root.path(o)
 	u := o.stored.DeepCopy()
 	u.SetNamespace(namespace)
 	u.SetAnnotations(map[string]string{"changed": "yes"})
@@ -207,11 +207,11 @@ func (at reached) writes(t testing.TB, o owned) (all []attempt) {
 			attempt{"update status", "PUT " + one + "/status", "application/json", changed, http.StatusOK, "update"},
 			attempt{"scale", "PATCH " + one + "/scale", mergePatch, `{"spec":{"replicas":7}}`, http.StatusOK, "patch"})
 	}
-	if at.may(o) || o.class != "" { // what has no value gets that of the slice
+	if root.may(o) || o.class != "" { // what has no value gets that of the slice
 		all = append(all, attempt{"create another", "POST " + path, "application/json", another, http.StatusCreated, "create"})
 	}
 	for i := range all {
-		if at.may(o) {
+		if root.may(o) {
 			sep := "?"
 			if strings.Contains(all[i].request, "?") {
 				sep = "&"
@@ -225,7 +225,7 @@ func (at reached) writes(t testing.TB, o owned) (all []attempt) {
 	return all
 }
 
-// ofMany says whether an attempt is on whatever a selector finds.
+// ofMany reports whether an attempt is about all objects that a selector matches.
 func (a attempt) ofMany() bool {
 	return slices.Contains([]string{"list", "watch", "deletecollection"}, a.right)
 }
@@ -240,8 +240,8 @@ func (a attempt) ofAbsent(o owned) (attempt, bool) {
 	return a, true
 }
 
-// tells says that a refusal says of an object that is there what it says of one that is not.
-func (c client) tells(at reached, o owned, a attempt, code int, body string) {
+// isIndistinguishable checks that a refusal for an existing object is the same as for a missing one.
+func (c client) isIndistinguishable(root reached, o owned, a attempt, code int, body string) {
 	c.r.t.Helper()
 	absent, ok := a.ofAbsent(o)
 	if !ok {
@@ -250,15 +250,15 @@ func (c client) tells(at reached, o owned, a attempt, code int, body string) {
 	quoted := func(text, name string) string {
 		return strings.NewReplacer(`\"`+name+`\"`, "NAME", strconv.Quote(name), "NAME").Replace(text)
 	}
-	if c2, said := c.try(absent); c2 != code || quoted(said, "absent") != quoted(body, o.name) {
-		c.r.t.Errorf("%s: %s of %s tells that it is there: %d %s, not %d %s", at.name, a.verb, o.name, code, body, c2, said)
+	if c2, response := c.try(absent); c2 != code || quoted(response, "absent") != quoted(body, o.name) {
+		c.r.t.Errorf("%s: %s of %s reveals that it exists: %d %s, not %d %s", root.name, a.verb, o.name, code, body, c2, response)
 	}
 }
 
-// wrong says what is wrong with the answer to an attempt.
-func (a attempt) wrong(at reached, o owned, code int, body string) string {
+// wrong returns the error in the response to an attempt; empty if it is as wanted.
+func (a attempt) wrong(root reached, o owned, code int, body string) string {
 	named := fmt.Sprintf(`"name":%q`, o.name)
-	switch may := at.may(o); {
+	switch may := root.may(o); {
 	case may && code != a.code:
 		return "refused"
 	case may && a.ofMany() && !strings.Contains(body, named):
@@ -274,10 +274,9 @@ func (a attempt) wrong(at reached, o owned, code int, body string) string {
 	return ""
 }
 
-// TestProvidersReachTheirShelf: each way to read or write, by way of each root, the object of
-// each owner, works where the rule says so, and elsewhere is denied, changes nothing, and does
-// not tell that it is there.
-func TestProvidersReachTheirShelf(t *testing.T) {
+// TestProvidersReachTheirExportView: each kind of read or write of an object of each owner, by each root, works
+// if the rule allows it. Otherwise it is denied, changes nothing, and does not reveal that the object exists.
+func TestProvidersReachTheirExportView(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.sliceFleet()
@@ -285,23 +284,23 @@ func TestProvidersReachTheirShelf(t *testing.T) {
 	objects := r.objectsOfAll()
 	before := r.objectsStored()
 	var tried, denied int
-	for _, at := range roots() {
+	for _, root := range roots() {
 		for _, o := range objects {
-			for _, a := range at.attempts(t, o) {
+			for _, a := range root.attempts(t, o) {
 				tried++
-				if !at.may(o) {
+				if !root.may(o) {
 					denied++
 				}
 				code, body := controller.try(a)
-				if wrong := a.wrong(at, o, code, body); wrong != "" {
-					t.Errorf("%s: %s of %s: %s: %d %s", at.name, a.verb, o.name, wrong, code, body)
+				if wrong := a.wrong(root, o, code, body); wrong != "" {
+					t.Errorf("%s: %s of %s: %s: %d %s", root.name, a.verb, o.name, wrong, code, body)
 				}
-				if !at.may(o) {
-					controller.tells(at, o, a, code, body)
+				if !root.may(o) {
+					controller.isIndistinguishable(root, o, a, code, body)
 				}
 			}
 			if after := r.objectsStored(); after != before {
-				t.Fatalf("%s: %s: the log has changed:\n%s\nwas\n%s", at.name, o.name, after, before)
+				t.Fatalf("%s: %s: the log has changed:\n%s\nwas\n%s", root.name, o.name, after, before)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func TestPartOfRelease(t *testing.T) {
 		}
 	}
 	const want = "matches 1 of the 2 objects of Helm release default/web, not core/configmaps/default/three"
-	says := func(want string) {
+	eventuallyReports := func(want string) {
 		t.Helper()
 		r.eventually(func() string {
 			p := r.placement()
@@ -43,7 +43,7 @@ func TestPartOfRelease(t *testing.T) {
 			return ""
 		})
 	}
-	says(want)
+	eventuallyReports(want)
 	var status queries.SpaceStatus
 	if r.question(&status, route.Status); len(status.Placements) != 1 || strings.Join(status.Placements[0].PartOf, "") != want {
 		t.Errorf("asked, it says %+v", status.Placements)
@@ -54,7 +54,7 @@ func TestPartOfRelease(t *testing.T) {
 	if _, err := configMaps.Patch(t.Context(), "two", types.MergePatchType, []byte(`{"data":{"k":"2"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.throughout(5*settle, func() string {
+	r.throughout(5*batchDelay, func() string {
 		if now := r.placement().ResourceVersion; now != before {
 			return "the Placement is written again"
 		}
@@ -63,8 +63,8 @@ func TestPartOfRelease(t *testing.T) {
 	if _, err := configMaps.Patch(t.Context(), "three", types.MergePatchType, []byte(`{"metadata":{"labels":{"what":"app"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	says("")
-	if parts := r.Releases.Parts(key.Placement{Space: "s", Name: "p"}, "s"); len(parts) != 0 {
-		t.Errorf("still %v", parts)
+	eventuallyReports("")
+	if releases := r.Releases.Parts(key.Placement{Space: "s", Name: "p"}, "s"); len(releases) != 0 {
+		t.Errorf("still %v", releases)
 	}
 }

@@ -51,16 +51,16 @@ func pathIn(namespace, name string) string {
 	return key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: namespace, Name: name}}.Path()
 }
 
-// told is what the agent of a location is told of a ConfigMap.
-func (r *removing) told(l key.Location, namespace, name string) wire.Frame {
+// frameOf returns the frame about a ConfigMap that the agent of a location received last.
+func (r *removing) frameOf(l key.Location, namespace, name string) wire.Frame {
 	r.t.Helper()
 	return r.agents[l].fetch(wire.Fetch{Key: pathIn(namespace, name)})[0]
 }
 
-// says has a location report a ConfigMap by the UID that it is told of.
-func (r *removing) says(l key.Location, namespace, name string, state wire.State, reason string) {
+// report makes a location report a ConfigMap with the UID that it has received.
+func (r *removing) report(l key.Location, namespace, name string, state wire.State, reason string) {
 	r.t.Helper()
-	f := r.told(l, namespace, name)
+	f := r.frameOf(l, namespace, name)
 	uid := ""
 	switch {
 	case f.Put != nil:
@@ -88,7 +88,7 @@ func (r *removing) kept(namespace, name string) {
 	}
 }
 
-func (r *removing) goes(name string) {
+func (r *removing) eventuallyRemoved(name string) {
 	r.t.Helper()
 	r.eventually(func() string {
 		_, err := r.space("s").Resource(configMapsGVR).Namespace("default").Get(r.t.Context(), name, metav1.GetOptions{})
@@ -97,8 +97,8 @@ func (r *removing) goes(name string) {
 		}
 		return ""
 	})
-	if f := r.told("a", "default", name); f.Del == nil {
-		r.t.Errorf("of what is gone the location is told %+v", f)
+	if f := r.frameOf("a", "default", name); f.Del == nil {
+		r.t.Errorf("about a removed object the location receives %+v", f)
 	}
 }
 
@@ -112,33 +112,33 @@ func TestWaitForRemoval(t *testing.T) {
 	r.addConfigMap("one", label, "1")
 	r.addConfigMap("only", label, "1")
 	for _, l := range []key.Location{"a", "b"} {
-		if f := r.told(l, "default", "one"); f.Put == nil || f.Put.Policy != (wire.Policy{}) {
-			t.Fatalf("%s is told %+v", l, f)
+		if f := r.frameOf(l, "default", "one"); f.Put == nil || f.Put.Policy != (wire.Policy{}) {
+			t.Fatalf("%s receives %+v", l, f)
 		}
 	}
-	r.says("a", "default", "one", wire.Applied, "")
+	r.report("a", "default", "one", wire.Applied, "")
 	r.remove("one")
 	for _, l := range []key.Location{"a", "b"} {
-		f := r.told(l, "default", "one")
+		f := r.frameOf(l, "default", "one")
 		if f.Gone == nil || f.Gone.UID == "" || f.Gone.APIVersion != "v1" || f.Gone.Kind != "ConfigMap" {
-			t.Fatalf("%s is told %+v", l, f)
+			t.Fatalf("%s receives %+v", l, f)
 		}
 	}
 	r.agents["b"].Capabilities = ""
-	if f := r.told("b", "default", "one"); f.Del == nil {
-		t.Errorf("an agent that can't confirm is told %+v", f)
+	if f := r.frameOf("b", "default", "one"); f.Del == nil {
+		t.Errorf("an agent that can't confirm receives %+v", f)
 	}
 	r.agents["b"].Capabilities = wire.Confirms
 	const it = "core/configmaps/default/one "
-	if _, rows := r.asked("object", "core/configmaps/default/one"); rows != it+"a Removing \n"+it+"b Removing \n"+it+"never Removing " {
+	if _, rows := r.statusRows("object", "core/configmaps/default/one"); rows != it+"a Removing \n"+it+"b Removing \n"+it+"never Removing " {
 		t.Errorf("it is shown as\n%s", rows)
 	}
-	if status, _ := r.asked("object", "core/configmaps/default/one"); status.Objects[0].Places[1].Cause != "Deleted" || status.Leaving != 3 {
+	if status, _ := r.statusRows("object", "core/configmaps/default/one"); status.Objects[0].Places[1].Cause != "Deleted" || status.Leaving != 3 {
 		t.Errorf("the answer is %s", text(status))
 	}
-	r.says("a", "default", "one", wire.Removed, "")
-	r.says("b", "default", "one", wire.Removing, "Terminating")
-	if _, rows := r.asked("object", "core/configmaps/default/one"); !strings.HasPrefix(rows, it+"b Removing Terminating\n") {
+	r.report("a", "default", "one", wire.Removed, "")
+	r.report("b", "default", "one", wire.Removing, "Terminating")
+	if _, rows := r.statusRows("object", "core/configmaps/default/one"); !strings.HasPrefix(rows, it+"b Removing Terminating\n") {
 		t.Errorf("half removed it is shown as\n%s", rows)
 	}
 	dir := r.dir
@@ -148,22 +148,22 @@ func TestWaitForRemoval(t *testing.T) {
 		a.r = r.running
 	}
 	r.kept("default", "one")
-	r.says("b", "default", "one", wire.Removed, "")
-	r.goes("one")
+	r.report("b", "default", "one", wire.Removed, "")
+	r.eventuallyRemoved("one")
 	for _, a := range r.agents {
 		a.reports(wire.ReportLine{Key: pathIn("default", "one"), Removed: true})
 	}
-	if status, rows := r.asked("object", ""); strings.Contains(rows, it) || status.Leaving != 0 {
-		t.Errorf("what is gone is shown: %s", rows)
+	if status, rows := r.statusRows("object", ""); strings.Contains(rows, it) || status.Leaving != 0 {
+		t.Errorf("removed objects are shown: %s", rows)
 	}
 
 	// Let go of is gone, too; a report of an earlier object of the name is not about it.
 	r.remove("only")
-	r.says("a", "default", "only", wire.Removed, "")
+	r.report("a", "default", "only", wire.Removed, "")
 	r.agents["b"].reports(wire.ReportLine{Key: pathIn("default", "only"), Report: &wire.Report{UID: "earlier", State: wire.Removed}})
 	r.kept("default", "only")
-	r.says("b", "default", "only", wire.Orphaned, v1alpha1.ReasonReleased)
-	r.goes("only")
+	r.report("b", "default", "only", wire.Orphaned, v1alpha1.ReasonReleased)
+	r.eventuallyRemoved("only")
 }
 
 // TestWaitForRemovalEnds shows what else ends the wait, and what does not.
@@ -173,7 +173,7 @@ func TestWaitForRemovalEnds(t *testing.T) {
 	label := map[string]string{"what": "app"}
 	for _, name := range []string{"byhand", "moved", "off", "location", "unplaced"} {
 		r.addConfigMap(name, label, "1")
-		r.says("a", "default", name, wire.Applied, "")
+		r.report("a", "default", name, wire.Applied, "")
 	}
 	// A namespace that is deleted waits for what is in it.
 	r.create("s", namespacesGVR, object("v1", "Namespace", "", "n", nil, nil))
@@ -182,14 +182,14 @@ func TestWaitForRemovalEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually(func() string {
-		if f := r.told("b", "n", "inside"); f.Gone == nil {
-			return "the location is told " + text(f)
+		if f := r.frameOf("b", "n", "inside"); f.Gone == nil {
+			return "the location receives " + text(f)
 		}
 		return ""
 	})
 	r.kept("n", "inside")
 	for _, l := range []key.Location{"a", "b"} {
-		r.says(l, "n", "inside", wire.Removed, "")
+		r.report(l, "n", "inside", wire.Removed, "")
 	}
 	r.eventually(func() string {
 		if _, err := r.space("s").Resource(namespacesGVR).Get(t.Context(), "n", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
@@ -198,14 +198,14 @@ func TestWaitForRemovalEnds(t *testing.T) {
 		return ""
 	})
 
-	// Who takes the finalizer away by hand does not wait; the locations remove it all the same.
+	// A user that removes the finalizer does not wait; the locations remove the object all the same.
 	r.remove("byhand")
 	free := []byte(`{"metadata":{"finalizers":null}}`)
 	if _, err := r.space("s").Resource(configMapsGVR).Namespace("default").Patch(t.Context(), "byhand", types.MergePatchType, free, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.goes("byhand")
-	if _, rows := r.asked("object", "core/configmaps/default/byhand"); rows != "core/configmaps/default/byhand a Removing " {
+	r.eventuallyRemoved("byhand")
+	if _, rows := r.statusRows("object", "core/configmaps/default/byhand"); rows != "core/configmaps/default/byhand a Removing " {
 		t.Errorf("it is shown as %q", rows)
 	}
 
@@ -215,61 +215,62 @@ func TestWaitForRemovalEnds(t *testing.T) {
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "unplaced", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.goes("unplaced")
+	r.eventuallyRemoved("unplaced")
 	r.kept("default", "off")
 	r.waits("true")
 	for _, l := range []key.Location{"a", "b"} {
-		r.says(l, "default", "off", wire.Removed, "")
+		r.report(l, "default", "off", wire.Removed, "")
 	}
-	r.goes("off")
+	r.eventuallyRemoved("off")
 
 	// Without its Placement, what is reported is still waited for.
 	r.remove("moved")
 	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "p", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if f := r.told("a", "default", "moved"); f.Del == nil {
-		t.Errorf("the location is told %+v", f)
+	if f := r.frameOf("a", "default", "moved"); f.Del == nil {
+		t.Errorf("the location receives %+v", f)
 	}
 	r.kept("default", "moved")
 	r.agents["a"].reports(wire.ReportLine{Key: pathIn("default", "moved"), Removed: true})
-	r.goes("moved")
+	r.eventuallyRemoved("moved")
 
 	// The end of a location ends the wait for it.
 	r.addPlacement("s", "p", "x", "app", nil)
 	r.waits("true")
-	r.says("b", "default", "location", wire.Applied, "")
+	r.report("b", "default", "location", wire.Applied, "")
 	r.remove("location")
-	r.says("a", "default", "location", wire.Removed, "")
+	r.report("a", "default", "location", wire.Removed, "")
 	r.kept("default", "location")
 	if err := r.space(key.Root).Resource(locationsGVR).Delete(t.Context(), "b", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.goes("location")
+	r.eventuallyRemoved("location")
 }
 
-// TestRemovalOfTheAnnounced shows that a location is waited for from which a policy has taken
-// the object, if all that it has ever said is that it is about to make it: also when it is cut
-// off since, and the hub was restarted. It is told to say so before, of objects that wait alone.
+// TestRemovalOfTheAnnounced checks that a deletion waits for a location from which a policy removes the object,
+// even if the location has only reported that it is about to create it. This also holds if the location is
+// disconnected since, and after a restart of the hub. Locations announce the creation only of objects whose
+// deletion waits.
 func TestRemovalOfTheAnnounced(t *testing.T) {
 	t.Parallel()
 	r := newRemoving(t)
 	label := map[string]string{"what": "app"}
 	r.addConfigMap("one", label, "1")
 	r.addConfigMap("unsaid", label, "1")
-	if f := r.told("a", "default", "one"); f.Put == nil || !f.Put.ReportFirst {
-		t.Fatalf("the location is told %+v", f)
+	if f := r.frameOf("a", "default", "one"); f.Put == nil || !f.Put.ReportFirst {
+		t.Fatalf("the location receives %+v", f)
 	}
 	r.waits("false")
 	r.eventually(func() string {
-		if f := r.told("a", "default", "one"); f.Put == nil || f.Put.ReportFirst {
-			return "of what does not wait the location is told " + text(f)
+		if f := r.frameOf("a", "default", "one"); f.Put == nil || f.Put.ReportFirst {
+			return "about an object that does not wait the location receives " + text(f)
 		}
 		return ""
 	})
 	r.waits("true")
-	r.says("a", "default", "one", wire.Waiting, v1alpha1.ReasonAnnounced)
-	if _, rows := r.asked("object", "core/configmaps/default/one"); !strings.HasPrefix(rows, "core/configmaps/default/one a Waiting Announced\n") {
+	r.report("a", "default", "one", wire.Waiting, v1alpha1.ReasonAnnounced)
+	if _, rows := r.statusRows("object", "core/configmaps/default/one"); !strings.HasPrefix(rows, "core/configmaps/default/one a Waiting Announced\n") {
 		t.Errorf("what is about to be made is shown as\n%s", rows)
 	}
 	elsewhere := []byte(`{"metadata":{"labels":{"where":"y"}}}`)
@@ -277,8 +278,8 @@ func TestRemovalOfTheAnnounced(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually(func() string {
-		if f := r.told("a", "default", "one"); f.Del == nil {
-			return "the location is told " + text(f)
+		if f := r.frameOf("a", "default", "one"); f.Del == nil {
+			return "the location receives " + text(f)
 		}
 		return ""
 	})
@@ -290,16 +291,16 @@ func TestRemovalOfTheAnnounced(t *testing.T) {
 	}
 	for _, name := range []string{"one", "unsaid"} {
 		r.remove(name)
-		r.says("b", "default", name, wire.Removed, "")
+		r.report("b", "default", name, wire.Removed, "")
 	}
-	r.goes("unsaid")
+	r.eventuallyRemoved("unsaid")
 	r.kept("default", "one")
-	status, rows := r.asked("object", "core/configmaps/default/one")
+	status, rows := r.statusRows("object", "core/configmaps/default/one")
 	if !strings.HasPrefix(rows, "core/configmaps/default/one a Removing \n") || status.Objects[0].Places[0].Cause != "Deleted" {
 		t.Errorf("it is shown as %s", text(status))
 	}
 	r.agents["a"].reports(wire.ReportLine{Key: pathIn("default", "one"), Removed: true})
-	r.goes("one")
+	r.eventuallyRemoved("one")
 }
 
 // TestWaitForRemovalOfRoot shows that a Placement of root has the deletion of objects of other
@@ -318,16 +319,16 @@ func TestWaitForRemovalOfRoot(t *testing.T) {
 	}}))
 	r.addConfigMap("one", nil, "1")
 	r.eventually(func() string {
-		if f := r.told("a", "default", "one"); f.Put == nil || !f.Put.ReportFirst {
-			return "the location is told " + text(f)
+		if f := r.frameOf("a", "default", "one"); f.Put == nil || !f.Put.ReportFirst {
+			return "the location receives " + text(f)
 		}
 		return ""
 	})
-	r.says("a", "default", "one", wire.Applied, "")
+	r.report("a", "default", "one", wire.Applied, "")
 	r.remove("one")
-	if f := r.told("a", "default", "one"); f.Gone == nil {
-		t.Errorf("the location is told %+v", f)
+	if f := r.frameOf("a", "default", "one"); f.Gone == nil {
+		t.Errorf("the location receives %+v", f)
 	}
-	r.says("a", "default", "one", wire.Removed, "")
-	r.goes("one")
+	r.report("a", "default", "one", wire.Removed, "")
+	r.eventuallyRemoved("one")
 }

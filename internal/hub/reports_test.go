@@ -22,8 +22,8 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-// says writes what a location reports, as the log has it.
-func (r *running) says(l key.Location, origin key.Origin, path string, report wire.Report) {
+// writeReport writes a report of a location to the log.
+func (r *running) writeReport(l key.Location, origin key.Origin, path string, report wire.Report) {
 	r.t.Helper()
 	o, err := key.ParsePath(path)
 	if err != nil {
@@ -67,16 +67,16 @@ func (r *running) reported(s key.Space, l key.Location) dynamic.Interface {
 	return d
 }
 
-// born is an object as a cluster shows it.
-func born(apiVersion, kind, name, more string) wire.Report {
+// upsyncedObject is the report of an object as it is in a cluster.
+func upsyncedObject(apiVersion, kind, name, more string) wire.Report {
 	return wire.Report{State: wire.Present, Health: wire.Healthy, Object: json.RawMessage(fmt.Sprintf(
 		`{"apiVersion":%q,"kind":%q,"metadata":{"name":%q,"namespace":%q,"uid":"there","resourceVersion":"77","labels":{"app":"x","orrery.dev/location":"theirs"}}%s}`, apiVersion, kind, name, "default", more))}
 }
 
 var policyReportsGVR = schema.GroupVersionResource{Group: "wgpolicyk8s.io", Version: "v1alpha2", Resource: "policyreports"}
 
-// reporting is a hub with two spaces and locations that report: what was placed, what was
-// born, of a kind that nobody defines too, and what is owned.
+// reporting returns a hub with two spaces and with locations that report placed, upsynced and dependent objects,
+// also of a kind without a definition.
 func reporting(t *testing.T) *running {
 	t.Helper()
 	r := start(t, t.TempDir())
@@ -93,14 +93,14 @@ func reporting(t *testing.T) *running {
 	a := r.join("a")
 	digest := r.digestOf(a, "one")
 	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: uid, Generation: 1, State: wire.Applied, Digest: digest, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z"}})
-	r.says("b", key.Placed, "s/core/configmaps/default/one", wire.Report{UID: uid, State: wire.Failed, Reason: "Refused", Message: "no", Health: wire.Degraded, Status: json.RawMessage(`{"x":1}`)})
-	r.says("a", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":2}`))
-	r.says("b", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
-	r.says("b", key.Born, "z/wgpolicyk8s.io/policyreports/default/r", born("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
-	owned := born("v1", "Pod", "web-1", `,"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}`)
+	r.writeReport("b", key.Placed, "s/core/configmaps/default/one", wire.Report{UID: uid, State: wire.Failed, Reason: "Refused", Message: "no", Health: wire.Degraded, Status: json.RawMessage(`{"x":1}`)})
+	r.writeReport("a", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":2}`))
+	r.writeReport("b", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
+	r.writeReport("b", key.Born, "z/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
+	owned := upsyncedObject("v1", "Pod", "web-1", `,"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}`)
 	owned.Owner, owned.Health, owned.HealthNote = "apps/deployments/default/web", wire.Degraded, "no image"
-	r.says("b", key.Owned, "s/core/pods/default/web-1", owned)
-	r.says("a", key.Born, "s/core/secrets/default/key", born("v1", "Secret", "key", `,"data":{"k":"`+treasure+`"}`))
+	r.writeReport("b", key.Owned, "s/core/pods/default/web-1", owned)
+	r.writeReport("a", key.Born, "s/core/secrets/default/key", upsyncedObject("v1", "Secret", "key", `,"data":{"k":"`+treasure+`"}`))
 	return r
 }
 
@@ -120,15 +120,15 @@ func (r *running) associates() {
 	const web = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web","namespace":"default"},"spec":{"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{"containers":[{"name":"c","image":"i"}]}}}}`
 	const places = `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"web"},"spec":{"locations":[{"selector":{"matchLabels":{"where":"x"}}}],"downsync":[{"apiGroup":"apps","resources":["deployments"],"associated":[{"resources":["pods"]}]}]}}`
 	for path, body := range map[string]string{"apis/apps/v1/namespaces/default/deployments/web": web, "apis/orrery.dev/v1alpha1/placements/web": places} {
-		if code, said := r.as("admin", "system:masters").send("PATCH "+route.Space("s").Path(path)+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
-			r.t.Fatalf("%d %s", code, said)
+		if code, response := r.as("admin", "system:masters").send("PATCH "+route.Space("s").Path(path)+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
+			r.t.Fatalf("%d %s", code, response)
 		}
 	}
 }
 
-func namesOf(t *testing.T, of dynamic.ResourceInterface, options metav1.ListOptions) (names []string) {
+func namesOf(t *testing.T, client dynamic.ResourceInterface, options metav1.ListOptions) (names []string) {
 	t.Helper()
-	list, err := of.List(t.Context(), options)
+	list, err := client.List(t.Context(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestReportsView(t *testing.T) {
 	}
 	u, err = one.Resource(policyReportsGVR).Namespace("default").Get(t.Context(), "r", metav1.GetOptions{})
 	if err != nil || dig(u.Object, "summary", "fail") != int64(2) || u.GetUID() != "there" || u.GetResourceVersion() == "77" || u.GetLabels()["orrery.dev/location"] != "a" {
-		t.Errorf("what was born is %v, %v", u, err)
+		t.Errorf("the upsynced object is %v, %v", u, err)
 	}
 	for _, c := range []struct {
 		space    key.Space
@@ -281,12 +281,12 @@ func TestReportsOfWhatLeaves(t *testing.T) {
 	nextEvent(t, applied, watch.Deleted, "a.one")
 	gone := nextEvent(t, leaving, watch.Added, "a.one")
 	if gone.GetKind() != "ConfigMap" || gone.GetAPIVersion() != "v1" || gone.Object["data"] != nil || gone.GetAnnotations()["orrery.dev/message"] == "" {
-		t.Errorf("what leaves is %s", text(gone.Object))
+		t.Errorf("the removed object is %s", text(gone.Object))
 	}
 	nextEvent(t, leaving, watch.Added, "b.one")
 	r.forgets("a", key.Placed, "s/core/configmaps/default/one")
 	nextEvent(t, leaving, watch.Deleted, "a.one")
-	r.says("b", key.Placed, "s/core/configmaps/default/one", wire.Report{State: wire.Removed})
+	r.writeReport("b", key.Placed, "s/core/configmaps/default/one", wire.Report{State: wire.Removed})
 	nextEvent(t, leaving, watch.Deleted, "b.one")
 	if got := namesOf(t, all, metav1.ListOptions{}); got != nil {
 		t.Errorf("there is still %q", got)
@@ -303,9 +303,8 @@ func nextEvent(t *testing.T, w watch.Interface, kind watch.EventType, name strin
 	return u
 }
 
-// TestReportsTakeRights shows what the view of reports takes: the right to reports, by
-// location, and that to the kind, in the space; that it ends with either; and that Secrets
-// are not served to who may not get them there.
+// TestReportsTakeRights checks the rights for the view of reports: the right to reports, by location, and the
+// right to the kind, in the space. Access ends with either. Secrets need the right to get them there.
 func TestReportsTakeRights(t *testing.T) {
 	t.Parallel() // it does one thing after the other
 	r := reporting(t)
@@ -314,7 +313,7 @@ func TestReportsTakeRights(t *testing.T) {
 	content := func(more string) string {
 		return `{"apiGroups":["orrery.dev"],"resources":["reports/content"],"verbs":["get","list","watch"]` + more + `}`
 	}
-	asks := func(want int, root route.Root, paths ...string) {
+	expect := func(want int, root route.Root, paths ...string) {
 		t.Helper()
 		for _, path := range paths {
 			if code, body := who.send("GET "+root.Path(path), ""); code != want || code != http.StatusOK && strings.Contains(body, treasure) {
@@ -324,18 +323,18 @@ func TestReportsTakeRights(t *testing.T) {
 	}
 	a, b, both := route.Reported("s", "a"), route.Reported("s", "b"), route.Reported("s", "*")
 	r.grant("s", "jane", subject+`"roles":[{"name":"edit"}]}`)
-	asks(http.StatusForbidden, a, "api/v1/configmaps", "api", "api/v1/secrets")
+	expect(http.StatusForbidden, a, "api/v1/configmaps", "api", "api/v1/secrets")
 	r.grant("s", "jane", subject+`"roles":[{"name":"view"}],"rules":[`+content(`,"resourceNames":["a"]`)+`]}`)
-	asks(http.StatusOK, a, "api/v1/configmaps", "api", "apis/wgpolicyk8s.io/v1alpha2/policyreports", "api/v1/namespaces/default/configmaps/one")
-	asks(http.StatusForbidden, a, "api/v1/secrets", "api/v1/namespaces/default/secrets/key", "api/v1/secrets?watch=1")
+	expect(http.StatusOK, a, "api/v1/configmaps", "api", "apis/wgpolicyk8s.io/v1alpha2/policyreports", "api/v1/namespaces/default/configmaps/one")
+	expect(http.StatusForbidden, a, "api/v1/secrets", "api/v1/namespaces/default/secrets/key", "api/v1/secrets?watch=1")
 	for _, root := range []route.Root{b, both, route.Reported("z", "a"), route.Reported("*", "a"), route.Reported("none", "a"), route.Reported("s", "none")} {
-		asks(http.StatusForbidden, root, "api/v1/configmaps", "api")
+		expect(http.StatusForbidden, root, "api/v1/configmaps", "api")
 	}
 	r.grant("s", "jane", subject+`"rules":[`+content("")+`,{"apiGroups":[""],"resources":["configmaps"],"resourceNames":["one"],"verbs":["get"]},{"apiGroups":[""],"resources":["pods"],"namespaces":["default"],"verbs":["list","watch"]}]}`)
-	asks(http.StatusOK, both, "api", "api/v1/namespaces/default/configmaps/a.one", "api/v1/namespaces/default/pods")
-	asks(http.StatusForbidden, both, "api/v1/configmaps", "api/v1/namespaces/default/configmaps/a.two", "api/v1/pods", "api/v1/namespaces/other/pods", "apis/wgpolicyk8s.io/v1alpha2/policyreports")
+	expect(http.StatusOK, both, "api", "api/v1/namespaces/default/configmaps/a.one", "api/v1/namespaces/default/pods")
+	expect(http.StatusForbidden, both, "api/v1/configmaps", "api/v1/namespaces/default/configmaps/a.two", "api/v1/pods", "api/v1/namespaces/other/pods", "apis/wgpolicyk8s.io/v1alpha2/policyreports")
 	r.grant("s", "jane", subject+`"roles":[{"name":"admin"}]}`)
-	asks(http.StatusOK, both, "api/v1/secrets")
+	expect(http.StatusOK, both, "api/v1/secrets")
 
 	for _, loses := range []string{
 		`"roles":[{"name":"view"}]}`, // the reports
@@ -359,33 +358,33 @@ func TestReportsTakeRights(t *testing.T) {
 			}
 		}()
 		r.grant("s", "jane", subject+loses)
-		<-ended // or the client's patience
+		<-ended // or the timeout of the client
 		_ = resp.Body.Close()
-		asks(http.StatusForbidden, both, "api/v1/pods")
+		expect(http.StatusForbidden, both, "api/v1/pods")
 	}
 	r.grant("s", "jane", subject+`"roles":[{"name":"admin"}]}`)
-	asks(http.StatusForbidden, route.Reported("*", "*"), "api/v1/pods", "api")
+	expect(http.StatusForbidden, route.Reported("*", "*"), "api/v1/pods", "api")
 	r.grant(key.Root, "jane", subject+`"roles":[{"name":"admin"}],"spaces":{"selector":{}}}`)
-	asks(http.StatusForbidden, route.Reported("*", "*"), "api/v1/pods", "api")
+	expect(http.StatusForbidden, route.Reported("*", "*"), "api/v1/pods", "api")
 	r.grant(key.Root, "jane2", subject+`"roles":[{"name":"admin"}]}`)
-	asks(http.StatusOK, route.Reported("*", "*"), "api/v1/pods", "api")
+	expect(http.StatusOK, route.Reported("*", "*"), "api/v1/pods", "api")
 
 	// In all namespaces, a name has no space in front: it is not that of what is called so without.
 	one := `"rules":[` + content("") + `,{"apiGroups":[""],"resources":["configmaps","namespaces"],"resourceNames":["one"],"verbs":["get","list","watch"]}]`
 	r.grant("s", "jane", subject+one+`}`)
 	r.grant(key.Root, "jane", subject+one+`,"spaces":{"selector":{}}}`)
 	r.grant(key.Root, "jane2", subject+one+`}`)
-	asks(http.StatusForbidden, route.Reported("*", "*"), "api/v1/configmaps?fieldSelector=metadata.name%3Da.s--one", "api/v1/configmaps")
-	asks(http.StatusForbidden, route.Reported("*", "a"), "api/v1/configmaps?fieldSelector=metadata.name%3Ds--one")
+	expect(http.StatusForbidden, route.Reported("*", "*"), "api/v1/configmaps?fieldSelector=metadata.name%3Da.s--one", "api/v1/configmaps")
+	expect(http.StatusForbidden, route.Reported("*", "a"), "api/v1/configmaps?fieldSelector=metadata.name%3Ds--one")
 	// What is in none is not to be had by a right in one.
 	r.grant("s", "jane", subject+`"rules":[`+content("")+`,{"apiGroups":["*"],"resources":["*"],"namespaces":["default"],"verbs":["get","list","watch"]}]}`)
-	asks(http.StatusNotFound, both, "apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterroles")
-	asks(http.StatusForbidden, both, "apis/rbac.authorization.k8s.io/v1/clusterroles")
+	expect(http.StatusNotFound, both, "apis/rbac.authorization.k8s.io/v1/namespaces/default/clusterroles")
+	expect(http.StatusForbidden, both, "apis/rbac.authorization.k8s.io/v1/clusterroles")
 }
 
-// TestKindsThatLocationsDisagreeOn shows that of a kind that nobody defines a location's word
-// counts for what it reports itself: how others' objects are called, and whether they are in a
-// namespace, it does not say; discovery has what most locations say.
+// TestKindsThatLocationsDisagreeOn checks that the reports of a location determine the name and scope of an
+// undefined kind only for its own objects, not for those of other locations. Discovery returns the names that
+// most locations report.
 func TestKindsThatLocationsDisagreeOn(t *testing.T) {
 	t.Parallel() // it does one thing after the other
 	r := start(t, t.TempDir())
@@ -399,10 +398,10 @@ func TestKindsThatLocationsDisagreeOn(t *testing.T) {
 		return wire.Report{State: wire.Present, Object: json.RawMessage(fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":%q,"metadata":{"name":%q,"uid":"u"}}`, kind, name))}
 	}
 	// The first by name lies.
-	r.says("a", key.Born, "s/example.com/widgets/w", cluster("Gadget", "w"))
-	r.says("a", key.Born, "s/example.com/widgets/default/w", born("example.com/v1", "Gadget", "w", ""))
+	r.writeReport("a", key.Born, "s/example.com/widgets/w", cluster("Gadget", "w"))
+	r.writeReport("a", key.Born, "s/example.com/widgets/default/w", upsyncedObject("example.com/v1", "Gadget", "w", ""))
 	for _, l := range []key.Location{"b", "c"} {
-		r.says(l, key.Born, "s/example.com/widgets/default/w", born("example.com/v1", "Widget", "w", ""))
+		r.writeReport(l, key.Born, "s/example.com/widgets/default/w", upsyncedObject("example.com/v1", "Widget", "w", ""))
 	}
 	all := r.reported("s", "*").Resource(gvr)
 	list, err := all.List(t.Context(), metav1.ListOptions{})
@@ -439,7 +438,7 @@ func TestKindsThatLocationsDisagreeOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	r.says("b", key.Born, "s/example.com/widgets/default/v", born("example.com/v1", "Widget", "v", ""))
+	r.writeReport("b", key.Born, "s/example.com/widgets/default/v", upsyncedObject("example.com/v1", "Widget", "v", ""))
 	if e := limit.Receive(t, w.ResultChan(), "an event"); e.Type != watch.Added || e.Object.(*unstructured.Unstructured).GetKind() != "Widget" {
 		t.Errorf("a watch has %s %s", e.Type, text(e.Object))
 	}

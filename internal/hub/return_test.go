@@ -51,8 +51,8 @@ func TestStatusThatDoesNotFit(t *testing.T) {
 	})
 }
 
-// TestReportTooLarge shows that a report that is too large keeps its state, says how
-// large its status is, and does not leave an older status at the source.
+// TestReportTooLarge checks that a report that is too large keeps its state, contains the size of the status,
+// and does not leave an older status at the source.
 func TestReportTooLarge(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)

@@ -15,11 +15,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// rolled is a space with a Deployment of three replicas at two locations, about whose
-// status nobody says anything.
+// rolled is a space with a Deployment of three replicas at two locations, without a policy about its status.
 type rolled struct {
 	*running
-	at         map[key.Location]*hearer
+	receivers  map[key.Location]*receiver
 	uid        string
 	generation int64
 }
@@ -29,11 +28,11 @@ const ready = `{"observedGeneration":1,"replicas":3,"updatedReplicas":3,"readyRe
 
 func newRolled(t *testing.T) *rolled {
 	t.Helper()
-	r := &rolled{running: start(t, t.TempDir()), at: map[key.Location]*hearer{}}
+	r := &rolled{running: start(t, t.TempDir()), receivers: map[key.Location]*receiver{}}
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {
 		r.addLocation(l, map[string]string{"where": "x"})
-		r.at[l] = r.hears(l)
+		r.receivers[l] = r.receiver(l)
 	}
 	r.addPlacement("s", "p", "x", "app", nil)
 	pod := map[string]any{
@@ -48,8 +47,8 @@ func newRolled(t *testing.T) *rolled {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, h := range r.at {
-		h.heard(rev, "web")
+	for _, h := range r.receivers {
+		h.receives(rev, "web")
 		if !h.put["web"].Policy.ReturnStatus {
 			t.Fatalf("%s is not asked for the status", h.l)
 		}
@@ -60,8 +59,8 @@ func newRolled(t *testing.T) *rolled {
 // reports has a location report the Deployment.
 func (r *rolled) reports(l key.Location, state wire.State, status string) {
 	r.t.Helper()
-	r.at[l].agent.reports(wire.ReportLine{Key: returnedObject, Report: &wire.Report{
-		UID: r.uid, Generation: r.generation, Digest: r.at[l].put["web"].Digest, State: state, Status: json.RawMessage(status),
+	r.receivers[l].agent.reports(wire.ReportLine{Key: returnedObject, Report: &wire.Report{
+		UID: r.uid, Generation: r.generation, Digest: r.receivers[l].put["web"].Digest, State: state, Status: json.RawMessage(status),
 	}})
 }
 
@@ -101,8 +100,8 @@ func TestRollupOfLocations(t *testing.T) {
 	}
 
 	after := r.addConfigMap("after", map[string]string{"what": "app"}, "1")
-	for _, h := range r.at {
-		h.heard(after, "after")
+	for _, h := range r.receivers {
+		h.receives(after, "after")
 	}
 	r.relabel("a", "elsewhere")
 	r.relabel("b", "elsewhere")
@@ -115,9 +114,9 @@ func TestRollupOfLocations(t *testing.T) {
 	})
 }
 
-// TestStatusWrittenInTheSpace shows that what somebody in the space writes of a status is
-// theirs: where nothing is said no location is asked for one any more, and theirs stays, but
-// nothing of what came from locations, of which nobody would know how old it is.
+// TestStatusWrittenInTheSpace checks that a status that a user of the space writes belongs to that user. When no
+// policy requests a status any more, the user's status remains, and the returned status, which would become
+// outdated, is removed.
 func TestStatusWrittenInTheSpace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -143,8 +142,8 @@ func TestStatusWrittenInTheSpace(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, h := range r.at {
-				if h.heard(rev, "web"); h.put["web"].Policy.ReturnStatus {
+			for _, h := range r.receivers {
+				if h.receives(rev, "web"); h.put["web"].Policy.ReturnStatus {
 					t.Errorf("%s is still asked for the status", h.l)
 				}
 			}

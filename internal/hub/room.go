@@ -16,10 +16,10 @@ import (
 
 const (
 	// spaceRate and spaceBurst bound the bytes per second that the clients of one space
-	// write; ratePatience is how long a write waits before it is refused.
-	spaceRate    = 16 << 20
-	spaceBurst   = 128 << 20
-	ratePatience = 5 * time.Second
+	// write; rateTimeout is how long a write waits before it is refused.
+	spaceRate   = 16 << 20
+	spaceBurst  = 128 << 20
+	rateTimeout = 5 * time.Second
 )
 
 // room admits writes into spaces: by the rate of the space and by the log's room.
@@ -33,7 +33,7 @@ var _ write.Room = room{}
 // Admit implements write.Room.
 func (r room) Admit(ctx context.Context, w write.Write) (done func(error) error, err error) {
 	if w.ByUser && !w.Ends {
-		if err := r.rates.Wait(ctx, string(w.Space), w.Bytes, ratePatience); err != nil {
+		if err := r.rates.Wait(ctx, string(w.Space), w.Bytes, rateTimeout); err != nil {
 			return nil, err
 		}
 	}

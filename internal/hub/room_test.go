@@ -37,8 +37,7 @@ const smallQuota = 2 * etcd.MinQuota
 
 func withSmallQuota(c *hub.Config) { c.Quota = smallQuota }
 
-// hurried has the hub make room as soon as it is asked to, for tests in which nobody else
-// has to get on meanwhile.
+// hurried makes the hub compact and defragment without a delay, for tests without other load.
 func hurried(c *hub.Config) { c.Throttle = etcd.Throttle{Least: 20 * time.Millisecond} }
 
 // mayFill has the space s fill the log, by a limit of its own.
@@ -60,10 +59,9 @@ func (r *running) update(ctx context.Context, name, value string) error {
 	return err
 }
 
-// large writes a ConfigMap with a large value into the space s. It is sent as protobuf
-// and answered with metadata alone: encoding JSON is most of the cost of a large write,
-// many times over with the race detector, and nothing here is about that. Like other
-// clients, it tries again for a while when it is told to.
+// large writes a ConfigMap with a large value into the space s. It is sent as protobuf and answered with metadata
+// alone: encoding JSON would be most of the cost of a large write, many times more with the race detector. Like
+// other clients, it retries when the response asks for that.
 func (r *running) large(ctx context.Context, method, name, value string, finalizers ...string) error {
 	return tries(func() error { return r.tryLarge(ctx, method, name, value, finalizers) })
 }
@@ -185,16 +183,16 @@ func TestFloods(t *testing.T) {
 			}
 		}
 	})
-	pace := time.NewTicker(20 * time.Millisecond) // it is to be let in, not to be a flood
-	defer pace.Stop()
-	for n := 0; ctx.Err() == nil; n++ { // somebody else
-		<-pace.C
+	ticker := time.NewTicker(20 * time.Millisecond) // it is to be let in, not to be a flood
+	defer ticker.Stop()
+	for n := 0; ctx.Err() == nil; n++ { // a second client
+		<-ticker.C
 		begun := time.Now()
 		err := r.update(ctx, "cm-7", fmt.Sprint(n))
 		if err != nil && ctx.Err() == nil {
 			t.Fatalf("a small write during the floods: %v", err)
 		}
-		if took := time.Since(begun); took > patience {
+		if took := time.Since(begun); took > timeout {
 			t.Errorf("a small write took %s", took)
 		}
 		r.withinQuota()
@@ -252,8 +250,8 @@ func (r *running) fill(from int) int {
 	return 0
 }
 
-// TestFullHub shows that a hub whose log is full serves reads and deletions, says that
-// it is full, starts, and takes growth again when there is room.
+// TestFullHub checks that a hub whose log is full serves reads and deletions, reports that it is full, can start,
+// and accepts growth again when there is space.
 func TestFullHub(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	dir := t.TempDir()
@@ -305,8 +303,8 @@ func TestFullHub(t *testing.T) {
 	if err := read("fill-0"); err != nil {
 		t.Fatalf("read of a full hub: %v", err)
 	}
-	remove := func(of dynamic.ResourceInterface, name string) error {
-		return lasts(func() error { return of.Delete(t.Context(), name, metav1.DeleteOptions{}) })
+	remove := func(client dynamic.ResourceInterface, name string) error {
+		return lasts(func() error { return client.Delete(t.Context(), name, metav1.DeleteOptions{}) })
 	}
 	if err := remove(configMaps, "held"); err != nil {
 		t.Fatalf("delete of an object with a finalizer: %v", err)
@@ -337,8 +335,8 @@ func TestFullHub(t *testing.T) {
 		return ""
 	})
 	r.eventually(func() string {
-		if said := r.answerOf("/readyz"); said != "ok" {
-			return "readyz says " + said
+		if answer := r.answerOf("/readyz"); answer != "ok" {
+			return "readyz says " + answer
 		}
 		return r.spaceReady(metav1.ConditionTrue, "Served")
 	})
@@ -368,11 +366,11 @@ func (r *running) growsOnce(name string) {
 func (r *running) saysFull() {
 	r.t.Helper()
 	r.eventually(func() string {
-		if said := r.answerOf("/readyz"); !strings.HasPrefix(said, "ok, but the log is out of space: ") {
-			return "readyz says " + said
+		if answer := r.answerOf("/readyz"); !strings.HasPrefix(answer, "ok, but the log is out of space: ") {
+			return "readyz says " + answer
 		}
 		if !strings.Contains(r.answerOf("/metrics"), "\norrery_log_full 1\n") {
-			return "no metric says that the log is full"
+			return "no metric reports that the log is full"
 		}
 		return r.spaceReady(metav1.ConditionFalse, v1alpha1.ReasonLogFull)
 	})

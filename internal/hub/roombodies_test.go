@@ -48,11 +48,11 @@ type slowBody struct {
 	line   []byte
 	left   int
 	hold   <-chan struct{}
-	moved  *atomic.Int64 // counts what is sent
+	moved  *atomic.Int64 // counts the sent bytes
 	buffer []byte
 }
 
-// Read sends what is left.
+// Read returns the remaining bytes.
 func (s *slowBody) Read(p []byte) (int, error) {
 	if len(s.buffer) == 0 {
 		s.moved.Add(1)
@@ -68,8 +68,8 @@ func (s *slowBody) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// stands waits until a count has begun, and then stands still for a while.
-func stands(count *atomic.Int64) {
+// waitStalled waits until a count has begun to grow, and then has not grown for a while.
+func waitStalled(count *atomic.Int64) {
 	const still = 2 * time.Second
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -94,13 +94,13 @@ func TestManyLargeBodies(t *testing.T) {
 	for _, call := range []string{"reports", "walk", "fetch", "status"} {
 		var refused atomic.Int64
 		peak := heapPeak(func() {
-			// All are there at once, or refused, and what was sent is read.
+			// All requests are accepted or refused at once, and the sent bytes are read.
 			hold, held := make(chan struct{}), make(chan struct{})
 			var moved atomic.Int64
 			go func() {
 				defer close(held)
 				defer close(hold)
-				stands(&moved)
+				waitStalled(&moved)
 			}()
 			var group sync.WaitGroup
 			for range clients {

@@ -47,9 +47,9 @@ func (r *running) rootPlacement(wrong func(v1alpha1.PlacementStatus) bool) (p v1
 	return p
 }
 
-// TestPlacementOfRoot shows that a Placement of root places objects of spaces beside those
-// of their own that have its name; that its status, and answers about a space, tell nobody
-// more than they may know; and that its deletion is a user's word, after a restart too.
+// TestPlacementOfRoot checks that a Placement of root places objects of spaces, besides the Placements of those
+// spaces with the same name. Its status, and responses about a space, contain nothing that the reader may not
+// know. Its deletion counts as a user's request, also after a restart.
 func TestPlacementOfRoot(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -116,7 +116,7 @@ func (r *running) saysCounts(assigned int64) {
 	})
 }
 
-// toldOfRoot checks what readers of the space s are told of the Placement p of root.
+// toldOfRoot checks what readers of the space s receive about the Placement p of root.
 func (r *running) toldOfRoot() {
 	r.t.Helper()
 	r.grant("s", "viewer", `{"subjects":[{"kind":"User","name":"viewer"}],"roles":[{"name":"view"}]}`)
@@ -140,17 +140,17 @@ func (r *running) toldOfRoot() {
 		}
 		for _, text := range c.shows {
 			if !strings.Contains(body, text) {
-				r.t.Errorf("%s asks %s and is not told %s: %s", c.who, c.question, text, body)
+				r.t.Errorf("%s requests %s and does not receive %s: %s", c.who, c.question, text, body)
 			}
 		}
 		for _, text := range c.hides {
 			if strings.Contains(body, text) {
-				r.t.Errorf("%s asks %s and is told %s: %s", c.who, c.question, text, body)
+				r.t.Errorf("%s requests %s and receives %s: %s", c.who, c.question, text, body)
 			}
 		}
 	}
 	if _, body := r.as("admin", "system:masters").send("GET /ask/v1/spaces/s"+why, ""); strings.Contains(body, "concealed") {
-		r.t.Errorf("an operator is told %s", body)
+		r.t.Errorf("an operator receives %s", body)
 	}
 	if code, body := r.as("viewer").send("GET "+orreryOf(key.Root, "placements/p"), ""); code != http.StatusForbidden {
 		r.t.Errorf("the Placement itself: %d %s", code, body)
@@ -194,10 +194,10 @@ func TestConfirmOverSpaces(t *testing.T) {
 	s := a.open(0, "")
 	defer s.close()
 	hello, _ := s.next()
-	told := hello.Hello.Settings.Confirm
+	confirmations := hello.Hello.Settings.Confirm
 	for _, s := range []string{"s", "z"} {
-		if !slices.Contains(told, wire.Confirmation{Space: s, Digest: "root" + s}) || slices.Contains(told, wire.Confirmation{Space: s, Digest: "own" + s}) {
-			t.Errorf("a is told %v", told)
+		if !slices.Contains(confirmations, wire.Confirmation{Space: s, Digest: "root" + s}) || slices.Contains(confirmations, wire.Confirmation{Space: s, Digest: "own" + s}) {
+			t.Errorf("a receives %v", confirmations)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (r *running) authority() []byte {
 	return b
 }
 
-// signedBy waits until location a says by whom the certificate of its agent is signed.
+// signedBy waits until the status of location a names the authority of its agent's certificate.
 func (r *running) signedBy(want string) {
 	r.t.Helper()
 	r.eventually(func() string {
@@ -64,11 +64,10 @@ func (r *running) signedBy(want string) {
 	})
 }
 
-// ends reads a session to its end, and says whether the agent was asked to renew, and why
-// it ended.
-func (s *stream) ends() (asked bool, bye wire.Bye) {
+// ends reads a session to its end, and returns whether the agent was asked to renew, and the last frame.
+func (s *stream) ends() (renews bool, bye wire.Bye) {
 	s.t.Helper()
-	late := time.AfterFunc(patience, s.Close)
+	late := time.AfterFunc(timeout, s.Close)
 	defer func() {
 		if !late.Stop() {
 			s.t.Fatal("the session goes on")
@@ -77,18 +76,18 @@ func (s *stream) ends() (asked bool, bye wire.Bye) {
 	for {
 		f, err := s.Next()
 		if err != nil {
-			return asked, bye
+			return renews, bye
 		}
 		if f.Bye != nil {
 			bye = *f.Bye
 		}
-		asked = asked || f.Ping != nil && f.Ping.Renew
+		renews = renews || f.Ping != nil && f.Ping.Renew
 	}
 }
 
-// TestReplacedAuthority: an agent is asked in its session to renew what a former authority
-// has signed; when that is dropped, what goes on by it ends, however it is shown, and it is
-// good for a renewal alone, of exactly what the hub has issued, and for a while.
+// TestReplacedAuthority: the hub asks an agent in its session to renew a certificate of a former authority. When
+// that authority is removed, all requests with its certificates end. Such a certificate is then valid only for a
+// renewal, only if the hub has issued it, and for a limited time.
 func TestReplacedAuthority(t *testing.T) {
 	t.Parallel() // it waits much of the time
 	const life, late = 10 * time.Hour, time.Hour
@@ -116,7 +115,7 @@ func TestReplacedAuthority(t *testing.T) {
 	a.tell(wire.AgentStatus{})
 	r.signedBy(old)
 	r.rotate(enroll.Announce, enroll.Switch)
-	unasked := time.AfterFunc(patience, s.Close)
+	unasked := time.AfterFunc(timeout, s.Close)
 	for f, err := s.Next(); f.Ping == nil || !f.Ping.Renew; f, err = s.Next() {
 		if err != nil {
 			t.Fatalf("before the agent was asked to renew: %v", err)
@@ -140,11 +139,11 @@ func TestReplacedAuthority(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, of, err := enroll.KeyOf(request)
+		_, agent, err := enroll.KeyOf(request)
 		if err != nil {
 			t.Fatal(err)
 		}
-		der, err := thief.Agent(enroll.Credential{Location: "a", UID: uid, Number: number, Joined: joined, Key: of}, &k.PublicKey, life)
+		der, err := thief.Agent(enroll.Credential{Location: "a", UID: uid, Number: number, Joined: joined, Key: agent}, &k.PublicKey, life)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -154,7 +153,7 @@ func TestReplacedAuthority(t *testing.T) {
 		for joined := range number + 1 {
 			_, err := forged(number+1, joined+1).Renew(t.Context())
 			if got := refusal(t, err); got != wire.RefusedSpent && got != wire.RefusedSuperseded {
-				t.Errorf("one who has the authority's key has number %d of join %d renewed: %q", number+1, joined+1, got)
+				t.Errorf("a client with the authority's key has number %d of join %d renewed: %q", number+1, joined+1, got)
 			}
 		}
 	}
@@ -181,7 +180,7 @@ func TestReplacedAuthority(t *testing.T) {
 	}
 	row, _ := r.Table.Get(key.Enrolment("a"))
 	if record := enroll.ParseRecord(row.Value, uid); record.Revoked != nil {
-		t.Errorf("who has the key of a former authority has the agent locked out: %s", record.Revoked)
+		t.Errorf("a client with the key of a former authority locks the agent out: %s", record.Revoked)
 	}
 }
 
@@ -199,16 +198,16 @@ func TestSessionsEndWithTheirCertificate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked, bye := false, wire.Bye{}
-	for left := 2 * time.Second; !asked && left < limit.Wait; left *= 2 { // it may be over before the session is open, or asked
+	renews, bye := false, wire.Bye{}
+	for left := 2 * time.Second; !renews && left < limit.Wait; left *= 2 { // it may be over before the session is open, or asked
 		ahead.Store(int64(time.Until(cert.NotAfter) - left))
 		s, err := a.Open(t.Context(), 0, "")
 		if refusal(t, err) == "" {
-			asked, bye = (&stream{Stream: s, t: t}).ends()
+			renews, bye = (&stream{Stream: s, t: t}).ends()
 		}
 	}
-	if !asked || bye.Reason != wire.ByeExpired || !strings.Contains(bye.Message, "credential") {
-		t.Errorf("asked to renew: %v; ended with %+v", asked, bye)
+	if !renews || bye.Reason != wire.ByeExpired || !strings.Contains(bye.Message, "credential") {
+		t.Errorf("asked to renew: %v; ended with %+v", renews, bye)
 	}
 	if early := time.Until(cert.NotAfter) - time.Duration(ahead.Load()); early > 0 {
 		t.Errorf("the session ended %s before the certificate", early)

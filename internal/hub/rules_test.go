@@ -41,7 +41,7 @@ func (r *running) customize(body string) {
 func TestRulesReachLocations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := startPrepared(t, dir, func(hub.Parts) {})
+	r := startPrepared(t, dir, func(hub.Internals) {})
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b"} {
 		r.addLocation(l, map[string]string{"in": "yes"})
@@ -52,12 +52,12 @@ func TestRulesReachLocations(t *testing.T) {
 		"downsync":  []any{map[string]any{"resources": []any{"configmaps"}}},
 	}}))
 	r.addConfigMap("one", nil, "1")
-	a, b := r.hears("a"), r.hears("b")
+	a, b := r.receiver("a"), r.receiver("b")
 	r.create("s", customizersGVR, object("orrery.dev/v1alpha1", "Customizer", "", "z", nil,
 		ruled(map[string]any{"path": "$.data.other", "value": "same"}, map[string]any{"path": `$.data["site of x"]`, "expression": "location.properties.site"})))
 	rev := r.addConfigMap("two", nil, "2")
-	a.heard(rev, "one two")
-	b.heard(rev, "one two")
+	a.receives(rev, "one two")
+	b.receives(rev, "one two")
 	a.gets("a")
 	b.gets("b")
 
@@ -65,22 +65,22 @@ func TestRulesReachLocations(t *testing.T) {
 	r.setProperties("b", `{"n":2}`)
 	r.setProperties("b", `{"site":"c"}`)
 	rev = r.addConfigMap("three", nil, "")
-	a.heard(rev, "three")
-	b.heard(rev, "one three")
+	a.receives(rev, "three")
+	b.receives(rev, "one three")
 	b.gets("c")
 
 	// The rule fails at b: it keeps what it has, and all say so.
 	r.customize(`{"spec":{"rules":[{"path":"$.data[\"site of x\"]","expression":"location.properties.site.lowerAscii()"}]}}`)
 	r.setProperties("b", `{"site":3}`)
 	rev = r.addConfigMap("four", nil, "")
-	a.heard(rev, "four one")
+	a.receives(rev, "four one")
 	a.gets("a")
-	b.heard(rev, "four one")
+	b.receives(rev, "four one")
 	r.heldAtB(b)
 
 	r.stop()
 	before := maps.Clone(b.holding)
-	*r = *startPrepared(t, dir, func(hub.Parts) {})
+	*r = *startPrepared(t, dir, func(hub.Internals) {})
 	stay := holding{}
 	if _, mark := r.join("b").walk(stay); stay.root() != mark.Root || stay.root() != before.root() {
 		t.Errorf("a walk finds the root %s, before the hub was stopped it was %s", stay.root(), before.root())
@@ -91,7 +91,7 @@ func TestRulesReachLocations(t *testing.T) {
 
 	r.setProperties("b", `{"site":"D"}`)
 	rev = r.addConfigMap("five", nil, "")
-	b.heard(rev, "five one")
+	b.receives(rev, "five one")
 	b.gets("d")
 	r.eventually(func() string {
 		if errs := r.customizerErrors(); errs != "" {
@@ -101,8 +101,8 @@ func TestRulesReachLocations(t *testing.T) {
 	})
 }
 
-// heldAtB checks what is said of "one", which b holds.
-func (r *running) heldAtB(b *hearer) {
+// heldAtB checks the responses about "one", which b holds.
+func (r *running) heldAtB(b *receiver) {
 	r.t.Helper()
 	const path = "s/core/configmaps/default/one"
 	one, err := r.space("s").Resource(configMapsGVR).Namespace("default").Get(r.t.Context(), "one", metav1.GetOptions{})
@@ -122,7 +122,7 @@ func (r *running) heldAtB(b *hearer) {
 		r.t.Errorf("why says %+v\n%s", why.Place, why.Decision)
 	}
 	if got, want := text(why.Rules), `[{"customizer":"z","rule":0,"path":"$.data[\"site of x\"]","error":"no such overload: lowerAscii(int)"}]`; got != want {
-		r.t.Errorf("why tells of the rules %s, want %s", got, want)
+		r.t.Errorf("why returns the rules %s, want %s", got, want)
 	}
 	r.eventually(func() string {
 		if errs := r.customizerErrors(); errs != `[{"location":"b","message":"rules[0] of Customizer z: no such overload: lowerAscii(int)","object":"core/configmaps/default/one","reason":"RuleFailed","rule":0}]` {
@@ -172,12 +172,12 @@ func TestRulesAreCheckedWhenWritten(t *testing.T) {
 	}
 }
 
-// TestRenderings asks what locations get of an object before it is placed, and after: what
-// is answered is what is sent, those that get the same share an answer, and nobody is told
-// of what they may not get.
+// TestRenderings requests the rendering of an object for locations before it is placed, and after. The responses
+// are equal to the sent objects, locations with equal renderings share one response, and no response contains
+// objects that the reader may not get.
 func TestRenderings(t *testing.T) {
 	t.Parallel()
-	r := startPrepared(t, t.TempDir(), func(hub.Parts) {})
+	r := startPrepared(t, t.TempDir(), func(hub.Internals) {})
 	r.addSpace("s")
 	for _, l := range []key.Location{"a", "b", "c"} {
 		r.addLocation(l, nil)
@@ -200,10 +200,10 @@ func TestRenderings(t *testing.T) {
 	r.create("s", placementsGVR, object("orrery.dev/v1alpha1", "Placement", "", "p", nil, map[string]any{"spec": map[string]any{
 		"locations": []any{map[string]any{"names": []any{"b"}}}, "downsync": []any{map[string]any{"resources": []any{"configmaps"}}},
 	}}))
-	b := r.hears("b")
+	b := r.receiver("b")
 	r.setProperties("b", `{"site":"z"}`)
 	rev := r.addConfigMap("two", nil, "2")
-	b.heard(rev, "one two")
+	b.receives(rev, "one two")
 	sent := b.put["one"]
 	got := render("b").Renderings[0]
 	if got.Content != string(sent.Object) || got.Digest != sent.Digest.String() || text(got.Assigned) != `["b"]` {

@@ -33,7 +33,7 @@ const (
 	retryLoop = time.Second
 )
 
-// Ready tells the caller of Run that the hub serves.
+// Ready notifies the caller of Run that the hub serves.
 type Ready struct {
 	// URL is where it serves; Kubeconfig is the file of an operator's kubeconfig.
 	URL, Kubeconfig string
@@ -64,11 +64,11 @@ func Run(ctx context.Context, config Config, ready func(Ready)) (err error) {
 	if config.made != nil {
 		config.made(h)
 	}
-	kubeconfig, err := h.contact.WriteKubeconfig()
+	kubeconfig, err := h.endpoints.WriteKubeconfig()
 	if err != nil {
 		return err
 	}
-	return h.run(ctx, listener, func() { ready(Ready{URL: h.contact.URL(), Kubeconfig: kubeconfig}) })
+	return h.run(ctx, listener, func() { ready(Ready{URL: h.endpoints.URL(), Kubeconfig: kubeconfig}) })
 }
 
 // run serves and runs the loops until the context ends or one of them fails.
@@ -119,8 +119,8 @@ func (h *Hub) newServer(ctx context.Context) *http.Server {
 		Handler:           h.front.handler(),
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		// Pings detect clients that have vanished: the network's buffers would take what
-		// is sent to them for a long time.
+		// Pings detect clients that have vanished: otherwise the buffers of the network would accept data for them for a
+		// long time.
 		HTTP2: &http.HTTP2Config{
 			SendPingTimeout: h.config.Heartbeat, PingTimeout: h.config.pingTimeout(),
 			MaxReadFrameSize: maxFrame,
@@ -129,7 +129,7 @@ func (h *Hub) newServer(ctx context.Context) *http.Server {
 		// What net/http says of single connections.
 		ErrorLog: slog.NewLogLogger(h.config.Logger.Handler(), slog.LevelDebug),
 	}
-	h.contact.Serve(server)
+	h.endpoints.Serve(server)
 	return server
 }
 
@@ -152,7 +152,7 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 	for _, loop := range h.loops(own) {
 		group.Go(func() error { return h.goOn(ctx, loop) })
 	}
-	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: h.standToCompact}, controllers.Loop{Name: resealing, Run: h.log.Resealer().Run})
+	elected := append(own.Loops(), controllers.Loop{Name: compacting, Run: h.standToCompact}, controllers.Loop{Name: resealing, Run: h.log.Reencryption().Run})
 	for _, loop := range elected {
 		group.Go(func() error { return h.hubs.elections.Run(ctx, loop.Name, loop.Run) })
 	}
@@ -164,7 +164,7 @@ func (h *Hub) work(ctx context.Context, ready func()) error {
 func (h *Hub) loops(own *controllers.Controllers) []func(context.Context) error {
 	followKeys := func(ctx context.Context) error { return h.keys.follow(ctx, h.log) }
 	return []func(context.Context) error{
-		h.hubs.member.Run, h.hubs.writer.Run, h.agents.Run, h.keep, h.giveBack, h.contact.Follow, h.issuers.Follow, followKeys, own.Count, h.watch,
+		h.hubs.member.Run, h.hubs.writer.Run, h.agents.Run, h.keep, h.giveBack, h.endpoints.Follow, h.issuers.Follow, followKeys, own.Count, h.watch,
 	}
 }
 
@@ -172,11 +172,11 @@ func (h *Hub) loops(own *controllers.Controllers) []func(context.Context) error 
 func (h *Hub) controllers() *controllers.Controllers {
 	return controllers.New(controllers.Config{
 		Table: h.table, Log: h.log, Kinds: h.registry, Spaces: h.spaces, Limits: h.limits,
-		Progress: h.tally, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, Unreturned: h.leftOut, Computed: h.standing, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
-		Rules: h.engine.Rules, Upsynced: h.born, Sessions: h.sessions, Gone: h.present.Gone,
-		Answers: h.gate.Answers, CheckLog: h.gate.Asked,
-		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, ChangedViews: h.shelved, ExportViewURL: h.contact.ShelfURL,
-		SpaceURL: h.contact.SpaceURL, Settling: h.config.Settle, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
+		Progress: h.progress, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, Unreturned: h.unreturned, Computed: h.statuses, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
+		Rules: h.engine.Rules, Upsynced: h.upsynced, Sessions: h.sessions, Gone: h.present.Gone,
+		Answers: h.gate.Answers, CheckLog: h.gate.CommittedWithPing,
+		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, ChangedViews: h.shelved, ExportViewURL: h.endpoints.ShelfURL,
+		SpaceURL: h.endpoints.SpaceURL, Settling: h.config.BatchDelay, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
 	})
 }
 

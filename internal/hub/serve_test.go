@@ -31,7 +31,7 @@ func TestDeletedSpace(t *testing.T) {
 	if _, err := configMaps.List(t.Context(), metav1.ListOptions{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a list in the deleted space: %v", err)
 	}
-	timeout := time.After(patience)
+	timeout := time.After(timeout)
 	for ended := false; !ended; {
 		select {
 		case _, ok := <-watching.ResultChan():

@@ -21,27 +21,27 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// TestShardsAreServedApart: each agent that shares a location joins by itself, gets what falls
-// to its shard and no more, and reports that and no more; one of another number of shards, or
-// with another's credential, is not heard.
+// TestShardsAreServedApart: each agent that shares a location joins separately. It receives only the objects of
+// its shard, and may report only those. Agents with another number of shards, or with the credential of another
+// shard, are refused.
 func TestShardsAreServedApart(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
 	mine := key.NewShard(key.ShardOf("s", 2), 2) // that has the space of the fixture
 	other := key.NewShard(3-mine.Number(), 2)
 	agents := map[key.Shard]*protocol.Client{mine: r.joinShard(mine), other: r.joinShard(other)}
-	if code := asks(t, agents[mine], mine); code != http.StatusConflict {
+	if code := openShard(t, agents[mine], mine); code != http.StatusConflict {
 		t.Errorf("before the location is shared: %d", code)
 	}
 	r.share()
 	for shard, want := range map[key.Shard]int{mine: http.StatusOK, other: http.StatusOK} {
-		if code := asks(t, agents[shard], shard); code != want {
+		if code := openShard(t, agents[shard], shard); code != want {
 			t.Errorf("%s: %d", shard, code)
 		}
-		if code := asks(t, agents[shard], key.NewShard(3-shard.Number(), 2)); code != http.StatusForbidden {
+		if code := openShard(t, agents[shard], key.NewShard(3-shard.Number(), 2)); code != http.StatusForbidden {
 			t.Errorf("as another than %s: %d", shard, code)
 		}
-		if code := asks(t, agents[shard], key.NewShard(shard.Number(), 3)); code != http.StatusConflict {
+		if code := openShard(t, agents[shard], key.NewShard(shard.Number(), 3)); code != http.StatusConflict {
 			t.Errorf("%s as one of three: %d", shard, code)
 		}
 	}
@@ -79,9 +79,9 @@ func (r *running) joinShard(shard key.Shard) *protocol.Client {
 	return c
 }
 
-// asks opens a session for a shard, and checks that it has exactly what falls to that. It
-// returns the code of the answer.
-func asks(t *testing.T, c *protocol.Client, shard key.Shard) int {
+// openShard opens a session for a shard, and checks that it contains exactly the objects of the shard. It
+// returns the code of the response.
+func openShard(t *testing.T, c *protocol.Client, shard key.Shard) int {
 	t.Helper()
 	var body io.ReadCloser
 	err := tries(func() (err error) {
@@ -99,15 +99,14 @@ func asks(t *testing.T, c *protocol.Client, shard key.Shard) int {
 	if err := json.NewDecoder(body).Decode(&f); err != nil || f.Hello == nil {
 		t.Fatalf("%+v %v", f, err)
 	}
-	if has := f.Hello.Count > 0; has != shard.Has("s") {
+	if received := f.Hello.Count > 0; received != shard.Has("s") {
 		t.Errorf("shard %s has %d objects", shard, f.Hello.Count)
 	}
 	return http.StatusOK
 }
 
-// TestShardReadsItsOwn: who has the credential of a shard reads what falls to that, and
-// nothing else of any location: not by the API of what a location has, not by the calls of
-// agents, and no report of others.
+// TestShardReadsItsOwn: with the credential of a shard, a client reads only the objects of that shard: by the API
+// of the location's view, by the calls of agents, and in reports.
 func TestShardReadsItsOwn(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -144,7 +143,7 @@ func TestShardReadsItsOwn(t *testing.T) {
 	for _, call := range []string{route.Fetch, route.ReportsFetch} {
 		for shard, c := range agents {
 			got := answerOf(t, c, call+"?shard="+shard.String(), protocol.Lines(wire.Fetch{Key: one.Key}))
-			if has := strings.Contains(got, `"uid"`); has != (shard == mine) {
+			if contained := strings.Contains(got, `"uid"`); contained != (shard == mine) {
 				t.Errorf("shard %s fetches by %s: %s", shard, call, got)
 			}
 		}
@@ -152,7 +151,7 @@ func TestShardReadsItsOwn(t *testing.T) {
 	for _, call := range []string{route.Walk, route.ReportsWalk} {
 		for shard, c := range agents {
 			got := answerOf(t, c, call+"?shard="+shard.String(), protocol.Lines(wire.Walk{}, wire.Span{}))
-			if has := strings.Contains(got, `"s/core/`); has != (shard == mine) {
+			if contained := strings.Contains(got, `"s/core/`); contained != (shard == mine) {
 				t.Errorf("shard %s walks by %s: %s", shard, call, got)
 			}
 		}
@@ -201,30 +200,30 @@ func TestRevokedShards(t *testing.T) {
 	first, second := key.NewShard(1, 2), key.NewShard(2, 2)
 	a, b := r.joinShard(first), r.joinShard(second)
 	r.share()
-	if asks(t, a, first) != http.StatusOK || asks(t, b, second) != http.StatusOK {
-		t.Fatal("they are not heard")
+	if openShard(t, a, first) != http.StatusOK || openShard(t, b, second) != http.StatusOK {
+		t.Fatal("they are refused")
 	}
 	if code, body := r.as("op", masters).send("DELETE "+orreryOf(key.Root, "locations/a/token"), ""); code != http.StatusOK {
 		t.Fatal(code, body)
 	}
 	for shard, c := range map[key.Shard]*protocol.Client{first: a, second: b} {
-		if code := asks(t, c, shard); code != http.StatusUnauthorized {
+		if code := openShard(t, c, shard); code != http.StatusUnauthorized {
 			t.Errorf("shard %s, which was revoked: %d", shard, code)
 		}
 	}
 	again := r.joinShard(second)
-	if code := asks(t, again, second); code != http.StatusOK {
+	if code := openShard(t, again, second); code != http.StatusOK {
 		t.Errorf("the second, which has joined again: %d", code)
 	}
 	for shard, c := range map[key.Shard]*protocol.Client{first: a, second: b} {
-		if code := asks(t, c, shard); code != http.StatusUnauthorized {
+		if code := openShard(t, c, shard); code != http.StatusUnauthorized {
 			t.Errorf("shard %s, which was revoked, after the second has joined again: %d", shard, code)
 		}
 	}
 }
 
-// TestAgentWithoutShards: an agent of a version without shards is not heard where several
-// share the location, nor is one with --shards where the hub says nothing of them.
+// TestAgentWithoutShards: the hub refuses an agent of a version without shards if several agents share the
+// location. An agent with --shards refuses a hub whose responses name no shard.
 func TestAgentWithoutShards(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -268,7 +267,7 @@ func reads(t *testing.T, c *protocol.Client, path string) int {
 	if err := resp.Body.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if asked := r.URL.Query().Get(wire.ShardParam); resp.StatusCode == http.StatusOK && resp.Header.Get(wire.ShardHeader) != asked {
+	if requested := r.URL.Query().Get(wire.ShardParam); resp.StatusCode == http.StatusOK && resp.Header.Get(wire.ShardHeader) != requested {
 		t.Errorf("%s is answered for shard %q", path, resp.Header.Get(wire.ShardHeader))
 	}
 	return resp.StatusCode

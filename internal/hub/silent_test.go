@@ -16,7 +16,7 @@ import (
 // answer is all that a client sees of an answer but for what is of each one alone.
 func (c client) answer(request, body string, header ...string) (text string, took time.Duration) {
 	c.r.t.Helper()
-	ctx, cancel := context.WithTimeout(c.r.t.Context(), patience)
+	ctx, cancel := context.WithTimeout(c.r.t.Context(), timeout)
 	defer cancel()
 	begun := time.Now()
 	resp := c.open(ctx, request, body, header...)
@@ -32,8 +32,8 @@ func (c client) answer(request, body string, header ...string) (text string, too
 	return fmt.Sprint(resp.StatusCode, resp.Header, string(got)), took
 }
 
-// TestNothingIsTold: who has no right to something gets the same answer, byte for byte,
-// whether it is there or not: spaces, locations, views, objects, tokens.
+// TestNothingIsTold: a user without a right gets the same response, byte for byte, whether the space, location,
+// view, object or token exists or not.
 func TestNothingIsTold(t *testing.T) {
 	t.Parallel()
 	r := hostile(t)
@@ -66,7 +66,7 @@ func TestNothingIsTold(t *testing.T) {
 	} {
 		for _, p := range pairs {
 			if who == "jack" && (p.is == "b") {
-				continue // who has a right in b
+				continue // the user has a right in b
 			}
 			is, _ := c.answer(fill(p.request, p.is), fill(p.body, p.is))
 			not, _ := c.answer(fill(p.request, p.not), fill(p.body, p.not))
@@ -75,7 +75,7 @@ func TestNothingIsTold(t *testing.T) {
 			}
 		}
 	}
-	// How long it takes says nothing either; that is for who reads the log of this test.
+	// The durations, which must not depend on it either, are written to the log of this test.
 	jane := r.as("jane")
 	for _, p := range []struct{ request, is, not string }{{pairs[0].request, "b", "n"}, {pairs[14].request, "edge", "nope"}, {pairs[22].request, theirs, none}} {
 		var times [2][]time.Duration

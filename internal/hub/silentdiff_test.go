@@ -30,7 +30,7 @@ func TestSilentAgents(t *testing.T) {
 	requests := make(chan struct{}, 2*silent)
 	for _, l := range locations {
 		r.addLocation(l, map[string]string{"where": "x"})
-		agent := r.join(l).looks()
+		agent := r.join(l).inspector()
 		if l == "answers" {
 			agent.answers(func(wire.Look) any { return wire.Looked{Live: configMapOne("2"), Desired: configMapOne("1")} })
 			continue
@@ -41,7 +41,7 @@ func TestSilentAgents(t *testing.T) {
 		forwarded.Go(func() {
 			for {
 				select {
-				case <-agent.asked:
+				case <-agent.requests:
 					requests <- struct{}{}
 				case <-ctx.Done():
 					return

@@ -18,7 +18,7 @@ import (
 func (c client) slow(request, body string, meanwhile func(), header ...string) (int, string) {
 	c.r.t.Helper()
 	reads := make(chan struct{})
-	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(c.r.t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reads) }}), patience)
+	ctx, cancel := context.WithTimeout(httptrace.WithClientTrace(c.r.t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reads) }}), timeout)
 	defer cancel()
 	method, path, _ := strings.Cut(request, " ")
 	from, to := io.Pipe()

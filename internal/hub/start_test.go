@@ -26,15 +26,15 @@ import (
 )
 
 const (
-	patience = limit.Wait
-	// settle is how soon the hub writes counts.
-	settle = 20 * time.Millisecond
+	timeout = limit.Wait
+	// batchDelay is how soon the hub writes counts.
+	batchDelay = 20 * time.Millisecond
 )
 
 // running is a hub in this process.
 type running struct {
 	*inprocess.Hub
-	hub.Parts
+	hub.Internals
 	t    testing.TB
 	dir  string
 	conf *hub.Config
@@ -43,15 +43,15 @@ type running struct {
 // start runs a hub on a data directory until the test ends or stop is called.
 func start(t testing.TB, dir string, configure ...func(*hub.Config)) *running {
 	t.Helper()
-	return startPrepared(t, dir, func(hub.Parts) {}, configure...)
+	return startPrepared(t, dir, func(hub.Internals) {}, configure...)
 }
 
 // startPrepared prepares the hub before it runs.
-func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure ...func(*hub.Config)) *running {
+func startPrepared(t testing.TB, dir string, prepare func(hub.Internals), configure ...func(*hub.Config)) *running {
 	t.Helper()
 	config := hub.DefaultConfig()
 	config.DataDir, config.Listen, config.UnsafeNoFsync = dir, "127.0.0.1:0", true
-	config.Settle, config.RoomRetry = settle, 200*time.Millisecond
+	config.BatchDelay, config.RoomRetry = batchDelay, 200*time.Millisecond
 	config.PingTimeout, config.QueueTimeout, config.InspectTimeout, config.Lease = limit.Never, limit.Never, limit.Never, limit.Never
 	config.Disconnected = limit.Never // a location without a session is not lost because the test is slow
 	config.Logger = slog.New(slog.NewTextHandler(t.Output(), nil))
@@ -59,7 +59,7 @@ func startPrepared(t testing.TB, dir string, prepare func(hub.Parts), configure 
 		c(&config)
 	}
 	r := &running{t: t, dir: dir, conf: &config}
-	config.Made(func(p hub.Parts) { r.Parts = p; prepare(p) })
+	config.Made(func(p hub.Internals) { r.Internals = p; prepare(p) })
 	var w inprocess.World
 	var err error
 	if r.Hub, err = w.StartHub(limit.Context(t, "the hub serves"), "hub", config); err != nil {

@@ -20,7 +20,7 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/custom"
 	"orrery.dev/orrery/internal/hub/kinds/registry"
 	"orrery.dev/orrery/internal/hub/kinds/schemaversion"
-	"orrery.dev/orrery/internal/hub/storage/lineage"
+	"orrery.dev/orrery/internal/hub/storage/logidentity"
 	"orrery.dev/orrery/internal/hub/storage/presence"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/lib/watchdog"
@@ -38,15 +38,15 @@ type state struct {
 	registry *registry.Registry
 	engine   *placement.Engine
 	renderer *render.Renderer
-	tally    *progress.Tracker
+	progress *progress.Tracker
 	// rules are followed by the engine and the renderer.
-	rules   *rules.Engine
-	lineage *lineage.Lineage
-	usage   *quota.Usage
-	limits  *quota.Limits
-	grants  *auth.Grants
-	moves   *auth.Moves
-	// exports says what is shown to the providers of APIs.
+	rules       *rules.Engine
+	logIdentity *logidentity.Identity
+	usage       *quota.Usage
+	limits      *quota.Limits
+	grants      *auth.Grants
+	moves       *auth.Moves
+	// exports computes the objects of export views.
 	exports *exports.Engine
 	// shelved has the APIExportViews whose status may say something else.
 	shelved *controllers.ChangedExportViews
@@ -54,10 +54,10 @@ type state struct {
 	pruned *prune.Index
 	// releases has the Helm releases that Placements match in part.
 	releases *helm.Index
-	// born counts the reports of what was not placed.
-	born *upsync.Usage
-	// leftOut has the returned statuses that do not fit.
-	leftOut *unreturned.Index
+	// upsynced counts the reports of upsynced and dependent objects.
+	upsynced *upsync.Usage
+	// unreturned contains the returned statuses that do not fit.
+	unreturned *unreturned.Index
 	// summing is the language of Summaries, summaries what they count; summed wakes the
 	// controller that writes that.
 	summing   *aggregate.Language
@@ -65,7 +65,7 @@ type state struct {
 	summed    controllers.Signal
 	// changed wakes the controller that writes counts.
 	changed controllers.Signal
-	// flow measures what goes through the hub.
+	// flow measures the requests and frames of the hub.
 	flow *flow
 	// watchdog looks after what counts.
 	watchdog *watchdog.Watchdog
@@ -75,9 +75,8 @@ type state struct {
 	present *presence.Index
 }
 
-// newState makes an empty table. poke is called for a location whose removals were
-// confirmed.
-func newState(config *Config, poke func(key.Location)) (*state, error) {
+// newState returns the state with an empty table. notify is called for a location whose removals were confirmed.
+func newState(config *Config, notify func(key.Location)) (*state, error) {
 	kinds, err := registry.New()
 	if err != nil {
 		return nil, fmt.Errorf("compile the built-in kinds: %w", err)
@@ -92,23 +91,23 @@ func newState(config *Config, poke func(key.Location)) (*state, error) {
 	}
 	s := &state{
 		summing: summing, summed: controllers.NewSignal(),
-		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), lineage: &lineage.Lineage{},
-		usage: quota.NewUsage(), grants: auth.NewGrants(), moves: auth.NewMoves(), pruned: prune.New(poke), releases: helm.New(),
-		changed: controllers.NewSignal(), born: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewChangedExportViews(),
+		rules: ruling, registry: kinds, engine: placement.New(), renderer: render.New(kinds.Builtin(key.Root)), logIdentity: &logidentity.Identity{},
+		usage: quota.NewUsage(), grants: auth.NewGrants(), moves: auth.NewMoves(), pruned: prune.New(notify), releases: helm.New(),
+		changed: controllers.NewSignal(), upsynced: upsync.NewUsage(), exports: exports.New(), shelved: controllers.NewChangedExportViews(),
 		flow: newFlow(), present: presence.NewIndex(config.Now),
 		newer: presence.NewNewer(schemaversion.Version(), config.Logger),
 	}
 	s.engine.Rules, s.renderer.Follow, s.renderer.Tell = render.RulesOf(ruling), render.Customizing(ruling), render.Tracing(ruling)
-	meetings := custom.NewMeetings()
-	s.renderer.Fit = func(object []byte, isCRD bool, by *placement.Definition) error {
-		return meetings.Fit(object, isCRD, by.Spec, by.Hash)
+	compatibility := custom.NewCompatibility()
+	s.renderer.Fit = func(object []byte, isCRD bool, definition *placement.Definition) error {
+		return compatibility.Fit(object, isCRD, definition.Spec, definition.Hash)
 	}
-	s.leftOut = unreturned.New(s.changed.Raise)
+	s.unreturned = unreturned.New(s.changed.Raise)
 	s.watchdog = watchdog.New(config.Logger, countingProgress, countingSummaries)
-	s.tally = progress.New(progress.Config{Digest: s.renderer.Digest, Work: s.watchdog.Work(countingProgress)})
+	s.progress = progress.New(progress.Config{Digest: s.renderer.Digest, Work: s.watchdog.Work(countingProgress)})
 	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Work: s.watchdog.Work(countingSummaries), Changed: s.summed.Raise, Now: config.Now})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Exposer: s.exports, Observer: observers{s.flow.applied, s.usage, s.tally, s.lineage, s.pruned, s.releases, s.born, s.grants, s.moves, s.summaries, s.shelved, s.present, s.newer, s.changed},
+		Deriver: s.engine, Exposer: s.exports, Observer: observers{s.flow.applied, s.usage, s.progress, s.logIdentity, s.pruned, s.releases, s.upsynced, s.grants, s.moves, s.summaries, s.shelved, s.present, s.newer, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

@@ -26,21 +26,21 @@ func placesIn(objects []queries.ObjectStatus) places {
 	all := places{}
 	for _, o := range objects {
 		for _, p := range o.Places {
-			all.at(o.Object)[p.Location] = p
+			all.ofObject(o.Object)[p.Location] = p
 		}
 	}
 	return all
 }
 
-func (p places) at(object string) map[key.Location]queries.PlaceStatus {
+func (p places) ofObject(object string) map[key.Location]queries.PlaceStatus {
 	if p[object] == nil {
 		p[object] = map[key.Location]queries.PlaceStatus{}
 	}
 	return p[object]
 }
 
-// told is what an answer that goes on has told so far. It is safe for concurrent use.
-type told struct {
+// received contains the events of a streaming response so far. It is safe for concurrent use.
+type receivedStatus struct {
 	mu     sync.Mutex
 	places places
 	synced bool
@@ -49,7 +49,7 @@ type told struct {
 }
 
 // read takes all events of an answer until that ends.
-func (t *told) read(body io.Reader) {
+func (t *receivedStatus) read(body io.Reader) {
 	lines := json.NewDecoder(body)
 	for {
 		var e queries.StatusEvent
@@ -65,10 +65,10 @@ func (t *told) read(body io.Reader) {
 				delete(t.places, e.Object.Object)
 			}
 			for _, p := range e.Object.Places {
-				t.places.at(e.Object.Object)[p.Location] = p
+				t.places.ofObject(e.Object.Object)[p.Location] = p
 			}
 			for _, l := range e.Gone {
-				delete(t.places.at(e.Object.Object), l)
+				delete(t.places.ofObject(e.Object.Object), l)
 			}
 		}
 		t.synced = t.synced || e.Synced
@@ -79,17 +79,17 @@ func (t *told) read(body io.Reader) {
 	}
 }
 
-// differs says how what was told differs from a status; "" if it does not.
-func (t *told) differs(status queries.SpaceStatus) string {
+// differs returns the difference between the received events and a status; "" if there is none.
+func (t *receivedStatus) differs(status queries.SpaceStatus) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	said := maps.Clone(t.places)
-	maps.DeleteFunc(said, func(_ string, at map[key.Location]queries.PlaceStatus) bool { return len(at) == 0 })
-	if now := placesIn(status.Objects); !maps.EqualFunc(said, now, maps.Equal) {
-		return fmt.Sprintf("told %v, which is now %v", said, now)
+	rest := maps.Clone(t.places)
+	maps.DeleteFunc(rest, func(_ string, places map[key.Location]queries.PlaceStatus) bool { return len(places) == 0 })
+	if now := placesIn(status.Objects); !maps.EqualFunc(rest, now, maps.Equal) {
+		return fmt.Sprintf("received %v, which is now %v", rest, now)
 	}
 	if fmt.Sprint(t.head.Placements) != fmt.Sprint(status.Placements) || t.head.LeftCounts != status.LeftCounts {
-		return fmt.Sprintf("told of %+v, which is now %+v", t.head, status)
+		return fmt.Sprintf("received %+v, which is now %+v", t.head, status)
 	}
 	return ""
 }
@@ -120,11 +120,11 @@ func TestStatusFollows(t *testing.T) {
 		t.Fatal(resp.Status)
 	}
 	defer resp.Body.Close()
-	said := &told{places: places{}}
+	received := &receivedStatus{places: places{}}
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	group.Go(func() { said.read(resp.Body) })
+	group.Go(func() { received.read(resp.Body) })
 
 	random := seeds.Rand(t, 1)
 	maps := r.space("s").Resource(configMapsGVR).Namespace("default")
@@ -148,8 +148,8 @@ func TestStatusFollows(t *testing.T) {
 			}
 		}
 		r.eventually(func() string {
-			status, _ := r.asked()
-			if d := said.differs(status); d != "" {
+			status, _ := r.statusRows()
+			if d := received.differs(status); d != "" {
 				return d
 			}
 			for limit := 1; limit < 3; limit++ {
@@ -162,15 +162,15 @@ func TestStatusFollows(t *testing.T) {
 	}
 	r.revoke("s", "viewer")
 	r.eventually(func() string {
-		said.mu.Lock()
-		defer said.mu.Unlock()
-		if !said.ended {
+		received.mu.Lock()
+		defer received.mu.Unlock()
+		if !received.ended {
 			return "it goes on without the right to it"
 		}
 		return ""
 	})
 	if code, body := r.as("admin", "system:masters").send("GET /ask/v1/spaces/s/status?continue=x", ""); code != http.StatusBadRequest || !strings.Contains(body, "continue") {
-		t.Errorf("a page that nobody named: %d %s", code, body)
+		t.Errorf("an invalid page: %d %s", code, body)
 	}
 }
 
@@ -183,7 +183,7 @@ func (r *running) pages(limit int) places {
 		if from != "" {
 			query = append(query, "continue", from)
 		}
-		status, _ := r.asked(query...)
+		status, _ := r.statusRows(query...)
 		if len(status.Objects) > limit {
 			r.t.Fatalf("a page of %d has %d objects", limit, len(status.Objects))
 		}

@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// TestStopping shows that a hub which stops begins no watch any more on a connection that is open:
-// who asks again as soon as a watch ends is sent elsewhere, or has no answer. An informer whose
-// watch began and ended at once would ask for all there is.
+// TestStopping checks that a hub during shutdown starts no watch on an open connection: a client that reconnects
+// as soon as its watch ends is sent elsewhere, or gets no response. An informer whose watch starts and ends at
+// once would list all objects again.
 func TestStopping(t *testing.T) {
 	t.Parallel()
 	const watches = 50
@@ -17,7 +17,7 @@ func TestStopping(t *testing.T) {
 		r := start(t, t.TempDir())
 		r.addSpace("s")
 		client, url := r.operator(), r.URL+"/spaces/s/api/v1/namespaces/default/configmaps?watch=true"
-		ask := func() (*http.Response, error) {
+		request := func() (*http.Response, error) {
 			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
 			if err != nil {
 				return nil, err
@@ -28,7 +28,7 @@ func TestStopping(t *testing.T) {
 		for range watches {
 			open.Add(1)
 			ended.Go(func() {
-				resp, err := ask()
+				resp, err := request()
 				open.Done()
 				if err != nil || resp.StatusCode != http.StatusOK {
 					t.Errorf("watch: %v, %v", resp, err)
@@ -36,7 +36,7 @@ func TestStopping(t *testing.T) {
 				}
 				_, _ = io.Copy(io.Discard, resp.Body) // until the hub stops
 				_ = resp.Body.Close()
-				again, err := ask()
+				again, err := request()
 				if err != nil {
 					return // the connection is closed, or none can be made
 				}

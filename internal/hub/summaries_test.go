@@ -114,7 +114,7 @@ func TestSummaries(t *testing.T) {
 	}
 	r.sums("sizes", `[["1Gi",1,1]]`, 1, 0, 0)
 
-	// A status that somebody writes does not stay.
+	// A status that a user writes is overwritten.
 	if _, err := r.space("s").Resource(summariesGVR).Patch(t.Context(), "states", types.MergePatchType, []byte(`{"status":null}`), metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
@@ -140,8 +140,8 @@ func TestSummaries(t *testing.T) {
 	}
 }
 
-// TestSummariesOfReported follows Summaries of what was born at locations and of what belongs
-// to placed objects there, in the form in which reports of it are in the log.
+// TestSummariesOfReported checks Summaries of upsynced objects, and of dependent objects of placed ones, as their
+// reports are stored in the log.
 func TestSummariesOfReported(t *testing.T) {
 	t.Parallel()
 	r := fixture(t)
@@ -152,11 +152,11 @@ func TestSummariesOfReported(t *testing.T) {
 	put := func(l key.Location, origin key.Origin, resource key.Resource, name, object string) {
 		t.Helper()
 		k := key.Report{Location: l, Origin: origin, Object: key.Object{Space: "s", Identity: key.Identity{Resource: resource, Namespace: "n", Name: name}}}.Key()
-		said := wire.Report{State: wire.Present, Since: "2026-01-01T00:00:00Z", Object: json.RawMessage(object)}
+		report := wire.Report{State: wire.Present, Since: "2026-01-01T00:00:00Z", Object: json.RawMessage(object)}
 		if origin == key.Owned {
-			said.Owner = "apps/deployments/default/web"
+			report.Owner = "apps/deployments/default/web"
 		}
-		value, err := json.Marshal(said)
+		value, err := json.Marshal(report)
 		if err != nil {
 			t.Fatal(err)
 		}

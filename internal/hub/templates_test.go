@@ -12,19 +12,19 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// TestTemplatesReachLocations follows what two locations get of an object whose own texts
-// say what is different: by sessions, walks and answers, as locations and the object change,
-// where one can't have it, and by a hub that is started anew.
+// TestTemplatesReachLocations checks the renderings that two locations receive of an object with templates in its
+// own fields: by sessions, comparisons and responses, while locations and the object change, if the rendering
+// fails for one location, and from a restarted hub.
 func TestTemplatesReachLocations(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	r := startPrepared(t, dir, func(hub.Parts) {})
+	r := startPrepared(t, dir, func(hub.Internals) {})
 	a, b := r.placeMarked()
 	r.change("one", `{"metadata":{"annotations":{"orrery.dev/expand":"true"}},"data":{"site":"${location.name}","n":"${location.properties.?n.orValue('none')}","home":"$${HOME}"}}`)
 	rev := r.mark("two")
-	a.heard(rev, "one two")
-	b.heard(rev, "one two")
-	for h, name := range map[*hearer]string{a: "a", b: "b"} {
+	a.receives(rev, "one two")
+	b.receives(rev, "one two")
+	for h, name := range map[*receiver]string{a: "a", b: "b"} {
 		h.sent("site", name)
 		h.sent("n", "none")
 		h.sent("home", "${HOME}")
@@ -38,8 +38,8 @@ func TestTemplatesReachLocations(t *testing.T) {
 	r.setProperties("b", `{"m":1}`)
 	r.setProperties("b", `{"n":"5"}`)
 	rev = r.mark("three")
-	a.heard(rev, "three")
-	b.heard(rev, "one three")
+	a.receives(rev, "three")
+	b.receives(rev, "one three")
 	b.sent("n", "5")
 	var rendered queries.Renderings
 	r.question(&rendered, route.Render, "object", "core/configmaps/default/one", "location", "b")
@@ -51,8 +51,8 @@ func TestTemplatesReachLocations(t *testing.T) {
 	r.change("one", `{"data":{"n":"${location.properties.?n.orValue('0').lowerAscii()}"}}`)
 	r.setProperties("b", `{"n":[]}`)
 	rev = r.mark("four")
-	a.heard(rev, "four one")
-	b.heard(rev, "four") // once more the same, then held
+	a.receives(rev, "four one")
+	b.receives(rev, "four") // once more the same, then held
 	b.isHeld("TemplateFailed", "template at $.data.n: no such overload")
 	r.eventually(func() string {
 		u, err := r.space("s").Resource(placementsGVR).Get(t.Context(), "p", metav1.GetOptions{})
@@ -64,7 +64,7 @@ func TestTemplatesReachLocations(t *testing.T) {
 	a.walksTheSame()
 	r.stop()
 	beforeA, beforeB := maps.Clone(a.holding), maps.Clone(b.holding)
-	*r = *startPrepared(t, dir, func(hub.Parts) {})
+	*r = *startPrepared(t, dir, func(hub.Internals) {})
 	a.holding, b.holding = beforeA, beforeB
 	a.resume("")
 	b.resume("")
@@ -74,13 +74,13 @@ func TestTemplatesReachLocations(t *testing.T) {
 	// Without the annotation the text is what it is.
 	r.setProperties("b", `{"n":"X"}`)
 	rev = r.mark("five")
-	a.heard(rev, "five")
-	b.heard(rev, "five one")
+	a.receives(rev, "five")
+	b.receives(rev, "five one")
 	b.sent("n", "x")
 	r.change("one", `{"metadata":{"annotations":{"orrery.dev/expand":null}},"data":{"n":"${x}"}}`)
 	rev = r.mark("six")
-	a.heard(rev, "one six")
-	b.heard(rev, "one six")
+	a.receives(rev, "one six")
+	b.receives(rev, "one six")
 	a.sent("n", "${x}")
 	b.sent("n", "${x}")
 }

@@ -66,15 +66,16 @@ func (r *running) controller() string {
 	return r.token(`{"user":"controller"}`).Status.Token
 }
 
-// shelfOf is a shelf of space p: the export's, a view's slice of a value, or, with none, its rest.
-func shelfOf(view, value string) key.Shelf {
+// exportViewOf returns an export view of space p: the whole export, the slice of a view with a value, or without a
+// value the slice of all others.
+func exportViewOf(view, value string) key.Shelf {
 	if view == "" {
 		return key.Shelf{Space: "p", Name: "fleet"}
 	}
 	return key.Shelf{Space: "p", Name: view, View: true, Value: value}
 }
 
-// through is a client with a token of what a shelf shows of a space.
+// through returns a client with a token for a space in an export view.
 func (r *running) through(token string, f key.Shelf, s key.Space) dynamic.Interface {
 	r.t.Helper()
 	c := rest.AnonymousClientConfig(r.config(route.ShelfRoot(f, s).String()))
@@ -95,31 +96,31 @@ func TestWritesToWhatIsBound(t *testing.T) {
 	r.sliceFleet()
 	token := r.controller()
 	for name, path := range map[string]struct {
-		shelf     key.Shelf
+		view      key.Shelf
 		space     key.Space
 		namespace string
 	}{
-		"export":                {shelfOf("", ""), key.AllSpaces, "c--default"},
-		"export, one space":     {shelfOf("", ""), "c", "default"},
-		"slice":                 {shelfOf("classes", "gold"), key.AllSpaces, "c--default"},
-		"slice, one space":      {shelfOf("classes", "gold"), "c", "default"},
-		"slice by label":        {shelfOf("tiers", "one"), key.AllSpaces, "c--default"},
-		"rest":                  {shelfOf("tiers", ""), key.AllSpaces, "c--default"},
-		"not accepting a claim": {shelfOf("classes", "gold"), key.AllSpaces, "d--default"},
+		"export":                {exportViewOf("", ""), key.AllSpaces, "c--default"},
+		"export, one space":     {exportViewOf("", ""), "c", "default"},
+		"slice":                 {exportViewOf("classes", "gold"), key.AllSpaces, "c--default"},
+		"slice, one space":      {exportViewOf("classes", "gold"), "c", "default"},
+		"slice by label":        {exportViewOf("tiers", "one"), key.AllSpaces, "c--default"},
+		"rest":                  {exportViewOf("tiers", ""), key.AllSpaces, "c--default"},
+		"not accepting a claim": {exportViewOf("classes", "gold"), key.AllSpaces, "d--default"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			of := r.through(token, path.shelf, path.space).Resource(clustersGVR).Namespace(path.namespace)
+			clusters := r.through(token, path.view, path.space).Resource(clustersGVR).Namespace(path.namespace)
 			in := key.Space("c")
 			if strings.HasPrefix(path.namespace, "d--") {
 				in = "d"
 			}
-			r.writesAll(t, of, path.namespace, in)
+			r.writesAll(t, clusters, path.namespace, in)
 		})
 	}
 }
 
-// writesAll does all there is to do with clusters of a space, by way of a shelf.
-func (r *running) writesAll(t *testing.T, of dynamic.ResourceInterface, namespace string, in key.Space) {
+// writesAll sends all kinds of writes of clusters of a space, by an export view.
+func (r *running) writesAll(t *testing.T, clusters dynamic.ResourceInterface, namespace string, in key.Space) {
 	ctx := t.Context()
 	must := func(u *unstructured.Unstructured, err error) *unstructured.Unstructured {
 		t.Helper()
@@ -130,19 +131,19 @@ func (r *running) writesAll(t *testing.T, of dynamic.ResourceInterface, namespac
 	}
 	one := cluster("one", "gold")
 	one.SetNamespace(namespace)
-	made := must(of.Create(ctx, one, metav1.CreateOptions{}))
+	made := must(clusters.Create(ctx, one, metav1.CreateOptions{}))
 	if size, _, _ := unstructured.NestedString(made.Object, "spec", "size"); size != "small" || made.GetNamespace() != namespace {
 		t.Errorf("made by another definition, or called otherwise: %v", made.Object)
 	}
 	made.Object["spec"].(map[string]any)["replicas"] = int64(1)
-	made = must(of.Update(ctx, made, metav1.UpdateOptions{}))
+	made = must(clusters.Update(ctx, made, metav1.UpdateOptions{}))
 	made.Object["status"] = map[string]any{"phase": "up"}
-	must(of.UpdateStatus(ctx, made, metav1.UpdateOptions{}))
-	must(of.Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"size":"big"}}`), metav1.PatchOptions{}))
-	must(of.Patch(ctx, "one", types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/annotations","value":{"k":"v"}}]`), metav1.PatchOptions{}))
-	must(of.Patch(ctx, "one", types.MergePatchType, []byte(`{"status":{"replicas":2}}`), metav1.PatchOptions{}, "status"))
-	must(of.Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale"))
-	scale := must(of.Get(ctx, "one", metav1.GetOptions{}, "scale"))
+	must(clusters.UpdateStatus(ctx, made, metav1.UpdateOptions{}))
+	must(clusters.Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"size":"big"}}`), metav1.PatchOptions{}))
+	must(clusters.Patch(ctx, "one", types.JSONPatchType, []byte(`[{"op":"add","path":"/metadata/annotations","value":{"k":"v"}}]`), metav1.PatchOptions{}))
+	must(clusters.Patch(ctx, "one", types.MergePatchType, []byte(`{"status":{"replicas":2}}`), metav1.PatchOptions{}, "status"))
+	must(clusters.Patch(ctx, "one", types.MergePatchType, []byte(`{"spec":{"replicas":3}}`), metav1.PatchOptions{}, "scale"))
+	scale := must(clusters.Get(ctx, "one", metav1.GetOptions{}, "scale"))
 	if n, _, _ := unstructured.NestedInt64(scale.Object, "status", "replicas"); n != 2 {
 		t.Errorf("scale: %v", scale.Object)
 	}
@@ -153,32 +154,32 @@ func (r *running) writesAll(t *testing.T, of dynamic.ResourceInterface, namespac
 		return u
 	}
 	for _, name := range []string{"one", "two"} {
-		must(of.Apply(ctx, name, applied(name), metav1.ApplyOptions{FieldManager: "controller", Force: true}))
+		must(clusters.Apply(ctx, name, applied(name), metav1.ApplyOptions{FieldManager: "controller", Force: true}))
 	}
 	stored := must(r.clusters(in).Get(ctx, "one", metav1.GetOptions{}))
 	if got := fmt.Sprint(dig(stored.Object, "spec"), dig(stored.Object, "status"), stored.GetAnnotations()); got != "map[class:gold replicas:3 size:big] map[phase:up replicas:2] map[k:v]" {
 		t.Errorf("stored: %s", got)
 	}
-	if err := of.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
+	if err := clusters.Delete(ctx, "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	if err := of.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
+	if err := clusters.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range []string{"one", "two"} {
-		if held := must(of.Get(ctx, name, metav1.GetOptions{})); held.GetDeletionTimestamp() == nil {
+		if held := must(clusters.Get(ctx, name, metav1.GetOptions{})); held.GetDeletionTimestamp() == nil {
 			t.Errorf("%s is not being deleted", name)
 		}
-		must(of.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))
+		must(clusters.Patch(ctx, name, types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))
 	}
 	if list := mustList(t, r.clusters(in)); len(list.Items) != 0 {
 		t.Errorf("left: %v", list.Items)
 	}
 }
 
-func mustList(t *testing.T, of dynamic.ResourceInterface) *unstructured.UnstructuredList {
+func mustList(t *testing.T, client dynamic.ResourceInterface) *unstructured.UnstructuredList {
 	t.Helper()
-	list, err := of.List(t.Context(), metav1.ListOptions{})
+	list, err := client.List(t.Context(), metav1.ListOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,8 +9,7 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// Who was given a token can use it: that the table does not have it yet is
-// nobody's concern.
+// A new token is valid at once, even if the table does not contain it yet.
 func TestTokenIsGoodAtOnce(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())

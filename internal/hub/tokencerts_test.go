@@ -48,7 +48,7 @@ func TestCertificatesOfPeople(t *testing.T) {
 				RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{block.Bytes}, PrivateKey: private}},
 			}}
 			t.Cleanup(transport.CloseIdleConnections)
-			c.Client = &http.Client{Transport: persistent{transport}, Timeout: patience}
+			c.Client = &http.Client{Transport: persistent{transport}, Timeout: timeout}
 		}
 		return code, c, body
 	}

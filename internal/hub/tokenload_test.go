@@ -15,13 +15,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// TestManyTokens: with as many tokens as a hub has, they are listed and refused at the cost
-// of looking at each once, whatever somebody holds; and operators still get some.
+// TestManyTokens: with the maximum number of tokens, lists and refusals read each token only once, whatever rights
+// the user has. Operators can still create tokens.
 func TestManyTokens(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("a")
-	// Rights that take long to look at, of somebody in many groups.
+	// Rights that are expensive to evaluate, of a user in many groups.
 	var groups []string
 	for i := range 400 {
 		groups = append(groups, fmt.Sprint("group", i))
@@ -86,13 +86,13 @@ func TestManyTokens(t *testing.T) {
 	if code, _, body := op.mint(`{"user":"x"}`); code != http.StatusForbidden || !strings.Contains(body, "revoke some") {
 		t.Errorf("when there are all: %d %s", code, body)
 	}
-	// What somebody is named in is kept with each token.
+	// The names and groups of a user are stored with each token.
 	var many []string
 	for i := range 2000 {
 		many = append(many, fmt.Sprint("a-long-name-of-a-group-", i))
 	}
 	joe := r.as("joe", many...)
 	if code, _, body := joe.mint(`{}`); code != http.StatusBadRequest || !strings.Contains(body, "spec.groups") {
-		t.Errorf("somebody in many groups: %d %s", code, body)
+		t.Errorf("a user in many groups: %d %s", code, body)
 	}
 }

@@ -30,9 +30,9 @@ func (r *running) bearing(token string) client {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, ExpectContinueTimeout: patience}
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: ca.Pool(), MinVersion: tls.VersionTLS12}, ForceAttemptHTTP2: true, ExpectContinueTimeout: timeout}
 	r.t.Cleanup(transport.CloseIdleConnections)
-	return client{&http.Client{Transport: persistent{withToken{transport, token}}, Timeout: patience}, r}
+	return client{&http.Client{Transport: persistent{withToken{transport, token}}, Timeout: timeout}, r}
 }
 
 type withToken struct {
@@ -46,7 +46,7 @@ func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.next.RoundTrip(r)
 }
 
-// mint has somebody make a token; the code is that of the answer.
+// mint creates a token as a user; code is that of the response.
 func (c client) mint(spec string, header ...string) (code int, made v1alpha1.Token, body string) {
 	c.r.t.Helper()
 	code, body = c.send("POST "+route.Tokens, `{"apiVersion":"orrery.dev/v1alpha1","kind":"Token","spec":`+spec+`}`, header...)
@@ -126,14 +126,14 @@ func TestTokensOfPeople(t *testing.T) {
 	})
 }
 
-// TestRefusedTokens are told why, but not whether there is a token.
+// TestRefusedTokens checks that responses to refused tokens contain the reason, but not whether a token exists.
 func TestRefusedTokens(t *testing.T) {
 	t.Parallel()
 	r, other := start(t, t.TempDir()), start(t, t.TempDir())
 	r.addSpace("a")
 	mine := r.token(`{"user":"jane"}`).Status.Token
 	id, _, _ := strings.Cut(mine, ".")
-	for what, c := range map[string]struct{ token, says string }{
+	for what, c := range map[string]struct{ token, message string }{
 		"of another hub": {other.token(`{"user":"op","groups":["system:masters"]}`).Status.Token, "unknown to this hub"},
 		"other secret":   {id + ".ABCDEFGHIJKLMNOPQRSTUVWXYZ", "unknown to this hub"},
 		"no secret":      {id + ".", "unknown to this hub"},
@@ -141,7 +141,7 @@ func TestRefusedTokens(t *testing.T) {
 		"a path":         {"orr_t_../../../../.x", "Unauthorized"},
 		"garbage":        {"garbage", "Unauthorized"},
 	} {
-		if code, body := r.bearing(c.token).send(podsOfA, ""); code != http.StatusUnauthorized || !strings.Contains(body, c.says) {
+		if code, body := r.bearing(c.token).send(podsOfA, ""); code != http.StatusUnauthorized || !strings.Contains(body, c.message) {
 			t.Errorf("%s: %d %s", what, code, body)
 		}
 	}
@@ -154,7 +154,7 @@ func TestTokensOfASpace(t *testing.T) {
 	r.addSpace("a")
 	r.addSpace("b")
 	admin := r.bearing(r.token(`{"space":"a","role":"admin"}`).Status.Token)
-	// A user who may do everything elsewhere is limited, too.
+	// A user with all rights elsewhere is limited, too.
 	limited := r.bearing(r.token(`{"user":"op","groups":["system:masters"],"space":"a"}`).Status.Token)
 	for _, c := range []client{admin, limited} {
 		for request, want := range map[string]int{
@@ -204,7 +204,7 @@ func TestTokensOfASpace(t *testing.T) {
 	})
 }
 
-// TestWhoMakesTokens: nobody gets by a token what they do not have.
+// TestWhoMakesTokens: a user can't get a right by a token that the user does not have.
 func TestWhoMakesTokens(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -270,7 +270,7 @@ func TestWhoMakesTokens(t *testing.T) {
 			t.Errorf("%s makes %s: %d %s, want %d", c.user, c.spec, code, body, c.want)
 		}
 	}
-	// Who acts as somebody makes no token for themselves by that.
+	// A user that impersonates another can't create a token for itself that way.
 	if code, _, body := r.as("minter").mint(`{}`, "Impersonate-User", "jane", "Impersonate-Group", "dev"); code != no {
 		t.Errorf("acting as jane: %d %s", code, body)
 	}
@@ -292,7 +292,7 @@ func TestWhoMakesTokens(t *testing.T) {
 func ends(t *testing.T, watch *http.Response) {
 	t.Helper()
 	begun := time.Now()
-	late := time.AfterFunc(patience, func() { _ = watch.Body.Close() })
+	late := time.AfterFunc(timeout, func() { _ = watch.Body.Close() })
 	_, err := io.Copy(io.Discard, watch.Body)
 	timedOut, ok := errors.AsType[net.Error](err)
 	if isOpen := !late.Stop(); isOpen || ok && timedOut.Timeout() {
@@ -377,7 +377,7 @@ func TestTokensAreRemoved(t *testing.T) {
 	}
 }
 
-// TestRevokedUnderABackup: nobody gets the rest of a backup whose token is revoked.
+// TestRevokedUnderABackup: a backup ends when its token is revoked.
 func TestRevokedUnderABackup(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -388,7 +388,7 @@ func TestRevokedUnderABackup(t *testing.T) {
 		}
 	}
 	made := r.token(`{"user":"copier","groups":["system:masters"]}`)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	backup := r.bearing(made.Status.Token).open(ctx, "GET "+route.Backup, "")
 	defer func() { _ = backup.Body.Close() }()
@@ -416,9 +416,9 @@ func TestReviewsKnowTheSpaceOfAToken(t *testing.T) {
 		if code, body := c.send("GET "+c.path, ""); code != c.code {
 			t.Errorf("%s: %d %s", c.path, code, body)
 		}
-		asked := strings.TrimPrefix(c.path, "/spaces/root")
+		path := strings.TrimPrefix(c.path, "/spaces/root")
 		_, body := c.send("POST /spaces/root/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"verb":"get","path":"`+asked+`"}}}`)
+			`{"apiVersion":"authorization.k8s.io/v1","kind":"SelfSubjectAccessReview","spec":{"nonResourceAttributes":{"verb":"get","path":"`+path+`"}}}`)
 		if strings.Contains(body, `"allowed":true`) != c.wants {
 			t.Errorf("%s: %s", c.path, body)
 		}

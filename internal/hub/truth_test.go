@@ -48,7 +48,7 @@ func dig(v map[string]any, path ...string) any {
 	return v[path[len(path)-1]]
 }
 
-// below lists the objects below a prefix by what follows it.
+// below returns the objects below a prefix, by the rest of their keys.
 func (tr truth) below(prefix string) map[string]map[string]any {
 	out := map[string]map[string]any{}
 	for k, v := range tr.objects {
@@ -59,7 +59,7 @@ func (tr truth) below(prefix string) map[string]map[string]any {
 	return out
 }
 
-// placed says what the placements of a space do with a ConfigMap at a location.
+// placed returns whether the Placements of a space assign a ConfigMap to a location, and whether it is active.
 func (tr truth) placed(s key.Space, cm map[string]any, l key.Location) (placed, active bool) {
 	where := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "labels", "where")
 	if _, admitted := tr.admitted(s, l); !admitted {
@@ -79,7 +79,7 @@ func (tr truth) placed(s key.Space, cm map[string]any, l key.Location) (placed, 
 	return placed, active
 }
 
-// admitted says whether a location admits anything of a space, and its ConfigMaps.
+// admitted reports whether a location admits any object of a space, and its ConfigMaps.
 func (tr truth) admitted(s key.Space, l key.Location) (space, configMaps bool) {
 	list, ok := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "spec", "admit").([]any)
 	if !ok {
@@ -87,9 +87,9 @@ func (tr truth) admitted(s key.Space, l key.Location) (space, configMaps bool) {
 	}
 	for _, entry := range list {
 		e := entry.(map[string]any)
-		if of, ok := e["spaces"].(map[string]any); ok {
-			names, byName := of["names"].([]any)
-			tier, byTier := dig(of, "selector", "matchLabels", "tier").(string)
+		if spaces, ok := e["spaces"].(map[string]any); ok {
+			names, byName := spaces["names"].([]any)
+			tier, byTier := dig(spaces, "selector", "matchLabels", "tier").(string)
 			if byName && !slices.Contains(names, any(string(s))) ||
 				byTier && tier != dig(tr.objects["o/root/orrery.dev/spaces/"+string(s)], "metadata", "labels", "tier") {
 				continue
@@ -113,8 +113,8 @@ func (tr truth) released(s key.Space, cm map[string]any, l key.Location) string 
 	paths := map[string]bool{}
 	for _, z := range tr.below("o/" + string(s) + "/orrery.dev/customizers/") {
 		test := dig(z, "spec", "match").([]any)[0].(map[string]any)["labelSelectors"].([]any)[0].(map[string]any)
-		at, limited := dig(z, "spec", "locations").([]any)
-		if limited && dig(at[0].(map[string]any), "selector", "matchLabels", "where") != where ||
+		locations, limited := dig(z, "spec", "locations").([]any)
+		if limited && dig(locations[0].(map[string]any), "selector", "matchLabels", "where") != where ||
 			dig(test, "matchLabels", "what") != dig(cm, "metadata", "labels", "what") {
 			continue
 		}
@@ -145,11 +145,11 @@ func (tr truth) content(l key.Location) map[string]string {
 	for _, s := range []key.Space{"s1", "s2"} {
 		for name, cm := range tr.below("o/" + string(s) + "/core/configmaps/default/") {
 			placed, active := tr.placed(s, cm, l)
-			at := tr.created["o/"+string(s)+"/core/configmaps/default/"+name]
-			if before, taken := elder[name]; !placed || taken && before < at {
+			created := tr.created["o/"+string(s)+"/core/configmaps/default/"+name]
+			if before, taken := elder[name]; !placed || taken && before < created {
 				continue
 			}
-			elder[name], held[name] = at, !active
+			elder[name], held[name] = created, !active
 			labels := map[string]any{"orrery.dev/space": string(s)}
 			if uid, ok := dig(tr.objects["o/root/orrery.dev/locations/"+string(l)], "metadata", "uid").(string); ok {
 				labels["orrery.dev/location"] = string(l) + "." + uid[:8]

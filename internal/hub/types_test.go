@@ -55,7 +55,7 @@ func TestTypesAreCheckedWhenWritten(t *testing.T) {
 		if warned != c.warned {
 			t.Errorf("%s: warned is of %q, want %q", c.name, warned, c.warned)
 		}
-		// What can't be checked is told once; a rule that does not fit, each time.
+		// A rule that can't be checked causes one warning; a rule that does not fit causes one for each write.
 		again := strings.Join(admin.warned("PATCH "+customizersPath+"/"+c.name, customizerJSON(c.name, c.match, c.rules), contentType, string(types.MergePatchType)), "\n")
 		if want := c.warned; strings.HasPrefix(want, "spec.rules") && again != want || !strings.HasPrefix(want, "spec.rules") && again != "" {
 			t.Errorf("%s: written again, warned is of %q", c.name, again)
@@ -63,9 +63,8 @@ func TestTypesAreCheckedWhenWritten(t *testing.T) {
 	}
 }
 
-// TestSchemasThatChange shows that a schema which comes or changes later takes nothing from
-// what is stored: the rules go on as they were and can be edited beside; rules that are new
-// are held against it.
+// TestSchemasThatChange checks that a schema which is added or changed later does not disable stored rules: they
+// remain in force, and other fields can be edited. New rules are checked by the schema.
 func TestSchemasThatChange(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -117,12 +116,12 @@ func TestSchemasThatChange(t *testing.T) {
 	define(`"length":{"type":"string"}`)
 	patch := func(rules string) (int, string, []string) {
 		t.Helper()
-		const of = "PATCH " + customizersPath + "/c"
-		code, body := admin.send(of, `{"spec":{"rules":[`+rules+`]}}`, contentType, string(types.MergePatchType))
+		const path = "PATCH " + customizersPath + "/c"
+		code, body := admin.send(path, `{"spec":{"rules":[`+rules+`]}}`, contentType, string(types.MergePatchType))
 		if code >= http.StatusBadRequest {
 			return code, body, nil
 		}
-		return code, body, admin.warned(of, `{"spec":{"rules":[`+rules+`]}}`, contentType, string(types.MergePatchType))
+		return code, body, admin.warned(path, `{"spec":{"rules":[`+rules+`]}}`, contentType, string(types.MergePatchType))
 	}
 	const gone = `spec.rules[0].path: for Widget: there is no field "size"`
 	if code, body, warned := patch(size + `,{"path":"$.spec.length","value":"x"}`); code != http.StatusOK || strings.Join(warned, "\n") != gone {

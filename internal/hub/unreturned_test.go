@@ -55,8 +55,8 @@ func (r *returning) limit(limits map[string]any) {
 	}
 }
 
-// said is what `why`, and the Placement's condition, say of a status that is left out.
-func (r *returning) said() (why, placement string) {
+// reasons returns the reasons in the response of `why`, and in the condition of the Placement, for an unreturned status.
+func (r *returning) reasons() (why, placement string) {
 	r.t.Helper()
 	var w queries.Why
 	r.question(&w, route.Why, "location", "a", "object", strings.TrimPrefix(returnedObject, "s/"))
@@ -83,24 +83,24 @@ func (r *returning) comes(replicas int) {
 			!strings.Contains(string(row.Value), fmt.Sprintf(`"status":{"replicas":%d`, replicas)) {
 			return fmt.Sprintf("the status with %d replicas has not come", replicas)
 		}
-		if why, placement := r.said(); why != "" || placement != "" {
+		if why, placement := r.reasons(); why != "" || placement != "" {
 			return fmt.Sprintf("what has come is said to be left out: %q, %q", why, placement)
 		}
 		return ""
 	})
 }
 
-// leavesOut waits until the source has no status, and `why` and the Placement say why.
-func (r *returning) leavesOut(part, what string) {
+// leavesOut waits until the source has no status, and `why` and the Placement contain the reason.
+func (r *returning) leavesOut(field, what string) {
 	r.t.Helper()
 	r.eventually(func() string {
 		row, _ := r.Table.Get("o/" + returnedObject)
 		if strings.Contains(string(row.Value), "orrery-status") || strings.Contains(string(row.Value), `"status":{"`) {
 			return "the source has a status"
 		}
-		why, placement := r.said()
-		if !strings.Contains(why, part) {
-			return fmt.Sprintf("why says %q, want %q", why, part)
+		why, placement := r.reasons()
+		if !strings.Contains(why, field) {
+			return fmt.Sprintf("why says %q, want %q", why, field)
 		}
 		if !strings.Contains(placement, "apps/deployments/default/web") || !strings.Contains(placement, what) {
 			return fmt.Sprintf("the Placement says %q, want %q", placement, what)

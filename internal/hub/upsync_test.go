@@ -21,13 +21,13 @@ import (
 func (r *running) upsyncs(s key.Space, upsync string) {
 	r.t.Helper()
 	body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"watch"},"spec":{"locations":[{"selector":{"matchLabels":{"where":"x"}}}],"upsync":[` + upsync + `]}}`
-	if code, said := r.as("admin", "system:masters").send("PATCH "+orreryOf(s, "placements/watch")+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
-		r.t.Fatalf("%d %s", code, said)
+	if code, response := r.as("admin", "system:masters").send("PATCH "+orreryOf(s, "placements/watch")+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
+		r.t.Fatalf("%d %s", code, response)
 	}
 }
 
-// sees is an agent that reports what it is asked to see.
-func (r *running) sees(l key.Location) *testAgent {
+// joinWithUpsync returns an agent that supports upsync.
+func (r *running) joinWithUpsync(l key.Location) *testAgent {
 	r.t.Helper()
 	a := r.join(l)
 	a.Capabilities = wire.Sees
@@ -48,8 +48,8 @@ func (s *stream) until(fn func(wire.Frame) bool) (all []wire.Frame) {
 	}
 }
 
-// bornLine is what an agent reports of an object that is born, by its path in a space.
-func bornLine(path string, change ...func(object map[string]any, r *wire.Report)) wire.ReportLine {
+// upsyncedLine returns the report line of an upsynced object, by its path in a space.
+func upsyncedLine(path string, change ...func(object map[string]any, r *wire.Report)) wire.ReportLine {
 	o, err := key.ParsePath(path)
 	if err != nil {
 		panic(err)
@@ -76,11 +76,11 @@ func bornLine(path string, change ...func(object map[string]any, r *wire.Report)
 }
 
 // refusesLine sees that a line is refused, for a reason.
-func (a *testAgent) refusesLine(line wire.ReportLine, says string) {
+func (a *testAgent) refusesLine(line wire.ReportLine, message string) {
 	a.r.t.Helper()
 	answer := a.report(line)
-	if len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0].Message, says) {
-		a.r.t.Errorf("%s with %s is answered by %+v, want %q", line.Key, text(line.Report), answer, says)
+	if len(answer.Refused) != 1 || !strings.Contains(answer.Refused[0].Message, message) {
+		a.r.t.Errorf("%s with %s is answered by %+v, want %q", line.Key, text(line.Report), answer, message)
 	}
 }
 
@@ -100,7 +100,7 @@ func (r *running) kept() string {
 	return strings.Join(all, "\n")
 }
 
-func (r *running) keeps(want ...string) {
+func (r *running) eventuallyReports(want ...string) {
 	r.t.Helper()
 	r.eventually(func() string {
 		if got := r.kept(); got != strings.Join(want, "\n") {
@@ -112,10 +112,10 @@ func (r *running) keeps(want ...string) {
 
 const widgets = `{"apiGroup":"example.com","resources":["widgets"]}`
 
-// TestUpsyncIsAsked shows that an agent is asked for what spaces want to see before it is told
-// of what they then leave to it; that one that does not know of it is not asked, and keeps what
-// it has; and that a restart changes nothing.
-func TestUpsyncIsAsked(t *testing.T) {
+// TestUpsyncIsRequested checks that an agent is requested to report objects for spaces before it receives the
+// removal of objects that then stay at the location. An agent that does not support it gets no such request,
+// and keeps those objects. A restart changes nothing.
+func TestUpsyncIsRequested(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.addSpace("s")
@@ -124,8 +124,8 @@ func TestUpsyncIsAsked(t *testing.T) {
 	r.addLocation("b", map[string]string{"where": "x"})
 	r.addPlacement("s", "p", "x", "app", nil)
 	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
-	sees, old := r.sees("a"), r.join("b")
-	streams := map[*testAgent]*stream{sees: sees.open(0, ""), old: old.open(0, "")}
+	watching, old := r.joinWithUpsync("a"), r.join("b")
+	streams := map[*testAgent]*stream{watching: watching.open(0, ""), old: old.open(0, "")}
 	for a, s := range streams {
 		hello := s.until(func(f wire.Frame) bool { return f.Hello != nil })
 		if got := hello[len(hello)-1].Hello.Settings; got.Upsync != nil || got.UpsyncObjects != 0 {
@@ -140,54 +140,54 @@ func TestUpsyncIsAsked(t *testing.T) {
 		{Space: "s", Group: "example.com", Resources: []string{"widgets"}},
 	}
 	for a, s := range streams {
-		asked := false
+		requested := false
 		for _, f := range s.until(hold) {
 			if f.Del != nil {
-				t.Errorf("%s is told to remove %+v", a.location, f.Del)
+				t.Errorf("%s receives the removal %+v", a.location, f.Del)
 			}
 			if f.Settings != nil {
-				asked = true
+				requested = true
 				if got := *f.Settings; a == old || text(got.Upsync) != text(want) || got.UpsyncObjects != 20_000 || got.UpsyncBytes != 64<<20 {
 					t.Errorf("%s is asked for %s", a.location, text(got))
 				}
 			}
 			if f.Hold != nil && f.Hold.Reason != v1alpha1.ReasonUpsynced {
-				t.Errorf("%s is told %+v", a.location, f.Hold)
+				t.Errorf("%s receives %+v", a.location, f.Hold)
 			}
 		}
-		if asked != (a == sees) {
-			t.Errorf("%s is asked: %v", a.location, asked)
+		if requested != (a == watching) {
+			t.Errorf("%s is asked: %v", a.location, requested)
 		}
 	}
 	r.becomes("b", v1alpha1.ConditionUpsynced, metav1.ConditionFalse, v1alpha1.ReasonAgentTooOld)
 	r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionTrue, v1alpha1.ReasonAsked)
 	// Not before the location's admission is another: all that is asked for follows it.
 	r.patchLocation("a", `{"spec":{"admit":[{"kinds":[{"apiGroup":"example.com"}],"namespaces":["n"]}]}}`)
-	frames := streams[sees].until(func(f wire.Frame) bool { return f.Settings != nil })
+	frames := streams[watching].until(func(f wire.Frame) bool { return f.Settings != nil })
 	if got := frames[len(frames)-1].Settings.Upsync; text(got) != `[{"space":"s","group":"example.com","resources":["widgets"],"namespaces":["n"]}]` {
 		t.Errorf("asked for %s", text(got))
 	}
 	r.upsyncs("t", `{"apiGroup":"*","resources":["widgets"],"names":["w"]}`)
-	streams[sees].until(func(f wire.Frame) bool { return f.Settings != nil && len(f.Settings.Upsync) == 2 })
-	streams[sees].close()
-	s := sees.open(0, "")
+	streams[watching].until(func(f wire.Frame) bool { return f.Settings != nil && len(f.Settings.Upsync) == 2 })
+	streams[watching].close()
+	s := watching.open(0, "")
 	frames = s.until(func(f wire.Frame) bool { return f.Hello != nil })
 	if got := frames[len(frames)-1].Hello.Settings.Upsync; len(got) != 2 || got[1].Space != "t" || got[1].Group != "example.com" {
 		t.Errorf("another session is asked for %s", text(got))
 	}
 	// A location that is purged is asked nothing.
 	r.patchLocation("a", `{"metadata":{"annotations":{"orrery.dev/purge":"true"}}}`)
-	s = sees.open(0, "")
+	s = watching.open(0, "")
 	frames = s.until(func(f wire.Frame) bool { return f.Hello != nil })
 	if got := frames[len(frames)-1].Hello.Settings; got.Upsync != nil {
 		t.Errorf("a purged location is asked for %s", text(got))
 	}
 }
 
-// TestBornReports shows what the hub takes of what agents say is born: what it asks for, in
-// just the form of an object, by the location's limits; that it goes when nobody asks for it any
-// more, whether or not the agent is there; and that locations and spaces don't share any.
-func TestBornReports(t *testing.T) {
+// TestUpsyncReports checks which reports of upsynced objects the hub accepts: the requested ones, in exactly the
+// form of an object, within the limits of the location. They are removed when no space requests them any more,
+// with or without a connected agent. Locations and spaces do not share reports.
+func TestUpsyncReports(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
@@ -197,50 +197,50 @@ func TestBornReports(t *testing.T) {
 	r.addLocation("b", map[string]string{"where": "x"})
 	r.upsyncs("s", widgets)
 	r.upsyncs("t", `{"apiGroup":"example.com","resources":["widgets"],"namespaces":["n"],"names":["w1"]}`)
-	a, b := r.sees("a"), r.sees("b")
+	a, b := r.joinWithUpsync("a"), r.joinWithUpsync("b")
 	a.open(0, "").until(func(f wire.Frame) bool { return f.Hello != nil })
 	w := func(s, name string) string { return s + "/example.com/widgets/n/" + name }
 	for _, line := range []wire.ReportLine{
-		bornLine(w("s", "w1")), bornLine(w("s", "w2")), bornLine("s/example.com/widgets/global"), bornLine(w("t", "w1")),
-		bornLine(w("s", "w3"), func(_ map[string]any, r *wire.Report) { r.Object, r.ObjectBytes = json.RawMessage{}, 5<<20 }),
+		upsyncedLine(w("s", "w1")), upsyncedLine(w("s", "w2")), upsyncedLine("s/example.com/widgets/global"), upsyncedLine(w("t", "w1")),
+		upsyncedLine(w("s", "w3"), func(_ map[string]any, r *wire.Report) { r.Object, r.ObjectBytes = json.RawMessage{}, 5<<20 }),
 	} {
 		if len(line.Report.Object) == 0 {
 			line.Report.Object = nil
 		}
 		a.reports(line)
 	}
-	b.reports(bornLine(w("s", "w1")))
+	b.reports(upsyncedLine(w("s", "w1")))
 	all := []string{
 		"born a s/example.com/widgets/global", "born a s/example.com/widgets/n/w1", "born a s/example.com/widgets/n/w2", "born a s/example.com/widgets/n/w3",
 		"born a t/example.com/widgets/n/w1", "born b s/example.com/widgets/n/w1",
 	}
-	r.keeps(all...)
-	a.refusesLine(bornLine(w("t", "w2")), "does not ask")
-	a.refusesLine(bornLine("t/example.com/widgets/w1"), "does not ask")
-	a.refusesLine(bornLine("s/core/secrets/n/x"), "does not ask")
-	a.refusesLine(bornLine("none/example.com/widgets/n/w1"), "does not ask")
+	r.eventuallyReports(all...)
+	a.refusesLine(upsyncedLine(w("t", "w2")), "does not ask")
+	a.refusesLine(upsyncedLine("t/example.com/widgets/w1"), "does not ask")
+	a.refusesLine(upsyncedLine("s/core/secrets/n/x"), "does not ask")
+	a.refusesLine(upsyncedLine("none/example.com/widgets/n/w1"), "does not ask")
 	r.hostileObjects(a, w("s", "w9"))
-	a.refusesLine(wire.ReportLine{Key: w("s", "w1"), Report: bornLine(w("s", "w1")).Report}, "not assigned")
-	r.keeps(all...)
+	a.refusesLine(wire.ReportLine{Key: w("s", "w1"), Report: upsyncedLine(w("s", "w1")).Report}, "not assigned")
+	r.eventuallyReports(all...)
 
 	// What is no longer asked for goes, though both agents are away, also over a restart.
 	a.Close()
 	r.stop()
 	r = start(t, dir)
 	a.r, b.r = r, r
-	r.keeps(all...)
+	r.eventuallyReports(all...)
 	r.upsyncs("s", `{"apiGroup":"example.com","resources":["widgets"],"names":["w2","w1"]}`)
-	r.keeps(all[1], all[2], all[4], all[5])
+	r.eventuallyReports(all[1], all[2], all[4], all[5])
 	r.patchLocation("b", `{"metadata":{"labels":{"where":"y"}}}`)
-	r.keeps(all[1], all[2], all[4])
+	r.eventuallyReports(all[1], all[2], all[4])
 	if err := r.space(key.Root).Resource(spacesGVR).Delete(t.Context(), "t", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.keeps(all[1], all[2])
+	r.eventuallyReports(all[1], all[2])
 	if err := r.space("s").Resource(placementsGVR).Delete(t.Context(), "watch", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.keeps()
+	r.eventuallyReports()
 }
 
 // hostileObjects tries what is no object of its report's key.
@@ -259,8 +259,8 @@ func (r *running) hostileObjects(a *testAgent, path string) {
 		return report(func(r *wire.Report) { r.Object = json.RawMessage(text) })
 	}
 	for _, c := range []struct {
-		change func(map[string]any, *wire.Report)
-		says   string
+		change  func(map[string]any, *wire.Report)
+		message string
 	}{
 		{metadata("name", "other"), "another name or namespace"},
 		{metadata("namespace", "kube-system"), "another name or namespace"},
@@ -284,10 +284,10 @@ func (r *running) hostileObjects(a *testAgent, path string) {
 			o["metadata"].(map[string]any)["annotations"] = map[string]any{v1alpha1.SourceKindAnnotation: "Kind", v1alpha1.SourceNameAnnotation: "w9", v1alpha1.SourceNamespaceAnnotation: "n", v1alpha1.SourceUIDAnnotation: "u"}
 		}, "placed it"},
 	} {
-		a.refusesLine(bornLine(path, c.change), c.says)
+		a.refusesLine(upsyncedLine(path, c.change), c.message)
 	}
 	a.refusesLine(wire.ReportLine{Key: "~born:" + path}, "neither a report")
-	a.refusesLine(wire.ReportLine{Key: "~owned:" + path, Report: bornLine(path).Report}, "does not ask")
+	a.refusesLine(wire.ReportLine{Key: "~owned:" + path, Report: upsyncedLine(path).Report}, "does not ask")
 }
 
 // TestUpsyncLimits shows that a location's limits hold at the hub, whatever an agent sends, and
@@ -299,13 +299,13 @@ func TestUpsyncLimits(t *testing.T) {
 	r.addLocation("a", map[string]string{"where": "x"})
 	r.upsyncs("s", widgets)
 	r.patchLocation("a", `{"spec":{"limits":{"upsyncObjects":2,"upsyncBytes":"2Ki"}}}`)
-	a := r.sees("a")
+	a := r.joinWithUpsync("a")
 	frames := a.open(0, "").until(func(f wire.Frame) bool { return f.Hello != nil })
 	if got := frames[len(frames)-1].Hello.Settings; got.UpsyncObjects != 2 || got.UpsyncBytes != 2<<10 {
-		t.Errorf("the agent is told %s", text(got))
+		t.Errorf("the agent receives %s", text(got))
 	}
 	w := func(name string, change ...func(map[string]any, *wire.Report)) wire.ReportLine {
-		return bornLine("s/example.com/widgets/n/"+name, change...)
+		return upsyncedLine("s/example.com/widgets/n/"+name, change...)
 	}
 	large := func(o map[string]any, _ *wire.Report) { o["spec"] = strings.Repeat("x", 2<<10) }
 	a.refusesLine(w("w1", large), "limits are reached: 2 objects and 2048 bytes")
@@ -324,7 +324,7 @@ func TestUpsyncLimits(t *testing.T) {
 		t.Errorf("one in the place of another: %+v", answer)
 	}
 	r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionTrue, v1alpha1.ReasonAsked)
-	r.keeps("born a s/example.com/widgets/n/w2", "born a s/example.com/widgets/n/w3")
+	r.eventuallyReports("born a s/example.com/widgets/n/w2", "born a s/example.com/widgets/n/w3")
 	a.tell(wire.AgentStatus{Sees: &wire.SeesStatus{LeftOut: 7}})
 	l = r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionFalse, v1alpha1.ReasonLimitExceeded)
 	if !strings.Contains(text(l.Status.Conditions), "7 objects do not come back") {
@@ -343,9 +343,9 @@ func TestUpsyncLimitsAgainstTheHostile(t *testing.T) {
 	r.addLocation("a", map[string]string{"where": "x"})
 	r.upsyncs("s", widgets)
 	r.patchLocation("a", `{"spec":{"limits":{"upsyncObjects":2}}}`)
-	a := r.sees("a")
+	a := r.joinWithUpsync("a")
 	a.open(0, "").until(func(f wire.Frame) bool { return f.Hello != nil })
-	w := func(name string) wire.ReportLine { return bornLine("s/example.com/widgets/n/" + name) }
+	w := func(name string) wire.ReportLine { return upsyncedLine("s/example.com/widgets/n/" + name) }
 	gone := func(name string) wire.ReportLine { return wire.ReportLine{Key: w(name).Key, Removed: true} }
 	count := func() int { return len(strings.Fields(r.kept())) / 3 }
 
@@ -353,7 +353,7 @@ func TestUpsyncLimitsAgainstTheHostile(t *testing.T) {
 	a.reports(w("w2"))
 	a.report(gone("w1"), gone("w1"), gone("w1"), gone("none"), w("w1"), w("w3"), w("w4"), w("w5"))
 	if n := count(); n > 2 {
-		t.Errorf("with what is gone several times there are %d", n)
+		t.Errorf("with removed objects there are %d", n)
 	}
 	a.report(gone("w1"), gone("w2"), gone("w3"), gone("w4"), gone("w5"))
 	if n := count(); n != 0 {
@@ -381,25 +381,25 @@ func TestOwnedReports(t *testing.T) {
 	r.addConfigMap("one", map[string]string{"what": "app"}, "1")
 	placement := func(associated string) {
 		body := `{"apiVersion":"orrery.dev/v1alpha1","kind":"Placement","metadata":{"name":"p"},"spec":{"locations":[{"selector":{}}],"downsync":[{"resources":["configmaps"]` + associated + `}]}}`
-		if code, said := r.as("admin", "system:masters").send("PATCH "+orreryOf("s", "placements/p")+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
-			t.Fatalf("%d %s", code, said)
+		if code, response := r.as("admin", "system:masters").send("PATCH "+orreryOf("s", "placements/p")+"?fieldManager=t&force=true", body, contentType, applyYAML); code >= 300 {
+			t.Fatalf("%d %s", code, response)
 		}
 	}
 	placement(`,"associated":[{"resources":["pods"]},{"apiGroup":"apps","resources":["replicasets"]}]`)
-	a := r.sees("a")
+	a := r.joinWithUpsync("a")
 	unknowing := *a.Client
 	unknowing.Capabilities = ""
 	old := &testAgent{Client: &unknowing, r: r, location: "a"}
-	for _, of := range []*testAgent{a, old} {
-		s := of.open(0, "")
+	for _, agent := range []*testAgent{a, old} {
+		s := agent.open(0, "")
 		have := holding{}
-		of.walk(have)
-		frames := of.fetch(wire.Fetch{Key: "s/core/configmaps/default/one"})
+		agent.walk(have)
+		frames := agent.fetch(wire.Fetch{Key: "s/core/configmaps/default/one"})
 		if len(frames) == 0 || frames[0].Put == nil {
 			t.Fatalf("%+v", frames)
 		}
 		want := "apps/replicasets\ncore/pods"
-		if of == old {
+		if agent == old {
 			want = ""
 		}
 		if got := frames[0].Put.Policy.Associated; got != want {
@@ -409,7 +409,7 @@ func TestOwnedReports(t *testing.T) {
 	}
 	const pod, one = "s/core/pods/default/one-x", "core/configmaps/default/one"
 	owned := func(path, owner string) wire.ReportLine {
-		line := bornLine(path, func(_ map[string]any, r *wire.Report) { r.Owner = owner })
+		line := upsyncedLine(path, func(_ map[string]any, r *wire.Report) { r.Owner = owner })
 		line.Key = strings.Replace(line.Key, "~born:", "~owned:", 1)
 		return line
 	}
@@ -423,13 +423,13 @@ func TestOwnedReports(t *testing.T) {
 	} {
 		a.refusesLine(line, "does not ask")
 	}
-	a.refusesLine(bornLine(pod), "does not ask")
+	a.refusesLine(upsyncedLine(pod), "does not ask")
 	all := []string{"owned a s/apps/replicasets/default/one-y", "owned a s/core/pods/default/one-x"}
-	r.keeps(all...)
+	r.eventuallyReports(all...)
 	placement(`,"associated":[{"resources":["pods"]}]`)
-	r.keeps(all[1])
+	r.eventuallyReports(all[1])
 	if err := r.space("s").Resource(configMapsGVR).Namespace("default").Delete(t.Context(), "one", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.keeps()
+	r.eventuallyReports()
 }

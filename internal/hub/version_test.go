@@ -15,12 +15,12 @@ import (
 // rendering is how a hub renders: by a version of what rules mean, in which a word of the
 // results may be another. It counts renderings by rules.
 type rendering struct {
-	version int
-	was, is string
-	made    *atomic.Int64
+	version    int
+	before, is string
+	made       *atomic.Int64
 }
 
-func (v rendering) prepare(h hub.Parts) {
+func (v rendering) prepare(h hub.Internals) {
 	ruling, err := rules.NewOf(v.version)
 	if err != nil {
 		panic(err)
@@ -30,16 +30,15 @@ func (v rendering) prepare(h hub.Parts) {
 	h.Renderer.Follow = func(object []byte, inputs []placement.Input) ([]byte, error) {
 		v.made.Add(1)
 		made, err := follow(object, inputs)
-		if v.was != "" {
-			made = bytes.ReplaceAll(made, []byte(v.was), []byte(v.is))
+		if v.before != "" {
+			made = bytes.ReplaceAll(made, []byte(v.before), []byte(v.is))
 		}
 		return made, err
 	}
 }
 
-// TestUpgradedRenderer: a hub for which rules have a new version renders everything anew. An
-// testAgent hears of nothing whose bytes are the same, and of no deletion ever; what the new
-// version makes otherwise it is sent, once.
+// TestUpgradedRenderer: a hub with a new version of the rules renders everything again. An agent receives nothing
+// for equal bytes, and never a deletion; it receives each different rendering once.
 func TestUpgradedRenderer(t *testing.T) {
 	t.Parallel() // it does one thing after the other
 	dir := t.TempDir()
@@ -59,18 +58,18 @@ func TestUpgradedRenderer(t *testing.T) {
 	}}))
 	r.change("held", `{"data":{"k":"1"}}`)
 	rev := r.mark("two")
-	a.heard(rev, "held one two")
-	b.heard(rev, "held one two")
+	a.receives(rev, "held one two")
+	b.receives(rev, "held one two")
 	b.sent("site", "b.example")
 
-	// again starts the hub anew, and both resume there: with what they have heard before.
+	// again restarts the hub, and both agents resume there from their last frames.
 	again := func(v rendering, names string) {
 		t.Helper()
 		r.stop()
 		made.Store(0)
 		haveA, haveB := maps.Clone(a.holding), maps.Clone(b.holding)
 		*r = *start(v)
-		for h, have := range map[*hearer]holding{a: haveA, b: haveB} {
+		for h, have := range map[*receiver]holding{a: haveA, b: haveB} {
 			h.holding = have
 			h.walksAfter(names)
 		}
@@ -81,12 +80,12 @@ func TestUpgradedRenderer(t *testing.T) {
 	again(rendering{version: 7}, "")
 	again(rendering{version: 8}, "")
 	rev = r.mark("three")
-	a.heard(rev, "three")
-	b.heard(rev, "three")
-	again(rendering{version: 9, was: "b.example", is: "b.upgraded"}, "one")
+	a.receives(rev, "three")
+	b.receives(rev, "three")
+	again(rendering{version: 9, before: "b.example", is: "b.upgraded"}, "one")
 	rev = r.mark("four")
-	a.heard(rev, "four")
-	b.heard(rev, "four")
+	a.receives(rev, "four")
+	b.receives(rev, "four")
 	// And back: an older hub on the same log.
 	again(rendering{version: 8}, "one")
 }
@@ -94,7 +93,7 @@ func TestUpgradedRenderer(t *testing.T) {
 // walksAfter has an agent come back to a hub that was started anew, as agents do: it resumes,
 // and walks if the root is not that of what it has. Only objects of some names are other than
 // before, and nothing that it has is gone.
-func (h *hearer) walksAfter(names string) {
+func (h *receiver) walksAfter(names string) {
 	h.r.t.Helper()
 	h.agent = h.r.join(h.l)
 	h.stream = h.agent.open(h.mark.Revision, h.mark.Marker)

@@ -29,7 +29,7 @@ func TestWatchOverWebSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = conn.Close() }()
-	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := fmt.Fprintf(conn, "GET /spaces/s/api/v1/configmaps?watch=1 HTTP/1.1\r\nHost: %s\r\nOrigin: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
@@ -45,11 +45,11 @@ func TestWatchOverWebSocket(t *testing.T) {
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		t.Fatalf("the answer is %s", resp.Status)
 	}
-	for said := ""; !strings.Contains(said, `"name":"shown"`); {
+	for received := ""; !strings.Contains(received, `"name":"shown"`); {
 		b, err := reader.ReadByte() // of frames, which are not masked on the way down
 		if err != nil {
-			t.Fatalf("after %q: %v", said, err)
+			t.Fatalf("after %q: %v", received, err)
 		}
-		said += string(rune(b))
+		received += string(rune(b))
 	}
 }

@@ -140,7 +140,7 @@ func (w *exportRequest) admits(p *exportWrite, verb string) error {
 			return w.notFound(p.called.name)
 		}
 		return apierrors.NewForbidden(w.kind.GVR.GroupResource(), p.called.name,
-			fmt.Errorf("space %q has not accepted a claim of %s to %s them", p.space, w.kind.GVR.GroupResource(), verb))
+			fmt.Errorf("space %q has not accepted a claim of %s with verb %q", p.space, w.kind.GVR.GroupResource(), verb))
 	}
 	return w.findIn(p, verb)
 }

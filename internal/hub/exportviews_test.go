@@ -25,14 +25,14 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-func fleetShelf() key.Shelf { return key.Shelf{Space: "p", Name: "fleet"} }
+func wholeExport() key.Shelf { return key.Shelf{Space: "p", Name: "fleet"} }
 
-func classShelf(class string) key.Shelf {
+func classSlice(class string) key.Shelf {
 	return key.Shelf{Space: "p", Name: "classes", View: true, Value: class}
 }
 
-// shelf is the API of what a shelf shows of a space, or of all.
-func (r *running) shelf(f key.Shelf, s key.Space) dynamic.Interface {
+// exportView returns a client of an export view for a space, or for all.
+func (r *running) exportView(f key.Shelf, s key.Space) dynamic.Interface {
 	r.t.Helper()
 	d, err := dynamic.NewForConfig(r.config(route.ShelfRoot(f, s).String()))
 	if err != nil {
@@ -47,7 +47,7 @@ func (r *running) informs(f key.Shelf, s key.Space, gvr schema.GroupVersionResou
 	stop := make(chan struct{})
 	r.t.Cleanup(func() { close(stop) })
 	if !metadataOnly {
-		factory := dynamicinformer.NewDynamicSharedInformerFactory(r.shelf(f, s), 0)
+		factory := dynamicinformer.NewDynamicSharedInformerFactory(r.exportView(f, s), 0)
 		informer := factory.ForResource(gvr).Informer()
 		factory.Start(stop)
 		return informer
@@ -62,8 +62,8 @@ func (r *running) informs(f key.Shelf, s key.Space, gvr schema.GroupVersionResou
 	return informer
 }
 
-// knows waits until an informer has exactly what is called so.
-func (r *running) knows(informer cache.SharedIndexInformer, want ...string) {
+// eventuallyHas waits until an informer has exactly the objects with some names.
+func (r *running) eventuallyHas(informer cache.SharedIndexInformer, want ...string) {
 	r.t.Helper()
 	slices.Sort(want)
 	r.eventually(func() string {
@@ -89,9 +89,9 @@ func (r *running) claims(verbs ...any) {
 	r.patchObject("p", exportsGVR, "fleet", `{"spec":{"claims":[{"group":"","resource":"configmaps","verbs":`+jsonOf(r.t, verbs)+`}]}}`)
 }
 
-func jsonOf(t testing.TB, of any) string {
+func jsonOf(t testing.TB, value any) string {
 	t.Helper()
-	b, err := json.Marshal(of)
+	b, err := json.Marshal(value)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,14 +104,14 @@ func (r *running) accepts(s key.Space) {
 	r.patchObject(s, bindingsGVR, "fleet", `{"spec":{"claims":[{"group":"","resource":"configmaps","state":"Accepted"}]}}`)
 }
 
-// TestShelvesAreFollowed: stock informers that begin before there is an export follow the
+// TestExportViewsAreFollowed: stock informers that begin before there is an export follow the
 // objects of all that bind it, of one, and of a slice; what they have they can write.
-func TestShelvesAreFollowed(t *testing.T) {
+func TestExportViewsAreFollowed(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
-	all, partial := r.informs(fleetShelf(), key.AllSpaces, clustersGVR, false), r.informs(fleetShelf(), key.AllSpaces, clustersGVR, true)
-	gold, rest := r.informs(classShelf("gold"), key.AllSpaces, clustersGVR, false), r.informs(classShelf(""), key.AllSpaces, clustersGVR, true)
-	ofC := r.informs(classShelf("gold"), "c", clustersGVR, false)
+	all, partial := r.informs(wholeExport(), key.AllSpaces, clustersGVR, false), r.informs(wholeExport(), key.AllSpaces, clustersGVR, true)
+	gold, rest := r.informs(classSlice("gold"), key.AllSpaces, clustersGVR, false), r.informs(classSlice(""), key.AllSpaces, clustersGVR, true)
+	ofC := r.informs(classSlice("gold"), "c", clustersGVR, false)
 	r.exports("p", "c", "d")
 	r.create("p", exportViewsGVR, fleetView("classes", "field", ".spec.class"))
 	r.create("c", clustersGVR, cluster("one", "gold"))
@@ -120,11 +120,11 @@ func TestShelvesAreFollowed(t *testing.T) {
 	unstructured.RemoveNestedField(none.Object, "spec", "class")
 	r.create("d", clustersGVR, none)
 
-	r.knows(all, "c--default/one", "d--default/one", "d--default/two")
-	r.knows(partial, "c--default/one", "d--default/one", "d--default/two")
-	r.knows(gold, "c--default/one")
-	r.knows(rest, "d--default/two")
-	r.knows(ofC, "default/one")
+	r.eventuallyHas(all, "c--default/one", "d--default/one", "d--default/two")
+	r.eventuallyHas(partial, "c--default/one", "d--default/one", "d--default/two")
+	r.eventuallyHas(gold, "c--default/one")
+	r.eventuallyHas(rest, "d--default/two")
+	r.eventuallyHas(ofC, "default/one")
 
 	known, _, err := gold.GetStore().GetByKey("c--default/one")
 	if err != nil {
@@ -132,7 +132,7 @@ func TestShelvesAreFollowed(t *testing.T) {
 	}
 	mine := known.(*unstructured.Unstructured).DeepCopy()
 	mine.Object["status"] = map[string]any{"phase": "Running"}
-	if _, err := r.shelf(classShelf("gold"), key.AllSpaces).Resource(clustersGVR).Namespace("c--default").UpdateStatus(t.Context(), mine, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.exportView(classSlice("gold"), key.AllSpaces).Resource(clustersGVR).Namespace("c--default").UpdateStatus(t.Context(), mine, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	there, err := r.clusters("c").Get(t.Context(), "one", metav1.GetOptions{})
@@ -145,16 +145,16 @@ func TestShelvesAreFollowed(t *testing.T) {
 	if _, err := r.clusters("d").Patch(t.Context(), "two", types.MergePatchType, []byte(`{"spec":{"class":"gold"}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	r.knows(gold, "c--default/one", "d--default/two")
-	r.knows(rest)
+	r.eventuallyHas(gold, "c--default/one", "d--default/two")
+	r.eventuallyHas(rest)
 	r.remove("c", bindingsGVR, "fleet")
-	r.knows(all, "d--default/one", "d--default/two")
-	r.knows(partial, "d--default/one", "d--default/two")
+	r.eventuallyHas(all, "d--default/one", "d--default/two")
+	r.eventuallyHas(partial, "d--default/one", "d--default/two")
 }
 
-// TestShelvesShowWhatIsClaimed: of what is claimed exactly what a space has accepted is there,
-// and what comes late is written by who has it from its watch.
-func TestShelvesShowWhatIsClaimed(t *testing.T) {
+// TestExportViewsShowWhatIsClaimed: an export view contains exactly the claimed objects that a space has accepted.
+// A client can write objects that appear later as soon as its watch has received them.
+func TestExportViewsShowWhatIsClaimed(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c", "d")
@@ -162,20 +162,20 @@ func TestShelvesShowWhatIsClaimed(t *testing.T) {
 	for _, s := range []key.Space{"c", "d"} {
 		r.create(s, configMapsGVR, object("v1", "ConfigMap", "default", "x", nil, nil))
 	}
-	all := r.informs(fleetShelf(), key.AllSpaces, configMapsGVR, false)
-	r.knows(all)
+	all := r.informs(wholeExport(), key.AllSpaces, configMapsGVR, false)
+	r.eventuallyHas(all)
 	r.accepts("c")
-	r.knows(all, "c--default/x")
+	r.eventuallyHas(all, "c--default/x")
 	r.changesFromCache(all)
 	r.accepts("d")
-	r.knows(all, "c--default/x", "d--default/x")
+	r.eventuallyHas(all, "c--default/x", "d--default/x")
 
-	maps := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR)
+	maps := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR)
 	if err := maps.Namespace("c--default").Delete(t.Context(), "x", metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "claim") {
 		t.Errorf("deleted what is not claimed so: %v", err)
 	}
-	r.claims("get", "list", "watch", "update", "delete") // which nobody has accepted
-	r.knows(all, "c--default/x", "d--default/x")
+	r.claims("get", "list", "watch", "update", "delete") // which no space has accepted
+	r.eventuallyHas(all, "c--default/x", "d--default/x")
 	if err := maps.Namespace("c--default").Delete(t.Context(), "x", metav1.DeleteOptions{}); err == nil || !strings.Contains(err.Error(), "claim") {
 		t.Errorf("deleted what is not accepted so: %v", err)
 	}
@@ -190,21 +190,21 @@ func (r *running) changesFromCache(informer cache.SharedIndexInformer) {
 	}
 	mine := known.(*unstructured.Unstructured).DeepCopy()
 	mine.Object["data"] = map[string]any{"k": "by the provider"}
-	if _, err := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR).Namespace("c--default").Update(r.t.Context(), mine, metav1.UpdateOptions{}); err != nil {
+	if _, err := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR).Namespace("c--default").Update(r.t.Context(), mine, metav1.UpdateOptions{}); err != nil {
 		r.t.Errorf("what came by a watch can't be updated: %v", err)
 	}
 }
 
-// TestShelvesHideWhatIsNotAccepted: what a space accepted when less was claimed is shown for
+// TestExportViewsHideWhatIsNotAccepted: what a space accepted when less was claimed is shown for
 // that alone, until it accepts more.
-func TestShelvesHideWhatIsNotAccepted(t *testing.T) {
+func TestExportViewsHideWhatIsNotAccepted(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c")
 	r.claims("get")
 	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "x", nil, nil))
 	r.accepts("c")
-	maps := r.shelf(fleetShelf(), key.AllSpaces).Resource(configMapsGVR)
+	maps := r.exportView(wholeExport(), key.AllSpaces).Resource(configMapsGVR)
 	if _, err := maps.List(t.Context(), metav1.ListOptions{}); err == nil {
 		t.Error("listed what is not claimed so")
 	}
@@ -215,15 +215,15 @@ func TestShelvesHideWhatIsNotAccepted(t *testing.T) {
 		return ""
 	})
 	r.claims("get", "list", "watch")
-	all := r.informs(fleetShelf(), key.AllSpaces, configMapsGVR, false)
-	r.knows(all)
+	all := r.informs(wholeExport(), key.AllSpaces, configMapsGVR, false)
+	r.eventuallyHas(all)
 	r.patchObject("c", bindingsGVR, "fleet", `{"spec":{"claims":[]}}`)
 	r.accepts("c")
-	r.knows(all, "c--default/x")
+	r.eventuallyHas(all, "c--default/x")
 }
 
-// TestShelvesThatAreNot: what is not exported, sliced or bound is not found, whoever asks.
-func TestShelvesThatAreNot(t *testing.T) {
+// TestMissingExportViews: an API that is not exported, sliced or bound is not found, for any user.
+func TestMissingExportViews(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.exports("p", "c")
@@ -251,29 +251,29 @@ func TestShelvesThatAreNot(t *testing.T) {
 		}
 	}
 	_, body := operator.send("GET /views/exports/p/fleet/spaces/*/apis/fleet.example.org/v1", "")
-	for _, says := range []string{`"clusters"`, `"clusters/status"`, `"create"`} {
-		if !strings.Contains(body, says) {
-			t.Errorf("discovery does not say %s: %s", says, body)
+	for _, text := range []string{`"clusters"`, `"clusters/status"`, `"create"`} {
+		if !strings.Contains(body, text) {
+			t.Errorf("discovery does not say %s: %s", text, body)
 		}
 	}
 }
 
-// TestShelvesGoOn: a watch goes on where it was when the hub has started again.
-func TestShelvesGoOn(t *testing.T) {
+// TestExportViewsGoOn: a watch goes on where it was when the hub has started again.
+func TestExportViewsGoOn(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	r := start(t, dir)
 	r.exports("p", "c", "d")
 	r.create("p", exportViewsGVR, fleetView("classes", "field", ".spec.class"))
 	r.create("c", clustersGVR, cluster("one", "gold"))
-	before, err := r.shelf(classShelf("gold"), key.AllSpaces).Resource(clustersGVR).List(t.Context(), metav1.ListOptions{})
+	before, err := r.exportView(classSlice("gold"), key.AllSpaces).Resource(clustersGVR).List(t.Context(), metav1.ListOptions{})
 	if err != nil || len(before.Items) != 1 {
 		t.Fatalf("%v, %v", before, err)
 	}
 	r.stop()
 	r = start(t, dir)
 	r.create("d", clustersGVR, cluster("two", "gold"))
-	w, err := r.shelf(classShelf("gold"), key.AllSpaces).Resource(clustersGVR).Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.GetResourceVersion()})
+	w, err := r.exportView(classSlice("gold"), key.AllSpaces).Resource(clustersGVR).Watch(t.Context(), metav1.ListOptions{ResourceVersion: before.GetResourceVersion()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 // shown is an event of a watch: its type, the name of its object, and the revision.
 type shown struct {
 	kind, name, revision string
-	initial              bool // the end of what was there when the watch began
+	initial              bool // the end of the initial events of the watch
 }
 
 func (e shown) String() string { return e.kind + " " + e.name }
@@ -66,7 +66,7 @@ func (c client) follows(path string) *followed {
 	return f
 }
 
-// next is what is told next, but for bookmarks on the way; with none, the watch has ended.
+// next returns the next event except for bookmarks; none if the watch has ended.
 func (f *followed) next() shown {
 	f.t.Helper()
 	ctx := limit.Context(f.t, f.what)
@@ -83,8 +83,8 @@ func (f *followed) next() shown {
 	}
 }
 
-// tells expects events, in this order, and returns the last one.
-func (f *followed) tells(want ...string) (last shown) {
+// expect expects events, in this order, and returns the last one.
+func (f *followed) expect(want ...string) (last shown) {
 	f.t.Helper()
 	for _, w := range want {
 		if last = f.next(); last.String() != w {
@@ -94,7 +94,7 @@ func (f *followed) tells(want ...string) (last shown) {
 	return last
 }
 
-// ends expects that nothing more is told.
+// ends expects that the watch ends without more events.
 func (f *followed) ends() {
 	f.t.Helper()
 	if e := f.next(); e != (shown{}) {
@@ -131,10 +131,10 @@ func (c client) begins(path string, streaming bool, there ...string) *followed {
 	}
 	f := c.follows(path + "?" + streamed)
 	for _, name := range there {
-		f.tells("ADDED " + name)
+		f.expect("ADDED " + name)
 	}
 	if e := f.next(); !e.initial || e.kind != "BOOKMARK" || e.revision == "" {
-		c.r.t.Errorf("%s: %+v, want the end of what was there", path, e)
+		c.r.t.Errorf("%s: %+v, want the end of the initial events", path, e)
 	}
 	return f
 }
@@ -143,39 +143,39 @@ func clustersOn(f key.Shelf, s key.Space) string {
 	return route.ShelfRoot(f, s).Path("apis/fleet.example.org/v1/clusters")
 }
 
-// watchedShelf is a way to follow the clusters on a shelf.
-type watchedShelf struct {
-	shelf     key.Shelf
+// watchedView is a way to watch the clusters of an export view.
+type watchedView struct {
+	view      key.Shelf
 	space     key.Space
 	streaming bool
 }
 
-func (w watchedShelf) path() string { return clustersOn(w.shelf, w.space) }
+func (w watchedView) path() string { return clustersOn(w.view, w.space) }
 
-func watchedShelves() (all []watchedShelf) {
-	for _, f := range []key.Shelf{shelfOf("", ""), shelfOf("classes", "gold")} {
+func watchedViews() (all []watchedView) {
+	for _, f := range []key.Shelf{exportViewOf("", ""), exportViewOf("classes", "gold")} {
 		for _, s := range []key.Space{key.AllSpaces, "c"} {
-			all = append(all, watchedShelf{f, s, false}, watchedShelf{f, s, true})
+			all = append(all, watchedView{f, s, false}, watchedView{f, s, true})
 		}
 	}
 	return all
 }
 
-// TestRevokedUnderAWatchOfAShelf: watches of a shelf, whole or a slice, of all spaces or of one,
-// end with the Grant that let them in, and not by an edit that still does; once it is back they
-// go on where they were.
-func TestRevokedUnderAWatchOfAShelf(t *testing.T) {
+// TestRevokedUnderAWatchOfAnExportView: watches of an export view, whole or a slice, of all spaces or of one, end
+// with the Grant that allows them, and not with an edit that still allows them. When the Grant is restored, they
+// can resume.
+func TestRevokedUnderAWatchOfAnExportView(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.sliceFleet()
 	c := r.bearing(r.token(`{"user":"jane"}`).Status.Token)
-	whole, gold := shelfOf("", ""), shelfOf("classes", "gold")
+	whole, gold := exportViewOf("", ""), exportViewOf("classes", "gold")
 	r.only("p", "jane", contentOf(whole, "list", "watch"), contentOf(gold, "list", "watch"))
 	r.create("c", clustersGVR, cluster("one", "gold"))
 
-	all := watchedShelves()
-	open := map[watchedShelf]*followed{}
-	last := map[watchedShelf]string{}
+	all := watchedViews()
+	open := map[watchedView]*followed{}
+	last := map[watchedView]string{}
 	for _, w := range all {
 		open[w] = c.begins(w.path(), w.streaming, "one")
 	}
@@ -183,7 +183,7 @@ func TestRevokedUnderAWatchOfAShelf(t *testing.T) {
 		t.Helper()
 		r.create("c", clustersGVR, cluster(name, "gold"))
 		for w, f := range open {
-			last[w] = f.tells("ADDED " + name).revision
+			last[w] = f.expect("ADDED " + name).revision
 		}
 	}
 	tell("two")
@@ -208,33 +208,32 @@ func TestRevokedUnderAWatchOfAShelf(t *testing.T) {
 			continue
 		}
 		open[w] = c.follows(w.path() + "?watch=1&resourceVersion=" + last[w])
-		open[w].tells("ADDED unseen")
+		open[w].expect("ADDED unseen")
 	}
 	r.onlyTheirs(c, open)
 }
 
-// onlyTheirs: of what is granted to somebody, what is taken back ends its own watches, and no
-// others.
-func (r *running) onlyTheirs(c client, open map[watchedShelf]*followed) {
+// onlyTheirs checks that a revoked right ends only the watches of its user.
+func (r *running) onlyTheirs(c client, open map[watchedView]*followed) {
 	r.t.Helper()
-	whole, gold := shelfOf("", ""), shelfOf("classes", "gold")
+	whole, gold := exportViewOf("", ""), exportViewOf("classes", "gold")
 	r.only("p", "jane", contentOf(whole, "watch"), contentOf(gold, "list"))
 	r.create("c", clustersGVR, cluster("later", "gold"))
 	for w, f := range open {
-		if w.shelf == gold {
+		if w.view == gold {
 			f.ends()
 			c.listed(w.path())
 			continue
 		}
-		f.tells("ADDED later")
+		f.expect("ADDED later")
 		if code, _ := c.send("GET "+w.path(), ""); code != http.StatusForbidden {
 			r.t.Errorf("%s: listed without the verb: %d", w.path(), code)
 		}
 	}
 }
 
-// TestWhatConsumersTakeBack: a claim that a consumer rejects, and a binding that it deletes, are
-// deletions for who watches; who watches all spaces goes on.
+// TestWhatConsumersTakeBack: when a consumer rejects a claim or deletes a binding, watches of its space receive
+// deletions; watches of all spaces continue.
 func TestWhatConsumersTakeBack(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -242,7 +241,7 @@ func TestWhatConsumersTakeBack(t *testing.T) {
 	c := r.bearing(r.controller())
 	r.create("c", clustersGVR, cluster("one", "gold"))
 	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "x", map[string]string{"use": "fleet"}, nil))
-	whole, gold := shelfOf("", ""), shelfOf("classes", "gold")
+	whole, gold := exportViewOf("", ""), exportViewOf("classes", "gold")
 	maps := func(s key.Space) string { return route.ShelfRoot(whole, s).Path("api/v1/configmaps") }
 	all, slice, ofC := c.begins(clustersOn(whole, "*"), true, "one"), c.begins(clustersOn(gold, "*"), false, "one"), c.begins(clustersOn(gold, "c"), true, "one")
 	claimed, claimedOfC := c.begins(maps("*"), true, "x"), c.begins(maps("c"), false, "x")
@@ -252,26 +251,26 @@ func TestWhatConsumersTakeBack(t *testing.T) {
 	}
 	for _, f := range []*followed{claimed, claimedOfC} {
 		decide("Rejected")
-		f.tells("DELETED x")
+		f.expect("DELETED x")
 		decide("Accepted")
-		f.tells("ADDED x")
+		f.expect("ADDED x")
 		if f == claimed {
-			claimedOfC.tells("DELETED x", "ADDED x")
+			claimedOfC.expect("DELETED x", "ADDED x")
 		} else {
-			claimed.tells("DELETED x", "ADDED x")
+			claimed.expect("DELETED x", "ADDED x")
 		}
 	}
 
 	r.remove("c", bindingsGVR, "fleet")
 	for _, f := range []*followed{all, slice, ofC} {
-		f.tells("DELETED one")
+		f.expect("DELETED one")
 	}
-	claimed.tells("DELETED x")
+	claimed.expect("DELETED x")
 	ofC.ends()
 	r.create("d", clustersGVR, cluster("late", "gold"))
-	all.tells("ADDED late")
-	slice.tells("ADDED late")
+	all.expect("ADDED late")
+	slice.expect("ADDED late")
 	if code, body := c.send("GET "+clustersOn(gold, "c"), ""); code != http.StatusNotFound || strings.Contains(body, "one") {
-		t.Errorf("of who has not bound it: %d %s", code, body)
+		t.Errorf("of a space that has not bound it: %d %s", code, body)
 	}
 }

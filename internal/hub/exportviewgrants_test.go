@@ -11,7 +11,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/route"
 )
 
-// contentOf is a rule of a Grant: some verbs on what is on a shelf of space p.
+// contentOf returns a rule of a Grant: some verbs on the objects of an export view of space p.
 func contentOf(f key.Shelf, verbs ...string) string {
 	resource, name := "apiexports/content", f.Name
 	if f.View {
@@ -26,7 +26,7 @@ func (r *running) only(s key.Space, who string, rules ...string) {
 	r.grant(s, who, `{"subjects":[{"kind":"User","name":"`+who+`"}],"rules":[`+strings.Join(rules, ",")+`]}`)
 }
 
-// matrix asks, as somebody with a right to one shelf, by way of all roots.
+// matrix sends requests by all roots, as a user with a right to one export view.
 type matrix struct {
 	client
 	t               *testing.T
@@ -36,53 +36,53 @@ type matrix struct {
 }
 
 // attempts are those at an object, which are always the same.
-func (m *matrix) attempts(at reached, o owned) []attempt {
-	of := [2]string{at.name, o.name}
-	if m.made[of] == nil {
-		m.made[of] = at.attempts(m.t, o)
+func (m *matrix) attempts(root reached, o owned) []attempt {
+	id := [2]string{root.name, o.name}
+	if m.made[id] == nil {
+		m.made[id] = root.attempts(m.t, o)
 	}
-	return m.made[of]
+	return m.made[id]
 }
 
-// asks tries what is granted at a shelf, and everything else, of an object.
-func (m *matrix) asks(at reached, o owned, on key.Shelf, granted string) {
+// check tries the granted verb, and all others, on an object of an export view.
+func (m *matrix) check(root reached, o owned, view key.Shelf, granted string) {
 	done := map[string]bool{}
-	for _, a := range m.attempts(at, o) {
-		mine := at.shelf != nil && *at.shelf == on
-		if !mine && done[a.right] || mine && a.right != granted && o.name != m.first(at).name {
+	for _, a := range m.attempts(root, o) {
+		mine := root.view != nil && *root.view == view
+		if !mine && done[a.right] || mine && a.right != granted && o.name != m.first(root).name {
 			continue // what is denied by the right is so whatever it is for
 		}
 		done[a.right] = true
 		code, body := m.try(a)
 		if mine && a.right == granted {
 			m.allowed++
-			if wrong := a.wrong(at, o, code, body); wrong != "" {
-				m.t.Errorf("%s: %s of %s, %s granted: %s: %d %s", at.name, a.verb, o.name, granted, wrong, code, body)
+			if wrong := a.wrong(root, o, code, body); wrong != "" {
+				m.t.Errorf("%s: %s of %s, %s granted: %s: %d %s", root.name, a.verb, o.name, granted, wrong, code, body)
 			}
 			continue
 		}
 		m.denied++
-		m.denies(at, o, a, granted, code, body)
+		m.denies(root, o, a, granted, code, body)
 	}
 }
 
-func (m *matrix) denies(at reached, o owned, a attempt, granted string, code int, body string) {
+func (m *matrix) denies(root reached, o owned, a attempt, granted string, code int, body string) {
 	if code != http.StatusForbidden || !strings.Contains(body, "cannot "+a.right+" ") {
-		m.t.Errorf("%s: %s of %s, %q granted: %d %s", at.name, a.verb, o.name, granted, code, body)
+		m.t.Errorf("%s: %s of %s, %q granted: %d %s", root.name, a.verb, o.name, granted, code, body)
 	}
 }
 
 // first is an object that a root reaches, or any.
-func (m *matrix) first(at reached) owned {
-	return m.objects[max(0, slices.IndexFunc(m.objects, at.may))]
+func (m *matrix) first(root reached) owned {
+	return m.objects[max(0, slices.IndexFunc(m.objects, root.may))]
 }
 
 // some are an object of each kind that a root reaches, and one that it does not.
-func (m *matrix) some(at reached) (all []owned) {
+func (m *matrix) some(root reached) (all []owned) {
 	done := map[string]bool{}
 	for _, o := range m.objects {
-		what := fmt.Sprint(at.may(o))
-		if at.may(o) {
+		what := fmt.Sprint(root.may(o))
+		if root.may(o) {
 			what = o.resource
 		}
 		if !done[what] {
@@ -92,41 +92,41 @@ func (m *matrix) some(at reached) (all []owned) {
 	return all
 }
 
-// TestGrantsOnShelves: with a Grant of one verb on one shelf, exactly that verb works there,
-// by the path of one consumer as by that of all, on what is on the shelf; and nothing anywhere
-// else. A Grant that is replaced counts at once.
-func TestGrantsOnShelves(t *testing.T) {
+// TestGrantsOnExportViews: a Grant of one verb on one export view allows exactly that verb on its objects, by the
+// path of one consumer and by that of all, and nothing elsewhere. A changed Grant takes effect at once.
+func TestGrantsOnExportViews(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.sliceFleet()
 	m := &matrix{client: r.bearing(r.token(`{"user":"narrow"}`).Status.Token), t: t, objects: r.objectsOfAll(), made: map[[2]string][]attempt{}}
 	before := r.objectsStored()
-	for _, on := range []key.Shelf{shelfOf("", ""), shelfOf("classes", "gold"), shelfOf("classes", "")} {
+	for _, view := range []key.Shelf{exportViewOf("", ""), exportViewOf("classes", "gold"), exportViewOf("classes", "")} {
 		for _, verb := range slices.Concat(readVerbs, writeVerbs) {
-			r.only("p", "narrow", contentOf(on, verb))
-			for _, at := range roots() {
-				objects := []owned{m.first(at)}
-				if at.shelf != nil && *at.shelf == on {
+			r.only("p", "narrow", contentOf(view, verb))
+			for _, root := range roots() {
+				objects := []owned{m.first(root)}
+				if root.view != nil && *root.view == view {
 					objects = m.objects
 				}
 				for _, o := range objects {
-					m.asks(at, o, on, verb)
+					m.check(root, o, view, verb)
 				}
 			}
 		}
 		if after := r.objectsStored(); after != before {
-			t.Fatalf("%s: the log has changed:\n%s\nwas\n%s", on, after, before)
+			t.Fatalf("%s: the log has changed:\n%s\nwas\n%s", view, after, before)
 		}
 	}
 	t.Logf("%d allowed, %d denied", m.allowed, m.denied)
 }
 
-// TestApplyingTakesCreate: who may patch what is on a shelf makes nothing there by applying it.
+// TestApplyingTakesCreate: a user that may only patch the objects of an export view can't create an object by
+// apply.
 func TestApplyingTakesCreate(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
 	r.sliceFleet()
-	gold := shelfOf("classes", "gold")
+	gold := exportViewOf("classes", "gold")
 	c := r.bearing(r.token(`{"user":"narrow"}`).Status.Token)
 	for _, root := range []string{route.ShelfRoot(gold, "c").Path("apis/fleet.example.org/v1/namespaces/default"), route.ShelfRoot(gold, key.AllSpaces).Path("apis/fleet.example.org/v1/namespaces/c--default")} {
 		for _, verbs := range [][]string{{"patch"}, {"patch", "update", "get"}, {"patch", "create"}} {
@@ -136,8 +136,8 @@ func TestApplyingTakesCreate(t *testing.T) {
 				want = http.StatusCreated
 			}
 			const body = `{"apiVersion":"fleet.example.org/v1","kind":"Cluster","metadata":{"name":"new"},"spec":{"class":"gold"}}`
-			if code, said := c.send("PATCH "+root+"/clusters/new?dryRun=All&fieldManager=t", body, contentType, applyYAML); code != want {
-				t.Errorf("%s by %v: %d %s", root, verbs, code, said)
+			if code, response := c.send("PATCH "+root+"/clusters/new?dryRun=All&fieldManager=t", body, contentType, applyYAML); code != want {
+				t.Errorf("%s by %v: %d %s", root, verbs, code, response)
 			}
 		}
 	}
@@ -154,17 +154,17 @@ func foreign() map[key.Space][]string {
 			rule("apiexports", "fleet"), rule("apiexportviews", "classes"), rule("apiexportviews", "classes:gold"), rule("apiexports/status", "fleet"),
 			rule("apiexports/content", "classes"), rule("apiexports/content", "classes:gold"), rule("apiexportviews/content", "fleet"),
 			rule("apiexportviews/content", "classes"), rule("apiexportviews/content", "classes:gol"), rule("apiexportviews/content", "classes:gold:"),
-			rule("apiexportviews/content", "gold"), contentOf(shelfOf("tiers", "gold"), "*"), contentOf(shelfOf("classes", "bronze"), "*"),
+			rule("apiexportviews/content", "gold"), contentOf(exportViewOf("tiers", "gold"), "*"), contentOf(exportViewOf("classes", "bronze"), "*"),
 			`{"apiGroups":["fleet.example.org",""],"resources":["*"],"verbs":["*"]}`,
 		},
-		"u":      {contentOf(shelfOf("", ""), "*"), contentOf(shelfOf("classes", "gold"), "*"), contentOf(shelfOf("classes", ""), "*")},
+		"u":      {contentOf(exportViewOf("", ""), "*"), contentOf(exportViewOf("classes", "gold"), "*"), contentOf(exportViewOf("classes", ""), "*")},
 		"c":      {`{"apiGroups":["*"],"resources":["*","*/content","*/status","*/scale"],"verbs":["*"]}`},
 		key.Root: {`{"apiGroups":["*"],"resources":["*/content"],"verbs":["*"]}`},
 	}
 }
 
-// TestForeignGrants: who has no right to a shelf, or only to others, is denied everything on
-// it, and not told what is there.
+// TestForeignGrants: a user without a right to an export view, or with a right to another one, is denied
+// everything there, and can't find out which objects exist.
 func TestForeignGrants(t *testing.T) {
 	t.Parallel()
 	r := start(t, t.TempDir())
@@ -172,20 +172,20 @@ func TestForeignGrants(t *testing.T) {
 	m := &matrix{client: r.bearing(r.token(`{"user":"narrow"}`).Status.Token), t: t, objects: r.objectsOfAll(), made: map[[2]string][]attempt{}}
 	before := r.objectsStored()
 	denied := func(what string) {
-		for _, at := range roots()[1:] {
-			for _, o := range m.some(at) {
-				for _, a := range m.attempts(at, o) {
+		for _, root := range roots()[1:] {
+			for _, o := range m.some(root) {
+				for _, a := range m.attempts(root, o) {
 					code, body := m.try(a)
-					m.denies(at, o, a, what, code, body)
-					if at.may(o) {
-						m.tells(at, o, a, code, body)
+					m.denies(root, o, a, what, code, body)
+					if root.may(o) {
+						m.isIndistinguishable(root, o, a, code, body)
 					}
 				}
 			}
-			root := route.ShelfRoot(*at.shelf, "c")
+			api := route.ShelfRoot(*root.view, "c")
 			for _, path := range []string{"api", "apis/fleet.example.org/v1", "openapi/v3", "version"} {
-				if code, body := m.send("GET "+root.Path(path), ""); code != http.StatusForbidden {
-					t.Errorf("%s: %s, %q granted: %d %s", at.name, path, what, code, body)
+				if code, body := m.send("GET "+api.Path(path), ""); code != http.StatusForbidden {
+					t.Errorf("%s: %s, %q granted: %d %s", root.name, path, what, code, body)
 				}
 			}
 		}
