@@ -69,7 +69,7 @@ func (c *removalController) reconcile(ctx context.Context, k string) error {
 	if err != nil {
 		return err
 	}
-	remaining, err := c.Progress.Unassigned(ctx, o.Path())
+	remaining, err := c.config.Progress.Unassigned(ctx, o.Path())
 	if err != nil {
 		return err
 	}
