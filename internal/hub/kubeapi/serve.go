@@ -6,6 +6,7 @@
 package kubeapi
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -87,6 +88,7 @@ func (v *Server) serveSpace(w http.ResponseWriter, r *http.Request, root route.R
 		return
 	}
 	if !write.Exists(v.catalogs.Table, s) {
+		warning.AddWarning(r.Context(), "", fmt.Sprintf("space %q does not exist; its name is in the server URL of the kubeconfig", root.Name))
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, root.Name))
 		return
 	}
@@ -156,7 +158,7 @@ func (v *Server) serveKinds(w http.ResponseWriter, r *http.Request, root route.R
 		respond.Error(w, r, respond.Unrouted(http.StatusMethodNotAllowed))
 		return
 	}
-	if err := needsCluster(kind, info); err != nil {
+	if err := cmp.Or(needsCluster(kind, info), needsPods(kind, info, r.Header)); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
