@@ -101,7 +101,7 @@ func (g *Guard) Authorizer() *Authorizer { return g.authorizer }
 // context of a request must have its RequestInfo and root (WithRoot). For next it contains the
 // user, the users that it may impersonate, and the stream conditions of the access (ConditionsOf).
 func (g *Guard) Handler(next http.Handler) http.Handler {
-	next = filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs)
+	next = explainingDiscovery(filters.WithAuthorization(next, authorizer.AuthorizerFunc(g.authorize), g.config.Codecs))
 	next = respond.Shallow(g.impersonating(next), lasts)
 	if g.config.Audit != nil {
 		next = g.config.Audit.Admitted(next)
@@ -124,6 +124,7 @@ func lasts(r *http.Request) bool {
 func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	g.config.Logger.Debug("unauthenticated request", "path", r.URL.Path, "error", err)
 	var answer http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		explainUnauthenticated(w, RootOf(r.Context()), err)
 		responsewriters.ErrorNegotiated(asUnauthorized(err, RootOf(r.Context())), g.config.Codecs, schema.GroupVersion{Version: "v1"}, w, r)
 	})
 	if g.config.Audit != nil {
@@ -135,6 +136,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, err error) {
 // authorize decides about a request, and again before refusing it, so that a recent Grant counts.
 func (g *Guard) authorize(ctx context.Context, a authorizer.Attributes) (authorizer.Decision, string, error) {
 	if why, is := outside(ctx, a.GetPath()); is {
+		explainForbidden(ctx, a, why)
 		return authorizer.DecisionDeny, why, nil
 	}
 	if _, ok := route.Token(a.GetPath()); ok && !a.IsResourceRequest() && RootOf(ctx) == (route.Root{}) {
@@ -147,7 +149,11 @@ func (g *Guard) authorize(ctx context.Context, a authorizer.Attributes) (authori
 	if err := g.fresh.wait(ctx); err != nil {
 		return authorizer.DecisionNoOpinion, "", fmt.Errorf("wait for what was granted: %w", err)
 	}
-	return g.authorizer.Authorize(ctx, a)
+	decision, why, err = g.authorizer.Authorize(ctx, a)
+	if decision != authorizer.DecisionAllow && err == nil {
+		explainForbidden(ctx, a, why)
+	}
+	return decision, why, err
 }
 
 func (g *Guard) authenticated(next http.Handler) http.Handler {
