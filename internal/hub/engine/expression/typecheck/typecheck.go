@@ -18,6 +18,7 @@ import (
 	"k8s.io/utils/lru"
 
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
+	"orrery.dev/orrery/internal/lib/suggest"
 )
 
 // kept bounds the cache of checks, which keep the schemas in memory.
@@ -151,43 +152,8 @@ func NameOf(s *openapi.Schema) string {
 
 // NoField returns an error for a field that an object does not have, with the nearest name.
 func NoField(s *openapi.Schema, name string) error {
-	if near := nearest(name, s.Properties); near != "" {
+	if near := suggest.Nearest(name, maps.Keys(s.Properties)); near != "" {
 		return fmt.Errorf("there is no field %q, but %q", name, near)
 	}
 	return fmt.Errorf("there is no field %q", name)
-}
-
-// nearest returns the field whose name differs by one or two letters, if any. Short names are never
-// similar.
-func nearest(name string, fields map[string]*openapi.Schema) (near string) {
-	best := min(2, (len(name)-1)/2)
-	for _, f := range slices.Sorted(maps.Keys(fields)) {
-		if d := distance(name, f); d < best || d == best && near == "" {
-			best, near = d, f
-		}
-	}
-	return near
-}
-
-// distance returns the edit distance (Levenshtein) of two names.
-func distance(a, b string) int {
-	if n := len(a) - len(b); n > 2 || n < -2 || len(a) > 64 {
-		return 3
-	}
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }
