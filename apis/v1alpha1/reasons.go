@@ -87,6 +87,10 @@ const (
 	// ReasonCannotImpersonate, of Held: the location admits the object with the rights of a
 	// ServiceAccount, but its agent is too old to impersonate one.
 	ReasonCannotImpersonate = "CannotImpersonate"
+	// ReasonNoObjects, of Synced: the Placement selects no object.
+	ReasonNoObjects = "NoObjects"
+	// ReasonNoLocations, of Synced: the Placement selects no location.
+	ReasonNoLocations = "NoLocations"
 	// ReasonNothingToKeep, of Held: the location should keep its present object, but has none.
 	ReasonNothingToKeep = "NothingToKeep"
 

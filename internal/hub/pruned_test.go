@@ -114,7 +114,7 @@ func TestConfirmOverLocations(t *testing.T) {
 	b.tell(waitingAt("", 0))
 	r.eventually(func() string {
 		p := r.placement()
-		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced); p.Status.Prune != nil || c.Status != metav1.ConditionTrue {
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionSynced); p.Status.Prune != nil || c.Reason != v1alpha1.ReasonNoObjects {
 			return "it says " + text(p.Status)
 		}
 		return ""

@@ -70,10 +70,17 @@ func allApplied(n v1alpha1.Counts, leftovers int64) string {
 	return message
 }
 
-// SyncedPlacement returns the condition Synced of a Placement by its counts.
-func SyncedPlacement(c v1alpha1.Counts) metav1.Condition {
+// SyncedPlacement returns the condition Synced of a Placement by its counts, and the numbers of objects
+// and locations that it selects.
+func SyncedPlacement(c v1alpha1.Counts, objects, locations int64) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
 	switch {
+	case objects == 0:
+		out.Reason, out.Message = v1alpha1.ReasonNoObjects, "no object matches spec.downsync: "+
+			"orrery why KIND/NAME --location L names the first test that does not match an object"
+	case locations == 0:
+		out.Reason, out.Message = v1alpha1.ReasonNoLocations, "no location matches spec.locations: "+
+			"compare it with kubectl get locations --show-labels"
 	case c.Failed > 0:
 		out.Reason, out.Message = "Failed", "see status.errors"
 	case c.Held > 0:

@@ -1,6 +1,8 @@
 package preview
 
 import (
+	"slices"
+
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/hub/engine/placement"
@@ -8,9 +10,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
+// advice follows the note that a Placement matches nothing.
+const advice = "orrery why KIND/NAME --location L names the first test that does not match"
+
 // moved counts the objects that are affected by a change of a Placement.
 type moved struct {
 	arrive, remove, leave, hold, resume, treat, refuse counts
+	// selected is the number of objects that the Placement matches now.
+	selected int
 }
 
 // change is the Membership of an object before and after.
@@ -19,13 +26,17 @@ type change struct{ old, now *placement.Membership }
 // moved counts the effects of a Placement.
 func (a *answer) moved(s placement.Supposition) *moved {
 	objects := map[change]int{} // many objects have the same Membership
+	m := &moved{}
+	policy := key.Placement{Space: s.Policy.Space, Name: s.Policy.Name}
 	a.whole = s.Derive(func(o key.Object, row *table.Row, now *placement.Membership) {
 		before, _ := row.In.(*placement.Membership)
+		if now != nil && a.lists(o) && slices.ContainsFunc(now.Sources(), func(source placement.Source) bool { return source.Placement.Of(o.Space) == policy }) {
+			m.selected++
+		}
 		if (before != nil || now != nil) && a.lists(o) {
 			objects[change{before, now}]++
 		}
 	})
-	m := &moved{}
 	for c, n := range objects {
 		m.count(c, n)
 	}
@@ -55,7 +66,11 @@ func (a *answer) moves(s placement.Supposition, old *table.Row) (lines []string)
 			lines = append(lines, kind.does+" "+a.objectsAt(kind.counts, kind.preposition)+kind.more+": "+kind.where(kind.sign))
 		}
 	}
-	return a.orNothing(lines, "would move nothing")
+	lines = a.orNothing(lines, "would move nothing")
+	if a.row != nil && a.whole && a.unlisted == nil && m.selected == 0 {
+		lines = append(lines, "the Placement would match no object; "+advice)
+	}
+	return append(lines, a.unlisted...)
 }
 
 // unsettled reports whether the Placement is new and picks locations: the pick depends on its UID,

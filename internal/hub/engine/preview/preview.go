@@ -74,7 +74,8 @@ func (t *Previewer) Tell(ctx context.Context, policy key.Object, value []byte) [
 	}
 	s := placement.Supposition{State: state, Policy: policy, Row: a.row, Rules: t.Rules, Most: t.objects}
 	if policy.Resource == key.Placements {
-		return append(a.moves(s, old), a.remarks(reachOf(policy.Space, old, a.row)...)...)
+		a.unlisted = a.remarks(reachOf(policy.Space, old, a.row)...)
+		return a.moves(s, old)
 	}
 	return append(a.changes(s), a.remarks(policy.Space)...)
 }
@@ -93,6 +94,8 @@ type answer struct {
 	lists func(key.Object) bool
 	// until is the time limit for renderings.
 	until time.Time
+	// unlisted is a note for users that may not list all objects.
+	unlisted []string
 	// whole reports whether all objects were evaluated.
 	whole bool
 }
