@@ -18,6 +18,8 @@ type strategies struct {
 	// built-in kinds.
 	own     map[key.Resource]func(pair) pair
 	builtin map[key.Resource]func(inert) pair
+	// unstored extends the strategies of a version that is not stored.
+	unstored func(*kinds.Kind, pair) pair
 }
 
 func newStrategies(s *Server) strategies {
@@ -29,7 +31,8 @@ func newStrategies(s *Server) strategies {
 				return weighed{validated{tainted{named{main, false}, t.Rev}, validateLocation}, key.Locations}
 			}),
 			key.Placements: func(p pair) pair {
-				return pair{weighed{followed{validated{p.main, validatePlacement}, s.config.Follows}, key.Placements}, followedStatus{p.status}}
+				main := followed{validated{p.main, validatePlacement}, s.config.Follows}
+				return pair{weighed{unmatchable{main, t, s.config.Kinds}, key.Placements}, followedStatus{p.status}}
 			},
 			key.Customizers: onMain(func(main rest.RESTCreateUpdateStrategy) rest.RESTCreateUpdateStrategy {
 				return weighed{ruled{validated{main, policies.validateCustomizer}, schemas, policies.rulesOf}, key.Customizers}
@@ -58,6 +61,13 @@ func newStrategies(s *Server) strategies {
 			key.Secrets:    func(plain inert) pair { return pair{secrets{plain}, nil} },
 			key.ConfigMaps: func(plain inert) pair { return pair{configMaps{plain}, nil} },
 		},
+		unstored: func(kind *kinds.Kind, p pair) pair {
+			extended := pair{main: unconverted{p.main, s, kind}}
+			if p.status != nil {
+				extended.status = unconverted{p.status, s, kind}
+			}
+			return extended
+		},
 	}
 }
 
@@ -82,6 +92,9 @@ func (s strategies) forKind(kind *kinds.Kind, typer runtime.ObjectTyper) (main, 
 	p := pair{main: kind.Custom.Strategy()}
 	if kind.HasStatus {
 		p.status = kind.Custom.StatusStrategy()
+	}
+	if kind.GVK.Version != kind.Storage.Version {
+		p = s.unstored(kind, p)
 	}
 	if extend, ok := s.own[kind.Resource]; ok {
 		p = extend(p)
