@@ -1,6 +1,7 @@
 package queries
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -44,7 +45,7 @@ func (q *Server) serveDiff(w http.ResponseWriter, r *http.Request, rights *right
 		return
 	}
 	l := key.Location(r.URL.Query().Get("location"))
-	if err := rights.checkInspect(o, l); err != nil {
+	if err := cmp.Or(rights.checkInspect(o, l), q.existence(rights).object(r.Context(), o)); err != nil {
 		respond.Error(w, r, err)
 		return
 	}
@@ -79,9 +80,6 @@ func (r *rights) checkInspect(o key.Object, l key.Location) error {
 
 func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all bool) (answer Diff, err error) {
 	state := q.config.Table.Snapshot()
-	if err := q.known(ctx, state, o); err != nil {
-		return answer, err
-	}
 	row := state.Get(o.Key())
 	_, p, assigned := placeOf(row, l)
 	if _, left := leftStatus(state, o, l, false); !assigned && !left {

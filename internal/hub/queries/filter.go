@@ -6,13 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
-	"orrery.dev/orrery/internal/hub/engine/progress"
+	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -59,19 +56,25 @@ func (f statusFilter) placed(m *placement.Membership, location key.Location) boo
 	})
 }
 
-// known fails if an object neither exists in its space nor is reported.
-func (q *Server) known(ctx context.Context, state table.Reader, o key.Object) error {
-	if state.Get(o.Key()) != nil {
-		return nil
+// states are the states that a filter may name, in the order of messages.
+func states() []wire.State {
+	return []wire.State{
+		objectstate.Pending, wire.Applied, wire.Failed, wire.Held, wire.InConflict, wire.Unsupported, wire.Waiting, wire.Removing, wire.Orphaned, Stale,
 	}
-	remaining, err := q.config.Progress.Unassigned(ctx, o.Path())
-	if err != nil {
-		return err
+}
+
+// checkStates fails if the filter names a state that does not exist.
+func (f statusFilter) checkStates() error {
+	var names, lower []string
+	for _, s := range states() {
+		names, lower = append(names, string(s)), append(lower, strings.ToLower(string(s)))
 	}
-	if slices.ContainsFunc(remaining, func(l progress.Unassigned) bool { return l.Path == o.Path() }) {
-		return nil
+	for _, s := range f.states {
+		if !slices.Contains(lower, s) {
+			return respond.BadRequest("state %q: want one of %s", s, strings.Join(names, ", "))
+		}
 	}
-	return apierrors.NewNotFound(schema.GroupResource{Group: o.APIGroup(), Resource: o.Resource.Resource}, o.Name)
+	return nil
 }
 
 // leftStatuses returns, by path, the statuses of objects that locations report although they are

@@ -6,6 +6,7 @@
 package queries
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"net/http"
@@ -117,6 +118,9 @@ const (
 // not assigned to a location, and its state there.
 type Why struct {
 	Decision placement.Explanation `json:"decision"`
+	// NotFound is the error if the object or the location does not exist, with a similar name if there
+	// is one. The decision may still explain an object that others refer to.
+	NotFound string `json:"notFound,omitempty"`
 	// Rules are the effects of each rule of a Customizer on the object for the location, in order,
 	// up to a rule that fails.
 	Rules []rules.Effect `json:"rules,omitempty"`
@@ -207,7 +211,12 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			respond.Error(w, r, err)
 			return
 		}
-		respond.JSON(w, q.why(r.Context(), rights, object, key.Location(r.URL.Query().Get("location"))))
+		l, known := key.Location(r.URL.Query().Get("location")), q.existence(rights)
+		answer := q.why(r.Context(), rights, object, l)
+		if err := cmp.Or(known.object(r.Context(), object), known.location(r.Context(), l, object)); err != nil && !answer.Decision.Placed {
+			answer.NotFound = err.Error()
+		}
+		respond.JSON(w, answer)
 	default:
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 	}
@@ -217,8 +226,14 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // limits the filter to objects that the reader may list.
 func (q *Server) admits(ctx context.Context, rights *rights, f *statusFilter) error {
 	f.lists = rights.lists
+	if err := f.checkStates(); err != nil {
+		return err
+	}
 	if f.placement != "" {
 		if err := rights.names(f.placement); err != nil {
+			return err
+		}
+		if err := q.existence(rights).placement(ctx, f.placement); err != nil {
 			return err
 		}
 	}
@@ -233,7 +248,7 @@ func (q *Server) admits(ctx context.Context, rights *rights, f *statusFilter) er
 		return err
 	}
 	f.lists = func(id key.Identity) bool { return id == o.Identity || rights.lists(id) }
-	return q.known(ctx, q.config.Table.Snapshot(), o)
+	return q.existence(rights).object(ctx, o)
 }
 
 // waiting returns the pending removals, if the reader may list Placements.
