@@ -52,6 +52,13 @@ func TestCompare(t *testing.T) {
 	}
 }
 
+// deployment returns a Deployment with a number of ready replicas.
+func deployment(ready int64) *unstructured.Unstructured {
+	o := object(map[string]any{"status": map[string]any{"readyReplicas": ready, "updatedReplicas": ready, "availableReplicas": ready}})
+	o.SetKind("Deployment")
+	return o
+}
+
 func TestCheckStatus(t *testing.T) {
 	ready := object(map[string]any{"status": map[string]any{"ready": true}})
 	none := object(nil)
@@ -68,6 +75,9 @@ func TestCheckStatus(t *testing.T) {
 		{"not cleared", ready, nil, false},
 		{"not cleared at two", ready, []*unstructured.Unstructured{ready, ready}, false},
 		{"empty is none", empty, nil, true},
+		{"the least of two", deployment(2), []*unstructured.Unstructured{deployment(2), deployment(3)}, true},
+		{"the most of two", deployment(3), []*unstructured.Unstructured{deployment(2), deployment(3)}, false},
+		{"not ready at one", deployment(3), []*unstructured.Unstructured{deployment(3), deployment(0)}, false},
 	} {
 		if err := checkStatus(c.source, c.copies); (err == nil) != c.ok {
 			t.Errorf("%s: %v", c.name, err)

@@ -228,7 +228,7 @@ func (w *world) tellLabel(ctx context.Context) error {
 	if err := w.show(ctx, south.api, namespace, builtIn...); err != nil {
 		return err
 	}
-	w.say("Now exactly one location has the application, so the status there comes back to\nthe space, as the Placement asks (returnStatus: Singleton):\n")
+	w.say("The status of an object in the space is that of all its locations together. Now\nit is that of north:\n")
 	if w.locations[0].simulated {
 		err := eventually(ctx, func(ctx context.Context) error {
 			object, err := w.shop.get(ctx, newObject("apps/v1", "Deployment", namespace, "web"))

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -240,10 +241,13 @@ func proven(o *unstructured.Unstructured) bool {
 }
 
 // checkStatus returns an error unless the status of a source is that of the only location that has
-// the object, or empty.
+// the object, or the Rollup of several for a Deployment, or empty.
 func checkStatus(source *unstructured.Unstructured, copies []*unstructured.Unstructured) error {
 	if source.GetName() == crdName {
 		return nil // a CRD's status is set by its space
+	}
+	if len(copies) > 1 && source.GetKind() == "Deployment" {
+		return checkRollup(source, copies)
 	}
 	var want any
 	if len(copies) == 1 {
@@ -254,6 +258,22 @@ func checkStatus(source *unstructured.Unstructured, copies []*unstructured.Unstr
 		return nil
 	}
 	return fmt.Errorf("the status of %s is %v in the space, but should be %v", identityOf(source), have, want)
+}
+
+// checkRollup returns an error unless the status of a Deployment counts as many replicas as each of its
+// locations has. The demo's locations all want the number of replicas of the source.
+func checkRollup(source *unstructured.Unstructured, copies []*unstructured.Unstructured) error {
+	for _, counter := range []string{"readyReplicas", "updatedReplicas", "availableReplicas"} {
+		least := int64(math.MaxInt64)
+		for _, one := range copies {
+			n, _, _ := unstructured.NestedInt64(one.Object, "status", counter)
+			least = min(least, n)
+		}
+		if have, _, _ := unstructured.NestedInt64(source.Object, "status", counter); have != least {
+			return fmt.Errorf("%s of %s is %d in the space, but should be %d", counter, identityOf(source), have, least)
+		}
+	}
+	return nil
 }
 
 // statusInSpace translates a status at a location to its form in the space: observedGeneration
