@@ -105,6 +105,8 @@ each location keeps its cluster equal to that.
 		newWhy(streams),
 		newRender(streams),
 		newDiff(streams),
+		newCheck(streams),
+		newVersion(streams),
 	)
 	group(root)
 	return root

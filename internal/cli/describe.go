@@ -36,23 +36,24 @@ func newLocationDescribe(c *connection, streams genericiooptions.IOStreams) *cob
 			}
 			if o.structured() {
 				var object map[string]any
-				if err := h.get(cmd.Context(), asJSON, &object, rootPath(key.Locations, name)...); err != nil {
+				if err := h.get(cmd.Context(), asJSON, &object, spacePath(h.space, key.Locations, name)...); err != nil {
 					return err
 				}
 				return o.data(streams.Out, object)
 			}
 			var l v1alpha1.Location
-			if err := h.get(cmd.Context(), asJSON, &l, rootPath(key.Locations, name)...); err != nil {
+			if err := h.get(cmd.Context(), asJSON, &l, spacePath(h.space, key.Locations, name)...); err != nil {
 				return err
 			}
-			return describeLocation(streams.Out, &l, time.Now())
+			return describeLocation(streams.Out, &l, h.space == key.Root, time.Now())
 		},
 	}
 	o.addFlag(cmd, "text", formatJSON, formatYAML)
 	return cmd
 }
 
-func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error {
+// describeLocation prints a location, with the counts of objects if they are known.
+func describeLocation(out io.Writer, l *v1alpha1.Location, withCounts bool, now time.Time) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	printf := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) } // Flush returns the error
 	line := func(name string, value any) { printf("%s:\t%v\n", name, value) }
@@ -94,13 +95,15 @@ func describeLocation(out io.Writer, l *v1alpha1.Location, now time.Time) error 
 	} else {
 		line("Agent", "none has joined yet")
 	}
-	line("Assigned", l.Status.Assigned)
-	line("Applied", l.Status.Applied)
-	line("Healthy", l.Status.Healthy)
-	line("Mutated", l.Status.Mutated)
-	line("Failed", l.Status.Failed)
-	line("Held", l.Status.Held)
-	line("Stale", l.Status.Stale)
+	if withCounts {
+		line("Assigned", l.Status.Assigned)
+		line("Applied", l.Status.Applied)
+		line("Healthy", l.Status.Healthy)
+		line("Mutated", l.Status.Mutated)
+		line("Failed", l.Status.Failed)
+		line("Held", l.Status.Held)
+		line("Stale", l.Status.Stale)
+	}
 	if err := w.Flush(); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/client-go/util/keyutil"
@@ -83,12 +84,16 @@ slice only.
 			if err != nil {
 				return err
 			}
-			authInfo, notice, err := f.authInfo(cmd, h, name)
+			root := f.view.root(key.Space(name))
+			made, err := f.makeCredential(cmd, h, name, root)
 			if err != nil {
 				return err
 			}
-			config, err := c.kubeconfigFor(name, h.hub+f.view.root(key.Space(name)).String(), authInfo)
+			config, err := c.kubeconfigFor(name, h.hub+root.String(), made.authInfo)
 			if err != nil {
+				return err
+			}
+			if err := c.try(cmd.Context(), h, made, root); err != nil {
 				return err
 			}
 			if err := f.reach(cmd, h, config.Clusters[name]); err != nil {
@@ -98,7 +103,7 @@ slice only.
 			if err != nil {
 				return fmt.Errorf("encode the kubeconfig: %w", err)
 			}
-			_, err = fmt.Fprintf(streams.Out, "# %s\n%s", notice, text)
+			_, err = fmt.Fprintf(streams.Out, "# %s\n%s", made.notice, text)
 			return err
 		},
 	}
@@ -142,34 +147,89 @@ func (f *kubeconfigFlags) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// authInfo creates the credential, or the plugin that gets one. note is a message for its owner.
-func (f *kubeconfigFlags) authInfo(cmd *cobra.Command, h *hubClient, space string) (info *clientcmdapi.AuthInfo, notice string, err error) {
+// newCredential is the credential of a new kubeconfig.
+type newCredential struct {
+	authInfo *clientcmdapi.AuthInfo
+	// notice is a message for its owner.
+	notice string
+	// user is the name of its user, and token the ID of its token. They are empty for a plugin; a
+	// certificate has no token.
+	user, token string
+}
+
+// makeCredential creates the credential, or the plugin that gets one.
+func (f *kubeconfigFlags) makeCredential(cmd *cobra.Command, h *hubClient, space string, root route.Root) (c newCredential, err error) {
 	ctx := cmd.Context()
 	if f.exec.command != "" || f.exec.issuer != "" {
-		return f.exec.authInfo(), fmt.Sprintf("For space %s. It has no credential: clients run a program to get one.", space), h.spaceExists(ctx, key.Space(space))
+		c.authInfo, c.notice = f.exec.authInfo(), fmt.Sprintf("For space %s. It has no credential: clients run a program to get one.", space)
+		return c, h.exists(ctx, root)
 	}
 	f.description = cmp.Or(f.description, "kubeconfig of space "+space)
 	spec, err := f.spec(cmd, space)
 	if err != nil {
-		return nil, "", err
+		return c, err
 	}
-	info = &clientcmdapi.AuthInfo{}
+	c.authInfo = &clientcmdapi.AuthInfo{}
 	if f.certificate {
-		if spec.Request, info.ClientKeyData, err = newRequest(); err != nil {
-			return nil, "", err
+		if spec.Request, c.authInfo.ClientKeyData, err = newRequest(); err != nil {
+			return c, err
 		}
 	}
 	made, err := h.makeToken(ctx, spec)
 	if err != nil {
-		return nil, "", err
+		return c, err
 	}
-	notice = fmt.Sprintf("Good for space %s until %s", space, until(&made))
+	c.user = made.Status.User
+	c.notice = fmt.Sprintf("Good for space %s until %s", space, until(&made))
 	if f.certificate {
-		info.ClientCertificateData = []byte(made.Status.Certificate)
-		return info, notice + ", by a certificate, which can't be revoked.", nil
+		c.authInfo.ClientCertificateData = []byte(made.Status.Certificate)
+		c.notice += ", by a certificate, which can't be revoked."
+		return c, nil
 	}
-	info.Token = made.Status.Token
-	return info, fmt.Sprintf("%s. To revoke it: orrery token revoke %s", notice, made.Name), nil
+	c.authInfo.Token, c.token = made.Status.Token, made.Name
+	c.notice += ". To revoke it: orrery token revoke " + made.Name
+	return c, nil
+}
+
+// try makes a request with a new credential. If the hub refuses the request, the kubeconfig would be
+// of no use: try revokes the token and returns the reason.
+func (c *connection) try(ctx context.Context, h *hubClient, made newCredential, root route.Root) error {
+	if made.user == "" {
+		return nil // clients get a credential later
+	}
+	client, err := c.as(h.hub, made.authInfo)
+	if err != nil {
+		return err
+	}
+	err = client.Get().AbsPath(root.String(), "version").Do(ctx).Error()
+	if err == nil {
+		return nil
+	}
+	if apierrors.IsForbidden(err) {
+		err = fmt.Errorf("user %q has no rights at %s, or it does not exist; create it, and a Grant for the user, first", made.user, root)
+	}
+	if made.token != "" {
+		if problem := h.delete(ctx, route.Tokens, made.token); problem != nil {
+			err = fmt.Errorf("%w; its token can be removed with: orrery token revoke %s (%v)", err, made.token, problem)
+		}
+	}
+	return err
+}
+
+// as returns a client for the hub with another credential. It reaches the hub in the same way.
+func (c *connection) as(hub string, user *clientcmdapi.AuthInfo) (*rest.RESTClient, error) {
+	own, err := c.flags.ToRESTConfig()
+	if err != nil {
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
+	}
+	config := rest.AnonymousClientConfig(own)
+	config.Host, config.NegotiatedSerializer = hub, statusCodecs()
+	config.BearerToken, config.CertData, config.KeyData = user.Token, user.ClientCertificateData, user.ClientKeyData
+	client, err := rest.UnversionedRESTClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client for %q: %w", hub, err)
+	}
+	return client, nil
 }
 
 // newRequest creates a private key, which does not leave this machine, and a certificate signing
@@ -189,9 +249,9 @@ func newRequest() (request string, keyPEM []byte, err error) {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})), keyPEM, nil
 }
 
-// spaceExists returns an error if the space does not exist, or the caller may not see it.
-func (h *hubClient) spaceExists(ctx context.Context, s key.Space) error {
-	err := h.get(ctx, asJSON, nil, route.Space(s).Path("version"))
+// exists returns an error if an API does not exist. It returns nil if the caller has no access to it.
+func (h *hubClient) exists(ctx context.Context, root route.Root) error {
+	err := h.get(ctx, asJSON, nil, root.String(), "version")
 	if apierrors.IsForbidden(err) {
 		return nil
 	}

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,13 +24,13 @@ func newSpace(streams genericiooptions.IOStreams) *cobra.Command {
 	c := newConnection(false)
 	cmd := &cobra.Command{
 		Use: "space", Aliases: []string{"spaces"},
-		Short: "Create, list and delete spaces",
+		Short: "Create, list, use and delete spaces",
 		Long: `Create, list and delete spaces: Kubernetes-compatible APIs that store descriptions
 of workloads and run nothing.
 ` + exitCodes,
 	}
 	c.addFlags(cmd.PersistentFlags())
-	cmd.AddCommand(newSpaceCreate(c, streams), newSpaceList(c, streams), newSpaceDelete(c, streams), newSpaceKubeconfig(c, streams))
+	cmd.AddCommand(newSpaceCreate(c, streams), newSpaceList(c, streams), newSpaceDelete(c, streams), newSpaceKubeconfig(c, streams), newSpaceUse(c, streams))
 	group(cmd)
 	return cmd
 }
@@ -122,7 +123,8 @@ func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, strin
 	return h, name, err
 }
 
-// list prints the objects of an Orrery resource in root.
+// list prints the objects of an Orrery resource: the locations that the space of the kubeconfig can
+// use, or objects of root.
 func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams, o *output, resource key.Resource, empty string) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -131,18 +133,40 @@ func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams
 	if err != nil {
 		return err
 	}
+	path := rootPath(resource)
+	if resource == key.Locations {
+		path = spacePath(h.space, resource)
+	}
 	if o.structured() {
 		var list map[string]any
-		if err := h.get(cmd.Context(), asJSON, &list, rootPath(resource)...); err != nil {
+		if err := h.get(cmd.Context(), asJSON, &list, path...); err != nil {
 			return err
 		}
 		return o.data(streams.Out, list)
 	}
 	var table metav1.Table
-	if err := h.get(cmd.Context(), asTable, &table, rootPath(resource)...); err != nil {
+	if err := h.get(cmd.Context(), asTable, &table, path...); err != nil {
 		return err
 	}
+	if resource == key.Locations && h.space != key.Root {
+		withoutCounts(&table)
+	}
 	return o.table(streams.Out, streams.ErrOut, &table, empty)
+}
+
+// withoutCounts removes the columns of counts from a table of locations. A space does not see the
+// counts, since they include the objects of other spaces.
+func withoutCounts(t *metav1.Table) {
+	counts := []string{"Assigned", "Applied", "Healthy", "Failed", "Held", "Stale", "Leaving"}
+	for i := len(t.ColumnDefinitions) - 1; i >= 0; i-- {
+		if !slices.Contains(counts, t.ColumnDefinitions[i].Name) {
+			continue
+		}
+		t.ColumnDefinitions = slices.Delete(t.ColumnDefinitions, i, i+1)
+		for row := range t.Rows {
+			t.Rows[row].Cells = slices.Delete(t.Rows[row].Cells, i, i+1)
+		}
+	}
 }
 
 // waitGone waits until the object at a path is gone.

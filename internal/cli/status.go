@@ -34,6 +34,7 @@ type statusCommand struct {
 	space      string
 	states     []string
 	placement  string
+	allSpaces  bool
 	// one reports whether the arguments name a single object.
 	one   bool
 	watch bool
@@ -65,6 +66,7 @@ that is asked for is so: applied everywhere, healthy besides, or at no location 
   orrery status --space shop deployment/web -n store
   orrery status -n store --state Failed,Held,Pending
   orrery status deployment/web --wait --for healthy --timeout 2m
+  orrery status --all-spaces --state Failed
   orrery status -o json | jq '.placements[] | select(.failed > 0)'`,
 		Args: want(0, 2, "none, "+objectArgs),
 		RunE: s.run,
@@ -72,6 +74,7 @@ that is asked for is so: applied everywhere, healthy besides, or at no location 
 	s.connection.addFlags(cmd.Flags())
 	s.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
 	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
+	cmd.Flags().BoolVarP(&s.allSpaces, "all-spaces", "A", false, "the objects of all spaces, for operators")
 	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that can't be seen now")
 	cmd.Flags().StringVar(&s.placement, "placement", "", "only objects that this Placement places")
 	cmd.Flags().BoolVarP(&s.watch, "watch", "w", false, "print what there is, and then what changes")
@@ -93,6 +96,8 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 		return badUsage(cmd, "--timeout %s: want a time above 0", s.timeout)
 	case s.wait && (s.watch || len(s.states) > 0):
 		return badUsage(cmd, "--wait goes with neither --watch nor --state")
+	case s.allSpaces && (s.wait || s.watch || s.space != "" || s.placement != "" || len(args) > 0):
+		return badUsage(cmd, "--all-spaces goes with none of --wait, --watch, --space, --placement and KIND/NAME")
 	}
 	query := url.Values{}
 	h, err := s.connection.open(s.space)
@@ -120,6 +125,8 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 		query.Set("placement", s.placement)
 	}
 	switch {
+	case s.allSpaces:
+		return s.printSpaces(cmd.Context(), h, query)
 	case s.watch:
 		return s.printChanges(cmd.Context(), h, query)
 	case s.wait:
@@ -129,21 +136,29 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	}
 }
 
-// print requests the status page by page, and prints it.
-func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values) error {
+// readStatus requests the status of a space page by page.
+func readStatus(ctx context.Context, h *hubClient, query url.Values) (status queries.SpaceStatus, err error) {
 	query = maps.Clone(query)
 	query.Set("limit", strconv.Itoa(statusPage))
-	var status queries.SpaceStatus
 	if err := h.query(ctx, route.Status, query, &status); err != nil {
-		return err
+		return status, err
 	}
 	for status.Continue != "" {
 		query.Set("continue", status.Continue)
 		var next queries.SpaceStatus
 		if err := h.query(ctx, route.Status, query, &next); err != nil {
-			return err
+			return status, err
 		}
 		status.Objects, status.Continue = append(status.Objects, next.Objects...), next.Continue
+	}
+	return status, nil
+}
+
+// print requests the status of a space, and prints it.
+func (s *statusCommand) print(ctx context.Context, h *hubClient, query url.Values) error {
+	status, err := readStatus(ctx, h, query)
+	if err != nil {
+		return err
 	}
 	if s.output.structured() {
 		return s.output.data(s.streams.Out, status)
@@ -172,6 +187,12 @@ func (s *statusCommand) printHead(status queries.SpaceStatus) error {
 	if err := s.output.table(s.streams.Out, s.streams.ErrOut, placementsTable(status.Placements), "Placements in space "+string(status.Space)); err != nil {
 		return err
 	}
+	return s.printRemarks(status)
+}
+
+// printRemarks prints the problems of Placements, pending removals, and the number of objects that are
+// no longer assigned.
+func (s *statusCommand) printRemarks(status queries.SpaceStatus) error {
 	if err := printProblems(s.streams.Out, status.Placements); err != nil {
 		return err
 	}

@@ -45,9 +45,10 @@ func newTop(streams genericiooptions.IOStreams) *cobra.Command {
 		Use:   "top",
 		Short: "Show the fleet on one screen, locations with something wrong first",
 		Long: `Show the locations on one screen, those with something wrong first: lost, with a
-cluster that does not answer, not compatible, with objects that failed, that are not healthy, or that are held or have yet
-to be applied, paused, without an agent. The counts are of all objects at the location,
-whichever space they are of.
+cluster that does not answer, not compatible, with objects that failed, that are not
+healthy, or that are held or have yet to be applied, paused, without an agent. The
+counts include all objects at the location, of all spaces. Only root shows them: "orrery
+status" shows the objects of a space.
 ` + exitCodes,
 		Example: `  orrery top
   orrery top --watch
@@ -103,12 +104,16 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	}
 	rows, screen := t.room()
 	var page bytes.Buffer
-	fmt.Fprintln(&page, f.head())
+	fmt.Fprintln(&page, f.head(h.space == key.Root))
 	shown := f.Locations
 	if rows > 0 && len(shown) > rows {
 		shown = shown[:rows]
 	}
-	if err := t.output.table(&page, t.streams.ErrOut, locationsTable(shown, time.Now()), "locations; enrol one with: orrery location add NAME"); err != nil {
+	table := locationsTable(shown, time.Now())
+	if h.space != key.Root {
+		withoutCounts(table)
+	}
+	if err := t.output.table(&page, t.streams.ErrOut, table, "locations; enrol one with: orrery location add NAME"); err != nil {
 		return err
 	}
 	if n := len(f.Locations) - len(shown); n > 0 {
@@ -189,6 +194,7 @@ func worstOf(l *v1alpha1.Location) fleetLocation {
 	condition := func(kind string) *metav1.Condition { return meta.FindStatusCondition(l.Status.Conditions, kind) }
 	isFalse := func(c *metav1.Condition) bool { return c != nil && c.Status == metav1.ConditionFalse }
 	enrolled, connected, compatible := condition(v1alpha1.ConditionEnrolled), condition(v1alpha1.ConditionConnected), condition(v1alpha1.ConditionCompatible)
+	neverJoined := enrolled == nil && l.Status.Agent == nil
 	available := condition(v1alpha1.ConditionClusterAvailable)
 	fromCondition := func(c *metav1.Condition) { f.Message, f.Since = oneLine(c.Message), &c.LastTransitionTime }
 	fromCounts := func(format string, args ...any) { f.Message = fmt.Sprintf(format, args...) }
@@ -198,7 +204,7 @@ func worstOf(l *v1alpha1.Location) fleetLocation {
 		what string
 		say  func()
 	}{
-		{isFalse(connected) && !isFalse(enrolled), "Lost", func() { fromCondition(connected) }},
+		{isFalse(connected) && !isFalse(enrolled) && !neverJoined, "Lost", func() { fromCondition(connected) }},
 		{isFalse(available), "Unavailable", func() { fromCondition(available) }},
 		{isFalse(compatible), "Incompatible", func() { fromCondition(compatible) }},
 		{c.Failed > 0, "Failed", func() { fromCounts("%d of %d objects failed", c.Failed, c.Assigned) }},
@@ -206,7 +212,7 @@ func worstOf(l *v1alpha1.Location) fleetLocation {
 		{l.Spec.Mapping == v1alpha1.MappingPaused, "Paused", func() { fromCounts("its agent changes nothing") }},
 		{c.Held > 0, "Held", func() { fromCounts("%d of %d objects are held", c.Held, c.Assigned) }},
 		{pending > 0, "Pending", func() { fromCounts("%d of %d objects have yet to be applied", pending, c.Assigned) }},
-		{isFalse(enrolled) || connected == nil, "NoAgent", func() { fromCounts("no agent is enrolled") }},
+		{isFalse(enrolled) || connected == nil || neverJoined, "NoAgent", func() { fromCounts("no agent is enrolled") }},
 	} {
 		if f.rank = rank; wrong.is {
 			f.Wrong = wrong.what
@@ -218,11 +224,15 @@ func worstOf(l *v1alpha1.Location) fleetLocation {
 	return f
 }
 
-// head summarizes the fleet in a line.
-func (f fleet) head() string {
+// head summarizes the fleet in a line, with the counts of objects if they are known.
+func (f fleet) head(withCounts bool) string {
+	text := fmt.Sprintf("%d locations: %d connected, %d with something wrong.", len(f.Locations), f.Connected, f.Wrong)
+	if !withCounts {
+		return text
+	}
 	t := f.Total
-	return fmt.Sprintf("%d locations: %d connected, %d with something wrong.  %d assigned, %d applied, %d healthy, %d failed, %d held, %d stale",
-		len(f.Locations), f.Connected, f.Wrong, t.Assigned, t.Applied, t.Healthy, t.Failed, t.Held, t.Stale)
+	return text + fmt.Sprintf("  %d assigned, %d applied, %d healthy, %d failed, %d held, %d stale",
+		t.Assigned, t.Applied, t.Healthy, t.Failed, t.Held, t.Stale)
 }
 
 func locationsTable(all []fleetLocation, now time.Time) *metav1.Table {

@@ -46,8 +46,8 @@ func TestFleetOrder(t *testing.T) {
 		t.Errorf("it says %q, want %q", lines, want)
 	}
 	const head = "10 locations: 8 connected, 8 with something wrong.  15 assigned, 10 applied, 8 healthy, 3 failed, 1 held, 1 stale"
-	if f.head() != head {
-		t.Errorf("it says %q, want %q", f.head(), head)
+	if f.head(true) != head {
+		t.Errorf("it says %q, want %q", f.head(true), head)
 	}
 	if f.Locations[0].Message != "for 5 minutes" || f.Locations[1].Message != "2 of 3 objects failed" {
 		t.Errorf("it says %+v", f.Locations[:2])

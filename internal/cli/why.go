@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -58,7 +59,10 @@ func (y *whyCommand) run(cmd *cobra.Command, args []string) error {
 	} else {
 		err = describeWhy(y.streams.Out, why, time.Now())
 	}
-	if err == nil && !why.Decision.Placed {
+	switch {
+	case err == nil && why.NotFound != "":
+		return errors.New(why.NotFound)
+	case err == nil && !why.Decision.Placed:
 		return errNo
 	}
 	return err

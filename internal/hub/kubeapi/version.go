@@ -10,9 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/version"
 
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
+	"orrery.dev/orrery/internal/lib/process"
 )
 
-// ServeVersion responds with the version of the Kubernetes API that spaces serve.
+// hubVersion is the response to a request for the version. Kubernetes clients ignore the last field.
+type hubVersion struct {
+	version.Info
+	Orrery string `json:"orrery"`
+}
+
+// ServeVersion responds with the version of the Kubernetes API that spaces serve, and that of the hub.
 func ServeVersion(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	major, rest, _ := strings.Cut(strings.TrimPrefix(openapi.Kubernetes, "v"), ".")
@@ -20,10 +27,10 @@ func ServeVersion(w http.ResponseWriter, _ *http.Request) {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ") // as Kubernetes does
 	// If the client has disconnected, nothing needs to be done.
-	_ = encoder.Encode(version.Info{
+	_ = encoder.Encode(hubVersion{version.Info{
 		Major: major, Minor: minor, GitVersion: openapi.Kubernetes + "+orrery",
 		GoVersion: runtime.Version(), Compiler: runtime.Compiler, Platform: runtime.GOOS + "/" + runtime.GOARCH,
-	})
+	}, process.Version()})
 }
 
 // ServeHealth responds that the hub and its spaces are healthy, unless there is a fault. A supervisor
