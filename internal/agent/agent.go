@@ -312,7 +312,7 @@ var errOutdated = errors.New("another agent has had the shard with another store
 // new store.
 func (a *Agent) outdated(why error) {
 	if err := a.store.Submit(a.running, &store.Commit{
-		Do: func(t *store.Tx) error { t.Outdate(); return nil }, Done: func() { a.refuse(why) }, Urgent: true,
+		Do: func(t *store.Tx) error { t.Target.SetOutdated(); return nil }, Done: func() { a.refuse(why) }, Urgent: true,
 	}); err != nil {
 		a.log.Debug("the store could not be marked as outdated", "error", err)
 	}
@@ -393,7 +393,7 @@ func (a follower) Landed(all []store.Touched) {
 func (a follower) Superseded(credential string) {
 	a.gate.Stop(store.Superseded)
 	a.yield()
-	a.record(func(t *store.Tx) { store.Supersede(t, credential) }, func() {})
+	a.record(func(t *store.Tx) { t.Hub.SetSuperseded(credential) }, func() {})
 }
 
 // InspectRequested enqueues an inspect request of the hub.
@@ -443,7 +443,7 @@ func (a *Agent) older(newer string) {
 	a.log.Error("the data directory is an older copy, or another agent works for the location: nothing is changed until a session with the hub has settled it",
 		"newer", newer)
 	a.gate.Stop(newer)
-	a.record(func(t *store.Tx) { store.Doubt(t, newer) }, func() {
+	a.record(func(t *store.Tx) { t.Target.SetNewer(newer) }, func() {
 		if a.state.Assures() { // otherwise Greeted finds the record
 			go a.outdated(errOlder) // in a goroutine, since the store calls this function
 		}

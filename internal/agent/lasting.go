@@ -37,7 +37,7 @@ func (l lasting) former() *fencing.Copy {
 
 // found records the state of the store that the Lease named before this store was used.
 func (l lasting) found(named fencing.Copy) {
-	l.record(func(t *store.Tx) { store.Replace(t, store.State(named)) }, func() {})
+	l.record(func(t *store.Tx) { t.Target.SetReplaces(store.State(named)) }, func() {})
 }
 
 // isSound reports whether the store is current: it is no older copy, and no other agent acts.

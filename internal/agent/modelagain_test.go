@@ -141,12 +141,12 @@ func (c remade) play(p *proofModel, slow time.Duration) (wrong []string) {
 func (p *proofModel) forgetMarker(ids []key.Identity) {
 	if err := p.agent.store.Write(context.Background(), func(x *store.Tx) error {
 		for _, id := range ids {
-			r, err := x.Record(id.String())
+			r, err := x.Records.Get(id.String())
 			if err != nil {
 				return err
 			}
 			r.As = ""
-			if err := x.Keep(id.String(), r); err != nil {
+			if err := x.PutRecord(id.String(), r); err != nil {
 				return err
 			}
 		}

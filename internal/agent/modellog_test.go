@@ -57,7 +57,7 @@ func (w *world) continues(o *thing) bool {
 	known := false
 	if err := w.agent.store.View(func(x *store.Tx) error {
 		for _, k := range w.spaceKeys(o.id) {
-			entry, _, err := x.Want(k)
+			entry, _, err := x.Desired.Get(k)
 			if err != nil {
 				return err
 			}

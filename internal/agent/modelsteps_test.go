@@ -322,7 +322,7 @@ func (w *world) recorded(o *thing) bool {
 // recordOf returns the record of an identity in the agent's store.
 func (w *world) recordOf(id key.Identity) (r *store.Record) {
 	if err := w.agent.store.View(func(x *store.Tx) (err error) {
-		r, err = x.Record(id.String())
+		r, err = x.Records.Get(id.String())
 		return err
 	}); err != nil {
 		w.t.Fatal(err)

@@ -155,7 +155,7 @@ func (a *Agent) leftovers() []Leftover {
 	for _, path := range paths[:min(store.MaxExamples, len(paths))] {
 		var r *wire.Report
 		if err := a.store.View(func(t *store.Tx) (err error) {
-			r, err = t.Report(path)
+			r, err = t.Reports.Get(path)
 			return err
 		}); err != nil || r == nil { // the report was deleted meanwhile
 			continue
@@ -225,7 +225,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 	var err error
 	if len(m.Guarded) > 0 {
 		err = a.store.View(func(t *store.Tx) error {
-			s.Prune, err = t.Pending()
+			s.Prune, err = t.Removals.Status()
 			return err
 		})
 	}
@@ -299,7 +299,7 @@ func writeLast(a *Agent) error {
 func (a *Agent) keepStatus(ctx context.Context) {
 	var last Status
 	for ctx.Err() == nil {
-		if store.CanReopen(a.store) {
+		if a.store.CanReopen() {
 			a.refuse(errWritable)
 		}
 		now := a.Status()

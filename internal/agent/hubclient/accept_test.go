@@ -32,7 +32,7 @@ func TestGuardedAndContested(t *testing.T) {
 			id := "core/configmaps/n/a"
 			if err := s.session.Store.Write(t.Context(), func(x *store.Tx) error {
 				x.Meta().Fresh = false
-				return x.Claim(id, &store.Record{Space: "s", UID: "u"}, true, now)
+				return x.CountRemoval(id, &store.Record{Space: "s", UID: "u"}, true, now)
 			}); err != nil {
 				t.Fatal(err)
 			}

@@ -60,11 +60,11 @@ func (r *Reporter) load(ctx context.Context, keys []string, onData func()) error
 				if l.Report == nil {
 					continue
 				}
-				if err := t.Recall(l.Key, l.Report); err != nil {
+				if err := t.Reports.Restore(l.Key, l.Report); err != nil {
 					return err
 				}
 				if _, resource, _, ok := key.Split(key.OfPath(l.Key)); ok && l.Report.Aggregated && store.IsPlaced(l.Key) {
-					store.SetAggregated(t, resource, true) // until the kind is listed
+					t.Target.SetAggregated(resource, true) // until the kind is listed
 				}
 			}
 			return nil
@@ -122,7 +122,7 @@ func (r *Reporter) agree(ctx context.Context) error {
 	var lacking []string
 	differ := slices.Concat(c.theirs, c.ours)
 	if err := r.Store.View(func(t *store.Tx) error {
-		differ = slices.DeleteFunc(differ, func(k string) bool { return store.IsUnsent(t, k) }) // these are sent in any case
+		differ = slices.DeleteFunc(differ, func(k string) bool { return t.Reports.IsUnsent(k) }) // these are sent in any case
 		return nil
 	}); err != nil {
 		return err
@@ -135,11 +135,11 @@ func (r *Reporter) agree(ctx context.Context) error {
 		if err := r.Store.Write(ctx, func(t *store.Tx) error {
 			lack = lack[:0]
 			for _, k := range page {
-				if store.IsPlaced(k) && !t.HasReport(k) && !t.Yields(k) { // also of an object that is not desired: it may exist
+				if store.IsPlaced(k) && !t.Reports.Contains(k) && !t.Desired.Yields(k) { // also of an object that is not desired: it may exist
 					lack = append(lack, k)
 					continue
 				}
-				if err := t.MarkUnsent(k); err != nil {
+				if err := t.Reports.MarkUnsent(k); err != nil {
 					return err
 				}
 			}
@@ -158,7 +158,7 @@ func (r *Reporter) agree(ctx context.Context) error {
 		return err
 	}
 	return r.Store.Write(ctx, func(t *store.Tx) error {
-		t.ReportsAgreed()
+		t.Hub.SetReportsAgreed()
 		return nil
 	})
 }

@@ -60,10 +60,10 @@ func (d *declined) again(ctx context.Context, st *store.Store) error {
 	}
 	return st.WriteWithOthers(ctx, func(t *store.Tx) error {
 		for k := range lines {
-			if !t.HasReport(k) {
+			if !t.Reports.Contains(k) {
 				continue
 			}
-			if err := t.MarkUnsent(k); err != nil {
+			if err := t.Reports.MarkUnsent(k); err != nil {
 				return err
 			}
 		}

@@ -168,12 +168,12 @@ func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused m
 				kept++
 				continue
 			case refused[u.Line.Key]:
-				if _, err := t.Dropped(u); err != nil {
+				if _, err := t.Reports.ClearUnsent(u); err != nil {
 					return err
 				}
 				continue
 			}
-			it, err := t.Sent(u)
+			it, err := t.AcknowledgeReport(u)
 			if err != nil {
 				return err
 			}
@@ -195,11 +195,11 @@ func (r *Reporter) answered(ctx context.Context, batch []store.Unsent, refused m
 // retains reports whether a rejected report is sent again: that of a desired object up to
 // maxRefusals times; that of an object that is created only after its report, always.
 func (r *Reporter) retains(t *store.Tx, u store.Unsent, refused map[string]bool) (bool, error) {
-	if !refused[u.Line.Key] || !r.State.Proves() || !t.HasWant(u.Line.Key) {
+	if !refused[u.Line.Key] || !r.State.Proves() || !t.Desired.Contains(u.Line.Key) {
 		return false, nil
 	}
 	if r.refusals < maxRefusals {
 		return true, nil
 	}
-	return t.Unannounced(u.Line.Key)
+	return t.Desired.IsUnannounced(u.Line.Key)
 }

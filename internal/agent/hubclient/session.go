@@ -229,7 +229,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 	}
 	st.State.greeted(m.LocationUID == "" || m.LocationUID == h.UID)
 	if err := st.Store.Write(ctx, func(t *store.Tx) error {
-		t.Welcome(h, st.in.Proven)
+		t.Hub.Welcome(h, st.in.Proven)
 		return nil
 	}); err != nil {
 		return err
@@ -466,7 +466,7 @@ func accepts(s wire.Settings, h wire.Hello) bool { return s.Accept != "" && s.Ac
 func (st *stream) accept(ctx context.Context, h wire.Hello) error {
 	st.Log.Warn("the hub's log was accepted as the continuation of the one before", "marker", h.Marker, "revision", h.Revision)
 	if err := st.Store.Write(ctx, func(t *store.Tx) error {
-		t.Accept(h)
+		t.Hub.Accept(h)
 		return nil
 	}); err != nil {
 		return err

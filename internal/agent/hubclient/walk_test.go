@@ -72,7 +72,7 @@ func TestWalkCut(t *testing.T) {
 
 func (s *Session) isDesired(t *testing.T, k string) (desired bool) {
 	t.Helper()
-	if err := s.Store.View(func(x *store.Tx) error { desired = x.HasWant(k); return nil }); err != nil {
+	if err := s.Store.View(func(x *store.Tx) error { desired = x.Desired.Contains(k); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return desired
@@ -225,11 +225,11 @@ func TestReportsAgree(t *testing.T) {
 	mine, other := wire.Report{UID: "1", State: wire.Applied}, wire.Report{UID: "1", State: wire.Applied, Completed: "x"}
 	if err := s.Store.Write(t.Context(), func(x *store.Tx) error {
 		for i := range 1000 {
-			if err := x.Recall(name(i), &mine); err != nil {
+			if err := x.Reports.Restore(name(i), &mine); err != nil {
 				return err
 			}
 		}
-		if err := x.MarkUnsent(name(4001)); err != nil {
+		if err := x.Reports.MarkUnsent(name(4001)); err != nil {
 			return err
 		}
 		return errors.Join(desire(x, put(name(4001), "1", "x")), desire(x, put(name(5000), "1", "x")))
@@ -258,7 +258,7 @@ func TestReportsAgree(t *testing.T) {
 		t.Error("a report that we lacked is gone from the hub")
 	}
 	var got *wire.Report
-	if err := s.Store.View(func(x *store.Tx) (err error) { got, err = x.Report(name(5000)); return err }); err != nil || got == nil || got.Completed != "x" {
+	if err := s.Store.View(func(x *store.Tx) (err error) { got, err = x.Reports.Get(name(5000)); return err }); err != nil || got == nil || got.Completed != "x" {
 		t.Errorf("recalled %+v: %v", got, err)
 	}
 	if _, ok := m.reports[name(4001)]; ok {

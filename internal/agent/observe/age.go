@@ -64,7 +64,7 @@ func (a *Age) saw(as ownership.Owner, id key.Identity, m *ownership.Meta) {
 	}
 	var rec *store.Record
 	if err := a.store.View(func(t *store.Tx) (err error) {
-		rec, err = t.Record(id.String())
+		rec, err = t.Records.Get(id.String())
 		return err
 	}); err != nil {
 		a.log.Error("the store can't be compared with the cluster", "object", id.String(), "error", err)

@@ -138,7 +138,7 @@ func withOther(c store.Cluster, name, uid string) store.Cluster {
 
 // record stores the identity of the same cluster.
 func (i *Identity) record(ctx context.Context, c store.Cluster) {
-	if err := i.store.Write(ctx, func(t *store.Tx) error { store.NameCluster(t, c); return nil }); err != nil && ctx.Err() == nil {
+	if err := i.store.Write(ctx, func(t *store.Tx) error { t.Target.SetCluster(c); return nil }); err != nil && ctx.Err() == nil {
 		i.log.Warn("which cluster it is can't be stored; the next start finds out", "error", err)
 	}
 }
@@ -148,7 +148,7 @@ func (i *Identity) replace(ctx context.Context, previous string, now store.Clust
 	now.Replaced = time.Now().UTC().Truncate(time.Second)
 	again := 0
 	if err := i.store.Write(ctx, func(t *store.Tx) (err error) {
-		again, err = store.ReplaceCluster(t, now)
+		again, err = t.ReplaceCluster(now)
 		return err
 	}); err != nil {
 		return err

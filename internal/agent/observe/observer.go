@@ -284,7 +284,7 @@ func (w *observer) findOrigin(ctx context.Context) {
 	}
 	if w.store.Meta().IsAggregated(w.Resource) != aggregated {
 		if err := w.store.Write(ctx, func(t *store.Tx) error {
-			store.SetAggregated(t, w.Resource, aggregated)
+			t.Target.SetAggregated(w.Resource, aggregated)
 			return nil
 		}); err != nil {
 			w.log.Warn("whether a resource is of an aggregated API can't be stored", "resource", w.Resource.String(), "error", err)
@@ -421,7 +421,7 @@ func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*st
 	err := w.store.Submit(ctx, &store.Commit{
 		Do: func(t *store.Tx) error {
 			for n, l := range live {
-				if err := t.SetLive(ids[n], l); err != nil {
+				if err := t.Observed.Set(ids[n], l); err != nil {
 					return err
 				}
 			}

@@ -74,7 +74,7 @@ func New(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, state *hub
 // the store's queue. Without a store that can be written, only this process searches.
 func (s *Scanner) Again(ctx context.Context) {
 	if err := s.store.Submit(ctx, &store.Commit{
-		Do:   func(t *store.Tx) error { store.Search(t); return nil },
+		Do:   func(t *store.Tx) error { t.Target.RequestSearch(); return nil },
 		Done: s.anew.Raise, Failed: func(error) { s.anew.Raise() },
 	}); err != nil {
 		s.log.Debug("the agent ends before the target is searched", "error", err)
@@ -192,7 +192,7 @@ func (s *Scanner) conclude(ctx context.Context) {
 		open, err := s.open()
 		if err == nil && !open {
 			err = s.store.Write(ctx, func(t *store.Tx) error {
-				t.Surveyed()
+				t.Target.SetSearched()
 				return nil
 			})
 			if err == nil {
@@ -215,7 +215,7 @@ func (s *Scanner) open() (open bool, err error) {
 	}
 	strays := s.engine.Those((*worklist.Item).Stray)
 	err = s.store.View(func(t *store.Tx) error {
-		open = slices.ContainsFunc(strays, func(o key.Located) bool { return !t.HasRecord(o.Identity.String()) })
+		open = slices.ContainsFunc(strays, func(o key.Located) bool { return !t.Records.Contains(o.Identity.String()) })
 		return nil
 	})
 	return open, err

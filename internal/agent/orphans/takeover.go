@@ -160,7 +160,7 @@ func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownershi
 		return nil
 	}
 	if !h.store.Meta().Inherits { // killed after the patch, the agent would not know of it
-		if err := h.store.Write(ctx, func(t *store.Tx) error { t.Inherits(); return nil }); err != nil {
+		if err := h.store.Write(ctx, func(t *store.Tx) error { t.Target.SetTakesOver(); return nil }); err != nil {
 			return err
 		}
 	}

@@ -206,7 +206,7 @@ func (r *Reconciler) alias(t *turn, m *ownership.Meta) (is bool, err error) {
 	others, is := r.Engine.Namesakes(t.id, m.UID)
 	err = r.Store.View(func(x *store.Tx) error {
 		for _, id := range others {
-			rec, err := x.Record(id)
+			rec, err := x.Records.Get(id)
 			if err != nil {
 				return err
 			}

@@ -46,7 +46,7 @@ func (r *Reconciler) succeeded(ctx context.Context, t *turn, m *ownership.Meta, 
 	assured := false
 	if err := r.Store.Write(ctx, func(x *store.Tx) error {
 		if assured = r.State.Assures(); !assured { // which it was not when the object was read
-			x.Succeeded(by)
+			x.Target.SetSuccessor(by)
 		}
 		return nil
 	}); err != nil {

@@ -170,12 +170,12 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 	t := &turn{id: it.Identity(), view: r.Engine.View(it), before: map[key.Space]*wire.Report{}}
 	err := r.Store.View(func(x *store.Tx) error {
 		var err error
-		if t.record, err = x.Record(it.ID); err != nil {
+		if t.record, err = x.Records.Get(it.ID); err != nil {
 			return err
 		}
 		for _, s := range t.view.Spaces {
 			path := t.sourceIn(s).Path()
-			w, _, err := x.Want(path)
+			w, _, err := x.Desired.Get(path)
 			if err != nil {
 				return err
 			}
@@ -185,16 +185,16 @@ func (r *Reconciler) read(it *worklist.Item) (*turn, error) {
 			if t.wants = append(t.wants, decide.Entry{Space: s, Want: w}); w.Yields() {
 				t.wants[len(t.wants)-1] = decide.Entry{Space: s, Yields: true}
 			}
-			if t.before[s], err = x.Report(path); err != nil {
+			if t.before[s], err = x.Reports.Get(path); err != nil {
 				return err
 			}
 		}
-		t.guarded, t.placing, t.shard, t.replaced = x.Guarded(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.Replaced
+		t.guarded, t.placing, t.shard, t.replaced = x.Removals.IsPending(it.ID), x.Meta().Placing, x.Meta().Shard, x.Meta().Cluster.Replaced
 		t.aggregated = x.Meta().IsAggregated(t.id.Resource)
 		t.mark = ownership.NewPair(x.Meta().Marker, x.Meta().Revision)
 		t.settled = x.Meta().Revision > 0 && !x.Meta().Fresh && !x.Meta().Gained && x.Meta().Deferred == 0 && r.State.Proves()
 		t.formers = x.Meta().Formers()
-		t.live, err = x.Live(it.ID)
+		t.live, err = x.Observed.Get(it.ID)
 		return err
 	})
 	if t.winner = decide.Choose(t.wants, t.record); t.yieldsToShard() {

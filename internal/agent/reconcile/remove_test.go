@@ -73,7 +73,7 @@ func TestVerifyKind(t *testing.T) {
 			running.Go(func() {
 				defer close(done)
 				if err := st.Write(t.Context(), func(x *store.Tx) error {
-					store.SetAggregated(x, odds, c.aggregated)
+					x.Target.SetAggregated(odds, c.aggregated)
 					return nil
 				}); err != nil {
 					t.Error(err)

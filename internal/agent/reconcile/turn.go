@@ -267,19 +267,19 @@ func (o *outcome) write(x *store.Tx, id string, t *turn, reports map[string]*wir
 	case o.forget:
 		err = x.Forget(id)
 	case o.letGo:
-		err = x.LetGo(id)
+		err = x.Orphan(id)
 	case o.claim:
-		err = x.Claim(id, o.record, o.waits, now)
+		err = x.CountRemoval(id, o.record, o.waits, now)
 	case o.recreates:
-		err = store.CountRecreation(x, id, o.record, t.object(), *t.want().Object(), o.waits, now)
+		err = x.CountRecreation(id, o.record, t.object(), *t.want().Object(), o.waits, now)
 	case o.changed:
-		err = x.Keep(id, o.record)
+		err = x.PutRecord(id, o.record)
 	}
 	if err != nil {
 		return err
 	}
 	for path, r := range reports {
-		if err := x.SetReport(path, r); err != nil {
+		if err := x.Reports.Set(path, r); err != nil {
 			return err
 		}
 	}

@@ -41,7 +41,7 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ow
 // It returns errOutdated if the store no longer has the object of the turn: another one may have another policy.
 func (w *writer) rendering(t *turn) (object []byte, err error) {
 	err = w.store.View(func(x *store.Tx) error {
-		if object = bytes.Clone(x.Object(t.object().Path(), t.want().Object().Digest)); object == nil {
+		if object = bytes.Clone(x.Desired.Object(t.object().Path(), t.want().Object().Digest)); object == nil {
 			return errOutdated
 		}
 		return nil

@@ -13,25 +13,25 @@ import (
 )
 
 var (
-	// ErrKey says that a store was encrypted with another key than the one given, or that
-	// none was given.
+	// ErrKey is returned if the store was encrypted with another key than the given one, or if no key was
+	// given.
 	ErrKey = errors.New("the store is encrypted with another key")
 
-	boxBucket = []byte("encryption") // one value: boxRecord, and its sum
+	boxBucket = []byte("encryption") // one value: boxRecord, and its hash
 	boxKey    = []byte("encryption")
 )
 
 const (
-	// MinKey is the least size of a key, in bytes.
+	// MinKey is the minimum size of a key, in bytes.
 	MinKey = diskkey.MinSecret
-	// boxUse is what the key of a store is derived for.
+	// boxUse is the purpose for which the key of a store is derived.
 	boxUse = "orrery-agent store"
 )
 
-// boxRecord says in the store by what it is encrypted.
+// boxRecord identifies, in the store, the key of its encryption.
 type boxRecord struct {
 	Salt []byte `json:"salt"`
-	// ID is derived from the key, like the box's own key, and tells keys apart.
+	// ID is derived from the secret, like the key itself, and distinguishes keys.
 	ID []byte `json:"id"`
 }
 
@@ -52,14 +52,14 @@ func createBox(secret []byte) (*box, error) {
 	return boxOf(key), nil
 }
 
-// put writes what the store is encrypted by.
+// put writes the boxRecord.
 func (x *box) put(b *bolt.Tx) error {
 	if x == nil {
 		return nil
 	}
 	text, err := json.Marshal(x.record)
 	if err != nil {
-		return fmt.Errorf("encode what the store is encrypted by: %w", err)
+		return fmt.Errorf("encode the record of the encryption: %w", err)
 	}
 	bucket, err := b.CreateBucketIfNotExists(boxBucket)
 	if err != nil {
@@ -68,24 +68,25 @@ func (x *box) put(b *bolt.Tx) error {
 	return bucket.Put(boxKey, fmt.Appendf(text, "\n%s", wire.SumOf(text)))
 }
 
-// readBoxRecord reads what a store is encrypted by; nil if it is not encrypted.
+// readBoxRecord reads the boxRecord of a store; nil if the store is not encrypted.
 func readBoxRecord(b *bolt.Tx) (*boxRecord, error) {
-	if b.Bucket(boxBucket) == nil {
+	bucket := b.Bucket(boxBucket)
+	if bucket == nil {
 		return nil, nil
 	}
-	stored, _ := values{tx: b}.stored(boxBucket, string(boxKey))
+	stored, _ := storedValue(bucket, string(boxKey))
 	text, sum, _ := bytes.Cut(stored, []byte("\n"))
 	if string(sum) != wire.SumOf(text).String() {
-		return nil, errors.New("what the store is encrypted by does not have its sum")
+		return nil, errors.New("the record of the encryption does not match its hash")
 	}
 	r := &boxRecord{}
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, fmt.Errorf("decode what the store is encrypted by: %w", err)
+		return nil, fmt.Errorf("decode the record of the encryption: %w", err)
 	}
 	return r, nil
 }
 
-// open is the box of a record, if the secret is the one that it was made with.
+// open returns the box of a record. It fails with ErrKey if the record is of another secret.
 func (r *boxRecord) open(secret []byte) (*box, error) {
 	if len(secret) == 0 {
 		return nil, fmt.Errorf("%w: none was given", ErrKey)
@@ -100,9 +101,9 @@ func (r *boxRecord) open(secret []byte) (*box, error) {
 	return boxOf(key), nil
 }
 
-// about is what is authenticated with a value: its place, so that none can be put in the
-// place of another.
-func about(bucket []byte, k string) []byte {
+// additionalData returns the data that is authenticated with a value: its bucket and key, so that no value
+// can be moved to another key.
+func additionalData(bucket []byte, k string) []byte {
 	b := make([]byte, 0, len(bucket)+1+len(k))
 	return append(append(append(b, bucket...), '/'), k...)
 }
@@ -112,15 +113,15 @@ func (x *box) seal(bucket []byte, k string, v []byte) []byte {
 	if x == nil {
 		return v
 	}
-	return x.key.Seal(v, about(bucket, k))
+	return x.key.Seal(v, additionalData(bucket, k))
 }
 
-// open decrypts a value. One that can't be decrypted is damaged.
+// open decrypts a value. It fails if the value is damaged.
 func (x *box) open(bucket []byte, k string, sealed []byte) ([]byte, error) {
 	if x == nil {
 		return sealed, nil
 	}
-	v, err := x.key.Open(sealed, about(bucket, k))
+	v, err := x.key.Open(sealed, additionalData(bucket, k))
 	if err != nil {
 		return nil, fmt.Errorf("decrypt %s of %q: %w", bucket, k, err)
 	}

@@ -11,14 +11,11 @@ import (
 	"orrery.dev/orrery/internal/lib/atomicfile"
 )
 
-// encryptStep is how many values are copied in one transaction.
+// encryptStep is the number of values that are copied in one transaction.
 const encryptStep = 1000
 
-// Encrypted says whether the store is encrypted.
-func (s *Store) Encrypted() bool { return s.box != nil }
-
-// unlock finds the key of the store. It fails with ErrKey if the secret is not the one that
-// the store was encrypted with. plain says that a store that is not encrypted is to be.
+// unlock derives the key of the store. It fails with ErrKey if the store was encrypted with another secret.
+// plain is true if the store has values that are to be encrypted.
 func (s *Store) unlock(secret []byte) (plain bool, err error) {
 	var record *boxRecord
 	var filled bool
@@ -42,51 +39,51 @@ func (s *Store) unlock(secret []byte) (plain bool, err error) {
 	return false, err
 }
 
-// encrypt replaces a store that is not encrypted by one that is, in a new file, so that no
-// page of the file still has what was there.
+// encrypt replaces a plain store by an encrypted copy. The copy is a new file, so that no page of the file
+// contains plain values.
 func (s *Store) encrypt(o *bolt.Options, secret []byte) error {
 	x, err := createBox(secret)
 	if err != nil {
 		return err
 	}
 	file := filepath.Join(s.dir, File)
-	part := file + ".encrypting"
-	if err := os.Remove(part); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("remove what another start has left: %w", err)
+	encrypted := file + ".encrypting"
+	if err := os.Remove(encrypted); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove the file of an interrupted start: %w", err)
 	}
-	to, err := bolt.Open(part, 0o600, nil)
+	to, err := bolt.Open(encrypted, 0o600, nil)
 	if err != nil {
 		return fmt.Errorf("create the encrypted store: %w", err)
 	}
-	if err := errors.Join(s.db.View(func(from *bolt.Tx) error { return x.copy(to, from) }), to.Close()); err != nil {
-		return fmt.Errorf("encrypt the store: %w", errors.Join(err, os.Remove(part)))
+	if err := errors.Join(s.db.View(func(from *bolt.Tx) error { return copyEncrypted(x, to, from) }), to.Close()); err != nil {
+		return fmt.Errorf("encrypt the store: %w", errors.Join(err, os.Remove(encrypted)))
 	}
-	if err := os.Rename(part, file); err != nil {
+	if err := os.Rename(encrypted, file); err != nil {
 		return fmt.Errorf("encrypt the store: %w", err)
 	}
 	if err := errors.Join(atomicfile.SyncDir(s.dir), s.db.Close()); err != nil {
 		return fmt.Errorf("encrypt the store: %w", err)
 	}
-	if s.db, err = bolt.Open(file, 0o600, o); err != nil {
+	if err := s.reopen(o); err != nil {
 		return damage(err)
 	}
 	s.box = x
 	s.log.Info("the store is encrypted from now on")
-	if aside, _ := filepath.Glob(file + ".corrupt-*"); len(aside) > 0 { // the pattern is good
-		s.log.Warn("stores that were set aside before are not encrypted: remove them", "files", aside)
+	if aside, _ := filepath.Glob(file + ".corrupt-*"); len(aside) > 0 { // the pattern is valid
+		s.log.Warn("older stores that were set aside are not encrypted: remove them", "files", aside)
 	}
 	return nil
 }
 
-// copy fills an empty store with what another one has, encrypted.
-func (x *box) copy(to *bolt.DB, from *bolt.Tx) error {
+// copyEncrypted fills an empty store with the encrypted values of a plain one.
+func copyEncrypted(x *box, to *bolt.DB, from *bolt.Tx) error {
 	m, err := readMeta(from)
 	if err != nil {
 		return err
 	}
 	m.Written = m.Written.Sub(m.Written)
 	for _, name := range valueBuckets() {
-		if err := x.copyBucket(to, from.Bucket(name), name, m); err != nil {
+		if err := copyBucket(x, to, from.Bucket(name), name, m); err != nil {
 			return err
 		}
 	}
@@ -94,13 +91,13 @@ func (x *box) copy(to *bolt.DB, from *bolt.Tx) error {
 		if _, err := b.CreateBucket(metaBucket); err != nil {
 			return err
 		}
-		return errors.Join(x.put(b), newTx(b, m, x).putMeta())
+		return errors.Join(x.put(b), values{b, m, x}.putMeta())
 	})
 }
 
-func (x *box) copyBucket(to *bolt.DB, from *bolt.Bucket, name []byte, m *Meta) error {
+func copyBucket(x *box, to *bolt.DB, from *bolt.Bucket, name []byte, m *Meta) error {
 	if from == nil {
-		return fmt.Errorf("%s is missing", name)
+		return fmt.Errorf("bucket %q is missing", name)
 	}
 	c := from.Cursor()
 	k, v := c.First()

@@ -60,12 +60,12 @@ func fillWithSecrets(t testing.TB, s *Store, n int) {
 		x.meta.Fresh = false
 		for i := range n {
 			k, id := fmt.Sprintf("s/core/configmaps/n/o%d", i), fmt.Sprintf("core/configmaps/n/o%d", i)
-			if err := errors.Join(x.setRecord(id, &Record{Space: "s", UID: password}), x.SetLive(id, &Live{Status: []byte(password)}),
-				x.SetReport(k, &wire.Report{UID: "1", State: wire.Failed, Message: password})); err != nil {
+			if err := errors.Join(x.Records.set(id, &Record{Space: "s", UID: password}), x.Observed.Set(id, &Live{Status: []byte(password)}),
+				x.Reports.Set(k, &wire.Report{UID: "1", State: wire.Failed, Message: password})); err != nil {
 				return err
 			}
 		}
-		return x.guard("core/configmaps/n/o0", wire.Unassigned, "p")
+		return x.Removals.add("core/configmaps/n/o0", pendingRemoval{Cause: wire.Unassigned, Placement: "p"})
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func TestEncryptedStore(t *testing.T) {
 			}
 			// It goes on: a sequence that began anew would take a new report for an old one.
 			if err := write(s, func(x *Tx) error {
-				return x.SetReport("s/core/configmaps/n/o1", &wire.Report{UID: "1", State: wire.Failed, Message: password + "2"})
+				return x.Reports.Set("s/core/configmaps/n/o1", &wire.Report{UID: "1", State: wire.Failed, Message: password + "2"})
 			}); err != nil {
 				t.Fatal(err)
 			}
@@ -201,7 +201,7 @@ func TestSwappedInTheStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if name == "swapped" {
-				if err := s.View(func(x *Tx) error { _, err := x.Live("core/configmaps/n/o2"); return err }); !errors.Is(err, errCorrupt) {
+				if err := s.View(func(x *Tx) error { _, err := x.Observed.Get("core/configmaps/n/o2"); return err }); !errors.Is(err, errCorrupt) {
 					t.Errorf("it is read: %v", err)
 				}
 			}
@@ -258,7 +258,7 @@ func BenchmarkStoreValues(b *testing.B) {
 				n++
 				if err := write(s, func(x *Tx) error {
 					for i := range 100 {
-						if err := x.SetLive(fmt.Sprintf("core/configmaps/n/o%d", i), &Live{Status: []byte(value)}); err != nil {
+						if err := x.Observed.Set(fmt.Sprintf("core/configmaps/n/o%d", i), &Live{Status: []byte(value)}); err != nil {
 							return err
 						}
 					}
@@ -282,9 +282,9 @@ func BenchmarkLoad(b *testing.B) {
 				object := []byte(`{"apiVersion":"v1","kind":"ConfigMap","data":{"x":"` + strings.Repeat("x", 1<<10) + `"}}`)
 				source := Source{UID: fmt.Sprintf("7b6d2c1e-0000-4000-8000-0123456%05d", from*1000+i), Generation: 1, Digest: wire.SumOf(object), Log: ownership.NewPair("m", 5)}
 				if err := errors.Join(
-					x.setWant(o.Path(), nil, Want{Kind: WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap"}, object),
-					x.setRecord(o.Identity.String(), &Record{Space: "shop", Source: source, UID: source.UID, As: "a", Generation: 1, Fields: 7, Version: "v1", Kind: "ConfigMap"}),
-					x.SetReport(o.Path(), &wire.Report{UID: source.UID, Digest: source.Digest, State: wire.Applied, Since: "2026-01-01T00:00:00Z"}),
+					x.Desired.set(o.Path(), nil, Want{Kind: WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap"}, object),
+					x.Records.set(o.Identity.String(), &Record{Space: "shop", Source: source, UID: source.UID, As: "a", Generation: 1, Fields: 7, Version: "v1", Kind: "ConfigMap"}),
+					x.Reports.Set(o.Path(), &wire.Report{UID: source.UID, Digest: source.Digest, State: wire.Applied, Since: "2026-01-01T00:00:00Z"}),
 				); err != nil {
 					return err
 				}

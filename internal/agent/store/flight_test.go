@@ -41,19 +41,19 @@ func TestWhileItIsWritten(t *testing.T) {
 				take(s, in, put(k, "1", "x")),
 				write(s, func(x *Tx) error {
 					x.meta.Fresh, x.meta.Settings.PruneMaxPercent = false, 0
-					for x.mayRemove(now) { // until the next one has to wait
+					for x.Removals.count(now) { // until the next one has to wait
 						continue
 					}
 					if !c.recorded {
 						return nil
 					}
-					return x.Keep(id, rec())
+					return x.PutRecord(id, rec())
 				}),
 				take(s, in, c.frames...),
-				write(s, func(x *Tx) error { return x.Keep(id, rec()) }),
+				write(s, func(x *Tx) error { return x.PutRecord(id, rec()) }),
 				s.View(func(x *Tx) (err error) {
-					got, err = x.Record(id)
-					guarded = x.Guarded(id)
+					got, err = x.Records.Get(id)
+					guarded = x.Removals.IsPending(id)
 					return err
 				}),
 			} {

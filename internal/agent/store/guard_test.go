@@ -30,7 +30,7 @@ func guardThem(t *testing.T, s *Store) {
 			if i > 2 {
 				space = "z"
 			}
-			if err := errors.Join(x.setRecord(id, &Record{Space: space, UID: fmt.Sprint("u", i)}), x.guard(id, wire.Unassigned, placementOf(i))); err != nil {
+			if err := errors.Join(x.Records.set(id, &Record{Space: space, UID: fmt.Sprint("u", i)}), x.Removals.add(id, pendingRemoval{Cause: wire.Unassigned, Placement: placementOf(i)})); err != nil {
 				return err
 			}
 		}
@@ -43,7 +43,7 @@ func guardThem(t *testing.T, s *Store) {
 func pendingOf(t *testing.T, s *Store) (p *wire.PruneStatus) {
 	t.Helper()
 	if err := s.View(func(x *Tx) (err error) {
-		p, err = x.Pending()
+		p, err = x.Removals.Status()
 		return err
 	}); err != nil {
 		t.Fatal(err)
@@ -122,7 +122,7 @@ func TestConfirm(t *testing.T) {
 // and that few groups are told apart however many there are.
 func TestGuardSums(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
-		have, sums := map[string]guardedRemoval{}, GuardSums{}
+		have, sums := map[string]pendingRemoval{}, GuardSums{}
 		for _, id := range rapid.SliceOf(rapid.SampledFrom([]string{"a", "b", "c", "d"})).Draw(t, "ids") {
 			before, copied := sums, maps.Clone(sums)
 			if g, ok := have[id]; ok {
@@ -130,7 +130,7 @@ func TestGuardSums(t *testing.T) {
 				sums = sums.with(g.group(), GuardSum{now.Count - 1, now.Sum.Sub(g.sum(id))})
 				delete(have, id)
 			} else {
-				g := guardedRemoval{
+				g := pendingRemoval{
 					Space:     rapid.SampledFrom([]key.Space{"s", "z"}).Draw(t, "space"),
 					Placement: rapid.SampledFrom([]string{"", "p", "q"}).Draw(t, "placement"),
 					UID:       rapid.SampledFrom([]string{"1", "2"}).Draw(t, "uid"),
@@ -161,7 +161,7 @@ func TestConfirmTheOnlyGroup(t *testing.T) {
 	sums := GuardSums{"s/p": {1, wire.SumOf([]byte("x"))}}
 	digest := sums.Total().Digest()
 	for space, want := range map[string]bool{"": true, "s": true, "z": false, "s/p": false} {
-		if got := sums.free(wire.Settings{Confirm: []wire.Confirmation{{Space: space, Digest: digest}}})["s/p"]; got != want {
+		if got := sums.confirmed(wire.Settings{Confirm: []wire.Confirmation{{Space: space, Digest: digest}}})["s/p"]; got != want {
 			t.Errorf("confirmed in space %q: %v", space, got)
 		}
 	}
@@ -174,7 +174,7 @@ func TestGuardGroups(t *testing.T) {
 	if err := write(s, func(x *Tx) error {
 		for i := range 3 * maxGroups {
 			id := fmt.Sprintf("core/configmaps/n/o%d", i)
-			if err := errors.Join(x.setRecord(id, &Record{Space: "s", UID: fmt.Sprint("u", i)}), x.guard(id, wire.Unassigned, fmt.Sprint("p", i))); err != nil {
+			if err := errors.Join(x.Records.set(id, &Record{Space: "s", UID: fmt.Sprint("u", i)}), x.Removals.add(id, pendingRemoval{Cause: wire.Unassigned, Placement: fmt.Sprint("p", i)})); err != nil {
 				return err
 			}
 		}

@@ -44,7 +44,7 @@ func TestHear(t *testing.T) {
 	} {
 		m := Meta{Settings: c.had, Fresh: c.fresh}
 		for range 2 { // saying it again changes nothing
-			m.hear(c.heard, c.proven)
+			m.applySettings(c.heard, c.proven)
 			if !m.Settings.Equal(c.want) || (m.Heard != nil) != c.waits {
 				t.Errorf("%s: %+v is followed, and %v waits", name, m.Settings, m.Heard)
 			}
@@ -53,7 +53,7 @@ func TestHear(t *testing.T) {
 			t.Errorf("%s: it says %q", name, m.Halt())
 		}
 		m.Fresh = false
-		if m.hear(c.heard, true); !m.Settings.Equal(c.heard) || m.Heard != nil {
+		if m.applySettings(c.heard, true); !m.Settings.Equal(c.heard) || m.Heard != nil {
 			t.Errorf("%s: once it is proven, %+v is followed", name, m.Settings)
 		}
 	}

@@ -29,18 +29,18 @@ func TestPlaces(t *testing.T) {
 	now := time.Now()
 	var put, del, let []Touched
 	if err := write(s, func(x *Tx) error {
-		x.Welcome(wire.Hello{UID: "l", Settings: wire.Settings{Namespaces: "Prefixed"}}, true)
+		x.Hub.Welcome(wire.Hello{UID: "l", Settings: wire.Settings{Namespaces: "Prefixed"}}, true)
 		x.meta.Fresh = false
 		var in Intake
 		var err error
 		if put, in, err = (Intake{Proven: true}).Apply(x, []Arrival{a}, now); err != nil {
 			return err
 		}
-		if err := x.Keep(id, &Record{Space: "s", Moved: "n", UID: "there"}); err != nil {
+		if err := x.PutRecord(id, &Record{Space: "s", Moved: "n", UID: "there"}); err != nil {
 			return err
 		}
 		for range pruneFree {
-			x.mayRemove(now)
+			x.Removals.count(now)
 		}
 		gone, err := Admit(wire.Frame{Del: &wire.Del{Key: o.Path(), Cause: wire.Unassigned}})
 		if err != nil {
@@ -61,12 +61,12 @@ func TestPlaces(t *testing.T) {
 		t.Fatalf("what waits is %+v", p)
 	}
 	if err := write(s, func(x *Tx) (err error) {
-		if rec, err := x.Record(id); err != nil || !rec.Source.Policy.CreateOnly {
+		if rec, err := x.Records.Get(id); err != nil || !rec.Source.Policy.CreateOnly {
 			t.Errorf("the last policy is not remembered: %+v, %v", rec, err)
 		}
 		x.meta.Settings.Confirm = []wire.Confirmation{{Digest: p.Digest}}
-		let, err = x.confirm()
-		return errors.Join(err, x.LetGo(id), x.SetReport(o.Path(), &wire.Report{}))
+		let, err = x.Removals.confirm()
+		return errors.Join(err, x.Orphan(id), x.Reports.Set(o.Path(), &wire.Report{}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestOnlyReported(t *testing.T) {
 	s := opened(t)
 	const id = "core/configmaps/n/a"
 	if err := write(s, func(x *Tx) error {
-		return errors.Join(x.setRecord(id, &Record{Space: "has"}), x.SetReport("has/"+id, &wire.Report{}), x.SetReport("had/"+id, &wire.Report{}))
+		return errors.Join(x.Records.set(id, &Record{Space: "has"}), x.Reports.Set("has/"+id, &wire.Report{}), x.Reports.Set("had/"+id, &wire.Report{}))
 	}); err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestPlacesAreKept(t *testing.T) {
 			hear := func(namespaces, uid string, do func(*Tx) error) {
 				t.Helper()
 				if err := write(s, func(x *Tx) error {
-					x.Welcome(wire.Hello{UID: uid, Settings: wire.Settings{Namespaces: namespaces}}, true)
+					x.Hub.Welcome(wire.Hello{UID: uid, Settings: wire.Settings{Namespaces: namespaces}}, true)
 					return do(x)
 				}); err != nil {
 					t.Fatal(err)
@@ -122,7 +122,7 @@ func TestPlacesAreKept(t *testing.T) {
 				if !c.has {
 					return nil
 				}
-				return x.setRecord("core/configmaps/n/a", &Record{Space: "s"})
+				return x.Records.set("core/configmaps/n/a", &Record{Space: "s"})
 			})
 			if why := s.Meta().Halt(); why != "" {
 				t.Fatalf("at first: %s", why)
@@ -144,7 +144,7 @@ func TestPlacesAreNotTakenForSame(t *testing.T) {
 	for _, placing := range []string{"", "Prefixed"} {
 		s := opened(t)
 		if err := write(s, func(x *Tx) error {
-			x.Welcome(wire.Hello{UID: "l", Settings: wire.Settings{Namespaces: placing}}, true)
+			x.Hub.Welcome(wire.Hello{UID: "l", Settings: wire.Settings{Namespaces: placing}}, true)
 			return nil
 		}); err != nil {
 			t.Fatal(err)

@@ -43,15 +43,15 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		var running sync.WaitGroup
 		running.Go(func() { s.Run(ctx) })
 		err = s.Write(t.Context(), func(x *Tx) error {
-			SetAggregated(x, key.NewResource("odd.example", "odds"), true)
+			x.Target.SetAggregated(key.NewResource("odd.example", "odds"), true)
 			return nil
 		})
 		cancel()
 		running.Wait()
 		return err
 	}
-	if err := writes(s); err != nil || ReadOnly(s) || CanReopen(s) {
-		t.Errorf("a commit: %v; read-only %v, can reopen %v", err, ReadOnly(s), CanReopen(s))
+	if err := writes(s); err != nil || s.IsReadOnly() || s.CanReopen() {
+		t.Errorf("a commit: %v; read-only %v, can reopen %v", err, s.IsReadOnly(), s.CanReopen())
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -61,8 +61,8 @@ func TestReadOnlyFileSystem(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !ReadOnly(s) || s.Failing() == nil || len(s.Meta().Aggregated) != 1 {
-		t.Errorf("read-only %v, failing %v, meta %+v", ReadOnly(s), s.Failing(), s.Meta())
+	if !s.IsReadOnly() || s.Failing() == nil || len(s.Meta().Aggregated) != 1 {
+		t.Errorf("read-only %v, failing %v, meta %+v", s.IsReadOnly(), s.Failing(), s.Meta())
 	}
 	if _, err := open(dir); err == nil || !strings.Contains(err.Error(), "another agent is running on it") {
 		t.Errorf("a second agent on it: %v", err)
@@ -77,7 +77,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 		t.Errorf("the store is not closed cleanly any more: %v", err)
 	}
 	readOnly.Store(false)
-	if s, err = open(dir); err != nil || ReadOnly(s) {
+	if s, err = open(dir); err != nil || s.IsReadOnly() {
 		t.Fatalf("on a file system that can be written again: %v", err)
 	}
 	if err := errors.Join(writes(s), s.Close()); err != nil {

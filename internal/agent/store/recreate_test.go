@@ -21,7 +21,7 @@ func TestRecreationIsCounted(t *testing.T) {
 		return write(s, func(x *Tx) error {
 			r := rec()
 			r.Recreation = RecreationFor(source)
-			return x.Keep(id, r)
+			return x.PutRecord(id, r)
 		})
 	}
 	say := func(frames ...wire.Frame) func(*Store, *Intake) error {
@@ -31,7 +31,7 @@ func TestRecreationIsCounted(t *testing.T) {
 		return take(s, in, wire.Frame{Settings: &wire.Settings{Confirm: []wire.Confirmation{{Digest: s.Meta().Guarded.Total().Digest()}}}})
 	}
 	adopt := func(s *Store, in *Intake) error { // another object is at the target by now
-		return write(s, func(x *Tx) error { return x.Keep(id, &Record{Space: "s", UID: "u2", Source: source}) })
+		return write(s, func(x *Tx) error { return x.PutRecord(id, &Record{Space: "s", UID: "u2", Source: source}) })
 	}
 	for name, c := range map[string]struct {
 		then             []func(*Store, *Intake) error
@@ -59,10 +59,10 @@ func TestRecreationIsCounted(t *testing.T) {
 				func(s *Store, _ *Intake) error {
 					return write(s, func(x *Tx) error {
 						x.meta.Fresh, x.meta.Settings.PruneMaxPercent = false, 0
-						for x.mayRemove(now) {
+						for x.Removals.count(now) {
 							continue
 						}
-						return CountRecreation(x, id, rec(), desired, source, false, now)
+						return x.CountRecreation(id, rec(), desired, source, false, now)
 					})
 				},
 			}, c.then...)
@@ -72,9 +72,9 @@ func TestRecreationIsCounted(t *testing.T) {
 				}
 			}
 			if err := s.View(func(x *Tx) error {
-				r, err := x.Record(id)
-				if got := r.Recreates(source); got != c.counted || x.Guarded(id) != c.guarded {
-					t.Errorf("counted: %v, it waits: %v, recorded as %+v", got, x.Guarded(id), r)
+				r, err := x.Records.Get(id)
+				if got := r.Recreates(source); got != c.counted || x.Removals.IsPending(id) != c.guarded {
+					t.Errorf("counted: %v, it waits: %v, recorded as %+v", got, x.Removals.IsPending(id), r)
 				}
 				return err
 			}); err != nil {
@@ -107,15 +107,15 @@ func TestRecreationThatIsAllowed(t *testing.T) {
 			}
 		}
 		if err := write(s, func(x *Tx) error {
-			return CountRecreation(x, id, &Record{Space: c.former, UID: "u"}, desired, source, c.waits, now)
+			return x.CountRecreation(id, &Record{Space: c.former, UID: "u"}, desired, source, c.waits, now)
 		}); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.View(func(x *Tx) error {
-			r, err := x.Record(id)
+			r, err := x.Records.Get(id)
 			n := len(x.Meta().Prune)
-			if r.Recreates(source) != c.counted || x.Guarded(id) != c.guarded || (n > 0) != (c.counted && !c.guarded) {
-				t.Errorf("%+v: recorded as %+v, it waits: %v, %d counted", c, r, x.Guarded(id), n)
+			if r.Recreates(source) != c.counted || x.Removals.IsPending(id) != c.guarded || (n > 0) != (c.counted && !c.guarded) {
+				t.Errorf("%+v: recorded as %+v, it waits: %v, %d counted", c, r, x.Removals.IsPending(id), n)
 			}
 			return err
 		}); err != nil {

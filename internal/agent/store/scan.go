@@ -3,9 +3,9 @@ package store
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"runtime"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 
@@ -13,49 +13,73 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// scanPage is how many entries are read in one transaction, and scanBytes of how many bytes, the last
-// of them besides: a long one keeps bbolt from reusing pages, and what is decoded of all is in memory at
-// once.
+// scanPage is the maximum number of entries that one transaction reads, and scanBytes the size after which
+// it reads no further entry. A long transaction prevents bbolt from reusing pages, and all decoded entries
+// of a page are in memory at the same time.
 const (
 	scanPage  = 1000
 	scanBytes = 1 << 20
 )
 
-// index makes the index of a bucket.
-func (s *Store) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, error)) (*wire.Index, error) {
-	var leaves []wire.Leaf
-	if err := each(s, bucket, func(k string, v []byte) (wire.Leaf, error) {
-		x, err := sum(k, v)
-		if err != nil {
-			return wire.Leaf{}, fmt.Errorf("read %s of %q: %w", bucket, k, err)
-		}
-		return wire.Leaf{Key: k, Sum: x}, nil
-	}, func(l *wire.Leaf) error {
-		leaves = append(leaves, *l)
-		return nil
-	}); err != nil {
-		return nil, err
-	}
-	return wire.NewIndex(leaves)
-}
+// scanner reads whole buckets, page by page. Each page is a transaction of its own, so a scan may miss
+// changes between them.
+type scanner struct{ *database }
 
-// kept is what a bucket has of a key, as it is stored. v is valid until the transaction ends.
-type kept struct {
+// storedEntry is a key with its stored value, which is valid until the transaction ends.
+type storedEntry struct {
 	k string
 	v []byte
 }
 
-// each calls f with what decode makes of each entry of a bucket, in the order of keys. It takes several
-// transactions, so it may miss changes in between. Since most of a start is decrypting and decoding, all
-// processors share that of a page. What decode gets is valid during its call only.
-func each[T any](s *Store, bucket []byte, decode func(k string, v []byte) (T, error), f func(*T) error) error {
-	return s.pages(bucket, func(t *Tx, page []kept) error {
+// pages calls f with the entries of a bucket, page by page.
+func (s scanner) pages(bucket []byte, f func(t *Tx, page []storedEntry) error) error {
+	page, last := make([]storedEntry, 0, scanPage), ""
+	for more := true; more; {
+		if err := s.View(func(t *Tx) error {
+			c := t.bucket(bucket).Cursor()
+			k, v := c.Seek([]byte(last))
+			if k != nil && string(k) == last {
+				k, v = c.Next()
+			}
+			size := 0
+			for page = page[:0]; k != nil && len(page) < scanPage && size < scanBytes; k, v = c.Next() {
+				page = append(page, storedEntry{string(k), v})
+				size += len(v)
+			}
+			if more = k != nil; len(page) > 0 {
+				last = page[len(page)-1].k
+			}
+			return f(t, page)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scan calls f with each entry of a bucket, in the order of keys. v is valid during the call only.
+func (s scanner) scan(bucket []byte, f func(t *Tx, k string, v []byte) error) error {
+	return s.pages(bucket, func(t *Tx, page []storedEntry) error {
+		for _, e := range page {
+			if err := f(t, e.k, t.open(bucket, e.k, e.v)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// each calls f with the decoded form of each entry of a bucket, in the order of keys. Decrypting and
+// decoding take most of the time of a start, so all processors decode a page together. The argument of
+// decode is valid during the call only.
+func each[T any](s scanner, bucket []byte, decode func(k string, v []byte) (T, error), f func(*T) error) error {
+	return s.pages(bucket, func(t *Tx, page []storedEntry) error {
 		decoded := make([]T, len(page))
 		var group errgroup.Group
 		share := (len(page) + runtime.GOMAXPROCS(0) - 1) / runtime.GOMAXPROCS(0)
 		for from := 0; from < len(page); from += share {
 			group.Go(func() error {
-				return guarded(func() (err error) { // a guard is of one goroutine
+				return guarded(func() (err error) { // guarded applies to one goroutine
 					for i, e := range page[from:min(from+share, len(page))] {
 						if decoded[from+i], err = decode(e.k, t.open(bucket, e.k, e.v)); err != nil {
 							return err
@@ -77,88 +101,67 @@ func each[T any](s *Store, bucket []byte, decode func(k string, v []byte) (T, er
 	})
 }
 
-// scan calls f with each entry of a bucket, as each does, one after the other. v is valid during the
-// call only.
-func (s *Store) scan(bucket []byte, f func(t *Tx, k string, v []byte) error) error {
-	return s.pages(bucket, func(t *Tx, page []kept) error {
-		for _, e := range page {
-			if err := f(t, e.k, t.open(bucket, e.k, e.v)); err != nil {
-				return err
-			}
+// index returns the comparison index of a bucket. sum returns the hash of an entry.
+func (s scanner) index(bucket []byte, sum func(k string, v []byte) (wire.Sum, error)) (*wire.Index, error) {
+	var leaves []wire.Leaf
+	if err := each(s, bucket, func(k string, v []byte) (wire.Leaf, error) {
+		x, err := sum(k, v)
+		if err != nil {
+			return wire.Leaf{}, fmt.Errorf("read %s of %q: %w", bucket, k, err)
 		}
+		return wire.Leaf{Key: k, Sum: x}, nil
+	}, func(l *wire.Leaf) error {
+		leaves = append(leaves, *l)
 		return nil
-	})
-}
-
-// pages calls f with the entries of a bucket, as many as one transaction reads.
-func (s *Store) pages(bucket []byte, f func(t *Tx, page []kept) error) error {
-	page, after := make([]kept, 0, scanPage), ""
-	for more := true; more; {
-		if err := s.View(func(t *Tx) error {
-			c := t.bucket(bucket).Cursor()
-			k, v := c.Seek([]byte(after))
-			if k != nil && string(k) == after {
-				k, v = c.Next()
-			}
-			size := 0
-			for page = page[:0]; k != nil && len(page) < scanPage && size < scanBytes; k, v = c.Next() {
-				page = append(page, kept{string(k), v})
-				size += len(v)
-			}
-			if more = k != nil; len(page) > 0 {
-				after = page[len(page)-1].k
-			}
-			return f(t, page)
-		}); err != nil {
-			return err
-		}
+	}); err != nil {
+		return nil, err
 	}
-	return nil
+	return wire.NewIndex(leaves)
 }
 
-// WantIndex is the index of the desired content.
-func (s *Store) WantIndex() (*wire.Index, error) {
+// WantIndex returns the comparison index of the desired entries.
+func (s scanner) WantIndex() (*wire.Index, error) {
 	return s.index(desiredBucket, func(k string, v []byte) (wire.Sum, error) {
 		w, _, err := decodeWant(v)
 		return w.Sum(k), err
 	})
 }
 
-// ReportIndex is the index of the reports.
-func (s *Store) ReportIndex() (*wire.Index, error) {
-	// A report is stored as the bytes that its sum is computed from.
+// ReportIndex returns the comparison index of the reports.
+func (s scanner) ReportIndex() (*wire.Index, error) {
+	// The stored form of a report is also the input of its hash.
 	return s.index(reportBucket, func(_ string, v []byte) (wire.Sum, error) { return wire.SumOf(v), nil })
 }
 
-// of is what an entry says, and of what.
-type of[K, V any] struct {
+// decodedEntry is a decoded entry of a bucket.
+type decodedEntry[K, V any] struct {
 	key   K
 	value V
 }
 
-// EachWant calls f with each entry of the desired content.
-func (s *Store) EachWant(f func(key.Object, *Want) error) error {
-	return each(s, desiredBucket, func(k string, v []byte) (x of[key.Object, Want], err error) {
+// EachWant calls f with each desired entry.
+func (s scanner) EachWant(f func(key.Object, *Want) error) error {
+	return each(s, desiredBucket, func(k string, v []byte) (x decodedEntry[key.Object, Want], err error) {
 		if x.value, _, err = decodeWant(v); err == nil {
 			x.key, err = key.ParsePath(k)
 		}
 		return x, err
-	}, func(x *of[key.Object, Want]) error { return f(x.key, &x.value) })
+	}, func(x *decodedEntry[key.Object, Want]) error { return f(x.key, &x.value) })
 }
 
 // EachRecord calls f with each record.
-func (s *Store) EachRecord(f func(key.Identity, *Record) error) error {
-	return each(s, recordBucket, func(k string, v []byte) (x of[key.Identity, Record], err error) {
+func (s scanner) EachRecord(f func(key.Identity, *Record) error) error {
+	return each(s, recordBucket, func(k string, v []byte) (x decodedEntry[key.Identity, Record], err error) {
 		if err = json.Unmarshal(v, &x.value); err == nil {
 			x.key, err = key.ParseIdentity(k)
 		}
 		return x, err
-	}, func(x *of[key.Identity, Record]) error { return f(x.key, &x.value) })
+	}, func(x *decodedEntry[key.Identity, Record]) error { return f(x.key, &x.value) })
 }
 
 // EachReport calls f with the newest report of each placed object.
-func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
-	return each(s, reportBucket, func(k string, v []byte) (x of[key.Object, *wire.Report], err error) {
+func (s scanner) EachReport(f func(key.Object, *wire.Report) error) error {
+	return each(s, reportBucket, func(k string, v []byte) (x decodedEntry[key.Object, *wire.Report], err error) {
 		if !IsPlaced(k) {
 			return x, nil
 		}
@@ -167,17 +170,17 @@ func (s *Store) EachReport(f func(key.Object, *wire.Report) error) error {
 			x.key, err = key.ParsePath(k)
 		}
 		return x, err
-	}, func(x *of[key.Object, *wire.Report]) error {
-		if x.value == nil { // it is not of a placed one
+	}, func(x *decodedEntry[key.Object, *wire.Report]) error {
+		if x.value == nil { // the object is not placed
 			return nil
 		}
 		return f(x.key, x.value)
 	})
 }
 
-// EachSeen calls f with the line and the size of each report of another origin than Placed,
-// and whose it is.
-func (s *Store) EachSeen(f func(line string, r key.Report, size int) error) error {
+// EachSeen calls f with each report of an object that is not placed: its line, the parsed line, and the
+// size of the report.
+func (s scanner) EachSeen(f func(line string, r key.Report, size int) error) error {
 	return s.scan(reportBucket, func(_ *Tx, k string, v []byte) error {
 		if IsPlaced(k) {
 			return nil
@@ -190,15 +193,10 @@ func (s *Store) EachSeen(f func(line string, r key.Report, size int) error) erro
 	})
 }
 
-// IsPlaced says that a line is that of a report of a placed object.
-func IsPlaced(line string) bool {
-	return !strings.HasPrefix(line, key.LinePrefix(key.Born)) && !strings.HasPrefix(line, key.LinePrefix(key.Owned))
-}
-
-// OnlyReported returns the placed objects that have a report, but no desired entry: those that
-// leave, those of which a report has come back from the hub that was removed here, also where a
-// record of theirs is left until that of another space takes its place.
-func (s *Store) OnlyReported() (left []Touched, err error) {
+// OnlyReported returns the placed objects that have a report but no desired entry. These are removals in
+// progress, and objects whose report the hub returned after it was removed here. An object stays in the
+// result also if the record of its identity is of another space.
+func (s scanner) OnlyReported() (objects []Touched, err error) {
 	err = s.scan(reportBucket, func(t *Tx, k string, _ []byte) error {
 		if !IsPlaced(k) {
 			return nil
@@ -207,45 +205,76 @@ func (s *Store) OnlyReported() (left []Touched, err error) {
 		if err != nil {
 			return err
 		}
-		if !t.HasWant(k) {
-			left = append(left, touched(t.place(o), nil))
+		if !t.Desired.Contains(k) {
+			objects = append(objects, newTouched(t.meta.Placing.Locate(o), nil))
 		}
 		return nil
 	})
-	return left, err
+	return objects, err
 }
 
-// Unsent is a line that the hub does not have yet, with its sequence number: an
-// acknowledgement counts only if the key still has that number.
-type Unsent struct {
-	Line wire.ReportLine
-	seq  []byte
-}
-
-// Unsent returns some of the lines that the hub does not have yet, those of placed objects
-// first: at most so many, and of about bytesMost bytes; the last may go beyond. more says that
-// there are more.
-func (s *Store) Unsent(most, bytesMost int) (batch []Unsent, more bool, err error) {
+// Unsent returns lines that the hub has not acknowledged: at most count lines, and about size bytes, which
+// the last line may exceed. Lines of placed objects come first. more is true if there are more lines.
+func (s scanner) Unsent(count, size int) (batch []Unsent, more bool, err error) {
 	err = s.View(func(t *Tx) error {
-		c := t.bucket(unsentBucket).Cursor()
-		size := 0
-		for k, v := c.First(); k != nil; k, v = c.Next() {
-			if len(batch) == most || size >= bytesMost {
-				more = true
-				return nil
-			}
-			report, err := t.Report(string(k))
-			if err != nil {
-				return err
-			}
-			if report != nil {
-				size += len(report.Status) + len(report.Object) + len(report.Message)
-			}
-			batch = append(batch, Unsent{
-				Line: wire.ReportLine{Key: string(k), Report: report, Removed: report == nil}, seq: bytes.Clone(t.open(unsentBucket, string(k), v)),
-			})
-		}
-		return nil
+		batch, more, err = t.Reports.unsent(count, size)
+		return err
 	})
 	return batch, more, err
+}
+
+// EachRoot calls f with each Root.
+func (s scanner) EachRoot(f func(Root) error) error {
+	ids, err := s.rootCandidates()
+	if err != nil {
+		return err
+	}
+	for text := range ids {
+		id, err := key.ParseIdentity(text)
+		if err != nil {
+			return err
+		}
+		var r Root
+		var ok bool
+		if err := s.View(func(t *Tx) (err error) {
+			r, ok, err = t.Root(id)
+			return err
+		}); err != nil {
+			return err
+		}
+		if !ok {
+			continue
+		}
+		if err := f(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rootCandidates returns the identities of all objects with associated kinds in their desired entry or in
+// their record.
+func (s scanner) rootCandidates() (map[string]struct{}, error) {
+	ids := map[string]struct{}{}
+	field := []byte(`"associated":`)
+	hasField := func(v []byte) bool {
+		head, _, _ := bytes.Cut(v, []byte("\n")) // without the object of a desired entry
+		return bytes.Contains(head, field)
+	}
+	return ids, errors.Join(
+		s.scan(desiredBucket, func(t *Tx, k string, v []byte) error {
+			if !hasField(v) {
+				return nil
+			}
+			o, err := key.ParsePath(k)
+			ids[t.meta.Placing.Locate(o).Identity.String()] = struct{}{}
+			return err
+		}),
+		s.scan(recordBucket, func(_ *Tx, k string, v []byte) error {
+			if hasField(v) {
+				ids[k] = struct{}{}
+			}
+			return nil
+		}),
+	)
 }

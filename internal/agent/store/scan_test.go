@@ -21,7 +21,7 @@ func TestLargeReports(t *testing.T) {
 		if err := write(s, func(x *Tx) error {
 			for i := from; i < from+at; i++ {
 				r := (&wire.Report{UID: "u", State: wire.Applied, Status: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}).Fit()
-				if err := x.SetReport(fmt.Sprintf("s/core/configmaps/n/o%05d", i), &r); err != nil {
+				if err := x.Reports.Set(fmt.Sprintf("s/core/configmaps/n/o%05d", i), &r); err != nil {
 					return err
 				}
 			}

@@ -6,58 +6,52 @@ import (
 	"errors"
 	"fmt"
 
-	bolt "go.etcd.io/bbolt"
-
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// ErrUnsent says that reports of spaces that are another agent's from now on were not sent yet.
+// ErrUnsent is returned while the hub lacks reports of spaces that another agent serves from now on.
 var ErrUnsent = errors.New("reports of spaces that go to another agent are not sent yet")
 
-// Serve makes the store that of a shard of the location, if it is of another one: it forgets
-// what is of spaces of others, which changes nothing at the target, and the next session
-// compares all that is desired. It fails with ErrUnsent while the hub lacks reports of what is
-// to be forgotten, of which the other agent would not know. No other call may be under way.
+// Serve makes the store serve a shard of the location, if it serves another one. It removes the entries of
+// other spaces from the store and changes nothing at the cluster. The next session compares all desired
+// objects. Serve fails with ErrUnsent while the hub lacks reports that it would remove, because the other
+// agent does not have them. No other call may be in progress.
 func (s *Store) Serve(shard key.Shard) error {
 	if s.Meta().Shard == shard {
 		return nil
 	}
-	next := *s.Meta()
-	if err := guarded(func() error {
-		return s.db.Update(func(b *bolt.Tx) error {
-			t := newTx(b, &next, s.box)
-			if err := t.keepOnly(shard); err != nil {
-				return err
-			}
-			if next.ID == "" {
-				next.ID = rand.Text()
-			}
-			next.Shard, next.Gained, next.Survey, next.ReportsAgreed = shard, true, true, false
-			return t.putMeta()
-		})
+	if _, err := s.commit(func(t *Tx) error {
+		if err := t.keepOnly(shard); err != nil {
+			return err
+		}
+		m := t.meta
+		if m.ID == "" {
+			m.ID = rand.Text()
+		}
+		m.Shard, m.Gained, m.Survey, m.ReportsAgreed = shard, true, true, false
+		return nil
 	}); err != nil {
-		return fmt.Errorf("make the store that of shard %s: %w (it is of %s)", shard, err, s.Meta().Shard)
+		return fmt.Errorf("make the store serve shard %s: %w (it serves %s)", shard, err, s.Meta().Shard)
 	}
-	s.current.Store(&next)
 	return nil
 }
 
-// keepOnly forgets all that is of spaces that are not in a shard.
+// keepOnly removes all entries of spaces that are not in a shard.
 func (t *Tx) keepOnly(shard key.Shard) error {
-	for _, one := range []struct {
-		in    []byte
-		space func(k string, v []byte) (key.Space, error)
-		drop  func(k string) error
+	for _, b := range []struct {
+		name   []byte
+		space  func(k string, v []byte) (key.Space, error)
+		remove func(k string) error
 	}{
-		{guardBucket, spaceOfValue, t.unguard},
+		{guardBucket, spaceOfValue, t.Removals.delete},
 		{recordBucket, spaceOfValue, t.Forget},
-		{desiredBucket, spaceOfLine, t.dropDesired},
-		{reportBucket, spaceOfLine, func(k string) error { return t.remove(reportBucket, k) }},
+		{desiredBucket, spaceOfLine, t.removeDesired},
+		{reportBucket, spaceOfLine, t.Reports.delete},
 		{unsentBucket, spaceOfLine, func(string) error { return ErrUnsent }},
 	} {
 		var others []string
-		if err := t.bucket(one.in).ForEach(func(k, v []byte) error {
-			space, err := one.space(string(k), t.open(one.in, string(k), v))
+		if err := t.bucket(b.name).ForEach(func(k, v []byte) error {
+			space, err := b.space(string(k), t.open(b.name, string(k), v))
 			if err == nil && !shard.Has(space) {
 				others = append(others, string(k))
 			}
@@ -66,7 +60,7 @@ func (t *Tx) keepOnly(shard key.Shard) error {
 			return err
 		}
 		for _, k := range others {
-			if err := one.drop(k); err != nil {
+			if err := b.remove(k); err != nil {
 				return err
 			}
 		}
@@ -74,27 +68,27 @@ func (t *Tx) keepOnly(shard key.Shard) error {
 	return nil
 }
 
-func (t *Tx) dropDesired(k string) error {
-	old, _, err := t.Want(k)
+func (t *Tx) removeDesired(path string) error {
+	old, _, err := t.Desired.Get(path)
 	if err != nil || old == nil {
 		return err
 	}
-	return t.dropWant(k, old)
+	return t.Desired.delete(path, old)
 }
 
-// spaceOfLine is the space of a desired entry or a report, by its key.
+// spaceOfLine returns the space of a desired entry or report, by its key.
 func spaceOfLine(k string, _ []byte) (key.Space, error) {
 	report, err := key.ParseLine("", k)
 	return report.Object.Space, err
 }
 
-// spaceOfValue is the space that a record, or a removal that waits, names.
+// spaceOfValue returns the space in the value of a record or pending removal.
 func spaceOfValue(k string, v []byte) (key.Space, error) {
-	var of struct {
+	var value struct {
 		Space key.Space `json:"space"`
 	}
-	if err := json.Unmarshal(v, &of); err != nil {
-		return "", fmt.Errorf("decode what is kept of %q: %w", k, err)
+	if err := json.Unmarshal(v, &value); err != nil {
+		return "", fmt.Errorf("decode the entry of %q: %w", k, err)
 	}
-	return of.Space, nil
+	return value.Space, nil
 }

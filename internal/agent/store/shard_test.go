@@ -33,10 +33,10 @@ func TestServe(t *testing.T) {
 			id := fmt.Sprintf("core/configmaps/n/c%d", i)
 			r := recordOf("1", "x")
 			r.Space = key.Space(fmt.Sprintf("s%d", i))
-			if err := x.setRecord(id, r); err != nil {
+			if err := x.Records.set(id, r); err != nil {
 				return err
 			}
-			if err := x.SetReport(fmt.Sprintf("s%d/%s", i, id), &wire.Report{UID: "1", State: wire.Applied}); err != nil {
+			if err := x.Reports.Set(fmt.Sprintf("s%d/%s", i, id), &wire.Report{UID: "1", State: wire.Applied}); err != nil {
 				return err
 			}
 		}
@@ -76,8 +76,8 @@ func TestServe(t *testing.T) {
 			mine++
 		}
 		if err := s.View(func(x *Tx) error {
-			if x.HasWant(path) != shard.Has(space) || x.HasRecord(id) != shard.Has(space) || x.HasReport(path) != shard.Has(space) {
-				t.Errorf("of %s: desired %t, recorded %t, reported %t", space, x.HasWant(path), x.HasRecord(id), x.HasReport(path))
+			if x.Desired.Contains(path) != shard.Has(space) || x.Records.Contains(id) != shard.Has(space) || x.Reports.Contains(path) != shard.Has(space) {
+				t.Errorf("of %s: desired %t, recorded %t, reported %t", space, x.Desired.Contains(path), x.Records.Contains(id), x.Reports.Contains(path))
 			}
 			return nil
 		}); err != nil {
@@ -137,7 +137,7 @@ func TestOutdated(t *testing.T) {
 		t.Fatal(err)
 	}
 	was := s.Meta().ID
-	if _, err := s.update([]*Commit{{Do: func(x *Tx) error { x.Outdate(); return nil }}}); err != nil {
+	if _, err := s.update([]*Commit{{Do: func(x *Tx) error { x.Target.SetOutdated(); return nil }}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
@@ -193,7 +193,7 @@ func TestAllowanceOfAStore(t *testing.T) {
 	letGo := func(s *Store) (went int) {
 		if err := write(s, func(x *Tx) error {
 			x.meta.Settings.PruneMaxPercent = 0
-			for x.mayRemove(now) {
+			for x.Removals.count(now) {
 				went++
 			}
 			return nil

@@ -87,7 +87,7 @@ func TestHoldKeepsTheLastGoodObject(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.View(func(x *Tx) error {
-		w, object, err := x.Want(k)
+		w, object, err := x.Desired.Get(k)
 		if err != nil {
 			return err
 		}
@@ -145,7 +145,7 @@ func TestGuardCountsOnlyWhatIsThere(t *testing.T) {
 	if _, err := s.update([]*Commit{{Do: func(x *Tx) error {
 		x.meta.Settings.PruneMaxPercent = 1
 		for i := range 100 {
-			if err := x.setRecord(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("1", "x")); err != nil {
+			if err := x.Records.set(fmt.Sprintf("core/configmaps/n/c%d", i), recordOf("1", "x")); err != nil {
 				return err
 			}
 		}
@@ -232,7 +232,7 @@ func TestStoreOfTheFirstAgents(t *testing.T) {
 		s := open(t, dir)
 		if err := write(s, func(x *Tx) error {
 			x.meta.Revision = 7
-			return errors.Join(x.setRecord("core/configmaps/n/a", &Record{UID: "u"}), x.put(statusBucket, "core/configmaps/n/a", []byte("{}")))
+			return errors.Join(x.Records.set("core/configmaps/n/a", &Record{UID: "u"}), x.put(statusBucket, "core/configmaps/n/a", []byte("{}")))
 		}); err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +257,7 @@ func TestStoreOfTheFirstAgents(t *testing.T) {
 				t.Errorf("%v, %d: set aside: %v %v", clean, round, all, err)
 			}
 			if round == 1 {
-				if err := write(s, func(x *Tx) error { return x.setRecord("core/configmaps/n/b", &Record{UID: "u"}) }); err != nil {
+				if err := write(s, func(x *Tx) error { return x.Records.set("core/configmaps/n/b", &Record{UID: "u"}) }); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -277,7 +277,7 @@ func TestReportsStayUnsentUntilAcknowledged(t *testing.T) {
 	s := opened(t)
 	set := func(k string, report *wire.Report) {
 		t.Helper()
-		if _, err := s.update([]*Commit{{Do: func(x *Tx) error { return x.SetReport(k, report) }}}); err != nil {
+		if _, err := s.update([]*Commit{{Do: func(x *Tx) error { return x.Reports.Set(k, report) }}}); err != nil {
 			t.Fatal(err)
 		}
 	}

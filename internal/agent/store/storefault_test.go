@@ -71,7 +71,7 @@ func random(rng *rand.Rand) Arrival {
 func change(a Arrival) func(*Tx) error {
 	return func(x *Tx) error {
 		_, _, err := Intake{Proven: true}.Apply(x, []Arrival{a}, now)
-		return errors.Join(err, x.SetReport(a.object.Path(), nil), x.setRecord(a.object.Identity.String(), recordOf("1", "x")))
+		return errors.Join(err, x.Reports.Set(a.object.Path(), nil), x.Records.set(a.object.Identity.String(), recordOf("1", "x")))
 	}
 }
 

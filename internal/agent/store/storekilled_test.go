@@ -66,14 +66,14 @@ func (r *replay) operation(x *Tx, text *script) error {
 		r.in = Intake{Proven: n%4 != 0, Walking: n%2 == 1}
 	case 6:
 		if n%4 == 0 {
-			return x.setRecord(identity, nil)
+			return x.Records.set(identity, nil)
 		}
-		return x.setRecord(identity, recordOf(uid, content))
+		return x.Records.set(identity, recordOf(uid, content))
 	case 7:
 		if n%4 == 0 {
-			return x.SetReport(k, nil)
+			return x.Reports.Set(k, nil)
 		}
-		return x.SetReport(k, &wire.Report{UID: uid, State: wire.Applied, Completed: []string{"", "Complete"}[n%2], Status: json.RawMessage(`{"n":1}`)})
+		return x.Reports.Set(k, &wire.Report{UID: uid, State: wire.Applied, Completed: []string{"", "Complete"}[n%2], Status: json.RawMessage(`{"n":1}`)})
 	case 8:
 		if n%3 == 0 { // the object has no status any more
 			return x.put(statusBucket, identity, nil)
@@ -119,7 +119,7 @@ func (r *replay) crowd(x *Tx, n int) error {
 		if err := r.take(x, put(name(i), "1", "x")); err != nil {
 			return err
 		}
-		if err := x.setRecord(strings.TrimPrefix(name(i), "s/"), recordOf("1", "x")); err != nil {
+		if err := x.Records.set(strings.TrimPrefix(name(i), "s/"), recordOf("1", "x")); err != nil {
 			return err
 		}
 	}
@@ -138,7 +138,7 @@ func acknowledge(x *Tx) error {
 	if k == nil {
 		return nil
 	}
-	_, err := x.Sent(Unsent{Line: wire.ReportLine{Key: string(k)}, seq: bytes.Clone(seq)})
+	_, err := x.AcknowledgeReport(Unsent{Line: wire.ReportLine{Key: string(k)}, sequence: bytes.Clone(seq)})
 	return err
 }
 

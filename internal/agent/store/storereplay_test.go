@@ -211,7 +211,7 @@ func lives(t testing.TB, s *Store) {
 			t.Fatalf("with %q: %v", replayKeys[i], err)
 		}
 	}
-	if err := s.View(func(x *Tx) error { _, err := x.Pending(); return err }); err != nil {
+	if err := s.View(func(x *Tx) error { _, err := x.Removals.Status(); return err }); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Inspect(); err != nil {

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// values are the values of a transaction, by bucket and key, and the meta that describes
-// them.
+// values reads and writes the values of all buckets in one transaction. It keeps meta.Written
+// equal to the hash of all values.
 type values struct {
 	tx   *bolt.Tx
 	meta *Meta
@@ -20,12 +20,9 @@ type values struct {
 
 func (t values) bucket(name []byte) *bolt.Bucket { return t.tx.Bucket(name) }
 
-// get returns the value of a key, which is valid until the transaction ends, and whether
-// there is one. Values must be looked up by get only: for an empty value that was put in
-// the same transaction, bbolt's Get returns nil, as if there were none.
-//
-// A value that can't be decrypted is damaged, which is a panic, as for damage that bbolt
-// comes upon.
+// get returns the value of a key, which is valid until the transaction ends, and whether the key
+// exists. It panics if the value cannot be decrypted, since the file is damaged then: bbolt also
+// panics on damage.
 func (t values) get(in []byte, k string) (v []byte, ok bool) {
 	stored, ok := t.stored(in, k)
 	if !ok {
@@ -34,7 +31,7 @@ func (t values) get(in []byte, k string) (v []byte, ok bool) {
 	return t.open(in, k, stored), true
 }
 
-// open decrypts what the store has of a key.
+// open decrypts the stored bytes of a key.
 func (t values) open(in []byte, k string, stored []byte) []byte {
 	v, err := t.box.open(in, k, stored)
 	if err != nil {
@@ -43,17 +40,13 @@ func (t values) open(in []byte, k string, stored []byte) []byte {
 	return v
 }
 
-// stored is what the store has of a key, encrypted or not, and whether it has something.
+// stored returns the stored bytes of a key, encrypted or not, and whether the key exists.
 func (t values) stored(in []byte, k string) (v []byte, ok bool) {
-	found, v := t.bucket(in).Cursor().Seek([]byte(k))
-	if found == nil || string(found) != k {
-		return nil, false
-	}
-	return v, true
+	return storedValue(t.bucket(in), k)
 }
 
-// has says whether a key has a value.
-func (t values) has(in []byte, k string) bool {
+// exists reports whether a key exists.
+func (t values) exists(in []byte, k string) bool {
 	_, ok := t.stored(in, k)
 	return ok
 }
@@ -66,28 +59,28 @@ func (t values) putJSON(in []byte, k string, v any) error {
 	return t.put(in, k, b)
 }
 
-// put sets a value. Values must be changed by put and remove only, which keep meta.Written
-// equal to the sum of all values.
+// put sets a value. Only put and remove may change values, because they update meta.Written.
 func (t values) put(in []byte, k string, v []byte) error {
-	t.unwrite(in, k)
+	t.subtract(in, k)
 	stored := t.box.seal(in, k, v)
 	t.meta.Written = t.meta.Written.Add(writtenSum(in, k, stored))
 	return t.bucket(in).Put([]byte(k), stored)
 }
 
-// remove deletes a value, if there is one.
+// remove deletes a value, if the key exists.
 func (t values) remove(in []byte, k string) error {
-	t.unwrite(in, k)
+	t.subtract(in, k)
 	return t.bucket(in).Delete([]byte(k))
 }
 
-func (t values) unwrite(in []byte, k string) {
+// subtract takes the stored value of a key out of meta.Written.
+func (t values) subtract(in []byte, k string) {
 	if old, ok := t.stored(in, k); ok {
 		t.meta.Written = t.meta.Written.Sub(writtenSum(in, k, old))
 	}
 }
 
-// writtenSum is the part of meta.Written of a value as it is stored.
+// writtenSum returns the hash that a stored value adds to meta.Written.
 func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
 	b := make([]byte, 0, len(bucket)+len(k)+len(v)+binary.MaxVarintLen64+1)
 	b = append(append(b, bucket...), '/')
@@ -95,7 +88,7 @@ func writtenSum(bucket []byte, k string, v []byte) wire.Sum {
 	return wire.SumOf(append(b, v...))
 }
 
-// getJSON reads a value into v; false if there is none.
+// getJSON decodes a value into v. It returns false if the key does not exist.
 func (t values) getJSON(in []byte, k string, v any) (bool, error) {
 	b, ok := t.get(in, k)
 	if !ok {

@@ -6,74 +6,63 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/tidwall/gjson"
 
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/internal/protocol/ownership"
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// WantKind is the kind of an entry of the desired content.
+// WantKind is the kind of a desired entry.
 type WantKind string
 
-// The kinds of entries: an object to apply, one that is held so that the target keeps what
-// it has, and one that another space owns.
+// The kinds of desired entries.
 const (
-	WantPut      WantKind = "put"
-	WantHold     WantKind = "hold"
+	// WantPut is an object to apply.
+	WantPut WantKind = "put"
+	// WantHold is an object that the cluster keeps as it is.
+	WantHold WantKind = "hold"
+	// WantConflict is an object whose identity belongs to another space.
 	WantConflict WantKind = "conflict"
-	// WantGone: the object is to be gone, and the hub to be told that it is.
+	// WantGone is an object to remove; the agent reports the removal to the hub.
 	WantGone WantKind = "gone"
-	// WantYield: the object is the location's own; what was placed of it is let go.
+	// WantYield is an object that belongs to the location; the agent orphans the copy that was placed.
 	WantYield WantKind = "yield"
 )
 
-// Source identifies one rendering of a source object.
-type Source struct {
-	UID        string      `json:"uid"`
-	Generation int64       `json:"gen,omitempty"`
-	Digest     wire.Sum    `json:"digest"`
-	Policy     wire.Policy `json:"policy,omitzero"`
-	// Log is the place in the log at which it was delivered; in a record, the one that
-	// the object at the target names. Epoch counts the logs accepted before.
-	Log   ownership.Pair `json:"log,omitzero"`
-	Epoch int            `json:"epoch,omitempty"`
-}
-
-// Want is one entry of the desired content: what the hub says of one key.
+// Want is a desired entry: the last frame of the hub for one key.
 type Want struct {
 	Kind WantKind `json:"kind"`
-	// Leaf is what the hub sent; the content's root is computed from it.
+	// Leaf is the rendering that the hub sent. The content hash of the desired entries covers it.
 	Leaf Source `json:"leaf"`
 	// Kept is the last rendering before a hold or conflict, if there was one.
 	Kept *Source `json:"kept,omitempty"`
-	// Version and ObjectKind are those of the object to apply, if there is one.
+	// Version and ObjectKind are the API version, without the group, and the kind of the object to
+	// apply, if there is one.
 	Version    string `json:"version,omitempty"`
 	ObjectKind string `json:"objectKind,omitempty"`
-	// Reason is the hold's, a constant of the API.
+	// Reason is the reason of a hold, a constant of the API.
 	Reason string `json:"reason,omitempty"`
-	// Note is why the object is held, or the key that wins a conflict.
+	// Note explains a hold, or is the key that has precedence in a conflict.
 	Note string `json:"note,omitempty"`
-	// Unannounced says that the hub is to have a report of it before it is made.
+	// Unannounced is true if the hub has to receive a report before the agent creates the object.
 	Unannounced bool `json:"unannounced,omitempty"`
-	// Deferred says that a change of this entry waits for proof of lineage.
+	// Deferred is true if a change of this entry waits for proof of the log.
 	Deferred bool `json:"deferred,omitempty"`
 }
 
-// Sum is the entry's part of the root.
+// Sum returns the hash that the entry adds to the content hash of the desired entries.
 func (w Want) Sum(k string) wire.Sum {
 	return wire.LeafSum(k, w.Leaf.UID, w.Leaf.Digest, w.Leaf.Policy)
 }
 
-// Desired says that something is to be at the target, or to be kept there.
+// Desired reports whether an object is to exist at the cluster, or to stay there.
 func (w *Want) Desired() bool { return w != nil && w.Kind != WantGone && w.Kind != WantYield }
 
-// Yields says that the object is the location's own.
+// Yields reports whether the object belongs to the location.
 func (w *Want) Yields() bool { return w != nil && w.Kind == WantYield }
 
-// Object is the rendering to apply; nil if there is none.
+// Object returns the rendering to apply; nil if there is none.
 func (w Want) Object() *Source {
 	switch w.Kind {
 	case WantPut:
@@ -85,9 +74,16 @@ func (w Want) Object() *Source {
 	}
 }
 
-// encodeWant makes the stored form: the entry as one line of JSON, then the object's
-// bytes.
-func encodeWant(w Want, object []byte) ([]byte, error) {
+// associated returns the associated kinds of the entry's policy; it is empty if there is no entry.
+func (w *Want) associated() string {
+	if w == nil || w.Object() == nil {
+		return ""
+	}
+	return w.Object().Policy.Associated
+}
+
+// encode returns the stored form: the entry as one line of JSON, then the bytes of the object.
+func (w Want) encode(object []byte) ([]byte, error) {
 	head, err := json.Marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode desired entry: %w", err)
@@ -96,7 +92,7 @@ func encodeWant(w Want, object []byte) ([]byte, error) {
 	return append(append(append(b, head...), '\n'), object...), nil
 }
 
-// decodeWant splits the stored form. The object's bytes are part of b.
+// decodeWant splits the stored form. The returned bytes of the object are a part of b.
 func decodeWant(b []byte) (Want, []byte, error) {
 	head, object, ok := bytes.Cut(b, []byte("\n"))
 	if !ok {
@@ -109,7 +105,7 @@ func decodeWant(b []byte) (Want, []byte, error) {
 	return w, object, nil
 }
 
-// typeOf reads the version, without the group, and the kind of an object.
+// typeOf reads the API version, without the group, and the kind of an object.
 func typeOf(object []byte) (version, kind string, err error) {
 	t := gjson.GetManyBytes(object, "apiVersion", "kind")
 	_, version = key.SplitVersion(t[0].String())
@@ -119,68 +115,11 @@ func typeOf(object []byte) (version, kind string, err error) {
 	return strings.Clone(version), strings.Clone(t[1].String()), nil
 }
 
-// Record is what the agent knows of an object that it applied at the target.
-// There is one per identity: two spaces' objects of one identity take turns.
-type Record struct {
-	Space  key.Space `json:"space"`
-	Source Source    `json:"source"`
-	// Moved is that of the object's place, see key.Located.
-	Moved string `json:"moved,omitempty"`
-	// UID is that of the object at the target.
-	UID string `json:"uid"`
-	// As is the owner in the object's marks; empty: an older agent wrote the record.
-	As ownership.Owner `json:"as,omitempty"`
-	// Generation is that of the object at the target after the last apply.
-	Generation int64 `json:"generation,omitempty"`
-	// Fields is the hash of our managed fields after the last apply.
-	Fields  ownership.FieldsHash `json:"fields"`
-	Version string               `json:"version"`
-	Kind    string               `json:"kind"`
-	// Mutated is what admission at the target changed in the last apply; nil: nothing.
-	Mutated *Mutation `json:"mutated,omitempty"`
-	// Recreation is what the object is to be deleted and made anew for, if its removal has been
-	// counted for that; nil: it has not.
-	Recreation *Recreation `json:"recreation,omitempty"`
-	// LetGo is why the object ceased to be desired the last time; nil: it is not known.
-	LetGo *LetGo `json:"letGo,omitempty"`
-}
-
-// LetGo is why an object ceased to be desired: for what cause, and by which Placement.
-type LetGo struct {
-	Cause     wire.Cause `json:"cause"`
-	Placement string     `json:"placement,omitempty"`
-}
-
-// Recreation names the source for which an object at the target is to be deleted and made
-// anew. While a record has it, that removal has been counted.
-type Recreation struct {
-	UID    string   `json:"uid"`
-	Digest wire.Sum `json:"digest"`
-}
-
-// RecreationFor is the recreation for a source.
-func RecreationFor(s Source) *Recreation { return &Recreation{UID: s.UID, Digest: s.Digest} }
-
-// Recreates reports whether the removal of the object has been counted, to make it anew for a
-// source.
-func (r *Record) Recreates(s Source) bool {
-	return r != nil && r.Recreation != nil && *r.Recreation == *RecreationFor(s)
-}
-
-// Mutation is what admission at the target changed in the last apply.
-type Mutation struct {
-	// Fields are the fields that it changed, as a message lists them.
-	Fields string `json:"fields"`
-	// Tries is how often the object was applied again in vain, Due when it is applied
-	// the next time.
-	Tries uint8     `json:"tries,omitempty"`
-	Due   time.Time `json:"due"`
-}
-
-// inherit keeps the pair of the entry before if the source is still the same: it was
-// desired all the time since that place, so it is in every log that has the place. If the
-// policy protects more now, that is true only in a log that has the change. A CreateOnly
-// object keeps its pair even if its source changes, since it is not written for that.
+// inherit takes over the log position of the previous entry if the source is the same: it was
+// desired all the time since that position, so each log that contains the position contains it. If
+// the new policy protects more, that holds only for a log that contains the change of the policy. A
+// CreateOnly object keeps its position even if its source changes, since the agent does not write it
+// for that.
 func (s *Source) inherit(old *Want) {
 	if old == nil {
 		return
@@ -194,19 +133,30 @@ func (s *Source) inherit(old *Want) {
 	}
 }
 
-// protects says that a policy leaves something alone at the target, or leaves it there,
-// that the one before did not.
+// protects reports whether a policy leaves something at the cluster unchanged, or leaves it there,
+// that the previous policy did not.
 func protects(p, before wire.Policy) bool {
 	return p.CreateOnly && !before.CreateOnly || p.Orphan && !before.Orphan || p.ReportDrift && !before.ReportDrift ||
 		before.Recreate && !p.Recreate || p.Release != "" && p.Release != before.Release
 }
 
-// Rebase gives an entry from before the last acceptance of a log the place of that, since
-// its own is of a log that is no longer followed.
+// Rebase gives an entry from before the last acceptance of a log the log position of that
+// acceptance: its own position is of a log that the agent no longer follows.
 func (w *Want) Rebase(m *Meta) {
 	for _, s := range []*Source{&w.Leaf, w.Kept} {
 		if s != nil && s.Epoch < m.Epoch {
 			s.Log, s.Epoch = m.Accepted, m.Epoch
 		}
 	}
+}
+
+// Touched is an object whose desired entry may have changed, with its place at the cluster.
+type Touched struct {
+	Object key.Object
+	Moved  string // see key.Located
+	Want   *Want  // the present entry; nil if there is none
+}
+
+func newTouched(located key.Located, w *Want) Touched {
+	return Touched{located.Object, located.Moved, w}
 }

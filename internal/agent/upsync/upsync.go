@@ -218,7 +218,7 @@ func (c *Syncer) placed(ctx context.Context) error {
 		var r store.Root
 		var ok bool
 		if err := c.store.View(func(t *store.Tx) (err error) {
-			r, ok, err = t.RootAt(at)
+			r, ok, err = t.Root(at)
 			return err
 		}); err != nil {
 			return err
@@ -281,9 +281,9 @@ func (c *Syncer) flush(ctx context.Context) {
 			for _, ch := range all {
 				var err error
 				if ch.report == nil {
-					err = t.SetReport(ch.line, nil)
+					err = t.Reports.Set(ch.line, nil)
 				} else {
-					err = t.ShowReport(ch.line, ch.report)
+					err = t.Reports.Update(ch.line, ch.report)
 				}
 				if err != nil {
 					return err
@@ -395,10 +395,10 @@ func (c *Syncer) show(ctx context.Context, k *kind, all []ownership.Answer, seen
 			for i := range all {
 				m := &all[i].Metadata
 				id := key.Identity{Resource: k.Resource, Namespace: m.Namespace, Name: m.Name}
-				if !t.HasRecord(id.String()) {
+				if !t.Records.Contains(id.String()) {
 					continue
 				}
-				rec, err := t.Record(id.String())
+				rec, err := t.Records.Get(id.String())
 				if err != nil {
 					return err
 				}
