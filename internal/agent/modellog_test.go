@@ -125,7 +125,7 @@ func (w *world) waiting() (all []key.Identity) {
 // pauseWaits reports whether the end of a pause waits for the acceptance of the log.
 func (w *world) pauseWaits() bool {
 	m := w.agent.store.Meta()
-	return m.Settings.Halt != "" && m.Heard != nil && m.Heard.Halt == "" && !w.agent.Status().Proven
+	return m.Settings.Halt != "" && m.Waiting != nil && m.Waiting.Halt == "" && !w.agent.Status().Proven
 }
 
 // conclude accepts the log if something waits for that at the end. Then all is as the hub

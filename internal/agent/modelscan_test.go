@@ -23,7 +23,7 @@ func (w *world) lists(r key.Resource) (n int) {
 // hour.
 func (p *proofModel) surveyed(what string, want bool, unused key.Resource) {
 	p.t.Helper()
-	if over := !p.agent.store.Meta().Survey; over != want {
+	if over := !p.agent.store.Meta().SearchPending; over != want {
 		p.t.Errorf("%s: the survey is over: %v", what, over)
 	}
 	if !want {

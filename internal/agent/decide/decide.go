@@ -62,7 +62,7 @@ func On(f Facts) Decision {
 	case f.Want.Kind == store.WantConflict:
 		return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}
 	case f.Want.Object() == nil:
-		return Decision{State: wire.Held, Reason: v1alpha1.ReasonNothingToKeep, Message: f.Want.Note}
+		return Decision{State: wire.Held, Reason: v1alpha1.ReasonNothingToKeep, Message: f.Want.Detail}
 	}
 	d := decideObject(f, *f.Want.Object())
 	if d.makes() && f.Want.Unannounced && (f.Record == nil || f.Record.Space != f.Space) {

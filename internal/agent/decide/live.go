@@ -11,7 +11,7 @@ import (
 // become of what is desired.
 type Live struct {
 	Health wire.Health
-	Note   string
+	Detail string
 	// Wanted and Status are reported if the policy asks for the status.
 	Wanted *wire.Wanted
 	Status []byte
@@ -37,17 +37,17 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	}
 	switch {
 	case seen.Presence != Present && ended != "": // it may be gone, and did what it was to do
-		l.Health, l.Note = healthOfEnd(ended, rec, last, before)
+		l.Health, l.Detail = healthOfEnd(ended, rec, last, before)
 	case rec == nil:
 	case seen.Presence == Blind: // it may have been deleted
-		l.Health, l.Note = wire.HealthUnknown, notLooked
+		l.Health, l.Detail = wire.HealthUnknown, notLooked
 	case seen.Presence != Present:
 	case !health.Has(r):
-		l.Health, l.Note = health.Of(health.Object{Deleting: seen.Terminating})
+		l.Health, l.Detail = health.Of(health.Object{Deleting: seen.Terminating})
 	case last == nil || last.UID != rec.UID || last.Generation < rec.Generation:
-		l.Health, l.Note = wire.Progressing, notSeen
+		l.Health, l.Detail = wire.Progressing, notSeen
 	default:
-		l.Health, l.Note = last.Health, last.Note
+		l.Health, l.Detail = last.Health, last.Detail
 	}
 	return l
 }
@@ -59,7 +59,7 @@ func healthOfEnd(ended string, rec *store.Record, last *store.Live, before *wire
 		health, message = before.Health, before.HealthNote
 	}
 	if rec != nil && last != nil && last.UID == rec.UID && last.Health != "" {
-		health, message = last.Health, last.Note
+		health, message = last.Health, last.Detail
 	}
 	switch {
 	case succeeded(ended) && health != wire.Healthy:

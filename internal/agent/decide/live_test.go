@@ -14,7 +14,7 @@ func TestLiveOf(t *testing.T) {
 	jobs := key.NewResource("batch", "jobs")
 	rec := &store.Record{UID: "u", Generation: 3}
 	seen := func(uid string, generation int64) *store.Live {
-		return &store.Live{UID: uid, Generation: generation, Health: wire.Degraded, Note: "why", Status: []byte(`{}`), Wanted: &wire.Wanted{}}
+		return &store.Live{UID: uid, Generation: generation, Health: wire.Degraded, Detail: "why", Status: []byte(`{}`), Wanted: &wire.Wanted{}}
 	}
 	ran := &wire.Report{Health: wire.Healthy}
 	for name, c := range map[string]struct {
@@ -49,8 +49,8 @@ func TestLiveOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := LiveOf(c.r, c.seen, c.rec, c.last, c.ended, c.before)
-			if l.Health != c.want || l.Note != c.note {
-				t.Errorf("%s %q, want %s %q", l.Health, l.Note, c.want, c.note)
+			if l.Health != c.want || l.Detail != c.note {
+				t.Errorf("%s %q, want %s %q", l.Health, l.Detail, c.want, c.note)
 			}
 			// A Job that is made again is not Complete since the one before it was.
 			ours := c.rec != nil && c.last != nil && (c.last.UID == "" || c.last.UID == c.rec.UID)

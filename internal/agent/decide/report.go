@@ -13,7 +13,7 @@ import (
 // Compose makes the report of one key; live is what is at the target, before the last
 // report, nil if there is none. Since is kept as long as state and reason stay the same.
 func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wire.Report, now time.Time) wire.Report {
-	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Note}
+	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Detail}
 	nothing := d.Proof == ownership.Missing || d.Reason == v1alpha1.ReasonAnnounced || d.Withheld || rec == nil && d.State == wire.Removing
 	if nothing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
 		// Nothing has changed of what was applied last, which may be all that is known of it.
@@ -42,7 +42,7 @@ func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wi
 			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
 			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
 		case w.Kind == store.WantHold:
-			r.State, r.Reason, r.Message = wire.Held, cmp.Or(w.Reason, v1alpha1.ReasonNotRendered), w.Note
+			r.State, r.Reason, r.Message = wire.Held, cmp.Or(w.Reason, v1alpha1.ReasonNotRendered), w.Detail
 		}
 	}
 	r.Since = now.UTC().Format(time.RFC3339)

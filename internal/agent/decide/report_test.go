@@ -49,7 +49,7 @@ func TestCompose(t *testing.T) {
 // is documented if it gives none.
 func TestComposeHeld(t *testing.T) {
 	for sent, want := range map[string]string{v1alpha1.ReasonSuspended: v1alpha1.ReasonSuspended, "": v1alpha1.ReasonNotRendered} {
-		w := &store.Want{Kind: store.WantHold, Reason: sent, Note: "why"}
+		w := &store.Want{Kind: store.WantHold, Reason: sent, Detail: "why"}
 		if r := Compose(w, nil, Decision{}, Live{}, nil, time.Unix(0, 0)); r.State != wire.Held || r.Reason != want || r.Message != "why" {
 			t.Errorf("a hold for %q is reported as %+v, want %s", sent, r, want)
 		}

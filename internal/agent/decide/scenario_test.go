@@ -211,9 +211,9 @@ func (e *givenEntry) want() *store.Want {
 	w := &store.Want{Kind: store.WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap", Unannounced: e.First}
 	switch {
 	case e.Held != "":
-		w.Kind, w.Note = store.WantHold, e.Held
+		w.Kind, w.Detail = store.WantHold, e.Held
 	case e.Conflict != "":
-		w.Kind, w.Note = store.WantConflict, e.Conflict
+		w.Kind, w.Detail = store.WantConflict, e.Conflict
 	default:
 		return w
 	}

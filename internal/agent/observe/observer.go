@@ -372,7 +372,7 @@ func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting
 func (w *observer) live(o *ownership.Observation) *store.Live {
 	m := &o.Metadata
 	l := &store.Live{UID: m.UID, Generation: m.Generation, Wanted: health.Wanted(w.Resource, o.Spec), Status: o.Status}
-	l.Health, l.Note = health.Of(health.Object{
+	l.Health, l.Detail = health.Of(health.Object{
 		APIVersion: w.GroupVersion(), Kind: w.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
 		Spec: o.Spec, Status: o.Status,
 	})
@@ -386,7 +386,7 @@ func hashes(l *store.Live, ended string) (plain, asked uint64) {
 	h := fnv.New64a() // a hash takes every write
 	h.Write(fmt.Appendf(nil, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended))
 	plain = h.Sum64()
-	h.Write(strconv.AppendQuote(nil, l.Note))
+	h.Write(strconv.AppendQuote(nil, l.Detail))
 	if w := l.Wanted; w != nil {
 		for _, n := range []*int64{w.Replicas, w.Partition, w.Completions, w.Parallelism} {
 			if n == nil {

@@ -83,7 +83,7 @@ func (s *Scanner) Again(ctx context.Context) {
 
 // Run searches if the store is new, and each time after Again, until ctx ends.
 func (s *Scanner) Run(ctx context.Context) {
-	if m := s.store.Meta(); m.Survey || m.Inherits {
+	if m := s.store.Meta(); m.SearchPending || m.Inherits {
 		s.search(ctx)
 	}
 	for {

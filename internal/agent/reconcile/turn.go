@@ -216,7 +216,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 // lives is what is reported of the object at the target as it is there.
 func (t *turn) lives(o outcome, before *wire.Report) decide.Live {
 	if t.hidden != "" {
-		return decide.Live{Health: wire.HealthUnknown, Note: t.hidden}
+		return decide.Live{Health: wire.HealthUnknown, Detail: t.hidden}
 	}
 	seen := t.view.Seen
 	if o.seen != nil {
@@ -251,7 +251,7 @@ func (t *turn) yieldsToShard() bool {
 	if t.shard.Whole() || w == nil || w.Kind != store.WantConflict || w.Deferred || t.record == nil && t.view.Seen.Presence != decide.Present {
 		return false
 	}
-	owner, err := key.ParsePath(w.Note)
+	owner, err := key.ParsePath(w.Detail)
 	return err == nil && !t.shard.Has(owner.Space)
 }
 

@@ -143,8 +143,8 @@ func TestEncryptedStore(t *testing.T) {
 	}
 }
 
-// TestKeyOfTheStore shows that a store is not opened with another key, or without, that
-// nothing happens to it by that, and that what is said helps.
+// TestKeyOfTheStore opens an encrypted store with another key, and without a key: Open fails with a
+// helpful error, and does not change the store.
 func TestKeyOfTheStore(t *testing.T) {
 	dir := t.TempDir()
 	s := mustOpen(t, dir, secret)
@@ -233,14 +233,14 @@ func TestInterruptedEncryption(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	var said bytes.Buffer
-	s, err := OpenWith(bolt.Options{NoSync: true}, dir, "paris", secret, slog.New(slog.NewTextHandler(&said, nil)))
+	var output bytes.Buffer
+	s, err := OpenWith(bolt.Options{NoSync: true}, dir, "paris", secret, slog.New(slog.NewTextHandler(&output, nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer mustClose(t, s)
-	if got := contentOf(t, s); len(got) != len(want) || !strings.Contains(said.String(), File+".corrupt-1") {
-		t.Errorf("%d values, want %d; said: %s", len(got), len(want), said.String())
+	if got := contentOf(t, s); len(got) != len(want) || !strings.Contains(output.String(), File+".corrupt-1") {
+		t.Errorf("%d values, want %d; output: %s", len(got), len(want), output.String())
 	}
 	if _, err := os.Stat(filepath.Join(dir, File+".encrypting")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("left behind: %v", err)
@@ -248,9 +248,9 @@ func TestInterruptedEncryption(t *testing.T) {
 }
 
 func BenchmarkStoreValues(b *testing.B) {
-	for name, by := range map[string][]byte{"plain": nil, "encrypted": secret} {
+	for name, key := range map[string][]byte{"plain": nil, "encrypted": secret} {
 		b.Run(name, func(b *testing.B) {
-			s := mustOpen(b, b.TempDir(), by)
+			s := mustOpen(b, b.TempDir(), key)
 			defer mustClose(b, s)
 			value := strings.Repeat("x", 2<<10)
 			n := 0

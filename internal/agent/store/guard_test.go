@@ -118,8 +118,8 @@ func TestConfirm(t *testing.T) {
 	}
 }
 
-// TestGuardSums shows that the digests of what waits are a function of that alone,
-// and that few groups are told apart however many there are.
+// TestGuardSums shows that the digests depend only on the pending removals, and that the number of
+// groups is bounded.
 func TestGuardSums(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		have, sums := map[string]pendingRemoval{}, GuardSums{}
@@ -155,8 +155,8 @@ func TestGuardSums(t *testing.T) {
 	})
 }
 
-// TestConfirmTheOnlyGroup shows that the owner is heard also where the digests of the
-// Placement, the space and the location are one.
+// TestConfirmTheOnlyGroup shows that the confirmation of the space's owner is valid also if the
+// Placement, the space and the location have the same digest.
 func TestConfirmTheOnlyGroup(t *testing.T) {
 	sums := GuardSums{"s/p": {1, wire.SumOf([]byte("x"))}}
 	digest := sums.Total().Digest()
@@ -167,8 +167,8 @@ func TestConfirmTheOnlyGroup(t *testing.T) {
 	}
 }
 
-// TestGuardGroups shows that few groups are told apart, however many Placements let
-// go, and that what waited in a store of older agents goes on waiting.
+// TestGuardGroups shows that the number of groups is bounded, however many Placements have pending
+// removals, and that the pending removals in a store of an older agent stay pending.
 func TestGuardGroups(t *testing.T) {
 	s := opened(t)
 	if err := write(s, func(x *Tx) error {
@@ -190,7 +190,7 @@ func TestGuardGroups(t *testing.T) {
 	if err := json.Unmarshal([]byte(`{"guarded":{"s":{"count":2,"sum":"`+p.Digest+strings.Repeat("0", 48)+`"}}}`), &meta); err != nil {
 		t.Fatal(err)
 	}
-	if of := meta.Guarded.bySpace()["s"]; of.Count != 2 || of.Digest() != p.Digest {
+	if sum := meta.Guarded.bySpace()["s"]; sum.Count != 2 || sum.Digest() != p.Digest {
 		t.Errorf("as older agents have it: %+v", meta.Guarded)
 	}
 }

@@ -61,7 +61,7 @@ func (h Hub) SetSuperseded(credential string) { h.meta.Superseded = credential }
 // endFresh ends the caution of a new store: the settings of the hub apply.
 func (h Hub) endFresh() {
 	h.meta.Fresh = false
-	if h.meta.Heard != nil {
-		h.meta.applySettings(*h.meta.Heard, true)
+	if h.meta.Waiting != nil {
+		h.meta.applySettings(*h.meta.Waiting, true)
 	}
 }

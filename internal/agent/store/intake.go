@@ -108,10 +108,10 @@ func (in *Intake) frame(t *Tx, f *Arrival, now time.Time) ([]Touched, error) {
 		return in.end(t, f.object, Want{Kind: WantYield, Leaf: leaf})
 	case f.Hold != nil:
 		leaf := Source{UID: f.Hold.UID, Digest: f.Hold.Digest}
-		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Reason: f.Hold.Reason, Note: f.Hold.Error}, nil)
+		return in.replace(t, f.object, Want{Kind: WantHold, Leaf: leaf, Reason: f.Hold.Reason, Detail: f.Hold.Error}, nil)
 	case f.Conflict != nil:
 		leaf := Source{UID: f.Conflict.UID, Digest: f.Conflict.Digest}
-		return in.replace(t, f.object, Want{Kind: WantConflict, Leaf: leaf, Note: f.Conflict.Owner}, nil)
+		return in.replace(t, f.object, Want{Kind: WantConflict, Leaf: leaf, Detail: f.Conflict.Owner}, nil)
 	case f.Gone != nil:
 		leaf := Source{UID: f.Gone.UID, Digest: f.Gone.Digest}
 		return in.end(t, f.object, Want{Kind: WantGone, Leaf: leaf, Version: f.version, ObjectKind: f.kind})

@@ -27,9 +27,8 @@ func recount(s *Store) (root wire.Sum, count, deferred int, err error) {
 	return root, count, deferred, err
 }
 
-// TestIntakeModel takes random frames of a hub, of proven and unproven lineage,
-// in the stream and in walks, with crashes in between, and compares the content
-// with a model that knows the rules.
+// TestIntakeModel applies random frames of a hub, of proven and unproven logs, in the stream and in
+// comparisons, with crashes in between. It compares the desired entries with a model of the rules.
 func TestIntakeModel(t *testing.T) {
 	root, run := t.TempDir(), 0
 	seeds.Check(t, func(t *rapid.T) {
@@ -83,13 +82,13 @@ func (m *intakeModel) frame(t *rapid.T) {
 	if err := take(m.store, &m.in, f); err != nil {
 		t.Fatal(err)
 	}
-	old, had := m.content[k]
+	old, existed := m.content[k]
 	switch {
 	case f.Del != nil && m.in.Walking:
 		m.dels = append(m.dels, k)
 	case f.Del != nil:
 		m.remove(k)
-	case had && !m.in.Proven && old != leaf:
+	case existed && !m.in.Proven && old != leaf:
 		m.deferred[k] = true
 	default:
 		m.content[k] = leaf

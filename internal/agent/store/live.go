@@ -14,7 +14,7 @@ type Live struct {
 	UID        string      `json:"uid,omitempty"`
 	Generation int64       `json:"gen,omitempty"`
 	Health     wire.Health `json:"health,omitempty"`
-	Note       string      `json:"note,omitempty"`
+	Detail     string      `json:"note,omitempty"`
 	// Wanted and Status are set if the policy returns the status.
 	Wanted *wire.Wanted `json:"wanted,omitempty"`
 	Status []byte       `json:"-"`

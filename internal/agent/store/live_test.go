@@ -12,7 +12,7 @@ func TestLive(t *testing.T) {
 	three := int64(3)
 	for _, l := range []*Live{
 		{},
-		{UID: "u", Generation: 2, Health: wire.Degraded, Note: "a\nb", Wanted: &wire.Wanted{Replicas: &three}, Status: []byte("{\"a\":\n1}")},
+		{UID: "u", Generation: 2, Health: wire.Degraded, Detail: "a\nb", Wanted: &wire.Wanted{Replicas: &three}, Status: []byte("{\"a\":\n1}")},
 	} {
 		b, err := l.encode()
 		if err != nil {

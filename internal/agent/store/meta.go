@@ -55,11 +55,11 @@ type Meta struct {
 	Deferred int `json:"deferred,omitempty"`
 	// Unsent counts the reports that the hub has not acknowledged.
 	Unsent int `json:"unsent,omitempty"`
-	// Settings are the settings in force. Heard are the settings of the hub if some of them do not
+	// Settings are the settings in force. Waiting are the settings of the hub if some of them do not
 	// apply yet. Fresh is true for a new store until the objects at the cluster are proven to be
 	// of the hub's log.
 	Settings wire.Settings  `json:"settings"`
-	Heard    *wire.Settings `json:"heard,omitempty"`
+	Waiting  *wire.Settings `json:"heard,omitempty"`
 	Fresh    bool           `json:"fresh,omitempty"`
 	// Successor is the location that has taken over the objects of this one, according to their
 	// ownership metadata. A hello for this location clears it, because the location exists then.
@@ -81,9 +81,9 @@ type Meta struct {
 	Replaces *State `json:"replaces,omitempty"`
 	// Cluster is the cluster of the records and reports.
 	Cluster Cluster `json:"cluster,omitzero"`
-	// Survey is true if the agent has yet to search the cluster for objects that a new store does
+	// SearchPending is true if the agent has yet to search the cluster for objects that a new store does
 	// not know.
-	Survey bool `json:"survey,omitempty"`
+	SearchPending bool `json:"survey,omitempty"`
 	// Inherits is true if this location took over objects for which the store may have no record:
 	// each start searches the cluster then.
 	Inherits bool        `json:"inherits,omitempty"`
@@ -140,7 +140,7 @@ func (m *Meta) advanceSeen(p ownership.Pair) {
 // until the hub's log is proven, and in a new store also until all objects found at the cluster are
 // proven: the log may be an older copy, from before the protection was set.
 func (m *Meta) applySettings(s wire.Settings, proven bool) {
-	m.Heard = nil
+	m.Waiting = nil
 	m.ReportsAgreed = m.ReportsAgreed && s.Dropped == m.Settings.Dropped
 	if proven && !m.Fresh {
 		m.Settings = s
@@ -157,7 +157,7 @@ func (m *Meta) applySettings(s wire.Settings, proven bool) {
 		bounded.TakesOver = slices.DeleteFunc(slices.Clone(s.TakesOver), func(mark string) bool { return !slices.Contains(m.Settings.TakesOver, mark) })
 	}
 	if !bounded.Equal(s) {
-		m.Heard = &s
+		m.Waiting = &s
 	}
 	m.Settings = bounded
 }
@@ -177,7 +177,7 @@ func (m *Meta) Halt() string {
 	if m.isMoved() {
 		return "the location's namespaces are " + cmp.Or(m.Settings.Namespaces, "Same") + ", and this agent has placed objects by another rule; begin with an empty data directory"
 	}
-	if m.Heard != nil && m.Heard.Halt == "" && m.Settings.Halt != "" {
+	if m.Waiting != nil && m.Waiting.Halt == "" && m.Settings.Halt != "" {
 		return m.Settings.Halt + "; the hub does not say so any more, which waits until its log is accepted"
 	}
 	return m.Settings.Halt

@@ -154,7 +154,7 @@ func (s *Store) prepare(location key.Location) error {
 		return fmt.Errorf("%w: %w", errCorrupt, err)
 	}
 	if m == nil {
-		m = &Meta{Location: location, Life: rand.Text(), Fresh: true, Survey: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
+		m = &Meta{Location: location, Life: rand.Text(), Fresh: true, SearchPending: true, Settings: wire.Settings{PruneMaxPercent: prunePercent}}
 		if err := s.db.Update(func(b *bolt.Tx) error {
 			for _, name := range append(valueBuckets(), metaBucket) {
 				if _, err := b.CreateBucketIfNotExists(name); err != nil {

@@ -78,8 +78,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestOnlyReported: what is not desired and reported is told, whether it is recorded itself or another
-// space's object has its name by now.
+// TestOnlyReported shows that OnlyReported returns a reported object without a desired entry, whether the
+// record of its identity is its own or that of another space's object.
 func TestOnlyReported(t *testing.T) {
 	s := opened(t)
 	const id = "core/configmaps/n/a"
@@ -99,13 +99,13 @@ func TestPlacesAreKept(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		first, then string
-		has, halts  bool
+		placed, halts bool
 	}{
 		{name: "new", then: "Prefixed"},
 		{name: "nothing was placed", first: "Prefixed", then: ""},
-		{name: "the same", first: "Prefixed", then: "Prefixed", has: true},
-		{name: "from Same", first: "", then: "Prefixed", has: true, halts: true},
-		{name: "to Same, as of a hub that does not know better", first: "Prefixed", then: "", has: true, halts: true},
+		{name: "the same", first: "Prefixed", then: "Prefixed", placed: true},
+		{name: "from Same", first: "", then: "Prefixed", placed: true, halts: true},
+		{name: "to Same, as of a hub that does not know better", first: "Prefixed", then: "", placed: true, halts: true},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := opened(t)
@@ -119,7 +119,7 @@ func TestPlacesAreKept(t *testing.T) {
 				}
 			}
 			hear(c.first, "l", func(x *Tx) error {
-				if !c.has {
+				if !c.placed {
 					return nil
 				}
 				return x.Records.set("core/configmaps/n/a", &Record{Space: "s"})
@@ -131,7 +131,7 @@ func TestPlacesAreKept(t *testing.T) {
 			if why := s.Meta().Halt(); (why != "") != c.halts || c.halts && !strings.Contains(why, "empty data directory") {
 				t.Errorf("halted: %q", why)
 			}
-			if want := map[bool]string{true: c.first, false: c.then}[c.has]; string(s.Meta().Placing) != want {
+			if want := map[bool]string{true: c.first, false: c.then}[c.placed]; string(s.Meta().Placing) != want {
 				t.Errorf("places are %q, want %q", s.Meta().Placing, want)
 			}
 		})

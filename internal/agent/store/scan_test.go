@@ -16,10 +16,10 @@ import (
 func TestLargeReports(t *testing.T) {
 	s := mustOpen(t, t.TempDir(), secret)
 	defer mustClose(t, s)
-	const n, at, size, most = 200, 20, 300 << 10, 16 << 20
-	for from := 0; from < n; from += at {
+	const n, batch, size, most = 200, 20, 300 << 10, 16 << 20
+	for from := 0; from < n; from += batch {
 		if err := write(s, func(x *Tx) error {
-			for i := from; i < from+at; i++ {
+			for i := from; i < from+batch; i++ {
 				r := (&wire.Report{UID: "u", State: wire.Applied, Status: json.RawMessage(`"` + strings.Repeat("x", size) + `"`)}).Fit()
 				if err := x.Reports.Set(fmt.Sprintf("s/core/configmaps/n/o%05d", i), &r); err != nil {
 					return err

@@ -28,7 +28,7 @@ func (s *Store) Serve(shard key.Shard) error {
 		if m.ID == "" {
 			m.ID = rand.Text()
 		}
-		m.Shard, m.Gained, m.Survey, m.ReportsAgreed = shard, true, true, false
+		m.Shard, m.Gained, m.SearchPending, m.ReportsAgreed = shard, true, true, false
 		return nil
 	}); err != nil {
 		return fmt.Errorf("make the store serve shard %s: %w (it serves %s)", shard, err, s.Meta().Shard)

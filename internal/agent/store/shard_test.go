@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestServe: a store that becomes that of another shard forgets what is of others, is sound,
-// and says that what it lacks is yet to be compared; what is its own it keeps.
+// TestServe makes a store serve another shard. It removes the entries of other spaces and keeps the
+// others, stays consistent, and records that a comparison is necessary.
 func TestServe(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
@@ -85,7 +85,7 @@ func TestServe(t *testing.T) {
 		}
 	}
 	m := s.Meta()
-	if m.Count != mine || m.Unsent != 0 || !m.Gained || !m.Survey || m.ReportsAgreed || mine == 0 || mine == spaces {
+	if m.Count != mine || m.Unsent != 0 || !m.Gained || !m.SearchPending || m.ReportsAgreed || mine == 0 || mine == spaces {
 		t.Errorf("of %d spaces %d are in the shard; %+v", spaces, mine, m)
 	}
 	if err := s.Close(); err != nil {
@@ -109,18 +109,18 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// TestAllowances: what all shards let go at once is never more than what the location may.
+// TestAllowances shows that all shards together never allow more removals than the location.
 func TestAllowances(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		shards, percent := rapid.IntRange(2, key.MaxShards).Draw(t, "shards"), rapid.IntRange(0, 100).Draw(t, "percent")
 		objects, sum := 0, 0
 		for k := range shards {
-			has := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 20_000)).Draw(t, "objects")
-			objects += has
-			sum += allowance(has*percent/100, key.NewShard(k+1, shards))
+			own := rapid.OneOf(rapid.IntRange(0, 300), rapid.IntRange(0, 20_000)).Draw(t, "objects")
+			objects += own
+			sum += allowance(own*percent/100, key.NewShard(k+1, shards))
 		}
 		if most := allowance(objects*percent/100, key.Shard{}); sum > most {
-			t.Fatalf("the shards let %d go, the location %d", sum, most)
+			t.Fatalf("the shards allow %d removals, the location %d", sum, most)
 		}
 	})
 }
@@ -136,7 +136,7 @@ func TestOutdated(t *testing.T) {
 	if err := take(s, &Intake{Proven: true}, put("s/core/configmaps/n/c", "1", "x")); err != nil {
 		t.Fatal(err)
 	}
-	was := s.Meta().ID
+	old := s.Meta().ID
 	if _, err := s.update([]*Commit{{Do: func(x *Tx) error { x.Target.SetOutdated(); return nil }}}); err != nil {
 		t.Fatal(err)
 	}
@@ -148,49 +148,49 @@ func TestOutdated(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := s.Meta()
-	if aside, err := filepath.Glob(filepath.Join(dir, "*.corrupt-*")); err != nil || len(aside) != 1 || m.Count != 0 || m.Revision != 0 || m.ID == "" || m.ID == was || m.Outdated {
-		t.Errorf("set aside: %v %v; the store is %+v, it was %s", aside, err, m, was)
+	if aside, err := filepath.Glob(filepath.Join(dir, "*.corrupt-*")); err != nil || len(aside) != 1 || m.Count != 0 || m.Revision != 0 || m.ID == "" || m.ID == old || m.Outdated {
+		t.Errorf("set aside: %v %v; the store is %+v, it was %s", aside, err, m, old)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestAllowancesOverAChange: in ten minutes in which the number of shards changes, what all let
-// go is never more than twice what the location may: who goes on has counted what it let go,
-// and who begins lets go its share.
+// TestAllowancesOverAChange changes the number of shards within ten minutes. The removals of all shards
+// never exceed twice the allowance of the location: an agent that continues has counted its removals, and
+// an agent that starts removes at most its share.
 func TestAllowancesOverAChange(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		percent, windows := rapid.IntRange(0, 100).Draw(t, "percent"), map[int]*pruneWindow{}
-		letGo := func(label string) {
-			has, went := 0, 0
+		remove := func(label string) {
+			objects, removed := 0, 0
 			shards := rapid.IntRange(1, 5).Draw(t, label)
 			for k := 1; k <= shards; k++ {
 				shard := key.NewShard(k, shards)
 				if windows[k] == nil {
 					windows[k] = &pruneWindow{}
 				}
-				objects := rapid.OneOf(rapid.IntRange(0, 60), rapid.IntRange(0, 1000)).Draw(t, "objects")
-				most := rapid.IntRange(0, objects).Draw(t, "most")
+				own := rapid.OneOf(rapid.IntRange(0, 60), rapid.IntRange(0, 1000)).Draw(t, "objects")
+				most := rapid.IntRange(0, own).Draw(t, "most")
 				n := 0
-				for n < most && windows[k].take(now, percent, objects-n-1, shard) {
+				for n < most && windows[k].take(now, percent, own-n-1, shard) {
 					n++
 				}
-				has, went = has+objects, went+n
+				objects, removed = objects+own, removed+n
 			}
-			if may := allowance(has*percent/100, key.Shard{}); went > may {
-				t.Fatalf("%s let %d of %d go, the location may %d", label, went, has, may)
+			if may := allowance(objects*percent/100, key.Shard{}); removed > may {
+				t.Fatalf("%s the change, %d of %d objects are removed, the location allows %d", label, removed, objects, may)
 			}
 		}
-		letGo("before")
-		letGo("after")
+		remove("before")
+		remove("after")
 	})
 }
 
 // TestAllowanceOfAStore: a store that becomes that of another shard has counted what it let go,
 // and a new one nothing.
 func TestAllowanceOfAStore(t *testing.T) {
-	letGo := func(s *Store) (went int) {
+	remove := func(s *Store) (went int) {
 		if err := write(s, func(x *Tx) error {
 			x.meta.Settings.PruneMaxPercent = 0
 			for x.Removals.count(now) {
@@ -207,7 +207,7 @@ func TestAllowanceOfAStore(t *testing.T) {
 		if err := s.Serve(shard); err != nil {
 			t.Fatal(err)
 		}
-		if went := letGo(s); went != want {
+		if went := remove(s); went != want {
 			t.Errorf("as %s %d went, want %d", shard, went, want)
 		}
 	}

@@ -99,7 +99,7 @@ func writeOn(dir, seed string) error {
 	}
 }
 
-// TestKilledWriter kills a writer at any moment. What it said to be durable is,
+// TestKilledWriter kills a writer at any moment. All changes that it reported as durable are there,
 // and the store makes sense.
 func TestKilledWriter(t *testing.T) {
 	dir := t.TempDir()
@@ -108,7 +108,7 @@ func TestKilledWriter(t *testing.T) {
 		cmd := process(t, "write", dir, strconv.FormatUint(rng.Uint64(), 10))
 		var wrong bytes.Buffer
 		cmd.Stderr = &wrong
-		said, err := cmd.StdoutPipe()
+		output, err := cmd.StdoutPipe()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -116,14 +116,14 @@ func TestKilledWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		var last int64
-		lines := bufio.NewScanner(said)
+		lines := bufio.NewScanner(output)
 		for n := 1 + rng.IntN(60); n > 0 && lines.Scan(); n-- {
 			last = revisionIn(t, lines.Text())
 		}
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for lines.Scan() { // said before it died
+		for lines.Scan() { // the output before it died
 			last = revisionIn(t, lines.Text())
 		}
 		if err := cmd.Wait(); err == nil || wrong.Len() > 0 {
@@ -137,7 +137,7 @@ func TestKilledWriter(t *testing.T) {
 			t.Fatalf("round %d: %v was set aside", round, set)
 		}
 		if got := s.Meta().Revision; got < last {
-			t.Errorf("round %d: revision %d was said to be durable, there is %d", round, last, got)
+			t.Errorf("round %d: revision %d was reported as durable, there is %d", round, last, got)
 		}
 		if err := s.db.Close(); err != nil { // without the mark of a clean end
 			t.Fatal(err)
@@ -357,22 +357,22 @@ func TestDamagedPages(t *testing.T) {
 	}
 }
 
-func overwrite(file string, at int64, with []byte) error {
+func overwrite(file string, offset int64, with []byte) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
-	_, err = f.WriteAt(with, at)
+	_, err = f.WriteAt(with, offset)
 	return errors.Join(err, f.Close())
 }
 
-func shorten(file string, part int64) error {
+func shorten(file string, divisor int64) error {
 	f, err := os.OpenFile(file, os.O_RDWR, 0o600)
 	if err != nil {
 		return err
 	}
 	size, err := f.Seek(0, io.SeekEnd)
-	return errors.Join(err, f.Truncate(size-size/part), f.Close())
+	return errors.Join(err, f.Truncate(size-size/divisor), f.Close())
 }
 
 // FuzzValues opens stores with any value in any bucket: a malformed one

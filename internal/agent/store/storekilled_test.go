@@ -212,27 +212,27 @@ func content(t *testing.T, data []byte) map[string]string {
 	return dumped(t, file)
 }
 
-// killed is what a file is in the middle of a transaction, which writes pages in
-// their order and then one of the two at the beginning that say which pages count.
-// cut says how many of its writes were done; the last may be torn.
+// killed returns the content of a file in the middle of a transaction. A transaction writes its pages in
+// order, and then one of the two meta pages at the beginning, which makes the other pages valid. cut has the
+// number of writes before the kill; the last one may be incomplete.
 func killed(before, after []byte, cut int) []byte {
 	size := os.Getpagesize()
 	left := append(bytes.Clone(before), make([]byte, len(after)-len(before))...)
 	var changed []int
 	for _, meta := range []bool{false, true} {
-		for at := 0; at < len(after); at += size {
-			if (at < 2*size) == meta && !bytes.Equal(left[at:at+size], after[at:at+size]) {
-				changed = append(changed, at)
+		for offset := 0; offset < len(after); offset += size {
+			if (offset < 2*size) == meta && !bytes.Equal(left[offset:offset+size], after[offset:offset+size]) {
+				changed = append(changed, offset)
 			}
 		}
 	}
 	torn := cut >> 8
-	for i, at := range changed[:min(len(changed), cut%256%(len(changed)+1))] {
+	for i, offset := range changed[:min(len(changed), cut%256%(len(changed)+1))] {
 		n := size
 		if i == cut%256%(len(changed)+1)-1 && torn > 0 {
 			n = torn
 		}
-		copy(left[at:at+n], after[at:])
+		copy(left[offset:offset+n], after[offset:])
 	}
 	return left
 }

@@ -135,8 +135,8 @@ func TestStoreReplay(t *testing.T) {
 		for i := range text {
 			text[i] = byte(r.Uint32())
 		}
-		run := func(name string, of func(*testing.T, []byte), text []byte) {
-			if !t.Run(name, func(t *testing.T) { of(t, text) }) {
+		run := func(name string, target func(*testing.T, []byte), text []byte) {
+			if !t.Run(name, func(t *testing.T) { target(t, text) }) {
 				t.Fatalf("the input was %q", text)
 			}
 		}
@@ -179,15 +179,15 @@ func garbledStore(t *testing.T, text []byte) {
 		t.Fatalf("%d set aside, with these differences: %v", aside, differences(before, garbled))
 	}
 	if !whole {
-		if m := s.Meta(); m.Count != 0 || m.Revision != 0 || holds(t, s, recordBucket) != 0 {
+		if m := s.Meta(); m.Count != 0 || m.Revision != 0 || countOf(t, s, recordBucket) != 0 {
 			t.Errorf("a new store knows %+v", m)
 		}
 	}
 	lives(t, s)
 }
 
-// lives shows that an agent can go on with a store: it loads it, sends reports,
-// takes frames about all there is, and confirms what waits.
+// lives shows that an agent can continue with a store: it loads the store, sends reports, applies frames
+// for all objects, and confirms the pending removals.
 func lives(t testing.TB, s *Store) {
 	t.Helper()
 	if err := loaded(s); err != nil {
@@ -228,7 +228,7 @@ func loaded(s *Store) error {
 	)
 }
 
-func holds(t testing.TB, s *Store, bucket []byte) (n int) {
+func countOf(t testing.TB, s *Store, bucket []byte) (n int) {
 	t.Helper()
 	if err := s.View(func(x *Tx) error { n = x.bucket(bucket).Stats().KeyN; return nil }); err != nil {
 		t.Fatal(err)
@@ -302,8 +302,8 @@ func garbleOne(b *bolt.Tx, harm *script) error {
 	case 6: // there is one more
 		k, v = append([]byte(replayKeys[harm.next()%len(replayKeys)]), harm.rest(4)...), []byte(fragments[harm.next()%len(fragments)])
 	case 7:
-		if at := bytes.IndexAny(v, "123456789"); at >= 0 {
-			v = slices.Concat(v[:at], []byte(fragments[harm.next()%len(fragments)]), v[at+1:])
+		if index := bytes.IndexAny(v, "123456789"); index >= 0 {
+			v = slices.Concat(v[:index], []byte(fragments[harm.next()%len(fragments)]), v[index+1:])
 		}
 	case 8: // the value of another bucket
 		from := b.Bucket(buckets[harm.next()%len(buckets)])

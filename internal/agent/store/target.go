@@ -16,11 +16,11 @@ func (t Target) SetCluster(c Cluster) { t.meta.Cluster = c }
 
 // RequestSearch records that the agent has to search the cluster for objects that the store does not
 // know.
-func (t Target) RequestSearch() { t.meta.Survey = true }
+func (t Target) RequestSearch() { t.meta.SearchPending = true }
 
 // SetSearched records that the agent has searched the cluster.
 func (t Target) SetSearched() {
-	t.meta.Survey = false
+	t.meta.SearchPending = false
 	t.meta.Inherits = t.meta.Inherits && len(t.meta.Settings.TakesOver) > 0
 }
 

@@ -43,8 +43,8 @@ type Want struct {
 	ObjectKind string `json:"objectKind,omitempty"`
 	// Reason is the reason of a hold, a constant of the API.
 	Reason string `json:"reason,omitempty"`
-	// Note explains a hold, or is the key that has precedence in a conflict.
-	Note string `json:"note,omitempty"`
+	// Detail explains a hold, or is the key that has precedence in a conflict.
+	Detail string `json:"note,omitempty"`
 	// Unannounced is true if the hub has to receive a report before the agent creates the object.
 	Unannounced bool `json:"unannounced,omitempty"`
 	// Deferred is true if a change of this entry waits for proof of the log.

@@ -7,9 +7,8 @@ import (
 	"testing/synctest"
 )
 
-// TestWritesAreAnswered has a write be under way when the one who waits for it is to end, as a
-// session does whose credential is renewed. It hears that it was done: it has to tell others of
-// what is stored, of which nobody would hear again.
+// TestWritesAreAnswered ends the context of a caller while its write is in progress, like a session whose
+// credential is renewed. Write still returns the result: the caller has to notify others of the change.
 func TestWritesAreAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := opened(t)
@@ -43,7 +42,8 @@ func TestWritesAreAnswered(t *testing.T) {
 	})
 }
 
-// TestWritesThatAreNotQueued has one who waits end while nothing commits: nothing is written later.
+// TestWritesThatAreNotQueued ends the context of a caller while the queue is full: nothing is written
+// later.
 func TestWritesThatAreNotQueued(t *testing.T) {
 	s := opened(t)
 	nothing := func(*Tx) error { return nil }
