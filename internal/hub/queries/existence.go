@@ -29,10 +29,6 @@ type existence struct {
 	unassigned func(ctx context.Context, prefix string) ([]progress.Unassigned, error)
 }
 
-func (q *Server) existence(rights *rights) existence {
-	return existence{q.config.Table.Snapshot(), rights, q.config.Progress.Unassigned}
-}
-
 // object fails if an object neither exists in its space nor is reported.
 func (e existence) object(ctx context.Context, o key.Object) error {
 	if e.state.Get(o.Key()) != nil {
@@ -56,7 +52,7 @@ func (e existence) placement(ctx context.Context, ref key.PlacementRef) error {
 		if err != nil {
 			continue
 		}
-		if _, by := objectstate.LetGo(reportOf(e.state, o, l.Location)); by == ref {
+		if _, placement := objectstate.LetGo(reportOf(e.state, o, l.Location)); placement == ref {
 			return nil
 		}
 	}
@@ -69,7 +65,7 @@ func (e existence) location(ctx context.Context, l key.Location, o key.Object) e
 		return nil
 	}
 	location := key.Object{Space: key.Root, Identity: key.Identity{Resource: key.Locations, Name: string(l)}}
-	return e.unlessLeft(ctx, o, func(at progress.Unassigned) bool { return at.Location == l }, location)
+	return e.unlessLeft(ctx, o, func(u progress.Unassigned) bool { return u.Location == l }, location)
 }
 
 // unlessLeft returns the error that missing does not exist, unless a location that isLeft accepts has an
@@ -79,7 +75,7 @@ func (e existence) unlessLeft(ctx context.Context, o key.Object, isLeft func(pro
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(all, func(at progress.Unassigned) bool { return at.Path == o.Path() && isLeft(at) }) {
+	if slices.ContainsFunc(all, func(u progress.Unassigned) bool { return u.Path == o.Path() && isLeft(u) }) {
 		return nil
 	}
 	return e.notFound(missing)

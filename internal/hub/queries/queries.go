@@ -251,6 +251,11 @@ func (q *Server) admits(ctx context.Context, rights *rights, f *statusFilter) er
 	return q.existence(rights).object(ctx, o)
 }
 
+// existence returns the checks of what the user of a request names.
+func (q *Server) existence(rights *rights) existence {
+	return existence{q.config.Table.Snapshot(), rights, q.config.Progress.Unassigned}
+}
+
 // waiting returns the pending removals, if the reader may list Placements.
 func (q *Server) waiting(rights *rights) []prune.Waiting {
 	if !rights.lists(key.Identity{Resource: key.Placements}) {

@@ -83,8 +83,8 @@ func (s unconverted) lostByWrite(obj runtime.Object) (string, error) {
 	return lost("", given.Object, stored), nil
 }
 
-// lostByRead returns the first field of the stored object that this version lacks, so that a write of
-// what was read removes it; "" if there is none.
+// lostByRead returns the first field of the stored object that this version lacks; "" if there is none.
+// A client that reads the object in this version and writes it back removes the field.
 func (s unconverted) lostByRead(ctx context.Context, obj runtime.Object) (string, error) {
 	m, err := meta.Accessor(obj)
 	if err != nil {
@@ -138,8 +138,8 @@ func lost(path string, from, to any) string {
 			if path != "" {
 				below = path + "." + name
 			}
-			value, has := to[name]
-			if !ok || !has {
+			value, exists := to[name]
+			if !ok || !exists {
 				return below
 			}
 			if found := lost(below, from[name], value); found != "" {
