@@ -139,21 +139,10 @@ func (p *Prover) Again() {
 
 // Run sends pending queries until ctx ends.
 func (p *Prover) Run(ctx context.Context) {
-	for {
-		select {
-		case <-p.wake:
-		case <-ctx.Done():
-			return
-		}
-		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-			err := p.inquire(ctx)
-			if err == nil {
-				break
-			}
-			p.Log.Info("the query for proofs of log positions failed, retrying", "error", err)
-			retry.Pause(ctx, retry.Backoff(failures, retry.First, sessionRetry))
-		}
-	}
+	p.wake.Run(ctx, p.inquire, func(err error, failures uint8) time.Duration {
+		p.Log.Info("the query for proofs of log positions failed, retrying", "error", err)
+		return retry.Backoff(failures, retry.First, sessionRetry)
+	})
 }
 
 // inquire queries the hub about all pending markers.

@@ -1,5 +1,5 @@
-// Package retry provides ways to wait: a pause, an exponential backoff after failures, and
-// a signal that wakes one goroutine.
+// Package retry provides ways to wait: a pause, an exponential backoff after failures, a
+// signal that wakes one goroutine, and a loop that does work on a signal until it succeeds.
 package retry
 
 import (
@@ -48,5 +48,24 @@ func (s Signal) Raise() {
 	select {
 	case s <- struct{}{}:
 	default:
+	}
+}
+
+// Run calls do each time the signal is raised, until ctx ends. After an error it calls do again, after a
+// pause. failed returns the length of that pause; failures is the number of errors in a row before this one.
+func (s Signal) Run(ctx context.Context, do func(context.Context) error, failed func(err error, failures uint8) time.Duration) {
+	for {
+		select {
+		case <-s:
+		case <-ctx.Done():
+			return
+		}
+		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, MaxFailures) {
+			err := do(ctx)
+			if err == nil {
+				break
+			}
+			Pause(ctx, failed(err, failures))
+		}
 	}
 }
