@@ -1,8 +1,11 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -74,6 +77,23 @@ func TestModelShardNamespaces(t *testing.T) {
 			c.t.Error("the Namespace is not implied at once")
 		}
 	})
+	run("hub away, agent restarted", func(c *crew, inside, container string) {
+		c.stop(c.of(2), true)
+		c.edit(container, 1)
+		c.edit(inside, 1)
+		waits(c, inside)
+		c.change(0)
+		c.stop(c.of(1), true)
+		c.start(1)
+		c.pass(3 * time.Minute)
+		if _, exists := isImplied(c); exists {
+			c.t.Error("the Namespace of another shard was created by an agent that the hub has not answered")
+		}
+		c.settles("hub and agents are there again")
+		if is, exists := isImplied(c); is || !exists {
+			c.t.Errorf("the Namespace exists: %t, and is implied: %t", exists, is)
+		}
+	})
 	run("hub away", func(c *crew, inside, _ string) {
 		c.edit(inside, 1)
 		c.mustSettle("it is there")
@@ -86,4 +106,51 @@ func TestModelShardNamespaces(t *testing.T) {
 			c.t.Error("while the hub is away, the Namespace does not come back")
 		}
 	})
+}
+
+// TestModelShardNamespaceTurns shows that objects that wait for a Namespace of another shard cost nothing while they
+// wait: one of them has a turn from time to time. When the Namespace arrives, all are created.
+func TestModelShardNamespaceTurns(t *testing.T) {
+	const objects, minutes = 1000, 8
+	runCrew(t, 2, func(c *crew) {
+		inside, container := string(c.falling(1, 2))+"/core/configmaps/a/", string(c.falling(2, 2))+"/core/namespaces/a"
+		c.settles("nothing is desired")
+		c.stop(c.of(2), true)
+		c.edit(container, 1)
+		before := turns(t, c.of(1))
+		for i := range objects {
+			c.edit(fmt.Sprint(inside, i), 1)
+		}
+		c.pass(20 * time.Second)
+		waiting := turns(t, c.of(1))
+		if n := waiting - before; n > 3*objects {
+			t.Errorf("%d turns until all waited", n)
+		}
+		c.pass(minutes * time.Minute)
+		// The scout has a turn every 5 seconds, and one more for each answer of the hub.
+		if n := turns(t, c.of(1)) - waiting; n < minutes*60/10 || n > minutes*60/5*2 {
+			t.Errorf("%d turns in %d minutes", n, minutes)
+		}
+		c.staff()
+		c.pass(10 * time.Second)
+		c.cluster.mu.Lock()
+		defer c.cluster.mu.Unlock()
+		for i := range objects {
+			if id := identityOf(fmt.Sprint(inside, i)).String(); c.cluster.objects[id] == nil {
+				t.Fatalf("%s is missing, although its Namespace is there", id)
+			}
+		}
+	})
+}
+
+// turns returns how many turns an agent has given to objects.
+func turns(t *testing.T, l *life) int {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(l.metrics.work)
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return int(families[0].GetMetric()[0].GetHistogram().GetSampleCount())
 }

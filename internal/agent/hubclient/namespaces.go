@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -26,8 +27,18 @@ const (
 	// together are below namespaceSilence, so that a new name is asked about before that.
 	namespaceTimeout  = 10 * time.Second
 	maxNamespaceRetry = 10 * time.Second
-	// maxCachedNamespaces limits the number of cached responses.
+	// maxCachedNamespaces limits the number of cached responses. When it is exceeded, the cache is reduced to
+	// keptNamespaces.
 	maxCachedNamespaces = 10_000
+	keptNamespaces      = maxCachedNamespaces * 9 / 10
+)
+
+// Errors of Namespaces.Desired.
+var (
+	// ErrPending is returned while a query is pending.
+	ErrPending = errors.New("wait for the hub's answer about the namespace")
+	// ErrUnanswered is returned if the hub does not answer and has never answered about the Namespace.
+	ErrUnanswered = errors.New("the hub has not answered whether another shard of the location has the namespace")
 )
 
 // Namespaces queries the hub which Namespaces are desired in other shards of the location: their agents create them.
@@ -53,6 +64,8 @@ type namespaceQuestion struct {
 	since time.Time
 	// waiting are the identities that wait for the response.
 	waiting map[string]struct{}
+	// overdue is set once these have been enqueued because there is no response.
+	overdue bool
 }
 
 // NewNamespaces returns a Namespaces that enqueues waiting identities by queue.
@@ -60,15 +73,24 @@ func NewNamespaces(l Link, queue func(ids []string)) *Namespaces {
 	return &Namespaces{Link: l, queue: queue, wake: retry.NewSignal(), known: map[string]namespaceAnswer{}, pending: map[string]*namespaceQuestion{}}
 }
 
-// Desired reports whether a Namespace is desired at the location. known is false while a query is pending; the
-// identity id is enqueued when the hub has responded. If the hub does not respond, the last response counts, and a
-// Namespace without one is not desired.
-func (n *Namespaces) Desired(id, name string, now time.Time) (desired, known bool) {
+// Desired reports whether a Namespace is desired at the location. If it returns an error, the identity id is enqueued
+// when the hub has responded. If the hub does not respond, the last response counts. Without one, Desired returns
+// ErrPending for a while and then ErrUnanswered: the agent of another shard may have received the Namespace.
+func (n *Namespaces) Desired(id, name string, now time.Time) (desired bool, err error) {
+	desired, overdue, err := n.ask(id, name, now)
+	if len(overdue) > 0 {
+		n.queue(overdue)
+	}
+	return desired, err
+}
+
+// ask is Desired. It also returns the identities to enqueue because there is no response.
+func (n *Namespaces) ask(id, name string, now time.Time) (desired bool, overdue []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, ok := n.known[name]
 	if ok && now.Sub(last.received) < namespaceTTL {
-		return last.desired, true
+		return last.desired, nil, nil
 	}
 	q := n.pending[name]
 	if q == nil {
@@ -76,30 +98,27 @@ func (n *Namespaces) Desired(id, name string, now time.Time) (desired, known boo
 		n.pending[name] = q
 		n.wake.Raise()
 	}
-	if now.Sub(q.since) >= namespaceSilence {
-		return last.desired, true
+	if now.Sub(q.since) < namespaceSilence {
+		q.waiting[id] = struct{}{}
+		return false, nil, ErrPending
+	}
+	if !q.overdue {
+		q.overdue = true
+		overdue = slices.Collect(maps.Keys(q.waiting))
+	}
+	if ok {
+		return last.desired, overdue, nil
 	}
 	q.waiting[id] = struct{}{}
-	return false, false
+	return false, overdue, ErrUnanswered
 }
 
 // Run sends pending queries until ctx ends.
 func (n *Namespaces) Run(ctx context.Context) {
-	for {
-		select {
-		case <-n.wake:
-		case <-ctx.Done():
-			return
-		}
-		for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
-			err := n.inquire(ctx)
-			if err == nil {
-				break
-			}
-			n.Log.Info("the query about Namespaces of other shards failed, retrying", "error", err)
-			retry.Pause(ctx, min(max(retry.Backoff(failures, retry.First, maxNamespaceRetry), asksToWait(err)), maxNamespaceRetry))
-		}
-	}
+	n.wake.Run(ctx, n.inquire, func(err error, failures uint8) time.Duration {
+		n.Log.Info("the query about Namespaces of other shards failed, retrying", "error", err)
+		return min(max(retry.Backoff(failures, retry.First, maxNamespaceRetry), asksToWait(err)), maxNamespaceRetry)
+	})
 }
 
 // inquire queries the hub about all pending names.
@@ -133,9 +152,6 @@ func (n *Namespaces) next() (names []string) {
 func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now time.Time) (ids []string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.known) > maxCachedNamespaces {
-		clear(n.known)
-	}
 	for _, name := range names {
 		n.known[name] = namespaceAnswer{desired: slices.Contains(answer.Desired, name), received: now}
 		if q := n.pending[name]; q != nil {
@@ -145,7 +161,29 @@ func (n *Namespaces) learn(names []string, answer wire.NamespacesResponse, now t
 			delete(n.pending, name)
 		}
 	}
+	n.evict()
 	return ids
+}
+
+// evict reduces a cache that is too large. Responses that a Namespace is desired are evicted last, and old ones before
+// others.
+func (n *Namespaces) evict() {
+	if len(n.known) <= maxCachedNamespaces {
+		return
+	}
+	names := slices.SortedFunc(maps.Keys(n.known), func(a, b string) int {
+		x, y := n.known[a], n.known[b]
+		if x.desired != y.desired {
+			if x.desired {
+				return 1
+			}
+			return -1
+		}
+		return x.received.Compare(y.received)
+	})
+	for _, name := range names[:len(names)-keptNamespaces] {
+		delete(n.known, name)
+	}
 }
 
 // unknownRequest is in the message of a hub that does not know a request. The 404 of a location that does not exist,

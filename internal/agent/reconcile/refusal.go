@@ -8,6 +8,7 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/agent/decide"
 	"orrery.dev/orrery/internal/agent/fields"
+	"orrery.dev/orrery/internal/agent/hubclient"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/observe"
 	"orrery.dev/orrery/internal/lib/retry"
@@ -33,18 +34,13 @@ func (r refusals) of(t *turn, err error) outcome {
 		o.keep, o.failed, o.Retry = true, false, 1
 		return o
 	case errors.Is(err, errDependency):
-		o.keep, o.failed, o.Retry = true, false, dependencyRetry
+		o.keep, o.failed, o.homeless, o.untried, o.Retry = true, false, true, true, dependencyRetry
 		return o
-	case errors.Is(err, errUnasked):
-		o.keep, o.failed, o.Retry = true, false, unaskedRetry
+	case errors.Is(err, hubclient.ErrPending):
+		o.keep, o.failed, o.homeless, o.Retry = true, false, true, pendingRetry
 		return o
-	case errors.Is(err, errNamespace), errors.Is(err, errShared):
-		o.State, o.Reason, o.failed, o.homeless, o.Retry = wire.Waiting, v1alpha1.ReasonWaitsForNamespace, false, true, maxRetry
-		if errors.Is(err, errShared) { // nothing else shows when it is there
-			o.Retry = sharedRetry
-		}
-		o.Message = wire.Brief("the Namespace " + t.id.Namespace + " is placed at the location, too, and is not there yet; see its own state")
-		return o
+	case errors.Is(err, errNamespace), errors.Is(err, errShared), errors.Is(err, hubclient.ErrUnanswered):
+		return t.homelessBy(err)
 	case errors.Is(err, kubeclient.ErrReadOnly): // the halt began during the turn, and the next one reports it
 		o.keep, o.failed, o.Withheld, o.Retry = true, false, true, refusedRetry
 		return o
@@ -76,5 +72,22 @@ func (r refusals) of(t *turn, err error) outcome {
 		o.State = wire.Removing
 	}
 	o.Retry = max(retry.Backoff(t.view.Failures, refusedRetry, maxRetry), kubeclient.RetryAfter(err))
+	return o
+}
+
+// homelessBy is the outcome of a turn of an object whose Namespace is missing and is not to be created without its
+// labels.
+func (t *turn) homelessBy(err error) outcome {
+	o := outcome{record: t.record, homeless: true}
+	o.State, o.Reason, o.Retry = wire.Waiting, v1alpha1.ReasonWaitsForNamespace, maxRetry
+	why := "is placed at the location, too, and is not there yet; see its own state"
+	switch {
+	case errors.Is(err, hubclient.ErrUnanswered):
+		o.Retry = sharedRetry
+		why = "is missing, and the hub has not answered whether another shard of the location has it"
+	case errors.Is(err, errShared): // nothing else shows when it is there
+		o.Retry = sharedRetry
+	}
+	o.Message = wire.Brief("the Namespace " + t.id.Namespace + " " + why)
 	return o
 }

@@ -19,12 +19,11 @@ const (
 	refusedRetry = 500 * time.Millisecond
 	// maxRetry is the longest wait between attempts that the target refuses.
 	maxRetry = time.Minute
-	// dependencyRetry is how often an object looks whether its namespace has been tried.
+	// dependencyRetry, pendingRetry and sharedRetry are how often one of the objects that wait for a Namespace has a
+	// turn: until the Namespace has had its turn, until the hub has answered, and until another shard has made it.
 	dependencyRetry = 50 * time.Millisecond
-	// unaskedRetry is how often an object looks whether the hub has answered, in case nothing else gives it a turn.
-	unaskedRetry = time.Second
-	// sharedRetry is how often a namespace is looked for that another shard is to make.
-	sharedRetry = 5 * time.Second
+	pendingRetry    = time.Second
+	sharedRetry     = 5 * time.Second
 	// maxSteps bounds how often one turn decides again because the object was not as
 	// it was thought to be.
 	maxSteps = 4
@@ -39,14 +38,12 @@ var (
 	errUnsettled = errors.New("the object at the location changes faster than it can be read")
 	// errOutdated is returned when the desired object has changed since the turn began.
 	errOutdated = errors.New("the desired object has changed meanwhile")
-	// errDependency says that the object's namespace is desired and must be tried first.
+	// errDependency is returned while the object's Namespace is desired and has not had its turn.
 	errDependency = errors.New("wait for the namespace")
 	// errNamespace is returned when the object's namespace is desired and is not there.
 	errNamespace = errors.New("the namespace is placed at the location and missing")
 	// errShared is errNamespace for a namespace that is desired in another shard.
 	errShared = errors.New("the namespace is placed at the location in another shard, and missing")
-	// errUnasked is returned until the hub has answered whether another shard is to make the object's namespace.
-	errUnasked = errors.New("wait for the hub's answer about the namespace")
 )
 
 // turn is what a worker knows of one identity while it works on it.
@@ -105,7 +102,8 @@ type outcome struct {
 	drifted   bool
 	held      bool // it waits for others to be removed first
 	hurried   bool // the object no longer waits for its Pods
-	homeless  bool // it waits for its namespace
+	homeless  bool // it waits for its Namespace
+	untried   bool // with homeless: for the first turn of that
 }
 
 // want is the entry to follow; nil if no space desires the object.

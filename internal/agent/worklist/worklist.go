@@ -301,8 +301,9 @@ type Result struct {
 	Space         key.Space // of the source
 	// Hurried says that the object was told to terminate without waiting for its Pods.
 	Hurried bool
-	// Homeless is true if the item waits for its Namespace, which is desired and missing.
-	Homeless bool
+	// Homeless is true if the item waits for its Namespace, which is desired and missing or may be. Untried is
+	// true if it waits for the first turn of that.
+	Homeless, Untried bool
 	// Withheld is true if a change of the target waits until the worklist is open.
 	Withheld bool
 }
@@ -337,6 +338,7 @@ func (e *Worklist) Finish(it *Item, r Result) {
 	if !r.Failed || r.Judged { // otherwise nothing new is known
 		e.tally.prove(it, r.Proof)
 	}
+	first := it.state.empty()
 	e.tally.report(it, r.State)
 	if e.Worked != nil {
 		e.Worked(max(0, e.queue.at(now)-it.when))
@@ -345,14 +347,12 @@ func (e *Worklist) Finish(it *Item, r Result) {
 	if e.may.forget(it); r.Withheld && !e.may.withhold(it) {
 		e.queue.push(it)
 	}
-	if r.Retry > 0 {
-		e.queue.pushAt(it, now.Add(r.Retry))
+	retry, awake := e.homeless.finish(it, r, e.items, first)
+	if retry > 0 {
+		e.queue.pushAt(it, now.Add(retry))
 	}
-	if e.homeless.set(it, r.Homeless); e.homeless.housed(it, e.items) {
-		e.queue.push(it)
-	}
-	for waiting := range e.homeless.free(it) {
-		e.queue.push(waiting)
+	for _, other := range awake {
+		e.queue.push(other)
 	}
 	unused := false
 	switch {
@@ -387,7 +387,9 @@ func (e *Worklist) drop(it *Item) bool {
 	e.leaves.stays(it)
 	delete(e.endings, it.ID)
 	e.may.forget(it)
-	e.homeless.set(it, false)
+	for _, other := range e.homeless.leave(it, false) {
+		e.queue.push(other)
+	}
 	emptied, changed := e.roster.remove(it)
 	for _, c := range emptied {
 		if !c.wanted { // it may go now

@@ -1,0 +1,88 @@
+package hubclient
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestNamespacesUnanswered shows that a Namespace without an answer of the hub is not taken for one that no shard has,
+// that all that wait learn once that there is no answer, and that an older answer counts.
+func TestNamespacesUnanswered(t *testing.T) {
+	s := newScripted(t)
+	var woken []string
+	n := NewNamespaces(s.session.Link, func(ids []string) { woken = append(woken, ids...) })
+	answered := func(desired ...string) {
+		t.Helper()
+		s.on("namespaces", answer{body: lines(wire.NamespacesResponse{Desired: desired})})
+		if err := n.inquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ask := func(id string, at time.Time, desired bool, want error) {
+		t.Helper()
+		if got, err := n.Desired(id, "a", at); got != desired || !errors.Is(err, want) {
+			t.Errorf("%s: desired %t, %v; want %t, %v", id, got, err, desired, want)
+		}
+	}
+	began := time.Now()
+	ask("x", began, false, ErrPending)
+	ask("y", began, false, ErrPending)
+	late := began.Add(namespaceSilence)
+	ask("x", late, false, ErrUnanswered)
+	if slices.Sort(woken); !slices.Equal(woken, []string{"x", "y"}) {
+		t.Errorf("without an answer %q are woken", woken)
+	}
+	woken = nil
+	ask("y", late, false, ErrUnanswered)
+	ask("x", late.Add(time.Hour), false, ErrUnanswered)
+	if len(woken) > 0 {
+		t.Errorf("%q are woken again", woken)
+	}
+	answered("a")
+	if slices.Sort(woken); !slices.Equal(woken, []string{"x", "y"}) {
+		t.Errorf("by the answer %q are woken", woken)
+	}
+	now := time.Now()
+	ask("x", now, true, nil)
+	ask("x", now.Add(namespaceTTL), false, ErrPending)
+	ask("x", now.Add(namespaceTTL+namespaceSilence), true, nil)
+	answered()
+	ask("x", time.Now(), false, nil)
+	s.on("namespaces", answer{status: http.StatusServiceUnavailable})
+	ask("x", time.Now().Add(namespaceTTL), false, ErrPending)
+	if err := n.inquire(t.Context()); err == nil {
+		t.Error("an error counts as an answer")
+	}
+}
+
+// TestNamespacesCache shows that the cache of answers is bounded, and that answers that a Namespace is desired stay.
+func TestNamespacesCache(t *testing.T) {
+	n := NewNamespaces(Link{}, func([]string) {})
+	began := time.Now()
+	n.learn([]string{"kept"}, wire.NamespacesResponse{Desired: []string{"kept"}}, began)
+	for i := range 3 * maxCachedNamespaces {
+		n.learn([]string{fmt.Sprint(i)}, wire.NamespacesResponse{}, began.Add(time.Duration(i)))
+		if len(n.known) > maxCachedNamespaces {
+			t.Fatalf("%d answers are cached", len(n.known))
+		}
+	}
+	if !n.known["kept"].desired {
+		t.Error("the answer that a Namespace is desired was evicted before others")
+	}
+	if _, ok := n.known[fmt.Sprint(3*maxCachedNamespaces-1)]; !ok {
+		t.Error("the newest answer was evicted")
+	}
+	for i := range 2 * maxCachedNamespaces {
+		name := fmt.Sprint("desired-", i)
+		n.learn([]string{name}, wire.NamespacesResponse{Desired: []string{name}}, began.Add(time.Hour+time.Duration(i)))
+	}
+	if len(n.known) > maxCachedNamespaces {
+		t.Errorf("%d answers are cached if all are desired", len(n.known))
+	}
+}

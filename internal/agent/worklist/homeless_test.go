@@ -1,0 +1,103 @@
+package worklist
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestHomeless shows that of many items that wait for a Namespace one retries. All have a turn when its wait ends, or
+// when the Namespace arrives. If the scout leaves, another one takes its place.
+func TestHomeless(t *testing.T) {
+	const count, retry = 1000, 5 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		e := New()
+		defer e.Stop()
+		item := func(resource key.Resource, name string) key.Object {
+			id := key.Identity{Resource: resource, Name: name}
+			if resource != key.Namespaces {
+				id.Namespace = "a"
+			}
+			return key.Object{Space: "s", Identity: id}
+		}
+		touch := func(w *store.Want, objects ...key.Object) {
+			var all []store.Touched
+			for _, o := range objects {
+				all = append(all, store.Touched{Object: o, Want: w})
+			}
+			e.Touch(all)
+		}
+		var objects []key.Object
+		for i := range count {
+			objects = append(objects, item(key.ConfigMaps, fmt.Sprint(i)))
+		}
+		result, turns := Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true}, 0
+		var last *Item
+		work := func(d time.Duration) int {
+			turns = 0
+			ctx, cancel := context.WithTimeout(t.Context(), d)
+			defer cancel()
+			for {
+				it, ok := e.Next(ctx)
+				if !ok {
+					return turns
+				}
+				turns++
+				switch r := result; {
+				case it.Identity().Resource == key.Namespaces:
+					e.Finish(it, Result{Wanted: true, State: wire.Failed})
+				case !it.wanted:
+					e.Finish(it, Result{Forget: true, Gone: []key.Space{"s"}})
+				default:
+					last = it
+					e.Finish(it, r)
+				}
+			}
+		}
+		touch(putWant(), objects...)
+		if n := work(time.Second); n != count {
+			t.Fatalf("%d turns at first", n)
+		}
+		if n := work(time.Minute); n < 11 || n > 13 {
+			t.Errorf("%d turns in a minute", n)
+		}
+		scout := last
+		touch(nil, key.Object{Space: "s", Identity: scout.Identity()})
+		if n := work(time.Minute); n < 12 || n > 15 || last == scout {
+			t.Errorf("%d turns in a minute after the scout has left", n)
+		}
+		namespace := item(key.Namespaces, "a")
+		touch(putWant(), namespace)
+		if n := work(time.Second); n != 1+count-1 {
+			t.Errorf("%d turns after the first turn of the Namespace", n)
+		}
+		touch(putWant(), namespace)
+		if n := work(time.Second); n != 2 {
+			t.Errorf("%d turns after a further turn of the Namespace, which is missing", n)
+		}
+		e.items[namespace.Identity.String()].seen.presence = decide.Present
+		touch(putWant(), namespace)
+		result = Result{Wanted: true, State: wire.Applied}
+		if n := work(time.Second); n != 1+count-1 {
+			t.Errorf("%d turns after the Namespace has arrived", n)
+		}
+		if len(e.homeless) > 0 || work(time.Hour) > 0 {
+			t.Errorf("%d Namespaces are waited for, and %d turns were given", len(e.homeless), turns)
+		}
+		e.items[namespace.Identity.String()].seen.presence = decide.Absent
+		result = Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true}
+		touch(putWant(), objects[:10]...)
+		work(time.Second)
+		result = Result{Wanted: true, State: wire.Applied}
+		if n := work(retry); n != 10 {
+			t.Errorf("%d turns after the scout has found the Namespace", n)
+		}
+	})
+}
