@@ -78,18 +78,18 @@ func TestModelShardNamespaces(t *testing.T) {
 		}
 	})
 	run("hub away, agent restarted", func(c *crew, inside, container string) {
-		c.stop(c.of(2), true)
+		c.stop(c.running(2), true)
 		c.edit(container, 1)
 		c.edit(inside, 1)
 		waits(c, inside)
 		c.change(0)
-		c.stop(c.of(1), true)
+		c.stop(c.running(1), true)
 		c.start(1)
 		c.pass(3 * time.Minute)
 		if _, exists := isImplied(c); exists {
 			c.t.Error("the Namespace of another shard was created by an agent that the hub has not answered")
 		}
-		c.settles("hub and agents are there again")
+		c.mustSettle("hub and agents are there again")
 		if is, exists := isImplied(c); is || !exists {
 			c.t.Errorf("the Namespace exists: %t, and is implied: %t", exists, is)
 		}
@@ -114,21 +114,21 @@ func TestModelShardNamespaceTurns(t *testing.T) {
 	const objects, minutes = 1000, 8
 	runCrew(t, 2, func(c *crew) {
 		inside, container := string(c.falling(1, 2))+"/core/configmaps/a/", string(c.falling(2, 2))+"/core/namespaces/a"
-		c.settles("nothing is desired")
-		c.stop(c.of(2), true)
+		c.mustSettle("nothing is desired")
+		c.stop(c.running(2), true)
 		c.edit(container, 1)
-		before := turns(t, c.of(1))
+		before := turns(t, c.running(1))
 		for i := range objects {
 			c.edit(fmt.Sprint(inside, i), 1)
 		}
 		c.pass(20 * time.Second)
-		waiting := turns(t, c.of(1))
+		waiting := turns(t, c.running(1))
 		if n := waiting - before; n > 3*objects {
 			t.Errorf("%d turns until all waited", n)
 		}
 		c.pass(minutes * time.Minute)
 		// The scout has a turn every 5 seconds, and one more for each answer of the hub.
-		if n := turns(t, c.of(1)) - waiting; n < minutes*60/10 || n > minutes*60/5*2 {
+		if n := turns(t, c.running(1)) - waiting; n < minutes*60/10 || n > minutes*60/5*2 {
 			t.Errorf("%d turns in %d minutes", n, minutes)
 		}
 		c.staff()

@@ -19,7 +19,7 @@ func TestNamespacesUnanswered(t *testing.T) {
 	n := NewNamespaces(s.session.Link, func(ids []string) { woken = append(woken, ids...) })
 	answered := func(desired ...string) {
 		t.Helper()
-		s.on("namespaces", answer{body: lines(wire.NamespacesResponse{Desired: desired})})
+		s.script("namespaces", answer{body: lines(wire.NamespacesResponse{Desired: desired})})
 		if err := n.inquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestNamespacesUnanswered(t *testing.T) {
 	ask("x", now.Add(namespaceTTL+namespaceSilence), true, nil)
 	answered()
 	ask("x", time.Now(), false, nil)
-	s.on("namespaces", answer{status: http.StatusServiceUnavailable})
+	s.script("namespaces", answer{status: http.StatusServiceUnavailable})
 	ask("x", time.Now().Add(namespaceTTL), false, ErrPending)
 	if err := n.inquire(t.Context()); err == nil {
 		t.Error("an error counts as an answer")
