@@ -117,18 +117,18 @@ func TestModelShardNamespaceTurns(t *testing.T) {
 		c.mustSettle("nothing is desired")
 		c.stop(c.running(2), true)
 		c.edit(container, 1)
-		before := turns(t, c.running(1))
+		before := attempts(t, c.running(1))
 		for i := range objects {
 			c.edit(fmt.Sprint(inside, i), 1)
 		}
 		c.pass(20 * time.Second)
-		waiting := turns(t, c.running(1))
+		waiting := attempts(t, c.running(1))
 		if n := waiting - before; n > 3*objects {
 			t.Errorf("%d turns until all waited", n)
 		}
 		c.pass(minutes * time.Minute)
 		// The scout has a turn every 5 seconds, and one more for each answer of the hub.
-		if n := turns(t, c.running(1)) - waiting; n < minutes*60/10 || n > minutes*60/5*2 {
+		if n := attempts(t, c.running(1)) - waiting; n < minutes*60/10 || n > minutes*60/5*2 {
 			t.Errorf("%d turns in %d minutes", n, minutes)
 		}
 		c.staff()
@@ -143,8 +143,8 @@ func TestModelShardNamespaceTurns(t *testing.T) {
 	})
 }
 
-// turns returns how many turns an agent has given to objects.
-func turns(t *testing.T, l *life) int {
+// attempts returns how many turns an agent has given to objects.
+func attempts(t *testing.T, l *life) int {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(l.metrics.work)

@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
@@ -96,6 +97,16 @@ func (c *connection) open(space string) (*hubClient, error) {
 		return nil, fmt.Errorf("make a client for %q: %w", hub, err)
 	}
 	return &hubClient{hub, c.space, client}, nil
+}
+
+// openFor is open for a command whose argument is the name of a space or location. It validates the
+// name.
+func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, string, error) {
+	if err := key.ValidateName(name); err != nil {
+		return nil, "", badUsage(cmd, "%v", err)
+	}
+	h, err := c.open("")
+	return h, name, err
 }
 
 // splitServer splits the server of a kubeconfig, HUB/spaces/NAME, into HUB and NAME. The server of

@@ -113,16 +113,6 @@ are removed from locations, as far as their spec.prune allows without confirmati
 	return cmd
 }
 
-// openFor is open for a command whose argument is the name of a space or location. It validates the
-// name.
-func (c *connection) openFor(cmd *cobra.Command, name string) (*hubClient, string, error) {
-	if err := key.ValidateName(name); err != nil {
-		return nil, "", badUsage(cmd, "%v", err)
-	}
-	h, err := c.open("")
-	return h, name, err
-}
-
 // list prints the objects of an Orrery resource: the locations that the space of the kubeconfig can
 // use, or objects of root.
 func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams, o *output, resource key.Resource, empty string) error {

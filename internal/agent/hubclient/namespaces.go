@@ -77,15 +77,15 @@ func NewNamespaces(l Link, queue func(ids []string)) *Namespaces {
 // when the hub has responded. If the hub does not respond, the last response counts. Without one, Desired returns
 // ErrPending for a while and then ErrUnanswered: the agent of another shard may have received the Namespace.
 func (n *Namespaces) Desired(id, name string, now time.Time) (desired bool, err error) {
-	desired, overdue, err := n.ask(id, name, now)
+	desired, overdue, err := n.lookup(id, name, now)
 	if len(overdue) > 0 {
 		n.queue(overdue)
 	}
 	return desired, err
 }
 
-// ask is Desired. It also returns the identities to enqueue because there is no response.
-func (n *Namespaces) ask(id, name string, now time.Time) (desired bool, overdue []string, err error) {
+// lookup is Desired. It also returns the identities to enqueue because there is no response.
+func (n *Namespaces) lookup(id, name string, now time.Time) (desired bool, overdue []string, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	last, ok := n.known[name]

@@ -24,23 +24,23 @@ func TestNamespacesUnanswered(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask := func(id string, at time.Time, desired bool, want error) {
+	check := func(id string, now time.Time, desired bool, want error) {
 		t.Helper()
-		if got, err := n.Desired(id, "a", at); got != desired || !errors.Is(err, want) {
+		if got, err := n.Desired(id, "a", now); got != desired || !errors.Is(err, want) {
 			t.Errorf("%s: desired %t, %v; want %t, %v", id, got, err, desired, want)
 		}
 	}
 	began := time.Now()
-	ask("x", began, false, ErrPending)
-	ask("y", began, false, ErrPending)
+	check("x", began, false, ErrPending)
+	check("y", began, false, ErrPending)
 	late := began.Add(namespaceSilence)
-	ask("x", late, false, ErrUnanswered)
+	check("x", late, false, ErrUnanswered)
 	if slices.Sort(woken); !slices.Equal(woken, []string{"x", "y"}) {
 		t.Errorf("without an answer %q are woken", woken)
 	}
 	woken = nil
-	ask("y", late, false, ErrUnanswered)
-	ask("x", late.Add(time.Hour), false, ErrUnanswered)
+	check("y", late, false, ErrUnanswered)
+	check("x", late.Add(time.Hour), false, ErrUnanswered)
 	if len(woken) > 0 {
 		t.Errorf("%q are woken again", woken)
 	}
@@ -49,13 +49,13 @@ func TestNamespacesUnanswered(t *testing.T) {
 		t.Errorf("by the answer %q are woken", woken)
 	}
 	now := time.Now()
-	ask("x", now, true, nil)
-	ask("x", now.Add(namespaceTTL), false, ErrPending)
-	ask("x", now.Add(namespaceTTL+namespaceSilence), true, nil)
+	check("x", now, true, nil)
+	check("x", now.Add(namespaceTTL), false, ErrPending)
+	check("x", now.Add(namespaceTTL+namespaceSilence), true, nil)
 	answered()
-	ask("x", time.Now(), false, nil)
+	check("x", time.Now(), false, nil)
 	s.script("namespaces", answer{status: http.StatusServiceUnavailable})
-	ask("x", time.Now().Add(namespaceTTL), false, ErrPending)
+	check("x", time.Now().Add(namespaceTTL), false, ErrPending)
 	if err := n.inquire(t.Context()); err == nil {
 		t.Error("an error counts as an answer")
 	}

@@ -40,7 +40,7 @@ func (r refusals) of(t *turn, err error) outcome {
 		o.keep, o.failed, o.homeless, o.Retry = true, false, true, pendingRetry
 		return o
 	case errors.Is(err, errNamespace), errors.Is(err, errShared), errors.Is(err, hubclient.ErrUnanswered):
-		return t.homelessBy(err)
+		return homelessBy(t, err)
 	case errors.Is(err, kubeclient.ErrReadOnly): // the halt began during the turn, and the next one reports it
 		o.keep, o.failed, o.Withheld, o.Retry = true, false, true, refusedRetry
 		return o
@@ -77,7 +77,7 @@ func (r refusals) of(t *turn, err error) outcome {
 
 // homelessBy is the outcome of a turn of an object whose Namespace is missing and is not to be created without its
 // labels.
-func (t *turn) homelessBy(err error) outcome {
+func homelessBy(t *turn, err error) outcome {
 	o := outcome{record: t.record, homeless: true}
 	o.State, o.Reason, o.Retry = wire.Waiting, v1alpha1.ReasonWaitsForNamespace, maxRetry
 	why := "is placed at the location, too, and is not there yet; see its own state"

@@ -12,8 +12,8 @@ func TestHear(t *testing.T) {
 	confirm := []wire.Confirmation{{Digest: "d"}}
 	for name, c := range map[string]struct {
 		old, received, want wire.Settings
-		proven, fresh    bool
-		waits            bool
+		proven, fresh       bool
+		waits               bool
 	}{
 		"proven": {
 			old: wire.Settings{Halt: "h", PruneMaxPercent: 1}, received: wire.Settings{Purge: true, PruneMaxPercent: 9, Confirm: confirm},

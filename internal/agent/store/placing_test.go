@@ -97,8 +97,8 @@ func TestOnlyReported(t *testing.T) {
 // the agent halts where the location has others.
 func TestPlacesAreKept(t *testing.T) {
 	for _, c := range []struct {
-		name        string
-		first, then string
+		name          string
+		first, then   string
 		placed, halts bool
 	}{
 		{name: "new", then: "Prefixed"},

@@ -38,18 +38,18 @@ func TestHomeless(t *testing.T) {
 		for i := range count {
 			objects = append(objects, item(key.ConfigMaps, fmt.Sprint(i)))
 		}
-		result, turns := Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true}, 0
+		result, attempts := Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true}, 0
 		var last *Item
 		work := func(d time.Duration) int {
-			turns = 0
+			attempts = 0
 			ctx, cancel := context.WithTimeout(t.Context(), d)
 			defer cancel()
 			for {
 				it, ok := e.Next(ctx)
 				if !ok {
-					return turns
+					return attempts
 				}
-				turns++
+				attempts++
 				switch r := result; {
 				case it.Identity().Resource == key.Namespaces:
 					e.Finish(it, Result{Wanted: true, State: wire.Failed})
@@ -89,7 +89,7 @@ func TestHomeless(t *testing.T) {
 			t.Errorf("%d turns after the Namespace has arrived", n)
 		}
 		if len(e.homeless) > 0 || work(time.Hour) > 0 {
-			t.Errorf("%d Namespaces are waited for, and %d turns were given", len(e.homeless), turns)
+			t.Errorf("%d Namespaces are waited for, and %d turns were given", len(e.homeless), attempts)
 		}
 		e.items[namespace.Identity.String()].seen.presence = decide.Absent
 		result = Result{Wanted: true, State: wire.Waiting, Retry: retry, Homeless: true}

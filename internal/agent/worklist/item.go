@@ -168,3 +168,19 @@ func (it *Item) learn(w *store.Want) bool {
 	}
 	return changed || began
 }
+
+// leave is what is known of the removal of an item. Its times are open time.
+type leave struct {
+	space key.Space
+	// scopes are those in which it holds up others; none: it holds up nobody.
+	scopes []scope
+	// began is when its removal was first tried; never: it has not been.
+	began time.Duration
+	// held is since when it waits for others; never: it does not. awaits is the scope
+	// that it waits for, named one of the items in that.
+	held   time.Duration
+	awaits scope
+	named  *Item
+	// calm is since when nothing that it aggregates is left; never: something is.
+	calm time.Duration
+}

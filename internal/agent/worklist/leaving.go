@@ -93,22 +93,6 @@ func (o *openTime) at(now time.Time) time.Duration {
 // never is a point in open time that has not come.
 const never time.Duration = -1
 
-// leave is what is known of the removal of an item. Its times are open time.
-type leave struct {
-	space key.Space
-	// scopes are those in which it holds up others; none: it holds up nobody.
-	scopes []scope
-	// began is when its removal was first tried; never: it has not been.
-	began time.Duration
-	// held is since when it waits for others; never: it does not. awaits is the scope
-	// that it waits for, named one of the items in that.
-	held   time.Duration
-	awaits scope
-	named  *Item
-	// calm is since when nothing that it aggregates is left; never: something is.
-	calm time.Duration
-}
-
 // leaves are the items that are being removed. They are guarded by the engine's lock.
 type leaves struct {
 	// there has the items that hold up others, waiting those that are held up.
@@ -215,18 +199,6 @@ type Awaited struct {
 	Rank rank
 	// Held is how long the item has waited, Rest how much longer it waits at most.
 	Held, Rest time.Duration
-}
-
-// Ahead finds what has to be removed before an item. It returns false if the item may
-// go; otherwise the item is queued when that is gone.
-func (e *Worklist) Ahead(id string, aggregates bool) (Awaited, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	it := e.items[id]
-	if it == nil || it.leave == nil {
-		return Awaited{}, false
-	}
-	return e.leaves.ahead(it, aggregates, e.open.at(time.Now()))
 }
 
 // ahead finds what has to be removed before an item. now is open time.

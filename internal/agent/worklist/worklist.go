@@ -277,37 +277,6 @@ func (e *Worklist) Within(id key.Identity) (wanted, leaving int) {
 	return wanted, leaving
 }
 
-// Result is the outcome of a worker's turn with an item.
-type Result struct {
-	// Seen replaces what was observed, unless that is newer; As is the owner by whose
-	// marks it was seen, and History is that of the turn's View.
-	Seen    *decide.Observed
-	As      ownership.Owner
-	History uint32
-	// Gone are spaces that have neither an entry nor a report of the item any more.
-	Gone    []key.Space
-	Wanted  bool
-	Forget  bool
-	State   wire.State
-	Retry   time.Duration
-	Failed  bool
-	Drifted bool
-	Slotted bool
-	Proof   ownership.Proof
-	// Judged says that the proof is known, even if the turn failed.
-	Judged bool
-	// Leaving says that the item is being removed, Held that it waits for others first.
-	Leaving, Held bool
-	Space         key.Space // of the source
-	// Hurried says that the object was told to terminate without waiting for its Pods.
-	Hurried bool
-	// Homeless is true if the item waits for its Namespace, which is desired and missing or may be. Untried is
-	// true if it waits for the first turn of that.
-	Homeless, Untried bool
-	// Withheld is true if a change of the target waits until the worklist is open.
-	Withheld bool
-}
-
 // Finish takes an item back from a worker.
 func (e *Worklist) Finish(it *Item, r Result) {
 	e.mu.Lock()
@@ -406,4 +375,16 @@ func (v View) Unread() Result {
 		r.Space = v.Spaces[0]
 	}
 	return r
+}
+
+// Ahead finds what has to be removed before an item. It returns false if the item may
+// go; otherwise the item is queued when that is gone.
+func (e *Worklist) Ahead(id string, aggregates bool) (Awaited, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	it := e.items[id]
+	if it == nil || it.leave == nil {
+		return Awaited{}, false
+	}
+	return e.leaves.ahead(it, aggregates, e.open.at(time.Now()))
 }

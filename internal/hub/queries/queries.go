@@ -344,15 +344,6 @@ func placeOf(row *table.Row, l key.Location) (*placement.Membership, placement.P
 	return m, p, ok
 }
 
-// reportOf returns a location's report in the log; nil if there is none.
-func reportOf(state table.Reader, o key.Object, l key.Location) []byte {
-	row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
-	if row == nil {
-		return nil
-	}
-	return row.Report()
-}
-
 // effects returns the effects of a class's rules on a row's object. The object's state has all
 // other reasons for a failed rendering.
 func (q *Server) effects(ctx context.Context, row *table.Row, class *placement.Class) []rules.Effect {
