@@ -11,8 +11,10 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -34,18 +36,24 @@ func newLocationDescribe(c *connection, streams genericiooptions.IOStreams) *cob
 			if err != nil {
 				return err
 			}
+			space := key.Root
+			var object map[string]any
+			err = h.get(cmd.Context(), asJSON, &object, rootPath(key.Locations, name)...)
+			if apierrors.IsForbidden(err) { // as the space of the kubeconfig shows it
+				space = h.space
+				err = h.get(cmd.Context(), asJSON, &object, spacePath(space, key.Locations, name)...)
+			}
+			if err != nil {
+				return err
+			}
 			if o.structured() {
-				var object map[string]any
-				if err := h.get(cmd.Context(), asJSON, &object, spacePath(h.space, key.Locations, name)...); err != nil {
-					return err
-				}
 				return o.data(streams.Out, object)
 			}
 			var l v1alpha1.Location
-			if err := h.get(cmd.Context(), asJSON, &l, spacePath(h.space, key.Locations, name)...); err != nil {
-				return err
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, &l); err != nil {
+				return fmt.Errorf("decode the hub's answer: %w", err)
 			}
-			return describeLocation(streams.Out, &l, h.space == key.Root, time.Now())
+			return describeLocation(streams.Out, &l, space == key.Root, time.Now())
 		},
 	}
 	o.addFlag(cmd, "text", formatJSON, formatYAML)

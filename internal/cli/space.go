@@ -113,8 +113,8 @@ are removed from locations, as far as their spec.prune allows without confirmati
 	return cmd
 }
 
-// list prints the objects of an Orrery resource: the locations that the space of the kubeconfig can
-// use, or objects of root.
+// list prints the objects of an Orrery resource in root. A user without access to root gets the
+// locations that the space of the kubeconfig can use.
 func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams, o *output, resource key.Resource, empty string) error {
 	if err := o.check(cmd); err != nil {
 		return err
@@ -123,22 +123,26 @@ func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams
 	if err != nil {
 		return err
 	}
-	path := rootPath(resource)
-	if resource == key.Locations {
-		path = spacePath(h.space, resource)
+	read := func(accept string, into any) (ofRoot bool, err error) {
+		err = h.get(cmd.Context(), accept, into, rootPath(resource)...)
+		if resource != key.Locations || !apierrors.IsForbidden(err) {
+			return true, err
+		}
+		return h.space == key.Root, h.get(cmd.Context(), accept, into, spacePath(h.space, resource)...)
 	}
 	if o.structured() {
 		var list map[string]any
-		if err := h.get(cmd.Context(), asJSON, &list, path...); err != nil {
+		if _, err := read(asJSON, &list); err != nil {
 			return err
 		}
 		return o.data(streams.Out, list)
 	}
 	var table metav1.Table
-	if err := h.get(cmd.Context(), asTable, &table, path...); err != nil {
+	ofRoot, err := read(asTable, &table)
+	if err != nil {
 		return err
 	}
-	if resource == key.Locations && h.space != key.Root {
+	if !ofRoot {
 		withoutCounts(&table)
 	}
 	return o.table(streams.Out, streams.ErrOut, &table, empty)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -58,7 +59,7 @@ status" shows the objects of a space.
 	}
 	t.connection.addFlags(cmd.Flags())
 	t.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
-	cmd.Flags().StringVarP(&t.space, "space", "S", "", "space whose locations are shown (default that of the kubeconfig; root has all)")
+	cmd.Flags().StringVarP(&t.space, "space", "S", "", "space whose locations are shown (default root, or that of the kubeconfig without access to root)")
 	cmd.Flags().BoolVarP(&t.watch, "watch", "w", false, "show it again every two seconds")
 	cmd.Flags().IntVar(&t.rows, "rows", -1, "how many locations are shown, 0 for all (default what the screen has room for, or all if there is none)")
 	return cmd
@@ -92,7 +93,14 @@ func (t *topCommand) run(cmd *cobra.Command, _ []string) error {
 // show reads the locations and prints them.
 func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	var list v1alpha1.LocationList
-	if err := h.get(ctx, asJSON, &list, spacePath(h.space, key.Locations)...); err != nil {
+	space, err := h.space, error(nil)
+	if t.space == "" { // an operator sees the counts, whichever space the kubeconfig is for
+		space, err = key.Root, h.get(ctx, asJSON, &list, rootPath(key.Locations)...)
+	}
+	if t.space != "" || apierrors.IsForbidden(err) {
+		space, err = h.space, h.get(ctx, asJSON, &list, spacePath(h.space, key.Locations)...)
+	}
+	if err != nil {
 		if t.watch && ctx.Err() != nil {
 			err = nil // the user ended it
 		}
@@ -104,13 +112,13 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	}
 	rows, screen := t.room()
 	var page bytes.Buffer
-	fmt.Fprintln(&page, f.head(h.space == key.Root))
+	fmt.Fprintln(&page, f.head(space == key.Root))
 	shown := f.Locations
 	if rows > 0 && len(shown) > rows {
 		shown = shown[:rows]
 	}
 	table := locationsTable(shown, time.Now())
-	if h.space != key.Root {
+	if space != key.Root {
 		withoutCounts(table)
 	}
 	if err := t.output.table(&page, t.streams.ErrOut, table, "locations; enrol one with: orrery location add NAME"); err != nil {
@@ -122,7 +130,7 @@ func (t *topCommand) show(ctx context.Context, h *hubClient) error {
 	if t.watch && screen {
 		page = *bytes.NewBufferString("\x1b[H\x1b[2J" + page.String()) // clear the screen, and start at its top
 	}
-	_, err := page.WriteTo(t.streams.Out)
+	_, err = page.WriteTo(t.streams.Out)
 	return err
 }
 
