@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apiserver/pkg/authorization/authorizer"
@@ -32,6 +33,9 @@ func explainUnauthenticated(w http.ResponseWriter, root route.Root, err error) {
 	}
 }
 
+// discoveryPaths are the paths that Kubernetes clients request first.
+var discoveryPaths = []string{"/api", "/apis"}
+
 // explainingDiscovery lets authorize add Warning headers to discovery requests.
 func explainingDiscovery(next http.Handler) http.Handler {
 	recording := filters.WithWarningRecorder(next)
@@ -49,7 +53,7 @@ func explainingDiscovery(next http.Handler) http.Handler {
 // space, location or export exists.
 func explainForbidden(ctx context.Context, a authorizer.Attributes, why string) {
 	root := RootOf(ctx)
-	if a.IsResourceRequest() || !root.Kubernetes() {
+	if a.IsResourceRequest() || !root.Kubernetes() || !slices.Contains(discoveryPaths, a.GetPath()) {
 		return
 	}
 	name := ""
