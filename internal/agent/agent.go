@@ -202,7 +202,7 @@ func (a *Agent) build(previous key.Shard) {
 	a.watchers.Rewound = a.metrics.rewound(a.scanner.Again)
 }
 
-// reports reports whether this agent may send reports: of several agents of a shard, only the one
+// reports is true if this agent may send reports: of several agents of a shard, only the one
 // that holds the Lease, even if others have unsent reports from their start.
 func (a *Agent) reports() bool {
 	if !a.begun.Load() || a.aged.Load() || a.store.Meta().Newer != "" {

@@ -219,7 +219,7 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 	}
 	wrong := 0
 	for _, p := range status.Placements {
-		name, problem := "placement "+string(p.Name), ""
+		var problem string
 		next := fmt.Sprintf("orrery status --space %s --placement %s --state Failed,Held,Conflict,Unsupported,Pending", h.space, p.Name)
 		switch {
 		case len(p.Problems) > 0:
@@ -239,7 +239,7 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 			continue
 		}
 		wrong++
-		c.problem(name, next, "%s", problem)
+		c.problem("placement "+string(p.Name), next, "%s", problem)
 	}
 	if wrong == 0 {
 		c.ok("placements", "%d, everything assigned is applied and healthy", len(status.Placements))

@@ -210,7 +210,7 @@ func (c *connection) try(ctx context.Context, h *hubClient, made newCredential, 
 	}
 	if made.token != "" {
 		if problem := h.delete(ctx, route.Tokens, made.token); problem != nil {
-			err = fmt.Errorf("%w; its token can be removed with: orrery token revoke %s (%v)", err, made.token, problem)
+			err = fmt.Errorf("%w; its token can be removed with: orrery token revoke %s (%w)", err, made.token, problem)
 		}
 	}
 	return err

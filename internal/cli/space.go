@@ -152,8 +152,8 @@ func (c *connection) list(cmd *cobra.Command, streams genericiooptions.IOStreams
 // counts, since they include the objects of other spaces.
 func withoutCounts(t *metav1.Table) {
 	counts := []string{"Assigned", "Applied", "Healthy", "Failed", "Held", "Stale", "Leaving"}
-	for i := len(t.ColumnDefinitions) - 1; i >= 0; i-- {
-		if !slices.Contains(counts, t.ColumnDefinitions[i].Name) {
+	for i, column := range slices.Backward(t.ColumnDefinitions) {
+		if !slices.Contains(counts, column.Name) {
 			continue
 		}
 		t.ColumnDefinitions = slices.Delete(t.ColumnDefinitions, i, i+1)

@@ -44,19 +44,19 @@ func (root reached) may(o owned) bool {
 }
 
 // path is that of an object's collection, and of all there are.
-func (target reached) path(o owned) (path, all, namespace string) {
-	root, namespace := route.Space(o.space), "default"
+func (root reached) path(o owned) (path, all, namespace string) {
+	base, namespace := route.Space(o.space), "default"
 	switch {
-	case target.wide:
-		root, namespace = route.ShelfRoot(*target.view, key.AllSpaces), string(o.space)+"--default"
-	case target.view != nil:
-		root = route.ShelfRoot(*target.view, o.space)
+	case root.wide:
+		base, namespace = route.ShelfRoot(*root.view, key.AllSpaces), string(o.space)+"--default"
+	case root.view != nil:
+		base = route.ShelfRoot(*root.view, o.space)
 	}
 	api := "/apis/fleet.example.org/v1"
 	if o.resource == "configmaps" {
 		api = "/api/v1"
 	}
-	return root.String() + api + "/namespaces/" + namespace + "/" + o.resource, root.String() + api + "/" + o.resource, namespace
+	return base.String() + api + "/namespaces/" + namespace + "/" + o.resource, base.String() + api + "/" + o.resource, namespace
 }
 
 func roots() (all []reached) {

@@ -78,7 +78,7 @@ type slowWriter struct {
 
 // Write implements http.ResponseWriter.
 func (w slowWriter) Write(p []byte) (int, error) {
-	time.Sleep(w.time)
+	<-time.After(w.time)
 	return w.ResponseRecorder.Write(p)
 }
 

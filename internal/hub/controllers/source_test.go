@@ -85,8 +85,8 @@ func watchesOf(t *testing.T, config Config, name string) []watch {
 	return nil
 }
 
-func objectKey(s key.Space, r key.Resource, name string) string {
-	return key.Object{Space: s, Identity: key.Identity{Resource: r, Name: name}}.Key()
+func rootKey(r key.Resource, name string) string {
+	return key.Object{Space: key.Root, Identity: key.Identity{Resource: r, Name: name}}.Key()
 }
 
 // TestWatches shows that a controller enqueues each object once when it starts, and enqueues the
@@ -114,26 +114,26 @@ func TestWatches(t *testing.T) {
 		concerned         []string
 	}{
 		{
-			"names", map[string]string{objectKey(key.Root, key.CRDs, "a"): `{}`, objectKey(key.Root, key.APIBindings, "b"): `{}`}, []string{"root"},
-			func(i int) string { return objectKey(key.Root, key.APIBindings, fmt.Sprint("c", i)) },
-			objectKey(key.Root, key.APIBindings, "b"), "", []string{"root"},
+			"names", map[string]string{rootKey(key.CRDs, "a"): `{}`, rootKey(key.APIBindings, "b"): `{}`}, []string{"root"},
+			func(i int) string { return rootKey(key.APIBindings, fmt.Sprint("c", i)) },
+			rootKey(key.APIBindings, "b"), "", []string{"root"},
 		},
 		{
-			"apiexports", map[string]string{objectKey(key.Root, key.APIExports, "a"): `{}`, objectKey(key.Root, key.CRDs, "b"): `{}`},
-			[]string{objectKey(key.Root, key.APIExports, "a")},
-			func(i int) string { return objectKey(key.Root, key.APIBindings, fmt.Sprint("c", i)) },
-			objectKey(key.Root, key.CRDs, "b"), "", []string{objectKey(key.Root, key.APIExports, "a")},
+			"apiexports", map[string]string{rootKey(key.APIExports, "a"): `{}`, rootKey(key.CRDs, "b"): `{}`},
+			[]string{rootKey(key.APIExports, "a")},
+			func(i int) string { return rootKey(key.APIBindings, fmt.Sprint("c", i)) },
+			rootKey(key.CRDs, "b"), "", []string{rootKey(key.APIExports, "a")},
 		},
 		{
-			"apiexportviews", map[string]string{objectKey(key.Root, key.APIExportViews, "a"): `{"spec":{"export":"b"}}`, objectKey(key.Root, key.APIExports, "b"): `{}`},
-			[]string{objectKey(key.Root, key.APIExportViews, "a")},
-			func(i int) string { return objectKey(key.Root, key.APIExports, fmt.Sprint("c", i)) },
-			objectKey(key.Root, key.APIExports, "b"), "", []string{objectKey(key.Root, key.APIExportViews, "a")},
+			"apiexportviews", map[string]string{rootKey(key.APIExportViews, "a"): `{"spec":{"export":"b"}}`, rootKey(key.APIExports, "b"): `{}`},
+			[]string{rootKey(key.APIExportViews, "a")},
+			func(i int) string { return rootKey(key.APIExports, fmt.Sprint("c", i)) },
+			rootKey(key.APIExports, "b"), "", []string{rootKey(key.APIExportViews, "a")},
 		},
 		{
-			"apibindings", map[string]string{objectKey(key.Root, key.APIBindings, "a"): `{}`, objectKey(key.Root, key.APIBindings, "b"): `{}`},
-			[]string{objectKey(key.Root, key.APIBindings, "a"), objectKey(key.Root, key.APIBindings, "b")},
-			nil, objectKey(key.Root, key.APIBindings, "b"), "", []string{objectKey(key.Root, key.APIBindings, "a")},
+			"apibindings", map[string]string{rootKey(key.APIBindings, "a"): `{}`, rootKey(key.APIBindings, "b"): `{}`},
+			[]string{rootKey(key.APIBindings, "a"), rootKey(key.APIBindings, "b")},
+			nil, rootKey(key.APIBindings, "b"), "", []string{rootKey(key.APIBindings, "a")},
 		},
 		{
 			"removals", map[string]string{
@@ -145,7 +145,7 @@ func TestWatches(t *testing.T) {
 		},
 		{
 			"tokens", map[string]string{key.Token("a"): `{"scope":{"space":"s","uid":"u"}}`, key.Space("s").Key(): space}, []string{"a"},
-			func(i int) string { return objectKey(key.Root, key.Spaces, fmt.Sprint("c", i)) },
+			func(i int) string { return rootKey(key.Spaces, fmt.Sprint("c", i)) },
 			key.Space("s").Key(), "", []string{"a"},
 		},
 		{

@@ -52,9 +52,9 @@ func TestSignalRun(t *testing.T) {
 			counts = append(counts, failures)
 			return time.Second << failures
 		})
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		s.Raise()
-		time.Sleep(time.Minute)
+		<-time.After(time.Minute)
 		s.Raise()
 		synctest.Wait()
 		if want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 61 * time.Second}; !slices.Equal(calls, want) {

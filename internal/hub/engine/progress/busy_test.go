@@ -3,6 +3,7 @@ package progress
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"testing"
 
@@ -68,9 +69,7 @@ func TestWorkIsBounded(t *testing.T) {
 	}, names...)
 	all := map[string]any{}
 	for _, s := range names {
-		for k, v := range w.objects(s, objects, "x") {
-			all[k] = v
-		}
+		maps.Copy(all, w.objects(s, objects, "x"))
 	}
 	w.put(all)
 	for calls := 0; ; calls++ {
@@ -118,7 +117,7 @@ func TestWorkEndsWithItsContext(t *testing.T) {
 	check := func(what string, work func()) {
 		t.Helper()
 		rendered = 0
-		ctx, cancel = context.WithCancel(t.Context())
+		ctx, cancel = context.WithCancel(t.Context()) //nolint:fatcontext // each check has a context of its own
 		work()
 		if rendered > 1 {
 			t.Errorf("%s rendered %d times after its context had ended", what, rendered-1)

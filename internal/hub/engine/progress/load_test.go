@@ -25,7 +25,7 @@ func TestNoPartOfALoad(t *testing.T) {
 	countAll(w.tracker)
 
 	w.reset()
-	w.apply("s1")
+	w.applyChanges()
 	w.isClean("after a request for one space")
 	if d := countAll(w.tracker); len(d.Placements) != 3 || len(d.Customizers) != 1 || len(d.Locations) != 1 || len(d.Moved) == 0 {
 		t.Errorf("in the end %+v is dirty", d)
@@ -108,7 +108,7 @@ func TestIncompleteCounts(t *testing.T) {
 	w.put(w.objects("s1", 1, "x"))
 	countAll(w.tracker)
 	w.put(w.objects("s1", 1, "broken"))
-	w.apply("s1")
+	w.applyChanges()
 	if !w.tracker.Placement(t.Context(), placementP("s1")).Incomplete || w.tracker.Placement(t.Context(), placementP("s2")).Incomplete {
 		t.Error("want incomplete counts of s1 alone")
 	}

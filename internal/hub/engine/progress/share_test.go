@@ -42,10 +42,10 @@ func newWorld(t *testing.T, digest func(*table.Entry, *placement.Class) (wire.Su
 	return w
 }
 
-// apply applies the observed changes of a space.
-func (w *world) apply(s key.Space) {
+// applyChanges applies the observed changes of space s1.
+func (w *world) applyChanges() {
 	w.Helper()
-	if _, err := w.tracker.Unassigned(w.Context(), string(s)+"/"); err != nil {
+	if _, err := w.tracker.Unassigned(w.Context(), "s1/"); err != nil {
 		w.Error(err)
 	}
 }
@@ -93,7 +93,7 @@ func TestReadersDoNotWait(t *testing.T) {
 		limit.Returns(t, func() {
 			w.tracker.Location("a")
 			w.tracker.UnassignedAt("a")
-			w.apply("s1")
+			w.applyChanges()
 			w.tracker.Placement(t.Context(), placementP("s2"))
 			w.tracker.Customizer(t.Context(), Customizer{"s2", "c1"})
 			if held := w.tracker.Object(t.Context(), objectAt("s2", "", "configmaps", "s2", "0").Path()).Held; held != 1 {
@@ -152,7 +152,7 @@ func TestChangeMeanwhile(t *testing.T) {
 		if !changed {
 			changed = true
 			w.put(w.objects("s1", 1, "x"))
-			w.apply("s1") // which knows of the change from now on
+			w.applyChanges() // which knows of the change from now on
 		}
 		return digest(e, c)
 	}, "s1")
