@@ -67,12 +67,12 @@ PLAIN  := $(addprefix ./internal/,agent/credential agent/decide agent/fields age
   hub/engine/objectstate hub/engine/placement hub/engine/preview hub/engine/prune hub/engine/quota \
   hub/engine/refs hub/engine/rollup hub/engine/rules hub/engine/unreturned hub/engine/upsync \
   hub/kinds/binding hub/kinds/downsync hub/kinds/openapi hub/kinds/protobuf hub/kinds/registry hub/kinds/schemacompat \
-  hub/storage/logidentity lib/fieldset lib/jsonscan lib/quantity lib/retry protocol/key protocol/ownership protocol/route \
+  hub/storage/logidentity lib/fieldset lib/jsonscan lib/quantity protocol/key protocol/ownership protocol/route \
   protocol/rulepath) ./views
 DEEP   := $(addprefix ./internal/,agent agent/fencing agent/worklist agent/store hub/auth hub/controllers \
   hub/engine/progress hub/engine/selectors hub/engine/summaries hub/kinds/builtin hub/kinds/custom hub/kubeapi/read hub/kubeapi/write hub/storage/table protocol/wire)
 DEEPHUB := ^(TestMatrix|TestRandomLife)$$
-VOLUME := ^(TestDeepBodies|TestFloods|TestForeignGrants|TestFullHub|TestGrantsOnShelves|TestManyLargeBodies|TestManyTokens|TestProvidersReachTheirShelf|TestReturnedStatusAndFullLog|TestSlowBackup)$$
+VOLUME := ^(TestDeepBodies|TestFloods|TestForeignGrants|TestFullHub|TestGrantsOnExportViews|TestManyLargeBodies|TestManyTokens|TestProvidersReachTheirExportView|TestReturnedStatusAndFullLog|TestSlowBackup)$$
 
 # The longest packages come first, so that none runs alone at the end. make lint does what go vet would.
 # GOGC=200 takes a seventh less time. A binary with the race detector waits a second before it

@@ -10,6 +10,7 @@ import (
 
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/upsync"
+	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
 	"orrery.dev/orrery/internal/protocol/wire"
@@ -76,6 +77,7 @@ func (w *watchTest) run(watches []watch) {
 
 // watchesOf returns the watches of a controller.
 func watchesOf(t *testing.T, config Config, name string) []watch {
+	config.Spaces = &write.Server{} // nothing is reconciled
 	for _, one := range list(config, newCounter(counterConfig{})) {
 		if one.name == name {
 			return one.controller.watches()

@@ -186,7 +186,7 @@ func TestThroughAnotherScope(t *testing.T) {
 			h.do("POST", root, in, widget("w", nil)),
 			h.do("DELETE", root, in+"/w", nil),
 		} {
-			h.refused(a, 503, "ServiceUnavailable", `APIBinding "e": space "p" defines `)
+			h.refused(a, 503, "ServiceUnavailable", `APIBinding "e": space "p" now defines `)
 			if seconds, _ := a.field("details", "retryAfterSeconds").(float64); seconds == 0 {
 				t.Errorf("no time to try again: %s", a.raw)
 			}
