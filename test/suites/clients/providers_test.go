@@ -302,7 +302,7 @@ func (m *market) leaves(t *testing.T, early *early) {
 	early.waitFor(t, "bank--default/main", "bank--default/marker", "labs--default/any", "labs--default/main", "labs--default/other", "shop--default/again", "shop--default/beside")
 }
 
-// sends sends a request of a user through the load balancer, and returns the status code.
+// sends makes a request of a user through the load balancer, and returns the status code.
 func (m *market) sends(t *testing.T, user, method, path, body string, header ...string) int {
 	t.Helper()
 	c, err := rest.HTTPClientFor(m.config(t, user))
