@@ -22,7 +22,8 @@ func TestUnconvertedVersions(t *testing.T) {
 	text := map[string]any{"type": "string"}
 	fields := func(spec map[string]any, version string) {
 		spec["name"] = version
-		properties := map[string]any{"class": text, "only" + version: text}
+		defaulted := map[string]any{"type": "string", "default": version}
+		properties := map[string]any{"class": text, "only" + version: text, "default" + version: defaulted}
 		spec["schema"] = map[string]any{"openAPIV3Schema": map[string]any{"type": "object", "properties": map[string]any{
 			"spec": map[string]any{"type": "object", "properties": properties},
 		}}}
@@ -82,7 +83,18 @@ func TestUnconvertedVersions(t *testing.T) {
 	if _, body := admin.send("GET "+path("v1", "a"), ""); !strings.Contains(body, `"onlyv1":"x"`) || !strings.Contains(body, `"class":"y"`) {
 		t.Errorf("the object is %s", body)
 	}
+	// A client of the other version can remove its finalizer, though the stored version has more fields.
+	finalizers := func(list string) string { return `{"metadata":{"finalizers":` + list + `}}` }
+	if code, body := admin.send("PATCH "+path("v1", "a"), finalizers(`["example.org/f"]`), contentType, mergePatch); code != http.StatusOK {
+		t.Errorf("a finalizer is answered with %d %s", code, body)
+	}
 	if code, body := admin.send("DELETE "+path("v1alpha1", "a"), ""); code != http.StatusOK {
 		t.Errorf("its deletion is answered with %d %s", code, body)
+	}
+	if code, body := admin.send("PATCH "+path("v1alpha1", "a"), finalizers(`[]`), contentType, mergePatch); code != http.StatusOK {
+		t.Errorf("the removal of its finalizer is answered with %d %s", code, body)
+	}
+	if code, _ := admin.send("GET "+path("v1", "a"), ""); code != http.StatusNotFound {
+		t.Errorf("a read of the deleted object is answered with %d", code)
 	}
 }
