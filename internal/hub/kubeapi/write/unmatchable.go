@@ -23,6 +23,8 @@ import (
 const (
 	// maxMatchWarnings is the maximum number of warnings about the tests of one Placement.
 	maxMatchWarnings = 8
+	// maxComparedNames is the number of unknown resources of one Placement for which a name is suggested.
+	maxComparedNames = 64
 	// maxComparedLocations is the number of locations up to which their labels are compared with
 	// those of a Placement.
 	maxComparedLocations = 1000
@@ -70,6 +72,9 @@ func (s unmatchable) warnings(ctx context.Context, obj runtime.Object) (warnings
 		}
 	}
 	for i, l := range p.Spec.Locations {
+		if len(warnings) > maxMatchWarnings || ctx.Err() != nil {
+			break
+		}
 		if problem := unknownLabel(snapshot, space, l.Selector); problem != "" {
 			warnings = append(warnings, fmt.Sprintf("spec.locations[%d].selector: %s", i, problem))
 		}
@@ -89,6 +94,8 @@ type kindNames struct {
 	plurals map[string]string
 	// isOpen reports that there may be other kinds.
 	isOpen bool
+	// compared is the number of names that were compared with those of all resources.
+	compared int
 }
 
 func namesOf(catalog *kinds.Catalog) *kindNames {
@@ -157,7 +164,10 @@ func (n *kindNames) unknown(name string) string {
 	if lower := strings.ToLower(name); lower != name && n.resources[lower] != nil {
 		return fmt.Sprintf("resource %q matches nothing: want %q", name, lower)
 	}
-	near := suggest.Nearest(name, maps.Keys(n.resources))
+	near := ""
+	if n.compared++; n.compared <= maxComparedNames {
+		near = suggest.Nearest(name, maps.Keys(n.resources))
+	}
 	if near == "" && n.isOpen {
 		return ""
 	}
