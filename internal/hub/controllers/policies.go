@@ -31,22 +31,22 @@ func (c *policyController) watches() []watch {
 }
 
 // watchCounted is the watch of policies whose counts may have changed. A new run enqueues all
-// policies if an earlier run has taken keys, which it may not have reconciled. It waits for the
-// first count, since there is nothing to write before.
+// policies at once if an earlier run has taken keys, which it may not have reconciled. The first run
+// waits for the first count, since there is nothing to write before.
 func (c *policyController) watchCounted(ctx context.Context, enqueue func([]string)) error {
-	for first := true; ; first = false {
+	if c.taken {
+		for _, r := range []key.Resource{key.Placements, key.Customizers} {
+			inAllSpaces(r)(c.config.Table.Snapshot(), func(row *table.Row) bool {
+				enqueue([]string{row.Key})
+				return true
+			})
+		}
+	}
+	for {
 		select {
 		case <-c.config.Counted.added:
 		case <-ctx.Done():
 			return ctx.Err()
-		}
-		if first && c.taken {
-			for _, r := range []key.Resource{key.Placements, key.Customizers} {
-				inAllSpaces(r)(c.config.Table.Snapshot(), func(row *table.Row) bool {
-					enqueue([]string{row.Key})
-					return true
-				})
-			}
 		}
 		c.taken = true
 		enqueue(c.config.Counted.take())
