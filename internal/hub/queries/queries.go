@@ -213,8 +213,11 @@ func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		l, known := key.Location(r.URL.Query().Get("location")), q.existence(rights)
 		answer := q.why(r.Context(), rights, object, l)
-		if err := cmp.Or(known.object(r.Context(), object), known.location(r.Context(), l, object)); err != nil && !answer.Decision.Placed {
+		if err := cmp.Or(known.object(r.Context(), object), known.location(r.Context(), l, object)); apierrors.IsNotFound(err) && !answer.Decision.Placed {
 			answer.NotFound = err.Error()
+		} else if err != nil && !apierrors.IsNotFound(err) {
+			respond.Error(w, r, err)
+			return
 		}
 		respond.JSON(w, answer)
 	default:
