@@ -2,17 +2,13 @@ package clients
 
 import (
 	"net/http"
-	"os"
 	"reflect"
-	"regexp"
 	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-
-	"orrery.dev/orrery/test/support/env"
 )
 
 // attempt is a request about an object, or about all of its kind.
@@ -52,16 +48,7 @@ func targets() []target {
 // with a credential for the space of the platform nor with one without a limit to a space. Through
 // its own slice it reaches no object of provider b.
 func (m *market) foreign(t *testing.T) {
-	m.mint(t, "a-anywhere", "platform", "--user", "provider-a")
-	limited, err := os.ReadFile(m.files["a-anywhere"])
-	if err != nil {
-		t.Fatal(err)
-	}
-	token := strings.TrimSpace(env.Orrery(t, m.hub.Kubeconfig, "token", "create", "--user", "provider-a"))
-	everywhere := regexp.MustCompile(`token: .*`).ReplaceAll(limited, []byte("token: "+token))
-	if err := os.WriteFile(m.files["a-anywhere"], everywhere, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	m.mintToken(t, "a-anywhere", "provider-a")
 	before := m.all(t)
 	for _, user := range []string{"provider-a", "a-anywhere"} {
 		for root, namespace := range map[string]string{

@@ -53,7 +53,7 @@ func newMarket(t *testing.T, consumers ...string) *market {
 		m.mint(t, s, s, "--group", "consumers", "--role", "admin")
 	}
 	for _, user := range []string{"provider-a", "provider-b"} {
-		m.mint(t, user, "platform", "--user", user)
+		m.mintToken(t, user, user, "--space", "platform")
 	}
 	return m
 }
@@ -64,6 +64,21 @@ func (m *market) mint(t *testing.T, name, space string, args ...string) {
 	text := env.Orrery(t, m.hub.Kubeconfig, append([]string{"space", "kubeconfig", space}, args...)...)
 	m.files[name] = filepath.Join(t.TempDir(), "kubeconfig")
 	if err := os.WriteFile(m.files[name], []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// mintToken creates a kubeconfig for the space of the platform, with a token of a user that may have no
+// rights yet.
+func (m *market) mintToken(t *testing.T, name, user string, args ...string) {
+	t.Helper()
+	platform, err := os.ReadFile(m.files["platform"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := strings.TrimSpace(env.Orrery(t, m.hub.Kubeconfig, append([]string{"token", "create", "--user", user}, args...)...))
+	m.files[name] = filepath.Join(t.TempDir(), "kubeconfig")
+	if err := os.WriteFile(m.files[name], regexp.MustCompile(`token: .*`).ReplaceAll(platform, []byte("token: "+token)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -105,10 +105,23 @@ func (f *fleet) waiting(removals, locations int) []string {
 	return strings.Fields(found[1])
 }
 
-// isSynced waits until the status of the Placement has no pending removals.
+// isSynced waits until all objects of the Placement are applied and no removals are pending.
 func (f *fleet) isSynced() {
 	f.t.Helper()
-	env.Kubectl(f.t, f.file, "wait", "--for=condition=Synced", "placement/web", "--timeout="+world.Soon.String())
+	f.hasSynced("Applied")
+}
+
+// selectsNothing waits until the Placement is not Synced since it selects no object, and no removals
+// are pending.
+func (f *fleet) selectsNothing() {
+	f.t.Helper()
+	f.hasSynced("NoObjects")
+}
+
+// hasSynced waits until the condition Synced has a reason and no removals are pending.
+func (f *fleet) hasSynced(reason string) {
+	f.t.Helper()
+	env.Kubectl(f.t, f.file, "wait", `--for=jsonpath={.status.conditions[?(@.type=="Synced")].reason}=`+reason, "placement/web", "--timeout="+world.Soon.String())
 	f.Eventually("no removal is pending", func() error {
 		out, err := env.TryKubectl(f.t, f.file, "get", "placement", "web", "-o", "jsonpath={.status.prune}{.status.confirmed}")
 		if err != nil {
@@ -177,7 +190,7 @@ func placementEdited(f *fleet) {
 	})
 	f.sites[2].Link.Heal()
 	f.count("the one that was away lets go", 0, 0, 0)
-	f.isSynced()
+	f.selectsNothing()
 }
 
 func spaceMadeAgain(f *fleet) {
@@ -194,5 +207,5 @@ func spaceMadeAgain(f *fleet) {
 	env.Throughout(t, observation, f.have(many, many, many))
 	env.Orrery(t, f.file, command...)
 	f.count("confirmed ones go", 0, 0, 0)
-	f.isSynced()
+	f.selectsNothing()
 }

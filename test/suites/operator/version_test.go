@@ -11,7 +11,7 @@ import (
 )
 
 // TestVersions checks that binaries print the version from which they were built, that a hub has it
-// in its metrics and log, and that a build can set it.
+// in its metrics, its log and the response to a request for its version, and that a build can set it.
 func TestVersions(t *testing.T) {
 	t.Parallel()
 	built := strings.TrimPrefix(versionOf(t, env.Binary(t, "orrery")), "orrery version ")
@@ -26,8 +26,8 @@ func TestVersions(t *testing.T) {
 	if !strings.Contains(metrics, "orrery_build_info{") || !strings.Contains(metrics, `version="`+built+`"`) {
 		t.Error("the hub's metrics have another version")
 	}
-	if answer := env.Kubectl(t, hub.Kubeconfig, "--server="+hub.URL, "get", "--raw", "/version"); strings.Contains(answer, built) {
-		t.Errorf("the version of the API is %s", answer)
+	if answer := env.Kubectl(t, hub.Kubeconfig, "--server="+hub.URL, "get", "--raw", "/version"); !strings.Contains(answer, `"orrery": "`+built+`"`) || strings.Count(answer, built) != 1 {
+		t.Errorf("the versions of the API and of the hub are %s", answer)
 	}
 
 	stamped := filepath.Join(t.TempDir(), "orrery-agent")
