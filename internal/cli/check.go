@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,7 +91,7 @@ func (c *checker) run(ctx context.Context, space string) {
 		c.problem("kubeconfig", "use --kubeconfig FILE or set KUBECONFIG", "%v", err)
 		return
 	}
-	c.ok("kubeconfig", "space %s of hub %s", h.space, h.hub)
+	c.ok("kubeconfig", "space %s of hub %s", h.space, withoutUser(h.hub))
 	if !c.checkHub(ctx, h) || !c.checkUser(ctx, h) {
 		return
 	}
@@ -115,7 +116,7 @@ func (c *checker) checkHub(ctx context.Context, h *hubClient) bool {
 		c.problem("space", "orrery space list", "space %q does not exist", h.space)
 		return false
 	default:
-		c.problem("hub", "check that the hub runs, and that this machine reaches "+h.hub, "%s", describe(err))
+		c.problem("hub", "check that the hub runs, and that this machine reaches "+withoutUser(h.hub), "%s", describe(err))
 		return false
 	}
 	if own := process.Version(); info.Orrery != own {
@@ -152,8 +153,12 @@ func (c *checker) checkUser(ctx context.Context, h *hubClient) bool {
 		c.ok("rights", "may list and create Placements in space %s", h.space)
 		return true
 	}
-	c.problem("rights", "ask an administrator of the space for a Grant with the role edit", "may not %s Placements in space %s", strings.Join(mayNot, " or "), h.space)
-	return slices.Contains(may, "list")
+	if slices.Contains(may, "list") {
+		c.ok("rights", "may list, but not create, Placements in space %s", h.space)
+		return true
+	}
+	c.problem("rights", "ask an administrator of the space for a Grant with the role view", "may not list Placements in space %s", h.space)
+	return false
 }
 
 // may reports whether the user may use a verb on all objects of a resource in the space.
@@ -232,6 +237,8 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 			problem, next = "selects no location", "compare spec.locations with: kubectl get locations --show-labels"
 		case p.Applied < p.Assigned:
 			problem = fmt.Sprintf("%d of %d assigned objects are not applied", p.Assigned-p.Applied, p.Assigned)
+		case p.Assigned == 0:
+			problem, next = "assigns nothing, though it selects objects and locations", "orrery why KIND/NAME --location L"
 		case p.Healthy < p.Applied:
 			problem = fmt.Sprintf("%d of %d applied objects are not healthy", p.Applied-p.Healthy, p.Applied)
 			next = fmt.Sprintf("orrery status --space %s --placement %s", h.space, p.Name)
@@ -240,6 +247,10 @@ func (c *checker) checkPlacements(ctx context.Context, h *hubClient) {
 		}
 		wrong++
 		c.problem("placement "+string(p.Name), next, "%s", problem)
+	}
+	for i := range status.Waiting {
+		wrong++
+		c.problem("removals of "+cmp.Or(string(status.Waiting[i].Placement), "no Placement"), fmt.Sprintf("orrery status --space %s", h.space), "wait for a confirmation")
 	}
 	if wrong == 0 {
 		c.ok("placements", "%d, everything assigned is applied and healthy", len(status.Placements))

@@ -85,20 +85,21 @@ slice only.
 				return err
 			}
 			root := f.view.root(key.Space(name))
-			made, err := f.makeCredential(cmd, h, name, root)
+			config, err := c.kubeconfigFor(name, h.hub+root.String(), nil)
 			if err != nil {
 				return err
 			}
-			config, err := c.kubeconfigFor(name, h.hub+root.String(), made.authInfo)
+			if err := f.reach(cmd, h, config.Clusters[name]); err != nil {
+				return err
+			}
+			made, err := f.makeCredential(cmd, h, name, root) // last, so that no token is left after an error
 			if err != nil {
 				return err
 			}
 			if err := c.try(cmd.Context(), h, made, root); err != nil {
 				return err
 			}
-			if err := f.reach(cmd, h, config.Clusters[name]); err != nil {
-				return err
-			}
+			config.AuthInfos[name] = made.authInfo
 			text, err := clientcmd.Write(*config)
 			if err != nil {
 				return fmt.Errorf("encode the kubeconfig: %w", err)

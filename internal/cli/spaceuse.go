@@ -37,7 +37,7 @@ credential is valid in one space only.
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(streams.Out, "context %s is current: space %s of hub %s\n", used, name, h.hub)
+			_, err = fmt.Fprintf(streams.Out, "context %s is current: space %s of hub %s\n", used, name, withoutUser(h.hub))
 			return err
 		},
 	}

@@ -7,7 +7,8 @@ import (
 )
 
 const exitCodes = `
-Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, confirm-prune without --digest).
+Exit codes: 0 done, 1 an error, 2 wrong usage, 3 the answer is no (orrery why, check with a problem,
+confirm-prune without --digest).
 Of orrery diff: 0 no difference, 1 a difference, 2 an error.`
 
 // group makes a command that only has subcommands report wrong usage if it is called without a

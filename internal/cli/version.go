@@ -69,7 +69,7 @@ func (c *connection) hubVersion(ctx context.Context) (*hubVersions, error) {
 	if err := h.get(ctx, asJSON, &info, route.Space(h.space).Path("version")); err != nil {
 		return nil, err
 	}
-	return &hubVersions{URL: h.hub, Version: info.Orrery, Kubernetes: info.GitVersion}, nil
+	return &hubVersions{URL: withoutUser(h.hub), Version: info.Orrery, Kubernetes: info.GitVersion}, nil
 }
 
 func printVersions(streams genericiooptions.IOStreams, o *output, v versions) error {
