@@ -10,6 +10,7 @@ import (
 
 	"github.com/tidwall/gjson"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -176,13 +177,21 @@ func (b *bench) settledAt(c *client, path string, objects, pairs int) error {
 			return err
 		}
 		s := p.Status
-		if int(s.Objects) != objects || int(s.Assigned) != pairs || int(s.Applied) != pairs ||
-			!meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionSynced) {
+		if int(s.Objects) != objects || int(s.Assigned) != pairs || int(s.Applied) != pairs || !isSynced(s.Conditions, pairs) {
 			return fmt.Errorf("of %d objects and %d pairs it has %d and %d, %d applied, %d failed: %v",
 				objects, pairs, s.Objects, s.Assigned, s.Applied, s.Failed, s.Errors)
 		}
 		return nil
 	})
+}
+
+// isSynced reports whether a Placement is Synced, or selects nothing as it should.
+func isSynced(conditions []metav1.Condition, pairs int) bool {
+	c := meta.FindStatusCondition(conditions, v1alpha1.ConditionSynced)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return c != nil
+	}
+	return pairs == 0 && (c.Reason == v1alpha1.ReasonNoObjects || c.Reason == v1alpha1.ReasonNoLocations)
 }
 
 // revision is that of the hub's log.
