@@ -282,10 +282,11 @@ func (e *execFlags) authInfo() *clientcmdapi.AuthInfo {
 // kubeconfigFor returns a kubeconfig with a single context for a user. It reaches the hub as the
 // present kubeconfig does.
 func (c *connection) kubeconfigFor(name, server string, user *clientcmdapi.AuthInfo) (*clientcmdapi.Config, error) {
-	raw, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+	loaded, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 	if err != nil {
 		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
+	raw := *loaded.DeepCopy() // later requests use what was loaded
 	if current := *c.flags.Context; current != "" {
 		raw.CurrentContext = current
 	}
