@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -192,6 +193,9 @@ func (f *kubeconfigFlags) makeCredential(cmd *cobra.Command, h *hubClient, space
 	return c, nil
 }
 
+// revokeTimeout is how long try waits for the revocation of a token.
+const revokeTimeout = 5 * time.Second
+
 // try makes a request with a new credential. If the hub refuses the request, the kubeconfig would be
 // of no use: try revokes the token and returns the reason.
 func (c *connection) try(ctx context.Context, h *hubClient, made newCredential, root route.Root) error {
@@ -210,6 +214,8 @@ func (c *connection) try(ctx context.Context, h *hubClient, made newCredential, 
 		err = fmt.Errorf("user %q has no rights at %s, or it does not exist; create it, and a Grant for the user, first", made.user, root)
 	}
 	if made.token != "" {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), revokeTimeout) // also if the user interrupts
+		defer cancel()
 		if problem := h.delete(ctx, route.Tokens, made.token); problem != nil {
 			err = fmt.Errorf("%w; its token can be removed with: orrery token revoke %s (%w)", err, made.token, problem)
 		}

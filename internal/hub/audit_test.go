@@ -141,7 +141,7 @@ func TestAudit(t *testing.T) {
 		return matches(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusForbidden)(e) && e.User.Username == "jane" &&
 			slices.Contains(e.User.Extra["authentication.kubernetes.io/credential-id"], "ORRERY-TOKEN="+made.Name)
 	})
-	find(auditinternal.StageResponseStarted, "nobody who is known", matches(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusUnauthorized))
+	find(auditinternal.StageResponseStarted, "an unknown user", matches(audit.SpaceAnnotation, "a", "/api/v1/pods", http.StatusUnauthorized))
 	find(complete, "a question", matches(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/status", http.StatusOK))
 	find(complete, "what is at a location", func(e *auditinternal.Event) bool {
 		return matches(audit.SpaceAnnotation, "a", "/ask/v1/spaces/a/diff", http.StatusNotFound)(e) && e.Annotations[audit.LocationAnnotation] == "l" &&

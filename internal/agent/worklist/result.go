@@ -26,12 +26,12 @@ type Result struct {
 	Drifted bool
 	Slotted bool
 	Proof   ownership.Proof
-	// Judged says that the proof is known, even if the turn failed.
+	// Judged is true if the proof is known, even if the turn failed.
 	Judged bool
-	// Leaving says that the item is being removed, Held that it waits for others first.
+	// Leaving is true while the item is being removed, and Held while it waits for other removals first.
 	Leaving, Held bool
 	Space         key.Space // of the source
-	// Hurried says that the object was told to terminate without waiting for its Pods.
+	// Hurried is true if the object was deleted without waiting for its Pods.
 	Hurried bool
 	// Homeless is true if the item waits for its Namespace, which is desired and missing or may be. Untried is
 	// true if it waits for the first turn of that.
