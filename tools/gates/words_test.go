@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-const testWords = "phrase\tsays that\treports that\nidentifier\tof|at\tnoun\nterm\tcensus|censuses\tscan\n"
+const testWords = "phrase\tsays that\treports that\nidentifier\tof|at|has\tnoun\nterm\tcensus|censuses\tscan\n"
 
 func testList(t *testing.T) *wordList {
 	t.Helper()
@@ -66,6 +66,9 @@ func TestWordsInSource(t *testing.T) {
 		"joined with a raw string":   {"a.go", "package p\n\nvar a = `one\ntwo ` +\n\"says that\"", []string{`a.go:5: "says that"; instead: reports that`}},
 		"joined with a value":        {"a.go", "package p\n\nvar a = b + \"it says \" + c + \"that \" + \"says that\" + d(\"says that\" + e)", []string{`a.go:3: "says that"; instead: reports that`, `a.go:3: "says that"; instead: reports that`}},
 		"joined without being a sum": {"a.go", "package p\n\nvar a = \"it says \" < \"that\"", nil},
+		"method of labels.Labels":    {"a.go", "package p\n\nfunc (a b) Has(label string) bool { return true }", nil},
+		"Has with other types":       {"a.go", "package p\n\nfunc (a b) Has(n int) bool { return true }", []string{"a.go:3: name Has; instead: noun"}},
+		"Has without a receiver":     {"a.go", "package p\n\nfunc Has(label string) bool { return true }", []string{"a.go:3: name Has; instead: noun"}},
 		"term in a name":             {"a.go", "package p\n\nfunc newCensus() {}", []string{`a.go:3: "census" in name newCensus; instead: scan`}},
 	} {
 		t.Run(name, func(t *testing.T) {
