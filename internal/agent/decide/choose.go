@@ -5,19 +5,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Entry is one space's desired entry of an identity.
+// Entry is what one space desires at an identity of the target.
 type Entry struct {
 	Space key.Space
 	Want  *store.Want
-	// Yields says that the object is the location's own for the space, which then has no
-	// entry to follow.
+	// Yields is true if the location has an object of its own there, which has precedence over the space's. The
+	// entry of the space then has no effect.
 	Yields bool
 }
 
-// Choose returns the index of the entry that an identity at the target follows: one
-// with an object before one without, then that of the space that the object there came
-// from, then the first by name. It returns -1 if no
-// space desires it.
+// Choose returns the index of the entry that decides about an identity of the target. Entries with an object
+// come before entries without, then the space of the object that is applied now, then the first space by name.
+// It returns -1 if no space desires the identity.
 func Choose(wants []Entry, rec *store.Record) int {
 	best := -1
 	for i, w := range wants {

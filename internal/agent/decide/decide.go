@@ -10,51 +10,52 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Facts are what a decision is made from.
+// Facts are the input of a decision.
 type Facts struct {
-	// Space is that of the source object, and Want its desired entry; nil: the
-	// object is not desired.
+	// Space is the space of the source object. Want is the desired entry; it is nil if the object is not
+	// desired.
 	Space  key.Space
 	Want   *store.Want
 	Record *store.Record
 	Seen   Observed
-	// Former says that the object has the marks of an earlier location of the same name,
-	// so that no list shows it; Looked says that the target was asked for it.
+	// Former is true if the object has the ownership metadata of an earlier location of the same name, so that
+	// no list returns it. Inspected is true if the agent has read the object from the target for this decision.
 	Former, Looked bool
-	// Confirms says that the hub is to be told that nothing is there, or was told that
-	// something is about to be, so that what is not known has to be found out.
+	// Confirms is true if the hub waits for a report that the object is absent, or has been notified that the
+	// agent will create it. Then the agent must find out facts that it does not know.
 	Confirms bool
-	// Yields says that what is there of the space's is let go.
+	// Yields is true if the agent gives up its ownership of the space's object at the target, without deleting
+	// it.
 	Yields bool
-	// Guarded says that the removal waits for a confirmation.
+	// Guarded is true if the removal waits for a confirmation by the removal guard.
 	Guarded bool
 	// Provided reports whether the cluster itself makes the object, in every namespace, see IsProvided.
 	Provided bool
-	// Completed is how the desired Job or Pod ran to its end, so that it must not run
-	// again; empty: it has not. Reported says that the last report has it as applied.
+	// Completed is the state in which the desired Job or Pod ended, so that it must not run again. It is empty
+	// while the object has not ended. Reported is true if the last report has state Applied.
 	Completed string
 	Reported  bool
-	// Traced says that nothing is recorded, but an object of ours may still be there,
-	// which the first list of the kind will show.
+	// Traced is true if the agent has no record of an object but may have created one, which the first list of
+	// the kind will return.
 	Traced bool
-	// Remembered is true if only a report is left, by which an object of ours was at the target, and the kind is of
-	// an aggregated API: such an object outlives a time in which the kind is not served.
+	// Remembered is true if the agent has no record but the hub has a report of an object at the target, and the
+	// kind belongs to an aggregated API. Such an object continues to exist while the API is not served.
 	Remembered bool
-	// Again is how long to wait until what admission changes is applied again.
+	// Again is the remaining wait before the agent repeats an apply that admission at the target has changed.
 	Again time.Duration
-	// Lingers is how long the report of an orphaned object still stays.
+	// Lingers is how much longer the report of an orphaned object is kept.
 	Lingers time.Duration
-	// Proof says whether the object that was seen is proven to be written from the hub's log.
+	// Proof reports whether the observed object was written from the hub's log.
 	Proof ownership.Proof
-	// Pods says that the object at the target may own Pods, Overdue that it has been
-	// terminating for longer than those may take.
+	// Pods is true if the object at the target may own Pods. Overdue is true if its deletion has taken longer
+	// than those Pods may take to end.
 	Pods, Overdue bool
-	// Settled says that a session has proved the desired content to be complete: what is
-	// not in it is not desired.
+	// DesiredComplete is true if a session has proved that the agent has all desired objects. An object that is
+	// not among them is not desired.
 	Settled bool
 }
 
-// On decides about one identity. It is a pure function.
+// Decide returns the decision about one identity. It is a pure function.
 func On(f Facts) Decision {
 	switch {
 	case f.Want == nil:
@@ -74,7 +75,7 @@ func On(f Facts) Decision {
 	return d
 }
 
-// makes says that the object may be at the target after that, and was not before.
+// creates reports whether the action may create the object at the target.
 func (d Decision) makes() bool { return d.Do == DoApply || d.Do == DoMark || d.Do == DoInherit }
 
 func decideObject(f Facts, s store.Source) Decision {
@@ -96,7 +97,7 @@ func decideObject(f Facts, s store.Source) Decision {
 	switch {
 	case f.Former && !f.Looked && (seen.Presence == Absent || seen.Presence == Blind):
 		return Decision{Do: DoLook}
-	case f.Completed != "" && rec != nil && !f.Looked && seen.Presence == Absent: // it may be there without its marks
+	case f.Completed != "" && rec != nil && !f.Looked && seen.Presence == Absent: // it may exist without its ownership metadata
 		return Decision{Do: DoLook}
 	case f.Completed != "":
 		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
@@ -131,13 +132,13 @@ func decideObject(f Facts, s store.Source) Decision {
 	return Decision{Do: DoApply, Drift: !changed}
 }
 
-// replaced says that the record is of another source object.
+// replaced reports whether the record belongs to another source object.
 func (f Facts) replaced(s store.Source) bool {
 	return f.Record != nil && (f.Record.Space != f.Space || f.Record.Source.UID != s.UID)
 }
 
-// changed says that what was applied last is not what is desired now. Values that were
-// not enforced, since the object was CreateOnly or they were released, may be anything.
+// changed reports whether the desired object differs from the one that was applied last. Values that the agent
+// did not enforce may have any content: those of a CreateOnly object, and released ones.
 func (f Facts) changed(s store.Source) bool {
 	was := f.Record
 	if was == nil || f.replaced(s) || was.Source.Digest != s.Digest {
@@ -147,8 +148,8 @@ func (f Facts) changed(s store.Source) bool {
 	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.Seen.Released)
 }
 
-// MarksChanged says that the marks at the target that say what becomes of the object, and
-// who acts for it, are not as the policy is now.
+// MarksChanged reports whether the ownership metadata at the target differs from the policy. This metadata names
+// the ServiceAccount that acts for the object, and what happens to the object when it is no longer desired.
 func (f Facts) MarksChanged(s store.Source) bool {
 	if f.Record == nil {
 		return false
@@ -157,9 +158,9 @@ func (f Facts) MarksChanged(s store.Source) bool {
 	return was.Orphan != s.Policy.Orphan || was.ServiceAccount != s.Policy.ServiceAccount
 }
 
-// Rewritten reports whether the object was written at another place in the log than the agent has
-// recorded: by one that had the shard before, since all of a location write as one manager, or by
-// a request that was given up and came late.
+// Rewritten reports whether the object at the target names another log position than the record does. Another
+// agent wrote it then, which had the shard before, since all agents of a location are one field manager. Or a
+// request that the agent had given up arrived late.
 func (f Facts) Rewritten() bool {
 	if f.Record == nil {
 		return false
@@ -168,7 +169,8 @@ func (f Facts) Rewritten() bool {
 	return !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
 }
 
-// recreationWaits is the decision about an object whose removal, to make it anew, is to be confirmed.
+// recreationWaits returns the decision about an object whose deletion, for its recreation, waits for a
+// confirmation.
 func recreationWaits() Decision {
 	return Decision{
 		State: wire.Waiting, Reason: v1alpha1.ReasonPruneGuard,
@@ -176,7 +178,7 @@ func recreationWaits() Decision {
 	}
 }
 
-// decidePresent is about an object at the target that is ours.
+// decidePresent returns the decision about an object of ours at the target.
 func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	seen, rec := f.Seen, f.Record
 	known := rec != nil && seen.UID == rec.UID
@@ -213,10 +215,10 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	return Decision{Do: DoApply, UID: seen.UID, Drift: !changed}
 }
 
-// adopts reports whether an object that is not ours becomes ours.
+// adopts reports whether the agent adopts an object that is not ours.
 func (f Facts) adopts(s store.Source) bool { return (s.Policy.Adopt || f.Provided) && !f.Seen.Owned }
 
-// decideForeign is about an object at the target that is not ours.
+// decideForeign returns the decision about an object at the target that is not ours.
 func decideForeign(f Facts, s store.Source) Decision {
 	seen := f.Seen
 	switch {
@@ -246,10 +248,10 @@ func decideRemoval(f Facts) Decision {
 		return unprovenWait(f.Proof)
 	case rec == nil && seen.Presence == Present && f.Settled:
 		return Decision{Do: DoClaim, UID: seen.UID}
-	case rec == nil && seen.Presence == Present: // the hub may desire it; the agent cannot tell yet
+	case rec == nil && seen.Presence == Present: // the hub may desire it; the agent does not know yet
 		return Decision{Retry: strayRetry, Proof: f.Proof}
 	case rec == nil && seen.Presence == Unseen && (f.Traced || f.Confirms):
-		return Decision{} // the first list of the kind gives it another turn
+		return Decision{} // the first list of the kind starts another decision
 	case rec == nil && seen.Presence == Unserved && f.Remembered:
 		return Away()
 	case rec == nil && seen.Presence == Blind && (f.Confirms || f.Remembered) && !f.Looked:
@@ -265,7 +267,7 @@ func decideRemoval(f Facts) Decision {
 		return Decision{}
 	case seen.Presence == Unserved:
 		return Decision{Do: DoVerifyKind}
-	case seen.Presence == Present && seen.UID == rec.UID && seen.Terminating && !seen.Unmarked: // the watch shows when it is gone
+	case seen.Presence == Present && seen.UID == rec.UID && seen.Terminating && !seen.Unmarked: // the watch shows the end of its deletion
 		if f.Overdue {
 			return Decision{Do: DoHurry, UID: rec.UID}
 		}
@@ -276,7 +278,7 @@ func decideRemoval(f Facts) Decision {
 	return Decision{Do: DoRemove, UID: rec.UID}
 }
 
-// Away is the decision about an object that is to be removed and whose aggregated API is not served.
+// Away returns the decision about an object that is to be removed, and whose aggregated API is not served.
 func Away() Decision {
 	return Decision{
 		State: wire.Removing, Reason: v1alpha1.ReasonNoSuchResource, Retry: time.Minute,
@@ -284,7 +286,7 @@ func Away() Decision {
 	}
 }
 
-// PairChanged says that the pair at the target is not the desired one.
+// PairChanged reports whether the log position at the target differs from the desired one.
 func (f Facts) PairChanged(s store.Source) bool {
 	return f.Record != nil && !s.Log.IsZero() && f.Record.Source.Log != s.Log
 }

@@ -61,7 +61,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	return f
 })
 
-// TestDecideNever shows what must never be decided, whatever the facts.
+// TestDecideNever shows which decisions are never made, for any facts.
 func TestDecideNever(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")

@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Action is what to do at the target.
+// Action is what the agent does at the target.
 type Action uint8
 
 const (
@@ -18,70 +18,69 @@ const (
 	// DoApply: apply the object, provided that the one at the target has Decision.UID,
 	// or that there is none if that is empty.
 	DoApply
-	// DoLook: find out whose object is there.
+	// DoLook: read the object from the target, to find out its owner.
 	DoLook
 	// DoNote: record the object that has Decision.UID as it is.
 	DoNote
-	// DoMark: give the object that has Decision.UID our marks, change nothing else of
-	// it, and record it.
+	// DoMark: give the object that has Decision.UID our ownership metadata, change nothing else of it, and
+	// record it.
 	DoMark
 	// DoInspect: find out which fields of the object that has Decision.UID have drifted.
 	DoInspect
-	// DoRefresh: write the desired pair to the object that has Decision.UID.
+	// DoRefresh: write the desired log position to the object that has Decision.UID.
 	DoRefresh
 	// DoRemove: delete the object that has Decision.UID.
 	DoRemove
-	// DoLetGo: orphan the object that has Decision.UID: take our marks from it.
+	// DoLetGo: orphan the object that has Decision.UID: remove our ownership metadata from it.
 	DoLetGo
-	// DoForget: nothing is left at the target; drop the record.
+	// DoForget: the target has no object; delete the record.
 	DoForget
-	// DoHurry: the object that has Decision.UID is terminating; have it no longer wait
-	// for its Pods.
+	// DoHurry: the object that has Decision.UID is terminating; end its wait for its Pods.
 	DoHurry
-	// DoVerifyKind: the resource is not served; find out whether it is gone.
+	// DoVerifyKind: the resource is not served; find out whether it is deleted.
 	DoVerifyKind
-	// DoClaim: an object proves to be ours but is neither recorded nor desired; record
-	// it, so that it is removed like any other.
+	// DoClaim: record an object that is ours but is neither recorded nor desired, so that it is removed like any
+	// other.
 	DoClaim
-	// DoInherit: the object is of a location that this one takes over; make it this one's.
+	// DoInherit: take over an object of a location that this one replaces.
 	DoInherit
 )
 
-// How long to wait for changes that no watch shows.
+// Waits for changes that no watch shows.
 const (
 	ForeignRetry     = time.Minute
 	TerminatingRetry = 30 * time.Second
 	strayRetry       = time.Minute
 )
 
-// Decision is what to do about one identity, and what to report of it if the action
-// does not change that.
+// Decision is what the agent does about one identity, and what it reports if the action does not change the
+// report.
 type Decision struct {
 	Do  Action
 	UID string
-	// Drift says that the object at the target is not as we left it.
+	// Drift is true if the object at the target differs from the result of our last apply.
 	Drift bool
-	// Adopt says that the object at the target is not ours yet; Again, that it is as
-	// our last apply left it, which admission had changed.
+	// Adopt is true if the object at the target is not ours yet. Again is true if the object is unchanged since
+	// our last apply, which admission had changed.
 	Adopt bool
 	Again bool
-	// Left says that the object gets our marks, and that its drift stays.
+	// Left is true if the object gets our ownership metadata, and its drift stays.
 	Left    bool
 	State   wire.State
 	Reason  string
 	Message string
-	// Completed is how the desired Job or Pod ran to its end; empty: it has not.
+	// Completed is the state in which the desired Job or Pod ended. It is empty while the object has not ended.
 	Completed string
-	// Retry is how long to wait before looking again without an event; zero: no retry.
+	// Retry is the wait before the next decision if no event comes; zero: no retry.
 	Retry time.Duration
-	// Proof is the proof that the object waits for, if it waits for one.
+	// Proof is the proof for which the object waits, if any.
 	Proof ownership.Proof
 	// Withheld is true if a change of the target waits until the agent may make changes.
 	Withheld bool
 }
 
-// Terminating is the decision about an object that is being deleted; pods says that it
-// may own Pods.
+// Terminating returns the decision about an object whose deletion has begun. The object may own Pods if pods is
+// true.
 func Terminating(pods bool) Decision {
 	d := Decision{State: wire.Removing, Reason: v1alpha1.ReasonTerminating, Retry: TerminatingRetry}
 	if pods {
@@ -90,7 +89,7 @@ func Terminating(pods bool) Decision {
 	return d
 }
 
-// Applied is the decision about an object that is as desired.
+// Applied returns the decision about an object that is as desired.
 func Applied(s store.Source) Decision {
 	if s.Policy.CreateOnly {
 		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCreateOnly, Message: "it was made and is not changed afterwards"}
@@ -98,8 +97,8 @@ func Applied(s store.Source) Decision {
 	return Decision{State: wire.Applied}
 }
 
-// Left is the decision about an object whose name one has that was to stay when it was no longer
-// assigned.
+// Left returns the decision about an object whose name is in use at the location, by an earlier object of the
+// space whose onRemove was Orphan.
 func Left() Decision {
 	return Decision{
 		State: wire.InConflict, Reason: v1alpha1.ReasonExists, Retry: ForeignRetry,
@@ -108,7 +107,7 @@ func Left() Decision {
 	}
 }
 
-// unprovenWait is the decision about an object that waits for a proof.
+// unprovenWait returns the decision about an object that waits for a proof.
 func unprovenWait(p ownership.Proof) Decision {
 	d := Decision{Proof: p}
 	if p == ownership.Missing {

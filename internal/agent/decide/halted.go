@@ -6,10 +6,10 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Halted returns what becomes of a decision while the agent must not change anything at the target.
-// A decision that needs no change is returned as it is. In place of any other one the report shows
-// that a change waits, and why the agent is halted. before is the last report of the object, nil if
-// there is none: a refusal that it shows stands until the object is tried again.
+// Halted returns the decision for a time in which the agent must not change anything at the target. A decision
+// that changes nothing stays. Any other becomes a report that a change waits, and why the agent is halted.
+// before is the last report of the object, nil if there is none: a refusal in it stays until the object is
+// applied again.
 func Halted(f Facts, d Decision, before *wire.Report, why string) Decision {
 	switch d.Do {
 	case DoNothing, DoLook, DoNote, DoInspect, DoVerifyKind, DoForget, DoClaim:
@@ -30,7 +30,7 @@ func withheld(d Decision) Decision {
 	return d
 }
 
-// pairWaits is the decision about an object that is as desired but for its place in the log.
+// pairWaits returns the decision about an object that is as desired except for its log position.
 func (f Facts) pairWaits(s store.Source) Decision {
 	if f.Completed != "" {
 		return withheld(Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted})
@@ -41,11 +41,11 @@ func (f Facts) pairWaits(s store.Source) Decision {
 	return withheld(Applied(s))
 }
 
-// halts is what to report of an object of which a change waits.
+// halts returns the report of an object for which a change waits.
 func (f Facts) halts(before *wire.Report, why string) Decision {
 	d := Decision{State: wire.Waiting, Reason: v1alpha1.ReasonHalted}
 	switch {
-	case before != nil && before.Reason == v1alpha1.ReasonAnnounced && f.Record == nil: // it may have been made before a restart
+	case before != nil && before.Reason == v1alpha1.ReasonAnnounced && f.Record == nil: // it may have been created before a restart
 		return Decision{State: before.State, Reason: before.Reason, Message: before.Message}
 	case f.Want == nil:
 		d.State = wire.Removing

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// FirstMutatedRetry is the first wait until what admission changes is applied again,
+	// FirstMutatedRetry is the first wait before the agent repeats an apply that admission has changed,
 	// mostMutatedRetry the longest.
 	FirstMutatedRetry = 10 * time.Second
 	mostMutatedRetry  = 10 * time.Minute
 )
 
-// Insistence says when to apply again what admission changes.
+// Insistence computes the times at which the agent repeats an apply that admission at the target has changed.
 type Insistence struct {
-	// First is the first wait; it doubles with each apply that changes nothing.
+	// First is the first wait. It doubles with each apply that has no effect.
 	First time.Duration
-	// Started is when this agent did. What was due before is spread over the time until
-	// its next retry, so that not everything is applied at once.
+	// Started is the start of this agent. Applies that were due before it are spread over the time until their
+	// next retry, so that they do not all happen at once.
 	Started time.Time
 }
 
-// After is the mutation to record after an apply; before is the last one of the same
-// object, nil if there is none.
+// After returns the mutation to record after an apply. before is the last one of the same object, nil if there
+// is none.
 func (i Insistence) After(before *store.Mutation, fields string, now time.Time) *store.Mutation {
 	m := &store.Mutation{Fields: fields}
 	if before != nil {
@@ -38,8 +38,8 @@ func (i Insistence) After(before *store.Mutation, fields string, now time.Time) 
 	return m
 }
 
-// Wait is how long to wait until an object is applied again. It is zero if the clock was
-// set back meanwhile.
+// Wait returns the wait before an object is applied again. It is zero if the clock was set back since the last
+// apply.
 func (i Insistence) Wait(m *store.Mutation, id string, now time.Time) time.Duration {
 	if m == nil {
 		return 0
@@ -58,8 +58,7 @@ func (i Insistence) Wait(m *store.Mutation, id string, now time.Time) time.Durat
 	return 0
 }
 
-// standing is the decision about an object at the target that is as our last apply left
-// it.
+// unchanged returns the decision about an object at the target that did not change since our last apply.
 func (f Facts) standing(s store.Source, uid string) Decision {
 	d, m := Applied(s), f.Record.Mutated
 	switch {
@@ -74,7 +73,7 @@ func (f Facts) standing(s store.Source, uid string) Decision {
 // SaysMutated begins the message of a report; the names of the fields follow.
 const SaysMutated = "admission at the location sets other values than were applied; it is tried again: "
 
-// MutatedBy is the decision about an object that admission at the target has changed.
+// MutatedBy returns the decision about an object that admission at the target has changed.
 func MutatedBy(m *store.Mutation, retry time.Duration) Decision {
 	return Decision{
 		State: wire.Applied, Reason: v1alpha1.ReasonMutated, Retry: retry,

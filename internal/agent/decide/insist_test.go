@@ -25,7 +25,7 @@ func TestInsistence(t *testing.T) {
 	if wait := i.Wait(m, "x", at.Add(-24*time.Hour)); wait != 0 {
 		t.Errorf("with a clock set back it waits for %s", wait)
 	}
-	// What came due while no agent ran does not come all at once.
+	// Retries that came due while no agent ran do not all happen at once.
 	later := Insistence{First: i.First, Started: at.Add(time.Hour)}
 	soon := 0
 	for n := range 1000 {

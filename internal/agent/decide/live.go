@@ -7,8 +7,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Live is what a report says of the object at the target as it is there, whatever has
-// become of what is desired.
+// Live is what a report contains of the object at the target, independent of the progress of the desired object.
 type Live struct {
 	Health wire.Health
 	Detail string
@@ -17,26 +16,26 @@ type Live struct {
 	Status []byte
 }
 
-// Why an object is not Healthy, where the rules have no part in that.
+// Details of objects that are not Healthy for a reason outside the rules of kstatus.
 const (
 	notLooked = "objects of this kind can't be observed at the location"
-	notSeen   = "what was written last has not been seen at the location yet"
+	notSeen   = "the version that the agent applied last has not been observed at the location yet"
 )
 
-// LiveOf is what is known of the object at the target: seen says whether it is there, last
-// how it was last seen; rec is its record, nil if what is there is not ours. ended is how it
-// ran to its end, before the last report.
+// LiveOf returns what the agent knows of the object at the target. seen is the current observation, and last the
+// last observed content. rec is the record, nil if the object is not ours. ended is the state in which a Job or
+// Pod ended, and before the last report.
 func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, ended string, before *wire.Report) Live {
 	var l Live
-	// Of an object that was made again nothing is known until it is seen; an older agent has
-	// stored no UID.
-	// Nor is anything of one that is gone or has made room for another, unless it ran to its end.
+	// The agent has not observed an object that was created again, though last may have its predecessor; an
+	// older agent has stored no UID. An object that is deleted or replaced has no status, unless it ran to its
+	// end.
 	gone := (seen.Presence == Absent || seen.Presence == Foreign) && ended == ""
 	if rec != nil && last != nil && !gone && (last.UID == "" || last.UID == rec.UID) {
 		l.Status, l.Wanted = last.Status, last.Wanted
 	}
 	switch {
-	case seen.Presence != Present && ended != "": // it may be gone, and did what it was to do
+	case seen.Presence != Present && ended != "": // it may be deleted after it ran to its end
 		l.Health, l.Detail = healthOfEnd(ended, rec, last, before)
 	case rec == nil:
 	case seen.Presence == Blind: // it may have been deleted
@@ -52,8 +51,8 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	return l
 }
 
-// healthOfEnd is the health of an object that ran to its end and is not there any more. The last report may be from
-// before the end: a Job that its TTL removes at once is gone before its end is reported.
+// healthOfEnd returns the health of an object that ran to its end and is deleted. The last report may be older
+// than the end: a Job whose TTL is zero is deleted before its end is reported.
 func healthOfEnd(ended string, rec *store.Record, last *store.Live, before *wire.Report) (health wire.Health, message string) {
 	if before != nil {
 		health, message = before.Health, before.HealthNote

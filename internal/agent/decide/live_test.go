@@ -8,7 +8,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestLiveOf: health is said of the object that is ours, as it was seen since it was written.
+// TestLiveOf shows that the health is that of our object, as observed after its last write.
 func TestLiveOf(t *testing.T) {
 	deployments, configMaps := key.NewResource("apps", "deployments"), key.NewResource("", "configmaps")
 	jobs := key.NewResource("batch", "jobs")
@@ -32,7 +32,7 @@ func TestLiveOf(t *testing.T) {
 		"another before it":                      {deployments, Observed{Presence: Present}, rec, seen("v", 3), "", nil, wire.Progressing, notSeen},
 		"made just now":                          {deployments, Observed{Presence: Present}, rec, nil, "", nil, wire.Progressing, notSeen},
 		"by an older agent":                      {deployments, Observed{Presence: Present}, rec, &store.Live{Status: []byte(`{}`)}, "", nil, wire.Progressing, notSeen},
-		"somebody else's":                        {deployments, Observed{Presence: Foreign}, rec, seen("u", 3), "", nil, "", ""},
+		"of another owner":                       {deployments, Observed{Presence: Foreign}, rec, seen("u", 3), "", nil, "", ""},
 		"gone":                                   {deployments, Observed{Presence: Absent}, rec, seen("u", 3), "", nil, "", ""},
 		"not ours":                               {deployments, Observed{Presence: Present}, nil, seen("u", 3), "", nil, "", ""},
 		"can't be observed":                      {deployments, Observed{Presence: Blind}, rec, seen("u", 3), "", nil, wire.HealthUnknown, notLooked},
@@ -52,7 +52,7 @@ func TestLiveOf(t *testing.T) {
 			if l.Health != c.want || l.Detail != c.note {
 				t.Errorf("%s %q, want %s %q", l.Health, l.Detail, c.want, c.note)
 			}
-			// A Job that is made again is not Complete since the one before it was.
+			// A Job that is created again is not Complete because its predecessor was.
 			ours := c.rec != nil && c.last != nil && (c.last.UID == "" || c.last.UID == c.rec.UID)
 			// A deleted object has no status, unless it ran to its end.
 			ours = ours && (c.seen.Presence == Present || c.seen.Presence == Blind || c.ended != "")

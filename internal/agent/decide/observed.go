@@ -2,7 +2,7 @@ package decide
 
 import "orrery.dev/orrery/internal/protocol/ownership"
 
-// Presence is what is observed of an identity at the target.
+// Existence is how far the agent knows that an object exists at the target.
 type Presence uint8
 
 const (
@@ -12,35 +12,34 @@ const (
 	Unserved
 	// Blind: the agent cannot list or watch the resource.
 	Blind
-	// Absent: nothing with our label is there; a foreign object may be.
+	// Absent: the target has no object with our label; a foreign object may exist.
 	Absent
-	// Present: an object that proves to be ours is there.
+	// Present: an object exists that is ours.
 	Present
-	// Foreign: an object is there that does not prove to be ours.
+	// Foreign: an object exists that is not ours.
 	Foreign
 )
 
-// Observed is what is known of an identity at the target.
+// Observed is the agent's knowledge of an identity at the target.
 type Observed struct {
 	Presence Presence
-	// Terminating: the object is being deleted. Unmarked: it is ours by its UID only,
-	// and the watch does not show it. Taken: the last look found a foreign object.
-	// Owned: that object is not adopted, since a controller, or another location or shard, has it.
-	// Inherited: it is of a location that is no more, which this one takes over. Heirloom:
-	// it was of such a one.
-	// Released: it has fields of ownership.ReleasedManager.
+	// Terminating: the object is being deleted. Unmarked: its UID alone proves that it is ours, and the watch
+	// does not return it. Taken: the last inspection found a foreign object. Owned: the foreign object is not
+	// adopted, since a controller, or another location or shard, has it. Inherited: it belongs to a deleted
+	// location that this one takes over. Heirloom: it belonged to such a location. Released: it has fields of
+	// ownership.ReleasedManager.
 	Terminating, Unmarked, Taken, Owned, Released, Inherited, Heirloom bool
 
 	UID      string
 	Revision uint64
 	Fields   ownership.FieldsHash
-	// Log is the place in the log at which it was last written.
+	// Log is the log position of its last write.
 	Log ownership.Pair
-	// Account is the ServiceAccount that acts for it by its marks.
+	// Account is the ServiceAccount in its ownership metadata, which acts for it.
 	Account string
 }
 
-// ObservedOf is what is observed of an object of ours that was read.
+// ObservedOf returns the observation of an object of ours that was read.
 func ObservedOf(m *ownership.Meta, l ownership.Owner) *Observed {
 	return &Observed{
 		Presence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),

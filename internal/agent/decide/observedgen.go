@@ -13,11 +13,10 @@ const (
 	conditionsField    = "conditions"
 )
 
-// sourceStatus translates the observedGeneration of a status at the target, and of each
-// of its conditions, to generations of the source object: those of the target differ, and
-// begin anew when the object is recreated. One that is not older than the last apply
-// becomes the source's generation, an older one the generation before. Anything deeper
-// in the status is left alone, since it may be about other objects.
+// sourceStatus translates the observedGeneration of a status at the target, and of each of its conditions, to
+// generations of the source object. Those of the target differ, and start again when the object is recreated. An
+// observedGeneration not older than the last apply becomes the source's generation, an older one the generation
+// before. Deeper fields of the status stay, since they may describe other objects.
 func sourceStatus(status []byte, rec *store.Record) []byte {
 	if rec.Source.Generation == 0 || !bytes.Contains(status, []byte(`"`+observedGeneration+`"`)) {
 		return status
@@ -47,8 +46,7 @@ func sourceStatus(status []byte, rec *store.Record) []byte {
 	return out
 }
 
-// sourceGeneration replaces observedGeneration among fields. It returns false if there
-// is none.
+// sourceGeneration replaces observedGeneration among fields. It returns false if the fields have none.
 func sourceGeneration(r *store.Record, fields map[string]json.RawMessage) bool {
 	var observed *int64
 	if json.Unmarshal(fields[observedGeneration], &observed) != nil || observed == nil {

@@ -10,13 +10,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Compose makes the report of one key; live is what is at the target, before the last
-// report, nil if there is none. Since is kept as long as state and reason stay the same.
+// Compose returns the report of one key. live is the object at the target, and before the last report, nil if
+// there is none. Since stays as long as state and reason stay the same.
 func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wire.Report, now time.Time) wire.Report {
 	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Detail}
 	nothing := d.Proof == ownership.Missing || d.Reason == v1alpha1.ReasonAnnounced || d.Withheld || rec == nil && d.State == wire.Removing
 	if nothing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
-		// Nothing has changed of what was applied last, which may be all that is known of it.
+		// The object that was applied last is unchanged, and the last report may be all that the agent knows of
+		// it.
 		r.UID, r.Generation, r.Digest, r.Orphan = before.UID, before.Generation, before.Digest, before.Orphan
 	}
 	if rec != nil {
@@ -52,8 +53,8 @@ func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wi
 	return r
 }
 
-// Removed is the report of an object that is to be gone and of which nothing is left;
-// before is the last one, nil if there is none.
+// Removed returns the report of an object that is not desired and does not exist at the target. before is the
+// last report, nil if there is none.
 func Removed(w *store.Want, before *wire.Report, now time.Time) wire.Report {
 	r := wire.Report{UID: w.Leaf.UID, State: wire.Removed, Since: now.UTC().Format(time.RFC3339)}
 	if before != nil && before.State == r.State && before.UID == r.UID {
@@ -62,7 +63,7 @@ func Removed(w *store.Want, before *wire.Report, now time.Time) wire.Report {
 	return r
 }
 
-// Loses is the decision about an entry that is not the one to follow.
+// Loses returns the decision about an entry that Choose did not choose.
 func Loses() Decision {
 	return Decision{State: wire.InConflict, Reason: v1alpha1.ReasonOtherSpace, Message: wire.OtherSpace}
 }

@@ -7,8 +7,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// TestRewritten: an object that names another place in the log than was recorded is written again,
-// though its fields are the same manager's.
+// TestRewritten shows that an object whose log position differs from the record is written again, though its
+// fields belong to the same manager.
 func TestRewritten(t *testing.T) {
 	want := putWant("b")
 	want.Leaf.Log = ownership.NewPair("m", 2)

@@ -15,26 +15,26 @@ import (
 	"orrery.dev/orrery/test/support/scenario"
 )
 
-// given are the facts of a scenario, as a reader writes them. The object at the target
-// has the UID live, unless it says otherwise.
+// given are the facts of a scenario, as the file has them. The UID of the object at the target is live unless
+// the file has another.
 type given struct {
-	// Desired is the entry of the location's content; none: it is not desired.
+	// Desired is the desired entry; none: the object is not desired.
 	Desired *givenEntry `json:"desired,omitempty"`
-	// Applied is what was applied last, as it is recorded; none: nothing is.
+	// Applied is the record of the last apply; none: there is no record.
 	Applied *givenApplied `json:"applied,omitempty"`
 	Live    givenLive     `json:"live"`
-	// Known are facts of which only whether they hold matters.
+	// Known lists the boolean facts that are true.
 	Known []string `json:"known,omitempty"`
-	// Completed is how what is desired ran to its end.
+	// Completed is the state in which the desired Job or Pod ended.
 	Completed string `json:"completed,omitempty"`
-	// Proof is what is known of the log by which the live object was written.
+	// Proof reports whether the live object was written from the hub's log.
 	Proof string `json:"proof,omitempty"`
-	// Again is how long what admission changes is yet to wait, Lingers the report of
-	// what was let go.
+	// Again is the remaining wait before an apply that admission changed is repeated, Lingers that of the report
+	// of an orphaned object.
 	Again   string `json:"again,omitempty"`
 	Lingers string `json:"lingers,omitempty"`
-	// Halted is why the agent must not change anything; empty: it may. Refused is what the last report
-	// of the object has as the reason of a refusal.
+	// Halted is the reason for which the agent must not change anything; empty: it may. Refused is the reason of
+	// a refusal in the last report of the object.
 	Halted  string `json:"halted,omitempty"`
 	Refused string `json:"refused,omitempty"`
 }
@@ -44,10 +44,10 @@ type givenEntry struct {
 	Content string `json:"content,omitempty"`
 	Log     string `json:"log,omitempty"`
 	wire.Policy
-	// First says that the hub has no report of it yet, and wants one first.
+	// First is true if the hub has no report of the object yet, and waits for one before the agent creates it.
 	First bool `json:"first,omitempty"`
-	// Held and Conflict say that the hub gives no object: by which rule, or whose it is;
-	// what is written besides is what is kept.
+	// Held and Conflict are set if the hub sends no object: the rule that failed, or the space that has the
+	// identity. The other fields then describe the object that stays applied.
 	Held     string `json:"held,omitempty"`
 	Conflict string `json:"conflict,omitempty"`
 }
@@ -63,10 +63,10 @@ type givenApplied struct {
 }
 
 type givenLive struct {
-	// Is says what observation says of it: unseen, unserved, blind, absent, present, foreign.
+	// Is is the existence of the object: unseen, unserved, blind, absent, present, foreign.
 	Is  string `json:"is"`
 	UID string `json:"uid,omitempty"`
-	// Changed says that our fields are not as the last apply left them.
+	// Changed is true if our fields differ from the result of the last apply.
 	Changed     bool   `json:"changed,omitempty"`
 	Terminating bool   `json:"terminating,omitempty"`
 	Unmarked    bool   `json:"unmarked,omitempty"`
@@ -89,9 +89,8 @@ var (
 	}
 )
 
-// TestDecide runs testdata/*.txtar. The files of an archive are pairs: the facts of
-// a case, under its name, and the decision: what is done, to which object, and what is
-// said of it.
+// TestDecide runs testdata/*.txtar. The files of an archive are pairs: the facts of a case, under its name, and
+// the decision: the action, its object, and the report.
 func TestDecide(t *testing.T) {
 	scenario.Run(t, func(t *testing.T) scenario.Step {
 		var about *given
@@ -132,7 +131,7 @@ func (g *given) decide(t *testing.T) Decision {
 	return Halted(f, d, before, g.Halted)
 }
 
-// index finds a word among those that there are.
+// index returns the position of a word in a list.
 func index(t *testing.T, all []string, word string) int {
 	t.Helper()
 	for i, w := range all {
@@ -205,7 +204,8 @@ func (g given) facts(t *testing.T) Facts {
 	return f
 }
 
-// want is the entry. One that is held or in conflict keeps what is written of it.
+// want returns the entry. An entry that is held or in conflict keeps the fields of the object that stays
+// applied.
 func (e *givenEntry) want() *store.Want {
 	source := store.Source{UID: e.UID, Digest: digest(e.Content), Policy: e.Policy, Log: ownership.ParsePair(e.Log)}
 	w := &store.Want{Kind: store.WantPut, Leaf: source, Version: "v1", ObjectKind: "ConfigMap", Unannounced: e.First}
@@ -224,7 +224,7 @@ func (e *givenEntry) want() *store.Want {
 	return w
 }
 
-// text is a decision as the scenarios have it.
+// text returns a decision as the scenarios have it.
 func (d Decision) text() string {
 	var b strings.Builder
 	b.WriteString(actions[d.Do])
@@ -239,7 +239,7 @@ func (d Decision) text() string {
 			b.WriteString(", " + flag.name)
 		}
 	}
-	if d.Proof != ownership.Unneeded { // missing is counted and said, unasked is not
+	if d.Proof != ownership.Unneeded { // missing is counted and reported, unasked is not
 		b.WriteString(", it waits for proof, " + proofs[d.Proof])
 	}
 	if d.Retry > 0 {

@@ -6,19 +6,18 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// RunsOnce says whether objects of the resource run to completion, after which they must
-// not run again.
+// RunsOnce reports whether objects of the resource run to completion, after which they must not run again.
 func RunsOnce(r key.Resource) bool { return isJob(r) || isPod(r) }
 
 func isJob(r key.Resource) bool { return r == key.NewResource("batch", "jobs") }
 
 func isPod(r key.Resource) bool { return r == key.NewResource("", "pods") }
 
-// Ending is how an object at the target ran to its end.
+// Ending is the end of a Job or Pod at the target: its UID, and the state in which it ended.
 type Ending struct{ UID, How string }
 
-// HowEnded reads from a status how a Job or Pod ran to its end; empty: it did not. A Pod
-// that was evicted, or otherwise disrupted, did not.
+// HowEnded returns the state in which a Job or Pod ended, from its status. It returns an empty string if the
+// object has not ended. A Pod that was evicted, or otherwise disrupted, has not.
 func HowEnded(r key.Resource, status []byte) string {
 	if !RunsOnce(r) {
 		return ""
@@ -53,12 +52,12 @@ func HowEnded(r key.Resource, status []byte) string {
 	return ""
 }
 
-// succeeded reports whether a Job or Pod that ran to its end, as HowEnded has it, did what it was to do.
+// succeeded reports whether a Job or Pod ended with success, by the value of HowEnded.
 func succeeded(how string) bool { return how == "Complete" || how == "Succeeded" }
 
-// IsProvided reports whether a cluster makes an object itself, in every namespace. Whether the agent or the cluster
-// is first is a race, so the object is adopted. When it is no longer desired it stays: the cluster would make it
-// anew, and Pods whose token is of its UID would lose their access.
+// IsProvided reports whether each cluster creates an object itself, in every namespace. The agent adopts such an
+// object, since the cluster may create it first. The object stays when it is no longer desired: the cluster
+// would create it again, and Pods whose token has its UID would lose their access.
 func IsProvided(id key.Identity) bool {
 	switch id.Resource {
 	case key.NewResource("", "serviceaccounts"):
@@ -70,7 +69,7 @@ func IsProvided(id key.Identity) bool {
 	}
 }
 
-// OwnsPods says whether objects of the resource own Pods, directly or not.
+// OwnsPods reports whether objects of the resource own Pods, directly or indirectly.
 func OwnsPods(r key.Resource) bool {
 	switch r {
 	case key.NewResource("apps", "deployments"), key.NewResource("apps", "replicasets"), key.NewResource("apps", "statefulsets"),
