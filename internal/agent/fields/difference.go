@@ -15,17 +15,16 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// additive are atomic lists to which API servers add elements by themselves, and whose
-// order means nothing.
+// additive are atomic lists to which API servers add elements, and whose order has no meaning.
 var additive = map[string]bool{"tolerations": true, "taints": true}
 
 // maxSearched bounds the length of a list whose elements are compared by meaning with
 // each other. Elements of longer lists are compared as text only.
 const maxSearched = 1000
 
-// Mutated returns the fields in which the answer to an apply differs from what was sent.
-// Only fields that the location's manager owns in the answer count: what the API server
-// did not keep of an apply is not admission's doing, and what was added is not ours.
+// Mutated returns the fields in which the answer to an apply differs from the request. Only fields that the
+// location's manager owns in the answer count: admission did not cause the loss of a field that the API server
+// does not store, and added fields are not ours.
 func Mutated(a *ownership.Answer, sent string, l ownership.Owner) ([]string, error) {
 	if agrees(sent, a.JSON) {
 		return nil, nil
@@ -56,7 +55,7 @@ type differing struct{ fields []string }
 
 func (d *differing) add(p fieldpath.Path) { d.fields = append(d.fields, p.String()) }
 
-// value compares what was sent at a path; owned is what we own below it.
+// value compares the request with the answer at a path; owned is the set of our fields below the path.
 func (d *differing) value(p fieldpath.Path, sent, answer string, owned *fieldpath.Set, exact bool) {
 	if meansSame(sent, answer, exact, len(p)) {
 		return
@@ -102,7 +101,7 @@ func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *field
 			continue
 		}
 		first := candidates[0]
-		for _, c := range candidates { // several, if keys were left out of what was sent
+		for _, c := range candidates { // several, if the request has not all list-map keys
 			if meansSame(s, c, false, len(p)+1) {
 				first = ""
 			}
@@ -141,17 +140,17 @@ func (d *differing) set(p fieldpath.Path, sent, answer string) {
 
 // listed finds elements of a list by their list-map keys.
 type listed struct {
-	names    []string // of the keys
+	names    []string // of the list-map keys
 	elements []string
-	by       map[string]map[string][]string // elements by which keys are given, and their values
+	by       map[string]map[string][]string // elements by the names of given keys, and by the values of these
 }
 
 func newListed(names, elements []string) *listed {
 	return &listed{names: names, elements: elements, by: map[string]map[string][]string{}}
 }
 
-// like returns the elements with the same list-map keys as the one that was sent; keys
-// that were not sent may have any value, since the API server defaults them.
+// like returns the elements that have the list-map keys of a requested element. Keys that it does not have may
+// have any value, since the API server sets their defaults.
 func (l *listed) like(sent string) []string {
 	var given []string
 	fields := membersOf(sent)
@@ -182,7 +181,7 @@ func keyText(fields members, names []string) string {
 	return b.String()
 }
 
-// key is the path element that identifies an element by its list-map keys.
+// key returns the path element that identifies an element by its list-map keys.
 func (l *listed) key(element string) fieldpath.PathElement {
 	fields := membersOf(element)
 	var key value.FieldList
@@ -216,7 +215,8 @@ func Lost(then, now *ownership.Meta, l ownership.Owner) ([]string, error) {
 		return nil, err
 	}
 	var lost []string
-	// Refreshes and writes of marks alone own these by update, not by apply.
+	// A manager that refreshes the log position, or writes only ownership metadata, owns these fields by an
+	// update instead of an apply.
 	kept.Insert(fieldpath.MakePathOrDie("metadata", "annotations", v1alpha1.LogAnnotation))
 	if now.Labels[v1alpha1.LocationLabel] == string(l) {
 		kept.Insert(fieldpath.MakePathOrDie("metadata", "labels", v1alpha1.LocationLabel))
@@ -225,7 +225,7 @@ func Lost(then, now *ownership.Meta, l ownership.Owner) ([]string, error) {
 	return lost, nil
 }
 
-// owned is the set of fields that the location's manager has applied in an object.
+// owned returns the set of fields that the location's manager has applied in an object.
 func owned(m *ownership.Meta, l ownership.Owner) (*fieldpath.Set, error) {
 	set := &fieldpath.Set{}
 	for i := range m.ManagedFields {

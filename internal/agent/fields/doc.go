@@ -1,8 +1,8 @@
-// Package fields says who owns which values of an object at the target: which are
-// released and how to leave them out of an apply, whether the answer to an apply has what
-// was sent, which of our fields another writer has taken, and what of an object may be shown.
+// Package fields computes with the managed fields of objects at the target. It finds the released values and
+// leaves them out of an apply. It compares the answer to an apply with the request. It finds our fields that
+// another writer has changed, and removes from an object the values that a client must not see.
 //
-// The package is pure, but for what only the target knows of an object, which it asks for
-// through an interface. It must never change or remove a released value, and the cost of
-// comparing is bounded for any object.
+// The package is pure, except that it requests from the target, through an interface, facts of an object that
+// only the target has. It never changes or removes a released value, and the cost of a comparison is bounded for
+// any object.
 package fields

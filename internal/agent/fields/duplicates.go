@@ -10,10 +10,11 @@ import (
 	"github.com/tidwall/sjson"
 )
 
-// An API server takes a list of a Pod with two elements of one key when an object is created, and refuses it
-// when the object is applied. So an element is left out where the Pod is the same without it.
+// An API server accepts a list of a Pod with two elements of one key when the object is created, and refuses it
+// when the object is applied. So an element is removed where the Pod is the same without it.
 
-// keyed are the lists of Pods in which that happens: each names the elements that may be left out.
+// keyed lists the fields of Pods for which this is so, each with a function that returns the elements that may
+// be removed.
 var keyed = map[string]func(list []gjson.Result) (surplus map[int]bool){
 	"env":              overwritten,
 	"imagePullSecrets": repeated,
@@ -41,7 +42,7 @@ func WithoutDuplicates(object []byte) ([]byte, error) {
 	return object, nil
 }
 
-// shorten finds the lists in a value that are shorter without duplicates, by path.
+// shorten finds, by path, the lists in a value that are shorter without duplicates.
 func shorten(v gjson.Result, path string, depth int, shorter map[string]string) {
 	if !v.IsObject() && !v.IsArray() || depth > maxDepth {
 		return
@@ -67,7 +68,7 @@ func shorten(v gjson.Result, path string, depth int, shorter map[string]string) 
 	})
 }
 
-// kept is a list without some elements; false: there are none to leave out.
+// kept returns a list without some elements; false: the list has none of them.
 func kept(list gjson.Result, find func([]gjson.Result) map[int]bool) (text string, is bool) {
 	all := list.Array()
 	surplus := find(all)
@@ -83,7 +84,7 @@ func kept(list gjson.Result, find func([]gjson.Result) map[int]bool) (text strin
 	return "[" + strings.Join(rest, ",") + "]", true
 }
 
-// repeated are the elements that are written as one before them.
+// repeated returns the elements that equal an earlier element.
 func repeated(list []gjson.Result) (surplus map[int]bool) {
 	surplus, known := map[int]bool{}, map[string]bool{}
 	for i := range list {
@@ -95,8 +96,8 @@ func repeated(list []gjson.Result) (surplus map[int]bool) {
 	return surplus
 }
 
-// overwritten are the environment variables that another one of the name follows, unless one up to that
-// refers to the name: of several the last one counts.
+// overwritten returns the environment variables that a later variable of the same name replaces. A variable that
+// a variable in between refers to is not among them.
 func overwritten(list []gjson.Result) (surplus map[int]bool) {
 	surplus, last := map[int]bool{}, map[string]int{}
 	for i := range list {

@@ -10,8 +10,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/rulepath"
 )
 
-// place finds the field path, as the target has it, of a location in the object. It
-// returns false if that is in an element of a list that is not at the target yet.
+// place returns the field path at the target of a location in the object. It returns false if the path leads
+// through an element of a list that the target does not have yet.
 func (x *Lease) place(object any, l rulepath.Location) (p fieldpath.Path, there bool, err error) {
 	known, owned, live := x.known, x.live, any(x.object)
 	for i, step := range l {
@@ -52,8 +52,8 @@ func fieldOf(v any, name string) any {
 	return fields[name]
 }
 
-// elementLike finds the element of a list at the target whose list-map keys are those of
-// one as it was written, perhaps with defaults. It returns false if there is none.
+// elementLike returns the element of a list at the target that has the list-map keys of a written element,
+// perhaps with defaults. It returns false if there is none.
 func elementLike(s *fieldpath.Set, list, like any) (found fieldpath.PathElement, ok bool) {
 	elements, _ := list.([]any)
 	names := keys(s)
@@ -70,7 +70,7 @@ func elementLike(s *fieldpath.Set, list, like any) (found fieldpath.PathElement,
 	return found, false
 }
 
-// elementAt is the element of a list that has a key; nil: there is none.
+// elementAt returns the element of a list that has a key; nil: there is none.
 func elementAt(list any, pe fieldpath.PathElement) any {
 	elements, _ := list.([]any)
 	for _, element := range elements {
@@ -89,7 +89,7 @@ func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
 
 func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
 
-// keys are the names of the list-map keys of a list.
+// keys returns the names of the list-map keys of a list.
 func keys(s *fieldpath.Set) (names []string) {
 	for _, pe := range fieldset.Parts(s) {
 		if isElement(pe) && names == nil {
@@ -101,14 +101,14 @@ func keys(s *fieldpath.Set) (names []string) {
 	return names
 }
 
-// isKey says whether a field is a list-map key.
+// isKey reports whether a field is a list-map key.
 func isKey(s *fieldpath.Set, field any) bool {
 	name, ok := field.(string)
 	return ok && slices.Contains(keys(s), name)
 }
 
-// elementOf finds the element of a set that identifies the i-th element of a list. It
-// returns false if there is none.
+// elementOf returns the element of a set that identifies the i-th element of a list. It returns false if there
+// is none.
 func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement, ok bool, err error) {
 	if !hasParts(s, isElement) {
 		if hasParts(s, func(pe fieldpath.PathElement) bool { return pe.Value != nil }) {
@@ -133,8 +133,8 @@ func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement
 	return found, n == 1, nil
 }
 
-// grow adds to an object the fields that are owned but not in it. It adds no elements to
-// lists: those that are no longer written are removed, with what is released in them.
+// grow adds to an object the fields that are owned but not in it. It adds no elements to lists: an element that
+// is not written any more is removed, with its released values.
 func grow(v any, owned *fieldpath.Set) any {
 	switch v := v.(type) {
 	case []any:

@@ -16,55 +16,56 @@ import (
 	"orrery.dev/orrery/internal/protocol/rulepath"
 )
 
-// Errors of a value that can't be released.
+// Reasons for which a value can't be released.
 var (
-	// errWhole is also returned, before the target was asked, if no managed fields show
-	// whether the parts have owners of their own.
-	errWhole  = errors.New("the location keeps what it is in as one value")
-	errMember = errors.New("it is in a list whose elements are told apart by their whole value")
-	errListed = errors.New("a list tells its elements apart by it")
-	errTwice  = errors.New("more than one element of a list may be the one it is in")
-	// errUnowned says that no managed fields have an element of a list, which may exist
-	// all the same.
-	errUnowned = errors.New("nobody owns the element of a list that it is in")
+	// errWhole is also returned, before the target is asked, if no managed fields show whether fields inside the
+	// value have other owners.
+	errWhole  = errors.New("the location treats a field that contains it as one value")
+	errMember = errors.New("it is in a list whose elements are identified by their whole value")
+	errListed = errors.New("it identifies an element of a list")
+	errTwice  = errors.New("more than one element of a list may contain it")
+	// errUnowned is returned if no managed fields contain an element of a list. The element may exist
+	// nevertheless.
+	errUnowned = errors.New("it is in an element of a list that no field manager owns")
 )
 
-// Asker asks the target for what managed fields do not show of an object.
+// Asker requests facts of an object from the target that its managed fields do not have.
 type Asker interface {
-	// Whole returns the metadata that the object would have after an apply of all of it.
+	// Whole returns the metadata that the object would have after an apply of the whole object.
 	Whole(ctx context.Context) (*ownership.Meta, error)
 	// Object returns the whole object at the target.
 	Object(ctx context.Context) (map[string]any, error)
 }
 
-// answers is what the target has answered about an object; nil: it was not asked.
+// answers holds the answers of the target about an object; nil: no request was made.
 type answers struct {
-	// whole is what an apply of the whole object would own; object is the object there.
+	// whole is the set of fields that an apply of the whole object would own. object is the object at the
+	// target.
 	whole  *fieldpath.Set
 	object map[string]any
 }
 
-// Lease says which values of one object are released, as it is written in its space and
-// as it is at the target.
+// Lease computes which values of one object are released, from the object in its space and the object at the
+// target.
 type Lease struct {
 	manager string
-	// mine are the fields of the location's manager, lent those of ownership.ReleasedManager,
-	// live those of any manager. known is live, and what the target has answered besides.
+	// mine are the fields of the location's manager, lent those of ownership.ReleasedManager, live those of any
+	// manager. known is live, with the answers of the target.
 	mine, lent, live, known *fieldpath.Set
 	answers
-	// released are the fields, of mine and lent, that ownership.ReleasedManager has to own;
-	// out are the values to leave out of an apply.
+	// released are the fields, of mine and lent, that ownership.ReleasedManager must own. out are the values
+	// that an apply leaves out.
 	released *fieldpath.Set
 	out      []rulepath.Location
 	// written is the object in its space.
 	written map[string]any
-	// Fresh says that a released value is in an element that is not at the target yet,
-	// so that it is not left out.
+	// Fresh is true if a released value is in an element that the target does not have yet, so that the apply
+	// contains it.
 	Fresh bool
 }
 
-// NewLease finds the released values of an object. release is the policy's paths, object
-// the object as it was written, m the metadata at the target. Mostly it asks nothing.
+// NewLease finds the released values of an object. release is the policy's paths, object the object in its
+// space, m the metadata at the target. In most cases it makes no request.
 func NewLease(ctx context.Context, release string, object []byte, m *ownership.Meta, l ownership.Owner, ask Asker) (*Lease, error) {
 	var told answers
 	for {
@@ -86,7 +87,7 @@ func NewLease(ctx context.Context, release string, object []byte, m *ownership.M
 	}
 }
 
-// leaseWith is NewLease with what the target has answered so far.
+// leaseWith is NewLease with the answers that the target has given so far.
 func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Owner, told answers) (*Lease, error) {
 	x := &Lease{
 		manager: l.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
@@ -112,7 +113,7 @@ func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Own
 	if err := utiljson.Unmarshal(object, &whole); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	// Released values that are no longer written are left alone, too.
+	// The agent does not change released values that are not written any more.
 	grow(whole, x.mine.Union(x.lent))
 	inWritten, err := paths.Locate(x.written)
 	if err != nil {
@@ -165,8 +166,8 @@ func (x *Lease) read(all []ownership.ManagedFields) error {
 	return nil
 }
 
-// Entries returns the managed fields with each field at the manager that has to own it,
-// and whether that changes anything.
+// Entries returns the managed fields, in which each field belongs to the manager that must own it. It also
+// reports whether that is a change.
 func (x *Lease) Entries(all []ownership.ManagedFields) ([]ownership.ManagedFields, bool, error) {
 	both := x.mine.Union(x.lent)
 	mine := both.RecursiveDifference(x.released)
@@ -200,9 +201,9 @@ func (x *Lease) Entries(all []ownership.ManagedFields) ([]ownership.ManagedField
 	return entries, true, nil
 }
 
-// abandoned are the fields that were released, are not any more, and are no longer written: those of mine that
-// only the manager of released values owns. No manager owns them from then on, so they stay as they are: the
-// next apply would otherwise remove what another writer may have set since.
+// abandoned returns the fields that are neither released nor written any more: those of mine that only the
+// manager of released values owns. No manager owns them after that, so they keep their value. Otherwise the next
+// apply would remove a value that another writer may have set since.
 func (x *Lease) abandoned(mine *fieldpath.Set) *fieldpath.Set {
 	left := fieldpath.NewSet()
 	x.lent.Intersection(mine).Difference(x.mine).Iterate(func(p fieldpath.Path) {
@@ -213,8 +214,8 @@ func (x *Lease) abandoned(mine *fieldpath.Set) *fieldpath.Set {
 	return left
 }
 
-// isLeft reports whether an object that has what a field is in does not have the field. A field in an element of
-// a list that is gone is not left, but goes with the element.
+// isLeft reports whether an object has the parent of a field but not the field. A field in an element of a list
+// that is deleted is not left: it is deleted with the element.
 func isLeft(v any, p fieldpath.Path) bool {
 	for _, step := range p {
 		switch {
@@ -240,7 +241,7 @@ func isLeft(v any, p fieldpath.Path) bool {
 	return false
 }
 
-// Rest is the object without its released values, but for those in new elements.
+// Rest returns the object without its released values, except those in new elements.
 func (x *Lease) Rest(object []byte) ([]byte, error) {
 	if len(x.out) == 0 {
 		return object, nil
@@ -261,8 +262,8 @@ func (x *Lease) Rest(object []byte) ([]byte, error) {
 	return b, nil
 }
 
-// leftOut takes the place of a value that is left out until all are found, so that the
-// elements after it keep their index.
+// omission replaces a value to leave out until all such values are found, so that later elements of a list keep
+// their index.
 type leftOut struct{}
 
 func leaveOut(v any, l rulepath.Location) {
@@ -308,9 +309,8 @@ func without(v any) any {
 	return v
 }
 
-// ErrMalformed says that the object can't be applied at any target.
+// ErrMalformed is returned for an object that can't be applied at any target.
 var ErrMalformed = errors.New("malformed object")
 
-// ErrCannotRelease says that an object can't be applied without changing a released
-// value.
+// ErrCannotRelease is returned for an object that can't be applied without a change of a released value.
 var ErrCannotRelease = errors.New("cannot release")

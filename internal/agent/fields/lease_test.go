@@ -15,7 +15,7 @@ const (
 	leased  = ownership.Owner("edge.0a1b2c3d")
 	podHead = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"web"},"spec":{"replicas":3,"template":{"spec":`
 	podTail = `}}}`
-	// podFields is how an API server keeps what podSpec and replicas are.
+	// podFields are the managed fields of podSpec and replicas.
 	podSpec = `{"containers":[
 		{"name":"a","image":"x","resources":{"limits":{"cpu":1}},"ports":[{"containerPort":80},{"containerPort":80,"protocol":"UDP"}]},
 		{"name":"b","image":"y","resources":{"limits":{"cpu":2}}}],
@@ -41,7 +41,7 @@ func setOf(t *testing.T, fields string) *fieldpath.Set {
 	return s
 }
 
-// checkOwners compares the entries of the two managers with what they are to own.
+// checkOwners compares the entries of the two managers with the fields that they must own.
 func checkOwners(t *testing.T, all []ownership.ManagedFields, mine, lent string) {
 	t.Helper()
 	x := &Lease{manager: leased.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet()}
@@ -130,7 +130,7 @@ func podLease(t *testing.T, release, spec string, told answers, entries ...owner
 	return x, string(o.Spec.Template.Spec), nil
 }
 
-// Elements of a list are those that their keys name, with defaults.
+// Elements of a list are identified by their keys, with defaults.
 func TestLeaseElements(t *testing.T) {
 	entry := entryOf(leased.Manager(), "Apply", podFields)
 	const containers = "$.spec.template.spec.containers"
@@ -215,7 +215,7 @@ func TestCannotRelease(t *testing.T) {
 	if _, _, err := podLease(t, "$.spec[", podSpec, answers{}, entry); !errors.Is(err, ErrCannotRelease) {
 		t.Errorf("a bad path: %v", err)
 	}
-	// A set, and an element that two keys may name.
+	// A new element is created with the released values in it, and an element is deleted with them.
 	for object, want := range map[string]error{
 		`{"spec":{"set":["a","b"]}}`:       errMember,
 		`{"spec":{"ports":[{"port":53}]}}`: errTwice,
@@ -228,7 +228,7 @@ func TestCannotRelease(t *testing.T) {
 	}
 }
 
-// Where nobody owns anything of a value it may be atomic: only the target knows.
+// If no manager owns a field inside a value, the value may be atomic. Only the target knows.
 func TestLeaseAsks(t *testing.T) {
 	mine := entryOf(leased.Manager(), "Apply", `{"f:metadata":{"f:labels":{"f:l":{}}}}`)
 	const release = "$.spec.replicas"

@@ -15,14 +15,13 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// lastApplied is where kubectl keeps a copy of what it applied, of a Secret with its values.
+// lastApplied is the annotation in which kubectl keeps a copy of an applied object, with the values of a Secret.
 const lastApplied = "kubectl.kubernetes.io/last-applied-configuration"
 
-// unshown is metadata that the API server keeps for itself.
+// unshown is metadata that only the API server uses.
 var unshown = []string{"managedFields", "resourceVersion", "generation", "creationTimestamp", "selfLink", "uid"}
 
-// Owned is the set of fields that the location's manager has applied in any of several
-// states of an object.
+// Owned returns the set of fields that the location's manager has applied in any of several states of an object.
 func Owned(l ownership.Owner, states ...*ownership.Meta) (*fieldpath.Set, error) {
 	all := fieldpath.NewSet()
 	for _, m := range states {
@@ -35,8 +34,8 @@ func Owned(l ownership.Owner, states ...*ownership.Meta) (*fieldpath.Set, error)
 	return all, nil
 }
 
-// Shown is an object without its status and what an API server keeps for itself; of the
-// rest, only the fields of a set, if there is one.
+// Shown returns an object without its status and the metadata that only the API server uses. If only is not nil,
+// it returns only the fields of that set.
 func Shown(text []byte, only *fieldpath.Set) (map[string]any, error) {
 	var object map[string]any
 	if err := utiljson.Unmarshal(text, &object); err != nil {
@@ -62,8 +61,8 @@ func Shown(text []byte, only *fieldpath.Set) (map[string]any, error) {
 	return part, nil
 }
 
-// Mask replaces the values of a Secret, in two states of it of which either may be nil, so
-// that only whether they differ is still to be seen.
+// Mask replaces the values of a Secret, in two states of which either may be nil. Equal values stay equal, and
+// different values stay different.
 func Mask(before, after map[string]any) {
 	for _, field := range []string{"data", "stringData"} {
 		maskAll(before, after, field)
@@ -77,8 +76,8 @@ func Mask(before, after map[string]any) {
 	}
 }
 
-// maskAll masks all values of a field. What is no map, as only a broken server has it, is
-// masked as a whole.
+// maskAll masks all values of a field. A field that is not a map, which only a broken server returns, is masked
+// as a whole.
 func maskAll(before, after map[string]any, field string) {
 	was, wasMap := before[field].(map[string]any)
 	is, isMap := after[field].(map[string]any)
@@ -112,7 +111,7 @@ func maskAll(before, after map[string]any, field string) {
 	}
 }
 
-// Encode is the JSON of an object as Shown has it; nil if there is none.
+// Encode returns the JSON of an object that Shown returned; nil if there is none.
 func Encode(object map[string]any) (json.RawMessage, error) {
 	if object == nil {
 		return nil, nil

@@ -14,12 +14,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// plainPath matches the path of a field that is in no list, below metadata and the like excepted.
+// plainPath matches the path of a field outside lists, metadata and the like.
 var plainPath = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)+$`)
 
-// Unowned returns those of some paths at which an object at the target has a value that no field manager owns,
-// and that its source does not write, though it writes the field that the value is in: defaults of its former
-// values. object is the source, there the object at the target.
+// Unowned returns those of some paths at which an object at the target has a value that has no field manager and
+// that its source does not write, though it writes the parent field. Such values are defaults for earlier values
+// of the source. object is the source, there the object at the target.
 func Unowned(paths []string, object []byte, there *ownership.Answer) (unowned []string, err error) {
 	owned := fieldpath.NewSet()
 	for i := range there.Metadata.ManagedFields {
@@ -45,7 +45,7 @@ func Unowned(paths []string, object []byte, there *ownership.Answer) (unowned []
 	return unowned, nil
 }
 
-// owns reports whether a set has a field, something in it, or what it is in as one value.
+// owns reports whether a set has a field, one inside it, or one that contains it and is owned as one value.
 func owns(set *fieldpath.Set, names []string) bool {
 	for _, name := range names {
 		element := fieldpath.FieldNameElement(name)
@@ -59,8 +59,8 @@ func owns(set *fieldpath.Set, names []string) bool {
 	return true
 }
 
-// Claim returns the managed fields of an object with the values at some paths among those that the manager has applied, so that
-// its next apply removes them. It returns false if the manager has applied nothing.
+// Claim returns the managed fields of an object, in which the manager has applied also the values at some paths.
+// So its next apply removes them. It returns false if the manager has applied nothing.
 func Claim(paths []string, there *ownership.Answer, manager string) (entries []ownership.ManagedFields, ok bool, err error) {
 	entries = slices.Clone(there.Metadata.ManagedFields)
 	i := slices.IndexFunc(entries, func(f ownership.ManagedFields) bool { return f.AppliedBy(manager) && len(f.FieldsV1) > 0 })
@@ -84,7 +84,7 @@ func Claim(paths []string, there *ownership.Answer, manager string) (entries []o
 	return entries, true, nil
 }
 
-// insert adds the fields of a value to a set, each list as one.
+// insert adds the fields of a value to a set. A list is added as one field.
 func insert(set *fieldpath.Set, p fieldpath.Path, v gjson.Result) {
 	if !v.IsObject() || len(p) > maxDepth {
 		set.Insert(p)

@@ -13,14 +13,13 @@ import (
 	"orrery.dev/orrery/internal/lib/quantity"
 )
 
-// maxDepth is how deep values are compared. It is deeper than schemas go, and bounds the
-// cost of comparing.
+// maxDepth is the depth to which values are compared. It exceeds the depth of schemas, and bounds the cost of a
+// comparison.
 const maxDepth = 100
 
-// eachCompared calls fn for each part of an object that is compared after an apply, as it
-// was sent and as it is in the answer, until fn returns false. exact says that strings in
-// it have no other spelling. Parts that the server sets itself are left out, and so is a
-// Secret's stringData, which is write-only.
+// eachCompared calls fn for each field of an object that is compared after an apply, with its value in the
+// request and in the answer, until fn returns false. exact is true if strings in it have no other spelling. It
+// leaves out fields that the server sets, and a Secret's stringData, which is write-only.
 func eachCompared(sent, answer string, fn func(path []string, sent, answer string, exact bool) bool) {
 	there := membersOf(answer)
 	for _, m := range membersOf(sent).all {
@@ -41,8 +40,8 @@ func eachCompared(sent, answer string, fn func(path []string, sent, answer strin
 	}
 }
 
-// agrees says whether an answer has all that was sent, with lists in the same order.
-// Nearly all answers do, so managed fields need not be decoded for them.
+// agrees reports whether an answer contains the whole request, with lists in the same order. Nearly all answers
+// do, so their managed fields need not be decoded.
 func agrees(sent, answer string) bool {
 	all := true
 	eachCompared(sent, answer, func(_ []string, s, a string, exact bool) bool {
@@ -52,9 +51,8 @@ func agrees(sent, answer string) bool {
 	return all
 }
 
-// meansSame says whether a value in an answer means the same as what was sent. Further
-// members of a map are not ours and do not count. An empty answer stands for a value that
-// is not there.
+// meansSame reports whether a value in an answer has the meaning of the value in the request. Further members of
+// a map are not ours and do not count. An empty answer stands for a value that does not exist.
 func meansSame(sent, answer string, exact bool, depth int) bool {
 	switch {
 	case sent == answer, sent == "null", depth > maxDepth:
@@ -93,7 +91,7 @@ func sameElements(sent, answer string, exact bool, depth int) bool {
 	return true
 }
 
-// omitted reports whether a value means the same as none: API servers omit empty values.
+// omitted reports whether a value has the meaning of an absent one: API servers omit empty values.
 func omitted(v string, depth int) bool {
 	switch v[0] {
 	case '{':
@@ -139,8 +137,8 @@ func sameNumber(sent, answer gjson.Result) bool {
 	return sent.Num == answer.Num
 }
 
-// spellings are other ways in which an API server may write a string: as a quantity, a
-// duration, a time or base64.
+// spellings returns other forms in which an API server may write a string: as a quantity, a duration, a time or
+// base64.
 func spellings(s string) (all []string) {
 	if s == "" {
 		return nil
@@ -173,8 +171,7 @@ type members struct {
 	sorted bool
 }
 
-// manyMembers is the number of fields above which they are sorted and searched by
-// bisection.
+// manyMembers is the number of fields above which they are sorted and searched by bisection.
 const manyMembers = 16
 
 func membersOf(object string) members {
@@ -193,7 +190,7 @@ func membersOf(object string) members {
 	return m
 }
 
-// get is the value of a field; empty if it is not there.
+// get returns the value of a field; empty if there is none.
 func (m members) get(name string) string {
 	if !m.sorted {
 		for i := range m.all {

@@ -10,8 +10,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// answerWith is an answer to an apply: an object, of which the location's manager
-// owns fields.
+// answerWith returns an answer to an apply: an object, of which the location's manager owns fields.
 func answerWith(t testing.TB, object, owned string) *ownership.Answer {
 	t.Helper()
 	var a ownership.Answer
@@ -24,7 +23,7 @@ func answerWith(t testing.TB, object, owned string) *ownership.Answer {
 
 const testIdentity = ownership.Owner("edge.0a1b2c3d")
 
-// ownedContainers is what one owns who has applied two containers, each with a port.
+// ownedContainers are the managed fields of a manager that has applied two containers, each with a port.
 const ownedContainers = `{"f:spec":{"f:containers":{` +
 	`"k:{\"name\":\"a\"}":{".":{},"f:name":{},"f:image":{},"f:args":{},"f:ports":{"k:{\"containerPort\":80,\"protocol\":\"TCP\"}":{".":{},"f:containerPort":{},"f:name":{}}}},` +
 	`"k:{\"name\":\"b\"}":{".":{},"f:name":{},"f:image":{}}},"f:tolerations":{}}}`
@@ -149,7 +148,7 @@ func BenchmarkMutated(b *testing.B) {
 	}
 }
 
-// manyElements are lists of so many elements with names, in other orders and with other values.
+// manyElements returns lists of n elements with names, in another order and with other values.
 func manyElements(n int) (sent, answer, owned string, want int) {
 	var mine, theirs, fields []string
 	for i := range n {
@@ -160,7 +159,7 @@ func manyElements(n int) (sent, answer, owned string, want int) {
 	return `{"spec":[` + strings.Join(mine, ",") + `]}`, `{"spec":[` + strings.Join(theirs, ",") + `]}`, `{"f:spec":{` + strings.Join(fields, ",") + `}}`, n
 }
 
-// manyValues is a set of so many values, one of which is lost.
+// manyValues returns a set of n values, one of which is lost.
 func manyValues(n int) (sent, answer, owned string, want int) {
 	var set []string
 	for i := range n {
@@ -170,7 +169,7 @@ func manyValues(n int) (sent, answer, owned string, want int) {
 	return `{"spec":[` + all + `,"x"]}`, `{"spec":[` + all + `]}`, `{"f:spec":{"v:\"1\"":{}}}`, 1
 }
 
-// deepFields are fields below fields, as deep as JSON may be at the most, and nobody's.
+// deepFields returns nested fields, at the greatest depth that JSON may have, which no manager owns.
 func deepFields(n int) (sent, answer, owned string, want int) {
 	deep, up := strings.Repeat(`{"a":[`, n/4), strings.Repeat(`]}`, n/4)
 	return `{"spec":` + deep + `1` + up + `}`, `{"spec":` + deep + `2` + up + `}`, `{"f:spec":{}}`, 0
@@ -201,8 +200,8 @@ func TestLostFields(t *testing.T) {
 	}
 }
 
-// TestHugeQuantities: a text of an object that would be a quantity of a billion digits is one
-// text as any other, and takes neither time nor memory.
+// TestHugeQuantities shows that a string that would be a quantity with a billion digits is compared as a string,
+// in little time and memory.
 func TestHugeQuantities(t *testing.T) {
 	for _, text := range []string{"1e-2000000000", "1234567890123456789012e2000000000"} {
 		if agrees(`{"spec":{"a":"`+text+`"}}`, `{"spec":{"a":"1"}}`) {
