@@ -10,21 +10,21 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// finder finds objects of ours at the target, of any kind. It changes nothing there:
-// what it finds is observed from then on, and treated like anything observed.
+// finder finds objects of ours at the target, of any kind. It changes no object: the agent observes their kinds
+// from then on, and treats them like all observed objects.
 type finder struct {
 	engine *worklist.Worklist
 	target *kubeclient.Client
 	store  *store.Store
 }
 
-// kindOf is a kind of objects as their marks have it.
+// kindOf returns a kind as the ownership metadata of its objects has it.
 func (f *finder) kindOf(of kubeclient.Served) ownership.Kind {
 	m := f.store.Meta()
 	return ownership.Kind{Resource: of.Resource, Name: of.Kind, Placing: m.Placing, Shard: m.Shard}
 }
 
-// all makes items of all objects of a resource that prove to be ours.
+// all adds all objects of ours of a resource to the worklist.
 func (f *finder) all(ctx context.Context, of kubeclient.Served) error {
 	return f.find(ctx, of, func(ours []key.Located) bool {
 		f.engine.Adopt(of, ours)
@@ -32,8 +32,8 @@ func (f *finder) all(ctx context.Context, of kubeclient.Served) error {
 	})
 }
 
-// one makes an item of the first object of a resource that proves to be ours: its kind
-// is observed then, which shows the others.
+// one adds the first object of ours of a resource to the worklist. The agent then observes its kind, which shows
+// the others.
 func (f *finder) one(ctx context.Context, of kubeclient.Served) error {
 	return f.find(ctx, of, func(ours []key.Located) bool {
 		f.engine.Adopt(of, ours[:min(1, len(ours))])
@@ -41,8 +41,8 @@ func (f *finder) one(ctx context.Context, of kubeclient.Served) error {
 	})
 }
 
-// find passes to show, page by page, the objects of a resource that prove to be ours and
-// were written as of its group, until show returns false.
+// find passes the objects of ours of a resource to show, page by page, until show returns false. Objects that
+// were written in another API group of the resource are left out.
 func (f *finder) find(ctx context.Context, of kubeclient.Served, show func(ours []key.Located) (more bool)) error {
 	self := f.engine.Self()
 	_, err := f.target.Pages(ctx, of.Place, "", self.Selector(), false, func(l *kubeclient.Page) (more bool, err error) {
@@ -56,7 +56,7 @@ func (f *finder) find(ctx context.Context, of kubeclient.Served, show func(ours 
 		return show(ours), nil
 	})
 	if kubeclient.MissingKind(err) {
-		return nil // the kind has gone, with its objects
+		return nil // the kind is deleted, with its objects
 	}
 	return err
 }

@@ -17,61 +17,59 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// A new store does not know what the agent made with an earlier one. The hub tells most
-// of it: desired objects and reports say which kinds to observe, and the list of a kind
-// shows all objects of ours. But some objects the hub may not know: it was restored from
-// an older copy, or they were applied right before the store was lost and are not desired
-// any more. If nothing else of their kind is in use, no list would ever show them.
+// A new store has no record of the objects that the agent made with an earlier store. The hub has most of this
+// knowledge: desired objects and reports name the kinds to observe, and the list of a kind returns all objects
+// of ours. But the hub does not know all objects if it was restored from an older copy, or if the store was lost
+// right after an apply of objects that are not desired any more. If no other object of their kind is in use, no
+// list would ever return them.
 //
-// So the target is searched once for each new store. The search changes nothing at the
-// target: it finds which kinds have objects of ours, and has them observed. These are
-// then strays like any others: they are removed if they are proven to be of the hub's
-// log, are not aliases of other objects, and the prune guard lets them go. Nothing waits
-// for the search. A restart repeats it, until all that it found is recorded or gone.
+// So the agent searches the target once for each new store. The search changes no object: it finds the kinds
+// that have objects of ours, and the agent then observes these kinds. Their unknown objects are removed if they
+// were written from the hub's log, are no aliases of other objects, and the removal guard allows it. Nothing
+// waits for the search. A restart repeats it, until all objects that it found are recorded or deleted.
 //
-// A target whose revisions went back is searched, too: its snapshot may have objects of kinds of which
-// nothing is in use any more.
+// A target whose revisions went back is searched, too: its snapshot may have objects of kinds that are not in
+// use any more.
 
 const (
-	// surveyLook is how often a search that waits looks whether it may go on, and
-	// surveyPatience how long it lets other work go first.
+	// scanInterval is the interval at which a waiting search checks whether it may continue. scanTimeout is the
+	// time for which it gives precedence to other work.
 	surveyLook     = time.Second
 	surveyPatience = time.Minute
-	// surveyPause is the wait between two lists, to keep the load down.
+	// scanPause is the wait between two lists. It limits the load.
 	surveyPause = 50 * time.Millisecond
-	// surveyRetry is the first wait before kinds that could not be listed are tried
-	// again.
+	// scanRetry is the first wait before kinds that could not be listed are listed again.
 	surveyRetry = time.Minute
 	// MaxRetry is the longest such wait.
 	MaxRetry = time.Hour
-	// Rounds is how often kinds that could not be listed are tried.
+	// Rounds is the number of attempts to list a kind.
 	Rounds = 10
-	// namedMissed bounds how many resources the log names at once.
+	// namedMissed bounds the number of resources in one log line.
 	namedMissed = 20
 )
 
-// Scanner finds kinds with objects of ours that a new store does not know.
+// Scanner finds kinds with objects of ours that a new store does not have.
 type Scanner struct {
 	finder
 	state *hubclient.State
 	log   *slog.Logger
-	// gate says whether anything is asked of the target now.
+	// gate reports whether the agent may send requests to the target now.
 	gate *observe.Gate
 
-	// looked are the resources that were listed, tried counts failures of the others.
+	// searched are the resources that were listed, tried counts failures of the others.
 	looked map[key.Resource]struct{}
 	tried  map[key.Resource]int
-	// anew is raised when the target is to be searched again.
+	// anew is raised when the target must be searched again.
 	anew retry.Signal
 }
 
-// New makes what searches the target for a new store.
+// New returns a Scanner, which searches the target for a new store.
 func New(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, state *hubclient.State, g *observe.Gate, log *slog.Logger) *Scanner {
 	return &Scanner{finder: finder{engine: e, target: t, store: st}, state: state, gate: g, log: log, anew: retry.NewSignal()}
 }
 
-// Again has the target searched again, also by the next process if this one ends before. It waits for room in
-// the store's queue. Without a store that can be written, only this process searches.
+// Again requests another search of the target, which the next process makes if this one ends before. It waits
+// for space in the store's queue. If the store can't be written, only this process searches.
 func (s *Scanner) Again(ctx context.Context) {
 	if err := s.store.Submit(ctx, &store.Commit{
 		Do:   func(t *store.Tx) error { t.Target.RequestSearch(); return nil },
@@ -81,7 +79,7 @@ func (s *Scanner) Again(ctx context.Context) {
 	}
 }
 
-// Run searches if the store is new, and each time after Again, until ctx ends.
+// Run searches if the store is new, and after each call of Again, until ctx ends.
 func (s *Scanner) Run(ctx context.Context) {
 	if m := s.store.Meta(); m.SearchPending || m.Inherits {
 		s.search(ctx)
@@ -116,7 +114,7 @@ func (s *Scanner) search(ctx context.Context) {
 	s.conclude(ctx)
 }
 
-// firstMissed names the first of what was missed.
+// firstMissed returns the first of the resources that could not be searched.
 func firstMissed(missed []string) string {
 	slices.Sort(missed)
 	if more := len(missed) - namedMissed; more > 0 {
@@ -125,8 +123,8 @@ func firstMissed(missed []string) string {
 	return strings.Join(missed, ", ")
 }
 
-// turn waits until the desired content is known and the workers are idle, but for them no
-// longer than surveyPatience.
+// turn waits until the agent has all desired objects and the workers are idle. It waits for idle workers no
+// longer than scanTimeout.
 func (s *Scanner) turn(ctx context.Context) {
 	var known time.Time
 	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
@@ -142,9 +140,9 @@ func (s *Scanner) turn(ctx context.Context) {
 	}
 }
 
-// round lists the resources that were not listed yet and are not observed, and returns
-// those it could not list. What failed before comes last, and a group that does not
-// answer is not asked again in the round, since each request may take until it times out.
+// round lists the resources that were not listed yet and are not observed. It returns those that it could not
+// list. Resources that failed before come last. A group that does not answer gets no further request in the
+// round, since each may take until its timeout.
 func (s *Scanner) round(ctx context.Context) (missed []string) {
 	all, err := s.target.Removable(ctx)
 	if err != nil {
@@ -179,14 +177,14 @@ func (s *Scanner) round(ctx context.Context) (missed []string) {
 	return missed
 }
 
-// observed says that a resource is observed, which shows all that is ours.
+// observed reports whether the agent observes a resource. Its list then returns all objects of ours.
 func (s *Scanner) observed(r key.Resource) bool {
 	_, used := s.engine.Uses()[r]
 	return used
 }
 
-// conclude waits until all that was found is recorded or gone, and then notes in the
-// store that the target was searched. Until then a restart searches again.
+// conclude waits until all objects that were found are recorded or deleted. Then it records in the store that
+// the target was searched. A restart before that searches again.
 func (s *Scanner) conclude(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		open, err := s.open()
@@ -206,8 +204,7 @@ func (s *Scanner) conclude(ctx context.Context) {
 	}
 }
 
-// open says that the target may have objects of ours that are neither desired nor
-// recorded.
+// open reports whether the target may have objects of ours that are neither desired nor recorded.
 func (s *Scanner) open() (open bool, err error) {
 	m := s.store.Meta()
 	if m.Revision == 0 || m.Fresh || m.Deferred > 0 || !s.state.Proves() || !s.engine.Count().Judged() {

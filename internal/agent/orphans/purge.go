@@ -19,48 +19,48 @@ import (
 )
 
 const (
-	// purgeLook is how often the agent looks whether a purge is asked for.
+	// purgeLook is the interval at which the agent checks whether a purge is requested.
 	purgeLook = time.Second
-	// maxPurgeRetry is the longest wait until what could not be listed is tried again.
+	// maxPurgeRetry is the longest wait before resources that could not be listed are listed again.
 	maxPurgeRetry = 5 * time.Minute
 )
 
-// Purge finds, when an operator asks for a purge, all objects at the target that the
-// agent has made, including those that neither store nor hub know. They are then removed
-// like any others: the hub's content is empty.
+// Purge finds all objects at the target that the agent has made, when an operator requests a purge. They include
+// objects that neither the store nor the hub has. The agent removes them like any others, since the hub then
+// sends no objects.
 type Purge struct {
 	finder
 	log *slog.Logger
 
-	swept atomic.Bool // whether a sweep has succeeded since the purge was asked for
-	// listed are the resources that have been listed, closed those that the agent may not
-	// list. again is when to sweep next.
+	swept atomic.Bool // a sweep has succeeded since the purge was requested
+	// listed are the resources that have been listed, closed those that the agent may not list. again is the
+	// time of the next sweep.
 	listed, closed map[key.Resource]struct{}
 	again          time.Time
 	failures       uint8
 }
 
-// NewPurge makes what sweeps the target for a purge.
+// NewPurge returns a Purge, which searches the target when a purge is requested.
 func NewPurge(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, log *slog.Logger) *Purge {
 	p := &Purge{finder: finder{engine: e, target: t, store: st}, log: log}
 	p.reset()
 	return p
 }
 
-// asked says whether a purge is asked for and the hub's content is known to be empty.
+// isRequested reports whether a purge is requested and the agent knows that the hub desires no objects.
 func (p *Purge) asked() bool {
 	m := p.store.Meta()
 	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
 }
 
-// reset begins anew.
+// reset starts the purge from the beginning.
 func (p *Purge) reset() {
 	p.swept.Store(false)
 	p.listed, p.closed = map[key.Resource]struct{}{}, map[key.Resource]struct{}{}
 	p.again, p.failures = time.Time{}, 0
 }
 
-// Run sweeps the target each time a purge is asked for, until ctx ends.
+// Run sweeps the target each time a purge is requested, until ctx ends.
 func (p *Purge) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch {
@@ -68,7 +68,7 @@ func (p *Purge) Run(ctx context.Context) {
 			p.reset()
 		case (!p.swept.Load() || len(p.closed) > 0) && !time.Now().Before(p.again):
 			if err := p.sweep(ctx); err != nil {
-				p.log.Info("what is to be removed cannot be found out now", "error", err)
+				p.log.Info("the objects to purge cannot be listed now", "error", err)
 			} else {
 				p.swept.Store(true)
 			}
@@ -79,8 +79,8 @@ func (p *Purge) Run(ctx context.Context) {
 	}
 }
 
-// sweep finds all objects of ours at the target, of every kind that it has not listed
-// yet. A kind that cannot be listed does not stop it.
+// sweep finds all objects of ours at the target, of every kind that was not listed yet. A kind that cannot be
+// listed does not stop it.
 func (p *Purge) sweep(ctx context.Context) error {
 	all, err := p.target.Removable(ctx)
 	for _, of := range all {
@@ -90,7 +90,7 @@ func (p *Purge) sweep(ctx context.Context) error {
 		switch e := p.all(ctx, of); {
 		case apierrors.IsForbidden(e), apierrors.IsMethodNotSupported(e):
 			if _, known := p.closed[of.Resource]; !known {
-				p.log.Warn("a resource cannot be listed, so what neither store nor hub know of it is not removed", "resource", of.String(), "error", e)
+				p.log.Warn("a resource cannot be listed, so its objects that neither store nor hub know are not removed", "resource", of.String(), "error", e)
 			}
 			p.closed[of.Resource] = struct{}{}
 		case e != nil:
@@ -103,7 +103,7 @@ func (p *Purge) sweep(ctx context.Context) error {
 	return err
 }
 
-// Status is the progress of the purge; nil: none is asked for, or the first sweep has not
+// Status returns the progress of the purge. It is nil if no purge is requested or the first sweep has not
 // succeeded yet.
 func (p *Purge) Status() *wire.PurgeStatus {
 	if !p.asked() || !p.swept.Load() {

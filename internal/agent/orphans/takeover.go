@@ -22,16 +22,16 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// heritageSoon is when to look again at objects of which the hub has yet to say whether
-// its log has them.
+// proofRetry is the wait before another look at objects while the hub has not answered whether its log contains
+// them.
 const heritageSoon = time.Second
 
-// Takeover finds what locations that this one takes over have left at the target, and
-// gives it this one's marks: what is desired and what is not. It is then observed, and
-// treated like anything observed. What the hub's log is not known to have is left alone.
+// Takeover finds the objects at the target that belong to locations which this one takes over. It gives them the
+// ownership metadata of this location, whether they are desired or not. The agent then observes and treats them
+// like all others. An object stays as it is while the hub's log is not proven to contain it.
 //
-// It searches at each start of the agent, and when the locations to take over change, until
-// every kind was listed and all that was found is taken over; then it costs nothing.
+// It searches at each start of the agent, and when the locations to take over change, until every kind was
+// listed and all objects that it found are taken over. After that it makes no requests.
 type Takeover struct {
 	finder
 	state  *hubclient.State
@@ -42,15 +42,15 @@ type Takeover struct {
 	unproven atomic.Int64 // objects that the last search left since the hub's log lacks them
 }
 
-// Unproven counts the objects that are not taken over before the hub's log is accepted.
+// Unproven returns the number of objects that are not taken over before the hub's log is accepted.
 func (h *Takeover) Unproven() int { return int(h.unproven.Load()) }
 
-// NewTakeover makes what searches the target for what is to be taken over.
+// NewTakeover returns a Takeover, which searches the target for objects to take over.
 func NewTakeover(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, state *hubclient.State, p *hubclient.Prover, g *observe.Gate, log *slog.Logger) *Takeover {
 	return &Takeover{finder: finder{engine: e, target: t, store: st}, state: state, prover: p, gate: g, log: log}
 }
 
-// bequest is what a search was for. If it changes, the search begins anew.
+// takeoverInput is the input of a search. If it changes, the search starts from the beginning.
 type bequest struct {
 	formers  []ownership.Owner
 	epoch    int
@@ -61,7 +61,7 @@ func (b bequest) equal(o bequest) bool {
 	return slices.Equal(b.formers, o.formers) && b.epoch == o.epoch && b.accepted == o.accepted
 }
 
-// Run searches when there is something to take over, until ctx ends.
+// Run searches while there are locations to take over, until ctx ends.
 func (h *Takeover) Run(ctx context.Context) {
 	var last bequest
 	var round uint8
@@ -93,15 +93,14 @@ func (h *Takeover) Run(ctx context.Context) {
 	}
 }
 
-// finding counts what could not be taken over: left, and those of them of which the hub has
-// not said yet whether its log has them, or which it lacks.
+// finding counts the objects that could not be taken over: left is all of them. unasked are those for which the
+// hub has not answered yet whether its log contains them, and missing those that its log lacks.
 type finding struct {
 	left, unasked int
 	missing       int64
 }
 
-// search looks for what is to be taken over in all kinds, and names those that it could not
-// search.
+// search looks for objects to take over in all kinds. It returns the names of those that it could not search.
 func (h *Takeover) search(ctx context.Context, formers []ownership.Owner) (found finding, missed []string) {
 	all, err := h.target.Removable(ctx)
 	if err != nil {
@@ -139,12 +138,12 @@ func (h *Takeover) kind(ctx context.Context, of kubeclient.Served, formers []own
 		return h.gate.Why() == "", nil
 	})
 	if kubeclient.MissingKind(err) {
-		return nil // the kind has gone, with its objects
+		return nil // the kind is deleted, with its objects
 	}
 	return err
 }
 
-// object takes over one object, unless the hub's log is not known to have it.
+// object takes over one object if the hub's log is proven to contain it.
 func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
 	self := h.engine.Self()
 	o, _ := m.ProvesOurs(from, h.kindOf(of))
@@ -159,7 +158,7 @@ func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownershi
 		found.left++
 		return nil
 	}
-	if !h.store.Meta().Inherits { // killed after the patch, the agent would not know of it
+	if !h.store.Meta().Inherits { // otherwise an agent that is killed after the patch would not know of the takeover
 		if err := h.store.Write(ctx, func(t *store.Tx) error { t.Target.SetTakesOver(); return nil }); err != nil {
 			return err
 		}
@@ -171,12 +170,12 @@ func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownershi
 	_, err = h.target.Merge(kubeclient.As(ctx, m.Account()), "take over", of.Place, o.Identity, self.Manager(), body)
 	switch {
 	case err == nil:
-	case apierrors.IsConflict(err), kubeclient.MissingObject(err, o.Identity): // somebody was faster; the next round looks again
+	case apierrors.IsConflict(err), kubeclient.MissingObject(err, o.Identity): // another client was faster; the next round tries again
 		found.left++
 		return nil
 	case kubeclient.Unavailable(err):
 		return err
-	default: // others may be less trouble
+	default: // the takeover of other objects may succeed
 		h.log.Warn("an object of a former location can't be taken over", "object", o.Source().Path(), "from", from, "error", err)
 		found.left++
 		return nil
