@@ -1,7 +1,7 @@
-// Package diskkey derives keys from the secret that an agent was given, and encrypts by
-// them what the agent keeps on its disk.
+// Package diskkey derives keys from a secret that the agent was given, and encrypts with them the agent's data
+// on disk.
 //
-// It must never keep a key, nor read or write a file.
+// It never keeps a key, and never reads or writes a file.
 package diskkey
 
 import (
@@ -24,18 +24,18 @@ const (
 // Key encrypts values. Nonces are random and long enough for any number of them.
 type Key struct {
 	aead cipher.AEAD
-	// Salt is what it was derived with, and ID tells keys of one salt apart.
+	// Salt is the salt of the derivation. ID distinguishes the keys of one salt.
 	Salt, ID []byte
 }
 
-// New derives a new key from a secret, for a use.
+// New derives a new key from a secret, for a purpose.
 func New(secret []byte, use string) (*Key, error) {
 	salt := make([]byte, saltSize)
 	_, _ = rand.Read(salt) // it never fails
 	return Derive(secret, salt, use)
 }
 
-// Derive derives the key of a salt from a secret, for a use.
+// Derive derives the key of a salt from a secret, for a purpose.
 func Derive(secret, salt []byte, use string) (*Key, error) {
 	sealing, err := hkdf.Key(sha256.New, secret, salt, use, chacha20poly1305.KeySize)
 	if err != nil {
@@ -52,7 +52,7 @@ func Derive(secret, salt []byte, use string) (*Key, error) {
 	return &Key{aead, salt, id}, nil
 }
 
-// Seal encrypts a value. What it is about is authenticated with it.
+// Seal encrypts a value and authenticates its context with it, which Open needs as well.
 func (k *Key) Seal(value, about []byte) []byte {
 	n := k.aead.NonceSize()
 	out := make([]byte, n, n+len(value)+k.aead.Overhead())
@@ -60,7 +60,7 @@ func (k *Key) Seal(value, about []byte) []byte {
 	return k.aead.Seal(out, out, value, about)
 }
 
-// Open decrypts a value that was sealed by the key, about the same.
+// Open decrypts a value that the key has sealed with the same context.
 func (k *Key) Open(sealed, about []byte) ([]byte, error) {
 	n := k.aead.NonceSize()
 	if len(sealed) < n {

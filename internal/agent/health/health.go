@@ -1,6 +1,6 @@
-// Package health judges how an object at the target does, by the rules of kstatus, which
-// Flux and Helm go by, too; and it reads the numbers of its spec that its status is measured
-// by. It is pure: health is a function of the object as it was seen, and of nothing else.
+// Package health computes the health of an object at the target by the rules of kstatus, which Flux and Helm
+// use, too. It also reads the numbers of a spec to which a status refers. It is pure: health is a function of
+// the observed object alone.
 package health
 
 import (
@@ -15,23 +15,22 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// Object is what of an object its health depends on.
+// Object has the data of an object on which its health depends.
 type Object struct {
 	APIVersion, Kind string
 	Generation       int64 // 0: it has none
 	Deleting         bool
-	// Spec needs to have what ownership.Observation has of it; it and Status may be empty.
+	// Spec must contain the data that ownership.Observation has of it. It and Status may be empty.
 	Spec, Status []byte
 }
 
-// Of is how an object does, and, if it is not Healthy, why.
+// Assess returns the health of an object and, if it is not Healthy, the reason.
 //
-// One rule of kstatus goes by the clock: it takes a Pod that can't be scheduled for
-// InProgress in its first seconds. Nothing would happen at the cluster when these are over,
-// so that rule is not told how old the Pod is: it is Degraded at once, and no longer when
-// the cluster has scheduled it.
+// One rule of kstatus depends on the clock: a Pod that can't be scheduled is InProgress in its first seconds.
+// The cluster sends no event at the end of that time. So Assess hides the age of the Pod from that rule: the Pod
+// is Degraded at once, until the cluster has scheduled it.
 func Of(o Object) (is wire.Health, note string) {
-	defer func() { // the library trusts the types in a Pod's status, and a cluster may serve anything
+	defer func() { // the library relies on the types in a Pod's status, and a cluster may serve any
 		if problem := recover(); problem != nil {
 			is, note = wire.HealthUnknown, wire.Brief(fmt.Sprintf("its status is not as the rules expect it: %v", problem))
 		}
@@ -59,14 +58,14 @@ func Of(o Object) (is wire.Health, note string) {
 	return is, wire.Brief(result.Message)
 }
 
-// decode makes of an object what the library reads.
+// decode returns an object in the form that the library reads.
 func (o Object) decode() (*unstructured.Unstructured, error) {
 	metadata := map[string]any{}
 	if o.Generation != 0 {
 		metadata["generation"] = o.Generation
 	}
 	if o.Deleting {
-		metadata["deletionTimestamp"] = "1970-01-01T00:00:00Z" // that it has one is all that counts
+		metadata["deletionTimestamp"] = "1970-01-01T00:00:00Z" // only its existence counts
 	}
 	all := map[string]any{"apiVersion": o.APIVersion, "kind": o.Kind, "metadata": metadata}
 	for field, text := range map[string][]byte{"spec": o.Spec, "status": o.Status} {
@@ -84,8 +83,7 @@ func (o Object) decode() (*unstructured.Unstructured, error) {
 	return &unstructured.Unstructured{Object: all}, nil
 }
 
-// Wanted has the numbers of a spec that a status of the resource is measured by; nil if it
-// has none.
+// Wanted returns the numbers of a spec to which a status of the resource refers; nil if it has none.
 func Wanted(r key.Resource, spec []byte) *wire.Wanted {
 	var w wire.Wanted
 	number := func(path string) *int64 {

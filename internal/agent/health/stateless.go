@@ -6,13 +6,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// Has says whether there is more to the health of the resource's objects than that they are
-// there. Of the kinds of Kubernetes without a status there is not, so that only metadata of
-// their objects is read. Whatever else there is may have one: a custom resource has its
-// status also where its definition names no subresource for it.
+// HasStatus reports whether objects of the resource may have a status, on which their health depends. Some kinds
+// of Kubernetes have none: their objects are healthy if they exist, and the agent reads only their metadata. Any
+// other kind may have one: a custom resource has its status also if its definition names no subresource for it.
 func Has(r key.Resource) bool { return !slices.Contains(stateless(r.APIGroup()), r.Resource) }
 
-// stateless are the resources of a group of Kubernetes that have no status.
+// stateless returns the resources of a group of Kubernetes that have no status.
 func stateless(group string) []string {
 	switch group {
 	case "":

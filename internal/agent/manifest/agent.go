@@ -1,9 +1,8 @@
-// Package manifest has the Kubernetes objects by which an agent runs in the cluster that
-// it maps to: its account and rights, the join token, the volume of its data directory,
-// and the Deployment.
+// Package manifest has the Kubernetes objects with which an agent runs in its cluster: its account and rights,
+// the join token, the volume of its data directory, and the Deployment.
 //
-// Objects are typed and printed as YAML, never put together from text. The package must
-// not speak to a hub or to a cluster, and no secret may be in any object but the Secret.
+// Objects are typed and printed as YAML, never composed as text. The package must not send requests to a hub or
+// a cluster. Only the Secret may contain a secret.
 package manifest
 
 import (
@@ -28,9 +27,9 @@ const (
 	// repository is the image of the agent; its tag is a version.
 	repository = "orrery.dev/orrery-agent"
 	binary     = "/orrery-agent"
-	// volumeDir is where the volume is. It belongs to root, so the agent, which keeps others
-	// out of its data directory, makes that below: its default, as whoever runs a command in
-	// the Pod expects it.
+	// volumeDir is the mount point of the volume. It belongs to root, and the agent must deny other users access
+	// to its data directory. So the agent creates that directory below, at its default path, which users that run
+	// a command in the Pod expect.
 	volumeDir = "/var/lib"
 	dataDir   = volumeDir + "/orrery-agent"
 	joinDir   = "/etc/orrery-agent"
@@ -38,7 +37,7 @@ const (
 	joinHash  = "orrery.dev/join-hash"
 	portName  = "metrics"
 	port      = 8080
-	// nonRoot is the user and group of the process, one that owns nothing in any image.
+	// nonRoot is the user and group of the process, which owns no file in any image.
 	nonRoot = 65532
 )
 
@@ -47,15 +46,16 @@ type Agent struct {
 	Location key.Location
 	// Join is the whole join token, which works once.
 	Join string
-	// Shard is the part of the location that the agent has. Of several in one namespace each
-	// has a Secret, a volume and a Deployment of its own, and all have one account.
+	// Shard is the shard of the location that the agent serves. Several agents in one namespace have a Secret, a
+	// volume and a Deployment each, and one account for all.
 	Shard key.Shard
-	// Namespace is where it is, and Image has the binary orrery-agent in its root.
+	// Namespace is the namespace of the agent. Image is an image with the binary orrery-agent in its root
+	// directory.
 	Namespace, Image string
 	Rights           Rights
 }
 
-// DefaultImage is the image of the agent of a version.
+// DefaultImage returns the image of the agent of a version.
 func DefaultImage(version string) string {
 	tag := strings.Trim(strings.NewReplacer("+", "-", "(", "", ")", "").Replace(version), "-")
 	if tag == "" {
@@ -64,7 +64,7 @@ func DefaultImage(version string) string {
 	return repository + ":" + tag
 }
 
-// Objects are all objects of the agent, in the order in which they can be applied.
+// Objects returns all objects of the agent, in the order in which they can be applied.
 func (a *Agent) Objects() []any {
 	return append(a.Rights.Objects(a.Namespace), a.secret(), a.volume(), a.deployment())
 }
@@ -73,8 +73,8 @@ func (a *Agent) meta(of string) metav1.ObjectMeta {
 	return metav1.ObjectMeta{Name: of, Namespace: a.Namespace, Labels: a.labels()}
 }
 
-// name is that of what the agent has for itself, which the first of several has in common with
-// that of the whole.
+// name returns the name of the objects of this agent alone. The agent of the first shard has the same name as an
+// agent without shards.
 func (a *Agent) name() string {
 	if n := a.Shard.Number(); n > 1 {
 		return fmt.Sprintf("%s-%d", name, n)
@@ -95,8 +95,8 @@ func (a *Agent) secret() corev1.Secret {
 	}
 }
 
-// volume is that of the data directory. The agent's credential is there, so it has to
-// outlive the Pod.
+// volume returns the volume of the data directory. It must outlive the Pod, since it contains the agent's
+// credential.
 func (a *Agent) volume() corev1.PersistentVolumeClaim {
 	return corev1.PersistentVolumeClaim{
 		TypeMeta: core("PersistentVolumeClaim"), ObjectMeta: a.meta(a.name()),
@@ -107,8 +107,8 @@ func (a *Agent) volume() corev1.PersistentVolumeClaim {
 	}
 }
 
-// deployment runs one process at a time, as the data directory allows: the old one ends
-// before the new one begins. Another join token makes another Pod.
+// deployment returns the Deployment of one process: the old one ends before the new one begins, since two can't
+// share the data directory. A new join token causes a new Pod.
 func (a *Agent) deployment() appsv1.Deployment {
 	hash := sha256.Sum256([]byte(a.Join))
 	return appsv1.Deployment{
@@ -131,7 +131,7 @@ func (a *Agent) deployment() appsv1.Deployment {
 					Volumes: []corev1.Volume{
 						{Name: "data", VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: a.name()}}},
 						{Name: joinKey, VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{
-							SecretName: a.joinSecret(), Optional: new(true), DefaultMode: new(int32(0o440)), // it may be deleted once it was used
+							SecretName: a.joinSecret(), Optional: new(true), DefaultMode: new(int32(0o440)), // a user may delete it after its use
 						}}},
 					},
 				},
@@ -168,7 +168,7 @@ func (a *Agent) container() corev1.Container {
 	}
 }
 
-// Print prints objects as YAML documents. What only a cluster says of them is left out.
+// Print prints objects as YAML documents, without the fields that only a cluster sets.
 func Print(w io.Writer, objects []any) error {
 	for _, o := range objects {
 		b, err := json.Marshal(o)

@@ -69,8 +69,8 @@ func TestDefaultImage(t *testing.T) {
 	}
 }
 
-// TestShardsInOneNamespace: the agents that share a location in one namespace have one account,
-// and nothing else in common; each is told which it is.
+// TestShardsInOneNamespace shows that the agents that share a location in one namespace have one account and no
+// other object in common. Each agent gets the number of its shard.
 func TestShardsInOneNamespace(t *testing.T) {
 	named := func(shard key.Shard) (shared, own map[string]bool, all string) {
 		shared, own = map[string]bool{}, map[string]bool{}

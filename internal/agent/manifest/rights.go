@@ -14,28 +14,27 @@ import (
 )
 
 const (
-	// Namespace is where an agent is unless its operator says otherwise.
+	// Namespace is the default namespace of an agent.
 	Namespace = "orrery-system"
-	// name is that of everything that an agent consists of at its cluster.
+	// name is the name of all objects of an agent at its cluster.
 	name = "orrery-agent"
 )
 
-// Rights are what an agent may do at its cluster. The zero value is what it needs to
-// start, to look around, and to say what it may not do.
+// Rights are the permissions of an agent at its cluster. With the zero value an agent can start, discover the
+// API, and report the permissions that it lacks.
 type Rights struct {
 	// All: everything.
 	All bool
-	// Mapped are the resources, as RESOURCE[.GROUP], that it applies and removes with its
-	// own rights; Observed those that it only watches.
+	// Mapped are the resources, as RESOURCE[.GROUP], that it applies and removes with its own rights. Observed
+	// are those that it only watches.
 	Mapped, Observed []string
-	// Seen are those of which it reads what was not placed.
+	// Seen are the resources of which it also reads objects that no Placement put there.
 	Seen []string
-	// Accounts are the names of the ServiceAccounts that it acts as, by namespace.
+	// Accounts are the names of the ServiceAccounts that it impersonates, by namespace.
 	Accounts map[string][]string
 }
 
-// Objects are the agent's account and what that may do, in the order in which they can be
-// applied.
+// Objects returns the agent's account and permissions, in the order in which they can be applied.
 func (r *Rights) Objects(namespace string) []any {
 	subjects := []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: name, Namespace: namespace}}
 	typed := func(kind string) metav1.TypeMeta {
@@ -51,7 +50,7 @@ func (r *Rights) Objects(namespace string) []any {
 			RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}, Subjects: subjects,
 		},
 	}
-	// In the namespace in which all agents of a location hold Leases.
+	// In this namespace, all agents of a location hold Leases.
 	own := metav1.ObjectMeta{Name: role.Name + "-leases", Namespace: Namespace}
 	if namespace != Namespace {
 		all = append(all, corev1.Namespace{TypeMeta: core("Namespace"), ObjectMeta: metav1.ObjectMeta{Name: Namespace}})
@@ -78,8 +77,7 @@ func (r *Rights) Objects(namespace string) []any {
 	return all
 }
 
-// roleName is the name of a ClusterRole, of which the agents in several namespaces of a
-// cluster have one each.
+// roleName returns the name of a ClusterRole. Agents in several namespaces of a cluster have one each.
 func roleName(namespace string) string {
 	if namespace == Namespace {
 		return name
@@ -89,33 +87,32 @@ func roleName(namespace string) string {
 
 func core(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }
 
-// custom says whether a CustomResourceDefinition may define a resource.
+// isCustom reports whether a CustomResourceDefinition may define a resource.
 func custom(of string) bool {
 	resource, group, _ := strings.Cut(of, ".")
 	return !key.Identity{Resource: key.NewResource(group, resource)}.Builtin()
 }
 
-// rules are the permissions that the agent needs in the whole cluster: to map or observe
-// the resources, to create the namespaces that they are in, for discovery, and to see by
-// which Leases agents share the location.
+// rules returns the permissions that the agent needs in the whole cluster. They are for the resources that it
+// applies or observes, for their namespaces, for discovery, and for the Leases of other agents of the location.
 func (r *Rights) rules() []rbacv1.PolicyRule {
 	discovery := rbacv1.PolicyRule{NonResourceURLs: []string{"/api", "/api/*", "/apis", "/apis/*", "/version"}, Verbs: []string{"get"}}
 	if r.All {
 		return []rbacv1.PolicyRule{{APIGroups: []string{"*"}, Resources: []string{"*"}, Verbs: []string{"*"}}, discovery}
 	}
-	// Leases say which agents share a location.
+	// Leases name the agents that share a location.
 	rules := []rbacv1.PolicyRule{discovery, {APIGroups: []string{coordinationv1.GroupName}, Resources: []string{"leases"}, Verbs: []string{"list", "watch"}}}
 	if len(r.Mapped) > 0 {
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get", "create"}})
 	} else { // the UID of this Namespace is the identity of the cluster
 		rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, ResourceNames: []string{metav1.NamespaceSystem}, Verbs: []string{"get"}})
 	}
-	if len(r.Seen) > 0 { // of which kinds come and go
+	if len(r.Seen) > 0 { // their kinds may appear and disappear
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"list", "watch"},
 		})
 	}
-	if slices.ContainsFunc(r.Mapped, custom) { // whether such a kind is gone for good
+	if slices.ContainsFunc(r.Mapped, custom) { // to find out whether such a kind is deleted
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
 		})

@@ -9,14 +9,14 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// Age finds out whether the store is older than what is at the target, as after the snapshot of a
-// machine was restored, or while another agent works for the location. Each object names the place
-// in the log at which the agent last wrote it, and the store knows how far it has come.
+// Age finds out whether the store is older than the objects at the target. This is so after the snapshot of a
+// machine was restored, or while another agent serves the location. Each object names the log position of the
+// agent's last write, and the store has the latest log position.
 //
-// What the first list of a kind shows is compared with where the store was when the process began:
-// the process has written nothing of the kind by then. Later on what the process writes is behind
-// what the store has reached, so only what is ahead of that was written by another agent. While a
-// session proves the desired content, another writer may at most have changed the annotation.
+// Objects of the first list of a kind are compared with the position of the store at the start of the process,
+// since the process has not written such objects yet. Later writes of the process have at most the current
+// position of the store, so an object with a later position was written by another agent. While a session proves
+// the desired objects, another writer can only have changed the annotation.
 type Age struct {
 	store  *store.Store
 	proves func() bool
@@ -41,14 +41,14 @@ func NewAge(s *store.Store, shard key.Shard, proves func() bool, newer func(id k
 	}
 }
 
-// listed notes that a kind was listed once, or that it can't be.
+// listed records that a kind was listed once, or that it can't be listed.
 func (a *Age) listed(r key.Resource) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.late[r] = struct{}{}
 }
 
-// saw judges by an object that proves to be the location's.
+// saw compares the store with an object of the location.
 func (a *Age) saw(as ownership.Owner, id key.Identity, m *ownership.Meta) {
 	log := m.Log()
 	if log.Revision <= a.began {
@@ -58,7 +58,7 @@ func (a *Age) saw(as ownership.Owner, id key.Identity, m *ownership.Meta) {
 	_, late := a.late[id.Resource]
 	done := a.done
 	a.mu.Unlock()
-	if done || !late && a.began == 0 || // a new store has claimed nothing
+	if done || !late && a.began == 0 || // a new store has no claims
 		late && (log.Revision <= a.store.Meta().Newest() || a.proves()) || !m.WroteLog(as) {
 		return
 	}
@@ -71,7 +71,7 @@ func (a *Age) saw(as ownership.Owner, id key.Identity, m *ownership.Meta) {
 		return
 	}
 	if rec != nil && rec.Source.Log == log || rec == nil && (a.knowsPart || a.store.Meta().Fresh) {
-		return // it is of a log from before an acceptance, or the store need not know it
+		return // the object has a log position from before an acceptance, or the store need not have it
 	}
 	a.mu.Lock()
 	done, a.done = a.done, true

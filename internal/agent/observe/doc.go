@@ -1,6 +1,5 @@
-// Package observe tells the engine what is at the target, by a list and a watch of each kind
-// in use, and has the gate that closes while nothing may be changed there: because the hub
-// halts the agent, or because the target does not answer.
+// Package observe reports the objects of the target to the worklist, by a list and a watch of each kind in use.
+// Its gate stops changes of the target while the hub halts the agent, or while the target does not answer.
 //
-// It must never change anything at the target, nor decide what is done about what it sees.
+// The package never changes an object of the target, and never decides about an object that it observes.
 package observe

@@ -28,9 +28,9 @@ const (
 	unprovenRetry, maxUnprovenRetry = time.Minute, 15 * time.Minute
 )
 
-// Gate stops the workers while the target does not answer, the target's discovery is broken, or
-// another agent may have what this one is for; and at first, until the agent has looked at what is at
-// the target. While the hub pauses the agent, workers read and report, and change nothing.
+// Gate stops the workers while the target does not answer, the target's discovery is broken, or another agent
+// may serve the same shard. It is closed until the agent has observed the target. While the hub halts the agent,
+// workers read and report, and change nothing.
 type Gate struct {
 	engine *worklist.Worklist
 	target *kubeclient.Client
@@ -42,27 +42,27 @@ type Gate struct {
 	Identity func(ctx context.Context) error
 
 	mu   sync.Mutex
-	halt string // why the hub halts the agent; empty: it does not
-	// observes is true if the agent goes on observing while the hub halts it.
+	halt string // the reason for which the hub halts the agent; empty: it does not
+	// observes is true if the agent continues to observe while the hub halts it.
 	observes bool
-	// blind is since when a halted agent does not observe the target; zero: it does.
+	// blind is the time at which a halted agent stopped to observe the target; zero: it observes.
 	blind  time.Time
-	broken string // what is wrong with the target; empty: nothing
-	// since is when a broken target last answered, or the gate was made.
+	broken string // the fault of the target; empty: none
+	// since is the time at which a broken target last answered, or at which the gate was made.
 	since time.Time
 	// unproven is true while the target answers and may be another cluster than before.
 	unproven bool
 	// reached reports that the target has answered, tried that it has or that a probe has failed.
 	reached, tried bool
-	taken          string // why the agent may not act by what stands at the target; empty: it may
-	// stopped is why this process must not act, whatever the store can note of it; empty: it may.
+	taken          string // the reason, found at the target, for which the agent may not act; empty: it may
+	// stopped is the reason for which this process must not act, even if the store can't record it; empty: it
+	// may.
 	stopped string
-	// early is set until the agent has looked at what is at the target. That is no trouble, so it is
-	// no reason that the agent reports.
+	// early is set until the agent has observed the target. That is no fault, so the agent does not report it.
 	early bool
 }
 
-// NewGate makes a gate that is closed until the target has answered.
+// NewGate returns a gate that is closed until the target has answered.
 func NewGate(e *worklist.Worklist, t *kubeclient.Client, log *slog.Logger) *Gate {
 	g := &Gate{
 		engine: e, target: t, log: log, signal: retry.NewSignal(), broken: "the target has not been reached yet", since: time.Now(), early: true,
@@ -71,20 +71,20 @@ func NewGate(e *worklist.Worklist, t *kubeclient.Client, log *slog.Logger) *Gate
 	return g
 }
 
-// SetHalt takes note of why the hub halts the agent, empty: it does not, and whether the agent goes
-// on observing meanwhile. Of several at once the last asks last.
+// SetHalt sets the reason for which the hub halts the agent, which is empty if it does not. It also sets whether
+// the agent continues to observe in this state. Of concurrent calls, the last one reads last.
 func (g *Gate) SetHalt(halt func() (why string, observes bool)) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	why, observes := halt()
 	if why != g.halt {
-		g.log.Info("the hub has halted the agent, or let it go on", "halt", why)
+		g.log.Info("the hub has halted the agent, or ended the halt", "halt", why)
 	}
 	g.halt, g.observes = why, observes
 	g.apply()
 }
 
-// setBroken says what is wrong with the target; empty: nothing.
+// setBroken sets the fault of the target; empty: none.
 func (g *Gate) setBroken(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,20 +97,20 @@ func (g *Gate) setBroken(why string) {
 	g.apply()
 }
 
-// SetTaken says why the agent may not act, by what stands at the target of other agents of the
-// location; empty: it may.
+// SetTaken sets the reason for which the agent may not act because of other agents of the location at the
+// target; empty: it may.
 func (g *Gate) SetTaken(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if why != g.taken {
-		g.log.Info("whether the agent may act at the cluster has changed", "why not", why)
+		g.log.Info("the permission of the agent to act at the cluster has changed", "why not", why)
 	}
 	g.taken = why
 	g.apply()
 }
 
-// Stop sets the reason for which this process must not act, whatever the store can keep of it; empty: it
-// may act.
+// Stop sets the reason for which this process must not act, even if the store can't record it; empty: it may
+// act.
 func (g *Gate) Stop(why string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -145,21 +145,23 @@ func (g *Gate) apply() {
 
 func (g *Gate) why() string { return cmp.Or(g.halt, g.stopped, g.broken, g.taken) }
 
-// Why says why nothing may be changed at the target; empty: it may.
+// Why returns the reason for which the agent may not change the target; empty: it may.
 func (g *Gate) Why() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.why()
 }
 
-// Halted is why nothing may be changed at the target, whether or not it answers; empty: it may.
+// Halted returns the reason for which the agent may not change the target, apart from faults of the target;
+// empty: it may.
 func (g *Gate) Halted() string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return cmp.Or(g.halt, g.stopped)
 }
 
-// Cluster is whether the target answers. It counts as available for a while after it has ceased to.
+// Cluster reports whether the target answers. A target that stops to answer still counts as available for
+// unavailableAfter.
 func (g *Gate) Cluster() wire.ClusterStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -172,8 +174,8 @@ func (g *Gate) Cluster() wire.ClusterStatus {
 	return wire.ClusterStatus{State: wire.ClusterUnavailable, Since: g.since.UTC().Format(time.RFC3339), Message: g.broken}
 }
 
-// Observed returns whether what the agent reports is of the target as it is now: it is not while the target does
-// not answer, nor while a halted agent does not observe it.
+// Observed reports whether reports of the agent describe the current state of the target. They do not while the
+// target does not answer, or while a halted agent does not observe it.
 func (g *Gate) Observed() wire.ClusterStatus {
 	answers := g.Cluster()
 	g.mu.Lock()
@@ -198,9 +200,9 @@ func (g *Gate) Reached() bool {
 	return g.reached
 }
 
-// Trouble has a probe find out whether an error is about the target as a whole: one object or one kind
-// may be all that fails. The gate closes when the probe fails. A target that is only busy is not
-// probed, which would be one more request: the pace slows down instead. Trouble does not block.
+// Trouble starts a probe, to find out whether an error concerns the whole target or only one object or kind. The
+// gate closes when the probe fails. A busy target is not probed, since that would be one more request. Trouble
+// does not block.
 func (g *Gate) Trouble(err error) {
 	if err == nil || errors.Is(err, kubeclient.ErrNotHeld) || errors.Is(err, kubeclient.ErrReadOnly) || kubeclient.Busy(err) || !kubeclient.Unavailable(err) && !kubeclient.MissingKind(err) && !errors.Is(err, kubeclient.ErrAnswer) {
 		return
@@ -208,8 +210,8 @@ func (g *Gate) Trouble(err error) {
 	g.signal.Raise()
 }
 
-// Confirm closes the gate for a reason until a probe has found out that the target answers and which cluster
-// it is. Confirm does not block.
+// Confirm closes the gate for a reason until a probe has answered, and has confirmed the identity of the
+// cluster. Confirm does not block.
 func (g *Gate) Confirm(why string) {
 	g.setBroken(why)
 	g.signal.Raise()
@@ -259,8 +261,9 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// awaitSilence waits for trouble, for the time again unless it is zero, or until nothing has shown for storeSilence
-// that the target's store answers. It reports whether it was no trouble. answered is when the store last answered a probe.
+// awaitSilence waits for trouble, for the time again unless it is zero, or until no event has shown for
+// storeSilence that the target's store answers. It returns false for trouble. answered is the time at which the
+// store last answered a probe.
 func (g *Gate) awaitSilence(ctx context.Context, answered, again time.Time) bool {
 	for {
 		if advanced := g.target.Advanced.Time(); advanced.After(answered) {
@@ -284,8 +287,8 @@ func (g *Gate) awaitSilence(ctx context.Context, answered, again time.Time) bool
 	}
 }
 
-// answered notes that the target has answered a probe, and whether it is proven to be the same cluster. It returns
-// for how many probes in a row it was not.
+// answered records an answer of the target to a probe. proven reports whether it is proven to be the same
+// cluster. It returns the number of probes in a row for which it was not.
 func (g *Gate) answered(proven bool, before uint8) uint8 {
 	g.mu.Lock()
 	g.unproven = !proven

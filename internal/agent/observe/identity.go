@@ -24,16 +24,15 @@ var (
 	defaultNamespace = key.Identity{Resource: key.Namespaces, Name: metav1.NamespaceDefault}
 )
 
-// errUnidentified is why nothing is changed at a cluster that does not show yet which one it is.
+// errUnidentified is the reason for which the agent changes nothing at a cluster that has no identity yet.
 var errUnidentified = errors.New("the cluster has no Namespace kube-system yet, whose UID shows whether it is the cluster that the agent knows")
 
-// errUnproven is returned for a cluster of which the agent may not read the identity. It counts as the same one,
-// and the agent asks again.
+// errUnproven is returned for a cluster whose identity the agent may not read. It counts as the same cluster,
+// and the agent tries again.
 var errUnproven = errors.New("the agent may read no Namespace whose UID would show whether this is the cluster that it knows")
 
-// Identity finds out whether the target is still the cluster that the store is of. A cluster that was
-// rebuilt at the same address is another one. It asks when the target is probed: at the start, after it did not answer,
-// when its revisions go back, and when nothing shows that its etcd answers.
+// Identity finds out whether the target is still the cluster that the store names. A cluster that was rebuilt at
+// the same address is another one. The check is part of each probe of the target.
 type Identity struct {
 	engine *worklist.Worklist
 	store  *store.Store
@@ -43,15 +42,15 @@ type Identity struct {
 	warned atomic.Bool
 }
 
-// NewIdentity makes an Identity of the cluster that the store names.
+// NewIdentity returns the Identity of the cluster that the store names.
 func NewIdentity(e *worklist.Worklist, s *store.Store, t *kubeclient.Client, log *slog.Logger) *Identity {
 	return &Identity{engine: e, store: s, target: t, log: log}
 }
 
-// Confirm reads which cluster the target is. If it is another one than before, what was seen is forgotten, and
-// what has run to its end runs again, before Confirm returns. A cluster that has no identity yet, and is not known,
-// counts as the same. So does one whose identity the agent may not read, for which Confirm returns errUnproven. Another
-// error means that the agent must not act yet.
+// Confirm reads the identity of the target. If it is another cluster than before, Confirm discards all
+// observations and the ends of Jobs and Pods, which then run again, before it returns. A cluster that has no
+// identity yet, and is not known, counts as the same. So does one whose identity the agent may not read, for
+// which Confirm returns errUnproven. After another error the agent must not act yet.
 func (i *Identity) Confirm(ctx context.Context) error {
 	known := i.store.Meta().Cluster
 	m, err := i.target.Get(ctx, kubeclient.Namespaces, kubeSystem)
@@ -143,7 +142,7 @@ func (i *Identity) record(ctx context.Context, c store.Cluster) {
 	}
 }
 
-// replace takes another cluster for the one before.
+// replace stores another cluster in place of the previous one.
 func (i *Identity) replace(ctx context.Context, previous string, now store.Cluster) error {
 	now.Replaced = time.Now().UTC().Truncate(time.Second)
 	again := 0

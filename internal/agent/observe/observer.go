@@ -50,11 +50,11 @@ type Observers struct {
 	running map[key.Resource]*observer
 
 	mu sync.Mutex
-	// missed are kinds of which the store could not keep how objects were seen.
+	// missed are kinds with observations that the store could not record.
 	missed map[key.Resource]struct{}
 }
 
-// NewObservers makes observers that observe nothing before they run.
+// NewObservers returns observers that observe nothing before Run.
 func NewObservers(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *Gate, age *Age, log *slog.Logger) *Observers {
 	return &Observers{engine: e, store: st, target: t, log: log, gate: g, age: age, Served: retry.NewSignal(), Rewound: func(context.Context) {}}
 }
@@ -63,19 +63,19 @@ func NewObservers(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g
 type observer struct {
 	*Observers
 	worklist.Use
-	as ownership.Owner // whose marks it looks for
-	// full says that whole objects are observed, listed that all have been shown once.
+	as ownership.Owner // the owner whose objects it observes
+	// full is true if whole objects are observed. listed is true after all of them have been shown once.
 	full   bool
 	listed atomic.Bool
 	// reached is the newest revision of its lists and watches; zero: there is none.
 	reached uint64
-	// origin is set when it is recorded whether the kind has a CustomResourceDefinition.
+	// origin is set when the store has recorded whether the kind has a CustomResourceDefinition.
 	origin bool
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// miss notes that the store could not keep how objects were seen.
+// miss records that the store could not keep observations.
 func (o *Observers) miss(r key.Resource, ids []string) {
 	o.engine.ForgetLive(ids)
 	o.mu.Lock()
@@ -98,7 +98,7 @@ func (o *Observers) takeMissed() map[key.Resource]struct{} {
 	return missed
 }
 
-// Run keeps the observers that the engine needs until ctx ends, and waits for them.
+// Run keeps the observers that the worklist needs until ctx ends, and waits for them.
 func (o *Observers) Run(ctx context.Context) {
 	o.running = map[key.Resource]*observer{}
 	for {
@@ -115,7 +115,7 @@ func (o *Observers) Run(ctx context.Context) {
 	}
 }
 
-// sync starts and stops observers so that they are those that the engine needs.
+// sync starts and stops observers so that they are those that the worklist needs.
 func (o *Observers) sync(ctx context.Context) {
 	self := o.engine.Self()
 	if self == "" {
@@ -125,7 +125,7 @@ func (o *Observers) sync(ctx context.Context) {
 	for r, w := range o.running {
 		_, again := missed[r]
 		u, ok := uses[r]
-		if again = again || u.Asked != w.Asked && w.listed.Load(); !again { // a list that goes on ends first
+		if again = again || u.Asked != w.Asked && w.listed.Load(); !again { // a list is completed before its observer is replaced
 			u.Asked = w.Asked
 		}
 		if !ok || again || u != w.Use || w.as != self {
@@ -144,8 +144,7 @@ func (o *Observers) sync(ctx context.Context) {
 	}
 }
 
-// stop ends the observer and waits for it, so that nothing it saw arrives after what its
-// successor sees.
+// stop ends the observer and waits for it, so that none of its events arrives after those of its successor.
 func (w *observer) stop() {
 	w.cancel()
 	<-w.done
@@ -183,7 +182,7 @@ func (w *observer) run(ctx context.Context) {
 		case kubeclient.MissingKind(err):
 			revision = ""
 			if broken := w.target.Probe(ctx); broken != nil {
-				w.gate.Trouble(broken) // discovery is broken, so no kind is known to be gone
+				w.gate.Trouble(broken) // discovery is broken, so it proves the deletion of no kind
 				break
 			}
 			w.elsewhere(ctx)
@@ -212,16 +211,16 @@ func (w *observer) run(ctx context.Context) {
 	}
 }
 
-// blinded notes that the kind cannot be observed. Its objects are still applied, and
-// their reports say so.
+// blinded records that the kind cannot be observed. Its objects are still applied, and their reports contain the
+// fault.
 func (w *observer) blinded(err error) {
 	w.log.Warn("a resource cannot be observed, so drift in it is not seen", "resource", w.Resource.String(), "error", err)
 	w.age.listed(w.Resource)
 	w.engine.Lost(w.Resource, decide.Blind, wire.Brief(err.Error()))
 }
 
-// elsewhere has a kind observed in another version that the target serves; if there is
-// none, the kind is unserved. An object is the same in every version.
+// elsewhere observes a kind in another version that the target serves. If there is none, the kind is unserved.
+// An object is the same in every version.
 func (w *observer) elsewhere(ctx context.Context) {
 	now, err := w.target.Find(ctx, w.Resource)
 	switch {
@@ -256,17 +255,17 @@ func (w *observer) list(ctx context.Context) (string, error) {
 	if err == nil {
 		w.age.listed(w.Resource)
 		w.origin = false  // the API can have moved to a definition, or from one, since the last list
-		w.findOrigin(ctx) // before the list gives objects a turn: their reports have it
+		w.findOrigin(ctx) // before the list starts decisions about objects, since their reports contain it
 		w.engine.Synced(w.as, w.Resource, shown, listRevision(revision))
 		w.listed.Store(true)
-		w.engine.News.Raise() // meanwhile a status may have been asked for of what had been shown
+		w.engine.News.Raise() // a space may have requested the status of objects that were shown before
 	}
 	return revision, err
 }
 
-// findOrigin records, for each list of a kind, whether the target serves it by a
-// CustomResourceDefinition or by an aggregated API. The objects of a definition are gone with it, while those
-// of an aggregated API are only out of sight. An error leaves that to the next list.
+// findOrigin records, for each list of a kind, whether the target serves it by a CustomResourceDefinition or by
+// an aggregated API. The objects of a definition are deleted with it, while those of an aggregated API still
+// exist. After an error the next list tries again.
 func (w *observer) findOrigin(ctx context.Context) {
 	if w.origin || w.Builtin() {
 		return
@@ -294,9 +293,9 @@ func (w *observer) findOrigin(ctx context.Context) {
 	w.origin = true
 }
 
-// begins takes note of the revision of a list that has begun. reached is the newest revision that was seen
-// before the list was asked for. A list below that is of a cluster whose etcd was restored, or of another
-// cluster: what was seen is forgotten, and nothing is changed before the cluster's identity is confirmed.
+// begins handles the revision of a list that has begun. reached is the newest revision that was observed before
+// the request. A list below that belongs to a cluster whose etcd was restored, or to another cluster. Then all
+// observations are discarded, and nothing is changed before the cluster's identity is confirmed.
 func (w *observer) begins(ctx context.Context, revision, reached uint64) {
 	if revision < reached {
 		w.log.Warn("the cluster's revision is below what was seen before: its etcd was restored, or it is another cluster; all objects are compared anew",
@@ -315,7 +314,7 @@ func (w *observer) begins(ctx context.Context, revision, reached uint64) {
 	}
 }
 
-// numberOf is a revision as a number; 0: it is none.
+// numberOf returns a revision as a number; 0: it is not one.
 func numberOf(revision string) uint64 {
 	n, err := strconv.ParseUint(revision, 10, 64)
 	if err != nil {
@@ -324,10 +323,10 @@ func numberOf(revision string) uint64 {
 	return n
 }
 
-// listRevision is a list's revision: what the list does not show and was not changed
-// since is gone. A revision that is not a number above 0, as of some aggregated API servers, has
-// no order: then everything that is not shown counts as gone, and what was created
-// meanwhile is found when the agent next looks at it.
+// listRevision returns a list's revision: an object that the list does not contain, and that was not changed
+// since, is deleted. A revision that is not a number above 0, as of some aggregated API servers, has no order.
+// Then every object outside the list counts as deleted, and objects that were created since are found by their
+// next inspection.
 func listRevision(text string) uint64 {
 	if n := numberOf(text); n > 0 {
 		return n
@@ -335,7 +334,7 @@ func listRevision(text string) uint64 {
 	return worklist.Unordered
 }
 
-// change returns what takes the events of a watch.
+// change returns the function that handles the events of a watch.
 func (w *observer) change(ctx context.Context) func(o *ownership.Observation, gone bool) error {
 	return func(o *ownership.Observation, gone bool) error {
 		s, l := w.sight(o, gone)
@@ -343,8 +342,7 @@ func (w *observer) change(ctx context.Context) func(o *ownership.Observation, go
 	}
 }
 
-// sight makes a sighting of an observation, and what is reported of that if its status is
-// asked for.
+// sight returns the sighting of an observation, and the content of its report if a space requests the status.
 func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting, *store.Live) {
 	m := &o.Metadata
 	of := w.store.Meta()
@@ -368,7 +366,7 @@ func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting
 	return s, l
 }
 
-// live is what is reported of an observation.
+// live returns the reported content of an observation.
 func (w *observer) live(o *ownership.Observation) *store.Live {
 	m := &o.Metadata
 	l := &store.Live{UID: m.UID, Generation: m.Generation, Wanted: health.Wanted(w.Resource, o.Spec), Status: o.Status}
@@ -379,9 +377,9 @@ func (w *observer) live(o *ownership.Observation) *store.Live {
 	return l
 }
 
-// hashes are hashes of what is reported of an object, without and with its status. Without
-// it, a new note alone is no news: some controllers write the time into conditions. How an
-// object ended, the engine keeps; its item then needs a turn.
+// hashes returns hashes of the reported content of an object, without and with its status. Without the status, a
+// new detail alone is no change: some controllers write the time into conditions. The worklist keeps the end of
+// an object, whose item then needs a decision.
 func hashes(l *store.Live, ended string) (plain, asked uint64) {
 	h := fnv.New64a() // a hash takes every write
 	h.Write(fmt.Appendf(nil, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended))
@@ -401,8 +399,8 @@ func hashes(l *store.Live, ended string) (plain, asked uint64) {
 	return plain, h.Sum64()
 }
 
-// show passes sightings to the engine, and to the store what of them is reported. list is the revision of the
-// list that showed them; 0: a watch did.
+// show passes sightings to the worklist, and their reported content to the store. list is the revision of the
+// list that contained them; 0: a watch did.
 func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*store.Live, list uint64) error {
 	changed := w.engine.Observe(w.as, seen, list)
 	if len(changed) == 0 {
