@@ -1,284 +1,300 @@
 package upsync
 
 import (
-	"cmp"
-	"maps"
 	"slices"
 	"strings"
 
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
 	"orrery.dev/orrery/internal/protocol/key"
-	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// What comes back of the objects that belong to one placed object, at most.
+// Limits of the reports of objects that belong to one placed object.
 const (
 	mostOwned  = 50
 	mostEvents = 20
 	ownedBytes = 256 << 10
-	// mostDepth is how long a chain of owners may be.
-	mostDepth = 10
 )
 
-// place sets what is known of the placed object of an identity; ok is false if there is none
-// whose associated objects are asked for.
-func (l *ledger) place(id string, r store.Root, ok bool) {
-	old := l.rootsAt[id]
+const (
+	// mostDepth is the maximum length of a chain of owners.
+	mostDepth = 10
+	// mostLinks is the maximum number of kinds that are observed only to find the owners of objects.
+	mostLinks = 16
+)
+
+// associations decides about the reports of associated objects: which placed object each node belongs to, and
+// which of its members a placed object reports.
+type associations struct {
+	placing key.Placing
+	graph   *graph
+	out     *outbox
+	reads   *reads
+
+	roots   map[uid]*root
+	rootsAt map[string]*root // by identity
+	// links are kinds, as API group and kind, that are observed to find the owners of objects, or would be if
+	// they were served. lacking are further ones that plan adds.
+	links, lacking map[[2]string]struct{}
+	// omitted are the roots for which the number of omitted members has changed, with this number.
+	omitted map[string]int
+}
+
+func newAssociations(placing key.Placing, g *graph, out *outbox, r *reads) *associations {
+	return &associations{
+		placing: placing, graph: g, out: out, reads: r, roots: map[uid]*root{}, rootsAt: map[string]*root{},
+		links: map[[2]string]struct{}{}, lacking: map[[2]string]struct{}{}, omitted: map[string]int{},
+	}
+}
+
+// place sets the placed object of an identity. ok is false if there is none that requests associated objects.
+func (a *associations) place(id string, r store.Root, ok bool) {
+	old := a.rootsAt[id]
 	if old != nil && ok && old.UID == r.UID && old.Source == r.Source {
 		if old.Associated != r.Associated {
 			old.Root, old.kinds = r, setOf(strings.Split(r.Associated, "\n"))
-			l.review(uidOf(r.UID), 0)
+			a.updateBelow(uidOf(r.UID), 0)
 		}
 		return
 	}
 	if old != nil {
-		delete(l.rootsAt, id)
-		delete(l.roots, uidOf(old.UID))
-		for n := range old.nodes {
-			l.settleOwned(n, nil, false)
+		delete(a.rootsAt, id)
+		delete(a.roots, uidOf(old.UID))
+		for n := range old.members {
+			a.update(n, nil, false)
 		}
-		l.descend(uidOf(old.UID), 0)
+		a.resolveBelow(uidOf(old.UID), 0)
 	}
 	if ok {
-		made := &root{Root: r, kinds: setOf(strings.Split(r.Associated, "\n")), nodes: map[*node]struct{}{}}
-		l.rootsAt[id], l.roots[uidOf(r.UID)] = made, made
-		l.descend(uidOf(r.UID), 0)
+		placed := &root{Root: r, kinds: setOf(strings.Split(r.Associated, "\n")), members: map[*node]struct{}{}}
+		a.rootsAt[id], a.roots[uidOf(r.UID)] = placed, placed
+		a.resolveBelow(uidOf(r.UID), 0)
 	}
-	l.conclude()
 }
 
-// wants says whether objects of a resource are asked for by a placed object.
-func (l *ledger) wants(r key.Resource) bool {
-	for _, x := range l.roots {
-		if _, ok := x.kinds[r.String()]; ok {
+// request reports whether a placed object requests objects of a resource.
+func (a *associations) request(r key.Resource) bool {
+	for _, placed := range a.roots {
+		if _, ok := placed.kinds[r.String()]; ok {
 			return true
 		}
 	}
 	return false
 }
 
-// alive says that a root is still one.
-func (l *ledger) alive(r *root) bool { return r != nil && l.roots[uidOf(r.UID)] == r }
-
-// resolve finds the placed object that a node belongs to. An owner that is gone, or not seen
-// yet, changes nothing.
-func (l *ledger) resolve(n *node) *root {
-	owner := n.owner
-	if maker, ok := l.makers[owner]; ok {
-		owner = maker
+// plan adds the lacking kinds to the links, as far as there is room.
+func (a *associations) plan() {
+	for groupKind := range a.lacking {
+		if len(a.links) < mostLinks {
+			a.links[groupKind] = struct{}{}
+		}
 	}
+	clear(a.lacking)
+	if len(a.roots) == 0 {
+		clear(a.links)
+	}
+}
+
+func (a *associations) isCurrent(r *root) bool { return r != nil && a.roots[uidOf(r.UID)] == r }
+
+// resolve returns the placed object to which a node belongs. If its owner is deleted or not observed yet, the
+// node keeps its root.
+func (a *associations) resolve(n *node) *root {
+	owner := a.graph.owner(n)
 	if owner == (uid{}) {
 		return nil
 	}
-	if r, ok := l.roots[owner]; ok {
+	if r, ok := a.roots[owner]; ok {
 		return r
 	}
-	if p := l.nodes[owner]; p != nil {
+	if p := a.graph.nodes[owner]; p != nil {
 		return p.root
 	}
-	if l.alive(n.root) {
+	if a.isCurrent(n.root) {
 		return n.root
 	}
 	return nil
 }
 
-// lacks notes that a kind would have to be observed to know what a node belongs to.
-func (l *ledger) lacks(n *node, of [2]string) {
-	if len(l.roots) == 0 || l.nodes[n.owner] != nil || n.ours {
+// lack records that the kind of a node's owner must be observed to find the root of the node.
+func (a *associations) lack(n *node, groupKind [2]string) {
+	if len(a.roots) == 0 || a.graph.nodes[n.owner] != nil || n.placed {
 		return
 	}
-	if kubeclient.IsEvent(n.kind.Resource) && !chains(of) {
+	if n.isEvent() && !isUsuallyOwned(groupKind) {
 		return
 	}
-	if n.kind.asked && !l.wants(n.kind.Resource) {
+	if n.kind.requested && !a.request(n.kind.Resource) {
 		return
 	}
-	if _, known := l.links[of]; known || len(l.links) >= mostLinks {
+	if _, known := a.links[groupKind]; known || len(a.links) >= mostLinks || a.graph.observes(groupKind) {
 		return
 	}
-	for _, k := range l.kinds {
-		if k.APIGroup() == of[0] && k.Kind == of[1] {
-			return
-		}
-	}
-	l.lacking[of] = struct{}{}
+	a.lacking[groupKind] = struct{}{}
 }
 
-// chains says that what is of a kind mostly belongs to something else that may be placed. Of
-// other kinds, what an Event is about is not looked for.
-func chains(of [2]string) bool {
-	switch of {
+// isUsuallyOwned reports whether most objects of a kind have an owner that may be placed. The agent does not look
+// for objects of other kinds that Events refer to.
+func isUsuallyOwned(groupKind [2]string) bool {
+	switch groupKind {
 	case [2]string{"", "Pod"}, [2]string{"apps", "ReplicaSet"}, [2]string{"apps", "StatefulSet"}, [2]string{"batch", "Job"}:
 		return true
 	}
 	return false
 }
 
-// descend finds anew what the nodes belong to that name an owner.
-func (l *ledger) descend(owner uid, depth int) {
+// resolveBelow updates the roots of all nodes below an owner.
+func (a *associations) resolveBelow(owner uid, depth int) {
 	if depth > mostDepth {
 		return
 	}
-	for _, n := range slices.Clone(l.children[owner]) {
-		r := l.resolve(n)
+	for _, n := range slices.Clone(a.graph.children[owner]) {
+		r := a.resolve(n)
 		if r == n.root {
 			continue
 		}
 		n.root = r
-		l.settleOwned(n, nil, false)
-		l.descend(n.uid, depth+1)
+		a.update(n, nil, false)
+		a.resolveBelow(n.uid, depth+1)
 	}
-	if p := l.nodes[owner]; p != nil {
+	if p := a.graph.nodes[owner]; p != nil {
 		for _, c := range p.claims {
 			if c != owner {
-				l.descend(c, depth+1)
+				a.resolveBelow(c, depth+1)
 			}
 		}
 	}
 }
 
-// review settles all nodes that belong to an owner, of which other kinds are asked for.
-func (l *ledger) review(owner uid, depth int) {
+// updateBelow updates the reports of all nodes below an owner, after a change of the requested kinds.
+func (a *associations) updateBelow(owner uid, depth int) {
 	if depth > mostDepth {
 		return
 	}
-	next := slices.Clone(l.children[owner])
-	if p := l.nodes[owner]; p != nil {
+	next := slices.Clone(a.graph.children[owner])
+	if p := a.graph.nodes[owner]; p != nil {
 		for _, c := range p.claims {
-			next = append(next, l.children[c]...)
+			next = append(next, a.graph.children[c]...)
 		}
 	}
 	for _, n := range next {
-		l.settleOwned(n, nil, false)
-		l.review(n.uid, depth+1)
+		a.update(n, nil, false)
+		a.updateBelow(n.uid, depth+1)
 	}
 }
 
-// ownedLine is the line of what belongs to a placed object; false: where namespaces are
-// Prefixed, it is in none of the space.
-func (l *ledger) ownedLine(r *root, n *node) (string, bool) {
-	o, ok := l.ownedSource(r, n)
+// line returns the line of a node's report for a placed object; false: with the namespace mapping, the node is in
+// no namespace of the space.
+func (a *associations) line(r *root, n *node) (string, bool) {
+	o, ok := a.source(r, n)
 	return lineOf(key.Owned, o), ok
 }
 
-func (l *ledger) ownedSource(r *root, n *node) (key.Object, bool) {
-	at := n.identity()
-	if at.Namespace == r.Identity.Namespace {
-		at.Namespace = r.Source.Namespace
-		return key.Object{Space: r.Source.Space, Identity: at}, true
+// source returns a node as the space of a placed object has it.
+func (a *associations) source(r *root, n *node) (key.Object, bool) {
+	id := n.identity()
+	if id.Namespace == r.Identity.Namespace {
+		id.Namespace = r.Source.Namespace
+		return key.Object{Space: r.Source.Space, Identity: id}, true
 	}
-	return l.asks.placing.From(r.Source.Space, at)
+	return a.placing.From(r.Source.Space, id)
 }
 
-// settleOwned makes the report of a node to the space of the placed object that it belongs to
-// as it is to be.
-func (l *ledger) settleOwned(n *node, s *sighting, changed bool) {
-	var in *root
-	if l.alive(n.root) && !n.ours && n.kind.full && n.uid != uidOf(n.root.UID) {
-		_, asked := n.root.kinds[n.kind.String()]
-		if _, has := l.ownedSource(n.root, n); asked && has {
-			in = n.root
+// update adapts the report of a node, as an associated object, to its root. s is the present object, or nil if the
+// caller does not have it. changed reports whether the report must be written again.
+func (a *associations) update(n *node, s *sighting, changed bool) {
+	var next *root
+	if a.isCurrent(n.root) && !n.placed && n.kind.full && n.uid != uidOf(n.root.UID) {
+		_, requested := n.root.kinds[n.kind.String()]
+		if _, ok := a.source(n.root, n); requested && ok {
+			next = n.root
 		}
 	}
-	if was := n.in; was != nil && was != in {
-		delete(was.nodes, n)
-		l.dropOwned(was, n)
-		n.in = nil
-		l.choose(was, nil, nil, false)
+	if previous := n.member; previous != nil && previous != next {
+		delete(previous.members, n)
+		a.removeReport(previous, n)
+		n.member = nil
+		a.choose(previous, nil, nil, false)
 	}
-	if in == nil {
+	if next == nil {
 		return
 	}
-	n.in = in
-	in.nodes[n] = struct{}{}
-	l.choose(in, n, s, changed)
+	n.member = next
+	next.members[n] = struct{}{}
+	a.choose(next, n, s, changed)
 }
 
-func (l *ledger) dropOwned(r *root, n *node) {
-	if !n.owned && len(l.unclaimed) == 0 {
+// removeReport removes the report of a node.
+func (a *associations) removeReport(r *root, n *node) {
+	if !n.associated && len(a.out.unclaimed) == 0 {
 		return
 	}
-	line, ok := l.ownedLine(r, n)
-	if ok && (n.owned || l.claim(line, key.Owned)) {
-		l.changes = append(l.changes, change{line: line})
+	if line, ok := a.line(r, n); ok && (n.associated || a.out.claim(line, key.Owned)) {
+		a.out.remove(line)
 	}
-	n.owned = false
+	n.associated = false
 }
 
-// inOrder are the nodes of a placed object, those that come back first. now may be new among
-// them. They are sorted from the order that they had, which takes little.
-func (r *root) inOrder(now *node) []*node {
-	r.order = slices.DeleteFunc(r.order, func(n *node) bool { _, in := r.nodes[n]; return !in })
-	if now != nil && !slices.Contains(r.order, now) {
-		r.order = append(r.order, now)
+// forget removes a node that is deleted at the target, with its report.
+func (a *associations) forget(n *node) {
+	last := n.root
+	n.root = nil
+	a.update(n, nil, false)
+	if last != nil && !n.placed {
+		if line, ok := a.line(last, n); ok {
+			a.out.removeUnclaimed(line, key.Owned)
+		}
 	}
-	if len(r.order) != len(r.nodes) {
-		r.order = slices.AppendSeq(r.order[:0], maps.Keys(r.nodes))
-	}
-	slices.SortFunc(r.order, before)
-	return r.order
 }
 
-// before says which of two nodes of a placed object comes back first: what is not an Event,
-// what is not healthy, the newer, the first by name.
-func before(a, b *node) int {
-	if n := cmp.Or(boolean(a.event())-boolean(b.event()), cmp.Compare(b.ill(), a.ill()), cmp.Compare(b.created, a.created)); n != 0 {
-		return n
+// detach removes a node and keeps its report in the store, as unclaimed.
+func (a *associations) detach(n *node) {
+	if n.member != nil {
+		if line, ok := a.line(n.member, n); ok && n.associated {
+			a.out.expect(line, n.size)
+		}
+		delete(n.member.members, n)
+		n.member, n.associated = nil, false
 	}
-	return byName(a, b)
+	n.root = nil
 }
 
-// choose says which of the objects that belong to a placed one come back: those that are not
-// healthy first, then the newest. s is the one that was just seen, now.
-func (l *ledger) choose(r *root, now *node, s *sighting, changed bool) {
-	all := r.inOrder(now)
-	objects, events, bytes, left := 0, 0, 0, 0
+// choose decides which members of a placed object are reported: those with the highest precedence, within the
+// limits. s is the present object of the member current, or nil if the caller does not have it.
+func (a *associations) choose(r *root, current *node, s *sighting, changed bool) {
+	all := r.ordered(current)
+	objects, events, bytes, omitted := 0, 0, 0, 0
 	for _, n := range all {
-		room, count := objects < mostOwned, &objects
-		if n.event() {
-			room, count = events < mostEvents, &events
+		hasRoom, count := objects < mostOwned, &objects
+		if n.isEvent() {
+			hasRoom, count = events < mostEvents, &events
 		}
-		if !room || bytes+n.size > ownedBytes {
-			l.dropOwned(r, n)
-			left += 1 - boolean(n.event())
+		if !hasRoom || bytes+n.size > ownedBytes {
+			a.removeReport(r, n)
+			omitted += 1 - number(n.isEvent())
 			continue
 		}
 		*count++
 		bytes += n.size
 		switch {
-		case n == now && s != nil && (changed || !n.owned):
-			o, _ := l.ownedSource(r, n)
+		case n == current && s != nil && (changed || !n.associated):
+			o, _ := a.source(r, n)
 			line := lineOf(key.Owned, o)
-			l.claim(line, key.Owned)
-			n.owned = true
-			l.changes = append(l.changes, change{line, s.report(o, r.Source.Identity.String())})
-		case !n.owned && n != now, !n.owned && s == nil:
-			l.needs[n] = struct{}{}
+			a.out.claim(line, key.Owned)
+			n.associated = true
+			a.out.set(line, s.report(o, r.Source.Identity.String()))
+		case !n.associated && n != current, !n.associated && s == nil:
+			a.reads.need(n)
 		}
 	}
-	if r.left != left {
-		r.left = left
-		l.leftOut[r.Identity.String()] = left
+	if r.omitted != omitted {
+		r.omitted = omitted
+		a.omitted[r.Identity.String()] = omitted
 	}
 }
 
-// ill says how far a node is from being healthy.
-func (n *node) ill() int {
-	switch n.health {
-	case wire.Degraded:
-		return 2
-	case wire.Progressing:
-		return 1
-	}
-	return 0
-}
-
-func (n *node) event() bool { return kubeclient.IsEvent(n.kind.Resource) }
-
-func boolean(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
+// observesFor reports whether a kind is observed for associated objects or their owners.
+func (a *associations) observesFor(s kubeclient.Served) (full, link bool) {
+	_, link = a.links[[2]string{s.APIGroup(), s.Kind}]
+	return a.request(s.Resource) || s.Resource == key.StatefulSets && a.request(key.PersistentVolumeClaims), link
 }

@@ -9,17 +9,17 @@ import (
 	"orrery.dev/orrery/internal/protocol/ownership"
 )
 
-// definitions watches the metadata of CustomResourceDefinitions, so that kinds that come and
-// go are noticed without asking.
+// definitions watches the metadata of CustomResourceDefinitions, so that the agent notices added and deleted kinds
+// without discovery requests.
 type definitions struct {
-	// changed is raised when one may have changed, blind says that they can't be read.
+	// changed is raised when a definition may have changed. blind is true if definitions can't be read.
 	changed retry.Signal
 	blind   atomic.Bool
 	cancel  context.CancelFunc
 	done    chan struct{}
 }
 
-// follow has definitions watched.
+// follow starts the watch of definitions, unless it runs.
 func (p *planner) follow(ctx context.Context) {
 	if p.definitions != nil {
 		return
@@ -33,7 +33,7 @@ func (p *planner) follow(ctx context.Context) {
 	}()
 }
 
-// stop ends that.
+// stop ends the watch of definitions.
 func (p *planner) stop() {
 	if p.definitions != nil {
 		p.definitions.cancel()
@@ -73,7 +73,7 @@ func (c *Syncer) watchDefinitions(ctx context.Context, d *definitions) {
 		case unreadable(err):
 			revision, wait = "", retry.Backoff(failures, retry.First, blindRetry)
 			if !d.blind.Swap(true) {
-				c.replan.Raise() // so that it is asked now and then
+				c.replan.Raise() // so that discovery is repeated from time to time
 			}
 		case kubeclient.Expired(err), kubeclient.MissingKind(err):
 			revision = ""

@@ -1,8 +1,8 @@
-// Package upsync finds at the target what was not placed and is asked for: objects that were
-// born there, for the spaces that ask for them, and objects that belong to placed ones. It
-// keeps their reports in the store equal to what lists and watches show.
+// Package upsync finds and reports the objects at the target that no Placement put there and that a space
+// requests: upsynced objects, and objects that belong to placed ones. It keeps the reports in the store equal to
+// the results of lists and watches.
 //
-// It holds no objects: of each that is observed only its UID, its owner and a hash. What was
-// reported stays until a list or a watch proves that it is gone, or nobody asks any more. The
-// package must never change anything at the target, nor write what an object has to a log.
+// Of each observed object it holds only the UID, the owner, a hash and a size. A report stays until a list or a
+// watch proves that the object is deleted, or no space requests it any more. The package never changes an object
+// at the target, and never logs the content of an object.
 package upsync

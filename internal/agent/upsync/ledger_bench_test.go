@@ -10,39 +10,39 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// BenchmarkManyAsks is one object seen where the hub asks for as many kinds as one frame takes.
-func BenchmarkManyAsks(b *testing.B) {
-	asked := all
+// BenchmarkManyRequests measures one object while the hub requests the maximum number of kinds of one frame.
+func BenchmarkManyRequests(b *testing.B) {
+	requested := all
 	for i := range 10_000 {
-		asked = append(asked, wire.Upsync{Space: "t", Group: "example.com", Resources: []string{fmt.Sprintf("widgets%d", i)}})
+		requested = append(requested, wire.Upsync{Space: "t", Group: "example.com", Resources: []string{fmt.Sprintf("widgets%d", i)}})
 	}
-	l := newLedger(newAsks(asked, key.Same), limits{10, 1 << 20})
-	k := l.observes(configMaps, true, true)
+	l := newLedger(newRequests(requested, key.Same), limits{10, 1 << 20})
+	k := l.graph.observe(configMaps, true, true)
 	s := seen(b, k, "a", `}`)
 	for b.Loop() {
 		l.see(s, time.Time{})
 	}
 }
 
-// BenchmarkRefill is room for one more where 50,000 wait.
+// BenchmarkRefill measures the search for one more report of 50,000 waiting objects.
 func BenchmarkRefill(b *testing.B) {
-	l := newLedger(newAsks(all, key.Same), limits{10, 1 << 20})
-	k := l.observes(configMaps, true, true)
+	l := newLedger(newRequests(all, key.Same), limits{10, 1 << 20})
+	k := l.graph.observe(configMaps, true, true)
 	for i := range 50_000 {
 		l.see(seen(b, k, fmt.Sprintf("a%d", i), `}`), time.Time{})
 	}
-	l.limits.objects++
+	l.upsynced.budget.limits.objects++
 	for b.Loop() {
-		l.freed = true
-		clear(l.needs)
-		l.refill()
+		l.upsynced.budget.freed = true
+		clear(l.reads.needed)
+		l.upsynced.refill()
 	}
 }
 
-// BenchmarkOwned is one object seen of the 5,000 that belong to a placed one.
+// BenchmarkOwned measures one of 5,000 objects that belong to a placed one.
 func BenchmarkOwned(b *testing.B) {
-	l := newLedger(newAsks(nil, key.Same), limits{10, 1000})
-	k := l.observes(pods, true, true)
+	l := newLedger(newRequests(nil, key.Same), limits{10, 1000})
+	k := l.graph.observe(pods, true, true)
 	source := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "n", Name: "r"}}
 	l.place(source.Identity.String(), store.Root{Source: source, Identity: source.Identity, UID: "uid-r", Associated: "core/pods"}, true)
 	all := make([]*sighting, 5_000)

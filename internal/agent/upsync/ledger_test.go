@@ -20,7 +20,7 @@ var (
 	all        = []wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps"}}}
 )
 
-// seen is an object as a list shows it.
+// seen returns an object in the form of a list.
 func seen(t testing.TB, k *kind, name, more string) *sighting {
 	t.Helper()
 	o := &ownership.Answer{}
@@ -30,7 +30,7 @@ func seen(t testing.TB, k *kind, name, more string) *sighting {
 	return sight(k, o, false)
 }
 
-// reported are the names of what the changes leave in the store.
+// reported returns the names of the objects that have a report after the changes.
 func reported(t *testing.T, in map[string]bool, changes []change) (names []string) {
 	t.Helper()
 	for _, c := range changes {
@@ -49,60 +49,60 @@ func reported(t *testing.T, in map[string]bool, changes []change) (names []strin
 	return names
 }
 
-// TestLimits: what is there stays, the rest waits in the order of names, and is looked through
-// only when there is more room than before.
+// TestLimits shows that reports stay while further objects wait in the order of their names, and that these are
+// searched only if there is more room than before.
 func TestLimits(t *testing.T) {
-	l := newLedger(newAsks(all, key.Same), limits{2, 2000})
-	k, in := l.observes(configMaps, true, true), map[string]bool{}
+	l := newLedger(newRequests(all, key.Same), limits{2, 2000})
+	k, in := l.graph.observe(configMaps, true, true), map[string]bool{}
 	for _, name := range []string{"d", "c", "b", "a"} {
 		l.see(seen(t, k, name, `}`), time.Time{})
 	}
-	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"c", "d"}) || l.waiting() != 2 {
-		t.Errorf("reported are %q, %d wait", got, l.waiting())
+	if got := reported(t, in, l.out.take()); !slices.Equal(got, []string{"c", "d"}) || l.upsynced.waiting() != 2 {
+		t.Errorf("reported are %q, %d wait", got, l.upsynced.waiting())
 	}
-	l.freed = false
+	l.upsynced.budget.freed = false
 	l.see(seen(t, k, "z", `}`), time.Time{})
-	if l.refill(); l.freed || len(l.needs) > 0 {
-		t.Errorf("what waits is read without room: %v", l.needs)
+	if l.upsynced.refill(); l.upsynced.budget.freed || len(l.reads.needed) > 0 {
+		t.Errorf("waiting objects are read without room: %v", l.reads.needed)
 	}
 	l.gone(k, "n", "d")
-	if l.refill(); len(l.needs) != 1 || l.freed {
-		t.Errorf("with room for one, %d are read", len(l.needs))
+	if l.upsynced.refill(); len(l.reads.needed) != 1 || l.upsynced.budget.freed {
+		t.Errorf("with room for one, %d are read", len(l.reads.needed))
 	}
-	for n := range l.needs {
+	for n := range l.reads.needed {
 		l.see(seen(t, k, n.name, `}`), time.Time{})
 	}
-	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"a", "c"}) || l.waiting() != 2 {
-		t.Errorf("reported are %q, %d wait", got, l.waiting())
+	if got := reported(t, in, l.out.take()); !slices.Equal(got, []string{"a", "c"}) || l.upsynced.waiting() != 2 {
+		t.Errorf("reported are %q, %d wait", got, l.upsynced.waiting())
 	}
-	l.ask(newAsks(all, key.Same), limits{1, 2000})
-	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"a"}) {
+	l.setRequests(newRequests(all, key.Same), limits{1, 2000})
+	if got := reported(t, in, l.out.take()); !slices.Equal(got, []string{"a"}) {
 		t.Errorf("reported are %q", got)
 	}
-	// One that grows beyond the room is not there any more, and no loop reads it again.
+	// The report of an object that grows beyond the limit is removed, and the object is not read again.
 	l.see(seen(t, k, "a", `,"annotations":{"x":"`+fmt.Sprintf("%01900d", 7)+`"}}`), time.Time{})
-	if got := reported(t, in, l.take()); len(got) > 0 {
+	if got := reported(t, in, l.out.take()); len(got) > 0 {
 		t.Errorf("reported are %q", got)
 	}
 	for range 3 {
-		l.refill()
-		for n := range l.needs {
+		l.upsynced.refill()
+		for n := range l.reads.needed {
 			if n.name == "a" {
-				t.Fatal("what is too large is read again")
+				t.Fatal("an object that is too large is read again")
 			}
 			l.see(seen(t, k, n.name, `}`), time.Time{})
 		}
 	}
-	if got := reported(t, in, l.take()); !slices.Equal(got, []string{"b"}) || l.freed {
-		t.Errorf("reported are %q, freed %v", got, l.freed)
+	if got := reported(t, in, l.out.take()); !slices.Equal(got, []string{"b"}) || l.upsynced.budget.freed {
+		t.Errorf("reported are %q, freed %v", got, l.upsynced.budget.freed)
 	}
 }
 
-// TestBounds: of what belongs to one object those that are not healthy come back, then the
-// newest, and how many do not is said.
+// TestBounds shows that of the objects that belong to one placed object, the unhealthy ones are reported first, then
+// the newest. The number of omitted ones is reported.
 func TestBounds(t *testing.T) {
-	l := newLedger(newAsks(nil, key.Same), limits{10, 1000})
-	k, in := l.observes(pods, true, true), map[string]bool{}
+	l := newLedger(newRequests(nil, key.Same), limits{10, 1000})
+	k, in := l.graph.observe(pods, true, true), map[string]bool{}
 	source := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "n", Name: "r"}}
 	l.place(source.Identity.String(), store.Root{Source: source, Identity: source.Identity, UID: "uid-r", Associated: "core/pods"}, true)
 	const many = mostOwned + 10
@@ -114,39 +114,39 @@ func TestBounds(t *testing.T) {
 		l.see(seen(t, k, fmt.Sprintf("p%02d", i), fmt.Sprintf(`,"creationTimestamp":"2026-01-01T00:00:%02dZ","ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"r","uid":"uid-r","controller":true}]},
 			"status":{"phase":"Running","conditions":[{"type":"Ready","status":%q}]}`, i, ready)), time.Time{})
 	}
-	got := reported(t, in, l.take())
+	got := reported(t, in, l.out.take())
 	if len(got) != mostOwned || got[0] != "p03" || got[1] != fmt.Sprintf("p%02d", many-mostOwned+1) {
 		t.Errorf("reported are %d: %q", len(got), got)
 	}
-	if n := l.leftOut[source.Identity.String()]; n != 10 {
-		t.Errorf("%d are said to be left out", n)
+	if n := l.associated.omitted[source.Identity.String()]; n != 10 {
+		t.Errorf("%d are reported as omitted", n)
 	}
 	l.gone(k, "n", "p59")
-	if len(l.needs) != 1 {
-		t.Errorf("with room for one, %d are read", len(l.needs))
+	if len(l.reads.needed) != 1 {
+		t.Errorf("with room for one, %d are read", len(l.reads.needed))
 	}
 	l.place(source.Identity.String(), store.Root{}, false)
-	if got := reported(t, in, l.take()); len(got) > 0 {
-		t.Errorf("of nobody's, reported are %q", got)
+	if got := reported(t, in, l.out.take()); len(got) > 0 {
+		t.Errorf("without a placed object, reported are %q", got)
 	}
 }
 
-// TestWhoseAndHow: what a StatefulSet claims is its own, as what controllers make for placed objects
-// is; each has the health of its kind: what has no status is Healthy as long as it is there, and an
+// TestOwnersAndHealth shows that PersistentVolumeClaims belong to their StatefulSet, and objects of controllers to
+// the placed object. Each has the health of its kind: an object without a status is Healthy while it exists, and an
 // Event has none.
-func TestWhoseAndHow(t *testing.T) {
-	l := newLedger(newAsks(nil, key.Same), limits{10, 1 << 20})
+func TestOwnersAndHealth(t *testing.T) {
+	l := newLedger(newRequests(nil, key.Same), limits{10, 1 << 20})
 	kindOf := func(group, resource, name string) *kind {
-		return l.observes(kubeclient.Served{Place: kubeclient.Place{Resource: key.NewResource(group, resource), Version: "v1"}, Kind: name, Namespaced: true}, true, true)
+		return l.graph.observe(kubeclient.Served{Place: kubeclient.Place{Resource: key.NewResource(group, resource), Version: "v1"}, Kind: name, Namespaced: true}, true, true)
 	}
 	sets, claims := kindOf("apps", "statefulsets", "StatefulSet"), kindOf("", "persistentvolumeclaims", "PersistentVolumeClaim")
 	ends, events := kindOf("discovery.k8s.io", "endpointslices", "EndpointSlice"), kindOf("", "events", "Event")
-	for _, of := range []key.Identity{{Resource: sets.Resource, Namespace: "n", Name: "db"}, {Resource: key.NewResource("", "services"), Namespace: "n", Name: "web"}} {
+	for _, id := range []key.Identity{{Resource: sets.Resource, Namespace: "n", Name: "db"}, {Resource: key.NewResource("", "services"), Namespace: "n", Name: "web"}} {
 		root := store.Root{
-			Source: key.Object{Space: "s", Identity: of}, Identity: of, UID: "uid-" + of.Name,
+			Source: key.Object{Space: "s", Identity: id}, Identity: id, UID: "uid-" + id.Name,
 			Associated: "core/events\ncore/persistentvolumeclaims\ndiscovery.k8s.io/endpointslices",
 		}
-		l.place(of.String(), root, true)
+		l.place(id.String(), root, true)
 	}
 	owner := func(version, kind, name string) string {
 		return fmt.Sprintf(`,"ownerReferences":[{"apiVersion":%q,"kind":%q,"name":%q,"uid":"uid-%s","controller":true}]`, version, kind, name, name)
@@ -170,7 +170,7 @@ func TestWhoseAndHow(t *testing.T) {
 		"~owned:s/core/events/n/e":                            {web, ""},
 	}
 	got := map[string][2]string{}
-	for _, c := range l.take() {
+	for _, c := range l.out.take() {
 		if delete(got, c.line); c.report != nil {
 			got[c.line] = [2]string{c.report.Owner, string(c.report.Health)}
 		}
@@ -180,28 +180,28 @@ func TestWhoseAndHow(t *testing.T) {
 	}
 	l.place(db, store.Root{}, false)
 	l.place(web, store.Root{}, false)
-	for _, c := range l.take() {
+	for _, c := range l.out.take() {
 		delete(got, c.line)
 	}
 	if len(got) > 0 {
-		t.Errorf("of what is no longer placed are left %v", got)
+		t.Errorf("after the removal of the placed objects, reports are left: %v", got)
 	}
 }
 
-// TestRests: of what keeps changing one change in a while is reported, and the last by and by;
-// what is new, what has another health, what is about to go or is another of its name at once.
+// TestRests shows that the changes of an object that keeps changing are reported at intervals, and the last one in
+// any case. A new object, a change of health, and a deletion are reported at once.
 func TestRests(t *testing.T) {
-	l := newLedger(newAsks([]wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps", "pods"}}}, key.Same), limits{10, 1 << 20})
-	kept, k := l.observes(configMaps, true, true), l.observes(pods, true, true)
+	l := newLedger(newRequests([]wire.Upsync{{Space: "s", Group: "core", Resources: []string{"configmaps", "pods"}}}, key.Same), limits{10, 1 << 20})
+	kept, k := l.graph.observe(configMaps, true, true), l.graph.observe(pods, true, true)
 	now := time.Now()
 	shows := func(k *kind, after time.Duration, more string) bool {
 		now = now.Add(after)
 		l.see(seen(t, k, "a", more), now)
-		return len(l.take()) > 0
+		return len(l.out.take()) > 0
 	}
 	text := func(n int) string { return fmt.Sprintf(`,"annotations":{"n":"%d"}}`, n) }
 	if !shows(kept, 0, text(0)) || !shows(kept, time.Second, text(1)) {
-		t.Error("what is new, or its first change, is not reported at once")
+		t.Error("a new object, or its first change, is not reported at once")
 	}
 	reported := 0
 	for n := range 65 {
@@ -212,24 +212,24 @@ func TestRests(t *testing.T) {
 	if reported != 6 {
 		t.Errorf("of 65 seconds of changes %d are reported", reported)
 	}
-	if wait := l.rested(now); wait <= 0 || wait > restFor+restMore || len(l.needs) > 0 {
-		t.Errorf("it is read again in %s, at once are %d", wait, len(l.needs))
+	if wait := l.reads.wake(now); wait <= 0 || wait > restFor+restMore || len(l.reads.needed) > 0 {
+		t.Errorf("it is read again in %s, at once are %d", wait, len(l.reads.needed))
 	}
-	if now = now.Add(restFor + restMore); l.rested(now) != 0 || len(l.needs) != 1 || len(l.resting) != 0 {
-		t.Errorf("%d are read, %d rest", len(l.needs), len(l.resting))
+	if now = now.Add(restFor + restMore); l.reads.wake(now) != 0 || len(l.reads.needed) != 1 || len(l.reads.resting) != 0 {
+		t.Errorf("%d are read, %d rest", len(l.reads.needed), len(l.reads.resting))
 	}
-	if !shows(kept, 0, text(66)) || len(l.needs) > 0 {
+	if !shows(kept, 0, text(66)) || len(l.reads.needed) > 0 {
 		t.Error("the last change is not reported")
 	}
-	if shows(kept, time.Second, text(66)) || len(l.resting) > 0 {
-		t.Error("what does not change rests")
+	if shows(kept, time.Second, text(66)) || len(l.reads.resting) > 0 {
+		t.Error("an unchanged object rests")
 	}
 	if !shows(kept, time.Second, `,"deletionTimestamp":"2026-01-01T00:00:00Z"}`) {
-		t.Error("that it is about to go is not reported at once")
+		t.Error("the beginning of its deletion is not reported at once")
 	}
 	shows(kept, time.Second, text(67))
-	if l.gone(kept, "n", "a"); len(l.take()) != 1 || len(l.resting) > 0 {
-		t.Error("that it is gone is not reported at once")
+	if l.gone(kept, "n", "a"); len(l.out.take()) != 1 || len(l.reads.resting) > 0 {
+		t.Error("its deletion is not reported at once")
 	}
 	pod := func(n int, phase, ready string) string {
 		return text(n)[:len(text(n))-1] + fmt.Sprintf(`},"status":{"phase":%q,"conditions":[{"type":"Ready","status":%q}]}`, phase, ready)
@@ -237,6 +237,6 @@ func TestRests(t *testing.T) {
 	shows(k, 0, pod(0, "Running", "True"))
 	shows(k, time.Second, pod(1, "Running", "True"))
 	if shows(k, time.Second, pod(2, "Running", "True")) || !shows(k, time.Second, pod(3, "Pending", "False")) {
-		t.Error("of a Pod not just what has another health is reported at once")
+		t.Error("of a Pod, not only a change of health is reported at once")
 	}
 }

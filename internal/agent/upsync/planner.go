@@ -12,49 +12,35 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-const (
-	// mostLinks is how many kinds are observed only for what owns their objects.
-	mostLinks = 16
-	// lookAgain is how often the target is asked what it serves while a kind that is asked
-	// for by name is missing: an API that needs no definition tells nobody that it is there.
-	lookAgain = 5 * time.Minute
-)
+// rediscoverAfter is the interval of discovery requests while a kind that is requested by name is missing. An
+// aggregated API has no definition that would announce it.
+const rediscoverAfter = 5 * time.Minute
 
-// settling is when, after a definition has changed, the target is asked what it serves:
-// discovery follows by and by.
-func settling() []time.Duration {
+// discoveryDelays returns the waits between discovery requests after a definition has changed. API servers serve
+// the kind some time after that.
+func discoveryDelays() []time.Duration {
 	return []time.Duration{time.Second, 2 * time.Second, 7 * time.Second, 20 * time.Second}
 }
 
-// planner starts and stops watchers so that what is asked for is observed. It is for one
-// goroutine.
+// planner starts and stops watchers so that the requested kinds are observed. It is for one goroutine.
 type planner struct {
 	*Syncer
-	// served is what the target served when it was last asked, discover says that it is to
-	// be asked again, and whole that it knew of all APIs then.
+	// served is the result of the last discovery, and whole is true if it had all APIs. discover is true if it must
+	// be repeated.
 	served          []kubeclient.Served
 	discover, whole bool
-	// due is when to ask again; later is how long after that, and so on.
+	// due fires at the time of the next discovery. later has the waits between further ones.
 	due   <-chan time.Time
 	later []time.Duration
-	// definitions are watched while anything is asked for.
+	// definitions are watched while any object is requested.
 	definitions *definitions
 }
 
-// plan makes the watchers those that are needed.
+// plan starts the watchers that are needed, and stops the others.
 func (p *planner) plan(ctx context.Context) {
 	p.mu.Lock()
-	l := p.ledger
-	some := len(l.asks.rules) > 0 || len(l.roots) > 0
-	for of := range l.lacking {
-		if len(l.links) < mostLinks {
-			l.links[of] = struct{}{}
-		}
-	}
-	clear(l.lacking)
-	if len(l.roots) == 0 {
-		clear(l.links)
-	}
+	some := p.ledger.requests()
+	p.ledger.associated.plan()
 	p.mu.Unlock()
 	if !some {
 		p.stop()
@@ -64,25 +50,26 @@ func (p *planner) plan(ctx context.Context) {
 	}
 	p.follow(ctx)
 	if p.served == nil || p.discover || p.stale() {
-		p.ask(ctx)
+		p.rediscover(ctx)
 	}
 	p.arrange(ctx, p.needed())
 	p.schedule()
 }
 
-// stale says that a watcher has found its kind missing.
+// stale reports whether the result of the last discovery may be out of date: a definition has changed, or a watcher
+// has found its kind missing.
 func (p *planner) stale() bool {
 	select {
 	case <-p.definitions.changed:
-		p.later = settling()
+		p.later = discoveryDelays()
 		return true
 	default:
 		return p.missing.Swap(false)
 	}
 }
 
-// ask asks the target what it serves.
-func (p *planner) ask(ctx context.Context) {
+// rediscover requests the kinds that the target serves.
+func (p *planner) rediscover(ctx context.Context) {
 	p.discover = false
 	served, err := p.target.Watchable(ctx)
 	switch {
@@ -91,67 +78,63 @@ func (p *planner) ask(ctx context.Context) {
 	default:
 		p.whole = false
 		p.gate.Trouble(err)
-		p.log.Info("what the target serves is not known now", "error", err)
+		p.log.Info("the discovery of the cluster's kinds failed; it is repeated", "error", err)
 	}
 	if err != nil && len(p.later) == 0 {
 		p.later = []time.Duration{listRetry}
 	}
 }
 
-// schedule sets when the target is asked next.
+// schedule sets the time of the next discovery.
 func (p *planner) schedule() {
 	switch {
 	case len(p.later) > 0:
 		p.due, p.later = time.After(p.later[0]), p.later[1:]
 	case p.due == nil && p.lacks():
-		p.due = time.After(lookAgain)
+		p.due = time.After(rediscoverAfter)
 	}
 }
 
-// lacks says that a kind that is asked for by name is not served, or that nobody tells of new
-// ones.
+// lacks reports whether a kind that is requested by name is not served, or definitions can't be read.
 func (p *planner) lacks() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.definitions.blind.Load() {
 		return true
 	}
-	return slices.ContainsFunc(p.ledger.asks.named(), func(r key.Resource) bool { return p.ledger.kinds[r] == nil })
+	return slices.ContainsFunc(p.ledger.upsynced.requests.named(), func(r key.Resource) bool { return p.ledger.graph.kinds[r] == nil })
 }
 
-// need is a kind that is to be observed.
+// need is a kind to observe, see kind.
 type need struct {
 	kubeclient.Served
-	full, asked bool
+	full, requested bool
 }
 
-// needed are the kinds that are to be observed, of those that are served.
+// needed returns the kinds to observe, of those that are served.
 func (p *planner) needed() map[key.Resource]need {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all := map[key.Resource]need{}
 	for _, s := range p.served {
-		_, link := p.ledger.links[[2]string{s.APIGroup(), s.Kind}]
-		born, owned := p.ledger.asks.kind(s.Resource), p.ledger.wants(s.Resource)
-		full := born || owned || s.Resource == key.StatefulSets && p.ledger.wants(key.PersistentVolumeClaims)
-		if full || link {
-			all[s.Resource] = need{s, full, born || owned}
+		if full, requested, link := p.ledger.needs(s); full || link {
+			all[s.Resource] = need{s, full, requested}
 		}
 	}
 	return all
 }
 
-// arrange stops the watchers that are not needed any more, and starts those that are. A kind
-// that is no longer served is forgotten only if the target is known to serve all that it does.
+// arrange stops the watchers that are not needed any more, and starts those that are. The reports of a kind that
+// is not served any more are removed only if the discovery had all APIs.
 func (p *planner) arrange(ctx context.Context, all map[key.Resource]need) {
 	var stopped []*watcher
 	p.mu.Lock()
 	for r, w := range p.watchers {
 		n, needed := all[r]
-		unserved := p.wanted(w.kind)
+		isMissing := p.wants(w.kind)
 		same := needed && n.Place == w.kind.Place && n.full == w.kind.full
-		if same || !needed && unserved && !p.whole {
-			w.kind.asked = w.kind.asked || n.asked
+		if same || !needed && isMissing && !p.whole {
+			w.kind.requested = w.kind.requested || n.requested
 			continue
 		}
 		stopped = append(stopped, w)
@@ -165,17 +148,17 @@ func (p *planner) arrange(ctx context.Context, all map[key.Resource]need) {
 	p.with(ctx, func(l *ledger) {
 		for _, w := range stopped {
 			if n, again := all[w.kind.Resource]; again && (n.full || !w.kind.full) {
-				l.empties(w.kind)
+				l.restart(w.kind)
 			} else {
-				l.forgets(w.kind)
+				l.forget(w.kind)
 			}
 		}
 		if p.whole {
-			l.dropUnclaimed(func(r key.Report) bool { _, needed := all[r.Resource]; return !needed || !all[r.Resource].full })
+			l.out.removeEach(func(r key.Report) bool { _, needed := all[r.Resource]; return !needed || !all[r.Resource].full })
 		}
 		for r, n := range all {
 			if p.watchers[r] == nil {
-				p.watchers[r] = p.watch(ctx, l.observes(n.Served, n.full, n.asked))
+				p.watchers[r] = p.watch(ctx, l.graph.observe(n.Served, n.full, n.requested))
 			}
 		}
 		l.conclude()
@@ -184,11 +167,10 @@ func (p *planner) arrange(ctx context.Context, all map[key.Resource]need) {
 	})
 }
 
-// wanted says whether a kind is asked for, or observed for what owns its objects, whether or
-// not it is served.
-func (p *planner) wanted(k *kind) bool {
-	_, link := p.ledger.links[[2]string{k.APIGroup(), k.Kind}]
-	return link || p.ledger.asks.kind(k.Resource) || p.ledger.wants(k.Resource) || k.Resource == key.StatefulSets && p.ledger.wants(key.PersistentVolumeClaims)
+// wants reports whether a kind must be observed if it is served.
+func (p *planner) wants(k *kind) bool {
+	full, _, link := p.ledger.needs(k.Served)
+	return full || link
 }
 
 // stopAll ends all watchers and waits for them.

@@ -7,43 +7,63 @@ import (
 )
 
 const (
-	// restFor is how long an object rests after a change of it was reported: what changes
-	// each second would be a write to the hub's log each second.
+	// restFor is the least time between the reports of two changes of an object. Without it, an object that
+	// changes each second would cause a write to the hub's log each second.
 	restFor = 10 * time.Second
-	// restMore is how much longer it is waited for the target to show an object again that
-	// has changed meanwhile. What keeps changing does; of what does not, the last is read.
+	// restMore is an additional wait for an event of an object with an unreported change. If none comes in this
+	// time, the agent reads the object.
 	restMore = 2 * time.Second
 )
 
-// rests says whether a change of an object that is reported already waits: if the change before
-// it was reported right before. Its first change does not, nor does its end or one of its health.
-func (l *ledger) rests(n *node, s *sighting, now time.Time) bool {
-	reported := n.owned || len(n.born) > 0
-	if !reported || n.health != s.health || n.ending != ends(s.meta) || n.told == 0 || l.clock(now)-n.told >= restFor {
+// reads has the nodes whose objects the agent must read again, because it does not keep their content.
+type reads struct {
+	// needed are nodes to read now. resting are nodes with an unreported change.
+	needed, resting map[*node]struct{}
+	// start is the start of the clock.
+	start time.Time
+}
+
+func newReads() *reads {
+	return &reads{needed: map[*node]struct{}{}, resting: map[*node]struct{}{}}
+}
+
+// need requests another read of a node.
+func (r *reads) need(n *node) { r.needed[n] = struct{}{} }
+
+// forget removes a node.
+func (r *reads) forget(n *node) {
+	delete(r.needed, n)
+	delete(r.resting, n)
+}
+
+// delays reports whether the change of a reported node must wait, because its previous change was reported
+// recently. The first change of a node never waits, nor does a change of its health, nor its deletion.
+func (r *reads) delays(n *node, s *sighting, now time.Time) bool {
+	if !n.isReported() || n.health != s.health || n.terminating != isTerminating(s.meta) || n.reported == 0 || r.clock(now)-n.reported >= restFor {
 		return false
 	}
-	l.resting[n] = struct{}{}
+	r.resting[n] = struct{}{}
 	return true
 }
 
-func ends(m *ownership.Meta) bool { return m.DeletionTimestamp != "" }
+func isTerminating(m *ownership.Meta) bool { return m.DeletionTimestamp != "" }
 
-// clock is how long the ledger has been there, never zero. It takes less room than a time.
-func (l *ledger) clock(now time.Time) time.Duration {
-	if l.begun.IsZero() {
-		l.begun = now
+// clock returns the time since the first call, and never zero. It is smaller than a time.Time.
+func (r *reads) clock(now time.Time) time.Duration {
+	if r.start.IsZero() {
+		r.start = now
 	}
-	return now.Sub(l.begun) + 1
+	return now.Sub(r.start) + 1
 }
 
-// rested has what has changed while it rested, and was not shown since, read again. It returns
-// how long to wait until there is more; 0: nothing rests.
-func (l *ledger) rested(now time.Time) (wait time.Duration) {
-	for n := range l.resting {
-		left := restFor + restMore - (l.clock(now) - n.told)
+// wake requests another read of each node that has rested long enough. It returns the wait until the next node
+// has; 0: no node rests.
+func (r *reads) wake(now time.Time) (wait time.Duration) {
+	for n := range r.resting {
+		left := restFor + restMore - (r.clock(now) - n.reported)
 		if left <= 0 {
-			delete(l.resting, n)
-			l.needs[n] = struct{}{}
+			delete(r.resting, n)
+			r.need(n)
 		} else if wait == 0 || left < wait {
 			wait = left
 		}

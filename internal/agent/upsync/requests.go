@@ -7,12 +7,12 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// asks are the born objects that spaces ask for. They do not change once they are made.
-type asks struct {
+// requests are the rules by which spaces request upsynced objects. They are immutable.
+type requests struct {
 	placing key.Placing
 	rules   []rule
-	// about has the rules about resources of a name, since spaces may ask for very many others.
-	about map[string][]*rule
+	// byResource has the rules by the name of a resource, since there may be very many rules about others.
+	byResource map[string][]*rule
 }
 
 // rule is one entry of a space.
@@ -20,14 +20,14 @@ type rule struct {
 	space     key.Space
 	group     string // "*": any
 	resources map[string]struct{}
-	// namespaces has, by what they are called at the target, those of the space; nil: all.
+	// namespaces has the namespaces of the space by their names at the target; nil: all.
 	namespaces map[string]string
 	names      map[string]struct{} // nil: all
 }
 
-// newAsks compiles what settings ask for at a location that puts objects by a rule.
-func newAsks(all []wire.Upsync, placing key.Placing) *asks {
-	a := &asks{placing: placing, about: map[string][]*rule{}}
+// newRequests compiles the requests in the settings of a location with a namespace mapping.
+func newRequests(all []wire.Upsync, placing key.Placing) *requests {
+	a := &requests{placing: placing, byResource: map[string][]*rule{}}
 	for _, u := range all {
 		space := key.Space(u.Space)
 		r := rule{space: space, group: u.Group, resources: setOf(u.Resources)}
@@ -44,7 +44,7 @@ func newAsks(all []wire.Upsync, placing key.Placing) *asks {
 	}
 	for i := range a.rules {
 		for name := range a.rules[i].resources {
-			a.about[name] = append(a.about[name], &a.rules[i])
+			a.byResource[name] = append(a.byResource[name], &a.rules[i])
 		}
 	}
 	return a
@@ -58,13 +58,13 @@ func setOf(all []string) map[string]struct{} {
 	return set
 }
 
-// kind says whether objects of a resource are asked for.
-func (a *asks) kind(r key.Resource) bool {
-	return slices.ContainsFunc(a.about[r.Resource], func(of *rule) bool { return of.kind(r) })
+// include reports whether a space requests objects of a resource.
+func (a *requests) include(r key.Resource) bool {
+	return slices.ContainsFunc(a.byResource[r.Resource], func(one *rule) bool { return one.includes(r) })
 }
 
-// named are the resources that are asked for by group and name.
-func (a *asks) named() (all []key.Resource) {
+// named returns the resources that are requested by group and name.
+func (a *requests) named() (all []key.Resource) {
 	for i := range a.rules {
 		for r := range a.rules[i].resources {
 			if a.rules[i].group != "*" {
@@ -75,18 +75,18 @@ func (a *asks) named() (all []key.Resource) {
 	return all
 }
 
-func (r *rule) kind(of key.Resource) bool {
-	_, named := r.resources[of.Resource]
-	return named && (r.group == "*" || r.group == of.Group)
+func (r *rule) includes(resource key.Resource) bool {
+	_, named := r.resources[resource.Resource]
+	return named && (r.group == "*" || r.group == resource.Group)
 }
 
-// of are what an object at the target is to the spaces that ask for it: at most one for each.
-func (a *asks) of(at key.Identity) (all []key.Object) {
-	for _, r := range a.about[at.Resource.Resource] {
-		if !r.kind(at.Resource) {
+// sources returns an object at the target as the spaces that request it have it: at most one object for each.
+func (a *requests) sources(target key.Identity) (all []key.Object) {
+	for _, r := range a.byResource[target.Resource.Resource] {
+		if !r.includes(target.Resource) {
 			continue
 		}
-		o, ok := r.source(a.placing, at)
+		o, ok := r.source(a.placing, target)
 		if !ok {
 			continue
 		}
@@ -102,16 +102,16 @@ func (a *asks) of(at key.Identity) (all []key.Object) {
 	return all
 }
 
-// source is what an object at the target is to the rule's space; false: nothing. Where
-// namespaces are Prefixed, a space sees its own, and nothing that is in none.
-func (r *rule) source(placing key.Placing, at key.Identity) (key.Object, bool) {
+// source returns an object at the target as the rule's space has it; false: the space can't see it. With a
+// namespace mapping, a space sees the objects in its own namespaces, and none outside of namespaces.
+func (r *rule) source(placing key.Placing, target key.Identity) (key.Object, bool) {
 	if r.namespaces == nil {
-		return placing.From(r.space, at)
+		return placing.From(r.space, target)
 	}
-	o := key.Object{Space: r.space, Identity: at}
+	o := key.Object{Space: r.space, Identity: target}
 	var ok bool
-	o.Namespace, ok = r.namespaces[at.Namespace]
-	return o, ok && at.Namespace != ""
+	o.Namespace, ok = r.namespaces[target.Namespace]
+	return o, ok && target.Namespace != ""
 }
 
 func hasSpace(all []key.Object, s key.Space) bool {

@@ -1,7 +1,6 @@
 package upsync
 
 import (
-	"crypto/sha256"
 	"encoding/json"
 	"hash/fnv"
 	"strings"
@@ -18,53 +17,38 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// uid stands for the UID of an object; zero: none.
-type uid [16]byte
-
-func uidOf(text string) (u uid) {
-	if text != "" {
-		sum := sha256.Sum256([]byte(text))
-		copy(u[:], sum[:])
-	}
-	return u
-}
-
-// claimedBy stands for the StatefulSet in a namespace that makes claims of a name, but for
-// its end: nothing in a claim says which it is.
-func claimedBy(namespace, name string) uid { return uidOf("claims " + namespace + "/" + name) }
-
-// sighting is an object at the target as a list, a watch or an answer shows it.
+// sighting is the state of an object at the target in a list, a watch event or a response.
 type sighting struct {
 	kind *kind
 	meta *ownership.Meta
-	raw  string // the whole object; empty: its metadata are all that was shown
-	// ours says that the object was placed.
-	ours bool
-	// owner is what the object belongs to, and of which kind that is (API group and kind).
+	raw  string // the whole object; empty if only its metadata was read
+	// placed is true if a Placement put the object there.
+	placed bool
+	// owner is the owner of the object, and ownerKind its API group and kind.
 	owner     uid
 	ownerKind [2]string
-	// claims are what claims of a StatefulSet are called, but for their ends.
+	// claims are the prefixes of the PersistentVolumeClaims that a StatefulSet creates.
 	claims  []uid
 	created int64
 	since   string
 	health  wire.Health
-	note    string
+	detail  string
 	size    int
 	hash    uint64
 	object  json.RawMessage
 }
 
-// sight reads what counts of an object.
-func sight(k *kind, o *ownership.Answer, ours bool) *sighting {
+// sight reads an object of a kind. placed is true if the store has a record of it.
+func sight(k *kind, o *ownership.Answer, placed bool) *sighting {
 	m := &o.Metadata
-	s := &sighting{kind: k, meta: m, ours: ours || m.Anybodys(k.Resource, k.Kind)}
+	s := &sighting{kind: k, meta: m, placed: placed || m.Anybodys(k.Resource, k.Kind)}
 	if c := m.Controller(); c != nil {
 		group, _ := key.SplitVersion(c.APIVersion)
 		s.owner, s.ownerKind = uidOf(c.UID), [2]string{group, c.Kind}
 	}
 	if k.Resource == key.PersistentVolumeClaims && s.owner == (uid{}) {
 		if end := strings.LastIndexByte(m.Name, '-'); end > 0 {
-			s.owner = claimedBy(m.Namespace, m.Name[:end])
+			s.owner = claimPrefix(m.Namespace, m.Name[:end])
 		}
 	}
 	if !k.full {
@@ -72,46 +56,46 @@ func sight(k *kind, o *ownership.Answer, ours bool) *sighting {
 	}
 	s.raw = o.JSON
 	root := gjson.Parse(o.JSON)
-	s.since = strings.Clone(root.Get("metadata.creationTimestamp").String()) // and not the page that it is of
+	s.since = strings.Clone(root.Get("metadata.creationTimestamp").String()) // so that the page of the list can be freed
 	s.created = seconds(s.since)
 	switch {
 	case kubeclient.IsEvent(k.Resource):
 		s.event(root)
 	case k.Resource == key.StatefulSets:
 		for _, t := range root.Get("spec.volumeClaimTemplates.#.metadata.name").Array() {
-			s.claims = append(s.claims, claimedBy(m.Namespace, t.String()+"-"+m.Name))
+			s.claims = append(s.claims, claimPrefix(m.Namespace, t.String()+"-"+m.Name))
 		}
 	}
-	of := health.Object{APIVersion: k.apiVersion(), Kind: k.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != ""}
+	input := health.Object{APIVersion: k.apiVersion(), Kind: k.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != ""}
 	if health.Has(k.Resource) {
-		of.Spec, of.Status = o.Spec, o.Status
+		input.Spec, input.Status = o.Spec, o.Status
 	}
-	if !kubeclient.IsEvent(k.Resource) { // it says how others do
-		s.health, s.note = health.Of(of)
+	if !kubeclient.IsEvent(k.Resource) { // an Event has no health of its own
+		s.health, s.detail = health.Of(input)
 	}
 	s.object = shown(root, k, m.Namespace, m.Name)
 	h := fnv.New64a()
-	h.Write(s.object)                          // a hash takes every write
-	h.Write([]byte(string(s.health) + s.note)) // as above
+	h.Write(s.object)                            // a hash takes every write
+	h.Write([]byte(string(s.health) + s.detail)) // as above
 	s.hash, s.size = h.Sum64(), len(s.object)
 	if s.size > wire.MaxReport { // the report goes without it
 		s.size = 0
 	}
-	s.size += len(s.note) + len(m.Name) + reportSize
+	s.size += len(s.detail) + len(m.Name) + reportSize
 	return s
 }
 
-// reportSize is about what a report takes besides the object.
+// reportSize is the approximate size of a report without the object.
 const reportSize = 300
 
-// event reads what an Event is about, and when it was last seen.
+// event reads the object of an Event as its owner, and the time of its last observation.
 func (s *sighting) event(root gjson.Result) {
-	about := root.Get("involvedObject")
-	if !about.Exists() {
-		about = root.Get("regarding")
+	regarding := root.Get("involvedObject")
+	if !regarding.Exists() {
+		regarding = root.Get("regarding")
 	}
-	group, _ := key.SplitVersion(about.Get("apiVersion").String())
-	s.owner, s.ownerKind = uidOf(about.Get("uid").String()), [2]string{group, about.Get("kind").String()}
+	group, _ := key.SplitVersion(regarding.Get("apiVersion").String())
+	s.owner, s.ownerKind = uidOf(regarding.Get("uid").String()), [2]string{group, regarding.Get("kind").String()}
 	for _, last := range []string{"series.lastObservedTime", "lastTimestamp", "deprecatedLastTimestamp", "eventTime"} {
 		s.created = max(s.created, seconds(root.Get(last).String()))
 	}
@@ -125,8 +109,8 @@ func seconds(text string) int64 {
 	return t.Unix()
 }
 
-// shown is the object as it is reported, in a namespace and under a name: with its type, which
-// objects of lists do not have, and without what says nothing to others.
+// shown returns the reported form of an object, with a namespace and a name. It adds the type, which objects of
+// lists do not have, and leaves out metadata that has no meaning outside the cluster.
 func shown(root gjson.Result, k *kind, namespace, name string) json.RawMessage {
 	var b strings.Builder
 	b.WriteString(`{"apiVersion":` + text(k.apiVersion()) + `,"kind":` + text(k.Kind))
@@ -144,7 +128,7 @@ func shown(root gjson.Result, k *kind, namespace, name string) json.RawMessage {
 	return json.RawMessage(b.String())
 }
 
-// shownMeta are the metadata as they are reported.
+// shownMeta returns the reported form of metadata.
 func shownMeta(meta gjson.Result, namespace, name string) string {
 	var b strings.Builder
 	add := func(member, value string) {
@@ -172,7 +156,7 @@ func shownMeta(meta gjson.Result, namespace, name string) string {
 	return "{" + b.String() + "}"
 }
 
-// text is a string in JSON.
+// text returns a string as JSON.
 func text(s string) string {
 	quoted, err := json.Marshal(s)
 	if err != nil { // strings can be encoded
@@ -181,7 +165,7 @@ func text(s string) string {
 	return string(quoted)
 }
 
-// without is a JSON object without a member.
+// without returns a JSON object without a member.
 func without(object gjson.Result, member string) string {
 	var b strings.Builder
 	object.ForEach(func(name, value gjson.Result) bool {
@@ -197,11 +181,12 @@ func without(object gjson.Result, member string) string {
 	return "{" + b.String() + "}"
 }
 
-// report is what is reported of the object to a space, in which it is called o.
+// report returns the report of the object to a space, which has it as o. owner is the identity of the placed
+// object to which it belongs, if any.
 func (s *sighting) report(o key.Object, owner string) *wire.Report {
 	r := wire.Report{
 		UID: s.meta.UID, Generation: s.meta.Generation, State: wire.Present, Since: s.since,
-		Health: s.health, HealthNote: s.note, Owner: owner, Object: s.object,
+		Health: s.health, HealthNote: s.detail, Owner: owner, Object: s.object,
 	}
 	if o.Namespace != s.meta.Namespace || o.Name != s.meta.Name {
 		r.Object = shown(gjson.Parse(s.raw), s.kind, o.Namespace, o.Name)

@@ -21,16 +21,15 @@ import (
 )
 
 const (
-	// fetchDelay is how long objects wait that have to be read again: mostly a watch shows
-	// them meanwhile.
+	// fetchDelay is the wait before objects are read again. In most cases a watch returns them in this time.
 	fetchDelay = 200 * time.Millisecond
-	// fetchMost is how many objects of a kind are read one by one; more are listed.
+	// fetchMost is the maximum number of objects of a kind that are read one by one. For more, the kind is listed.
 	fetchMost = 50
-	// firstRestart and lastRestart bound how long to wait after the store has failed.
+	// firstRestart and lastRestart bound the wait after the store has failed.
 	firstRestart, lastRestart = time.Second, time.Minute
 )
 
-// Syncer keeps the reports of what was not placed, as long as anybody asks for any.
+// Syncer keeps the reports of upsynced and associated objects in the store, as long as a space requests any.
 type Syncer struct {
 	engine   *worklist.Worklist
 	store    *store.Store
@@ -39,38 +38,38 @@ type Syncer struct {
 	reporter *hubclient.Reporter
 	log      *slog.Logger
 
-	changed, replan, news, rests retry.Signal
-	status                       atomic.Pointer[wire.SeesStatus]
-	kinds                        atomic.Pointer[[]key.Resource]
-	// failed says that the store did not take a change, so that nothing is known of it, and
-	// missing that a kind that is observed is not served.
+	changed, replan, news, resting retry.Signal
+	status                         atomic.Pointer[wire.SeesStatus]
+	kinds                          atomic.Pointer[[]key.Resource]
+	// failed is true if the store has refused a change, so that its content is unknown. missing is true if an
+	// observed kind is not served.
 	failed, missing atomic.Bool
 
-	// listing has a place for the one list that goes on at once.
+	// listing limits the number of concurrent lists to one.
 	listing chan struct{}
 
-	// mu guards what follows.
+	// mu guards the fields below.
 	mu       sync.Mutex
 	ledger   *ledger
 	watchers map[key.Resource]*watcher
 	unread   map[key.Resource]string
 }
 
-// New makes a census that observes nothing before it runs.
+// New returns a Syncer that observes nothing before Run.
 func New(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *observe.Gate, r *hubclient.Reporter, log *slog.Logger) *Syncer {
 	return &Syncer{
 		engine: e, store: st, target: t, gate: g, reporter: r, log: log,
-		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), rests: retry.NewSignal(), listing: make(chan struct{}, 1),
+		changed: retry.NewSignal(), replan: retry.NewSignal(), news: retry.NewSignal(), resting: retry.NewSignal(), listing: make(chan struct{}, 1),
 	}
 }
 
-// Changed says that something else may be asked for. It does not block.
+// Changed notifies the Syncer that the requests of spaces may have changed. It does not block.
 func (c *Syncer) Changed() { c.changed.Raise() }
 
-// Status says what of that which is asked for does not come back; nil: nothing is missing.
+// Status describes the requested objects that are not reported; nil: all are.
 func (c *Syncer) Status() *wire.SeesStatus { return c.status.Load() }
 
-// Kinds are those that are read, or would be if the agent might.
+// Kinds returns the observed kinds, including those that the agent may not read.
 func (c *Syncer) Kinds() []key.Resource {
 	if all := c.kinds.Load(); all != nil {
 		return *all
@@ -82,8 +81,8 @@ func (c *Syncer) Kinds() []key.Resource {
 func (c *Syncer) Run(ctx context.Context) {
 	for failures := uint8(0); ctx.Err() == nil; failures = min(failures+1, retry.MaxFailures) {
 		begun := time.Now()
-		if err := c.life(ctx); err != nil && ctx.Err() == nil {
-			c.log.Warn("what is asked for of the target has to be looked at anew", "error", err)
+		if err := c.session(ctx); err != nil && ctx.Err() == nil {
+			c.log.Warn("the reports of upsynced objects are computed again", "error", err)
 		}
 		if time.Since(begun) > lastRestart {
 			failures = 0
@@ -92,23 +91,23 @@ func (c *Syncer) Run(ctx context.Context) {
 	}
 }
 
-// errAnew says that what the census knows no longer holds.
-var errAnew = errors.New("the store did not take what was seen, or the location puts objects elsewhere")
+// errAnew is returned if the ledger does not match the store any more.
+var errAnew = errors.New("the store has refused a change, or the namespace mapping of the location has changed")
 
-// life is one time of beginning with what the store has. It returns when ctx ends or nothing
-// that is known holds any more.
-func (c *Syncer) life(ctx context.Context) error {
-	for c.store.Meta().Revision == 0 { // the hub's reports may not be in a new store yet
+// session observes from a new ledger, with the content of the store, until ctx ends or the ledger does not match
+// the store any more.
+func (c *Syncer) session(ctx context.Context) error {
+	for c.store.Meta().Revision == 0 { // a new store may not have the reports of the hub yet
 		select {
 		case <-c.changed:
 		case <-ctx.Done():
 			return nil
 		}
 	}
-	c.store.Roots().Take() // all are read now
+	c.store.Roots().Take() // load reads all
 	m := c.store.Meta()
-	said, placing := m.Settings, m.Placing
-	if err := c.load(said, placing); err != nil {
+	settings, placing := m.Settings, m.Placing
+	if err := c.load(settings, placing); err != nil {
 		return err
 	}
 	ctx, end := context.WithCancel(ctx)
@@ -117,7 +116,7 @@ func (c *Syncer) life(ctx context.Context) error {
 	p := planner{Syncer: c}
 	defer p.stop()
 	p.plan(ctx)
-	var rested <-chan time.Time // nil: nothing is known to rest
+	var wake <-chan time.Time // nil: no node rests
 	for {
 		select {
 		case <-c.changed:
@@ -125,11 +124,11 @@ func (c *Syncer) life(ctx context.Context) error {
 			if m.Placing != placing {
 				return errAnew
 			}
-			if asksSame(said, m.Settings) {
+			if requestsSame(settings, m.Settings) {
 				continue
 			}
-			said = m.Settings
-			c.with(ctx, func(l *ledger) { l.ask(newAsks(said.Upsync, placing), limitsOf(said)) })
+			settings = m.Settings
+			c.with(ctx, func(l *ledger) { l.setRequests(newRequests(settings.Upsync, placing), limitsOf(settings)) })
 			p.plan(ctx)
 		case <-c.store.Roots().Signal:
 			if err := c.placed(ctx); err != nil {
@@ -141,15 +140,15 @@ func (c *Syncer) life(ctx context.Context) error {
 		case <-p.due:
 			p.discover, p.due = true, nil
 			p.plan(ctx)
-		case <-c.rests:
-			if rested == nil {
-				rested = time.After(restFor)
+		case <-c.resting:
+			if wake == nil {
+				wake = time.After(restFor)
 			}
-		case <-rested:
-			rested = nil
+		case <-wake:
+			wake = nil
 			c.with(ctx, func(l *ledger) {
-				if wait := l.rested(time.Now()); wait > 0 {
-					rested = time.After(wait)
+				if wait := l.reads.wake(time.Now()); wait > 0 {
+					wake = time.After(wait)
 				}
 			})
 		case <-c.news:
@@ -167,27 +166,16 @@ func (c *Syncer) life(ctx context.Context) error {
 	}
 }
 
-// asksSame says that settings ask for the same.
-func asksSame(a, b wire.Settings) bool {
+// requestsSame reports whether two settings have the same requests.
+func requestsSame(a, b wire.Settings) bool {
 	return reflect.DeepEqual(a.Upsync, b.Upsync) && a.UpsyncObjects == b.UpsyncObjects && a.UpsyncBytes == b.UpsyncBytes
 }
 
-func limitsOf(s wire.Settings) limits {
-	l := limits{s.UpsyncObjects, s.UpsyncBytes}
-	if l.objects == 0 {
-		l.objects = defaultObjects
-	}
-	if l.bytes == 0 {
-		l.bytes = defaultBytes
-	}
-	return l
-}
-
-// load begins with what the store has.
-func (c *Syncer) load(said wire.Settings, placing key.Placing) error {
-	l := newLedger(newAsks(said.Upsync, placing), limitsOf(said))
+// load creates the ledger from the content of the store.
+func (c *Syncer) load(settings wire.Settings, placing key.Placing) error {
+	l := newLedger(newRequests(settings.Upsync, placing), limitsOf(settings))
 	if err := c.store.EachSeen(func(line string, r key.Report, size int) error {
-		l.stored(line, r.Origin, size)
+		l.out.load(line, r.Origin, size)
 		return nil
 	}); err != nil {
 		return err
@@ -205,20 +193,20 @@ func (c *Syncer) load(said wire.Settings, placing key.Placing) error {
 	return nil
 }
 
-// placed takes over what has been placed, or is no more.
+// placed updates the ledger with changes of placed objects.
 func (c *Syncer) placed(ctx context.Context) error {
 	for id := range c.store.Roots().Take() {
 		c.mu.Lock()
-		_, known := c.ledger.rootsAt[id]
+		_, known := c.ledger.associated.rootsAt[id]
 		c.mu.Unlock()
-		at, err := key.ParseIdentity(id)
+		identity, err := key.ParseIdentity(id)
 		if err != nil {
 			return err
 		}
 		var r store.Root
 		var ok bool
 		if err := c.store.View(func(t *store.Tx) (err error) {
-			r, ok, err = t.Root(at)
+			r, ok, err = t.Root(identity)
 			return err
 		}); err != nil {
 			return err
@@ -227,24 +215,15 @@ func (c *Syncer) placed(ctx context.Context) error {
 			if known || ok {
 				l.place(id, r, ok)
 			}
-			if n := l.at(at); n != nil && n.ours { // it may be born from now on
-				l.needs[n] = struct{}{}
+			if n := l.graph.get(identity); n != nil && n.placed { // it may be an upsynced object from now on
+				l.reads.need(n)
 			}
 		})
 	}
 	return nil
 }
 
-// at is the node of an identity; nil: there is none.
-func (l *ledger) at(id key.Identity) *node {
-	k := l.kinds[id.Resource]
-	if k == nil || !k.full {
-		return nil
-	}
-	return k.nodes[[2]string{id.Namespace, id.Name}]
-}
-
-// with changes the ledger, and hands to the store what follows of that.
+// with changes the ledger, and submits the resulting changes to the store.
 func (c *Syncer) with(ctx context.Context, do func(*ledger)) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -255,24 +234,24 @@ func (c *Syncer) with(ctx context.Context, do func(*ledger)) {
 	c.flush(ctx)
 }
 
-// flush hands changes to the store. Those are taken in order, so mu is held.
+// flush submits changes to the store. The caller holds mu, which keeps them in order.
 func (c *Syncer) flush(ctx context.Context) {
 	l := c.ledger
-	for id, n := range l.leftOut {
+	for id, n := range l.associated.omitted {
 		c.engine.LeaveOut(id, n)
 	}
-	clear(l.leftOut)
-	if len(l.lacking) > 0 {
+	clear(l.associated.omitted)
+	if len(l.associated.lacking) > 0 {
 		c.replan.Raise()
 	}
-	if len(l.needs) > 0 || l.freed && len(l.waits) > 0 {
+	if len(l.reads.needed) > 0 || l.upsynced.budget.freed && len(l.upsynced.waits) > 0 {
 		c.news.Raise()
 	}
-	if len(l.resting) > 0 {
-		c.rests.Raise()
+	if len(l.reads.resting) > 0 {
+		c.resting.Raise()
 	}
-	c.tell()
-	all := l.take()
+	c.setStatus()
+	all := l.out.take()
 	if len(all) == 0 {
 		return
 	}
@@ -298,16 +277,15 @@ func (c *Syncer) flush(ctx context.Context) {
 	}
 }
 
-// fail notes that the store did not take a change. It does not wait for mu, which is held
-// while the store is waited for.
+// fail records that the store has refused a change. It does not take mu, which the waiting goroutine may hold.
 func (c *Syncer) fail() {
 	c.failed.Store(true)
 	c.news.Raise()
 }
 
-// tell sets the status.
-func (c *Syncer) tell() {
-	s := &wire.SeesStatus{LeftOut: c.ledger.waiting()}
+// setStatus sets the status.
+func (c *Syncer) setStatus() {
+	s := &wire.SeesStatus{LeftOut: c.ledger.upsynced.waiting()}
 	for _, r := range sortedKinds(c.unread) {
 		if len(s.Unread) < wire.MaxUnread {
 			s.Unread = append(s.Unread, wire.UnreadKind{Group: r.Group, Resource: r.Resource, Message: c.unread[r]})
@@ -319,18 +297,18 @@ func (c *Syncer) tell() {
 	c.status.Store(s)
 }
 
-// fetch reads again what passed by. Of many objects of a kind all are listed.
+// fetch reads the objects of the needed nodes. If a kind has many of them, it is listed.
 func (c *Syncer) fetch(ctx context.Context) {
 	var read []*node
 	var again []*watcher
 	c.mu.Lock()
 	l := c.ledger
-	if l.refill(); len(l.needs) > 0 {
-		by := map[*kind][]*node{}
-		for n := range l.needs {
-			by[n.kind] = append(by[n.kind], n)
+	if l.upsynced.refill(); len(l.reads.needed) > 0 {
+		byKind := map[*kind][]*node{}
+		for n := range l.reads.needed {
+			byKind[n.kind] = append(byKind[n.kind], n)
 		}
-		for k, all := range by {
+		for k, all := range byKind {
 			w := c.watchers[k.Resource]
 			switch {
 			case w == nil || !k.full:
@@ -341,7 +319,7 @@ func (c *Syncer) fetch(ctx context.Context) {
 				continue
 			}
 			for _, n := range all {
-				delete(l.needs, n)
+				delete(l.reads.needed, n)
 			}
 		}
 	}
@@ -371,12 +349,12 @@ func (c *Syncer) fetchOne(ctx context.Context, n *node) {
 	default:
 		c.gate.Trouble(err)
 		if w := c.watcherOf(k); w != nil && ctx.Err() == nil {
-			w.again() // it is listed when that works
+			w.again() // the list is repeated until it succeeds
 		}
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	delete(c.ledger.needs, n)
+	delete(c.ledger.reads.needed, n)
 }
 
 func (c *Syncer) watcherOf(k *kind) *watcher {
@@ -385,10 +363,10 @@ func (c *Syncer) watcherOf(k *kind) *watcher {
 	return c.watchers[k.Resource]
 }
 
-// show takes note of objects of a kind. Those that seen has are noted in it; if that is nil,
-// only those count that are known.
+// show records the present state of objects of a kind, and adds their nodes to seen. If seen is nil, it ignores
+// objects without a node.
 func (c *Syncer) show(ctx context.Context, k *kind, all []ownership.Answer, seen map[*node]struct{}) {
-	known := seen == nil
+	onlyKnown := seen == nil
 	recorded := map[int]bool{}
 	if k.full {
 		if err := c.store.View(func(t *store.Tx) error {
@@ -415,16 +393,16 @@ func (c *Syncer) show(ctx context.Context, k *kind, all []ownership.Answer, seen
 		sightings = append(sightings, sight(k, &all[i], recorded[i]))
 	}
 	c.with(ctx, func(l *ledger) {
-		if l.kinds[k.Resource] != k {
+		if l.graph.kinds[k.Resource] != k {
 			return
 		}
 		for _, s := range sightings {
-			at := [2]string{s.meta.Namespace, s.meta.Name}
-			if known && (k.nodes[at] == nil || k.nodes[at].uid != uidOf(s.meta.UID)) {
+			name := [2]string{s.meta.Namespace, s.meta.Name}
+			if onlyKnown && (k.nodes[name] == nil || k.nodes[name].uid != uidOf(s.meta.UID)) {
 				continue
 			}
-			if l.see(s, now); !known {
-				seen[k.nodes[at]] = struct{}{}
+			if l.see(s, now); !onlyKnown {
+				seen[k.nodes[name]] = struct{}{}
 			}
 		}
 	})

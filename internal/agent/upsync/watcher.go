@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// listRetry is the longest wait before a list or watch is tried again, blindRetry the
-	// longest for a kind that the agent may not read.
+	// listRetry is the longest wait before a list or watch is repeated, blindRetry the longest for a kind that the
+	// agent may not read.
 	listRetry  = 15 * time.Second
 	blindRetry = 5 * time.Minute
 )
@@ -36,14 +36,14 @@ func (c *Syncer) watch(ctx context.Context, k *kind) *watcher {
 	return w
 }
 
-// stop ends the watcher and waits for it, so that nothing that it saw arrives after what its
-// successor sees. The caller does not have mu.
+// stop ends the watcher and waits for it, so that none of its events arrives after those of its successor. The
+// caller must not hold mu.
 func (w *watcher) stop() {
 	w.cancel()
 	<-w.done
 }
 
-// again has the kind listed again.
+// again requests another list of the kind.
 func (w *watcher) again() { w.anew.Raise() }
 
 // run observes until ctx ends.
@@ -66,7 +66,7 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		wait := retry.Backoff(failures, retry.First, listRetry)
 		switch {
-		case err == nil: // the watch ended, or the kind is to be listed again
+		case err == nil: // the watch ended, or another list was requested
 		case kubeclient.MissingKind(err):
 			revision = ""
 			w.missing.Store(true)
@@ -78,7 +78,7 @@ func (w *watcher) run(ctx context.Context) {
 		case kubeclient.Expired(err):
 			revision = ""
 		default:
-			w.log.Info("list or watch of what is asked for ended", "resource", w.kind.String(), "error", err)
+			w.log.Info("list or watch of a requested kind ended", "resource", w.kind.String(), "error", err)
 			w.gate.Trouble(err)
 			if kubeclient.Outage(err) {
 				revision = ""
@@ -92,8 +92,7 @@ func unreadable(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsMethodNotSupported(err) || apierrors.IsNotAcceptable(err) || errors.Is(err, kubeclient.ErrAnswer)
 }
 
-// follow watches until the watch ends, or the kind is to be listed again: then the revision
-// is empty.
+// follow watches until the watch ends, or another list is requested: then the revision is empty.
 func (w *watcher) follow(ctx context.Context, revision string) (string, error) {
 	inner, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -110,7 +109,7 @@ func (w *watcher) follow(ctx context.Context, revision string) (string, error) {
 	revision, err := w.target.FollowAll(inner, w.kind.Place, "", revision, w.kind.full, func(o *ownership.Answer, gone bool) error {
 		if gone {
 			w.with(ctx, func(l *ledger) {
-				if l.kinds[w.kind.Resource] == w.kind {
+				if l.graph.kinds[w.kind.Resource] == w.kind {
 					l.gone(w.kind, o.Metadata.Namespace, o.Metadata.Name)
 				}
 			})
@@ -143,7 +142,7 @@ func (w *watcher) list(ctx context.Context) (string, error) {
 		return "", err
 	}
 	w.with(ctx, func(l *ledger) {
-		if l.kinds[w.kind.Resource] == w.kind {
+		if l.graph.kinds[w.kind.Resource] == w.kind {
 			l.listed(w.kind, seen)
 			delete(w.unread, w.kind.Resource)
 		}
@@ -151,11 +150,11 @@ func (w *watcher) list(ctx context.Context) (string, error) {
 	return revision, nil
 }
 
-// unreadable notes that the kind can't be read.
+// unreadable records that the kind can't be read.
 func (w *watcher) unreadable(ctx context.Context, err error) {
-	w.log.Warn("a resource that is asked for cannot be read; what came back of it stays", "resource", w.kind.String(), "error", err)
+	w.log.Warn("a requested resource cannot be read; its earlier reports stay", "resource", w.kind.String(), "error", err)
 	w.with(ctx, func(l *ledger) {
-		if l.kinds[w.kind.Resource] == w.kind {
+		if l.graph.kinds[w.kind.Resource] == w.kind {
 			w.unread[w.kind.Resource] = wire.Brief(err.Error())
 		}
 	})
