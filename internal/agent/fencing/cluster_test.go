@@ -26,7 +26,7 @@ type cluster struct {
 	all   map[string]*coordinationv1.Lease
 	count int
 	rand  *rand.Rand
-	// bad says how many of a hundred requests go wrong.
+	// bad is the number of failures in a hundred requests.
 	bad int
 }
 
@@ -57,7 +57,7 @@ func (c *cluster) during(ctx context.Context, do func() error) error {
 		return errLink
 	}
 	if ctx.Err() != nil {
-		return ctx.Err() // what was written stays so
+		return ctx.Err() // the write stays
 	}
 	return err
 }

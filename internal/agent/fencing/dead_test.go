@@ -17,8 +17,8 @@ import (
 	"orrery.dev/orrery/internal/agent/kubeclient"
 )
 
-// halfOpen is a cluster with no Leases. Once it is dead, it answers nothing, and nobody says so,
-// as over a connection of HTTP/1.1 of which the other side is gone.
+// halfOpen is a cluster without Leases. Once it is dead, it sends no answers, and connections report no error,
+// like a connection of HTTP/1.1 whose other side has disappeared.
 type halfOpen struct {
 	// proto is the version of HTTP. By the second the transport notices.
 	proto int

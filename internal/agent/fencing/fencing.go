@@ -16,31 +16,30 @@ import (
 )
 
 const (
-	// DefaultDuration is for how long a Lease counts as held that is not renewed.
+	// DefaultDuration is the default duration of a Lease: the time after which a Lease that is not renewed is
+	// free.
 	DefaultDuration = 15 * time.Second
-	// MaxDuration is the longest.
+	// MaxDuration is the longest duration of a Lease.
 	MaxDuration = time.Minute
-	// noticeTimes is after how many durations the agent of a whole location has seen the
-	// first Lease of a shard, even if the connection over which it watches is dead.
+	// noticeTimes is the number of durations after which the agent of a whole location has certainly received
+	// the first Lease of a shard, even if the connection of its watch is dead.
 	noticeTimes = 7
-	// wholePatience is for how long the agent of a whole location acts while it can't see
-	// whether there are Leases.
+	// wholeTimeout is the time for which the agent of a whole location acts while it can't read Leases.
 	wholePatience = 10 * time.Second
 )
 
-// Leases are the Leases at the cluster, as they are now.
+// Leases reads and writes the Leases at the cluster.
 type Leases interface {
 	ListLeases(ctx context.Context, labels string) ([]coordinationv1.Lease, error)
 	CreateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error)
 	UpdateLease(ctx context.Context, l *coordinationv1.Lease) (*coordinationv1.Lease, error)
 }
 
-// Marker receives the Lease that names the store of a whole location, as the list and the watch of
-// Leases show it.
+// Marker receives the Lease that names the store of a whole location, from the list and the watch of Leases.
 type Marker interface {
 	// is reports whether a Lease is that of the location.
 	is(self ownership.Owner, lease *ownership.Meta) bool
-	// show takes it as it was seen; nil: there is none.
+	// show receives the current state of the Lease; nil: there is none.
 	show(self ownership.Owner, lease *ownership.Meta)
 }
 
@@ -53,16 +52,16 @@ func (noMark) show(ownership.Owner, *ownership.Meta) {}
 
 // Config is what a Fence needs.
 type Config struct {
-	// Shard is the part of the location that the agent is for.
+	// Shard is the shard of the location that the agent serves.
 	Shard key.Shard
-	// Was says that the agent was for another part before.
+	// Was is true if the agent served another shard before.
 	Was bool
-	// Target is the cluster, which the agent of a whole location watches, and Leases are those
-	// there, which that of a shard holds.
+	// Target is the cluster, where the agent of a whole location watches Leases. Leases are those at the
+	// cluster, of which the agent of a shard holds one.
 	Target *kubeclient.Client
 	Leases Leases
-	// Namespace is where Leases are made, Holder who holds them: no two processes have the
-	// same.
+	// Namespace is the namespace of the Leases. Holder is the name of the process as a holder: no two processes
+	// have the same.
 	Namespace, Holder string
 	// Store is the ID of the agent's store. If an agent with another store, or with a newer copy of this
 	// one, has acted for the shard since, Outdated is called and no Lease is taken. Outdated must not
@@ -72,18 +71,18 @@ type Config struct {
 	Store          string
 	Outdated       func()
 	New, FromWhole bool
-	// Moves is how often the store has changed what it records; nil: it does not count.
+	// Moves returns the number of changes of the records in the store; nil: the store does not count them.
 	Moves func() uint64
-	// Duration is for how long a Lease counts as held that is not renewed. 0: a default.
+	// Duration is the duration of a Lease. 0: DefaultDuration.
 	Duration time.Duration
-	// Mark receives the Lease that names the store of a whole location; nil: none does.
+	// Mark receives the Lease that names the store of a whole location; nil: no such Lease is read.
 	Mark Marker
-	// Changed is told why the agent may not act; empty: it may. It must not block.
+	// Changed is called with the reason for which the agent may not act; empty: it may. It must not block.
 	Changed func(why string)
 	Log     *slog.Logger
 }
 
-// Fence says whether the agent may act. It is safe for concurrent use.
+// Fence decides whether the agent may act. It is safe for concurrent use.
 type Fence struct {
 	config  Config
 	renamed retry.Signal
@@ -91,22 +90,22 @@ type Fence struct {
 	mu   sync.Mutex
 	self ownership.Owner
 	why  string
-	// held ends when the agent may not act any more, since it was said so, or was not said by
-	// until that it may; nil: it may not.
-	held  context.Context //nolint:containedctx // it is what requests end with
+	// held is canceled when the agent may not act any more: after a denial, or at the time until if no
+	// permission has come before. nil: the agent may not act.
+	held  context.Context //nolint:containedctx // requests end with it
 	end   context.CancelFunc
 	until moment
 	late  *time.Timer
-	// lease is what is held at the cluster; nil: nothing is known to be.
+	// lease is the Lease that is held at the cluster; nil: none is known.
 	lease *coordinationv1.Lease
 }
 
-// late is why an agent does not act that was not told in time that it may.
+// late is the reason for which an agent does not act that has received no permission in time.
 const late = "its Lease was not renewed, or not looked at, in time"
 
-const notAsked = "which agents there are for the location has yet to be found out at the cluster"
+const notAsked = "the agent has not read the Leases of the location at the cluster yet"
 
-// New makes a Fence by which the agent may not act before Run has found out that it may.
+// New returns a Fence that does not let the agent act before Run has read the Leases.
 func New(config Config) *Fence {
 	if config.Duration == 0 {
 		config.Duration = DefaultDuration
@@ -117,12 +116,13 @@ func New(config Config) *Fence {
 	return &Fence{config: config, renamed: retry.NewSignal(), why: notAsked}
 }
 
-// Identify says as whom the agent marks what it has. Nothing is held before.
+// Identify sets the owner in the ownership metadata of the agent's objects. Before the first call the agent
+// holds no Lease.
 func (t *Fence) Identify(self ownership.Owner) {
 	t.mu.Lock()
 	news := t.self != self
 	if t.self = self; news {
-		t.stop(notAsked) // what was held was the former's
+		t.stop(notAsked) // the Lease belongs to the previous owner
 	}
 	t.mu.Unlock()
 	if news {
@@ -130,16 +130,16 @@ func (t *Fence) Identify(self ownership.Owner) {
 	}
 }
 
-// Self is as whom the agent marks what it has; empty: it is not known yet.
+// Self returns the owner in the ownership metadata of the agent's objects; empty: it is not known yet.
 func (t *Fence) Self() ownership.Owner {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.self
 }
 
-// Held is the context that ends when the agent may not act any more, and until when no other
-// acts; an error says why it may not now. It is asked right before each request that may change
-// something.
+// Held returns a context that is canceled when the agent may not act any more, and the time before which no
+// other agent acts. It returns an error with the reason if the agent may not act now. The caller calls it right
+// before each request that may change an object.
 func (t *Fence) Held() (held context.Context, until time.Time, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -155,7 +155,7 @@ func (t *Fence) Held() (held context.Context, until time.Time, err error) {
 	return t.held, t.until.steady.Add(t.config.Duration / renewals), nil
 }
 
-// Run keeps what is held until ctx ends. The caller ends what acts before it releases.
+// Run keeps the Lease until ctx ends. The caller must stop all actions before it calls Release.
 func (t *Fence) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		self := t.Self()
@@ -171,7 +171,7 @@ func (t *Fence) Run(ctx context.Context) {
 	}
 }
 
-// serve keeps what is held as one owner, until that is another one or ctx ends.
+// serve keeps the Lease for one owner, until Identify sets another one or ctx ends.
 func (t *Fence) serve(ctx context.Context, self ownership.Owner) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -194,7 +194,7 @@ func (t *Fence) serve(ctx context.Context, self ownership.Owner) {
 	<-done
 }
 
-// allow has the agent act until a time.
+// allow lets the agent act until a time.
 func (t *Fence) allow(until moment) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -221,14 +221,14 @@ func (t *Fence) allow(until moment) {
 	})
 }
 
-// deny has the agent not act, for a reason.
+// deny does not let the agent act, for a reason.
 func (t *Fence) deny(why string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stop(why)
 }
 
-// stop is deny for who has the lock.
+// stop is deny for callers that hold mu.
 func (t *Fence) stop(why string) {
 	if t.held == nil && t.why == why {
 		return
@@ -241,8 +241,8 @@ func (t *Fence) stop(why string) {
 	t.config.Changed(why)
 }
 
-// moment is a time by the two clocks of a process: that which nobody sets, and that which goes
-// on while the machine is suspended.
+// moment is a time by two clocks of the process: a monotonic one, which cannot be set, and the wall clock, which
+// continues while the machine is suspended.
 type moment struct{ steady, wall time.Time }
 
 func now() moment {
@@ -252,14 +252,14 @@ func now() moment {
 
 func (m moment) add(d time.Duration) moment { return moment{m.steady.Add(d), m.wall.Add(d)} }
 
-// before says that it is before another moment by both clocks: by that one acts.
+// before reports whether m is before another moment by both clocks. It decides whether the agent may act.
 func (m moment) before(o moment) bool { return m.steady.Before(o.steady) && m.wall.Before(o.wall) }
 
-// awaits says that it is before another moment by the clock that nobody sets: by that one waits
-// for others, since a clock that is set forward makes nobody else stop.
+// awaits reports whether m is before another moment by the monotonic clock. It decides whether the agent must
+// wait for other agents, since these do not stop when this machine's clock is set forward.
 func (m moment) awaits(o moment) bool { return m.steady.Before(o.steady) }
 
-// left is how long it is until the moment, by the clock by which it comes first.
+// left returns the time until the moment, by the clock that reaches it first.
 func (m moment) left(from moment) time.Duration {
 	return max(0, min(m.steady.Sub(from.steady), m.wall.Sub(from.wall)))
 }

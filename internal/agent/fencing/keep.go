@@ -17,11 +17,11 @@ import (
 )
 
 const (
-	// A Lease is renewed each duration/renewals, and who could not renew it acts no more
-	// after actsFor/renewals of a duration.
+	// A Lease is renewed each duration/renewals. An agent that could not renew it acts for at most
+	// actsFor/renewals of a duration.
 	renewals, actsFor = 3, 2
-	// evictedFor is for how many durations an agent whose Lease was deleted makes no other:
-	// whoever deleted it wants another agent to have it.
+	// evictedFor is the number of durations for which an agent creates no Lease after its own was deleted: a
+	// user that deletes it wants another agent to get it.
 	evictedFor = 3
 )
 
@@ -31,34 +31,34 @@ type keeper struct {
 	self         ownership.Owner
 	labels, name string
 
-	// begun is when the Lease was taken, and settles after how long from then on the agent may
-	// act at the earliest. acts says that it has acted since.
+	// begun is the time at which the Lease was taken. settling is the time after that before which the agent may
+	// not act. acts is true if it has acted since.
 	begun   moment
 	settles time.Duration
 	acts    bool
-	// known says that since it was taken there has been a Lease whose holder has acted.
+	// known is true if, since the Lease was taken, there was a Lease whose holder has acted.
 	known bool
-	// rest is until when no Lease is made.
+	// rest is the time before which no Lease is created.
 	rest moment
-	// seen has, by path, what was seen of Leases of others that keep the agent from acting.
+	// seen has, by path, the observed states of Leases that other agents hold.
 	seen map[string]sighting
-	// longest is the longest time for which any Lease counts.
+	// longest is the longest duration of all Leases.
 	longest time.Duration
 }
 
-// sighting is what was seen of another's Lease.
+// sighting is the observed state of another agent's Lease.
 type sighting struct {
-	// version is as it last was, since when it was first seen like that, and last when it was
-	// last seen to stand.
+	// version is its last resource version, since the time of the first observation of this version, and last
+	// the time of the last observation.
 	version     string
 	since, last moment
 }
 
-// keep takes the agent's Lease, renews it, and has the agent act while it holds that and no
-// other stands against it, until ctx ends.
+// keep takes the agent's Lease and renews it, until ctx ends. It lets the agent act while it holds the Lease and
+// no other Lease forbids it.
 func (t *Fence) keep(ctx context.Context, self ownership.Owner) {
 	k := newKeeper(t, self)
-	k.hold(nil) // what was held as another owner ends by itself
+	k.hold(nil) // a Lease of another owner expires
 	for ctx.Err() == nil {
 		retry.Pause(ctx, k.round(ctx))
 	}
@@ -68,10 +68,10 @@ func newKeeper(t *Fence, self ownership.Owner) *keeper {
 	return &keeper{Fence: t, self: self, labels: labelsOf(self), name: nameOfLease(self, t.config.Shard), seen: map[string]sighting{}, longest: t.config.Duration}
 }
 
-// beat is how often the Lease is renewed, and the longest time that a request about it takes.
+// beat is the interval at which the Lease is renewed, and the timeout of requests about it.
 func (k *keeper) beat() time.Duration { return k.config.Duration / renewals }
 
-// round does what is to be done now, and says when to look again.
+// round makes the next requests, and returns the wait before the next round.
 func (k *keeper) round(ctx context.Context) time.Duration {
 	ctx, cancel := context.WithTimeout(ctx, k.beat())
 	defer cancel()
@@ -85,7 +85,7 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 	return k.take(ctx, all)
 }
 
-// renew renews the Lease that is held, and begins to act when the time has come.
+// renew renews the Lease. It lets the agent act as soon as other Leases allow it.
 func (k *keeper) renew(ctx context.Context) time.Duration {
 	asked, known := now(), isKnown(k.lease)
 	renewed, err := k.config.Leases.UpdateLease(ctx, k.next(k.lease, k.config.Holder))
@@ -94,7 +94,7 @@ func (k *keeper) renew(ctx context.Context) time.Duration {
 		k.hold(renewed)
 	case apierrors.IsNotFound(err):
 		return k.evicted()
-	case apierrors.IsConflict(err): // also if it was deleted, since the UID is not that of none
+	case apierrors.IsConflict(err): // also if it was deleted, since the request has its UID
 		return k.recover(ctx)
 	default:
 		return k.puzzled(err)
@@ -103,7 +103,7 @@ func (k *keeper) renew(ctx context.Context) time.Duration {
 	if k.acts {
 		k.allow(until)
 		if !known && !isKnown(renewed) {
-			return 0 // which writes that
+			return 0 // the next round writes that the agent acts
 		}
 		return k.beat()
 	}
@@ -121,21 +121,21 @@ func (k *keeper) renew(ctx context.Context) time.Duration {
 		k.deny(why)
 		return k.beat()
 	}
-	// Another has begun at the same time as another number of shards. Neither acts; the one
-	// that comes back first goes on.
+	// Another agent has begun at the same time with another number of shards. Neither acts. The one that takes
+	// its Lease again first wins.
 	k.deny(why)
 	k.letGo(ctx)
 	return k.beat() + rand.N(k.config.Duration)
 }
 
-// hold notes what is held.
+// hold records the Lease that is held.
 func (k *keeper) hold(l *coordinationv1.Lease) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.lease = l
 }
 
-// recover finds out whether a Lease that somebody has written is held all the same.
+// recover finds out whether the agent still holds a Lease that another client has written.
 func (k *keeper) recover(ctx context.Context) time.Duration {
 	all, err := k.list(ctx)
 	if err != nil {
@@ -154,12 +154,12 @@ func (k *keeper) recover(ctx context.Context) time.Duration {
 	return k.evicted()
 }
 
-// evicted is for when the Lease was deleted: whoever did wants another agent to have it.
+// evicted handles the deletion of the Lease: the user that deleted it wants another agent to get it.
 func (k *keeper) evicted() time.Duration {
 	return k.lost("its Lease was deleted", evictedFor*k.longest)
 }
 
-// lost has the agent act no more, and make no Lease for a while.
+// lost stops the agent from acting, and from creating a Lease for a time.
 func (k *keeper) lost(why string, rest time.Duration) time.Duration {
 	k.hold(nil)
 	k.acts = false
@@ -168,8 +168,7 @@ func (k *keeper) lost(why string, rest time.Duration) time.Duration {
 	return k.beat()
 }
 
-// puzzled is for when the cluster has not answered as it should. Who acts goes on for as long
-// as the Lease was last renewed for.
+// unclear handles a failed request about Leases. An agent that acts continues until the end of its last renewal.
 func (k *keeper) puzzled(err error) time.Duration {
 	k.mu.Lock()
 	if k.held == nil {
@@ -180,7 +179,7 @@ func (k *keeper) puzzled(err error) time.Duration {
 	return max(k.beat()/part, min(k.beat(), kubeclient.RetryAfter(err)))
 }
 
-// list reads all Leases of the location, and notes what is seen of them.
+// list reads all Leases of the location, and records their states.
 func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	all, err := k.config.Leases.ListLeases(ctx, k.labels)
 	if err != nil {
@@ -199,7 +198,7 @@ func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 		}
 		s, known := k.seen[pathOf(l)]
 		if known && s.version != l.ResourceVersion && l.Name == k.name {
-			k.config.New, k.config.FromWhole = false, false // another acts while this one knows what was before
+			k.config.New, k.config.FromWhole = false, false // another agent acts, so the state of this agent becomes outdated
 		}
 		if s.version != l.ResourceVersion {
 			s.version, s.since = l.ResourceVersion, at
@@ -210,7 +209,7 @@ func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	return all, nil
 }
 
-// take takes the agent's own Lease if nobody has it, and none stands against it.
+// take takes the agent's own Lease if no other agent holds it and no other Lease forbids it.
 func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Duration {
 	if now().awaits(k.rest) {
 		return k.beat()
@@ -229,7 +228,7 @@ func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Dura
 			return k.beat()
 		}
 	}
-	settles := k.longest // whoever had it may not know yet that it has gone
+	settles := k.longest // its last holder may not know yet that it was deleted
 	if mine != nil {
 		same := shardOf(mine) == k.config.Shard
 		switch holder := holderOf(mine); {
@@ -266,15 +265,15 @@ func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Dura
 	return 0
 }
 
-// outdated says that another agent may have acted since with what this one knows, by the Lease
-// of its shard; nil: there is none.
+// outdated reports whether, by the Lease of its shard, another agent may have acted since with the records of
+// this one. mine is nil if there is no Lease.
 func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
 	last := ""
 	if mine != nil {
 		last = mine.Annotations[storeAnnotation]
 	}
 	switch {
-	case last != "" && last == k.config.Store: // an older copy of it has counted less
+	case last != "" && last == k.config.Store: // an older copy of the store has a lower number
 		return k.config.Moves != nil && copyOf(mine.Annotations).Moves > k.config.Moves()
 	case k.config.New:
 		return false
@@ -282,29 +281,29 @@ func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
 	return last != "" || !k.config.FromWhole
 }
 
-// stands says that a Lease of another keeps the agent from acting: it is held, for another
-// number of shards.
+// blocks reports whether the Lease of another agent forbids this one to act: it is held, with another number of
+// shards.
 func (k *keeper) stands(l *coordinationv1.Lease) bool {
 	return holderOf(l) != "" && shardOf(l).Count != k.config.Shard.Count
 }
 
-// lasts is for how long the agent's own Lease counts, as that says it.
+// lasts returns the duration of the agent's own Lease in whole seconds, as the Lease has it.
 func (k *keeper) lasts() time.Duration {
 	return (k.config.Duration + time.Second - 1).Truncate(time.Second)
 }
 
-// tell says what is to be done about a Lease that keeps the agent from acting.
+// blockedBy returns the reason for which a Lease forbids the agent to act, with the next step of the operator.
 func (k *keeper) tell(l *coordinationv1.Lease) string {
 	of := l.Annotations[shardAnnotation]
 	if shardOf(l).Whole() {
-		of = "nobody can read"
+		of = "of an unknown form"
 	}
 	return fmt.Sprintf("the Lease %s is held by %s for shard %s, and this agent is for %s; it goes on when that one has let go. "+
 		"If that one has ended for good, delete the Lease", pathOf(l), holderOf(l), of, k.config.Shard)
 }
 
-// against says what keeps the agent from acting that holds its Lease; empty: nothing. waits
-// says that this ends by itself.
+// against returns the reason for which the agent may not act although it holds its Lease; empty: it may. waits
+// is true if the reason ends without an operator.
 func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why string, waits bool) {
 	there := map[string]bool{}
 	for i := range all {
@@ -318,8 +317,8 @@ func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why s
 			return k.tell(l), false
 		}
 		if l.Annotations[shardAnnotation] != "" && shardOf(l).Count != k.config.Shard.Count {
-			// So that whoever takes it again for another number of shards waits first, and does
-			// not go by what the last holder knew: others have its spaces from now on.
+			// An agent that takes this Lease again for another number of shards must wait first, and must not
+			// use the records of the last holder: other agents have its spaces from now on.
 			former := l.DeepCopy()
 			delete(former.Annotations, shardAnnotation)
 			delete(former.Annotations, storeAnnotation)
@@ -339,25 +338,24 @@ func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why s
 		delete(k.seen, path)
 	}
 	if at.awaits(k.begun.add(k.settles)) {
-		return "who held its Lease before may not know yet that it is taken", true
+		return "the previous holder of its Lease may not know yet that it is taken", true
 	}
 	if !k.known && at.awaits(k.begun.add(noticeTimes*k.longest)) {
-		return "these are the location's first shards: an agent that still has the whole is to see this before", true
+		return "these are the location's first shards: an agent of the whole location must notice this before they act", true
 	}
 	return "", true
 }
 
-// letGo lets go of the Lease. Nothing that depends on it may be under way.
+// letGo releases the Lease. No action that depends on it may be running.
 func (k *keeper) letGo(ctx context.Context) {
 	k.acts = false
 	if _, err := k.config.Leases.UpdateLease(ctx, k.next(k.lease, "")); err != nil {
-		k.config.Log.Info("the Lease of the shard could not be let go; it ends by itself", "error", err)
+		k.config.Log.Info("the Lease of the shard could not be released; it expires", "error", err)
 	}
 	k.hold(nil)
 }
 
-// Release lets go of what is held, after Run has returned and nothing that depends on it is
-// under way.
+// Release releases the Lease, after Run has returned and no action that depends on it is running.
 func (t *Fence) Release(ctx context.Context) {
 	if t.lease == nil {
 		return

@@ -29,19 +29,19 @@ func startActor(t *testing.T, c *cluster, name string, shard key.Shard) *actor {
 // startBy starts an agent that keeps its Lease at a cluster.
 func startBy(t *testing.T, c *cluster, config Config) *actor {
 	config.Leases, config.Namespace, config.Log, config.Changed = c, "orrery-system", slog.New(slog.DiscardHandler), func(string) {}
-	tenure := New(config)
-	tenure.Identify("paris.0a1b2c3d")
+	fence := New(config)
+	fence.Identify("paris.0a1b2c3d")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		tenure.Run(ctx)
+		fence.Run(ctx)
 	}()
-	return &actor{tenure, config.Holder, func(clean bool) {
+	return &actor{fence, config.Holder, func(clean bool) {
 		cancel()
 		<-done
 		if clean {
-			tenure.Release(context.WithoutCancel(ctx))
+			fence.Release(context.WithoutCancel(ctx))
 		}
 	}}
 }

@@ -14,30 +14,30 @@ import (
 )
 
 const (
-	// sharesLabel is on each Lease of a shard, with the mark of the location.
+	// sharesLabel is on each Lease of a shard, with the owner in the ownership metadata of the location.
 	sharesLabel = "orrery.dev/shares"
-	// shardAnnotation is the shard as whose a Lease was last taken, K/N.
+	// shardAnnotation is the shard, as K/N, for which a Lease was last taken.
 	shardAnnotation = "orrery.dev/shard"
-	// knownAnnotation is on a Lease whose holder has acted: by then no agent of the whole
-	// location acts, nor will as long as there is such a Lease.
+	// knownAnnotation is on a Lease whose holder has acted. By then no agent of the whole location acts, and
+	// none will while there is such a Lease.
 	knownAnnotation = "orrery.dev/known"
 	knownValue      = "true"
-	// storeAnnotation names the store of who holds a Lease, or held it last.
+	// storeAnnotation names the store of the present or last holder of a Lease.
 	storeAnnotation = "orrery.dev/store"
-	// movesAnnotation is how often that store has changed what it records.
+	// movesAnnotation is the number of changes of the records in that store.
 	movesAnnotation = "orrery.dev/moves"
 )
 
 func labelsOf(self ownership.Owner) string { return sharesLabel + "=" + string(self) }
 
-// nameOfLease is what the Lease of a shard is called. It is the same for all numbers of
-// shards, so that two agents of one number never hold it both.
+// nameOfLease returns the name of the Lease of a shard. It is the same for all numbers of shards, so that two
+// agents with one number never hold it both.
 func nameOfLease(self ownership.Owner, shard key.Shard) string {
 	return fmt.Sprintf("orrery-%s-%d", self, shard.Number())
 }
 
-// isLeaseOf says whether an object is a Lease by which agents of a location share it: anybody
-// may make others, of any labels.
+// isLeaseOf reports whether an object is a Lease by which agents share a location. Any user may create others
+// with the same labels.
 func isLeaseOf(self ownership.Owner, home, namespace, name string) bool {
 	text, ours := strings.CutPrefix(name, fmt.Sprintf("orrery-%s-", self))
 	number, err := strconv.Atoi(text)
@@ -46,8 +46,8 @@ func isLeaseOf(self ownership.Owner, home, namespace, name string) bool {
 
 func pathOf(l *coordinationv1.Lease) string { return l.Namespace + "/" + l.Name }
 
-// shardOf is the shard as whose a Lease was taken. One that nobody can read is of none, and so
-// of another number of shards than any.
+// shardOf returns the shard for which a Lease was taken. It returns the zero Shard, which differs from each
+// number of shards, if the annotation is malformed.
 func shardOf(l *coordinationv1.Lease) key.Shard {
 	shard, err := key.ParseShard(l.Annotations[shardAnnotation])
 	if err != nil {
@@ -56,7 +56,7 @@ func shardOf(l *coordinationv1.Lease) key.Shard {
 	return shard
 }
 
-// holderOf is who holds a Lease; empty: it was let go.
+// holderOf returns the holder of a Lease; empty: it was released.
 func holderOf(l *coordinationv1.Lease) string {
 	if l.Spec.HolderIdentity == nil {
 		return ""
@@ -64,7 +64,7 @@ func holderOf(l *coordinationv1.Lease) string {
 	return *l.Spec.HolderIdentity
 }
 
-// lastsOf is for how long a Lease counts as held that is not renewed, by who holds it.
+// lastsOf returns the duration of a Lease, as its holder has set it.
 func lastsOf(l *coordinationv1.Lease) time.Duration {
 	if l.Spec.LeaseDurationSeconds == nil {
 		return 0
@@ -74,8 +74,8 @@ func lastsOf(l *coordinationv1.Lease) time.Duration {
 
 func isKnown(l *coordinationv1.Lease) bool { return l.Annotations[knownAnnotation] == knownValue }
 
-// next is what is to be written of the agent's Lease, from what stands there (nil: nothing).
-// holder is who is to hold it; empty: it is let go.
+// next returns the agent's Lease to write, with a holder; an empty one releases it. from is the present Lease,
+// nil if there is none.
 func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1.Lease {
 	out := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.config.Namespace, Name: k.name}}
 	if from != nil {
@@ -95,7 +95,7 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 	if k.acts {
 		out.Annotations[knownAnnotation] = knownValue
 	}
-	stamp := metav1.NewMicroTime(time.Now()) // for people; nobody goes by it
+	stamp := metav1.NewMicroTime(time.Now()) // for users; no agent reads it
 	if holderOf(out) != holder {
 		out.Spec.AcquireTime = &stamp
 		changes := int32(1)
@@ -109,15 +109,16 @@ func (k *keeper) next(from *coordinationv1.Lease, holder string) *coordinationv1
 	return out
 }
 
-// Copy is a state of a store: which one, and how often it has changed what it records.
+// Copy is a state of a store: its ID, and the number of changes of its records.
 type Copy struct {
 	ID    string
 	Moves uint64
 }
 
-// precedes reports whether an agent has acted since the state c, with that store or another, as shown by the
-// state that a Lease names. former is what the Lease named before c's store was first used: an older state of
-// that one, as after a restore of the cluster, shows nothing. Nor does a Lease that names none.
+// precedes reports whether an agent has acted after the state c, with that store or another, according to the
+// state that a Lease names. former is the state in the Lease before c's store was first used: an older state of
+// that store proves nothing, since it appears after a restore of the cluster. A Lease without a state proves
+// nothing either.
 func (c Copy) precedes(named, former Copy) bool {
 	switch named.ID {
 	case "":
@@ -130,11 +131,11 @@ func (c Copy) precedes(named, former Copy) bool {
 	return true
 }
 
-// copyOf is the state of a store that a Lease names.
+// copyOf returns the state of a store that a Lease names.
 func copyOf(annotations map[string]string) Copy {
 	moves, err := strconv.ParseUint(annotations[movesAnnotation], 10, 64)
 	if err != nil {
-		moves = 0 // anybody may have changed it
+		moves = 0 // any user may have changed it
 	}
 	return Copy{ID: annotations[storeAnnotation], Moves: moves}
 }

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// markEvery is how often the Lease is written at most, markRetry the longest wait after a write that
-	// failed, and markRest the wait for an operator: an idle agent makes no requests.
+	// markEvery is the least time between two writes of the Lease, markRetry the longest wait after a failed
+	// write, and markRest the wait for an operator: an idle agent makes no requests.
 	markEvery, markRetry, markRest = 5 * time.Second, time.Minute, 10 * time.Minute
 )
 
@@ -34,43 +34,42 @@ func needsOperator(err error) bool {
 	return errors.Is(err, errNoNamespace) || apierrors.IsForbidden(err) || apierrors.IsAlreadyExists(err)
 }
 
-// Marked is what a Mark works with. Of its functions only Found and Newer may block.
+// Marked is the configuration of a Mark. Of its functions only Found and Newer may block.
 type Marked struct {
-	// Leases are those of the cluster, and Target is asked whether the Namespace is there: none is
-	// made for a Lease alone.
+	// Leases are those of the cluster. Target is used to check that the Namespace exists: none is created for a
+	// Lease alone.
 	Leases            Leases
 	Target            *kubeclient.Client
 	Namespace, Holder string
-	// Now returns the state of the store. Former is what the Lease named when an agent of the store
-	// first looked for it, which was before it first acted. It is nil before that, and Found keeps it
-	// in the store.
+	// Now returns the state of the store. Former is the state in the Lease when an agent with this store first
+	// read it, which was before its first action. It is nil before that. Found records it in the store.
 	Now    func() Copy
 	Former *Copy
 	Found  func(Copy)
-	// May reports whether the agent acts, and Sound whether the store has all that it has done.
+	// May reports whether the agent may act. Sound reports whether the store has records of all its actions.
 	May, Sound func() bool
-	// Assures reports whether a session has let this agent in, and Proves whether it proves the desired
-	// content, so that no other agent works for the location.
+	// Assures reports whether the hub has accepted a session of this agent. Proves reports whether a session
+	// proves that the desired objects are complete, so that no other agent serves the location.
 	Assures, Proves func() bool
-	// Newer is called when the Lease names a state of which the store can't know: see Copy.
+	// Newer is called when the Lease names a state that the store can't have, see Copy.
 	Newer func(why string)
 	Log   *slog.Logger
 }
 
-// Mark keeps, in a Lease at the cluster, by which store the agent of a whole location has acted
-// last, and how far that was. An agent by another store, or by an older copy, sees that before it
-// acts: also where nothing else shows it, as after a removal. It is safe for concurrent use.
+// Mark records in a Lease at the cluster which store the agent of a whole location last used, and the state of
+// this store. An agent with another store, or with an older copy, reads the Lease before it acts. This works
+// also where no object shows the change, for example after a removal. It is safe for concurrent use.
 type Mark struct {
 	Marked
 
 	mu   sync.Mutex
 	self ownership.Owner
-	// lease is the last known Lease; nil: there is none. seen is set once it was looked for.
+	// lease is the last known Lease; nil: there is none. seen is set after the first read.
 	lease *coordinationv1.Lease
 	seen  bool
 }
 
-// NewMark makes a Mark that has not seen anything yet.
+// NewMark returns a Mark that has not read the Lease yet.
 func NewMark(m Marked) *Mark { return &Mark{Marked: m} }
 
 func nameOfMark(self ownership.Owner) string { return fmt.Sprintf("orrery-%s-store", self) }
@@ -80,7 +79,7 @@ func (m *Mark) is(self ownership.Owner, lease *ownership.Meta) bool {
 	return lease.Namespace == m.Namespace && lease.Name == nameOfMark(self)
 }
 
-// show takes a Lease as it was seen; nil: there is none.
+// show receives the current state of the Lease; nil: there is none.
 func (m *Mark) show(self ownership.Owner, meta *ownership.Meta) {
 	var lease *coordinationv1.Lease
 	if meta != nil {
@@ -104,9 +103,9 @@ func (m *Mark) show(self ownership.Owner, meta *ownership.Meta) {
 	}
 }
 
-// remember keeps the last known Lease. It returns what the Lease named before the store was first used,
-// whether that is news, and whether the Lease was looked for before. An agent of the former store that the
-// hub is about to lock out may move that on.
+// remember records the current Lease. It returns the state in the Lease before the store was first used, whether
+// this state is new, and whether the Lease was read before. An agent with the former store, which the hub is
+// about to reject, may still advance that state.
 func (m *Mark) remember(self ownership.Owner, lease *coordinationv1.Lease, named, own Copy) (former Copy, news, again bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,9 +122,9 @@ func (m *Mark) remember(self ownership.Owner, lease *coordinationv1.Lease, named
 	return *m.Former, news, again
 }
 
-// due returns the Lease that is to be written, and the one that it replaces; nil: none is. claims reports
-// whether the agent acts, or has acted until now: otherwise it only counts on in its own Lease. A Lease that
-// names another store is replaced only while a session proves the content.
+// due returns the Lease to write, and the Lease that it replaces; nil: no write is due. claims reports whether
+// the agent acts, or has acted until now: otherwise it only updates its own Lease. A Lease that names another
+// store is replaced only while a session proves that the desired objects are complete.
 func (m *Mark) due(claims bool) (next, from *coordinationv1.Lease) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -148,8 +147,8 @@ func (m *Mark) due(claims bool) (next, from *coordinationv1.Lease) {
 	return out, m.lease
 }
 
-// Run writes the Lease when the store has changed, until ctx ends. A write that fails is tried again:
-// a Lease that names a former store would be evidence against this one.
+// Run writes the Lease after each change of the store, until ctx ends. It repeats a failed write, since a Lease
+// with a former store would be evidence against this one.
 func (m *Mark) Run(ctx context.Context) {
 	failures := uint8(0)
 	for ctx.Err() == nil {

@@ -13,9 +13,9 @@ import (
 // first is how long the first agent of a location that is shared waits at most.
 const first = (noticeTimes + 1) * DefaultDuration
 
-// TestOldStoreReturns: what an agent knows of a shard is outdated once another has had that,
-// also if its Lease was deleted since. It is told so and takes nothing. What it knows from when
-// it had the whole is outdated once any agent of the shard has acted.
+// TestOldStoreReturns shows that the store of an agent is outdated once another agent has had its shard, also if
+// the Lease was deleted since. The agent is notified of that and takes no Lease. A store with the records of a
+// whole location is outdated once any agent of the shard has acted.
 func TestOldStoreReturns(t *testing.T) {
 	shard := key.NewShard(1, 2)
 	for name, c := range map[string]struct {
@@ -63,7 +63,7 @@ func TestOldStoreReturns(t *testing.T) {
 					}
 				}
 				if _, _, err := a.Held(); (err == nil) != c.may || told.Load() == c.may {
-					t.Errorf("in the end it may act: %v; it was told that it is outdated: %t", err, told.Load())
+					t.Errorf("in the end it may act: %v; it was notified that it is outdated: %t", err, told.Load())
 				}
 				if !c.may && at.count != before {
 					t.Error("it has written a Lease")

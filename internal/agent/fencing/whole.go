@@ -15,55 +15,53 @@ import (
 )
 
 const (
-	// longestRetry is the longest wait before Leases are asked for again, seldom that where
-	// the cluster has no such kind.
+	// longestRetry is the longest wait before Leases are read again, noKindRetry the wait if the cluster does
+	// not serve Leases.
 	longestRetry = 5 * time.Second
 	seldom       = 30 * time.Second
-	// pulses is how often in the duration of a Lease the agent of a whole location notes that it
-	// runs, and pulseLasts for how many pulses it acts after that: one that was stopped, or whose
-	// machine slept, for longer looks anew before it acts.
+	// pulses is the number of times, in the duration of a Lease, at which the agent of a whole location records
+	// that it runs. pulseLasts is the number of pulses for which it acts after that. An agent that was stopped
+	// for longer, or whose machine was suspended, reads the Leases again before it acts.
 	pulses, pulseLasts = 3, 4
-	// looksEach is for how many durations it goes by one watch where the connection may be dead,
-	// and nobody say so in time. What it sends is given up sentLasts durations after it may act no
-	// more. All of that is over before the first shards of a location act, after noticeTimes
-	// durations.
+	// looksEach is the number of durations for which the agent uses one watch if a dead connection may not be
+	// noticed in time. sentLasts is the number of durations, after it may not act any more, in which its running
+	// requests end. All of that is over before the first shards of a location act, after noticeTimes durations.
 	looksEach, sentLasts = 2, 2
 )
 
-// whole is the watch of the agent of a whole location: it acts only while there is no Lease of
-// a shard.
+// whole watches Leases for the agent of a whole location, which acts only while there is no Lease of a shard.
 type whole struct {
 	*Fence
 	self   ownership.Owner
 	labels string
-	// shared names a Lease that was there when it was last looked; empty: none was.
+	// shared names a Lease that existed at the last read; empty: there was none.
 	shared string
-	// rest is until when Leases that have gone count: their holders may not know it yet.
+	// rest is the time until which deleted Leases count, because their holders may not know of the deletion yet.
 	rest time.Time
-	// failures counts watches and lists that have failed in a row, since blind.
+	// failures is the number of failed watches and lists in a row, since the time blind.
 	failures uint8
 	blind    time.Time
 }
 
-// errMoved ends a watch that has shown something, errSlept one beside which the process was
-// stopped for a while, and errOld one that may be over without anybody's having said so.
+// errMoved ends a watch after a change, errSlept one during which the process was stopped, and errOld one whose
+// connection may be dead.
 var (
 	errMoved = errors.New("the Leases of the location have changed")
 	errSlept = errors.New("the process was stopped for a while")
-	errOld   = errors.New("the Leases of the location are looked at again")
+	errOld   = errors.New("the Leases of the location are read again")
 )
 
-// pulse is how often the agent notes that it runs.
+// pulse is the interval at which the agent records that it runs.
 func (w *whole) pulse() time.Duration { return w.config.Duration / pulses }
 
-// lasts is for how long the agent acts after it has noted that.
+// lasts is the time for which the agent acts after a pulse.
 func (w *whole) lasts() time.Duration { return pulseLasts * w.pulse() }
 
-// watch has the agent act while there is no Lease of a shard, until ctx ends. While nothing
-// happens that costs an open watch, and a list now and then where a dead connection is not noticed.
+// watch lets the agent act while there is no Lease of a shard, until ctx ends. Without changes its cost is an
+// open watch, and repeated lists if a dead connection would not be noticed.
 func (t *Fence) watch(ctx context.Context, self ownership.Owner) {
 	w := &whole{Fence: t, self: self, labels: labelsOf(self), blind: time.Now()}
-	if t.config.Was { // whose Lease has just been deleted may still act
+	if t.config.Was { // the holder of a deleted Lease may still act
 		w.rest = time.Now().Add(t.config.Duration)
 	}
 	for ctx.Err() == nil {
@@ -85,7 +83,7 @@ func (t *Fence) watch(ctx context.Context, self ownership.Owner) {
 	}
 }
 
-// list reads which Leases there are, and says by that whether the agent may act.
+// list reads the Leases, and decides whether the agent may act.
 func (w *whole) list(ctx context.Context) (revision string, err error) {
 	asked, was := now(), w.shared
 	w.shared = ""
@@ -112,24 +110,24 @@ func (w *whole) list(ctx context.Context) (revision string, err error) {
 	}
 	switch {
 	case w.shared != "":
-		w.deny(fmt.Sprintf("the location is shared by shards at this cluster, as the Lease %s says, and this agent is for the whole: "+
+		w.deny(fmt.Sprintf("the location is shared by shards at this cluster, as the Lease %s shows, and this agent is for the whole location: "+
 			"give it --shards, or stop the others and delete their Leases", w.shared))
 	case time.Now().Before(w.rest):
-		w.deny("the Leases of shards have just gone, and their holders may not know it yet")
-	case w.failures == 0: // or else it is the watch that fails, without which this is soon not known any more
+		w.deny("the Leases of shards were just deleted, and their holders may not know it yet")
+	case w.failures == 0: // otherwise the watch fails, and the result of the list is soon outdated
 		w.allow(asked.add(w.lasts()))
 	}
 	return revision, nil
 }
 
-// noticesDeath says that a watch over a dead connection fails so early that all is over before
-// the first shards of the location act.
+// noticesDeath reports whether a watch over a dead connection fails so early that the agent stops before the
+// first shards of the location act.
 func (w *whole) noticesDeath() bool {
 	after := w.config.Target.Silence()
 	return after > 0 && after+w.lasts()+sentLasts*w.config.Duration < noticeTimes*w.config.Duration
 }
 
-// follow waits until something changes, or is over, or the watch can't be had.
+// follow watches until a Lease changes, the watch ends, or it fails.
 func (w *whole) follow(ctx context.Context, revision string) error {
 	if !w.noticesDeath() {
 		var old context.CancelFunc
@@ -166,8 +164,7 @@ func (w *whole) follow(ctx context.Context, revision string) error {
 	return err // nil: it has ended, and is listed anew
 }
 
-// beat notes that the process runs and the watch stands, which lets the agent act if it may,
-// until ctx ends.
+// beat lets the agent act, if it may, while the process runs and the watch is open, until ctx ends.
 func (w *whole) beat(ctx context.Context, may bool, slept context.CancelCauseFunc) {
 	last := now()
 	for ctx.Err() == nil {
@@ -177,7 +174,7 @@ func (w *whole) beat(ctx context.Context, may bool, slept context.CancelCauseFun
 		}
 		is := now()
 		if !is.before(last.add(w.lasts())) {
-			w.deny("the process was stopped for a while; the Leases of the location are looked at anew")
+			w.deny("the process was stopped for a while; the Leases of the location are read again")
 			slept(errSlept)
 			return
 		}
@@ -187,7 +184,7 @@ func (w *whole) beat(ctx context.Context, may bool, slept context.CancelCauseFun
 	}
 }
 
-// failed says what it means that Leases can't be listed or watched, and how long to wait.
+// failed handles a failed list or watch of Leases, and returns the wait before the next.
 func (w *whole) failed(ctx context.Context, err error) time.Duration {
 	wait := retry.Backoff(w.failures, retry.First, longestRetry)
 	w.failures = min(w.failures+1, retry.MaxFailures)
@@ -203,7 +200,7 @@ func (w *whole) failed(ctx context.Context, err error) time.Duration {
 		w.deny("the agent may not list and watch the Leases by which agents share a location, so it can't be sure to be the only one: " +
 			"apply again what \"orrery-agent rbac\" prints. " + wire.Brief(err.Error()))
 	case time.Since(w.blind) >= wholePatience:
-		w.deny("whether there are Leases of shards can't be seen: " + wire.Brief(err.Error()))
+		w.deny("the Leases of shards can't be read: " + wire.Brief(err.Error()))
 	}
 	return wait
 }

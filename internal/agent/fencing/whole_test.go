@@ -21,7 +21,7 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// startWhole is the tenure of the agent of a whole location at a cluster that answers like that.
+// startWhole starts the Fence of the agent of a whole location, at a cluster with these answers.
 func startWhole(t *testing.T, answer http.HandlerFunc) *Fence {
 	t.Helper()
 	server := httptest.NewServer(answer)
@@ -65,7 +65,7 @@ func quietWatch(w http.ResponseWriter, r *http.Request) bool {
 	return true
 }
 
-// becomes waits until the agent acts, or is told why not.
+// becomes waits until the agent acts, or does not act for a reason.
 func becomes(t *testing.T, w *Fence, why string) {
 	t.Helper()
 	env.Eventually(t, env.Soon, func() error {
@@ -80,8 +80,8 @@ func becomes(t *testing.T, w *Fence, why string) {
 	})
 }
 
-// TestWholeNeedsToWatch: who may list Leases and not watch them does not act, and does not ask
-// again and again.
+// TestWholeNeedsToWatch shows that an agent that may list Leases but not watch them does not act, and does not
+// repeat the list without end.
 func TestWholeNeedsToWatch(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, wholeNeedsToWatch)
@@ -109,8 +109,8 @@ func wholeNeedsToWatch(t *testing.T) {
 	})
 }
 
-// TestMissingKindIsByDiscovery: an answer that something is not found, from whoever is between,
-// does not say that a cluster has no Leases.
+// TestMissingKindIsByDiscovery shows that the status NotFound, which may come from a proxy, is no proof that a
+// cluster does not serve Leases.
 func TestMissingKindIsByDiscovery(t *testing.T) {
 	t.Parallel()
 	var found atomic.Bool
