@@ -136,7 +136,7 @@ func TestDefinitionsOfWhatIsBound(t *testing.T) {
 	v.Eventually("the site has the gadget of alpha", v.hasValue("alpha", "name", "first"))
 	v.Eventually("the site has the gadget of beta", v.hasValue("beta", "name", "first"))
 	v.Invariants()
-	v.why("alpha", "is assigned", `it comes from space "vendor" by APIBinding gadgets`, "it follows what refers to it: vendor.example/gadgets/alpha/one")
+	v.why("alpha", "is assigned", `it comes from space "vendor" by APIBinding gadgets`, "it follows the objects that refer to it: vendor.example/gadgets/alpha/one")
 	v.why("vendor", "is assigned", "alpha/gadgets, beta/gadgets")
 
 	v.define("name", "size")

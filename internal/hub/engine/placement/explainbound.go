@@ -132,7 +132,7 @@ func (p *ProvidedExplanation) describe(line func(string, ...any)) {
 	case p.Reason != "":
 		line("  APIBinding %s had it from space %q, from which nothing comes now: %s", p.Binding, p.Space, p.Reason)
 	default:
-		line("  it comes from space %q by APIBinding %s, and follows what is placed of it", p.Space, p.Binding)
+		line("  it comes from space %q by APIBinding %s, and follows the placed objects of its API", p.Space, p.Binding)
 	}
 }
 

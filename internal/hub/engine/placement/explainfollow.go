@@ -202,12 +202,12 @@ func (e *FollowExplanation) describe(line func(string, ...any)) {
 	case e == nil:
 		return
 	case len(e.Behind) > 0:
-		line("    it follows what refers to it: %s", strings.Join(e.Behind, ", "))
+		line("    it follows the objects that refer to it: %s", strings.Join(e.Behind, ", "))
 	case e.Follows:
-		line("    it follows what refers to it")
+		line("    it follows the objects that refer to it")
 	}
 	if len(e.Unread) > 0 {
-		line("    who wrote the Placement may not read objects of its kind, so it does not follow %s", strings.Join(e.Unread, ", "))
+		line("    the writer of the Placement may not read objects of its kind, so it does not follow %s", strings.Join(e.Unread, ", "))
 	}
 	for _, r := range e.References {
 		line("    %s", r)
@@ -225,7 +225,7 @@ func (r Reference) String() string {
 	}
 	switch {
 	case r.Unread:
-		return to + ", which does not follow: who wrote the Placement may not read objects of that kind"
+		return to + ", which does not follow: the writer of the Placement may not read objects of that kind"
 	case r.Missing:
 		return to + ", which does not exist, and follows when it does"
 	case r.Refused != "":

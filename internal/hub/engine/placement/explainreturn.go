@@ -51,7 +51,7 @@ func (r *ReturnExplanation) String() string {
 	from := strings.Join(names, ", ")
 	switch {
 	case r.WrittenHere:
-		return "its status does not come back: somebody in the space writes it"
+		return "its status does not come back: a client in the space writes it"
 	case r.Policy == v1alpha1.ReturnStatusNone:
 		return "its status does not come back (None)"
 	case r.Locations == 0:

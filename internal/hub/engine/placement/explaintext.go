@@ -41,7 +41,7 @@ func (e Explanation) String() string {
 		e.Admission.describe(e, line)
 	}
 	if u := e.Upsynced; u != nil {
-		line("  %s: upsync[%d] of Placement %s matches it: it is left to the location, which shows what is born there", v1alpha1.ReasonUpsynced, u.Entry, u.Placement)
+		line("  %s: upsync[%d] of Placement %s matches it: it is left to the location, which reports its own object", v1alpha1.ReasonUpsynced, u.Entry, u.Placement)
 	}
 	if a := e.Annotation; a != nil {
 		switch {

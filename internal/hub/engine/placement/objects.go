@@ -126,7 +126,7 @@ func compileTest(field string, test v1alpha1.ObjectTest) objectTest {
 		if r, ok := HelmRelease(s.row); ok {
 			return notAmong(r.Namespace + "/" + r.Name)
 		}
-		return "Helm does not say that it made the object of a release's templates"
+		return "the object has no annotations of a Helm release"
 	})
 	t.group, t.resources, t.namespaces, t.byNamespace = group, resources, namespaces, namespaceSelectors != nil
 	return t
