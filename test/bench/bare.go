@@ -80,7 +80,7 @@ func bareApply(kubeconfig, namespace string, n, workers int, newApplier newAppli
 		return err
 	}
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
-		return fmt.Errorf("say that it is ready: %w", err)
+		return fmt.Errorf("write the ready line: %w", err)
 	}
 	if _, err := bufio.NewReader(in).ReadString('\n'); err != nil {
 		return fmt.Errorf("wait for the word: %w", err)

@@ -111,7 +111,7 @@ func references(t *testing.T, all ranges, pattern string) map[string]bool {
 	return has
 }
 
-// open says whether a range is open towards the better and closed towards the worse.
+// open reports whether a range has a limit for worse values, and none for better ones.
 func open(s spec, l limits) bool {
 	if s.better == higher {
 		return l.Min != nil && l.Max == nil

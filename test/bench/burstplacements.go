@@ -96,7 +96,7 @@ func (s *burstHub) placedPairs() int {
 	return len(pairs)
 }
 
-// allPlaced waits until all Placements say that what they place is there.
+// allPlaced waits until the counts of all Placements report all their objects as applied.
 func (s *burstHub) allPlaced(path string, n int) error {
 	b := s.bench
 	return eventually(b.ctx, "the Placements", func() error {

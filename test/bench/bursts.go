@@ -13,9 +13,9 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// bursts has much happen at once at the full hub, and each time looks whether an edit that
-// one location gets takes as long before as after, and at most how much memory the hub takes.
-// Nobody who reads is to be cut off. At last it reads what memory is left taken.
+// bursts makes many changes at once at the full hub. For each, it checks whether an edit for one location takes
+// as long after as before, and the maximum of the hub's memory. No reader may lose its connection. At the end it
+// reads the memory that stays in use.
 func (b *bench) bursts() error {
 	f, err := b.filledFleet()
 	if err != nil {
@@ -53,8 +53,8 @@ type burstHub struct {
 
 const burstNamespace = "burst"
 
-// burst does what comes at once, and reports how long it took until all was as it has to be,
-// which do returns, the most memory meanwhile, and a steady edit's p50 after by that before.
+// burst makes one burst of changes. It reports the time until all of them have arrived, which do returns, the
+// maximum of the memory, and the p50 of a steady edit after the burst divided by that before.
 func (s *burstHub) burst(id string, do func() (end time.Time, note string, err error)) error {
 	b := s.bench
 	if err := b.calmDown(); err != nil {
@@ -103,7 +103,7 @@ const burstPrefix = "burst-"
 // burstObject is such a name.
 func burstObject(i int) string { return burstPrefix + nameOf(i) }
 
-// placedFrom says whether what arrived is a ConfigMap of a namespace in a space.
+// placedFrom reports whether an arrival is a ConfigMap of a namespace in a space.
 func placedFrom(a arrival, space, namespace string) bool {
 	return strings.HasPrefix(a.put.Key, space+"/core/configmaps/"+namespace+"/")
 }

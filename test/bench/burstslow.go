@@ -117,7 +117,7 @@ func (w *slowWatches) sawAll(ctx context.Context, n int) error {
 func (w *slowWatches) close() {
 	w.fast.close()
 	w.slow.close()
-	_ = w.unread.Close() // nobody reads it
+	_ = w.unread.Close() // no client reads it
 	for _, c := range w.clients {
 		c.close()
 	}

@@ -15,7 +15,7 @@ type chart struct {
 	file, title string
 	x, y        string // what x counts, and the unit of y
 	curves      []curve
-	// logarithmic says that y grows by factors.
+	// logarithmic is true if the axis y has a logarithmic scale.
 	logarithmic bool
 }
 
@@ -38,7 +38,8 @@ const (
 	legendTop, legendEach, noteAt = 300, 16, 354
 )
 
-// chartColors are those of the curves, in order; they can be told apart without seeing red and green.
+// chartColors returns the colors of the curves, in order. They differ also for readers that cannot see red and
+// green.
 func chartColors() []string { return []string{"#d55e00", "#0072b2", "#009e73"} }
 
 // draw draws the chart as SVG. The same points always give the same text.
@@ -85,7 +86,7 @@ type scale struct {
 	logarithmic  bool
 }
 
-// scale is that which has room for all points.
+// scale returns the scale that has room for all points.
 func (c *chart) scale(all map[string]drawn) scale {
 	s := scale{x: 1, low: math.Inf(1), high: 0, logarithmic: c.logarithmic}
 	for _, of := range c.curves {

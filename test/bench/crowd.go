@@ -8,9 +8,9 @@ var crowded = []string{
 	"reconnect.time", "reconnect.sent", "restart.ready", "restart.back", "restart.sent", "restart.memory",
 }
 
-// manyLocations measures a fleet of many more locations, which have fewer objects each: what it
-// holds, an object that all get, all that connect anew, and a restart. It is for who wants to
-// see how far one hub goes, and no part of a whole run.
+// manyLocations measures a fleet of many more locations with fewer objects each: its memory, an object that all
+// locations get, new connections of all, and a restart. It shows how far one hub goes, and is no part of a whole
+// run.
 func (b *bench) manyLocations() error {
 	wide := &bench{t: b.t, ctx: b.ctx, size: b.size.wide(), calm: b.calm, cluster: b.cluster, hub: b.hub}
 	wide.report = newReport(wide.size, b.report.before)

@@ -76,7 +76,7 @@ func drawCommitted(dir, to string) error {
 	return nil
 }
 
-// origin says where a curve is from.
+// origin describes the run that a curve is from.
 func (s saved) origin(small bool) string {
 	name := "make bench"
 	if small {

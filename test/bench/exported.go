@@ -25,8 +25,8 @@ type exportedHub struct {
 	cpu float64
 }
 
-// sliceExports measures what slices cost: memory for what is in them and for watches of them,
-// and edits, each of which one watch is told: with all in one slice, and with many.
+// sliceExports measures the cost of slices: memory for their content and for watches of them, and edits, each of
+// which one watch receives. It does so with all objects in one slice, and with many slices.
 func (b *bench) sliceExports() error {
 	own, err := b.newOwnHub(stateSpace(0))
 	if err != nil {
@@ -160,7 +160,7 @@ func (h *exportedHub) editInMany() error {
 	for i := range n {
 		values = append(values, sliceValue(i))
 	}
-	// What was kept of the other slice has to go before.
+	// The memory of the previous slice must be free first.
 	if err := b.calmDown(); err != nil {
 		return err
 	}
@@ -211,7 +211,7 @@ func (h *exportedHub) viewPath(name string) string {
 	return "/spaces/" + stateSpace(0) + orreryAPI + "/apiexportviews/" + name
 }
 
-// sliced waits until a view says that it has so many slices.
+// sliced waits until the status of a view has a number of slices.
 func (h *exportedHub) sliced(name string, n int) error {
 	return eventually(h.bench.ctx, "the slices", func() error {
 		text, err := h.whole.get(h.bench.ctx, h.viewPath(name))

@@ -11,12 +11,10 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 )
 
-// hubWrites makes one object that C connected locations get, for several C, whose
-// simulated agents report at once. It counts revisions of the hub's log from just
-// before the object is made until the counts of its placement say that all is
-// applied and the log has come to rest, and takes them apart: writes of the
-// object; the transactions that hold reports, which the hub names in its answers;
-// writes of the placement, which a watch shows; and what is left.
+// hubWrites creates one object for C connected locations, for several C, whose simulated agents report at once.
+// It counts the revisions of the hub's log, from just before the creation until the counts of the Placement
+// report all copies as applied and the log is quiet. It splits them into writes of the object, transactions with
+// reports, which the responses of the hub name, writes of the Placement, which a watch returns, and all others.
 func (b *bench) hubWrites() error {
 	if err := b.fleet.grow(slices.Max(b.size.spread)); err != nil {
 		return err
@@ -89,12 +87,11 @@ func (b *bench) writesFor(c int) (n writeCount, err error) {
 	return n, nil
 }
 
-// fanOut makes one object of 1 KB that many connected locations get, and edits it,
-// several times over. It times each from just before the request until the last
-// simulated agent has read it from its stream. The agents report at once, so the
-// first reports compete with the last deliveries; the next wave waits until the
-// counts of the placement say that all is applied. Before, a quarter and a half of
-// the locations get one, for the curve.
+// fanOut creates one object of 1 KB for many connected locations and edits it, several times. Each time is from
+// just before the request until the last simulated agent has read the object from its stream. The agents report
+// at once, so the first reports compete with the last deliveries. The next wave waits until the counts of the
+// Placement report all copies as applied. Before that, a quarter and a half of the locations get an object, for
+// the curve.
 func (b *bench) fanOut() error {
 	if err := b.fleet.grow(b.size.locations); err != nil {
 		return err

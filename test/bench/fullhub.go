@@ -136,7 +136,7 @@ func (f *fullHub) addOwn() error {
 	return f.settledAll()
 }
 
-// settledAll waits until every Placement says that all it has is applied.
+// settledAll waits until the counts of each Placement report all its objects as applied.
 func (f *fullHub) settledAll() error {
 	b := f.bench
 	if err := share(b.ctx, f.writers, b.size.sites, func(_ context.Context, c *client, i int) error {
@@ -189,8 +189,8 @@ func (f *fullHub) readState() error {
 	return err
 }
 
-// servedBy is what the agent of a cluster tells the hub that the cluster serves, with
-// digests that stand for those of schemas.
+// servedBy returns the list of a cluster's APIs as its agent sends it to the hub, with digests in place of those
+// of schemas.
 func servedBy(c *env.Cluster) ([]wire.API, error) {
 	asks, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {

@@ -12,14 +12,13 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// editSteadily edits objects that one location each gets, by JSON merge patches of
-// clients that share sixteen connections, at steady rates, and times each edit from when it
-// was due until the location's agent has the object. What the hub can't sustain it tells by
-// the rate that was reached, and by how long it is behind after the last edit was due. At a
-// quarter of the edits it does the same with a stock kube-apiserver at the first rate, where
-// a watch takes the place of the agents. CPU is that of each with its etcd, at the hub until
-// all has come to rest: it includes the reports that come back and what is written of them.
-// The stock etcd does not sync to disk, the hub's does.
+// editSteadily edits objects, each of one location, at steady rates, by JSON merge patches of clients that share
+// sixteen connections. It times each edit from its due time until the location's agent has the object. If the
+// hub can't sustain a rate, the results are the rate that was reached, and the delay of the last edit. With a
+// quarter of the edits it measures a stock kube-apiserver at the first rate, with a watch in place of the
+// agents. The CPU of each server includes its etcd. That of the hub is measured until the hub is idle, so it
+// includes the reports and the writes that follow from them. The stock etcd does not sync to disk, the hub's
+// does.
 func (f *fullHub) editSteadily() error {
 	b := f.bench
 	for i, rate := range b.size.rates {
@@ -59,7 +58,7 @@ type steadyEdits struct {
 	revisions float64
 }
 
-// report tells of them.
+// report reports the results of the edits.
 func (e *steadyEdits) report(r *report, id string) {
 	r.set(id+".p50", quantile(e.took, 0.5), "%d edits, %d a second", len(e.took), e.rate)
 	r.set(id+".p99", quantile(e.took, 0.99), "longest %.1f ms", quantile(e.took, 1))

@@ -5,11 +5,10 @@ import (
 	"time"
 )
 
-// reconnectAll closes the connections of all agents, which connect anew at once, without
-// the pause that agents take, and times each round until the last location is in sync and
-// its agent has said what it says at the beginning of a session. In turn with that as many
-// clients connect to a server that does nothing. Meanwhile a user of the first space reads.
-// Before, a quarter and a half of them do so, for the curve.
+// reconnectAll closes the connections of all agents, which connect again at once, without the usual wait of
+// agents. It times each round until the last location is in sync and its agent has sent its first requests of a
+// session. In alternating rounds as many clients connect to a server that does no work. Meanwhile a user of the
+// first space reads. Before that, a quarter and a half of the agents reconnect, for the curve.
 func (f *fullHub) reconnectAll() error {
 	b := f.bench
 	bare, err := startBareConnections()

@@ -13,11 +13,11 @@ import (
 // mostHubs is how many hubs share a log at most when they are measured.
 const mostHubs = 3
 
-// severalHubs measures what a user pays for hubs that share an etcd of three members, with one,
-// two and three of them: creates of ConfigMaps of 2 KB by parallel clients, spread over the
-// hubs, and the CPU of all hubs for each; and edits through the first hub, one when the one
-// before has arrived, until an agent at the last hub has them. No member syncs to disk. All of
-// it shares the machine, so the rate says what hubs cost, not what they could do on several.
+// severalHubs measures the cost of one, two and three hubs that share an etcd of three members: creates of
+// ConfigMaps of 2 KB by parallel clients, spread over the hubs, with the CPU of all hubs for each. It also
+// measures edits through the first hub, one after the other, until an agent at the last hub has them. No member
+// syncs to disk. All processes share the machine, so the rate shows the cost of hubs, not their capacity on
+// several machines.
 func (b *bench) severalHubs() error {
 	s := &sharedLog{bench: b, etcd: env.StartEtcdCluster(b.t, mostHubs)}
 	defer s.end()

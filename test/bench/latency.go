@@ -86,10 +86,9 @@ const deployment = `{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"nam
 "replicas":2,"selector":{"matchLabels":{"app":"web"}},"template":{"metadata":{"labels":{"app":"web"}},"spec":{
 "containers":[{"name":"web","image":"registry.example/web:1"}]}}}}`
 
-// statusToSpace changes the status of a Deployment at the target, as a controller
-// there would, with a placement that returns it as one does that says nothing, and times
-// each change from just before the request until a watch in the space shows it. Between
-// changes it rests: what comes without pause is gathered.
+// statusToSpace changes the status of a Deployment at the target, as a controller there would, with a Placement
+// that returns it and uses the default policy. It times each change from just before the request until a watch
+// in the space returns it. It waits between changes, since changes in quick succession are combined.
 func (b *bench) statusToSpace() error {
 	const namespace = "status"
 	if err := b.namespace(namespace); err != nil {
@@ -232,7 +231,7 @@ func (b *bench) driftRepaired() error {
 	}
 	defer w.close()
 	all, err := b.timed(n, w, 0, func(i int) error {
-		path := configMaps(namespace) + "/" + nameOf(i) + "?fieldManager=somebody"
+		path := configMaps(namespace) + "/" + nameOf(i) + "?fieldManager=another"
 		return b.target.do(b.ctx, http.MethodPatch, path, mergePatch, []byte(`{"data":{"value":"tampered"}}`))
 	}, func(e event, i int) bool {
 		return e.name == nameOf(i) && gjson.GetBytes(e.object, "data.value").String() == "wanted"

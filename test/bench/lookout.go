@@ -19,8 +19,7 @@ type lookout struct {
 	wants map[*want]struct{}
 }
 
-// want is what somebody waits for: so many arrivals, each of another object or at another
-// location.
+// want is a set of expected arrivals: a number of them, each of another object or at another location.
 type want struct {
 	n    int
 	is   func(arrival) bool
@@ -92,7 +91,7 @@ func (l *lookout) last(ctx context.Context, w *want) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%d of %d have arrived: %w", len(w.have), w.n, context.Cause(ctx))
 }
 
-// probeEvery is between two edits that tell how long one takes.
+// probeEvery is the time between two edits that measure how long one takes.
 const probeEvery = 25 * time.Millisecond
 
 // probe makes one such edit, of the first object that one location alone gets, and returns

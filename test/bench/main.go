@@ -1,15 +1,13 @@
-// Command bench measures Orrery on real parts and prints a table: what, measured,
-// bar, verdict. Hub, agents and kube-apiservers are processes; locations beyond
-// those are simulated agents that speak the agents' protocol over HTTPS.
+// Command bench measures Orrery on real parts and prints a table: what, measured, bar, result. Hub, agents and
+// kube-apiservers are processes. Locations beyond those are simulated agents that use the agent protocol over
+// HTTPS.
 //
-// What compares two systems is measured in one run, in alternating rounds, and
-// is a median. Clients share the machine with what they measure, so a time says
-// something only of the machine it was taken on. The run fails when a value is
-// worse than its range in bench/ranges.json, and not for missing a bar.
+// A comparison of two systems is measured in one run, in alternating rounds, and is a median. Clients share the
+// machine with the measured processes, so a time is valid only for the machine of the run. The run fails when a
+// value is worse than its range in bench/ranges.json, and not for missing a bar.
 //
-// It must never be given a way to make a number look better than a user would
-// find it: the hub and the agents run with default settings unless a method says
-// otherwise.
+// The command must never get an option that makes a number better than a user would find it: the hub and the
+// agents run with default settings unless a method says otherwise.
 package main
 
 import (
@@ -46,7 +44,7 @@ func run(args []string, out io.Writer) error {
 	only := flags.String("only", "", "measure only these, comma-separated: "+strings.Join(stepNames(), ", "))
 	dir := flags.String("dir", "bench", "directory of ranges.json and results")
 	charts := flags.String("draw", "", "measure nothing, but draw the curves of the committed results into this directory")
-	page := flags.String("model", "", "measure nothing, but write into this page what follows from the committed results for larger fleets")
+	page := flags.String("model", "", "measure nothing, but write the model of larger fleets from the committed results into this page")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}

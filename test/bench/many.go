@@ -48,10 +48,9 @@ type load struct {
 	at        time.Time
 }
 
-// measureLoaded reads the memory of the site's agent, once it has had size.idle of
-// rest since its last object came, and restarts it twice: with nothing changed,
-// and with an object that somebody changed while it was away. What an object
-// costs is the difference to an agent without objects, divided by the objects.
+// measureLoaded reads the memory of the site's agent, size.idle after the arrival of its last object. It
+// restarts the agent twice: without changes, and with an object that another client changed while the agent was
+// away. The memory of an object is the difference to an agent without objects, divided by the number of objects.
 func (b *bench) measureLoaded(name string, n int) error {
 	if b.load.objects != n {
 		return fmt.Errorf("%d objects could not be placed", n)
@@ -118,7 +117,7 @@ func (b *bench) restartTampered(name string) error {
 	defer w.close()
 	b.agent.Stop()
 	object := nameOf(b.load.objects - 1)
-	path := configMaps(b.load.namespace) + "/" + object + "?fieldManager=somebody"
+	path := configMaps(b.load.namespace) + "/" + object + "?fieldManager=another"
 	if err := b.target.do(b.ctx, http.MethodPatch, path, mergePatch, []byte(`{"data":{"value":"tampered"}}`)); err != nil {
 		return err
 	}
@@ -136,9 +135,9 @@ func (b *bench) restartTampered(name string) error {
 	return err
 }
 
-// reconnect ends the agent's connections to the hub while both sides have the same,
-// and counts what goes over the new ones until they are quiet: the bodies of
-// requests and answers, where TLS ends on the way, and all that TCP carries.
+// reconnect closes the agent's connections to the hub while both sides have the same content. It counts the
+// traffic of the new ones until they are quiet: the bodies of requests and responses, where TLS ends on the way,
+// and all data that TCP transports.
 func (b *bench) reconnect() error {
 	b.link.Redirect(b.front.server.URL) // the first time leads it there
 	if err := b.quietLink(0); err != nil {

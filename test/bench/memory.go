@@ -41,7 +41,7 @@ func (b *bench) readMemory() error {
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MB", float64(n)/1e6) }
 
-// growth reads what comes to a hub's memory step by step.
+// growth reads the growth of a hub's memory step by step.
 type growth struct {
 	bench *bench // with that hub in place of the run's
 	// last is the memory after the step before, and rest when the present one ended.

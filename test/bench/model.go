@@ -21,7 +21,7 @@ func fleetOf(s size) population {
 	return population{n, n*float64(s.ownEach) + float64(s.shared), n * float64(s.ownEach+s.shared)}
 }
 
-// tenThousand is what nobody has measured.
+// tenThousand is a fleet that was never measured.
 func tenThousand() population { return population{10_000, 1_000_000, 1_000_000} }
 
 // What a hub has to do with: the machine's memory, of which garbage takes up to half while the

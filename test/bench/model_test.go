@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The page says of larger fleets what follows from the committed results:
-// go run ./test/bench -model docs/scaling.md.
+// The page has the model of larger fleets from the committed results: go run ./test/bench -model
+// docs/scaling.md.
 func TestModelIsThatOfThePage(t *testing.T) {
 	text, err := os.ReadFile(drawingsPage)
 	if err != nil {

@@ -79,7 +79,7 @@ func (h *ownHub) furnish(spaces, sites int) error {
 	return h.join(sites, apis)
 }
 
-// grownBy is what comes to the hub's memory by what is done, in KB for each of n.
+// grownBy returns the growth of the hub's memory by an action, in KB for each of n.
 func (h *ownHub) grownBy(n int, do func() error) (float64, error) {
 	if _, err := h.grown(1); err != nil {
 		return 0, err

@@ -7,11 +7,10 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// nothingChanging waits until the hub's log has not moved for a while and then
-// counts, for as long as size.quiet says, the agent's requests in the cluster's
-// audit log, where a watch is only once it has ended; the revisions of the hub's
-// log; and what goes over the agent's TCP connections to the hub, TLS included,
-// both ways. The hub's own heartbeats are part of it.
+// nothingChanging waits until the hub's log is quiet. For the time of size.quiet it then counts the agent's
+// requests in the cluster's audit log, which has a watch only after its end, the revisions of the hub's log, and
+// the bytes of the agent's TCP connections to the hub in both directions, with TLS. The hub's own heartbeats are
+// part of it.
 func (b *bench) nothingChanging() error {
 	if err := b.calmDown(); err != nil {
 		return err
@@ -38,7 +37,7 @@ type stillness struct {
 	revisions int64
 }
 
-// String says how long it was and what was asked first.
+// String returns the duration and the first request.
 func (s stillness) String() string {
 	note := fmt.Sprintf("for %s", s.took.Round(time.Second))
 	if len(s.requests) > 0 {
@@ -66,7 +65,7 @@ func (b *bench) stillness() (s stillness, err error) {
 
 // calmDown waits until the hub's log has come to rest.
 func (b *bench) calmDown() error {
-	const each = 100 * time.Millisecond // of what is written of each location
+	const each = 100 * time.Millisecond // for the writes of each location
 	last, since := int64(0), time.Now()
 	limit := patience + time.Duration(b.size.sites)*each
 	return eventuallyWithin(b.ctx, limit, "the hub's log to come to rest", func() error {

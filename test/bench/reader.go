@@ -60,7 +60,7 @@ func (r *reader) timed(ctx context.Context, path string, all *[]time.Duration) e
 	return err
 }
 
-// stop waits until what was asked last is answered: what takes longest counts, too.
+// stop waits until the last request is answered: the longest one counts, too.
 func (r *reader) stop() error {
 	close(r.ended)
 	r.done.Wait()

@@ -82,7 +82,7 @@ func propertiesOf(i int, round string) string {
 	return fmt.Sprintf(`{"spec":{"properties":{"registry":"registry-%d.example","cameras":["a%[1]d","b%[1]d"],"number":%[1]d,"round":%[2]q}}}`, i, round)
 }
 
-// siteRules are the rules: a value, and what follows from properties.
+// siteRules returns the rules: a value, and values that depend on properties.
 func siteRules(round string) []byte {
 	rule := func(path, expression string) v1alpha1.Rule {
 		return v1alpha1.Rule{Path: path, Expression: expression}
@@ -107,7 +107,7 @@ func ruled(name string) []byte {
 	return bytes.Replace(configMap(ruledNamespace, name, 2<<10, "wanted"), []byte(`"data":{`), []byte(`"data":{"image":"docker.io/app:1",`), 1)
 }
 
-// isOf says whether what arrived is an object as its location gets it.
+// isOf reports whether an arrival is an object as its location gets it.
 func isOf(a arrival, name string, parts ...string) bool {
 	for _, part := range append(parts, `"name":"`+name+`"`, `"site":"`+a.location+`"`) {
 		if !bytes.Contains(a.put.Object, []byte(part)) {

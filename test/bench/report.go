@@ -36,7 +36,7 @@ type report struct {
 // result is one measured value.
 type result struct {
 	value float64
-	// note says what else there is to know, such as the rates of a ratio.
+	// note has further facts, such as the rates of a ratio.
 	note string
 	// samples are what the value was made of, where they are few.
 	samples []float64

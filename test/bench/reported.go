@@ -121,7 +121,7 @@ func (h *reportedHub) changeAll() error {
 		return err
 	}
 	n := b.size.rounds * h.pairs()
-	b.report.add("reports.rate", result{value: median(alone.rates), samples: alone.rates, note: fmt.Sprintf("%d locations at once; hub's CPU %.0f µs for each, what comes of it included", h.sites(), alone.cpu)})
+	b.report.add("reports.rate", result{value: median(alone.rates), samples: alone.rates, note: fmt.Sprintf("%d locations at once; hub's CPU %.0f µs for each, with all that follows from it", h.sites(), alone.cpu)})
 	b.report.set("reports.writes", alone.writes, "%d reports, and the statuses of %d Deployments in the space", n, b.size.ownEach)
 	b.report.set("reports.bytes", alone.bytes, "keys, values and what etcd keeps besides")
 	if h.summed() < b.size.ownEach {
@@ -136,7 +136,7 @@ func (h *reportedHub) changeAll() error {
 	if err != nil {
 		return err
 	}
-	b.report.set("summaries.cpu", summed.cpu-alone.cpu, "hub's CPU %.0f µs for each instead of %.0f, what is written included: %.0f revisions for 1,000 instead of %.0f, %.0f KB instead of %.0f",
+	b.report.set("summaries.cpu", summed.cpu-alone.cpu, "hub's CPU %.0f µs for each instead of %.0f, with its writes:  %.0f revisions for 1,000 instead of %.0f, %.0f KB instead of %.0f",
 		summed.cpu, alone.cpu, summed.writes, alone.writes, summed.bytes, alone.bytes)
 	b.report.add("summaries.rate", result{value: median(summed.rates) / median(alone.rates), samples: summed.rates,
 		note: fmt.Sprintf("%.0f reports a second instead of %.0f", median(summed.rates), median(alone.rates))})

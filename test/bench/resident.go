@@ -28,11 +28,11 @@ type resident struct {
 
 	mu   sync.Mutex
 	conn net.Conn
-	// away is closed when it may come back; nil: it may. forgets says that it is then to
-	// have nothing, as an agent whose data was lost.
+	// away is closed when the location may connect again; nil: it may. forgets is true if it then has no
+	// objects, as an agent whose data was lost.
 	away    chan struct{}
 	forgets bool
-	// dropped says that the connection was closed for it to come back at once.
+	// dropped is true if the connection was closed so that the location connects again at once.
 	dropped atomic.Bool
 	// pace is how many bytes a second it reads; 0: as they come, readsNothing: none. cut
 	// counts its sessions that the hub ended.
@@ -60,7 +60,7 @@ type residents struct {
 	puts, cut atomic.Int64
 }
 
-// back says when a location was in sync again.
+// back is the time at which a location was in sync again.
 type back struct {
 	location string
 	at       time.Time
@@ -109,14 +109,14 @@ func (r *residents) allBack(n int) (last time.Time, err error) {
 	return last, nil
 }
 
-// forgetBacks drops what was told before.
+// forgetBacks drops the earlier times.
 func (r *residents) forgetBacks() {
 	for len(r.backs) > 0 {
 		<-r.backs
 	}
 }
 
-// dial connects to the hub and counts what is said.
+// dial connects to the hub and counts the bytes.
 func (k *resident) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	conn, err := (&net.Dialer{}).DialContext(ctx, network, address)
 	if err != nil {
@@ -142,12 +142,12 @@ func (k *resident) leave(back chan struct{}, forgets bool) {
 	_ = k.conn.Close() // the session ends by it
 }
 
-// errFar says that the hub says what no hub of the bench does: an agent would wait for a
-// person, or compare again.
-var errFar = errors.New("the hub's log is another, or does not lead to what the hub says")
+// errFar is returned for a message that no hub of the bench sends: an agent would wait for an administrator, or
+// compare again.
+var errFar = errors.New("the hub's log is another one, or does not lead to the state in its hello")
 
-// errWalked says that the location has what the hub had a moment ago, by comparing, and
-// that a session goes on from there.
+// errWalked is returned after a comparison that has given the location the recent content of the hub. A new
+// session continues from there.
 var errWalked = errors.New("compared: connect again")
 
 // run holds one session after the other until ctx ends, and waits in between as an
@@ -180,7 +180,7 @@ func agentBackoff(failures int) time.Duration {
 	return d - time.Duration(rand.Int64N(int64(d)/4+1))
 }
 
-// session holds one session; synced says that the location was in sync.
+// session runs one session. synced reports whether the location was in sync.
 func (k *resident) session(ctx context.Context) (synced bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -266,7 +266,7 @@ func (k *resident) sayStatus(ctx context.Context) error {
 	}
 }
 
-// tell says that the location is in sync.
+// report reports that the location is in sync.
 func (k *resident) tell(ctx context.Context, revision int64, marker string) {
 	k.revision, k.marker = revision, marker
 	select {
@@ -282,7 +282,7 @@ func (k *resident) put(ctx context.Context, p *wire.Put, now time.Time) {
 	k.arrived(ctx, p, now)
 }
 
-// arrived tells of an object that was sent, and has it reported.
+// arrived handles an object that was sent, and reports it.
 func (k *resident) arrived(ctx context.Context, p *wire.Put, now time.Time) {
 	k.home.puts.Add(1)
 	select {

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// readsNothing is the pace of who does not read.
+// readsNothing is the rate of a client that does not read.
 const readsNothing = -1
 
-// countedConn counts what is read and written, and reads at a pace.
+// countedConn counts the bytes that are read and written, and limits the rate of reads.
 type countedConn struct {
 	net.Conn
 	in, out, pace *atomic.Int64

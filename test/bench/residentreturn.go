@@ -28,9 +28,9 @@ func (k *resident) stayAway(ctx context.Context) {
 	}
 }
 
-// walk compares what the location has with what the hub says that it is to have, and
-// fetches what differs. It reports what it had not reported before, as an agent does that
-// knows from its own data or from the hub what it has reported.
+// walk compares the location's content with the desired content by the hub, and fetches the differences. It
+// reports objects that it had not reported before, like an agent that knows its earlier reports from its store
+// or from the hub.
 func (k *resident) walk(ctx context.Context) error {
 	had := k.had
 	if had == nil {

@@ -48,7 +48,7 @@ func (o *oneSession) Start() {
 	go func() { done <- agent.run(ctx, connected) }()
 	o.stop = func() {
 		cancel()
-		<-done // it was told to end
+		<-done // its context is canceled
 	}
 	select {
 	case <-connected:

@@ -38,7 +38,7 @@ type size struct {
 	sites, ownEach, shared int
 	// summaries count what locations report.
 	summaries int
-	// born are objects that are born at one location.
+	// upsynced is the number of objects that are created at one location and not placed.
 	born int
 	// sliced objects of so many consumers are in slices.
 	slices, sliced, consumers int
@@ -63,7 +63,7 @@ type burstSize struct {
 	all int
 	// large objects of 64 KB go to locations that read slowly, or not.
 	large int
-	// probes tell how long an edit takes before a burst, and after it.
+	// probes is the number of edits that are timed before a burst, and after it.
 	probes int
 }
 
@@ -128,6 +128,6 @@ func quickSize() size {
 }
 
 func (s size) String() string {
-	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, a crowd of %d with %d and %d, %d Summaries, %d born at one location, %d slices with %d objects of %d spaces, %d edits at each of %v a second, bursts of %d events, %d deletions and %d Placements, %d API objects",
+	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, a crowd of %d with %d and %d, %d Summaries, %d created at one location, %d slices with %d objects of %d spaces, %d edits at each of %v a second, bursts of %d events, %d deletions and %d Placements, %d API objects",
 		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.crowd, s.crowdOwn, s.crowdShared, s.summaries, s.born, s.slices, s.sliced, s.consumers, s.paced, s.rates, s.burst.events, s.burst.deleted, s.burst.placements, s.apiObjects)
 }

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// better says which way a value is good.
+// better is the direction in which a value improves.
 type better int
 
 const (
@@ -175,7 +175,7 @@ func specs() []spec {
 		{"burst.placements.after", "burst, 5,000 Placements in a space: p50 of another edit after / before", "x", lower, nil, nil},
 		{"burst.placements.edit", "burst, 5,000 Placements in a space: p50 of an edit there / before", "x", lower, nil, nil},
 		{"burst.memory", "bursts: what the hub keeps after all / before, RssAnon", "x", lower, nil, nil},
-		{"burst.cut", "bursts: sessions of those who read that the hub ended", "", lower, new(0.0), nil},
+		{"burst.cut", "bursts: sessions of reading agents that the hub ended", "", lower, new(0.0), nil},
 		{"reports.memory", "reports of Deployments at 100 locations, hub, each with its status: RssAnon", "KB", lower, nil, nil},
 		{"reports.rate", "reports of Deployments from 100 locations at once, taken a second", "", higher, nil, nil},
 		{"reports.writes", "reports of Deployments from 100 locations at once: revisions for 1,000", "", lower, nil, nil},
@@ -183,13 +183,13 @@ func specs() []spec {
 		{"summaries.memory", "hub, for each of 100 Summaries of 10 Deployments at 100 locations: RssAnon", "KB", lower, nil, nil},
 		{"summaries.cpu", "reports that 100 Summaries count: CPU of the hub more for each", "µs", lower, nil, nil},
 		{"summaries.rate", "reports that 100 Summaries count: taken a second / without Summaries", "x", higher, nil, nil},
-		{"upsync.time", "10,000 objects born at one location: from asking until the reports view has all", "s", lower, nil, nil},
-		{"upsync.hub.memory", "objects born at one location, hub, for each of 1 KB: RssAnon", "KB", lower, nil, nil},
-		{"upsync.agent.memory", "objects born at one location, agent, for each of 1 KB: RssAnon", "KB", lower, nil, nil},
-		{"upsync.p50", "objects born at one location, one changed: until the reports view has it, p50", "ms", lower, nil, nil},
-		{"upsync.p99", "objects born at one location, one changed: until the reports view has it, p99", "ms", lower, nil, nil},
-		{"upsync.requests", "objects born at one location, nothing changing: requests of the agent to the target", "", lower, new(0.0), nil},
-		{"upsync.revisions", "objects born at one location, nothing changing: revisions of the hub's log", "", lower, new(0.0), nil},
+		{"upsync.time", "10,000 objects created at one location: from the request until the reports view has all", "s", lower, nil, nil},
+		{"upsync.hub.memory", "objects created at one location, hub, for each of 1 KB: RssAnon", "KB", lower, nil, nil},
+		{"upsync.agent.memory", "objects created at one location, agent, for each of 1 KB: RssAnon", "KB", lower, nil, nil},
+		{"upsync.p50", "objects created at one location, one changed: until the reports view has it, p50", "ms", lower, nil, nil},
+		{"upsync.p99", "objects created at one location, one changed: until the reports view has it, p99", "ms", lower, nil, nil},
+		{"upsync.requests", "objects created at one location, nothing changing: requests of the agent to the target", "", lower, new(0.0), nil},
+		{"upsync.revisions", "objects created at one location, nothing changing: revisions of the hub's log", "", lower, new(0.0), nil},
 		{"exports.object.memory", "exported objects of 1 KB, hub, for each: RssAnon", "KB", lower, nil, nil},
 		{"exports.sliced.memory", "exported objects in 1,000 slices, hub, for each what slices add: RssAnon", "KB", lower, nil, nil},
 		{"exports.watch.memory", "1,000 slices, each watched, hub, for each: RssAnon", "KB", lower, nil, nil},
@@ -208,7 +208,7 @@ func specs() []spec {
 	}
 }
 
-// meets says whether a value is at least as good as a limit.
+// meets reports whether a value is at least as good as a limit.
 func (s spec) meets(value, limit float64) bool {
 	if s.better == higher {
 		return value >= limit
@@ -216,7 +216,7 @@ func (s spec) meets(value, limit float64) bool {
 	return value <= limit
 }
 
-// verdict is how a value stands to bar and stretch.
+// result compares a value with bar and stretch.
 func (s spec) verdict(value float64) string {
 	switch {
 	case s.bar == nil:

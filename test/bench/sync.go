@@ -16,19 +16,16 @@ const (
 	bareNamespace = "bare"
 )
 
-// fullSync has objects of 1 KB in a space that no location has. The clock runs
-// from just before a label makes one location have all of them until a watch at
-// its cluster has shown the last. In the same rounds, in turns, a bare client in
-// a process of its own applies the same objects server-side to the same cluster,
-// with 16 workers over one connection, and the same kind of watch stops the
-// clock. The namespaces exist before, and a round has warmed up both.
+// fullSync creates objects of 1 KB in a space, and places them at no location. The clock runs from just before a
+// label places all of them at one location, until a watch at its cluster has returned the last. In alternating
+// rounds a bare client, in a process of its own, applies the same objects server-side to the same cluster, with
+// 16 workers over one connection. The same kind of watch stops the clock. The namespaces exist before, and a
+// warm-up round of both comes first.
 //
-// The rate is the median over rounds of bare time / own time. CPU is that of the
-// agent from the label until the counts in the space say that all is applied,
-// which includes receiving, storing, observing and reporting, against what the
-// bare client takes from its first request to its last; the note has the same
-// against a client that does not even use client-go. Writes are those of the
-// agent's user in the cluster's audit log in that time.
+// The rate is the median over rounds of bare time / own time. CPU is that of the agent from the label until the
+// counts in the space report all objects as applied. It includes receiving, storing, observing and reporting. It
+// is compared with the CPU of the bare client from its first request to its last. The note has the same for a
+// client without client-go. Writes are those of the agent's user in the cluster's audit log in that time.
 func (b *bench) fullSync() error {
 	n := b.size.objects
 	for _, err := range []error{

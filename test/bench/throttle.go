@@ -14,15 +14,14 @@ import (
 
 const throttledSite = "throttled"
 
-// throttledTarget has an agent whose target works on few requests at once and
-// refuses the others, with 429 and Retry-After, as kube-apiserver does without
-// Priority and Fairness. The refusals are made by a front before the cluster,
-// since kube-apiserver makes none for the users that clusters here have. The clock
-// is that of fullSync; the rate is compared with that of a bare client through the same
-// front, of as many workers as that has room for, which is never refused.
+// throttledTarget runs an agent whose target handles few requests at once and refuses the others, with 429 and
+// Retry-After, like kube-apiserver without Priority and Fairness. A proxy before the cluster refuses them, since
+// kube-apiserver refuses none for the users of these clusters. The clock is that of fullSync. The rate is
+// compared with that of a bare client through the same proxy, with as many workers as the proxy allows, which is
+// never refused.
 //
-// It does so with few objects, and then with many: who is refused waits for a second, which
-// for the few is as long as most of them take.
+// It does so with few objects, and then with many: a refused request waits for a second, which is as long as the
+// whole round with few objects.
 func (b *bench) throttledTarget() error {
 	kubeconfig, front, err := b.throttledKubeconfig(b.size.room)
 	if err != nil {

@@ -9,13 +9,11 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// spaceAPI creates ConfigMaps of 2 KB with parallel clients, JSON over TLS, each
-// over a connection of its own, in a space of a fresh hub and in a fresh stock
-// kube-apiserver, in alternating rounds; and then applies a change to each of
-// them server-side. Values are medians over rounds of the ratio of rates. Neither
-// etcd syncs to disk (the cluster's is started so, and the hub's embedded one is
-// told to), and the stock server's audit log is off, as it is by default. The CPU of a
-// create is that of all of them, of the stock server with its etcd's.
+// spaceAPI creates ConfigMaps of 2 KB with parallel clients, JSON over TLS, each over a connection of its own.
+// It uses a space of a new hub and a new stock kube-apiserver, in alternating rounds. Then it applies a change
+// to each object server-side. Values are medians over rounds of the ratio of rates. Neither etcd syncs to disk:
+// the cluster's is started with this option, and so is the hub's embedded one. The stock server's audit log is
+// off, as by default. The CPU of a create is the total CPU of all creates, with etcd, divided by their number.
 func (b *bench) spaceAPI() error {
 	sides, err := b.apiSides()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// bornHub is a hub of its own with one location, at whose real kube-apiserver objects are
-// born that a space asks to see.
+// upsyncHub is a hub with one location, at whose real kube-apiserver objects are created that a space requests
+// by upsync.
 type bornHub struct {
 	ownHub
 	target *client
@@ -26,11 +26,11 @@ type bornHub struct {
 	had int64
 }
 
-// bornNamespace has the ConfigMaps that are born.
-const bornNamespace = "born"
+// upsyncNamespace has the ConfigMaps that are created at the location.
+const bornNamespace = "upsynced"
 
-// askForBorn measures what it takes to have objects that are born at a location in the view of
-// what locations report. The agent is then left alone, until seeWhatIsBorn.
+// requestUpsync measures the time and memory until objects that are created at a location are in the view of
+// reports. The agent then has no work until followUpsync.
 func (b *bench) askForBorn() error {
 	own, err := b.newOwnHub(stateSpace(0))
 	if err != nil {
@@ -40,7 +40,7 @@ func (b *bench) askForBorn() error {
 	return b.born.take("upsync", part{"objects", b.born.start}, part{"ask", b.born.ask}, part{"hub", b.born.hubMemory})
 }
 
-// seeWhatIsBorn measures what it takes to keep them there, and to follow them, and ends that hub.
+// followUpsync measures the cost of keeping the reports and of following changes, and ends the hub.
 func (b *bench) seeWhatIsBorn() error {
 	h := b.born
 	if h == nil {
@@ -55,7 +55,7 @@ func (b *bench) seeWhatIsBorn() error {
 	return nil
 }
 
-// start has a location connect, at whose cluster ConfigMaps are born that nobody asks for.
+// start connects a location, at whose cluster ConfigMaps are created that no space requests.
 func (h *bornHub) start() error {
 	b := h.bench
 	if err := b.makeSpaces(1); err != nil {
@@ -70,7 +70,7 @@ func (h *bornHub) start() error {
 		return err
 	}
 	if err := share(b.ctx, make([]struct{}, connecting), b.size.born, func(ctx context.Context, _ struct{}, i int) error {
-		return h.target.create(ctx, configMaps(bornNamespace), configMap(bornNamespace, nameOf(i), 1<<10, "born"))
+		return h.target.create(ctx, configMaps(bornNamespace), configMap(bornNamespace, nameOf(i), 1<<10, "upsynced"))
 	}); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (h *bornHub) start() error {
 	return nil
 }
 
-// ask has a Placement ask for the ConfigMaps, and waits until the view has all of them.
+// request creates a Placement that requests the ConfigMaps, and waits until the view has all of them.
 func (h *bornHub) ask() error {
 	b := h.bench
 	reports, err := newClient(b.hub.PathConfig("views/reports/spaces/" + stateSpace(0) + "/locations/" + bornNamespace))

@@ -21,7 +21,7 @@ import (
 	"orrery.dev/orrery/test/support/protocol"
 )
 
-// sharedNamespace has what is desired at all walkers.
+// sharedNamespace has the objects that all comparing locations desire.
 const sharedNamespace = "shared"
 
 // walks is a hub of its own, at which locations without a session compare all that
@@ -49,13 +49,13 @@ type walker struct {
 // page is what a walker asks once, and what the hub answers.
 type page struct{ ask, answer []byte }
 
-// walksAtOnce has all locations walk at once, and then get the same bytes over the
-// same number of connections from a server that only sends them, in alternating rounds.
-// What an agent does with the answers is left out: it does that on its own machine.
+// walksAtOnce lets all locations compare at once. In alternating rounds they get the same bytes over as many
+// connections from a server that only sends them. The work of an agent with the responses is left out: agents
+// run on other machines.
 //
-// The bar allows for finding, adding up and encoding what is sent, which is work for
-// every byte, and for no more: if one waited for the other, or what is to be compared
-// were collected again for each page, it would be a multiple of it.
+// The bar allows the work for every byte that is sent, to find, hash and encode it, and no more. If one
+// comparison waited for another, or if each page collected its content again, the time would be a multiple of
+// it.
 func (b *bench) walksAtOnce() error {
 	own, err := b.startOwn(stateSpace(0))
 	if err != nil {
@@ -168,8 +168,7 @@ func (w *walks) join() error {
 	return w.calmDown()
 }
 
-// learn has each location walk once, which tells what it asks and is answered, and
-// opens the connections.
+// learn lets each location compare once, which records its requests and responses, and opens the connections.
 func (w *walks) learn(plain *httptest.Server) error {
 	return share(w.ctx, make([]struct{}, connecting), len(w.walkers), func(ctx context.Context, _ struct{}, i int) error {
 		k := w.walkers[i]

@@ -34,7 +34,7 @@ type watch struct {
 // maxEvents is how many events may wait to be looked at; their times are kept.
 const maxEvents = 1 << 16
 
-// watch opens a watch of the collection at path, without what is there already.
+// watch opens a watch of the collection at path, without the objects that exist already.
 func (c *client) watch(ctx context.Context, path string) (*watch, error) {
 	return c.watchThrough(ctx, path, func(body io.Reader) io.Reader { return body })
 }
@@ -90,7 +90,7 @@ func (w *watch) close() {
 	w.done.Wait()
 }
 
-// patience bounds waiting for what ought to happen within seconds.
+// timeLimit bounds a wait for an event that should happen within seconds.
 const patience = 2 * time.Minute
 
 // until waits for the first event for which is returns true, and returns when that event

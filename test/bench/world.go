@@ -53,7 +53,7 @@ type bench struct {
 	state *state
 	// full is the hub with a whole fleet, once there is one.
 	full *fullHub
-	// born is the hub of a location at which objects are born, once there is one.
+	// upsynced is the hub of a location at which objects are created, once there is one.
 	born *bornHub
 	// sides are the hub and the kube-apiserver of spaceAPI.
 	sides [2]*apiSide
@@ -159,7 +159,7 @@ func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnS
 // pairTime bounds what each of many pairs takes at one cluster.
 const pairTime = 20 * time.Millisecond
 
-// settled waits until the counts of a placement say that all it has is applied.
+// settled waits until the counts of a Placement report all its objects as applied.
 func (b *bench) settled(name string, objects, pairs int) error {
 	return b.settledAt(b.space, placementsPath+"/"+name, objects, pairs)
 }
@@ -200,8 +200,8 @@ func (b *bench) revision() (int64, error) {
 	return gjson.GetBytes(list, "metadata.resourceVersion").Int(), err
 }
 
-// startLink leads the agent of the site to the hub over a link that counts, and
-// that can lead it to a front that sees what is said.
+// startLink connects the agent of the site to the hub over a link that counts bytes. The link can lead to a
+// proxy that reads the messages.
 func (b *bench) startLink(ca string) error {
 	transport, err := rest.TransportFor(&rest.Config{Host: b.hub.URL, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(ca)}})
 	if err != nil {
