@@ -21,9 +21,9 @@ type Object struct {
 	Namespace, Name string
 }
 
-// Of returns the identity in its space of an object that was read from a view of all spaces; false
+// ObjectOf returns the identity in its space of an object that was read from a view of all spaces; false
 // if it was read elsewhere.
-func Of(o metav1.Object) (Object, bool) {
+func ObjectOf(o metav1.Object) (Object, bool) {
 	seen, ok := Named(types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()})
 	annotations := o.GetAnnotations()
 	annotated := Object{annotations[v1alpha1.SpaceAnnotation], annotations[v1alpha1.SourceNamespaceAnnotation], annotations[v1alpha1.SourceNameAnnotation]}
@@ -45,7 +45,7 @@ func Named(n types.NamespacedName) (Object, bool) {
 
 // Seen returns the name of the object in a view of all spaces.
 func (o Object) Seen() types.NamespacedName {
-	namespace, name := wide.At("", key.Object{Space: key.Space(o.Space), Identity: key.Identity{Namespace: o.Namespace, Name: o.Name}})
+	namespace, name := wide.ObjectName("", key.Object{Space: key.Space(o.Space), Identity: key.Identity{Namespace: o.Namespace, Name: o.Name}})
 	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 

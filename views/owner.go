@@ -10,7 +10,7 @@ import (
 // spaces; false if it was read elsewhere. namespaced reports whether the kind of the owner is
 // namespaced.
 func Owner(owned metav1.Object, ref metav1.OwnerReference, namespaced bool) (Object, bool) {
-	o, ok := Of(owned)
+	o, ok := ObjectOf(owned)
 	if !ok {
 		return Object{}, false
 	}
@@ -27,7 +27,7 @@ func Owner(owned metav1.Object, ref metav1.OwnerReference, namespaced bool) (Obj
 // view itself use ordinary references.
 func Reference(to metav1.Object, kind schema.GroupVersionKind) metav1.OwnerReference {
 	name := to.GetName()
-	if o, ok := Of(to); ok {
+	if o, ok := ObjectOf(to); ok {
 		name = o.Name
 	}
 	return metav1.OwnerReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Name: name, UID: to.GetUID()}

@@ -15,16 +15,16 @@ const AllSpaces = string(key.AllSpaces)
 
 // View is a view of an API provider: the whole of an APIExport, a slice of it, or the rest that is
 // in no slice.
-type View struct{ exposed key.Shelf }
+type View struct{ exposed key.ExportView }
 
 // Export returns the view of an APIExport in a space.
 func Export(space, name string) View {
-	return View{key.Shelf{Space: key.Space(space), Name: name}}
+	return View{key.ExportView{Space: key.Space(space), Name: name}}
 }
 
 // Slice returns the view of one value of an APIExportView in a space.
 func Slice(space, view, value string) View {
-	return View{key.Shelf{Space: key.Space(space), Name: view, View: true, Value: value}}
+	return View{key.ExportView{Space: key.Space(space), Name: view, View: true, Value: value}}
 }
 
 // Rest returns the view of all objects that are in no slice of an APIExportView.
@@ -32,7 +32,7 @@ func Rest(space, view string) View { return Slice(space, view, "") }
 
 // Path returns the path at which a hub serves the view, for one space or AllSpaces.
 func (v View) Path(space string) string {
-	root := route.ShelfRoot(v.exposed, key.Space(space))
+	root := route.ExportViewRoot(v.exposed, key.Space(space))
 	return string(root.API) + root.Name
 }
 
@@ -53,7 +53,7 @@ func In(view *rest.Config, space string) (*rest.Config, error) {
 			continue
 		}
 		name := strings.TrimRight(view.Host[index+len(api):], "/")
-		if f, _, ok := (route.Root{API: api, Name: strings.ReplaceAll(name, "%2A", "*")}).Shelf(); ok {
+		if f, _, ok := (route.Root{API: api, Name: strings.ReplaceAll(name, "%2A", "*")}).ExportView(); ok {
 			hub := rest.CopyConfig(view)
 			hub.Host = view.Host[:index]
 			return View{f}.Config(hub, space), nil

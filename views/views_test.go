@@ -42,7 +42,7 @@ func TestNames(t *testing.T) {
 		if got, ok := views.Named(o.Seen()); !ok || got != o {
 			t.Fatalf("%+v is called %s, which is %+v %v", o, o.Seen(), got, ok)
 		}
-		if got, ok := views.Of(seen(o)); !ok || got != o {
+		if got, ok := views.ObjectOf(seen(o)); !ok || got != o {
 			t.Fatalf("%+v is read as %+v %v", o, got, ok)
 		}
 		if o != other && o.Seen() == other.Seen() {
@@ -60,7 +60,7 @@ func TestReadElsewhere(t *testing.T) {
 		{Name: "x", Namespace: "a--default", Annotations: map[string]string{"orrery.dev/space": "b", "orrery.dev/source-namespace": "default", "orrery.dev/source-name": "x"}},
 		{Name: "x"},
 	} {
-		if o, ok := views.Of(m); ok {
+		if o, ok := views.ObjectOf(m); ok {
 			t.Errorf("%+v is %+v", m, o)
 		}
 	}

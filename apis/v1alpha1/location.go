@@ -312,10 +312,10 @@ type AgentStatus struct {
 	// then keeps its objects and takes no new ones.
 	// +optional
 	StoreError string `json:"storeError,omitempty"`
-	// Lineage is Proven or Unproven. Unproven means that the hub's log is not known to continue the
-	// log that the agent last followed.
+	// LogIdentity is Proven if the hub's log continues the log that the agent last followed, and
+	// Unproven if that is not known.
 	// +optional
-	Lineage string `json:"lineage,omitempty"`
+	LogIdentity string `json:"lineage,omitempty"`
 	// Awaits is the epoch of the log that "orrery location accept" would accept.
 	// +optional
 	Awaits string `json:"awaits,omitempty"`

@@ -112,9 +112,9 @@ const (
 	// ReasonHalted, of Waiting and Removing: a change is pending while the location's agent changes
 	// nothing, for example while the location is paused.
 	ReasonHalted = "Halted"
-	// ReasonLineageUnproven, of Waiting: the present object was written from another log, and the
+	// ReasonLogUnproven, of Waiting: the present object was written from another log, and the
 	// hub's log is not known to continue that log.
-	ReasonLineageUnproven = "LineageUnproven"
+	ReasonLogUnproven = "LineageUnproven"
 
 	// ReasonPruneGuard, of Removing, of Waiting for an object to recreate, and of the condition
 	// Synced: the removals exceed the limit of the location, and wait for a confirmation.

@@ -181,7 +181,7 @@ func (a *Agent) build(previous key.Shard) {
 		marker = a.mark
 	}
 	a.fence = fencing.New(fencing.Config{
-		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, Was: previous != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
+		Mark: marker, Moves: func() uint64 { return a.store.Meta().Moves }, Shard: a.config.Shard, IsMoved: previous != a.config.Shard, Target: a.target, Leases: a.target, Namespace: home, Holder: holder,
 		Duration: a.config.LeaseDuration, Changed: a.taken, Log: a.log,
 		Store: a.store.Meta().ID, Outdated: func() { a.outdated(errOutdated) }, New: a.store.Meta().Revision == 0 && a.store.Meta().Moves == 0, FromWhole: previous.Whole(),
 	})
@@ -397,7 +397,7 @@ func (a follower) Superseded(credential string) {
 }
 
 // InspectRequested enqueues an inspect request of the hub.
-func (a follower) InspectRequested(q wire.Look) { a.inspector.Enqueue(q) }
+func (a follower) InspectRequested(q wire.InspectRequest) { a.inspector.Enqueue(q) }
 
 // identify sets the owner in the ownership metadata of the location's objects, once the location's
 // UID is known.

@@ -23,7 +23,7 @@ func (w *upsyncWorld) compare() error {
 			have[k], _ = w.Report(k)
 		}
 	}
-	if status := w.AgentStatus(); status.Sees == nil && w.limit() < 1000 && len(w.wants(true)) > w.limit() {
+	if status := w.AgentStatus(); status.Upsync == nil && w.limit() < 1000 && len(w.wants(true)) > w.limit() {
 		return errors.New("the agent does not say that some are left out")
 	}
 	w.cluster.mu.Lock()
@@ -33,7 +33,7 @@ func (w *upsyncWorld) compare() error {
 		if err != nil {
 			return err
 		}
-		if object := w.cluster.objects[w.placing.At(o).String()]; object == nil || object.uid != uid || w.placed(object) {
+		if object := w.cluster.objects[w.placing.TargetIdentity(o).String()]; object == nil || object.uid != uid || w.placed(object) {
 			return fmt.Errorf("%s is left to the location, where it is %+v, and was %s", path, object, uid)
 		}
 		if slices.Contains(reported, path) {
@@ -122,7 +122,7 @@ func (w *upsyncWorld) upsynced() map[string]*thing {
 				source.Namespace = rest
 			}
 			if (u.Group == "*" || u.Group == source.Group) && slices.Contains(u.Resources, source.Resource.Resource) && isAmong(u.Names, source.Name) && isAmong(u.Namespaces, source.Namespace) {
-				all[key.Report{Origin: key.Born, Object: key.Object{Space: key.Space(u.Space), Identity: source}}.Line()] = o
+				all[key.Report{Origin: key.Upsynced, Object: key.Object{Space: key.Space(u.Space), Identity: source}}.Line()] = o
 			}
 		}
 	}
@@ -154,7 +154,7 @@ func (w *upsyncWorld) owned() (all map[string]ownedThing, may map[string]*thing)
 		if err != nil {
 			panic(err)
 		}
-		r := w.cluster.objects[w.placing.At(source).String()]
+		r := w.cluster.objects[w.placing.TargetIdentity(source).String()]
 		if r == nil || !w.placed(r) || policy.Associated == "" {
 			continue
 		}

@@ -51,7 +51,7 @@ func TestLeftWhileItIsMade(t *testing.T) {
 			<-time.After(5 * time.Minute)
 			w.cluster.mu.Lock()
 			defer w.cluster.mu.Unlock()
-			switch current := w.cluster.objects[w.placing.At(o).String()]; {
+			switch current := w.cluster.objects[w.placing.TargetIdentity(o).String()]; {
 			case current == nil && i%3 == 0:
 				t.Errorf("case %d: what was left to the location is gone", i)
 			case current == nil: // it was never made
@@ -61,7 +61,7 @@ func TestLeftWhileItIsMade(t *testing.T) {
 				left++
 			}
 			for _, h := range w.cluster.log {
-				if h.after == nil && h.before.id == w.placing.At(o) {
+				if h.after == nil && h.before.id == w.placing.TargetIdentity(o) {
 					t.Errorf("case %d: what was left to the location is deleted there", i)
 				}
 			}

@@ -44,7 +44,7 @@ func (w *world) confirmed(g *wire.Gone) {
 	}
 	w.tell("confirmed %s uid %s", g.Key, g.UID)
 	w.cluster.mu.Lock()
-	there := w.cluster.objects[w.placing.At(o).String()]
+	there := w.cluster.objects[w.placing.TargetIdentity(o).String()]
 	if there != nil && !there.foreign && there.meta("labels", v1alpha1.LocationLabel) != "" &&
 		there.meta("annotations", v1alpha1.SourceUIDAnnotation) == g.UID && there.meta("labels", v1alpha1.SpaceLabel) == string(o.Space) {
 		w.bad = append(w.bad, fmt.Sprintf("%s was said to be gone, and is there", g.Key))
@@ -53,7 +53,7 @@ func (w *world) confirmed(g *wire.Gone) {
 	w.hub.write(del(g.Key, wire.Deleted))
 	// Another space's object of the identity takes its place.
 	content := w.hub.content(w.hub.revision)
-	for _, other := range w.spaceKeys(w.placing.At(o)) {
+	for _, other := range w.spaceKeys(w.placing.TargetIdentity(o)) {
 		if f := content[other]; f.Conflict != nil {
 			w.put(other, wire.Frame{}, 1, 1)
 		}

@@ -187,7 +187,7 @@ func (g *guardModel) compare(after string) {
 	defer g.cluster.mu.Unlock()
 	there := map[string]bool{}
 	for _, o := range g.cluster.objects {
-		if one := guarded(o.id.Name); o.id == g.placing.At(one) {
+		if one := guarded(o.id.Name); o.id == g.placing.TargetIdentity(one) {
 			there[one.Path()] = true
 		}
 	}

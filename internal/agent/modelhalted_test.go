@@ -43,7 +43,7 @@ func (w *world) checkHaltedObject(id key.Identity, x *store.Want, r wire.Report)
 		return nil // no watch shows it
 	case r.State == wire.Applied && r.Reason != v1alpha1.ReasonMutated && !x.Object().Policy.CreateOnly && x.Kind == store.WantPut && !w.equals(o, x.Object()):
 		return fmt.Errorf("it is not as desired, and reported as applied: %+v", r)
-	case x.Kind != store.WantPut || !x.Leaf.Policy.ReturnStatus || !health.Has(id.Resource):
+	case x.Kind != store.WantPut || !x.Leaf.Policy.ReturnStatus || !health.HasStatus(id.Resource):
 		return w.checkHealth(o, x, r)
 	}
 	if now, reported := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != reported {

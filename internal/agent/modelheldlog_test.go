@@ -76,7 +76,7 @@ func TestModelLostBeforeRestored(t *testing.T) {
 		<-time.After(5 * time.Minute)
 		p.expectValues("restored", map[key.Identity]string{id: "1", identities[3]: "1"})
 		p.waits("restored", 2)
-		if r := p.reportOf(id); r.State != wire.Waiting || r.Reason != v1alpha1.ReasonLineageUnproven {
+		if r := p.reportOf(id); r.State != wire.Waiting || r.Reason != v1alpha1.ReasonLogUnproven {
 			t.Errorf("the report is %s/%s", r.State, r.Reason)
 		}
 		p.accept()

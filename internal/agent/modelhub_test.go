@@ -221,7 +221,7 @@ func supersededAnswer() *http.Response {
 // covers reports whether the object of a path, which begins with its space, is in the agent's shard.
 func (s spoke) covers(path string) bool {
 	space, _, _ := strings.Cut(path, "/")
-	return s.shard.Has(key.Space(space))
+	return s.shard.Contains(key.Space(space))
 }
 
 // content is the desired content of the agent's shard at a revision, by key.
@@ -257,10 +257,10 @@ func (s spoke) RoundTrip(r *http.Request) (*http.Response, error) {
 		return supersededAnswer(), nil
 	case s.mood.refuse != 0:
 		return answerOf(s.mood.refuse, []byte("no")), nil
-	case s.shard.Of() != max(1, s.shards):
+	case s.shard.Total() != max(1, s.shards):
 		return answerOf(http.StatusConflict, []byte("the location has other shards")), nil
 	}
-	_, call := route.Of(r.URL.Path)
+	_, call := route.Parse(r.URL.Path)
 	resp := &http.Response{StatusCode: http.StatusOK, Header: http.Header{wire.Header: {wire.ProtocolVersion}, wire.ShardHeader: {s.shard.String()}}}
 	b := &hubBody{spoke: s, ctx: r.Context(), cut: -1, closed: make(chan struct{})}
 	if s.mood.cut > 0 && s.rng.IntN(10) == 0 {
@@ -297,7 +297,7 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 			}
 		}
 		return protocol.Lines(append(out, wire.Frame{Mark: s.mark(s.revision)})...)
-	case route.Lineage:
+	case route.LogIdentity:
 		return s.proofs(body)
 	case route.Namespaces:
 		return s.namespaces(body)
@@ -335,11 +335,11 @@ func (s spoke) answer(call string, body *wire.Decoder) []byte {
 
 // proofs answers the query for the revisions under markers that the hub's log contains.
 func (h *center) proofs(body *wire.Decoder) []byte {
-	var query wire.LineageAsk
+	var query wire.LogIdentityRequest
 	if err := body.Decode(&query); err != nil || len(query.Markers) > wire.MaxMarkers {
 		panic(fmt.Sprint(err, query))
 	}
-	answer := wire.LineageAnswer{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
+	answer := wire.LogIdentityResponse{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
 	for _, m := range query.Markers {
 		for i, known := range h.markers {
 			if known.name != m {

@@ -106,7 +106,7 @@ func (b *hubBody) Read(to []byte) (int, error) {
 
 // more adds the frames of changes since the last call.
 func (b *hubBody) more() error {
-	if b.dead.Load() || b.mood.away || b.mood.refuse != 0 || b.start != b.starts || b.shard.Of() != max(1, b.shards) {
+	if b.dead.Load() || b.mood.away || b.mood.refuse != 0 || b.start != b.starts || b.shard.Total() != max(1, b.shards) {
 		return errCut
 	}
 	var out []any
@@ -138,7 +138,7 @@ func (s spoke) walk(call string, body *wire.Decoder) []byte {
 		return nil
 	}
 	k := s.kept[s.shard.String()+call]
-	if k.index == nil || k.revision != w.At || s.rng.IntN(8) == 0 {
+	if k.index == nil || k.revision != w.Revision || s.rng.IntN(8) == 0 {
 		var leaves []wire.Leaf
 		if call == route.Walk {
 			for k, f := range s.content(s.revision) {
@@ -163,7 +163,7 @@ func (s spoke) walk(call string, body *wire.Decoder) []byte {
 	hello.Revision, hello.Marker, hello.Root, hello.Count = k.revision, s.marker(k.revision), all.Sum, all.Count
 	out := []any{wire.Frame{Hello: hello}}
 	for _, difference := range k.index.Answer(restOf[wire.Span](body)) {
-		out = append(out, wire.Frame{Part: &difference})
+		out = append(out, wire.Frame{RangeDifference: &difference})
 	}
 	return protocol.Lines(append(out, wire.Frame{Mark: &wire.Mark{Revision: k.revision, Root: all.Sum, Count: all.Count, Marker: hello.Marker}})...)
 }

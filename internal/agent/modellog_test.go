@@ -98,7 +98,7 @@ func (w *world) waits(o *thing) bool {
 		return false
 	}
 	reports := w.reportsOf()
-	return slices.ContainsFunc(w.spaceKeys(o.id), func(k string) bool { return reports[k].Reason == v1alpha1.ReasonLineageUnproven })
+	return slices.ContainsFunc(w.spaceKeys(o.id), func(k string) bool { return reports[k].Reason == v1alpha1.ReasonLogUnproven })
 }
 
 // isHeld reports whether the hub holds an object of which the agent has no rendering, so nothing is to change.

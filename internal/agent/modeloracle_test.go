@@ -151,7 +151,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 		}
 	}
 	if w.waits(o) {
-		if r := reports[k]; w.hubReachable() && !w.full && x.Kind == store.WantPut && r.Reason != v1alpha1.ReasonLineageUnproven {
+		if r := reports[k]; w.hubReachable() && !w.full && x.Kind == store.WantPut && r.Reason != v1alpha1.ReasonLogUnproven {
 			return fmt.Errorf("it waits for an acceptance, and the report says %s/%s", r.State, r.Reason)
 		}
 		return nil
@@ -169,7 +169,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 	r := reports[k]
 	switch {
 	case x.Deferred:
-		state, reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
+		state, reason = wire.Waiting, v1alpha1.ReasonLogUnproven
 	case x.Kind == store.WantHold:
 		state, reason = wire.Held, v1alpha1.ReasonSuspended
 	}
@@ -185,7 +185,7 @@ func (w *world) checkIdentity(id key.Identity, desired map[string]store.Want, re
 	if err := w.checkHealth(o, x, r); err != nil {
 		return err
 	}
-	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus && health.Has(id.Resource) {
+	if o != nil && !o.foreign && x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus && health.HasStatus(id.Resource) {
 		if now, reported := gjson.Get(o.status, "n").Raw, gjson.GetBytes(r.Status, "n").Raw; now != reported {
 			return fmt.Errorf("the report's status says %q, not %q", reported, now)
 		}
@@ -206,10 +206,10 @@ func (w *world) checkHealth(o *thing, x *store.Want, r wire.Report) error {
 		return nil // what is at the cluster is not what is reported, or no watch shows it
 	}
 	input := health.Object{APIVersion: kubeclient.Place{Resource: o.id.Resource, Version: "v1"}.GroupVersion(), Kind: o.kind, Generation: o.generation}
-	if health.Has(o.id.Resource) {
+	if health.HasStatus(o.id.Resource) {
 		input.Status = []byte(gjson.GetBytes(o.body(true), "status").Raw)
 	}
-	if is, message := health.Of(input); r.Health != is || r.HealthNote != message && (x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus || is == wire.Healthy) {
+	if is, message := health.Assess(input); r.Health != is || r.HealthNote != message && (x.Kind == store.WantPut && x.Leaf.Policy.ReturnStatus || is == wire.Healthy) {
 		return fmt.Errorf("the report has it as %s (%s), and it is %s (%s)", r.Health, r.HealthNote, is, message)
 	}
 	return nil

@@ -34,7 +34,7 @@ func TestWhatKeepsChanging(t *testing.T) {
 		a.Start()
 		defer a.Stop()
 		id := key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "leader"}
-		line := key.Report{Origin: key.Born, Object: key.Object{Space: "s", Identity: id}}.Line()
+		line := key.Report{Origin: key.Upsynced, Object: key.Object{Space: "s", Identity: id}}.Line()
 		set := func(n int) {
 			c.mu.Lock()
 			defer c.mu.Unlock()

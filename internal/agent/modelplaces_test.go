@@ -34,7 +34,7 @@ func placesOf(p key.Placing) places {
 		if err != nil {
 			panic(err)
 		}
-		w.ids = append(w.ids, p.At(o))
+		w.ids = append(w.ids, p.TargetIdentity(o))
 		w.is(o)
 	}
 	return w
@@ -42,7 +42,7 @@ func placesOf(p key.Placing) places {
 
 // is records the identity of a space's object at the cluster.
 func (w places) is(o key.Object) {
-	if target := w.placing.At(o); target != o.Identity {
+	if target := w.placing.TargetIdentity(o); target != o.Identity {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		w.from[target] = o
@@ -69,5 +69,5 @@ func (w places) placeOf(k string) key.Identity {
 	if err != nil {
 		panic(err)
 	}
-	return w.placing.At(o)
+	return w.placing.TargetIdentity(o)
 }

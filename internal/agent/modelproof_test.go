@@ -104,7 +104,7 @@ func (p *proofModel) waits(what string, want int) {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	if s.Deferred != want || sent.Deferred != want || (sent.Lineage == wire.Unproven) != (want > 0) || (sent.Awaits != "") != (want > 0) {
+	if s.Deferred != want || sent.Deferred != want || (sent.LogIdentity == wire.Unproven) != (want > 0) || (sent.Awaits != "") != (want > 0) {
 		p.t.Errorf("%s: %d changes wait, not %d; it is said %+v", what, s.Deferred, want, sent)
 	}
 }

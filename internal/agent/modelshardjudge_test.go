@@ -23,7 +23,7 @@ func (c *crew) watch() {
 			continue
 		}
 		for _, space := range c.spaces {
-			if !l.shard.Has(space) {
+			if !l.shard.Contains(space) {
 				continue
 			}
 			if other := who[space]; other != nil {
@@ -65,9 +65,9 @@ func (c *crew) checkChange(l *life, verb string, before, after *thing) {
 		return
 	}
 	switch former := spaceAt(before); {
-	case !l.shard.Has(space):
+	case !l.shard.Contains(space):
 		wrong("it is of space %s", space)
-	case former != "" && !l.shard.Has(former):
+	case former != "" && !l.shard.Contains(former):
 		wrong("it is of space %s, of another shard", former)
 	case c.acted[space] != nil && c.acted[space].shard.Whole() && l.shard.Whole(): // what one has sent that was killed
 	case c.acted[space] != l:
@@ -96,7 +96,7 @@ func (c *crew) checkChange(l *life, verb string, before, after *thing) {
 			inside := before.id.Resource == key.Namespaces && x.id.Namespace == before.id.Name || before.id == widgetsCRD && x.id.APIGroup() == "example.com"
 			seen := max(l.line.saw[collection{x.id.Resource, ""}], l.line.saw[collection{x.id.Resource, x.id.Namespace}])
 			cascades := before.meta("annotations", v1alpha1.CascadeAnnotation) == "true"
-			if inside && x.created <= seen && (x.foreign && !cascades || !l.shard.Has(spaceAt(x))) {
+			if inside && x.created <= seen && (x.foreign && !cascades || !l.shard.Contains(spaceAt(x))) {
 				wrong("%s of space %s is inside", x.id, spaceAt(x))
 			}
 		}

@@ -163,7 +163,7 @@ func (c *crew) fresh() string {
 // staff has an agent of each shard run that the hub wants, and none of another number.
 func (c *crew) staff() {
 	for i := 0; i < len(c.lives); {
-		if l := c.lives[i]; l.shard.Of() != max(1, c.hub.shards) {
+		if l := c.lives[i]; l.shard.Total() != max(1, c.hub.shards) {
 			c.stop(l, true)
 		} else {
 			i++

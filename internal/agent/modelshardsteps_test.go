@@ -139,7 +139,7 @@ func (c *crew) share(n, how int) {
 		c.staff()
 	case 2: // one number after the other
 		for number := 1; number <= n; number++ {
-			if l := c.running(number); l != nil && l.shard.Of() != n {
+			if l := c.running(number); l != nil && l.shard.Total() != n {
 				c.stop(l, true)
 				c.start(number)
 				break

@@ -164,7 +164,7 @@ func (w *upsyncWorld) touch() {
 	all := w.wild()
 	id := all[w.rng.IntN(len(all))]
 	if w.rng.IntN(2) == 0 {
-		id.Namespace = w.placing.At(key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "x"}}).Namespace
+		id.Namespace = w.placing.TargetIdentity(key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: "x"}}).Namespace
 		if !servedKind(id.Resource).namespaced {
 			return
 		}
@@ -272,7 +272,7 @@ func (w *upsyncWorld) place() {
 	o := key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "a", Name: []string{"root", "other"}[w.rng.IntN(2)]}}
 	if w.rng.IntN(5) == 0 {
 		w.cluster.mu.Lock()
-		object := w.cluster.objects[w.placing.At(o).String()]
+		object := w.cluster.objects[w.placing.TargetIdentity(o).String()]
 		w.cluster.mu.Unlock()
 		if object == nil || w.yields[o.Path()] != "" {
 			return

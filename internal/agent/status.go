@@ -89,8 +89,8 @@ type Status struct {
 	Kinds []KindInUse `json:"kinds,omitempty"`
 	// Seen are the kinds of which the agent reads objects that no Placement put there, for upsync
 	// or for associated objects; Upsync has exceeded limits and unreadable kinds, nil if there are none.
-	Seen   []SeenKind       `json:"seen,omitempty"`
-	Upsync *wire.SeesStatus `json:"sees,omitempty"`
+	Seen   []SeenKind         `json:"seen,omitempty"`
+	Upsync *wire.UpsyncStatus `json:"sees,omitempty"`
 	// Leftovers are the first few objects that remain though they are not desired.
 	Leftovers []Leftover `json:"leftovers,omitempty"`
 }
@@ -211,9 +211,9 @@ func (s *Status) fill(now hubclient.Now) {
 // announcement returns the status that the agent sends to the hub.
 func (a *Agent) announcement() (wire.AgentStatus, error) {
 	now, m := a.Status(), a.store.Meta()
-	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, Lineage: wire.Proven, Deferred: now.Deferred}
+	s := wire.AgentStatus{Version: a.config.Version, StoreEncrypted: a.store.Encrypted(), Halted: now.Halt, LogIdentity: wire.Proven, Deferred: now.Deferred}
 	if !now.Proven || now.unproven {
-		s.Lineage, s.Awaits = wire.Unproven, now.Awaits
+		s.LogIdentity, s.Awaits = wire.Unproven, now.Awaits
 	}
 	s.Hub, s.Trusts = a.hub.Reached()
 	s.StoreError = now.StoreError
@@ -229,7 +229,7 @@ func (a *Agent) announcement() (wire.AgentStatus, error) {
 			return err
 		})
 	}
-	s.Purge, s.Sees = a.purge.Status(), a.upsync.Status()
+	s.Purge, s.Upsync = a.purge.Status(), a.upsync.Status()
 	return s, err
 }
 

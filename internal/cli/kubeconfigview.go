@@ -65,10 +65,10 @@ func (v *viewFlags) root(s key.Space) route.Root {
 	case v.reports:
 		return route.Reported(s, cmp.Or(key.Location(v.location), key.AllLocations))
 	case v.export != "":
-		return route.ShelfRoot(key.Shelf{Space: s, Name: v.export}, consumer)
+		return route.ExportViewRoot(key.ExportView{Space: s, Name: v.export}, consumer)
 	case v.slice != "":
 		view, value, _ := strings.Cut(v.slice, ":")
-		return route.ShelfRoot(key.Shelf{Space: s, Name: view, View: true, Value: value}, consumer)
+		return route.ExportViewRoot(key.ExportView{Space: s, Name: view, View: true, Value: value}, consumer)
 	}
 	return route.Space(s)
 }

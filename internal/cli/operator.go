@@ -81,7 +81,7 @@ func (h *hubClient) accept(ctx context.Context, timeout time.Duration, name stri
 		return "", err
 	}
 	accepted, changes := l.Status.Agent.Awaits, l.Status.Agent.Deferred
-	if l.Status.Agent.Lineage != string(wire.Unproven) || accepted == "" {
+	if l.Status.Agent.LogIdentity != string(wire.Unproven) || accepted == "" {
 		return "", fmt.Errorf("location %q has nothing to accept: as far as its agent has said, this hub's log is the one it knows", name)
 	}
 	if err := h.annotate(ctx, name, v1alpha1.AcceptAnnotation, accepted); err != nil {
@@ -106,7 +106,7 @@ func (h *hubClient) accept(ctx context.Context, timeout time.Duration, name stri
 func acceptance(l *v1alpha1.Location, log string, changes int64) (string, error) {
 	a := l.Status.Agent
 	switch {
-	case a.Lineage == string(wire.Proven):
+	case a.LogIdentity == string(wire.Proven):
 		return fmt.Sprintf("its agent has accepted this hub's log; %d changes that waited are applied", changes), nil
 	case a.Awaits != "" && a.Awaits != log:
 		return "", fmt.Errorf("it waits for the acceptance of log %s; accept again", a.Awaits)
@@ -298,7 +298,7 @@ func purgeProgress(l *v1alpha1.Location) (now string, done bool) {
 		return "waiting for its agent, which is not connected", false
 	case a.Halted != "":
 		return "waiting: the agent changes nothing: " + a.Halted, false
-	case a.Lineage == string(wire.Unproven):
+	case a.LogIdentity == string(wire.Unproven):
 		return "waiting: the agent does not know this hub's log; see: orrery location describe " + l.Name, false
 	case a.Purge == nil:
 		return "listing the objects to remove", false

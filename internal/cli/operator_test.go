@@ -19,13 +19,13 @@ func TestAcceptance(t *testing.T) {
 		connected metav1.Condition
 		done, err string
 	}{
-		{"not answered", v1alpha1.AgentStatus{Lineage: "Unproven", Awaits: "a"}, connected, "", ""},
-		{"connects again", v1alpha1.AgentStatus{Lineage: "Unproven"}, connected, "", ""},
-		{"follows", v1alpha1.AgentStatus{Lineage: "Proven"}, connected, "its agent has accepted this hub's log; 3 changes that waited are applied", ""},
-		{"another log", v1alpha1.AgentStatus{Lineage: "Unproven", Awaits: "b"}, connected, "", "it waits for the acceptance of log b; accept again"},
-		{"another log, lost", v1alpha1.AgentStatus{Lineage: "Unproven", Awaits: "b"}, lost, "", "it waits for the acceptance of log b; accept again"},
-		{"lost", v1alpha1.AgentStatus{Lineage: "Unproven", Awaits: "a"}, lost, "its agent is not connected; it accepts log a when it connects, unless the hub has been restarted since it last was; see: orrery location describe berlin", ""},
-		{"halted", v1alpha1.AgentStatus{Lineage: "Unproven", Awaits: "a", Halted: "paused"}, connected, "its agent changes nothing at present (paused); it accepts log a after that", ""},
+		{"not answered", v1alpha1.AgentStatus{LogIdentity: "Unproven", Awaits: "a"}, connected, "", ""},
+		{"connects again", v1alpha1.AgentStatus{LogIdentity: "Unproven"}, connected, "", ""},
+		{"follows", v1alpha1.AgentStatus{LogIdentity: "Proven"}, connected, "its agent has accepted this hub's log; 3 changes that waited are applied", ""},
+		{"another log", v1alpha1.AgentStatus{LogIdentity: "Unproven", Awaits: "b"}, connected, "", "it waits for the acceptance of log b; accept again"},
+		{"another log, lost", v1alpha1.AgentStatus{LogIdentity: "Unproven", Awaits: "b"}, lost, "", "it waits for the acceptance of log b; accept again"},
+		{"lost", v1alpha1.AgentStatus{LogIdentity: "Unproven", Awaits: "a"}, lost, "its agent is not connected; it accepts log a when it connects, unless the hub has been restarted since it last was; see: orrery location describe berlin", ""},
+		{"halted", v1alpha1.AgentStatus{LogIdentity: "Unproven", Awaits: "a", Halted: "paused"}, connected, "its agent changes nothing at present (paused); it accepts log a after that", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := v1alpha1.Location{ObjectMeta: metav1.ObjectMeta{Name: "berlin"}, Status: v1alpha1.LocationStatus{Agent: &c.agent, Conditions: []metav1.Condition{c.connected}}}

@@ -111,7 +111,7 @@ const anyPlacement = "NAME"
 // confirmer returns the Placement that can confirm the pending removals: the one that no longer
 // assigns the objects, unless it is in root.
 func confirmer(w prune.Waiting) string {
-	if w.Placement.Of("").Space == key.Root {
+	if w.Placement.Resolve("").Space == key.Root {
 		return anyPlacement
 	}
 	return string(w.Placement)

@@ -129,9 +129,9 @@ func describeEffect(e rules.Effect) string {
 	for _, c := range e.Changes {
 		switch {
 		case string(c.Before) == string(c.After):
-			fmt.Fprintf(&text, "    %s: is %s already\n", c.At, shorten(c.After))
+			fmt.Fprintf(&text, "    %s: is %s already\n", c.Path, shorten(c.After))
 		default:
-			fmt.Fprintf(&text, "    %s: %s -> %s\n", c.At, shorten(c.Before), shorten(c.After))
+			fmt.Fprintf(&text, "    %s: %s -> %s\n", c.Path, shorten(c.Before), shorten(c.After))
 		}
 	}
 	if e.Omitted > 0 {

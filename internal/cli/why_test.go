@@ -47,9 +47,9 @@ func TestWhyTellsWhatRulesDo(t *testing.T) {
 		Decision: placement.Explanation{Object: "s/core/configmaps/default/one", Location: "a"},
 		Rules: []rules.Effect{
 			{Customizer: "z", Path: "$.data.a", Changes: []rules.Change{
-				{At: "$.data.a", Before: json.RawMessage(`"1"`), After: json.RawMessage(`"2"`)},
-				{At: "$.data.b", Before: json.RawMessage(`"` + strings.Repeat("x", 500) + `"`)},
-				{At: "$.data.c", Before: json.RawMessage(`"1"`), After: json.RawMessage(`"1"`)},
+				{Path: "$.data.a", Before: json.RawMessage(`"1"`), After: json.RawMessage(`"2"`)},
+				{Path: "$.data.b", Before: json.RawMessage(`"` + strings.Repeat("x", 500) + `"`)},
+				{Path: "$.data.c", Before: json.RawMessage(`"1"`), After: json.RawMessage(`"1"`)},
 			}, Omitted: 7},
 			{Customizer: "z", Rule: 1, Path: "$.spec[*]"},
 			{Customizer: "z", Rule: 2, Path: "$.data.d", Error: "no such key: d"},

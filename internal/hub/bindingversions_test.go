@@ -206,7 +206,7 @@ func TestRedefinedScope(t *testing.T) {
 	r.create("p", crdsGVR, scopeless)
 	r.bound("c", v1alpha1.ReasonIncompatible)
 	r.readsOn(v1alpha1.ReasonIncompatible)
-	all := route.ShelfRoot(wholeExport(), key.AllSpaces).String() + "/apis/fleet.example.org/v1/clusters"
+	all := route.ExportViewRoot(wholeExport(), key.AllSpaces).String() + "/apis/fleet.example.org/v1/clusters"
 	for _, c := range [][2]string{
 		{"POST " + all, `{"apiVersion":"fleet.example.org/v1","kind":"Cluster","metadata":{"name":"c--one"}}`},
 		{"PATCH " + all + "/c--one", `{"spec":{"size":"big"}}`},

@@ -30,7 +30,7 @@ import (
 type inspector struct {
 	*testAgent
 	stream   *protocol.Stream
-	requests chan wire.Look
+	requests chan wire.InspectRequest
 	done     chan struct{}
 }
 
@@ -38,12 +38,12 @@ type inspector struct {
 func (a *testAgent) inspector() *inspector {
 	a.r.t.Helper()
 	c := a.now()
-	c.Capabilities = wire.Looks
+	c.Capabilities = wire.Inspects
 	s, err := c.Open(a.r.t.Context(), 0, "")
 	if err != nil {
 		a.r.t.Fatal(err)
 	}
-	l := &inspector{testAgent: a, stream: s, requests: make(chan wire.Look, 16), done: make(chan struct{})}
+	l := &inspector{testAgent: a, stream: s, requests: make(chan wire.InspectRequest, 16), done: make(chan struct{})}
 	greeted := make(chan struct{})
 	go func() {
 		defer close(l.done)
@@ -53,8 +53,8 @@ func (a *testAgent) inspector() *inspector {
 			if greet(); err != nil {
 				return
 			}
-			if f.Look != nil {
-				l.requests <- *f.Look
+			if f.InspectRequest != nil {
+				l.requests <- *f.InspectRequest
 			}
 		}
 	}()
@@ -66,7 +66,7 @@ func (a *testAgent) inspector() *inspector {
 // answer sends the answer to an inspect request, and returns the code of the response.
 func (a *testAgent) answer(id string, body []byte) int {
 	a.r.t.Helper()
-	answer, err := a.now().Do(a.r.t.Context(), http.MethodPost, route.Looked+"?id="+id, bytes.NewReader(body))
+	answer, err := a.now().Do(a.r.t.Context(), http.MethodPost, route.Inspected+"?id="+id, bytes.NewReader(body))
 	if err == nil {
 		_, _ = io.Copy(io.Discard, answer)
 		_ = answer.Close()
@@ -83,7 +83,7 @@ func (a *testAgent) answer(id string, body []byte) int {
 }
 
 // answers has all questions answered by f until the test ends.
-func (l *inspector) answers(f func(wire.Look) any) {
+func (l *inspector) answers(f func(wire.InspectRequest) any) {
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(l.r.t.Context())
 	l.r.t.Cleanup(func() { cancel(); work.Wait() })
@@ -181,8 +181,8 @@ func TestDiffs(t *testing.T) {
 	r.patchLocation("a", `{"spec":{"mapping":"Paused"}}`)
 	desired := r.digestOf(a, "one")
 	l := a.inspector()
-	answer := wire.Looked{Digest: desired, Live: configMapOne("2"), Desired: configMapOne("1"), Message: "a note"}
-	l.answers(func(q wire.Look) any {
+	answer := wire.InspectResponse{Digest: desired, Live: configMapOne("2"), Desired: configMapOne("1"), Message: "a note"}
+	l.answers(func(q wire.InspectRequest) any {
 		if q.Key != "s/"+mapOne && q.Key != "s/"+secretOne || q.All {
 			t.Errorf("asked %+v", q)
 		}
@@ -200,12 +200,12 @@ func TestDiffs(t *testing.T) {
 		"NotPlaced": http.StatusNotFound, "Exists": http.StatusConflict, "OtherSpace": http.StatusConflict, "TooLarge": http.StatusUnprocessableEntity,
 		"Forbidden": http.StatusBadGateway,
 	} {
-		answer = wire.Looked{Reason: reason, Message: "as the agent says", Live: configMapOne("not told")}
+		answer = wire.InspectResponse{Reason: reason, Message: "as the agent says", Live: configMapOne("not told")}
 		r.refuses(op, mapOne, "a", code, reason, "as the agent says")
 	}
 	// The held object is compared with the last one that the location received. The response also contains the
 	// fields that the location keeps of an object that is no longer placed there.
-	answer = wire.Looked{Live: configMapOne("2"), Desired: configMapOne("1")}
+	answer = wire.InspectResponse{Live: configMapOne("2"), Desired: configMapOne("1")}
 	r.patchObject("s", placementsGVR, "p", `{"spec":{"suspend":true}}`)
 	r.eventually(func() string {
 		if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || len(found.Remarks) != 1 || !strings.Contains(found.Remarks[0], "Suspended") {
@@ -218,7 +218,7 @@ func TestDiffs(t *testing.T) {
 	if code, body := op.send("DELETE /spaces/s/apis/orrery.dev/v1alpha1/placements/p", ""); code != http.StatusOK {
 		t.Fatalf("delete the placement: %d %s", code, body)
 	}
-	answer = wire.Looked{Live: configMapOne("2")}
+	answer = wire.InspectResponse{Live: configMapOne("2")}
 	r.eventually(func() string {
 		if code, _, found := r.diff(op, mapOne, "a"); code != http.StatusOK || found.Live == nil || len(found.Remarks) != 1 || !strings.Contains(found.Remarks[0], "no longer assigned") {
 			return fmt.Sprintf("%d %+v", code, found)
@@ -276,13 +276,13 @@ func TestDiffsTakeARight(t *testing.T) {
 	})
 	l := r.join("a").inspector()
 	during := func() {}
-	l.answers(func(q wire.Look) any {
+	l.answers(func(q wire.InspectRequest) any {
 		during()
 		if strings.Contains(q.Key, "secrets") {
 			side := json.RawMessage(`{"apiVersion":"v1","data":{"password":"***"},"kind":"Secret","metadata":{"name":"one","namespace":"default"}}`)
-			return wire.Looked{Live: side, Desired: side}
+			return wire.InspectResponse{Live: side, Desired: side}
 		}
-		return wire.Looked{Live: configMapOne("2"), Desired: configMapOne("1")}
+		return wire.InspectResponse{Live: configMapOne("2"), Desired: configMapOne("1")}
 	})
 	for who, may := range map[string][2]bool{ // the ConfigMap, the Secret
 		"view": {}, "edit": {true, false}, "admin": {true, true}, "get": {}, "live": {}, "both": {true, false}, "secrets": {false, true}, "other": {}, "nobody": {},
@@ -309,7 +309,7 @@ func TestHostileAnswers(t *testing.T) {
 	hostile, other := r.join("a"), r.join("b")
 	l := hostile.inspector()
 	var body []byte
-	var before func(wire.Look)
+	var before func(wire.InspectRequest)
 	var work sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	defer work.Wait()
@@ -334,7 +334,7 @@ func TestHostileAnswers(t *testing.T) {
 	}{
 		"no JSON":           {mapOne, []byte("<html>")},
 		"nothing":           {mapOne, []byte{}},
-		"too much":          {mapOne, []byte(`{"message":"` + strings.Repeat("x", wire.MaxLooked) + `"}`)},
+		"too much":          {mapOne, []byte(`{"message":"` + strings.Repeat("x", wire.MaxInspectResponse) + `"}`)},
 		"no object":         {mapOne, encode(`"text"`)},
 		"deep":              {mapOne, encode(strings.Repeat(`[`, 20_000) + strings.Repeat(`]`, 20_000))},
 		"another's name":    {mapOne, encode(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"two","namespace":"default"}}`)},
@@ -356,7 +356,7 @@ func TestHostileAnswers(t *testing.T) {
 		t.Errorf("an answer to no question: %d", code)
 	}
 	body = encode(string(configMapOne("its own")))
-	before = func(q wire.Look) {
+	before = func(q wire.InspectRequest) {
 		if code := other.answer(q.ID, encode(string(configMapOne("another's")))); code != http.StatusNotFound {
 			t.Errorf("another location's answer: %d", code)
 		}
@@ -370,7 +370,7 @@ func TestHostileAnswers(t *testing.T) {
 	// An agent that never answers does not delay requests to other agents, or writes. Clients that wait for it
 	// are notified at once when its session ends.
 	gone := make(chan struct{})
-	before = func(wire.Look) { <-gone }
+	before = func(wire.InspectRequest) { <-gone }
 	defer close(gone)
 	var waits sync.WaitGroup
 	for range 12 {
@@ -388,7 +388,7 @@ func TestHostileAnswers(t *testing.T) {
 		}
 		return ""
 	})
-	other.inspector().answers(func(wire.Look) any { return wire.Looked{Live: configMapOne("b's")} })
+	other.inspector().answers(func(wire.InspectRequest) any { return wire.InspectResponse{Live: configMapOne("b's")} })
 	if code, _, found := r.diff(op, mapOne, "b"); code != http.StatusOK || !strings.Contains(string(found.Live), "b's") {
 		t.Errorf("another location meanwhile: %d %+v", code, found)
 	}

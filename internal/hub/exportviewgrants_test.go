@@ -12,7 +12,7 @@ import (
 )
 
 // contentOf returns a rule of a Grant: some verbs on the objects of an export view of space p.
-func contentOf(f key.Shelf, verbs ...string) string {
+func contentOf(f key.ExportView, verbs ...string) string {
 	resource, name := "apiexports/content", f.Name
 	if f.View {
 		resource, name = "apiexportviews/content", f.Name+":"+f.Value
@@ -45,7 +45,7 @@ func (m *matrix) attempts(root reached, o owned) []attempt {
 }
 
 // check tries the granted verb, and all others, on an object of an export view.
-func (m *matrix) check(root reached, o owned, view key.Shelf, granted string) {
+func (m *matrix) check(root reached, o owned, view key.ExportView, granted string) {
 	done := map[string]bool{}
 	for _, a := range m.attempts(root, o) {
 		mine := root.view != nil && *root.view == view
@@ -100,7 +100,7 @@ func TestGrantsOnExportViews(t *testing.T) {
 	r.sliceFleet()
 	m := &matrix{client: r.bearing(r.token(`{"user":"narrow"}`).Status.Token), t: t, objects: r.objectsOfAll(), made: map[[2]string][]attempt{}}
 	before := r.objectsStored()
-	for _, view := range []key.Shelf{exportViewOf("", ""), exportViewOf("classes", "gold"), exportViewOf("classes", "")} {
+	for _, view := range []key.ExportView{exportViewOf("", ""), exportViewOf("classes", "gold"), exportViewOf("classes", "")} {
 		for _, verb := range slices.Concat(readVerbs, writeVerbs) {
 			r.only("p", "narrow", contentOf(view, verb))
 			for _, root := range roots() {
@@ -128,7 +128,7 @@ func TestApplyingTakesCreate(t *testing.T) {
 	r.sliceFleet()
 	gold := exportViewOf("classes", "gold")
 	c := r.bearing(r.token(`{"user":"narrow"}`).Status.Token)
-	for _, root := range []string{route.ShelfRoot(gold, "c").Path("apis/fleet.example.org/v1/namespaces/default"), route.ShelfRoot(gold, key.AllSpaces).Path("apis/fleet.example.org/v1/namespaces/c--default")} {
+	for _, root := range []string{route.ExportViewRoot(gold, "c").Path("apis/fleet.example.org/v1/namespaces/default"), route.ExportViewRoot(gold, key.AllSpaces).Path("apis/fleet.example.org/v1/namespaces/c--default")} {
 		for _, verbs := range [][]string{{"patch"}, {"patch", "update", "get"}, {"patch", "create"}} {
 			r.only("p", "narrow", contentOf(gold, verbs...))
 			want := http.StatusForbidden
@@ -182,7 +182,7 @@ func TestForeignGrants(t *testing.T) {
 					}
 				}
 			}
-			api := route.ShelfRoot(*root.view, "c")
+			api := route.ExportViewRoot(*root.view, "c")
 			for _, path := range []string{"api", "apis/fleet.example.org/v1", "openapi/v3", "version"} {
 				if code, body := m.send("GET "+api.Path(path), ""); code != http.StatusForbidden {
 					t.Errorf("%s: %s, %q granted: %d %s", root.name, path, what, code, body)

@@ -25,16 +25,16 @@ import (
 	"orrery.dev/orrery/test/support/limit"
 )
 
-func wholeExport() key.Shelf { return key.Shelf{Space: "p", Name: "fleet"} }
+func wholeExport() key.ExportView { return key.ExportView{Space: "p", Name: "fleet"} }
 
-func classSlice(class string) key.Shelf {
-	return key.Shelf{Space: "p", Name: "classes", View: true, Value: class}
+func classSlice(class string) key.ExportView {
+	return key.ExportView{Space: "p", Name: "classes", View: true, Value: class}
 }
 
 // exportView returns a client of an export view for a space, or for all.
-func (r *running) exportView(f key.Shelf, s key.Space) dynamic.Interface {
+func (r *running) exportView(f key.ExportView, s key.Space) dynamic.Interface {
 	r.t.Helper()
-	d, err := dynamic.NewForConfig(r.config(route.ShelfRoot(f, s).String()))
+	d, err := dynamic.NewForConfig(r.config(route.ExportViewRoot(f, s).String()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func (r *running) exportView(f key.Shelf, s key.Space) dynamic.Interface {
 }
 
 // informs starts an informer, of metadata alone if that is said. It ends with the test.
-func (r *running) informs(f key.Shelf, s key.Space, gvr schema.GroupVersionResource, metadataOnly bool) cache.SharedIndexInformer {
+func (r *running) informs(f key.ExportView, s key.Space, gvr schema.GroupVersionResource, metadataOnly bool) cache.SharedIndexInformer {
 	r.t.Helper()
 	stop := make(chan struct{})
 	r.t.Cleanup(func() { close(stop) })
@@ -52,7 +52,7 @@ func (r *running) informs(f key.Shelf, s key.Space, gvr schema.GroupVersionResou
 		factory.Start(stop)
 		return informer
 	}
-	client, err := metadata.NewForConfig(r.config(route.ShelfRoot(f, s).String()))
+	client, err := metadata.NewForConfig(r.config(route.ExportViewRoot(f, s).String()))
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -139,13 +139,13 @@ func (c client) begins(path string, streaming bool, there ...string) *followed {
 	return f
 }
 
-func clustersOn(f key.Shelf, s key.Space) string {
-	return route.ShelfRoot(f, s).Path("apis/fleet.example.org/v1/clusters")
+func clustersOn(f key.ExportView, s key.Space) string {
+	return route.ExportViewRoot(f, s).Path("apis/fleet.example.org/v1/clusters")
 }
 
 // watchedView is a way to watch the clusters of an export view.
 type watchedView struct {
-	view      key.Shelf
+	view      key.ExportView
 	space     key.Space
 	streaming bool
 }
@@ -153,7 +153,7 @@ type watchedView struct {
 func (w watchedView) path() string { return clustersOn(w.view, w.space) }
 
 func watchedViews() (all []watchedView) {
-	for _, f := range []key.Shelf{exportViewOf("", ""), exportViewOf("classes", "gold")} {
+	for _, f := range []key.ExportView{exportViewOf("", ""), exportViewOf("classes", "gold")} {
 		for _, s := range []key.Space{key.AllSpaces, "c"} {
 			all = append(all, watchedView{f, s, false}, watchedView{f, s, true})
 		}
@@ -242,7 +242,7 @@ func TestWhatConsumersTakeBack(t *testing.T) {
 	r.create("c", clustersGVR, cluster("one", "gold"))
 	r.create("c", configMapsGVR, object("v1", "ConfigMap", "default", "x", map[string]string{"use": "fleet"}, nil))
 	whole, gold := exportViewOf("", ""), exportViewOf("classes", "gold")
-	maps := func(s key.Space) string { return route.ShelfRoot(whole, s).Path("api/v1/configmaps") }
+	maps := func(s key.Space) string { return route.ExportViewRoot(whole, s).Path("api/v1/configmaps") }
 	all, slice, ofC := c.begins(clustersOn(whole, "*"), true, "one"), c.begins(clustersOn(gold, "*"), false, "one"), c.begins(clustersOn(gold, "c"), true, "one")
 	claimed, claimedOfC := c.begins(maps("*"), true, "x"), c.begins(maps("c"), false, "x")
 

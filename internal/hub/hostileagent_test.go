@@ -54,7 +54,7 @@ func TestHostileAgent(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer running.Wait()
 	defer cancel()
-	calls := []string{route.Reports, route.ReportsWalk, route.ReportsFetch, route.Walk, route.Fetch, route.AgentStatus, route.Lineage, route.Namespaces}
+	calls := []string{route.Reports, route.ReportsWalk, route.ReportsFetch, route.Walk, route.Fetch, route.AgentStatus, route.LogIdentity, route.Namespaces}
 	const each = 8
 	for _, call := range calls { // never goes on
 		for range each {

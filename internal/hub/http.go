@@ -104,7 +104,7 @@ func (f *front) named(next http.Handler) http.Handler {
 // that is good for that alone.
 func (f *front) enrolling(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		root, call := route.Of(r.URL.Path)
+		root, call := route.Parse(r.URL.Path)
 		enrol, renew := r.URL.Path == route.Enrol, root.API == route.Agents && call == route.Renew
 		if r.Method != http.MethodPost || !enrol && !renew {
 			next.ServeHTTP(w, r)
@@ -142,7 +142,7 @@ func (f *front) route(w http.ResponseWriter, r *http.Request) {
 		f.agents.Serve(w, r, root)
 	case route.Queries:
 		limiter := f.reads
-		switch _, question := route.Of(r.URL.Path); question {
+		switch _, question := route.Parse(r.URL.Path); question {
 		case route.Endpoints:
 			respond.JSON(w, f.endpoints.All())
 			return

@@ -310,7 +310,7 @@ func TestHubsStartUnderWrites(t *testing.T) {
 			}
 			proven := false
 			for _, s := range answer.Spans[h.marker] {
-				proven = proven || s.Has(h.revision)
+				proven = proven || s.Contains(h.revision)
 			}
 			if !proven {
 				t.Fatalf("revision %d under %s is not proven: %+v", h.revision, h.marker, answer)

@@ -68,7 +68,7 @@ func TestLeftovers(t *testing.T) {
 	a := r.join("a")
 	kept := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "default", Name: "kept"}}
 	row := r.row(kept.Key())
-	if row.In == nil || !row.In.(*placement.Membership).Has("a") {
+	if row.In == nil || !row.In.(*placement.Membership).Contains("a") {
 		t.Fatalf("it is not placed: %+v", row)
 	}
 	r.eventually(func() string {

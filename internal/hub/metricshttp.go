@@ -67,12 +67,12 @@ const other = "other"
 
 // asked is what a request asks for, by names that are few, and whether its answer lasts.
 func classify(r *http.Request) (api, verb string, lasts bool) {
-	root, below := route.Of(r.URL.Path)
+	root, below := route.Parse(r.URL.Path)
 	root.API = auth.RootOf(r.Context()).API
 	switch root.API {
 	case route.Agents:
-		verb = oneOf(below, route.Desired, route.Walk, route.Fetch, route.Lineage, route.Namespaces, route.AgentStatus, route.Renew,
-			route.Reports, route.ReportsWalk, route.ReportsFetch, route.Looked)
+		verb = oneOf(below, route.Desired, route.Walk, route.Fetch, route.LogIdentity, route.Namespaces, route.AgentStatus, route.Renew,
+			route.Reports, route.ReportsWalk, route.ReportsFetch, route.Inspected)
 		return "agents", verb, verb == route.Desired
 	case route.Queries:
 		verb = oneOf(below, route.Status, route.Why, route.Waiting, route.Render, route.Diff, route.Endpoints)

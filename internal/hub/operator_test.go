@@ -94,7 +94,7 @@ func TestAgentStatus(t *testing.T) {
 	a := r.join("a")
 	a.open(0, "").next()
 	status := wire.AgentStatus{
-		Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Unproven, Awaits: "M", Deferred: 3,
+		Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", LogIdentity: wire.Unproven, Awaits: "M", Deferred: 3,
 	}
 	if !a.tell(status).SendAPIs {
 		t.Error("the hub does not ask for a list that it can't have")
@@ -125,7 +125,7 @@ func TestAgentStatus(t *testing.T) {
 		}
 		return ""
 	})
-	status.Lineage, status.Awaits, status.Deferred = wire.Proven, "", 0
+	status.LogIdentity, status.Awaits, status.Deferred = wire.Proven, "", 0
 	status.Prune = &wire.PruneStatus{Pending: 7, Digest: "abc", Objects: make([]string, 1000)}
 	a.tell(status)
 	l = r.becomes("a", v1alpha1.ConditionSynced, metav1.ConditionFalse, "PruneGuard")
@@ -241,7 +241,7 @@ func TestSyncedCondition(t *testing.T) {
 		"False Held":            {ready, nil, v1alpha1.Counts{Assigned: 2, Held: 1, Applied: 1}},
 		"False Halted":          {ready, &v1alpha1.AgentStatus{Halted: "x"}, done},
 		"False PruneGuard":      {ready, &v1alpha1.AgentStatus{Prune: &v1alpha1.PendingPrune{}}, done},
-		"False LineageUnproven": {ready, &v1alpha1.AgentStatus{Lineage: "Unproven", Halted: "x"}, done},
+		"False LineageUnproven": {ready, &v1alpha1.AgentStatus{LogIdentity: "Unproven", Halted: "x"}, done},
 		"False Purging":         {ready, &v1alpha1.AgentStatus{Purge: &v1alpha1.PurgeProgress{}}, done},
 	} {
 		got := objectstate.SyncedLocation("a", &v1alpha1.LocationStatus{Conditions: c.conditions, Agent: c.agent}, c.counts)

@@ -123,7 +123,7 @@ func TestReadersOfReports(t *testing.T) {
 		for _, name := range []string{"one", "new"} {
 			report := odd(paths["one"], state)
 			report.Owner = ""
-			r.writeReport("b", key.Born, "s/core/configmaps/other/"+name, report)
+			r.writeReport("b", key.Upsynced, "s/core/configmaps/other/"+name, report)
 		}
 		same("as " + string(state))
 	}

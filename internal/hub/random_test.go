@@ -378,7 +378,7 @@ func (l *life) say() {
 		l.r.forgets(location, origin, path)
 	default:
 		report := wire.Report{UID: "some", State: wire.State(l.pick("Failed", "Removing")), Health: wire.Health(l.pick("", "Degraded"))}
-		if origin == key.Born {
+		if origin == key.Upsynced {
 			report = upsyncedObject("v1", "ConfigMap", name, `,"data":{"k":"`+l.pick("1", "2")+`"}`)
 		}
 		l.r.writeReport(location, origin, path, report)
@@ -405,7 +405,7 @@ func (l *life) reported() map[string]string {
 		}
 		data := dig(report, "health")
 		switch cm := tr.objects[r.Object.Key()]; {
-		case r.Origin == key.Born:
+		case r.Origin == key.Upsynced:
 			out[string(r.Space)+"--default/"+string(r.Location)+"."+r.Name] = fmt.Sprint(dig(report, "object", "data"), data)
 			continue
 		case cm != nil && tr.assigned(r.Location)[r.Path()]:

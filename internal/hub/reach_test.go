@@ -33,7 +33,7 @@ type owned struct {
 // reached is the root of a request: an export view, of one space or of all, or a space itself.
 type reached struct {
 	name string
-	view *key.Shelf
+	view *key.ExportView
 	wide bool
 }
 
@@ -48,9 +48,9 @@ func (root reached) path(o owned) (path, all, namespace string) {
 	base, namespace := route.Space(o.space), "default"
 	switch {
 	case root.wide:
-		base, namespace = route.ShelfRoot(*root.view, key.AllSpaces), string(o.space)+"--default"
+		base, namespace = route.ExportViewRoot(*root.view, key.AllSpaces), string(o.space)+"--default"
 	case root.view != nil:
-		base = route.ShelfRoot(*root.view, o.space)
+		base = route.ExportViewRoot(*root.view, o.space)
 	}
 	api := "/apis/fleet.example.org/v1"
 	if o.resource == "configmaps" {
@@ -61,7 +61,7 @@ func (root reached) path(o owned) (path, all, namespace string) {
 
 func roots() (all []reached) {
 	all = []reached{{name: "space"}}
-	for _, f := range []key.Shelf{exportViewOf("", ""), exportViewOf("classes", "gold"), exportViewOf("classes", "silver"), exportViewOf("classes", "")} {
+	for _, f := range []key.ExportView{exportViewOf("", ""), exportViewOf("classes", "gold"), exportViewOf("classes", "silver"), exportViewOf("classes", "")} {
 		all = append(all, reached{f.String() + " *", &f, true}, reached{f.String() + " one", &f, false})
 	}
 	return all

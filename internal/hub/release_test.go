@@ -64,7 +64,7 @@ func TestPartOfRelease(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventuallyReports("")
-	if releases := r.Releases.Parts(key.Placement{Space: "s", Name: "p"}, "s"); len(releases) != 0 {
+	if releases := r.Releases.PartialReleases(key.Placement{Space: "s", Name: "p"}, "s"); len(releases) != 0 {
 		t.Errorf("still %v", releases)
 	}
 }

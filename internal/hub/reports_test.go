@@ -94,13 +94,13 @@ func reporting(t *testing.T) *running {
 	digest := r.digestOf(a, "one")
 	a.reports(wire.ReportLine{Key: "s/core/configmaps/default/one", Report: &wire.Report{UID: uid, Generation: 1, State: wire.Applied, Digest: digest, Health: wire.Healthy, Since: "2026-01-02T03:04:05Z"}})
 	r.writeReport("b", key.Placed, "s/core/configmaps/default/one", wire.Report{UID: uid, State: wire.Failed, Reason: "Refused", Message: "no", Health: wire.Degraded, Status: json.RawMessage(`{"x":1}`)})
-	r.writeReport("a", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":2}`))
-	r.writeReport("b", key.Born, "s/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
-	r.writeReport("b", key.Born, "z/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
+	r.writeReport("a", key.Upsynced, "s/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":2}`))
+	r.writeReport("b", key.Upsynced, "s/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
+	r.writeReport("b", key.Upsynced, "z/wgpolicyk8s.io/policyreports/default/r", upsyncedObject("wgpolicyk8s.io/v1alpha2", "PolicyReport", "r", `,"summary":{"fail":3}`))
 	owned := upsyncedObject("v1", "Pod", "web-1", `,"spec":{"containers":[{"name":"c","image":"i"}]},"status":{"phase":"Running"}`)
 	owned.Owner, owned.Health, owned.HealthNote = "apps/deployments/default/web", wire.Degraded, "no image"
 	r.writeReport("b", key.Owned, "s/core/pods/default/web-1", owned)
-	r.writeReport("a", key.Born, "s/core/secrets/default/key", upsyncedObject("v1", "Secret", "key", `,"data":{"k":"`+treasure+`"}`))
+	r.writeReport("a", key.Upsynced, "s/core/secrets/default/key", upsyncedObject("v1", "Secret", "key", `,"data":{"k":"`+treasure+`"}`))
 	return r
 }
 
@@ -398,10 +398,10 @@ func TestKindsThatLocationsDisagreeOn(t *testing.T) {
 		return wire.Report{State: wire.Present, Object: json.RawMessage(fmt.Sprintf(`{"apiVersion":"example.com/v1","kind":%q,"metadata":{"name":%q,"uid":"u"}}`, kind, name))}
 	}
 	// The first by name lies.
-	r.writeReport("a", key.Born, "s/example.com/widgets/w", cluster("Gadget", "w"))
-	r.writeReport("a", key.Born, "s/example.com/widgets/default/w", upsyncedObject("example.com/v1", "Gadget", "w", ""))
+	r.writeReport("a", key.Upsynced, "s/example.com/widgets/w", cluster("Gadget", "w"))
+	r.writeReport("a", key.Upsynced, "s/example.com/widgets/default/w", upsyncedObject("example.com/v1", "Gadget", "w", ""))
 	for _, l := range []key.Location{"b", "c"} {
-		r.writeReport(l, key.Born, "s/example.com/widgets/default/w", upsyncedObject("example.com/v1", "Widget", "w", ""))
+		r.writeReport(l, key.Upsynced, "s/example.com/widgets/default/w", upsyncedObject("example.com/v1", "Widget", "w", ""))
 	}
 	all := r.reported("s", "*").Resource(gvr)
 	list, err := all.List(t.Context(), metav1.ListOptions{})
@@ -438,7 +438,7 @@ func TestKindsThatLocationsDisagreeOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer w.Stop()
-	r.writeReport("b", key.Born, "s/example.com/widgets/default/v", upsyncedObject("example.com/v1", "Widget", "v", ""))
+	r.writeReport("b", key.Upsynced, "s/example.com/widgets/default/v", upsyncedObject("example.com/v1", "Widget", "v", ""))
 	if e := limit.Receive(t, w.ResultChan(), "an event"); e.Type != watch.Added || e.Object.(*unstructured.Unstructured).GetKind() != "Widget" {
 		t.Errorf("a watch has %s %s", e.Type, text(e.Object))
 	}

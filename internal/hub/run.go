@@ -175,7 +175,7 @@ func (h *Hub) controllers() *controllers.Controllers {
 		Progress: h.progress, Digest: h.renderer.Digest, Pruned: h.pruned, Releases: h.releases, Unreturned: h.unreturned, Computed: h.statuses, Changed: h.changed, Summaries: h.summaries, Summed: h.summed,
 		Rules: h.engine.Rules, Upsynced: h.upsynced, Sessions: h.sessions, Gone: h.present.Gone,
 		Answers: h.gate.Answers, CheckLog: h.gate.CommittedWithPing,
-		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, ChangedViews: h.shelved, ExportViewURL: h.endpoints.ShelfURL,
+		Consumers: h.exports.Bindings, BindingTo: h.exports.BindingTo, ChangedViews: h.shelved, ExportViewURL: h.endpoints.ExportViewURL,
 		SpaceURL: h.endpoints.SpaceURL, Settling: h.config.BatchDelay, RoomRetry: h.config.RoomRetry, Disconnected: h.config.Disconnected, Meter: h.flow, Logger: h.config.Logger, Now: h.config.Now,
 	})
 }

@@ -172,7 +172,7 @@ func TestStoredBeyondBounds(t *testing.T) {
 		return ""
 	})
 	one := r.row("o/s/core/configmaps/default/one")
-	if m, ok := one.In.(*placement.Membership); !ok || !m.Has("b") {
+	if m, ok := one.In.(*placement.Membership); !ok || !m.Contains("b") {
 		t.Errorf("the object is placed at %v, want b among them", one.In.Locations())
 	}
 	const merge = "application/merge-patch+json"

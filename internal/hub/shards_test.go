@@ -99,7 +99,7 @@ func openShard(t *testing.T, c *protocol.Client, shard key.Shard) int {
 	if err := json.NewDecoder(body).Decode(&f); err != nil || f.Hello == nil {
 		t.Fatalf("%+v %v", f, err)
 	}
-	if received := f.Hello.Count > 0; received != shard.Has("s") {
+	if received := f.Hello.Count > 0; received != shard.Contains("s") {
 		t.Errorf("shard %s has %d objects", shard, f.Hello.Count)
 	}
 	return http.StatusOK

@@ -32,7 +32,9 @@ func TestSilentAgents(t *testing.T) {
 		r.addLocation(l, map[string]string{"where": "x"})
 		agent := r.join(l).inspector()
 		if l == "answers" {
-			agent.answers(func(wire.Look) any { return wire.Looked{Live: configMapOne("2"), Desired: configMapOne("1")} })
+			agent.answers(func(wire.InspectRequest) any {
+				return wire.InspectResponse{Live: configMapOne("2"), Desired: configMapOne("1")}
+			})
 			continue
 		}
 		var forwarded sync.WaitGroup

@@ -172,13 +172,13 @@ func TestSummariesOfReported(t *testing.T) {
 	r.summarize("results", `{`+match+`,"from":"Upsynced","groupBy":[{"name":"policy","expression":"object.policy"}],
 		"combine":[{"name":"pass","type":"SUM","expression":"object.summary.pass"},{"name":"fail","type":"SUM","expression":"object.summary.fail"}]}`)
 	r.summarize("owned", `{"match":[{"resources":["pods"]}],"from":"Associated","select":[{"name":"location","expression":"location.name"},{"name":"is","expression":"status.phase"}]}`)
-	put("a", key.Born, reports, "x", `{"policy":"p","summary":{"pass":1,"fail":2}}`)
-	put("b", key.Born, reports, "x", `{"policy":"p","summary":{"pass":3,"fail":0}}`)
-	put("b", key.Born, reports, "y", `{"policy":"q","summary":{"pass":5,"fail":0}}`)
+	put("a", key.Upsynced, reports, "x", `{"policy":"p","summary":{"pass":1,"fail":2}}`)
+	put("b", key.Upsynced, reports, "x", `{"policy":"p","summary":{"pass":3,"fail":0}}`)
+	put("b", key.Upsynced, reports, "y", `{"policy":"q","summary":{"pass":5,"fail":0}}`)
 	put("b", key.Owned, pods, "x", `{"status":{"phase":"Running"}}`)
 	r.sums("results", `[["p",4,2],["q",5,0]]`, 3, 0, 0)
 	r.sums("owned", `[["b","Running"]]`, 1, 0, 0)
-	put("a", key.Born, reports, "x", `{"policy":"q","summary":{"pass":1,"fail":2}}`)
+	put("a", key.Upsynced, reports, "x", `{"policy":"q","summary":{"pass":1,"fail":2}}`)
 	r.sums("results", `[["p",3,0],["q",6,2]]`, 3, 0, 0)
 }
 

@@ -68,17 +68,17 @@ func (r *running) controller() string {
 
 // exportViewOf returns an export view of space p: the whole export, the slice of a view with a value, or without a
 // value the slice of all others.
-func exportViewOf(view, value string) key.Shelf {
+func exportViewOf(view, value string) key.ExportView {
 	if view == "" {
-		return key.Shelf{Space: "p", Name: "fleet"}
+		return key.ExportView{Space: "p", Name: "fleet"}
 	}
-	return key.Shelf{Space: "p", Name: view, View: true, Value: value}
+	return key.ExportView{Space: "p", Name: view, View: true, Value: value}
 }
 
 // through returns a client with a token for a space in an export view.
-func (r *running) through(token string, f key.Shelf, s key.Space) dynamic.Interface {
+func (r *running) through(token string, f key.ExportView, s key.Space) dynamic.Interface {
 	r.t.Helper()
-	c := rest.AnonymousClientConfig(r.config(route.ShelfRoot(f, s).String()))
+	c := rest.AnonymousClientConfig(r.config(route.ExportViewRoot(f, s).String()))
 	c.BearerToken = token
 	c.Wrap(func(next http.RoundTripper) http.RoundTripper { return persistent{next} })
 	d, err := dynamic.NewForConfig(c)
@@ -96,7 +96,7 @@ func TestWritesToWhatIsBound(t *testing.T) {
 	r.sliceFleet()
 	token := r.controller()
 	for name, path := range map[string]struct {
-		view      key.Shelf
+		view      key.ExportView
 		space     key.Space
 		namespace string
 	}{

@@ -154,7 +154,7 @@ func TestReturnedStatusAndLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.eventually(func() string {
-		if n := r.LeftOut.Of(key.Placement{Space: "s", Name: "p"}, "s"); n.Count > 0 {
+		if n := r.LeftOut.Missed(key.Placement{Space: "s", Name: "p"}, "s"); n.Count > 0 {
 			return fmt.Sprintf("left out: %+v", n)
 		}
 		if c := meta.FindStatusCondition(r.placement().Status.Conditions, v1alpha1.ConditionStatusReturned); c != nil {

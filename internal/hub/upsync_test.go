@@ -30,7 +30,7 @@ func (r *running) upsyncs(s key.Space, upsync string) {
 func (r *running) joinWithUpsync(l key.Location) *testAgent {
 	r.t.Helper()
 	a := r.join(l)
-	a.Capabilities = wire.Sees
+	a.Capabilities = wire.Upsyncs
 	return a
 }
 
@@ -72,7 +72,7 @@ func upsyncedLine(path string, change ...func(object map[string]any, r *wire.Rep
 			panic(err)
 		}
 	}
-	return wire.ReportLine{Key: key.Report{Origin: key.Born, Object: o}.Line(), Report: report}
+	return wire.ReportLine{Key: key.Report{Origin: key.Upsynced, Object: o}.Line(), Report: report}
 }
 
 // refusesLine sees that a line is refused, for a reason.
@@ -325,12 +325,12 @@ func TestUpsyncLimits(t *testing.T) {
 	}
 	r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionTrue, v1alpha1.ReasonAsked)
 	r.eventuallyReports("born a s/example.com/widgets/n/w2", "born a s/example.com/widgets/n/w3")
-	a.tell(wire.AgentStatus{Sees: &wire.SeesStatus{LeftOut: 7}})
+	a.tell(wire.AgentStatus{Upsync: &wire.UpsyncStatus{Omitted: 7}})
 	l = r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionFalse, v1alpha1.ReasonLimitExceeded)
 	if !strings.Contains(text(l.Status.Conditions), "7 objects do not come back") {
 		t.Errorf("it says %s", text(l.Status.Conditions))
 	}
-	a.tell(wire.AgentStatus{Sees: &wire.SeesStatus{Unread: []wire.UnreadKind{{Group: "example.com", Resource: "widgets", Message: "forbidden"}}}})
+	a.tell(wire.AgentStatus{Upsync: &wire.UpsyncStatus{Unread: []wire.UnreadKind{{Group: "example.com", Resource: "widgets", Message: "forbidden"}}}})
 	r.becomes("a", v1alpha1.ConditionUpsynced, metav1.ConditionFalse, v1alpha1.ReasonUnread)
 }
 

@@ -99,16 +99,16 @@ func references(t *testing.T, all ranges, pattern string) map[string]bool {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("there are no results %s: %v", pattern, err)
 	}
-	has := map[string]bool{}
+	measured := map[string]bool{}
 	for _, file := range files {
 		for id, value := range valuesOf(t, file) {
-			has[id] = true
-			if limit := all[id]; !limit.holds(value) {
+			measured[id] = true
+			if limit := all[id]; !limit.contains(value) {
 				t.Errorf("%s: %s is %g, outside its range %s", file, id, value, limit)
 			}
 		}
 	}
-	return has
+	return measured
 }
 
 // open reports whether a range has a limit for worse values, and none for better ones.
@@ -140,7 +140,7 @@ func TestOnlyWhatIsWorseFails(t *testing.T) {
 	}
 }
 
-func TestVerdict(t *testing.T) {
+func TestResult(t *testing.T) {
 	up := spec{better: higher, bar: new(1.0), stretch: new(2.0)}
 	down := spec{better: lower, bar: new(2.0), stretch: new(1.0)}
 	for _, c := range []struct {
@@ -152,7 +152,7 @@ func TestVerdict(t *testing.T) {
 		{down, 2.1, "missed"}, {down, 2, "met"}, {down, 1, "stretch"},
 		{spec{better: lower, bar: new(0.0)}, 0, "met"}, {spec{}, 7, "-"},
 	} {
-		if got := c.spec.verdict(c.value); got != c.want {
+		if got := c.spec.result(c.value); got != c.want {
 			t.Errorf("%g is %q, want %q", c.value, got, c.want)
 		}
 	}

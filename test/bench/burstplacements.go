@@ -135,11 +135,11 @@ func (s *burstHub) editThere(in string) ([]float64, error) {
 		if err := s.whole.patch(b.ctx, in+configMaps(placementsNamespace)+"/"+nameOf(0), fmt.Sprintf(`{"data":{"value":%q}}`, value)); err != nil {
 			return nil, err
 		}
-		at, err := s.lookout.last(s.ctx, seen)
+		arrived, err := s.lookout.last(s.ctx, seen)
 		if err != nil {
 			return nil, err
 		}
-		took = append(took, at.Sub(start))
+		took = append(took, arrived.Sub(start))
 		if !wait(b.ctx, probeEvery) {
 			return nil, b.ctx.Err()
 		}

@@ -30,8 +30,8 @@ func (b *bench) bursts() error {
 		return err
 	}
 	s.cutBefore = f.cut.Load()
-	if err := f.take("bursts", part{"one object for all", s.oneForAll}, part{"events for one", s.eventsForOne}, part{"deletions", s.deletions},
-		part{"slow readers", s.slowReaders}, part{"a Placement", s.everythingThenNothing}, part{"Placements", s.manyPlacements}); err != nil {
+	if err := f.take("bursts", phase{"one object for all", s.oneForAll}, phase{"events for one", s.eventsForOne}, phase{"deletions", s.deletions},
+		phase{"slow readers", s.slowReaders}, phase{"a Placement", s.everythingThenNothing}, phase{"Placements", s.manyPlacements}); err != nil {
 		return err
 	}
 	kept, err := f.bench.kept()
@@ -55,19 +55,19 @@ const burstNamespace = "burst"
 
 // burst makes one burst of changes. It reports the time until all of them have arrived, which do returns, the
 // maximum of the memory, and the p50 of a steady edit after the burst divided by that before.
-func (s *burstHub) burst(id string, do func() (end time.Time, note string, err error)) error {
+func (s *burstHub) burst(id string, do func() (end time.Time, comment string, err error)) error {
 	b := s.bench
 	if err := b.calmDown(); err != nil {
 		return err
 	}
-	calm, err := s.probes(b.size.burst.probes)
+	before, err := s.probes(b.size.burst.probes)
 	if err != nil {
 		return fmt.Errorf("edits before: %w", err)
 	}
 	most := followPeak(b.hub.Process)
 	meanwhile := s.keepProbing()
 	start := time.Now()
-	end, note, err := do()
+	end, comment, err := do()
 	peak := most.end()
 	busy, missed := meanwhile()
 	if err = errors.Join(err, missed); err != nil {
@@ -77,10 +77,10 @@ func (s *burstHub) burst(id string, do func() (end time.Time, note string, err e
 	if err != nil {
 		return fmt.Errorf("edits after: %w", err)
 	}
-	b.report.set("burst."+id+".time", end.Sub(start).Seconds(), "%s", note)
+	b.report.set("burst."+id+".time", end.Sub(start).Seconds(), "%s", comment)
 	b.report.set("burst."+id+".memory", float64(peak)/float64(s.before), "at most %s, before all %s", megabytes(peak), megabytes(s.before))
-	b.report.set("burst."+id+".after", quantile(after, 0.5)/quantile(calm, 0.5), "an edit: p50 %.1f ms before, %.1f ms after; meanwhile p50 %.1f ms, p99 %.1f ms of %d",
-		quantile(calm, 0.5), quantile(after, 0.5), quantile(busy, 0.5), quantile(busy, 0.99), len(busy))
+	b.report.set("burst."+id+".after", quantile(after, 0.5)/quantile(before, 0.5), "an edit: p50 %.1f ms before, %.1f ms after; meanwhile p50 %.1f ms, p99 %.1f ms of %d",
+		quantile(before, 0.5), quantile(after, 0.5), quantile(busy, 0.5), quantile(busy, 0.99), len(busy))
 	return nil
 }
 

@@ -42,8 +42,8 @@ func (s *burstHub) slowReaders() error {
 		return err
 	}
 	defer watches.close()
-	s.all[slow].pace.Store(slowRate)
-	s.all[deaf].pace.Store(readsNothing)
+	s.all[slow].rate.Store(slowRate)
+	s.all[deaf].rate.Store(readsNothing)
 	cut := s.all[deaf].cut.Load()
 	if err := s.burst("slow", func() (time.Time, string, error) {
 		have := func(site int) *want {
@@ -66,13 +66,13 @@ func (s *burstHub) slowReaders() error {
 		if err != nil {
 			return last, "", fmt.Errorf("the location that reads slowly: %w", err)
 		}
-		note := fmt.Sprintf("%d objects of 64 KB at the location that reads %d MB a second; at one that reads as fast as it can after %.2f s", n, slowRate>>20, first.Sub(start).Seconds())
-		return last, note, watches.sawAll(b.ctx, n)
+		comment := fmt.Sprintf("%d objects of 64 KB at the location that reads %d MB a second; at one that reads as fast as it can after %.2f s", n, slowRate>>20, first.Sub(start).Seconds())
+		return last, comment, watches.sawAll(b.ctx, n)
 	}); err != nil {
 		return err
 	}
-	s.all[slow].pace.Store(0)
-	s.all[deaf].pace.Store(0)
+	s.all[slow].rate.Store(0)
+	s.all[deaf].rate.Store(0)
 	if err := s.settledBurst(in, slowNamespace, n, n*burstSites); err != nil {
 		return fmt.Errorf("the location that did not read: %w", err)
 	}

@@ -51,28 +51,28 @@ func (c *chart) draw(all map[string]drawn) []byte {
 	put(`<title>%s</title>%s`, html.EscapeString(c.title), chartStyle)
 	put(`<text class="t" x="%d" y="20">%s</text>`, plotLeft, html.EscapeString(c.title))
 	for _, v := range scale.ticks() {
-		y := scale.at(point{Y: v}).Y
+		y := scale.position(point{Y: v}).Y
 		put(`<path class="g" d="M%d %.1fh%d"/><text x="%d" y="%.1f" text-anchor="end">%s %s</text>`, plotLeft, y, plotWidth, plotLeft-6, y+4, short(v), c.y)
 	}
 	origin, labelled := "", map[float64]bool{}
-	for i, of := range c.curves {
-		d, color, legend := all[of.name], chartColors()[i%len(chartColors())], legendTop+i*legendEach
+	for i, drawnCurve := range c.curves {
+		d, color, legend := all[drawnCurve.name], chartColors()[i%len(chartColors())], legendTop+i*legendEach
 		var path strings.Builder
 		path.WriteString("M")
 		for _, p := range d.points {
-			at := scale.at(p)
-			fmt.Fprintf(&path, "%.1f %.1f ", at.X, at.Y)
-			put(`<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s %s: %s %s</title></circle>`, at.X, at.Y, color, short(p.X), c.x, short(p.Y), c.y)
+			drawnAt := scale.position(p)
+			fmt.Fprintf(&path, "%.1f %.1f ", drawnAt.X, drawnAt.Y)
+			put(`<circle cx="%.1f" cy="%.1f" r="3" fill="%s"><title>%s %s: %s %s</title></circle>`, drawnAt.X, drawnAt.Y, color, short(p.X), c.x, short(p.Y), c.y)
 			if !labelled[p.X] {
 				labelled[p.X] = true
-				put(`<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, at.X, plotTop+plotHeight+16, short(p.X))
+				put(`<text x="%.1f" y="%d" text-anchor="middle">%s</text>`, drawnAt.X, plotTop+plotHeight+16, short(p.X))
 			}
 		}
 		if len(d.points) > 0 {
 			put(`<path class="c" stroke="%s" d="%s"/>`, color, strings.TrimSuffix(path.String(), " "))
 			origin = d.origin
 		}
-		put(`<path class="c" stroke="%s" d="M%d %dh14"/><text x="%d" y="%d">%s</text>`, color, plotLeft, legend-4, plotLeft+18, legend, html.EscapeString(of.label))
+		put(`<path class="c" stroke="%s" d="M%d %dh14"/><text x="%d" y="%d">%s</text>`, color, plotLeft, legend-4, plotLeft+18, legend, html.EscapeString(drawnCurve.label))
 	}
 	put(`<text x="%d" y="%d" text-anchor="end">%s</text>`, plotLeft+plotWidth, plotTop+plotHeight+32, html.EscapeString(c.x))
 	put(`<text x="%d" y="%d">%s</text>`, plotLeft, noteAt, html.EscapeString(origin))
@@ -89,8 +89,8 @@ type scale struct {
 // scale returns the scale that has room for all points.
 func (c *chart) scale(all map[string]drawn) scale {
 	s := scale{x: 1, low: math.Inf(1), high: 0, logarithmic: c.logarithmic}
-	for _, of := range c.curves {
-		for _, p := range all[of.name].points {
+	for _, drawnCurve := range c.curves {
+		for _, p := range all[drawnCurve.name].points {
 			s.x, s.low, s.high = max(s.x, p.X), min(s.low, p.Y), max(s.high, p.Y)
 		}
 	}
@@ -131,13 +131,13 @@ func (s scale) ticks() (all []float64) {
 	return all
 }
 
-// at is where a point is drawn.
-func (s scale) at(p point) point {
-	part := p.Y / s.high
+// position is where a point is drawn.
+func (s scale) position(p point) point {
+	fraction := p.Y / s.high
 	if s.logarithmic {
-		part = math.Log10(max(s.low, p.Y)/s.low) / math.Log10(s.high/s.low)
+		fraction = math.Log10(max(s.low, p.Y)/s.low) / math.Log10(s.high/s.low)
 	}
-	return point{plotLeft + plotWidth*p.X/s.x, plotTop + plotHeight*(1-part)}
+	return point{plotLeft + plotWidth*p.X/s.x, plotTop + plotHeight*(1-fraction)}
 }
 
 // short is a number with three digits that matter, or all before the point.

@@ -99,8 +99,8 @@ func (c *client) do(ctx context.Context, method, path, content string, body []by
 	return nil
 }
 
-// ask sends a request and returns the answer.
-func (c *client) ask(ctx context.Context, method, path, content string, body []byte) ([]byte, error) {
+// request sends a request and returns the answer.
+func (c *client) request(ctx context.Context, method, path, content string, body []byte) ([]byte, error) {
 	answer, err := c.open(ctx, method, path, content, body)
 	if err != nil {
 		return nil, err
@@ -114,7 +114,7 @@ func (c *client) ask(ctx context.Context, method, path, content string, body []b
 }
 
 func (c *client) get(ctx context.Context, path string) ([]byte, error) {
-	return c.ask(ctx, http.MethodGet, path, "", nil)
+	return c.request(ctx, http.MethodGet, path, "", nil)
 }
 
 func (c *client) create(ctx context.Context, path string, body []byte) error {
@@ -144,7 +144,7 @@ func share[W any](ctx context.Context, workers []W, n int, do func(ctx context.C
 
 // eventually waits until f returns nil.
 func eventually(ctx context.Context, what string, f func() error) error {
-	return eventuallyWithin(ctx, patience, what, f)
+	return eventuallyWithin(ctx, timeLimit, what, f)
 }
 
 func eventuallyWithin(ctx context.Context, limit time.Duration, what string, f func() error) error {

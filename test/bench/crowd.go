@@ -12,15 +12,15 @@ var crowded = []string{
 // locations get, new connections of all, and a restart. It shows how far one hub goes, and is no part of a whole
 // run.
 func (b *bench) manyLocations() error {
-	wide := &bench{t: b.t, ctx: b.ctx, size: b.size.wide(), calm: b.calm, cluster: b.cluster, hub: b.hub}
+	wide := &bench{t: b.t, ctx: b.ctx, size: b.size.wide(), idle: b.idle, cluster: b.cluster, hub: b.hub}
 	wide.report = newReport(wide.size, b.report.before)
 	f, err := wide.filledFleet()
 	if err != nil {
 		return err
 	}
 	defer f.end()
-	if err := f.take("crowd", part{"state", f.readState}, part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll},
-		part{"restart", f.restart}, part{"memory", wide.restartedFleet}); err != nil {
+	if err := f.take("crowd", phase{"state", f.readState}, phase{"shared edits", f.editShared}, phase{"reconnects", f.reconnectAll},
+		phase{"restart", f.restart}, phase{"memory", wide.restartedFleet}); err != nil {
 		return err
 	}
 	for _, name := range crowded {

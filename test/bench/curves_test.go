@@ -55,9 +55,9 @@ func curvesOf(t *testing.T, file string) {
 	}
 	const sizes = 3
 	for _, c := range charts() {
-		for _, of := range c.curves {
-			if points := runs[0].Curves[of.name]; len(points) < sizes {
-				t.Errorf("the curve %s has %v", of.name, points)
+		for _, drawnCurve := range c.curves {
+			if points := runs[0].Curves[drawnCurve.name]; len(points) < sizes {
+				t.Errorf("the curve %s has %v", drawnCurve.name, points)
 			}
 		}
 	}
@@ -88,11 +88,11 @@ func TestScale(t *testing.T) {
 		}
 		last := point{plotLeft - 1, plotTop + plotHeight + 1}
 		for _, p := range c.points {
-			at := s.at(p)
-			if at.X <= last.X || at.Y >= last.Y || at.X > plotLeft+plotWidth || at.Y < plotTop-1e-9 {
-				t.Errorf("%s: %v is drawn at %v, the one before at %v", name, p, at, last)
+			drawnAt := s.position(p)
+			if drawnAt.X <= last.X || drawnAt.Y >= last.Y || drawnAt.X > plotLeft+plotWidth || drawnAt.Y < plotTop-1e-9 {
+				t.Errorf("%s: %v is drawn at %v, the one before at %v", name, p, drawnAt, last)
 			}
-			last = at
+			last = drawnAt
 		}
 	}
 }

@@ -44,7 +44,7 @@ func (b *bench) sliceExports() error {
 			return err
 		}
 	}
-	return h.take("exports", part{"bindings", h.addBindings}, part{"objects", h.addObjects}, part{"one slice", h.editInOne}, part{"slices", h.editInMany})
+	return h.take("exports", phase{"bindings", h.addBindings}, phase{"objects", h.addObjects}, phase{"one slice", h.editInOne}, phase{"slices", h.editInMany})
 }
 
 const (
@@ -215,8 +215,8 @@ func (h *exportedHub) viewPath(name string) string {
 func (h *exportedHub) sliced(name string, n int) error {
 	return eventually(h.bench.ctx, "the slices", func() error {
 		text, err := h.whole.get(h.bench.ctx, h.viewPath(name))
-		if has := gjson.GetBytes(text, "status.slices").Int(); err == nil && has != int64(n) {
-			err = fmt.Errorf("there are %d of %d", has, n)
+		if current := gjson.GetBytes(text, "status.slices").Int(); err == nil && current != int64(n) {
+			err = fmt.Errorf("there are %d of %d", current, n)
 		}
 		return err
 	})

@@ -45,7 +45,7 @@ func (h *exportedHub) watchSlices(label string, values []string) (*gathered, err
 	group.SetLimit(connecting)
 	for i, value := range values {
 		group.Go(func() error {
-			root := route.ShelfRoot(key.Shelf{Space: key.Space(stateSpace(0)), Name: label, View: true, Value: value}, key.AllSpaces)
+			root := route.ExportViewRoot(key.ExportView{Space: key.Space(stateSpace(0)), Name: label, View: true, Value: value}, key.AllSpaces)
 			return g.open(ctx, g.clients[i%len(g.clients)], root.Path(exportedPath))
 		})
 	}
@@ -114,15 +114,15 @@ func (h *exportedHub) paceSliced(n int) ([]float64, error) {
 	ctx, cancel := context.WithCancelCause(b.ctx)
 	defer cancel(nil)
 	done := make(chan error, 1)
-	go func() { done <- h.watches.see(ctx, seen, lasts(n, b.size.rates[0])+patience) }()
+	go func() { done <- h.watches.see(ctx, seen, lasts(n, b.size.rates[0])+timeLimit) }()
 	begin, err := paced(ctx, workersOf(h.writers), n, b.size.rates[0], func(ctx context.Context, c *client, i int) error {
-		of := (first + i) % b.size.sliced
-		return c.patch(ctx, h.exportedIn(of)+"/"+nameOf(of), editPatch(first+i))
+		slice := (first + i) % b.size.sliced
+		return c.patch(ctx, h.exportedIn(slice)+"/"+nameOf(slice), editPatch(first+i))
 	})
 	if err != nil {
 		cancel(err)
 	}
-	return paceTimes(begin, b.size.rates[0], seen.at[first:]), errors.Join(err, <-done)
+	return paceTimes(begin, b.size.rates[0], seen.times[first:]), errors.Join(err, <-done)
 }
 
 // see notes what the events show until nothing is left to be seen.
@@ -132,7 +132,7 @@ func (g *gathered) see(ctx context.Context, s *sightings, limit time.Duration) e
 	for {
 		select {
 		case e := <-g.events:
-			if s.see(e.object, e.at) {
+			if s.see(e.object, e.arrived) {
 				return nil
 			}
 		case <-timeout.C:

@@ -47,7 +47,7 @@ func (b *bench) writesFor(c int) (n writeCount, err error) {
 		placement(namespace, namespace, "configmaps", named(b.fleet.names(c)...), v1alpha1.ReturnStatusNone)); err != nil {
 		return n, err
 	}
-	if err := b.settled(namespace, 0, 0); err != nil {
+	if err := b.waitApplied(namespace, 0, 0); err != nil {
 		return n, err
 	}
 	if err := b.calmDown(); err != nil {
@@ -71,7 +71,7 @@ func (b *bench) writesFor(c int) (n writeCount, err error) {
 	if err := b.fill(namespace, 1); err != nil {
 		return n, err
 	}
-	if err := b.settled(namespace, 1, c); err != nil {
+	if err := b.waitApplied(namespace, 1, c); err != nil {
 		return n, err
 	}
 	if err := b.calmDown(); err != nil {
@@ -103,8 +103,8 @@ func (b *bench) fanOut() error {
 		}
 		b.report.point(curveFanOutCreate, float64(c), median(creates)*1e3)
 		b.report.point(curveFanOutEdit, float64(c), median(edits)*1e3)
-		b.report.add("fanout.create", result{value: median(creates), samples: creates, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(creates))})
-		b.report.add("fanout.edit", result{value: median(edits), samples: edits, note: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(edits))})
+		b.report.add("fanout.create", result{value: median(creates), samples: creates, comment: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(creates))})
+		b.report.add("fanout.edit", result{value: median(edits), samples: edits, comment: fmt.Sprintf("%d locations, longest %.2f s", c, slices.Max(edits))})
 	}
 	return nil
 }
@@ -131,7 +131,7 @@ func (b *bench) fanOutTo(c int) (creates, edits []float64, err error) {
 			return nil, nil, err
 		}
 		creates = append(creates, took)
-		if err := b.settled(namespace, i+1, c*(i+1)); err != nil {
+		if err := b.waitApplied(namespace, i+1, c*(i+1)); err != nil {
 			return nil, nil, err
 		}
 		took, err = b.waveOf(c, value+"-edited", func() error {
@@ -141,7 +141,7 @@ func (b *bench) fanOutTo(c int) (creates, edits []float64, err error) {
 			return nil, nil, err
 		}
 		edits = append(edits, took)
-		if err := b.settled(namespace, i+1, c*(i+1)); err != nil {
+		if err := b.waitApplied(namespace, i+1, c*(i+1)); err != nil {
 			return nil, nil, err
 		}
 	}

@@ -32,7 +32,7 @@ type fleet struct {
 type arrival struct {
 	location string
 	put      *wire.Put
-	at       time.Time
+	arrived  time.Time
 }
 
 // answers counts the report keys that each revision of the hub's log took in.
@@ -142,7 +142,7 @@ func (f *fleet) drain() (stop func()) {
 // wave waits until n agents have got what is looks for, and returns when the last
 // one had it. What arrives for others is dropped.
 func (f *fleet) wave(n int, is func(arrival) bool) (time.Time, error) {
-	return f.waveWithin(patience, n, is)
+	return f.waveWithin(timeLimit, n, is)
 }
 
 func (f *fleet) waveWithin(limit time.Duration, n int, is func(arrival) bool) (time.Time, error) {
@@ -157,7 +157,7 @@ func (f *fleet) waveWithin(limit time.Duration, n int, is func(arrival) bool) (t
 			}
 			have[a.location] = struct{}{}
 			if len(have) == n {
-				return a.at, nil
+				return a.arrived, nil
 			}
 		case <-timeout.C:
 			return time.Time{}, fmt.Errorf("%d of %d agents have it after %s", len(have), n, limit)

@@ -45,7 +45,7 @@ func (b *bench) filledFleet() (*fullHub, error) {
 	}
 	f := &fullHub{ownHub: own}
 	b.full = f
-	return f, f.take("fleet", part{"locations", f.addLocations}, part{"own objects", f.addOwn}, part{"shared objects", f.addShared})
+	return f, f.take("fleet", phase{"locations", f.addLocations}, phase{"own objects", f.addOwn}, phase{"shared objects", f.addShared})
 }
 
 // wholeFleet measures such a hub: what it holds, once it has had time to come to rest, edits at
@@ -55,8 +55,8 @@ func (b *bench) wholeFleet() error {
 	if err != nil {
 		return err
 	}
-	return f.take("fleet", part{"state", f.readState}, part{"edits", f.editSteadily}, part{"shared edits", f.editShared}, part{"reconnects", f.reconnectAll},
-		part{"changes meanwhile", f.returnLate}, part{"nothing left", f.returnEmpty}, part{"restart", f.restart})
+	return f.take("fleet", phase{"state", f.readState}, phase{"edits", f.editSteadily}, phase{"shared edits", f.editShared}, phase{"reconnects", f.reconnectAll},
+		phase{"changes meanwhile", f.returnLate}, phase{"nothing left", f.returnEmpty}, phase{"restart", f.restart})
 }
 
 // endFleet ends that hub, so that what is measured after it has the machine for itself.
@@ -113,7 +113,7 @@ func (f *fullHub) addLocations() (err error) {
 	if err := b.space.create(b.ctx, placementsPath, placement(stateName, "default", "configmaps", all, v1alpha1.ReturnStatusNone)); err != nil {
 		return err
 	}
-	f.last = b.calm.hub.Usage().RSSAnon
+	f.last = b.idle.hub.Usage().RSSAnon
 	return b.calmDown()
 }
 
@@ -161,7 +161,7 @@ func (f *fullHub) addShared() error {
 	}); err != nil {
 		return err
 	}
-	if err := b.settled(stateName, b.size.shared, b.size.shared*b.size.sites); err != nil {
+	if err := b.waitApplied(stateName, b.size.shared, b.size.shared*b.size.sites); err != nil {
 		return err
 	}
 	err = b.calmDown()
@@ -192,11 +192,11 @@ func (f *fullHub) readState() error {
 // servedBy returns the list of a cluster's APIs as its agent sends it to the hub, with digests in place of those
 // of schemas.
 func servedBy(c *env.Cluster) ([]wire.API, error) {
-	asks, err := discovery.NewDiscoveryClientForConfig(c.Config)
+	discoverer, err := discovery.NewDiscoveryClientForConfig(c.Config)
 	if err != nil {
 		return nil, err
 	}
-	_, lists, err := asks.ServerGroupsAndResources()
+	_, lists, err := discoverer.ServerGroupsAndResources()
 	if err != nil {
 		return nil, fmt.Errorf("ask the cluster what it serves: %w", err)
 	}

@@ -97,7 +97,7 @@ func (f *fullHub) paceOwn(n, rate int) (*steadyEdits, error) {
 	seen.left = n
 	go func() {
 		// What is not sustained takes several times as long.
-		_, err := f.waveWithin(4*lasts(n, rate)+patience, 1, func(a arrival) bool { return seen.see(a.put.Object, a.at) })
+		_, err := f.waveWithin(4*lasts(n, rate)+timeLimit, 1, func(a arrival) bool { return seen.see(a.put.Object, a.arrived) })
 		done <- err
 	}()
 	begin, err := paced(f.ctx, workersOf(f.writers), n, rate, func(ctx context.Context, c *client, i int) error {
@@ -109,10 +109,10 @@ func (f *fullHub) paceOwn(n, rate int) (*steadyEdits, error) {
 	if seenErr := <-done; err == nil {
 		err = seenErr
 	}
-	at := seen.at[first:]
-	last := slices.MaxFunc(at, time.Time.Compare)
+	times := seen.times[first:]
+	last := slices.MaxFunc(times, time.Time.Compare)
 	return &steadyEdits{
-		rate: rate, took: paceTimes(begin, rate, at),
+		rate: rate, took: paceTimes(begin, rate, times),
 		reached: float64(n) / last.Sub(begin).Seconds(), behind: last.Sub(dueAt(begin, n-1, rate)),
 	}, err
 }
@@ -161,8 +161,8 @@ func (b *bench) paceStock(n, rate int) ([]float64, time.Duration, error) {
 		return nil, 0, err
 	}
 	seen := newSightings(n)
-	_, err = w.until(b.ctx, "the edits", func(e event) bool { return seen.see(e.object, e.at) })
-	return paceTimes(begin, rate, seen.at), (used() - before) / time.Duration(n), err
+	_, err = w.until(b.ctx, "the edits", func(e event) bool { return seen.see(e.object, e.arrived) })
+	return paceTimes(begin, rate, seen.times), (used() - before) / time.Duration(n), err
 }
 
 // editShared edits objects that all locations get, one edit when all agents have reported
@@ -205,7 +205,7 @@ func (f *fullHub) editShared() error {
 
 // reported waits until the hub has taken n reports.
 func (f *fullHub) reported(n int) error {
-	return eventuallyWithin(f.ctx, patience, "the reports", func() error {
+	return eventuallyWithin(f.ctx, timeLimit, "the reports", func() error {
 		keys, _ := f.answers.take()
 		if n -= keys; n > 0 {
 			return fmt.Errorf("%d are missing", n)

@@ -25,7 +25,7 @@ func (f *fullHub) returnLate() error {
 		return err
 	}
 	defer f.drain()()
-	puts, start := f.puts.Load(), time.Now()
+	sent, start := f.sent.Load(), time.Now()
 	close(back)
 	last, err := f.allBack(len(f.all))
 	if err != nil {
@@ -36,7 +36,7 @@ func (f *fullHub) returnLate() error {
 	}
 	const each = 2
 	b.report.set("fleet.late.time", last.Sub(start).Seconds(), "%d locations", b.size.sites)
-	b.report.set("fleet.late.sent", float64(f.puts.Load()-puts)-float64(each*b.size.sites), "%d objects sent", f.puts.Load()-puts)
+	b.report.set("fleet.late.sent", float64(f.sent.Load()-sent)-float64(each*b.size.sites), "%d objects sent", f.sent.Load()-sent)
 	return nil
 }
 
@@ -54,7 +54,7 @@ func (f *fullHub) returnEmpty() error {
 			return err
 		}
 		f.forgetBacks()
-		puts, down, cpu := f.puts.Load(), f.down.Load(), b.hub.Usage().CPU
+		sent, down, cpu := f.sent.Load(), f.down.Load(), b.hub.Usage().CPU
 		most := followPeak(b.hub.Process)
 		start := time.Now()
 		for _, k := range f.all[:n] {
@@ -69,7 +69,7 @@ func (f *fullHub) returnEmpty() error {
 		want := n * (b.size.ownEach + b.size.shared)
 		b.report.point(curveReconnectLost, float64(n), took)
 		b.report.set("fleet.empty.time", took, "%d locations, %.0f MB, hub's CPU %.2f s", n, bytes, spent.Seconds())
-		b.report.set("fleet.empty.sent", float64(f.puts.Load()-puts)-float64(want), "%d objects sent", want)
+		b.report.set("fleet.empty.sent", float64(f.sent.Load()-sent)-float64(want), "%d objects sent", want)
 		b.report.set("fleet.empty.memory", float64(peak)/float64(before), "at most %s, before %s", megabytes(peak), megabytes(before))
 	}
 	return b.calmDown()

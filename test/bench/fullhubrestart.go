@@ -19,7 +19,7 @@ func (f *fullHub) restart() error {
 	}
 	b.hub.Kill()
 	f.forgetBacks()
-	up, down, puts := f.up.Load(), f.down.Load(), f.puts.Load()
+	up, down, sent := f.up.Load(), f.down.Load(), f.sent.Load()
 	start := time.Now()
 	b.hub.Start()
 	ready := time.Since(start)
@@ -42,7 +42,7 @@ func (f *fullHub) restart() error {
 	b.report.set("fleet.restart.cpu", cpu.Seconds()/max(f.editCPU, time.Microsecond).Seconds(), "")
 	b.report.set("fleet.restart.up", float64(f.up.Load()-up)/1e3/n, "TLS and HTTP included, and the list of what the cluster serves")
 	b.report.set("fleet.restart.down", float64(f.down.Load()-down)/1e3/n, "TLS and HTTP included")
-	b.report.set("fleet.restart.sent", float64(f.puts.Load()-puts), "")
+	b.report.set("fleet.restart.sent", float64(f.sent.Load()-sent), "")
 	b.report.set("fleet.restart.writes", float64(after-before), "%d locations", b.size.sites)
 	return nil
 }

@@ -17,15 +17,15 @@ func (f *fullHub) reconnectAll() error {
 	}
 	defer bare.close()
 	space := b.hub.PathConfig("spaces/" + stateSpace(0))
-	calm, err := newReader(b.ctx, space)
+	baseline, err := newReader(b.ctx, space)
 	if err != nil {
 		return err
 	}
-	calm.start(b.ctx)
-	if !wait(b.ctx, b.size.calm) {
+	baseline.start(b.ctx)
+	if !wait(b.ctx, b.size.quietTime) {
 		return b.ctx.Err()
 	}
-	if err := calm.stop(); err != nil {
+	if err := baseline.stop(); err != nil {
 		return err
 	}
 	busy, err := newReader(b.ctx, space)
@@ -34,10 +34,10 @@ func (f *fullHub) reconnectAll() error {
 	}
 	var took, plain, ratios []float64
 	var cpu time.Duration
-	var up, down, puts int64
+	var up, down, sent int64
 	for _, n := range stages(b.size.sites) {
 		took, plain, ratios = nil, nil, nil
-		cpu, up, down, puts = b.hub.Usage().CPU, f.up.Load(), f.down.Load(), f.puts.Load()
+		cpu, up, down, sent = b.hub.Usage().CPU, f.up.Load(), f.down.Load(), f.sent.Load()
 		for range b.size.reconnects {
 			seconds, err := f.comeBack(n, busy)
 			if err != nil {
@@ -60,15 +60,15 @@ func (f *fullHub) reconnectAll() error {
 	}
 	n := float64(b.size.sites * b.size.reconnects)
 	each := (b.hub.Usage().CPU - cpu).Seconds() * 1e3 / n
-	b.report.add("fleet.reconnect.time", result{value: median(took), samples: took, note: fmt.Sprintf("%d locations; hub's CPU %.2f ms for each", b.size.sites, each)})
+	b.report.add("fleet.reconnect.time", result{value: median(took), samples: took, comment: fmt.Sprintf("%d locations; hub's CPU %.2f ms for each", b.size.sites, each)})
 	if len(ratios) > 0 {
-		b.report.add("fleet.reconnect.relative", result{value: median(ratios), samples: ratios, note: fmt.Sprintf("the bare ones %.2f s", median(plain))})
+		b.report.add("fleet.reconnect.relative", result{value: median(ratios), samples: ratios, comment: fmt.Sprintf("the bare ones %.2f s", median(plain))})
 	}
 	b.report.set("fleet.reconnect.up", float64(f.up.Load()-up)/1e3/n, "TLS and HTTP included")
 	b.report.set("fleet.reconnect.down", float64(f.down.Load()-down)/1e3/n, "TLS and HTTP included")
-	b.report.set("fleet.reconnect.sent", float64(f.puts.Load()-puts), "")
-	for id, of := range map[string][2][]time.Duration{"fleet.reconnect.get": {busy.gets, calm.gets}, "fleet.reconnect.list": {busy.lists, calm.lists}} {
-		during, before := milliseconds(of[0]), milliseconds(of[1])
+	b.report.set("fleet.reconnect.sent", float64(f.sent.Load()-sent), "")
+	for id, readers := range map[string][2][]time.Duration{"fleet.reconnect.get": {busy.gets, baseline.gets}, "fleet.reconnect.list": {busy.lists, baseline.lists}} {
+		during, before := milliseconds(readers[0]), milliseconds(readers[1])
 		b.report.set(id, quantile(during, 0.99), "p50 %.1f ms, of %d; at rest p50 %.1f ms, p99 %.1f ms",
 			quantile(during, 0.5), len(during), quantile(before, 0.5), quantile(before, 0.99))
 	}

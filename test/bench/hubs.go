@@ -124,7 +124,7 @@ func (s *sharedLog) creates(n int) error {
 	each := func(d time.Duration) float64 {
 		return float64(d.Microseconds()) / 1000 / float64(s.size.apiObjects*s.size.apiRounds)
 	}
-	s.report.add(fmt.Sprintf("hubs.%d.create", n), result{value: median(rates), samples: rates, note: fmt.Sprintf("%d clients", len(clients))})
+	s.report.add(fmt.Sprintf("hubs.%d.create", n), result{value: median(rates), samples: rates, comment: fmt.Sprintf("%d clients", len(clients))})
 	s.report.set(fmt.Sprintf("hubs.%d.cpu", n), each(toHubs-hubs), "%.2f ms of three members of etcd besides", each(toEtcd-etcd))
 	return nil
 }
@@ -165,7 +165,7 @@ func (s *sharedLog) edits(n int) error {
 	}); err != nil {
 		return err
 	}
-	if err := s.own.settled(name, 1, 1); err != nil {
+	if err := s.own.waitApplied(name, 1, 1); err != nil {
 		return err
 	}
 	all := make([]float64, s.size.edits)

@@ -22,11 +22,11 @@ func (b *bench) timed(n int, w *watch, rest time.Duration, change func(i int) er
 		if err := change(i); err != nil {
 			return nil, err
 		}
-		at, err := w.until(b.ctx, fmt.Sprintf("change %d", i), func(e event) bool { return seen(e, i) })
+		arrived, err := w.until(b.ctx, fmt.Sprintf("change %d", i), func(e event) bool { return seen(e, i) })
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, at.Sub(start))
+		all = append(all, arrived.Sub(start))
 		select {
 		case <-time.After(rest):
 		case <-b.ctx.Done():
@@ -171,7 +171,7 @@ func statusOfTwo(b *bench) error {
 		return err
 	}
 	b.placed++
-	if err := b.settled(name, 1, 2); err != nil {
+	if err := b.waitApplied(name, 1, 2); err != nil {
 		return err
 	}
 	w, err := b.space.watch(b.ctx, path)
@@ -190,8 +190,8 @@ func statusOfTwo(b *bench) error {
 			took, err := b.timed(1, w, statusRest, func(int) error {
 				status := fmt.Sprintf(`{"status":{"observedGeneration":1,"replicas":2,"updatedReplicas":2,"readyReplicas":%d}}`, ready)
 				var group errgroup.Group
-				for _, at := range []string{path, atSecond} {
-					group.Go(func() error { return b.target.patch(b.ctx, at+"/web/status", status) })
+				for _, deployment := range []string{path, atSecond} {
+					group.Go(func() error { return b.target.patch(b.ctx, deployment+"/web/status", status) })
 				}
 				return group.Wait()
 			}, func(e event, _ int) bool {

@@ -49,7 +49,7 @@ func (b *bench) listMany() error {
 		}
 		lists := time.Duration(b.size.lists)
 		b.report.add("list."+id, result{value: median(ratios), samples: ratios,
-			note: fmt.Sprintf("%d objects in %.3f s", b.sides[0].objects, median(own))})
+			comment: fmt.Sprintf("%d objects in %.3f s", b.sides[0].objects, median(own))})
 		b.report.set("list."+id+".cpu", cpu[0].Seconds()/max(cpu[1], time.Millisecond).Seconds(),
 			"%s for a list; stock %s", (cpu[0] / lists).Round(time.Millisecond), (cpu[1] / lists).Round(time.Millisecond))
 	}

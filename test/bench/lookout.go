@@ -25,8 +25,8 @@ type want struct {
 	is   func(arrival) bool
 	have map[string]struct{}
 	// all is closed when there are as many; at is when the last one arrived.
-	all chan struct{}
-	at  time.Time
+	all     chan struct{}
+	arrived time.Time
 }
 
 // startLookout takes all arrivals until end is called.
@@ -60,7 +60,7 @@ func (l *lookout) see(a arrival) {
 		}
 		w.have[a.location+" "+a.put.Key] = struct{}{}
 		if len(w.have) == w.n {
-			w.at = a.at
+			w.arrived = a.arrived
 			close(w.all)
 			delete(l.wants, w)
 		}
@@ -78,11 +78,11 @@ func (l *lookout) want(n int, is func(arrival) bool) *want {
 
 // last waits until all have arrived, and returns when the last did.
 func (l *lookout) last(ctx context.Context, w *want) (time.Time, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	ctx, cancel := context.WithTimeout(ctx, 2*timeLimit)
 	defer cancel()
 	select {
 	case <-w.all:
-		return w.at, nil
+		return w.arrived, nil
 	case <-ctx.Done():
 	}
 	l.mu.Lock()
@@ -106,8 +106,8 @@ func (s *burstHub) probe(ctx context.Context) (time.Duration, error) {
 	if err := s.whole.patch(ctx, s.ownObject(site), fmt.Sprintf(`{"data":{"value":%q}}`, value)); err != nil {
 		return 0, err
 	}
-	at, err := s.lookout.last(ctx, w)
-	return at.Sub(start), err
+	arrived, err := s.lookout.last(ctx, w)
+	return arrived.Sub(start), err
 }
 
 // probes makes n such edits and returns how many milliseconds each took.

@@ -45,7 +45,7 @@ func (b *bench) loadFew() error {
 type load struct {
 	namespace string
 	objects   int
-	at        time.Time
+	loadedAt  time.Time
 }
 
 // measureLoaded reads the memory of the site's agent, size.idle after the arrival of its last object. It
@@ -55,12 +55,12 @@ func (b *bench) measureLoaded(name string, n int) error {
 	if b.load.objects != n {
 		return fmt.Errorf("%d objects could not be placed", n)
 	}
-	if !wait(b.ctx, b.size.idle-time.Since(b.load.at)) {
+	if !wait(b.ctx, b.size.idle-time.Since(b.load.loadedAt)) {
 		return b.ctx.Err()
 	}
-	idle, loaded := b.calm.agent.Usage(), b.agent.Usage()
+	idle, loaded := b.idle.agent.Usage(), b.agent.Usage()
 	b.report.set("memory."+name, float64(loaded.RSSAnon-idle.RSSAnon)/1e3/float64(b.placed),
-		"%d objects: %s, RSS %s, at rest for %s", b.placed, megabytes(loaded.RSSAnon), megabytes(loaded.RSS), time.Since(b.load.at).Round(time.Second))
+		"%d objects: %s, RSS %s, at rest for %s", b.placed, megabytes(loaded.RSSAnon), megabytes(loaded.RSS), time.Since(b.load.loadedAt).Round(time.Second))
 	if err := b.restartUnchanged(name); err != nil {
 		return fmt.Errorf("restart: %w", err)
 	}
@@ -99,7 +99,7 @@ func (b *bench) comeToRest(start time.Time) (time.Duration, error) {
 		if now := b.agent.Usage().CPU; now > used+nothing {
 			used, since = now, time.Now()
 		}
-		if quiet := time.Since(since); quiet < b.size.calm {
+		if quiet := time.Since(since); quiet < b.size.quietTime {
 			return fmt.Errorf("it worked %s ago", quiet.Round(time.Millisecond))
 		}
 		return nil
@@ -124,13 +124,13 @@ func (b *bench) restartTampered(name string) error {
 	start := time.Now()
 	b.agent.Start()
 	ready := time.Since(start)
-	at, err := w.until(b.ctx, "the repair", func(e event) bool {
+	arrived, err := w.until(b.ctx, "the repair", func(e event) bool {
 		return e.name == object && gjson.GetBytes(e.object, "data.value").String() == "wanted"
 	})
 	if err != nil {
 		return err
 	}
-	b.report.set("restart."+name+".repair", at.Sub(start).Seconds(), "%d objects; ready after %.2f s", b.placed, ready.Seconds())
+	b.report.set("restart."+name+".repair", arrived.Sub(start).Seconds(), "%d objects; ready after %.2f s", b.placed, ready.Seconds())
 	_, err = b.comeToRest(start)
 	return err
 }
@@ -167,7 +167,7 @@ func (b *bench) quietLink(beyond int64) error {
 		if up, _ := b.link.Bytes(); up != last {
 			last, since = up, time.Now()
 		}
-		if quiet := time.Since(since); last <= beyond || quiet < b.size.calm {
+		if quiet := time.Since(since); last <= beyond || quiet < b.size.quietTime {
 			return fmt.Errorf("%d bytes in all, the last %s ago", last, quiet.Round(time.Millisecond))
 		}
 		return nil

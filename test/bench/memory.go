@@ -8,9 +8,9 @@ import (
 	"orrery.dev/orrery/test/support/env"
 )
 
-// calm is a hub without objects and an agent without any, started with the run,
+// idleProcesses is a hub without objects and an agent without any, started with the run,
 // so that they have been at rest when they are looked at.
-type calm struct {
+type idleProcesses struct {
 	hub   *env.Hub
 	agent *env.Agent
 }
@@ -26,14 +26,14 @@ func (b *bench) startCalm() error {
 	if err != nil {
 		return err
 	}
-	b.calm = &calm{hub: hub, agent: env.StartAgent(b.t, "calm", join.Encode(), b.cluster.AgentKubeconfig)}
+	b.idle = &idleProcesses{hub: hub, agent: env.StartAgent(b.t, "calm", join.Encode(), b.cluster.AgentKubeconfig)}
 	return nil
 }
 
 // readMemory reads RssAnon of a hub and an agent that have had nothing to do since
 // the run began.
 func (b *bench) readMemory() error {
-	hub, agent := b.calm.hub.Usage(), b.calm.agent.Usage()
+	hub, agent := b.idle.hub.Usage(), b.idle.agent.Usage()
 	b.report.set("memory.hub", float64(hub.RSSAnon)/1e6, "RSS %s, at rest since the start", megabytes(hub.RSS))
 	b.report.set("memory.agent", float64(agent.RSSAnon)/1e6, "RSS %s, at rest since the start", megabytes(agent.RSS))
 	return nil

@@ -110,8 +110,8 @@ func (m model) back(p population) float64 {
 
 // limit is what bounds a hub, and which part of it a population takes.
 type limit struct {
-	what string
-	part float64
+	what     string
+	fraction float64
 }
 
 // limits are the first one first.
@@ -121,7 +121,7 @@ func (m model) limits(p population) []limit {
 		{"four fifths of the log's quota (by default a quarter of that memory); above it, the hub refuses growth with `LogFull`", m.log(p) / logRoom},
 		{"the ten minutes that a hub may take to load its log", m.start(p) / startSeconds},
 	}
-	slices.SortFunc(all, func(a, b limit) int { return int(math.Copysign(1, b.part-a.part)) })
+	slices.SortFunc(all, func(a, b limit) int { return int(math.Copysign(1, b.fraction-a.fraction)) })
 	return all
 }
 
@@ -189,7 +189,7 @@ func (m model) tables() (string, error) {
 	}
 	line("\n| limit of %s locations with %s objects, the first one first | share used |\n|---|---|", count(all.locations), count(all.objects))
 	for _, l := range m.limits(all) {
-		line("| %s | %.2f |", l.what, l.part)
+		line("| %s | %.2f |", l.what, l.fraction)
 	}
 	for _, id := range []string{"fleet.memory", "fleet.disk", "fleet.restart.ready", "fleet.restart.back", "fleet.reconnect.time", "fleet.shared.p50"} {
 		if _, ok := m[id]; !ok {

@@ -52,7 +52,7 @@ func TestModel(t *testing.T) {
 	for first, p := range map[string]population{
 		"memory of a machine": {1e6, 0, 0}, "four fifths of the log": {0, 0, 1000 * fleet.pairs},
 	} {
-		if got := m.limits(p); !strings.HasPrefix(got[0].what, first) || got[0].part < got[1].part || got[1].part < got[2].part {
+		if got := m.limits(p); !strings.HasPrefix(got[0].what, first) || got[0].fraction < got[1].fraction || got[1].fraction < got[2].fraction {
 			t.Errorf("the limits of %v are %v", p, got)
 		}
 	}

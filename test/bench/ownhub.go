@@ -18,15 +18,15 @@ type ownHub struct {
 // errMeasured ends the agents of a hub.
 var errMeasured = errors.New("what the hub was for is measured")
 
-// part is a part of the measurement of such a hub.
-type part struct {
+// phase is a part of the measurement of such a hub.
+type phase struct {
 	name string
 	run  func() error
 }
 
 // startOwn starts a hub for what a bench is to be measured by besides its own.
 func (b *bench) startOwn(space string) (*bench, error) {
-	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, calm: b.calm, cluster: b.cluster, hub: env.StartHub(b.t)}
+	own := &bench{t: b.t, ctx: b.ctx, size: b.size, report: b.report, idle: b.idle, cluster: b.cluster, hub: env.StartHub(b.t)}
 	own.fleet = newFleet(own)
 	for to, path := range map[**client]string{&own.root: "spaces/root", &own.space: "spaces/" + space} {
 		c, err := newClient(own.hub.PathConfig(path))
@@ -56,13 +56,13 @@ func (h *ownHub) end() {
 }
 
 // take takes the parts of a measurement one after the other.
-func (h *ownHub) take(of string, parts ...part) error {
-	for _, p := range parts {
+func (h *ownHub) take(subject string, phases ...phase) error {
+	for _, p := range phases {
 		start := time.Now()
 		if err := p.run(); err != nil {
 			return fmt.Errorf("%s: %w", p.name, err)
 		}
-		h.bench.t.Logf("%s, %s: %s", of, p.name, time.Since(start).Round(100*time.Millisecond))
+		h.bench.t.Logf("%s, %s: %s", subject, p.name, time.Since(start).Round(100*time.Millisecond))
 	}
 	return nil
 }

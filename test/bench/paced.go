@@ -72,16 +72,16 @@ func paceTimes(begin time.Time, rate int, seen []time.Time) []float64 {
 
 // sightings notes when each of n edits was first seen.
 type sightings struct {
-	at   []time.Time
-	left int
+	times []time.Time
+	left  int
 }
 
-func newSightings(n int) *sightings { return &sightings{at: make([]time.Time, n), left: n} }
+func newSightings(n int) *sightings { return &sightings{times: make([]time.Time, n), left: n} }
 
 // see notes what an object shows; done: nothing is left to be seen.
-func (s *sightings) see(object []byte, at time.Time) (done bool) {
-	if i, ok := editOf(object); ok && i < len(s.at) && s.at[i].IsZero() {
-		s.at[i], s.left = at, s.left-1
+func (s *sightings) see(object []byte, arrived time.Time) (done bool) {
+	if i, ok := editOf(object); ok && i < len(s.times) && s.times[i].IsZero() {
+		s.times[i], s.left = arrived, s.left-1
 	}
 	return s.left == 0
 }

@@ -23,7 +23,7 @@ func TestPacedTimesWhatWaits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for i, got := range paceTimes(begin, rate, seen.at) {
+		for i, got := range paceTimes(begin, rate, seen.times) {
 			if want := float64(250 + i*150); got != want {
 				t.Errorf("edit %d took %g ms, want %g", i, got, want)
 			}
@@ -38,7 +38,7 @@ func TestOnlyTheFirstSightOfAnEditCounts(t *testing.T) {
 			t.Errorf("after %s all is seen", object)
 		}
 	}
-	if !seen.at[0].Equal(start) || !seen.at[1].IsZero() {
-		t.Errorf("seen at %v", seen.at)
+	if !seen.times[0].Equal(start) || !seen.times[1].IsZero() {
+		t.Errorf("seen at %v", seen.times)
 	}
 }

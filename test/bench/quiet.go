@@ -39,11 +39,11 @@ type stillness struct {
 
 // String returns the duration and the first request.
 func (s stillness) String() string {
-	note := fmt.Sprintf("for %s", s.took.Round(time.Second))
+	text := fmt.Sprintf("for %s", s.took.Round(time.Second))
 	if len(s.requests) > 0 {
-		note += fmt.Sprintf("; the first: %s %s", s.requests[0].Verb, s.requests[0].RequestURI)
+		text += fmt.Sprintf("; the first: %s %s", s.requests[0].Verb, s.requests[0].RequestURI)
 	}
-	return note
+	return text
 }
 
 // stillness lets as much time pass as size.quiet says.
@@ -67,7 +67,7 @@ func (b *bench) stillness() (s stillness, err error) {
 func (b *bench) calmDown() error {
 	const each = 100 * time.Millisecond // for the writes of each location
 	last, since := int64(0), time.Now()
-	limit := patience + time.Duration(b.size.sites)*each
+	limit := timeLimit + time.Duration(b.size.sites)*each
 	return eventuallyWithin(b.ctx, limit, "the hub's log to come to rest", func() error {
 		now, err := b.revision()
 		if err != nil {
@@ -76,7 +76,7 @@ func (b *bench) calmDown() error {
 		if now != last {
 			last, since = now, time.Now()
 		}
-		if quiet := time.Since(since); quiet < b.size.calm {
+		if quiet := time.Since(since); quiet < b.size.quietTime {
 			return fmt.Errorf("it moved %s ago", quiet.Round(time.Millisecond))
 		}
 		return nil

@@ -39,7 +39,7 @@ type committedRanges struct {
 	Ranges  ranges            `json:"ranges"`
 }
 
-func (l limits) holds(v float64) bool {
+func (l limits) contains(v float64) bool {
 	return (l.Min == nil || v >= *l.Min) && (l.Max == nil || v <= *l.Max)
 }
 

@@ -38,8 +38,8 @@ func (b *bench) ownRenderings() error {
 	}
 	defer own.end()
 	h := &renderedHub{ownHub: own}
-	return h.take("render", part{"locations", h.addLocations}, part{"one object", h.addOne}, part{"objects", h.addObjects},
-		part{"rules", h.changeRules}, part{"properties", h.changeProperties}, part{"restart", h.restart})
+	return h.take("render", phase{"locations", h.addLocations}, phase{"one object", h.addOne}, phase{"objects", h.addObjects},
+		phase{"rules", h.changeRules}, phase{"properties", h.changeProperties}, phase{"restart", h.restart})
 }
 
 // pairs are the objects at all locations that are rendered.
@@ -108,9 +108,9 @@ func ruled(name string) []byte {
 }
 
 // isOf reports whether an arrival is an object as its location gets it.
-func isOf(a arrival, name string, parts ...string) bool {
-	for _, part := range append(parts, `"name":"`+name+`"`, `"site":"`+a.location+`"`) {
-		if !bytes.Contains(a.put.Object, []byte(part)) {
+func isOf(a arrival, name string, texts ...string) bool {
+	for _, text := range append(texts, `"name":"`+name+`"`, `"site":"`+a.location+`"`) {
+		if !bytes.Contains(a.put.Object, []byte(text)) {
 			return false
 		}
 	}
@@ -138,8 +138,8 @@ func (h *renderedHub) addOne() error {
 		}
 		own, alike, ratios = append(own, first), append(alike, second), append(ratios, first/second)
 	}
-	b.report.add("render.create", result{value: median(own), samples: own, note: fmt.Sprintf("%d locations with properties of their own, 4 rules", b.size.sites)})
-	b.report.add("render.create.relative", result{value: median(ratios), samples: ratios, note: fmt.Sprintf("one that all get alike %.3f s", median(alike))})
+	b.report.add("render.create", result{value: median(own), samples: own, comment: fmt.Sprintf("%d locations with properties of their own, 4 rules", b.size.sites)})
+	b.report.add("render.create.relative", result{value: median(ratios), samples: ratios, comment: fmt.Sprintf("one that all get alike %.3f s", median(alike))})
 	return nil
 }
 
@@ -169,7 +169,7 @@ func (h *renderedHub) addObjects() error {
 			return err
 		}
 		n := b.size.ownEach + b.size.waves
-		return b.settled(ruledNamespace, n, n*b.size.sites)
+		return b.waitApplied(ruledNamespace, n, n*b.size.sites)
 	})
 	b.report.set("render.pair.memory", each, "%d objects of 2 KB, each rendered for %d locations; hub %s", b.size.ownEach, b.size.sites, megabytes(h.last))
 	return err
@@ -199,7 +199,7 @@ func (h *renderedHub) changeRules() error {
 		rates = append(rates, float64(n*b.size.sites)/took)
 	}
 	each := (b.hub.Usage().CPU - cpu).Seconds() * 1e6 / float64(rounds*n*b.size.sites)
-	b.report.add("render.rate", result{value: median(rates), samples: rates, note: fmt.Sprintf("%d objects for %d locations; hub's CPU %.0f µs for each, with its report", n, b.size.sites, each)})
+	b.report.add("render.rate", result{value: median(rates), samples: rates, comment: fmt.Sprintf("%d objects for %d locations; hub's CPU %.0f µs for each, with its report", n, b.size.sites, each)})
 	return nil
 }
 
@@ -216,7 +216,7 @@ func (h *renderedHub) changeProperties() error {
 	b := h.bench
 	n := b.size.ownEach + b.size.waves
 	var took []float64
-	puts := h.puts.Load()
+	sent := h.sent.Load()
 	for i := range max(2, b.size.edits/30) {
 		round := fmt.Sprint("r", i+1)
 		site := i % b.size.sites
@@ -236,7 +236,7 @@ func (h *renderedHub) changeProperties() error {
 	}
 	wanted := len(took) * n
 	b.report.set("render.property.p50", quantile(took, 0.5), "%d objects at one of %d locations, longest %.1f ms", n, b.size.sites, quantile(took, 1))
-	b.report.set("render.property.others", float64(h.puts.Load()-puts)-float64(wanted), "%d objects sent", wanted)
+	b.report.set("render.property.others", float64(h.sent.Load()-sent)-float64(wanted), "%d objects sent", wanted)
 	return nil
 }
 
@@ -248,7 +248,7 @@ func (h *renderedHub) restart() error {
 	}
 	b.hub.Kill()
 	h.forgetBacks()
-	puts := h.puts.Load()
+	sent := h.sent.Load()
 	start := time.Now()
 	b.hub.Start()
 	last, err := h.allBack(len(h.all))
@@ -260,7 +260,7 @@ func (h *renderedHub) restart() error {
 		return err
 	}
 	b.report.set("render.restart.back", last.Sub(start).Seconds(), "%d locations, %d renderings; hub's CPU %.2f s until then", b.size.sites, h.pairs(), cpu.Seconds())
-	b.report.set("render.restart.sent", float64(h.puts.Load()-puts), "")
+	b.report.set("render.restart.sent", float64(h.sent.Load()-sent), "")
 	kept, err := b.kept()
 	b.report.set("render.restart.memory", float64(kept)/1e6, "RSS %s; before %s", megabytes(b.hub.Usage().RSS), megabytes(h.last))
 	return err

@@ -36,8 +36,8 @@ type report struct {
 // result is one measured value.
 type result struct {
 	value float64
-	// note has further facts, such as the rates of a ratio.
-	note string
+	// comment has further facts, such as the rates of a ratio.
+	comment string
 	// samples are what the value was made of, where they are few.
 	samples []float64
 }
@@ -47,7 +47,7 @@ func newReport(s size, before machine) *report {
 }
 
 func (r *report) set(id string, value float64, format string, args ...any) {
-	r.add(id, result{value: value, note: fmt.Sprintf(format, args...)})
+	r.add(id, result{value: value, comment: fmt.Sprintf(format, args...)})
 }
 
 // point adds a point to a curve. A later one of the same x takes the place of the former.
@@ -67,7 +67,7 @@ func (r *report) end(after machine) { r.ended, r.after = time.Now(), after }
 func (r *report) compare(all ranges) {
 	for _, s := range specs() {
 		if v, ok := r.values[s.id]; ok {
-			if limit := all[s.id]; !limit.holds(v.value) {
+			if limit := all[s.id]; !limit.contains(v.value) {
 				r.outside[s.id] = limit.String()
 			}
 		}
@@ -93,12 +93,12 @@ func (r *report) print(out io.Writer) error {
 		if !ok {
 			continue
 		}
-		verdict := s.verdict(v.value)
+		text := s.result(v.value)
 		if limit, worse := r.outside[s.id]; worse {
-			verdict += ", WORSE than " + limit
+			text += ", WORSE than " + limit
 		}
 		//nolint:errcheck // to memory
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.what, s.show(v.value), s.limit(s.bar), s.limit(s.stretch), verdict, v.note)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.what, s.show(v.value), s.limit(s.bar), s.limit(s.stretch), text, v.comment)
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -130,9 +130,9 @@ type savedLine struct {
 	Value   float64   `json:"value"`
 	Bar     *float64  `json:"bar,omitempty"`
 	Stretch *float64  `json:"stretch,omitempty"`
-	Verdict string    `json:"verdict"`
+	Result  string    `json:"verdict"`
 	Worse   string    `json:"worseThan,omitempty"`
-	Note    string    `json:"note,omitempty"`
+	Comment string    `json:"note,omitempty"`
 	Samples []float64 `json:"samples,omitempty"`
 }
 
@@ -150,7 +150,7 @@ func (r *report) save(dir string) (string, error) {
 		if v, ok := r.values[s.id]; ok {
 			run.Rows = append(run.Rows, savedLine{
 				ID: s.id, What: s.what, Unit: s.unit, Value: v.value, Bar: s.bar, Stretch: s.stretch,
-				Verdict: s.verdict(v.value), Worse: r.outside[s.id], Note: v.note, Samples: v.samples,
+				Result: s.result(v.value), Worse: r.outside[s.id], Comment: v.comment, Samples: v.samples,
 			})
 		}
 	}

@@ -34,7 +34,7 @@ func (b *bench) reportsAtOnce() error {
 	}
 	defer own.end()
 	h := &reportedHub{ownHub: own, have: map[string][]*wire.Put{}}
-	return h.take("reports", part{"objects", h.addObjects}, part{"statuses", h.addStatuses}, part{"rate", h.changeAll})
+	return h.take("reports", phase{"objects", h.addObjects}, phase{"statuses", h.addStatuses}, phase{"rate", h.changeAll})
 }
 
 // sites is how many locations report.
@@ -60,7 +60,7 @@ func (h *reportedHub) addObjects() error {
 	if err := h.collect(); err != nil {
 		return err
 	}
-	if err := b.settled(stateName, b.size.ownEach, h.pairs()); err != nil {
+	if err := b.waitApplied(stateName, b.size.ownEach, h.pairs()); err != nil {
 		return err
 	}
 	return b.calmDown()
@@ -85,14 +85,14 @@ func workload(name string) []byte {
 
 // collect takes what arrives until all locations have all objects.
 func (h *reportedHub) collect() error {
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(timeLimit)
 	defer timeout.Stop()
 	for n := range h.pairs() {
 		select {
 		case a := <-h.arrivals:
 			h.have[a.location] = append(h.have[a.location], a.put)
 		case <-timeout.C:
-			return fmt.Errorf("%d of %d objects have arrived after %s", n, h.pairs(), patience)
+			return fmt.Errorf("%d of %d objects have arrived after %s", n, h.pairs(), timeLimit)
 		case <-h.ctx.Done():
 			return context.Cause(h.ctx)
 		}
@@ -121,7 +121,7 @@ func (h *reportedHub) changeAll() error {
 		return err
 	}
 	n := b.size.rounds * h.pairs()
-	b.report.add("reports.rate", result{value: median(alone.rates), samples: alone.rates, note: fmt.Sprintf("%d locations at once; hub's CPU %.0f µs for each, with all that follows from it", h.sites(), alone.cpu)})
+	b.report.add("reports.rate", result{value: median(alone.rates), samples: alone.rates, comment: fmt.Sprintf("%d locations at once; hub's CPU %.0f µs for each, with all that follows from it", h.sites(), alone.cpu)})
 	b.report.set("reports.writes", alone.writes, "%d reports, and the statuses of %d Deployments in the space", n, b.size.ownEach)
 	b.report.set("reports.bytes", alone.bytes, "keys, values and what etcd keeps besides")
 	if h.summed() < b.size.ownEach {
@@ -139,7 +139,7 @@ func (h *reportedHub) changeAll() error {
 	b.report.set("summaries.cpu", summed.cpu-alone.cpu, "hub's CPU %.0f µs for each instead of %.0f, with its writes:  %.0f revisions for 1,000 instead of %.0f, %.0f KB instead of %.0f",
 		summed.cpu, alone.cpu, summed.writes, alone.writes, summed.bytes, alone.bytes)
 	b.report.add("summaries.rate", result{value: median(summed.rates) / median(alone.rates), samples: summed.rates,
-		note: fmt.Sprintf("%.0f reports a second instead of %.0f", median(summed.rates), median(alone.rates))})
+		comment: fmt.Sprintf("%.0f reports a second instead of %.0f", median(summed.rates), median(alone.rates))})
 	return nil
 }
 

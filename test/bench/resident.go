@@ -34,17 +34,17 @@ type resident struct {
 	forgets bool
 	// dropped is true if the connection was closed so that the location connects again at once.
 	dropped atomic.Bool
-	// pace is how many bytes a second it reads; 0: as they come, readsNothing: none. cut
+	// rate is how many bytes a second it reads; 0: as they come, readsNothing: none. cut
 	// counts its sessions that the hub ended.
-	pace, cut atomic.Int64
+	rate, cut atomic.Int64
 
 	// What the location has, up to a revision of a log, and what was reported, are
 	// for the goroutine of run. agreed is the marker of the hub that has the reports, had
 	// what the location had before it forgot that.
-	content, reported, had map[string]wire.Sum
-	root                   wire.Sum
-	revision               int64
-	marker, agreed         string
+	content, reported, lastReported map[string]wire.Sum
+	root                            wire.Sum
+	revision                        int64
+	marker, agreed                  string
 }
 
 // residents are what all residents of a hub tell.
@@ -57,13 +57,13 @@ type residents struct {
 	// up and down count the bytes of connections, TLS included, puts the objects that
 	// were sent, and cut the sessions that the hub ended.
 	up, down  atomic.Int64
-	puts, cut atomic.Int64
+	sent, cut atomic.Int64
 }
 
 // back is the time at which a location was in sync again.
 type back struct {
 	location string
-	at       time.Time
+	syncedAt time.Time
 }
 
 // join makes locations, each with an agent that connects, and waits until all are in sync.
@@ -94,14 +94,14 @@ func (r *residents) join(n int, apis []wire.API) error {
 // allBack waits until n locations have been in sync anew, and returns when the last was.
 func (r *residents) allBack(n int) (last time.Time, err error) {
 	have := map[string]struct{}{}
-	timeout := time.NewTimer(patience)
+	timeout := time.NewTimer(timeLimit)
 	defer timeout.Stop()
 	for len(have) < n {
 		select {
 		case b := <-r.backs:
-			have[b.location], last = struct{}{}, b.at
+			have[b.location], last = struct{}{}, b.syncedAt
 		case <-timeout.C:
-			return last, fmt.Errorf("%d of %d locations are back after %s", len(have), n, patience)
+			return last, fmt.Errorf("%d of %d locations are back after %s", len(have), n, timeLimit)
 		case <-r.ctx.Done():
 			return last, context.Cause(r.ctx)
 		}
@@ -122,7 +122,7 @@ func (k *resident) dial(ctx context.Context, network, address string) (net.Conn,
 	if err != nil {
 		return nil, err
 	}
-	counted := &countedConn{Conn: conn, in: &k.home.down, out: &k.home.up, pace: &k.pace}
+	counted := &countedConn{Conn: conn, in: &k.home.down, out: &k.home.up, rate: &k.rate}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.conn = counted
@@ -253,7 +253,7 @@ func (k *resident) greet(ctx context.Context, h *wire.Hello) error {
 
 // sayStatus sends the agent's status, and what its cluster serves if the hub asks for it.
 func (k *resident) sayStatus(ctx context.Context) error {
-	status := wire.AgentStatus{Version: "simulated", KubernetesVersion: "simulated", APIsDigest: "simulated", Lineage: wire.Proven}
+	status := wire.AgentStatus{Version: "simulated", KubernetesVersion: "simulated", APIsDigest: "simulated", LogIdentity: wire.Proven}
 	for {
 		answer, err := k.Tell(ctx, status)
 		if err != nil {
@@ -284,7 +284,7 @@ func (k *resident) put(ctx context.Context, p *wire.Put, now time.Time) {
 
 // arrived handles an object that was sent, and reports it.
 func (k *resident) arrived(ctx context.Context, p *wire.Put, now time.Time) {
-	k.home.puts.Add(1)
+	k.home.sent.Add(1)
 	select {
 	case k.arrivals <- arrival{k.Join.Location, p, now}:
 	case <-ctx.Done():

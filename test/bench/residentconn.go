@@ -12,17 +12,17 @@ const readsNothing = -1
 // countedConn counts the bytes that are read and written, and limits the rate of reads.
 type countedConn struct {
 	net.Conn
-	in, out, pace *atomic.Int64
+	in, out, rate *atomic.Int64
 	closed        atomic.Bool
 }
 
 // Read implements net.Conn.
 func (c *countedConn) Read(b []byte) (int, error) {
-	const most, look = 32 << 10, 20 * time.Millisecond
-	for c.pace.Load() == readsNothing && !c.closed.Load() {
-		time.Sleep(look) //nolint:forbidigo // it reads nothing
+	const most, checkEvery = 32 << 10, 20 * time.Millisecond
+	for c.rate.Load() == readsNothing && !c.closed.Load() {
+		time.Sleep(checkEvery) //nolint:forbidigo // it reads nothing
 	}
-	rate := c.pace.Load()
+	rate := c.rate.Load()
 	if rate > 0 {
 		b = b[:min(len(b), most)]
 	}

@@ -17,7 +17,7 @@ func (k *resident) stayAway(ctx context.Context) {
 	k.away, k.forgets = nil, false
 	k.mu.Unlock()
 	if forgets {
-		k.had, k.content = k.content, map[string]wire.Sum{}
+		k.lastReported, k.content = k.content, map[string]wire.Sum{}
 		k.root, k.revision, k.marker = wire.Sum{}, 0, ""
 	}
 	if away != nil {
@@ -32,16 +32,16 @@ func (k *resident) stayAway(ctx context.Context) {
 // reports objects that it had not reported before, like an agent that knows its earlier reports from its store
 // or from the hub.
 func (k *resident) walk(ctx context.Context) error {
-	had := k.had
-	if had == nil {
-		had = make(map[string]wire.Sum, len(k.content))
-		maps.Copy(had, k.content)
+	lastReported := k.lastReported
+	if lastReported == nil {
+		lastReported = make(map[string]wire.Sum, len(k.content))
+		maps.Copy(lastReported, k.content)
 	}
 	_, from, err := k.Walk(ctx, k.content, func(f wire.Frame) {
 		switch {
 		case f.Put == nil:
-		case had[f.Put.Key] == k.content[f.Put.Key]:
-			k.home.puts.Add(1)
+		case lastReported[f.Put.Key] == k.content[f.Put.Key]:
+			k.home.sent.Add(1)
 		default:
 			k.arrived(ctx, f.Put, time.Now())
 		}
@@ -49,13 +49,13 @@ func (k *resident) walk(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("compare: %w", err)
 	}
-	for key := range had {
-		if _, has := k.content[key]; !has {
+	for key := range lastReported {
+		if _, exists := k.content[key]; !exists {
 			delete(k.reported, key)
 			k.queue(ctx, wire.ReportLine{Key: key, Removed: true})
 		}
 	}
-	k.had = nil
+	k.lastReported = nil
 	k.root, k.revision, k.marker = protocol.Holding(k.content).Root(), from.Revision, from.Marker
 	return errWalked
 }

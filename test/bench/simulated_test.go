@@ -23,9 +23,9 @@ func TestSimulatedAgent(t *testing.T) {
 		"ReportsAgain": "a report that is not taken fails the bench", "ReportsRefused": "a report that is not taken fails the bench",
 		"NewerHub": "it is of the same build as its hub",
 	}
-	protocol.TestAgent(t, lacks, func(t *testing.T, judge func(*testing.T, *protocol.Hub, protocol.Agent)) {
+	protocol.TestAgent(t, lacks, func(t *testing.T, check func(*testing.T, *protocol.Hub, protocol.Agent)) {
 		hub := protocol.NewHub("sim-0000")
-		judge(t, hub, &oneSession{t: t, hub: hub})
+		check(t, hub, &oneSession{t: t, hub: hub})
 	})
 }
 
@@ -70,10 +70,10 @@ func TestResidentAgent(t *testing.T) {
 		"Halts":        noTarget, "Impersonates": noTarget, "Looks": noTarget, "ReportsFirst": noTarget, "Confirms": noTarget, "Yields": noTarget, "Announces": "it says that it is simulated, once a session",
 		"NewerHub": "it is of the same build as its hub",
 	}
-	protocol.TestAgent(t, lacks, func(t *testing.T, judge func(*testing.T, *protocol.Hub, protocol.Agent)) {
+	protocol.TestAgent(t, lacks, func(t *testing.T, check func(*testing.T, *protocol.Hub, protocol.Agent)) {
 		synctest.Test(t, func(t *testing.T) {
 			hub := protocol.NewHub("sim-0000")
-			judge(t, hub, &oneResident{hub: hub})
+			check(t, hub, &oneResident{hub: hub})
 		})
 	})
 }

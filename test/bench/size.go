@@ -12,9 +12,9 @@ type size struct {
 	objects, rounds int
 	// edits, statuses and tamperings are how many changes are timed.
 	edits, statuses, tamperings int
-	// calm is how long the hub's log has to stand still to count as come to rest,
+	// quietTime is how long the hub's log has to stand still to count as come to rest,
 	// and quiet how long it then has to stay so.
-	calm, quiet time.Duration
+	quietTime, quiet time.Duration
 	// spread are the numbers of locations of one object whose writes are counted.
 	spread []int
 	// locations get one object at once, waves times.
@@ -39,7 +39,7 @@ type size struct {
 	// summaries count what locations report.
 	summaries int
 	// upsynced is the number of objects that are created at one location and not placed.
-	born int
+	upsynced int
 	// sliced objects of so many consumers are in slices.
 	slices, sliced, consumers int
 	// crowd locations have crowdOwn objects that no other has, and crowdShared ones that all
@@ -71,13 +71,13 @@ func fullSize() size {
 	return size{
 		objects: 1000, rounds: 5,
 		edits: 300, statuses: 100, tamperings: 100,
-		calm: 2 * time.Second, quiet: 30 * time.Second,
+		quietTime: 2 * time.Second, quiet: 30 * time.Second,
 		spread: []int{1, 10, 100}, locations: 1000, waves: 3,
 		few: 10_000, many: 50_000, idle: 2 * time.Minute, rest: 65 * time.Second,
 		spaces: 1000, stateObjects: 50_000, reported: 100, watches: 1000, events: 20,
 		throttled: 1000, throttledMany: 5000, room: 4, listed: 10_000, lists: 5,
 		walkers: 1000, walked: 50_000,
-		sites: 1000, ownEach: 50, shared: 50, summaries: 100, born: 10_000,
+		sites: 1000, ownEach: 50, shared: 50, summaries: 100, upsynced: 10_000,
 		slices: 1000, sliced: 50_000, consumers: 50,
 		crowd: 5000, crowdOwn: 5, crowdShared: 10, crowdEdits: 10,
 		rates: []int{300, 500, 1000}, paced: 10_000, sharedEdits: 50, reconnects: 3,
@@ -92,13 +92,13 @@ func smallSize() size {
 	return size{
 		objects: 300, rounds: 3,
 		edits: 100, statuses: 20, tamperings: 20,
-		calm: 2 * time.Second, quiet: 10 * time.Second,
+		quietTime: 2 * time.Second, quiet: 10 * time.Second,
 		spread: []int{1, 10, 100}, locations: 100, waves: 3,
 		few: 1000, many: 3000, idle: 8 * time.Second, rest: 8 * time.Second,
 		spaces: 100, stateObjects: 5000, reported: 20, watches: 100, events: 10,
 		throttled: 300, throttledMany: 1000, room: 4, listed: 2000, lists: 3,
 		walkers: 100, walked: 5000,
-		sites: 100, ownEach: 20, shared: 20, summaries: 100, born: 1000,
+		sites: 100, ownEach: 20, shared: 20, summaries: 100, upsynced: 1000,
 		slices: 200, sliced: 5000, consumers: 10,
 		crowd: 300, crowdOwn: 5, crowdShared: 10, crowdEdits: 5,
 		rates: []int{50, 100, 200}, paced: 1000, sharedEdits: 20, reconnects: 3,
@@ -112,13 +112,13 @@ func quickSize() size {
 	return size{
 		objects: 20, rounds: 1,
 		edits: 5, statuses: 3, tamperings: 3,
-		calm: time.Second / 2, quiet: time.Second,
+		quietTime: time.Second / 2, quiet: time.Second,
 		spread: []int{1, 10, 100}, locations: 120, waves: 1,
 		few: 30, many: 60, idle: 0, rest: 0,
 		spaces: 10, stateObjects: 40, reported: 2, watches: 20, events: 2,
 		throttled: 20, throttledMany: 40, room: 4, listed: 150, lists: 1,
 		walkers: 20, walked: 200,
-		sites: 10, ownEach: 3, shared: 2, summaries: 10, born: 20,
+		sites: 10, ownEach: 3, shared: 2, summaries: 10, upsynced: 20,
 		slices: 10, sliced: 40, consumers: 2,
 		crowd: 20, crowdOwn: 2, crowdShared: 2, crowdEdits: 2,
 		rates: []int{20, 30, 40}, paced: 20, sharedEdits: 3, reconnects: 1,
@@ -129,5 +129,5 @@ func quickSize() size {
 
 func (s size) String() string {
 	return fmt.Sprintf("%d objects, %d rounds, %d edits, %d statuses, %d tamperings, quiet for %s, %d locations, %d and %d objects at one, idle for %s, %d spaces with %d objects, %d reports at each location, %d watches, %d locations that walk %d objects, a fleet of %d with %d own objects each and %d shared, a crowd of %d with %d and %d, %d Summaries, %d created at one location, %d slices with %d objects of %d spaces, %d edits at each of %v a second, bursts of %d events, %d deletions and %d Placements, %d API objects",
-		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.crowd, s.crowdOwn, s.crowdShared, s.summaries, s.born, s.slices, s.sliced, s.consumers, s.paced, s.rates, s.burst.events, s.burst.deleted, s.burst.placements, s.apiObjects)
+		s.objects, s.rounds, s.edits, s.statuses, s.tamperings, s.quiet, s.locations, s.few, s.many, s.idle, s.spaces, s.stateObjects, s.reported, s.watches, s.walkers, s.walked, s.sites, s.ownEach, s.shared, s.crowd, s.crowdOwn, s.crowdShared, s.summaries, s.upsynced, s.slices, s.sliced, s.consumers, s.paced, s.rates, s.burst.events, s.burst.deleted, s.burst.placements, s.apiObjects)
 }

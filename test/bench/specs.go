@@ -208,8 +208,8 @@ func specs() []spec {
 	}
 }
 
-// meets reports whether a value is at least as good as a limit.
-func (s spec) meets(value, limit float64) bool {
+// reaches reports whether a value is at least as good as a limit.
+func (s spec) reaches(value, limit float64) bool {
 	if s.better == higher {
 		return value >= limit
 	}
@@ -217,13 +217,13 @@ func (s spec) meets(value, limit float64) bool {
 }
 
 // result compares a value with bar and stretch.
-func (s spec) verdict(value float64) string {
+func (s spec) result(value float64) string {
 	switch {
 	case s.bar == nil:
 		return "-"
-	case s.stretch != nil && s.meets(value, *s.stretch):
+	case s.stretch != nil && s.reaches(value, *s.stretch):
 		return "stretch"
-	case s.meets(value, *s.bar):
+	case s.reaches(value, *s.bar):
 		return "met"
 	}
 	return "missed"

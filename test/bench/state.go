@@ -103,7 +103,7 @@ func (b *bench) addSpaces(from, n int) error {
 // rest, and puts objects of 2 KB into them.
 func (s *state) addObjects() error {
 	b, size := s.bench, s.bench.size
-	s.last = b.calm.hub.Usage().RSSAnon
+	s.last = b.idle.hub.Usage().RSSAnon
 	each, err := s.grownAtRest(size.spaces)
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (s *state) addReports() error {
 	}
 	drained := b.fleet.drain()
 	defer drained()
-	err = b.settled(stateName, size.reported, size.reported*size.locations)
+	err = b.waitApplied(stateName, size.reported, size.reported*size.locations)
 	s.rest = time.Now()
 	return err
 }

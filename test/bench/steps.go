@@ -55,10 +55,10 @@ func steps() []step {
 		{"bursts", (*bench).bursts},
 		{"fleet", (*bench).endFleet},
 		{"bursts", (*bench).endFleet},
-		{"upsync", (*bench).askForBorn},
+		{"upsync", (*bench).requestUpsync},
 		{"reports", (*bench).reportsAtOnce},
 		{"exports", (*bench).sliceExports},
-		{"upsync", (*bench).seeWhatIsBorn},
+		{"upsync", (*bench).followUpsync},
 		{"crowd", (*bench).manyLocations},
 	}
 }

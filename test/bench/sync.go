@@ -74,10 +74,10 @@ func (b *bench) reportSync(n int, own, bare []syncRound, raw syncRound) {
 		extra = max(extra, o.writes-n)
 	}
 	b.report.add("sync.rate", result{value: median(rates), samples: rates,
-		note: fmt.Sprintf("%d objects in %.2f s; bare client %.2f s", n, median(took), median(bareTook))})
+		comment: fmt.Sprintf("%d objects in %.2f s; bare client %.2f s", n, median(took), median(bareTook))})
 	b.report.set("sync.extra", float64(extra), "%d objects", n)
 	b.report.add("sync.cpu", result{value: median(cpus), samples: cpus,
-		note: fmt.Sprintf("%.2f s; %.2fx of a client without client-go", median(cpu), median(cpu)/raw.cpu.Seconds())})
+		comment: fmt.Sprintf("%.2f s; %.2fx of a client without client-go", median(cpu), median(cpu)/raw.cpu.Seconds())})
 }
 
 // syncRound is what one side took.
@@ -134,7 +134,7 @@ func (b *bench) syncRound(n int, stay bool) (r syncRound, err error) {
 	if err := b.fill(syncNamespace, n); err != nil {
 		return r, err
 	}
-	if err := b.settled(syncNamespace, n, 0); err != nil {
+	if err := b.waitApplied(syncNamespace, n, 0); err != nil {
 		return r, err
 	}
 	w, err := b.target.watch(b.ctx, configMaps(syncNamespace))
@@ -151,7 +151,7 @@ func (b *bench) syncRound(n int, stay bool) (r syncRound, err error) {
 	if err != nil {
 		return r, err
 	}
-	if err := b.settled(syncNamespace, n, n); err != nil {
+	if err := b.waitApplied(syncNamespace, n, n); err != nil {
 		return r, err
 	}
 	r = syncRound{took: last.Sub(start), cpu: b.agent.Usage().CPU - before.CPU}
@@ -176,5 +176,5 @@ func (b *bench) clearSync(w *watch, n int) error {
 	if err := b.root.patch(b.ctx, locationsPath+"/"+site, `{"metadata":{"labels":{"sync":null}}}`); err != nil {
 		return err
 	}
-	return b.settled(syncNamespace, 0, 0)
+	return b.waitApplied(syncNamespace, 0, 0)
 }

@@ -27,7 +27,7 @@ func (b *bench) syncMany() error {
 	if err := b.fill(manyNamespace, n); err != nil {
 		return err
 	}
-	if err := b.settled(manyNamespace, n, 0); err != nil {
+	if err := b.waitApplied(manyNamespace, n, 0); err != nil {
 		return err
 	}
 	first, err := b.bareRound(n/10 + 1)
@@ -70,7 +70,7 @@ func (b *bench) syncAll(n int) (r syncRound, err error) {
 	last, err := w.count(b.ctx, "ADDED", n)
 	r = syncRound{took: last.Sub(start), target: b.targetCPU() - target}
 	if err == nil {
-		err = b.settled(manyNamespace, n, n)
+		err = b.waitApplied(manyNamespace, n, n)
 	}
 	r.cpu = b.agent.Usage().CPU - agent.CPU
 	b.report.set("many.memory", float64(most.end())/1e6, "before %s", megabytes(agent.RSSAnon))

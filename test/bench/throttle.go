@@ -70,7 +70,7 @@ func (b *bench) throttledRound(name, namespace string, n int, kubeconfig string,
 	}
 	took, refusals := last.Sub(start), front.refusals.Load()
 	used := time.Duration(front.busy.Load()-busy).Seconds() / took.Seconds()
-	if err := b.settled(namespace, n, n); err != nil {
+	if err := b.waitApplied(namespace, n, n); err != nil {
 		return err
 	}
 	b.report.set(name+".rate", allowed.took.Seconds()/took.Seconds(), "%d objects in %.2f s; bare client with %d workers %.2f s; %.2f requests at once on average",

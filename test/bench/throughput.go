@@ -43,7 +43,7 @@ func (b *bench) spaceAPI() error {
 	}
 	for what, id := range []string{"api.create", "api.apply"} {
 		b.report.add(id, result{value: median(ratios[what]), samples: ratios[what],
-			note: fmt.Sprintf("%.0f/s, of %d", median(own[what]), b.size.apiObjects)})
+			comment: fmt.Sprintf("%.0f/s, of %d", median(own[what]), b.size.apiObjects)})
 	}
 	hub, stock := sides[0].perCreate(), sides[1].perCreate()
 	b.report.set("api.create.cpu", hub.Seconds()/max(stock, time.Microsecond).Seconds(), "%s for a create; stock %s", hub, stock)

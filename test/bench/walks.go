@@ -42,12 +42,12 @@ type walker struct {
 	hub   *simulated
 	plain *client
 	pages []page
-	// at is the revision that the pages are of.
-	at int64
+	// revision is the revision that the pages are of.
+	revision int64
 }
 
-// page is what a walker asks once, and what the hub answers.
-type page struct{ ask, answer []byte }
+// page is one request of a comparison, and the response of the hub.
+type page struct{ request, response []byte }
 
 // walksAtOnce lets all locations compare at once. In alternating rounds they get the same bytes over as many
 // connections from a server that only sends them. The work of an agent with the responses is left out: agents
@@ -145,7 +145,7 @@ func (w *walks) startPlain() *httptest.Server {
 			return
 		}
 		if _, err := io.Copy(io.Discard, r.Body); err == nil {
-			_, _ = answer.Write(w.walkers[i].pages[n].answer) // a client that is gone fails by itself
+			_, _ = answer.Write(w.walkers[i].pages[n].response) // a client that is gone fails by itself
 		}
 	}))
 	server.EnableHTTP2 = true
@@ -189,34 +189,34 @@ func (w *walks) learn(plain *httptest.Server) error {
 // walk is the walk of an agent that has nothing, without the fetches that follow. It
 // keeps the pages and their revision.
 func (k *walker) walk(ctx context.Context) (leaves int, err error) {
-	k.pages, k.at = nil, 0
+	k.pages, k.revision = nil, 0
 	mine, err := wire.NewIndex(nil)
 	if err != nil {
 		return 0, err
 	}
-	for ask := []wire.Span{mine.Span("", "")}; len(ask) > 0; {
-		n := min(len(ask), wire.MaxSpans)
-		p := page{ask: asked(wire.Walk{At: k.at}, ask[:n])}
-		body, err := k.hub.Do(ctx, http.MethodPost, route.Walk, bytes.NewReader(p.ask))
+	for next := []wire.Span{mine.Span("", "")}; len(next) > 0; {
+		n := min(len(next), wire.MaxSpans)
+		p := page{request: requestBody(wire.Walk{Revision: k.revision}, next[:n])}
+		body, err := k.hub.Do(ctx, http.MethodPost, route.Walk, bytes.NewReader(p.request))
 		if err != nil {
 			return 0, err
 		}
-		p.answer, err = io.ReadAll(body)
+		p.response, err = io.ReadAll(body)
 		if err := errors.Join(err, body.Close()); err != nil {
 			return 0, err
 		}
-		k.pages, ask = append(k.pages, p), ask[n:]
-		for frames := wire.NewDecoder(bytes.NewReader(p.answer)); ; {
+		k.pages, next = append(k.pages, p), next[n:]
+		for frames := wire.NewDecoder(bytes.NewReader(p.response)); ; {
 			var f wire.Frame
 			if err := frames.Decode(&f); err != nil {
 				return 0, fmt.Errorf("walk: %w", err)
 			}
 			if f.Hello != nil {
-				k.at = f.Hello.Revision
+				k.revision = f.Hello.Revision
 			}
-			if f.Part != nil {
-				d := mine.Compare(*f.Part)
-				ask, leaves = append(ask, d.Ask...), leaves+len(d.Theirs)
+			if f.RangeDifference != nil {
+				d := mine.Compare(*f.RangeDifference)
+				next, leaves = append(next, d.Next...), leaves+len(d.Theirs)
 			}
 			if f.Mark != nil {
 				break
@@ -226,8 +226,8 @@ func (k *walker) walk(ctx context.Context) (leaves int, err error) {
 	return leaves, nil
 }
 
-// asked is the body of a request for a page.
-func asked(walk wire.Walk, spans []wire.Span) []byte {
+// requestBody is the body of a request for a page.
+func requestBody(walk wire.Walk, spans []wire.Span) []byte {
 	lines := []any{walk}
 	for i := range spans {
 		lines = append(lines, spans[i])
@@ -236,11 +236,11 @@ func asked(walk wire.Walk, spans []wire.Span) []byte {
 }
 
 func (k *walker) fromHub(ctx context.Context, i int) (io.ReadCloser, error) {
-	return k.hub.Do(ctx, http.MethodPost, route.Walk, bytes.NewReader(k.pages[i].ask))
+	return k.hub.Do(ctx, http.MethodPost, route.Walk, bytes.NewReader(k.pages[i].request))
 }
 
 func (k *walker) fromPlain(ctx context.Context, i int) (io.ReadCloser, error) {
-	return k.plain.open(ctx, http.MethodPost, fmt.Sprint(i), jsonBody, k.pages[i].ask)
+	return k.plain.open(ctx, http.MethodPost, fmt.Sprint(i), jsonBody, k.pages[i].request)
 }
 
 // fetch asks for all pages again, one after another.
@@ -255,8 +255,8 @@ func (k *walker) fetch(ctx context.Context, from func(context.Context, int) (io.
 			return err
 		}
 		// A hub that lets an agent wait sends empty lines.
-		if n < int64(len(k.pages[i].answer)) {
-			return fmt.Errorf("page %d of %q has %d bytes, had %d", i, k.join.Location, n, len(k.pages[i].answer))
+		if n < int64(len(k.pages[i].response)) {
+			return fmt.Errorf("page %d of %q has %d bytes, had %d", i, k.join.Location, n, len(k.pages[i].response))
 		}
 	}
 	return nil
@@ -268,7 +268,7 @@ func (w *walks) measure() error {
 		return err
 	}
 	for _, k := range w.walkers {
-		if k.at != w.walkers[0].at {
+		if k.revision != w.walkers[0].revision {
 			return errMoved
 		}
 	}
@@ -299,10 +299,10 @@ func (w *walks) measure() error {
 	size := 0
 	for _, k := range w.walkers {
 		for _, p := range k.pages {
-			size += len(p.answer)
+			size += len(p.response)
 		}
 	}
-	w.report.add("walks.time", result{value: median(ratios), samples: ratios, note: fmt.Sprintf(
+	w.report.add("walks.time", result{value: median(ratios), samples: ratios, comment: fmt.Sprintf(
 		"%.0f MB, %d of %d objects each: %.2f s, longest %.2f s, the bytes %.2f s; one alone %.1f ms",
 		float64(size)/1e6, w.own+w.shared, w.size.walked, median(took), slices.Max(took), median(plain), median(alone)*1e3)})
 	return nil

@@ -15,10 +15,10 @@ import (
 
 // event is one event of a watch, and when it arrived.
 type event struct {
-	kind   string // ADDED, MODIFIED, DELETED
-	name   string
-	object []byte
-	at     time.Time
+	kind    string // ADDED, MODIFIED, DELETED
+	name    string
+	object  []byte
+	arrived time.Time
 }
 
 // watch is an open watch of one collection from now on.
@@ -52,7 +52,7 @@ func (c *client) watchThrough(ctx context.Context, path string, through func(io.
 		return nil, err
 	}
 	events := make(chan event, maxEvents)
-	w := &watch{events: events, cancel: cancel, limit: patience}
+	w := &watch{events: events, cancel: cancel, limit: timeLimit}
 	w.done.Go(func() {
 		defer close(events)
 		defer body.Close()
@@ -77,7 +77,7 @@ func follow(body io.Reader, to chan<- event) error {
 			return fmt.Errorf("watch: %s", gjson.GetBytes(line.Object, "message"))
 		}
 		select {
-		case to <- event{kind: line.Type, name: gjson.GetBytes(line.Object, "metadata.name").String(), object: line.Object, at: now}:
+		case to <- event{kind: line.Type, name: gjson.GetBytes(line.Object, "metadata.name").String(), object: line.Object, arrived: now}:
 		default:
 			return errors.New("watch: too many events wait to be looked at")
 		}
@@ -91,7 +91,7 @@ func (w *watch) close() {
 }
 
 // timeLimit bounds a wait for an event that should happen within seconds.
-const patience = 2 * time.Minute
+const timeLimit = 2 * time.Minute
 
 // until waits for the first event for which is returns true, and returns when that event
 // arrived.
@@ -105,7 +105,7 @@ func (w *watch) until(ctx context.Context, what string, is func(event) bool) (ti
 				return time.Time{}, fmt.Errorf("wait for %s: %w", what, w.err)
 			}
 			if is(e) {
-				return e.at, nil
+				return e.arrived, nil
 			}
 		case <-timeout.C:
 			return time.Time{}, fmt.Errorf("wait for %s: not so after %s", what, w.limit)

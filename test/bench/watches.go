@@ -48,12 +48,12 @@ func (s *state) openWatches() error {
 		return err
 	}
 	b := s.bench
-	s.unwatched = b.calm.hub.Usage().RSSAnon
+	s.unwatched = b.idle.hub.Usage().RSSAnon
 	var err error
 	if s.watches, err = b.openWatches(b.hub.PathConfig("spaces/" + stateSpace(0))); err != nil {
 		return err
 	}
-	s.idle, err = b.openWatches(b.calm.hub.PathConfig("spaces/root"))
+	s.idle, err = b.openWatches(b.idle.hub.PathConfig("spaces/root"))
 	s.rest = time.Now()
 	return err
 }
@@ -99,7 +99,7 @@ func (s *state) eventToAll() error {
 	if err := s.rested(); err != nil {
 		return err
 	}
-	watched := b.calm.hub.Usage().RSSAnon
+	watched := b.idle.hub.Usage().RSSAnon
 	closeAll(s.idle)
 	b.report.set("watches.memory", float64(watched-s.unwatched)/1e3/float64(len(s.idle)),
 		"%d watches over %d connections of a hub without objects, %s", len(s.idle), len(s.idle)/watchesPerClient, megabytes(watched))
@@ -112,18 +112,18 @@ func (s *state) eventToAll() error {
 		}
 		last := start
 		for _, w := range s.watches {
-			at, err := w.until(b.ctx, value, func(e event) bool { return gjson.GetBytes(e.object, "data.value").String() == value })
+			arrived, err := w.until(b.ctx, value, func(e event) bool { return gjson.GetBytes(e.object, "data.value").String() == value })
 			if err != nil {
 				return err
 			}
-			if at.After(last) {
-				last = at
+			if arrived.After(last) {
+				last = arrived
 			}
 		}
 		all = append(all, float64(last.Sub(start))/float64(time.Millisecond))
 	}
 	b.report.add("watches.all", result{value: median(all), samples: all,
-		note: fmt.Sprintf("%d events to %d watches, longest %.1f ms", len(all), len(s.watches), slices.Max(all))})
+		comment: fmt.Sprintf("%d events to %d watches, longest %.1f ms", len(all), len(s.watches), slices.Max(all))})
 	return nil
 }
 

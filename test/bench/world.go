@@ -48,13 +48,13 @@ type bench struct {
 	placed int
 	load   load
 	fleet  *fleet
-	// calm is a hub and an agent on which nothing is placed, state a hub with much.
-	calm  *calm
+	// idle is a hub and an agent on which nothing is placed, state a hub with much.
+	idle  *idleProcesses
 	state *state
 	// full is the hub with a whole fleet, once there is one.
 	full *fullHub
 	// upsynced is the hub of a location at which objects are created, once there is one.
-	born *bornHub
+	upsynced *upsyncHub
 	// sides are the hub and the kube-apiserver of spaceAPI.
 	sides [2]*apiSide
 }
@@ -129,7 +129,7 @@ func joinNew(ctx context.Context, root *client, name string, location []byte) (w
 	if err := root.create(ctx, locationsPath, location); err != nil {
 		return wire.Join{}, err
 	}
-	answer, err := root.ask(ctx, http.MethodPost, locationsPath+"/"+name+"/token", jsonBody, []byte("{}"))
+	answer, err := root.request(ctx, http.MethodPost, locationsPath+"/"+name+"/token", jsonBody, []byte("{}"))
 	if err != nil {
 		return wire.Join{}, err
 	}
@@ -153,21 +153,21 @@ func (b *bench) place(namespace, resource string, n int, status v1alpha1.ReturnS
 		return err
 	}
 	b.placed += n
-	return b.settled(namespace, n, n)
+	return b.waitApplied(namespace, n, n)
 }
 
 // pairTime bounds what each of many pairs takes at one cluster.
 const pairTime = 20 * time.Millisecond
 
-// settled waits until the counts of a Placement report all its objects as applied.
-func (b *bench) settled(name string, objects, pairs int) error {
+// waitApplied waits until the counts of a Placement report all its objects as applied.
+func (b *bench) waitApplied(name string, objects, pairs int) error {
 	return b.settledAt(b.space, placementsPath+"/"+name, objects, pairs)
 }
 
 // settledAt is settled of the placement at a client's path.
 func (b *bench) settledAt(c *client, path string, objects, pairs int) error {
 	// A simulated agent that failed reports nothing any more.
-	return eventuallyWithin(b.fleet.ctx, patience+time.Duration(pairs)*pairTime, fmt.Sprintf("the counts of the placement at %q", path), func() error {
+	return eventuallyWithin(b.fleet.ctx, timeLimit+time.Duration(pairs)*pairTime, fmt.Sprintf("the counts of the placement at %q", path), func() error {
 		text, err := c.get(b.ctx, path)
 		if err != nil {
 			return err

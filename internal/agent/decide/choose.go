@@ -31,8 +31,8 @@ func Choose(wants []Entry, rec *store.Record) int {
 }
 
 func precedes(a, b Entry, rec *store.Record) bool {
-	if has, had := a.Want.Object() != nil, b.Want.Object() != nil; has != had {
-		return has
+	if isObject, isOtherObject := a.Want.Object() != nil, b.Want.Object() != nil; isObject != isOtherObject {
+		return isObject
 	}
 	if rec != nil && (a.Space == rec.Space) != (b.Space == rec.Space) {
 		return a.Space == rec.Space

@@ -20,7 +20,7 @@ type Facts struct {
 	Seen   Observed
 	// Former is true if the object has the ownership metadata of an earlier location of the same name, so that
 	// no list returns it. Inspected is true if the agent has read the object from the target for this decision.
-	Former, Looked bool
+	Former, Inspected bool
 	// Confirms is true if the hub waits for a report that the object is absent, or has been notified that the
 	// agent will create it. Then the agent must find out facts that it does not know.
 	Confirms bool
@@ -52,11 +52,11 @@ type Facts struct {
 	Pods, Overdue bool
 	// DesiredComplete is true if a session has proved that the agent has all desired objects. An object that is
 	// not among them is not desired.
-	Settled bool
+	DesiredComplete bool
 }
 
 // Decide returns the decision about one identity. It is a pure function.
-func On(f Facts) Decision {
+func Decide(f Facts) Decision {
 	switch {
 	case f.Want == nil:
 		return decideRemoval(f)
@@ -66,7 +66,7 @@ func On(f Facts) Decision {
 		return Decision{State: wire.Held, Reason: v1alpha1.ReasonNothingToKeep, Message: f.Want.Detail}
 	}
 	d := decideObject(f, *f.Want.Object())
-	if d.makes() && f.Want.Unannounced && (f.Record == nil || f.Record.Space != f.Space) {
+	if d.creates() && f.Want.Unannounced && (f.Record == nil || f.Record.Space != f.Space) {
 		return Decision{
 			State: wire.Waiting, Reason: v1alpha1.ReasonAnnounced,
 			Message: "it is made once the hub has noted that the location is about to have it, which its deletion waits for",
@@ -76,12 +76,12 @@ func On(f Facts) Decision {
 }
 
 // creates reports whether the action may create the object at the target.
-func (d Decision) makes() bool { return d.Do == DoApply || d.Do == DoMark || d.Do == DoInherit }
+func (d Decision) creates() bool { return d.Do == DoApply || d.Do == DoMark || d.Do == DoInherit }
 
 func decideObject(f Facts, s store.Source) Decision {
 	seen, rec := f.Seen, f.Record
 	changed := f.changed(s)
-	switch seen.Presence {
+	switch seen.Existence {
 	case Unseen:
 		return Decision{} // the first list of the kind gives it another turn
 	case Unserved:
@@ -95,36 +95,36 @@ func decideObject(f Facts, s store.Source) Decision {
 		}
 	}
 	switch {
-	case f.Former && !f.Looked && (seen.Presence == Absent || seen.Presence == Blind):
+	case f.Former && !f.Inspected && (seen.Existence == Absent || seen.Existence == Blind):
 		return Decision{Do: DoLook}
-	case f.Completed != "" && rec != nil && !f.Looked && seen.Presence == Absent: // it may exist without its ownership metadata
+	case f.Completed != "" && rec != nil && !f.Inspected && seen.Existence == Absent: // it may exist without its ownership metadata
 		return Decision{Do: DoLook}
 	case f.Completed != "":
 		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
-	case seen.Presence == Present && f.Overdue:
+	case seen.Existence == Present && f.Overdue:
 		return Decision{Do: DoHurry, UID: seen.UID}
-	case seen.Presence == Present:
+	case seen.Existence == Present:
 		return Decision{
 			State: wire.Waiting, Reason: v1alpha1.ReasonTerminating, Retry: TerminatingRetry,
 			Message: "the object at the location is being deleted; it is made again when it is gone",
 		}
-	case seen.Presence == Foreign && (f.adopts(s) || seen.Inherited) && f.Proof.Waits():
+	case seen.Existence == Foreign && (f.adopts(s) || seen.Inherited) && f.Proof.Waits():
 		return unprovenWait(f.Proof)
-	case seen.Presence == Foreign && seen.Inherited:
+	case seen.Existence == Foreign && seen.Inherited:
 		return Decision{Do: DoInherit, UID: seen.UID}
-	case seen.Presence == Foreign:
+	case seen.Existence == Foreign:
 		return decideForeign(f, s)
-	case seen.Presence == Blind && f.Guarded && rec.Recreates(s):
+	case seen.Existence == Blind && f.Guarded && rec.Recreates(s):
 		return recreationWaits()
-	case seen.Presence == Blind && !changed && !f.MarksChanged(s) && f.PairChanged(s):
+	case seen.Existence == Blind && !changed && !f.MarksChanged(s) && f.PairChanged(s):
 		return Decision{Do: DoRefresh, UID: rec.UID}
-	case seen.Presence == Blind && !changed && !f.MarksChanged(s):
-		return f.standing(s, rec.UID)
-	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.MarksChanged(s):
+	case seen.Existence == Blind && !changed && !f.MarksChanged(s):
+		return f.unchanged(s, rec.UID)
+	case seen.Existence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s) && f.MarksChanged(s):
 		return Decision{Do: DoMark, UID: rec.UID}
-	case seen.Presence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
+	case seen.Existence == Blind && rec != nil && s.Policy.CreateOnly && !f.replaced(s):
 		return Decision{Do: DoNote, UID: rec.UID}
-	case seen.Presence == Blind && rec != nil:
+	case seen.Existence == Blind && rec != nil:
 		return Decision{Do: DoApply, UID: rec.UID}
 	case seen.Taken:
 		return Decision{Do: DoLook}
@@ -140,11 +140,11 @@ func (f Facts) replaced(s store.Source) bool {
 // changed reports whether the desired object differs from the one that was applied last. Values that the agent
 // did not enforce may have any content: those of a CreateOnly object, and released ones.
 func (f Facts) changed(s store.Source) bool {
-	was := f.Record
-	if was == nil || f.replaced(s) || was.Source.Digest != s.Digest {
+	previous := f.Record
+	if previous == nil || f.replaced(s) || previous.Source.Digest != s.Digest {
 		return true
 	}
-	p := was.Source.Policy
+	p := previous.Source.Policy
 	return !s.Policy.CreateOnly && (p.CreateOnly || p.Release != s.Policy.Release || s.Policy.Release == "" && f.Seen.Released)
 }
 
@@ -154,8 +154,8 @@ func (f Facts) MarksChanged(s store.Source) bool {
 	if f.Record == nil {
 		return false
 	}
-	was := f.Record.Source.Policy
-	return was.Orphan != s.Policy.Orphan || was.ServiceAccount != s.Policy.ServiceAccount
+	previous := f.Record.Source.Policy
+	return previous.Orphan != s.Policy.Orphan || previous.ServiceAccount != s.Policy.ServiceAccount
 }
 
 // Rewritten reports whether the object at the target names another log position than the record does. Another
@@ -165,8 +165,8 @@ func (f Facts) Rewritten() bool {
 	if f.Record == nil {
 		return false
 	}
-	was := f.Record.Source.Log
-	return !was.IsZero() && !f.Seen.Log.IsZero() && was != f.Seen.Log
+	recorded := f.Record.Source.Log
+	return !recorded.IsZero() && !f.Seen.Log.IsZero() && recorded != f.Seen.Log
 }
 
 // recreationWaits returns the decision about an object whose deletion, for its recreation, waits for a
@@ -208,7 +208,7 @@ func decidePresent(f Facts, s store.Source, changed bool) Decision {
 	case same && !changed && f.Completed != "":
 		return Decision{State: wire.Applied, Reason: v1alpha1.ReasonCompleted}
 	case same && !changed:
-		return f.standing(s, seen.UID)
+		return f.unchanged(s, seen.UID)
 	case s.Policy.ReportDrift && (known && !changed || rec == nil && (f.Reported || seen.Heirloom)):
 		return Decision{Do: DoInspect, UID: seen.UID}
 	}
@@ -244,17 +244,17 @@ func decideRemoval(f Facts) Decision {
 	switch {
 	case rec == nil && f.Lingers > 0 && !f.Confirms:
 		return Decision{Retry: f.Lingers}
-	case rec == nil && seen.Presence == Present && f.Settled && f.Proof.Waits():
+	case rec == nil && seen.Existence == Present && f.DesiredComplete && f.Proof.Waits():
 		return unprovenWait(f.Proof)
-	case rec == nil && seen.Presence == Present && f.Settled:
+	case rec == nil && seen.Existence == Present && f.DesiredComplete:
 		return Decision{Do: DoClaim, UID: seen.UID}
-	case rec == nil && seen.Presence == Present: // the hub may desire it; the agent does not know yet
+	case rec == nil && seen.Existence == Present: // the hub may desire it; the agent does not know yet
 		return Decision{Retry: strayRetry, Proof: f.Proof}
-	case rec == nil && seen.Presence == Unseen && (f.Traced || f.Confirms):
+	case rec == nil && seen.Existence == Unseen && (f.Traced || f.Confirms):
 		return Decision{} // the first list of the kind starts another decision
-	case rec == nil && seen.Presence == Unserved && f.Remembered:
+	case rec == nil && seen.Existence == Unserved && f.Remembered:
 		return Away()
-	case rec == nil && seen.Presence == Blind && (f.Confirms || f.Remembered) && !f.Looked:
+	case rec == nil && seen.Existence == Blind && (f.Confirms || f.Remembered) && !f.Inspected:
 		return Decision{Do: DoLook}
 	case rec == nil:
 		return Decision{Do: DoForget}
@@ -263,11 +263,11 @@ func decideRemoval(f Facts) Decision {
 			State: wire.Removing, Reason: v1alpha1.ReasonPruneGuard,
 			Message: "more removals than the location allows at once; this one waits for a confirmation",
 		}
-	case seen.Presence == Unseen:
+	case seen.Existence == Unseen:
 		return Decision{}
-	case seen.Presence == Unserved:
+	case seen.Existence == Unserved:
 		return Decision{Do: DoVerifyKind}
-	case seen.Presence == Present && seen.UID == rec.UID && seen.Terminating && !seen.Unmarked: // the watch shows the end of its deletion
+	case seen.Existence == Present && seen.UID == rec.UID && seen.Terminating && !seen.Unmarked: // the watch shows the end of its deletion
 		if f.Overdue {
 			return Decision{Do: DoHurry, UID: rec.UID}
 		}

@@ -31,25 +31,25 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	uid := rapid.SampledFrom([]string{"t1", "t2"})
 	content := rapid.SampledFrom([]string{"a", "b"})
 	f := Facts{
-		Space: "s", Guarded: rapid.Bool().Draw(t, "guarded"), Settled: rapid.Bool().Draw(t, "settled"),
-		Seen: Observed{Presence: Presence(rapid.IntRange(0, int(Foreign)).Draw(t, "presence"))},
+		Space: "s", Guarded: rapid.Bool().Draw(t, "guarded"), DesiredComplete: rapid.Bool().Draw(t, "settled"),
+		Seen: Observed{Existence: Existence(rapid.IntRange(0, int(Foreign)).Draw(t, "presence"))},
 	}
-	if f.Seen.Presence == Present {
+	if f.Seen.Existence == Present {
 		f.Seen.UID, f.Seen.Fields = uid.Draw(t, "uid"), ownership.FieldsHash(rapid.IntRange(1, 2).Draw(t, "fields"))
 		f.Seen.Terminating, f.Seen.Unmarked = rapid.Bool().Draw(t, "terminating"), rapid.Bool().Draw(t, "unmarked")
 	}
-	if f.Seen.Presence == Foreign {
+	if f.Seen.Existence == Foreign {
 		f.Seen.UID, f.Seen.Owned, f.Seen.Inherited = "f", rapid.Bool().Draw(t, "owned"), rapid.Bool().Draw(t, "inherited")
 	}
-	f.Settled = rapid.Bool().Draw(t, "settled")
+	f.DesiredComplete = rapid.Bool().Draw(t, "settled")
 	f.Completed = rapid.SampledFrom([]string{"", "", "Complete"}).Draw(t, "completed")
 	f.Reported = f.Completed != "" || rapid.Bool().Draw(t, "reported")
-	f.Seen.Taken = f.Seen.Presence == Absent && rapid.Bool().Draw(t, "taken")
+	f.Seen.Taken = f.Seen.Existence == Absent && rapid.Bool().Draw(t, "taken")
 	if rapid.Bool().Draw(t, "recorded") {
 		f.Record = recordOf(rapid.SampledFrom([]key.Space{"s", "o"}).Draw(t, "space"), content.Draw(t, "applied"))
 		f.Record.UID, f.Record.Fields = uid.Draw(t, "recorded uid"), ownership.FieldsHash(rapid.IntRange(1, 2).Draw(t, "recorded fields"))
 		f.Record.Source.Policy = anyPolicy.Draw(t, "recorded policy")
-	} else if f.Seen.Presence == Present || f.Seen.Presence == Foreign {
+	} else if f.Seen.Existence == Present || f.Seen.Existence == Foreign {
 		f.Proof = rapid.SampledFrom([]ownership.Proof{ownership.Unneeded, ownership.Given, ownership.Unasked, ownership.Missing}).Draw(t, "proof")
 	}
 	if kind := rapid.SampledFrom([]store.WantKind{"", store.WantPut, store.WantHold, store.WantConflict}).Draw(t, "kind"); kind != "" {
@@ -65,7 +65,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 func TestDecideNever(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
-		d := On(f)
+		d := Decide(f)
 		checkPolicies(t, f, d)
 		if f.Want != nil && (d.Do == DoRemove || d.Do == DoLetGo || d.Do == DoForget || d.Do == DoClaim || d.Do == DoVerifyKind) {
 			t.Errorf("what is desired is removed: %+v", d)
@@ -76,26 +76,26 @@ func TestDecideNever(t *testing.T) {
 		if d.Do == DoRemove && (f.Record == nil || d.UID != f.Record.UID || f.Guarded) {
 			t.Errorf("a removal without proof: %+v", d)
 		}
-		if d.Do == DoClaim && !f.Settled {
+		if d.Do == DoClaim && !f.DesiredComplete {
 			t.Errorf("a claim without knowing what is desired: %+v", d)
 		}
-		if f.Proof.Waits() && f.Seen.Presence == Present && d.Do != DoNothing {
+		if f.Proof.Waits() && f.Seen.Existence == Present && d.Do != DoNothing {
 			t.Errorf("what is not proven is changed: %+v", d)
 		}
 		if f.Proof.Waits() && d.Adopt {
 			t.Errorf("what is not proven is adopted: %+v", d)
 		}
-		if f.Proof == ownership.Missing && f.Seen.Presence == Present && !f.Seen.Terminating && f.Want != nil && f.Want.Object() != nil &&
-			(d.State != wire.Waiting || d.Reason != v1alpha1.ReasonLineageUnproven) {
+		if f.Proof == ownership.Missing && f.Seen.Existence == Present && !f.Seen.Terminating && f.Want != nil && f.Want.Object() != nil &&
+			(d.State != wire.Waiting || d.Reason != v1alpha1.ReasonLogUnproven) {
 			t.Errorf("what is not proven is not said to wait: %+v", d)
 		}
 		if d.Do == DoInherit && (!f.Seen.Inherited || f.Proof.Waits() || f.Want == nil || d.UID != f.Seen.UID) {
 			t.Errorf("what is not to be taken over is: %+v", d)
 		}
-		if f.Seen.Presence == Foreign && !d.Adopt && d.Do != DoInherit && d.Do != DoLetGo && d.Do != DoNothing && d.Do != DoForget && d.Do != DoRemove {
+		if f.Seen.Existence == Foreign && !d.Adopt && d.Do != DoInherit && d.Do != DoLetGo && d.Do != DoNothing && d.Do != DoForget && d.Do != DoRemove {
 			t.Errorf("a foreign object is touched: %+v", d)
 		}
-		if d.Do == DoNothing && d.State == "" && f.Seen.Presence != Unseen && !(f.Want == nil && f.Record == nil && !f.Settled) && f.Proof != ownership.Unasked {
+		if d.Do == DoNothing && d.State == "" && f.Seen.Existence != Unseen && !(f.Want == nil && f.Record == nil && !f.DesiredComplete) && f.Proof != ownership.Unasked {
 			t.Errorf("nothing is done and nothing said: %+v", d)
 		}
 	})
@@ -110,13 +110,13 @@ func checkPolicies(t *rapid.T, f Facts, d Decision) {
 		return
 	}
 	p, s := f.Want.Object().Policy, f.Want.Object()
-	if d.Adopt && (!p.Adopt || f.Seen.Owned || f.Seen.Presence != Foreign) {
+	if d.Adopt && (!p.Adopt || f.Seen.Owned || f.Seen.Existence != Foreign) {
 		t.Errorf("what is not ours is adopted: %+v", d)
 	}
 	if p.CreateOnly && d.Do == DoApply && d.UID != "" && !f.replaced(*s) {
 		t.Errorf("what was made is changed: %+v", d)
 	}
-	if p.ReportDrift && d.Do == DoApply && d.Drift && f.Seen.Presence == Present && f.Seen.UID == f.Record.UID {
+	if p.ReportDrift && d.Do == DoApply && d.Drift && f.Seen.Existence == Present && f.Seen.UID == f.Record.UID {
 		t.Errorf("drift is repaired: %+v", d)
 	}
 	if f.Completed != "" && d.Do == DoApply && d.UID == "" {
@@ -129,12 +129,12 @@ func checkPolicies(t *rapid.T, f Facts, d Decision) {
 func TestDecideSettles(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
-		if On(f).Do != DoApply {
+		if Decide(f).Do != DoApply {
 			return
 		}
 		f.Record = &store.Record{Space: f.Space, Source: *f.Want.Object(), UID: "t9", Fields: 9}
-		f.Seen = Observed{Presence: Present, UID: "t9", Fields: 9}
-		if d := On(f); d.Do != DoNothing || d.State != wire.Applied {
+		f.Seen = Observed{Existence: Present, UID: "t9", Fields: 9}
+		if d := Decide(f); d.Do != DoNothing || d.State != wire.Applied {
 			t.Errorf("after the apply: %+v", d)
 		}
 	})

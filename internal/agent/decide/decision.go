@@ -111,7 +111,7 @@ func Left() Decision {
 func unprovenWait(p ownership.Proof) Decision {
 	d := Decision{Proof: p}
 	if p == ownership.Missing {
-		d.State, d.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
+		d.State, d.Reason = wire.Waiting, v1alpha1.ReasonLogUnproven
 		d.Message = "the object at the location was written by a log that this hub's does not continue, as far as is known; " +
 			"it is left alone until the log is accepted"
 	}

@@ -52,7 +52,7 @@ func (f Facts) halts(before *wire.Report, why string) Decision {
 		d.Message = "the removal waits"
 	case before != nil && before.State == wire.Failed && before.UID == f.Want.Leaf.UID && before.Generation == f.Want.Object().Generation:
 		return Decision{State: before.State, Reason: before.Reason, Message: before.Message}
-	case f.Seen.Presence == Absent:
+	case f.Seen.Existence == Absent:
 		d.Message = "the object, or its labels, are missing at the location, and the change waits"
 	default:
 		d.Message = "the object at the location differs from the one in the space, and the change waits"

@@ -59,7 +59,7 @@ func (i Insistence) Wait(m *store.Mutation, id string, now time.Time) time.Durat
 }
 
 // unchanged returns the decision about an object at the target that did not change since our last apply.
-func (f Facts) standing(s store.Source, uid string) Decision {
+func (f Facts) unchanged(s store.Source, uid string) Decision {
 	d, m := Applied(s), f.Record.Mutated
 	switch {
 	case m == nil || s.Policy.CreateOnly:

@@ -30,19 +30,19 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 	// The agent has not observed an object that was created again, though last may have its predecessor; an
 	// older agent has stored no UID. An object that is deleted or replaced has no status, unless it ran to its
 	// end.
-	gone := (seen.Presence == Absent || seen.Presence == Foreign) && ended == ""
+	gone := (seen.Existence == Absent || seen.Existence == Foreign) && ended == ""
 	if rec != nil && last != nil && !gone && (last.UID == "" || last.UID == rec.UID) {
 		l.Status, l.Wanted = last.Status, last.Wanted
 	}
 	switch {
-	case seen.Presence != Present && ended != "": // it may be deleted after it ran to its end
+	case seen.Existence != Present && ended != "": // it may be deleted after it ran to its end
 		l.Health, l.Detail = healthOfEnd(ended, rec, last, before)
 	case rec == nil:
-	case seen.Presence == Blind: // it may have been deleted
+	case seen.Existence == Blind: // it may have been deleted
 		l.Health, l.Detail = wire.HealthUnknown, notLooked
-	case seen.Presence != Present:
-	case !health.Has(r):
-		l.Health, l.Detail = health.Of(health.Object{Deleting: seen.Terminating})
+	case seen.Existence != Present:
+	case !health.HasStatus(r):
+		l.Health, l.Detail = health.Assess(health.Object{Deleting: seen.Terminating})
 	case last == nil || last.UID != rec.UID || last.Generation < rec.Generation:
 		l.Health, l.Detail = wire.Progressing, notSeen
 	default:

@@ -3,11 +3,11 @@ package decide
 import "orrery.dev/orrery/internal/protocol/ownership"
 
 // Existence is how far the agent knows that an object exists at the target.
-type Presence uint8
+type Existence uint8
 
 const (
 	// Unseen: the resource has not been listed yet.
-	Unseen Presence = iota
+	Unseen Existence = iota
 	// Unserved: the target does not serve the resource.
 	Unserved
 	// Blind: the agent cannot list or watch the resource.
@@ -22,7 +22,7 @@ const (
 
 // Observed is the agent's knowledge of an identity at the target.
 type Observed struct {
-	Presence Presence
+	Existence Existence
 	// Terminating: the object is being deleted. Unmarked: its UID alone proves that it is ours, and the watch
 	// does not return it. Taken: the last inspection found a foreign object. Owned: the foreign object is not
 	// adopted, since a controller, or another location or shard, has it. Inherited: it belongs to a deleted
@@ -42,7 +42,7 @@ type Observed struct {
 // ObservedOf returns the observation of an object of ours that was read.
 func ObservedOf(m *ownership.Meta, l ownership.Owner) *Observed {
 	return &Observed{
-		Presence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),
+		Existence: Present, UID: m.UID, Revision: m.Revision(), Fields: m.Fields(l),
 		Terminating: m.DeletionTimestamp != "", Released: m.Released(), Log: m.Log(), Account: m.Account(),
 		Heirloom: len(m.TakenFrom()) > 0,
 	}

@@ -40,7 +40,7 @@ func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wi
 		}
 		switch {
 		case w.Deferred:
-			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLineageUnproven
+			r.State, r.Reason = wire.Waiting, v1alpha1.ReasonLogUnproven
 			r.Message = "a change waits until the hub's log is accepted as the continuation of the one before"
 		case w.Kind == store.WantHold:
 			r.State, r.Reason, r.Message = wire.Held, cmp.Or(w.Reason, v1alpha1.ReasonNotRendered), w.Detail

@@ -93,23 +93,23 @@ var (
 // the decision: the action, its object, and the report.
 func TestDecide(t *testing.T) {
 	scenario.Run(t, func(t *testing.T) scenario.Step {
-		var about *given
+		var current *given
 		t.Cleanup(func() {
-			if about != nil {
+			if current != nil {
 				t.Error("the last case has no decision")
 			}
 		})
 		return func(words []string, data []byte) (string, bool) {
 			decides := len(words) == 1 && words[0] == "decision"
-			if decides != (about != nil) {
+			if decides != (current != nil) {
 				t.Fatalf("%q: the facts of a case and a decision come in turn", words)
 			}
 			if decides {
-				defer func() { about = nil }()
-				return about.decide(t).text(), true
+				defer func() { current = nil }()
+				return current.decide(t).text(), true
 			}
-			about = &given{}
-			if err := yaml.UnmarshalStrict(data, about); err != nil {
+			current = &given{}
+			if err := yaml.UnmarshalStrict(data, current); err != nil {
 				t.Fatalf("%s: %v", words, err)
 			}
 			return "", false
@@ -120,7 +120,7 @@ func TestDecide(t *testing.T) {
 // decide returns the decision about a case.
 func (g *given) decide(t *testing.T) Decision {
 	f := g.facts(t)
-	d := On(f)
+	d := Decide(f)
 	if g.Halted == "" {
 		return d
 	}
@@ -160,17 +160,17 @@ func (g given) facts(t *testing.T) Facts {
 	f := Facts{
 		Space: "s", Completed: g.Completed, Again: waits(t, g.Again), Lingers: waits(t, g.Lingers),
 		Seen: Observed{
-			Presence: Presence(index(t, presences, g.Live.Is)), UID: g.Live.UID, Terminating: g.Live.Terminating, Unmarked: g.Live.Unmarked,
+			Existence: Existence(index(t, presences, g.Live.Is)), UID: g.Live.UID, Terminating: g.Live.Terminating, Unmarked: g.Live.Unmarked,
 			Taken: g.Live.Taken, Owned: g.Live.Owned, Released: g.Live.Released, Log: ownership.ParsePair(g.Live.Log),
 		},
 	}
-	if f.Seen.Presence == Present {
+	if f.Seen.Existence == Present {
 		f.Seen.Fields = leftFields
 		if g.Live.Changed {
 			f.Seen.Fields++
 		}
 	}
-	if f.Seen.UID == "" && (f.Seen.Presence == Present || f.Seen.Presence == Foreign) {
+	if f.Seen.UID == "" && (f.Seen.Existence == Present || f.Seen.Existence == Foreign) {
 		f.Seen.UID = liveUID
 	}
 	if g.Proof != "" {
@@ -192,7 +192,7 @@ func (g given) facts(t *testing.T) Facts {
 		}
 	}
 	words := map[string]*bool{
-		"former": &f.Former, "looked": &f.Looked, "guarded": &f.Guarded, "settled": &f.Settled, "reported": &f.Reported, "traced": &f.Traced,
+		"former": &f.Former, "looked": &f.Inspected, "guarded": &f.Guarded, "settled": &f.DesiredComplete, "reported": &f.Reported, "traced": &f.Traced,
 		"pods": &f.Pods, "overdue": &f.Overdue,
 	}
 	for _, word := range g.Known {
@@ -232,10 +232,10 @@ func (d Decision) text() string {
 		b.WriteString(" " + d.UID)
 	}
 	for _, flag := range []struct {
-		name string
-		on   bool
+		name  string
+		isSet bool
 	}{{"as drift", d.Drift}, {"adopted", d.Adopt}, {"again", d.Again}, {"what has drifted stays", d.Left}} {
-		if flag.on {
+		if flag.isSet {
 			b.WriteString(", " + flag.name)
 		}
 	}

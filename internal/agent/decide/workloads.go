@@ -33,20 +33,20 @@ func HowEnded(r key.Resource, status []byte) string {
 	if json.Unmarshal(status, &s) != nil {
 		return "" // this is not the status of a Job or Pod
 	}
-	has := map[string]bool{}
+	isTrue := map[string]bool{}
 	for _, c := range s.Conditions {
-		has[c.Type] = c.Status == "True"
+		isTrue[c.Type] = c.Status == "True"
 	}
 	switch {
-	case isJob(r) && has["Complete"]:
+	case isJob(r) && isTrue["Complete"]:
 		return "Complete"
-	case isJob(r) && has["Failed"]:
+	case isJob(r) && isTrue["Failed"]:
 		return "Failed"
 	case isJob(r):
 		return ""
 	case s.Phase == "Succeeded":
 		return s.Phase
-	case s.Phase == "Failed" && !has["DisruptionTarget"] && (s.Reason == "" || s.Reason == "DeadlineExceeded"):
+	case s.Phase == "Failed" && !isTrue["DisruptionTarget"] && (s.Reason == "" || s.Reason == "DeadlineExceeded"):
 		return s.Phase
 	}
 	return ""

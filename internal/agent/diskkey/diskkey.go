@@ -53,18 +53,18 @@ func Derive(secret, salt []byte, use string) (*Key, error) {
 }
 
 // Seal encrypts a value and authenticates its context with it, which Open needs as well.
-func (k *Key) Seal(value, about []byte) []byte {
+func (k *Key) Seal(value, context []byte) []byte {
 	n := k.aead.NonceSize()
 	out := make([]byte, n, n+len(value)+k.aead.Overhead())
 	_, _ = rand.Read(out) // it never fails
-	return k.aead.Seal(out, out, value, about)
+	return k.aead.Seal(out, out, value, context)
 }
 
 // Open decrypts a value that the key has sealed with the same context.
-func (k *Key) Open(sealed, about []byte) ([]byte, error) {
+func (k *Key) Open(sealed, context []byte) ([]byte, error) {
 	n := k.aead.NonceSize()
 	if len(sealed) < n {
 		return nil, fmt.Errorf("%d bytes are too few", len(sealed))
 	}
-	return k.aead.Open(nil, sealed[:n], sealed[n:], about)
+	return k.aead.Open(nil, sealed[:n], sealed[n:], context)
 }

@@ -30,15 +30,15 @@ type halfOpen struct {
 
 // silence is the body of a watch that shows nothing.
 type silence struct {
-	ctx context.Context //nolint:containedctx // it is that of the request, as with any body
-	of  *halfOpen
+	ctx     context.Context //nolint:containedctx // it is that of the request, as with any body
+	cluster *halfOpen
 }
 
 // Read ends with the request, or when the transport has noticed that the connection is dead.
 func (s silence) Read([]byte) (int, error) {
 	var noticed <-chan time.Time
-	if s.of.proto >= 2 {
-		noticed = s.of.noticed
+	if s.cluster.proto >= 2 {
+		noticed = s.cluster.noticed
 	}
 	select {
 	case <-s.ctx.Done():
@@ -70,19 +70,19 @@ func (h *halfOpen) RoundTrip(r *http.Request) (*http.Response, error) {
 // the time that the first shards of the location do, and nothing is carried out that it has sent.
 // While all is well it asks seldom, or, where the transport notices, once.
 func TestDeadConnection(t *testing.T) {
-	for proto, seldom := range map[int]int64{1: int64(calm/(looksEach*DefaultDuration)) + 2, 2: 1} {
-		t.Run(fmt.Sprintf("HTTP %d", proto), func(t *testing.T) { testDeadConnection(t, proto, seldom) })
+	for proto, maxLists := range map[int]int64{1: int64(quiet/(looksEach*DefaultDuration)) + 2, 2: 1} {
+		t.Run(fmt.Sprintf("HTTP %d", proto), func(t *testing.T) { testDeadConnection(t, proto, maxLists) })
 	}
 }
 
-// calm is how long all is well.
-const calm = 10 * time.Minute
+// quiet is the time without faults.
+const quiet = 10 * time.Minute
 
-func testDeadConnection(t *testing.T, proto int, seldom int64) {
+func testDeadConnection(t *testing.T, proto int, maxLists int64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		at := &halfOpen{proto: proto, noticed: make(chan time.Time, 1)}
-		client, err := kubeclient.New(&rest.Config{Host: "http://cluster", Transport: at}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
+		cluster := &halfOpen{proto: proto, noticed: make(chan time.Time, 1)}
+		client, err := kubeclient.New(&rest.Config{Host: "http://cluster", Transport: cluster}, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,17 +92,17 @@ func testDeadConnection(t *testing.T, proto int, seldom int64) {
 		done := make(chan struct{})
 		go func() { defer close(done); w.Run(ctx) }()
 		defer func() { cancel(); <-done }()
-		for range int(calm / time.Second) {
+		for range int(quiet / time.Second) {
 			<-time.After(time.Second)
 			if _, _, err := w.Held(); err != nil {
 				t.Fatalf("it does not act: %v", err)
 			}
 		}
-		if n := at.lists.Load(); n > seldom {
-			t.Errorf("%d lists in %s", n, calm)
+		if n := cluster.lists.Load(); n > maxLists {
+			t.Errorf("%d lists in %s", n, quiet)
 		}
-		at.dead.Store(true)
-		time.AfterFunc(45*time.Second, func() { at.noticed <- time.Now() })
+		cluster.dead.Store(true)
+		time.AfterFunc(45*time.Second, func() { cluster.noticed <- time.Now() })
 		began, over := time.Now(), time.Time{}
 		for {
 			_, until, err := w.Held()

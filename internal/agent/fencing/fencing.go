@@ -25,7 +25,7 @@ const (
 	// the first Lease of a shard, even if the connection of its watch is dead.
 	noticeTimes = 7
 	// wholeTimeout is the time for which the agent of a whole location acts while it can't read Leases.
-	wholePatience = 10 * time.Second
+	wholeTimeout = 10 * time.Second
 )
 
 // Leases reads and writes the Leases at the cluster.
@@ -54,8 +54,8 @@ func (noMark) show(ownership.Owner, *ownership.Meta) {}
 type Config struct {
 	// Shard is the shard of the location that the agent serves.
 	Shard key.Shard
-	// Was is true if the agent served another shard before.
-	Was bool
+	// IsMoved is true if the agent served another shard before.
+	IsMoved bool
 	// Target is the cluster, where the agent of a whole location watches Leases. Leases are those at the
 	// cluster, of which the agent of a shard holds one.
 	Target *kubeclient.Client

@@ -33,9 +33,9 @@ type keeper struct {
 
 	// begun is the time at which the Lease was taken. settling is the time after that before which the agent may
 	// not act. acts is true if it has acted since.
-	begun   moment
-	settles time.Duration
-	acts    bool
+	begun    moment
+	settling time.Duration
+	acts     bool
 	// known is true if, since the Lease was taken, there was a Lease whose holder has acted.
 	known bool
 	// rest is the time before which no Lease is created.
@@ -80,14 +80,14 @@ func (k *keeper) round(ctx context.Context) time.Duration {
 	}
 	all, err := k.list(ctx)
 	if err != nil {
-		return k.puzzled(err)
+		return k.unclear(err)
 	}
 	return k.take(ctx, all)
 }
 
 // renew renews the Lease. It lets the agent act as soon as other Leases allow it.
 func (k *keeper) renew(ctx context.Context) time.Duration {
-	asked, known := now(), isKnown(k.lease)
+	start, known := now(), isKnown(k.lease)
 	renewed, err := k.config.Leases.UpdateLease(ctx, k.next(k.lease, k.config.Holder))
 	switch {
 	case err == nil:
@@ -97,9 +97,9 @@ func (k *keeper) renew(ctx context.Context) time.Duration {
 	case apierrors.IsConflict(err): // also if it was deleted, since the request has its UID
 		return k.recover(ctx)
 	default:
-		return k.puzzled(err)
+		return k.unclear(err)
 	}
-	until := asked.add(k.config.Duration * actsFor / renewals)
+	until := start.add(k.config.Duration * actsFor / renewals)
 	if k.acts {
 		k.allow(until)
 		if !known && !isKnown(renewed) {
@@ -109,7 +109,7 @@ func (k *keeper) renew(ctx context.Context) time.Duration {
 	}
 	all, err := k.list(ctx)
 	if err != nil {
-		return k.puzzled(err)
+		return k.unclear(err)
 	}
 	why, waits := k.against(ctx, all)
 	switch {
@@ -139,7 +139,7 @@ func (k *keeper) hold(l *coordinationv1.Lease) {
 func (k *keeper) recover(ctx context.Context) time.Duration {
 	all, err := k.list(ctx)
 	if err != nil {
-		return k.puzzled(err)
+		return k.unclear(err)
 	}
 	for i := range all {
 		switch l := &all[i]; {
@@ -169,14 +169,14 @@ func (k *keeper) lost(why string, rest time.Duration) time.Duration {
 }
 
 // unclear handles a failed request about Leases. An agent that acts continues until the end of its last renewal.
-func (k *keeper) puzzled(err error) time.Duration {
+func (k *keeper) unclear(err error) time.Duration {
 	k.mu.Lock()
 	if k.held == nil {
 		k.stop("the Leases of the location can't be seen or written: " + wire.Brief(err.Error()))
 	}
 	k.mu.Unlock()
-	const part = 4
-	return max(k.beat()/part, min(k.beat(), kubeclient.RetryAfter(err)))
+	const fraction = 4
+	return max(k.beat()/fraction, min(k.beat(), kubeclient.RetryAfter(err)))
 }
 
 // list reads all Leases of the location, and records their states.
@@ -188,7 +188,7 @@ func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 	all = slices.DeleteFunc(all, func(l coordinationv1.Lease) bool {
 		return !isLeaseOf(k.self, k.config.Namespace, l.Namespace, l.Name)
 	})
-	at := now()
+	seenAt := now()
 	for i := range all {
 		l := &all[i]
 		k.longest = max(k.longest, lastsOf(l))
@@ -201,9 +201,9 @@ func (k *keeper) list(ctx context.Context) ([]coordinationv1.Lease, error) {
 			k.config.New, k.config.FromWhole = false, false // another agent acts, so the state of this agent becomes outdated
 		}
 		if s.version != l.ResourceVersion {
-			s.version, s.since = l.ResourceVersion, at
+			s.version, s.since = l.ResourceVersion, seenAt
 		}
-		s.last = at
+		s.last = seenAt
 		k.seen[pathOf(l)] = s
 	}
 	return all, nil
@@ -220,29 +220,29 @@ func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Dura
 		switch {
 		case l.Name == k.name:
 			mine = l
-		case k.stands(l):
-			k.deny(k.tell(l))
+		case k.blocks(l):
+			k.deny(k.blockedBy(l))
 			return k.beat()
 		case holderOf(l) != "" && lastsOf(l) != k.lasts():
 			k.deny(fmt.Sprintf("the Lease %s lasts %s, and this agent's %s: --lease-duration has to be the same for all", pathOf(l), lastsOf(l), k.lasts()))
 			return k.beat()
 		}
 	}
-	settles := k.longest // its last holder may not know yet that it was deleted
+	settling := k.longest // its last holder may not know yet that it was deleted
 	if mine != nil {
 		same := shardOf(mine) == k.config.Shard
 		switch holder := holderOf(mine); {
 		case holder == k.config.Holder, holder == "" && !same:
 		case holder == "":
-			settles = 0
+			settling = 0
 		case !same:
-			k.deny(k.tell(mine))
+			k.deny(k.blockedBy(mine))
 			return k.beat()
 		case now().awaits(k.seen[pathOf(mine)].since.add(max(k.longest, lastsOf(mine)))):
 			k.deny(fmt.Sprintf("the Lease %s is held by %s; if that has ended, it is free in %s at most", pathOf(mine), holder, k.longest))
 			return k.beat()
 		default:
-			settles = 0
+			settling = 0
 		}
 	}
 	if k.config.Outdated != nil && k.outdated(mine) {
@@ -257,11 +257,11 @@ func (k *keeper) take(ctx context.Context, all []coordinationv1.Lease) time.Dura
 	begun := now()
 	taken, err := write(ctx, k.next(mine, k.config.Holder))
 	if err != nil {
-		return k.puzzled(err)
+		return k.unclear(err)
 	}
 	k.hold(taken)
 	k.config.New, k.config.FromWhole = false, false
-	k.begun, k.settles, k.acts, k.known = begun, settles, false, false
+	k.begun, k.settling, k.acts, k.known = begun, settling, false, false
 	return 0
 }
 
@@ -283,7 +283,7 @@ func (k *keeper) outdated(mine *coordinationv1.Lease) bool {
 
 // blocks reports whether the Lease of another agent forbids this one to act: it is held, with another number of
 // shards.
-func (k *keeper) stands(l *coordinationv1.Lease) bool {
+func (k *keeper) blocks(l *coordinationv1.Lease) bool {
 	return holderOf(l) != "" && shardOf(l).Count != k.config.Shard.Count
 }
 
@@ -293,13 +293,13 @@ func (k *keeper) lasts() time.Duration {
 }
 
 // blockedBy returns the reason for which a Lease forbids the agent to act, with the next step of the operator.
-func (k *keeper) tell(l *coordinationv1.Lease) string {
-	of := l.Annotations[shardAnnotation]
+func (k *keeper) blockedBy(l *coordinationv1.Lease) string {
+	shard := l.Annotations[shardAnnotation]
 	if shardOf(l).Whole() {
-		of = "of an unknown form"
+		shard = "of an unknown form"
 	}
 	return fmt.Sprintf("the Lease %s is held by %s for shard %s, and this agent is for %s; it goes on when that one has let go. "+
-		"If that one has ended for good, delete the Lease", pathOf(l), holderOf(l), of, k.config.Shard)
+		"If that one has ended for good, delete the Lease", pathOf(l), holderOf(l), shard, k.config.Shard)
 }
 
 // against returns the reason for which the agent may not act although it holds its Lease; empty: it may. waits
@@ -313,8 +313,8 @@ func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why s
 		if l.Name == k.name {
 			continue
 		}
-		if k.stands(l) {
-			return k.tell(l), false
+		if k.blocks(l) {
+			return k.blockedBy(l), false
 		}
 		if l.Annotations[shardAnnotation] != "" && shardOf(l).Count != k.config.Shard.Count {
 			// An agent that takes this Lease again for another number of shards must wait first, and must not
@@ -327,20 +327,20 @@ func (k *keeper) against(ctx context.Context, all []coordinationv1.Lease) (why s
 			}
 		}
 	}
-	at := now()
+	current := now()
 	for path, s := range k.seen {
 		if there[path] {
 			continue
 		}
-		if at.awaits(s.last.add(k.longest)) {
+		if current.awaits(s.last.add(k.longest)) {
 			return "the Lease " + path + " was deleted, and its holder may not know it yet", true
 		}
 		delete(k.seen, path)
 	}
-	if at.awaits(k.begun.add(k.settles)) {
+	if current.awaits(k.begun.add(k.settling)) {
 		return "the previous holder of its Lease may not know yet that it is taken", true
 	}
-	if !k.known && at.awaits(k.begun.add(noticeTimes*k.longest)) {
+	if !k.known && current.awaits(k.begun.add(noticeTimes*k.longest)) {
 		return "these are the location's first shards: an agent of the whole location must notice this before they act", true
 	}
 	return "", true

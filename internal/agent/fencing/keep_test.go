@@ -119,7 +119,7 @@ func check(t *testing.T, all []*actor) (acting int) {
 		}
 		acting++
 		for _, space := range spaces {
-			if !a.config.Shard.Has(space) {
+			if !a.config.Shard.Contains(space) {
 				continue
 			}
 			if other := who[space]; other != "" {

@@ -38,11 +38,11 @@ func TestOldStoreReturns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				at := newCluster(1)
+				cluster := newCluster(1)
 				for _, store := range []string{"one", "two"} {
 					moves := atomic.Uint64{}
 					moves.Store(2)
-					a := startBy(t, at, Config{Shard: shard, Holder: store, Store: store, New: true, Moves: moves.Load, Outdated: func() { t.Error("a new store is outdated") }})
+					a := startBy(t, cluster, Config{Shard: shard, Holder: store, Store: store, New: true, Moves: moves.Load, Outdated: func() { t.Error("a new store is outdated") }})
 					<-time.After(first)
 					if _, _, err := a.Held(); err != nil {
 						t.Fatalf("%s does not act: %v", store, err)
@@ -51,21 +51,21 @@ func TestOldStoreReturns(t *testing.T) {
 					a.end(true)
 				}
 				if c.deleted {
-					at.evict(0)
+					cluster.evict(0)
 				}
-				before, told := at.count, atomic.Bool{}
-				c.returns.Shard, c.returns.Holder, c.returns.Outdated = shard, "returns", func() { told.Store(true) }
-				a := startBy(t, at, c.returns)
+				before, isNotified := cluster.count, atomic.Bool{}
+				c.returns.Shard, c.returns.Holder, c.returns.Outdated = shard, "returns", func() { isNotified.Store(true) }
+				a := startBy(t, cluster, c.returns)
 				for range int(first / time.Second) {
 					<-time.After(time.Second)
 					if _, _, err := a.Held(); err == nil && !c.may {
 						t.Fatal("it acts")
 					}
 				}
-				if _, _, err := a.Held(); (err == nil) != c.may || told.Load() == c.may {
-					t.Errorf("in the end it may act: %v; it was notified that it is outdated: %t", err, told.Load())
+				if _, _, err := a.Held(); (err == nil) != c.may || isNotified.Load() == c.may {
+					t.Errorf("in the end it may act: %v; it was notified that it is outdated: %t", err, isNotified.Load())
 				}
-				if !c.may && at.count != before {
+				if !c.may && cluster.count != before {
 					t.Error("it has written a Lease")
 				}
 				a.end(true)
@@ -106,11 +106,11 @@ func TestStopped(t *testing.T) {
 // long, whatever its clock says meanwhile: the other does not stop since that was set.
 func TestClockSetForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		at, shard := newCluster(1), key.NewShard(1, 2)
-		holder := startActor(t, at, "holder", shard)
+		cluster, shard := newCluster(1), key.NewShard(1, 2)
+		holder := startActor(t, cluster, "holder", shard)
 		<-time.After(first)
 		holder.end(false)
-		waits := New(Config{Shard: shard, Leases: at, Namespace: "orrery-system", Holder: "waits", Log: slog.New(slog.DiscardHandler), Changed: func(string) {}})
+		waits := New(Config{Shard: shard, Leases: cluster, Namespace: "orrery-system", Holder: "waits", Log: slog.New(slog.DiscardHandler), Changed: func(string) {}})
 		k := newKeeper(waits, "paris.0a1b2c3d")
 		if k.round(t.Context()); len(k.seen) != 1 || k.lease != nil {
 			t.Fatalf("it has seen %v and holds %v", k.seen, k.lease)

@@ -18,7 +18,7 @@ const (
 	// longestRetry is the longest wait before Leases are read again, noKindRetry the wait if the cluster does
 	// not serve Leases.
 	longestRetry = 5 * time.Second
-	seldom       = 30 * time.Second
+	noKindRetry  = 30 * time.Second
 	// pulses is the number of times, in the duration of a Lease, at which the agent of a whole location records
 	// that it runs. pulseLasts is the number of pulses for which it acts after that. An agent that was stopped
 	// for longer, or whose machine was suspended, reads the Leases again before it acts.
@@ -61,7 +61,7 @@ func (w *whole) lasts() time.Duration { return pulseLasts * w.pulse() }
 // open watch, and repeated lists if a dead connection would not be noticed.
 func (t *Fence) watch(ctx context.Context, self ownership.Owner) {
 	w := &whole{Fence: t, self: self, labels: labelsOf(self), blind: time.Now()}
-	if t.config.Was { // the holder of a deleted Lease may still act
+	if t.config.IsMoved { // the holder of a deleted Lease may still act
 		w.rest = time.Now().Add(t.config.Duration)
 	}
 	for ctx.Err() == nil {
@@ -85,7 +85,7 @@ func (t *Fence) watch(ctx context.Context, self ownership.Owner) {
 
 // list reads the Leases, and decides whether the agent may act.
 func (w *whole) list(ctx context.Context) (revision string, err error) {
-	asked, was := now(), w.shared
+	start, previous := now(), w.shared
 	w.shared = ""
 	var mark *ownership.Meta
 	revision, err = w.config.Target.Pages(ctx, kubeclient.Leases, "", w.labels, false, func(p *kubeclient.Page) (more bool, err error) {
@@ -101,11 +101,11 @@ func (w *whole) list(ctx context.Context) (revision string, err error) {
 		return true, nil
 	})
 	if err != nil {
-		w.shared = was
+		w.shared = previous
 		return "", err
 	}
 	w.config.Mark.show(w.self, mark)
-	if was != "" {
+	if previous != "" {
 		w.rest = time.Now().Add(w.config.Duration)
 	}
 	switch {
@@ -115,7 +115,7 @@ func (w *whole) list(ctx context.Context) (revision string, err error) {
 	case time.Now().Before(w.rest):
 		w.deny("the Leases of shards were just deleted, and their holders may not know it yet")
 	case w.failures == 0: // otherwise the watch fails, and the result of the list is soon outdated
-		w.allow(asked.add(w.lasts()))
+		w.allow(start.add(w.lasts()))
 	}
 	return revision, nil
 }
@@ -191,15 +191,15 @@ func (w *whole) failed(ctx context.Context, err error) time.Duration {
 	if kubeclient.MissingKind(err) {
 		served, why := w.config.Target.ServesLeases(ctx)
 		if why == nil && !served { // then no shard can work here
-			w.allow(now().add(seldom + w.lasts()))
-			return seldom
+			w.allow(now().add(noKindRetry + w.lasts()))
+			return noKindRetry
 		}
 	}
 	switch {
 	case apierrors.IsForbidden(err):
 		w.deny("the agent may not list and watch the Leases by which agents share a location, so it can't be sure to be the only one: " +
 			"apply again what \"orrery-agent rbac\" prints. " + wire.Brief(err.Error()))
-	case time.Since(w.blind) >= wholePatience:
+	case time.Since(w.blind) >= wholeTimeout:
 		w.deny("the Leases of shards can't be read: " + wire.Brief(err.Error()))
 	}
 	return wait

@@ -32,11 +32,11 @@ func startWhole(t *testing.T, answer http.HandlerFunc) *Fence {
 // startWholeAt is startWhole for a cluster that is reached by a configuration.
 func startWholeAt(t *testing.T, config *rest.Config) *Fence {
 	t.Helper()
-	at, err := kubeclient.New(config, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
+	client, err := kubeclient.New(config, "test", 1, func(string, int) {}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := New(Config{Target: at, Leases: at, Namespace: "orrery-system", Holder: "w", Log: slog.New(slog.DiscardHandler), Changed: func(string) {}})
+	w := New(Config{Target: client, Leases: client, Namespace: "orrery-system", Holder: "w", Log: slog.New(slog.DiscardHandler), Changed: func(string) {}})
 	w.Identify("paris.0a1b2c3d")
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -49,7 +49,7 @@ func leases(items ...string) string {
 	return `{"kind":"LeaseList","metadata":{"resourceVersion":"7"},"items":[` + strings.Join(items, ",") + `]}`
 }
 
-func says(w http.ResponseWriter, text string) {
+func respond(w http.ResponseWriter, text string) {
 	w.Header().Set("Content-Type", "application/json")
 	_, _ = fmt.Fprint(w, text)
 }
@@ -92,11 +92,11 @@ func wholeNeedsToWatch(t *testing.T) {
 	handler := http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Get("watch") != "" {
 			rw.WriteHeader(http.StatusForbidden)
-			says(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
+			respond(rw, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403}`)
 			return
 		}
 		lists.Add(1)
-		says(rw, leases())
+		respond(rw, leases())
 	})
 	w := startWholeAt(t, &rest.Config{Host: "http://target", Transport: protocol.Memory{Handler: handler}})
 	becomes(t, w, "orrery-agent rbac")
@@ -120,9 +120,9 @@ func TestMissingKindIsByDiscovery(t *testing.T) {
 			found.Store(r.URL.Query().Get("labelSelector") != "")
 			http.NotFound(rw, r)
 		case r.URL.Path == "/apis":
-			says(rw, `{"kind":"APIGroupList","groups":[{"name":"coordination.k8s.io","preferredVersion":{"groupVersion":"coordination.k8s.io/v1"},"versions":[{"groupVersion":"coordination.k8s.io/v1"}]}]}`)
+			respond(rw, `{"kind":"APIGroupList","groups":[{"name":"coordination.k8s.io","preferredVersion":{"groupVersion":"coordination.k8s.io/v1"},"versions":[{"groupVersion":"coordination.k8s.io/v1"}]}]}`)
 		case !quietWatch(rw, r):
-			says(rw, leases(`{"metadata":{"namespace":"orrery-system","name":"orrery-paris.0a1b2c3d-1","resourceVersion":"7"}}`))
+			respond(rw, leases(`{"metadata":{"namespace":"orrery-system","name":"orrery-paris.0a1b2c3d-1","resourceVersion":"7"}}`))
 		}
 	})
 	becomes(t, w, "orrery-paris.0a1b2c3d-1")
@@ -133,7 +133,7 @@ func TestClusterWithoutLeases(t *testing.T) {
 	t.Parallel()
 	w := startWhole(t, func(rw http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/apis" {
-			says(rw, `{"kind":"APIGroupList","groups":[{"name":"apps","preferredVersion":{"groupVersion":"apps/v1"},"versions":[{"groupVersion":"apps/v1"}]}]}`)
+			respond(rw, `{"kind":"APIGroupList","groups":[{"name":"apps","preferredVersion":{"groupVersion":"apps/v1"},"versions":[{"groupVersion":"apps/v1"}]}]}`)
 			return
 		}
 		http.NotFound(rw, r)
@@ -146,7 +146,7 @@ func TestAnybodysLeases(t *testing.T) {
 	t.Parallel()
 	w := startWhole(t, func(rw http.ResponseWriter, r *http.Request) {
 		if !quietWatch(rw, r) {
-			says(rw, leases(`{"metadata":{"namespace":"tenant","name":"orrery-paris.0a1b2c3d-1"}}`, `{"metadata":{"namespace":"orrery-system","name":"orrery-paris.0a1b2c3d-33"}}`,
+			respond(rw, leases(`{"metadata":{"namespace":"tenant","name":"orrery-paris.0a1b2c3d-1"}}`, `{"metadata":{"namespace":"orrery-system","name":"orrery-paris.0a1b2c3d-33"}}`,
 				`{"metadata":{"namespace":"orrery-system","name":"x"}}`, `{"metadata":{"namespace":"orrery-system","name":"orrery-paris.0a1b2c3d-01"}}`))
 		}
 	})

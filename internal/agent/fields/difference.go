@@ -36,15 +36,15 @@ func Mutated(a *ownership.Answer, sent string, l ownership.Owner) ([]string, err
 	var d differing
 	eachCompared(sent, a.JSON, func(path []string, s, answer string, exact bool) bool {
 		var p fieldpath.Path
-		of := mine
+		scope := mine
 		for _, name := range path {
 			pe := fieldpath.FieldNameElement(name)
-			if !fieldset.Has(of, pe) {
+			if !fieldset.Contains(scope, pe) {
 				return true
 			}
-			p, of = append(p, pe), of.WithPrefix(pe)
+			p, scope = append(p, pe), scope.WithPrefix(pe)
 		}
-		d.value(p, s, answer, of, exact)
+		d.value(p, s, answer, scope, exact)
 		return true
 	})
 	return d.fields, nil
@@ -60,7 +60,7 @@ func (d *differing) value(p fieldpath.Path, sent, answer string, owned *fieldpat
 	if meansSame(sent, answer, exact, len(p)) {
 		return
 	}
-	apart := answer != "" && sent[0] == answer[0] && len(fieldset.Parts(owned)) > 0
+	apart := answer != "" && sent[0] == answer[0] && len(fieldset.Children(owned)) > 0
 	switch {
 	case apart && sent[0] == '{':
 		d.members(p, sent, answer, owned, exact)
@@ -85,7 +85,7 @@ func nameOf(p fieldpath.Path) string {
 func (d *differing) members(p fieldpath.Path, sent, answer string, owned *fieldpath.Set, exact bool) {
 	there := membersOf(answer)
 	for _, m := range membersOf(sent).all {
-		if pe := fieldpath.FieldNameElement(m.name); fieldset.Has(owned, pe) {
+		if pe := fieldpath.FieldNameElement(m.name); fieldset.Contains(owned, pe) {
 			d.value(append(p.Copy(), pe), m.value, there.get(m.name), owned.WithPrefix(pe), exact)
 		}
 	}
@@ -109,7 +109,7 @@ func (d *differing) elements(p fieldpath.Path, sent, answer string, owned *field
 		if first == "" {
 			continue
 		}
-		if pe := there.key(first); fieldset.Has(owned, pe) {
+		if pe := there.key(first); fieldset.Contains(owned, pe) {
 			d.value(append(p.Copy(), pe), s, first, owned.WithPrefix(pe), false)
 		}
 	}
@@ -142,11 +142,11 @@ func (d *differing) set(p fieldpath.Path, sent, answer string) {
 type listed struct {
 	names    []string // of the list-map keys
 	elements []string
-	by       map[string]map[string][]string // elements by the names of given keys, and by the values of these
+	byNames  map[string]map[string][]string // elements by the names of given keys, and by the values of these
 }
 
 func newListed(names, elements []string) *listed {
-	return &listed{names: names, elements: elements, by: map[string]map[string][]string{}}
+	return &listed{names: names, elements: elements, byNames: map[string]map[string][]string{}}
 }
 
 // like returns the elements that have the list-map keys of a requested element. Keys that it does not have may
@@ -160,14 +160,14 @@ func (l *listed) like(sent string) []string {
 		}
 	}
 	which := strings.Join(given, "\x00")
-	index, ok := l.by[which]
+	index, ok := l.byNames[which]
 	if !ok {
 		index = map[string][]string{}
 		for _, e := range l.elements {
 			k := keyText(membersOf(e), given)
 			index[k] = append(index[k], e)
 		}
-		l.by[which] = index
+		l.byNames[which] = index
 	}
 	return index[keyText(fields, given)]
 }

@@ -32,7 +32,7 @@ func (x *Lease) place(object any, l rulepath.Location) (p fieldpath.Path, there 
 			if i+1 < len(l) && isKey(known, l[i+1]) {
 				return nil, false, errListed
 			}
-			if pe = element; !found || !fieldset.Has(owned, element) {
+			if pe = element; !found || !fieldset.Contains(owned, element) {
 				if x.object == nil {
 					return nil, false, errUnowned
 				}
@@ -81,8 +81,8 @@ func elementAt(list any, pe fieldpath.PathElement) any {
 	return nil
 }
 
-func hasParts(s *fieldpath.Set, of func(fieldpath.PathElement) bool) bool {
-	return slices.ContainsFunc(fieldset.Parts(s), of)
+func hasParts(s *fieldpath.Set, isMatch func(fieldpath.PathElement) bool) bool {
+	return slices.ContainsFunc(fieldset.Children(s), isMatch)
 }
 
 func isField(pe fieldpath.PathElement) bool { return pe.FieldName != nil }
@@ -91,7 +91,7 @@ func isElement(pe fieldpath.PathElement) bool { return pe.Key != nil }
 
 // keys returns the names of the list-map keys of a list.
 func keys(s *fieldpath.Set) (names []string) {
-	for _, pe := range fieldset.Parts(s) {
+	for _, pe := range fieldset.Children(s) {
 		if isElement(pe) && names == nil {
 			for _, f := range *pe.Key {
 				names = append(names, f.Name)
@@ -117,7 +117,7 @@ func elementOf(s *fieldpath.Set, list []any, i int) (found fieldpath.PathElement
 		return found, false, errWhole
 	}
 	n := 0
-	for _, pe := range fieldset.Parts(s) {
+	for _, pe := range fieldset.Children(s) {
 		is, surely := fieldset.Matches(list[i], pe)
 		switch {
 		case surely:
@@ -145,7 +145,7 @@ func grow(v any, owned *fieldpath.Set) any {
 		}
 		return v
 	case map[string]any:
-		for _, pe := range fieldset.Parts(owned) {
+		for _, pe := range fieldset.Children(owned) {
 			if isField(pe) {
 				v[*pe.FieldName] = grow(v[*pe.FieldName], owned.WithPrefix(pe))
 			}

@@ -66,18 +66,18 @@ type Lease struct {
 
 // NewLease finds the released values of an object. release is the policy's paths, object the object in its
 // space, m the metadata at the target. In most cases it makes no request.
-func NewLease(ctx context.Context, release string, object []byte, m *ownership.Meta, l ownership.Owner, ask Asker) (*Lease, error) {
-	var told answers
+func NewLease(ctx context.Context, release string, object []byte, m *ownership.Meta, l ownership.Owner, asker Asker) (*Lease, error) {
+	var answered answers
 	for {
-		x, err := leaseWith(release, object, m, l, told)
+		x, err := leaseWith(release, object, m, l, answered)
 		switch {
-		case errors.Is(err, errWhole) && told.whole == nil:
+		case errors.Is(err, errWhole) && answered.whole == nil:
 			var would *ownership.Meta
-			if would, err = ask.Whole(ctx); err == nil {
-				told.whole, err = owned(would, l)
+			if would, err = asker.Whole(ctx); err == nil {
+				answered.whole, err = owned(would, l)
 			}
-		case errors.Is(err, errUnowned) && told.object == nil:
-			told.object, err = ask.Object(ctx)
+		case errors.Is(err, errUnowned) && answered.object == nil:
+			answered.object, err = asker.Object(ctx)
 		default:
 			return x, err
 		}
@@ -88,16 +88,16 @@ func NewLease(ctx context.Context, release string, object []byte, m *ownership.M
 }
 
 // leaseWith is NewLease with the answers that the target has given so far.
-func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Owner, told answers) (*Lease, error) {
+func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Owner, answered answers) (*Lease, error) {
 	x := &Lease{
 		manager: l.Manager(), mine: fieldpath.NewSet(), lent: fieldpath.NewSet(), live: fieldpath.NewSet(), released: fieldpath.NewSet(),
-		answers: told,
+		answers: answered,
 	}
 	if err := x.read(m.ManagedFields); err != nil {
 		return nil, err
 	}
-	if x.known = x.live; told.whole != nil {
-		x.known = x.live.Union(told.whole)
+	if x.known = x.live; answered.whole != nil {
+		x.known = x.live.Union(answered.whole)
 	}
 	if err := utiljson.Unmarshal(object, &x.written); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
@@ -123,17 +123,17 @@ func leaseWith(release string, object []byte, m *ownership.Meta, l ownership.Own
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrCannotRelease, err)
 	}
-	for _, at := range slices.Concat(inWritten, inWhole) {
-		p, there, err := x.place(whole, at)
+	for _, location := range slices.Concat(inWritten, inWhole) {
+		p, there, err := x.place(whole, location)
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("%w %s: %w", ErrCannotRelease, pathText(at), err)
+			return nil, fmt.Errorf("%w %s: %w", ErrCannotRelease, pathText(location), err)
 		case !there:
 			x.Fresh = true
 			continue
 		}
 		x.released.Insert(p)
-		x.out = append(x.out, at)
+		x.out = append(x.out, location)
 	}
 	return x, nil
 }
@@ -252,8 +252,8 @@ func (x *Lease) Rest(object []byte) ([]byte, error) {
 	if err := dec.Decode(&v); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}
-	for _, at := range x.out {
-		leaveOut(v, at)
+	for _, location := range x.out {
+		leaveOut(v, location)
 	}
 	b, err := json.Marshal(without(v))
 	if err != nil {
@@ -264,7 +264,7 @@ func (x *Lease) Rest(object []byte) ([]byte, error) {
 
 // omission replaces a value to leave out until all such values are found, so that later elements of a list keep
 // their index.
-type leftOut struct{}
+type omission struct{}
 
 func leaveOut(v any, l rulepath.Location) {
 	for i, step := range l {
@@ -274,7 +274,7 @@ func leaveOut(v any, l rulepath.Location) {
 			fields, _ := v.(map[string]any)
 			next, ok := fields[step]
 			if last && ok {
-				fields[step] = leftOut{}
+				fields[step] = omission{}
 			}
 			v = next
 		case int:
@@ -283,7 +283,7 @@ func leaveOut(v any, l rulepath.Location) {
 				return
 			}
 			if v = list[step]; last {
-				list[step] = leftOut{}
+				list[step] = omission{}
 			}
 		}
 	}
@@ -293,14 +293,14 @@ func without(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for name, in := range v {
-			if in == (leftOut{}) {
+			if in == (omission{}) {
 				delete(v, name)
 			} else {
 				v[name] = without(in)
 			}
 		}
 	case []any:
-		v = slices.DeleteFunc(v, func(in any) bool { return in == (leftOut{}) })
+		v = slices.DeleteFunc(v, func(in any) bool { return in == (omission{}) })
 		for i := range v {
 			v[i] = without(v[i])
 		}

@@ -108,10 +108,10 @@ func TestLeaseMoves(t *testing.T) {
 	}
 }
 
-func podLease(t *testing.T, release, spec string, told answers, entries ...ownership.ManagedFields) (*Lease, string, error) {
+func podLease(t *testing.T, release, spec string, answered answers, entries ...ownership.ManagedFields) (*Lease, string, error) {
 	t.Helper()
 	object := []byte(podHead + spec + podTail)
-	x, err := leaseWith(release, object, &ownership.Meta{ManagedFields: entries}, leased, told)
+	x, err := leaseWith(release, object, &ownership.Meta{ManagedFields: entries}, leased, answered)
 	if err != nil {
 		return nil, "", err
 	}

@@ -49,16 +49,16 @@ func Shown(text []byte, only *fieldpath.Set) (map[string]any, error) {
 	if only == nil {
 		return object, nil
 	}
-	part, _ := fieldset.Of(object, only).(map[string]any)
-	if part == nil {
-		part = map[string]any{}
+	selected, _ := fieldset.Select(object, only).(map[string]any)
+	if selected == nil {
+		selected = map[string]any{}
 	}
 	for _, name := range []string{"apiVersion", "kind"} {
 		if v, ok := object[name]; ok {
-			part[name] = v
+			selected[name] = v
 		}
 	}
-	return part, nil
+	return selected, nil
 }
 
 // Mask replaces the values of a Secret, in two states of which either may be nil. Equal values stay equal, and
@@ -67,9 +67,9 @@ func Mask(before, after map[string]any) {
 	for _, field := range []string{"data", "stringData"} {
 		maskAll(before, after, field)
 	}
-	was, _ := before["metadata"].(map[string]any)
+	oldMetadata, _ := before["metadata"].(map[string]any)
 	is, _ := after["metadata"].(map[string]any)
-	for _, m := range []map[string]any{was, is} {
+	for _, m := range []map[string]any{oldMetadata, is} {
 		if annotations, ok := m["annotations"].(map[string]any); ok {
 			delete(annotations, lastApplied)
 		}
@@ -79,31 +79,31 @@ func Mask(before, after map[string]any) {
 // maskAll masks all values of a field. A field that is not a map, which only a broken server returns, is masked
 // as a whole.
 func maskAll(before, after map[string]any, field string) {
-	was, wasMap := before[field].(map[string]any)
+	oldValues, wasMap := before[field].(map[string]any)
 	is, isMap := after[field].(map[string]any)
 	for _, side := range []struct {
-		of  map[string]any
-		may bool
+		object map[string]any
+		may    bool
 	}{{before, wasMap}, {after, isMap}} {
-		if v, ok := side.of[field]; ok && v != nil && !side.may {
-			side.of[field] = wire.Masked
+		if v, ok := side.object[field]; ok && v != nil && !side.may {
+			side.object[field] = wire.Masked
 		}
 	}
 	names := map[string]bool{}
-	for _, m := range []map[string]any{was, is} {
+	for _, m := range []map[string]any{oldValues, is} {
 		for name := range maps.Keys(m) {
 			names[name] = true
 		}
 	}
 	for name := range names {
-		x, inWas := was[name]
+		x, inWas := oldValues[name]
 		y, inIs := is[name]
 		masks := [2]string{wire.Masked, wire.Masked}
 		if inWas && inIs && !value.Equals(value.NewValueInterface(x), value.NewValueInterface(y)) {
 			masks = [2]string{wire.MaskedBefore, wire.MaskedAfter}
 		}
 		if inWas {
-			was[name] = masks[0]
+			oldValues[name] = masks[0]
 		}
 		if inIs {
 			is[name] = masks[1]

@@ -49,7 +49,7 @@ func Unowned(paths []string, object []byte, there *ownership.Answer) (unowned []
 func owns(set *fieldpath.Set, names []string) bool {
 	for _, name := range names {
 		element := fieldpath.FieldNameElement(name)
-		if !fieldset.Has(set, element) {
+		if !fieldset.Contains(set, element) {
 			return false
 		}
 		if set = set.WithPrefix(element); set.Empty() {

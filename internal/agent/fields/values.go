@@ -150,8 +150,8 @@ func spellings(s string) (all []string) {
 		if d, err := time.ParseDuration(s); err == nil {
 			all = append(all, d.String())
 		}
-		if at, err := time.Parse(time.RFC3339, s); err == nil {
-			all = append(all, at.UTC().Format(time.RFC3339), at.UTC().Format(metav1.RFC3339Micro))
+		if parsed, err := time.Parse(time.RFC3339, s); err == nil {
+			all = append(all, parsed.UTC().Format(time.RFC3339), parsed.UTC().Format(metav1.RFC3339Micro))
 		}
 	}
 	if strings.ContainsAny(s, "\r\n") { // base64 decoders ignore these

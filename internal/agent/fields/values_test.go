@@ -109,9 +109,9 @@ func TestDifferences(t *testing.T) {
 // takes far fewer than a hundred times as many. BenchmarkMutated measures the time.
 func TestComparingIsBounded(t *testing.T) {
 	const n, factor = 400, 10
-	for name, of := range map[string]func(n int) (sent, answer, owned string, want int){"elements": manyElements, "set": manyValues, "depth": deepFields} {
+	for name, generate := range map[string]func(n int) (sent, answer, owned string, want int){"elements": manyElements, "set": manyValues, "depth": deepFields} {
 		allocations := func(n int) float64 {
-			sent, answer, owned, want := of(n)
+			sent, answer, owned, want := generate(n)
 			object := answerWith(t, answer, owned)
 			return testing.AllocsPerRun(1, func() {
 				got, err := Mutated(object, sent, testIdentity)
@@ -133,10 +133,10 @@ func TestComparingIsBounded(t *testing.T) {
 }
 
 func BenchmarkMutated(b *testing.B) {
-	for name, of := range map[string]func(n int) (sent, answer, owned string, want int){"elements": manyElements, "set": manyValues, "depth": deepFields} {
+	for name, generate := range map[string]func(n int) (sent, answer, owned string, want int){"elements": manyElements, "set": manyValues, "depth": deepFields} {
 		for _, n := range []int{400, 4000} {
 			b.Run(fmt.Sprint(name, "/", n), func(b *testing.B) {
-				sent, answer, owned, _ := of(n)
+				sent, answer, owned, _ := generate(n)
 				object := answerWith(b, answer, owned)
 				for b.Loop() {
 					if _, err := Mutated(object, sent, testIdentity); err != nil {

@@ -29,10 +29,10 @@ type Object struct {
 // One rule of kstatus depends on the clock: a Pod that can't be scheduled is InProgress in its first seconds.
 // The cluster sends no event at the end of that time. So Assess hides the age of the Pod from that rule: the Pod
 // is Degraded at once, until the cluster has scheduled it.
-func Of(o Object) (is wire.Health, note string) {
+func Assess(o Object) (is wire.Health, detail string) {
 	defer func() { // the library relies on the types in a Pod's status, and a cluster may serve any
 		if problem := recover(); problem != nil {
-			is, note = wire.HealthUnknown, wire.Brief(fmt.Sprintf("its status is not as the rules expect it: %v", problem))
+			is, detail = wire.HealthUnknown, wire.Brief(fmt.Sprintf("its status is not as the rules expect it: %v", problem))
 		}
 	}()
 	u, err := o.decode()

@@ -12,8 +12,8 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// of judges an object as the observer hands it over.
-func of(t *testing.T, text string) (wire.Health, string) {
+// assess judges an object as the observer hands it over.
+func assess(t *testing.T, text string) (wire.Health, string) {
 	t.Helper()
 	var o ownership.Observation
 	if err := o.UnmarshalJSON([]byte(text)); err != nil {
@@ -22,7 +22,7 @@ func of(t *testing.T, text string) (wire.Health, string) {
 	if len(o.Spec) > 200 {
 		t.Errorf("%d bytes of the spec are observed", len(o.Spec))
 	}
-	return health.Of(health.Object{
+	return health.Assess(health.Object{
 		APIVersion: gjson.Get(text, "apiVersion").String(), Kind: o.Kind, Generation: o.Metadata.Generation,
 		Deleting: o.Metadata.DeletionTimestamp != "", Spec: o.Spec, Status: o.Status,
 	})
@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 	for name, c := range map[string]struct {
 		object string
 		want   wire.Health
-		note   string
+		detail string
 	}{
 		"all are ready":      {deployment(`"replicas":3`, ready), wire.Healthy, ""},
 		"one of four":        {deployment(`"replicas":4`, ready), wire.Progressing, "3/4"},
@@ -59,9 +59,9 @@ func TestOf(t *testing.T) {
 		"a job that runs":    {`{"apiVersion":"batch/v1","kind":"Job","metadata":{},"status":{"startTime":"2026-01-01T00:00:00Z","active":1}}`, wire.Healthy, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is, note := of(t, c.object)
-			if is != c.want || !strings.Contains(note, c.note) || is == wire.Healthy && note != "" {
-				t.Errorf("%s %q, want %s %q", is, note, c.want, c.note)
+			is, detail := assess(t, c.object)
+			if is != c.want || !strings.Contains(detail, c.detail) || is == wire.Healthy && detail != "" {
+				t.Errorf("%s %q, want %s %q", is, detail, c.want, c.detail)
 			}
 		})
 	}

@@ -9,7 +9,7 @@ import (
 // HasStatus reports whether objects of the resource may have a status, on which their health depends. Some kinds
 // of Kubernetes have none: their objects are healthy if they exist, and the agent reads only their metadata. Any
 // other kind may have one: a custom resource has its status also if its definition names no subresource for it.
-func Has(r key.Resource) bool { return !slices.Contains(stateless(r.APIGroup()), r.Resource) }
+func HasStatus(r key.Resource) bool { return !slices.Contains(stateless(r.APIGroup()), r.Resource) }
 
 // stateless returns the resources of a group of Kubernetes that have no status.
 func stateless(group string) []string {

@@ -117,7 +117,7 @@ func TestAcceptedLogIsTakenOver(t *testing.T) {
 // TestAnnounce checks which status is sent, and that an unchanged status is not sent.
 func TestAnnounce(t *testing.T) {
 	s := newScripted(t)
-	now := wire.AgentStatus{Version: "v", Lineage: wire.Proven}
+	now := wire.AgentStatus{Version: "v", LogIdentity: wire.Proven}
 	a := NewAnnouncer(s.session.Link, nil, func() (wire.AgentStatus, error) { return now, nil }, nil)
 	a.kubernetes, a.apisDigest, a.apis = "k", "d", []wire.API{{GroupVersion: "v1"}}
 	s.script("status", answer{body: lines(wire.StatusAnswer{SendAPIs: true})}, answer{body: lines(wire.StatusAnswer{})}, answer{body: lines(wire.StatusAnswer{})})

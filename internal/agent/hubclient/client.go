@@ -170,7 +170,7 @@ func (h *Client) over(ctx context.Context, l *line, method, path, token string, 
 	req.Header.Set("User-Agent", h.agent)
 	req.Header.Set("Content-Type", jsonLines)
 	req.Header.Set(wire.Header, wire.ProtocolVersion)
-	req.Header.Set(wire.CapabilitiesHeader, strings.Join([]string{wire.Impersonates, wire.Confirms, wire.Looks, wire.Prefixes, wire.Sees}, ", "))
+	req.Header.Set(wire.CapabilitiesHeader, strings.Join([]string{wire.Impersonates, wire.Confirms, wire.Inspects, wire.Prefixes, wire.Upsyncs}, ", "))
 	resp, err := l.client.Do(req)
 	if err != nil {
 		if cause := context.Cause(ctx); errors.Is(cause, errRenewed) {

@@ -63,16 +63,16 @@ func (c *comparison) page(ctx context.Context, ranges []wire.Span) (more []wire.
 			return errors.New("the first frame is not a hello")
 		case f.Mark != nil:
 			return c.same(f.Mark.Revision, f.Mark.Marker)
-		case f.Part == nil:
+		case f.RangeDifference == nil:
 			return nil
 		}
-		span := [2]string{f.Part.From, f.Part.To}
+		span := [2]string{f.RangeDifference.From, f.RangeDifference.To}
 		if !requested[span] {
-			return fmt.Errorf("the answer has keys from %q to %q, which were not requested", f.Part.From, f.Part.To)
+			return fmt.Errorf("the answer has keys from %q to %q, which were not requested", f.RangeDifference.From, f.RangeDifference.To)
 		}
 		delete(requested, span)
-		d := c.mine.Compare(*f.Part)
-		more = append(more, d.Ask...)
+		d := c.mine.Compare(*f.RangeDifference)
+		more = append(more, d.Next...)
 		c.theirs, c.ours = append(c.theirs, d.Theirs...), append(c.ours, d.Mine...)
 		return nil
 	})
@@ -87,7 +87,7 @@ func (c *comparison) hello(h wire.Hello) error {
 		}
 		return c.same(h.Revision, h.Marker)
 	}
-	c.first, c.query.At = &h, h.Revision
+	c.first, c.query.Revision = &h, h.Revision
 	return c.greeted(h)
 }
 

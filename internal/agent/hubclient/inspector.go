@@ -27,17 +27,17 @@ const (
 type Inspector struct {
 	Link
 	// inspect returns the response to a request.
-	inspect func(context.Context, wire.Look) wire.Looked
-	queue   chan wire.Look
+	inspect func(context.Context, wire.InspectRequest) wire.InspectResponse
+	queue   chan wire.InspectRequest
 }
 
 // NewInspector returns an Inspector that answers by inspect.
-func NewInspector(l Link, inspect func(context.Context, wire.Look) wire.Looked) *Inspector {
-	return &Inspector{Link: l, inspect: inspect, queue: make(chan wire.Look, maxInspectRequests)}
+func NewInspector(l Link, inspect func(context.Context, wire.InspectRequest) wire.InspectResponse) *Inspector {
+	return &Inspector{Link: l, inspect: inspect, queue: make(chan wire.InspectRequest, maxInspectRequests)}
 }
 
 // Enqueue enqueues a request, or drops it if the queue is full. It does not block.
-func (l *Inspector) Enqueue(q wire.Look) {
+func (l *Inspector) Enqueue(q wire.InspectRequest) {
 	select {
 	case l.queue <- q:
 	default:
@@ -66,14 +66,14 @@ func (l *Inspector) Run(ctx context.Context) {
 }
 
 // answer answers one request. If that fails, the hub waits until its own timeout.
-func (l *Inspector) answer(ctx context.Context, q wire.Look) error {
+func (l *Inspector) answer(ctx context.Context, q wire.InspectRequest) error {
 	ctx, cancel := context.WithTimeout(ctx, inspectTimeout)
 	defer cancel()
 	body, err := json.Marshal(l.inspect(ctx, q))
 	if err != nil {
 		return fmt.Errorf("encode the response to an inspect request: %w", err)
 	}
-	answer, err := l.Client.do(ctx, http.MethodPost, route.Looked, url.Values{"id": {q.ID}}, bytes.NewReader(body))
+	answer, err := l.Client.do(ctx, http.MethodPost, route.Inspected, url.Values{"id": {q.ID}}, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ type Follower interface {
 	// since another agent has joined the location.
 	Superseded(credential string)
 	// InspectRequested is called with an inspect request of the hub.
-	InspectRequested(wire.Look)
+	InspectRequested(wire.InspectRequest)
 }
 
 // recaller loads the hub's reports of the location into a new store. onData is called

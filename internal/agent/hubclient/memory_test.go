@@ -71,7 +71,7 @@ func (m *memory) Opened(bool) {}
 func (m *memory) Landed([]store.Touched) {}
 
 // InspectRequested implements Follower.
-func (m *memory) InspectRequested(wire.Look) {}
+func (m *memory) InspectRequested(wire.InspectRequest) {}
 
 // Superseded implements Follower.
 func (m *memory) Superseded(string) {}
@@ -92,7 +92,7 @@ func (m *memory) hello() wire.Frame {
 func (m *memory) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	_, call := route.Of(r.URL.Path)
+	_, call := route.Parse(r.URL.Path)
 	m.before(call)
 	request, err := httputil.DumpRequest(r, true)
 	if err != nil {
@@ -161,9 +161,9 @@ func (m *memory) answer(call string, body *wire.Decoder) (out []any) {
 			out = append(out, line)
 		}
 		return out
-	case route.Lineage:
+	case route.LogIdentity:
 		spans := map[string][]wire.Revisions{m.marker: {{First: 1, Last: m.revision}}}
-		return []any{wire.LineageAnswer{Marker: m.marker, Revision: m.revision, Spans: spans}}
+		return []any{wire.LogIdentityResponse{Marker: m.marker, Revision: m.revision, Spans: spans}}
 	case route.Namespaces:
 		return []any{wire.NamespacesResponse{}}
 	default: // reports
@@ -190,7 +190,7 @@ func (m *memory) compare(sums map[string]wire.Sum, body *wire.Decoder) []any {
 	hello.Hello.Root, hello.Hello.Count = all.Sum, all.Count
 	out := []any{hello}
 	for _, difference := range index.Answer(restOf[wire.Span](body)) {
-		out = append(out, wire.Frame{Part: &difference})
+		out = append(out, wire.Frame{RangeDifference: &difference})
 	}
 	return append(out, wire.Frame{Mark: &wire.Mark{Revision: m.revision, Root: all.Sum, Count: all.Count, Marker: m.marker}})
 }

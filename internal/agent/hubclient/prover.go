@@ -170,7 +170,7 @@ func (p *Prover) inquire(ctx context.Context) error {
 }
 
 // learn records a response.
-func (p *Prover) learn(session int, markers []string, answer wire.LineageAnswer, now time.Time) {
+func (p *Prover) learn(session int, markers []string, answer wire.LogIdentityResponse, now time.Time) {
 	p.mu.Lock()
 	if p.session == session {
 		for _, m := range markers {
@@ -185,11 +185,11 @@ func (p *Prover) learn(session int, markers []string, answer wire.LineageAnswer,
 // proofs queries which revisions under some markers the hub's log contains. The query also has
 // the session's own marker, to verify that the response is from the same log. A hub of an older
 // version does not serve the request; then nothing is proven.
-func (h *Client) proofs(ctx context.Context, marker string, markers []string) (answer wire.LineageAnswer, err error) {
+func (h *Client) proofs(ctx context.Context, marker string, markers []string) (answer wire.LogIdentityResponse, err error) {
 	ctx, cancel := context.WithTimeout(ctx, hubTimeout)
 	defer cancel()
-	r, err := h.send(ctx, route.Lineage, func(enc *wire.Encoder) error {
-		return enc.Encode(wire.LineageAsk{Markers: append(slices.Clone(markers), marker)})
+	r, err := h.send(ctx, route.LogIdentity, func(enc *wire.Encoder) error {
+		return enc.Encode(wire.LogIdentityRequest{Markers: append(slices.Clone(markers), marker)})
 	})
 	var refused *hubError
 	if errors.As(err, &refused) && refused.code == http.StatusNotFound {

@@ -37,7 +37,7 @@ func TestProver(t *testing.T) {
 	if check("m", 5) != ownership.Unasked || check("old", 5) != ownership.Unasked || check("foreign", 5) != ownership.Unasked {
 		t.Error("a log position has a result before the query")
 	}
-	inquire(answer{body: lines(wire.LineageAnswer{Marker: "m", Revision: 20, Spans: map[string][]wire.Revisions{
+	inquire(answer{body: lines(wire.LogIdentityResponse{Marker: "m", Revision: 20, Spans: map[string][]wire.Revisions{
 		"m": {{First: 11, Last: 20}}, "old": {{First: 1, Last: 5}, {First: 7, Last: 8}},
 	}})})
 	for text, want := range map[string]ownership.Proof{
@@ -68,7 +68,7 @@ func TestProver(t *testing.T) {
 	if check("old", 5) != ownership.Unasked {
 		t.Error("what one session was told counts in another")
 	}
-	s.script("lineage", answer{body: lines(wire.LineageAnswer{Marker: "m3", Revision: 5, Spans: map[string][]wire.Revisions{"old": {{First: 1, Last: 5}}}})})
+	s.script("lineage", answer{body: lines(wire.LogIdentityResponse{Marker: "m3", Revision: 5, Spans: map[string][]wire.Revisions{"old": {{First: 1, Last: 5}}}})})
 	if err := p.inquire(t.Context()); err == nil || check("old", 5) != ownership.Unasked {
 		t.Errorf("the answer of another hub is believed: %v", err)
 	}
@@ -118,7 +118,7 @@ func TestProverIsBounded(t *testing.T) {
 		}
 	}
 	for range maxLogs/(wire.MaxMarkers-1) + 1 {
-		s.script("lineage", answer{body: lines(wire.LineageAnswer{Spans: map[string][]wire.Revisions{"m": {{First: 1, Last: 9}}}})})
+		s.script("lineage", answer{body: lines(wire.LogIdentityResponse{Spans: map[string][]wire.Revisions{"m": {{First: 1, Last: 9}}}})})
 	}
 	if err := p.inquire(t.Context()); err != nil {
 		t.Fatal(err)

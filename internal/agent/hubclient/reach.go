@@ -155,7 +155,7 @@ func (r *reach) announced(all wire.Endpoints) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	digest := all.Digest()
-	all = all.At(r.now.URL)
+	all = all.WithURL(r.now.URL)
 	if err := all.Validate(); err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (s *scripted) Greeted(bool) {}
 func (s *scripted) Opened(bool) {}
 
 // InspectRequested implements Follower.
-func (s *scripted) InspectRequested(wire.Look) {}
+func (s *scripted) InspectRequested(wire.InspectRequest) {}
 
 // Superseded implements Follower.
 func (s *scripted) Superseded(string) {}
@@ -112,7 +112,7 @@ func newScripted(t *testing.T) *scripted {
 }
 
 func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	_, call := route.Of(r.URL.Path)
+	_, call := route.Parse(r.URL.Path)
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		s.t.Errorf("read the request: %v", err)
@@ -196,12 +196,12 @@ func rootOf(frames ...wire.Frame) (root wire.Sum) {
 
 // paged returns the response to a comparison by a hub that has the frames, which must be in key order.
 func paged(revision int64, f func(*wire.Hello), frames ...wire.Frame) answer {
-	difference := wire.Part{}
+	difference := wire.RangeDifference{}
 	for _, f := range frames {
 		difference.Leaves = append(difference.Leaves, wire.Leaf{Key: f.Put.Key, Sum: rootOf(f)})
 	}
 	h := hello(revision, rootOf(frames...), f)
-	return answer{body: lines(h, wire.Frame{Part: &difference}, wire.Frame{Mark: &wire.Mark{Revision: revision, Root: h.Hello.Root, Marker: h.Hello.Marker}})}
+	return answer{body: lines(h, wire.Frame{RangeDifference: &difference}, wire.Frame{Mark: &wire.Mark{Revision: revision, Root: h.Hello.Root, Marker: h.Hello.Marker}})}
 }
 
 // fetched returns the response to a fetch.

@@ -218,7 +218,7 @@ func (st *stream) welcome(ctx context.Context, h wire.Hello) error {
 			return err
 		}
 		// A hub of an older version does not serve the request, and returns no marker.
-		st.in.Proven = answer.Marker == "" || answer.Has(m.Seen.Marker(), m.Seen.Revision)
+		st.in.Proven = answer.Marker == "" || answer.Contains(m.Seen.Marker(), m.Seen.Revision)
 	}
 	if !st.in.Proven && accepts(h.Settings, h) {
 		return st.accept(ctx, h)
@@ -330,8 +330,8 @@ func (st *stream) batch(ctx context.Context) error {
 			if err := st.Client.reach.announced(*f.Endpoints); err != nil {
 				st.Log.Warn("the endpoints that the hub has announced cannot be used", "error", err)
 			}
-		case f.Look != nil:
-			st.follower.InspectRequested(*f.Look)
+		case f.InspectRequest != nil:
+			st.follower.InspectRequested(*f.InspectRequest)
 		case f.Ping == nil:
 			frames = append(frames, f)
 		case f.Ping.Renew:

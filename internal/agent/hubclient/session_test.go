@@ -107,9 +107,9 @@ func TestRemovalsThatAreNotBelieved(t *testing.T) {
 		"a walk that went back":  {"desired": differs, "walk": walk(paged(9, nil))},
 		"a walk refused":         {"desired": differs, "walk": {{status: http.StatusNotFound}}},
 		"a walk without lineage": {"desired": differs, "walk": walk(paged(11, unproven))},
-		"a wrong walk":           {"desired": differs, "walk": walk(answer{body: lines(hello(11, rootOf(a), nil), wire.Frame{Part: &wire.Part{}}, mark(11, a))})},
+		"a wrong walk":           {"desired": differs, "walk": walk(answer{body: lines(hello(11, rootOf(a), nil), wire.Frame{RangeDifference: &wire.RangeDifference{}}, mark(11, a))})},
 		"a walk beside the point": {"desired": differs, "walk": walk(answer{body: lines(
-			hello(11, none, nil), wire.Frame{Part: &wire.Part{From: keyA}}, mark(11))})},
+			hello(11, none, nil), wire.Frame{RangeDifference: &wire.RangeDifference{From: keyA}}, mark(11))})},
 		"a fetch refused":     {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {{status: http.StatusServiceUnavailable}}},
 		"a fetch cut":         {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {cut(fetched(11, "m", del(keyC, wire.Walked)))}},
 		"a fetch elsewhere":   {"desired": differs, "walk": walk(paged(11, nil, c)), "fetch": {fetched(12, "other", del(keyC, wire.Walked))}},

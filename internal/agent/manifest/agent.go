@@ -69,8 +69,8 @@ func (a *Agent) Objects() []any {
 	return append(a.Rights.Objects(a.Namespace), a.secret(), a.volume(), a.deployment())
 }
 
-func (a *Agent) meta(of string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: of, Namespace: a.Namespace, Labels: a.labels()}
+func (a *Agent) meta(name string) metav1.ObjectMeta {
+	return metav1.ObjectMeta{Name: name, Namespace: a.Namespace, Labels: a.labels()}
 }
 
 // name returns the name of the objects of this agent alone. The agent of the first shard has the same name as an

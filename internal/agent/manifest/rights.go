@@ -88,8 +88,8 @@ func roleName(namespace string) string {
 func core(kind string) metav1.TypeMeta { return metav1.TypeMeta{APIVersion: "v1", Kind: kind} }
 
 // isCustom reports whether a CustomResourceDefinition may define a resource.
-func custom(of string) bool {
-	resource, group, _ := strings.Cut(of, ".")
+func isCustom(name string) bool {
+	resource, group, _ := strings.Cut(name, ".")
 	return !key.Identity{Resource: key.NewResource(group, resource)}.Builtin()
 }
 
@@ -112,14 +112,14 @@ func (r *Rights) rules() []rbacv1.PolicyRule {
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"list", "watch"},
 		})
 	}
-	if slices.ContainsFunc(r.Mapped, custom) { // to find out whether such a kind is deleted
+	if slices.ContainsFunc(r.Mapped, isCustom) { // to find out whether such a kind is deleted
 		rules = append(rules, rbacv1.PolicyRule{
 			APIGroups: []string{"apiextensions.k8s.io"}, Resources: []string{"customresourcedefinitions"}, Verbs: []string{"get"},
 		})
 	}
 	grant := func(resources []string, verbs ...string) {
-		for _, of := range resources {
-			resource, group, _ := strings.Cut(of, ".")
+		for _, name := range resources {
+			resource, group, _ := strings.Cut(name, ".")
 			rules = append(rules, rbacv1.PolicyRule{APIGroups: []string{group}, Resources: []string{resource}, Verbs: verbs})
 		}
 	}

@@ -138,7 +138,7 @@ func (o *Observers) sync(ctx context.Context) {
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
-		w := &observer{Observers: o, Use: u, as: self, full: health.Has(r), cancel: cancel, done: make(chan struct{})}
+		w := &observer{Observers: o, Use: u, as: self, full: health.HasStatus(r), cancel: cancel, done: make(chan struct{})}
 		o.running[r] = w
 		go w.run(ctx)
 	}
@@ -345,13 +345,13 @@ func (w *observer) change(ctx context.Context) func(o *ownership.Observation, go
 // sight returns the sighting of an observation, and the content of its report if a space requests the status.
 func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting, *store.Live) {
 	m := &o.Metadata
-	of := w.store.Meta()
-	at, ours := m.ProvesOurs(w.as, ownership.Kind{Resource: w.Resource, Name: w.Kind, Placing: of.Placing, Shard: of.Shard})
+	meta := w.store.Meta()
+	located, ours := m.ProvesOurs(w.as, ownership.Kind{Resource: w.Resource, Name: w.Kind, Placing: meta.Placing, Shard: meta.Shard})
 	if ours && !gone {
-		w.age.saw(w.as, at.Identity, m)
+		w.age.saw(w.as, located.Identity, m)
 	}
 	s := worklist.Sighting{
-		Object: at.Object, Moved: at.Moved, Ours: ours, Gone: gone,
+		Object: located.Object, Moved: located.Moved, Ours: ours, Gone: gone,
 		Seen: decide.Observed{
 			UID: m.UID, Revision: m.Revision(), Fields: m.Fields(w.as), Terminating: m.DeletionTimestamp != "",
 			Released: m.Released(), Log: m.Log(), Account: m.Account(), Heirloom: len(m.TakenFrom()) > 0,
@@ -370,7 +370,7 @@ func (w *observer) sight(o *ownership.Observation, gone bool) (worklist.Sighting
 func (w *observer) live(o *ownership.Observation) *store.Live {
 	m := &o.Metadata
 	l := &store.Live{UID: m.UID, Generation: m.Generation, Wanted: health.Wanted(w.Resource, o.Spec), Status: o.Status}
-	l.Health, l.Detail = health.Of(health.Object{
+	l.Health, l.Detail = health.Assess(health.Object{
 		APIVersion: w.GroupVersion(), Kind: w.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
 		Spec: o.Spec, Status: o.Status,
 	})
@@ -380,7 +380,7 @@ func (w *observer) live(o *ownership.Observation) *store.Live {
 // hashes returns hashes of the reported content of an object, without and with its status. Without the status, a
 // new detail alone is no change: some controllers write the time into conditions. The worklist keeps the end of
 // an object, whose item then needs a decision.
-func hashes(l *store.Live, ended string) (plain, asked uint64) {
+func hashes(l *store.Live, ended string) (plain, withStatus uint64) {
 	h := fnv.New64a() // a hash takes every write
 	h.Write(fmt.Appendf(nil, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended))
 	plain = h.Sum64()

@@ -34,12 +34,12 @@ import (
 const (
 	// scanInterval is the interval at which a waiting search checks whether it may continue. scanTimeout is the
 	// time for which it gives precedence to other work.
-	surveyLook     = time.Second
-	surveyPatience = time.Minute
+	scanInterval = time.Second
+	scanTimeout  = time.Minute
 	// scanPause is the wait between two lists. It limits the load.
-	surveyPause = 50 * time.Millisecond
+	scanPause = 50 * time.Millisecond
 	// scanRetry is the first wait before kinds that could not be listed are listed again.
-	surveyRetry = time.Minute
+	scanRetry = time.Minute
 	// MaxRetry is the longest such wait.
 	MaxRetry = time.Hour
 	// Rounds is the number of attempts to list a kind.
@@ -57,8 +57,8 @@ type Scanner struct {
 	gate *observe.Gate
 
 	// searched are the resources that were listed, tried counts failures of the others.
-	looked map[key.Resource]struct{}
-	tried  map[key.Resource]int
+	searched map[key.Resource]struct{}
+	tried    map[key.Resource]int
 	// anew is raised when the target must be searched again.
 	anew retry.Signal
 }
@@ -96,7 +96,7 @@ func (s *Scanner) Run(ctx context.Context) {
 
 // search searches until all resources were listed, or ctx ends.
 func (s *Scanner) search(ctx context.Context) {
-	s.looked, s.tried = map[key.Resource]struct{}{}, map[key.Resource]int{}
+	s.searched, s.tried = map[key.Resource]struct{}{}, map[key.Resource]int{}
 	for round := uint8(0); ctx.Err() == nil; round++ {
 		s.turn(ctx)
 		missed := s.round(ctx)
@@ -107,7 +107,7 @@ func (s *Scanner) search(ctx context.Context) {
 			s.log.Warn("some resources could not be searched; objects of this location in them that neither store nor hub know stay", "resources", firstMissed(missed))
 			break
 		}
-		wait := retry.Backoff(round, surveyRetry, MaxRetry)
+		wait := retry.Backoff(round, scanRetry, MaxRetry)
 		s.log.Info("some resources cannot be searched now for objects that neither store nor hub know", "resources", firstMissed(missed), "retry", wait)
 		retry.Pause(ctx, wait)
 	}
@@ -127,14 +127,14 @@ func firstMissed(missed []string) string {
 // longer than scanTimeout.
 func (s *Scanner) turn(ctx context.Context) {
 	var known time.Time
-	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
+	for ; ctx.Err() == nil; retry.Pause(ctx, scanInterval) {
 		if !s.state.Known() || s.gate.Why() != "" {
 			continue
 		}
 		if known.IsZero() {
 			known = time.Now()
 		}
-		if s.engine.Count().Calm() || time.Since(known) >= surveyPatience {
+		if s.engine.Count().Calm() || time.Since(known) >= scanTimeout {
 			return
 		}
 	}
@@ -150,28 +150,28 @@ func (s *Scanner) round(ctx context.Context) (missed []string) {
 	}
 	slices.SortStableFunc(all, func(a, b kubeclient.Served) int { return s.tried[a.Resource] - s.tried[b.Resource] })
 	silent := map[string]struct{}{}
-	for _, of := range all {
-		_, done := s.looked[of.Resource]
-		if done || kubeclient.IsEvent(of.Resource) || s.observed(of.Resource) {
+	for _, served := range all {
+		_, done := s.searched[served.Resource]
+		if done || kubeclient.IsEvent(served.Resource) || s.observed(served.Resource) {
 			continue
 		}
-		if _, mute := silent[of.APIGroup()]; mute {
-			missed = append(missed, of.String())
+		if _, mute := silent[served.APIGroup()]; mute {
+			missed = append(missed, served.String())
 			continue
 		}
-		if retry.Pause(ctx, surveyPause); ctx.Err() != nil {
+		if retry.Pause(ctx, scanPause); ctx.Err() != nil {
 			return missed
 		}
-		err := s.one(ctx, of)
+		err := s.one(ctx, served)
 		if err == nil {
-			s.looked[of.Resource] = struct{}{}
+			s.searched[served.Resource] = struct{}{}
 			continue
 		}
-		s.log.Debug("a resource cannot be searched now", "resource", of.String(), "error", err)
-		missed = append(missed, of.String())
-		s.tried[of.Resource]++
+		s.log.Debug("a resource cannot be searched now", "resource", served.String(), "error", err)
+		missed = append(missed, served.String())
+		s.tried[served.Resource]++
 		if kubeclient.Unavailable(err) {
-			silent[of.APIGroup()] = struct{}{}
+			silent[served.APIGroup()] = struct{}{}
 		}
 	}
 	return missed
@@ -200,7 +200,7 @@ func (s *Scanner) conclude(ctx context.Context) {
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn("the store cannot note that the target has been searched", "error", err)
 		}
-		retry.Pause(ctx, retry.Backoff(failures, surveyLook, surveyPatience))
+		retry.Pause(ctx, retry.Backoff(failures, scanInterval, scanTimeout))
 	}
 }
 

@@ -48,7 +48,7 @@ func NewPurge(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, log *
 }
 
 // isRequested reports whether a purge is requested and the agent knows that the hub desires no objects.
-func (p *Purge) asked() bool {
+func (p *Purge) isRequested() bool {
 	m := p.store.Meta()
 	return m.Settings.Purge && m.Revision > 0 && m.Count == 0 && m.Deferred == 0
 }
@@ -64,7 +64,7 @@ func (p *Purge) reset() {
 func (p *Purge) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch {
-		case !p.asked():
+		case !p.isRequested():
 			p.reset()
 		case (!p.swept.Load() || len(p.closed) > 0) && !time.Now().Before(p.again):
 			if err := p.sweep(ctx); err != nil {
@@ -83,21 +83,21 @@ func (p *Purge) Run(ctx context.Context) {
 // listed does not stop it.
 func (p *Purge) sweep(ctx context.Context) error {
 	all, err := p.target.Removable(ctx)
-	for _, of := range all {
-		if _, done := p.listed[of.Resource]; done {
+	for _, served := range all {
+		if _, done := p.listed[served.Resource]; done {
 			continue
 		}
-		switch e := p.all(ctx, of); {
+		switch e := p.all(ctx, served); {
 		case apierrors.IsForbidden(e), apierrors.IsMethodNotSupported(e):
-			if _, known := p.closed[of.Resource]; !known {
-				p.log.Warn("a resource cannot be listed, so its objects that neither store nor hub know are not removed", "resource", of.String(), "error", e)
+			if _, known := p.closed[served.Resource]; !known {
+				p.log.Warn("a resource cannot be listed, so its objects that neither store nor hub know are not removed", "resource", served.String(), "error", e)
 			}
-			p.closed[of.Resource] = struct{}{}
+			p.closed[served.Resource] = struct{}{}
 		case e != nil:
 			err = errors.Join(err, e)
 		default:
-			p.listed[of.Resource] = struct{}{}
-			delete(p.closed, of.Resource)
+			p.listed[served.Resource] = struct{}{}
+			delete(p.closed, served.Resource)
 		}
 	}
 	return err
@@ -106,7 +106,7 @@ func (p *Purge) sweep(ctx context.Context) error {
 // Status returns the progress of the purge. It is nil if no purge is requested or the first sweep has not
 // succeeded yet.
 func (p *Purge) Status() *wire.PurgeStatus {
-	if !p.asked() || !p.swept.Load() {
+	if !p.isRequested() || !p.swept.Load() {
 		return nil
 	}
 	c := p.engine.Count()

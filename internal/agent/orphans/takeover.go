@@ -24,7 +24,7 @@ import (
 
 // proofRetry is the wait before another look at objects while the hub has not answered whether its log contains
 // them.
-const heritageSoon = time.Second
+const proofRetry = time.Second
 
 // Takeover finds the objects at the target that belong to locations which this one takes over. It gives them the
 // ownership metadata of this location, whether they are desired or not. The agent then observes and treats them
@@ -51,24 +51,24 @@ func NewTakeover(e *worklist.Worklist, t *kubeclient.Client, st *store.Store, st
 }
 
 // takeoverInput is the input of a search. If it changes, the search starts from the beginning.
-type bequest struct {
+type takeoverInput struct {
 	formers  []ownership.Owner
 	epoch    int
 	accepted bool
 }
 
-func (b bequest) equal(o bequest) bool {
+func (b takeoverInput) equal(o takeoverInput) bool {
 	return slices.Equal(b.formers, o.formers) && b.epoch == o.epoch && b.accepted == o.accepted
 }
 
 // Run searches while there are locations to take over, until ctx ends.
 func (h *Takeover) Run(ctx context.Context) {
-	var last bequest
+	var last takeoverInput
 	var round uint8
 	var again time.Time
-	for ; ctx.Err() == nil; retry.Pause(ctx, surveyLook) {
+	for ; ctx.Err() == nil; retry.Pause(ctx, scanInterval) {
 		m := h.store.Meta()
-		now := bequest{m.Formers(), m.Epoch, h.state.Accepted()}
+		now := takeoverInput{m.Formers(), m.Epoch, h.state.Accepted()}
 		if !now.equal(last) {
 			last, round, again = now, 0, time.Time{}
 			h.unproven.Store(0)
@@ -82,11 +82,11 @@ func (h *Takeover) Run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case found.unasked > 0:
-			again = time.Now().Add(heritageSoon)
+			again = time.Now().Add(proofRetry)
 		case len(missed) == 0 && found.left == 0:
 			round = Rounds
 		default:
-			again = time.Now().Add(retry.Backoff(round, surveyRetry, MaxRetry))
+			again = time.Now().Add(retry.Backoff(round, scanRetry, MaxRetry))
 			round++
 			h.log.Info("not all that the location takes over is its own yet", "left", found.left, "unproven", found.missing, "not searched", firstMissed(missed))
 		}
@@ -106,14 +106,14 @@ func (h *Takeover) search(ctx context.Context, formers []ownership.Owner) (found
 	if err != nil {
 		missed = append(missed, wire.Brief(err.Error()))
 	}
-	for _, of := range all {
-		if kubeclient.IsEvent(of.Resource) || ctx.Err() != nil || h.gate.Why() != "" {
+	for _, served := range all {
+		if kubeclient.IsEvent(served.Resource) || ctx.Err() != nil || h.gate.Why() != "" {
 			continue
 		}
-		retry.Pause(ctx, surveyPause)
-		if err := h.kind(ctx, of, formers, &found); err != nil {
-			h.log.Debug("a resource cannot be searched now", "resource", of.String(), "error", err)
-			missed = append(missed, of.String())
+		retry.Pause(ctx, scanPause)
+		if err := h.kind(ctx, served, formers, &found); err != nil {
+			h.log.Debug("a resource cannot be searched now", "resource", served.String(), "error", err)
+			missed = append(missed, served.String())
 		}
 	}
 	if why := h.gate.Why(); why != "" {
@@ -123,15 +123,15 @@ func (h *Takeover) search(ctx context.Context, formers []ownership.Owner) (found
 }
 
 // kind takes over the objects of one kind.
-func (h *Takeover) kind(ctx context.Context, of kubeclient.Served, formers []ownership.Owner, found *finding) error {
-	_, err := h.target.Pages(ctx, of.Place, "", ownership.SelectorOf(formers), false, func(l *kubeclient.Page) (more bool, err error) {
+func (h *Takeover) kind(ctx context.Context, served kubeclient.Served, formers []ownership.Owner, found *finding) error {
+	_, err := h.target.Pages(ctx, served.Place, "", ownership.SelectorOf(formers), false, func(l *kubeclient.Page) (more bool, err error) {
 		for i := range l.Items {
 			m := &l.Items[i].Metadata
-			from := m.ProvesAny(formers, h.kindOf(of))
-			if from == "" || !m.WrittenAs(from, of.Resource) || m.DeletionTimestamp != "" {
+			from := m.ProvesAny(formers, h.kindOf(served))
+			if from == "" || !m.WrittenAs(from, served.Resource) || m.DeletionTimestamp != "" {
 				continue
 			}
-			if err := h.object(ctx, of, m, from, found); err != nil {
+			if err := h.object(ctx, served, m, from, found); err != nil {
 				return false, err
 			}
 		}
@@ -144,9 +144,9 @@ func (h *Takeover) kind(ctx context.Context, of kubeclient.Served, formers []own
 }
 
 // object takes over one object if the hub's log is proven to contain it.
-func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
+func (h *Takeover) object(ctx context.Context, served kubeclient.Served, m *ownership.Meta, from ownership.Owner, found *finding) error {
 	self := h.engine.Self()
-	o, _ := m.ProvesOurs(from, h.kindOf(of))
+	o, _ := m.ProvesOurs(from, h.kindOf(served))
 	switch h.prover.Check(o.Identity.String(), m.Log(), time.Now()) {
 	case ownership.Given:
 	case ownership.Unasked:
@@ -167,7 +167,7 @@ func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownershi
 	if err != nil {
 		return fmt.Errorf("encode a patch: %w", err)
 	}
-	_, err = h.target.Merge(kubeclient.As(ctx, m.Account()), "take over", of.Place, o.Identity, self.Manager(), body)
+	_, err = h.target.Merge(kubeclient.As(ctx, m.Account()), "take over", served.Place, o.Identity, self.Manager(), body)
 	switch {
 	case err == nil:
 	case apierrors.IsConflict(err), kubeclient.MissingObject(err, o.Identity): // another client was faster; the next round tries again
@@ -181,6 +181,6 @@ func (h *Takeover) object(ctx context.Context, of kubeclient.Served, m *ownershi
 		return nil
 	}
 	h.log.Info("took over an object of a former location", "object", o.Source().Path(), "from", from)
-	h.engine.Adopt(of, []key.Located{o})
+	h.engine.Adopt(served, []key.Located{o})
 	return nil
 }

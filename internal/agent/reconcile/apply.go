@@ -107,7 +107,7 @@ func (t *turn) contested(o outcome) outcome {
 
 // unobserved makes the report of an applied object say that drift in it is not seen.
 func (t *turn) unobserved(o outcome) outcome {
-	if t.view.Seen.Presence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
+	if t.view.Seen.Existence == decide.Blind && !o.keep && o.State == wire.Applied && o.Reason == "" {
 		o.Reason = v1alpha1.ReasonUnobserved
 		o.Message = wire.Brief("a change at the location would not be seen: " + t.view.Cause)
 	}
@@ -119,7 +119,7 @@ func (t *turn) unobserved(o outcome) outcome {
 func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error) {
 	m, err := r.Target.Get(ctx, t.view.At, t.id)
 	if kubeclient.MissingObject(err, t.id) {
-		return decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}, nil
+		return decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}, nil
 	}
 	if err != nil {
 		return decide.Observed{}, err
@@ -136,11 +136,11 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 		return r.succeeded(ctx, t, &m, owner)
 	}
 	if m.ProvesAny(t.formers, t.kind()) != "" {
-		o.Presence, o.Inherited = decide.Foreign, true
+		o.Existence, o.Inherited = decide.Foreign, true
 		return o, nil
 	}
 	if m.ProvesOthers(t.view.As, t.kind()) { // whatever it was before
-		o.Presence, o.Owned = decide.Foreign, true
+		o.Existence, o.Owned = decide.Foreign, true
 		return o, nil
 	}
 	impliedBy := ownership.Owner(m.Annotations[v1alpha1.ImpliedAnnotation])
@@ -153,7 +153,7 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 		o.Unmarked = true
 		return o, nil
 	}
-	o.Presence = decide.Foreign
+	o.Existence = decide.Foreign
 	o.Owned = m.Controlled() || ownership.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.As)
 	return o, nil
 }
@@ -163,7 +163,7 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	m, err := r.Target.Get(ctx, t.view.At, t.id)
 	if kubeclient.MissingObject(err, t.id) {
-		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
+		return outcome{forget: true, seen: &decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}}, nil
 	}
 	if err != nil {
 		return outcome{}, err
@@ -171,14 +171,14 @@ func (r *Reconciler) claim(ctx context.Context, t *turn) (outcome, error) {
 	at, ours := m.ProvesOurs(t.view.As, t.kind())
 	space := at.Space
 	if !ours || m.UID != t.view.Seen.UID { // what was read is newer than what was observed
-		now := decide.Observed{Presence: decide.Absent, Taken: !ours, Revision: m.Revision()}
+		now := decide.Observed{Existence: decide.Absent, Taken: !ours, Revision: m.Revision()}
 		if ours {
 			now = *decide.ObservedOf(&m, t.view.As)
 		}
 		return outcome{keep: true, record: t.record, seen: &now, Decision: decide.Decision{Retry: 1}}, nil
 	}
 	if alias, err := r.alias(t, &m); alias || err != nil {
-		return outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()}}, err
+		return outcome{forget: true, seen: &decide.Observed{Existence: decide.Absent, Revision: m.Revision()}}, err
 	}
 	orphan, waits := m.Orphan(), len(m.TakenFrom()) > 0 // what another location had placed goes only if somebody says so
 	if said := t.before[space]; said != nil {

@@ -16,7 +16,7 @@ import (
 func (t *turn) note(f decide.Facts, d decide.Decision) outcome {
 	source := *t.want().Object()
 	stands := source
-	if stands.Log = f.Seen.Log; f.Seen.Presence == decide.Blind {
+	if stands.Log = f.Seen.Log; f.Seen.Existence == decide.Blind {
 		stands.Log = t.record.Source.Log
 	}
 	rec := &store.Record{

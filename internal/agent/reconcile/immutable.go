@@ -199,7 +199,7 @@ func (r *recreator) remove(ctx context.Context, t *turn, live *ownership.Answer,
 	}}
 	if gone {
 		o.Retry = 1
-		o.seen = &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}
+		o.seen = &decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}
 	}
 	return o
 }

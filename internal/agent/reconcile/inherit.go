@@ -58,6 +58,6 @@ func (r *Reconciler) succeeded(ctx context.Context, t *turn, m *ownership.Meta, 
 	r.Log.Error("another location has taken over what this one has at the target, and no hub says that this one exists: nothing is changed any more", "location", by)
 	r.Gate.SetHalt(r.Store.Halt)
 	o := *decide.ObservedOf(m, by)
-	o.Presence, o.Owned = decide.Foreign, true
+	o.Existence, o.Owned = decide.Foreign, true
 	return o, nil
 }

@@ -145,7 +145,7 @@ func (r *remover) hurry(ctx context.Context, t *turn, d decide.Decision) (outcom
 	}
 	r.log.Info("the Pods of a deleted object take too long to end; it no longer waits for them", "object", t.object().Path())
 	if gone {
-		o.seen, o.Retry = &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}, 1
+		o.seen, o.Retry = &decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}, 1
 	}
 	return o, nil
 }

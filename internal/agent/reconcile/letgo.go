@@ -39,7 +39,7 @@ func (r *remover) letGo(ctx context.Context, t *turn, d decide.Decision) (outcom
 	}
 	r.log.Info("orphaned an object", "object", t.object().Path())
 	return outcome{
-		letGo: true, record: t.record, seen: &decide.Observed{Presence: decide.Absent, Revision: m.Revision()},
+		letGo: true, record: t.record, seen: &decide.Observed{Existence: decide.Absent, Revision: m.Revision()},
 		Decision: decide.Decision{
 			State: wire.Orphaned, Reason: v1alpha1.ReasonReleased, Retry: letGoFor,
 			Message: "it stays at the location, which Orrery no longer manages there",

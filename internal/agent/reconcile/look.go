@@ -24,13 +24,13 @@ import (
 // object of that space by its marks or by the recorded UID. Values of Secrets never leave
 // the agent, nor does a status, and where a ServiceAccount acts for an object, only what
 // that may read does.
-func (r *Reconciler) Look(ctx context.Context, q wire.Look) wire.Looked {
+func (r *Reconciler) Look(ctx context.Context, q wire.InspectRequest) wire.InspectResponse {
 	o, err := key.ParsePath(q.Key)
 	if err != nil {
 		return untold(v1alpha1.ReasonNotPlaced, "this is no object: "+err.Error())
 	}
 	const nothing = "the location has nothing of it"
-	it, known := r.Engine.Find(r.Store.Meta().Placing.At(o))
+	it, known := r.Engine.Find(r.Store.Meta().Placing.TargetIdentity(o))
 	if !known {
 		return untold(v1alpha1.ReasonNotPlaced, nothing)
 	}
@@ -63,13 +63,13 @@ type look struct {
 // errNotOurs says that the object at the target is somebody else's.
 var errNotOurs = errors.New("an object that Orrery has not placed there has its name")
 
-func untold(reason, message string) wire.Looked {
-	return wire.Looked{Reason: reason, Message: wire.Brief(message)}
+func untold(reason, message string) wire.InspectResponse {
+	return wire.InspectResponse{Reason: reason, Message: wire.Brief(message)}
 }
 
 // answer compares what is at the target with what the next apply would make of it, by a
 // dry run, which knows how the cluster defaults, merges and spells values.
-func (l *look) answer(ctx context.Context) (answer wire.Looked, err error) {
+func (l *look) answer(ctx context.Context) (answer wire.InspectResponse, err error) {
 	t := l.turn
 	var rendering []byte
 	if w := t.want(); w != nil && w.Object() != nil {
@@ -132,7 +132,7 @@ type side struct {
 }
 
 // compose completes an answer by both sides, each of which may have no object.
-func (l *look) compose(answer wire.Looked, live, desired side) (wire.Looked, error) {
+func (l *look) compose(answer wire.InspectResponse, live, desired side) (wire.InspectResponse, error) {
 	var shown [2]map[string]any
 	for i, s := range []side{live, desired} {
 		if s.text == nil {
@@ -163,8 +163,8 @@ func (l *look) compose(answer wire.Looked, live, desired side) (wire.Looked, err
 	if answer.Desired, err = fields.Encode(shown[1]); err != nil {
 		return answer, err
 	}
-	if size := len(answer.Live) + len(answer.Desired) + maxWords; size > wire.MaxLooked {
-		return untold(v1alpha1.ReasonTooLarge, fmt.Sprintf("what there is to compare has %d bytes, and an answer at most %d", size, wire.MaxLooked)), nil
+	if size := len(answer.Live) + len(answer.Desired) + maxWords; size > wire.MaxInspectResponse {
+		return untold(v1alpha1.ReasonTooLarge, fmt.Sprintf("what there is to compare has %d bytes, and an answer at most %d", size, wire.MaxInspectResponse)), nil
 	}
 	return answer, nil
 }
@@ -174,7 +174,7 @@ const maxWords = 8 << 10
 
 // refused is the answer when the target, or what is there, lets the agent tell nothing. What
 // a cluster says of a Secret might quote it, so that is left out.
-func (l *look) refused(err error) wire.Looked {
+func (l *look) refused(err error) wire.InspectResponse {
 	var reason, message string
 	switch {
 	case errors.Is(err, errNotOurs):

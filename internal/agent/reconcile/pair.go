@@ -49,7 +49,7 @@ func (r *Reconciler) refresh(ctx context.Context, t *turn, f decide.Facts, d dec
 		return outcome{Decision: decide.Decision{Retry: r.slots.next(time.Now())}, record: t.record, keep: true, slotted: true}, nil
 	}
 	fields, version := f.Seen.Fields, strconv.FormatUint(f.Seen.Revision, 10)
-	if f.Seen.Presence != decide.Present || f.Seen.Revision == 0 {
+	if f.Seen.Existence != decide.Present || f.Seen.Revision == 0 {
 		m, err := r.writer.getSame(ctx, t, d.UID)
 		if err != nil {
 			return outcome{}, err
@@ -85,7 +85,7 @@ func (r *Reconciler) settle(ctx context.Context, t *turn, o *outcome) {
 		return
 	case o.State != wire.Failed && (o.State != wire.Orphaned || o.Reason != v1alpha1.ReasonInUse):
 		return
-	case seen.Presence != decide.Present || seen.Unmarked || seen.Terminating || seen.Revision == 0:
+	case seen.Existence != decide.Present || seen.Unmarked || seen.Terminating || seen.Revision == 0:
 		return
 	case rec != nil && rec.UID != seen.UID, rec == nil && r.prove(t, seen) != ownership.Given:
 		return

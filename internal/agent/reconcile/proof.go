@@ -22,9 +22,9 @@ func (r *Reconciler) prove(t *turn, seen decide.Observed) ownership.Proof {
 	switch {
 	case t.record != nil:
 		return ownership.Unneeded
-	case seen.Presence == decide.Present && !seen.Unmarked: // it is ours by its marks alone
-	case seen.Presence == decide.Foreign && seen.Inherited: // another location wrote it
-	case seen.Presence == decide.Foreign && !seen.Log.IsZero() && t.adopts(): // an earlier location of the name wrote it
+	case seen.Existence == decide.Present && !seen.Unmarked: // it is ours by its marks alone
+	case seen.Existence == decide.Foreign && seen.Inherited: // another location wrote it
+	case seen.Existence == decide.Foreign && !seen.Log.IsZero() && t.adopts(): // an earlier location of the name wrote it
 	default:
 		return ownership.Unneeded
 	}

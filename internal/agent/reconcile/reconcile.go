@@ -100,7 +100,7 @@ func (r *Reconciler) reconcile(ctx context.Context, it *worklist.Item) {
 		r.settle(acting, t, &o)
 	}
 	o = r.permitted(acting, t, o)
-	if o.seen != nil && o.seen.Presence == decide.Present {
+	if o.seen != nil && o.seen.Existence == decide.Present {
 		r.Engine.Saw(it, &t.view, *o.seen)
 	}
 	reports, gone := t.reports(o, time.Now())
@@ -214,7 +214,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	f := decide.Facts{
 		Space: t.object().Space, Want: t.want(), Record: t.record, Seen: t.view.Seen,
 		Guarded: t.guarded, Provided: decide.IsProvided(t.id), Yields: t.yields(t.object().Space),
-		Confirms: t.confirms() || t.announced(), Settled: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
+		Confirms: t.confirms() || t.announced(), DesiredComplete: t.settled, Pods: decide.OwnsPods(t.id.Resource), Overdue: t.view.Overdue && decide.OwnsPods(t.id.Resource),
 	}
 	if t.record != nil {
 		f.Former = t.record.As != "" && t.record.As != t.view.As
@@ -238,7 +238,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 	unsettled := errUnsettled
 	for range maxSteps {
 		f.Proof = r.prove(t, f.Seen)
-		d := decide.On(f)
+		d := decide.Decide(f)
 		if t.view.Halt != "" {
 			d = decide.Halted(f, d, t.before[t.object().Space], t.view.Halt)
 		}
@@ -260,7 +260,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 			case err != nil:
 				return r.refusals.of(t, err)
 			}
-			f.Looked = true
+			f.Inspected = true
 		case kubeclient.MissingNamespace(err, t.id) && !t.homeless:
 			r.namespaces.forget(t.id.Namespace)
 			unsettled = err // it may be that nobody may create it
@@ -329,8 +329,8 @@ func (r *Reconciler) step(ctx context.Context, t *turn, f decide.Facts, d decide
 		o := outcome{Decision: d, record: t.record, held: d.Withheld && t.winner < 0, keep: d.State == "" || d.Proof == ownership.Missing && t.guardedBefore()}
 		if f.Seen != t.view.Seen {
 			o.seen = &f.Seen
-			if f.Seen.Presence == decide.Foreign || f.Seen.Unmarked && f.Seen.Terminating { // the watch does not show it
-				o.seen = &decide.Observed{Presence: decide.Absent, Taken: true, Revision: t.view.Seen.Revision}
+			if f.Seen.Existence == decide.Foreign || f.Seen.Unmarked && f.Seen.Terminating { // the watch does not show it
+				o.seen = &decide.Observed{Existence: decide.Absent, Taken: true, Revision: t.view.Seen.Revision}
 			}
 		}
 		return o, nil

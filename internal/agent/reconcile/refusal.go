@@ -63,7 +63,7 @@ func (r refusals) of(t *turn, err error) outcome {
 	r.gate.Trouble(err)
 	// Of a blind kind, the kind may be what fails.
 	passing := kubeclient.Busy(err) || t.view.Failures < quietTries
-	if kubeclient.Unavailable(err) && t.view.Seen.Presence != decide.Blind && passing {
+	if kubeclient.Unavailable(err) && t.view.Seen.Existence != decide.Blind && passing {
 		o.keep, o.Retry = true, max(retry.Backoff(t.view.Failures, retry.First, maxRetry), kubeclient.RetryAfter(err))
 		return o
 	}

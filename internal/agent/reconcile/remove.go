@@ -75,7 +75,7 @@ func (r *remover) remove(ctx context.Context, t *turn, d decide.Decision) (outco
 	switch {
 	case err == nil && !gone:
 		o.Decision = decide.Terminating(decide.OwnsPods(t.id.Resource))
-		if t.view.Seen.Presence == decide.Present && t.view.Seen.UID == d.UID {
+		if t.view.Seen.Existence == decide.Present && t.view.Seen.UID == d.UID {
 			seen := t.view.Seen
 			seen.Terminating = true
 			o.seen = &seen
@@ -107,10 +107,10 @@ func (r *remover) anothers(ctx context.Context, t *turn) (bool, error) {
 
 // gone is what to note as observed of an object that is known to be deleted.
 func (r *remover) gone(t *turn) *decide.Observed {
-	if t.record != nil && t.view.Seen.Presence == decide.Present && t.view.Seen.UID != t.record.UID {
+	if t.record != nil && t.view.Seen.Existence == decide.Present && t.view.Seen.UID != t.record.UID {
 		return nil // what was observed is another object of ours
 	}
-	return &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}
+	return &decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}
 }
 
 // replaced is the outcome if another object has the name of the one that was to be removed.
@@ -148,7 +148,7 @@ func (r *remover) verifyKind(ctx context.Context, t *turn) (outcome, error) {
 	if err != nil && !kubeclient.MissingKind(err) && !kubeclient.MissingObject(err, crd) {
 		return outcome{}, err
 	}
-	gone := outcome{forget: true, seen: &decide.Observed{Presence: decide.Absent, Revision: t.view.Seen.Revision}}
+	gone := outcome{forget: true, seen: &decide.Observed{Existence: decide.Absent, Revision: t.view.Seen.Revision}}
 	o := outcome{record: t.record, Decision: decide.Decision{
 		State: wire.Removing, Reason: v1alpha1.ReasonNoSuchResource, Retry: time.Minute,
 		Message: "the location does not serve this resource now",

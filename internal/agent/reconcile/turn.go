@@ -191,7 +191,7 @@ func (t *turn) reports(o outcome, now time.Time) (reports map[string]*wire.Repor
 			continue
 		case its:
 			report = decide.Compose(w.Want, o.record, o.Decision, t.lives(o, before), before, now)
-			report.LeftOut = t.view.LeftOut
+			report.Omitted = t.view.LeftOut
 			report.Aggregated = isAggregated(t, &report, before)
 		case w.Want != nil && !w.Want.Desired():
 			report = decide.Removed(w.Want, before, now)
@@ -225,7 +225,7 @@ func (t *turn) lives(o outcome, before *wire.Report) decide.Live {
 
 // has says that what is at the target after the turn is, or may be, of a space's object.
 func (t *turn) has(s key.Space, o outcome) bool {
-	switch seen := t.view.Seen.Presence; {
+	switch seen := t.view.Seen.Existence; {
 	case o.forget:
 		return o.again
 	case o.record != nil:
@@ -246,11 +246,11 @@ func (t *turn) yields(s key.Space) bool {
 // location it would be the one to follow, and change what is there.
 func (t *turn) yieldsToShard() bool {
 	w := t.want()
-	if t.shard.Whole() || w == nil || w.Kind != store.WantConflict || w.Deferred || t.record == nil && t.view.Seen.Presence != decide.Present {
+	if t.shard.Whole() || w == nil || w.Kind != store.WantConflict || w.Deferred || t.record == nil && t.view.Seen.Existence != decide.Present {
 		return false
 	}
 	owner, err := key.ParsePath(w.Detail)
-	return err == nil && !t.shard.Has(owner.Space)
+	return err == nil && !t.shard.Contains(owner.Space)
 }
 
 // confirms says that the hub is to be told that nothing is left of an object.

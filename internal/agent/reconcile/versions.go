@@ -34,7 +34,7 @@ func (t *turn) withoutVersion() outcome {
 		Message: fmt.Sprintf("the location serves %s in version %s, not in %s; what is there stays as it is", t.id.Resource, t.view.Shown, t.view.At.Version),
 	}}
 	seen, s := t.view.Seen, t.want().Object()
-	if t.record != nil || seen.Presence != decide.Present || seen.Terminating || s == nil {
+	if t.record != nil || seen.Existence != decide.Present || seen.Terminating || s == nil {
 		return o
 	}
 	rec := &store.Record{

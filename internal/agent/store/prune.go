@@ -44,7 +44,7 @@ func allowance(percent int, shard key.Shard) int {
 	if shard.Whole() {
 		return max(pruneFree, percent)
 	}
-	return pruneFree/shard.Of() + max(0, percent-pruneFree)
+	return pruneFree/shard.Total() + max(0, percent-pruneFree)
 }
 
 // take counts one more removal and returns true. It returns false if the removal has to wait: with

@@ -27,7 +27,7 @@ type Unsent struct {
 
 // IsPlaced reports whether a line is that of a placed object.
 func IsPlaced(line string) bool {
-	return !strings.HasPrefix(line, key.LinePrefix(key.Born)) && !strings.HasPrefix(line, key.LinePrefix(key.Owned))
+	return !strings.HasPrefix(line, key.LinePrefix(key.Upsynced)) && !strings.HasPrefix(line, key.LinePrefix(key.Owned))
 }
 
 // Get returns the newest report of a line; nil if there is none.

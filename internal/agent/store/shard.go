@@ -52,7 +52,7 @@ func (t *Tx) keepOnly(shard key.Shard) error {
 		var others []string
 		if err := t.bucket(b.name).ForEach(func(k, v []byte) error {
 			space, err := b.space(string(k), t.open(b.name, string(k), v))
-			if err == nil && !shard.Has(space) {
+			if err == nil && !shard.Contains(space) {
 				others = append(others, string(k))
 			}
 			return err

@@ -72,11 +72,11 @@ func TestServe(t *testing.T) {
 	for i := range spaces {
 		id, space := fmt.Sprintf("core/configmaps/n/c%d", i), key.Space(fmt.Sprintf("s%d", i))
 		path := fmt.Sprintf("s%d/%s", i, id)
-		if shard.Has(space) {
+		if shard.Contains(space) {
 			mine++
 		}
 		if err := s.View(func(x *Tx) error {
-			if x.Desired.Contains(path) != shard.Has(space) || x.Records.Contains(id) != shard.Has(space) || x.Reports.Contains(path) != shard.Has(space) {
+			if x.Desired.Contains(path) != shard.Contains(space) || x.Records.Contains(id) != shard.Contains(space) || x.Reports.Contains(path) != shard.Contains(space) {
 				t.Errorf("of %s: desired %t, recorded %t, reported %t", space, x.Desired.Contains(path), x.Records.Contains(id), x.Reports.Contains(path))
 			}
 			return nil

@@ -108,7 +108,7 @@ func (l *ledger) listed(k *kind, seen map[*node]struct{}) {
 		}
 	}
 	k.synced = true
-	l.out.removeEach(func(r key.Report) bool { return r.Origin == key.Born && r.Resource == k.Resource })
+	l.out.removeEach(func(r key.Report) bool { return r.Origin == key.Upsynced && r.Resource == k.Resource })
 	l.conclude()
 }
 

@@ -23,7 +23,7 @@ type outbox struct {
 // load adds a line that the store has from an earlier process.
 func (o *outbox) load(line string, origin key.Origin, size int) {
 	o.expect(line, size)
-	if origin == key.Born {
+	if origin == key.Upsynced {
 		o.budget.add(size)
 	}
 }
@@ -44,7 +44,7 @@ func (o *outbox) claim(line string, origin key.Origin) bool {
 		return false
 	}
 	delete(o.unclaimed, line)
-	if origin == key.Born {
+	if origin == key.Upsynced {
 		o.budget.release(size)
 	}
 	return true

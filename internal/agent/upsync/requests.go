@@ -37,7 +37,7 @@ func newRequests(all []wire.Upsync, placing key.Placing) *requests {
 		if u.Namespaces != nil {
 			r.namespaces = map[string]string{}
 			for _, n := range u.Namespaces {
-				r.namespaces[placing.At(key.Object{Space: space, Identity: key.Identity{Resource: key.ConfigMaps, Namespace: n, Name: n}}).Namespace] = n
+				r.namespaces[placing.TargetIdentity(key.Object{Space: space, Identity: key.Identity{Resource: key.ConfigMaps, Namespace: n, Name: n}}).Namespace] = n
 			}
 		}
 		a.rules = append(a.rules, r)

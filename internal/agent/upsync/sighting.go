@@ -67,11 +67,11 @@ func sight(k *kind, o *ownership.Answer, placed bool) *sighting {
 		}
 	}
 	input := health.Object{APIVersion: k.apiVersion(), Kind: k.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != ""}
-	if health.Has(k.Resource) {
+	if health.HasStatus(k.Resource) {
 		input.Spec, input.Status = o.Spec, o.Status
 	}
 	if !kubeclient.IsEvent(k.Resource) { // an Event has no health of its own
-		s.health, s.detail = health.Of(input)
+		s.health, s.detail = health.Assess(input)
 	}
 	s.object = shown(root, k, m.Namespace, m.Name)
 	h := fnv.New64a()

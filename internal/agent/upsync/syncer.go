@@ -39,7 +39,7 @@ type Syncer struct {
 	log      *slog.Logger
 
 	changed, replan, news, resting retry.Signal
-	status                         atomic.Pointer[wire.SeesStatus]
+	status                         atomic.Pointer[wire.UpsyncStatus]
 	kinds                          atomic.Pointer[[]key.Resource]
 	// failed is true if the store has refused a change, so that its content is unknown. missing is true if an
 	// observed kind is not served.
@@ -67,7 +67,7 @@ func New(e *worklist.Worklist, st *store.Store, t *kubeclient.Client, g *observe
 func (c *Syncer) Changed() { c.changed.Raise() }
 
 // Status describes the requested objects that are not reported; nil: all are.
-func (c *Syncer) Status() *wire.SeesStatus { return c.status.Load() }
+func (c *Syncer) Status() *wire.UpsyncStatus { return c.status.Load() }
 
 // Kinds returns the observed kinds, including those that the agent may not read.
 func (c *Syncer) Kinds() []key.Resource {
@@ -285,13 +285,13 @@ func (c *Syncer) fail() {
 
 // setStatus sets the status.
 func (c *Syncer) setStatus() {
-	s := &wire.SeesStatus{LeftOut: c.ledger.upsynced.waiting()}
+	s := &wire.UpsyncStatus{Omitted: c.ledger.upsynced.waiting()}
 	for _, r := range sortedKinds(c.unread) {
 		if len(s.Unread) < wire.MaxUnread {
 			s.Unread = append(s.Unread, wire.UnreadKind{Group: r.Group, Resource: r.Resource, Message: c.unread[r]})
 		}
 	}
-	if s.LeftOut == 0 && len(s.Unread) == 0 {
+	if s.Omitted == 0 && len(s.Unread) == 0 {
 		s = nil
 	}
 	c.status.Store(s)

@@ -46,7 +46,7 @@ func (u *upsyncs) update(n *node, s *sighting, changed bool) {
 
 // updateSpace is update for one space; false: there is no room.
 func (u *upsyncs) updateSpace(n *node, s *sighting, o key.Object, changed bool) bool {
-	line := lineOf(key.Born, o)
+	line := lineOf(key.Upsynced, o)
 	i := slices.IndexFunc(n.upsynced, func(r upsyncedReport) bool { return r.space == o.Space })
 	isStored := i >= 0
 	switch {
@@ -63,7 +63,7 @@ func (u *upsyncs) updateSpace(n *node, s *sighting, o key.Object, changed bool) 
 		}
 		return false
 	default:
-		isStored = u.out.claim(line, key.Born)
+		isStored = u.out.claim(line, key.Upsynced)
 	}
 	if !u.budget.fits(n.size) {
 		if isStored {
@@ -84,14 +84,14 @@ func (u *upsyncs) removeReport(n *node, i int) {
 	n.upsynced = slices.Delete(n.upsynced, i, i+1)
 	u.budget.release(removed.size)
 	for _, o := range u.sourcesIn(removed.space, n) {
-		u.out.remove(lineOf(key.Born, o))
+		u.out.remove(lineOf(key.Upsynced, o))
 	}
 }
 
 // removeUnclaimed removes the unclaimed reports of a node.
 func (u *upsyncs) removeUnclaimed(n *node) {
 	for _, o := range u.requests.sources(n.identity()) {
-		u.out.removeUnclaimed(lineOf(key.Born, o), key.Born)
+		u.out.removeUnclaimed(lineOf(key.Upsynced, o), key.Upsynced)
 	}
 }
 
@@ -107,7 +107,7 @@ func (u *upsyncs) forget(n *node) {
 func (u *upsyncs) detach(n *node) {
 	for _, r := range n.upsynced {
 		if all := u.sourcesIn(r.space, n); len(all) > 0 {
-			u.out.expect(lineOf(key.Born, all[0]), r.size)
+			u.out.expect(lineOf(key.Upsynced, all[0]), r.size)
 		}
 	}
 	n.upsynced = nil
@@ -141,7 +141,7 @@ func (u *upsyncs) setRequests(next *requests, most limits) {
 		}
 	}
 	u.requests = next
-	u.out.removeEach(func(r key.Report) bool { return r.Origin == key.Born && !u.isRequested(r.Object) })
+	u.out.removeEach(func(r key.Report) bool { return r.Origin == key.Upsynced && !u.isRequested(r.Object) })
 	u.shrink()
 	for _, k := range u.graph.kinds {
 		for _, n := range k.nodes {
@@ -152,7 +152,7 @@ func (u *upsyncs) setRequests(next *requests, most limits) {
 
 // isRequested reports whether its space requests an object.
 func (u *upsyncs) isRequested(o key.Object) bool {
-	return slices.Contains(u.requests.sources(u.requests.placing.At(o)), o)
+	return slices.Contains(u.requests.sources(u.requests.placing.TargetIdentity(o)), o)
 }
 
 // shrink removes the last reports, by name, until the limits are met.

@@ -68,7 +68,7 @@ type kind struct {
 	actors map[string]*actor
 	// sight is Unseen, Unserved or Blind while the kind is not observed; Absent: it is,
 	// and each item's own presence counts.
-	sight decide.Presence
+	sight decide.Existence
 	cause string // why it is blind
 	// history counts how often what was seen was forgotten, since the cluster was restored.
 	history uint32
@@ -161,7 +161,7 @@ func (it *Item) learn(w *store.Want) bool {
 		return changed
 	}
 	asks := w.Object().Policy.ReturnStatus
-	began := asks && !it.asks && it.seen.presence == decide.Present && health.Has(k.resource)
+	began := asks && !it.asks && it.seen.presence == decide.Present && health.HasStatus(k.resource)
 	it.asks = asks || it.asks && !it.spaces.none() && !it.spaces.one() // another space's entry may ask
 	if began {
 		k.asked++

@@ -79,6 +79,6 @@ func (l loader) record(id key.Identity, r *store.Record) error {
 func (l loader) report(o key.Object, r *wire.Report) error {
 	it := l.at(o)
 	l.tally.report(it, r.State)
-	it.leftOut = int32(r.LeftOut)
+	it.leftOut = int32(r.Omitted)
 	return nil
 }

@@ -24,7 +24,7 @@ func BenchmarkMemory(b *testing.B) {
 			it, _ := e.Next(b.Context())
 			e.Finish(it, Result{
 				Wanted: true, State: wire.Applied, Seen: &decide.Observed{
-					Presence: decide.Present, UID: fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), Revision: uint64(i), Fields: 7, Log: ownership.NewPair("m", 5),
+					Existence: decide.Present, UID: fmt.Sprintf("%08x-0000-4000-8000-%012x", i, i), Revision: uint64(i), Fields: 7, Log: ownership.NewPair("m", 5),
 				},
 			})
 		}

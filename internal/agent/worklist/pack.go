@@ -85,7 +85,7 @@ type seen struct {
 	revision uint64
 	fields   ownership.FieldsHash
 	log      ownership.Pair
-	presence decide.Presence
+	presence decide.Existence
 	flags    flags
 }
 
@@ -122,7 +122,7 @@ func each(o *decide.Observed, f func(flag flags, is *bool)) {
 }
 
 func pack(o decide.Observed) seen {
-	s := seen{revision: o.Revision, fields: o.Fields, log: o.Log, presence: o.Presence}
+	s := seen{revision: o.Revision, fields: o.Fields, log: o.Log, presence: o.Existence}
 	each(&o, func(flag flags, is *bool) {
 		if *is {
 			s.flags |= flag
@@ -141,7 +141,7 @@ func pack(o decide.Observed) seen {
 
 // observed is what was packed.
 func (s *seen) observed() decide.Observed {
-	o := decide.Observed{Presence: s.presence, UID: s.id(), Revision: s.revision, Fields: s.fields, Log: s.log}
+	o := decide.Observed{Existence: s.presence, UID: s.id(), Revision: s.revision, Fields: s.fields, Log: s.log}
 	each(&o, func(flag flags, is *bool) { *is = s.is(flag) })
 	if s.unusual != (unique.Handle[unusual]{}) {
 		o.Account = s.unusual.Value().account

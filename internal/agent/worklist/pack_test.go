@@ -23,7 +23,7 @@ func TestPacked(t *testing.T) {
 	)
 	seeds.Check(t, func(t *rapid.T) {
 		o := decide.Observed{
-			Presence: decide.Presence(rapid.IntRange(0, int(decide.Foreign)).Draw(t, "presence")), UID: uid.Draw(t, "uid"),
+			Existence: decide.Existence(rapid.IntRange(0, int(decide.Foreign)).Draw(t, "presence")), UID: uid.Draw(t, "uid"),
 			Revision: rapid.Uint64().Draw(t, "revision"), Fields: ownership.FieldsHash(rapid.Uint64().Draw(t, "fields")),
 			Log:     ownership.NewPair(rapid.SampledFrom([]string{"", "m"}).Draw(t, "marker"), rapid.Int64().Draw(t, "place")),
 			Account: rapid.SampledFrom([]string{"", "n/a"}).Draw(t, "account"),

@@ -158,7 +158,7 @@ func TestSeenMeanwhile(t *testing.T) {
 		t.Fatal("there is nothing to do")
 	}
 	e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: 7}}}, 0)
-	e.Finish(it, Result{Wanted: true, Seen: &decide.Observed{Presence: decide.Absent}})
+	e.Finish(it, Result{Wanted: true, Seen: &decide.Observed{Existence: decide.Absent}})
 	if it.seen.presence != decide.Present || it.seen.id() != "u" {
 		t.Errorf("it is seen as %+v", it.seen.observed())
 	}

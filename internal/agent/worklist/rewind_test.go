@@ -25,7 +25,7 @@ func TestListsAreTheState(t *testing.T) {
 		o := objectOf("s", "core/configmaps/n", 0)
 		e.Touch([]store.Touched{{Object: o, Want: putWant()}})
 		it := e.items[o.Identity.String()]
-		it.seen = pack(decide.Observed{Presence: decide.Present, UID: "u", Revision: c.known, Fields: 1})
+		it.seen = pack(decide.Observed{Existence: decide.Present, UID: "u", Revision: c.known, Fields: 1})
 		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: decide.Observed{UID: "u", Revision: c.shown, Fields: 2}}}, c.list)
 		if got := it.seen.observed(); (got.Fields == 2) != c.isReplaced {
 			t.Errorf("%s: %+v", c.name, got)
@@ -46,7 +46,7 @@ func TestCopiedLabels(t *testing.T) {
 		it, _ := e.Next(t.Context())
 		e.Finish(it, Result{Wanted: true, State: wire.Applied})
 		e.Observe("", []Sighting{{Object: o, Seen: decide.Observed{UID: "another", Revision: 60}}}, list)
-		if now := e.View(it); now.Seen.Presence != decide.Absent || e.Ready() != 1 {
+		if now := e.View(it); now.Seen.Existence != decide.Absent || e.Ready() != 1 {
 			t.Errorf("it is seen as %+v, and %d are queued", now.Seen, e.Ready())
 		}
 		e.Stop()
@@ -68,14 +68,14 @@ func TestRewind(t *testing.T) {
 	it, _ := e.Next(t.Context())
 	view := e.View(it)
 	Rewind(e, "", &o.Resource)
-	late := decide.Observed{Presence: decide.Present, UID: "u", Revision: 95}
+	late := decide.Observed{Existence: decide.Present, UID: "u", Revision: 95}
 	e.Saw(it, &view, late)
 	e.Finish(it, Result{Wanted: true, State: wire.Applied, Seen: &late, History: view.History})
-	if now := e.View(it); now.Seen.Presence != decide.Unseen || it.seen.revision != 0 {
+	if now := e.View(it); now.Seen.Existence != decide.Unseen || it.seen.revision != 0 {
 		t.Errorf("it is seen as %+v", now.Seen)
 	}
 	e.Synced("", o.Resource, nil, 40)
-	if now := e.View(it); now.Seen.Presence != decide.Absent {
+	if now := e.View(it); now.Seen.Existence != decide.Absent {
 		t.Errorf("after a list without it, it is seen as %+v", now.Seen)
 	}
 	before := e.Uses()[o.Resource]
@@ -95,7 +95,7 @@ func TestRewindOfOneKind(t *testing.T) {
 	Rewind(e, "", &o.Resource)
 	e.Synced("", other.Resource, map[string]struct{}{other.Identity.String(): {}}, 40)
 	it := e.items[other.Identity.String()]
-	if now := e.View(it); now.Seen.Presence != decide.Present || now.Ending.How != "Complete" {
+	if now := e.View(it); now.Seen.Existence != decide.Present || now.Ending.How != "Complete" {
 		t.Errorf("the object of the other kind is seen as %+v", now)
 	}
 }

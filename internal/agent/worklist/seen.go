@@ -15,17 +15,17 @@ func (it *Item) notice(s *Sighting, list uint64, now time.Duration) bool {
 	before, seen := it.seen.observed(), s.Seen
 	switch {
 	case s.Gone:
-		seen = decide.Observed{Presence: decide.Absent, Revision: s.Seen.Revision}
+		seen = decide.Observed{Existence: decide.Absent, Revision: s.Seen.Revision}
 	case s.Ours:
-		seen.Presence = decide.Present
-	case before.Presence == decide.Present && before.UID == seen.UID:
-		seen.Presence, seen.Unmarked = decide.Present, true
-	case before.Presence == decide.Present: // another object, with our label, has taken the place of ours
-		it.sees(decide.Observed{Presence: decide.Absent, Revision: s.Seen.Revision}, now)
+		seen.Existence = decide.Present
+	case before.Existence == decide.Present && before.UID == seen.UID:
+		seen.Existence, seen.Unmarked = decide.Present, true
+	case before.Existence == decide.Present: // another object, with our label, has taken the place of ours
+		it.sees(decide.Observed{Existence: decide.Absent, Revision: s.Seen.Revision}, now)
 		return true
 	default: // it has our label, but is not ours
-		if before.Presence == decide.Unseen {
-			it.sees(decide.Observed{Presence: decide.Absent}, now)
+		if before.Existence == decide.Unseen {
+			it.sees(decide.Observed{Existence: decide.Absent}, now)
 		}
 		return false
 	}
@@ -45,7 +45,7 @@ func (it *Item) answered(seen decide.Observed, now time.Duration) {
 // sees replaces what was observed of an item. now is open time.
 func (it *Item) sees(seen decide.Observed, now time.Duration) {
 	switch {
-	case seen.Presence != decide.Present || !seen.Terminating:
+	case seen.Existence != decide.Present || !seen.Terminating:
 		it.doomed = 0
 	case it.doomed == 0 || it.seen.id() != seen.UID:
 		it.doomed = max(1, now)

@@ -129,7 +129,7 @@ func (e *Worklist) Synced(as ownership.Owner, r key.Resource, shown map[string]s
 			continue
 		}
 		if _, ok := shown[id]; !ok && it.seen.revision <= revision {
-			now := decide.Observed{Presence: decide.Absent}
+			now := decide.Observed{Existence: decide.Absent}
 			if revision != Unordered {
 				now.Revision = revision
 			}
@@ -153,7 +153,7 @@ func (e *Worklist) changedFirst(k *kind) {
 
 // Lost notes that a kind is not observed, since it is unserved, or blind for a cause, and
 // queues its items if that is news.
-func (e *Worklist) Lost(r key.Resource, why decide.Presence, cause string) {
+func (e *Worklist) Lost(r key.Resource, why decide.Existence, cause string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	k, ok := e.kinds[r]

@@ -31,8 +31,8 @@ func TestOwnAnswersAreNoNews(t *testing.T) {
 	} {
 		e.queue.push(e.items[o.Identity.String()])
 		it, _ := e.Next(t.Context())
-		ours := decide.Observed{Presence: decide.Present, UID: "u", Revision: 5, Fields: 7}
-		it.seen = pack(decide.Observed{Presence: decide.Absent})
+		ours := decide.Observed{Existence: decide.Present, UID: "u", Revision: 5, Fields: 7}
+		it.seen = pack(decide.Observed{Existence: decide.Absent})
 		e.Saw(it, &View{}, ours)
 		e.Observe("", []Sighting{{Object: o, Ours: true, Seen: c.shown}}, 0)
 		e.Finish(it, Result{Wanted: true, State: wire.Applied, Seen: &ours})
@@ -61,7 +61,7 @@ func TestAnotherIdentity(t *testing.T) {
 		e.Observe(former, shown, 0)
 		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 5)
 		it, _ := e.Next(t.Context())
-		answer := decide.Observed{Presence: decide.Present, UID: "u", Revision: 50, Fields: 7}
+		answer := decide.Observed{Existence: decide.Present, UID: "u", Revision: 50, Fields: 7}
 		finish := func() {
 			e.Saw(it, &View{As: former}, answer)
 			e.Finish(it, Result{Wanted: true, State: wire.Applied, As: former, Seen: &answer})
@@ -87,14 +87,14 @@ func TestAnotherIdentity(t *testing.T) {
 		}
 		e.Observe(former, shown, 0)
 		e.Synced(former, o.Resource, map[string]struct{}{o.Identity.String(): {}}, 60)
-		if v := e.View(it); v.Seen.Presence != decide.Unseen {
+		if v := e.View(it); v.Seen.Existence != decide.Unseen {
 			t.Errorf("a list of the former location counts: %+v", v.Seen)
 		}
 		e.Synced(now, o.Resource, nil, 40)
 		if late {
 			finish()
 		}
-		if v := e.View(it); v.Seen.Presence != decide.Absent || e.queue.count != 1 {
+		if v := e.View(it); v.Seen.Existence != decide.Absent || e.queue.count != 1 {
 			t.Errorf("the answer counts: %+v, and %d are queued", v.Seen, e.queue.count)
 		}
 		e.Stop()

@@ -43,7 +43,7 @@ func TestWithin(t *testing.T) {
 				it.queue = running
 				e.Finish(it, Result{
 					Wanted: it.wanted, Forget: !it.wanted, Gone: it.spaces.list(), State: wire.Applied,
-					Seen: &decide.Observed{Presence: decide.Absent, Revision: it.seen.revision},
+					Seen: &decide.Observed{Existence: decide.Absent, Revision: it.seen.revision},
 				})
 			}
 			for _, in := range []key.Identity{all[0], {Resource: key.Namespaces, Name: "b"}, all[1]} {

@@ -221,7 +221,7 @@ func (e *Worklist) View(it *Item) View {
 		Overdue: it.doomed > 0 && e.open.at(now)-it.doomed >= PodsPatience, Halt: e.may.halt(),
 	}
 	if it.kind.sight != decide.Absent { // the kind is not observed, so none of its objects is
-		v.Seen.Presence, v.Cause = it.kind.sight, it.kind.cause
+		v.Seen.Existence, v.Cause = it.kind.sight, it.kind.cause
 	} else {
 		v.Shown = it.kind.version
 	}

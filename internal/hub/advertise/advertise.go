@@ -139,10 +139,10 @@ func (c *Endpoints) Strip(r *http.Request) *http.Request { return c.urls.Strip(r
 // SpaceURL returns the URL of a space.
 func (c *Endpoints) SpaceURL(s key.Space) string { return c.URL() + route.Space(s).String() }
 
-// ShelfURL returns the URL of an export view. Below it, each space is at spaces/NAME, and all
+// ExportViewURL returns the URL of an export view. Below it, each space is at spaces/NAME, and all
 // spaces are at spaces/*.
-func (c *Endpoints) ShelfURL(f key.Shelf) string {
-	return c.URL() + strings.TrimSuffix(route.ShelfRoot(f, "").String(), "/spaces/")
+func (c *Endpoints) ExportViewURL(f key.ExportView) string {
+	return c.URL() + strings.TrimSuffix(route.ExportViewRoot(f, "").String(), "/spaces/")
 }
 
 // Join returns a join token for a location, with the endpoint that it prefers.

@@ -46,7 +46,7 @@ type abilities struct {
 // abilitiesOf returns the abilities of the agent that sent a request.
 func abilitiesOf(r *http.Request) abilities {
 	can := func(what string) bool { return wire.Capable(r.Header, what) }
-	return abilities{can(wire.Impersonates), can(wire.Confirms), can(wire.Prefixes), can(wire.Sees)}
+	return abilities{can(wire.Impersonates), can(wire.Confirms), can(wire.Prefixes), can(wire.Upsyncs)}
 }
 
 // lack returns the setting that the agent would have to support, or "".
@@ -68,7 +68,7 @@ func (b abilities) adapt(s wire.Settings) wire.Settings {
 // adapt returns settings for the agent's shard and abilities.
 func (c *content) adapt(s wire.Settings) wire.Settings {
 	if !c.shard.Whole() {
-		s.Upsync = slices.DeleteFunc(slices.Clone(s.Upsync), func(u wire.Upsync) bool { return !c.shard.Has(key.Space(u.Space)) })
+		s.Upsync = slices.DeleteFunc(slices.Clone(s.Upsync), func(u wire.Upsync) bool { return !c.shard.Contains(key.Space(u.Space)) })
 	}
 	return c.can.adapt(s)
 }
@@ -165,7 +165,7 @@ func (c *content) contains(path string) bool {
 		return true
 	}
 	space, _, _ := strings.Cut(path, "/")
-	return c.shard.Has(key.Space(space))
+	return c.shard.Contains(key.Space(space))
 }
 
 // sum returns the entry's part of the content hash.

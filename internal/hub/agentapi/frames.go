@@ -24,7 +24,7 @@ type frameWriter struct {
 	// begun is set after the first write: the response can no longer be an error.
 	begun bool
 	to    io.Writer
-	// line is a buffer for Part frames.
+	// line is a buffer for frames with a RangeDifference.
 	line []byte
 }
 
@@ -76,8 +76,8 @@ func (f *frameWriter) add(frame wire.Frame) error {
 		switch {
 		case frame.Put != nil:
 			return wire.WritePut(f.to, frame.Put)
-		case frame.Part != nil:
-			f.line = wire.AppendPart(f.line[:0], frame.Part)
+		case frame.RangeDifference != nil:
+			f.line = wire.AppendRangeDifference(f.line[:0], frame.RangeDifference)
 			_, err := f.to.Write(f.line)
 			return err
 		default:

@@ -28,7 +28,7 @@ import (
 const (
 	// maxInspections limits the concurrent inspect requests, maxAgentInspections those to one
 	// agent, and maxQueuedInspections those that wait for one agent. Each takes a few times
-	// wire.MaxLooked in memory.
+	// wire.MaxInspectResponse in memory.
 	maxInspections       = 32
 	maxAgentInspections  = 2
 	maxQueuedInspections = 8
@@ -102,8 +102,8 @@ func inspectError(code int32, reason, message string) error {
 // Inspect requests the live object and the result of its next apply from the agent of a location,
 // over its session. all includes the values of other owners. The caller must hold no locks while it
 // waits. An error is a Status with a reason of the API.
-func (a *Server) Inspect(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error) {
-	var none wire.Looked
+func (a *Server) Inspect(ctx context.Context, l key.Location, o key.Object, all bool) (wire.InspectResponse, error) {
+	var none wire.InspectResponse
 	leave, err := a.inspections.queue.Enter(ctx, fairqueue.Flow{Name: "location " + string(l)})
 	if err != nil {
 		return none, err
@@ -122,7 +122,7 @@ func (a *Server) Inspect(ctx context.Context, l key.Location, o key.Object, all 
 	wait := cmp.Or(a.config.InspectTimeout, defaultInspectTimeout)
 	late := time.NewTimer(wait)
 	defer late.Stop()
-	request := wire.Look{ID: id, Key: o.Path(), All: all}
+	request := wire.InspectRequest{ID: id, Key: o.Path(), All: all}
 	for {
 		select {
 		case queue <- request:
@@ -179,7 +179,7 @@ func (a *Server) serveLooked(w http.ResponseWriter, r *http.Request, l key.Locat
 		respond.Error(w, r, respond.NotFound(r.URL.Path))
 		return
 	}
-	body, err := requestbody.Read(r, requestbody.Limits{Bytes: wire.MaxLooked, Depth: maxInspectedDepth})
+	body, err := requestbody.Read(r, requestbody.Limits{Bytes: wire.MaxInspectResponse, Depth: maxInspectedDepth})
 	if err != nil {
 		body = nil // an invalid response
 	}
@@ -193,12 +193,12 @@ func (a *Server) serveLooked(w http.ResponseWriter, r *http.Request, l key.Locat
 
 // readInspected decodes the response of an agent about an object. It fails for another object, and for
 // a Secret with unmasked values.
-func readInspected(l key.Location, o key.Object, body []byte) (inspected wire.Looked, err error) {
-	bad := func(why error) (wire.Looked, error) {
-		return wire.Looked{}, inspectError(http.StatusBadGateway, v1alpha1.ReasonBadAnswer, fmt.Sprintf("the agent of location %q does not answer what it was asked: %v", l, why))
+func readInspected(l key.Location, o key.Object, body []byte) (inspected wire.InspectResponse, err error) {
+	bad := func(why error) (wire.InspectResponse, error) {
+		return wire.InspectResponse{}, inspectError(http.StatusBadGateway, v1alpha1.ReasonBadAnswer, fmt.Sprintf("the agent of location %q does not answer what it was asked: %v", l, why))
 	}
 	if body == nil {
-		return bad(fmt.Errorf("its answer can't be read, has more than %d bytes, or is nested deeper than %d levels", wire.MaxLooked, maxInspectedDepth))
+		return bad(fmt.Errorf("its answer can't be read, has more than %d bytes, or is nested deeper than %d levels", wire.MaxInspectResponse, maxInspectedDepth))
 	}
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	if err := decoder.Decode(&inspected); err != nil {
@@ -206,7 +206,7 @@ func readInspected(l key.Location, o key.Object, body []byte) (inspected wire.Lo
 	}
 	inspected.Reason, inspected.Message = wire.Clip(inspected.Reason, maxVersion), wire.Clip(inspected.Message, maxInspectMessage)
 	if inspected.Reason != "" {
-		return wire.Looked{Reason: inspected.Reason, Message: inspected.Message}, nil
+		return wire.InspectResponse{Reason: inspected.Reason, Message: inspected.Message}, nil
 	}
 	for _, side := range []json.RawMessage{inspected.Live, inspected.Desired} {
 		if err := isOf(o, side); err != nil {

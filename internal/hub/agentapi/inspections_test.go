@@ -37,7 +37,7 @@ func TestInspectionsAreBounded(t *testing.T) {
 		o := key.Object{Space: "s", Identity: key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"}}
 		silent, other := a.sessions.start(t.Context(), key.WholeOf("silent"), true, "", false), a.sessions.start(t.Context(), key.WholeOf("other"), true, "", false)
 		defer a.sessions.end(silent)
-		var requested []wire.Look
+		var requested []wire.InspectRequest
 		var served sync.WaitGroup
 		ctx, cancel := context.WithCancel(t.Context())
 		served.Go(func() {

@@ -14,7 +14,7 @@ const maxLogIdentityBytes = 64 << 10
 // serveLogIdentity returns, for each requested marker, the revisions under it that belong to this
 // hub's log.
 func (a *Server) serveLogIdentity(w http.ResponseWriter, r *http.Request) {
-	var query wire.LineageAsk
+	var query wire.LogIdentityRequest
 	if err := requestbody.Decode(r, requestbody.Limits{Bytes: maxLogIdentityBytes}, &query); err != nil {
 		respond.Error(w, r, respond.BadBody(err, "lineage"))
 		return
@@ -24,7 +24,7 @@ func (a *Server) serveLogIdentity(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	now := a.config.Table.Rev()
-	answer := wire.LineageAnswer{Spans: map[string][]wire.Revisions{}}
+	answer := wire.LogIdentityResponse{Spans: map[string][]wire.Revisions{}}
 	answer.Marker, answer.Revision = a.config.LogIdentity.Position(now)
 	for _, marker := range query.Markers {
 		if spans := a.config.LogIdentity.Spans(marker, now); len(spans) > 0 {

@@ -133,7 +133,7 @@ func (a *Server) reportOp(l key.Location, shard key.Shard, line wire.ReportLine,
 	if err := key.ValidateName(string(object.Space)); err != nil {
 		return etcd.Op{}, fmt.Errorf("space: %w", err)
 	}
-	if !shard.Has(object.Space) {
+	if !shard.Contains(object.Space) {
 		return etcd.Op{}, fmt.Errorf("the space is not in shard %s of the location", shard)
 	}
 	for _, segment := range []string{object.Group, object.Resource.Resource, object.Namespace, object.Name} {
@@ -211,12 +211,12 @@ func (a *Server) reportLeaves(ctx context.Context, l key.Location, shard key.Sha
 	// Rows are sorted by space first, and lines by origin first.
 	leaves := map[key.Origin][]wire.Leaf{}
 	state.Ascend(key.LocationReports(l), func(row *table.Row) bool {
-		if report, err := key.ParseReport(row.Key); err == nil && shard.Has(report.Object.Space) && (report.Origin == key.Placed || can.upsyncs) {
+		if report, err := key.ParseReport(row.Key); err == nil && shard.Contains(report.Object.Space) && (report.Origin == key.Placed || can.upsyncs) {
 			leaves[report.Origin] = append(leaves[report.Origin], wire.Leaf{Key: report.Line(), Sum: wire.SumOf(row.Report())})
 		}
 		return ctx.Err() == nil
 	})
-	return slices.Concat(leaves[key.Placed], leaves[key.Born], leaves[key.Owned]), state.Rev, ctx.Err()
+	return slices.Concat(leaves[key.Placed], leaves[key.Upsynced], leaves[key.Owned]), state.Rev, ctx.Err()
 }
 
 // serveReportsFetch responds with the reports of the requested keys.

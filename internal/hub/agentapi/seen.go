@@ -126,7 +126,7 @@ func (s *seen) remaining(origin key.Origin) *upsync.Used {
 		s.left = map[key.Origin]*upsync.Used{}
 	}
 	if s.left[origin] == nil {
-		most, used := s.limits(), s.server.config.Upsynced.Of(s.location, origin)
+		most, used := s.limits(), s.server.config.Upsynced.Total(s.location, origin)
 		s.left[origin] = &upsync.Used{Objects: most.Objects - used.Objects, Bytes: most.Bytes - used.Bytes}
 	}
 	return s.left[origin]

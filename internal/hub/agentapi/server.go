@@ -150,7 +150,7 @@ func (a *Server) Refusals() int {
 
 // Serve serves a request at the root of a location's agent.
 func (a *Server) Serve(w http.ResponseWriter, r *http.Request, root route.Root) {
-	_, call := route.Of(r.URL.Path)
+	_, call := route.Parse(r.URL.Path)
 	l := key.Location(root.Name)
 	w.Header().Set(wire.Header, wire.ProtocolVersion)
 	if v := r.Header.Get(wire.Header); v != wire.ProtocolVersion {
@@ -214,7 +214,7 @@ func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Locatio
 	switch call {
 	case route.Fetch:
 		a.serveFetch(w, r, l, shard)
-	case route.Lineage:
+	case route.LogIdentity:
 		a.serveLogIdentity(w, r)
 	case route.Namespaces:
 		serveNamespaces(w, r, a.config.Table, a.contentOf(l, key.Shard{}, abilitiesOf(r)))
@@ -222,7 +222,7 @@ func (a *Server) serveCall(w http.ResponseWriter, r *http.Request, l key.Locatio
 		a.serveAgentStatus(w, r, key.Session{Location: l, Shard: shard})
 	case route.Reports:
 		a.limitReports(w, r, l, shard)
-	case route.Looked:
+	case route.Inspected:
 		a.serveLooked(w, r, l)
 	case route.ReportsFetch:
 		a.serveReportsFetch(w, r, l, shard)

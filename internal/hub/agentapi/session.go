@@ -34,7 +34,7 @@ type session struct {
 	settings wire.Settings
 	notify   <-chan struct{}
 	// inspections receives inspect requests for the agent; nil if it does not support them.
-	inspections <-chan wire.Look
+	inspections <-chan wire.InspectRequest
 	// heartbeat is the interval of pings. known is the digest of the endpoints that the agent has;
 	// empty if it does not request them.
 	heartbeat time.Duration
@@ -71,7 +71,7 @@ func (a *Server) serveSession(w http.ResponseWriter, r *http.Request, id key.Ses
 	if _, settings, err := a.Settings(id.Location); err == nil {
 		lacks = can.lack(settings)
 	}
-	mine := a.sessions.start(r.Context(), id, wire.Capable(r.Header, wire.Looks), lacks, !can.upsyncs)
+	mine := a.sessions.start(r.Context(), id, wire.Capable(r.Header, wire.Inspects), lacks, !can.upsyncs)
 	defer a.sessions.end(mine)
 
 	s := &session{
@@ -121,7 +121,7 @@ func (s *session) conditions(ctx context.Context, rev int64) []table.Condition {
 		Key: location, End: errContentChanged,
 		IsMet: func(row *table.Row) bool { return row == nil || isPurged(row) == purged },
 	}}
-	all = append(all, keepsShards(s.content.location, s.content.shard.Of()))
+	all = append(all, keepsShards(s.content.location, s.content.shard.Total()))
 	if access := s.server.config.StreamConditions; access != nil {
 		all = append(all, table.WithEnd(access(ctx), errTokenReplaced)...)
 	}
@@ -199,7 +199,7 @@ func (s *session) follow(ctx context.Context, mark bool) error {
 			if !s.server.inspections.isPending(q.ID) {
 				continue
 			}
-			if err := s.out.send(wire.Frame{Look: &q}); err != nil {
+			if err := s.out.send(wire.Frame{InspectRequest: &q}); err != nil {
 				return err
 			}
 		case <-ping.C:

@@ -46,7 +46,7 @@ type openSession struct {
 	// notify receives when the session must read its settings again.
 	notify chan struct{}
 	// inspections receives inspect requests; nil if the agent does not support them.
-	inspections chan wire.Look
+	inspections chan wire.InspectRequest
 	// replaced is set if a newer session has replaced this one, cut if the log does not respond,
 	// and forgotten if the location was removed.
 	replaced, cut, forgotten bool
@@ -77,7 +77,7 @@ func NewSessions(now func() time.Time, tell Membership) *Sessions {
 func (s *Sessions) start(ctx context.Context, id key.Session, answers bool, lacks string, blind bool) *openSession {
 	mine := &openSession{id: id, notify: make(chan struct{}, 1)}
 	if answers {
-		mine.inspections = make(chan wire.Look)
+		mine.inspections = make(chan wire.InspectRequest)
 	}
 	mine.ctx, mine.cancel = context.WithCancel(ctx)
 	s.mu.Lock()
@@ -269,7 +269,7 @@ func (s *Sessions) Forget(l key.Location) {
 
 // inspector returns the context of an agent's open session, and the channel of inspect requests. open
 // is nil without a session, and the channel is nil if the agent does not support inspect requests.
-func (s *Sessions) inspector(id key.Session) (open context.Context, inspections chan<- wire.Look) {
+func (s *Sessions) inspector(id key.Session) (open context.Context, inspections chan<- wire.InspectRequest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	mine := s.find(id)

@@ -34,7 +34,7 @@ func (a *Server) shardOf(r *http.Request, l key.Location) (key.Shard, error) {
 	if err != nil {
 		return shard, err
 	}
-	if count := presence.ShardsOf(row); count != shard.Of() {
+	if count := presence.ShardsOf(row); count != shard.Total() {
 		// The status of the agent with this number shows it, which may cause a write.
 		flow := fmt.Sprintf("location %s strange", l)
 		if a.reported.statuses.Begin(flow) == nil {

@@ -122,14 +122,14 @@ func (a *Server) walkIndex(ctx context.Context, out *frameWriter, target walkOf,
 	var index *walkIndex
 	done := make(chan error, 1)
 	go func() {
-		if target.reports && walk.At == 0 {
+		if target.reports && walk.Revision == 0 {
 			if err := a.settleReports(ctx, target.location); err != nil {
 				done <- err
 				return
 			}
 		}
 		var err error
-		index, err = a.walks.get(ctx, target, walk.At, func() ([]wire.Leaf, int64, error) { return a.collect(ctx, target) })
+		index, err = a.walks.get(ctx, target, walk.Revision, func() ([]wire.Leaf, int64, error) { return a.collect(ctx, target) })
 		done <- err
 	}()
 	ping := time.NewTicker(min(a.config.Heartbeat, walkPing))
@@ -169,7 +169,7 @@ func (a *Server) answerWalk(out *frameWriter, index *walkIndex, walk wire.Walk, 
 	for _, answer := range index.Answer(spans) {
 		ended = ended && answer.Split == nil
 		if err == nil {
-			err = out.add(wire.Frame{Part: &answer})
+			err = out.add(wire.Frame{RangeDifference: &answer})
 		}
 	}
 	if err == nil {

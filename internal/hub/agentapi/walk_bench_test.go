@@ -82,7 +82,7 @@ func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 	for spans := []wire.Span{mine.Span("", "")}; len(spans) > 0; {
 		var body bytes.Buffer
 		encoder := wire.NewEncoder(&body)
-		if err := encoder.Encode(wire.Walk{At: revision}); err != nil {
+		if err := encoder.Encode(wire.Walk{Revision: revision}); err != nil {
 			return 0, 0, err
 		}
 		n := min(len(spans), wire.MaxSpans)
@@ -106,9 +106,9 @@ func walkAll(h *Server, l key.Location) (leaves, size int, err error) {
 			if f.Mark != nil {
 				break
 			}
-			if f.Part != nil {
-				d := mine.Compare(*f.Part)
-				spans, leaves = append(spans, d.Ask...), leaves+len(d.Theirs)
+			if f.RangeDifference != nil {
+				d := mine.Compare(*f.RangeDifference)
+				spans, leaves = append(spans, d.Next...), leaves+len(d.Theirs)
 			}
 		}
 	}

@@ -262,8 +262,8 @@ func TestWaitingWalkHearsSomething(t *testing.T) {
 		if err := decoder.Decode(&f); err != nil {
 			t.Fatal(err)
 		}
-		if f.Part != nil {
-			leaves += len(f.Part.Leaves)
+		if f.RangeDifference != nil {
+			leaves += len(f.RangeDifference.Leaves)
 		}
 		if f.Mark != nil {
 			break

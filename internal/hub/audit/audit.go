@@ -142,7 +142,7 @@ func named(next http.Handler) http.Handler {
 				audit.AddAuditAnnotation(r.Context(), LocationAnnotation, string(l))
 			}
 		case route.Exports, route.Slices:
-			if _, s, ok := root.Shelf(); ok {
+			if _, s, ok := root.ExportView(); ok {
 				audit.AddAuditAnnotation(r.Context(), SpaceAnnotation, string(s))
 			}
 		case route.Views, route.Agents:

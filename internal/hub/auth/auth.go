@@ -64,7 +64,7 @@ type Config struct {
 
 // Allowed reports whether a verb is allowed on a resource of a space, or of AllSpaces, in an export
 // view: the resource is exported, or the verb is claimed.
-type Allowed func(f key.Shelf, s key.Space, r key.Resource, verb string) bool
+type Allowed func(f key.ExportView, s key.Space, r key.Resource, verb string) bool
 
 // Audit wraps handlers to log requests.
 type Audit interface {
@@ -116,7 +116,7 @@ func lasts(r *http.Request) bool {
 	if ok && info.IsResourceRequest && info.Verb == "watch" {
 		return true
 	}
-	_, call := route.Of(r.URL.Path)
+	_, call := route.Parse(r.URL.Path)
 	return RootOf(r.Context()).API == route.Agents && call == route.Desired && r.Method == http.MethodGet
 }
 

@@ -73,7 +73,7 @@ func (z *Authorizer) decide(root route.Root, a authorizer.Attributes) ([]table.C
 	case route.Exports, route.Slices:
 		return z.inExportView(root, who, &q)
 	case route.Queries:
-		if _, question := route.Of(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
+		if _, question := route.Parse(a.GetPath()); q.verb != "get" && (q.verb != "post" || question != route.Render) {
 			return nil, false
 		}
 		// The handler decides what the response contains; nothing is written.

@@ -135,7 +135,7 @@ func outsideOf(scope *bearer.Scope, root route.Root, path string) (why string, i
 	if s, _, ok := root.Reported(); ok && s == scope.Space {
 		return "", false
 	}
-	if f, _, ok := root.Shelf(); ok && f.Space == scope.Space { // a right there is a right in the provider's space
+	if f, _, ok := root.ExportView(); ok && f.Space == scope.Space { // a right there is a right in the provider's space
 		return "", false
 	}
 	switch root {

@@ -25,7 +25,7 @@ func everyVerb() []string { return slices.Concat(reads, writes) }
 // APIExportView, in its provider's space. It decides for each verb, equally for the objects of one
 // consumer and of all. The export, view or consumer need not exist.
 func (z *Authorizer) inExportView(root route.Root, who user.Info, q *question) ([]table.Condition, bool) {
-	f, _, ok := root.Shelf()
+	f, _, ok := root.ExportView()
 	if !ok || f.Space == key.AllSpaces {
 		return nil, false
 	}
@@ -48,7 +48,7 @@ func (z *Authorizer) inExportView(root route.Root, who user.Info, q *question) (
 // lackingInExportView names the missing right for a request to an export view. It depends only on
 // the path, so it does not reveal what exists. It is "" for other requests.
 func lackingInExportView(root route.Root, a authorizer.Attributes) string {
-	f, _, ok := root.Shelf()
+	f, _, ok := root.ExportView()
 	if !ok || f.Space == key.AllSpaces {
 		return ""
 	}
@@ -61,7 +61,7 @@ func lackingInExportView(root route.Root, a authorizer.Attributes) string {
 }
 
 // contentOf returns the request for a verb on the content of an export view.
-func contentOf(f key.Shelf, verb string) question {
+func contentOf(f key.ExportView, verb string) question {
 	if !f.View {
 		return newQuestion(verb, key.APIExports.Group, key.APIExports.Resource, ContentSubresource, "", f.Name)
 	}

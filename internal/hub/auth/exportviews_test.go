@@ -40,12 +40,12 @@ func TestExportViewsVerbByVerb(t *testing.T) {
 	w := newWorld(t)
 	w.space("p", "team=x")
 	jane := named("jane")
-	exportViews := map[key.Shelf]string{
+	exportViews := map[key.ExportView]string{
 		{Space: "p", Name: "e"}:                         `resources: [apiexports/content], resourceNames: [e]`,
 		{Space: "p", Name: "v", View: true, Value: "a"}: `resources: [apiexportviews/content], resourceNames: ["v:a"]`,
 		{Space: "p", Name: "v", View: true}:             `resources: [apiexportviews/content], resourceNames: ["v:"]`,
 	}
-	others := []key.Shelf{{Space: "q", Name: "e"}, {Space: "p", Name: "v"}, {Space: "p", Name: "e", View: true}, {Space: "p", Name: "v", View: true, Value: "b"}}
+	others := []key.ExportView{{Space: "q", Name: "e"}, {Space: "p", Name: "v"}, {Space: "p", Name: "e", View: true}, {Space: "p", Name: "v", View: true, Value: "b"}}
 	for f := range exportViews {
 		others = append(others, f)
 	}
@@ -60,8 +60,8 @@ func TestExportViewsVerbByVerb(t *testing.T) {
 							if f == view && verb == granted {
 								want = http.StatusOK
 							}
-							if code := w.code(jane, below(route.ShelfRoot(f, s), r)); code != want {
-								t.Errorf("%s of %s granted: %s: %d", granted, view, below(route.ShelfRoot(f, s), r), code)
+							if code := w.code(jane, below(route.ExportViewRoot(f, s), r)); code != want {
+								t.Errorf("%s of %s granted: %s: %d", granted, view, below(route.ExportViewRoot(f, s), r), code)
 							}
 						}
 					}
@@ -143,13 +143,13 @@ func TestReviewsOfExportViews(t *testing.T) {
 	}
 	w := newWorld(t)
 	w.grant("p", "g", `{subjects: [{kind: User, name: jane}], rules: [{apiGroups: [orrery.dev], resources: [apiexports/content], verbs: [list, create]}]}`)
-	claimed := func(_ key.Shelf, s key.Space, r key.Resource, verb string) bool {
+	claimed := func(_ key.ExportView, s key.Space, r key.Resource, verb string) bool {
 		return r == key.NewResource("", "secrets") && (verb == "list" || s == "c" && verb != "delete") || r.Group == "example.org"
 	}
 	secrets := slices.DeleteFunc(slices.Clone(builtin.Builtin("a").Kinds()), func(k *kinds.Kind) bool { return k.GVR.Resource != "secrets" })
 	review := func(s key.Space) reviewRequest {
 		catalog := kinds.NewCatalog(secrets, nil)
-		return reviewRequest{&reviewer{catalog: catalog, authorizer: w.decides, allowed: claimed}, route.ShelfRoot(key.Shelf{Space: "p", Name: "e"}, s)}
+		return reviewRequest{&reviewer{catalog: catalog, authorizer: w.decides, allowed: claimed}, route.ExportViewRoot(key.ExportView{Space: "p", Name: "e"}, s)}
 	}
 	for _, c := range []struct {
 		space                 key.Space

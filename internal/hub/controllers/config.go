@@ -67,7 +67,7 @@ type Config struct {
 	BindingTo    func(provider key.Space) []key.Space
 	ChangedViews *ChangedExportViews
 	// ExportViewURL returns the URL of an export view, without the path of a space.
-	ExportViewURL func(key.Shelf) string
+	ExportViewURL func(key.ExportView) string
 	// SpaceURL returns the URL of a space.
 	SpaceURL func(key.Space) string
 	// Settling is how long to wait for more changes before counts are written.

@@ -29,7 +29,7 @@ type exportConfig struct {
 	// Unclaimable returns the reason why an export cannot claim a resource, or "".
 	Unclaimable func(key.Resource) string
 	// URL returns the URL of an export view, without the path of a space.
-	URL func(key.Shelf) string
+	URL func(key.ExportView) string
 	Now func() time.Time
 }
 
@@ -100,7 +100,7 @@ func (c *exportController) update(ctx context.Context, k string) (time.Duration,
 		}
 		st := e.Status
 		st.Bindings = int32(bindings) // #nosec G115 -- there are fewer spaces
-		st.URL = c.config.URL(key.Shelf{Space: o.Space, Name: o.Name}) + acrossSpaces
+		st.URL = c.config.URL(key.ExportView{Space: o.Space, Name: o.Name}) + acrossSpaces
 		c.config.Status.condition(&st.Conditions, row, c.offers(snapshot, o.Space, &e.Spec))
 		return st, nil
 	})

@@ -10,13 +10,13 @@ import (
 
 // ChangedExportViews collects the APIExportViews whose slices may have changed. It is safe for
 // concurrent use.
-type ChangedExportViews struct{ views *keySet[key.Shelf] }
+type ChangedExportViews struct{ views *keySet[key.ExportView] }
 
 var _ table.Observer = (*ChangedExportViews)(nil)
 
 // NewChangedExportViews returns an empty ChangedExportViews.
 func NewChangedExportViews() *ChangedExportViews {
-	return &ChangedExportViews{newKeySet[key.Shelf]()}
+	return &ChangedExportViews{newKeySet[key.ExportView]()}
 }
 
 // Reset implements table.Observer. After a reload, the other watches enqueue all views.
@@ -24,7 +24,7 @@ func (s *ChangedExportViews) Reset() {}
 
 // Observe implements table.Observer.
 func (s *ChangedExportViews) Observe(_ int64, changes []table.Change) {
-	var changed []key.Shelf
+	var changed []key.ExportView
 	for _, c := range changes {
 		old, now := exposureOf(c.Prev), exposureOf(c.Cur)
 		if old == now {
@@ -49,7 +49,7 @@ func exposureOf(row *table.Row) table.Exposure {
 }
 
 // appendViews appends the APIExportViews of some slices.
-func appendViews(views, slices []key.Shelf) []key.Shelf {
+func appendViews(views, slices []key.ExportView) []key.ExportView {
 	for _, f := range slices {
 		if f.View {
 			f.Value = ""

@@ -34,7 +34,7 @@ type exportViewConfig struct {
 	// Changed collects the APIExportViews whose slices may have changed.
 	Changed *ChangedExportViews
 	// URL returns the URL of an export view, without the path of a space.
-	URL func(key.Shelf) string
+	URL func(key.ExportView) string
 	Now func() time.Time
 }
 
@@ -116,7 +116,7 @@ func (c *exportViewController) update(ctx context.Context, k string) (time.Durat
 
 // slices sets the slices of a view, ordered by value.
 func (c *exportViewController) slices(o key.Object, v *v1alpha1.APIExportView) {
-	st, exportView := &v.Status, key.Shelf{Space: o.Space, Name: o.Name, View: true}
+	st, exportView := &v.Status, key.ExportView{Space: o.Space, Name: o.Name, View: true}
 	counted, _ := c.config.Table.Slices(o.Space, o.Name)
 	st.Rest = &v1alpha1.RestEndpoint{URL: c.config.URL(exportView)}
 	objects := map[string]int64{}

@@ -92,12 +92,12 @@ func (s sighting) compatible() (condition metav1.Condition, ok bool) {
 // upsynced returns the condition Upsynced of a Location with upsync entries whose agents have a
 // session.
 func (s sighting) upsynced(upsyncs placement.Upsyncs, spec *v1alpha1.LocationSpec) metav1.Condition {
-	var reported wire.SeesStatus
+	var reported wire.UpsyncStatus
 	exceeds := 0
 	if s.reported != nil {
 		exceeds = s.reported.Exceeds
-		if st := s.reported.Status; st != nil && st.Sees != nil {
-			reported = *st.Sees
+		if st := s.reported.Status; st != nil && st.Upsync != nil {
+			reported = *st.Upsync
 		}
 	}
 	most := upsync.Limits(spec)
@@ -108,9 +108,9 @@ func (s sighting) upsynced(upsyncs placement.Upsyncs, spec *v1alpha1.LocationSpe
 		is.Reason, is.Message = v1alpha1.ReasonAgentTooOld, "the agent does not support upsync: upgrade it"
 	case dropped:
 		is.Reason, is.Message = v1alpha1.ReasonLimitExceeded, "the upsync entries of spaces exceed the limit of an agent: some objects are not reported"
-	case reported.LeftOut > 0 || exceeds > 0:
+	case reported.Omitted > 0 || exceeds > 0:
 		is.Reason = v1alpha1.ReasonLimitExceeded
-		is.Message = fmt.Sprintf("%d objects do not come back: the location's limits are %d objects and %d bytes", max(reported.LeftOut, exceeds), most.Objects, most.Bytes)
+		is.Message = fmt.Sprintf("%d objects do not come back: the location's limits are %d objects and %d bytes", max(reported.Omitted, exceeds), most.Objects, most.Bytes)
 	case len(reported.Unread) > 0:
 		is.Reason, is.Message = v1alpha1.ReasonUnread, "kinds that the agent can't read: "+unreadText(reported.Unread)
 	default:

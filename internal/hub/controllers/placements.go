@@ -39,7 +39,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 	if row == nil || !write.Exists(c.Table, p.Space) {
 		return nil
 	}
-	counts, partial, missed := c.Progress.Placement(ctx, p), c.Releases.Parts(p, p.Space), c.Unreturned.Of(p, p.Space)
+	counts, partial, missed := c.Progress.Placement(ctx, p), c.Releases.PartialReleases(p, p.Space), c.Unreturned.Missed(p, p.Space)
 	if counts.Incomplete { // they would stand beside the new generation; the counter enqueues it again
 		return nil
 	}
@@ -93,7 +93,7 @@ func waiting(name string, w *v1alpha1.WaitingPrune, otherwise metav1.Condition) 
 
 // partOf returns the condition of a Placement that matches Helm releases only in part. Other
 // Placements do not have it.
-func partOf(partial []helm.Part) metav1.Condition {
+func partOf(partial []helm.PartialRelease) metav1.Condition {
 	var all []string
 	for _, p := range partial {
 		all = append(all, p.String())

@@ -96,7 +96,7 @@ func mayHave(state table.Reader, o key.Object, row *table.Row, l key.Location) b
 	if report := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key()); report != nil {
 		return !objectstate.IsFinished(report.Report(), row.Meta.UID)
 	}
-	return ok && m.Has(l) && hadAgent(state, l, location)
+	return ok && m.Contains(l) && hadAgent(state, l, location)
 }
 
 // hadAgent reports whether an agent of a location may ever have received desired objects: by the

@@ -74,7 +74,7 @@ func writtenHere(object []byte) ([]byte, error) {
 	if err := utiljson.Unmarshal([]byte(raw.Raw), &status); err != nil {
 		return nil, fmt.Errorf("decode the status: %w", err)
 	}
-	theirs, _ := fieldset.Of(map[string]any{"status": status}, fieldset.Whole(all)).(map[string]any)
+	theirs, _ := fieldset.Select(map[string]any{"status": status}, fieldset.Whole(all)).(map[string]any)
 	if theirs["status"] == nil {
 		return nil, nil
 	}

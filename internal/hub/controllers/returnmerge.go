@@ -90,8 +90,8 @@ func (c *returnMerger) single(state table.Reader, o key.Object, row *table.Row, 
 // them has reported the object.
 func (c *returnMerger) partsOf(
 	state table.Reader, o key.Object, row *table.Row, m *placement.Membership, from []key.Location,
-) (contributions []rollup.Part, reports int64, known bool) {
-	contributions = make([]rollup.Part, 0, len(from))
+) (contributions []rollup.Report, reports int64, known bool) {
+	contributions = make([]rollup.Report, 0, len(from))
 	for _, l := range from {
 		place, ok := m.Place(l)
 		if !ok {
@@ -111,9 +111,9 @@ func (c *returnMerger) partsOf(
 
 // partOf returns the contribution of a location from its report, which may be nil. stale reports
 // whether the report may be old; known whether it describes the object.
-func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (contribution rollup.Part, known bool) {
+func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (contribution rollup.Report, known bool) {
 	state := objectstate.Assigned(c.digest, row, place, report, stale)
-	contribution = rollup.Part{Location: place.Location, Why: state.Reason, Since: state.Since, Stale: state.Stale}
+	contribution = rollup.Report{Location: place.Location, Why: state.Reason, Since: state.Since, Stale: state.Stale}
 	if contribution.Why == "" {
 		contribution.Why = string(state.State)
 	}

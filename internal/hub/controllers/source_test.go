@@ -153,7 +153,7 @@ func TestWatches(t *testing.T) {
 		{
 			"born", map[string]string{key.Location("l").Key(): `{}`}, []string{"l"},
 			func(i int) string { return report(key.Placed, fmt.Sprint("c", i)) },
-			report(key.Born, "a"), `{}`, []string{"l"},
+			report(key.Upsynced, "a"), `{}`, []string{"l"},
 		},
 		{
 			"locations", map[string]string{key.Enrolment("l"): `{}`}, []string{"l"},

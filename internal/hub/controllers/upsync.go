@@ -67,7 +67,7 @@ func (c *upsyncController) byAssociated(ch table.Change) (names []string) {
 	}
 	space, _, _, _ := key.Split(ch.Prev.Key)
 	for _, l := range old.Members() {
-		if c.config.Upsynced.Has(l, space, key.Owned) {
+		if c.config.Upsynced.Contains(l, space, key.Owned) {
 			names = append(names, string(l))
 		}
 	}

@@ -27,20 +27,20 @@ import (
 // of the exported kinds in the spaces of consumers, and their objects of other kinds that a claim
 // gives to the provider. Requests share the turns of the provider's space.
 func (v *Server) ServeExportView(w http.ResponseWriter, r *http.Request, root route.Root) {
-	f, s, ok := root.Shelf()
+	f, s, ok := root.ExportView()
 	if !ok {
 		respond.Error(w, r, respond.NotFound(root.String()))
 		return
 	}
 	v.filtered(w, r, route.Space(f.Space), func(w http.ResponseWriter, r *http.Request, _ route.Root) {
-		v.serveExportView(w, r, root, viewRequest{Shelf: f, space: s})
+		v.serveExportView(w, r, root, viewRequest{ExportView: f, space: s})
 	})
 }
 
 // viewRequest identifies the export view of a request, and the space, or key.AllSpaces, whose
 // objects it requests.
 type viewRequest struct {
-	key.Shelf
+	key.ExportView
 	space key.Space
 }
 
@@ -50,16 +50,16 @@ func (v *Server) serveExportView(w http.ResponseWriter, r *http.Request, root ro
 		return
 	}
 	snapshot := v.catalogs.Table.Snapshot()
-	exported, claims, ok := v.config.Exports.Resources(f.Shelf)
-	if !ok || !write.Exists(v.catalogs.Table, f.Shelf.Space) || f.View && snapshot.Get(f.Key()) == nil { // the snapshot may be older than the view
+	exported, claims, ok := v.config.Exports.Resources(f.ExportView)
+	if !ok || !write.Exists(v.catalogs.Table, f.ExportView.Space) || f.View && snapshot.Get(f.Key()) == nil { // the snapshot may be older than the view
 		respond.Error(w, r, f.missing())
 		return
 	}
-	if f.space != key.AllSpaces && !v.config.Exports.Bound(f.Shelf, f.space) {
+	if f.space != key.AllSpaces && !v.config.Exports.Bound(f.ExportView, f.space) {
 		respond.Error(w, r, apierrors.NewNotFound(schema.GroupResource{Group: key.Spaces.Group, Resource: key.Spaces.Resource}, string(f.space)))
 		return
 	}
-	catalog := v.catalogs.ofExportView(f.Shelf.Space, snapshot, exported, claims)
+	catalog := v.catalogs.ofExportView(f.ExportView.Space, snapshot, exported, claims)
 	v.serveKinds(w, r, root, catalog, func(ctx context.Context, kind *kinds.Kind, info *request.RequestInfo) (http.HandlerFunc, error) {
 		return v.exportViewHandler(ctx, f, snapshot, catalog, kind, info)
 	})
@@ -127,18 +127,18 @@ func (v *Server) exportViewHandler(ctx context.Context, f viewRequest, snapshot 
 			warning.AddWarning(ctx, "", message)
 		}
 	}
-	if kind.Custom == nil && !v.config.Exports.Allowed(f.Shelf, f.space, kind.Resource, info.Verb) {
+	if kind.Custom == nil && !v.config.Exports.Allowed(f.ExportView, f.space, kind.Resource, info.Verb) {
 		return nil, apierrors.NewForbidden(kind.GVR.GroupResource(), info.Name, f.unclaimed(kind, info.Verb))
 	}
 	if slices.Contains(reads, info.Verb) && info.Subresource != kinds.ScaleSubresource {
-		scope := read.ExportViewScope{ID: f.Shelf, Space: f.space, DecidedAt: snapshot.Rev}
+		scope := read.ExportViewScope{ID: f.ExportView, Space: f.space, DecidedAt: snapshot.Rev}
 		if f.space == key.AllSpaces {
-			scope.Clustered = clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)
-			scope.Hidden = v.hidden(f.Shelf, snapshot, kind, info.Verb)
+			scope.Clustered = clustered(v.catalogs.Kinds.Builtin(f.ExportView.Space), catalog)
+			scope.Hidden = v.hidden(f.ExportView, snapshot, kind, info.Verb)
 		}
 		return v.config.Views.Handler(read.ExportView(scope), kind, info)
 	}
-	scope := write.ExportViewScope{ID: f.Shelf, Space: f.space, Clustered: clustered(v.catalogs.Kinds.Builtin(f.Shelf.Space), catalog)}
+	scope := write.ExportViewScope{ID: f.ExportView, Space: f.space, Clustered: clustered(v.catalogs.Kinds.Builtin(f.ExportView.Space), catalog)}
 	return v.config.Spaces.ExportHandler(kind, scope, info)
 }
 
@@ -164,7 +164,7 @@ func clustered(catalogs ...*kinds.Catalog) (all []schema.GroupKind) {
 
 // hidden returns the spaces that have accepted a claim of a kind, but not for a verb. Their objects
 // belong to the export view, although the provider may not use this verb on them.
-func (v *Server) hidden(f key.Shelf, snapshot *table.Snapshot, kind *kinds.Kind, verb string) (all map[key.Space]*table.Entry) {
+func (v *Server) hidden(f key.ExportView, snapshot *table.Snapshot, kind *kinds.Kind, verb string) (all map[key.Space]*table.Entry) {
 	if kind.Custom != nil {
 		return nil
 	}

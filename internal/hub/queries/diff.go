@@ -107,7 +107,7 @@ func (q *Server) diff(ctx context.Context, o key.Object, l key.Location, all boo
 
 // lag describes in what way the location works with an older object than the desired one; empty if
 // it does not.
-func (q *Server) lag(row *table.Row, p placement.Place, assigned bool, inspected wire.Looked) string {
+func (q *Server) lag(row *table.Row, p placement.Place, assigned bool, inspected wire.InspectResponse) string {
 	if !assigned {
 		if inspected.Live == nil {
 			return ""

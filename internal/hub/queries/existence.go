@@ -39,7 +39,7 @@ func (e existence) object(ctx context.Context, o key.Object) error {
 
 // placement fails if a Placement neither exists nor has assigned an object that a location still has.
 func (e existence) placement(ctx context.Context, ref key.PlacementRef) error {
-	p := ref.Of(e.rights.space)
+	p := ref.Resolve(e.rights.space)
 	if e.state.Get(p.Object().Key()) != nil {
 		return nil
 	}

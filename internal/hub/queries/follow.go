@@ -273,7 +273,7 @@ func (c *follower) assignedTo(l key.Location) (keys []string) {
 		if !strings.HasPrefix(row.Key, prefix) {
 			return "", false
 		}
-		if m, ok := row.In.(*placement.Membership); ok && m.Has(l) {
+		if m, ok := row.In.(*placement.Membership); ok && m.Contains(l) {
 			keys = append(keys, row.Key)
 		}
 		return "", true

@@ -54,7 +54,7 @@ func stale(t testing.TB, w *table.Writer, rev int64, l key.Location) table.Chang
 func TestLocationBecomesStale(t *testing.T) {
 	c, w := following(4, func(i int) key.Location { return []key.Location{"a", "b"}[i%2] })
 	left := key.Report{Location: "a", Origin: key.Placed, Object: numbered("s", 3)}
-	others := []key.Report{{Location: "a", Origin: key.Born, Object: numbered("s", 1)}, {Location: "a", Origin: key.Placed, Object: numbered("t", 1)}}
+	others := []key.Report{{Location: "a", Origin: key.Upsynced, Object: numbered("s", 1)}, {Location: "a", Origin: key.Placed, Object: numbered("t", 1)}}
 	var reports []table.Update
 	for _, r := range append(others, left) {
 		reports = append(reports, table.Update{Key: r.Key(), Value: []byte(`{}`), CreateRev: 2, ModRev: 2})

@@ -157,7 +157,7 @@ type Config struct {
 	// StreamConditions returns the stream conditions of a request's access.
 	StreamConditions func(ctx context.Context) []table.Condition
 	// Inspect requests the live object from a location's agent.
-	Inspect func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.Looked, error)
+	Inspect func(ctx context.Context, l key.Location, o key.Object, all bool) (wire.InspectResponse, error)
 	Logger  *slog.Logger
 }
 
@@ -169,7 +169,7 @@ func New(config Config) *Server { return &Server{config} }
 
 // ServeHTTP answers a query about the space of the request's root.
 func (q *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	root, question := route.Of(r.URL.Path)
+	root, question := route.Parse(r.URL.Path)
 	s := key.Space(root.Name)
 	if err := q.config.Committed(r.Context()); err != nil {
 		respond.Error(w, r, err)
@@ -290,12 +290,12 @@ func (q *Server) placementTotals(ctx context.Context, state table.Reader, rights
 		}
 		counts := q.config.Progress.Placement(ctx, p)
 		var partly []string
-		for _, partial := range q.config.Releases.Parts(p, s) {
+		for _, partial := range q.config.Releases.PartialReleases(p, s) {
 			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
 			partly = append(partly, partial.String())
 		}
 		all = append(all, PlacementTotal{
-			Unknown: resolved.Unknown, PartOf: partly, StatusLeftOut: q.config.LeftOut.Of(p, s).Without(unknown).String(),
+			Unknown: resolved.Unknown, PartOf: partly, StatusLeftOut: q.config.LeftOut.Missed(p, s).Without(unknown).String(),
 			Name: p.In(s), Suspended: gjson.GetBytes(row.Value, "spec.suspend").Bool(), Problems: resolved.Problems,
 			Spaces: int64(resolved.Spaces), Locations: int64(len(resolved.Locations)), Objects: counts.Objects, Counts: counts.Counts,
 			Errors: slices.DeleteFunc(counts.Errors, func(e v1alpha1.PlacementError) bool { return e.Space == "" && unknown(e.Object) }),

@@ -64,7 +64,7 @@ func (r *rights) gets(o key.Object) error {
 // names fails if the reader may not know the name of a Placement. All readers that may list
 // Placements of the space may know the names of root's Placements that select it.
 func (r *rights) names(ref key.PlacementRef) error {
-	p := ref.Of(r.space)
+	p := ref.Resolve(r.space)
 	if p.Space != r.space && r.lists(key.Identity{Resource: key.Placements}) {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (r *rights) narrow(e *placement.Explanation) {
 	var visible []placement.PlacementExplanation
 	for _, p := range e.Placements {
 		ok := true
-		if owner := p.Name.Of(r.space); owner.Space != r.space && !r.may("get", owner.Object()) {
+		if owner := p.Name.Resolve(r.space); owner.Space != r.space && !r.may("get", owner.Object()) {
 			p, ok = p.Conceal()
 		}
 		if ok {
@@ -105,7 +105,7 @@ func (r *rights) narrow(e *placement.Explanation) {
 		r.narrowFollowing(e.Placements[i].Following)
 	}
 	consumers := len(e.Consumers)
-	e.Consumers = slices.DeleteFunc(e.Consumers, func(ref key.PlacementRef) bool { return !r.may("get", ref.Of(r.space).Object()) })
+	e.Consumers = slices.DeleteFunc(e.Consumers, func(ref key.PlacementRef) bool { return !r.may("get", ref.Resolve(r.space).Object()) })
 	e.OtherConsumers += consumers - len(e.Consumers)
 	for _, path := range []*string{&e.Owner, &e.Definition} {
 		if o, err := key.ParsePath(*path); *path != "" && (err != nil || !r.may("get", o)) {

@@ -40,11 +40,11 @@ func (q *Server) totalsOfRoot(ctx context.Context, state table.Reader, rights *r
 	byName := map[key.PlacementRef]*rootTotal{}
 	for i, p := range reaching {
 		t := &rootTotal{PlacementTotal: PlacementTotal{Name: p.Placement.In(s), Suspended: p.Suspended}, locations: map[key.Location]struct{}{}}
-		for _, partial := range q.config.Releases.Parts(p.Placement, s) {
+		for _, partial := range q.config.Releases.PartialReleases(p.Placement, s) {
 			partial.Missing = slices.DeleteFunc(partial.Missing, unknown)
 			t.PartOf = append(t.PartOf, partial.String())
 		}
-		t.StatusLeftOut = q.config.LeftOut.Of(p.Placement, s).Without(unknown).String()
+		t.StatusLeftOut = q.config.LeftOut.Missed(p.Placement, s).Without(unknown).String()
 		totals[i], byName[t.Name] = t, t
 	}
 	stale := staleIn(state)

@@ -9,21 +9,21 @@ import (
 	"sigs.k8s.io/structured-merge-diff/v6/value"
 )
 
-// Of returns the part of a value that is in a set. If the set contains a field without its parts,
+// Select returns the part of a value that is in a set. If the set contains a field without its parts,
 // the whole field is included.
-func Of(v any, set *fieldpath.Set) any {
+func Select(v any, set *fieldpath.Set) any {
 	switch v := v.(type) {
 	case map[string]any:
 		selected := map[string]any{}
 		for name, in := range v {
-			if pe := fieldpath.FieldNameElement(name); Has(set, pe) {
+			if pe := fieldpath.FieldNameElement(name); Contains(set, pe) {
 				selected[name] = below(in, set, pe)
 			}
 		}
 		return selected
 	case []any:
 		selected := []any{}
-		all := Parts(set)
+		all := Children(set)
 		for i, in := range v {
 			index := slices.IndexFunc(all, func(pe fieldpath.PathElement) bool { return identifies(pe, in, i) })
 			if index >= 0 {
@@ -41,7 +41,7 @@ func below(v any, set *fieldpath.Set, pe fieldpath.PathElement) any {
 	if _, some := set.Children.Get(pe); !some {
 		return v
 	}
-	return Of(v, set.WithPrefix(pe))
+	return Select(v, set.WithPrefix(pe))
 }
 
 // identifies reports whether a path element identifies the i-th element of a list.
@@ -69,8 +69,8 @@ func Whole(set *fieldpath.Set) *fieldpath.Set {
 	return whole
 }
 
-// Parts returns the fields or elements directly below the root of a set.
-func Parts(set *fieldpath.Set) (all []fieldpath.PathElement) {
+// Children returns the fields or elements directly below the root of a set.
+func Children(set *fieldpath.Set) (all []fieldpath.PathElement) {
 	set.Members.Iterate(func(pe fieldpath.PathElement) { all = append(all, pe) })
 	set.Children.Iterate(func(pe fieldpath.PathElement) {
 		if !set.Members.Has(pe) {
@@ -80,8 +80,8 @@ func Parts(set *fieldpath.Set) (all []fieldpath.PathElement) {
 	return all
 }
 
-// Has reports whether a set contains a field or element directly below its root, or a part of it.
-func Has(set *fieldpath.Set, pe fieldpath.PathElement) bool {
+// Contains reports whether a set contains a field or element directly below its root, or a part of it.
+func Contains(set *fieldpath.Set, pe fieldpath.PathElement) bool {
 	_, ok := set.Children.Get(pe)
 	return ok || set.Members.Has(pe)
 }

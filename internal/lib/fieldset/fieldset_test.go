@@ -38,7 +38,7 @@ func TestOf(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, want, _ := strings.Cut(want, " ")
-			if got := canonical(t, Of(all, set)); got != canonical(t, json.RawMessage(want)) {
+			if got := canonical(t, Select(all, set)); got != canonical(t, json.RawMessage(want)) {
 				t.Errorf("%s:\n got %s\nwant %s", c.set, got, want)
 			}
 		}

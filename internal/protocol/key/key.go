@@ -299,8 +299,8 @@ type Origin string
 const (
 	// Placed reports describe objects that the hub assigned.
 	Placed Origin = "placed"
-	// Born reports describe objects that were created at the location.
-	Born Origin = "born"
+	// Upsynced reports describe objects that were created at the location.
+	Upsynced Origin = "born"
 	// Owned reports describe objects at the location that placed objects own.
 	Owned Origin = "owned"
 )
@@ -345,7 +345,7 @@ func ParseLine(l Location, line string) (Report, error) {
 	if other, ok := strings.CutPrefix(line, otherOrigin); ok {
 		var origin string
 		origin, path, _ = strings.Cut(other, ":")
-		if r.Origin = Origin(origin); r.Origin != Born && r.Origin != Owned {
+		if r.Origin = Origin(origin); r.Origin != Upsynced && r.Origin != Owned {
 			return Report{}, fmt.Errorf("report %q: unknown origin", line)
 		}
 	}

@@ -62,7 +62,7 @@ func TestLines(t *testing.T) {
 		if placed != o.Path() {
 			t.Errorf("of a placed object the line is %q", placed)
 		}
-		for _, origin := range []Origin{Placed, Born, Owned} {
+		for _, origin := range []Origin{Placed, Upsynced, Owned} {
 			r := Report{"l", origin, o}
 			if got, err := ParseLine("l", r.Line()); err != nil || got != r || !strings.HasPrefix(r.Line(), LinePrefix(origin)) {
 				t.Errorf("%q is %+v, %v", r.Line(), got, err)

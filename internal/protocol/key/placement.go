@@ -24,8 +24,8 @@ func (p Placement) In(s Space) PlacementRef {
 	return PlacementRef(string(p.Space) + "/" + p.Name)
 }
 
-// Of returns the Placement with this name among those that place objects of space s.
-func (r PlacementRef) Of(s Space) Placement {
+// Resolve returns the Placement with this name among those that place objects of space s.
+func (r PlacementRef) Resolve(s Space) Placement {
 	if space, name, ok := strings.Cut(string(r), "/"); ok {
 		return Placement{Space(space), name}
 	}
@@ -35,7 +35,7 @@ func (r PlacementRef) Of(s Space) Placement {
 // Binds reports whether the Placement belongs to another space than s and root: it places the
 // definition of an API that its space has bound.
 func (r PlacementRef) Binds(s Space) bool {
-	owner := r.Of(s).Space
+	owner := r.Resolve(s).Space
 	return owner != s && owner != Root
 }
 

@@ -17,7 +17,7 @@ func TestPlacementRef(t *testing.T) {
 		if got := want.p.In(want.space); got != want.ref {
 			t.Errorf("%v in %s is %q, want %q", want.p, want.space, got, want.ref)
 		}
-		if got := want.ref.Of(want.space); got != want.p {
+		if got := want.ref.Resolve(want.space); got != want.p {
 			t.Errorf("%q of %s is %v, want %v", want.ref, want.space, got, want.p)
 		}
 	}

@@ -27,9 +27,9 @@ const (
 	prefixEnd, hashedEnd = "--", "---"
 )
 
-// At returns the identity in the cluster of an object of a space. With Prefixed, namespaced objects
+// TargetIdentity returns the identity in the cluster of an object of a space. With Prefixed, namespaced objects
 // and Namespaces of different spaces have different identities.
-func (p Placing) At(o Object) Identity {
+func (p Placing) TargetIdentity(o Object) Identity {
 	id := o.Identity
 	switch {
 	case p != Prefixed:
@@ -57,7 +57,7 @@ type Located struct {
 
 // Locate returns an object of a space as it is in the cluster.
 func (p Placing) Locate(o Object) Located {
-	located := Located{Object: Object{o.Space, p.At(o)}}
+	located := Located{Object: Object{o.Space, p.TargetIdentity(o)}}
 	switch {
 	case located.Object == o:
 	case o.Namespace != "":
@@ -94,7 +94,7 @@ func (p Placing) From(s Space, target Identity) (Object, bool) {
 	}
 	var ok bool
 	*name, ok = strings.CutPrefix(*name, string(s)+prefixEnd)
-	return o, ok && *name != "" && (*name)[0] != '-' && p.At(o) == target
+	return o, ok && *name != "" && (*name)[0] != '-' && p.TargetIdentity(o) == target
 }
 
 // prefixed returns the namespace in a cluster for a namespace of a space: SPACE--NAMESPACE, or

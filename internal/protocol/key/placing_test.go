@@ -27,7 +27,7 @@ func TestPlacing(t *testing.T) {
 		"in no namespace":    {Object{"s", Identity{NewResource("rbac.authorization.k8s.io", "clusterroles"), "", "x"}}, "rbac.authorization.k8s.io/clusterroles/x"},
 		"with two separated": {configmap("s", "a--b"), "core/configmaps/s--a--b/x"},
 	} {
-		got := Prefixed.At(c.object).String()
+		got := Prefixed.TargetIdentity(c.object).String()
 		if i := strings.Index(c.want, "HASH"); i >= 0 {
 			if len(got) < i+placeHash || got[:i] != c.want[:i] || got[i+placeHash:] != c.want[i+len("HASH"):] {
 				t.Errorf("%s: %s, want %s", name, got, c.want)
@@ -35,7 +35,7 @@ func TestPlacing(t *testing.T) {
 		} else if got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
-		if Same.At(c.object) != c.object.Identity || Same.Locate(c.object) != (Located{Object: c.object}) {
+		if Same.TargetIdentity(c.object) != c.object.Identity || Same.Locate(c.object) != (Located{Object: c.object}) {
 			t.Errorf("%s: it does not stay where it is", name)
 		}
 	}
@@ -67,7 +67,7 @@ func TestPlacesAreApart(t *testing.T) {
 	seeds.Check(t, func(t *rapid.T) {
 		one := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
 		other := Object{Space(spaces.Draw(t, "space")), Identity{Namespaces, "", label(63).Draw(t, "namespace")}}
-		identity := Prefixed.At(one)
+		identity := Prefixed.TargetIdentity(one)
 		if rapid.Bool().Draw(t, "by the place") { // the name that the other space's namespace would need
 			if rest, ok := strings.CutPrefix(identity.Name, string(other.Space)+prefixEnd); ok && len(utilvalidation.IsDNS1123Label(rest)) == 0 {
 				other.Name = rest
@@ -76,7 +76,7 @@ func TestPlacesAreApart(t *testing.T) {
 		if problems := utilvalidation.IsDNS1123Label(identity.Name); len(problems) > 0 {
 			t.Fatalf("%s is at %q: %v", one.Path(), identity.Name, problems)
 		}
-		if one != other && identity == Prefixed.At(other) {
+		if one != other && identity == Prefixed.TargetIdentity(other) {
 			t.Fatalf("%s and %s are both at %s", one.Path(), other.Path(), identity)
 		}
 		if back := Prefixed.Locate(one).Source(); back != one {

@@ -39,11 +39,11 @@ func (s Shard) Whole() bool { return s.Count <= 1 }
 // Number returns the number of the agent, from 1. The agent of the whole location is number 1, too.
 func (s Shard) Number() int { return max(1, s.Index) }
 
-// Of returns the number of agents that share the location.
-func (s Shard) Of() int { return max(1, s.Count) }
+// Total returns the number of agents that share the location.
+func (s Shard) Total() int { return max(1, s.Count) }
 
 // String returns K/N.
-func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Number(), s.Of()) }
+func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Number(), s.Total()) }
 
 // MarshalText encodes the shard like String.
 func (s Shard) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
@@ -54,8 +54,8 @@ func (s *Shard) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Has reports whether a space belongs to the shard.
-func (s Shard) Has(space Space) bool { return s.Whole() || ShardOf(space, s.Count) == s.Index }
+// Contains reports whether a space belongs to the shard.
+func (s Shard) Contains(space Space) bool { return s.Whole() || ShardOf(space, s.Count) == s.Index }
 
 // ShardOf returns the number, from 1, of a space's shard if there are count shards. It is the shard
 // with the highest score for the space (rendezvous hashing). If shards are added, spaces move only

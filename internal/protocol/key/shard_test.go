@@ -22,7 +22,7 @@ func TestShards(t *testing.T) {
 				}
 			}
 			for k := 1; k <= count; k++ {
-				if NewShard(k, count).Has(space) != (k == before) {
+				if NewShard(k, count).Contains(space) != (k == before) {
 					t.Fatalf("%d/%d and %s, which is in %d", k, count, space, before)
 				}
 			}

@@ -11,8 +11,8 @@ type Wide struct {
 	Locations bool
 }
 
-// At returns the name of an object of a space at a location.
-func (w Wide) At(l Location, o Object) (namespace, name string) {
+// ObjectName returns the name of an object of a space at a location.
+func (w Wide) ObjectName(l Location, o Object) (namespace, name string) {
 	namespace, name = o.Namespace, o.Name
 	switch {
 	case !w.Spaces:

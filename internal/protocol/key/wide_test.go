@@ -27,7 +27,7 @@ func TestWideNamesAreApart(t *testing.T) {
 		if w.Locations {
 			want.Location = l
 		}
-		namespace, called := w.At(l, o)
+		namespace, called := w.ObjectName(l, o)
 		if got, ok := w.Split(namespaced, namespace, called); !ok || got != want {
 			t.Fatalf("%+v: %q %q is %+v %v, want %+v", w, namespace, called, got, ok, want)
 		}

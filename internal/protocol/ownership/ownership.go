@@ -108,9 +108,9 @@ func (m *Meta) ProvesOurs(l Owner, wanted Kind) (key.Located, bool) {
 	ours := m.Labels[v1alpha1.LocationLabel] == string(l) &&
 		key.ValidateName(string(source.Space)) == nil &&
 		m.Annotations[v1alpha1.SourceKindAnnotation] == wanted.Name &&
-		wanted.Placing.At(source) == identity &&
+		wanted.Placing.TargetIdentity(source) == identity &&
 		m.Annotations[v1alpha1.SourceUIDAnnotation] != "" &&
-		wanted.Shard.Has(source.Space) &&
+		wanted.Shard.Contains(source.Space) &&
 		!m.Controlled()
 	if !ours {
 		return key.Located{Object: key.Object{Identity: identity}}, false
@@ -124,7 +124,7 @@ func (m *Meta) ProvesOthers(l Owner, wanted Kind) bool {
 	shard := wanted.Shard
 	wanted.Shard = key.Shard{}
 	located, ours := m.ProvesOurs(l, wanted)
-	return ours && !shard.Has(located.Space)
+	return ours && !shard.Contains(located.Space)
 }
 
 // WrittenAs reports whether the location wrote the object in the resource's API group. An API

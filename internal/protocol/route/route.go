@@ -42,15 +42,15 @@ const (
 	Desired      = "desired"
 	Walk         = "walk"
 	Fetch        = "fetch"
-	Lineage      = "lineage"
+	LogIdentity  = "lineage"
 	Namespaces   = "namespaces"
 	AgentStatus  = "status"
 	Renew        = "renew"
 	Reports      = "reports"
 	ReportsWalk  = "reports/walk"
 	ReportsFetch = "reports/fetch"
-	// Looked is the response to the request in the parameter id.
-	Looked = "looked"
+	// Inspected is the response to the request in the parameter id.
+	Inspected = "looked"
 )
 
 // The queries about a space, below its root.
@@ -142,9 +142,9 @@ func Agent(l key.Location) Root { return Root{Agents, string(l)} }
 // Question returns the root of the queries about a space.
 func Question(s key.Space) Root { return Root{Queries, string(s)} }
 
-// Of splits a path into its root and the rest, without the slash between them. A path below no root
+// Parse splits a path into its root and the rest, without the slash between them. A path below no root
 // is returned unchanged with the zero Root.
-func Of(path string) (root Root, rest string) {
+func Parse(path string) (root Root, rest string) {
 	for _, api := range apis {
 		if below, ok := strings.CutPrefix(path, string(api)); ok {
 			name, rest := cut(below, api.segments(below))

@@ -26,7 +26,7 @@ func TestOf(t *testing.T) {
 		"/metrics":                                      {Root{}, Metrics},
 		"":                                              {Root{}, ""},
 	} {
-		root, rest := Of(path)
+		root, rest := Parse(path)
 		if root != want.root || rest != want.rest {
 			t.Errorf("%q is below %v: %q, want %v: %q", path, root, rest, want.root, want.rest)
 		}

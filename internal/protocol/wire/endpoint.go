@@ -110,8 +110,8 @@ type Endpoints struct {
 	Endpoints []Endpoint `json:"endpoints"`
 }
 
-// At returns the endpoints with url in place of an empty URL.
-func (e Endpoints) At(url string) Endpoints {
+// WithURL returns the endpoints with url in place of an empty URL.
+func (e Endpoints) WithURL(url string) Endpoints {
 	all := slices.Clone(e.Endpoints)
 	for i := range all {
 		all[i].URL = cmp.Or(all[i].URL, url)

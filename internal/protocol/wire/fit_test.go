@@ -46,10 +46,10 @@ func TestFit(t *testing.T) {
 // TestFitObject: an object that is too large is omitted like a status.
 func TestFitObject(t *testing.T) {
 	large := json.RawMessage(`{"a":"` + strings.Repeat("x", MaxReport) + `"}`)
-	r := Report{UID: "u", State: Present, Owner: "apps/deployments/n/x", Object: large, LeftOut: 3}
+	r := Report{UID: "u", State: Present, Owner: "apps/deployments/n/x", Object: large, Omitted: 3}
 	got := r.Fit()
 	if got.Object != nil || got.ObjectBytes != len(large) || !strings.Contains(got.Message, fmt.Sprintf("object of %d bytes", len(large))) ||
-		got.Owner != r.Owner || got.LeftOut != r.LeftOut || got.StatusBytes != 0 {
+		got.Owner != r.Owner || got.Omitted != r.Omitted || got.StatusBytes != 0 {
 		t.Errorf("it became %+v", got)
 	}
 	if again := got.Fit(); !reflect.DeepEqual(again, got) {

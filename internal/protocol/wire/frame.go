@@ -29,13 +29,13 @@ const (
 	// Confirms: the agent confirms removals (Gone). To other agents the hub sends only the removal,
 	// so no deletion waits for a confirmation that never comes.
 	Confirms = "Confirms"
-	// Looks: the agent responds to Look frames.
-	Looks = "Looks"
+	// Inspects: the agent responds to InspectRequest frames.
+	Inspects = "Looks"
 	// Prefixes: the agent supports Settings.Namespaces.
 	Prefixes = "Prefixes"
-	// Sees: the agent supports Settings.Upsync and Policy.Associated, and sends reports with other
+	// Upsyncs: the agent supports Settings.Upsync and Policy.Associated, and sends reports with other
 	// origins than key.Placed. It releases objects that are held for Upsynced.
-	Sees = "Sees"
+	Upsyncs = "Sees"
 )
 
 // ShardParam is the query parameter with the agent's shard, K/N, in all requests except those for
@@ -70,14 +70,14 @@ type Frame struct {
 	Del      *Del      `json:"del,omitempty"`
 	Mark     *Mark     `json:"mark,omitempty"`
 	Ping     *Ping     `json:"ping,omitempty"`
-	// Part is the response for one span of a comparison.
-	Part *Part `json:"part,omitempty"`
+	// RangeDifference is the response for one span of a comparison.
+	RangeDifference *RangeDifference `json:"part,omitempty"`
 	// Endpoints are all URLs of the hub for the agent. The agent requests them with the digest of
 	// its present endpoints. They are sent after the hello and after each change, but never if they
 	// are the same.
 	Endpoints *Endpoints `json:"endpoints,omitempty"`
-	// Look requests the present object in the cluster.
-	Look *Look `json:"look,omitempty"`
+	// InspectRequest requests the present object in the cluster.
+	InspectRequest *InspectRequest `json:"look,omitempty"`
 	// Bye is the last frame of a session that the hub ends.
 	Bye *Bye `json:"bye,omitempty"`
 }
@@ -128,7 +128,7 @@ type Settings struct {
 	// capability Prefixes gets no desired objects at such a location.
 	Namespaces string `json:"namespaces,omitempty"`
 	// Upsync selects objects created at the location that the agent reports, for each space that
-	// requests them. An agent without the capability Sees gets no such request.
+	// requests them. An agent without the capability Upsyncs gets no such request.
 	Upsync []Upsync `json:"upsync,omitempty"`
 	// UpsyncObjects and UpsyncBytes limit the upsynced objects of all spaces together.
 	UpsyncObjects int   `json:"upsyncObjects,omitempty"`
@@ -216,7 +216,7 @@ type Policy struct {
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	// Associated are the kinds whose objects the agent reports if the object owns them, directly or
 	// not: GROUP/RESOURCE (core group: core), sorted, one per line, empty if none. An agent without
-	// the capability Sees gets no such request.
+	// the capability Upsyncs gets no such request.
 	Associated string `json:"associated,omitempty"`
 }
 
@@ -225,7 +225,7 @@ type Policy struct {
 // leaf.
 //
 // With the reason Upsynced the object belongs to the location from then on. An agent with the
-// capability Sees releases it as with Policy.Orphan, and does not report it. Other agents keep it,
+// capability Upsyncs releases it as with Policy.Orphan, and does not report it. Other agents keep it,
 // so that no agent deletes an object that its space has begun to watch.
 type Hold struct {
 	Key    string `json:"key"`
@@ -323,12 +323,12 @@ const (
 // may it treat objects that only it has as removed. A comparison of reports changes nothing at the
 // hub.
 type Walk struct {
-	// At is the revision of the first response. Later responses are for the same revision if the
+	// Revision is the revision of the first response. Later responses are for the same revision if the
 	// hub still has it.
-	At     int64  `json:"at,omitempty"`
-	Shard  string `json:"shard,omitempty"`
-	After  int64  `json:"after,omitempty"`
-	Marker string `json:"marker,omitempty"`
+	Revision int64  `json:"at,omitempty"`
+	Shard    string `json:"shard,omitempty"`
+	After    int64  `json:"after,omitempty"`
+	Marker   string `json:"marker,omitempty"`
 }
 
 // Leaf is one key of a side's content and its sum: LeafSum for desired objects, and the Sum of the
@@ -402,9 +402,9 @@ type Report struct {
 	Wanted *Wanted `json:"wanted,omitempty"`
 	// Owner is the identity of the placed object that owns an object of origin Owned.
 	Owner string `json:"owner,omitempty"`
-	// LeftOut is the number of owned objects that are not reported because they exceed the limits.
+	// Omitted is the number of owned objects that are not reported because they exceed the limits.
 	// Events are not counted.
-	LeftOut int `json:"leftOut,omitempty"`
+	Omitted int `json:"leftOut,omitempty"`
 	// Status is the object's status at the location, if the policy requests it.
 	Status json.RawMessage `json:"status,omitempty"`
 	// StatusBytes is the size of a status that Fit omitted.

@@ -30,9 +30,9 @@ type Span struct {
 	Count int    `json:"count"`
 }
 
-// Part is one side's content of a span that differs: Split if the span is large, otherwise Leaves.
+// RangeDifference is one side's content of a span that differs: Split if the span is large, otherwise Leaves.
 // Both are nil if the side has no leaves there.
-type Part struct {
+type RangeDifference struct {
 	From   string `json:"from,omitempty"`
 	To     string `json:"to,omitempty"`
 	Split  []Span `json:"split,omitempty"`
@@ -83,14 +83,14 @@ func (ix *Index) bounds(from, to string) (i, j int) {
 func compareLeaf(l Leaf, k string) int { return strings.Compare(l.Key, k) }
 
 // Answer returns a part for each span in which the other side differs from this one.
-func (ix *Index) Answer(requested []Span) []Part {
-	var answer []Part
+func (ix *Index) Answer(requested []Span) []RangeDifference {
+	var answer []RangeDifference
 	for _, s := range requested {
 		mine := ix.Span(s.From, s.To)
 		if mine.Sum == s.Sum && mine.Count == s.Count {
 			continue
 		}
-		answered := Part{From: s.From, To: s.To}
+		answered := RangeDifference{From: s.From, To: s.To}
 		if i, j := ix.bounds(s.From, s.To); j-i > splitAbove {
 			answered.Split = ix.split(s.From, s.To, i, j)
 		} else if j > i {
@@ -118,19 +118,19 @@ func (ix *Index) split(from, to string, i, j int) []Span {
 // Difference is the result of comparing a part of the other side: spans to request next, keys for
 // which the other side has a different leaf or the only one, and keys that only this side has.
 type Difference struct {
-	Ask    []Span
+	Next   []Span
 	Theirs []string
 	Mine   []string
 }
 
 // Compare compares a part of the other side with this side's leaves.
-func (ix *Index) Compare(p Part) Difference {
+func (ix *Index) Compare(p RangeDifference) Difference {
 	var d Difference
 	if p.Split != nil {
 		for _, theirs := range p.Split {
 			mine := ix.Span(theirs.From, theirs.To)
 			if mine.Sum != theirs.Sum || mine.Count != theirs.Count {
-				d.Ask = append(d.Ask, mine)
+				d.Next = append(d.Next, mine)
 			}
 		}
 		return d

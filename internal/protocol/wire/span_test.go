@@ -48,7 +48,7 @@ func difference(t testing.TB, mine, theirs *Index) (all Difference, requests, by
 		}
 		for _, p := range answer {
 			d := mine.Compare(p)
-			pending = append(pending, d.Ask...)
+			pending = append(pending, d.Next...)
 			all.Theirs = append(all.Theirs, d.Theirs...)
 			all.Mine = append(all.Mine, d.Mine...)
 		}

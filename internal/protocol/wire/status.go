@@ -25,8 +25,8 @@ type AgentStatus struct {
 	StoreError string `json:"storeError,omitempty"`
 	// Cluster is the state of the cluster's API server; nil from an agent of an earlier version.
 	Cluster *ClusterStatus `json:"cluster,omitempty"`
-	// Lineage reports whether the hub's log continues the log that the agent last followed.
-	Lineage LogIdentity `json:"lineage,omitempty"`
+	// LogIdentity reports whether the hub's log continues the log that the agent last followed.
+	LogIdentity LogIdentity `json:"lineage,omitempty"`
 	// Awaits is the marker of the log that an administrator can accept.
 	Awaits string `json:"awaits,omitempty"`
 	// Deferred is the number of changes that wait until the log is proven.
@@ -35,9 +35,9 @@ type AgentStatus struct {
 	Prune *PruneStatus `json:"prune,omitempty"`
 	// Purge is the progress of the removal of all objects; nil if it is not requested.
 	Purge *PurgeStatus `json:"purge,omitempty"`
-	// Sees describes requested objects (Settings.Upsync, Policy.Associated) that are not reported;
+	// Upsync describes requested objects (Settings.Upsync, Policy.Associated) that are not reported;
 	// nil if nothing is missing.
-	Sees *SeesStatus `json:"sees,omitempty"`
+	Upsync *UpsyncStatus `json:"sees,omitempty"`
 }
 
 // ClusterStatus reports whether the API server of a cluster responds to its agent.
@@ -63,16 +63,16 @@ const (
 	ClusterUnknown     ClusterState = "Unknown"
 )
 
-// SeesStatus describes requested objects that are not reported.
-type SeesStatus struct {
-	// LeftOut is the number of objects created at the location that exceed Settings.UpsyncObjects
+// UpsyncStatus describes requested objects that are not reported.
+type UpsyncStatus struct {
+	// Omitted is the number of objects created at the location that exceed Settings.UpsyncObjects
 	// or UpsyncBytes.
-	LeftOut int `json:"leftOut,omitempty"`
+	Omitted int `json:"leftOut,omitempty"`
 	// Unread are the first few of the kinds that can't be read, in order, with reasons.
 	Unread []UnreadKind `json:"unread,omitempty"`
 }
 
-// MaxUnread is the maximum number of kinds in SeesStatus.
+// MaxUnread is the maximum number of kinds in UpsyncStatus.
 const MaxUnread = 20
 
 // UnreadKind is a kind that can't be read. Earlier reports of its objects stay.

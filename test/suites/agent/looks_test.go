@@ -15,7 +15,7 @@ import (
 )
 
 // inspect requests the live and the desired form of an object from the agent.
-func (s *site) inspect(key string, all bool) wire.Looked {
+func (s *site) inspect(key string, all bool) wire.InspectResponse {
 	s.t.Helper()
 	answer, err := s.hub.Inspect(s.t.Context(), key, all)
 	if err != nil {
@@ -26,9 +26,9 @@ func (s *site) inspect(key string, all bool) wire.Looked {
 
 // differs looks until both sides of an object have what they should, and at no time what
 // they should not.
-func (s *site) differs(key string, all bool, live, desired, never []string) wire.Looked {
+func (s *site) differs(key string, all bool, live, desired, never []string) wire.InspectResponse {
 	s.t.Helper()
-	var answer wire.Looked
+	var answer wire.InspectResponse
 	env.Eventually(s.t, soon, func() error {
 		answer = s.inspect(key, all)
 		for _, word := range never {
@@ -163,7 +163,7 @@ func inspections(s *site) {
 
 	// The agent does not return an object above the size limit, and answers the next request.
 	s.hub.Put(s.key("a"), "uid-a", s.configMap("a", strings.Repeat("x", 900<<10)))
-	s.hub.Put(s.key("absent"), "uid-absent", s.configMap("absent", strings.Repeat("x", wire.MaxLooked)))
+	s.hub.Put(s.key("absent"), "uid-absent", s.configMap("absent", strings.Repeat("x", wire.MaxInspectResponse)))
 	env.Eventually(t, soon, func() error {
 		if a := s.inspect(s.key("absent"), false); a.Reason != "TooLarge" || a.Live != nil || a.Desired != nil {
 			return fmt.Errorf("%s %s and %d bytes", a.Reason, a.Message, len(a.Desired))

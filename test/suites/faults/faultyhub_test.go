@@ -72,7 +72,7 @@ func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set(wire.Header, wire.ProtocolVersion)
 		enc, dec := wire.NewEncoder(w), wire.NewDecoder(r.Body)
-		switch _, call := route.Of(r.URL.Path); call {
+		switch _, call := route.Parse(r.URL.Path); call {
 		case route.Desired:
 			h := hello(number(r.URL.Query().Get("after")), r.URL.Query().Get("marker"))
 			// Without the outcome: an agent that has gone is another test's.
@@ -94,7 +94,7 @@ func empty(hello func(after int64, marker string) wire.Hello, marked bool) http.
 				if dec.Decode(&s) != nil {
 					break
 				}
-				_ = enc.Encode(wire.Frame{Part: &wire.Part{From: s.From, To: s.To}})
+				_ = enc.Encode(wire.Frame{RangeDifference: &wire.RangeDifference{From: s.From, To: s.To}})
 			}
 			if marked {
 				_ = enc.Encode(wire.Frame{Mark: &wire.Mark{Revision: h.Revision, Marker: h.Marker}})

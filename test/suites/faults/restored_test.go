@@ -169,7 +169,7 @@ func (l *life) unproven(name string) (bool, error) {
 		err = json.Unmarshal([]byte(out), &location)
 	}
 	a := location.Status.Agent
-	return a != nil && a.Lineage == "Unproven" && a.Awaits != "", err
+	return a != nil && a.LogIdentity == "Unproven" && a.Awaits != "", err
 }
 
 // spared returns an error for each object of a site that was removed, replaced or changed.

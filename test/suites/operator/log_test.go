@@ -236,7 +236,7 @@ func (s *site) heldBack() {
 		if err != nil {
 			return err
 		}
-		if a := l.Status.Agent; a == nil || a.Lineage != "Unproven" || a.Deferred < 2 {
+		if a := l.Status.Agent; a == nil || a.LogIdentity != "Unproven" || a.Deferred < 2 {
 			return fmt.Errorf("the agent says %+v", a)
 		}
 		return nil

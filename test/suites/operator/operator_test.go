@@ -58,7 +58,7 @@ func announced(s *site) {
 		return nil
 	})
 	a = s.hasCondition(v1alpha1.ConditionSynced, metav1.ConditionTrue, "Applied").Status.Agent
-	if !strings.HasPrefix(a.KubernetesVersion, "v1.") || a.Lineage != "Proven" || a.Halted != "" || a.Awaits != "" {
+	if !strings.HasPrefix(a.KubernetesVersion, "v1.") || a.LogIdentity != "Proven" || a.Halted != "" || a.Awaits != "" {
 		s.t.Errorf("the agent says %+v", a)
 	}
 	s.hasCondition(v1alpha1.ConditionEnrolled, metav1.ConditionTrue, "Joined")

@@ -73,7 +73,7 @@ func TestLostStoreAndRestoredLog(t *testing.T) {
 		_, err := env.Command{Binary: "orrery", Kubeconfig: s.Root, Args: []string{"location", "accept", siteName}}.Try(t)
 		return err
 	})
-	if l := s.location(); l.Status.Agent.Lineage != "Proven" {
+	if l := s.location(); l.Status.Agent.LogIdentity != "Proven" {
 		t.Errorf("accept returned while the agent said %+v", l.Status.Agent)
 	}
 	s.Eventually("the change is taken back", s.hasValue("changed", "1"))

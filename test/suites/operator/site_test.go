@@ -188,7 +188,7 @@ func (s *site) unproven(deferred int) {
 		if err != nil {
 			return err
 		}
-		if a := l.Status.Agent; a == nil || a.Lineage != "Unproven" || a.Awaits == "" || int(a.Deferred) < deferred {
+		if a := l.Status.Agent; a == nil || a.LogIdentity != "Unproven" || a.Awaits == "" || int(a.Deferred) < deferred {
 			return fmt.Errorf("the agent reports %+v", a)
 		}
 		return nil

@@ -143,15 +143,15 @@ func (w *team) inOrder() {
 			}
 			_, text, _ := strings.Cut(e.UserAgent, "(shard ")
 			shard, err := key.ParseShard(strings.TrimSuffix(text, ")"))
-			if err != nil || !shard.Has(space) {
+			if err != nil || !shard.Contains(space) {
 				w.t.Errorf("%s of space %s was written by %s", e.RequestURI, space, e.UserAgent)
 				continue
 			}
-			for index < len(w.history) && w.history[index] != shard.Of() {
+			for index < len(w.history) && w.history[index] != shard.Total() {
 				index++
 			}
 			if index == len(w.history) {
-				w.t.Fatalf("the agent of one of %d shards wrote to space %s after the agents of a later number of shards: %v\n%s", shard.Of(), space, w.history, strings.Join(w.steps, "\n"))
+				w.t.Fatalf("the agent of one of %d shards wrote to space %s after the agents of a later number of shards: %v\n%s", shard.Total(), space, w.history, strings.Join(w.steps, "\n"))
 			}
 		}
 	}

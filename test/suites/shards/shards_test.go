@@ -254,7 +254,7 @@ func (w *site) witness() {
 				text = "1/1"
 			}
 			shard, err := key.ParseShard(text)
-			if err != nil || !shard.Has(space) {
+			if err != nil || !shard.Contains(space) {
 				w.t.Errorf("%s of space %s was written by the agent of shard %s", e.RequestURI, space, text)
 			}
 			if author := text + " " + e.User.Username; len(seen) == 0 || seen[len(seen)-1] != author {

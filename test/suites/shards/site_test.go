@@ -136,7 +136,7 @@ func (w *site) agent(shard, kubeconfig string) *env.Agent {
 	}
 	token := w.orrery("location", "token", location, "--token-only", "--shard", fmt.Sprint(parsed.Number()))
 	w.made++
-	return env.StartAgent(w.t, fmt.Sprintf("%d-of-%d-%d", parsed.Number(), parsed.Of(), w.made), token, kubeconfig, "--shards", shard, "--lease-duration", wait.String())
+	return env.StartAgent(w.t, fmt.Sprintf("%d-of-%d-%d", parsed.Number(), parsed.Total(), w.made), token, kubeconfig, "--shards", shard, "--lease-duration", wait.String())
 }
 
 // again starts an agent that has exited as the agent of another shard.

@@ -298,7 +298,7 @@ func agentWaitsForProof(e *trial) {
 	e.put("new", "1")
 	marker := e.hub.hello(e.hub.Revision(), place{}, true).Marker
 	e.within(func() string {
-		if s := e.hub.AgentStatus(); s.Lineage != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
+		if s := e.hub.AgentStatus(); s.LogIdentity != wire.Unproven || s.Awaits != marker || s.Deferred == 0 {
 			return fmt.Sprintf("the status of the agent is %+v, the marker is %q", s, marker)
 		}
 		if r, ok := e.hub.Report(KeyOf("new")); !ok || r.State != wire.Applied {
@@ -312,7 +312,7 @@ func agentWaitsForProof(e *trial) {
 	e.hub.Set(func(s *wire.Settings) { s.Accept = marker })
 	e.converged()
 	e.within(func() string {
-		if s := e.hub.AgentStatus(); s.Lineage != wire.Proven || s.Deferred != 0 {
+		if s := e.hub.AgentStatus(); s.LogIdentity != wire.Proven || s.Deferred != 0 {
 			return fmt.Sprintf("the status of the agent is %+v", s)
 		}
 		return ""
@@ -355,7 +355,7 @@ func agentAnnounces(e *trial) {
 	defer e.agent.Stop()
 	e.converged()
 	e.within(func() string {
-		if s := e.hub.AgentStatus(); s.Version == "" || s.KubernetesVersion == "" || s.APIsDigest == "" || len(s.APIs) == 0 || s.Lineage != wire.Proven {
+		if s := e.hub.AgentStatus(); s.Version == "" || s.KubernetesVersion == "" || s.APIsDigest == "" || len(s.APIs) == 0 || s.LogIdentity != wire.Proven {
 			return fmt.Sprintf("the status of the agent is %+v", s)
 		}
 		return ""
@@ -405,7 +405,7 @@ func agentConfirms(e *trial) {
 // upsynced, while a space requests it. It does so also after a restart, and if there was no request
 // for a while, in which the hub has dropped the report, and the agent did not notice.
 func agentYields(e *trial) {
-	upsynced := key.Report{Origin: key.Born, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "one"}}}.Line()
+	upsynced := key.Report{Origin: key.Upsynced, Object: key.Object{Space: "s", Identity: key.Identity{Resource: key.ConfigMaps, Namespace: "default", Name: "one"}}}.Line()
 	e.agent.Start()
 	e.put("one", "1")
 	e.put("two", "1")

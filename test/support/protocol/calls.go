@@ -148,10 +148,10 @@ func walksReports(e *exam) {
 	mine[KeyOf("n1")], mine[KeyOf("other")] = wire.SumOf([]byte("x")), wire.SumOf([]byte("y"))
 	frames, err = e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
 	e.ok(err)
-	if len(frames) != 3 || frames[1].Part == nil {
+	if len(frames) != 3 || frames[1].RangeDifference == nil {
 		e.Fatalf("a comparison of reports has %+v", frames)
 	}
-	if d := mine.Index().Compare(*frames[1].Part); !slices.Equal(d.Theirs, []string{KeyOf("n1")}) || !slices.Equal(d.Mine, []string{KeyOf("other")}) {
+	if d := mine.Index().Compare(*frames[1].RangeDifference); !slices.Equal(d.Theirs, []string{KeyOf("n1")}) || !slices.Equal(d.Mine, []string{KeyOf("other")}) {
 		e.Errorf("it finds %+v", d)
 	}
 	lines, err := e.Client().Reports(e.ctx, KeyOf("n2"), KeyOf("other"), "../../e/a", KeyOf("n0"))
@@ -164,7 +164,7 @@ func walksReports(e *exam) {
 // takesStatus: the hub requests the list of APIs once for each digest.
 func takesStatus(e *exam) {
 	e.open()
-	status := wire.AgentStatus{Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", Lineage: wire.Proven}
+	status := wire.AgentStatus{Version: "v9", KubernetesVersion: "v1.36.0", APIsDigest: "d1", LogIdentity: wire.Proven}
 	tell := func(isRequested bool, description string) {
 		e.Helper()
 		answer, err := e.Client().Tell(e.ctx, status)
@@ -202,7 +202,7 @@ func passesOver(e *exam) {
 	for call, body := range map[string]string{
 		route.Walk:         `{"newer":{"x":1}}` + "\n" + `{"sum":"","count":0,"newer":[1]}` + "\n",
 		route.Fetch:        `{"key":"` + KeyOf("one") + `","newer":true}` + "\n",
-		route.Lineage:      `{"markers":["x"],"newer":1}` + "\n",
+		route.LogIdentity:  `{"markers":["x"],"newer":1}` + "\n",
 		route.Namespaces:   `{"names":["x"],"newer":1}` + "\n",
 		route.Reports:      `{"key":"` + KeyOf("one") + `","report":{"uid":"u","state":"Applied","newer":{}},"newer":"x"}` + "\n\n",
 		route.ReportsWalk:  `{"newer":1}` + "\n" + `{"sum":"","count":0}` + "\n",
@@ -273,10 +273,10 @@ func refuses(e *exam) {
 		{http.MethodPost, route.Reports, string(good) + "\n{\"key\":", http.StatusBadRequest},
 		{http.MethodPost, route.Reports, string(good) + "\n{\"key\":7}\n", http.StatusBadRequest},
 		{http.MethodPost, route.AgentStatus, "[]", http.StatusBadRequest},
-		{http.MethodPost, route.Lineage, "7", http.StatusBadRequest},
+		{http.MethodPost, route.LogIdentity, "7", http.StatusBadRequest},
 		{http.MethodPost, route.Namespaces, "7", http.StatusBadRequest},
 		{http.MethodPost, route.Namespaces, many(1, wire.NamespacesRequest{Names: make([]string, wire.MaxNamespaces+1)}), http.StatusBadRequest},
-		{http.MethodPost, route.Lineage, many(1, wire.LineageAsk{Markers: make([]string, wire.MaxMarkers+1)}), http.StatusBadRequest},
+		{http.MethodPost, route.LogIdentity, many(1, wire.LogIdentityRequest{Markers: make([]string, wire.MaxMarkers+1)}), http.StatusBadRequest},
 	} {
 		_, err := e.Client().Do(e.ctx, c.method, c.call, strings.NewReader(c.body))
 		e.refused(err, c.code)

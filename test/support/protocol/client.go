@@ -168,8 +168,8 @@ func (c *Client) Tell(ctx context.Context, s wire.AgentStatus) (answer wire.Stat
 }
 
 // LogIdentity requests the log's revisions of markers.
-func (c *Client) LogIdentity(ctx context.Context, markers ...string) (answer wire.LineageAnswer, err error) {
-	err = post(ctx, c, route.Lineage, []any{wire.LineageAsk{Markers: markers}}, func(a wire.LineageAnswer) bool { answer = a; return true })
+func (c *Client) LogIdentity(ctx context.Context, markers ...string) (answer wire.LogIdentityResponse, err error) {
+	err = post(ctx, c, route.LogIdentity, []any{wire.LogIdentityRequest{Markers: markers}}, func(a wire.LogIdentityResponse) bool { answer = a; return true })
 	return answer, err
 }
 

@@ -334,16 +334,16 @@ func walkInPages(e *exam) {
 	}
 	first, err := e.Client().walkPage(e.ctx, wire.Walk{}, []wire.Span{{}})
 	e.ok(err)
-	if len(first) != 3 || len(first[1].Part.Split) == 0 {
+	if len(first) != 3 || len(first[1].RangeDifference.Split) == 0 {
 		e.Fatalf("the first page is %+v", first)
 	}
 	e.Desire("more", "1")
-	second, err := e.Client().walkPage(e.ctx, wire.Walk{At: first[0].Hello.Revision}, e.have.Index().Compare(*first[1].Part).Ask)
+	second, err := e.Client().walkPage(e.ctx, wire.Walk{Revision: first[0].Hello.Revision}, e.have.Index().Compare(*first[1].RangeDifference).Next)
 	e.ok(err)
 	total, count := wire.Sum{}, 0
 	for _, f := range second {
-		if f.Part != nil {
-			for _, leaf := range f.Part.Leaves {
+		if f.RangeDifference != nil {
+			for _, leaf := range f.RangeDifference.Leaves {
 				total, count = total.Add(leaf.Sum), count+1
 			}
 		}

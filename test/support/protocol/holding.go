@@ -76,7 +76,7 @@ func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame
 	mine, fetch, gone := have.Index(), []any(nil), []string(nil)
 	for spans := []wire.Span{mine.Span("", "")}; len(spans) > 0; pages++ {
 		n := min(len(spans), wire.MaxSpans)
-		frames, err := c.walkPage(ctx, wire.Walk{At: from.Revision}, spans[:n])
+		frames, err := c.walkPage(ctx, wire.Walk{Revision: from.Revision}, spans[:n])
 		if err != nil {
 			return pages, from, err
 		}
@@ -85,11 +85,11 @@ func (c *Client) Walk(ctx context.Context, have Holding, fetched func(wire.Frame
 			from = wire.Mark{Revision: hello.Revision, Marker: hello.Marker, Root: hello.Root, Count: hello.Count}
 		}
 		for _, f := range frames {
-			if f.Part == nil {
+			if f.RangeDifference == nil {
 				continue
 			}
-			d := mine.Compare(*f.Part)
-			spans, gone = append(spans, d.Ask...), append(gone, d.Mine...)
+			d := mine.Compare(*f.RangeDifference)
+			spans, gone = append(spans, d.Next...), append(gone, d.Mine...)
 			for _, k := range d.Theirs {
 				fetch = append(fetch, wire.Fetch{Key: k})
 			}

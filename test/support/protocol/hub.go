@@ -42,7 +42,7 @@ type Hub struct {
 	calls             map[string]int
 	// inspections are requests that have to be sent to the agent, waits has the receivers of the
 	// responses, by ID, and inspectCount counts requests.
-	inspections  []wire.Look
+	inspections  []wire.InspectRequest
 	waits        map[string]chan []byte
 	inspectCount int
 	rules        rules

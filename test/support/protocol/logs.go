@@ -85,7 +85,7 @@ func (e *exam) proves(p place) bool {
 		e.Errorf("the hub answers %+v", answer)
 	}
 	for _, span := range answer.Spans[p.marker] {
-		if span.Has(p.revision) {
+		if span.Contains(p.revision) {
 			return true
 		}
 	}

@@ -15,11 +15,11 @@ import (
 
 // Inspect requests from the location's agent the live object of a key. It waits for the response until
 // the context ends.
-func (h *Hub) Inspect(ctx context.Context, k string, all bool) (answer wire.Looked, err error) {
+func (h *Hub) Inspect(ctx context.Context, k string, all bool) (answer wire.InspectResponse, err error) {
 	response := make(chan []byte, 1)
 	h.do(func() {
 		h.inspectCount++
-		q := wire.Look{ID: fmt.Sprintf("look-%d", h.inspectCount), Key: k, All: all}
+		q := wire.InspectRequest{ID: fmt.Sprintf("look-%d", h.inspectCount), Key: k, All: all}
 		h.inspections = append(h.inspections, q)
 		h.waits[q.ID] = response
 	})
@@ -39,7 +39,7 @@ func (h *Hub) serveLooked(r *http.Request, body []byte) answer {
 		h.rules.wrong("a response to %q, which is no inspect request", id)
 		return refused(http.StatusNotFound, "%s", r.URL.Path)
 	}
-	if len(body) > wire.MaxLooked {
+	if len(body) > wire.MaxInspectResponse {
 		h.rules.wrong("an inspect response of %d bytes", len(body))
 	}
 	delete(h.waits, id)
@@ -89,7 +89,7 @@ func agentLooks(e *trial) {
 	e.converged()
 	ctx, cancel := context.WithTimeout(context.Background(), caseTimeout)
 	defer cancel()
-	inspect := func(name string) wire.Looked {
+	inspect := func(name string) wire.InspectResponse {
 		e.Helper()
 		answer, err := e.hub.Inspect(ctx, KeyOf(name), false)
 		if err != nil {

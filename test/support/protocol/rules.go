@@ -79,9 +79,9 @@ func (r *rules) check(call string, body []byte) {
 		err = r.checkFetch(body)
 	case route.Reports:
 		err = r.checkReports(body)
-	case route.Lineage:
-		var requests []wire.LineageAsk
-		if requests, err = strictly[wire.LineageAsk](body); err == nil && (len(requests) != 1 || len(requests[0].Markers) == 0 || len(requests[0].Markers) > wire.MaxMarkers) {
+	case route.LogIdentity:
+		var requests []wire.LogIdentityRequest
+		if requests, err = strictly[wire.LogIdentityRequest](body); err == nil && (len(requests) != 1 || len(requests[0].Markers) == 0 || len(requests[0].Markers) > wire.MaxMarkers) {
 			err = fmt.Errorf("%+v", requests)
 		}
 	case route.Namespaces:
@@ -127,8 +127,8 @@ func (r *rules) checkWalk(call string, body []byte) error {
 		return err
 	case len(walks) != 1 || len(spans) == 0 || len(spans) > wire.MaxSpans:
 		return fmt.Errorf("it requests %d spans", len(spans))
-	case !r.pages[call][walks[0].At]:
-		return fmt.Errorf("it continues at revision %d, which no response had", walks[0].At)
+	case !r.pages[call][walks[0].Revision]:
+		return fmt.Errorf("it continues at revision %d, which no response had", walks[0].Revision)
 	case !r.sent[place{walks[0].Marker, walks[0].After}]:
 		return fmt.Errorf("it has the log position %+v, which no hub has sent", walks[0])
 	}

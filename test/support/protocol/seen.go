@@ -36,7 +36,7 @@ func lineOf(origin key.Origin, name string) string {
 // seen returns a report about an upsynced object with a name, or, if owner is not empty, about an
 // associated one.
 func seen(name, value, owner string) wire.ReportLine {
-	line := lineOf(key.Born, name)
+	line := lineOf(key.Upsynced, name)
 	if owner != "" {
 		line = lineOf(key.Owned, name)
 	}
@@ -103,7 +103,7 @@ func (s *session) untilSettings(fn func(wire.Settings) bool) {
 // upsyncs: an agent that supports upsync receives the requests of spaces, and the hub stores its reports
 // of requested objects, and of no others. Other agents receive no requests.
 func upsyncs(e *exam) {
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	s := e.open()
 	if s.hello.Settings.Upsync != nil {
 		e.Errorf("without a request the hello is %+v", s.hello.Settings)
@@ -138,7 +138,7 @@ func upsyncs(e *exam) {
 // agent receives the request before the hold. When no space requests the object any more, it is
 // desired again.
 func upsyncYields(e *exam) {
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	e.Desire("one", "1")
 	e.walk()
 	s := e.open()
@@ -171,7 +171,7 @@ func upsyncYields(e *exam) {
 // upsyncEnds: the hub drops reports that no space requests any more, without a report of the agent, and
 // sends the agent the revision of that in the settings: a new request may follow at once.
 func upsyncEnds(e *exam) {
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	e.Upsync("x")
 	before := e.open().hello.Settings
 	e.mustReport(nil, seen("x", "1", ""))
@@ -194,7 +194,7 @@ func upsyncEnds(e *exam) {
 
 // upsyncLimits: the hub refuses each report above the limits until there is room.
 func upsyncLimits(e *exam) {
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	e.Upsync("v", "w", "x", "y")
 	e.Bound(2)
 	e.within(func() bool {
@@ -214,14 +214,14 @@ func upsyncLimits(e *exam) {
 // ownedComeBack: the hub accepts reports of associated objects of the kinds in the policy of their owner,
 // as long as the owner is desired.
 func ownedComeBack(e *exam) {
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	const one = "core/configmaps/default/one"
 	e.Associate("one")
 	e.Desire("two", "1")
 	e.alsoFetched(func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.Associated == "core/configmaps" })
 	e.capabilities = ""
 	e.alsoFetched(func(f wire.Frame) bool { return f.Put != nil && f.Put.Policy.Associated == "" })
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	secret := seen("x", "1", one)
 	secret.Key = "~owned:s/core/secrets/default/x"
 	e.mustReport([]string{seen("y", "1", "").Key, secret.Key, seen("z", "1", one).Key},
@@ -240,7 +240,7 @@ func ownedComeBack(e *exam) {
 // walksSeen: in comparisons of reports, objects that were not placed follow all placed ones. They are
 // omitted for an agent without upsync.
 func walksSeen(e *exam) {
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	e.Associate("one")
 	e.Upsync("x", "y")
 	mine, placed := Holding{}, Holding{}
@@ -251,7 +251,7 @@ func walksSeen(e *exam) {
 		e.mustReport(nil, l)
 		mine[l.Key] = l.Report.Sum()
 	}
-	for capability, have := range map[string]Holding{wire.Sees: mine, "": placed} {
+	for capability, have := range map[string]Holding{wire.Upsyncs: mine, "": placed} {
 		e.capabilities = capability
 		frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, have.Index().Span("", ""))
 		e.ok(err)
@@ -259,15 +259,15 @@ func walksSeen(e *exam) {
 			e.Errorf("with the capability %q a comparison has %+v, want %+v", capability, frames, have)
 		}
 	}
-	e.capabilities = wire.Sees
+	e.capabilities = wire.Upsyncs
 	x, ghost := seen("x", "1", "").Key, seen("ghost", "1", "").Key
 	mine[x], mine[ghost] = wire.SumOf([]byte("x")), wire.SumOf([]byte("y"))
 	frames, err := e.Client().Exchange(e.ctx, route.ReportsWalk, wire.Walk{}, mine.Index().Span("", ""))
 	e.ok(err)
-	if len(frames) != 3 || frames[1].Part == nil {
+	if len(frames) != 3 || frames[1].RangeDifference == nil {
 		e.Fatalf("a comparison has %+v", frames)
 	}
-	if d := mine.Index().Compare(*frames[1].Part); !slices.Equal(d.Theirs, []string{x}) || !slices.Equal(d.Mine, []string{ghost}) {
+	if d := mine.Index().Compare(*frames[1].RangeDifference); !slices.Equal(d.Theirs, []string{x}) || !slices.Equal(d.Mine, []string{ghost}) {
 		e.Errorf("it finds %+v", d)
 	}
 	lines, err := e.Client().Reports(e.ctx, x, ghost, KeyOf("one"))

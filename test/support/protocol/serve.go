@@ -46,7 +46,7 @@ func (a answer) write(w http.ResponseWriter) {
 
 // ServeHTTP implements http.Handler.
 func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	root, call := route.Of(r.URL.Path)
+	root, call := route.Parse(r.URL.Path)
 	if refusal := h.authenticate(r, root); refusal.code != 0 {
 		refusal.write(w)
 		return
@@ -69,8 +69,8 @@ func (h *Hub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	serve := map[string]func(*http.Request, []byte) answer{
 		route.Walk: h.serveWalk, route.ReportsWalk: h.serveWalk, route.Fetch: h.serveFetch, route.ReportsFetch: h.serveReportsFetch,
-		route.Reports: h.serveReports, route.Lineage: h.serveLogIdentity, route.AgentStatus: h.serveStatus,
-		route.Looked: h.serveLooked, route.Namespaces: h.serveNamespaces,
+		route.Reports: h.serveReports, route.LogIdentity: h.serveLogIdentity, route.AgentStatus: h.serveStatus,
+		route.Inspected: h.serveLooked, route.Namespaces: h.serveNamespaces,
 	}[call]
 	switch {
 	case r.Method != want || call != route.Desired && serve == nil:
@@ -130,7 +130,7 @@ func (h *Hub) serveDesired(w http.ResponseWriter, r *http.Request) {
 	}
 	h.mu.Lock()
 	h.rules.opens(place{q.Get("marker"), after})
-	canUpsync := wire.Capable(r.Header, wire.Sees)
+	canUpsync := wire.Capable(r.Header, wire.Upsyncs)
 	hello := h.hello(h.revision, place{q.Get("marker"), after}, canUpsync)
 	hello.Resumed = hello.Continuous && after > 0 && after >= h.window && !h.settings.Purge
 	h.newest++
@@ -204,7 +204,7 @@ func (h *Hub) more(s *subscriber) (frames []any, changed <-chan struct{}, ended,
 		}
 	}
 	for _, q := range h.inspections {
-		frames = append(frames, wire.Frame{Look: &q})
+		frames = append(frames, wire.Frame{InspectRequest: &q})
 	}
 	h.inspections = nil
 	s.after = h.revision
@@ -257,10 +257,10 @@ func (h *Hub) serveWalk(r *http.Request, body []byte) answer {
 	if err != nil || len(spans) > wire.MaxSpans {
 		return refused(http.StatusBadRequest, "comparison of %d spans: %v", len(spans), err)
 	}
-	rev, have, canUpsync := h.revision, Holding{}, wire.Capable(r.Header, wire.Sees)
-	if _, call := route.Of(r.URL.Path); call == route.Walk {
-		if walk.At >= h.window && walk.At > 0 && walk.At < rev {
-			rev = walk.At
+	rev, have, canUpsync := h.revision, Holding{}, wire.Capable(r.Header, wire.Upsyncs)
+	if _, call := route.Parse(r.URL.Path); call == route.Walk {
+		if walk.Revision >= h.window && walk.Revision > 0 && walk.Revision < rev {
+			rev = walk.Revision
 		}
 		for _, f := range h.content(rev) {
 			_ = have.Apply(frameFor(f, canUpsync)) // returns errors only for marks
@@ -276,7 +276,7 @@ func (h *Hub) serveWalk(r *http.Request, body []byte) answer {
 	hello.Root, hello.Count = have.Root(), len(have)
 	lines := []any{wire.Frame{Hello: hello}}
 	for _, ranges := range have.Index().Answer(spans) {
-		lines = append(lines, wire.Frame{Part: &ranges})
+		lines = append(lines, wire.Frame{RangeDifference: &ranges})
 	}
 	return answer{lines: append(lines, wire.Frame{Mark: &wire.Mark{Revision: rev, Root: hello.Root, Count: hello.Count, Marker: hello.Marker}})}
 }
@@ -294,7 +294,7 @@ const largeFetch = 1 << 20
 
 func (h *Hub) serveFetch(r *http.Request, body []byte) answer {
 	keys, a := fetched(body)
-	canUpsync := wire.Capable(r.Header, wire.Sees)
+	canUpsync := wire.Capable(r.Header, wire.Upsyncs)
 	content, size := h.content(h.revision), 0
 	for i := 0; i < len(keys) && size < largeFetch; i++ {
 		f, ok := content[keys[i].Key]
@@ -359,7 +359,7 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 		return ""
 	case object.Origin != key.Placed && l.Report != nil && !h.isRequested(object, l.Report, content):
 		return "the object is not requested"
-	case object.Origin == key.Born && l.Report != nil && !known && h.full():
+	case object.Origin == key.Upsynced && l.Report != nil && !known && h.full():
 		return "the location's limits are reached"
 	case object.Origin != key.Placed && l.Report != nil:
 		return ""
@@ -375,7 +375,7 @@ func (h *Hub) refuses(l wire.ReportLine, content map[string]wire.Frame) string {
 func (h *Hub) full() bool {
 	n := 0
 	for k := range h.reports {
-		if strings.HasPrefix(k, key.LinePrefix(key.Born)) {
+		if strings.HasPrefix(k, key.LinePrefix(key.Upsynced)) {
 			n++
 		}
 	}
@@ -433,11 +433,11 @@ func NamespacesIn(content map[string]wire.Frame, request wire.NamespacesRequest)
 }
 
 func (h *Hub) serveLogIdentity(_ *http.Request, body []byte) answer {
-	var request wire.LineageAsk
+	var request wire.LogIdentityRequest
 	if err := json.Unmarshal(body, &request); err != nil || len(request.Markers) > wire.MaxMarkers {
 		return refused(http.StatusBadRequest, "log identity of %d markers: %v", len(request.Markers), err)
 	}
-	response := wire.LineageAnswer{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
+	response := wire.LogIdentityResponse{Marker: h.marker(h.revision), Revision: h.revision, Spans: map[string][]wire.Revisions{}}
 	for i, m := range h.markers {
 		if !slices.Contains(request.Markers, m.marker) {
 			continue

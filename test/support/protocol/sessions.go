@@ -230,4 +230,4 @@ func locationGone(e *exam) {
 }
 
 // calls are the calls besides a session.
-var calls = []string{route.Walk, route.Fetch, route.Lineage, route.Namespaces, route.AgentStatus, route.Reports, route.ReportsWalk, route.ReportsFetch}
+var calls = []string{route.Walk, route.Fetch, route.LogIdentity, route.Namespaces, route.AgentStatus, route.Reports, route.ReportsWalk, route.ReportsFetch}

@@ -31,7 +31,7 @@ type Case struct {
 	Explicit bool
 	// Objects are the objects at the locations; nil if a location has no current one.
 	Objects [][]byte
-	Reports []rollup.Part
+	Reports []rollup.Report
 	// There is true if each location has the current desired object.
 	There bool
 	// Observed is true if the controller of each location has observed the object there.
@@ -84,7 +84,7 @@ func (k Kind) Matrix() (all []Case) {
 // place is a location: its object and its report.
 type place struct {
 	object []byte
-	report rollup.Part
+	report rollup.Report
 }
 
 // places returns a function that caches the places of numbers and states, because they are costly.
@@ -107,7 +107,7 @@ func (k Kind) places() func(n int64, state string) place {
 func (k Kind) place(n int64, state string) place {
 	switch state {
 	case Unreported:
-		return place{report: rollup.Part{Why: "not reported"}}
+		return place{report: rollup.Report{Why: "not reported"}}
 	case Held:
 		p := k.Report(k.Object(n, k.States()[0]))
 		p.Sound, p.Why = false, "Held: Paused"

@@ -71,10 +71,10 @@ func (k Kind) object(generation int64, spec, status string) []byte {
 }
 
 // Report returns the report of a location about an object there.
-func (k Kind) Report(object []byte) rollup.Part {
+func (k Kind) Report(object []byte) rollup.Report {
 	o := gjson.ParseBytes(object)
 	spec, status := o.Get("spec").Raw, o.Get("status").Raw
-	is, _ := health.Of(health.Object{
+	is, _ := health.Assess(health.Object{
 		APIVersion: k.APIVersion, Kind: k.Kind, Generation: o.Get("metadata.generation").Int(),
 		Spec: []byte(spec), Status: []byte(status),
 	})
@@ -85,7 +85,7 @@ func (k Kind) Report(object []byte) rollup.Part {
 		}
 		status = string(must(sjson.SetBytes([]byte(status), "observedGeneration", generation)))
 	}
-	return rollup.Part{
+	return rollup.Report{
 		Sound: true, Generation: Generation, Health: is,
 		Wanted: health.Wanted(k.Resource, []byte(spec)), Status: json.RawMessage(status),
 	}
@@ -101,7 +101,7 @@ func Decode(object []byte) *unstructured.Unstructured {
 }
 
 // Merged returns the source with the status that is merged from reports.
-func (k Kind) Merged(source []byte, reports []rollup.Part) ([]byte, bool) {
+func (k Kind) Merged(source []byte, reports []rollup.Report) ([]byte, bool) {
 	status, ok := rollup.Merge(k.Resource, source, reports)
 	if !ok || status == nil {
 		return source, ok

@@ -224,5 +224,5 @@ func (s *State) Pairs(fn func(Pair)) {
 	}
 }
 
-// At returns how many objects of a location are in the rows.
-func (s *State) At(l key.Location) int64 { return s.byLocation[l] }
+// ObjectsAt returns how many objects of a location are in the rows.
+func (s *State) ObjectsAt(l key.Location) int64 { return s.byLocation[l] }

@@ -45,7 +45,7 @@ func (l *Language) Compile(spec *v1alpha1.SummarySpec, path *field.Path) (*Defin
 }
 
 // compileParts also returns the valid expressions.
-func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d *Definition, expressions []Part, errs field.ErrorList) {
+func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d *Definition, expressions []Expression, errs field.ErrorList) {
 	d = &Definition{selects: len(spec.Select) > 0, limit: int(spec.Limit)}
 	if d.limit == 0 {
 		d.limit = defaultLimit
@@ -60,7 +60,7 @@ func (l *Language) compileParts(spec *v1alpha1.SummarySpec, path *field.Path) (d
 			return nil
 		}
 		d.Uses = d.Uses.with(p.uses)
-		expressions = append(expressions, Part{Source: source, path: path, uses: p.uses, fits: fits})
+		expressions = append(expressions, Expression{Source: source, path: path, uses: p.uses, fits: fits})
 		return p
 	}
 	if spec.Filter != "" {

@@ -11,8 +11,8 @@ import (
 // once for all Summaries.
 type Input struct {
 	Object, Status *Tree
-	// At is the variable location, see Location; Sync holds the Values of a Sync.
-	At, Sync map[string]any
+	// Location is the variable location, see Location; Sync holds the Values of a Sync.
+	Location, Sync map[string]any
 	// Known caches the results of expressions for several Summaries with the same input; nil for no
 	// cache.
 	Known Known
@@ -38,7 +38,7 @@ func (in Input) ResolveName(name string) (any, bool) {
 	case varStatus:
 		return in.Status.value(), true
 	case varLocation:
-		return in.At, true
+		return in.Location, true
 	case varSync:
 		return in.Sync, true
 	}

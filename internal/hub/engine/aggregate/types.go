@@ -8,16 +8,16 @@ import (
 	"orrery.dev/orrery/internal/hub/kinds/openapi"
 )
 
-// Part is an expression of a spec.
-type Part struct {
+// Expression is one of the expressions of a spec.
+type Expression struct {
 	Source string
 	path   *field.Path
 	uses   Uses
 	fits   func(family) error
 }
 
-// Parts returns the valid expressions of a spec whose types depend on the schemas of objects.
-func (l *Language) Parts(spec *v1alpha1.SummarySpec, path *field.Path) (used []Part) {
+// Expressions returns the valid expressions of a spec whose types depend on the schemas of objects.
+func (l *Language) Expressions(spec *v1alpha1.SummarySpec, path *field.Path) (used []Expression) {
 	_, all, _ := l.compileParts(spec, path)
 	for _, p := range all {
 		if p.uses.Object || p.uses.Status {
@@ -29,7 +29,7 @@ func (l *Language) Parts(spec *v1alpha1.SummarySpec, path *field.Path) (used []P
 
 // CheckTypes checks an expression against the schema of a kind. It returns an error for unknown
 // fields and values of another type. Where the schema is open, everything is valid.
-func (l *Language) CheckTypes(p Part, kind *openapi.Schema) *field.Error {
+func (l *Language) CheckTypes(p Expression, kind *openapi.Schema) *field.Error {
 	var status *openapi.Schema
 	if kind != nil {
 		status, _ = kind.Field("status")

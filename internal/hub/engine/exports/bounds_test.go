@@ -26,7 +26,9 @@ func TestFollowsBoundedly(t *testing.T) {
 	check := func(first int) {
 		t.Helper()
 		row, _ := w.table.Get(key.OfPath(secretS))
-		isShown := func(i int) bool { return row.IsShownIn(key.Shelf{Space: "p", Name: "v", View: true, Value: class(i)}) }
+		isShown := func(i int) bool {
+			return row.IsShownIn(key.ExportView{Space: "p", Name: "v", View: true, Value: class(i)})
+		}
 		if n := len(row.Exposure.ExportViews()); n != most+1 || !isShown(first) || !isShown(first+most-1) || isShown(first+most) || first > 0 && isShown(first-1) {
 			t.Errorf("it is on %d shelves, want the export's and %d slices from %s on", n, most, class(first))
 		}

@@ -26,7 +26,7 @@ type Engine struct {
 	exports map[exportID]*export
 	// views is keyed by the export view of the rest. viewsOf is keyed by the export, which need not
 	// exist, and the name of the view.
-	views   map[key.Shelf]*view
+	views   map[key.ExportView]*view
 	viewsOf map[exportID]map[string]*view
 	// bindings are the bindings of a space, by name.
 	bindings map[key.Space]map[string]*bound
@@ -56,7 +56,7 @@ type exportID struct {
 }
 
 // exportView returns the export view with all objects of the export.
-func (id exportID) exportView() key.Shelf { return key.Shelf{Space: id.space, Name: id.name} }
+func (id exportID) exportView() key.ExportView { return key.ExportView{Space: id.space, Name: id.name} }
 
 // New returns an Engine for a table's Config.
 func New() *Engine {
@@ -74,7 +74,7 @@ func (e *Engine) Reset() {
 
 func (e *Engine) reset() {
 	e.exports = map[exportID]*export{}
-	e.views, e.viewsOf = map[key.Shelf]*view{}, map[exportID]map[string]*view{}
+	e.views, e.viewsOf = map[key.ExportView]*view{}, map[exportID]map[string]*view{}
 	e.bindings = map[key.Space]map[string]*bound{}
 	e.consumers = map[key.Space]map[string]map[key.Space]struct{}{}
 	e.rules = map[key.Space]*rules{}
@@ -97,7 +97,7 @@ func (e *Engine) Prepare(_ table.NextState, changes []table.Change) {
 		case key.APIExports:
 			e.preparedExports[c.Cur.Entry] = readExport(exportID{in, name}, c.Cur)
 		case key.APIExportViews:
-			e.preparedViews[c.Cur.Entry] = readView(key.Shelf{Space: in, Name: name, View: true}, c.Cur)
+			e.preparedViews[c.Cur.Entry] = readView(key.ExportView{Space: in, Name: name, View: true}, c.Cur)
 		case key.APIBindings:
 			e.preparedBindings[c.Cur.Entry] = readBound(c.Cur)
 		}

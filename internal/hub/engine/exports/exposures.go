@@ -8,10 +8,10 @@ import (
 )
 
 // exposure implements table.Exposure. Exposures with the same export views share one.
-type exposure struct{ all []key.Shelf }
+type exposure struct{ all []key.ExportView }
 
 // ExportViews implements table.Exposure.
-func (s *exposure) ExportViews() []key.Shelf { return s.all }
+func (s *exposure) ExportViews() []key.ExportView { return s.all }
 
 // exposures interns exposures for as long as they are in use.
 type exposures struct {
@@ -24,7 +24,7 @@ type exposures struct {
 const minSweep = 64
 
 // intern returns the exposure of export views, which must be in order.
-func (s *exposures) intern(all []key.Shelf) *exposure {
+func (s *exposures) intern(all []key.ExportView) *exposure {
 	s.text.Reset()
 	for _, f := range all {
 		s.text.WriteString(f.String())

@@ -15,7 +15,7 @@ type Reference struct{ Path, Name string }
 // Foreign returns the references to existing claimed objects that a write would add to an exported
 // object, if these objects are not in the export view f: each reference could bring its target
 // there. old is nil for a create.
-func (e *Engine) Foreign(state table.Reader, f key.Shelf, old, now *table.Entry) (all []Reference) {
+func (e *Engine) Foreign(state table.Reader, f key.ExportView, old, now *table.Entry) (all []Reference) {
 	s, r, _, ok := key.Split(now.Key)
 	if !ok || !f.View {
 		return nil

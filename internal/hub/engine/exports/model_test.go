@@ -115,7 +115,7 @@ func (m *machine) check(t *rapid.T) {
 		if row == nil {
 			continue
 		}
-		if shownIn := namesOf(m.engine.On(m.table.Snapshot(), row.Entry)); shownIn != want {
+		if shownIn := namesOf(m.engine.ExportViews(m.table.Snapshot(), row.Entry)); shownIn != want {
 			t.Fatalf("%s would be in %q, want %q", path, shownIn, want)
 		}
 	}
@@ -151,8 +151,8 @@ func exportViewsText(row *table.Row) string {
 }
 
 // namesOf returns the names of export views, sorted; "disorder" if they are not in order.
-func namesOf(views []key.Shelf) string {
-	if !slices.IsSortedFunc(views, key.Shelf.Compare) {
+func namesOf(views []key.ExportView) string {
+	if !slices.IsSortedFunc(views, key.ExportView.Compare) {
 		return "disorder"
 	}
 	var all []string
@@ -235,7 +235,9 @@ func TestTextsAreNotNames(t *testing.T) {
 // unused ones are dropped.
 func TestShowingsAreShared(t *testing.T) {
 	var s exposures
-	viewsFor := func(value string) []key.Shelf { return []key.Shelf{{Space: "p", Name: "v", View: true, Value: value}} }
+	viewsFor := func(value string) []key.ExportView {
+		return []key.ExportView{{Space: "p", Name: "v", View: true, Value: value}}
+	}
 	kept := s.intern(viewsFor("kept"))
 	for i := range 10 * minSweep {
 		s.intern(viewsFor(string(rune('a' + i))))

@@ -56,7 +56,7 @@ type view struct {
 }
 
 // readView reads the row of an APIExportView; nil if it is not in effect.
-func readView(f key.Shelf, row *table.Row) *view {
+func readView(f key.ExportView, row *table.Row) *view {
 	if row == nil || row.Meta.Deleting || v1alpha1.IsForBelow(row.Meta.Labels) {
 		return nil
 	}
@@ -156,7 +156,7 @@ func (s *step) updateExport(id exportID, c table.Change, exports map[exportID]st
 }
 
 func (s *step) updateView(in key.Space, name string, c table.Change, exports map[exportID]struct{}) {
-	f := key.Shelf{Space: in, Name: name, View: true}
+	f := key.ExportView{Space: in, Name: name, View: true}
 	now, old := s.preparedViews.Take(c.Cur, func() *view { return readView(f, c.Cur) }), s.views[f]
 	if old != nil && now != nil && reflect.DeepEqual(old, now) {
 		return

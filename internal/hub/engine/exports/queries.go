@@ -20,9 +20,9 @@ func (e *Engine) Keys(s key.Space, r key.Resource) (all []Key) {
 	return all
 }
 
-// On returns the export views in which an object is, or would be after a write, in order. The
+// ExportViews returns the export views in which an object is, or would be after a write, in order. The
 // objects that it follows are read from state.
-func (e *Engine) On(state table.Reader, entry *table.Entry) []key.Shelf {
+func (e *Engine) ExportViews(state table.Reader, entry *table.Entry) []key.ExportView {
 	s, r, _, ok := key.Split(entry.Key)
 	if !ok {
 		return nil
@@ -67,7 +67,7 @@ func (e *Engine) BindingTo(provider key.Space) (all []key.Space) {
 }
 
 // Consumers returns the spaces that have bound the export of an export view, like Bindings.
-func (e *Engine) Consumers(f key.Shelf) []key.Space {
+func (e *Engine) Consumers(f key.ExportView) []key.Space {
 	e.mu.RLock()
 	x := e.exportOf(f)
 	e.mu.RUnlock()
@@ -78,7 +78,7 @@ func (e *Engine) Consumers(f key.Shelf) []key.Space {
 }
 
 // Bound reports whether a space has bound the export of an export view, by a binding in effect.
-func (e *Engine) Bound(f key.Shelf, s key.Space) bool {
+func (e *Engine) Bound(f key.ExportView, s key.Space) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	x := e.exportOf(f)
@@ -92,7 +92,7 @@ func (e *Engine) consumes(s key.Space, id exportID) bool {
 // Allowed reports whether a provider may use a verb on objects of a resource in a space: all verbs
 // for exported resources, and the accepted ones for claimed resources. For key.AllSpaces it reports
 // whether any space may allow it.
-func (e *Engine) Allowed(f key.Shelf, s key.Space, r key.Resource, verb string) bool {
+func (e *Engine) Allowed(f key.ExportView, s key.Space, r key.Resource, verb string) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	x := e.exportOf(f)
@@ -107,7 +107,7 @@ func (e *Engine) Allowed(f key.Shelf, s key.Space, r key.Resource, verb string) 
 
 // Shows reports whether objects of a resource of a space can be in an export view, whatever verbs
 // the provider may use.
-func (e *Engine) Shows(f key.Shelf, s key.Space, r key.Resource) bool {
+func (e *Engine) Shows(f key.ExportView, s key.Space, r key.Resource) bool {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	x := e.exportOf(f)
@@ -116,7 +116,7 @@ func (e *Engine) Shows(f key.Shelf, s key.Space, r key.Resource) bool {
 
 // Resources returns the exported and the claimed resources of an export view; ok is false if the
 // export, view or slice does not exist. A slice exists for a value even if no object has it yet.
-func (e *Engine) Resources(f key.Shelf) (exported []v1alpha1.ExportedResource, claims []v1alpha1.APIClaim, ok bool) {
+func (e *Engine) Resources(f key.ExportView) (exported []v1alpha1.ExportedResource, claims []v1alpha1.APIClaim, ok bool) {
 	e.mu.RLock()
 	defer e.mu.RUnlock()
 	x := e.exportOf(f)
@@ -127,7 +127,7 @@ func (e *Engine) Resources(f key.Shelf) (exported []v1alpha1.ExportedResource, c
 }
 
 // exportOf returns the export of an export view; nil if the view does not exist.
-func (e *Engine) exportOf(f key.Shelf) *export {
+func (e *Engine) exportOf(f key.ExportView) *export {
 	if !f.View {
 		return e.exports[exportID{f.Space, f.Name}]
 	}

@@ -16,7 +16,7 @@ import (
 // Key is the label or field by which a view slices the objects of a resource.
 type Key struct {
 	// View is the export view of the rest.
-	View  key.Shelf
+	View  key.ExportView
 	Split v1alpha1.Split
 	// Field reports whether it is a field, not a label.
 	Field bool
@@ -24,12 +24,12 @@ type Key struct {
 	Values []string
 	// Claim selects the claimed objects; nil for an exported resource, of which all objects are
 	// sliced.
-	Claim interface{ Selects(of labels.Labels) bool }
+	Claim interface{ Selects(set labels.Labels) bool }
 }
 
-// Shelf returns the slice of objects with a value, or the rest if the value has no slice or is
+// ExportView returns the slice of objects with a value, or the rest if the value has no slice or is
 // empty.
-func (k Key) Shelf(value string) key.Shelf {
+func (k Key) ExportView(value string) key.ExportView {
 	f := k.View
 	if k.HasSlice(value) {
 		f.Value = value

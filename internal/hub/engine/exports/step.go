@@ -119,7 +119,7 @@ func (s *step) exposeAll() (all []table.Exposed) {
 }
 
 // currentExportViews returns the export views of an existing object.
-func (s *step) currentExportViews(row *table.Row) []key.Shelf {
+func (s *step) currentExportViews(row *table.Row) []key.ExportView {
 	space, resource, _, _ := key.Split(row.Key)
 	all := s.rules[space].forResource(resource)
 	if len(all) == 0 {

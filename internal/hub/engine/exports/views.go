@@ -10,7 +10,7 @@ import (
 
 // exportViewsOf returns the export views of an object by the rules for its resource, sorted and
 // without duplicates. referring returns the values of the exported objects that refer to it.
-func exportViewsOf(state table.Reader, applicable []*rule, e *table.Entry, referring func(*view) []string) (all []key.Shelf) {
+func exportViewsOf(state table.Reader, applicable []*rule, e *table.Entry, referring func(*view) []string) (all []key.ExportView) {
 	for _, r := range applicable {
 		if !r.selects(e) {
 			continue
@@ -19,13 +19,13 @@ func exportViewsOf(state table.Reader, applicable []*rule, e *table.Entry, refer
 		for _, v := range r.views {
 			own := ValueIn(v.key.Split, e)
 			if r.bound || own != "" && !v.key.Field {
-				all = append(all, v.key.Shelf(own))
+				all = append(all, v.key.ExportView(own))
 				continue
 			}
 			all = append(all, r.followed(state, v, e, referring)...)
 		}
 	}
-	slices.SortFunc(all, key.Shelf.Compare)
+	slices.SortFunc(all, key.ExportView.Compare)
 	return slices.Compact(all)
 }
 
@@ -42,7 +42,7 @@ const maxFollowed = 1024
 // followed returns the slices of a claimed object without a value of its own: those of the exported
 // objects that own it, if there are any; otherwise those of the objects that refer to it, or else
 // the rest. So a reference cannot bring an owned object into another slice.
-func (r *rule) followed(state table.Reader, v *view, e *table.Entry, referring func(*view) []string) (all []key.Shelf) {
+func (r *rule) followed(state table.Reader, v *view, e *table.Entry, referring func(*view) []string) (all []key.ExportView) {
 	owned := false
 	for owner := range r.owners(e) {
 		row := state.Get(owner.key)
@@ -52,7 +52,7 @@ func (r *rule) followed(state table.Reader, v *view, e *table.Entry, referring f
 		if owned = true; len(all) == maxFollowed {
 			break
 		}
-		if f := v.key.Shelf(ValueIn(v.key.Split, row.Entry)); f.Value != "" {
+		if f := v.key.ExportView(ValueIn(v.key.Split, row.Entry)); f.Value != "" {
 			all = append(all, f)
 		}
 	}

@@ -217,11 +217,11 @@ func TestQuestions(t *testing.T) {
 	w.provide()
 	w.put("p/orrery.dev/apiexportviews/v", viewBy("field", ".spec.class"))
 	w.put("p/orrery.dev/apiexportviews/l", viewBy("label", "class", "b"))
-	export, slice := key.Shelf{Space: "p", Name: "e"}, key.Shelf{Space: "p", Name: "l", View: true, Value: "b"}
+	export, slice := key.ExportView{Space: "p", Name: "e"}, key.ExportView{Space: "p", Name: "l", View: true, Value: "b"}
 	widgets, secrets := key.NewResource("example.com", "widgets"), key.Secrets
 	keys := func(r key.Resource) (all []string) {
 		for _, k := range w.engine.Keys("c", r) {
-			all = append(all, fmt.Sprintf("%s %s%s %v", k.Shelf("b"), k.Split.Label, k.Split.Field, k.Claim != nil))
+			all = append(all, fmt.Sprintf("%s %s%s %v", k.ExportView("b"), k.Split.Label, k.Split.Field, k.Claim != nil))
 		}
 		return all
 	}
@@ -243,7 +243,7 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("%s: not so; keys are %q, %q", what, keys(widgets), keys(secrets))
 		}
 	}
-	for view, want := range map[key.Shelf]bool{
+	for view, want := range map[key.ExportView]bool{
 		export: true, slice: true, {Space: "p", Name: "l", View: true, Value: "c"}: false, {Space: "p", Name: "l", View: true}: true,
 		{Space: "p", Name: "v", View: true, Value: "c"}: true, {Space: "p", Name: "v", View: true, Value: "-"}: false, {Space: "p", Name: "w", View: true}: false,
 	} {

@@ -67,11 +67,11 @@ type machine struct {
 	objects map[string]thing
 	places  map[key.Placement]string // the label that they select by
 	// shown is what a hub has written by what was dirty.
-	shown map[key.Placement][]Part
+	shown map[key.Placement][]PartialRelease
 }
 
 func newMachine() *machine {
-	m := &machine{index: New(), objects: map[string]thing{}, places: map[key.Placement]string{}, shown: map[key.Placement][]Part{}}
+	m := &machine{index: New(), objects: map[string]thing{}, places: map[key.Placement]string{}, shown: map[key.Placement][]PartialRelease{}}
 	m.table = table.New(table.Config{Deriver: placement.New(), Observer: m.index, WindowSteps: 10, WindowBytes: 1 << 20})
 	return m
 }
@@ -121,12 +121,12 @@ func (m *machine) restart(*rapid.T) {
 }
 
 // naive looks at every object anew.
-func (m *machine) naive(p key.Placement) (all []Part) {
+func (m *machine) naive(p key.Placement) (all []PartialRelease) {
 	for _, releaseID := range []id{{"s", "r1"}, {"s", "r2"}, {"z", "r1"}, {"z", "r2"}} {
 		if p.Space != key.Root && releaseID.space != p.Space {
 			continue
 		}
-		release, want := releaseID.name, Part{Space: releaseID.space, Release: "n/" + releaseID.name}
+		release, want := releaseID.name, PartialRelease{Space: releaseID.space, Release: "n/" + releaseID.name}
 		for _, k := range slices.Sorted(maps.Keys(m.objects)) {
 			x := m.objects[k]
 			o, err := key.ParseObject(k)
@@ -151,11 +151,11 @@ func (m *machine) naive(p key.Placement) (all []Part) {
 
 func (m *machine) check(t *rapid.T) {
 	for _, p := range m.index.Dirty() {
-		m.shown[p] = m.index.Parts(p, p.Space)
+		m.shown[p] = m.index.PartialReleases(p, p.Space)
 	}
 	for p := range m.places {
 		want := m.naive(p)
-		if got := m.index.Parts(p, p.Space); !reflect.DeepEqual(got, want) {
+		if got := m.index.PartialReleases(p, p.Space); !reflect.DeepEqual(got, want) {
 			t.Fatalf("%v: got %v, want %v", p, got, want)
 		}
 		if m.places[p] != "" && !reflect.DeepEqual(m.shown[p], want) {
@@ -183,7 +183,7 @@ func TestParts(t *testing.T) {
 }
 
 func TestPartSays(t *testing.T) {
-	p := Part{Release: "store/web", Matched: 2, Objects: 6, Missing: []string{"core/services/store/web", "x", "y"}}
+	p := PartialRelease{Release: "store/web", Matched: 2, Objects: 6, Missing: []string{"core/services/store/web", "x", "y"}}
 	want := "matches 2 of the 6 objects of Helm release store/web, not core/services/store/web, x, y and 1 more"
 	if p.String() != want {
 		t.Errorf("%q, want %q", p, want)
@@ -201,7 +201,7 @@ func BenchmarkParts(b *testing.B) {
 	}
 	b.Run("ask", func(b *testing.B) {
 		for b.Loop() {
-			if len(m.index.Parts(key.Placement{Space: "s", Name: "p"}, "s")) != 1 {
+			if len(m.index.PartialReleases(key.Placement{Space: "s", Name: "p"}, "s")) != 1 {
 				b.Fatal("it is whole")
 			}
 		}

@@ -27,8 +27,8 @@ const (
 	maxExamples = 3
 )
 
-// Part is a release of which a Placement matches some objects but not all.
-type Part struct {
+// PartialRelease is a release of which a Placement matches some objects but not all.
+type PartialRelease struct {
 	// Release is NAMESPACE/NAME. It is empty if the release is in another space, Space, than the
 	// reader: only users that may read its objects know the name.
 	Release string
@@ -41,7 +41,7 @@ type Part struct {
 }
 
 // String describes the release and the missing objects.
-func (p Part) String() string {
+func (p PartialRelease) String() string {
 	subject := "Helm release " + p.Release
 	if p.Release == "" {
 		subject = "a Helm release in space " + string(p.Space)
@@ -149,7 +149,7 @@ func (x *Index) remove(s key.Space, name, k string) {
 		return
 	}
 	for ref := range r.matched {
-		x.list(ref.Of(s), id{s, name}, false)
+		x.list(ref.Resolve(s), id{s, name}, false)
 	}
 	defer x.changed(id{s, name}, r)
 	m, known := r.objects[k]
@@ -167,7 +167,7 @@ func (x *Index) remove(s key.Space, name, k string) {
 // changed updates which Placements match a release in part, of those that match it at all.
 func (x *Index) changed(release id, r *releaseObjects) {
 	for ref, n := range r.matched {
-		x.list(ref.Of(release.space), release, n < len(r.objects))
+		x.list(ref.Resolve(release.space), release, n < len(r.objects))
 	}
 }
 
@@ -212,10 +212,10 @@ func (x *Index) Dirty() []key.Placement {
 	return all
 }
 
-// Parts returns the first maxParts releases, by space and name, that a Placement matches in part,
+// PartialReleases returns the first maxParts releases, by space and name, that a Placement matches in part,
 // for readers in a space: all of them in the Placement's own space, and those of the reader's space
 // in others.
-func (x *Index) Parts(p key.Placement, in key.Space) []Part {
+func (x *Index) PartialReleases(p key.Placement, in key.Space) []PartialRelease {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	var first []id
@@ -228,10 +228,10 @@ func (x *Index) Parts(p key.Placement, in key.Space) []Part {
 			first = first[:min(maxParts, len(first))]
 		}
 	}
-	var all []Part
+	var all []PartialRelease
 	for _, release := range first {
 		r := x.all[release.space][release.name]
-		one := Part{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: len(r.objects)}
+		one := PartialRelease{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: len(r.objects)}
 		if release.space == in {
 			one.Release, one.Missing = release.name, r.missing(p.In(in), in)
 		}

@@ -34,7 +34,7 @@ func SyncedLocation(name key.Location, s *v1alpha1.LocationStatus, n v1alpha1.Co
 	case IsStale(s.Conditions):
 		return say(metav1.ConditionUnknown, v1alpha1.ReasonClusterUnavailable, "the agent does not see the cluster: see the condition %s",
 			v1alpha1.ConditionClusterAvailable)
-	case a.Lineage == string(wire.Unproven):
+	case a.LogIdentity == string(wire.Unproven):
 		return say(no, "LineageUnproven",
 			"this hub's log does not continue the one that the agent knows, so %d changes and removals wait; if it is the right one, "+
 				"run: orrery location accept %s", a.Deferred, name)

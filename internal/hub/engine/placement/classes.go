@@ -30,7 +30,7 @@ func ClassesOf(state table.Reader, object key.Object, row *table.Row, rules Rule
 			return nil
 		}
 		class := &Class{Inputs: own(loc)}
-		if m != nil && m.Has(loc.Name) {
+		if m != nil && m.Contains(loc.Name) {
 			class.Definition, class.Shared = m.definedAt(loc.Name), m.sharedAt(loc.Name)
 		}
 		for _, c := range all {

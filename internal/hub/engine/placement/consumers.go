@@ -23,7 +23,7 @@ func (e *Engine) abroad(s subject, home key.Space, follows []following) []follow
 	}
 	var all []following
 	for _, f := range follows {
-		if !f.kinds.Has(key.CRDs) {
+		if !f.kinds.Contains(key.CRDs) {
 			continue
 		}
 		g := e.gates.gate(s.state, key.Object{Space: s.Space, Identity: definitionOf(s.Resource)})
@@ -32,7 +32,7 @@ func (e *Engine) abroad(s subject, home key.Space, follows []following) []follow
 		for i, l := range admitted {
 			accounts[i] = g.account(l)
 		}
-		f.consumer, f.placement, f.waits = s.Space, f.placement.Of(s.Space).In(home), false
+		f.consumer, f.placement, f.waits = s.Space, f.placement.Resolve(s.Space).In(home), false
 		f.locations = e.sets.intern(slices.Clone(admitted), accounts)
 		all = append(all, f)
 	}
@@ -42,7 +42,7 @@ func (e *Engine) abroad(s subject, home key.Space, follows []following) []follow
 
 // definitionOf returns the identity of the CRD of a resource that is not built in.
 func definitionOf(r key.Resource) key.Identity {
-	return refs.Of(key.Identity{Resource: r}, nil)[0]
+	return refs.References(key.Identity{Resource: r}, nil)[0]
 }
 
 // consumed adds to the sources of a CRD, and to its gate, the consumers: spaces that have bound its
@@ -153,7 +153,7 @@ func (e *Engine) supposeConsumers(state table.Reader, rows []*table.Row) {
 			continue
 		}
 		for _, s := range m.sources {
-			consumer := s.Placement.Of(o.Space).Space
+			consumer := s.Placement.Resolve(o.Space).Space
 			for _, p := range s.policies {
 				if s.Placement == "" || consumer == o.Space || p.returns != returnsNothing {
 					continue

@@ -54,10 +54,10 @@ func (e *Engine) foreignDefinitions(o key.Object, m *Membership) []foreign {
 		return nil
 	}
 	all := e.definitions[crd]
-	if !slices.ContainsFunc(all, func(f foreign) bool { return !m.Has(f.location) }) {
+	if !slices.ContainsFunc(all, func(f foreign) bool { return !m.Contains(f.location) }) {
 		return all
 	}
-	return slices.DeleteFunc(slices.Clone(all), func(f foreign) bool { return !m.Has(f.location) })
+	return slices.DeleteFunc(slices.Clone(all), func(f foreign) bool { return !m.Contains(f.location) })
 }
 
 // updateDefinitions recomputes the CRDs for which locations have another definition. It schedules

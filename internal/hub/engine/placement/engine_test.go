@@ -118,7 +118,7 @@ func letGo(t *rapid.T, tbl *table.Writer, rev int64) map[string]string {
 						return false
 					}
 					m, ok := r.In.(*Membership)
-					return ok && m.Has(l)
+					return ok && m.Contains(l)
 				}
 				if here(ch.Prev) && !here(ch.Cur) {
 					placement, named := LetGo(ch, l)
@@ -284,7 +284,7 @@ func checkExplain(t *rapid.T, tbl *table.Writer, w world) {
 		e := Explain(state, o, l)
 		if row := state.Get(o.Key()); row != nil {
 			m, _ := row.In.(*Membership)
-			if got, want := e.Definition != "", m != nil && m.Has(l) && m.definedAt(l) != nil; got != want {
+			if got, want := e.Definition != "", m != nil && m.Contains(l) && m.definedAt(l) != nil; got != want {
 				t.Fatalf("%s at %s: defined by %q, want any: %v", o, l, e.Definition, want)
 			}
 		}

@@ -113,7 +113,7 @@ func (p *placement) explainProvided(s subject, loc *site) *FollowExplanation {
 // have bound its resource. They are the sources that do not place the CRD otherwise.
 func (e *Explanation) explainConsumers(m *Membership) {
 	for _, s := range m.sources {
-		if s.Placement == "" || !m.Has(e.Location) || !s.Selects(e.Location) {
+		if s.Placement == "" || !m.Contains(e.Location) || !s.Selects(e.Location) {
 			continue
 		}
 		own := false

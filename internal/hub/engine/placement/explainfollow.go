@@ -100,7 +100,7 @@ func (t *trail) explainBehind(o key.Object, e *FollowExplanation) {
 // follow come first.
 func (t *trail) references(s subject) (all []Reference) {
 	var follow []Reference
-	for _, id := range refs.Of(s.Identity, s.row.Value) {
+	for _, id := range refs.References(s.Identity, s.row.Value) {
 		wanted, read := t.brings(s, id.Resource)
 		to, apiBinding, ok := referredTo(s.state, s.Space, id)
 		r := Reference{Object: id.String(), Unread: !read, Missing: !ok || s.state.Get(to.Key()) == nil}
@@ -135,12 +135,12 @@ func (p *placement) hasFollowed() bool {
 // location, and whether its author may read objects of a resource.
 func (t *trail) brings(s subject, r key.Resource) (wanted, read bool) {
 	m, ok := s.row.In.(*Membership)
-	if !ok || m == nil || !m.Has(t.location) {
+	if !ok || m == nil || !m.Contains(t.location) {
 		return false, false
 	}
 	for i := range t.placement.tests {
 		if test := &t.placement.tests[i]; test.followed && test.fit(s) {
-			wanted, read = true, read || test.follows.Has(r)
+			wanted, read = true, read || test.follows.Contains(r)
 		}
 	}
 	if wanted && !t.placement.scheduled(s, t.sites, &t.sets).contains(t.location) {
@@ -169,7 +169,7 @@ func (t *trail) behind(o key.Object, fn func(subject) bool) {
 			if err != nil || o.Resource != key.CRDs && !bytes.Contains(row.Value, []byte(o.Name)) {
 				return true
 			}
-			for _, id := range refs.Of(from.Identity, row.Value) {
+			for _, id := range refs.References(from.Identity, row.Value) {
 				if id == o.Identity {
 					more = fn(subject{Object: from, row: row, state: t.state})
 				}
@@ -188,7 +188,7 @@ func referrersOf(o key.Object) (prefixes []string) {
 		resource, group, _ := strings.Cut(o.Name, ".")
 		return []string{key.ResourcePrefix(o.Space, key.NewResource(group, resource))}
 	}
-	if !refs.KindsOf([]string{o.Resource.Resource}).Has(o.Resource) {
+	if !refs.KindsOf([]string{o.Resource.Resource}).Contains(o.Resource) {
 		return nil
 	}
 	for _, r := range refs.From() {

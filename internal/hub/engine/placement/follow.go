@@ -122,7 +122,7 @@ func (rs *references) set(o key.Object, home key.Space, row *table.Row, followin
 	case old.entry == row.Entry:
 		now = &referrer{row.Entry, old.refers, home, followings}
 	default:
-		refers := rs.prepared.Take(row, func() []key.Identity { return refs.Of(o.Identity, row.Value) })
+		refers := rs.prepared.Take(row, func() []key.Identity { return refs.References(o.Identity, row.Value) })
 		now = &referrer{row.Entry, refers, home, followings}
 	}
 	if now.entry != nil {
@@ -139,7 +139,7 @@ func (rs *references) set(o key.Object, home key.Space, row *table.Row, followin
 	count := func(r *referrer, n int) {
 		for _, id := range r.refers {
 			for _, f := range r.followings {
-				if f.kinds.Has(id.Resource) {
+				if f.kinds.Contains(id.Resource) {
 					change[link{key.Object{Space: r.home, Identity: id}, f}] += n
 				}
 			}
@@ -157,7 +157,7 @@ func (rs *references) set(o key.Object, home key.Space, row *table.Row, followin
 // prepareObject reads the references of a changed object, which may follow it, before the table is locked.
 func (rs *references) prepareObject(o key.Object, row *table.Row) {
 	if row != nil && len(row.Value) >= minPreparedReferences && o.Resource.Builtin() && refs.Can(o.Resource) {
-		rs.prepared[row.Entry] = refs.Of(o.Identity, row.Value)
+		rs.prepared[row.Entry] = refs.References(o.Identity, row.Value)
 	}
 }
 
@@ -180,7 +180,7 @@ func (rs *references) prepare(state table.NextState, space key.Space, p *placeme
 					return true
 				}
 				if old := rs.from[o]; (old == nil || old.entry != row.Entry) && t.fit(subject{o, row, nextReader{state}, nil}) {
-					rs.prepared[row.Entry] = refs.Of(o.Identity, row.Value)
+					rs.prepared[row.Entry] = refs.References(o.Identity, row.Value)
 				}
 				return true
 			})

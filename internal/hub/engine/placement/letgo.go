@@ -19,7 +19,7 @@ func LetGo(ch table.Change, location key.Location) (placement key.PlacementRef, 
 	if !ok {
 		return "", false
 	}
-	assigned, ended := old.Has(location), true
+	assigned, ended := old.Contains(location), true
 	for _, s := range old.sources {
 		if !assigned || !s.locations.contains(location) {
 			continue

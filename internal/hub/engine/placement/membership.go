@@ -185,7 +185,7 @@ func (m *Membership) Refusal(location key.Location) string {
 // contends reports whether the object is assigned to a location where it can conflict with objects
 // of other spaces.
 func (m *Membership) contends(location key.Location) bool {
-	return m.Has(location) && !m.gate.apart(location)
+	return m.Contains(location) && !m.gate.apart(location)
 }
 
 // Leaves reports whether the object is being deleted, and its members must confirm its removal.
@@ -199,8 +199,8 @@ func (m *Membership) Waits() bool {
 	return slices.ContainsFunc(m.sources, func(s Source) bool { return s.Waits })
 }
 
-// Has reports whether the object is assigned to a location.
-func (m *Membership) Has(location key.Location) bool {
+// Contains reports whether the object is assigned to a location.
+func (m *Membership) Contains(location key.Location) bool {
 	_, ok := slices.BinarySearch(m.members, location)
 	return ok
 }
@@ -209,7 +209,7 @@ func (m *Membership) Has(location key.Location) bool {
 // location by the same policies, in the same way and with the same class.
 func (m *Membership) SameAt(location key.Location, other table.Membership) bool {
 	o, ok := other.(*Membership)
-	if !ok || m.leaves != o.leaves || m.Has(location) != o.Has(location) || m.Yields(location) != o.Yields(location) ||
+	if !ok || m.leaves != o.leaves || m.Contains(location) != o.Contains(location) || m.Yields(location) != o.Yields(location) ||
 		m.gate.account(location) != o.gate.account(location) || m.gate.apart(location) != o.gate.apart(location) ||
 		m.ownerAt(location) != o.ownerAt(location) || m.releasedAt(location) != o.releasedAt(location) ||
 		m.returnsFrom(location) != o.returnsFrom(location) ||
@@ -273,7 +273,7 @@ func (m *Membership) classAt(location key.Location) *Class {
 
 // Place returns the assignment to one location; ok is false if the object is not assigned to it.
 func (m *Membership) Place(location key.Location) (p Place, ok bool) {
-	if !m.Has(location) {
+	if !m.Contains(location) {
 		return Place{}, false
 	}
 	p.Location = location

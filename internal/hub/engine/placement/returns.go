@@ -126,7 +126,7 @@ func DefaultReturn(r key.Resource) v1alpha1.ReturnStatus {
 	switch {
 	case Never(r) != "" || r == key.Namespaces || r == key.CRDs: // their status describes the space
 		return v1alpha1.ReturnStatusNone
-	case rollup.Has(r) || !r.Builtin():
+	case rollup.HasRollup(r) || !r.Builtin():
 		return v1alpha1.ReturnStatusRollup
 	case single(r):
 		return v1alpha1.ReturnStatusSingleton

@@ -104,7 +104,7 @@ func TestPartsAreBounded(t *testing.T) {
 	}
 	placed := objectAt("s", "core", "configmaps", "default", "o-3")
 	row, _ := w.Get(placed.Key())
-	if m, ok := row.In.(*Membership); !ok || m == nil || !m.Has("l") {
+	if m, ok := row.In.(*Membership); !ok || m == nil || !m.Contains("l") {
 		t.Errorf("%s is not placed: %v", placed, row.In)
 	}
 }

@@ -81,7 +81,7 @@ type Reached struct {
 func Reaching(state table.Reader, space key.Space) (all []Reached) {
 	for p := range placementsFor(state, space) {
 		if p.reaches != nil && p.unreached(state, space) == nil {
-			all = append(all, Reached{p.ref.Of(space), p.suspended})
+			all = append(all, Reached{p.ref.Resolve(space), p.suspended})
 		}
 	}
 	return all

@@ -142,7 +142,7 @@ func TestSupposedIsBounded(t *testing.T) {
 		row := &table.Row{Entry: table.NewEntry(p.Key(), (&thing{uid: "u", spec: spec}).value(), 0, 0)}
 		var placed []string
 		whole := Supposition{State: tbl.Snapshot(), Policy: p, Row: row, Rules: worldRules, Most: c.most}.Derive(func(o key.Object, _ *table.Row, now *Membership) {
-			if now.Has("b") && !now.Has("a") {
+			if now.Contains("b") && !now.Contains("a") {
 				placed = append(placed, o.Name)
 			}
 		})

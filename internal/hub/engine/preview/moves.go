@@ -30,7 +30,7 @@ func (a *answer) moved(s placement.Supposition) *moved {
 	policy := key.Placement{Space: s.Policy.Space, Name: s.Policy.Name}
 	a.whole = s.Derive(func(o key.Object, row *table.Row, now *placement.Membership) {
 		before, _ := row.In.(*placement.Membership)
-		if now != nil && a.lists(o) && slices.ContainsFunc(now.Sources(), func(source placement.Source) bool { return source.Placement.Of(o.Space) == policy }) {
+		if now != nil && a.lists(o) && slices.ContainsFunc(now.Sources(), func(source placement.Source) bool { return source.Placement.Resolve(o.Space) == policy }) {
 			m.selected++
 		}
 		if (before != nil || now != nil) && a.lists(o) {
@@ -99,7 +99,7 @@ func (m *moved) count(c change, n int) {
 		}
 	}
 	for _, now := range placesOf(c.now) {
-		if c.old == nil || !c.old.Has(now.Location) {
+		if c.old == nil || !c.old.Contains(now.Location) {
 			arrive = append(arrive, now.Location)
 		}
 	}

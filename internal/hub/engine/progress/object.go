@@ -205,7 +205,7 @@ func (t *Tracker) uncount(o *object, as *placement.Membership, states []state) {
 	}
 	for i, l := range as.Members() {
 		t.totals.add(o, as, l, states[i], -1)
-		if o.as == nil || !o.as.Has(l) {
+		if o.as == nil || !o.as.Contains(l) {
 			t.failedRules.set(o.id.Space, pair{o.path, l}, objectstate.FailedRule{})
 		}
 	}

@@ -156,7 +156,7 @@ func (m *machine) drawValue(t *rapid.T) (k string, value []byte) {
 		value = mustJSON(map[string]any{"metadata": metadata, "spec": rapid.SampledFrom([]string{"x", "y", "broken", "c1", "c2"}).Draw(t, "spec")})
 	case "report":
 		l := rapid.SampledFrom(testLocations).Draw(t, "by")
-		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Born}).Draw(t, "origin")
+		origin := rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Placed, key.Upsynced}).Draw(t, "origin")
 		k = key.Report{Location: l, Origin: origin, Object: rapid.SampledFrom(testObjects()).Draw(t, "of")}.Key()
 		value = mustJSON(wire.Report{
 			UID: metadata["uid"].(string), Reason: rapid.SampledFrom([]string{"", "Forbidden", "Mutated", "Released"}).Draw(t, "reason"), Message: fmt.Sprint(m.rev),
@@ -321,7 +321,7 @@ func (m *machine) checkDue(t *rapid.T) {
 		pairs[o.id.Space] += o.due.size()
 		for i := range o.due.all() {
 			for _, source := range o.as.Sources() {
-				if p := source.Placement.Of(o.id.Space); source.Placement != "" && source.Selects(o.as.Members()[i]) {
+				if p := source.Placement.Resolve(o.id.Space); source.Placement != "" && source.Selects(o.as.Members()[i]) {
 					c := due[p]
 					o.states[i].addTo(&c, 1)
 					due[p] = c
@@ -350,7 +350,7 @@ func (m *machine) checkUnassigned(t *rapid.T) {
 		if err != nil || r.Origin != key.Placed {
 			return true
 		}
-		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.(*placement.Membership).Has(r.Location) {
+		if o := state.Get(r.Object.Key()); o != nil && o.In != nil && o.In.(*placement.Membership).Contains(r.Location) {
 			return true
 		}
 		c := counts[r.Location]

@@ -27,7 +27,7 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 			panic(err)
 		}
 		for _, source := range in.Sources() {
-			p := source.Placement.Of(o.Space)
+			p := source.Placement.Resolve(o.Space)
 			if p.Name == "" {
 				continue
 			}
@@ -72,7 +72,7 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 // count counts one pair and returns what is wrong with it.
 func (m *machine) count(state *table.Snapshot, o key.Object, row *table.Row, l key.Location, c *v1alpha1.Counts) *v1alpha1.PlacementError {
 	c.Assigned++
-	if in := row.In.(*placement.Membership); !in.Has(l) {
+	if in := row.In.(*placement.Membership); !in.Contains(l) {
 		c.Failed++
 		return &v1alpha1.PlacementError{
 			Object: o.Identity.String(), Location: string(l), Reason: "NotAdmitted",

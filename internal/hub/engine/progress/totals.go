@@ -75,7 +75,7 @@ func (t *totals) add(o *object, as *placement.Membership, location key.Location,
 		if source.Placement == "" || !source.Selects(location) {
 			continue
 		}
-		sum := t.placement(source.Placement.Of(o.id.Space))
+		sum := t.placement(source.Placement.Resolve(o.id.Space))
 		s.addTo(&sum.counts, n)
 		if stale {
 			sum.counts.Stale += n
@@ -104,7 +104,7 @@ func (t *totals) addRefused(o *object, as *placement.Membership, location key.Lo
 		if source.Placement == "" || !source.Selects(location) {
 			continue
 		}
-		sum := t.placement(source.Placement.Of(o.id.Space))
+		sum := t.placement(source.Placement.Resolve(o.id.Space))
 		failed.addTo(&sum.counts, n)
 		if n > 0 {
 			sum.failing.Set(pair{o.path, location})
@@ -120,7 +120,7 @@ func (t *totals) addObject(o *object, as *placement.Membership, n int64) {
 		if source.Placement == "" {
 			continue
 		}
-		p := source.Placement.Of(o.id.Space)
+		p := source.Placement.Resolve(o.id.Space)
 		sum := t.placement(p)
 		if sum.objects += n; sum.objects == 0 {
 			delete(t.placements, p)
@@ -139,7 +139,7 @@ func (t *totals) addDue(o *object, some members, n int64) {
 		if source.Placement == "" {
 			continue
 		}
-		sum := t.placements[source.Placement.Of(o.id.Space)]
+		sum := t.placements[source.Placement.Resolve(o.id.Space)]
 		if sum == nil {
 			continue
 		}
@@ -158,7 +158,7 @@ func (t *totals) addMemberDue(o *object, member int, n int64) {
 		if source.Placement == "" || !source.Selects(location) {
 			continue
 		}
-		if sum := t.placements[source.Placement.Of(o.id.Space)]; sum != nil {
+		if sum := t.placements[source.Placement.Resolve(o.id.Space)]; sum != nil {
 			o.states[member].addTo(&sum.due, n)
 		}
 	}

@@ -28,9 +28,9 @@ func newUnassigned() unassigned {
 func (o *object) isUnassigned(location key.Location) bool {
 	report := o.reportOf(location)
 	switch {
-	case o.leaves != nil && o.leaves.Has(location):
+	case o.leaves != nil && o.leaves.Contains(location):
 		return !objectstate.Removed(report, o.uid)
-	case report == nil, o.as != nil && o.as.Has(location):
+	case report == nil, o.as != nil && o.as.Contains(location):
 		return false
 	}
 	return !objectstate.Removed(report, "")

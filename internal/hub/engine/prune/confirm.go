@@ -124,7 +124,7 @@ func confirmedIn(s key.Space, place locationSpace, one pendingPart) v1alpha1.Con
 func (x *Index) visibleIn(s key.Space) map[key.Placement]struct{} {
 	all := map[key.Placement]struct{}{}
 	for ref := range x.groups[s] {
-		all[ref.Of(s)] = struct{}{}
+		all[ref.Resolve(s)] = struct{}{}
 	}
 	if s != key.Root {
 		return all
@@ -132,7 +132,7 @@ func (x *Index) visibleIn(s key.Space) map[key.Placement]struct{} {
 	for space, groups := range x.groups {
 		for ref := range groups {
 			if (group{space, ref}).reached() {
-				all[ref.Of(space)] = struct{}{}
+				all[ref.Resolve(space)] = struct{}{}
 			}
 		}
 	}

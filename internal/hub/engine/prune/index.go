@@ -30,7 +30,7 @@ type group struct {
 }
 
 // placement returns the Placement of the group.
-func (g group) placement() key.Placement { return g.ref.Of(g.space) }
+func (g group) placement() key.Placement { return g.ref.Resolve(g.space) }
 
 // reached reports whether the Placement is in root and the space is another one.
 func (g group) reached() bool { return g.placement().Space != g.space }

@@ -162,7 +162,7 @@ func (m *machine) confirm(t *rapid.T) {
 	m.annotations[p] = w.Digest
 	for l, groups := range m.pending {
 		for g, objects := range groups {
-			if visible := g.space == p.Space || p.Space == key.Root; visible && g.placement() == w.Placement.Of(p.Space) && w.Digest != "" && len(objects) > 0 {
+			if visible := g.space == p.Space || p.Space == key.Root; visible && g.placement() == w.Placement.Resolve(p.Space) && w.Digest != "" && len(objects) > 0 {
 				m.meant[fmt.Sprint(l, g.space, digestOf(objects))] = true
 			}
 		}

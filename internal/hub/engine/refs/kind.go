@@ -59,8 +59,8 @@ func KindsOf(names []string) (set Kinds) {
 	return set
 }
 
-// Has reports whether the set contains the kind of a resource.
-func (s Kinds) Has(r key.Resource) bool {
+// Contains reports whether the set contains the kind of a resource.
+func (s Kinds) Contains(r key.Resource) bool {
 	i := slices.IndexFunc(All(), func(k Kind) bool { return k.Resource() == r })
 	return i >= 0 && s&(1<<i) != 0
 }

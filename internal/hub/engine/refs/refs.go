@@ -24,9 +24,9 @@ const rootCertificates = "kube-root-ca.crt"
 // maxName is the length of the longest name that an object may have.
 const maxName = 253
 
-// Of returns the identities to which an object refers, sorted and without duplicates. They need not
+// References returns the identities to which an object refers, sorted and without duplicates. They need not
 // exist.
-func Of(id key.Identity, value []byte) []key.Identity {
+func References(id key.Identity, value []byte) []key.Identity {
 	c := collector{namespace: id.Namespace}
 	switch path, isWorkload := podSpecPath(id.Resource); {
 	case isWorkload:

@@ -29,7 +29,7 @@ func texts(t *testing.T, identity key.Identity, yml string) (all []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range Of(identity, value) {
+	for _, r := range References(identity, value) {
 		if namespaced := r.Resource != key.CRDs; namespaced != (r.Namespace == identity.Namespace && r.Namespace != "") {
 			t.Errorf("%s is in namespace %q", r, r.Namespace)
 		}
@@ -96,7 +96,7 @@ func TestReferencesEnd(t *testing.T) {
 		return fmt.Sprintf(`{secrets: [{name: x}], imagePullSecrets: [{name: x}], spec: {tls: [{secretName: x}], serviceAccountName: %q}}`, k)
 	}
 	for _, k := range All() {
-		for _, to := range Of(key.Identity{Resource: k.Resource(), Namespace: "n", Name: "x"}, []byte(all(k))) {
+		for _, to := range References(key.Identity{Resource: k.Resource(), Namespace: "n", Name: "x"}, []byte(all(k))) {
 			if i := slices.IndexFunc(All(), func(k Kind) bool { return k.Resource() == to.Resource }); Kind(i) <= k {
 				t.Errorf("%s refer to %s", k, to.Resource)
 			}
@@ -107,11 +107,11 @@ func TestReferencesEnd(t *testing.T) {
 func TestKinds(t *testing.T) {
 	set := KindsOf([]string{"secrets", "customresourcedefinitions", "nodes"})
 	for _, k := range All() {
-		if want := k == Secrets || k == Definitions; set.Has(k.Resource()) != want {
+		if want := k == Secrets || k == Definitions; set.Contains(k.Resource()) != want {
 			t.Errorf("%s is in the set: %v", k, !want)
 		}
 	}
-	if set.Has(key.NewResource("", "nodes")) || set.Has(key.NewResource("example.com", "secrets")) {
+	if set.Contains(key.NewResource("", "nodes")) || set.Contains(key.NewResource("example.com", "secrets")) {
 		t.Error("other resources are in the set")
 	}
 }
@@ -176,7 +176,7 @@ func TestFieldsOfPods(t *testing.T) {
 	found := map[string]string{}
 	for path := range fieldsOf(reflect.TypeFor[corev1.PodSpec]()) {
 		found[path] = ""
-		if all := Of(id("", "pods"), podWith(t, path)); len(all) > 0 {
+		if all := References(id("", "pods"), podWith(t, path)); len(all) > 0 {
 			found[path] = all[0].Resource.Resource
 		}
 	}

@@ -14,11 +14,11 @@ import (
 // observedGeneration is held back, and good conditions become Unknown if their readers could not
 // notice that otherwise. The end of a Job or Pod counts only for its own version. Alone returns
 // nothing if the location has no status.
-func Alone(r key.Resource, source []byte, p Part) json.RawMessage {
+func Alone(r key.Resource, source []byte, p Report) json.RawMessage {
 	if len(p.Status) == 0 || !unobserved(p) || !takesConditions(p) {
 		return p.Status
 	}
-	m := newMerge(source, custom, []Part{p})
+	m := newMerge(source, custom, []Report{p})
 	out := make(map[string]any, len(m.inputs[0].names)+1)
 	for _, field := range m.inputs[0].names {
 		out[field] = json.RawMessage(m.inputs[0].status[field].Raw)

@@ -145,7 +145,7 @@ func (r conditions) one(m *merging, t string) map[string]any {
 	var missing []input         // locations that should have one
 	for _, p := range m.inputs {
 		switch c := conditionOf(p, t); {
-		case p.Sound && c.Exists() && (!unobserved(p.Part) || m.tellsObserved(c) || rule.rank(c) < rankUnknown):
+		case p.Sound && c.Exists() && (!unobserved(p.Report) || m.tellsObserved(c) || rule.rank(c) < rankUnknown):
 			all = append(all, c)
 		case rule.negative && !rule.all:
 		case p.Sound && rule.absent != "" && p.Health == wire.Healthy:
@@ -256,7 +256,7 @@ func (m *merging) observedBy(all []reportedCondition) int64 {
 	g := m.generation()
 	n := g
 	for _, s := range all {
-		if o := s.Get(observedField).Int(); o < s.Generation || unobserved(s.Part) {
+		if o := s.Get(observedField).Int(); o < s.Generation || unobserved(s.Report) {
 			n = min(n, o, g-1)
 		}
 	}

@@ -28,7 +28,7 @@ func TestHugeQuantities(t *testing.T) {
 	} {
 		for _, q := range []string{"1e2000000000", "1e-2000000000"} {
 			t.Run(name+" "+q, func(t *testing.T) {
-				status, _ := rollup.Merge(c.resource, []byte(`{"metadata":{"generation":1}}`), []rollup.Part{
+				status, _ := rollup.Merge(c.resource, []byte(`{"metadata":{"generation":1}}`), []rollup.Report{
 					{Location: "a", Sound: true, Generation: 1, Status: []byte(c.status(q))},
 					{Location: "b", Sound: true, Generation: 1, Status: []byte(c.status("1Gi"))},
 				})

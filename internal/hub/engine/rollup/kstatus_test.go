@@ -101,7 +101,7 @@ func reportedUnevenly(c states.Case) bool {
 }
 
 func allUnreported(c states.Case) bool {
-	return !slices.ContainsFunc(c.Reports, func(p rollup.Part) bool { return len(p.Status) > 0 })
+	return !slices.ContainsFunc(c.Reports, func(p rollup.Report) bool { return len(p.Status) > 0 })
 }
 
 // TestWithoutHealth: agents of earlier versions report neither health nor wanted numbers; the
@@ -131,7 +131,7 @@ func TestWithoutHealth(t *testing.T) {
 	}
 }
 
-func wantsNone(p rollup.Part) bool {
+func wantsNone(p rollup.Report) bool {
 	return p.Wanted != nil && p.Wanted.Replicas != nil && *p.Wanted.Replicas == 0
 }
 
@@ -141,12 +141,12 @@ func TestWhatKstatusCantBeTold(t *testing.T) {
 		switch {
 		case k.Kind == "Service" && k.Union:
 			source := []byte(`{"apiVersion":"v1","kind":"Service","spec":{"type":"LoadBalancer"}}`)
-			merged, _ := k.Merged(source, []rollup.Part{k.Report(k.Object(1, "address"))})
+			merged, _ := k.Merged(source, []rollup.Report{k.Report(k.Object(1, "address"))})
 			if got := kstatus(t, merged); got != status.InProgressStatus {
 				t.Errorf("a Service without clusterIP is %s", got)
 			}
 		case k.Mute:
-			merged, _ := k.Merged(k.Source(1, true), []rollup.Part{{Location: "berlin"}})
+			merged, _ := k.Merged(k.Source(1, true), []rollup.Report{{Location: "berlin"}})
 			if got := kstatus(t, merged); got != status.CurrentStatus {
 				t.Errorf("%s that is nowhere is %s", k.Kind, got)
 			}

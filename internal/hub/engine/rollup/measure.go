@@ -291,7 +291,7 @@ func (r observed) value(m *merging, field string) any {
 		some = some || reportedValue.Exists()
 		o := reportedValue.Int()
 		switch {
-		case !unobserved(p.Part) && reportedValue.Exists() && o >= p.Generation:
+		case !unobserved(p.Report) && reportedValue.Exists() && o >= p.Generation:
 			continue
 		case !p.Sound && !reportedValue.Exists():
 			o = g - 1

@@ -35,7 +35,7 @@ func TestRandomWorkloads(t *testing.T) {
 		status := gjson.GetBytes(merged, "status")
 		if c.Kind.Kind == "Deployment" { // what kubectl wait --for=condition=Available asks
 			const is = `conditions.#(type=="Available").status`
-			everywhere := !slices.ContainsFunc(c.Reports, func(p rollup.Part) bool {
+			everywhere := !slices.ContainsFunc(c.Reports, func(p rollup.Report) bool {
 				return !p.Sound || gjson.GetBytes(p.Status, is).Str != "True"
 			})
 			if got := status.Get(is).Str == "True"; got != everywhere {
@@ -225,7 +225,7 @@ func TestHostileStatuses(t *testing.T) {
 		resources = append(resources, k.Resource)
 	}
 	seeds.Check(t, func(t *rapid.T) {
-		var inputs []rollup.Part
+		var inputs []rollup.Report
 		for i := range rapid.IntRange(1, 4).Draw(t, "locations") {
 			status := map[string]json.RawMessage{}
 			for range rapid.IntRange(0, 4).Draw(t, "fields") {
@@ -239,7 +239,7 @@ func TestHostileStatuses(t *testing.T) {
 				text = []byte(rapid.SampledFrom([]string{"", "null", "1", "[]", `"x"`}).Draw(t, "none"))
 			}
 			three := rapid.Int64().Draw(t, "wanted")
-			inputs = append(inputs, rollup.Part{
+			inputs = append(inputs, rollup.Report{
 				Location: key.Location(fmt.Sprintf("l%d", i)), Sound: rapid.Bool().Draw(t, "sound"), Status: text, Generation: 1,
 				Wanted: &wire.Wanted{Replicas: &three, Partition: &three, Completions: &three, Parallelism: &three},
 			})
@@ -274,8 +274,8 @@ func TestManyLocations(t *testing.T) {
 }
 
 // manyParts are locations in all states of a kind.
-func manyParts(k states.Kind, n int) (all []rollup.Part) {
-	var each []rollup.Part
+func manyParts(k states.Kind, n int) (all []rollup.Report) {
+	var each []rollup.Report
 	for _, state := range k.States() {
 		each = append(each, k.Report(k.Object(3, state)))
 	}

@@ -22,8 +22,8 @@ import (
 // observedField is the field of a status, or of a condition, with the generation that it describes.
 const observedField = "observedGeneration"
 
-// Part is the report of one of the locations that must have the object.
-type Part struct {
+// Report is the report of one of the locations that must have the object.
+type Report struct {
 	Location key.Location
 	// Sound reports whether the report counts: the object was applied and is the current one (by
 	// UID). Objects that are unreported, failed, held or in conflict are not sound.
@@ -34,7 +34,7 @@ type Part struct {
 	// Stale reports whether the location has no current reports. It counts with its last report,
 	// and is not observed.
 	Stale bool
-	// Why is a short reason why a part is not sound; Since is when that began, RFC 3339. Both may
+	// Why is a short reason why a report is not sound; Since is when that began, RFC 3339. Both may
 	// be empty.
 	Why, Since string
 	// Generation is the generation of the source that the report describes. The observed
@@ -49,9 +49,9 @@ type Part struct {
 	Health wire.Health
 }
 
-// Has reports whether a resource has its own Rollup. Objects of other kinds have one if their
+// HasRollup reports whether a resource has its own Rollup. Objects of other kinds have one if their
 // statuses have conditions, as Merge reports.
-func Has(r key.Resource) bool {
+func HasRollup(r key.Resource) bool {
 	_, ok := rulesOf(r)
 	return ok
 }
@@ -59,7 +59,7 @@ func Has(r key.Resource) bool {
 // Merge returns the status of the source for the reports of all its locations; nil without a
 // location. It returns false if there is no Rollup for the object: its kind has none, and no
 // reported status has conditions.
-func Merge(r key.Resource, source []byte, inputs []Part) (status json.RawMessage, ok bool) {
+func Merge(r key.Resource, source []byte, inputs []Report) (status json.RawMessage, ok bool) {
 	rules, ok := rulesOf(r)
 	if !ok {
 		rules, ok = custom, slices.ContainsFunc(inputs, hasConditions) || slices.ContainsFunc(inputs, hasStatus) && slices.ContainsFunc(inputs, unobserved) && !slices.ContainsFunc(inputs, refusesConditions)
@@ -95,11 +95,11 @@ func Merge(r key.Resource, source []byte, inputs []Part) (status json.RawMessage
 }
 
 // hasStatus reports whether a part has a status.
-func hasStatus(p Part) bool { return len(p.Status) > 0 }
+func hasStatus(p Report) bool { return len(p.Status) > 0 }
 
 // takesConditions reports whether conditions can be added to a status: whether it is an object, and
 // its conditions, if any, have the form of Kubernetes.
-func takesConditions(p Part) bool {
+func takesConditions(p Report) bool {
 	status := gjson.ParseBytes(p.Status)
 	all := status.Get(conditionsField)
 	if !status.IsObject() || all.Exists() && !all.IsArray() {
@@ -109,13 +109,13 @@ func takesConditions(p Part) bool {
 }
 
 // refusesConditions reports whether a part has a status to which no conditions can be added.
-func refusesConditions(p Part) bool { return hasStatus(p) && !takesConditions(p) }
+func refusesConditions(p Report) bool { return hasStatus(p) && !takesConditions(p) }
 
 // unobserved reports whether a part may not describe the present object.
-func unobserved(p Part) bool { return !p.Sound || p.Behind || p.Stale }
+func unobserved(p Report) bool { return !p.Sound || p.Behind || p.Stale }
 
 // hasConditions reports whether the status of a part has conditions.
-func hasConditions(p Part) bool {
+func hasConditions(p Report) bool {
 	return bytes.Contains(p.Status, []byte(conditionsField)) && gjson.GetBytes(p.Status, conditionsField).IsArray()
 }
 
@@ -128,9 +128,9 @@ type merging struct {
 	observed *bool
 }
 
-// input is a Part with its status parsed.
+// input is a Report with its status parsed.
 type input struct {
-	Part
+	Report
 	// status holds the fields of the status, and names their order.
 	status map[string]gjson.Result
 	names  []string
@@ -144,8 +144,8 @@ type typedCondition struct {
 	gjson.Result
 }
 
-func parse(p Part) input {
-	out := input{Part: p, status: map[string]gjson.Result{}}
+func parse(p Report) input {
+	out := input{Report: p, status: map[string]gjson.Result{}}
 	if quantity.Check(p.Status) != nil { // no type can decode it
 		out.Sound, out.Status, out.Why = false, nil, "its status has a quantity that is too large"
 	}
@@ -169,7 +169,7 @@ func parse(p Part) input {
 	return out
 }
 
-func newMerge(source []byte, rules []rule, inputs []Part) *merging {
+func newMerge(source []byte, rules []rule, inputs []Report) *merging {
 	m := &merging{source: gjson.ParseBytes(source), rules: rules, inputs: make([]input, len(inputs))}
 	for i, p := range inputs {
 		m.inputs[i] = parse(p)
@@ -183,7 +183,7 @@ func newMerge(source []byte, rules []rule, inputs []Part) *merging {
 func (m *merging) alone() bool { return len(m.inputs) == 1 && m.inputs[0].Sound }
 
 // asItIs reports whether the source gets the conditions of its one location unchanged.
-func (m *merging) asItIs() bool { return m.alone() && !unobserved(m.inputs[0].Part) }
+func (m *merging) asItIs() bool { return m.alone() && !unobserved(m.inputs[0].Report) }
 
 // showsObserved reports whether the merged status has an observedGeneration.
 func (m *merging) showsObserved() bool {

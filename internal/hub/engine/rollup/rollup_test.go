@@ -18,10 +18,10 @@ import (
 // What has no Rollup, and what is nowhere.
 func TestWhatHasNone(t *testing.T) {
 	deployments, configMaps := key.NewResource("apps", "deployments"), key.NewResource("", "configmaps")
-	if rollup.Has(configMaps) || !rollup.Has(deployments) {
+	if rollup.HasRollup(configMaps) || !rollup.HasRollup(deployments) {
 		t.Error("Has is wrong")
 	}
-	sound := []rollup.Part{{Location: "a", Sound: true, Status: json.RawMessage(`{"phase":"Active"}`)}}
+	sound := []rollup.Report{{Location: "a", Sound: true, Status: json.RawMessage(`{"phase":"Active"}`)}}
 	if status, ok := rollup.Merge(configMaps, []byte(`{}`), sound); ok {
 		t.Errorf("a status without conditions is merged: %s", status)
 	}
@@ -53,7 +53,7 @@ func TestScenarios(t *testing.T) {
 			t.Fatal(err)
 		}
 		resource, group, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".txtar"), ".")
-		var inputs []rollup.Part
+		var inputs []rollup.Report
 		var source []byte
 		for _, f := range archive.Files {
 			name, from, _ := strings.Cut(f.Name, " ")
@@ -65,7 +65,7 @@ func TestScenarios(t *testing.T) {
 				if err := yaml.UnmarshalStrict(f.Data, &l); err != nil {
 					t.Fatalf("%s: %s: %v", file, f.Name, err)
 				}
-				inputs = append(inputs, rollup.Part{
+				inputs = append(inputs, rollup.Report{
 					Location: key.Location(from), Sound: l.Why == "", Why: l.Why, Behind: l.Behind, Generation: 2, Wanted: l.Wants, Status: l.Status, Health: l.Health,
 				})
 			default:

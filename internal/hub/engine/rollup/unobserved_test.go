@@ -19,26 +19,26 @@ func TestUnobserved(t *testing.T) {
 	custom := key.NewResource("example.org", "gizmos")
 	const ready = `{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
 	const ended = `{"succeeded":1,"startTime":"2026-01-02T00:00:00Z","completionTime":"2026-01-02T00:00:01Z","conditions":[{"type":"Complete","status":"True","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
-	sound := func(l key.Location, status string) Part {
-		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
+	sound := func(l key.Location, status string) Report {
+		return Report{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
 	}
-	behind := func(p Part) Part { p.Behind, p.Generation = true, 1; return p }
-	stale := func(p Part) Part { p.Stale = true; return p }
-	failed := func(p Part) Part { p.Sound, p.Why = false, "Invalid"; return p }
+	behind := func(p Report) Report { p.Behind, p.Generation = true, 1; return p }
+	stale := func(p Report) Report { p.Stale = true; return p }
+	failed := func(p Report) Report { p.Sound, p.Why = false, "Invalid"; return p }
 	for _, c := range []struct {
 		name     string
 		resource key.Resource
-		sites    []Part
+		sites    []Report
 		want     string // of the merged status
 		alone    string // of that of Alone, with one part
 	}{
 		{
-			"a custom kind, seen and current", custom, []Part{sound("a", ready)},
+			"a custom kind, seen and current", custom, []Report{sound("a", ready)},
 			`{"conditions":[{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
 			ready,
 		},
 		{
-			"behind", custom, []Part{behind(sound("a", ready))},
+			"behind", custom, []Report{behind(sound("a", ready))},
 			`{"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
 				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
@@ -47,32 +47,32 @@ func TestUnobserved(t *testing.T) {
 				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
-			"one of two can't be seen", custom, []Part{sound("a", ready), stale(sound("b", ready))},
+			"one of two can't be seen", custom, []Report{sound("a", ready), stale(sound("b", ready))},
 			`{"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
 				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 			"",
 		},
 		{
-			"without conditions, behind", custom, []Part{behind(sound("a", `{"n":1}`))},
+			"without conditions, behind", custom, []Report{behind(sound("a", `{"n":1}`))},
 			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
-		{"without conditions, current", custom, []Part{sound("a", `{"n":1}`)}, "", `{"n":1}`},
+		{"without conditions, current", custom, []Report{sound("a", `{"n":1}`)}, "", `{"n":1}`},
 		{
-			"without conditions, refused", custom, []Part{failed(sound("a", `{"n":1}`))},
+			"without conditions, refused", custom, []Report{failed(sound("a", `{"n":1}`))},
 			`{"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 			`{"n":1,"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
-			"with conditions, refused", custom, []Part{failed(sound("a", ready))},
+			"with conditions, refused", custom, []Report{failed(sound("a", ready))},
 			`{"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"},
 				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 			`{"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"},
 				{"type":"Ready","status":"Unknown","reason":"NotEverywhere","message":"a: Invalid","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
-			"with an observedGeneration, behind", custom, []Part{behind(sound("a", `{"observedGeneration":7,`+ready[1:]))},
+			"with an observedGeneration, behind", custom, []Report{behind(sound("a", `{"observedGeneration":7,`+ready[1:]))},
 			`{"observedGeneration":1,"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"},
 				{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
@@ -81,7 +81,7 @@ func TestUnobserved(t *testing.T) {
 				{"type":"Ready","status":"True","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`,
 		},
 		{
-			"a first generation that can't be seen", custom, []Part{stale(sound("a", `{"observedGeneration":1,`+ready[1:]))},
+			"a first generation that can't be seen", custom, []Report{stale(sound("a", `{"observedGeneration":1,`+ready[1:]))},
 			"",
 			`{"observedGeneration":0,"conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z"},
@@ -89,12 +89,12 @@ func TestUnobserved(t *testing.T) {
 		},
 		{
 			"a Job that has ended in an earlier version", job,
-			[]Part{behind(sound("a", ended))},
+			[]Report{behind(sound("a", ended))},
 			`{"startTime":"2026-01-02T00:00:00Z","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null}]}`,
 			`{"startTime":"2026-01-02T00:00:00Z","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
-			"a Job that has ended at a site that can't be seen", job, []Part{stale(sound("a", ended))},
+			"a Job that has ended at a site that can't be seen", job, []Report{stale(sound("a", ended))},
 			`{"succeeded":1,"startTime":"2026-01-02T00:00:00Z","completionTime":"2026-01-02T00:00:01Z","conditions":[
 				{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null},
 				{"type":"Complete","status":"True","message":"","lastTransitionTime":"2026-01-02T00:00:00Z","lastProbeTime":null}]}`,
@@ -104,13 +104,13 @@ func TestUnobserved(t *testing.T) {
 		},
 		{
 			"a Pod that has ended in an earlier version", pods,
-			[]Part{behind(sound("a", `{"phase":"Succeeded"}`))},
+			[]Report{behind(sound("a", `{"phase":"Succeeded"}`))},
 			`{"phase":"Pending","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z","lastProbeTime":null}]}`,
 			`{"phase":"Pending","conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"a: it has an earlier version","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`,
 		},
 		{
 			"a Deployment that can't be seen", deployment,
-			[]Part{stale(sound("a", `{"observedGeneration":2,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1}`))},
+			[]Report{stale(sound("a", `{"observedGeneration":2,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1}`))},
 			`{"observedGeneration":1,"replicas":1,"updatedReplicas":1,"readyReplicas":1,"availableReplicas":1,
 				"conditions":[{"type":"Reconciling","status":"True","reason":"NotEverywhere","message":"not all locations can be seen now, see orrery status --state stale","lastTransitionTime":"2026-01-01T00:00:00Z","lastUpdateTime":null}]}`,
 			"",

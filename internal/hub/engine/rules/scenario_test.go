@@ -90,7 +90,7 @@ func (s *scenarioState) effects(l Location) (text string) {
 	for _, e := range effects {
 		text += fmt.Sprintf("%s[%d] %s\n", e.Customizer, e.Rule, e.Path)
 		for _, c := range e.Changes {
-			text += fmt.Sprintf("  %s: %s -> %s\n", c.At, cmp.Or(string(c.Before), "nothing"), cmp.Or(string(c.After), "nothing"))
+			text += fmt.Sprintf("  %s: %s -> %s\n", c.Path, cmp.Or(string(c.Before), "nothing"), cmp.Or(string(c.After), "nothing"))
 		}
 		if e.Omitted > 0 {
 			text += fmt.Sprintf("  and %d more\n", e.Omitted)

@@ -22,7 +22,7 @@ type Effect struct {
 
 // Change is the value at one place before and after a rule, as JSON; nil if there is none.
 type Change struct {
-	At     string          `json:"at"`
+	Path   string          `json:"at"`
 	Before json.RawMessage `json:"before,omitempty"`
 	After  json.RawMessage `json:"after,omitempty"`
 }
@@ -74,7 +74,7 @@ func (t *trace) record(p place, after any) {
 		e.Omitted++
 		return
 	}
-	c := Change{At: describe(p.location)}
+	c := Change{Path: describe(p.location)}
 	if p.there {
 		c.Before = expression.Encode(p.value)
 	}

@@ -86,11 +86,11 @@ func step(t *testing.T, words []string, data []byte) (k string, value []byte) {
 		}
 		return reported(key.Placed), mustJSON(report)
 	case "upsynced":
-		return reported(key.Born), mustJSON(wire.Report{State: wire.Present, Object: mustJSON(content)})
+		return reported(key.Upsynced), mustJSON(wire.Report{State: wire.Present, Object: mustJSON(content)})
 	case "owned":
 		return reported(key.Owned), mustJSON(wire.Report{State: wire.Present, Object: mustJSON(content)})
 	case "gone":
-		return reported(key.Born), nil
+		return reported(key.Upsynced), nil
 	case "summary":
 		return objectIn("shop", key.Summaries, "", words[1]).Key(), mustJSON(map[string]any{"metadata": map[string]any{}, "spec": content})
 	}

@@ -198,7 +198,7 @@ func drawChange(t *rapid.T, rev int64) (k string, value []byte) {
 			Status: mustJSON(map[string]any{"x": rapid.SampledFrom([]any{1, 2, "text", 0.5}).Draw(t, "x")}),
 		}
 		if kind == "born" {
-			r.Origin, report.State = rapid.SampledFrom([]key.Origin{key.Born, key.Owned}).Draw(t, "origin"), wire.Present
+			r.Origin, report.State = rapid.SampledFrom([]key.Origin{key.Upsynced, key.Owned}).Draw(t, "origin"), wire.Present
 			report.Object, report.Status = mustJSON(map[string]any{"metadata": metadata(), "spec": "x", "status": report.Status}), nil
 		}
 		k, value = r.Key(), mustJSON(report)

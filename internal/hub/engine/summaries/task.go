@@ -22,7 +22,7 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 		if !ok {
 			break
 		}
-		if !t.matches(m) || seen.isObject && !t.assigned.Has(l) {
+		if !t.matches(m) || seen.isObject && !t.assigned.Contains(l) {
 			w.set(s, m, aggregate.Pair{Path: seen.path, Location: l}, aggregate.Contribution{})
 		}
 	}
@@ -37,7 +37,7 @@ func (w *work) advance(s *space, t *task, most int) (cost int, isDone bool) {
 		if !ok {
 			return cost, true
 		}
-		if seen.isThere() && (!seen.isObject || seen.as.Has(l)) {
+		if seen.isThere() && (!seen.isObject || seen.as.Contains(l)) {
 			cost += seen.contribute(s, m, l)
 			continue
 		}
@@ -123,7 +123,7 @@ func (w *work) see(s *space, k string) *sight {
 		return nil
 	}
 	seen := w.seePlaced(r.Object)
-	if seen.as == nil || !seen.as.Has(r.Location) {
+	if seen.as == nil || !seen.as.Contains(r.Location) {
 		return nil
 	}
 	seen.locations = []key.Location{r.Location}

@@ -144,7 +144,7 @@ func (w *work) begin(s *space, m *summary) {
 func origin(from v1alpha1.SummarySource) key.Origin {
 	switch from {
 	case v1alpha1.SummaryUpsynced:
-		return key.Born
+		return key.Upsynced
 	case v1alpha1.SummaryAssociated:
 		return key.Owned
 	}
@@ -375,7 +375,7 @@ func (w *work) moved(l key.Location) {
 			if m.definition != nil && (flipped && m.definition.Uses.Sync || changed && m.definition.Uses.Location) {
 				again = true
 			}
-			if flipped && m.state != nil && m.state.At(l) > 0 {
+			if flipped && m.state != nil && m.state.ObjectsAt(l) > 0 {
 				w.mark(m)
 			}
 		}
@@ -388,7 +388,7 @@ func (w *work) moved(l key.Location) {
 // lookAgain has all that a space has at a location looked at again.
 func (w *work) lookAgain(s *space, l key.Location) {
 	for path, as := range s.placed {
-		if as.Has(l) {
+		if as.Contains(l) {
 			if o, err := key.ParsePath(path); err == nil {
 				s.todo.push(key.Report{Location: l, Origin: key.Placed, Object: o}.Key(), w.since)
 			}

@@ -78,7 +78,7 @@ func (l *Index) Add(o key.Object, u Unfit) {
 	l.drop(o.Space, k)
 	l.all[k] = u
 	for _, ref := range u.Placements {
-		p := ref.Of(o.Space)
+		p := ref.Resolve(o.Space)
 		if l.named[p] == nil {
 			l.named[p] = map[string]struct{}{}
 		}
@@ -104,7 +104,7 @@ func (l *Index) drop(s key.Space, k string) bool {
 	}
 	delete(l.all, k)
 	for _, ref := range u.Placements {
-		p := ref.Of(s)
+		p := ref.Resolve(s)
 		if delete(l.named[p], k); len(l.named[p]) == 0 {
 			delete(l.named, p)
 		}
@@ -169,9 +169,9 @@ func (m Missed) Without(unknown func(object string) bool) Missed {
 	return m
 }
 
-// Of returns the unreturned statuses of a Placement for readers in a space: all of them in the
+// Missed returns the unreturned statuses of a Placement for readers in a space: all of them in the
 // Placement's own space, and those of the reader's space in others.
-func (l *Index) Of(p key.Placement, in key.Space) (m Missed) {
+func (l *Index) Missed(p key.Placement, in key.Space) (m Missed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var first []string

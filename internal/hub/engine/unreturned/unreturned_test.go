@@ -18,7 +18,7 @@ func TestIndex(t *testing.T) {
 	p, q := key.Placement{Space: "s", Name: "p"}, key.Placement{Space: "s", Name: "q"}
 	check := func(placement key.Placement, count int, texts ...string) {
 		t.Helper()
-		m := x.Of(placement, placement.Space)
+		m := x.Missed(placement, placement.Space)
 		if m.Count != count {
 			t.Errorf("%s misses %d statuses, want %d", placement.Name, m.Count, count)
 		}
@@ -66,7 +66,7 @@ func TestIndex(t *testing.T) {
 	for _, name := range []string{"b", "c", "d", "e"} {
 		x.Forget(object(name))
 	}
-	if check(p, 0); x.Of(p, "s").String() != "" || len(x.all)+len(x.named) > 0 {
+	if check(p, 0); x.Missed(p, "s").String() != "" || len(x.all)+len(x.named) > 0 {
 		t.Errorf("of nothing is left %d, %d", len(x.all), len(x.named))
 	}
 }

@@ -67,7 +67,7 @@ func checkObject(r key.Report, report *wire.Report, placing key.Placing) error {
 		return errors.New("object: it has managedFields")
 	case !isStrings(metadata["labels"]) || !isStrings(metadata["annotations"]):
 		return errors.New("object: labels and annotations have strings")
-	case isPlaced(r, report.Object, placing.At(r.Object)):
+	case isPlaced(r, report.Object, placing.TargetIdentity(r.Object)):
 		return errors.New("object: Orrery has placed it")
 	}
 	return nil

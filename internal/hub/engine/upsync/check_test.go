@@ -35,11 +35,11 @@ func shown(t testing.TB, kind string, identity key.Identity, metadata map[string
 func agrees(t testing.TB, placing key.Placing, o key.Object, kind string, metadata map[string]any) (placed bool) {
 	t.Helper()
 	var seen ownership.Answer
-	if err := seen.UnmarshalJSON(shown(t, kind, placing.At(o), metadata)); err != nil {
+	if err := seen.UnmarshalJSON(shown(t, kind, placing.TargetIdentity(o), metadata)); err != nil {
 		t.Fatal(err)
 	}
 	placed = seen.Metadata.Anybodys(o.Resource, kind)
-	for origin, owner := range map[key.Origin]string{key.Born: "", key.Owned: "apps/deployments/n/web"} {
+	for origin, owner := range map[key.Origin]string{key.Upsynced: "", key.Owned: "apps/deployments/n/web"} {
 		report := &wire.Report{State: wire.Present, UID: "u", Owner: owner, Object: shown(t, kind, o.Identity, metadata)}
 		err := Check(key.Report{Location: "l", Origin: origin, Object: o}, report, placing)
 		if refused := err != nil && strings.Contains(err.Error(), "placed it"); refused != placed || err != nil && !refused {

@@ -24,7 +24,7 @@ func TestUsage(t *testing.T) {
 				rev++
 				r := key.Report{
 					Location: rapid.SampledFrom([]key.Location{"a", "b"}).Draw(t, "location"),
-					Origin:   rapid.SampledFrom([]key.Origin{key.Placed, key.Born, key.Owned}).Draw(t, "origin"),
+					Origin:   rapid.SampledFrom([]key.Origin{key.Placed, key.Upsynced, key.Owned}).Draw(t, "origin"),
 					Object: key.Object{Space: rapid.SampledFrom([]key.Space{"s", "t"}).Draw(t, "space"), Identity: key.Identity{
 						Resource: key.ConfigMaps, Namespace: "n", Name: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
 					}},
@@ -53,7 +53,7 @@ func TestUsage(t *testing.T) {
 					p := spaceOrigin{r.Origin, r.Space}
 					used := want[r.Location][p]
 					want[r.Location][p] = Used{used.Objects + 1, used.Bytes + int64(len(row.Value))}
-					if !u.Has(r.Location, r.Space, r.Origin) {
+					if !u.Contains(r.Location, r.Space, r.Origin) {
 						t.Fatalf("%s is not known", row.Key)
 					}
 					return true

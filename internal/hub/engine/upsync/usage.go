@@ -86,8 +86,8 @@ func (u *Usage) add(r key.Report, d Used) {
 	}
 }
 
-// Of returns the usage of a location for an origin, for all spaces.
-func (u *Usage) Of(l key.Location, origin key.Origin) (all Used) {
+// Total returns the usage of a location for an origin, for all spaces.
+func (u *Usage) Total(l key.Location, origin key.Origin) (all Used) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	for p, used := range u.byLocation[l] {
@@ -98,8 +98,8 @@ func (u *Usage) Of(l key.Location, origin key.Origin) (all Used) {
 	return all
 }
 
-// Has reports whether a location has reports of an origin for a space.
-func (u *Usage) Has(l key.Location, s key.Space, origin key.Origin) bool {
+// Contains reports whether a location has reports of an origin for a space.
+func (u *Usage) Contains(l key.Location, s key.Space, origin key.Origin) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return u.byLocation[l][spaceOrigin{origin, s}].Objects > 0

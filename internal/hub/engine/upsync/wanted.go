@@ -20,7 +20,7 @@ func Wanted(state table.Reader, r key.Report, owner string) bool {
 		return false
 	}
 	switch r.Origin {
-	case key.Born:
+	case key.Upsynced:
 		return placement.UpsyncsOf(location).For(r.Object, placement.PlacingOf(location))
 	case key.Owned:
 		id, err := key.ParseIdentity(owner)

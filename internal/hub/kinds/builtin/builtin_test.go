@@ -57,7 +57,7 @@ func TestTableIsThatOfKubernetes(t *testing.T) {
 		}
 		if status := slices.Contains(w.Subresources, kinds.StatusSubresource); k.HasStatus != status {
 			t.Errorf("%v: has status: %v, want %v", gvr, k.HasStatus, status)
-		} else if known := health.Has(key.NewResource(w.Group, w.Resource)); known != status { // agents observe it in full
+		} else if known := health.HasStatus(key.NewResource(w.Group, w.Resource)); known != status { // agents observe it in full
 			t.Errorf("%v: the health depends on the status: %v, want %v", gvr, known, status)
 		}
 		if scale := slices.Contains(w.Subresources, kinds.ScaleSubresource); (k.Scale != nil) != scale {

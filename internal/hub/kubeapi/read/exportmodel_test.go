@@ -29,12 +29,12 @@ func offered() []sample {
 }
 
 // wholeView is the view of the whole export, and sliceOf that of a slice.
-func wholeView() key.Shelf { return key.Shelf{Space: "p", Name: "e"} }
-func sliceOf(value string) key.Shelf {
-	return key.Shelf{Space: "p", Name: "v", View: true, Value: value}
+func wholeView() key.ExportView { return key.ExportView{Space: "p", Name: "e"} }
+func sliceOf(value string) key.ExportView {
+	return key.ExportView{Space: "p", Name: "v", View: true, Value: value}
 }
 
-func viewOf(id key.Shelf, s key.Space, decidedAt int64) Lens {
+func viewOf(id key.ExportView, s key.Space, decidedAt int64) Lens {
 	return ExportView(ExportViewScope{ID: id, Space: s, DecidedAt: decidedAt, Clustered: []schema.GroupKind{{Kind: "Namespace"}}})
 }
 
@@ -49,9 +49,9 @@ type byApp struct{ exposed map[string]*exposure }
 // withExportViews configures a fixture with export views.
 func withExportViews(_ *Config, tc *table.Config) { tc.Exposer = &byApp{} }
 
-type exposure struct{ all []key.Shelf }
+type exposure struct{ all []key.ExportView }
 
-func (e *exposure) ExportViews() []key.Shelf { return e.all }
+func (e *exposure) ExportViews() []key.ExportView { return e.all }
 
 func (d *byApp) Reset() { d.exposed = nil }
 
@@ -99,7 +99,7 @@ func exposeAll(values map[string][]byte) map[string]*exposure {
 		if without(app) {
 			app = ""
 		}
-		exposed[k] = &exposure{[]key.Shelf{wholeView(), sliceOf(app)}}
+		exposed[k] = &exposure{[]key.ExportView{wholeView(), sliceOf(app)}}
 	}
 	return exposed
 }

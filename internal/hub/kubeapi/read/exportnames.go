@@ -18,7 +18,7 @@ func (l display) called(row *table.Row) (namespace, name string) {
 	if !l.wide.Spaces {
 		return nameOf(l.placing, row)
 	}
-	return l.wide.At("", objectOf(row))
+	return l.wide.ObjectName("", objectOf(row))
 }
 
 // objectOf returns the object in a row's key.
@@ -94,7 +94,7 @@ func (l display) owners(row *table.Row, all gjson.Result) (raw string, err error
 		if !isClustered(l.clustered, owner) {
 			continue
 		}
-		_, name := l.wide.At("", key.Object{Space: spaceOf(row), Identity: key.Identity{Name: owner.Get("name").String()}})
+		_, name := l.wide.ObjectName("", key.Object{Space: spaceOf(row), Identity: key.Identity{Name: owner.Get("name").String()}})
 		if raw, err = sjson.Set(raw, fmt.Sprint(i, ".name"), name); err != nil {
 			return "", fmt.Errorf("name owner %d: %w", i, err)
 		}

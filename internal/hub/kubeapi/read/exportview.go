@@ -17,7 +17,7 @@ import (
 // ExportViewScope selects the objects of an export view that a request may read.
 type ExportViewScope struct {
 	// ID identifies the APIExport or the APIExportView.
-	ID key.Shelf
+	ID key.ExportView
 	// Space is the space whose objects are shown under their own names. With key.AllSpaces, names
 	// are wide, and annotations have the space and the name there.
 	Space key.Space
@@ -51,7 +51,7 @@ func (l exportLens) String() string {
 	if l.wide.Spaces {
 		s = key.AllSpaces
 	}
-	return route.ShelfRoot(l.ID, s).String()
+	return route.ExportViewRoot(l.ID, s).String()
 }
 
 // target returns the query with the names that objects have in their space; ok is false if no
@@ -119,7 +119,7 @@ func (l exportLens) since(t *table.Table) int64 {
 }
 
 // exportOf returns the key of the APIExport of an export view; empty if the view does not exist.
-func exportOf(t *table.Table, f key.Shelf) string {
+func exportOf(t *table.Table, f key.ExportView) string {
 	if !f.View {
 		return f.Key()
 	}
@@ -127,7 +127,7 @@ func exportOf(t *table.Table, f key.Shelf) string {
 	if row == nil {
 		return ""
 	}
-	return key.Shelf{Space: f.Space, Name: gjson.GetBytes(row.Value, "spec.export").String()}.Key()
+	return key.ExportView{Space: f.Space, Name: gjson.GetBytes(row.Value, "spec.export").String()}.Key()
 }
 
 func (l exportLens) display(*table.Table, *kinds.Kind) display {

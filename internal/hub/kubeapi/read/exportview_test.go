@@ -164,7 +164,7 @@ func TestExportViewChanges(t *testing.T) {
 }
 
 // firstEvents returns the first n events of a watch of ConfigMaps in an export view of all spaces.
-func firstEvents(t *testing.T, f *fixture, view key.Shelf, from int64, n int) (all []string) {
+func firstEvents(t *testing.T, f *fixture, view key.ExportView, from int64, n int) (all []string) {
 	t.Helper()
 	watching := angle{lens: viewOf(view, "*", f.table.Rev()), gvr: configMaps}
 	ctx, opts := watching.options(fmt.Sprint(from))

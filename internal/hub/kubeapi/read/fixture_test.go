@@ -251,12 +251,12 @@ func (f *fixture) serve() *httptest.Server {
 		segments := strings.SplitN(req.URL.Path, "/", 5)
 		switch {
 		case strings.HasPrefix(req.URL.Path, string(route.Exports)), strings.HasPrefix(req.URL.Path, string(route.Slices)):
-			root, rest := route.Of(req.URL.Path)
-			exportView, s, _ := root.Shelf()
+			root, rest := route.Parse(req.URL.Path)
+			exportView, s, _ := root.ExportView()
 			lens = viewOf(exportView, s, f.table.Rev())
 			req.URL.Path = "/" + rest
 		case strings.HasPrefix(req.URL.Path, string(route.ReportViews)):
-			root, rest := route.Of(req.URL.Path)
+			root, rest := route.Parse(req.URL.Path)
 			s, l, _ := root.Reported()
 			lens = Reports(s, l)
 			req.URL.Path = "/" + rest

@@ -54,9 +54,9 @@ func (q query) matches(k string) bool {
 	}
 	o := key.Object{Space: s, Identity: key.Identity{Resource: resource}}
 	o.Namespace, o.Name = key.SplitName(rest)
-	identity := q.placing.At(o)
+	identity := q.placing.TargetIdentity(o)
 	if q.wide.Spaces {
-		identity.Namespace, identity.Name = q.wide.At("", o)
+		identity.Namespace, identity.Name = q.wide.ObjectName("", o)
 	}
 	return (q.namespace == "" || q.namespace == identity.Namespace) && (q.name == "" || q.name == identity.Name)
 }

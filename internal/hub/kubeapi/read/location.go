@@ -77,7 +77,7 @@ func (l locationLens) place(row *table.Row) string {
 func nameOf(p key.Placing, row *table.Row) (namespace, name string) {
 	s, r, rest, _ := key.Split(row.Key)
 	namespace, name = key.SplitName(rest)
-	identity := p.At(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
+	identity := p.TargetIdentity(key.Object{Space: s, Identity: key.Identity{Resource: r, Namespace: namespace, Name: name}})
 	return identity.Namespace, identity.Name
 }
 

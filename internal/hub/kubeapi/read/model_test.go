@@ -123,7 +123,7 @@ func (m *model) visible(rev int64, a angle) map[string]seen {
 				continue
 			}
 			s.object, s.place = object, place
-			o.Namespace, o.Name = l.wide.At("", o)
+			o.Namespace, o.Name = l.wide.ObjectName("", o)
 		}
 		selector, err := labels.Parse(a.selector)
 		if err != nil {

@@ -218,7 +218,7 @@ var (
 // showMeta appends the metadata of a row's object.
 func (r *reader) showMeta(b []byte, row *table.Row, template gjson.Result, stale bool) []byte {
 	o := row.In.(*reported)
-	namespace, name := r.display.wide.At(o.location, o.object)
+	namespace, name := r.display.wide.ObjectName(o.location, o.object)
 	fields := []field{{"name", name}}
 	if namespace != "" {
 		fields = append(fields, field{"namespace", namespace})
@@ -316,7 +316,7 @@ func (r *reader) selectsReported(s selection, row *table.Row) bool {
 	if s.fields == nil {
 		return true
 	}
-	namespace, name := r.display.wide.At(o.location, o.object)
+	namespace, name := r.display.wide.ObjectName(o.location, o.object)
 	return s.fields.Matches(&fieldsOf{kind: r.kind, namespace: namespace, name: name, value: func() []byte { return r.show(row, false) }})
 }
 

@@ -38,7 +38,7 @@ type reportsLens struct {
 }
 
 // origins are the origins of reports, in descending priority.
-var origins = [...]key.Origin{key.Placed, key.Born, key.Owned}
+var origins = [...]key.Origin{key.Placed, key.Upsynced, key.Owned}
 
 func (l reportsLens) String() string {
 	s, location := l.space, l.location

@@ -25,7 +25,7 @@ func genReport(t *rapid.T, now map[string]written, o sample) table.Update {
 	}
 	target := key.Report{
 		Location: rapid.SampledFrom([]key.Location{"l1", "l1", "l2"}).Draw(t, "reported by"),
-		Origin:   rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Born, key.Owned}).Draw(t, "origin"), Object: object,
+		Origin:   rapid.SampledFrom([]key.Origin{key.Placed, key.Placed, key.Upsynced, key.Owned}).Draw(t, "origin"), Object: object,
 	}
 	if _, ok := now[target.Key()]; ok && rapid.IntRange(0, 2).Draw(t, "no more") == 0 {
 		return table.Update{Key: target.Key()}
@@ -67,7 +67,7 @@ func genReport(t *rapid.T, now map[string]written, o sample) table.Update {
 func reportedAt(values map[string][]byte, placed map[string]*placedAt, a angle, l reportsLens) map[string]seen {
 	kind, result := known()[a.gvr], map[string]seen{}
 	first := map[string]key.Report{} // of each place
-	for _, origin := range []key.Origin{key.Owned, key.Born, key.Placed} {
+	for _, origin := range []key.Origin{key.Owned, key.Upsynced, key.Placed} {
 		for _, k := range slices.Sorted(maps.Keys(values)) {
 			r, err := key.ParseReport(k)
 			if err != nil || r.Origin != origin || r.Resource != kind.Resource || l.space != "" && l.space != r.Space || l.location != "" && l.location != r.Location {

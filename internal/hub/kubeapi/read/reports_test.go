@@ -59,7 +59,7 @@ func TestReportInformers(t *testing.T) {
 					u := o.report(l, key.Placed, wire.Report{})
 					f.apply(table.Update{Key: u.Key})
 				case 4:
-					f.apply(o.report(l, key.Born, wire.Report{State: wire.Present, Health: wire.Healthy}))
+					f.apply(o.report(l, key.Upsynced, wire.Report{State: wire.Present, Health: wire.Healthy}))
 				default:
 					f.apply(o.report(l, key.Placed, wire.Report{UID: "uid-" + o.name, State: wire.Failed, Status: json.RawMessage(`{}`)}))
 				}
@@ -140,7 +140,7 @@ func bodyOf(t *testing.T, url string, header ...string) string {
 func TestStaleReports(t *testing.T) {
 	f := newFixture(t)
 	s := f.serve()
-	f.apply(cm("a", "x", "1").report("l1", key.Born, wire.Report{State: wire.Present}), cm("a", "x", "1").report("l2", key.Born, wire.Report{State: wire.Present}))
+	f.apply(cm("a", "x", "1").report("l1", key.Upsynced, wire.Report{State: wire.Present}), cm("a", "x", "1").report("l2", key.Upsynced, wire.Report{State: wire.Present}))
 	watching := angle{lens: Reports("a", "*"), gvr: configMaps}
 	ctx, opts := watching.options("1")
 	w, err := f.reader(watching.lens, configMaps).Watch(ctx, opts)
@@ -151,7 +151,7 @@ func TestStaleReports(t *testing.T) {
 	row := sample{gvr: locations, space: key.Root, name: "l1", content: map[string]any{"status": map[string]any{"conditions": []any{
 		map[string]any{"type": "Connected", "status": "False", "lastTransitionTime": time.Now().Add(-(100*24 + 1) * time.Hour).UTC().Format(time.RFC3339)}}}}} // shown in days
 	f.put(row)
-	f.apply(cm("a", "y", "1").report("l1", key.Born, wire.Report{State: wire.Present}))
+	f.apply(cm("a", "y", "1").report("l1", key.Upsynced, wire.Report{State: wire.Present}))
 	if e := limit.Receive(t, w.ResultChan(), "the report of y"); e.Object.(*object).row.In.(*reported).object.Name != "y" {
 		t.Errorf("told of %+v", e)
 	}
@@ -177,14 +177,14 @@ func TestStaleReports(t *testing.T) {
 func TestHostileReports(t *testing.T) {
 	f := newFixture(t)
 	s := f.serve()
-	f.apply(cm("a", "fine", "1").report("l1", key.Born, wire.Report{State: wire.Present}))
+	f.apply(cm("a", "fine", "1").report("l1", key.Upsynced, wire.Report{State: wire.Present}))
 	for i, object := range []string{
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":5,"labels":"x","creationTimestamp":7},"data":{"k":"v"}}`,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"labels":{"a":5},"ownerReferences":"x"},"data":{"k":"v"}}`,
 		`{"apiVersion":"v1","kind":"ConfigMap","metadata":"x","data":5}`,
 		`{"apiVersion":"v1","kind":"Pod","data":"x","metadata":{"name":"other","namespace":"other","labels":{"orrery.dev/space":"b"}}}`,
 	} {
-		u := cm("a", fmt.Sprint("x", i), "1").report("l1", key.Born, wire.Report{State: wire.Present})
+		u := cm("a", fmt.Sprint("x", i), "1").report("l1", key.Upsynced, wire.Report{State: wire.Present})
 		u.Value = []byte(`{"uid":"","state":"Present","object":` + object + `}`)
 		f.apply(u)
 	}

@@ -41,7 +41,7 @@ func awaitLocations(obj, old runtime.Object) {
 		if err != nil {
 			return nil
 		}
-		return rollup.Alone(r, source, rollup.Part{Location: "all locations", Sound: true, Behind: true, Generation: previous.GetGeneration(), Status: text})
+		return rollup.Alone(r, source, rollup.Report{Location: "all locations", Sound: true, Behind: true, Generation: previous.GetGeneration(), Status: text})
 	}
 	switch o := obj.(type) {
 	case *batchv1.Job:

@@ -92,11 +92,11 @@ func (h *hub) write(s key.Space, r key.Resource, name string, content object) {
 
 // viewPath returns the path of an export view, or of the whole export, for a space.
 func viewPath(view, value string, s key.Space) string {
-	f := key.Shelf{Space: provider, Name: "e"}
+	f := key.ExportView{Space: provider, Name: "e"}
 	if view != "" {
-		f = key.Shelf{Space: provider, Name: view, View: true, Value: value}
+		f = key.ExportView{Space: provider, Name: view, View: true, Value: value}
 	}
-	return route.ShelfRoot(f, s).String()
+	return route.ExportViewRoot(f, s).String()
 }
 
 func rack(name string, spec object) object {

@@ -21,7 +21,7 @@ import (
 // exist for the request. It can't create, move or delete objects outside of the view, either.
 type ExportViewScope struct {
 	// ID identifies the APIExport or the APIExportView.
-	ID key.Shelf
+	ID key.ExportView
 	// Space is the space whose objects are written, under their own names. With key.AllSpaces, the
 	// wide name of an object contains its space.
 	Space key.Space

@@ -68,7 +68,7 @@ func FuzzThrough(f *testing.F) {
 				if namespaced {
 					o.Namespace = p.namespace
 				}
-				if ns, n := p.names().At("", o); n != called[1] || namespaced && ns != called[0] || key.ValidateName(string(p.space)) != nil {
+				if ns, n := p.names().ObjectName("", o); n != called[1] || namespaced && ns != called[0] || key.ValidateName(string(p.space)) != nil {
 					t.Fatalf("%q leads to %+v, which is called %q %q", called, o, ns, n)
 				}
 			}
@@ -76,7 +76,7 @@ func FuzzThrough(f *testing.F) {
 		if key.ValidateName(space) != nil || name == "" || namespaced == (namespace == "") {
 			return
 		}
-		ns, called := key.Wide{Spaces: true}.At("", key.Object{Space: key.Space(space), Identity: key.Identity{Namespace: namespace, Name: name}})
+		ns, called := key.Wide{Spaces: true}.ObjectName("", key.Object{Space: key.Space(space), Identity: key.Identity{Namespace: namespace, Name: name}})
 		p := fuzzedWrite(namespaced, ns, called)
 		if p == nil || string(p.space) != space || p.namespace != namespace || p.name != name {
 			t.Fatalf("%q of %q in %q is called %q %q, which is %+v", name, namespace, space, ns, called, p)

@@ -224,26 +224,26 @@ func (p *exportWrite) validate(obj, old runtime.Object) field.ErrorList {
 		case k.Claim != nil && k.Field, value == "" && p.ID.Value == "":
 		case old != nil && p.ID.Value == "" && valueOf(k.Split, old) == "" && slicesItself(k, obj):
 			return p.validateOtherSlices(state, obj, old, views) // the object gets its first value
-		case k.Shelf(value) == p.ID:
+		case k.ExportView(value) == p.ID:
 		case p.ID.Value == "":
 			return field.ErrorList{field.Forbidden(splitPath(k.Split), fmt.Sprintf("%q has a slice of its own: this is the rest of APIExportView %q", value, p.ID.Name))}
 		default:
 			return field.ErrorList{field.Forbidden(splitPath(k.Split), fmt.Sprintf("must be %q: this is its slice of APIExportView %q", p.ID.Value, p.ID.Name))}
 		}
 	}
-	if !p.ID.View || !slices.ContainsFunc(views, func(f key.Shelf) bool { f.Value = p.ID.Value; return f == p.ID }) {
+	if !p.ID.View || !slices.ContainsFunc(views, func(f key.ExportView) bool { f.Value = p.ID.Value; return f == p.ID }) {
 		return field.ErrorList{field.Forbidden(field.NewPath("metadata", "labels"), fmt.Sprintf("with these the claim of %s does not select it", p.kind.GVR.GroupResource()))}
 	}
 	return field.ErrorList{field.Forbidden(field.NewPath("metadata", "ownerReferences"), "what owns it or refers to it must be in this slice")}
 }
 
 // viewsOf returns the export views that would contain an object in a state.
-func (p *exportWrite) viewsOf(state table.Reader, obj runtime.Object) ([]key.Shelf, error) {
+func (p *exportWrite) viewsOf(state table.Reader, obj runtime.Object) ([]key.ExportView, error) {
 	e, err := p.entryOf(obj)
 	if err != nil {
 		return nil, err
 	}
-	return p.server.config.Exports.On(state, e), nil
+	return p.server.config.Exports.ExportViews(state, e), nil
 }
 
 // entryOf returns an object as it would be stored.

@@ -56,7 +56,7 @@ func (p *exportWrite) widen(obj runtime.Object) error {
 		return err
 	}
 	o := key.Object{Space: p.space, Identity: key.Identity{Namespace: m.GetNamespace(), Name: m.GetName()}}
-	namespace, name := p.names().At("", o)
+	namespace, name := p.names().ObjectName("", o)
 	m.SetNamespace(namespace)
 	m.SetName(name)
 	if _, ok := obj.(*autoscalingv1.Scale); ok {
@@ -76,7 +76,7 @@ func (p *exportWrite) widen(obj runtime.Object) error {
 	owners := slices.Clone(m.GetOwnerReferences())
 	for i := range owners {
 		if p.clustered(owners[i]) {
-			_, owners[i].Name = p.names().At("", key.Object{Space: p.space, Identity: key.Identity{Name: owners[i].Name}})
+			_, owners[i].Name = p.names().ObjectName("", key.Object{Space: p.space, Identity: key.Identity{Name: owners[i].Name}})
 		}
 	}
 	m.SetOwnerReferences(owners)

@@ -68,7 +68,7 @@ func (p *exportWrite) checkForeign(obj, old runtime.Object) error {
 // validateOtherSlices refuses a write by a view that would remove an object from another slice that
 // contains it. This can happen by a label of the object, or by its owners, which take precedence over
 // references to it. on are the views that would contain the object.
-func (p *exportWrite) validateOtherSlices(state table.Reader, obj, old runtime.Object, views []key.Shelf) field.ErrorList {
+func (p *exportWrite) validateOtherSlices(state table.Reader, obj, old runtime.Object, views []key.ExportView) field.ErrorList {
 	if !p.ID.View || old == nil || sameFollowed(obj, old) {
 		return nil
 	}
@@ -76,7 +76,7 @@ func (p *exportWrite) validateOtherSlices(state table.Reader, obj, old runtime.O
 	if err != nil {
 		return field.ErrorList{field.InternalError(field.NewPath("metadata"), err)}
 	}
-	i := slices.IndexFunc(previous, func(f key.Shelf) bool {
+	i := slices.IndexFunc(previous, func(f key.ExportView) bool {
 		return f.Space == p.ID.Space && f.Value != "" && !slices.Contains(views, f)
 	})
 	if i < 0 {

@@ -158,7 +158,7 @@ func (v *policyValidator) expressionsOf(obj runtime.Object) *ruleSet {
 	}
 	placed := m.Spec.From == "" || m.Spec.From == v1alpha1.SummaryDownsynced
 	p := &ruleSet{match: m.Spec.Match, what: "expressions", lenient: !placed}
-	for _, rule := range v.summaries.Parts(&m.Spec, field.NewPath("spec")) {
+	for _, rule := range v.summaries.Expressions(&m.Spec, field.NewPath("spec")) {
 		p.rules = append(p.rules, checkedRule{rule.Source, func(kind *openapi.Schema) *field.Error { return v.summaries.CheckTypes(rule, kind) }})
 	}
 	return p

@@ -202,7 +202,7 @@ func (h *hub) chain() http.Handler {
 		}
 		h.caughtUp()
 		root, _ := req.Context().Value(rootKey{}).(route.Root)
-		f, space, through := root.Shelf()
+		f, space, through := root.ExportView()
 		if through {
 			s = f.Space
 		}
@@ -232,7 +232,7 @@ func (h *hub) chain() http.Handler {
 	handler = filters.WithWarningRecorder(handler)
 	handler = filters.WithAuditInit(handler)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		root, rest := route.Of(req.URL.Path)
+		root, rest := route.Parse(req.URL.Path)
 		ctx := write.WithSpace(context.WithValue(req.Context(), rootKey{}, root), key.Space(root.Name))
 		ctx = request.WithUser(ctx, &user.DefaultInfo{Name: "tester"})
 		req = req.Clone(ctx)

@@ -126,7 +126,7 @@ func TestDefault(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	s := opened(t, file)
-	for _, k := range []string{secret("a"), report(secret("a"), key.Placed), report(secret("a"), key.Born)} {
+	for _, k := range []string{secret("a"), report(secret("a"), key.Placed), report(secret("a"), key.Upsynced)} {
 		kept := seal(t, s, k)
 		if bytes.Contains(kept, []byte("hunter")) || bytes.Contains(kept, []byte("aHVudGVyMg")) || bytes.Contains(kept, []byte("Secret")) {
 			t.Errorf("%s is kept as %q", k, kept)

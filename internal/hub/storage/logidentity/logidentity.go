@@ -294,7 +294,7 @@ func (l *Identity) Continuous(marker string, rev int64) bool {
 	if marker == "" && rev == 0 {
 		return true
 	}
-	return slices.ContainsFunc(l.Spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Has(rev) })
+	return slices.ContainsFunc(l.Spans(marker, math.MaxInt64), func(s wire.Revisions) bool { return s.Contains(rev) })
 }
 
 // Hides reports whether compaction up to a revision would remove the evidence of the log's last

@@ -23,7 +23,7 @@ const (
 func bounded(s wire.AgentStatus) *wire.AgentStatus {
 	s.APIs = nil
 	clip(maxText, &s.Version, &s.Hub, &s.KubernetesVersion, &s.APIsDigest, &s.Halted, &s.StoreError, &s.Awaits)
-	s.Lineage, s.Trusts = wire.LogIdentity(wire.Clip(string(s.Lineage), maxText)), first(s.Trusts)
+	s.LogIdentity, s.Trusts = wire.LogIdentity(wire.Clip(string(s.LogIdentity), maxText)), first(s.Trusts)
 	if s.Cluster != nil {
 		c := *s.Cluster
 		c.State = wire.ClusterState(wire.Clip(string(c.State), maxName))
@@ -48,14 +48,14 @@ func bounded(s wire.AgentStatus) *wire.AgentStatus {
 		p.Objects = first(p.Objects)
 		s.Purge = &p
 	}
-	if s.Sees != nil {
-		p := *s.Sees
+	if s.Upsync != nil {
+		p := *s.Upsync
 		p.Unread = head(p.Unread, wire.MaxUnread)
 		for i := range p.Unread {
 			clip(maxName, &p.Unread[i].Group, &p.Unread[i].Resource)
 			clip(maxText, &p.Unread[i].Message)
 		}
-		s.Sees = &p
+		s.Upsync = &p
 	}
 	return &s
 }

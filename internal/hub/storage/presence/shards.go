@@ -74,13 +74,13 @@ func joined(all []*wire.AgentStatus) *wire.AgentStatus {
 		sum.StoreEncrypted = sum.StoreEncrypted && s.StoreEncrypted
 		sum.Halted, sum.Awaits = cmp.Or(sum.Halted, s.Halted), cmp.Or(sum.Awaits, s.Awaits)
 		sum.StoreError = cmp.Or(sum.StoreError, s.StoreError)
-		if s.Lineage == wire.Unproven {
-			sum.Lineage = s.Lineage
+		if s.LogIdentity == wire.Unproven {
+			sum.LogIdentity = s.LogIdentity
 		}
 		sum.Deferred += s.Deferred
 		sum.Cluster = joinedCluster(sum.Cluster, s.Cluster)
 		sum.Prune = joinedPrune(sum.Prune, s.Prune)
-		sum.Sees = joinedSees(sum.Sees, s.Sees)
+		sum.Upsync = joinedSees(sum.Upsync, s.Upsync)
 	}
 	return &sum
 }
@@ -118,14 +118,14 @@ func joinedPrune(a, b *wire.PruneStatus) *wire.PruneStatus {
 	}
 }
 
-func joinedSees(a, b *wire.SeesStatus) *wire.SeesStatus {
+func joinedSees(a, b *wire.UpsyncStatus) *wire.UpsyncStatus {
 	switch {
 	case a == nil:
 		return b
 	case b == nil:
 		return a
 	}
-	sum := &wire.SeesStatus{LeftOut: a.LeftOut + b.LeftOut, Unread: slices.Clone(a.Unread)}
+	sum := &wire.UpsyncStatus{Omitted: a.Omitted + b.Omitted, Unread: slices.Clone(a.Unread)}
 	for _, kind := range b.Unread {
 		same := func(k wire.UnreadKind) bool { return k.Group == kind.Group && k.Resource == kind.Resource }
 		if len(sum.Unread) < wire.MaxUnread && !slices.ContainsFunc(sum.Unread, same) {

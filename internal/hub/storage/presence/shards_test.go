@@ -16,15 +16,15 @@ func TestJoined(t *testing.T) {
 		return &wire.PruneStatus{Pending: 2, Digest: digest, Spaces: []wire.SpacePrune{{Space: space, Pending: 2, Digest: digest}}}
 	}
 	all := Joined([]*AgentStatus{
-		{UID: "u", SignedBy: "ca", Exceeds: 1, Status: &wire.AgentStatus{Version: "v", Deferred: 1, Prune: prune("aa", "x"), StoreEncrypted: true, Lineage: wire.Proven, Purge: &wire.PurgeStatus{Left: 1}}},
+		{UID: "u", SignedBy: "ca", Exceeds: 1, Status: &wire.AgentStatus{Version: "v", Deferred: 1, Prune: prune("aa", "x"), StoreEncrypted: true, LogIdentity: wire.Proven, Purge: &wire.PurgeStatus{Left: 1}}},
 		{UID: "u", Strange: "1/3"},
-		{UID: "u", Exceeds: 2, Status: &wire.AgentStatus{Deferred: 2, Prune: prune("bb", "y"), Lineage: wire.Unproven, Awaits: "m", Halted: "h"}},
+		{UID: "u", Exceeds: 2, Status: &wire.AgentStatus{Deferred: 2, Prune: prune("bb", "y"), LogIdentity: wire.Unproven, Awaits: "m", Halted: "h"}},
 	}, true)
 	s := all.Status
 	if all.UID != "u" || all.SignedBy != "ca" || all.Strange != "1/3" || all.Exceeds != 3 {
 		t.Errorf("%+v", all)
 	}
-	if s.Version != "v" || s.Deferred != 3 || s.Prune.Pending != 4 || len(s.Prune.Spaces) != 2 || s.StoreEncrypted || s.Lineage != wire.Unproven || s.Awaits != "m" || s.Halted != "h" || s.Purge != nil {
+	if s.Version != "v" || s.Deferred != 3 || s.Prune.Pending != 4 || len(s.Prune.Spaces) != 2 || s.StoreEncrypted || s.LogIdentity != wire.Unproven || s.Awaits != "m" || s.Halted != "h" || s.Purge != nil {
 		t.Errorf("%+v %+v", s, s.Prune)
 	}
 	if got := DigestsOf(s.Prune.Digest); strings.Join(got, " ") != "aa bb" {

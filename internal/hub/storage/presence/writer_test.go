@@ -211,12 +211,12 @@ func TestPoison(t *testing.T) {
 func TestBounded(t *testing.T) {
 	for _, text := range []string{strings.Repeat("<", 5000), strings.Repeat("\x00é", 2000)} {
 		lists := []string{text, text}
-		s := wire.AgentStatus{Version: "v1", Halted: text, Lineage: wire.LogIdentity(text), Trusts: lists, Purge: &wire.PurgeStatus{Objects: lists},
-			Prune: &wire.PruneStatus{Digest: text, Objects: lists}, Sees: &wire.SeesStatus{}}
+		s := wire.AgentStatus{Version: "v1", Halted: text, LogIdentity: wire.LogIdentity(text), Trusts: lists, Purge: &wire.PurgeStatus{Objects: lists},
+			Prune: &wire.PruneStatus{Digest: text, Objects: lists}, Upsync: &wire.UpsyncStatus{}}
 		for range 1000 {
 			s.Prune.Spaces = append(s.Prune.Spaces, wire.SpacePrune{Space: text, Digest: text})
 			s.Prune.Placements = append(s.Prune.Placements, wire.PlacementPrune{Space: text, Placement: text, Digest: text})
-			s.Sees.Unread = append(s.Sees.Unread, wire.UnreadKind{Group: text, Resource: text, Message: text})
+			s.Upsync.Unread = append(s.Upsync.Unread, wire.UnreadKind{Group: text, Resource: text, Message: text})
 		}
 		kept := bounded(s)
 		value, cut, err := encode(AgentStatus{UID: "u", Status: kept})

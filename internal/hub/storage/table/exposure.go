@@ -13,7 +13,7 @@ import (
 // for the same export views, so that values can be compared.
 type Exposure interface {
 	// ExportViews returns the export views in the order of their Compare, without duplicates.
-	ExportViews() []key.Shelf
+	ExportViews() []key.ExportView
 }
 
 // Exposed is the new Exposure of the row of a key; nil if no export view shows the row.
@@ -23,14 +23,14 @@ type Exposed struct {
 }
 
 // IsShownIn reports whether an export view shows the row. It is false for a nil row.
-func (r *Row) IsShownIn(f key.Shelf) bool {
-	_, found := slices.BinarySearchFunc(r.exportViews(), f, key.Shelf.Compare)
+func (r *Row) IsShownIn(f key.ExportView) bool {
+	_, found := slices.BinarySearchFunc(r.exportViews(), f, key.ExportView.Compare)
 	return found
 }
 
 // exportView has the keys of the rows that an export view shows.
 type exportView struct {
-	id   key.Shelf
+	id   key.ExportView
 	keys btree.Set[string]
 }
 
@@ -75,7 +75,7 @@ func find(changes []Change, k string) *Change {
 }
 
 // exportViews returns the export views in which a change is visible.
-func (c Change) exportViews() (all []key.Shelf) {
+func (c Change) exportViews() (all []key.ExportView) {
 	previous, current := c.Prev.exportViews(), c.Cur.exportViews()
 	if c.Prev != nil && c.Cur != nil && c.Prev.Exposure == c.Cur.Exposure {
 		if c.SameEntry() {
@@ -98,13 +98,13 @@ func (c Change) exportViews() (all []key.Shelf) {
 
 // isVisibleIn reports whether a change is visible in an export view: it adds the row, removes it, or
 // changes the value of a row that the view shows.
-func (c Change) isVisibleIn(f key.Shelf) bool {
+func (c Change) isVisibleIn(f key.ExportView) bool {
 	isPrevious, isCurrent := c.Prev.IsShownIn(f), c.Cur.IsShownIn(f)
 	return isPrevious != isCurrent || isPrevious && !c.SameEntry()
 }
 
 // exportViews returns the export views that show a row; none for a nil row.
-func (r *Row) exportViews() []key.Shelf {
+func (r *Row) exportViews() []key.ExportView {
 	if r == nil || r.Exposure == nil {
 		return nil
 	}
@@ -142,7 +142,7 @@ func (t *Table) indexExposure(c Change) {
 // AscendExportView calls fn for the rows of an export view, from a key on, in key order, until fn
 // returns false. It returns the revision of the rows. fn may return a later key, and is called under
 // the table's lock, as for AscendMembers.
-func (t *Table) AscendExportView(f key.Shelf, start string, fn func(*Row) (from string, more bool)) int64 {
+func (t *Table) AscendExportView(f key.ExportView, start string, fn func(*Row) (from string, more bool)) int64 {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	if view, ok := t.exportViews.Get(&exportView{id: f}); ok {
@@ -153,7 +153,7 @@ func (t *Table) AscendExportView(f key.Shelf, start string, fn func(*Row) (from 
 
 // Slice is a slice of an APIExportView, with the number of its rows.
 type Slice struct {
-	key.Shelf
+	key.ExportView
 	Rows int
 }
 
@@ -162,7 +162,7 @@ type Slice struct {
 func (t *Table) Slices(s key.Space, name string) (all []Slice, rev int64) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	first := key.Shelf{Space: s, Name: name, View: true}
+	first := key.ExportView{Space: s, Name: name, View: true}
 	t.exportViews.Ascend(&exportView{id: first}, func(f *exportView) bool {
 		if f.id.Space != s || f.id.Name != name || !f.id.View {
 			return false

@@ -15,7 +15,7 @@ import (
 const exposurePolicyKey = "o/s2/core/configmaps/default/a"
 
 // modelViews are all export views of the tests, by the names in values.
-var modelViews = map[string]key.Shelf{
+var modelViews = map[string]key.ExportView{
 	"l1": {Space: "p", Name: "e"},
 	"l2": {Space: "p", Name: "v", View: true, Value: "a"},
 	"l3": {Space: "p", Name: "v", View: true},
@@ -36,9 +36,9 @@ func viewsOf(k, value, policy string) string {
 }
 
 // exposure is an Exposure that testExposer interns.
-type exposure []key.Shelf
+type exposure []key.ExportView
 
-func (e *exposure) ExportViews() []key.Shelf { return *e }
+func (e *exposure) ExportViews() []key.ExportView { return *e }
 
 // testExposer recomputes all exposures at each call.
 type testExposer struct{ made map[string]*exposure }
@@ -76,7 +76,7 @@ func (s *testExposer) intern(names string) Exposure {
 				e = append(e, f)
 			}
 		}
-		slices.SortFunc(e, key.Shelf.Compare)
+		slices.SortFunc(e, key.ExportView.Compare)
 		s.made[names] = &e
 	}
 	return s.made[names]
@@ -94,11 +94,11 @@ func exposureText(e Exposure) string {
 }
 
 // shown reports whether an export view shows a row.
-func (r *modelRow) shown(f key.Shelf) bool {
+func (r *modelRow) shown(f key.ExportView) bool {
 	return r != nil && slices.Contains(strings.Split(r.views, ","), f.String())
 }
 
-func topicOfView(f key.Shelf, s key.Space, r key.Resource) modelTopic {
+func topicOfView(f key.ExportView, s key.Space, r key.Resource) modelTopic {
 	return modelTopic{ExportViewTopic(f, s, r), objectWindow, func(k string, c modelChange) bool {
 		segments := strings.Split(k, "/")
 		if segments[0] != "o" || s != "" && segments[1] != string(s) || segments[2] != r.Group || segments[3] != r.Resource {
@@ -119,7 +119,7 @@ func viewTopics() (all []modelTopic) {
 
 // checkViews compares the reads of export views with the model.
 func (m *machine) checkViews(t *rapid.T) {
-	counts := map[key.Shelf]int{}
+	counts := map[key.ExportView]int{}
 	for _, f := range modelViews {
 		var want []string
 		for _, k := range slices.Sorted(maps.Keys(m.model.rows)) {

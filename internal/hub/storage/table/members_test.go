@@ -32,7 +32,7 @@ func (everywhere) Derive(_ table.Reader, changes []table.Change) []table.Assignm
 }
 
 // ExportViews returns one export view.
-func (i in) ExportViews() []key.Shelf { return []key.Shelf{{Space: "p", Name: string(i)}} }
+func (i in) ExportViews() []key.ExportView { return []key.ExportView{{Space: "p", Name: string(i)}} }
 
 func (everywhere) Expose(_ table.Reader, changes []table.Change) (all []table.Exposed) {
 	for _, c := range changes {
@@ -80,7 +80,7 @@ func TestAscend(t *testing.T) {
 			t.Errorf("%s: visited %q, want %q", test.name, got, test.want)
 		}
 		var got []string
-		if rev := tb.AscendExportView(key.Shelf{Space: "p", Name: string(test.member)}, "", func(row *table.Row) (string, bool) {
+		if rev := tb.AscendExportView(key.ExportView{Space: "p", Name: string(test.member)}, "", func(row *table.Row) (string, bool) {
 			got = append(got, row.Key)
 			return test.next(row.Key)
 		}); rev != 7 || !slices.Equal(got, test.want) {
@@ -88,7 +88,7 @@ func TestAscend(t *testing.T) {
 		}
 	}
 	var later []string
-	tb.AscendExportView(key.Shelf{Space: "p", Name: "north"}, "o/a/core/secrets/", func(row *table.Row) (string, bool) {
+	tb.AscendExportView(key.ExportView{Space: "p", Name: "north"}, "o/a/core/secrets/", func(row *table.Row) (string, bool) {
 		later = append(later, row.Key)
 		return "", true
 	})

@@ -15,7 +15,7 @@ type Topic struct {
 	// does an empty name of a report topic.
 	location key.Location
 	space    key.Space
-	view     unique.Handle[key.Shelf]
+	view     unique.Handle[key.ExportView]
 }
 
 type topicKind uint8
@@ -55,7 +55,7 @@ func LocationTopic(l key.Location) Topic { return Topic{kind: locationTopic, nam
 
 // ExportViewTopic returns the topic of all changes that are visible in an export view, of rows of a
 // resource in one space, or in all if s is empty. Events and Leases are in no export view.
-func ExportViewTopic(f key.Shelf, s key.Space, r key.Resource) Topic {
+func ExportViewTopic(f key.ExportView, s key.Space, r key.Resource) Topic {
 	return Topic{kind: exportViewTopic, name: r.String(), space: s, view: unique.Make(f)}
 }
 

@@ -13,8 +13,8 @@ const (
 	restParts  = 5
 )
 
-// ShelfRoot returns the root of an export view for the objects of a space, or key.AllSpaces.
-func ShelfRoot(f key.Shelf, s key.Space) Root {
+// ExportViewRoot returns the root of an export view for the objects of a space, or key.AllSpaces.
+func ExportViewRoot(f key.ExportView, s key.Space) Root {
 	name := string(f.Space) + "/" + f.Name
 	switch {
 	case !f.View:
@@ -25,25 +25,25 @@ func ShelfRoot(f key.Shelf, s key.Space) Root {
 	return Root{Slices, name + "/values/" + f.Value + "/spaces/" + string(s)}
 }
 
-// Shelf returns the export view and the space of a root of Exports or Slices; ok is false if its
+// ExportView returns the export view and the space of a root of Exports or Slices; ok is false if its
 // path does not have that form.
-func (r Root) Shelf() (f key.Shelf, s key.Space, ok bool) {
+func (r Root) ExportView() (f key.ExportView, s key.Space, ok bool) {
 	segments := strings.Split(r.Name, "/")
 	if slices.Contains(segments, "") {
-		return key.Shelf{}, "", false
+		return key.ExportView{}, "", false
 	}
 	last := len(segments) - 1
 	if last < reportedParts-1 || segments[last-1] != "spaces" {
-		return key.Shelf{}, "", false
+		return key.ExportView{}, "", false
 	}
-	f = key.Shelf{Space: key.Space(segments[0]), Name: segments[1], View: r.API == Slices}
+	f = key.ExportView{Space: key.Space(segments[0]), Name: segments[1], View: r.API == Slices}
 	switch {
 	case r.API == Exports && len(segments) == reportedParts:
 	case r.API == Slices && len(segments) == restParts && segments[2] == "rest":
 	case r.API == Slices && len(segments) == sliceParts && segments[2] == "values":
 		f.Value = segments[3]
 	default:
-		return key.Shelf{}, "", false
+		return key.ExportView{}, "", false
 	}
 	return f, key.Space(segments[last]), true
 }

@@ -2,10 +2,10 @@ package key
 
 import "strings"
 
-// Shelf identifies an export view, which shows objects of many spaces to the provider of an API:
+// ExportView identifies an export view, which shows objects of many spaces to the provider of an API:
 // all that an APIExport binds and claims, or one slice by an APIExportView. It is comparable. The
 // export, view or value need not exist.
-type Shelf struct {
+type ExportView struct {
 	// Space is the provider's space, and Name the APIExport or, if View is set, the APIExportView.
 	Space Space
 	Name  string
@@ -15,7 +15,7 @@ type Shelf struct {
 }
 
 // Key returns the key of the APIExport or APIExportView.
-func (f Shelf) Key() string {
+func (f ExportView) Key() string {
 	r := APIExports
 	if f.View {
 		r = APIExportViews
@@ -24,7 +24,7 @@ func (f Shelf) Key() string {
 }
 
 // String returns e/SPACE/NAME or v/SPACE/NAME/VALUE, which is unique for each export view.
-func (f Shelf) String() string {
+func (f ExportView) String() string {
 	if f.View {
 		return "v/" + string(f.Space) + "/" + f.Name + "/" + f.Value
 	}
@@ -32,8 +32,8 @@ func (f Shelf) String() string {
 }
 
 // Compare orders export views by space, exports before views, by name and by value.
-func (f Shelf) Compare(o Shelf) int {
-	kind := func(f Shelf) string {
+func (f ExportView) Compare(o ExportView) int {
+	kind := func(f ExportView) string {
 		if f.View {
 			return "v"
 		}

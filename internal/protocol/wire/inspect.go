@@ -2,10 +2,10 @@ package wire
 
 import "encoding/json"
 
-// MaxLooked is the maximum size of a Looked body, in bytes.
-const MaxLooked = 1 << 20
+// MaxInspectResponse is the maximum size of an InspectResponse body, in bytes.
+const MaxInspectResponse = 1 << 20
 
-// Masked replaces a value of a Secret in a Looked body. MaskedBefore and MaskedAfter replace two
+// Masked replaces a value of a Secret in an InspectResponse body. MaskedBefore and MaskedAfter replace two
 // values of one name that differ.
 const (
 	Masked       = "***"
@@ -18,10 +18,10 @@ func IsMask(value string) bool {
 	return value == Masked || value == MaskedBefore || value == MaskedAfter
 }
 
-// Look requests the present object in the cluster, and the result of the next apply, for an object
-// of the location. It is sent to agents with the capability Looks. It is not part of the content,
+// InspectRequest requests the present object in the cluster, and the result of the next apply, for an object
+// of the location. It is sent to agents with the capability Inspects. It is not part of the content,
 // and losing it changes nothing.
-type Look struct {
+type InspectRequest struct {
 	// ID identifies the request. It is random, so that only the receiver of the request can
 	// respond.
 	ID string `json:"id"`
@@ -31,8 +31,8 @@ type Look struct {
 	All bool `json:"all,omitempty"`
 }
 
-// Looked is the body of the response to a Look.
-type Looked struct {
+// InspectResponse is the body of the response to an InspectRequest.
+type InspectResponse struct {
 	// Digest is the digest of the rendering that Desired was created from, zero if there is none.
 	Digest Sum `json:"digest"`
 	// Live is the object in the cluster, nil if there is none. Desired is the result of the next

@@ -10,29 +10,29 @@ import "slices"
 // MaxMarkers is the maximum number of markers in one request.
 const MaxMarkers = 100
 
-// LineageAsk is the request body about markers that an agent found in its cluster. The response is
-// a LineageAnswer. The request changes nothing at the hub.
-type LineageAsk struct {
+// LogIdentityRequest is the request body about markers that an agent found in its cluster. The response is
+// a LogIdentityResponse. The request changes nothing at the hub.
+type LogIdentityRequest struct {
 	Markers []string `json:"markers"`
 }
 
-// LineageAnswer lists, for each requested marker, the revisions that are in the hub's log; none if
+// LogIdentityResponse lists, for each requested marker, the revisions that are in the hub's log; none if
 // the hub does not know the marker.
-type LineageAnswer struct {
+type LogIdentityResponse struct {
 	// Marker and Revision are the present position of the hub's log.
 	Marker   string                 `json:"marker"`
 	Revision int64                  `json:"revision"`
 	Spans    map[string][]Revisions `json:"spans,omitempty"`
 }
 
-// Has reports whether a revision with a marker is in the hub's log.
-func (a LineageAnswer) Has(marker string, revision int64) bool {
+// Contains reports whether a revision with a marker is in the hub's log.
+func (a LogIdentityResponse) Contains(marker string, revision int64) bool {
 	return InRanges(a.Spans[marker], revision)
 }
 
 // InRanges reports whether a revision is in one of the ranges.
 func InRanges(all []Revisions, revision int64) bool {
-	return slices.ContainsFunc(all, func(r Revisions) bool { return r.Has(revision) })
+	return slices.ContainsFunc(all, func(r Revisions) bool { return r.Contains(revision) })
 }
 
 // Revisions is a range of revisions, including First and Last.
@@ -41,5 +41,5 @@ type Revisions struct {
 	Last  int64 `json:"last"`
 }
 
-// Has reports whether a revision is in the range.
-func (r Revisions) Has(revision int64) bool { return r.First <= revision && revision <= r.Last }
+// Contains reports whether a revision is in the range.
+func (r Revisions) Contains(revision int64) bool { return r.First <= revision && revision <= r.Last }

@@ -12,9 +12,9 @@ import (
 	"orrery.dev/orrery/test/support/seeds"
 )
 
-// TestAppendPart: a part equals the output of an Encoder, byte by byte except for escapes, and both
+// TestAppendRangeDifference: the line of a RangeDifference equals the output of an Encoder, byte by byte except for escapes, and both
 // decode to the same strings.
-func TestAppendPart(t *testing.T) {
+func TestAppendRangeDifference(t *testing.T) {
 	sum := func(t *rapid.T) Sum {
 		if rapid.Bool().Draw(t, "empty") {
 			return Sum{}
@@ -29,15 +29,15 @@ func TestAppendPart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			seeds.Check(t, func(t *rapid.T) {
-				p := Part{From: text.Draw(t, "from"), To: text.Draw(t, "to")}
+				p := RangeDifference{From: text.Draw(t, "from"), To: text.Draw(t, "to")}
 				for range rapid.IntRange(0, 3).Draw(t, "spans") {
 					p.Split = append(p.Split, Span{From: text.Draw(t, "from"), To: text.Draw(t, "to"), Sum: sum(t), Count: rapid.Int().Draw(t, "count")})
 				}
 				for range rapid.IntRange(0, 3).Draw(t, "leaves") {
 					p.Leaves = append(p.Leaves, Leaf{Key: text.Draw(t, "key"), Sum: sum(t)})
 				}
-				written, encoded := bytes.NewBuffer(AppendPart(nil, &p)), &bytes.Buffer{}
-				if err := NewEncoder(encoded).Encode(Frame{Part: &p}); err != nil {
+				written, encoded := bytes.NewBuffer(AppendRangeDifference(nil, &p)), &bytes.Buffer{}
+				if err := NewEncoder(encoded).Encode(Frame{RangeDifference: &p}); err != nil {
 					t.Fatal(err)
 				}
 				if line := written.String(); strings.Count(line, "\n") != 1 || !strings.HasSuffix(line, "\n") {
@@ -53,16 +53,16 @@ func TestAppendPart(t *testing.T) {
 					}
 				}
 				if !reflect.DeepEqual(got, want) {
-					t.Fatalf("%+v, want %+v", got.Part, want.Part)
+					t.Fatalf("%+v, want %+v", got.RangeDifference, want.RangeDifference)
 				}
 			})
 		})
 	}
 }
 
-// BenchmarkPart measures the line of a part with the maximum number of leaves.
-func BenchmarkPart(b *testing.B) {
-	var p Part
+// BenchmarkRangeDifference measures the line of a RangeDifference with the maximum number of leaves.
+func BenchmarkRangeDifference(b *testing.B) {
+	var p RangeDifference
 	for i := range splitAbove {
 		k := fmt.Sprintf("some-space/core/configmaps/some-namespace/an-object-%d", i)
 		p.Leaves = append(p.Leaves, Leaf{Key: k, Sum: SumOf([]byte(k))})
@@ -70,8 +70,8 @@ func BenchmarkPart(b *testing.B) {
 	var to bytes.Buffer
 	var line []byte
 	for name, write := range map[string]func() error{
-		"appended": func() error { line = AppendPart(line[:0], &p); return nil },
-		"encoded":  func() error { return NewEncoder(&to).Encode(Frame{Part: &p}) },
+		"appended": func() error { line = AppendRangeDifference(line[:0], &p); return nil },
+		"encoded":  func() error { return NewEncoder(&to).Encode(Frame{RangeDifference: &p}) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
