@@ -65,10 +65,10 @@ type conditions struct {
 }
 
 func (r conditions) text() string {
-	text := []string{"of each type the worst, with the locations in its message"}
+	text := []string{"the worst of each type; its message names the locations"}
 	for _, t := range slices.Sorted(maps.Keys(r.types)) {
 		if r.types[t].all {
-			text = append(text, "`"+t+"` if all have it")
+			text = append(text, "`"+t+"` if every location has it")
 		}
 	}
 	return strings.Join(text, "; ")

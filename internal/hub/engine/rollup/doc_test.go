@@ -9,7 +9,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
-// The table in docs/status.md is the rules.
+// TestTableInDocs checks that docs/status.md has the table of the rules.
 func TestTableInDocs(t *testing.T) {
 	const page = "../../../../docs/status.md"
 	text, err := os.ReadFile(page)
@@ -24,7 +24,7 @@ func TestTableInDocs(t *testing.T) {
 // table is the rules as text: a row for each kind and rule.
 func table() string {
 	var b strings.Builder
-	b.WriteString("| resource | fields of its status | what becomes of them |\n|---|---|---|\n")
+	b.WriteString("| resource | fields of its status | merged value |\n|---|---|---|\n")
 	write := func(name string, rules []rule) {
 		for i := 0; i < len(rules); {
 			text, fields := rules[i].merge.text(), []string(nil)

@@ -26,7 +26,7 @@ var jobEnds = []string{jobSuccess, jobComplete}
 type ends struct{}
 
 func (ends) text() string {
-	return "`Complete` if all are, `Failed` if any is; `Suspended` if all that have not ended are"
+	return "`Complete` if all are complete, `Failed` if any failed; `Suspended` if all unfinished ones are suspended"
 }
 
 func (ends) value(m *merging, field string) any {

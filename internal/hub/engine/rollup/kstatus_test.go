@@ -135,8 +135,8 @@ func wantsNone(p rollup.Report) bool {
 	return p.Wanted != nil && p.Wanted.Replicas != nil && *p.Wanted.Replicas == 0
 }
 
-// TestWhatKstatusCantBeTold checks the exceptions in docs/status.md.
-func TestWhatKstatusCantBeTold(t *testing.T) {
+// TestLimitsOfKstatus checks the exceptions in docs/status.md.
+func TestLimitsOfKstatus(t *testing.T) {
 	for _, k := range states.Kinds() {
 		switch {
 		case k.Kind == "Service" && k.Union:

@@ -132,9 +132,9 @@ func (r least) short(m *merging, field string) bool {
 }
 
 func (r least) text() string {
-	text := fmt.Sprintf("the least, in the measure of %s", r.unit)
+	text := fmt.Sprintf("minimum, scaled to %s", r.unit)
 	if r.unlessHealthy {
-		text += "; a Healthy location leaves"
+		text += "; Healthy locations are not counted"
 	}
 	if r.present {
 		text += "; a location with an earlier version counts 0"
@@ -173,7 +173,7 @@ func (m *merging) up(unit measure, p input, have int64) int64 {
 	return (sourceNumber*have + want - 1) / want
 }
 
-func (r worst) text() string { return fmt.Sprintf("the most, in the measure of %s", r.unit) }
+func (r worst) text() string { return fmt.Sprintf("maximum, scaled to %s", r.unit) }
 
 // above is the counter of all items: those of base (by default this counter itself), plus the most
 // that any location has in addition.
@@ -203,9 +203,9 @@ func (r above) count(m *merging, field string) int64 {
 
 func (r above) text() string {
 	if r.base == "" {
-		return "the least, in the measure of `spec.replicas`, and the most that a location has above what it wants"
+		return "minimum, scaled to `spec.replicas`, plus the largest surplus of a location"
 	}
-	return fmt.Sprintf("`%s`, and the most that a location has besides", r.base)
+	return fmt.Sprintf("`%s`, plus the largest number of other replicas at a location", r.base)
 }
 
 // share is a counter of items among those of base, which exist at present: the least share.
@@ -228,7 +228,7 @@ func (r share) value(m *merging, field string) any {
 	return m.counted(field, n, false)
 }
 
-func (r share) text() string { return fmt.Sprintf("the least share of `%s`", r.base) }
+func (r share) text() string { return fmt.Sprintf("the smallest share of `%s`", r.base) }
 
 // sum adds the numbers of the locations, each limited by that of another counter.
 type sum struct {
@@ -253,9 +253,9 @@ func (r sum) value(m *merging, field string) any {
 
 func (r sum) text() string {
 	if r.upTo != "" {
-		return "the sum, of each location up to its `" + r.upTo + "`"
+		return "sum; each location counts at most its `" + r.upTo + "`"
 	}
-	return "the sum"
+	return "sum"
 }
 
 // fewest is the smallest number, unchanged.
@@ -272,7 +272,7 @@ func (fewest) value(m *merging, field string) any {
 	return n
 }
 
-func (fewest) text() string { return "the least" }
+func (fewest) text() string { return "minimum" }
 
 // observed is the generation of the source that all locations have observed: its own, or the last
 // one of the slowest location.
@@ -344,4 +344,4 @@ func (m *merging) leavesOut(unit measure) bool {
 	return !m.source.Get(specReplicas).Exists()
 }
 
-func (observed) text() string { return "the source's, once all have observed it" }
+func (observed) text() string { return "generation of the source, once every location has observed it" }

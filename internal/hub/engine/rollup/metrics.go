@@ -17,7 +17,7 @@ const maxMetrics = 64
 // highest merges the metrics of a HorizontalPodAutoscaler: of each the highest.
 type highest struct{}
 
-func (highest) text() string { return "of each the highest" }
+func (highest) text() string { return "the highest value of each metric" }
 
 func (highest) value(m *merging, field string) any {
 	if m.alone() {

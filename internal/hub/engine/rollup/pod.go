@@ -35,7 +35,7 @@ var worstPod = []rule{
 // ofWorst is a field of the worst Pod. named adds the location before the text.
 type ofWorst struct{ named bool }
 
-func (ofWorst) text() string { return "of the location with the worst Pod" }
+func (ofWorst) text() string { return "as at the location with the worst Pod" }
 
 func (r ofWorst) value(m *merging, field string) any {
 	worst, missing := m.worstPod()
@@ -55,7 +55,7 @@ func (r ofWorst) value(m *merging, field string) any {
 type podConditions struct{}
 
 func (podConditions) text() string {
-	return "of the location with the worst Pod, which their messages name"
+	return "as at the location with the worst Pod; the messages name it"
 }
 
 func (podConditions) value(m *merging, field string) any {

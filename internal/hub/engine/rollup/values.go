@@ -33,7 +33,7 @@ func (same) value(m *merging, field string) any {
 	return json.RawMessage(first.Raw)
 }
 
-func (same) text() string { return "kept where all locations say the same" }
+func (same) text() string { return "kept if all locations report the same value" }
 
 // alike reports whether two values are equivalent.
 func alike(a, b gjson.Result) bool { return a.Raw == b.Raw || canonical(a) == canonical(b) }
@@ -110,11 +110,11 @@ func isEntry(v gjson.Result) bool {
 }
 
 func (r union) text() string {
-	text := "the union"
+	text := "union"
 	if r.list != "" {
 		text += " of `" + r.list + "`"
 	}
-	return fmt.Sprintf("%s, of at most %d", text, r.most)
+	return fmt.Sprintf("%s, at most %d entries", text, r.most)
 }
 
 // earliest and latest are times that all locations have.
@@ -127,7 +127,7 @@ type (
 )
 
 func (earliest) value(m *merging, field string) any { return m.time(field, -1) }
-func (earliest) text() string                       { return "the earliest, once all have one" }
+func (earliest) text() string                       { return "the earliest, once every location has one" }
 
 func (r latest) value(m *merging, field string) any {
 	if r.present && slices.ContainsFunc(m.inputs, func(p input) bool { return p.Behind }) {
@@ -138,9 +138,9 @@ func (r latest) value(m *merging, field string) any {
 
 func (r latest) text() string {
 	if r.present {
-		return "the latest, once all have one of the present version"
+		return "the latest, once every location has one of the current version"
 	}
-	return "the latest, once all have one"
+	return "the latest, once every location has one"
 }
 
 // time returns the first or last of the times of a field; nil if a location has none.
@@ -208,7 +208,7 @@ func (phase) leastHealthy(m *merging, field string) any {
 
 func (r phase) text() string {
 	if len(r.order) == 0 {
-		return "the one that all have, or that of the least healthy location"
+		return "the common value, or that of the least healthy location"
 	}
 	return "the worst: " + strings.Join(r.order, ", ")
 }
@@ -238,7 +238,7 @@ func (smallest) value(m *merging, field string) any {
 	return chosen
 }
 
-func (smallest) text() string { return "of each the least" }
+func (smallest) text() string { return "the minimum of each" }
 
 // common is a list of the entries that all lists of the locations contain.
 type common struct{}
@@ -268,7 +268,7 @@ func (common) value(m *merging, field string) any {
 	return entries
 }
 
-func (common) text() string { return "those that all have" }
+func (common) text() string { return "entries that every location has" }
 
 // revision is a field of the pair currentRevision and updateRevision, whose difference shows an
 // update: the value of a location that is being updated.
@@ -304,4 +304,4 @@ func known(v gjson.Result) any {
 	return v.Str
 }
 
-func (revision) text() string { return "of a location that is being updated, else of the first" }
+func (revision) text() string { return "that of a location that is being updated, otherwise of the first one" }

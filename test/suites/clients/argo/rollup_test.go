@@ -112,8 +112,8 @@ func checkRollout(t *testing.T, c states.Case, merged []byte) {
 	}
 }
 
-// TestWhatCantBeTold checks the limits that docs/status.md lists for Argo CD and kubectl.
-func TestWhatCantBeTold(t *testing.T) {
+// TestLimitsOfStatus checks the limits that docs/status.md lists for Argo CD and kubectl.
+func TestLimitsOfStatus(t *testing.T) {
 	merged := func(k states.Kind, spec string, all ...string) []byte {
 		var reports []rollup.Part
 		for _, state := range all {
