@@ -98,6 +98,7 @@ each location keeps its cluster equal to that.
 		newToken(streams),
 		newStatus(streams),
 		newTop(streams),
+		newTree(streams),
 		newWhy(streams),
 		newRender(streams),
 		newDiff(streams),
@@ -105,5 +106,6 @@ each location keeps its cluster equal to that.
 		newVersion(streams),
 	)
 	group(root)
+	addCompletions(root, "")
 	return root
 }

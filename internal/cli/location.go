@@ -213,7 +213,7 @@ func newLocationList(c *connection, streams genericiooptions.IOStreams) *cobra.C
 			return c.list(cmd, streams, &o, key.Locations, "locations; enrol one with: orrery location add NAME")
 		},
 	}
-	o.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	o.addListFlag(cmd, objectEntries("location.orrery.dev"))
 	return cmd
 }
 

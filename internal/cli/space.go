@@ -76,7 +76,7 @@ func newSpaceList(c *connection, streams genericiooptions.IOStreams) *cobra.Comm
 			return c.list(cmd, streams, &o, key.Spaces, "spaces; create one with: orrery space create NAME")
 		},
 	}
-	o.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	o.addListFlag(cmd, objectEntries("space.orrery.dev"))
 	return cmd
 }
 

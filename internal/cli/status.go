@@ -72,7 +72,7 @@ that is asked for is so: applied everywhere, healthy besides, or at no location 
 		RunE: s.run,
 	}
 	s.connection.addFlags(cmd.Flags())
-	s.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	s.output.addListFlag(cmd, statusEntries())
 	cmd.Flags().StringVarP(&s.space, "space", "S", "", "space (default that of the kubeconfig)")
 	cmd.Flags().BoolVarP(&s.allSpaces, "all-spaces", "A", false, "the objects of all spaces, for operators")
 	cmd.Flags().StringSliceVar(&s.states, "state", nil, "only rows in these states, such as Failed,Held,Orphaned; stale selects those of locations that can't be seen now")
@@ -94,6 +94,8 @@ func (s *statusCommand) run(cmd *cobra.Command, args []string) error {
 	switch {
 	case s.wait && s.timeout <= 0:
 		return badUsage(cmd, "--timeout %s: want a time above 0", s.timeout)
+	case s.watch && s.output.structured() && !s.output.complete():
+		return badUsage(cmd, "--watch goes with -o table, wide, json or yaml only")
 	case s.wait && (s.watch || len(s.states) > 0):
 		return badUsage(cmd, "--wait goes with neither --watch nor --state")
 	case s.allSpaces && (s.wait || s.watch || s.space != "" || s.placement != "" || len(args) > 0):
@@ -224,23 +226,28 @@ func placementsTable(all []queries.PlacementTotal) *metav1.Table {
 // releases, and statuses that are not returned.
 func printProblems(w io.Writer, all []queries.PlacementTotal) error {
 	for _, p := range all {
-		problems := slices.Concat(p.Problems, p.PartOf)
-		if len(p.Unknown) > 0 {
-			problems = append(problems, "no location has the name "+strings.Join(p.Unknown, ", "))
-		}
-		if p.Spaces > 0 {
-			problems = append(problems, fmt.Sprintf("reaches %d spaces; what is in one of them says orrery status --space NAME", p.Spaces))
-		}
-		if p.StatusLeftOut != "" {
-			problems = append(problems, p.StatusLeftOut)
-		}
-		for _, problem := range problems {
+		for _, problem := range problemsOf(p) {
 			if _, err := fmt.Fprintf(w, "Placement %s: %s\n", p.Name, problem); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// problemsOf describes the problems of a Placement.
+func problemsOf(p queries.PlacementTotal) []string {
+	problems := slices.Concat(p.Problems, p.PartOf)
+	if len(p.Unknown) > 0 {
+		problems = append(problems, "no location has the name "+strings.Join(p.Unknown, ", "))
+	}
+	if p.Spaces > 0 {
+		problems = append(problems, fmt.Sprintf("it selects %d spaces; for the objects of one: orrery status --space NAME", p.Spaces))
+	}
+	if p.StatusLeftOut != "" {
+		problems = append(problems, p.StatusLeftOut)
+	}
+	return problems
 }
 
 // printLeft prints how many objects remain at locations that they are no longer assigned to.

@@ -20,6 +20,26 @@ type allStatuses struct {
 	Spaces []queries.SpaceStatus `json:"spaces"`
 }
 
+// statusEntries are the objects of a SpaceStatus or of allStatuses.
+func statusEntries() entries {
+	return entries{
+		find: func(result map[string]any) []any {
+			all := listIn(result, "objects")
+			for _, space := range listIn(result, "spaces") {
+				status, _ := space.(map[string]any)
+				all = append(all, listIn(status, "objects")...)
+			}
+			return all
+		},
+		name: func(entry any) string {
+			object, _ := entry.(map[string]any)
+			identity, _ := object["object"].(string)
+			_, name := shownAs(identity)
+			return name
+		},
+	}
+}
+
 // printSpaces requests the statuses of all spaces, one space after the other, and prints them.
 func (s *statusCommand) printSpaces(ctx context.Context, h *hubClient, query url.Values) error {
 	var spaces v1alpha1.SpaceList

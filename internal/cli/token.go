@@ -168,7 +168,7 @@ func newTokenList(c *connection, streams genericiooptions.IOStreams) *cobra.Comm
 			return o.table(streams.Out, streams.ErrOut, tokenTable(list.Items, time.Now()), "tokens; create one with: orrery token create")
 		},
 	}
-	o.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	o.addListFlag(cmd, objectEntries("token"))
 	return cmd
 }
 

@@ -58,7 +58,7 @@ status" shows the objects of a space.
 		RunE: t.run,
 	}
 	t.connection.addFlags(cmd.Flags())
-	t.output.addFlag(cmd, formatTable, formatWide, formatJSON, formatYAML)
+	t.output.addListFlag(cmd, locationEntries())
 	cmd.Flags().StringVarP(&t.space, "space", "S", "", "space whose locations are shown (default root, or that of the kubeconfig without access to root)")
 	cmd.Flags().BoolVarP(&t.watch, "watch", "w", false, "show it again every two seconds")
 	cmd.Flags().IntVar(&t.rows, "rows", -1, "how many locations are shown, 0 for all (default what the screen has room for, or all if there is none)")
@@ -70,7 +70,7 @@ func (t *topCommand) run(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	if t.watch && t.output.structured() {
-		return badUsage(cmd, "--watch goes with -o table or wide")
+		return badUsage(cmd, "--watch goes with -o table or wide only")
 	}
 	h, err := t.connection.open(t.space)
 	if err != nil {
@@ -170,6 +170,18 @@ type fleetLocation struct {
 	Version string          `json:"version,omitempty"`
 
 	rank int
+}
+
+// locationEntries are the locations of a fleet.
+func locationEntries() entries {
+	return entries{
+		find: func(result map[string]any) []any { return listIn(result, "locations") },
+		name: func(entry any) string {
+			location, _ := entry.(map[string]any)
+			name, _ := location["name"].(string)
+			return "location.orrery.dev/" + name
+		},
+	}
 }
 
 func fleetOf(all []v1alpha1.Location) fleet {
