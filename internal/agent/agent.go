@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/agent/credential"
+	"orrery.dev/orrery/internal/agent/diagnoser"
 	"orrery.dev/orrery/internal/agent/fencing"
 	"orrery.dev/orrery/internal/agent/hubclient"
 	"orrery.dev/orrery/internal/agent/kubeclient"
@@ -59,6 +60,7 @@ type Agent struct {
 	takeover  *orphans.Takeover
 	upsync    *upsync.Syncer
 	watchers  *observe.Observers
+	diagnoser *diagnoser.Diagnoser
 	prover    *hubclient.Prover
 	shared    *hubclient.Namespaces // nil if the agent has the whole location
 	state     *hubclient.State
@@ -189,6 +191,8 @@ func (a *Agent) build(previous key.Shard) {
 	a.gate.Identity = observe.NewIdentity(a.engine, a.store, a.target, a.log).Confirm
 	age := observe.NewAge(a.store, a.config.Shard, a.state.Proves, a.surpassed, a.log)
 	a.watchers = observe.NewObservers(a.engine, a.store, a.target, a.gate, age, a.log)
+	a.diagnoser = diagnoser.New(a.engine, a.store, a.target, a.log)
+	a.watchers.Diagnoser = a.diagnoser
 	a.reporter = hubclient.NewReporter(link, a.metrics.reports, a.engine.Touch, a.reports)
 	a.prover = hubclient.NewProver(link, a.engine.Again)
 	if a.shared = nil; !a.config.Shard.Whole() {
@@ -270,6 +274,7 @@ func (a *Agent) work(ctx context.Context) (err error) {
 		tasks.Go(func() { a.mark.Run(ctx) })
 	}
 	tasks.Go(func() { a.watchers.Run(ctx) })
+	tasks.Go(func() { a.diagnoser.Run(ctx) })
 	tasks.Go(func() { a.reporter.Run(ctx) })
 	tasks.Go(func() { s.Run(ctx) })
 	tasks.Go(func() { hubclient.NewMover(a.hub).Run(ctx) })

@@ -11,6 +11,8 @@ import (
 type Live struct {
 	Health wire.Health
 	Detail string
+	// Diagnosis is why the object is not healthy, from the objects that it owns; empty if that is unknown.
+	Diagnosis string
 	// Wanted and Status are reported if the policy asks for the status.
 	Wanted *wire.Wanted
 	Status []byte
@@ -47,8 +49,23 @@ func LiveOf(r key.Resource, seen Observed, rec *store.Record, last *store.Live, 
 		l.Health, l.Detail = wire.Progressing, notSeen
 	default:
 		l.Health, l.Detail = last.Health, last.Detail
+		if last.Diagnosis != nil {
+			l.Health, l.Diagnosis = diagnosed(last), last.Diagnosis.Text
+		}
 	}
 	return l
+}
+
+// diagnosed returns the health of an object with a diagnosis. A Job whose Pods cannot run is Healthy by the rules of
+// kstatus.
+func diagnosed(last *store.Live) wire.Health {
+	if last.Diagnosis.Final {
+		return wire.Degraded
+	}
+	if last.Health == wire.Healthy {
+		return wire.Progressing
+	}
+	return last.Health
 }
 
 // healthOfEnd returns the health of an object that ran to its end and is deleted. The last report may be older

@@ -13,7 +13,7 @@ import (
 // Compose returns the report of one key. live is the object at the target, and before the last report, nil if
 // there is none. Since stays as long as state and reason stay the same.
 func Compose(w *store.Want, rec *store.Record, d Decision, live Live, before *wire.Report, now time.Time) wire.Report {
-	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Detail}
+	r := wire.Report{State: d.State, Reason: d.Reason, Message: d.Message, Health: live.Health, HealthNote: live.Detail, Diagnosis: live.Diagnosis}
 	nothing := d.Proof == ownership.Missing || d.Reason == v1alpha1.ReasonAnnounced || d.Withheld || rec == nil && d.State == wire.Removing
 	if nothing && before != nil && (w == nil || w.Leaf.UID == before.UID) {
 		// The object that was applied last is unchanged, and the last report may be all that the agent knows of

@@ -2,6 +2,7 @@ package kubeclient
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -139,6 +140,8 @@ type request struct {
 	accept       string
 	content      string
 	body         []byte
+	// most bounds the answer, in bytes; 0: maxAnswer does.
+	most int64
 	// free is set for requests for Leases, which an agent sends whether or not it holds one.
 	free bool
 }
@@ -269,11 +272,12 @@ func (t *requester) read(ctx context.Context, r request) ([]byte, error) {
 		return nil, err
 	}
 	defer body.Close()
-	b, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	most := cmp.Or(r.most, maxAnswer)
+	b, err := io.ReadAll(io.LimitReader(body, most+1))
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: read answer: %w", r.verb, r.path, err)
 	}
-	if len(b) > maxAnswer {
+	if int64(len(b)) > most {
 		return nil, fmt.Errorf("%s %s: %w", r.verb, r.path, errTooLarge)
 	}
 	return b, nil

@@ -10,6 +10,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"orrery.dev/orrery/internal/agent/diagnosis"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -126,5 +127,19 @@ func (r *Rights) rules() []rbacv1.PolicyRule {
 	grant(r.Mapped, "get", "list", "watch", "create", "patch", "delete")
 	grant(r.Observed, "list", "watch")
 	grant(r.Seen, "get", "list", "watch")
+	grant(diagnosed(r.Mapped), "list")
 	return rules
+}
+
+// diagnosed returns the resources that the agent reads to find out why objects of other resources are
+// not healthy.
+func diagnosed(mapped []string) (read []string) {
+	for _, of := range mapped {
+		resource, group, _ := strings.Cut(of, ".")
+		for _, r := range diagnosis.Reads(key.NewResource(group, resource)) {
+			read = append(read, strings.TrimSuffix(r.Resource+"."+r.APIGroup(), "."))
+		}
+	}
+	slices.Sort(read)
+	return slices.Compact(read)
 }

@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"orrery.dev/orrery/internal/agent/decide"
+	"orrery.dev/orrery/internal/agent/diagnosis"
 	"orrery.dev/orrery/internal/agent/health"
 	"orrery.dev/orrery/internal/agent/kubeclient"
 	"orrery.dev/orrery/internal/agent/store"
@@ -46,12 +47,19 @@ type Observers struct {
 	Served retry.Signal
 	// Rewound is called for each list whose revision is below what was seen before. It may block until ctx ends.
 	Rewound func(ctx context.Context)
+	// Diagnoser receives each change of an object that the store has.
+	Diagnoser Diagnoser
 
 	running map[key.Resource]*observer
 
 	mu sync.Mutex
 	// missed are kinds with observations that the store could not record.
 	missed map[key.Resource]struct{}
+}
+
+// Diagnoser finds out why objects are not healthy. Observe must not block, nor change l.
+type Diagnoser interface {
+	Observe(id string, at kubeclient.Place, l *store.Live)
 }
 
 // NewObservers returns observers that observe nothing before Run.
@@ -374,6 +382,7 @@ func (w *observer) live(o *ownership.Observation) *store.Live {
 		APIVersion: w.GroupVersion(), Kind: w.Kind, Generation: m.Generation, Deleting: m.DeletionTimestamp != "",
 		Spec: o.Spec, Status: o.Status,
 	})
+	l.IsSuspect = m.DeletionTimestamp == "" && diagnosis.IsNeeded(w.Resource, l.Health, o.Status)
 	return l
 }
 
@@ -382,7 +391,7 @@ func (w *observer) live(o *ownership.Observation) *store.Live {
 // an object, whose item then needs a decision.
 func hashes(l *store.Live, ended string) (plain, withStatus uint64) {
 	h := fnv.New64a() // a hash takes every write
-	h.Write(fmt.Appendf(nil, "%s %d %s %s ", l.UID, l.Generation, l.Health, ended))
+	h.Write(fmt.Appendf(nil, "%s %d %s %s %t ", l.UID, l.Generation, l.Health, ended, l.IsSuspect))
 	plain = h.Sum64()
 	h.Write(strconv.AppendQuote(nil, l.Detail))
 	if w := l.Wanted; w != nil {
@@ -419,13 +428,18 @@ func (w *observer) show(ctx context.Context, seen []worklist.Sighting, all []*st
 	err := w.store.Submit(ctx, &store.Commit{
 		Do: func(t *store.Tx) error {
 			for n, l := range live {
-				if err := t.Observed.Set(ids[n], l); err != nil {
+				if err := t.Observed.Update(ids[n], l); err != nil {
 					return err
 				}
 			}
 			return nil
 		},
-		Done:   func() { w.engine.Again(ids) },
+		Done: func() {
+			w.engine.Again(ids)
+			for n, l := range live {
+				w.Diagnoser.Observe(ids[n], w.Place, l)
+			}
+		},
 		Failed: func(error) { w.miss(w.Resource, ids) },
 	})
 	if err != nil { // the observer has been stopped; the list of the next one shows them again

@@ -75,7 +75,7 @@ func (r *Reconciler) permitted(ctx context.Context, t *turn, o outcome) outcome 
 		live = *t.live
 	}
 	h := fnv.New64a() // a hash takes every write
-	h.Write(fmt.Appendf(nil, "%s %d %s %q ", live.UID, live.Generation, live.Health, live.Detail))
+	h.Write(fmt.Appendf(nil, "%s %d %s %q %q ", live.UID, live.Generation, live.Health, live.Detail, live.Diagnosed()))
 	h.Write(live.Status)
 	h.Write([]byte(t.completed))
 	now := reading{account, o.record.UID, h.Sum64()}

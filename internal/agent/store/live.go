@@ -15,6 +15,10 @@ type Live struct {
 	Generation int64       `json:"gen,omitempty"`
 	Health     wire.Health `json:"health,omitempty"`
 	Detail     string      `json:"note,omitempty"`
+	// Diagnosis is why the object is not healthy, from the objects that it owns; nil if that is unknown.
+	Diagnosis *Diagnosis `json:"diagnosis,omitempty"`
+	// IsSuspect reports whether the object needs a diagnosis.
+	IsSuspect bool `json:"suspect,omitempty"`
 	// Wanted and Status are set if the policy returns the status.
 	Wanted *wire.Wanted `json:"wanted,omitempty"`
 	Status []byte       `json:"-"`

@@ -3,6 +3,7 @@ package store
 import (
 	"reflect"
 	"testing"
+	"time"
 
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -12,7 +13,7 @@ func TestLive(t *testing.T) {
 	three := int64(3)
 	for _, l := range []*Live{
 		{},
-		{UID: "u", Generation: 2, Health: wire.Degraded, Detail: "a\nb", Wanted: &wire.Wanted{Replicas: &three}, Status: []byte("{\"a\":\n1}")},
+		{UID: "u", Generation: 2, Health: wire.Degraded, Detail: "a\nb", Diagnosis: &Diagnosis{Text: "c", Since: time.Unix(1, 0).UTC(), Final: true}, IsSuspect: true, Wanted: &wire.Wanted{Replicas: &three}, Status: []byte("{\"a\":\n1}")},
 	} {
 		b, err := l.encode()
 		if err != nil {

@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 
@@ -113,9 +114,9 @@ func (c *returnMerger) partsOf(
 // whether the report may be old; known whether it describes the object.
 func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []byte, stale bool) (contribution rollup.Report, known bool) {
 	state := objectstate.Assigned(c.digest, row, place, report, stale)
-	contribution = rollup.Report{Location: place.Location, Why: state.Reason, Since: state.Since, Stale: state.Stale}
-	if contribution.Why == "" {
-		contribution.Why = string(state.State)
+	contribution = rollup.Report{Location: place.Location, Why: cmp.Or(state.Reason, string(state.State)), Since: state.Since, Stale: state.Stale}
+	if state.Message != "" {
+		contribution.Why += ": " + state.Message
 	}
 	var r wire.Report
 	if report == nil || json.Unmarshal(report, &r) != nil || r.UID != row.Meta.UID {
@@ -123,6 +124,7 @@ func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []by
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
 	contribution.Generation, contribution.Wanted, contribution.Status, contribution.Health = r.Generation, r.Wanted, r.Status, r.Health
+	contribution.Note, contribution.IsDiagnosed = state.HealthNote, r.Diagnosis != ""
 	contribution.Behind = state.State == objectstate.Pending && r.State == wire.Applied
 	contribution.Sound = (state.State == wire.Applied || contribution.Behind) && r.StatusBytes == 0
 	if contribution.Sound {

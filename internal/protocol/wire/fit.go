@@ -36,6 +36,7 @@ func (r Report) Fit() Report {
 	r.Since, r.Completed, r.State = clip(r.Since), clip(r.Completed), State(clip(string(r.State)))
 	r.Cause, r.LetGoBy = Cause(clip(string(r.Cause))), clip(r.LetGoBy)
 	r.Owner, r.Health, r.HealthNote = clip(r.Owner), Health(clip(string(r.Health))), clip(r.HealthNote)
+	r.Diagnosis = clip(r.Diagnosis)
 	r.Object, r.Status = validUTF8(r.Object), validUTF8(r.Status)
 	if why := unfit(r.Object, MaxObjectDepth); why != "" {
 		r.dropObject(why)
@@ -43,7 +44,7 @@ func (r Report) Fit() Report {
 	if why := unfit(r.Status, MaxStatusDepth); why != "" {
 		r.dropStatus(why)
 	}
-	const texts = 12 * maxReportText * escaped
+	const texts = 13 * maxReportText * escaped
 	if (len(r.Status)+len(r.Object))*escaped+texts <= MaxReport {
 		return r
 	}
@@ -142,4 +143,12 @@ func printable(s string) string {
 		}
 		return r
 	}, s)
+}
+
+// WithDiagnosis returns a HealthNote with the diagnosis of the same report; each may be empty.
+func WithDiagnosis(note, diagnosis string) string {
+	if note == "" || diagnosis == "" {
+		return note + diagnosis
+	}
+	return note + "; " + diagnosis
 }

@@ -397,6 +397,9 @@ type Report struct {
 	Health Health `json:"health,omitempty"`
 	// HealthNote explains to users why the object is not Healthy.
 	HealthNote string `json:"healthNote,omitempty"`
+	// Diagnosis is the reason why the object is not Healthy, found in the objects that it owns. Hubs
+	// of the previous version drop it.
+	Diagnosis string `json:"diagnosis,omitempty"`
 	// Wanted are numbers of the live spec to compare the status with, if the policy requests the
 	// status.
 	Wanted *Wanted `json:"wanted,omitempty"`

@@ -68,6 +68,7 @@ func TestOwnership(t *testing.T) {
 		subtest{"Rollout", (*suite).rollout},
 		subtest{"Ended", (*suite).ended},
 		subtest{"Health", (*suite).health},
+		subtest{"Diagnosed", (*suite).diagnosed},
 		subtest{"Service", (*suite).service},
 		subtest{"Released", (*suite).released},
 		subtest{"Proof", (*suite).proof},

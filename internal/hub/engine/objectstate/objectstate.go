@@ -84,7 +84,7 @@ type Status struct {
 	// FailedRule is the rule because of which the object is held, if any.
 	FailedRule FailedRule
 	// Health is the health of the object at the location, by the report; HealthNote is the reason
-	// why it is not Healthy. Both are empty if the state is not from a report, or the report has no
+	// why it is not Healthy, with the diagnosis if there is one. Both are empty if the state is not from a report, or the report has no
 	// health.
 	Health     wire.Health
 	HealthNote string
@@ -264,6 +264,8 @@ func read(report []byte) (s reported) {
 			s.Health = healthOf(value.Str)
 		case "healthNote":
 			s.HealthNote = value.Str
+		case "diagnosis":
+			s.HealthNote = wire.WithDiagnosis(s.HealthNote, value.Str)
 		case "status":
 			return false
 		}

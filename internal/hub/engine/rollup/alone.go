@@ -15,10 +15,13 @@ import (
 // notice that otherwise. The end of a Job or Pod counts only for its own version. Alone returns
 // nothing if the location has no status.
 func Alone(r key.Resource, source []byte, p Report) json.RawMessage {
-	if len(p.Status) == 0 || !unobserved(p) || !takesConditions(p) {
+	if len(p.Status) == 0 || !unobserved(p) && !p.IsDiagnosed || !takesConditions(p) {
 		return p.Status
 	}
 	m := newMerge(source, custom, []Report{p})
+	if !unobserved(p) {
+		return withDiagnosis(m)
+	}
 	out := make(map[string]any, len(m.inputs[0].names)+1)
 	for _, field := range m.inputs[0].names {
 		out[field] = json.RawMessage(m.inputs[0].status[field].Raw)
@@ -36,11 +39,7 @@ func Alone(r key.Resource, source []byte, p Report) json.RawMessage {
 		if isEnd && former {
 			continue
 		}
-		one := map[string]any{}
-		c.ForEach(func(name, v gjson.Result) bool {
-			one[name.Str] = json.RawMessage(v.Raw)
-			return true
-		})
+		one := unchanged(c.Result)
 		reported := reportedCondition{m.inputs[0], c.Result}
 		switch g := c.Get(observedField); {
 		case g.Type == gjson.Number:
@@ -54,6 +53,23 @@ func Alone(r key.Resource, source []byte, p Report) json.RawMessage {
 	status, err := json.Marshal(out)
 	if err != nil { // cannot happen: reports contain only JSON
 		return nil
+	}
+	return status
+}
+
+// withDiagnosis returns the status of the one location with a condition that has its diagnosis.
+func withDiagnosis(m *merging) json.RawMessage {
+	only := m.inputs[0]
+	out := make(map[string]any, len(only.names)+1)
+	for _, field := range only.names {
+		out[field] = json.RawMessage(only.status[field].Raw)
+	}
+	if conditions := m.theOnly(conditionsField, nil); conditions != nil {
+		out[conditionsField] = conditions
+	}
+	status, err := json.Marshal(out)
+	if err != nil { // cannot happen: reports contain only JSON
+		return only.Status
 	}
 	return status
 }

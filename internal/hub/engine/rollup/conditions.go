@@ -36,7 +36,7 @@ const (
 	maxNamed = 3
 	// maxMessage bounds a message, in bytes, and maxWhy its text about one location.
 	maxMessage = 1024
-	maxWhy     = 160
+	maxWhy     = 256
 	// maxTypes bounds the types of conditions in a status.
 	maxTypes = 64
 )
@@ -76,7 +76,7 @@ func (r conditions) text() string {
 
 func (r conditions) value(m *merging, field string) any {
 	if m.asItIs() {
-		return list(m.inputs[0].status[field])
+		return m.theOnly(field, r.also)
 	}
 	var types []string
 	for _, p := range m.inputs {
@@ -99,12 +99,33 @@ func (r conditions) value(m *merging, field string) any {
 	return merged
 }
 
-// list returns a list of conditions unchanged; nil if there is none.
-func list(v gjson.Result) any {
-	if !v.IsArray() || len(v.Array()) == 0 {
-		return nil
+// theOnly returns the conditions of the one location unchanged; nil if there are none. If the location has a
+// diagnosis, a condition is added that has it.
+func (m *merging) theOnly(field string, also []string) any {
+	p := m.inputs[0]
+	if p.IsDiagnosed && (takesConditions(p.Part) || len(p.Status) == 0) {
+		var all []map[string]any
+		for _, c := range p.conditions {
+			all = append(all, unchanged(c.Result))
+		}
+		if all = m.withPending(all, also); len(all) > 0 {
+			return all
+		}
 	}
-	return json.RawMessage(v.Raw)
+	if v := p.status[field]; v.IsArray() && len(v.Array()) > 0 {
+		return json.RawMessage(v.Raw)
+	}
+	return nil
+}
+
+// unchanged returns the fields of a condition as they are.
+func unchanged(c gjson.Result) map[string]any {
+	fields := map[string]any{}
+	c.ForEach(func(name, v gjson.Result) bool {
+		fields[name.Str] = json.RawMessage(v.Raw)
+		return true
+	})
+	return fields
 }
 
 // reportedCondition is a condition at a location; it is empty if there is none.
@@ -341,16 +362,32 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 	if stale { // without names: each change of a connection would be a write of each object
 		why = append(why, lastSeen)
 	}
-	if len(progressing) > 0 {
-		why = append(why, names(progressing)+": progressing")
-	}
+	why = append(why, notes(progressing, "progressing")...)
 	if len(why) > 0 {
 		merged = m.first(merged, m.made(reconciling, isTrue, ReasonNotEverywhere, strings.Join(why, "; "), also))
 	}
 	if len(degraded) > 0 {
-		merged = m.first(merged, m.made(stalled, isTrue, string(wire.Degraded), names(degraded)+": degraded", also))
+		merged = m.first(merged, m.made(stalled, isTrue, string(wire.Degraded), strings.Join(notes(degraded, "degraded"), "; "), also))
 	}
 	return merged
+}
+
+// notes describes locations that are not healthy: the first of those with a diagnosis one by one, with
+// their notes, and the others together. Other notes change with each Pod, and each change would be a
+// write of the object.
+func notes(inputs []input, state string) (all []string) {
+	var plain []input
+	for _, p := range inputs {
+		if p.IsDiagnosed && len(all) < maxNamed {
+			all = append(all, wire.Clip(string(p.Location)+": "+p.Note, maxWhy))
+		} else {
+			plain = append(plain, p)
+		}
+	}
+	if len(plain) > 0 {
+		all = append(all, names(plain)+": "+state)
+	}
+	return all
 }
 
 // whys returns, for the first of some locations, the reasons why they do not count, or otherwise

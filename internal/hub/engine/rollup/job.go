@@ -31,7 +31,7 @@ func (ends) text() string {
 
 func (ends) value(m *merging, field string) any {
 	if m.asItIs() {
-		return list(m.inputs[0].status[field])
+		return m.theOnly(field, probed)
 	}
 	var merged []map[string]any
 	add := func(rule condition, where []reportedCondition) {

@@ -59,10 +59,10 @@ func (podConditions) text() string {
 }
 
 func (podConditions) value(m *merging, field string) any {
-	worst, missing := m.worstPod()
 	if m.asItIs() {
-		return list(worst.status[field])
+		return m.theOnly(field, probed)
 	}
+	worst, missing := m.worstPod()
 	var merged []map[string]any
 	if !missing {
 		for _, c := range worst.conditions {

@@ -34,7 +34,7 @@ type Report struct {
 	// Stale reports whether the location has no current reports. It counts with its last report,
 	// and is not observed.
 	Stale bool
-	// Why is a short reason why a report is not sound; Since is when that began, RFC 3339. Both may
+	// Why is the reason why a report is not sound, with the message of the report; Since is when that began, RFC 3339. Both may
 	// be empty.
 	Why, Since string
 	// Generation is the generation of the source that the report describes. The observed
@@ -47,6 +47,10 @@ type Report struct {
 	Status json.RawMessage
 	// Health is the health by kstatus; empty if it is unknown.
 	Health wire.Health
+	// Note is the reason why the object is not Healthy; empty if there is none. IsDiagnosed reports
+	// whether it has a reason that the status does not show.
+	Note        string
+	IsDiagnosed bool
 }
 
 // HasRollup reports whether a resource has its own Rollup. Objects of other kinds have one if their

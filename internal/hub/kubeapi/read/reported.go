@@ -85,6 +85,8 @@ func (r *reader) accountOf(row *table.Row) *account {
 			t.health = value.String()
 		case "healthNote":
 			t.healthNote = value.String()
+		case "diagnosis":
+			t.healthNote = wire.WithDiagnosis(t.healthNote, value.String())
 		case "owner":
 			t.owner = value.String()
 		case "status", "object":

@@ -1,0 +1,249 @@
+package diagnoser
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"orrery.dev/orrery/internal/agent/diagnosis"
+	"orrery.dev/orrery/internal/agent/kubeclient"
+	"orrery.dev/orrery/internal/agent/store"
+	"orrery.dev/orrery/internal/agent/worklist"
+	"orrery.dev/orrery/internal/lib/retry"
+	"orrery.dev/orrery/internal/protocol/key"
+)
+
+const (
+	// pause is the time between two diagnoses, so that there are at most 60 in a minute.
+	pause = time.Second
+	// timeout bounds the reads of one diagnosis.
+	timeout = 15 * time.Second
+	// The maximum numbers of objects that a diagnosis reads.
+	maxReplicaSets, maxPending, maxPods, maxEvents = 50, 20, 100, 20
+)
+
+// Diagnoser diagnoses unhealthy objects, one after the other.
+type Diagnoser struct {
+	store  *store.Store
+	engine *worklist.Worklist
+	target *kubeclient.Client
+	log    *slog.Logger
+	queue  queue
+	wake   retry.Signal
+	denied denied
+}
+
+// New returns a diagnoser that does nothing before Run.
+func New(e *worklist.Worklist, s *store.Store, t *kubeclient.Client, log *slog.Logger) *Diagnoser {
+	return &Diagnoser{
+		store: s, engine: e, target: t, log: log,
+		queue: queue{all: map[string]*entry{}}, wake: retry.NewSignal(), denied: denied{until: map[right]time.Time{}},
+	}
+}
+
+// Run diagnoses objects until ctx ends.
+func (d *Diagnoser) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		s, wait, ok := d.queue.next(time.Now())
+		switch {
+		case !ok:
+			select {
+			case <-d.wake:
+			case <-ctx.Done():
+			}
+		case wait > 0:
+			d.sleep(ctx, wait)
+		default:
+			d.diagnose(ctx, s)
+			retry.Pause(ctx, pause)
+		}
+	}
+}
+
+// sleep waits until an entry of the queue is due, or the queue changes.
+func (d *Diagnoser) sleep(ctx context.Context, wait time.Duration) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-d.wake:
+	case <-ctx.Done():
+	}
+}
+
+// errChanged is returned for an object that is not as it was observed: its next observation counts.
+var errChanged = errors.New("the object has changed since it was observed")
+
+// diagnose diagnoses an object and stores the result. After an error the last diagnosis stays.
+func (d *Diagnoser) diagnose(ctx context.Context, s subject) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	account, err := d.account(s.id)
+	var e *diagnosis.Evidence
+	if err == nil {
+		e, err = (&reading{Diagnoser: d, ctx: kubeclient.As(limited, account), account: account, subject: s}).evidence()
+	}
+	switch {
+	case err == nil:
+		d.queue.done(s, time.Now())
+		d.put(ctx, s, e)
+	case errors.Is(err, errChanged):
+		d.queue.done(s, time.Now())
+	case apierrors.IsNotFound(err):
+		d.queue.remove(s.id)
+	default:
+		d.queue.done(s, time.Now())
+		d.log.Debug("an unhealthy object could not be diagnosed", "object", s.id, "error", err)
+	}
+}
+
+// account returns the ServiceAccount that acts for an object; empty for the agent itself.
+func (d *Diagnoser) account(id string) (account string, err error) {
+	err = d.store.View(func(t *store.Tx) error {
+		r, err := t.Records.Get(id)
+		if r != nil {
+			account = r.Source.Policy.ServiceAccount
+		}
+		return err
+	})
+	return account, err
+}
+
+// put stores the diagnosis that evidence has, and enqueues the object if it is another one than before.
+func (d *Diagnoser) put(ctx context.Context, s subject, e *diagnosis.Evidence) {
+	found, ok := diagnosis.Of(e)
+	changed := false
+	if err := d.store.Submit(ctx, &store.Commit{
+		Do: func(t *store.Tx) (err error) {
+			changed, err = t.Observed.Diagnose(s.id, s.uid, s.generation, func(old *store.Diagnosis) *store.Diagnosis {
+				if !ok {
+					return nil
+				}
+				return next(old, found, e.Object.Deadline(), e.Now)
+			})
+			return err
+		},
+		Done: func() {
+			if changed {
+				d.engine.Again([]string{s.id})
+			}
+		},
+	}); err != nil {
+		d.log.Debug("a diagnosis could not be stored", "object", s.id, "error", err)
+	}
+}
+
+// next returns the diagnosis that follows another one. After the deadline (0: none) it is final.
+func next(old *store.Diagnosis, found diagnosis.Diagnosis, deadline time.Duration, now time.Time) *store.Diagnosis {
+	next := &store.Diagnosis{Text: found.Text, Since: now.UTC().Truncate(time.Second), Final: found.Final}
+	if old != nil {
+		next.Since = old.Since
+	}
+	if deadline > 0 && now.Sub(next.Since) >= deadline {
+		next.Final = true
+	}
+	return next
+}
+
+// reading reads the evidence about one subject.
+type reading struct {
+	*Diagnoser
+	subject
+	ctx     context.Context //nolint:containedctx // a reading lasts for one call of evidence
+	account string
+}
+
+// evidence reads the subject and what explains its health. What may not be read stays empty.
+func (r *reading) evidence() (*diagnosis.Evidence, error) {
+	id, err := key.ParseIdentity(r.id)
+	if err != nil {
+		return nil, err
+	}
+	answer, err := r.target.GetAll(r.ctx, r.at, id)
+	if err != nil {
+		return nil, err
+	}
+	object, err := diagnosis.ParseObject(r.at.Resource, answer.JSON)
+	if err != nil {
+		return nil, err
+	}
+	if string(object.Metadata.UID) != r.uid || object.Metadata.Generation != r.generation {
+		return nil, errChanged
+	}
+	e := &diagnosis.Evidence{Object: object, Now: time.Now()}
+	switch r.at.Resource {
+	case diagnosis.Pods:
+		e.AddPod(answer.JSON)
+	case diagnosis.Claims:
+		e.AddClaim(answer.JSON)
+	default:
+		if err := r.pods(e, id.Namespace); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range diagnosis.MissingClaims(e) {
+		if err := r.list(diagnosis.Claims, kubeclient.Selection{Namespace: id.Namespace, Fields: "metadata.name=" + name, Most: 1}, e.AddClaim); err != nil {
+			return nil, err
+		}
+	}
+	for _, uid := range diagnosis.EventSubjects(e) {
+		if err := r.list(diagnosis.Events, kubeclient.Selection{Namespace: id.Namespace, Fields: "involvedObject.uid=" + string(uid), Most: maxEvents}, e.AddEvent); err != nil {
+			return nil, err
+		}
+	}
+	return e, nil
+}
+
+// pods reads the Pods of the subject: first those that have not started, since there may be more than
+// can be read.
+func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
+	labels := e.Object.Labels()
+	if labels == "" {
+		return nil
+	}
+	if r.at.Resource == diagnosis.Deployments {
+		if err := r.list(diagnosis.ReplicaSets, kubeclient.Selection{Namespace: namespace, Labels: labels, Most: maxReplicaSets}, e.AddReplicaSet); err != nil {
+			return err
+		}
+	}
+	for _, s := range []kubeclient.Selection{
+		{Fields: "status.phase=Pending", Most: maxPending},
+		{Fields: "status.phase!=Pending,status.phase!=Succeeded", Most: maxPods},
+	} {
+		s.Namespace, s.Labels = namespace, labels
+		if err := r.list(diagnosis.Pods, s, e.AddPod); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// places are the resources that are read, in the version that each cluster serves.
+var places = map[key.Resource]string{diagnosis.Pods: "v1", diagnosis.Claims: "v1", diagnosis.Events: "v1", diagnosis.ReplicaSets: "v1"}
+
+// list calls add with the first objects of a selection. It does nothing without the right to read them.
+func (r *reading) list(of key.Resource, s kubeclient.Selection, add func(text string)) error {
+	needed := right{account: r.account, namespace: s.Namespace, resource: of}
+	if r.denied.is(needed, time.Now()) {
+		return nil
+	}
+	texts, err := kubeclient.ListSome(r.ctx, r.target, kubeclient.Place{Resource: of, Version: places[of]}, s)
+	if apierrors.IsForbidden(err) {
+		if r.denied.add(needed, time.Now()) {
+			r.log.Warn("the agent may not read why objects are not healthy: grant the right, as orrery-agent rbac prints it",
+				"verb", "list", "resource", of.String(), "namespace", s.Namespace, "serviceAccount", r.account)
+		}
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("list %s: %w", of, err)
+	}
+	for _, text := range texts {
+		add(text)
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package rollup
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/tidwall/gjson"
+
+	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
+)
+
+// TestDiagnosis: a merged status has the reason why an object is not healthy, with its location, also with one
+// location, and says nothing of a reason that a location does not have.
+func TestDiagnosis(t *testing.T) {
+	t.Parallel()
+	const (
+		source = `{"metadata":{"generation":2,"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"replicas":1}}`
+		status = `{"observedGeneration":2,"replicas":1,"conditions":[{"type":"Available","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
+		note   = `Available: 0/1; Pod web-1: ImagePullBackOff`
+	)
+	part := func(l key.Location, health wire.Health, isDiagnosed bool) Part {
+		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: health, Note: note, IsDiagnosed: isDiagnosed}
+	}
+	healthy := Part{Location: "z", Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
+	unsound := func(l key.Location) Part {
+		return Part{Location: l, Why: "Invalid: spec.ports[0].port: must be between 1 and 65535"}
+	}
+	for name, c := range map[string]struct {
+		parts       []Part
+		reconciling string
+		stalled     string
+	}{
+		"healthy":       {[]Part{healthy}, "", ""},
+		"no diagnosis":  {[]Part{part("a", wire.Progressing, false)}, "", ""},
+		"one location":  {[]Part{part("a", wire.Progressing, true)}, "a: " + note, ""},
+		"one, degraded": {[]Part{part("a", wire.Degraded, true)}, "", "a: " + note},
+		"one of two":    {[]Part{healthy, part("a", wire.Progressing, true)}, "a: " + note, ""},
+		"some of many":  {[]Part{part("a", wire.Progressing, true), part("b", wire.Progressing, false), part("c", wire.Degraded, true)}, "a: " + note + "; b: progressing", "c: " + note},
+		"more than are named": {
+			[]Part{part("a", wire.Progressing, true), part("b", wire.Progressing, true), part("c", wire.Progressing, true), part("d", wire.Progressing, true)},
+			"a: " + note + "; b: " + note + "; c: " + note + "; d: progressing", "",
+		},
+		"refused":                  {[]Part{unsound("a"), healthy}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535", ""},
+		"refused, and a diagnosis": {[]Part{unsound("a"), part("b", wire.Progressing, true)}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535; b: " + note, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			merged, ok := Merge(key.NewResource("apps", "deployments"), []byte(source), c.parts)
+			if !ok {
+				t.Fatal("there is no Rollup")
+			}
+			check := func(status json.RawMessage) {
+				t.Helper()
+				for conditionType, want := range map[string]string{"Reconciling": c.reconciling, "Stalled": c.stalled} {
+					condition := gjson.GetBytes(status, `conditions.#(type="`+conditionType+`")`)
+					if got := condition.Get("message").Str; got != want || want != "" && condition.Get("status").Str != "True" {
+						t.Errorf("%s: %q, want %q\n%s", conditionType, got, want, status)
+					}
+				}
+			}
+			check(merged)
+			if len(c.parts) > 1 || !c.parts[0].Sound {
+				return
+			}
+			check(Alone(key.NewResource("example.org", "gizmos"), []byte(source), c.parts[0]))
+			available := gjson.GetBytes(merged, `conditions.#(type="Available")`).Raw
+			if !strings.Contains(status, available) { // as it is there
+				t.Errorf("the condition Available is %s", available)
+			}
+		})
+	}
+}
