@@ -54,7 +54,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 		st.Objects, st.Counts, st.Errors = counts.Objects, counts.Counts, counts.Errors
 		c.Status.condition(&st.Conditions, row, accepted(resolved.Problems, "every selector and test can be used"))
 		st.Prune, st.Confirmed = c.Pruned.Status(p, row.Annotation(v1alpha1.ConfirmPruneAnnotation), st.Confirmed)
-		c.Status.condition(&st.Conditions, row, waiting(p.Name, st.Prune, objectstate.SyncedPlacement(counts.Counts, counts.Objects, int64(resolved.locations))))
+		c.Status.condition(&st.Conditions, row, waiting(p.Name, st.Prune, objectstate.SyncedPlacement(counts.Counts, counts.Left, counts.Objects, int64(resolved.locations))))
 		if len(resolved.Unknown) > 0 {
 			c.Status.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionLocationsKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoSuchLocation,

@@ -70,9 +70,9 @@ func allApplied(n v1alpha1.Counts, leftovers int64) string {
 	return message
 }
 
-// SyncedPlacement returns the condition Synced of a Placement by its counts, and the numbers of objects
-// and locations that it selects.
-func SyncedPlacement(c v1alpha1.Counts, objects, locations int64) metav1.Condition {
+// SyncedPlacement returns the condition Synced of a Placement by its counts, those of its objects at
+// locations that they are not assigned to, and the numbers of objects and locations that it selects.
+func SyncedPlacement(c v1alpha1.Counts, left v1alpha1.LeftCounts, objects, locations int64) metav1.Condition {
 	out := metav1.Condition{Type: v1alpha1.ConditionSynced, Status: metav1.ConditionFalse}
 	switch {
 	case objects == 0:
@@ -91,8 +91,12 @@ func SyncedPlacement(c v1alpha1.Counts, objects, locations int64) metav1.Conditi
 		out.Status, out.Reason = metav1.ConditionUnknown, v1alpha1.ReasonStale
 		out.Message = fmt.Sprintf("everything assigned was applied when it was last seen; %d of %d objects are at locations that can't be seen now: "+
 			"see orrery status --state stale", c.Stale, c.Assigned)
+	case left.Leaving > 0:
+		out.Reason = string(wire.Removing)
+		out.Message = fmt.Sprintf("%d objects are, or may still be, at locations to which they are no longer assigned: "+
+			"see orrery status --state Removing", left.Leaving)
 	default:
-		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c, 0)
+		out.Status, out.Reason, out.Message = metav1.ConditionTrue, "Applied", allApplied(c, left.Leftovers)
 	}
 	return out
 }

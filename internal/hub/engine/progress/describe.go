@@ -67,7 +67,7 @@ func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 	if sum == nil {
 		return counts
 	}
-	counts.Objects, counts.Counts = sum.objects, sum.counts
+	counts.Objects, counts.Counts, counts.Left = sum.objects, sum.counts, sum.left
 	if isOverdue {
 		counts.Counts = sum.known()
 	}

@@ -143,8 +143,14 @@ func (t *Tracker) replaceObject(id key.Object, row *table.Row) {
 
 // updateUnassigned updates whether a location has an object that is not assigned to it.
 func (t *Tracker) updateUnassigned(o *object, location key.Location) {
+	p := pair{o.path, location}
+	before := t.unassigned.countOf(p)
 	if t.unassigned.update(o, location) {
 		t.totals.dirtyLocations[location] = struct{}{}
+	}
+	if after := t.unassigned.countOf(p); after != before && o.as != nil {
+		t.totals.addLeft(o, o.as, after, 1)
+		t.totals.addLeft(o, o.as, before, -1)
 	}
 }
 
@@ -212,6 +218,7 @@ func (t *Tracker) uncount(o *object, as *placement.Membership, states []state) {
 	for _, l := range as.Refused() {
 		t.totals.addRefused(o, as, l, -1)
 	}
+	t.totals.addLeft(o, as, t.unassigned.countsOf(o.path), -1)
 	t.totals.addObject(o, as, -1)
 }
 
@@ -220,6 +227,7 @@ func (t *Tracker) count(o *object, as *placement.Membership, states []state) {
 		return
 	}
 	t.totals.addObject(o, as, 1)
+	t.totals.addLeft(o, as, t.unassigned.countsOf(o.path), 1)
 	for i, l := range as.Members() {
 		t.totals.add(o, as, l, states[i], 1)
 	}

@@ -38,6 +38,8 @@ type PlacementCounts struct {
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
 	v1alpha1.Counts
+	// Left counts these objects at locations that they are not assigned to.
+	Left v1alpha1.LeftCounts
 	// Errors are the first maxErrors failing pairs in the order of object and location, and
 	// if these are fewer, degraded ones.
 	Errors []v1alpha1.PlacementError

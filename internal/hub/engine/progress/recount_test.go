@@ -33,6 +33,8 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 			}
 			c := placements[p]
 			c.Objects++
+			left := leftOf(state, o, in)
+			c.Left.Leaving, c.Left.Leftovers = c.Left.Leaving+left.Leaving, c.Left.Leftovers+left.Leftovers
 			for _, l := range source.Locations() {
 				e := m.count(state, o, row, l, &c.Counts)
 				if e != nil && p.Space != o.Space {
@@ -67,6 +69,27 @@ func (m *machine) recount() (map[key.Placement]PlacementCounts, map[key.Location
 		placements[p] = c
 	}
 	return placements, locations
+}
+
+// leftOf counts an object at locations that it is not assigned to, by their reports.
+func leftOf(state *table.Snapshot, o key.Object, in *placement.Membership) (left v1alpha1.LeftCounts) {
+	for _, l := range testLocations {
+		row := state.Get(key.Report{Location: l, Origin: key.Placed, Object: o}.Key())
+		if row == nil || in.Has(l) {
+			continue
+		}
+		var r wire.Report
+		if err := json.Unmarshal(row.Value, &r); err != nil {
+			panic(err)
+		}
+		switch {
+		case r.State != wire.Orphaned:
+			left.Leaving++
+		case r.Reason != v1alpha1.ReasonReleased:
+			left.Leftovers++
+		}
+	}
+	return left
 }
 
 // count counts one pair and returns what is wrong with it.

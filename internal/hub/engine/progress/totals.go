@@ -25,6 +25,8 @@ type placementTotal struct {
 	counts  v1alpha1.Counts
 	// due counts, by their former states, the pairs that are due.
 	due v1alpha1.Counts
+	// left counts pairs of the objects with locations that they are not assigned to.
+	left v1alpha1.LeftCounts
 	// byLocation is the number of pairs at each location.
 	byLocation map[key.Location]int64
 	// failing are the failed pairs, degraded those that are applied and degraded, in order.
@@ -125,6 +127,22 @@ func (t *totals) addObject(o *object, as *placement.Membership, n int64) {
 		if sum.objects += n; sum.objects == 0 {
 			delete(t.placements, p)
 		}
+	}
+}
+
+// addLeft adds the counts of an object at locations that it is not assigned to, n times, to the Placements that
+// match the object. An agent that is away does not report which of them had assigned it.
+func (t *totals) addLeft(o *object, as *placement.Membership, left v1alpha1.LeftCounts, n int64) {
+	if left == (v1alpha1.LeftCounts{}) {
+		return
+	}
+	for _, source := range as.Sources() {
+		if source.Placement == "" {
+			continue
+		}
+		sum := t.placement(source.Placement.Of(o.id.Space))
+		sum.left.Leaving += n * left.Leaving
+		sum.left.Leftovers += n * left.Leftovers
 	}
 }
 

@@ -6,20 +6,23 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // unassigned holds the pairs that a location reports without assignment, or whose removal the location has not
 // confirmed: objects that are being removed, and objects that stay. Tracker.mu guards it.
 type unassigned struct {
-	pairs  *btree.BTreeG[pair]
-	stays  map[pair]struct{}
-	counts map[key.Location]v1alpha1.LeftCounts // by location
+	pairs *btree.BTreeG[pair]
+	stays map[pair]struct{}
+	// released are the pairs whose objects stay by the policy onRemove.
+	released map[pair]struct{}
+	counts   map[key.Location]v1alpha1.LeftCounts // by location
 }
 
 func newUnassigned() unassigned {
 	return unassigned{
 		pairs: btree.NewBTreeGOptions(pairLess, btree.Options{NoLocks: true}),
-		stays: map[pair]struct{}{}, counts: map[key.Location]v1alpha1.LeftCounts{},
+		stays: map[pair]struct{}{}, released: map[pair]struct{}{}, counts: map[key.Location]v1alpha1.LeftCounts{},
 	}
 }
 
@@ -43,7 +46,13 @@ func (u *unassigned) update(o *object, location key.Location) bool {
 	found := o.isUnassigned(location)
 	_, isKnown := u.pairs.Get(p)
 	_, stayed := u.stays[p]
-	now := found && objectstate.Left(o.reportOf(location), false).Stays()
+	left := objectstate.Left(o.reportOf(location), false)
+	now := found && left.Stays()
+	if found && left.State == wire.Orphaned && !now {
+		u.released[p] = struct{}{}
+	} else {
+		delete(u.released, p)
+	}
 	if isKnown == found && stayed == now {
 		return false
 	}
@@ -71,4 +80,31 @@ func (u *unassigned) update(o *object, location key.Location) bool {
 		delete(u.counts, location)
 	}
 	return true
+}
+
+// countOf returns the counts of one pair for its Placements. An object that stays by their policy is not counted.
+func (u *unassigned) countOf(p pair) (c v1alpha1.LeftCounts) {
+	_, found := u.pairs.Get(p)
+	_, stays := u.stays[p]
+	_, released := u.released[p]
+	switch {
+	case stays:
+		c.Leftovers = 1
+	case found && !released:
+		c.Leaving = 1
+	}
+	return c
+}
+
+// countsOf returns the counts of all pairs of an object for its Placements.
+func (u *unassigned) countsOf(path string) (c v1alpha1.LeftCounts) {
+	u.pairs.Ascend(pair{path: path}, func(p pair) bool {
+		if p.path != path {
+			return false
+		}
+		one := u.countOf(p)
+		c.Leaving, c.Leftovers = c.Leaving+one.Leaving, c.Leftovers+one.Leftovers
+		return true
+	})
+	return c
 }
