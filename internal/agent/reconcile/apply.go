@@ -99,7 +99,8 @@ func (r *Reconciler) done(t *turn, d decide.Decision, m ownership.Meta) outcome 
 func (t *turn) contested(o outcome) outcome {
 	if t.view.Contested > 0 && !o.keep && o.State == wire.Applied && o.Reason == "" {
 		o.Reason = v1alpha1.ReasonContested
-		o.Message = "another writer at the location keeps changing it back; it is repaired less and less often"
+		o.Message = "another writer at the location keeps changing it back; it is repaired less and less often; " +
+			"if that writer is to have the values, release them by a Customizer (release)"
 		o.Retry = t.view.Contested + 1
 	}
 	return o
@@ -153,7 +154,7 @@ func (r *Reconciler) look(ctx context.Context, t *turn) (decide.Observed, error)
 		o.Unmarked = true
 		return o, nil
 	}
-	o.Existence = decide.Foreign
+	o.Existence, t.otherOwner = decide.Foreign, otherOwner(t, &m)
 	o.Owned = m.Controlled() || ownership.AnotherLocation(m.Labels[v1alpha1.LocationLabel], t.view.As)
 	return o, nil
 }

@@ -246,7 +246,7 @@ func (r *Reconciler) act(ctx context.Context, t *turn) outcome {
 		o, err := r.step(ctx, t, f, d)
 		switch {
 		case err == nil:
-			return t.unobserved(t.contested(o))
+			return namesOwner(t, t.unobserved(t.contested(o)))
 		case errors.Is(err, kubeclient.ErrReadOnly):
 			return haltedBy(r.Gate, t, f)
 		case errors.Is(err, errLook), kubeclient.PreconditionFailed(err):

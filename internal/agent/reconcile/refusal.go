@@ -68,6 +68,7 @@ func (r refusals) of(t *turn, err error) outcome {
 		return o
 	}
 	o.State, o.Reason, o.Message = kubeclient.Refusal(err)
+	o.Message = explained(o.Message, err)
 	if t.winner < 0 {
 		o.State = wire.Removing
 	}

@@ -79,6 +79,8 @@ type turn struct {
 	// homeless says that the namespace can't be made, so that to try once is enough.
 	homeless bool
 	before   map[key.Space]*wire.Report
+	// otherOwner is the other location that placed the object at the target; empty if none did.
+	otherOwner ownership.Owner
 	// formers are those that the location takes over from.
 	formers []ownership.Owner
 }

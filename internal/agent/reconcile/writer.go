@@ -37,7 +37,8 @@ func (w *writer) patch(ctx context.Context, t *turn, verb string, patch any) (ow
 	return w.target.Merge(ctx, verb, t.view.At, t.id, t.view.As.Manager(), body)
 }
 
-// rendering is the desired object as the hub sent it, without duplicates in lists of Pods that have no effect.
+// rendering is the desired object as the hub sent it, without duplicates in lists of Pods that have no effect, and
+// without the rules of an aggregated ClusterRole.
 // It returns errOutdated if the store no longer has the object of the turn: another one may have another policy.
 func (w *writer) rendering(t *turn) (object []byte, err error) {
 	err = w.store.View(func(x *store.Tx) error {
@@ -48,6 +49,9 @@ func (w *writer) rendering(t *turn) (object []byte, err error) {
 	})
 	if err != nil || !t.id.Builtin() {
 		return object, err
+	}
+	if object, err = fields.WithoutAggregated(t.id.Resource, object); err != nil {
+		return nil, err
 	}
 	return fields.WithoutDuplicates(object)
 }
