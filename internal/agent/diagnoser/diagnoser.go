@@ -113,25 +113,25 @@ func (d *Diagnoser) account(id string) (account string, err error) {
 	return account, err
 }
 
-// put stores the diagnosis that evidence has, and enqueues the object if it is another one than before.
+// put stores the diagnosis that evidence has, and enqueues the object, if it is another one than before.
 func (d *Diagnoser) put(ctx context.Context, s subject, e *diagnosis.Evidence) {
-	found, ok := diagnosis.Of(e)
-	changed := false
+	var old, now *store.Diagnosis
+	isCurrent := false
+	if err := d.store.View(func(t *store.Tx) (err error) {
+		old, isCurrent, err = t.Observed.Diagnosis(s.id, s.uid, s.generation)
+		return err
+	}); err != nil || !isCurrent {
+		return
+	}
+	if found, ok := diagnosis.Of(e); ok {
+		now = next(old, found, e.Object.Deadline(), e.Now)
+	}
+	if old == nil && now == nil || old != nil && now != nil && *old == *now {
+		return
+	}
 	if err := d.store.Submit(ctx, &store.Commit{
-		Do: func(t *store.Tx) (err error) {
-			changed, err = t.Observed.Diagnose(s.id, s.uid, s.generation, func(old *store.Diagnosis) *store.Diagnosis {
-				if !ok {
-					return nil
-				}
-				return next(old, found, e.Object.Deadline(), e.Now)
-			})
-			return err
-		},
-		Done: func() {
-			if changed {
-				d.engine.Again([]string{s.id})
-			}
-		},
+		Do:   func(t *store.Tx) error { return t.Observed.Diagnose(s.id, s.uid, s.generation, now) },
+		Done: func() { d.engine.Again([]string{s.id}) },
 	}); err != nil {
 		d.log.Debug("a diagnosis could not be stored", "object", s.id, "error", err)
 	}

@@ -40,18 +40,23 @@ func (o Observed) Update(id string, l *Live) error {
 	return o.Set(id, l)
 }
 
-// Diagnose replaces the diagnosis of an object by the one that next returns for it; nil removes it.
-// It changes nothing, and returns false, if the object has another UID or generation, needs no
-// diagnosis any more, or the diagnosis is the same.
-func (o Observed) Diagnose(id, uid string, generation int64, next func(old *Diagnosis) *Diagnosis) (changed bool, err error) {
+// Diagnosis returns the diagnosis of an object, nil if it has none. ok is false if the object has
+// another UID or generation, or needs no diagnosis any more.
+func (o Observed) Diagnosis(id, uid string, generation int64) (d *Diagnosis, ok bool, err error) {
 	l, err := o.Get(id)
 	if err != nil || !l.describes(uid, generation) || !l.IsSuspect {
-		return false, err
+		return nil, false, err
 	}
-	now := next(l.Diagnosis)
-	if now == l.Diagnosis || now != nil && l.Diagnosis != nil && *now == *l.Diagnosis {
-		return false, nil
+	return l.Diagnosis, true, nil
+}
+
+// Diagnose replaces the diagnosis of an object; nil removes it. It changes nothing if the object has
+// another UID or generation, or needs no diagnosis any more.
+func (o Observed) Diagnose(id, uid string, generation int64, d *Diagnosis) error {
+	l, err := o.Get(id)
+	if err != nil || !l.describes(uid, generation) || !l.IsSuspect {
+		return err
 	}
-	l.Diagnosis = now
-	return true, o.Set(id, l)
+	l.Diagnosis = d
+	return o.Set(id, l)
 }

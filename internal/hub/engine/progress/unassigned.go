@@ -46,9 +46,12 @@ func (u *unassigned) update(o *object, location key.Location) bool {
 	found := o.isUnassigned(location)
 	_, isKnown := u.pairs.Get(p)
 	_, stayed := u.stays[p]
-	left := objectstate.Left(o.reportOf(location), false)
-	now := found && left.Stays()
-	if found && left.State == wire.Orphaned && !now {
+	var left objectstate.Status
+	if found {
+		left = objectstate.Left(o.reportOf(location), false)
+	}
+	now := left.Stays()
+	if left.State == wire.Orphaned && !now {
 		u.released[p] = struct{}{}
 	} else {
 		delete(u.released, p)
