@@ -14,7 +14,7 @@ import (
 
 var now = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
 
-// owner returns the metadata of an object that another one controls.
+// meta returns the metadata of an object; owner is the UID of its controller, or empty.
 func meta(name, uid, owner, more string) string {
 	text := fmt.Sprintf(`"metadata":{"name":%q,"namespace":"shop","uid":%q`, name, uid)
 	if owner != "" {

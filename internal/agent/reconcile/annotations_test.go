@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -24,7 +25,7 @@ func TestAnnotationsTooLong(t *testing.T) {
 			t.Errorf("%v: %q", err, got)
 		}
 	}
-	if got := explained("m", fmt.Errorf("no answer")); got != "m" {
+	if got := explained("m", errors.New("no answer")); got != "m" {
 		t.Errorf("without an answer: %q", got)
 	}
 }

@@ -36,7 +36,7 @@ const (
 	maxNamed = 3
 	// maxMessage bounds a message, in bytes, and maxWhy its text about one location.
 	maxMessage = 1024
-	maxWhy     = 256
+	maxWhy     = 320
 	// maxTypes bounds the types of conditions in a status.
 	maxTypes = 64
 )
