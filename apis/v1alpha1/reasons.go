@@ -150,6 +150,9 @@ const (
 	// ReasonStale, of Synced of a Placement being Unknown: some of its objects are at locations
 	// that currently do not report.
 	ReasonStale = "Stale"
+	// ReasonRemoving, of Synced of a Placement being False: everything assigned is applied, and objects are
+	// still at locations to which they are no longer assigned.
+	ReasonRemoving = "Removing"
 	// ReasonRevoked, of Enrolled being False: a user has revoked all credentials of the agent. The
 	// agent needs a new join token.
 	ReasonRevoked = "Revoked"

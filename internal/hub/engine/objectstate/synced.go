@@ -92,7 +92,7 @@ func SyncedPlacement(c v1alpha1.Counts, left v1alpha1.LeftCounts, objects, locat
 		out.Message = fmt.Sprintf("everything assigned was applied when it was last seen; %d of %d objects are at locations that can't be seen now: "+
 			"see orrery status --state stale", c.Stale, c.Assigned)
 	case left.Leaving > 0:
-		out.Reason = string(wire.Removing)
+		out.Reason = v1alpha1.ReasonRemoving
 		out.Message = fmt.Sprintf("%d objects are, or may still be, at locations to which they are no longer assigned: "+
 			"see orrery status --state Removing", left.Leaving)
 	default:
