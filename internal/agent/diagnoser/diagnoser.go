@@ -45,6 +45,16 @@ func New(e *worklist.Worklist, s *store.Store, t *kubeclient.Client, log *slog.L
 	}
 }
 
+// Observe adds an object that needs a diagnosis to the queue, or removes one that needs none.
+func (d *Diagnoser) Observe(id string, place kubeclient.Place, l *store.Live) {
+	if !l.IsSuspect || l.UID == "" {
+		d.queue.remove(id)
+		return
+	}
+	d.queue.set(subject{id: id, place: place, uid: l.UID, generation: l.Generation}, time.Now())
+	d.wake.Raise()
+}
+
 // Run diagnoses objects until ctx ends.
 func (d *Diagnoser) Run(ctx context.Context) {
 	for ctx.Err() == nil {
@@ -123,7 +133,7 @@ func (d *Diagnoser) put(ctx context.Context, s subject, e *diagnosis.Evidence) {
 	}); err != nil || !isCurrent {
 		return
 	}
-	if found, ok := diagnosis.Of(e); ok {
+	if found, ok := diagnosis.Diagnose(e); ok {
 		now = next(old, found, e.Object.Deadline(), e.Now)
 	}
 	if old == nil && now == nil || old != nil && now != nil && *old == *now {
@@ -163,11 +173,11 @@ func (r *reading) evidence() (*diagnosis.Evidence, error) {
 	if err != nil {
 		return nil, err
 	}
-	answer, err := r.target.GetAll(r.ctx, r.at, id)
+	answer, err := r.target.GetAll(r.ctx, r.place, id)
 	if err != nil {
 		return nil, err
 	}
-	object, err := diagnosis.ParseObject(r.at.Resource, answer.JSON)
+	object, err := diagnosis.ParseObject(r.place.Resource, answer.JSON)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +185,7 @@ func (r *reading) evidence() (*diagnosis.Evidence, error) {
 		return nil, errChanged
 	}
 	e := &diagnosis.Evidence{Object: object, Now: time.Now()}
-	switch r.at.Resource {
+	switch r.place.Resource {
 	case diagnosis.Pods:
 		e.AddPod(answer.JSON)
 	case diagnosis.Claims:
@@ -205,7 +215,7 @@ func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
 	if labels == "" {
 		return nil
 	}
-	if r.at.Resource == diagnosis.Deployments {
+	if r.place.Resource == diagnosis.Deployments {
 		if err := r.list(diagnosis.ReplicaSets, kubeclient.Selection{Namespace: namespace, Labels: labels, Most: maxReplicaSets}, e.AddReplicaSet); err != nil {
 			return err
 		}
@@ -226,21 +236,21 @@ func (r *reading) pods(e *diagnosis.Evidence, namespace string) error {
 var places = map[key.Resource]string{diagnosis.Pods: "v1", diagnosis.Claims: "v1", diagnosis.Events: "v1", diagnosis.ReplicaSets: "v1"}
 
 // list calls add with the first objects of a selection. It does nothing without the right to read them.
-func (r *reading) list(of key.Resource, s kubeclient.Selection, add func(text string)) error {
-	needed := right{account: r.account, namespace: s.Namespace, resource: of}
+func (r *reading) list(resource key.Resource, s kubeclient.Selection, add func(text string)) error {
+	needed := right{account: r.account, namespace: s.Namespace, resource: resource}
 	if r.denied.is(needed, time.Now()) {
 		return nil
 	}
-	texts, err := kubeclient.ListSome(r.ctx, r.target, kubeclient.Place{Resource: of, Version: places[of]}, s)
+	texts, err := kubeclient.ListSome(r.ctx, r.target, kubeclient.Place{Resource: resource, Version: places[resource]}, s)
 	if apierrors.IsForbidden(err) {
 		if r.denied.add(needed, time.Now()) {
 			r.log.Warn("the agent may not read why objects are not healthy: grant the right, as orrery-agent rbac prints it",
-				"verb", "list", "resource", of.String(), "namespace", s.Namespace, "serviceAccount", r.account)
+				"verb", "list", "resource", resource.String(), "namespace", s.Namespace, "serviceAccount", r.account)
 		}
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("list %s: %w", of, err)
+		return fmt.Errorf("list %s: %w", resource, err)
 	}
 	for _, text := range texts {
 		add(text)

@@ -34,14 +34,14 @@ type api struct {
 	object   string // the Deployment; empty: it does not exist
 	pods     string
 	refuses  string // the resource whose lists are forbidden
-	asked    []string
+	requests []string
 	accounts []string
 }
 
 func (a *api) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.asked = append(a.asked, r.URL.Path+"?"+r.URL.Query().Get("fieldSelector")+"&limit="+r.URL.Query().Get("limit"))
+	a.requests = append(a.requests, r.URL.Path+"?"+r.URL.Query().Get("fieldSelector")+"&limit="+r.URL.Query().Get("limit"))
 	a.accounts = append(a.accounts, r.Header.Get("Impersonate-User"))
 	w.Header().Set("Content-Type", "application/json")
 	refuse := func(code int, reason string) {
@@ -104,8 +104,8 @@ func newBench(t *testing.T) *bench {
 	return b
 }
 
-// sees stores how the Deployment was observed.
-func (b *bench) sees(uid string, generation int64, health wire.Health) {
+// setObserved stores how the Deployment was observed.
+func (b *bench) setObserved(uid string, generation int64, health wire.Health) {
 	b.Helper()
 	l := &store.Live{UID: uid, Generation: generation, Health: health, IsSuspect: health != wire.Healthy}
 	if err := b.store.Write(b.Context(), func(t *store.Tx) error { return t.Observed.Update(webID, l) }); err != nil {
@@ -143,28 +143,28 @@ const pullText = `Pod web-1-a: ImagePullBackOff: container c, image "nosuch:1"`
 // is healthy, changed, or made again.
 func TestDiagnosis(t *testing.T) {
 	b := newBench(t)
-	b.sees("u", 2, wire.Progressing)
+	b.setObserved("u", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), pullText)
-	b.sees("u", 2, wire.Progressing) // an event of the watch
+	b.setObserved("u", 2, wire.Progressing) // an event of the watch
 	stored := func() *store.Diagnosis {
 		b.api.object = "" // read nothing more
 		defer func() { b.api.object = web }()
 		return b.diagnosed(2)
 	}
 	b.wants(stored(), pullText)
-	b.sees("u", 3, wire.Progressing)
+	b.setObserved("u", 3, wire.Progressing)
 	b.wants(stored(), "")
 	b.wants(b.diagnosed(3), "") // the cluster still shows generation 2
-	b.sees("u", 2, wire.Progressing)
+	b.setObserved("u", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), pullText)
-	b.sees("u", 2, wire.Healthy)
+	b.setObserved("u", 2, wire.Healthy)
 	b.wants(b.diagnosed(2), "") // it was healthy when the Pods were read
-	b.sees("u", 2, wire.Progressing)
+	b.setObserved("u", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), pullText)
 	b.api.pods = ""
 	b.wants(b.diagnosed(2), "")
 	b.api.pods = pull
-	b.sees("v", 2, wire.Progressing)
+	b.setObserved("v", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), "")
 }
 
@@ -176,12 +176,12 @@ func TestBounds(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	b.sees("u", 2, wire.Progressing)
+	b.setObserved("u", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), pullText)
-	if len(b.api.asked) > 8 {
-		t.Errorf("%d requests: %s", len(b.api.asked), strings.Join(b.api.asked, "\n"))
+	if len(b.api.requests) > 8 {
+		t.Errorf("%d requests: %s", len(b.api.requests), strings.Join(b.api.requests, "\n"))
 	}
-	for i, one := range b.api.asked {
+	for i, one := range b.api.requests {
 		if i > 0 && (strings.HasSuffix(one, "limit=") || !strings.Contains(one, "/namespaces/shop/")) {
 			t.Errorf("a list without a limit: %s", one)
 		}
@@ -195,12 +195,12 @@ func TestBounds(t *testing.T) {
 func TestDenied(t *testing.T) {
 	b := newBench(t)
 	b.api.refuses = "/pods"
-	b.sees("u", 2, wire.Progressing)
+	b.setObserved("u", 2, wire.Progressing)
 	b.wants(b.diagnosed(2), "")
-	asked := len(b.api.asked)
+	requests := len(b.api.requests)
 	b.wants(b.diagnosed(2), "")
-	if again := len(b.api.asked) - asked; again >= asked {
-		t.Errorf("the denied right is tried each time: %v", b.api.asked)
+	if again := len(b.api.requests) - requests; again >= requests {
+		t.Errorf("the denied right is tried each time: %v", b.api.requests)
 	}
 	if n := strings.Count(b.logged.String(), "resource=core/pods"); n != 1 {
 		t.Errorf("logged %d times: %s", n, b.logged)

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"orrery.dev/orrery/internal/agent/kubeclient"
-	"orrery.dev/orrery/internal/agent/store"
 )
 
 const (
@@ -20,7 +19,7 @@ const (
 // subject is an object in the queue, by what was observed of it.
 type subject struct {
 	id         string
-	at         kubeclient.Place
+	place      kubeclient.Place
 	uid        string
 	generation int64
 }
@@ -82,14 +81,4 @@ func (q *queue) done(s subject, now time.Time) {
 	}
 	e.again = max(firstAgain, min(2*e.again, maxAgain))
 	e.due = now.Add(e.again)
-}
-
-// Observe adds an object that needs a diagnosis to the queue, or removes one that needs none.
-func (d *Diagnoser) Observe(id string, at kubeclient.Place, l *store.Live) {
-	if !l.IsSuspect || l.UID == "" {
-		d.queue.remove(id)
-		return
-	}
-	d.queue.set(subject{id: id, at: at, uid: l.UID, generation: l.Generation}, time.Now())
-	d.wake.Raise()
 }

@@ -2,7 +2,6 @@ package diagnosis
 
 import (
 	"cmp"
-	"fmt"
 	"regexp"
 	"slices"
 	"strconv"
@@ -33,34 +32,8 @@ type Diagnosis struct {
 	Final bool
 }
 
-// severity orders findings: the greatest is shown.
-type severity int
-
-const (
-	nothing severity = iota
-	podFailed
-	notReady // a finding only with an event
-	creating // a finding only with an event
-	unschedulable
-	unbound
-	refused
-	crashing
-	notStarted
-	noImage
-)
-
-// finding is a reason that concerns one object.
-type finding struct {
-	severity severity
-	kind     string
-	name     string
-	uid      types.UID
-	text     string
-	final    bool
-}
-
-// Of returns the worst reason in the evidence. It returns false if there is none.
-func Of(e *Evidence) (Diagnosis, bool) {
+// Diagnose returns the worst reason in the evidence. It returns false if there is none.
+func Diagnose(e *Evidence) (Diagnosis, bool) {
 	worst := e.worst(true)
 	if worst.severity == nothing {
 		return Diagnosis{}, false
@@ -270,12 +243,4 @@ func timeOf(e *corev1.Event) time.Time {
 		last = e.Series.LastObservedTime.Time
 	}
 	return last
-}
-
-// withMessage returns a reason with its message, if there is one.
-func withMessage(reason, message string) string {
-	if message == "" {
-		return reason
-	}
-	return fmt.Sprintf("%s: %s", reason, message)
 }

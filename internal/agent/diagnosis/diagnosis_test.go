@@ -82,7 +82,7 @@ func replicaSet(name, revision, status string) string {
 	return fmt.Sprintf(`{"kind":"ReplicaSet",%s,"status":{%s}}`, meta(name, "set-"+name, "uid", `,"annotations":{"deployment.kubernetes.io/revision":"`+revision+`"}`), status)
 }
 
-func TestOf(t *testing.T) {
+func TestDiagnose(t *testing.T) {
 	sets := []string{replicaSet("web-1", "1", ""), replicaSet("web-2", "2", "")}
 	ofPods := func(pods ...string) sample { return sample{replicaSets: sets, pods: pods} }
 	for name, c := range map[string]struct {
@@ -155,7 +155,7 @@ func TestOf(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got, ok := Of(c.read(t))
+			got, ok := Diagnose(c.read(t))
 			if ok != (c.want != "") || !strings.HasPrefix(got.Text, c.want) || got.Final != c.final || len(got.Text) > MaxText || strings.Contains(got.Text, "\n") {
 				t.Errorf("%t %q %t, want %q %t", ok, got.Text, got.Final, c.want, c.final)
 			}

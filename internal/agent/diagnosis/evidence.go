@@ -115,7 +115,7 @@ func (o *Object) Deadline() time.Duration {
 	}
 }
 
-// Evidence is what was read about an object. Parts that could not be read are empty.
+// Evidence has the objects that explain the health of an object. Those that the agent could not read are missing.
 type Evidence struct {
 	Object      *Object
 	ReplicaSets []appsv1.ReplicaSet

@@ -13,7 +13,7 @@ func ofPod(p *corev1.Pod) (worst finding) {
 	if p.DeletionTimestamp != nil || p.Status.Phase == corev1.PodSucceeded {
 		return finding{}
 	}
-	note := func(f finding) {
+	add := func(f finding) {
 		if f.severity > worst.severity {
 			f.kind, f.name, f.uid = "Pod", p.Name, p.UID
 			worst = f
@@ -22,20 +22,20 @@ func ofPod(p *corev1.Pod) (worst finding) {
 	ended := p.Status.Phase == corev1.PodFailed
 	for _, statuses := range [][]corev1.ContainerStatus{p.Status.InitContainerStatuses, p.Status.ContainerStatuses} {
 		for i := range statuses {
-			note(ofContainer(&statuses[i], ended))
+			add(ofContainer(&statuses[i], ended))
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Status != corev1.ConditionFalse:
 		case c.Type == corev1.PodScheduled:
-			note(finding{severity: unschedulable, text: withMessage(c.Reason, c.Message)})
+			add(finding{severity: unschedulable, text: withMessage(c.Reason, c.Message)})
 		case c.Type == corev1.PodReady && c.Reason == "ReadinessGatesNotReady":
-			note(finding{severity: unschedulable, text: withMessage(c.Reason, c.Message)})
+			add(finding{severity: unschedulable, text: withMessage(c.Reason, c.Message)})
 		}
 	}
 	if ended {
-		note(finding{severity: podFailed, text: withMessage(cmp.Or(p.Status.Reason, string(corev1.PodFailed)), p.Status.Message)})
+		add(finding{severity: podFailed, text: withMessage(cmp.Or(p.Status.Reason, string(corev1.PodFailed)), p.Status.Message)})
 	}
 	return worst
 }

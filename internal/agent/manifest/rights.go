@@ -134,8 +134,8 @@ func (r *Rights) rules() []rbacv1.PolicyRule {
 // diagnosed returns the resources that the agent reads to find out why objects of other resources are
 // not healthy.
 func diagnosed(mapped []string) (read []string) {
-	for _, of := range mapped {
-		resource, group, _ := strings.Cut(of, ".")
+	for _, name := range mapped {
+		resource, group, _ := strings.Cut(name, ".")
 		for _, r := range diagnosis.Reads(key.NewResource(group, resource)) {
 			read = append(read, strings.TrimSuffix(r.Resource+"."+r.APIGroup(), "."))
 		}

@@ -59,7 +59,7 @@ type Observers struct {
 
 // Diagnoser finds out why objects are not healthy. Observe must not block, nor change l.
 type Diagnoser interface {
-	Observe(id string, at kubeclient.Place, l *store.Live)
+	Observe(id string, place kubeclient.Place, l *store.Live)
 }
 
 // NewObservers returns observers that observe nothing before Run.

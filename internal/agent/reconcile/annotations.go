@@ -7,7 +7,7 @@ import (
 	"orrery.dev/orrery/internal/protocol/wire"
 )
 
-// explained adds to the message of a refusal what the user who wrote the object cannot know: that the
+// explained adds a reason to the message of a refusal that users cannot find in their object: the
 // annotations of Orrery count toward the limit of a cluster for all annotations.
 func explained(message string, err error) string {
 	s := kubeclient.StatusOf(err)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// TestAnnotationsTooLong: a refusal for the size of all annotations says that those of Orrery count.
+// TestAnnotationsTooLong: a refusal for the size of all annotations explains that those of Orrery count.
 func TestAnnotationsTooLong(t *testing.T) {
 	path := field.NewPath("metadata", "annotations")
 	tooLong := validation.ValidateAnnotations(map[string]string{"a": strings.Repeat("x", validation.TotalAnnotationSizeLimitB)}, path)

@@ -17,7 +17,7 @@ import (
 func TestConflictNamesTheOwner(t *testing.T) {
 	self := ownership.NewOwner("berlin", "11111111-0000-0000-0000-000000000000")
 	former := ownership.NewOwner("berlin", "22222222-0000-0000-0000-000000000000")
-	of := &turn{
+	current := &turn{
 		id:   key.Identity{Resource: key.NewResource("", "configmaps"), Namespace: "n", Name: "x"},
 		view: worklist.View{As: self, Kind: "ConfigMap"},
 	}
@@ -42,25 +42,25 @@ func TestConflictNamesTheOwner(t *testing.T) {
 		"no label":        {&ownership.Meta{Name: "x", Namespace: "n"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if of.otherOwner = otherOwner(of, c.object); of.otherOwner != c.want {
-				t.Fatalf("the owner is %q, want %q", of.otherOwner, c.want)
+			if current.otherOwner = otherOwner(current, c.object); current.otherOwner != c.want {
+				t.Fatalf("the owner is %q, want %q", current.otherOwner, c.want)
 			}
 			conflict := outcome{Decision: decide.Decision{State: wire.InConflict, Reason: v1alpha1.ReasonExists, Message: "m"}}
-			if got := namesOwner(of, conflict).Message; strings.Contains(got, "--takes-over "+string(former)) != (c.want != "") {
+			if got := namesOwner(current, conflict).Message; strings.Contains(got, "--takes-over "+string(former)) != (c.want != "") {
 				t.Errorf("the message is %q", got)
 			}
 			applied := outcome{Decision: decide.Decision{State: wire.Applied, Message: "m"}}
-			if got := namesOwner(of, applied).Message; got != "m" {
+			if got := namesOwner(current, applied).Message; got != "m" {
 				t.Errorf("the message of an applied object is %q", got)
 			}
 		})
 	}
 }
 
-// TestContestedNamesTheRemedy: the report of a contested object says what to do.
+// TestContestedNamesTheRemedy: the report of a contested object names the release of values.
 func TestContestedNamesTheRemedy(t *testing.T) {
-	of := &turn{view: worklist.View{Contested: 1}}
-	got := of.contested(outcome{Decision: decide.Decision{State: wire.Applied}})
+	current := &turn{view: worklist.View{Contested: 1}}
+	got := current.contested(outcome{Decision: decide.Decision{State: wire.Applied}})
 	if got.Reason != v1alpha1.ReasonContested || !strings.Contains(got.Message, "release them by a Customizer") {
 		t.Errorf("%s: %s", got.Reason, got.Message)
 	}

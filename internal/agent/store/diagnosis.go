@@ -1,16 +1,5 @@
 package store
 
-import "time"
-
-// Diagnosis is the reason why an object is not healthy.
-type Diagnosis struct {
-	Text string `json:"text"`
-	// Since is when the object was first diagnosed without having been healthy in between.
-	Since time.Time `json:"since"`
-	// Final reports that the object cannot become healthy without a change, or not in time.
-	Final bool `json:"final,omitempty"`
-}
-
 // describes reports whether l is of an object with the UID and generation.
 func (l *Live) describes(uid string, generation int64) bool {
 	return l != nil && uid != "" && l.UID == uid && l.Generation == generation

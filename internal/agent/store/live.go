@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"orrery.dev/orrery/internal/protocol/wire"
 )
@@ -22,6 +23,15 @@ type Live struct {
 	// Wanted and Status are set if the policy returns the status.
 	Wanted *wire.Wanted `json:"wanted,omitempty"`
 	Status []byte       `json:"-"`
+}
+
+// Diagnosis is the reason why an object is not healthy.
+type Diagnosis struct {
+	Text string `json:"text"`
+	// Since is when the object was first diagnosed without having been healthy in between.
+	Since time.Time `json:"since"`
+	// Final reports that the object cannot become healthy without a change, or not in time.
+	Final bool `json:"final,omitempty"`
 }
 
 // livePrefix begins the stored form of a Live. No JSON text begins with it: older agents stored the

@@ -124,7 +124,7 @@ func (c *returnMerger) partOf(row *table.Row, place placement.Place, report []by
 	}
 	r = r.Fit() // an older hub may have kept what does not fit
 	contribution.Generation, contribution.Wanted, contribution.Status, contribution.Health = r.Generation, r.Wanted, r.Status, r.Health
-	contribution.Note, contribution.IsDiagnosed = state.HealthNote, r.Diagnosis != ""
+	contribution.HealthNote, contribution.IsDiagnosed = state.HealthNote, r.Diagnosis != ""
 	contribution.Behind = state.State == objectstate.Pending && r.State == wire.Applied
 	contribution.Sound = (state.State == wire.Applied || contribution.Behind) && r.StatusBytes == 0
 	if contribution.Sound {

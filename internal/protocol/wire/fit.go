@@ -146,9 +146,9 @@ func printable(s string) string {
 }
 
 // WithDiagnosis returns a HealthNote with the diagnosis of the same report; each may be empty.
-func WithDiagnosis(note, diagnosis string) string {
-	if note == "" || diagnosis == "" {
-		return note + diagnosis
+func WithDiagnosis(explanation, diagnosis string) string {
+	if explanation == "" || diagnosis == "" {
+		return explanation + diagnosis
 	}
-	return note + "; " + diagnosis
+	return explanation + "; " + diagnosis
 }

@@ -362,24 +362,24 @@ func (m *merging) withPending(merged []map[string]any, also []string) []map[stri
 	if stale { // without names: each change of a connection would be a write of each object
 		why = append(why, lastSeen)
 	}
-	why = append(why, notes(progressing, "progressing")...)
+	why = append(why, describe(progressing, "progressing")...)
 	if len(why) > 0 {
 		merged = m.first(merged, m.made(reconciling, isTrue, ReasonNotEverywhere, strings.Join(why, "; "), also))
 	}
 	if len(degraded) > 0 {
-		merged = m.first(merged, m.made(stalled, isTrue, string(wire.Degraded), strings.Join(notes(degraded, "degraded"), "; "), also))
+		merged = m.first(merged, m.made(stalled, isTrue, string(wire.Degraded), strings.Join(describe(degraded, "degraded"), "; "), also))
 	}
 	return merged
 }
 
-// notes describes locations that are not healthy: the first of those with a diagnosis one by one, with
-// their notes, and the others together. Other notes change with each Pod, and each change would be a
+// describe describes locations that are not healthy: the first of those with a diagnosis one by one, with
+// their HealthNote, and the others together. Other notes change with each Pod, and each change would be a
 // write of the object.
-func notes(inputs []input, state string) (all []string) {
+func describe(inputs []input, state string) (all []string) {
 	var plain []input
 	for _, p := range inputs {
 		if p.IsDiagnosed && len(all) < maxNamed {
-			all = append(all, wire.Clip(string(p.Location)+": "+p.Note, maxWhy))
+			all = append(all, wire.Clip(string(p.Location)+": "+p.HealthNote, maxWhy))
 		} else {
 			plain = append(plain, p)
 		}

@@ -17,35 +17,35 @@ func TestDiagnosis(t *testing.T) {
 	const (
 		source = `{"metadata":{"generation":2,"creationTimestamp":"2026-01-01T00:00:00Z"},"spec":{"replicas":1}}`
 		status = `{"observedGeneration":2,"replicas":1,"conditions":[{"type":"Available","status":"False","reason":"R","message":"m","lastTransitionTime":"2026-01-02T00:00:00Z"}]}`
-		note   = `Available: 0/1; Pod web-1: ImagePullBackOff`
+		reason = `Available: 0/1; Pod web-1: ImagePullBackOff`
 	)
-	part := func(l key.Location, health wire.Health, isDiagnosed bool) Part {
-		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: health, Note: note, IsDiagnosed: isDiagnosed}
+	unhealthy := func(l key.Location, health wire.Health, isDiagnosed bool) Part {
+		return Part{Location: l, Sound: true, Generation: 2, Status: json.RawMessage(status), Health: health, HealthNote: reason, IsDiagnosed: isDiagnosed}
 	}
 	healthy := Part{Location: "z", Sound: true, Generation: 2, Status: json.RawMessage(status), Health: wire.Healthy}
 	unsound := func(l key.Location) Part {
 		return Part{Location: l, Why: "Invalid: spec.ports[0].port: must be between 1 and 65535"}
 	}
 	for name, c := range map[string]struct {
-		parts       []Part
+		inputs      []Part
 		reconciling string
 		stalled     string
 	}{
 		"healthy":       {[]Part{healthy}, "", ""},
-		"no diagnosis":  {[]Part{part("a", wire.Progressing, false)}, "", ""},
-		"one location":  {[]Part{part("a", wire.Progressing, true)}, "a: " + note, ""},
-		"one, degraded": {[]Part{part("a", wire.Degraded, true)}, "", "a: " + note},
-		"one of two":    {[]Part{healthy, part("a", wire.Progressing, true)}, "a: " + note, ""},
-		"some of many":  {[]Part{part("a", wire.Progressing, true), part("b", wire.Progressing, false), part("c", wire.Degraded, true)}, "a: " + note + "; b: progressing", "c: " + note},
+		"no diagnosis":  {[]Part{unhealthy("a", wire.Progressing, false)}, "", ""},
+		"one location":  {[]Part{unhealthy("a", wire.Progressing, true)}, "a: " + reason, ""},
+		"one, degraded": {[]Part{unhealthy("a", wire.Degraded, true)}, "", "a: " + reason},
+		"one of two":    {[]Part{healthy, unhealthy("a", wire.Progressing, true)}, "a: " + reason, ""},
+		"some of many":  {[]Part{unhealthy("a", wire.Progressing, true), unhealthy("b", wire.Progressing, false), unhealthy("c", wire.Degraded, true)}, "a: " + reason + "; b: progressing", "c: " + reason},
 		"more than are named": {
-			[]Part{part("a", wire.Progressing, true), part("b", wire.Progressing, true), part("c", wire.Progressing, true), part("d", wire.Progressing, true)},
-			"a: " + note + "; b: " + note + "; c: " + note + "; d: progressing", "",
+			[]Part{unhealthy("a", wire.Progressing, true), unhealthy("b", wire.Progressing, true), unhealthy("c", wire.Progressing, true), unhealthy("d", wire.Progressing, true)},
+			"a: " + reason + "; b: " + reason + "; c: " + reason + "; d: progressing", "",
 		},
 		"refused":                  {[]Part{unsound("a"), healthy}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535", ""},
-		"refused, and a diagnosis": {[]Part{unsound("a"), part("b", wire.Progressing, true)}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535; b: " + note, ""},
+		"refused, and a diagnosis": {[]Part{unsound("a"), unhealthy("b", wire.Progressing, true)}, "a: Invalid: spec.ports[0].port: must be between 1 and 65535; b: " + reason, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			merged, ok := Merge(key.NewResource("apps", "deployments"), []byte(source), c.parts)
+			merged, ok := Merge(key.NewResource("apps", "deployments"), []byte(source), c.inputs)
 			if !ok {
 				t.Fatal("there is no Rollup")
 			}
@@ -59,10 +59,10 @@ func TestDiagnosis(t *testing.T) {
 				}
 			}
 			check(merged)
-			if len(c.parts) > 1 || !c.parts[0].Sound {
+			if len(c.inputs) > 1 || !c.inputs[0].Sound {
 				return
 			}
-			check(Alone(key.NewResource("example.org", "gizmos"), []byte(source), c.parts[0]))
+			check(Alone(key.NewResource("example.org", "gizmos"), []byte(source), c.inputs[0]))
 			available := gjson.GetBytes(merged, `conditions.#(type="Available")`)
 			if available.Get("message").Str != "m" || available.Get("lastTransitionTime").Str != "2026-01-02T00:00:00Z" { // as it is there
 				t.Errorf("the condition Available is %s", available)

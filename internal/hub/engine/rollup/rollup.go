@@ -47,9 +47,9 @@ type Report struct {
 	Status json.RawMessage
 	// Health is the health by kstatus; empty if it is unknown.
 	Health wire.Health
-	// Note is the reason why the object is not Healthy; empty if there is none. IsDiagnosed reports
-	// whether it has a reason that the status does not show.
-	Note        string
+	// HealthNote is the reason why the object is not Healthy; empty if there is none. IsDiagnosed
+	// reports whether it has a reason that the status does not show.
+	HealthNote  string
 	IsDiagnosed bool
 }
 
