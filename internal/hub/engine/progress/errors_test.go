@@ -59,11 +59,15 @@ func TestErrors(t *testing.T) {
 	if got := tracker.Placement(t.Context(), p).Errors[3].Message; got != "worse" {
 		t.Errorf("the message is %q", got)
 	}
-	// A report that changes nothing that is shown makes nothing dirty.
+	// An object at a location that is not assigned counts as left, and changes nothing else.
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Applied})
-	if d := countAll(tracker); len(d.Placements) != 0 || !slices.Equal(d.Locations, []key.Location{"b"}) { // which has what it is not to have
+	if d := countAll(tracker); !slices.Equal(d.Placements, []key.Placement{p}) || !slices.Equal(d.Locations, []key.Location{"b"}) {
 		t.Errorf("a report from elsewhere makes dirty %+v", d)
 	}
+	if got := tracker.Placement(t.Context(), p).Left; got != (v1alpha1.LeftCounts{Leaving: 1}) {
+		t.Errorf("left are %+v", got)
+	}
+	// A report that changes nothing that is shown makes nothing dirty.
 	put(key.Report{Location: "b", Origin: key.Placed, Object: objectAt("s", "", "configmaps", "n", "00")}.Key(), wire.Report{UID: "u", State: wire.Removing})
 	if d := countAll(tracker); len(d.Placements)+len(d.Locations) != 0 {
 		t.Errorf("what is still leaving makes dirty %+v", d)
