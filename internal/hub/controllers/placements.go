@@ -40,7 +40,8 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 		return nil
 	}
 	counts, partial, missed := c.Progress.Placement(ctx, p), c.Releases.PartialReleases(p, p.Space), c.Unreturned.Missed(p, p.Space)
-	if counts.Incomplete { // they would stand beside the new generation; the counter enqueues it again
+	// Counts of an earlier state would stand beside the new generation. The counter enqueues it again.
+	if counts.Incomplete || counts.Generation != row.Meta.Generation {
 		return nil
 	}
 	return c.Status.update(ctx, row, func(object []byte) (any, error) {
@@ -58,7 +59,7 @@ func (c *placementStatus) update(ctx context.Context, p key.Placement) error {
 		if len(resolved.Unknown) > 0 {
 			c.Status.condition(&st.Conditions, row, metav1.Condition{
 				Type: v1alpha1.ConditionLocationsKnown, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoSuchLocation,
-				Message: "no location has the name " + strings.Join(resolved.Unknown, ", "),
+				Message: "no location accepts objects of this space that has the name " + strings.Join(resolved.Unknown, ", "),
 			})
 		} else {
 			meta.RemoveStatusCondition(&st.Conditions, v1alpha1.ConditionLocationsKnown)

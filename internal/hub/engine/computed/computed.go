@@ -117,8 +117,9 @@ func (s *Statuses) completeLocation(row *table.Row, name key.Location) []byte {
 	return value
 }
 
-// Counts returns the progress of a row's object at its locations, as far as it is known when the context ends.
-func (s *Statuses) Counts(ctx context.Context, row *table.Row) v1alpha1.Counts {
+// Counts returns the progress of a row's object at its locations, as far as it is known when the context ends. If
+// nothing is known then, it returns the error of the context.
+func (s *Statuses) Counts(ctx context.Context, row *table.Row) (v1alpha1.Counts, error) {
 	path, _ := key.PathOf(row.Key)
 	return s.config.Progress.Object(ctx, path)
 }

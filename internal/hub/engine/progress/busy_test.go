@@ -2,6 +2,7 @@ package progress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -129,8 +130,8 @@ func TestWorkEndsWithItsContext(t *testing.T) {
 	})
 	path := objectAt("s1", "", "configmaps", "s1", "0").Path()
 	check("Object", func() {
-		if got := w.tracker.Object(ctx, path); got.Assigned != locations+1 || got.Held > 2 {
-			t.Errorf("the counts are %+v", got)
+		if got, err := w.tracker.Object(ctx, path); err != nil || got.Assigned != locations+1 || got.Held > 2 {
+			t.Errorf("the counts are %+v, %v", got, err)
 		}
 	})
 	cancel = func() {}
@@ -148,5 +149,89 @@ func TestWorkEndsWithItsContext(t *testing.T) {
 	w.put(w.objects("s1", 2*maxApplied, "x"))
 	if _, err := w.tracker.Unassigned(ctx, "s1/"); err == nil {
 		t.Error("all changes were applied after the end of the context")
+	}
+	w.put(w.objects("s1", 2*maxApplied, "y"))
+	if got, err := w.tracker.Object(ctx, path); !errors.Is(err, context.Canceled) {
+		t.Errorf("counts that are not known are %+v, %v", got, err)
+	}
+}
+
+// TestBusySpaceDelaysNoOther: while a space changes faster than its changes are applied, so that the context of
+// each Work ends before it evaluates, another space is counted and shown. It has a minimum of evaluations each time
+// it has its turn.
+func TestBusySpaceDelaysNoOther(t *testing.T) {
+	const objects, spaces = 4 * minBudget, 3 // root, too
+	rendered := map[key.Space]int{}
+	w := newWorld(t, func(e *table.Entry, c *placement.Class) (wire.Sum, error) {
+		s, _, _, _ := key.Split(e.Key)
+		rendered[s]++
+		return digest(e, c)
+	}, "s1", "s2")
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	w.put(w.objects("s2", objects, "broken"))
+	for call := range spaces * (2 + objects/minBudget) {
+		w.put(w.objects("s1", 2*maxApplied, fmt.Sprint("y", call)))
+		w.tracker.Work(ended)
+		if slices.Contains(w.tracker.Dirty().Placements, placementP("s2")) && rendered["s2"] == objects {
+			if got := w.tracker.Placement(t.Context(), placementP("s2")); got.Incomplete || got.Held != objects {
+				t.Errorf("after %d calls the counts are %+v", call, got)
+			}
+			return
+		}
+	}
+	t.Errorf("the other space is not shown; evaluated were %v", rendered)
+}
+
+// TestEditIsAppliedBefore: the counts of a Placement are incomplete until all changes up to its last edit are applied,
+// however few at a time. A space that changes all the time delays that for no more than its own changes.
+func TestEditIsAppliedBefore(t *testing.T) {
+	const objects = 4 * maxApplied
+	w := newWorld(t, digest, "s1", "s2")
+	w.put(w.objects("s1", objects, "broken"))
+	w.put(w.objects("s2", objects, "broken"))
+	countAll(w.tracker)
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	edited := map[string]any{}
+	for _, s := range []key.Space{"s1", key.Root} {
+		edited[placementP(s).Object().Key()] = map[string]any{"metadata": map[string]any{"generation": 2}, "spec": v1alpha1.PlacementSpec{}}
+	}
+	w.put(edited)
+	isShown := map[key.Space]bool{}
+	for call := range 8 * objects / minBudget {
+		w.put(w.objects("s1", 1, fmt.Sprint("y", call)))
+		w.tracker.Work(ended)
+		dirty := w.tracker.Dirty().Placements
+		for _, s := range []key.Space{"s1", key.Root} {
+			got := w.tracker.Placement(t.Context(), placementP(s))
+			if !got.Incomplete && got.Generation == 2 && got.Assigned > 0 {
+				t.Fatalf("%s: after %d calls the counts of the edit are %+v", s, call, got)
+			}
+			isShown[s] = isShown[s] || slices.Contains(dirty, placementP(s)) && !got.Incomplete
+		}
+		if isShown["s1"] && isShown[key.Root] {
+			return
+		}
+	}
+	t.Errorf("the edit was shown in %v", isShown)
+}
+
+// TestRootIsShownAfterItWasOmitted: if the counts of root were omitted because of another space, the end of its round
+// still counts when they no longer are.
+func TestRootIsShownAfterItWasOmitted(t *testing.T) {
+	own, other := &queue{rounds: maxRounds, isChanged: true}, &queue{rounds: maxRounds, isFirst: true}
+	s := schedule{queues: map[key.Space]*queue{key.Root: own, "s1": other}}
+	if !s.isOmitted(key.Root) {
+		t.Error("root is shown before the first round of s1 has ended")
+	}
+	s.shown()
+	other.isFirst = false
+	if s.isOmitted(key.Root) {
+		t.Error("root waits for the end of another round")
+	}
+	s.shown()
+	if !s.isOmitted(key.Root) {
+		t.Error("root is shown twice for one round")
 	}
 }

@@ -58,7 +58,9 @@ func (t *Tracker) Placement(ctx context.Context, p key.Placement) PlacementCount
 func (t *Tracker) placementCounts(p key.Placement) PlacementCounts {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	counts := PlacementCounts{Incomplete: t.due.isWithheld(p.Space)}
+	counts := PlacementCounts{
+		Incomplete: t.due.isWithheld(p.Space) || !isApplied(t, p), Generation: t.policies.known[p.Space][p].generation,
+	}
 	isOverdue := !counts.Incomplete && t.due.hasDue(p.Space)
 	if counts.Incomplete || isOverdue {
 		t.totals.dirtyPlacements[p] = struct{}{}

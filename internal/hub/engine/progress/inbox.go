@@ -1,8 +1,8 @@
 package progress
 
 import (
+	"cmp"
 	"context"
-	"maps"
 	"slices"
 	"sync"
 
@@ -16,29 +16,79 @@ import (
 type inbox struct {
 	mu sync.Mutex
 	// resets is the number of Resets, each of which makes all earlier rows invalid. awaitsState is true from a
-	// Reset until the next Observe.
+	// Reset until the next Observe, which has the revision stateRev.
 	resets      int
 	awaitsState bool
+	stateRev    int64
 	rev         int64
-	// spaces has the current row by key, nil for a deleted one.
-	spaces map[key.Space]map[string]*table.Row
+	spaces      map[key.Space]*changedRows
 }
 
-// maxApplied is the weight of the changes that are applied at a time, while the Tracker is locked.
-const maxApplied = 1024
+// changedRows are the changed rows of a space by key, nil for a deleted one. They are taken in generations: a row
+// that changes while its generation is taken is replaced, and one that changes first joins the next. So each
+// generation ends, even if the space changes all the time.
+type changedRows struct {
+	current, next map[string]*table.Row
+	// currentRev and nextRev are the revisions of the oldest changes.
+	currentRev, nextRev int64
+}
+
+// record records a row that has changed at a revision.
+func (c *changedRows) record(rev int64, k string, row *table.Row) {
+	if _, ok := c.current[k]; ok {
+		c.current[k] = row
+		return
+	}
+	if c.next == nil {
+		c.next, c.nextRev = map[string]*table.Row{}, rev
+	}
+	c.next[k] = row
+}
+
+// begin begins the next generation if the current one has ended.
+func (c *changedRows) begin() {
+	if len(c.current) == 0 {
+		c.current, c.currentRev, c.next = c.next, c.nextRev, nil
+	}
+}
+
+// generations returns the number of generations that have all recorded rows.
+func (c *changedRows) generations() (n int) {
+	for _, rows := range []map[string]*table.Row{c.current, c.next} {
+		if len(rows) > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// oldest returns the revision of the oldest change.
+func (c *changedRows) oldest() int64 {
+	if len(c.current) > 0 {
+		return c.currentRev
+	}
+	return c.nextRev
+}
+
+// maxApplied is the weight of the changes that are applied at a time, while the Tracker is locked, and
+// maxAppliedByWork the weight of those that one call of Work applies, of all spaces.
+const maxApplied, maxAppliedByWork = 1024, 64 * maxApplied
 
 // Reset forgets everything; the next Observe shows a whole state.
 func (t *Tracker) Reset() {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.resets, t.inbox.awaitsState, t.inbox.spaces = t.inbox.resets+1, true, map[key.Space]map[string]*table.Row{}
+	t.inbox.resets, t.inbox.awaitsState, t.inbox.spaces = t.inbox.resets+1, true, map[key.Space]*changedRows{}
 }
 
 // Observe records the changes of one revision.
 func (t *Tracker) Observe(rev int64, changes []table.Change) {
 	t.inbox.mu.Lock()
 	defer t.inbox.mu.Unlock()
-	t.inbox.rev, t.inbox.awaitsState = rev, false
+	if t.inbox.awaitsState {
+		t.inbox.awaitsState, t.inbox.stateRev = false, rev
+	}
+	t.inbox.rev = rev
 	for _, c := range changes {
 		k := c.Row().Key
 		s, _, _, ok := key.Split(k)
@@ -54,49 +104,128 @@ func (t *Tracker) Observe(rev int64, changes []table.Change) {
 func (in *inbox) record(s key.Space, k string, row *table.Row) {
 	rows := in.spaces[s]
 	if rows == nil {
-		rows = map[string]*table.Row{}
+		rows = &changedRows{}
 		in.spaces[s] = rows
 	}
-	rows[k] = row
+	rows.record(in.rev, k, row)
 }
 
-// take moves rows of a space into some, which is empty, until their weight exceeds maxApplied. resets is the number
-// of Resets, and more reports that there are more rows.
-func (in *inbox) take(s key.Space, some map[string]*table.Row, weigh func(string, *table.Row) int) (resets int, more bool) {
+// take moves rows of the current generation of a space into some, which is empty, until their weight exceeds
+// maxApplied. resets is the number of Resets, and isEnded is true if the generation has no more rows.
+func (in *inbox) take(s key.Space, some map[string]*table.Row, weigh func(string, *table.Row) int) (resets, weight int, isEnded bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	rows, weight := in.spaces[s], 0
-	for k, row := range rows {
+	rows := in.spaces[s]
+	if rows == nil {
+		return in.resets, 0, true
+	}
+	rows.begin()
+	for k, row := range rows.current {
 		if weight > maxApplied {
-			return in.resets, true
+			return in.resets, weight, false
 		}
 		weight += weigh(k, row)
 		some[k] = row
-		delete(rows, k)
+		delete(rows.current, k)
 	}
-	delete(in.spaces, s)
-	return in.resets, false
+	if len(rows.next) == 0 {
+		delete(in.spaces, s)
+	}
+	return in.resets, weight, true
 }
 
-// waiting returns the spaces with observed changes, and the last revision. resets is the number of
-// Resets; it is negative until the state is observed that follows the last one.
-func (in *inbox) waiting() (spaces []key.Space, rev int64, resets int) {
+// generations returns the number of generations that have all observed changes of a space, and is 1 at least: a
+// Reset is applied with the changes of any space.
+func (in *inbox) generations(s key.Space) int {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	if resets = in.resets; in.awaitsState {
-		resets = -1
+	if rows := in.spaces[s]; rows != nil {
+		return max(1, rows.generations())
 	}
-	return slices.Sorted(maps.Keys(in.spaces)), in.rev, resets
+	return 1
 }
 
-// apply applies the observed changes of a space, or some of them if the context ends. It evaluates nothing: the
-// pairs whose state may have changed are due from then on. Changes are taken and applied under one lock, so that no
-// older one is applied after a newer.
+// applied returns the revision up to which all changes were taken. resets is the number of Resets, and isWhole is
+// true if the state after the last one was observed and taken.
+func (in *inbox) applied() (rev int64, resets int, isWhole bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	rev = in.rev
+	for _, rows := range in.spaces {
+		rev = min(rev, rows.oldest()-1)
+	}
+	return rev, in.resets, !in.awaitsState && rev >= in.stateRev
+}
+
+// appliedOf returns the revision up to which all changes of a space were taken.
+func (in *inbox) appliedOf(s key.Space) int64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if rows := in.spaces[s]; rows != nil {
+		return rows.oldest() - 1
+	}
+	return in.rev
+}
+
+// turn is a space with the number of generations of its changes that are still to be applied.
+type turn struct {
+	space       key.Space
+	generations int
+}
+
+// turns returns the spaces with observed changes, and root, in their order. It begins after the space last.
+func (in *inbox) turns(last key.Space) (all []turn) {
+	in.mu.Lock()
+	all = append(all, turn{key.Root, 1}) // a Reset is applied with it
+	for s, rows := range in.spaces {
+		if s == key.Root {
+			all[0].generations = rows.generations()
+			continue
+		}
+		all = append(all, turn{s, rows.generations()})
+	}
+	in.mu.Unlock()
+	slices.SortFunc(all, func(x, y turn) int { return cmp.Compare(x.space, y.space) })
+	next, _ := slices.BinarySearchFunc(all, last+"\x00", func(x turn, s key.Space) int { return cmp.Compare(x.space, s) })
+	return slices.Concat(all[next:], all[:next])
+}
+
+// applyInTurn applies the observed changes of all spaces, of each in turn as many as one hold of the lock may take.
+// It begins after the space that had the last turn, and ends after maxAppliedByWork or with the context; more is
+// true if some are left. Each call applies some.
+func applyInTurn(ctx context.Context, t *Tracker) (more bool) {
+	some, total := map[string]*table.Row{}, 0
+	for turns := t.inbox.turns(t.lastApplied); len(turns) > 0; {
+		var again []turn
+		for i, one := range turns {
+			if total > maxAppliedByWork || i+total > 0 && ctx.Err() != nil {
+				return true
+			}
+			t.lastApplied = one.space
+			weight, isEnded := t.applySome(one.space, some)
+			if total += weight; isEnded {
+				one.generations--
+			}
+			if one.generations > 0 {
+				again = append(again, one)
+			}
+			clear(some)
+		}
+		turns = again
+	}
+	return false
+}
+
+// apply applies the changes of a space that were observed before the call, or some of them if the context ends. It
+// evaluates nothing: the pairs whose state may have changed are due from then on. Changes are taken and applied
+// under one lock, so that no older one is applied after a newer.
 func (t *Tracker) apply(ctx context.Context, s key.Space) error {
 	some := map[string]*table.Row{}
-	for {
-		more := t.applySome(s, some)
-		if !more {
+	for left := t.inbox.generations(s); ; {
+		if _, isEnded := t.applySome(s, some); isEnded {
+			left--
+		}
+		if left == 0 {
 			return nil
 		}
 		if err := ctx.Err(); err != nil {
@@ -106,11 +235,12 @@ func (t *Tracker) apply(ctx context.Context, s key.Space) error {
 	}
 }
 
-// applySome applies observed changes of a space, as many as one hold of the lock may take.
-func (t *Tracker) applySome(s key.Space, some map[string]*table.Row) (more bool) {
+// applySome applies observed changes of the current generation of a space, as many as one hold of the lock may
+// take.
+func (t *Tracker) applySome(s key.Space, some map[string]*table.Row) (weighed int, isEnded bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	resets, more := t.inbox.take(s, some, func(k string, row *table.Row) int { return weight(t.objects, k, row) })
+	resets, weighed, isEnded := t.inbox.take(s, some, func(k string, row *table.Row) int { return weight(t.objects, k, row) })
 	if resets != t.resets {
 		t.resets = resets
 		t.clear()
@@ -118,7 +248,7 @@ func (t *Tracker) applySome(s key.Space, some map[string]*table.Row) (more bool)
 	for k, row := range some {
 		t.applyRow(k, row)
 	}
-	return more
+	return weighed, isEnded
 }
 
 // rowWeight is the weight of a row without locations.

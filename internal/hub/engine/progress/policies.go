@@ -18,7 +18,7 @@ type policyIndex struct {
 	selectable map[key.Location]selectable
 	reachable  map[key.Space]reachable
 	// known are the Placements that have a row, by space.
-	known map[key.Space]map[key.Placement]struct{}
+	known map[key.Space]map[key.Placement]edit
 	// moved are the locations that have changed, see Dirty.
 	moved []placement.Site
 }
@@ -36,7 +36,7 @@ func (x *policyIndex) clear(totals *totals) {
 	}
 	x.selectable = map[key.Location]selectable{}
 	x.reachable = map[key.Space]reachable{}
-	x.known = map[key.Space]map[key.Placement]struct{}{}
+	x.known = map[key.Space]map[key.Placement]edit{}
 }
 
 // updatePlacement makes a Placement dirty at every change of its row, so that a status that
@@ -51,11 +51,20 @@ func (x *policyIndex) updatePlacement(totals *totals, o key.Object, row *table.R
 			delete(x.known, p.Space)
 		}
 	case all == nil:
-		x.known[p.Space] = map[key.Placement]struct{}{p: {}}
+		x.known[p.Space] = map[key.Placement]edit{p: editOf(row)}
+	case all[p] != edit{} && all[p].uid == row.Meta.UID && all[p].generation == row.Meta.Generation: // a status was written
 	default:
-		all[p] = struct{}{}
+		all[p] = editOf(row)
 	}
 }
+
+// edit identifies the last edit of a Placement that was applied, with the first known revision that has it.
+type edit struct {
+	uid             string
+	generation, rev int64
+}
+
+func editOf(row *table.Row) edit { return edit{row.Meta.UID, row.Meta.Generation, row.ModRev} }
 
 func (x *policyIndex) updateLocation(totals *totals, o key.Object, row *table.Row) {
 	l := key.Location(o.Name)

@@ -31,10 +31,12 @@ type Config struct {
 
 // PlacementCounts sum up one Placement.
 type PlacementCounts struct {
-	// Incomplete is true while some objects of the space are due for evaluation, and their former states are
-	// counted until then. Dirty returns the Placement after their evaluation. It is false in a space that has
+	// Incomplete is true while changes of the Placement's last edit are not applied, or some objects of the space
+	// are due for evaluation. Their former states are counted until then. Dirty returns the Placement after their evaluation. It is false in a space that has
 	// had due objects for maxRounds rounds: there, due pairs count as assigned, and are in no state.
 	Incomplete bool
+	// Generation is the generation of the Placement that is counted. The one in the table may be newer.
+	Generation int64
 	// Objects counts the objects that the Placement matches, wherever they go.
 	Objects int64
 	v1alpha1.Counts
@@ -66,8 +68,9 @@ type Tracker struct {
 	config Config
 	inbox  inbox
 
-	// working is held by Work.
-	working sync.Mutex
+	// working is held by Work. lastApplied is the space whose changes it has applied last.
+	working     sync.Mutex
+	lastApplied key.Space
 
 	// mu is never held during an evaluation.
 	mu          sync.Mutex
@@ -86,7 +89,7 @@ var _ table.Observer = (*Tracker)(nil)
 
 // New makes a Tracker that has observed nothing.
 func New(config Config) *Tracker {
-	t := &Tracker{config: config, inbox: inbox{spaces: map[key.Space]map[string]*table.Row{}}}
+	t := &Tracker{config: config, inbox: inbox{spaces: map[key.Space]*changedRows{}}}
 	t.clear()
 	return t
 }
@@ -128,7 +131,7 @@ func (t *Tracker) Dirty() Dirty {
 	isRootOmitted := t.due.isOmitted(key.Root)
 	isOmitted := func(s key.Space) bool { return s == key.Root && isRootOmitted || s != key.Root && t.due.isOmitted(s) }
 	for p := range t.totals.dirtyPlacements {
-		if !isOmitted(p.Space) {
+		if !isOmitted(p.Space) && isApplied(t, p) {
 			d.Placements = append(d.Placements, p)
 			delete(t.totals.dirtyPlacements, p)
 		}
@@ -144,6 +147,16 @@ func (t *Tracker) Dirty() Dirty {
 	}
 	t.due.shown()
 	return d
+}
+
+// isApplied reports whether all changes up to the last edit of a Placement were applied, in the spaces that it may
+// select. The caller holds the lock.
+func isApplied(t *Tracker, p key.Placement) bool {
+	applied := t.rev
+	if p.Space != key.Root {
+		applied = t.inbox.appliedOf(p.Space)
+	}
+	return t.policies.known[p.Space][p].rev <= applied
 }
 
 // UnassignedAt counts the objects that a location reports though they are not assigned to it,

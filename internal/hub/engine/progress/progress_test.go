@@ -400,8 +400,8 @@ func (m *machine) checkObjects(t *rapid.T) {
 			}
 		}
 		want.Stale = 0
-		if got := m.tracker.Object(t.Context(), o.Path()); got != want {
-			t.Fatalf("object %s:\n got %+v\nwant %+v", o.Path(), got, want)
+		if got, err := m.tracker.Object(t.Context(), o.Path()); err != nil || got != want {
+			t.Fatalf("object %s:\n got %+v, %v\nwant %+v", o.Path(), got, err, want)
 		}
 		return true
 	})

@@ -168,7 +168,7 @@ func (s *schedule) isOmitted(space key.Space) bool {
 
 // shown records that the counts of all spaces are shown which are not omitted.
 func (s *schedule) shown() {
-	for _, q := range s.queues {
-		q.isChanged = q.isChanged && !q.isOverdue()
+	for space, q := range s.queues {
+		q.isChanged = q.isChanged && s.isWithheld(space)
 	}
 }

@@ -96,8 +96,8 @@ func TestReadersDoNotWait(t *testing.T) {
 			w.applyChanges()
 			w.tracker.Placement(t.Context(), placementP("s2"))
 			w.tracker.Customizer(t.Context(), Customizer{"s2", "c1"})
-			if held := w.tracker.Object(t.Context(), objectAt("s2", "", "configmaps", "s2", "0").Path()).Held; held != 1 {
-				t.Errorf("meanwhile the other space has %d objects that are held", held)
+			if got, err := w.tracker.Object(t.Context(), objectAt("s2", "", "configmaps", "s2", "0").Path()); err != nil || got.Held != 1 {
+				t.Errorf("meanwhile the other space has %d objects that are held, %v", got.Held, err)
 			}
 		}, "other objects are counted while one is rendered")
 		return digest(e, c)
@@ -161,7 +161,7 @@ func TestChangeMeanwhile(t *testing.T) {
 	if got := w.tracker.Placement(t.Context(), placementP("s1")); !changed || got.Held != 0 || got.Assigned != 1 || !slices.Contains(d.Placements, placementP("s1")) {
 		t.Errorf("%+v is dirty, and the counts are %+v", d, got)
 	}
-	if got := w.tracker.Object(t.Context(), objectAt("s1", "", "configmaps", "s1", "0").Path()); !reflect.DeepEqual(got, v1alpha1.Counts{Assigned: 1}) {
-		t.Errorf("the counts of the object are %+v", got)
+	if got, err := w.tracker.Object(t.Context(), objectAt("s1", "", "configmaps", "s1", "0").Path()); err != nil || !reflect.DeepEqual(got, v1alpha1.Counts{Assigned: 1}) {
+		t.Errorf("the counts of the object are %+v, %v", got, err)
 	}
 }

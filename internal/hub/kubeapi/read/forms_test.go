@@ -102,8 +102,8 @@ func TestTables(t *testing.T) {
 // behind the kind's own columns, and never for kinds that don't travel.
 func TestCountsInTables(t *testing.T) {
 	f := newFixture(t, func(c *Config, _ *table.Config) {
-		c.Counts = func(_ context.Context, row *table.Row) v1alpha1.Counts {
-			return v1alpha1.Counts{Assigned: int64(len(row.Key)), Applied: 2, Healthy: 3, Failed: 1}
+		c.Counts = func(_ context.Context, row *table.Row) (v1alpha1.Counts, error) {
+			return v1alpha1.Counts{Assigned: int64(len(row.Key)), Applied: 2, Healthy: 3, Failed: 1}, nil
 		}
 	})
 	x := cm("a", "x", "1")
@@ -133,6 +133,24 @@ func TestCountsInTables(t *testing.T) {
 			if strings.HasSuffix(path, "/x") && fmt.Sprint(row.Cells[n-4:]) != fmt.Sprintf("[%d 2 3 1]", len(x.key())) {
 				t.Errorf("%s: cells %v", path, row.Cells)
 			}
+		}
+	}
+}
+
+// TestUnknownCounts: counts that are not known when the context ends are an error, and no zeros.
+func TestUnknownCounts(t *testing.T) {
+	f := newFixture(t, func(c *Config, _ *table.Config) {
+		c.Counts = func(context.Context, *table.Row) (v1alpha1.Counts, error) {
+			return v1alpha1.Counts{}, context.DeadlineExceeded
+		}
+	})
+	f.put(cm("a", "x", "1"), sample{gvr: widgetsV1, space: "a", namespace: "default", name: "w"})
+	s := f.serve()
+	for _, path := range []string{
+		"/spaces/a/api/v1/configmaps", "/spaces/a/api/v1/namespaces/default/configmaps/x", "/spaces/a/apis/example.com/v1/widgets",
+	} {
+		if status, body := get(t, s.URL+path, "Accept", tableAccept); status < 500 {
+			t.Errorf("%s: %d %s, want an error", path, status, body)
 		}
 	}
 }

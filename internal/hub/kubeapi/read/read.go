@@ -52,8 +52,9 @@ type Config struct {
 	// ones, or nil. It adds fields that are computed on each read; their changes cause no events.
 	Complete func(*table.Row) []byte
 	// Counts, if set, counts the states of a row's object at its locations, for each row of a
-	// table of a space. Changes of the counts cause no events.
-	Counts func(context.Context, *table.Row) v1alpha1.Counts
+	// table of a space. Changes of the counts cause no events. It fails if the counts are unknown
+	// when the context ends.
+	Counts func(context.Context, *table.Row) (v1alpha1.Counts, error)
 	// WatchTimeout is the minimum duration of a watch that does not request a timeout; the
 	// maximum is twice that.
 	WatchTimeout time.Duration

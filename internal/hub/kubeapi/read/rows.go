@@ -42,7 +42,9 @@ func (r *reader) ConvertToTable(ctx context.Context, obj runtime.Object, opts ru
 	}
 	for i := range converted.Rows {
 		converted.Rows[i].Object.Object = obj
-		r.addCells(ctx, &converted.Rows[i], nil)
+		if err := r.addCells(ctx, &converted.Rows[i], nil); err != nil {
+			return nil, err
+		}
 	}
 	if m, err := meta.CommonAccessor(obj); err == nil {
 		converted.ResourceVersion = m.GetResourceVersion()
@@ -120,7 +122,9 @@ func (r *reader) rows(ctx context.Context, items []*object, m metav1.ListMeta, o
 				}
 				row.Object.Object = meta.AsPartialObjectMetadata(accessor)
 			}
-			r.addCells(ctx, &row, o.row)
+			if err := r.addCells(ctx, &row, o.row); err != nil {
+				return nil, err
+			}
 			result.Rows = append(result.Rows, row)
 		}
 	}
@@ -149,10 +153,10 @@ func (r *reader) columns(ctx context.Context, obj runtime.Object, options *metav
 }
 
 // addCells adds the cells of the view's columns; source is nil for a bookmark.
-func (r *reader) addCells(ctx context.Context, to *metav1.TableRow, source *table.Row) {
+func (r *reader) addCells(ctx context.Context, to *metav1.TableRow, source *table.Row) error {
 	if r.display.reports {
 		r.addReported(to, source)
-		return
+		return nil
 	}
 	if r.display.exportView && r.display.wide.Spaces {
 		space := ""
@@ -161,7 +165,7 @@ func (r *reader) addCells(ctx context.Context, to *metav1.TableRow, source *tabl
 		}
 		to.Cells = append(slices.Clip(to.Cells), space)
 	}
-	r.addCounts(ctx, to, source)
+	return r.addCounts(ctx, to, source)
 }
 
 // counted reports whether tables have countColumns.
@@ -179,15 +183,18 @@ func countColumns() []metav1.TableColumnDefinition {
 }
 
 // addCounts adds the cells of countColumns; source is nil for a bookmark.
-func (r *reader) addCounts(ctx context.Context, to *metav1.TableRow, source *table.Row) {
+func (r *reader) addCounts(ctx context.Context, to *metav1.TableRow, source *table.Row) (err error) {
 	if !r.counted() {
-		return
+		return nil
 	}
 	var n v1alpha1.Counts
 	if source != nil {
-		n = r.server.config.Counts(ctx, source)
+		if n, err = r.server.config.Counts(ctx, source); err != nil {
+			return fmt.Errorf("count the locations of %q: %w", source.Key, err)
+		}
 	}
 	to.Cells = append(slices.Clip(to.Cells), n.Assigned, n.Applied, n.Healthy, n.Failed)
+	return nil
 }
 
 // cellsSize estimates the size of cells in bytes.

@@ -143,7 +143,9 @@ func (t *rows) addRow(ctx context.Context, o *object, scanner columns.Scanner) (
 			return 0, err
 		}
 	}
-	t.addCells(ctx, &others, o.row)
+	if err := t.addCells(ctx, &others, o.row); err != nil {
+		return 0, err
+	}
 	for i, cell := range others.Cells {
 		if scanned || i > 0 {
 			t.cells = append(t.cells, ',')
