@@ -55,7 +55,7 @@ func list(c Config, counter *counter) []registration {
 	status := &statusWriter{table: all, log: c.Log, kinds: c.Kinds, logger: c.Logger, now: now}
 	return []registration{
 		{name: "spaces", controller: &spaceController{spaceConfig{
-			Table: all, Status: status, Finish: c.Spaces.FinishSpace, EnsureNamespace: c.Spaces.EnsureNamespace, Forget: c.Kinds.Forget, URL: c.SpaceURL,
+			Table: all, Status: status, Finish: c.Spaces.FinishSpace, EnsureNamespace: c.Spaces.EnsureNamespace, URL: c.SpaceURL,
 		}}},
 		{name: "namespaces", controller: &deletionController{deletionConfig{
 			Table: all, Resource: key.Namespaces, IsPending: isDeleting, Finish: byName(c.Spaces.FinishNamespace),

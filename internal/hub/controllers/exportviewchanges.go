@@ -59,9 +59,11 @@ func appendViews(views, slices []key.ExportView) []key.ExportView {
 	return views
 }
 
-// watch is the watch of the views. It pauses between batches.
+// watch is the watch of the views. It pauses between batches. Another watch has to enqueue all views when it starts.
 func (s *ChangedExportViews) watch(ctx context.Context, enqueue func([]string)) error {
 	const rest = 50 * time.Millisecond
+	s.views.open()
+	defer s.views.close()
 	for {
 		select {
 		case <-s.views.added:

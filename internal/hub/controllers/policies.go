@@ -19,11 +19,7 @@ type policyConfig struct {
 // policyController writes the status of Placements and Customizers once counts have settled, or
 // after several settling times if they do not, so that a burst of reports causes one write. Changes
 // of Customizers are reconciled at once.
-type policyController struct {
-	config policyConfig
-	// taken reports whether an earlier run has taken some of Counted.
-	taken bool
-}
+type policyController struct{ config policyConfig }
 
 func (c *policyController) watches() []watch {
 	customizers := source{resourceTopics(key.Customizers), inAllSpaces(key.Customizers), byKey}
@@ -31,14 +27,16 @@ func (c *policyController) watches() []watch {
 }
 
 // watchCounted is the watch of policies whose counts may have changed. A new run enqueues all
-// policies at once if an earlier run has taken keys, which it may not have reconciled. The first run
-// waits for the first count, since there is nothing to write before.
+// policies at once if some were counted before, which an earlier run, or another hub, may not have reconciled.
+// Otherwise it waits for the first count, since there is nothing to write before.
 func (c *policyController) watchCounted(ctx context.Context, enqueue func([]string)) error {
-	if c.taken {
+	isMissed := c.config.Counted.open()
+	defer c.config.Counted.close()
+	if isMissed {
 		for _, r := range []key.Resource{key.Placements, key.Customizers} {
 			inAllSpaces(r)(c.config.Table.Snapshot(), func(row *table.Row) bool {
 				enqueue([]string{row.Key})
-				return true
+				return ctx.Err() == nil
 			})
 		}
 	}
@@ -48,7 +46,6 @@ func (c *policyController) watchCounted(ctx context.Context, enqueue func([]stri
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		c.taken = true
 		enqueue(c.config.Counted.take())
 	}
 }

@@ -56,8 +56,7 @@ type runner struct {
 
 // run reconciles until the context ends.
 func (r *runner) run(ctx context.Context) error {
-	limiter := workqueue.NewTypedItemExponentialFailureRateLimiter[string](retryFirst, retryMost)
-	r.queue = workqueue.NewTypedRateLimitingQueue(limiter)
+	r.queue = newQueue()
 	group, ctx := errgroup.WithContext(ctx)
 	for _, w := range r.controller.watches() {
 		group.Go(func() error { return w(ctx, r.enqueue) })
@@ -115,7 +114,7 @@ func (r *runner) next(ctx context.Context) bool {
 var errAgain = errors.New("try again")
 
 // againError is returned when the reconcile has done what is possible now. It is the time after
-// which the key is reconciled again; 0 means after the other keys in the queue.
+// which the key is reconciled again; 0 means after the other keys of its space in the queue.
 type againError time.Duration
 
 // Error implements error.

@@ -3,9 +3,11 @@ package controllers
 import (
 	"context"
 	"errors"
+	"time"
 
 	"orrery.dev/orrery/internal/hub/kubeapi/write"
 	"orrery.dev/orrery/internal/hub/storage/table"
+	"orrery.dev/orrery/internal/lib/retry"
 	"orrery.dev/orrery/internal/protocol/key"
 )
 
@@ -20,16 +22,24 @@ type source struct {
 	names func(table.Change) []string
 }
 
+// relistFirst and relistMost bound the pause before the rows are listed again. It grows with each subscription that
+// ends within relistMost: a watch that cannot keep up must not list all rows all the time.
+const relistFirst, relistMost = retry.First, 10 * time.Second
+
 // follow returns the watch of a source. If the subscription falls out of a window, or the table is
-// reloaded, perhaps at a lower revision, it lists the rows again. So no change is missed.
+// reloaded, perhaps at a lower revision, it lists the rows again, after a pause. So no change is missed.
 func follow(t *table.Table, s source) watch {
 	return func(ctx context.Context, enqueue func([]string)) error {
-		for {
+		for failures := uint8(0); ; failures = min(failures+1, retry.MaxFailures) {
 			snapshot := t.Snapshot()
 			s.rows(snapshot, func(row *table.Row) bool {
 				enqueue(s.names(table.Change{Cur: row}))
-				return true
+				return ctx.Err() == nil
 			})
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			began := time.Now()
 			sub, err := t.Subscribe(snapshot.Rev, nil, s.topics...)
 			if err == nil {
 				err = s.poll(ctx, sub, enqueue)
@@ -38,6 +48,10 @@ func follow(t *table.Table, s source) watch {
 			if !errors.Is(err, table.ErrExpired) && !errors.Is(err, table.ErrFuture) {
 				return err
 			}
+			if time.Since(began) >= relistMost {
+				failures = 0
+			}
+			retry.Pause(ctx, retry.Backoff(failures, relistFirst, relistMost))
 		}
 	}
 }

@@ -1,6 +1,8 @@
 package controllers
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -182,6 +184,7 @@ func TestWatches(t *testing.T) {
 					}
 					close(w.open)
 				}
+				<-time.After(2 * relistMost)
 				for _, k := range c.concerned {
 					if got := w.take(); !slices.Contains(got, k) {
 						t.Errorf("after a change of %s, it enqueues %v, want %s", c.missedKey, got, k)
@@ -189,5 +192,81 @@ func TestWatches(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// TestRelisting: a watch that cannot keep up lists all rows again after a pause that grows up to a limit. It ends
+// with its context, also while it lists.
+func TestRelisting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWatchTest(t)
+		const rows = 1000
+		for i := range rows {
+			w.apply(rootKey(key.CRDs, fmt.Sprint("a", i)), `{}`)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		lists, enqueued := 0, 0
+		stuck := follow(w.table.Table, source{
+			topics: resourceTopics(key.CRDs), rows: func(s *table.Snapshot, fn func(*table.Row) bool) {
+				lists++
+				below(key.ResourcePrefix(key.Root, key.CRDs))(s, fn)
+			},
+			names: func(ch table.Change) []string {
+				if ch.Row().Key == rootKey(key.CRDs, "a0") {
+					for range missedSteps { // the subscription falls behind before it begins
+						w.apply(rootKey(key.CRDs, "b"), `{}`)
+					}
+				}
+				return nil
+			},
+		})
+		go func() { _ = stuck(ctx, func([]string) { enqueued++ }) }()
+		<-time.After(10 * relistMost)
+		cancel()
+		synctest.Wait()
+		if lists < 10 || lists > 25 {
+			t.Errorf("in %s all rows were listed %d times", 10*relistMost, lists)
+		}
+		ctx, cancel = context.WithCancel(t.Context())
+		enqueued = 0
+		quiet := follow(w.table.Table, source{resourceTopics(key.CRDs), below(key.ResourcePrefix(key.Root, key.CRDs)), byKey})
+		err := quiet(ctx, func([]string) {
+			enqueued++
+			cancel()
+		})
+		if !errors.Is(err, context.Canceled) || enqueued > 1 {
+			t.Errorf("after its context had ended a watch enqueued %d times more, and returned %v", enqueued-1, err)
+		}
+	})
+}
+
+// TestKeysOfNoWatch: keys are kept while a watch takes them, and at no other time. The next watch learns that there
+// were some.
+func TestKeysOfNoWatch(t *testing.T) {
+	s := newKeySet[string]()
+	if s.open() {
+		t.Error("before the first key was added, some were missed")
+	}
+	s.close()
+	for i := range 1000 {
+		s.add([]string{fmt.Sprint(i)})
+	}
+	if len(s.all) > 0 {
+		t.Errorf("%d keys are kept for no watch", len(s.all))
+	}
+	if !s.open() {
+		t.Error("keys that were added before are not missed")
+	}
+	s.add([]string{"a", "a", "b"})
+	if got := s.take(); len(got) != 2 {
+		t.Errorf("%v were taken", got)
+	}
+	s.close()
+	if !s.open() {
+		t.Error("keys that were taken by a watch which ended are not missed")
+	}
+	s.close()
+	if s.open() {
+		t.Error("without keys, some are missed")
 	}
 }

@@ -21,8 +21,6 @@ type spaceConfig struct {
 	Finish func(context.Context, key.Space) (write.Progress, error)
 	// EnsureNamespace creates a namespace of a space unless it exists.
 	EnsureNamespace func(ctx context.Context, s key.Space, name string) error
-	// Forget drops the cached kinds of a deleted space.
-	Forget func(key.Space)
 	// URL returns the URL of a space.
 	URL func(key.Space) string
 }
@@ -44,7 +42,6 @@ func (c *spaceController) reconcile(ctx context.Context, k string) error {
 	s := key.Space(o.Name)
 	row, _ := c.config.Table.Get(k)
 	if row == nil {
-		c.config.Forget(s)
 		return nil
 	}
 	if row.Meta.Deleting {

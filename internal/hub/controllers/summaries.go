@@ -60,6 +60,8 @@ func (c *summaryController) counting(ctx context.Context, enqueue func([]string)
 		})
 	}
 	c.started = true
+	defer c.config.Summaries.Pause() // another hub may be elected
+	c.config.Changed.Raise()
 	for {
 		select {
 		case <-c.config.Changed.Signal:

@@ -15,6 +15,9 @@ import (
 // It is filled while the table is locked, so filling it does nothing else.
 type inbox struct {
 	mu sync.Mutex
+	// isActive is true from a Work until Pause. Meanwhile no changes are kept, since keys of objects that are long
+	// gone would add up: all earlier knowledge is void for the next Work.
+	isActive bool
 	// counts has the number of Summaries of each space that has some.
 	counts map[key.Space]int
 	news   news
@@ -68,7 +71,11 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 	defer x.inbox.mu.Unlock()
 	in := &x.inbox
 	for _, c := range changes {
-		in.record(c)
+		if in.isActive {
+			in.record(c)
+		} else {
+			in.count(c)
+		}
 	}
 	if in.news.empty() {
 		return
@@ -77,6 +84,23 @@ func (x *Index) Observe(_ int64, changes []table.Change) {
 		in.news.since = x.config.Now()
 	}
 	x.changed()
+}
+
+// count counts the Summaries of spaces while no changes are kept.
+func (in *inbox) count(c table.Change) {
+	s, r, _, ok := key.Split(c.Row().Key)
+	if !ok || r != key.Summaries {
+		return
+	}
+	if c.Prev == nil {
+		in.counts[s]++
+	}
+	if c.Cur != nil {
+		return
+	}
+	if in.counts[s]--; in.counts[s] <= 0 {
+		delete(in.counts, s)
+	}
 }
 
 func (in *inbox) record(c table.Change) {
@@ -132,10 +156,25 @@ func sameLabels(c table.Change) bool {
 	return c.Prev != nil && c.Cur != nil && slices.Equal(c.Prev.Meta.Labels, c.Cur.Meta.Labels)
 }
 
-func (in *inbox) take() news {
+// take returns the changes since the last take. isFirst is true if no changes were kept: then all earlier knowledge is
+// void, and the changes have the spaces with Summaries, without names.
+func (in *inbox) take(now time.Time) (n news, isFirst bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	n := in.news
+	if isFirst = !in.isActive; isFirst {
+		in.isActive, in.news = true, news{reset: true, since: now}
+		for s := range in.counts {
+			in.news.inSpace(s)
+		}
+	}
+	n = in.news
 	in.news = news{}
-	return n
+	return n, isFirst
+}
+
+// pause ends the time in which changes are kept.
+func (in *inbox) pause() {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.isActive, in.news = false, news{}
 }

@@ -185,6 +185,16 @@ func (t *task) matches(m *summary) bool {
 	return ok
 }
 
+// Pause drops all that was counted, and keeps no changes until the next Work, which counts all anew.
+func (x *Index) Pause() {
+	x.working.Lock()
+	defer x.working.Unlock()
+	x.inbox.pause()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.clear()
+}
+
 // Work does some of what there is to do, at a time, in a state that is at least as new as all
 // that was observed when it is called. dirty are the Summaries whose status may have changed.
 // more is true if there is more to do.
@@ -192,7 +202,7 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	x.working.Lock()
 	defer x.working.Unlock()
 	defer x.config.Work.End()
-	n := x.inbox.take()
+	n, isFirst := x.inbox.take(now)
 	if n.reset {
 		x.mu.Lock()
 		x.clear()
@@ -203,6 +213,13 @@ func (x *Index) Work(state func() *table.Snapshot, now time.Time) (dirty []key.O
 	}
 	w := &work{Index: x, Snapshot: state(), now: now, since: cmp.Or(n.since, now), known: aggregate.Known{}}
 	for s, changes := range n.spaces {
+		if isFirst {
+			w.Ascend(key.ResourcePrefix(s, key.Summaries), func(row *table.Row) bool {
+				_, _, name, _ := key.Split(row.Key)
+				changes.summaries[name] = struct{}{}
+				return true
+			})
+		}
 		w.take(s, changes)
 	}
 	for l := range n.locations {

@@ -237,6 +237,8 @@ func TestIndexEqualsRecomputation(t *testing.T) {
 				w.workAll()
 			case 5, 6, 7:
 				w.work()
+			case 8:
+				w.index.Pause()
 			}
 			w.put(t, updates)
 		}
@@ -304,5 +306,34 @@ func TestLocationsThatMoveBefore(t *testing.T) {
 	w.workAll()
 	if got := w.shown[o]; !strings.Contains(got, `"counted":1,"stale":1`) {
 		t.Errorf("it shows %s", got)
+	}
+}
+
+// TestPause: an Index that does no work, as at a hub that is not elected, keeps no changes, however many there are. The
+// next Work counts all anew.
+func TestPause(t *testing.T) {
+	w := newWorld(newLanguage(t))
+	o, spec := summaryOf(v1alpha1.SummarySpec{Combine: []v1alpha1.SummaryCombine{{Name: "n", Type: "COUNT"}}})
+	w.put(t, map[string][]byte{key.Location("a").Key(): []byte(`{}`), o.Key(): spec})
+	const churn = 100
+	for round := range 2 { // before the first Work, and after a Pause
+		for i := range churn {
+			k, value := placed(i, "x")
+			w.put(t, map[string][]byte{k: value})
+			if i > round {
+				w.put(t, map[string][]byte{k: nil})
+			}
+		}
+		if kept := w.index.inbox.news.spaces; len(kept) > 0 {
+			t.Errorf("changes of %d spaces are kept before round %d", len(kept), round)
+		}
+		w.workAll()
+		if want := fmt.Sprintf(`"rows":[[%d]]`, round+1); !strings.Contains(w.shown[o], want) {
+			t.Errorf("in round %d it shows %s, want %s", round, w.shown[o], want)
+		}
+		w.index.Pause()
+		if len(w.index.spaces) > 0 || w.index.Bytes() > 0 {
+			t.Error("a paused Index keeps what it has counted")
+		}
 	}
 }
