@@ -107,7 +107,7 @@ func newState(config *Config, notify func(key.Location)) (*state, error) {
 	s.progress = progress.New(progress.Config{Digest: s.renderer.Digest, Work: s.watchdog.Work(countingProgress)})
 	s.summaries = summaries.New(summaries.Config{Digest: s.renderer.Digest, Language: summing, Work: s.watchdog.Work(countingSummaries), Changed: s.summed.Raise, Now: config.Now})
 	s.writer = table.New(table.Config{
-		Deriver: s.engine, Exposer: s.exports, Observer: observers{s.flow.applied, s.usage, s.progress, s.logIdentity, s.pruned, s.releases, s.upsynced, s.grants, s.moves, s.summaries, s.shelved, s.present, s.newer, s.changed},
+		Deriver: s.engine, Exposer: s.exports, Observer: observers{s.flow.applied, s.usage, s.progress, s.logIdentity, s.pruned, s.releases, s.upsynced, s.grants, s.moves, s.summaries, s.shelved, s.registry, s.present, s.newer, s.changed},
 		WindowSteps: config.WindowRevisions, WindowBytes: config.WindowBytes,
 	})
 	s.table = s.writer.Table

@@ -114,6 +114,17 @@ func (c *catalogs) drop(s key.Space) {
 	}
 }
 
+// keep forgets all spaces but some.
+func (c *catalogs) keep(some map[key.Space]struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for s, e := range c.spaces {
+		if _, ok := some[s]; !ok {
+			c.remove(e)
+		}
+	}
+}
+
 func (c *catalogs) remove(e *list.Element) {
 	kept := c.order.Remove(e).(*keptCatalog)
 	delete(c.spaces, kept.space)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -26,7 +27,11 @@ type Registry struct {
 	// root and plain are the catalogs of spaces without CRDs.
 	root, plain *kinds.Catalog
 	spaces      *catalogs
+	// isReset is true from a Reset of the table until the next Observe.
+	isReset atomic.Bool
 }
+
+var _ table.Observer = (*Registry)(nil)
 
 // New returns a Registry with the built-in kinds and Orrery's own.
 func New() (*Registry, error) {
@@ -103,8 +108,30 @@ func entriesOf(state table.Reader, s key.Space, r key.Resource) (entries []*tabl
 	return entries
 }
 
-// Forget removes the catalog of a deleted space from the cache.
-func (r *Registry) Forget(s key.Space) { r.spaces.drop(s) }
+// Reset implements table.Observer. The catalogs stay, since a Catalog compares its rows.
+func (r *Registry) Reset() { r.isReset.Store(true) }
+
+// Observe implements table.Observer: it removes the catalogs of deleted spaces from the cache. Each hub observes
+// deletions, whether or not it is elected to do them.
+func (r *Registry) Observe(_ int64, changes []table.Change) {
+	var present map[key.Space]struct{}
+	if r.isReset.CompareAndSwap(true, false) { // the changes are the whole state
+		present = map[key.Space]struct{}{key.Root: {}}
+	}
+	for _, c := range changes {
+		in, resource, name, ok := key.Split(c.Row().Key)
+		switch {
+		case !ok || in != key.Root || resource != key.Spaces:
+		case c.Cur == nil:
+			r.spaces.drop(key.Space(name))
+		case present != nil:
+			present[key.Space(name)] = struct{}{}
+		}
+	}
+	if present != nil {
+		r.spaces.keep(present)
+	}
+}
 
 // make returns the catalog of a space, with the unchanged definitions of an older catalog.
 func (r *Registry) make(s key.Space, state table.Reader, entries, bindings []*table.Entry, old *spaceCatalog) *spaceCatalog {

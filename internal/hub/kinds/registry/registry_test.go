@@ -141,8 +141,14 @@ func TestCatalogIsAFunctionOfTheCRDs(t *testing.T) {
 		t.Error("the end of a CRD in one space shows in another")
 	}
 	kept := r.spaces.len()
-	if r.Forget("c"); r.spaces.len() != kept-1 || s.catalog(r, "c") == c {
-		t.Error("not forgotten")
+	r.Observe(1, []table.Change{{Prev: &table.Row{Entry: &table.Entry{Key: key.Space("c").Key()}}}})
+	if r.spaces.len() != kept-1 || s.catalog(r, "c") == c {
+		t.Error("a deleted space is not forgotten")
+	}
+	r.Reset()
+	r.Observe(2, []table.Change{{Cur: &table.Row{Entry: &table.Entry{Key: key.Space("a").Key()}}}})
+	if _, ok := r.spaces.peek("a"); !ok || r.spaces.len() != 1 {
+		t.Error("a space that is not in a new state is not forgotten")
 	}
 	s.write("a", "widgets.example.com", nil)
 	s.write("a", "gears.example.com", nil)
