@@ -15,10 +15,12 @@ import (
 	"orrery.dev/orrery/apis/v1alpha1"
 	"orrery.dev/orrery/internal/hub/engine/objectstate"
 	"orrery.dev/orrery/internal/hub/engine/placement"
+	"orrery.dev/orrery/internal/hub/engine/render"
 	"orrery.dev/orrery/internal/hub/requestbody"
 	"orrery.dev/orrery/internal/hub/respond"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
+	"orrery.dev/orrery/internal/protocol/wire"
 )
 
 // Renderings is the response to GET and POST /ask/v1/spaces/NAME/render?object=PATH&location=L: the
@@ -164,13 +166,18 @@ func (q *Server) render(ctx context.Context, state table.Reader, o key.Object, r
 		return answer, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf(
 			"%s has %d bytes, and locations get it in up to %d ways: ask for one location at a time", o.Identity, len(row.Value), len(distinct)))
 	}
-	made := &sheet{all: answer.Renderings, indexes: map[gotten]int{}}
+	made, byClass := &sheet{all: answer.Renderings, indexes: map[gotten]int{}}, make(map[*placement.Class]gotten, len(distinct))
 	for i, location := range locations {
 		if ctx.Err() != nil {
 			return answer, renderError(ctx, o, i, len(locations))
 		}
 		l := locationOf(location)
-		what := q.gotten(row, placement.Place{Location: l, Class: classes[i]}).placed(placement.PlacingOf(location), o)
+		what, ok := byClass[classes[i]]
+		if !ok {
+			what = q.gotten(row, placement.Place{Location: l, Class: classes[i]})
+			byClass[classes[i]] = what
+		}
+		what = what.placed(placement.PlacingOf(location), o)
 		_, _, assigned := placeOf(row, l)
 		if err := made.add(what, l, assigned); err != nil {
 			return answer, err
@@ -232,15 +239,16 @@ func (g gotten) placed(p key.Placing, o key.Object) gotten {
 	return g
 }
 
-// gotten returns the result for one location, or the reason why it keeps its present object.
+// gotten returns the result for one location, or the reason why it keeps its present object. It renders at most once,
+// and leaves the cache to what locations get.
 func (q *Server) gotten(row *table.Row, p placement.Place) gotten {
-	d := objectstate.DesiredOf(q.config.Renderer.Digest, row, p)
+	var made render.Rendered
+	d := objectstate.DesiredOf(func(e *table.Entry, class *placement.Class) (sum wire.Sum, err error) {
+		made, err = q.config.Renderer.Once(e, class)
+		return made.Digest, err
+	}, row, p)
 	if d.Held != "" {
 		return gotten{Reason: d.HeldFor, Message: d.Held}
-	}
-	made, err := q.config.Renderer.Render(row.Entry, p.Class)
-	if err != nil { // its digest would have had the error
-		return gotten{Reason: v1alpha1.ReasonNotRendered, Message: err.Error()}
 	}
 	return gotten{Content: string(made.Object), Digest: made.Digest.String()}
 }

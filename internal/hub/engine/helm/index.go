@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tidwall/btree"
+
 	"orrery.dev/orrery/internal/hub/engine/placement"
 	"orrery.dev/orrery/internal/hub/storage/table"
 	"orrery.dev/orrery/internal/protocol/key"
@@ -58,10 +60,16 @@ func (p PartialRelease) String() string {
 
 // releaseObjects are the objects of one release.
 type releaseObjects struct {
-	// objects are the objects that may be placed, by key, with their Memberships.
-	objects map[string]*placement.Membership
+	// objects are the objects that may be placed, in the order of their keys. A copy is read without the lock.
+	objects *btree.BTreeG[member]
 	// matched counts them by the Placements that match them.
 	matched map[key.PlacementRef]int
+}
+
+// member is an object of a release, by its key.
+type member struct {
+	key        string
+	membership *placement.Membership
 }
 
 // id identifies a release, as NAMESPACE/NAME, of a space.
@@ -74,7 +82,7 @@ type id struct {
 type Index struct {
 	mu      sync.Mutex
 	all     map[key.Space]map[string]*releaseObjects // by NAMESPACE/NAME
-	partial map[key.Placement]map[id]struct{}        // those that are matched in part
+	partial map[key.Placement]*btree.BTreeG[id]      // those that are matched in part, in order
 	dirty   map[key.Placement]struct{}
 }
 
@@ -82,7 +90,7 @@ var _ table.Observer = (*Index)(nil)
 
 // New returns an empty Index.
 func New() *Index {
-	return &Index{all: map[key.Space]map[string]*releaseObjects{}, partial: map[key.Placement]map[id]struct{}{}, dirty: map[key.Placement]struct{}{}}
+	return &Index{all: map[key.Space]map[string]*releaseObjects{}, partial: map[key.Placement]*btree.BTreeG[id]{}, dirty: map[key.Placement]struct{}{}}
 }
 
 // Reset implements table.Observer.
@@ -134,11 +142,11 @@ func (x *Index) add(s key.Space, name string, row *table.Row) {
 	}
 	r := x.all[s][name]
 	if r == nil {
-		r = &releaseObjects{objects: map[string]*placement.Membership{}, matched: map[key.PlacementRef]int{}}
+		r = &releaseObjects{objects: ordered(func(a, b member) bool { return a.key < b.key }), matched: map[key.PlacementRef]int{}}
 		x.all[s][name] = r
 	}
 	m, _ := row.In.(*placement.Membership)
-	r.objects[row.Key] = m
+	r.objects.Set(member{row.Key, m})
 	r.count(s, m, 1)
 	x.changed(id{s, name}, r)
 }
@@ -152,12 +160,12 @@ func (x *Index) remove(s key.Space, name, k string) {
 		x.list(ref.Resolve(s), id{s, name}, false)
 	}
 	defer x.changed(id{s, name}, r)
-	m, known := r.objects[k]
+	one, known := r.objects.Delete(member{key: k})
 	if !known {
 		return
 	}
-	r.count(s, m, -1)
-	if delete(r.objects, k); len(r.objects) == 0 {
+	r.count(s, one.membership, -1)
+	if r.objects.Len() == 0 {
 		if delete(x.all[s], name); len(x.all[s]) == 0 {
 			delete(x.all, s)
 		}
@@ -167,23 +175,30 @@ func (x *Index) remove(s key.Space, name, k string) {
 // changed updates which Placements match a release in part, of those that match it at all.
 func (x *Index) changed(release id, r *releaseObjects) {
 	for ref, n := range r.matched {
-		x.list(ref.Resolve(release.space), release, n < len(r.objects))
+		x.list(ref.Resolve(release.space), release, n < r.objects.Len())
 	}
 }
 
 // list records whether a Placement matches a release in part, and marks the Placement as dirty.
 func (x *Index) list(p key.Placement, release id, inPart bool) {
 	x.dirty[p] = struct{}{}
+	all := x.partial[p]
 	switch {
-	case !inPart:
-		if delete(x.partial[p], release); len(x.partial[p]) == 0 {
+	case inPart && all == nil:
+		all = ordered(func(a, b id) bool { return a.compare(b) < 0 })
+		x.partial[p] = all
+		all.Set(release)
+	case inPart:
+		all.Set(release)
+	case all != nil:
+		if all.Delete(release); all.Len() == 0 {
 			delete(x.partial, p)
 		}
-	case x.partial[p] == nil:
-		x.partial[p] = map[id]struct{}{release: {}}
-	default:
-		x.partial[p][release] = struct{}{}
 	}
+}
+
+func ordered[T any](less func(a, b T) bool) *btree.BTreeG[T] {
+	return btree.NewBTreeGOptions(less, btree.Options{NoLocks: true})
 }
 
 // count adds n to the count of each Placement that matches an object of a space. It ignores
@@ -216,28 +231,40 @@ func (x *Index) Dirty() []key.Placement {
 // for readers in a space: all of them in the Placement's own space, and those of the reader's space
 // in others.
 func (x *Index) PartialReleases(p key.Placement, in key.Space) []PartialRelease {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	var first []id
-	for release := range x.partial[p] {
-		if in != p.Space && in != release.space {
-			continue
+	all, objects := x.firstParts(p, in)
+	for i := range all { // a release has as many objects as its space may have
+		if objects[i] != nil {
+			all[i].Missing = missing(objects[i], p.In(in), in)
 		}
-		if i, _ := slices.BinarySearchFunc(first, release, id.compare); i < maxParts {
-			first = slices.Insert(first, i, release)
-			first = first[:min(maxParts, len(first))]
-		}
-	}
-	var all []PartialRelease
-	for _, release := range first {
-		r := x.all[release.space][release.name]
-		one := PartialRelease{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: len(r.objects)}
-		if release.space == in {
-			one.Release, one.Missing = release.name, r.missing(p.In(in), in)
-		}
-		all = append(all, one)
 	}
 	return all
+}
+
+// firstParts returns Parts without Missing, and copies of the objects of those releases that the readers may know.
+// Its cost depends on maxParts alone.
+func (x *Index) firstParts(p key.Placement, in key.Space) (all []PartialRelease, objects []*btree.BTreeG[member]) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	partial, first := x.partial[p], id{}
+	if partial == nil {
+		return nil, nil
+	}
+	if in != p.Space {
+		first.space = in
+	}
+	partial.Ascend(first, func(release id) bool {
+		if in != p.Space && in != release.space {
+			return false
+		}
+		r := x.all[release.space][release.name]
+		one, own := PartialRelease{Space: release.space, Matched: r.matched[p.In(release.space)], Objects: r.objects.Len()}, (*btree.BTreeG[member])(nil)
+		if release.space == in {
+			one.Release, own = release.name, r.objects.Copy()
+		}
+		all, objects = append(all, one), append(objects, own)
+		return len(all) < maxParts
+	})
+	return all, objects
 }
 
 func (a id) compare(b id) int {
@@ -245,23 +272,16 @@ func (a id) compare(b id) int {
 }
 
 // missing returns the first objects that a Placement does not match.
-func (r *releaseObjects) missing(p key.PlacementRef, in key.Space) []string {
-	var first []string
-	for k, m := range r.objects {
-		if m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p }) {
-			continue
-		}
-		if o, err := key.ParseObject(k); err != nil || o.Concealed() {
-			continue
-		}
-		if i, _ := slices.BinarySearch(first, k); i < maxExamples {
-			first = slices.Insert(first, i, k)
-			first = first[:min(maxExamples, len(first))]
-		}
-	}
+func missing(objects *btree.BTreeG[member], p key.PlacementRef, in key.Space) (first []string) {
 	prefix := key.SpacePrefix(in)
-	for i := range first {
-		first[i] = strings.TrimPrefix(first[i], prefix)
-	}
+	objects.Scan(func(one member) bool {
+		if m := one.membership; m != nil && slices.ContainsFunc(m.Sources(), func(s placement.Source) bool { return s.Placement == p }) {
+			return true
+		}
+		if o, err := key.ParseObject(one.key); err == nil && !o.Concealed() {
+			first = append(first, strings.TrimPrefix(one.key, prefix))
+		}
+		return len(first) < maxExamples
+	})
 	return first
 }

@@ -104,6 +104,15 @@ func (r *Renderer) Try(e *table.Entry, class *placement.Class) (wire.Sum, error)
 	return wire.SumOf(object), nil
 }
 
+// Once is Render for an answer to a request: the result is not cached and replaces no cached one.
+func (r *Renderer) Once(e *table.Entry, class *placement.Class) (Rendered, error) {
+	object, err := r.render(e, class)
+	if err != nil {
+		return Rendered{}, fmt.Errorf("render %q: %w", e.Key, err)
+	}
+	return Rendered{object, wire.SumOf(object)}, nil
+}
+
 func remembered(e *table.Entry, class *placement.Class) (digest wire.Sum, ok bool) {
 	known := e.Rendered.Load()
 	if known == nil || known.Inputs != any(class) {

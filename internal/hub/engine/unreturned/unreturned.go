@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/tidwall/btree"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"orrery.dev/orrery/apis/v1alpha1"
@@ -47,18 +48,29 @@ type Tried struct {
 // concurrent use.
 type Index struct {
 	mu sync.Mutex
-	// all is keyed by the object's key; named holds these keys by Placement.
-	all   map[string]Unfit
-	named map[key.Placement]map[string]struct{}
+	// all is in the order of the objects' keys; named has the entries of each Placement. Copies are read without the
+	// lock, since a space may have many.
+	all   *btree.BTreeG[entry]
+	named map[key.Placement]*btree.BTreeG[entry]
 	dirty map[key.Placement]struct{}
 	// changed wakes the controller that writes the status of Placements.
 	changed func()
 }
 
+// entry is the unreturned status of the object with a key.
+type entry struct {
+	key string
+	Unfit
+}
+
+func newEntries() *btree.BTreeG[entry] {
+	return btree.NewBTreeGOptions(func(a, b entry) bool { return a.key < b.key }, btree.Options{NoLocks: true})
+}
+
 // New returns an empty Index. changed is called, with the lock held, when an entry has changed.
 func New(changed func()) *Index {
 	return &Index{
-		all: map[string]Unfit{}, named: map[key.Placement]map[string]struct{}{}, dirty: map[key.Placement]struct{}{}, changed: changed,
+		all: newEntries(), named: map[key.Placement]*btree.BTreeG[entry]{}, dirty: map[key.Placement]struct{}{}, changed: changed,
 	}
 }
 
@@ -66,8 +78,8 @@ func New(changed func()) *Index {
 func (l *Index) Get(k string) (Unfit, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u, ok := l.all[k]
-	return u, ok
+	one, ok := l.all.Get(entry{key: k})
+	return one.Unfit, ok
 }
 
 // Add records the unreturned status of an object.
@@ -76,13 +88,13 @@ func (l *Index) Add(o key.Object, u Unfit) {
 	defer l.mu.Unlock()
 	k := o.Key()
 	l.drop(o.Space, k)
-	l.all[k] = u
+	l.all.Set(entry{k, u})
 	for _, ref := range u.Placements {
 		p := ref.Resolve(o.Space)
 		if l.named[p] == nil {
-			l.named[p] = map[string]struct{}{}
+			l.named[p] = newEntries()
 		}
-		l.named[p][k] = struct{}{}
+		l.named[p].Set(entry{k, u})
 		l.dirty[p] = struct{}{}
 	}
 	l.changed()
@@ -98,15 +110,16 @@ func (l *Index) Forget(o key.Object) {
 }
 
 func (l *Index) drop(s key.Space, k string) bool {
-	u, ok := l.all[k]
+	u, ok := l.all.Delete(entry{key: k})
 	if !ok {
 		return false
 	}
-	delete(l.all, k)
 	for _, ref := range u.Placements {
 		p := ref.Resolve(s)
-		if delete(l.named[p], k); len(l.named[p]) == 0 {
-			delete(l.named, p)
+		if named := l.named[p]; named != nil { // else it was named twice
+			if named.Delete(entry{key: k}); named.Len() == 0 {
+				delete(l.named, p)
+			}
 		}
 		l.dirty[p] = struct{}{}
 	}
@@ -116,12 +129,16 @@ func (l *Index) drop(s key.Space, k string) bool {
 // In returns the keys of a space's objects with an unreturned status.
 func (l *Index) In(s key.Space) (keys []string) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for k := range l.all {
-		if strings.HasPrefix(k, key.SpacePrefix(s)) {
-			keys = append(keys, k)
+	all := l.all.Copy()
+	l.mu.Unlock()
+	prefix := key.SpacePrefix(s)
+	all.Ascend(entry{key: prefix}, func(one entry) bool {
+		if !strings.HasPrefix(one.key, prefix) {
+			return false
 		}
-	}
+		keys = append(keys, one.key)
+		return true
+	})
 	return keys
 }
 
@@ -172,38 +189,49 @@ func (m Missed) Without(unknown func(object string) bool) Missed {
 // Missed returns the unreturned statuses of a Placement for readers in a space: all of them in the
 // Placement's own space, and those of the reader's space in others.
 func (l *Index) Missed(p key.Placement, in key.Space) (m Missed) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	var first []string
-	prefix := key.SpacePrefix(in)
-	for k := range l.named[p] {
-		if in != p.Space && !strings.HasPrefix(k, prefix) {
-			continue
+	named := l.entries(p)
+	if named == nil {
+		return m
+	}
+	prefix, first := key.SpacePrefix(in), entry{}
+	if in != p.Space {
+		first.key = prefix
+	}
+	named.Ascend(first, func(one entry) bool {
+		object, isHere := strings.CutPrefix(one.key, prefix)
+		if in != p.Space && !isHere {
+			return false
 		}
 		m.Count++
-		for _, limit := range l.all[k].Limits {
+		for _, limit := range one.Limits {
 			if !slices.Contains(m.limits, limit) {
 				m.limits = append(m.limits, limit)
 			}
 		}
-		if len(first) < maxLeftOutExamples {
-			first = append(first, k)
-		} else if last := slices.Index(first, slices.Max(first)); k < first[last] {
-			first[last] = k
+		if len(m.examples) == maxLeftOutExamples {
+			return true
 		}
-	}
-	slices.Sort(m.limits)
-	slices.Sort(first)
-	for _, k := range first {
-		e := example{location: l.all[k].Location}
-		if object, here := strings.CutPrefix(k, prefix); here {
+		e := example{location: one.Location}
+		if isHere {
 			e.object = object
-		} else if o, err := key.ParseObject(k); err == nil {
+		} else if o, err := key.ParseObject(one.key); err == nil {
 			e.space = o.Space
 		}
 		m.examples = append(m.examples, e)
-	}
+		return true
+	})
+	slices.Sort(m.limits)
 	return m
+}
+
+// entries returns a copy of the entries of a Placement; nil if there are none.
+func (l *Index) entries(p key.Placement) *btree.BTreeG[entry] {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if named := l.named[p]; named != nil {
+		return named.Copy()
+	}
+	return nil
 }
 
 // String describes the unreturned statuses. The text changes only with these.

@@ -66,7 +66,7 @@ func TestIndex(t *testing.T) {
 	for _, name := range []string{"b", "c", "d", "e"} {
 		x.Forget(object(name))
 	}
-	if check(p, 0); x.Missed(p, "s").String() != "" || len(x.all)+len(x.named) > 0 {
-		t.Errorf("of nothing is left %d, %d", len(x.all), len(x.named))
+	if check(p, 0); x.Missed(p, "s").String() != "" || x.all.Len()+len(x.named) > 0 {
+		t.Errorf("of nothing is left %d, %d", x.all.Len(), len(x.named))
 	}
 }
