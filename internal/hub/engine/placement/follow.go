@@ -154,15 +154,26 @@ func (rs *references) set(o key.Object, home key.Space, row *table.Row, followin
 	}
 }
 
-// prepareObject reads the references of a changed object, which may follow it, before the table is locked.
-func (rs *references) prepareObject(o key.Object, row *table.Row) {
-	if row != nil && len(row.Value) >= minPreparedReferences && o.Resource.Builtin() && refs.Can(o.Resource) {
-		rs.prepared[row.Entry] = refs.References(o.Identity, row.Value)
+// prepareReferences reads the references of a changed object before the table is locked, if a Placement of its space
+// may have them follow. Those of a large object are read in any case: a Placement may begin to in the same revision.
+func prepareReferences(e *Engine, o key.Object, row *table.Row) {
+	if row != nil && o.Resource.Builtin() && refs.Can(o.Resource) && (len(row.Value) >= minPreparedReferences || hasFollowers(e, o.Space)) {
+		e.references.prepared[row.Entry] = refs.References(o.Identity, row.Value)
 	}
 }
 
-// minPreparedReferences is the size in bytes below which references are read while the table is locked, if any
-// follow the object. That takes some 10 ns for each byte.
+// hasFollowers reports whether references follow any objects of a space.
+func hasFollowers(e *Engine, space key.Space) bool {
+	for p := range e.placing(space) {
+		if slices.ContainsFunc(p.tests, func(t objectTest) bool { return t.follows != 0 }) {
+			return true
+		}
+	}
+	return false
+}
+
+// minPreparedReferences is the size in bytes of an object whose references are always read before the table is
+// locked. Reading takes some 10 ns for each byte.
 const minPreparedReferences = 16 << 10
 
 // prepare reads the references of the objects of a space that begin to be followed by a Placement, before the table

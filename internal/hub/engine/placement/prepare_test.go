@@ -135,8 +135,8 @@ func (d preparedDeriver) Derive(state table.Reader, changes []table.Change) []ta
 	return d.Engine.Derive(state, changes)
 }
 
-// TestReferencesAreReadBefore: references of large objects, and of the objects that a Placement begins to follow,
-// are read before the table is locked; so are the definitions of CRDs.
+// TestReferencesAreReadBefore: references of large objects, and of all objects where a Placement follows some, are
+// read before the table is locked; so are the definitions of CRDs.
 func TestReferencesAreReadBefore(t *testing.T) {
 	e := New()
 	references, definitions := 0, 0
@@ -177,4 +177,6 @@ func TestReferencesAreReadBefore(t *testing.T) {
 		t.Errorf("%d objects are followed, and the ConfigMap is placed as %s", len(e.references.from), describe(row.In))
 	}
 	check("for a change", map[string]string{in(deployments, "n", "large"): deployment(minPreparedReferences + 1)}, 1, 0)
+	check("for a change of a small object", map[string]string{in(deployments, "n", "small"): deployment(2)}, 1, 0)
+	check("for an object that no Placement matches", map[string]string{in(key.NewResource("", "services"), "n", "s"): `{}`}, 0, 0)
 }

@@ -25,7 +25,7 @@ func (e *Engine) Prepare(state table.NextState, changes []table.Change) {
 			if o.Resource == key.CRDs && c.Cur != nil {
 				e.preparedDefinitions[c.Cur.Entry] = readDefinition(c.Cur)
 			}
-			e.references.prepareObject(o, c.Cur)
+			prepareReferences(e, o, c.Cur)
 			if expands(o, c.Cur) {
 				e.preparedTemplates[c.Cur.Entry] = ownRules(state, o, c.Cur, e.Rules)
 			}
