@@ -30,6 +30,8 @@ const (
 	// sampleSize is that of a value by which rules are found that compare more than a value is large, by a
 	// factor of at least sampleFactor.
 	sampleSize, sampleFactor = 1e6, 1e3
+	// fixedSteps is how many steps a rule may take without counting, however small a value is.
+	fixedSteps = 1e3
 )
 
 // rule is an expression whose comparisons can take much.
@@ -74,7 +76,7 @@ func rulesOf(s *structuralschema.Structural, rules apiextensionsv1.ValidationRul
 				continue
 			}
 			one := rule{parsed.Expr(), s}
-			if one.steps(size{sampleSize, sampleSize}) > sampleSize*sampleFactor {
+			if one.steps(size{sampleSize, sampleSize}) > sampleSize*sampleFactor || one.steps(size{1, 1}) > fixedSteps {
 				all = append(all, one)
 			}
 		}

@@ -88,6 +88,18 @@ func TestComparisonsAreCounted(t *testing.T) {
 	}
 }
 
+// TestMadeValuesAreCounted: what a rule makes by itself and compares counts, too, however small the object is. A hub
+// refuses such a CRD, but an older one may have stored it.
+func TestMadeValuesAreCounted(t *testing.T) {
+	for levels, want := range map[int]bool{4: false, 24: true, 28: true, 40: true} {
+		rule := "[0]" + strings.Repeat(".map(a, [a, a])", levels) + ".all(a, a == a)"
+		steps, err := ruled(t, rule).Steps(t.Context(), map[string]any{}, most)
+		if err != nil || (steps > MaxSteps) != want {
+			t.Errorf("%d levels take %d steps, %v", levels, steps, err)
+		}
+	}
+}
+
 // TestUsualRulesFit: rules that compare the items of a list with each other fit an object of a usual size.
 func TestUsualRulesFit(t *testing.T) {
 	var items []any
