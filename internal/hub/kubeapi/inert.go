@@ -27,7 +27,8 @@ const commandHeader = "Kubectl-Command"
 
 // needsPods refuses the requests by which kubectl commands look for the Pods or the revisions of a
 // workload. Only a cluster has these. Without an error, kubectl would wait up to a minute for a Pod
-// to start. It returns nil for other commands and clients.
+// to start. It returns nil for other commands and clients. It refuses kubectl debug --copy-to, too: that would create
+// the description of a Pod and wait for it, and its first request is the same as without the option.
 func needsPods(kind *kinds.Kind, info *request.RequestInfo, header http.Header) error {
 	command := header.Get(commandHeader)
 	switch resource := kind.GVR.GroupResource().String(); command {
