@@ -1,18 +1,23 @@
 package controllers
 
 import (
+	"time"
+
 	"k8s.io/client-go/util/workqueue"
 
 	"orrery.dev/orrery/internal/protocol/key"
 )
+
+// retryFirst and retryMost bound the backoff of a key after an error.
+const retryFirst, retryMost = 50 * time.Millisecond, 30 * time.Second
 
 // fairKeys holds the waiting keys of a controller. Each space has its turn, so that one with many keys, or with
 // expensive ones, does not delay the others. The keys of a space stay in order. Keys that are of no space share one
 // turn.
 type fairKeys struct {
 	spaces map[key.Space][]string
-	// turns are the spaces that have keys, in the order of their turns.
-	turns []key.Space
+	// order has the spaces with keys, in the order of their turns.
+	order []key.Space
 	n     int
 }
 
@@ -27,7 +32,7 @@ func (*fairKeys) Touch(string) {}
 func (f *fairKeys) Push(k string) {
 	s, _, _, _ := key.Split(k)
 	if len(f.spaces[s]) == 0 {
-		f.turns = append(f.turns, s)
+		f.order = append(f.order, s)
 	}
 	f.spaces[s] = append(f.spaces[s], k)
 	f.n++
@@ -38,13 +43,13 @@ func (f *fairKeys) Len() int { return f.n }
 
 // Pop implements workqueue.Queue.
 func (f *fairKeys) Pop() string {
-	s := f.turns[0]
+	s := f.order[0]
 	keys := f.spaces[s]
-	f.turns, f.n = f.turns[1:], f.n-1
+	f.order, f.n = f.order[1:], f.n-1
 	if len(keys) == 1 {
 		delete(f.spaces, s)
 	} else {
-		f.spaces[s], f.turns = keys[1:], append(f.turns, s)
+		f.spaces[s], f.order = keys[1:], append(f.order, s)
 	}
 	return keys[0]
 }

@@ -10,11 +10,6 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-const (
-	retryFirst = 50 * time.Millisecond
-	retryMost  = 30 * time.Second
-)
-
 // Meter receives metrics of controllers, by name. It is called concurrently and must not block.
 type Meter interface {
 	// Queued reports the length of a controller's queue.

@@ -182,6 +182,25 @@ func TestParts(t *testing.T) {
 	})
 }
 
+// TestMissingIsReadFromACopy: the objects that a Placement does not match are searched in a copy, so that a release of
+// any size does not hold up the changes that the Index observes.
+func TestMissingIsReadFromACopy(t *testing.T) {
+	m := newMachine()
+	m.put(keyOf(key.Root, v1alpha1.Group, "locations", "", "l"), []byte(`{}`))
+	m.put(keyOf("s", v1alpha1.Group, "placements", "", "p"), placementOf("s", "x"))
+	for i, is := range []string{"x", "y"} {
+		m.put(keyOf("s", "", "configmaps", "n", fmt.Sprint("o", i)), thing{"s", "r", "Helm", is, false}.value())
+	}
+	_, objects := m.index.firstParts(key.Placement{Space: "s", Name: "p"}, "s")
+	m.index.mu.Lock() // nothing waits for it
+	got := missing(objects[0], "p", "s")
+	m.index.mu.Unlock()
+	m.put(keyOf("s", "", "configmaps", "n", "o1"), nil)
+	if again := missing(objects[0], "p", "s"); !slices.Equal(got, []string{"core/configmaps/n/o1"}) || !slices.Equal(again, got) {
+		t.Errorf("missing are %q, and after a change %q", got, again)
+	}
+}
+
 func TestPartSays(t *testing.T) {
 	p := PartialRelease{Release: "store/web", Matched: 2, Objects: 6, Missing: []string{"core/services/store/web", "x", "y"}}
 	want := "matches 2 of the 6 objects of Helm release store/web, not core/services/store/web, x, y and 1 more"

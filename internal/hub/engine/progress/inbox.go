@@ -173,8 +173,8 @@ type turn struct {
 	generations int
 }
 
-// turns returns the spaces with observed changes, and root, in their order. It begins after the space last.
-func (in *inbox) turns(last key.Space) (all []turn) {
+// pending returns the spaces with observed changes, and root, in their order. It begins after the space last.
+func (in *inbox) pending(last key.Space) (all []turn) {
 	in.mu.Lock()
 	all = append(all, turn{key.Root, 1}) // a Reset is applied with it
 	for s, rows := range in.spaces {
@@ -195,9 +195,9 @@ func (in *inbox) turns(last key.Space) (all []turn) {
 // true if some are left. Each call applies some.
 func applyInTurn(ctx context.Context, t *Tracker) (more bool) {
 	some, total := map[string]*table.Row{}, 0
-	for turns := t.inbox.turns(t.lastApplied); len(turns) > 0; {
+	for pending := t.inbox.pending(t.lastApplied); len(pending) > 0; {
 		var again []turn
-		for i, one := range turns {
+		for i, one := range pending {
 			if total > maxAppliedByWork || i+total > 0 && ctx.Err() != nil {
 				return true
 			}
@@ -211,7 +211,7 @@ func applyInTurn(ctx context.Context, t *Tracker) (more bool) {
 			}
 			clear(some)
 		}
-		turns = again
+		pending = again
 	}
 	return false
 }
